@@ -6,11 +6,14 @@
 import { jobProblem } from './scheduler/job-check.js';
 import { Link } from './protocol/link.js';
 import { LoadFailure } from './llama/load-failure.js';
+import { leaveMemoryOutOfDumps } from './protocol/no-core-dump.js';
 import { endAtOnce, endWithParent } from './protocol/parent-watch.js';
 import './protocol/v8-flags.js';
-import { ENGINE_EXIT, PROTOCOL_VERSION, type FromEngine, type HeldTokens, type ToEngine } from './protocol/messages.js';
+import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from './protocol/messages.js';
 import type { EngineFacts, EngineSetup } from './protocol/setup.js';
 import type { GenerateJob, ScoreJob } from './protocol/jobs.js';
+import { availableMemory } from './llama/memory/available.js';
+import { usableOf } from './llama/memory/verdict.js';
 import { loadRuntime, type Runtime } from './llama/runtime.js';
 import { LEAST_TOKENS } from './scheduler/prefill-budget.js';
 import { StepLoop } from './scheduler/step-loop.js';
@@ -19,6 +22,7 @@ import { warmUp } from './scheduler/warm-up.js';
 type Body = FromEngine extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
 
 endWithParent();
+leaveMemoryOutOfDumps();
 
 const link = Link.toParent({
   message: (raw) => receive(raw as ToEngine | null | undefined),
@@ -33,7 +37,9 @@ function send(message: Body, then?: () => void): void {
 // An abort inside llama.cpp would start a debugger on this process to print a stack trace.
 process.env['GGML_NO_BACKTRACE'] = '1';
 
-const NO_TOKENS: HeldTokens = { running: 0, kept: 0 };
+/** How often what is too old is looked for, as a part of the longest age, and at most, ms. */
+const TIDIES_AN_AGE = 8;
+const TIDY_MS = 10_000;
 
 let loop: StepLoop | undefined;
 let runtime: Runtime | undefined;
@@ -43,10 +49,10 @@ let ending = false;
 
 async function start(setup: EngineSetup): Promise<void> {
   // The event loop runs while a model loads, so heartbeats start at once.
-  setInterval(
-    () => send({ kind: 'heartbeat', step: loop?.steps ?? 0, live: loop?.live ?? 0, tokens: loop?.tokens ?? NO_TOKENS }),
-    setup.heartbeatMs,
-  );
+  setInterval(() => {
+    const { live, tokens, cache } = loop?.report ?? NO_REPORT;
+    send({ kind: 'heartbeat', step: loop?.steps ?? 0, live, tokens, cache });
+  }, setup.heartbeatMs);
   try {
     const loaded = await loadRuntime(setup);
     const { decoder, tokens, log } = loaded;
@@ -54,7 +60,14 @@ async function start(setup: EngineSetup): Promise<void> {
     const { prefillTokensPerStep, checkpointBytes } = loaded;
     const origin = { weights: loaded.weightVersion, kv: loaded.kv };
     const leastPrefillTokens = LEAST_TOKENS[device];
-    const limits = { leastPrefillTokens, ...setup, prefillTokensPerStep, checkpointBytes, origin };
+    const available = (): number | undefined => {
+      const free = availableMemory();
+      return free === undefined ? undefined : usableOf(free);
+    };
+    const maxAgeMs = setup.prefixCache?.maxAgeMs ?? Infinity;
+    const prefixCache = { bytes: loaded.prefixCacheBytes, maxAgeMs, available };
+    const kept = { checkpointBytes, prefixCache, ownsPrompts: true };
+    const limits = { leastPrefillTokens, ...setup, prefillTokensPerStep, origin, ...kept };
     await warmUp(decoder, tokens, limits, device).catch(async (error: unknown) => {
       // The file could be loaded, so the cause may be the machine.
       throw new LoadFailure(`llama.cpp cannot decode with it: ${await log.why(error)}`, true);
@@ -63,6 +76,7 @@ async function start(setup: EngineSetup): Promise<void> {
     runtime = loaded;
     loop = new StepLoop(decoder, tokens, limits, (step, outputs, held) => send({ kind: 'step', step, outputs, held }));
     send({ kind: 'ready', facts: facts(setup, runtime) });
+    setInterval(() => void loop?.tidy(), Math.min(prefixCache.maxAgeMs / TIDIES_AN_AGE, TIDY_MS));
   } catch (error) {
     const reason = error instanceof Error ? error.message : 'unknown failure';
     const mayMend = error instanceof LoadFailure && error.mayMend;
@@ -132,6 +146,9 @@ function receive(message: ToEngine | null | undefined): void {
       return;
     case 'cancel':
       loop?.cancel(message.id);
+      return;
+    case 'forget':
+      void loop?.forget(message.scope);
       return;
     case 'reduceSeats':
       loop?.reduceSeats(message.id);

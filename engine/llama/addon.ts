@@ -34,6 +34,10 @@ export interface AddonContext {
   setThreads(threads: number): void;
   /** Resolves with whether the sequence now ends at `lastPosition`. Rejects when the checkpoint was disposed. */
   restoreCheckpoint(checkpoint: AddonCheckpoint, lastPosition: number, sequence: number): Promise<boolean>;
+  /** Writes all that the sequence holds, and these tokens. Resolves with the bytes written. Not during a decode. */
+  saveSequenceStateToFile(path: string, sequence: number, tokens: Uint32Array): Promise<number>;
+  /** The way back. `most`: tokens that the file may have, at least 1. Resolves with them. */
+  loadSequenceStateFromFile(path: string, sequence: number, most: number): Promise<Uint32Array>;
 }
 
 /** A copy of what llama.cpp cannot cut of a sequence's state (`LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`), in host memory. */
@@ -214,9 +218,8 @@ export interface Spread {
 }
 
 /**
- * Half of the cores: compute threads rest while tokens are picked, and other processes need some. A million logits,
- * twenty tokens of a 50 k vocabulary, should take a core several times the start time of a thread; neither was measured
- * yet.
+ * Half of the cores: compute threads rest while tokens are picked, and other processes need some. A million logits, twenty tokens
+ * of a 50 k vocabulary, should take a core several times the start time of a thread; neither was measured yet.
  */
 const SPREAD: Spread = { threads: Math.floor(availableParallelism() / 2) - 1, logits: 1 << 20 };
 

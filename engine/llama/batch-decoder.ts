@@ -8,7 +8,7 @@ import {
   type Internals,
   type Picking,
 } from './addon.js';
-import { BatchSampler, SamplerPool } from './batch-sampler.js';
+import { BatchSampler, isPicked, pickerOf, SamplerPool } from './batch-sampler.js';
 import { BatchSequences } from './batch-sequences.js';
 import type { Checkpoint, Decoder, Part, PartResult, Run, Sampler, Sampling } from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
@@ -17,6 +17,7 @@ import { GrammarHold } from './grammar-hold.js';
 import type { Grammars } from './grammars.js';
 import { LabelScorer } from './label-scorer.js';
 import { watched } from './run.js';
+import { waysOf, type WholeStates } from './whole-state.js';
 
 const NO_LOGITS = new Uint32Array(0);
 /** Of a next token's single position. */
@@ -57,7 +58,7 @@ export class BatchDecoder implements Decoder {
   #stepMs = Infinity;
   #running: AddonRun | undefined;
 
-  private constructor(found: Internals, sequences: number, cuttable: boolean) {
+  private constructor(found: Internals, sequences: number, cuttable: boolean, whole: WholeStates | undefined) {
     const { context, newSampler, Checkpoint, grammars, picking, embeddings } = found;
     this.#embeddings = embeddings;
     this.cuttable = cuttable;
@@ -66,7 +67,7 @@ export class BatchDecoder implements Decoder {
     this.#picking = picking;
     this.#samplers = new SamplerPool(newSampler);
     this.#scorer = new LabelScorer(context, newSampler);
-    this.#sequences = new BatchSequences(context, Checkpoint, sequences);
+    this.#sequences = new BatchSequences(context, Checkpoint, sequences, whole);
   }
 
   /**
@@ -77,7 +78,8 @@ export class BatchDecoder implements Decoder {
     const found = await internals(context);
     if (!found) return undefined;
     found.context.setThreads(threads);
-    return new BatchDecoder(found, context.totalSequences, cuttable);
+    const whole = await waysOf(found.context, found.Checkpoint);
+    return new BatchDecoder(found, context.totalSequences, cuttable, whole);
   }
 
   /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */
@@ -113,6 +115,14 @@ export class BatchDecoder implements Decoder {
 
   restore(sequence: number, checkpoint: Checkpoint): Promise<void> {
     return this.#sequences.restore(sequence, checkpoint);
+  }
+
+  saveWhole(sequence: number): Promise<Checkpoint> {
+    return this.#sequences.saveWhole(sequence);
+  }
+
+  restoreWhole(sequence: number, state: Checkpoint): Promise<void> {
+    return this.#sequences.restoreWhole(sequence, state);
   }
 
   sampler(sampling: Sampling): Sampler {
@@ -233,14 +243,4 @@ export class BatchDecoder implements Decoder {
 
 function isRead(part: Part): part is Read {
   return part.kind === 'sample' || part.kind === 'score';
-}
-
-/** A running reply's next token that is picked within the decode. */
-function isPicked(part: Part): boolean {
-  return part.tokens.length === 1 && pickerOf(part) !== undefined;
-}
-
-/** What picks a part's next token within the decode. */
-function pickerOf(part: Part): AddonPicker | undefined {
-  return part.kind === 'sample' && part.sampler instanceof BatchSampler ? part.sampler.picker() : undefined;
 }

@@ -1,5 +1,5 @@
 import type { AddonContext, AddonPicker, AddonSampler, Picking } from './addon.js';
-import type { Sampler, Sampling } from '../scheduler/decoder.js';
+import type { Part, Sampler, Sampling } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
 import type { TokenMask } from '../grammar/mask.js';
 import { TooDear } from '../grammar/reach.js';
@@ -192,4 +192,14 @@ export class BatchSampler implements Sampler {
 
 function otherSeed(seed: number): number {
   return (seed ^ 1) >>> 0;
+}
+
+/** A running reply's next token that is picked within the decode. */
+export function isPicked(part: Part): boolean {
+  return part.tokens.length === 1 && pickerOf(part) !== undefined;
+}
+
+/** What picks a part's next token within the decode. */
+export function pickerOf(part: Part): AddonPicker | undefined {
+  return part.kind === 'sample' && part.sampler instanceof BatchSampler ? part.sampler.picker() : undefined;
 }

@@ -1,6 +1,7 @@
 import type { AddonContext, Internals } from './addon.js';
 import { StateCheckpoint } from './checkpoint.js';
 import { SequencePositions } from './sequence-positions.js';
+import { isWhole, type WholeStates } from './whole-state.js';
 import type { Checkpoint, Part } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
 
@@ -14,14 +15,23 @@ import { EngineFault } from '../scheduler/faults.js';
 export class BatchSequences {
   readonly #context: AddonContext;
   readonly #Checkpoint: Internals['Checkpoint'];
+  readonly #whole: WholeStates | undefined;
+  /** Where the tokens of whole states lie. */
+  readonly #saved = new WeakMap<Checkpoint, SequencePositions>();
   readonly #positions: readonly SequencePositions[];
   /** Sequences of copies that llama.cpp makes at its next decode. */
   readonly #copying = new Set<number>();
 
-  /** `context` stays the caller's. All `count` sequences are empty. */
-  constructor(context: AddonContext, Checkpoint: Internals['Checkpoint'], count: number) {
+  /** `context` stays the caller's. All `count` sequences are empty. `whole`: how whole states are saved; undefined: they cannot be. */
+  constructor(
+    context: AddonContext,
+    Checkpoint: Internals['Checkpoint'],
+    count: number,
+    whole: WholeStates | undefined,
+  ) {
     this.#context = context;
     this.#Checkpoint = Checkpoint;
+    this.#whole = whole;
     this.#positions = Array.from({ length: count }, () => new SequencePositions());
   }
 
@@ -87,6 +97,28 @@ export class BatchSequences {
     if (!restorable || !(checkpoint instanceof StateCheckpoint)) throw new EngineFault('the state cannot be restored');
     await checkpoint.restore(this.#context, sequence);
     held.become(length);
+  }
+
+  /** See SequenceStates. */
+  async saveWhole(sequence: number): Promise<Checkpoint> {
+    const held = this.#at(sequence);
+    const savable = held.length > 0 && !this.#copying.has(sequence);
+    if (!this.#whole || !savable) throw new EngineFault('the state cannot be saved');
+    const positions = new SequencePositions();
+    positions.copy(held);
+    const state = await this.#whole.save(this.#context, sequence, positions);
+    this.#saved.set(state, positions);
+    return state;
+  }
+
+  /** See SequenceStates. */
+  async restoreWhole(sequence: number, state: Checkpoint): Promise<void> {
+    if (this.#copying.has(sequence)) throw new EngineFault('the sequence is not copied yet');
+    const positions = this.#saved.get(state);
+    if (!isWhole(state) || !positions) throw new EngineFault('the state cannot be restored');
+    this.#at(sequence).become(0);
+    await state.restore(this.#context, sequence);
+    this.#at(sequence).copy(positions);
   }
 
   /**

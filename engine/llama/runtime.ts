@@ -22,6 +22,7 @@ import { planLoad, type LoadPlan } from './load-plan.js';
 import { freeMemory, MemoryCheck } from './memory/check.js';
 import { withCheckpoints } from './memory/checkpoints.js';
 import { estimateNeeds } from './memory/estimate.js';
+import { withPrefixCache } from './memory/prefix-cache.js';
 import { withGrammars } from './memory/grammars.js';
 import { repackedBytes } from './memory/repacked.js';
 import { checkModelFile } from './model-file.js';
@@ -42,6 +43,8 @@ export interface Runtime {
   readonly prefillTokensPerStep: number;
   /** Host memory for saved states; 0 where past state can be cut. */
   readonly checkpointBytes: number;
+  /** Host memory for the prefixes of sequences that are overwritten. */
+  readonly prefixCacheBytes: number;
   /** SHA-256 of the weights file, hex. */
   readonly weightVersion: string;
   readonly kv: CacheOrigin['kv'];
@@ -68,7 +71,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   const threads = computeThreads(setup);
   const log = new LlamaLog();
   const llama = await openLlama(setup.gpu, log);
-  const { model, context, plan, checkpointBytes } = await load(llama, info, setup, threads).catch(
+  const { model, context, plan, checkpointBytes, prefixCacheBytes } = await load(llama, info, setup, threads).catch(
     async (error: unknown) => {
       throw await log.failure(error);
     },
@@ -88,6 +91,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     vocabulary: texts.tokens.length,
     prefillTokensPerStep: plan.prefillTokensPerStep,
     checkpointBytes,
+    prefixCacheBytes,
     weightVersion,
     // What node-llama-cpp makes unless it is given types.
     kv: `${plan.kv.keys}, ${plan.kv.values}`,
@@ -106,7 +110,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   };
 }
 
-interface Loaded extends Pick<Runtime, 'checkpointBytes'> {
+interface Loaded extends Pick<Runtime, 'checkpointBytes' | 'prefixCacheBytes'> {
   readonly model: LlamaModel;
   readonly context: LlamaContext;
   readonly plan: LoadPlan;
@@ -129,7 +133,8 @@ async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, thread
   const free = check?.free ?? (await freeMemory(llama));
   const vocabulary = info.metadata.tokenizer.ggml.tokens.length;
   const estimated = withGrammars(await estimateNeeds(insights, weights, plan), setup.kind, vocabulary);
-  const needs = withCheckpoints(estimated, seats, !plan.cuttable, setup.checkpoints?.bytes, free.cpuRam);
+  const saving = withCheckpoints(estimated, seats, !plan.cuttable, setup.checkpoints?.bytes, free.cpuRam);
+  const needs = withPrefixCache(saving, setup, free.cpuRam);
   check?.context(needs, plan);
   const types = ggmlTypes(kv);
   const context = await model.createContext({
@@ -146,7 +151,8 @@ async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, thread
     ignoreMemorySafetyChecks: true,
   });
   keepThreads(context, threads);
-  return { model, context, plan, checkpointBytes: needs.cpu.checkpoints ?? 0 };
+  const { checkpoints = 0, prefixCache = 0 } = needs.cpu;
+  return { model, context, plan, checkpointBytes: checkpoints, prefixCacheBytes: prefixCache };
 }
 
 /**

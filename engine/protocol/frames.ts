@@ -84,13 +84,16 @@ class Arrays {
 /** Reassembles frames from parts of any size. It keeps no reference to a part. */
 export class FrameReader {
   readonly #message: (raw: unknown) => void;
+  readonly #wipes: boolean;
   /** The beginning of a frame, `#have` bytes of it. */
   #partial = Buffer.alloc(0);
   #have = 0;
   #broken = false;
 
-  constructor(message: (raw: unknown) => void) {
+  /** `wipes`: what was read is overwritten with zeros, parts that it was given included. */
+  constructor(message: (raw: unknown) => void, wipes = false) {
     this.#message = message;
+    this.#wipes = wipes;
   }
 
   push(chunk: Uint8Array): void {
@@ -98,6 +101,7 @@ export class FrameReader {
     while (piece.length > 0 && !this.#broken) {
       piece = this.#have > 0 ? this.#complete(piece) : this.#whole(piece);
     }
+    if (this.#wipes) chunk.fill(0);
   }
 
   /** Reads a frame that is completely in the part, or stores its beginning. Returns the rest. */
@@ -120,6 +124,7 @@ export class FrameReader {
       this.#partial = Buffer.alloc(0);
       this.#read(frame, this.#have);
       this.#have = 0;
+      if (this.#wipes) frame.fill(0);
     }
     return rest;
   }
@@ -132,6 +137,7 @@ export class FrameReader {
     if (this.#partial.length < frame) {
       const longer = Buffer.allocUnsafeSlow(frame);
       this.#partial.copy(longer, 0, 0, this.#have);
+      if (this.#wipes) this.#partial.fill(0);
       this.#partial = longer;
     }
     piece.copy(this.#partial, this.#have, 0, taken);

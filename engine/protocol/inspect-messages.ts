@@ -24,6 +24,7 @@ export type SizingSetup = Pick<
   | 'swaFull'
   | 'kv'
   | 'checkpoints'
+  | 'prefixCache'
 >;
 
 /** Bytes of each kind of memory. */
@@ -117,6 +118,8 @@ export interface Fit {
   readonly compute: number;
   /** For saved states, where past state cannot be cut; absent: none. */
   readonly checkpoints?: number;
+  /** For prefixes of overwritten sequences; absent: none. */
+  readonly prefixCache?: number;
   /** At most, for grammars: in all, and for each seat besides; absent: none. */
   readonly grammars?: { readonly stores: number; readonly perSeat: number };
   /** Of all configured seats. */

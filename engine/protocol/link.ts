@@ -38,7 +38,7 @@ export class Link {
 
   /** The end of a child that was started with this link. Throws if it was not. */
   static toParent(events: LinkEvents): Link {
-    const reader = new FrameReader((raw) => events.message(raw));
+    const reader = new FrameReader((raw) => events.message(raw), true);
     // One buffer for all reads, since the reader keeps no reference to it.
     const callback = (bytes: number, buffer: Uint8Array): boolean => {
       reader.push(buffer.subarray(0, bytes));

@@ -5,11 +5,15 @@
  * `unable`; then jobs are sent one way and at most one `step` message per step the other. Every message has the version
  * `v`; another version or an unknown `kind` ends the engine.
  */
+import type { CacheScope } from './cache-key.js';
 import type { Output } from './job-output.js';
 import type { GenerateJob, ScoreJob } from './jobs.js';
 import type { EngineFacts, EngineSetup } from './setup.js';
 
-export const PROTOCOL_VERSION = 4;
+export const PROTOCOL_VERSION = 5;
+
+/** Prefixes that an engine has in host memory, at most: a bound for what is compared at each request. */
+export const MOST_SAVED = 1024;
 
 /** The engine's own exit codes. */
 export const ENGINE_EXIT = {
@@ -34,10 +38,15 @@ export type ToEngine = { readonly v: number } & (
    * free.
    */
   | { readonly kind: 'reduceSeats'; readonly id: number }
+  /** An account is frozen or gone: nothing that requests of its scope left is kept. */
+  | { readonly kind: 'forget'; readonly scope: CacheScope }
   | { readonly kind: 'shutdown' }
 );
 
-/** The prefix in a free sequence: the chain hashes of its tokens (prefix-hash.ts). None: it is empty, or in use. */
+/**
+ * The prefix in a free sequence, or, numbered from the seats on, in a place of host memory: the chain hashes of its tokens
+ * (prefix-hash.ts). None: it is empty, or in use.
+ */
 export interface HeldPrefix {
   readonly sequence: number;
   readonly hashes: Uint32Array;
@@ -48,6 +57,43 @@ export interface HeldTokens {
   readonly running: number;
   readonly kept: number;
 }
+
+/**
+ * Why an entry of the prefix cache went: room for another one; replaced by one that contains it; age: not used for the longest
+ * age; forgotten: its account; failed: it could not be restored.
+ */
+export const EVICTIONS = ['room', 'replaced', 'age', 'forgotten', 'failed'] as const;
+export type Eviction = (typeof EVICTIONS)[number];
+
+/** The prefix cache in host memory: sums since the engine's start, and what there is now. */
+export interface CacheCounts {
+  /** Requests that went on from an entry. */
+  readonly hits: number;
+  /** Prompt tokens that these did not evaluate. */
+  readonly restoredTokens: number;
+  readonly bytes: number;
+  readonly entries: number;
+  readonly evictions: Readonly<Record<Eviction, number>>;
+}
+
+/** What an engine reports of itself from time to time. */
+export interface EngineReport {
+  /** Jobs with a sequence. */
+  readonly live: number;
+  readonly tokens: HeldTokens;
+  readonly cache: CacheCounts;
+}
+
+export const NO_CACHE: CacheCounts = {
+  hits: 0,
+  restoredTokens: 0,
+  bytes: 0,
+  entries: 0,
+  evictions: { room: 0, replaced: 0, age: 0, forgotten: 0, failed: 0 },
+};
+
+/** Of an engine that has not begun. */
+export const NO_REPORT: EngineReport = { live: 0, tokens: { running: 0, kept: 0 }, cache: NO_CACHE };
 
 /** Engine to sidecar. */
 export type FromEngine = { readonly v: number } & (
@@ -61,6 +107,6 @@ export type FromEngine = { readonly v: number } & (
       readonly outputs: readonly Output[];
       readonly held: readonly HeldPrefix[];
     }
-  /** Sent every `heartbeatMs`; `step` counts finished decodes, `live` is the number of jobs with a sequence. */
-  | { readonly kind: 'heartbeat'; readonly step: number; readonly live: number; readonly tokens: HeldTokens }
+  /** Sent every `heartbeatMs`; `step` counts finished decodes. */
+  | ({ readonly kind: 'heartbeat'; readonly step: number } & EngineReport)
 );

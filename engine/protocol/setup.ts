@@ -34,6 +34,11 @@ export interface EngineSetup {
     /** The most tokens of an image. */
     readonly maxTokens: number;
   };
+  /**
+   * States of sequences that are overwritten. `bytes`: host memory; absent: by what is free, shared by so many `engines` (absent:
+   * this one alone). What was not used for `maxAgeMs` is dropped, in sequences too. Absent: nothing is saved, at any age.
+   */
+  readonly prefixCache?: { readonly bytes?: number; readonly engines?: number; readonly maxAgeMs: number };
   /** Time that a step may spend on prompts beside running replies, in percent of what their next tokens take. */
   readonly prefillShare: number;
   /** Which part of a new prompt is reused from KV state that a sequence still has. */

@@ -1,4 +1,5 @@
 import type { Checkpoint } from './decoder.js';
+import { digestOf } from './digest.js';
 import { EngineFault } from './faults.js';
 
 /** A checkpoint, and how many sequences it can be restored to: those that have the same tokens up to it. */
@@ -99,11 +100,4 @@ export class CheckpointStore {
     state.evicted = true;
     state.checkpoint.dispose();
   }
-}
-
-/** FNV-1a over whole tokens: the tokens themselves were compared before, this guards against a mistake in the books. */
-function digestOf(tokens: Uint32Array): number {
-  let hash = 0x811c9dc5;
-  for (const token of tokens) hash = Math.imul(hash ^ token, 0x01000193);
-  return hash >>> 0;
 }

@@ -118,6 +118,16 @@ export interface SequenceStates {
    * hold more. Rejects when it cannot; what it holds is then unknown.
    */
   restore?(sequence: number, checkpoint: Checkpoint): Promise<void>;
+  /**
+   * Copies all that a sequence holds, so that any sequence can be made to hold it. Changes nothing. Rejects when it cannot.
+   * Absent: the decoder has no way to.
+   */
+  saveWhole?(sequence: number): Promise<Checkpoint>;
+  /**
+   * Makes a sequence hold what was saved by {@link saveWhole}, whatever it held. Rejects when it cannot; what it holds is then
+   * unknown.
+   */
+  restoreWhole?(sequence: number, state: Checkpoint): Promise<void>;
 }
 
 export interface Decoder extends SequenceStates {

@@ -5,8 +5,9 @@ import type { Output } from '../protocol/job-output.js';
 import { promptLength } from '../protocol/prompt.js';
 import { Embeddings } from './embeddings.js';
 import { Reply } from './reply.js';
+import type { WorkLimits } from './step-limits.js';
 import type { Branch, ModelTokens, Work } from './task.js';
-import type { CacheOrigin } from '../protocol/cache-key.js';
+import type { CacheScope } from '../protocol/cache-key.js';
 
 /** A prompt no longer than this is evaluated again sooner than its state is saved in a decode of its own. */
 const LEAST_SAVED_TOKENS = 32;
@@ -17,6 +18,7 @@ const LEAST_SAVED_TOKENS = 32;
  */
 export class Generation implements Work {
   readonly items: number;
+  readonly scope: CacheScope;
   readonly alone = false;
   readonly reuse = 'any';
   readonly intermittent: boolean;
@@ -25,14 +27,16 @@ export class Generation implements Work {
   readonly #plan: PromptPlan;
   /** Its state cannot be cut, and is saved. */
   readonly #appendOnly: boolean;
+  /** Its prompt's memory is used by nothing else. */
+  readonly #ownsPrompt: boolean;
   readonly #model: ModelTokens;
   readonly #decoder: Decoder;
   readonly #embeddings: Embeddings;
   /** Images that started items lack. */
   #lacking: readonly number[] = [];
 
-  /** `chunk`: tokens of a decode. `origin`: of the decoder's states. */
-  constructor(id: number, job: GenerateJob, chunk: number, origin: CacheOrigin, model: ModelTokens, decoder: Decoder) {
+  constructor(id: number, job: GenerateJob, limits: WorkLimits, model: ModelTokens, decoder: Decoder) {
+    this.scope = job.scope;
     this.items = job.n;
     const { grammar, calls } = job.format ?? {};
     this.intermittent = decoder.isExpensive?.(Math.max(grammar?.stacks ?? 0, calls?.stacks ?? 0)) === true;
@@ -47,8 +51,10 @@ export class Generation implements Work {
       exactly: job.n > 1,
     };
     const saving = this.#appendOnly && worth ? points : undefined;
-    this.#plan = new PromptPlan(job.prompt, chunk, { scope: job.scope, ...origin }, saving);
+    const key = { scope: job.scope, ...limits.origin };
+    this.#plan = new PromptPlan(job.prompt, limits.prefillTokensPerStep, key, saving);
     this.#embeddings = new Embeddings(this.#plan.images, job.n === 1);
+    this.#ownsPrompt = limits.ownsPrompts === true;
     this.#model = model;
     this.#decoder = decoder;
   }
@@ -76,6 +82,12 @@ export class Generation implements Work {
   /** What cannot be cut is copied before its last token. */
   shareable({ feed }: Branch): boolean {
     return feed.left <= (this.#appendOnly ? 1 : 0);
+  }
+
+  wipe(): void {
+    if (!this.#ownsPrompt) return;
+    this.#plan.tokens.fill(0);
+    for (const { tokens } of this.#job.prompt) tokens.fill(0);
   }
 }
 

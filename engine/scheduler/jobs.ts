@@ -1,5 +1,6 @@
 import { faultReason } from './faults.js';
 import type { Reuse } from './sequence-tokens.js';
+import type { CacheScope } from '../protocol/cache-key.js';
 import type { Output } from '../protocol/job-output.js';
 import type { PrefixReuse } from '../protocol/setup.js';
 import type { Sequences } from './sequences.js';
@@ -63,6 +64,12 @@ export class Jobs {
       .sort((a, b) => a.branch.sequence - b.branch.sequence));
   }
 
+  /** Whether a job of this scope has not ended. */
+  uses(scope: CacheScope): boolean {
+    const all = [...this.#tasks.values(), ...this.#waiting.values()];
+    return all.some(({ work }) => work.scope === scope);
+  }
+
   runs({ id }: Task): boolean {
     return this.#tasks.has(id) && !this.#cancelled.has(id);
   }
@@ -74,6 +81,7 @@ export class Jobs {
   /** Takes effect at the next clean-up; outputs until then must not be sent, see {@link reports}. */
   cancel(id: number): void {
     // Also for a job that has just ended: its outputs may not be sent yet.
+    this.#waiting.get(id)?.work.wipe?.();
     if (!this.#waiting.delete(id)) this.#cancelled.add(id);
     this.#running = undefined;
   }
@@ -109,8 +117,11 @@ export class Jobs {
 
   /** Starts those that wait, as far as there are sequences. */
   async admit(out: Output[]): Promise<void> {
+    this.#sequences.nextRound();
     for (const { id, work, seats, limit } of this.#waiting.values()) {
       if (this.#sequences.live === this.#seats) break;
+      // Replies that run are held up by the time of one copy a round.
+      if (this.#sequences.moved && this.#tasks.size > 1) break;
       const reuse = this.#reuse(work, this.#tasks.size === 0);
       this.#waiting.delete(id);
       const task = new Task(id, work, seats, limit);
@@ -137,6 +148,13 @@ export class Jobs {
   fail(task: Task, out: Output[], error: unknown): void {
     out.push({ id: task.id, kind: 'failed', reason: faultReason(error) });
     this.#retire(task);
+  }
+
+  /** After a decode of parts of these tasks. */
+  async moveOn(tasks: Iterable<Task>, out: Output[]): Promise<void> {
+    for (const task of tasks) {
+      if (task.moves && this.runs(task)) await this.guard(task, out, () => this.goOn(task, out));
+    }
   }
 
   /**
@@ -200,7 +218,7 @@ export class Jobs {
   async #spread(task: Task): Promise<void> {
     const own = new Set(task.branches.map(({ sequence }) => sequence));
     const others = this.#reuse(task.work, this.#tasks.size === 1);
-    while (task.spreads && this.runs(task)) {
+    while (task.spreads && this.runs(task) && !this.#sequences.moved) {
       const keep = await this.#begin(task, (sequence) => (own.has(sequence) ? task.work.reuse : others));
       if (keep === undefined) break;
     }

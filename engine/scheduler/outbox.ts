@@ -21,10 +21,13 @@ export class Outbox {
   readonly #emit: Emit;
   readonly #sendMs: number;
   readonly #clock: Clock;
+  readonly #reports: (id: number) => boolean;
   readonly #outputs: Output[] = [];
   #sentAt = -Infinity;
 
-  constructor(emit: Emit, sendMs: number, clock: Clock) {
+  /** `reports`: whether the outputs of a job are to be sent. */
+  constructor(emit: Emit, sendMs: number, clock: Clock, reports: (id: number) => boolean) {
+    this.#reports = reports;
     this.#emit = emit;
     this.#sendMs = sendMs;
     this.#clock = clock;
@@ -40,14 +43,15 @@ export class Outbox {
     return now - this.#sentAt >= this.#sendMs || !this.#outputs.every(canWait);
   }
 
-  /** Drops outputs that must not be sent. */
-  keep(wanted: (output: Output) => boolean): void {
-    const kept = this.#outputs.filter(wanted);
+  /** Drops the outputs of cancelled jobs, which send nothing more. */
+  hush(): void {
+    const kept = this.#outputs.filter(({ id }) => this.#reports(id));
     if (kept.length < this.#outputs.length) this.#outputs.splice(0, Infinity, ...kept);
   }
 
   /** Sends the outputs, if there are any. */
   send(step: number, held: readonly HeldPrefix[]): void {
+    this.hush();
     if (this.#outputs.length === 0 && held.length === 0) return;
     this.#sentAt = this.#clock.now();
     this.#emit(step, joined(this.#outputs.splice(0)), held);

@@ -41,6 +41,16 @@ export class PrefillBudget {
     return this.#decodeMs ?? 0;
   }
 
+  /**
+   * What a decode took, ms, or `steps` decodes of the same parts together. `counts`: prompt tokens of each part, 0 of a next token;
+   * `depth`: tokens before them.
+   */
+  learn(counts: readonly number[], steps: number, depth: number, ms: number): void {
+    const prompt = counts.reduce((sum, count) => sum + count, 0);
+    if (prompt === 0) this.decoded(ms / steps);
+    else if (counts.every((count) => count > 0)) this.prefilled(prompt, depth, ms);
+  }
+
   /** A decode of next tokens alone. */
   decoded(ms: number): void {
     this.#decodeMs = mixed(this.#decodeMs, ms, NEWEST_DECODE);

@@ -29,18 +29,22 @@ export class Results {
    * `out`. Halts a run in which a reply has ended.
    */
   handOut(stepping: readonly BatchItem[], results: readonly PartResult[], fed: Uint32Array[], out: Output[]): void {
+    // All are recorded first: a job that fails wipes its prompt, of which other parts may be.
+    for (const [i, result] of results.entries()) {
+      const sequence = stepping[i]?.branch.sequence;
+      if (sequence === undefined) continue;
+      const tokens = fed[i] ?? NOTHING;
+      if (result.kind === 'fault') this.#sequences.spoiled(sequence);
+      else this.#sequences.evaluated(sequence, tokens, stepping.length === 1 && result.kind === 'filled');
+      if (result.kind !== 'token') continue;
+      const chosen = [result.token, ...thenOf(result)];
+      fed[i] = Uint32Array.of(...chosen.slice(-1));
+      if (chosen.length > 1) this.#sequences.evaluated(sequence, Uint32Array.from(chosen.slice(0, -1)), false);
+    }
     for (const [i, result] of results.entries()) {
       const each = stepping[i];
       if (!each) continue;
       const { task, branch } = each;
-      const tokens = fed[i] ?? NOTHING;
-      if (result.kind === 'fault') this.#sequences.spoiled(branch.sequence);
-      else this.#sequences.evaluated(branch.sequence, tokens, stepping.length === 1 && result.kind === 'filled');
-      if (result.kind === 'token') {
-        const chosen = [result.token, ...thenOf(result)];
-        fed[i] = Uint32Array.of(...chosen.slice(-1));
-        if (chosen.length > 1) this.#sequences.evaluated(branch.sequence, Uint32Array.from(chosen.slice(0, -1)), false);
-      }
       // An earlier step of the run has ended it.
       if (!this.#goesOn(each)) continue;
       try {

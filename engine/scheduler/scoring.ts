@@ -3,8 +3,9 @@ import { Feed, PromptPlan } from './prompt-plan.js';
 import type { Output } from '../protocol/job-output.js';
 import type { ScoreJob, ScoreQuestion } from '../protocol/jobs.js';
 import { tokenPrompt } from '../protocol/prompt.js';
+import type { WorkLimits } from './step-limits.js';
 import type { Branch, Work } from './task.js';
-import type { CacheKey, CacheOrigin } from '../protocol/cache-key.js';
+import type { CacheKey, CacheScope } from '../protocol/cache-key.js';
 
 /**
  * A decision request: questions about one input. The input is evaluated once; each question's tail is evaluated after
@@ -14,6 +15,7 @@ import type { CacheKey, CacheOrigin } from '../protocol/cache-key.js';
  */
 export class Scoring implements Work {
   readonly items: number;
+  readonly scope: CacheScope;
   readonly alone: boolean;
   readonly reuse: 'any' | 'same-split';
   readonly #id: number;
@@ -21,38 +23,54 @@ export class Scoring implements Work {
   /** Tokens of a decode: prompts are split at fixed positions, since the split affects the last digits. */
   readonly #chunk: number;
   readonly #key: CacheKey;
+  /** The plan that was made last: it is asked for before its item begins, and then. */
+  #planned: { readonly item: number; readonly plan: PromptPlan } | undefined;
+  /** Its prompts' memory is used by nothing else. */
+  readonly #ownsPrompt: boolean;
 
-  /** `origin`: of the decoder's states. */
-  constructor(id: number, job: ScoreJob, chunk: number, origin: CacheOrigin) {
-    this.#key = { scope: job.scope, ...origin };
+  constructor(id: number, job: ScoreJob, limits: WorkLimits) {
+    this.#key = { scope: job.scope, ...limits.origin };
+    this.#ownsPrompt = limits.ownsPrompts === true;
+    this.scope = job.scope;
     this.items = job.questions.length;
     this.alone = job.isolate;
     this.reuse = job.isolate ? 'same-split' : 'any';
     this.#id = id;
     this.#job = job;
-    this.#chunk = chunk;
+    this.#chunk = limits.prefillTokensPerStep;
   }
 
   plan(item: number): PromptPlan {
-    const { tail } = this.#question(item);
-    const { input } = this.#job;
-    const points = { upTo: input.length, exactly: true };
-    return new PromptPlan([...tokenPrompt(input), ...tokenPrompt(tail)], this.#chunk, this.#key, points);
+    if (this.#planned?.item !== item) {
+      const { tail } = this.#question(item);
+      const { input } = this.#job;
+      const points = { upTo: input.length, exactly: true };
+      const plan = new PromptPlan([...tokenPrompt(input), ...tokenPrompt(tail)], this.#chunk, this.#key, points);
+      this.#planned = { item, plan };
+    }
+    return this.#planned.plan;
   }
 
   branch(item: number, sequence: number, held: number): Branch {
-    const feed = new Feed(this.plan(item), held);
+    const plan = this.plan(item);
     const { labels, temperature } = this.#question(item);
     const answer = (logprobs: Float64Array): Output => {
       const { probabilities, labelMass } = distribution(logprobs, this.#job.temperature * temperature);
       return { id: this.#id, kind: 'answer', question: item, probabilities, labelMass };
     };
-    return new QuestionBranch(sequence, feed, labels, answer);
+    return new QuestionBranch(sequence, plan, held, labels, answer);
   }
 
   /** At the input's end, so that the questions' tails can be in one decode. */
   shareable({ feed }: Branch): boolean {
     return feed.position >= this.#job.input.length;
+  }
+
+  wipe(): void {
+    if (!this.#ownsPrompt) return;
+    this.#planned?.plan.tokens.fill(0);
+    this.#job.input.fill(0);
+    for (const { tail } of this.#job.questions) tail.fill(0);
   }
 
   #question(item: number): ScoreQuestion {
@@ -66,13 +84,22 @@ class QuestionBranch implements Branch {
   readonly sequence: number;
   readonly feed: Feed;
   readonly ahead = 1;
+  /** Its own copy of input and tail. */
+  readonly #tokens: Uint32Array;
   readonly #labels: Uint32Array;
   readonly #answer: (logprobs: Float64Array) => Output;
   #over = false;
 
-  constructor(sequence: number, feed: Feed, labels: Uint32Array, answer: (logprobs: Float64Array) => Output) {
+  constructor(
+    sequence: number,
+    plan: PromptPlan,
+    held: number,
+    labels: Uint32Array,
+    answer: (logprobs: Float64Array) => Output,
+  ) {
     this.sequence = sequence;
-    this.feed = feed;
+    this.#tokens = plan.tokens;
+    this.feed = new Feed(plan, held);
     this.#labels = labels;
     this.#answer = answer;
   }
@@ -95,7 +122,7 @@ class QuestionBranch implements Branch {
   }
 
   dispose(): void {
-    // There is nothing to dispose.
+    this.#tokens.fill(0);
   }
 }
 

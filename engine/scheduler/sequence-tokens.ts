@@ -1,3 +1,4 @@
+import { digestOf } from './digest.js';
 import type { PromptPlan } from './prompt-plan.js';
 import { sameCache, type CacheKey } from '../protocol/cache-key.js';
 import type { ImageSegment, PlacedImage } from '../protocol/prompt.js';
@@ -38,13 +39,33 @@ export class SequenceTokens {
     this.#length = length;
   }
 
+  /** What is cut off is overwritten with zeros. */
   cut(length: number): void {
+    if (length < this.#length) this.#buffer.fill(0, length, this.#length);
     this.#length = Math.min(this.#length, length);
     while ((this.#ends.at(-1) ?? 0) > this.#length) this.#ends.pop();
   }
 
   get key(): CacheKey | undefined {
     return this.#key;
+  }
+
+  /** It holds nothing, and the memory of its tokens is overwritten with zeros. */
+  wipe(): void {
+    this.cut(0);
+    this.#key = undefined;
+    this.#images = [];
+  }
+
+  /** FNV-1a over whole tokens. */
+  get digest(): number {
+    return digestOf(this.tokens);
+  }
+
+  /** Leading tokens that both hold, under an equal key. */
+  sharedWith(other: SequenceTokens): number {
+    if (!this.#key || !other.#key || !sameCache(this.#key, other.#key)) return 0;
+    return this.#shared(other.tokens);
   }
 
   /** Keeps its first `length` tokens for a plan, none of another key's. */
@@ -104,6 +125,7 @@ export class SequenceTokens {
   #grow(length: number): void {
     const buffer = new Uint32Array(Math.max(length, 2 * this.#buffer.length));
     buffer.set(this.tokens);
+    this.#buffer.fill(0);
     this.#buffer = buffer;
   }
 }

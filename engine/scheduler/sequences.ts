@@ -1,58 +1,67 @@
-import { CheckpointStore, SavedState } from './checkpoint-store.js';
-import { choose, type Choice, type Slot } from './sequence-choice.js';
+import { CheckpointStore } from './checkpoint-store.js';
+import { processClock } from './clock.js';
+import { choose, type Choice } from './sequence-choice.js';
 import type { SequenceStates } from './decoder.js';
 import { EngineFault } from './faults.js';
-import { SequenceCheckpoints } from './sequence-checkpoints.js';
-import { SequenceTokens, type Reuse } from './sequence-tokens.js';
+import { PrefixCache, restoreCost, type PrefixCacheLimits } from './prefix-cache.js';
+import { SequenceCache } from './sequence-cache.js';
+import { SequenceSlots } from './sequence-slots.js';
+import type { Reuse } from './sequence-tokens.js';
 import type { PromptPlan } from './prompt-plan.js';
+import { ALL_ACCOUNTS, type CacheScope } from '../protocol/cache-key.js';
+import type { Clock } from '../protocol/clock.js';
 import { prefixHashes } from '../protocol/prefix-hash.js';
-import type { HeldPrefix, HeldTokens } from '../protocol/messages.js';
+import type { CacheCounts, HeldPrefix, HeldTokens } from '../protocol/messages.js';
 
 /** A sequence ready for a prompt: it contains exactly the first `keep` tokens of it. */
 export type FreeSequence = Pick<Choice, 'sequence' | 'keep'>;
 
-interface Sequence extends Slot {
-  readonly checkpoints: SequenceCheckpoints;
-  live: boolean;
-  intermittent: boolean;
-  usedAt: number;
+/** What the sequences' states may take beside the KV memory, and how old they become. */
+export interface KeepLimits {
+  /** Of all checkpoints, where the state cannot be cut. */
+  readonly checkpointBytes?: number;
+  /** Absent: no state is saved when it is overwritten, and none has a longest age. */
+  readonly prefixCache?: PrefixCacheLimits;
 }
 
-/**
- * The context's sequences: which are free, what each contains, and the cuts and copies that prepare one for a prompt.
- * The records here always equal the decoder's state, or are empty.
- */
+/** Scopes that are closed, at most; requests of older ones have ended. */
+const MOST_CLOSED = 4096;
+
+/** Nothing is saved, and nothing is too old. */
+const NO_CACHE: PrefixCacheLimits = { bytes: 0, maxAgeMs: Infinity };
+
+/** The context's sequences: which are free, which one a prompt gets, and what is kept of those that are overwritten. */
 export class Sequences {
-  readonly #states: SequenceStates;
-  readonly #store: CheckpointStore;
+  readonly #copyable: boolean;
   /** Whether a sequence can be built on at all. */
   readonly #reusable: boolean;
-  readonly #slots: readonly Sequence[];
+  readonly #slots: SequenceSlots;
+  readonly #cache: PrefixCache;
+  readonly #clock: Clock;
+  readonly #maxAgeMs: number;
   /** Sequences taken or freed since the last call of `changes`. */
   readonly #changed = new Set<number>();
+  /** Scopes that are forgotten, while jobs of theirs run. */
+  readonly #forgotten = new Set<CacheScope>();
+  /** Scopes of which nothing is kept any more. */
+  readonly #closed = new Set<CacheScope>();
+  #moved = false;
   #live = 0;
   #uses = 0;
 
-  /** `checkpointBytes`: of all checkpoints, where the state cannot be cut. */
-  constructor(states: SequenceStates, seats: number, checkpointBytes = 0) {
-    this.#states = states;
-    this.#store = new CheckpointStore(checkpointBytes);
+  constructor(
+    states: SequenceStates,
+    seats: number,
+    { checkpointBytes = 0, prefixCache = NO_CACHE }: KeepLimits = {},
+    clock: Clock = processClock,
+  ) {
     this.#reusable = states.cuttable || states.save !== undefined;
-    this.#slots = Array.from({ length: seats }, () => {
-      const tokens = new SequenceTokens();
-      const checkpoints = new SequenceCheckpoints(this.#store);
-      const lengths = (): number[] => [...checkpoints.lengths, tokens.length];
-      return {
-        tokens,
-        checkpoints,
-        get lengths() {
-          return states.cuttable ? undefined : lengths();
-        },
-        live: false,
-        intermittent: false,
-        usedAt: 0,
-      };
-    });
+    this.#copyable = states.copyable && this.#reusable;
+    this.#clock = clock;
+    this.#maxAgeMs = prefixCache.maxAgeMs;
+    this.#cache = new PrefixCache(prefixCache, clock, states.cuttable);
+    const store = new CheckpointStore(checkpointBytes);
+    this.#slots = new SequenceSlots(states, seats, store, new SequenceCache(states, this.#cache, store));
   }
 
   /** Sequences taken. */
@@ -64,66 +73,89 @@ export class Sequences {
   get tokens(): HeldTokens {
     let running = 0;
     let kept = 0;
-    for (const { live, tokens } of this.#slots) {
+    for (const { live, tokens } of this.#slots.all) {
       if (live) running += tokens.length;
       else kept += tokens.length;
     }
     return { running, kept };
   }
 
+  /** Of the prefix cache. */
+  get counts(): CacheCounts {
+    return this.#cache.counts;
+  }
+
+  /** Whether a state was saved or restored since `nextRound`: nothing is decoded meanwhile, so one a round is enough. */
+  get moved(): boolean {
+    return this.#moved;
+  }
+
+  /** A round of the step loop begins. */
+  nextRound(): void {
+    this.#moved = false;
+  }
+
   /**
    * Takes a free sequence and prepares it; the caller returns it with `free`. `reuse` returns how much of each
-   * sequence's state may be reused. `intermittent`: its reply skips steps. Undefined: none is free. Rejects if the
-   * decoder cannot even clear it; the sequence is then free.
+   * sequence's state may be reused, and for -1 how much of a saved one. `intermittent`: its reply skips steps. Undefined: none
+   * is free. Rejects if the decoder cannot even clear it; the sequence is then free.
    */
   async open(
     plan: PromptPlan,
     reuse: (sequence: number) => Reuse,
     intermittent = false,
   ): Promise<FreeSequence | undefined> {
-    const reusable = this.#reusable;
-    const copyable = this.#states.copyable && reusable;
-    const rules = { copyable, reuse: reusable ? reuse : (): Reuse => 'none', intermittent };
-    const choice = choose(this.#slots, plan, rules);
-    if (!choice) return undefined;
-    const { sequence } = choice;
+    const { all } = this.#slots;
+    const rules = { copyable: this.#copyable, reuse: this.#reusable ? reuse : (): Reuse => 'none', intermittent };
+    const held = choose(all, plan, rules);
+    if (!held) return undefined;
+    const found = this.#cache.find(plan, rules.reuse(-1));
+    const saved = found && found.keep - restoreCost(found.entry.tokens.length) > held.keep ? found : undefined;
+    const choice = (saved && choose(all, plan, { copyable: false, reuse: () => 'none', intermittent })) ?? held;
+    const { sequence, source } = choice;
     this.#mark(sequence, true);
-    this.#at(sequence).intermittent = intermittent;
+    this.#slots.at(sequence).intermittent = intermittent;
+    this.#cache.keep(saved?.entry);
     try {
-      const copied = choice.source === undefined || (await this.#copy(sequence, choice.source));
-      return { sequence, keep: await this.#cut(sequence, plan, copied ? choice.keep : 0) };
+      if (await this.#slots.saveWhole(sequence, source === undefined ? choice.keep : 0)) this.#moved = true;
+      if (saved) {
+        this.#moved = true;
+        const restored = await this.#slots.restoreWhole(sequence, saved.entry);
+        const keep = await this.#slots.cut(sequence, plan, restored ? saved.keep : 0);
+        if (restored && keep > 0) this.#cache.used(saved.entry, keep);
+        else this.#cache.drop(saved.entry, 'failed');
+        return { sequence, keep };
+      }
+      const copied = source === undefined || (await this.#slots.copy(sequence, source));
+      return { sequence, keep: await this.#slots.cut(sequence, plan, copied ? choice.keep : 0) };
     } catch (error) {
       this.free(sequence);
       throw error;
+    } finally {
+      this.#cache.keep(undefined);
     }
   }
 
   /** Prepares a taken sequence for another prompt. Returns how much of it is reused. Rejects as `open` does. */
   async reopen(sequence: number, plan: PromptPlan, reuse: Reuse): Promise<number> {
-    const { tokens, lengths } = this.#at(sequence);
-    return this.#cut(sequence, plan, this.#reusable ? tokens.reusable(plan, reuse, lengths) : 0);
+    const { tokens, lengths } = this.#slots.at(sequence);
+    return this.#slots.cut(sequence, plan, this.#reusable ? tokens.reusable(plan, reuse, lengths) : 0);
   }
 
   /** Records a step's tokens. `alone`: a chunk of a prompt, with nothing else in its decode. */
   evaluated(sequence: number, tokens: Uint32Array, alone: boolean): void {
-    this.#at(sequence).tokens.append(tokens, alone);
+    this.#slots.at(sequence).tokens.append(tokens, alone);
   }
 
   /** A part failed: the sequence's state is unknown, so it is not reused. */
   spoiled(sequence: number): void {
-    this.#forget(sequence, 0);
+    this.#slots.forget(sequence, 0);
   }
 
   /** Saves what a sequence holds now, to go back to. Rejects when the decoder cannot; the sequence is then spoiled. */
   async save(sequence: number): Promise<void> {
-    const { tokens, checkpoints } = this.#at(sequence);
-    const { cuttable } = this.#states;
-    if (cuttable || !this.#store.open || checkpoints.at(tokens.length)) return;
     try {
-      const before = checkpoints.lengths.at(-1) ?? 0;
-      const checkpoint = await this.#states.save?.(sequence);
-      if (!checkpoint) return;
-      checkpoints.add(new SavedState(checkpoint, tokens.tokens, tokens.length - before));
+      await this.#slots.checkpoint(sequence);
     } catch (error) {
       this.spoiled(sequence);
       throw error;
@@ -132,80 +164,63 @@ export class Sequences {
 
   /** Frees a sequence, which keeps its state. Throws if it is not taken (a bug). */
   free(sequence: number): void {
-    if (!this.#at(sequence).live) throw new EngineFault(`sequence ${sequence} is not taken`);
+    if (!this.#slots.at(sequence).live) throw new EngineFault(`sequence ${sequence} is not taken`);
     this.#mark(sequence, false);
   }
 
-  /** The sequences taken or freed since the last call, and the prefixes of the free ones. */
+  /**
+   * Nothing that requests of this scope left is kept, nor what later ones will leave, but for those of all accounts. Takes
+   * effect in `tidy`.
+   */
+  forget(scope: CacheScope): void {
+    this.#forgotten.add(scope);
+    if (scope === ALL_ACCOUNTS) return;
+    this.#closed.delete(scope);
+    this.#closed.add(scope);
+    const [oldest] = this.#closed;
+    if (this.#closed.size > MOST_CLOSED && oldest !== undefined) this.#closed.delete(oldest);
+  }
+
+  /** Whether nothing of this scope is to be kept: the account was closed while a request of it waited. */
+  isClosed(scope: CacheScope): boolean {
+    return this.#closed.has(scope);
+  }
+
+  /**
+   * Drops what is forgotten, and what was not used for the longest age. `uses`: whether a job of a scope has not ended. Returns
+   * whether a job has not whose states are to be forgotten.
+   */
+  async tidy(uses: (scope: CacheScope) => boolean): Promise<boolean> {
+    this.#cache.expire();
+    for (const scope of this.#forgotten) this.#cache.forget(scope);
+    const before = this.#clock.now() - this.#maxAgeMs;
+    for (const [sequence, { live, tokens, movedAt }] of this.#slots.all.entries()) {
+      const { key } = tokens;
+      if (live || key === undefined || !(movedAt < before || this.#forgotten.has(key.scope))) continue;
+      this.#changed.add(sequence);
+      await this.#slots.empty(sequence);
+    }
+    for (const scope of this.#forgotten) if (!uses(scope)) this.#forgotten.delete(scope);
+    return this.#forgotten.size > 0;
+  }
+
+  /** What has changed since the last call: sequences taken or freed, with the prefixes of the free ones, and the cache. */
   changes(): HeldPrefix[] {
     const changes = [...this.#changed].map((sequence) => {
-      const { live, tokens } = this.#at(sequence);
+      const { live, tokens } = this.#slots.at(sequence);
       const scope = !live && this.#reusable ? tokens.key?.scope : undefined;
       return { sequence, hashes: scope === undefined ? new Uint32Array(0) : prefixHashes(tokens.tokens, scope) };
     });
     this.#changed.clear();
-    return changes;
+    return [...changes, ...this.#cache.changes(this.#slots.all.length)];
   }
 
   #mark(sequence: number, live: boolean): void {
-    const slot = this.#at(sequence);
+    const slot = this.#slots.at(sequence);
     slot.live = live;
     slot.usedAt = this.#uses++;
+    slot.movedAt = this.#clock.now();
     this.#live += live ? 1 : -1;
     this.#changed.add(sequence);
-  }
-
-  /** False: it failed, and the target's state is unknown. */
-  async #copy(target: number, source: number): Promise<boolean> {
-    const { tokens, checkpoints } = this.#at(target);
-    this.#forget(target, 0);
-    try {
-      await this.#states.copy(target, source);
-    } catch {
-      return false;
-    }
-    tokens.become(this.#at(source).tokens);
-    checkpoints.become(this.#at(source).checkpoints);
-    return true;
-  }
-
-  /** Returns what is left: nothing, where the decoder could not cut at `length`. */
-  async #cut(sequence: number, plan: PromptPlan, length: number): Promise<number> {
-    const { tokens } = this.#at(sequence);
-    const held = tokens.length;
-    try {
-      if (this.#states.cuttable || length === 0 || length === held) await this.#states.truncate(sequence, length);
-      else await this.#restore(sequence, length);
-      this.#forget(sequence, length);
-      tokens.keepFor(plan, length);
-      return length;
-    } catch (error) {
-      this.#forget(sequence, 0);
-      if (length === 0) throw error;
-    }
-    await this.#states.truncate(sequence, 0);
-    return 0;
-  }
-
-  async #restore(sequence: number, length: number): Promise<void> {
-    const { tokens, checkpoints } = this.#at(sequence);
-    const state = checkpoints.at(length);
-    if (!state || !this.#states.restore) throw new EngineFault('no checkpoint');
-    state.check(tokens.tokens);
-    await this.#states.restore(sequence, state.checkpoint);
-    this.#store.used(state);
-  }
-
-  /** It holds no more than so many tokens. */
-  #forget(sequence: number, length: number): void {
-    const { tokens, checkpoints } = this.#at(sequence);
-    tokens.cut(length);
-    checkpoints.cut(length);
-  }
-
-  #at(sequence: number): Sequence {
-    const slot = this.#slots[sequence];
-    if (!slot) throw new RangeError(`no sequence ${sequence}`);
-    return slot;
   }
 }

@@ -1,10 +1,11 @@
+import type { KeepLimits } from './sequences.js';
 import type { CacheOrigin } from '../protocol/cache-key.js';
 import { promptLength } from '../protocol/prompt.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import type { PrefixReuse } from '../protocol/setup.js';
 
 /** What a step loop is made with. */
-export interface StepLimits {
+export interface StepLimits extends KeepLimits {
   readonly seats: number;
   /** Tokens, prompt and completion, that one sequence can hold. */
   readonly contextPerSeat: number;
@@ -15,13 +16,16 @@ export interface StepLimits {
   /** Prompt tokens beside running replies that are worth a decode, whatever their share of time. Absent: a CPU's. */
   readonly leastPrefillTokens?: number;
   readonly prefixReuse: PrefixReuse;
-  /** Host memory for saved states, where a state cannot be cut. Absent: 0. */
-  readonly checkpointBytes?: number;
+  /** The prompts' memory is the loop's: it is overwritten with zeros when their job ends. Absent: false. */
+  readonly ownsPrompts?: boolean;
   /** What the sequences' states are made with. */
   readonly origin: CacheOrigin;
   /** Time between two messages of outputs, ms. Absent: SEND_MS in outbox.ts. */
   readonly sendMs?: number;
 }
+
+/** What a job's prompts are planned with. */
+export type WorkLimits = Pick<StepLimits, 'prefillTokensPerStep' | 'origin' | 'ownsPrompts'>;
 
 /** Whether a sequence has room for the prompt and the completion. */
 export function generationFits({ prompt, maxTokens, n }: GenerateJob, { contextPerSeat }: StepLimits): boolean {

@@ -22,8 +22,10 @@
  * next one may wait briefly for jobs that take them over (refill-wait.ts).
  */
 import type { Decoder, Part, PartResult, Run } from './decoder.js';
-import { Generation } from './generation.js';
+import { generationOf, scoringOf } from './works.js';
+import { PendingWait } from './pending-wait.js';
 import { processClock } from './clock.js';
+import type { CacheScope } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
 import { RefillWait } from './refill-wait.js';
 import { Jobs } from './jobs.js';
@@ -31,13 +33,13 @@ import { type Emit, Outbox, SEND_MS } from './outbox.js';
 import { LEAST_TOKENS, PrefillBudget } from './prefill-budget.js';
 import { Results, stepsOf } from './results.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
-import type { HeldTokens } from '../protocol/messages.js';
-import { generationFits, scoringFits, type StepLimits } from './step-limits.js';
+import type { EngineReport } from '../protocol/messages.js';
+import type { StepLimits } from './step-limits.js';
 import { BatchPlanner, depthOf, stepsInRun, type BatchItem } from './batch-planner.js';
-import { Scoring } from './scoring.js';
 import { Sequences } from './sequences.js';
 import type { ModelTokens, Work } from './task.js';
 import { burst } from './burst.js';
+import { Upkeep } from './upkeep.js';
 
 /** The queue of an engine process: takes jobs, decodes them, and emits their outputs. */
 export class StepLoop {
@@ -53,12 +55,10 @@ export class StepLoop {
   readonly #results: Results;
   readonly #outbox: Outbox;
   readonly #refillWait: RefillWait;
+  readonly #upkeep: Upkeep;
+  readonly #pendingWait = new PendingWait();
   #running: Promise<void> | undefined;
   #closed = false;
-  /** A call from outside since the round began. */
-  #called = false;
-  /** Ends a wait for what is pending. */
-  #wake: () => void = () => undefined;
   #step = 0;
 
   constructor(decoder: Decoder, model: ModelTokens, limits: StepLimits, emit: Emit, clock: Clock = processClock) {
@@ -67,10 +67,11 @@ export class StepLoop {
     this.#limits = limits;
     this.#emit = emit;
     this.#clock = clock;
-    this.#sequences = new Sequences(decoder, limits.seats, limits.checkpointBytes);
+    this.#sequences = new Sequences(decoder, limits.seats, limits, clock);
     this.#jobs = new Jobs(this.#sequences, limits.seats, limits.prefixReuse);
+    this.#upkeep = new Upkeep(this.#sequences, this.#jobs);
     this.#results = new Results(decoder, this.#sequences, this.#jobs);
-    this.#outbox = new Outbox(emit, limits.sendMs ?? SEND_MS, clock);
+    this.#outbox = new Outbox(emit, limits.sendMs ?? SEND_MS, clock, (id) => this.#jobs.reports(id));
     this.#refillWait = new RefillWait(clock);
     const { prefillShare, prefillTokensPerStep: chunk, leastPrefillTokens = LEAST_TOKENS.cpu } = limits;
     this.#prefillBudget = new PrefillBudget(prefillShare / 100, chunk, leastPrefillTokens);
@@ -87,23 +88,19 @@ export class StepLoop {
     return this.#jobs.live;
   }
 
-  /** The tokens in its sequences. */
-  get tokens(): HeldTokens {
-    return this.#sequences.tokens;
+  /** What there is now, and sums of its prefix cache. */
+  get report(): EngineReport {
+    return { live: this.#jobs.live, tokens: this.#sequences.tokens, cache: this.#sequences.counts };
   }
 
   /** Adds a job; its outputs are passed to `emit`. A job that cannot fit fails at once. */
   generate(id: number, job: GenerateJob): void {
-    const { prefillTokensPerStep: chunk, origin } = this.#limits;
-    const work = (): Work => new Generation(id, job, chunk, origin, this.#model, this.#decoder);
-    this.#enqueue(generationFits(job, this.#limits), id, job.seats, work);
+    this.#enqueue(id, job.seats, generationOf(id, job, this.#limits, this.#model, this.#decoder));
   }
 
   /** As {@link generate}. */
   score(id: number, job: ScoreJob): void {
-    const { prefillTokensPerStep: chunk, origin } = this.#limits;
-    const work = (): Work => new Scoring(id, job, chunk, origin);
-    this.#enqueue(scoringFits(job, this.#limits), id, job.isolate ? 1 : job.seats, work);
+    this.#enqueue(id, job.isolate ? 1 : job.seats, scoringOf(id, job, this.#limits));
   }
 
   /** Gives a job the embeddings of an image, for which it asked. */
@@ -124,6 +121,20 @@ export class StepLoop {
     this.#halt();
   }
 
+  /** Keeps nothing that jobs of this scope left, nor what its running ones will leave. */
+  forget(scope: CacheScope): Promise<void> {
+    this.#sequences.forget(scope);
+    return this.tidy();
+  }
+
+  /** Drops what was kept for too long; to be called from time to time. Settles when it is dropped. */
+  tidy(): Promise<void> {
+    const done = this.#upkeep.request();
+    this.#halt();
+    if (!this.#closed) this.#running ??= this.#run();
+    return done;
+  }
+
   /** Stops after the current step; resolves when nothing decodes any more. */
   async close(): Promise<void> {
     this.#closed = true;
@@ -132,21 +143,21 @@ export class StepLoop {
     await this.#running;
   }
 
-  #enqueue(fits: boolean, id: number, seats: number, work: () => Work): void {
-    if (!fits) {
+  #enqueue(id: number, seats: number, work: Work | undefined): void {
+    if (!work) {
       this.#emit(this.#step, [{ id, kind: 'failed', reason: 'does not fit the context' }], []);
       return;
     }
-    this.#jobs.add({ id, seats, limit: seats, work: work() });
+    this.#jobs.add({ id, seats, limit: seats, work });
     this.#refillWait.came(seats);
+    if (this.#sequences.isClosed(work.scope)) void this.forget(work.scope);
     this.#halt();
     this.#running ??= this.#run();
   }
 
   /** A call from outside: a run must stop so that it is considered. */
   #halt(): void {
-    this.#called = true;
-    this.#wake();
+    this.#pendingWait.call();
     this.#decoder.halt();
   }
 
@@ -157,17 +168,18 @@ export class StepLoop {
       await this.#successors(left);
       // All calls of this turn of the event loop take part in the next step.
       await new Promise(setImmediate);
-      this.#called = false;
-      this.#hush();
+      this.#pendingWait.nextRound();
+      this.#outbox.hush();
       this.#jobs.cleanUp();
+      await this.#upkeep.round();
       await this.#jobs.admit(this.#outbox.outputs);
-      if (this.#jobs.live === 0) break;
+      if (this.#jobs.live === 0 && !this.#upkeep.due) break;
       const { seats } = this.#jobs;
       const isolated = await this.#decode(this.#batchPlanner.isolated(this.#jobs.running));
       const together = await this.#decode(this.#batchPlanner.together(this.#jobs.running));
       const chunk = await this.#decode(this.#batchPlanner.chunk(this.#jobs.running));
       left = seats - this.#jobs.seats;
-      if (!isolated && !together && !chunk) await this.#awaited();
+      if (!isolated && !together && !chunk) await this.#pendingWait.forOne(this.#jobs.running, () => this.#flush());
     }
     this.#flush();
     this.#running = undefined;
@@ -180,24 +192,13 @@ export class StepLoop {
     await this.#refillWait.wait(left, this.#prefillBudget.decodeMs);
   }
 
-  /** Waits until a grammar's mask or an image's embeddings are ready, or for a call from outside. */
-  async #awaited(): Promise<void> {
-    const pending = this.#jobs.running.flatMap(({ branch }) => branch.pending ?? branch.waits ?? []);
-    if (pending.length === 0 || this.#called) return;
-    this.#flush();
-    await new Promise<void>((resolve) => {
-      this.#wake = resolve;
-      for (const each of pending) void each.then(resolve);
-    });
-  }
-
   /** False: there was nothing to decode. */
   async #decode(stepping: readonly BatchItem[]): Promise<boolean> {
     if (stepping.length === 0 || this.#closed) return false;
     const parts = stepping.map(({ branch, count }): Part => branch.part(count));
     const depth = depthOf(stepping);
     const fed = parts.map(({ tokens }) => tokens);
-    const ahead = this.#called ? 1 : stepsInRun(stepping, this.#jobs.running);
+    const ahead = this.#pendingWait.called ? 1 : stepsInRun(stepping, this.#jobs.running);
     let from = this.#clock.now();
     // A prompt may take long: outputs are sent before it.
     const due = this.#outbox.due(from) || stepping.some(({ count }) => count > 0);
@@ -218,9 +219,7 @@ export class StepLoop {
     take(await decoding);
     const out = this.#outbox.outputs;
     await this.#results.save(stepping, out);
-    for (const task of new Set(stepping.map((each) => each.task).filter(({ moves }) => moves))) {
-      if (this.#jobs.runs(task)) await this.#jobs.guard(task, out, () => this.#jobs.goOn(task, out));
-    }
+    await this.#jobs.moveOn(new Set(stepping.map(({ task }) => task)), out);
     // There may be no further decode.
     if (this.#jobs.live === 0) this.#flush();
     return true;
@@ -231,19 +230,16 @@ export class StepLoop {
     if (first === undefined) return;
     const steps = stepsOf(first);
     this.#step += steps;
-    const prompt = stepping.reduce((sum, { count }) => sum + count, 0);
-    if (prompt === 0) this.#prefillBudget.decoded(ms / steps);
-    else if (stepping.every(({ count }) => count > 0)) this.#prefillBudget.prefilled(prompt, depth, ms);
+    this.#prefillBudget.learn(
+      stepping.map(({ count }) => count),
+      steps,
+      depth,
+      ms,
+    );
   }
 
   #flush(): void {
-    this.#hush();
     const changes = this.#sequences.changes();
     this.#outbox.send(this.#step, this.#limits.prefixReuse === 'off' ? [] : changes);
-  }
-
-  /** Cancelled jobs send nothing more. */
-  #hush(): void {
-    this.#outbox.keep(({ id }) => this.#jobs.reports(id));
   }
 }

@@ -1,5 +1,6 @@
 import type { Part, PartResult } from './decoder.js';
 import type { Reuse } from './sequence-tokens.js';
+import type { CacheScope } from '../protocol/cache-key.js';
 import type { Output } from '../protocol/job-output.js';
 import type { Feed, PromptPlan } from './prompt-plan.js';
 
@@ -29,6 +30,8 @@ export interface Branch {
 /** What a job consists of: items (replies, questions) that start from the same tokens. */
 export interface Work {
   readonly items: number;
+  /** Whose states it reuses and leaves. */
+  readonly scope: CacheScope;
   /** No other sequence may share its decodes (a decision's result must not depend on the neighbours). */
   readonly alone: boolean;
   /** Its items skip steps ({@link Branch.pending}). Absent: none does. */
@@ -44,6 +47,8 @@ export interface Work {
   branch(item: number, sequence: number, held: number): Branch;
   /** Whether another item can start from a branch's state. */
   shareable(branch: Branch): boolean;
+  /** Overwrites its prompt's memory with zeros, if that is its own. It is not used any more. */
+  wipe?(): void;
 }
 
 /** One job: its running items, their sequences, and how many sequences it may use. Does not use the decoder. */
@@ -140,6 +145,7 @@ export class Task {
 
   dispose(): void {
     for (const branch of this.#branches) branch.dispose();
+    this.work.wipe?.();
   }
 }
 

@@ -77,6 +77,11 @@ export class AnswerCache {
     return kept.answer;
   }
 
+  /** The account of the last known caller, however long ago that was; undefined: none is known. */
+  account(index: string): string | undefined {
+    return this.#callers.get(index)?.answer.account;
+  }
+
   /**
    * Stores an answer in place of the previous one, a denial for at most `atMostMs`. It expires no later than a wait
    * that it names.

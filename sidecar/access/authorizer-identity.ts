@@ -32,6 +32,8 @@ export interface AuthorizerEvents {
   lookedUp(result: 'cached' | 'joined' | 'asked' | 'left_alone'): void;
   /** A caller was accepted from an expired cache entry. */
   stale(): void;
+  /** An account whose caller was known is frozen now. */
+  frozen(account: string): void;
   /** A lookup has ended. invalid: an answer outside its schema. */
   asked(outcome: 'answered' | 'invalid' | 'overloaded' | 'failed', ms: number): void;
 }
@@ -125,7 +127,10 @@ export class AuthorizerIdentity implements Identity {
     if (answer) {
       report('answered');
       permit.succeeded();
+      const known =
+        answer.kind === 'denied' && answer.code === 'account_frozen' ? this.#cache.account(index) : undefined;
       this.#cache.keep(index, answer);
+      if (known !== undefined) events?.frozen(known);
       return answer;
     }
     report(reply.kind === 'failed' ? 'failed' : 'invalid');

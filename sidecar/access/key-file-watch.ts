@@ -3,7 +3,7 @@ import { bearerOf } from './bearer.js';
 import { FollowedFile } from '../lib/followed-file.js';
 import type { Caller, Credentials, Denied, Identity } from './identity.js';
 import { MAX_FILE_BYTES, NO_KEYS, parseKeyFile, WHAT, type KeyFile } from './key-file.js';
-import { KeyFileIdentity } from './key-identity.js';
+import { KeyFileIdentity, openAccounts } from './key-identity.js';
 
 export interface WatchOptions {
   readonly file: string;
@@ -16,6 +16,8 @@ export interface WatchOptions {
 export interface WatchHooks {
   /** Keys were loaded from the file, also at the start: their number. */
   loaded(keys: number): void;
+  /** Accounts that had a key in force and have none any more, or were frozen. */
+  closed(accounts: readonly string[]): void;
   /** The file is invalid; the previous keys stay in force. `problem`: one line without the file's content. */
   refused(problem: string): void;
 }
@@ -27,6 +29,8 @@ export interface WatchHooks {
 export class WatchedKeys implements Identity {
   #identity = new KeyFileIdentity(NO_KEYS, '');
   #file: FollowedFile<KeyFile> | undefined;
+  /** Accounts whose keys may be used. */
+  #open: ReadonlySet<string> = new Set();
 
   /** Reads the file, which need not exist yet, and watches it. Throws FileProblem if it is invalid. */
   static async open(clock: Clock, options: WatchOptions, hooks: WatchHooks): Promise<WatchedKeys> {
@@ -41,12 +45,17 @@ export class WatchedKeys implements Identity {
       parse: (text) => parseKeyFile(text, file),
       absent: NO_KEYS,
       taken: (content) => {
+        const open = openAccounts(content);
+        const closed = [...watched.#open].filter((account) => !open.has(account));
+        watched.#open = open;
+        if (closed.length > 0) hooks.closed(closed);
         watched.#identity = new KeyFileIdentity(content, environment);
         hooks.loaded(content.keys.length);
       },
       refused: (problem) => hooks.refused(problem),
     });
     watched.#file = followed;
+    watched.#open = openAccounts(value);
     watched.#identity = new KeyFileIdentity(value, environment);
     hooks.loaded(value.keys.length);
     return watched;

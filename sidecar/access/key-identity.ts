@@ -58,6 +58,15 @@ export function isFrozen({ accounts = {} }: KeyFile, account: string | undefined
   return account !== undefined && Object.hasOwn(accounts, account) && accounts[account]?.frozen === true;
 }
 
+/** Accounts that are not frozen and have a key that is not revoked. Keys that expire count. */
+export function openAccounts(file: KeyFile): ReadonlySet<string> {
+  const open = new Set<string>();
+  for (const { account, revoked } of file.keys) {
+    if (account !== undefined && revoked === undefined && !isFrozen(file, account)) open.add(account);
+  }
+  return open;
+}
+
 function callerOf(key: StoredKey, account: string, environment: string): Caller {
   const entitlement = Object.hasOwn(key.entitlements, environment) ? key.entitlements[environment] : undefined;
   const models: ModelSet = entitlement?.models === 'all' ? 'all' : new Set(entitlement?.models);

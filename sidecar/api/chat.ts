@@ -3,7 +3,7 @@ import type { Lease } from '../admission/seat-queue.js';
 import type { CompletionHead } from '../contracts/answers.js';
 import type { ChatForm, ChatParams } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
-import { ALL_ACCOUNTS, promptLength, type EngineFacts, type GenerateJob } from '../engine-client/engine.js';
+import { promptLength, type EngineFacts, type GenerateJob } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { ReplyCounts } from './reply-counts.js';
@@ -62,7 +62,7 @@ export async function complete(context: RequestContext, services: Services, surf
   if (wait.kind !== 'waiting') return wait;
   const tokenized = await wait.tokenize(prepared, 'chat');
   if (tokenized.kind !== 'chat') return tokenized;
-  const scope = ALL_ACCOUNTS;
+  const scope = model.scopeOf(prepared.caller.account);
   const seen = await see(model.vision, tokenized, scope, firstImage);
   if (seen?.kind === 'refused') return failed(seen.error);
   const { format } = tokenized;

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { decisionAnswer, systemOneAnswer, type QuestionResult } from '../contracts/decision-answers.js';
 import type { DecisionParams } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
-import { ALL_ACCOUNTS, tokenPrompt, type ScoreJob } from '../engine-client/engine.js';
+import { tokenPrompt, type CacheScope, type ScoreJob } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { failed, preflight } from './preflight.js';
@@ -41,7 +41,11 @@ async function complete(
   if (wait.kind !== 'waiting') return wait;
   const tokens = await wait.tokenize(prepared, 'decision');
   if (tokens.kind !== 'decision') return tokens;
-  const planned = plan(context, params, tokens, model.engine.contexts.at(-1) ?? Infinity, usage);
+  const place = {
+    contextTokens: model.engine.contexts.at(-1) ?? Infinity,
+    scope: model.scopeOf(prepared.caller.account),
+  };
+  const planned = plan(context, params, tokens, place, usage);
   if ('status' in planned) return failed(planned);
   const lease = await wait.seat(planned.work);
   if ('kind' in lease) return lease;
@@ -58,7 +62,7 @@ function plan(
   context: RequestContext,
   params: DecisionParams,
   { input, questions }: Extract<Tokens, { readonly kind: 'decision' }>,
-  contextTokens: number,
+  { contextTokens, scope }: { readonly contextTokens: number; readonly scope: CacheScope },
   usage: UsageSession,
 ): Planned<Omit<ScoreJob, 'isolate' | 'seats'>> | ContractError {
   // The input is billed once per question, whatever is reused inside.
@@ -78,7 +82,6 @@ function plan(
   }
   const unpaid = usage.reserve(promptTokens, 0);
   if (unpaid) return unpaid;
-  const scope = ALL_ACCOUNTS;
   return {
     work: {
       promptTokens: input.length + tails,

@@ -5,7 +5,7 @@ import type { RequestLimits } from '../access/limits.js';
 import type { TokenQuotas } from '../access/quotas.js';
 import type { SeatQueue } from '../admission/seat-queue.js';
 import type { Clock } from '../lib/clock.js';
-import type { Engine } from '../engine-client/engine.js';
+import type { CacheScope, Engine } from '../engine-client/engine.js';
 import type { PromptHostState } from '../prompts/lanes.js';
 import type { PromptHost } from '../prompts/prompt-host.js';
 import type { Log } from '../telemetry/logger.js';
@@ -26,6 +26,8 @@ export interface HostedModel {
   /** When this sidecar began to host it, Unix seconds. */
   readonly created: number;
   readonly engine: Engine;
+  /** The scope within which requests of an account reuse prefixes. */
+  readonly scopeOf: (account: string) => CacheScope;
   readonly queue: SeatQueue;
   /** What reads its images; absent: it takes none. */
   readonly vision?: Vision;

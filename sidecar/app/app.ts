@@ -1,5 +1,6 @@
 /** The composition root: creates and connects all parts. */
 import { fileURLToPath } from 'node:url';
+import { leaveMemoryOutOfDumps } from '../../engine/protocol/no-core-dump.js';
 import '../../engine/protocol/v8-flags.js';
 import { FailedKeyLimit } from '../access/failed-keys.js';
 import { IdempotencyKeys } from '../access/idempotency.js';
@@ -46,6 +47,8 @@ export interface App {
   ready(): Promise<void>;
   /** Reads the certificate's files now, if there are some. Problems are logged. */
   reload(): Promise<void>;
+  /** Nothing is kept in engines that requests of this account left; where accounts share prefixes, nothing of any. */
+  forget(account: string): void;
   /**
    * /readyz answers 503; after a notice new work is refused; running requests may finish within the configured time,
    * and are then ended with an error. Resolves when everything is closed. Idempotent.
@@ -74,6 +77,8 @@ export function metricsOf({ models }: Pick<Config, 'models'>): Metrics {
 
 /** Starts everything. Rejects if an address or a file cannot be used; then nothing is left running. */
 export async function startApp(config: Config, identity: Identity, log: Log, given: Overrides = {}): Promise<App> {
+  // Before processes are started, which inherit it.
+  leaveMemoryOutOfDumps();
   const templates = new Map(config.models.map((model) => [model.id, templateOf(model)]));
   const { registry = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE } = given;
   /** Both are set once and never reset. */
@@ -210,6 +215,9 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
       operatorsPort: operatorsAt.port,
       ready: () => readiness.all(),
       reload: () => tls.reload(),
+      forget: (account) => {
+        for (const { engine, closeScope } of models.values()) engine.forget(closeScope(account));
+      },
       drain: () => {
         lifecycle.leaving = true;
         drained ??= (async () => {

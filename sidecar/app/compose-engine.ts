@@ -20,6 +20,8 @@ export interface MemoryCheck {
 export interface EngineParts {
   /** Path of the module that processes are forked from. */
   readonly entry: string;
+  /** Engine processes of all models, which share what is free for prefix caches. */
+  readonly engines: number;
   readonly memory: MemoryCheck | undefined;
   readonly log: Log;
   /** Whether a request holds or waits for a seat of the model. */
@@ -33,10 +35,10 @@ export function composeEngine(
   config: Pick<Config, 'engine'>,
   model: ModelConfig,
   plans: readonly ReplicaPlan[],
-  { entry, memory, log, wanted, events }: EngineParts,
+  { entry, engines, memory, log, wanted, events }: EngineParts,
 ): HostedEngine {
   const { id, kind, file, load, idleUnloadMs, gpu, flashAttention, prefillTokensPerStep, prefillShare } = model;
-  const { prefixReuse, swaFull, kv, checkpoints, vision } = model;
+  const { prefixReuse, swaFull, kv, checkpoints, prefixCache, vision } = model;
   const projector = vision && { file: resolve(vision.projector), maxTokens: vision.maxTokensPerImage ?? MAX_TOKENS };
   const all = {
     file,
@@ -52,10 +54,16 @@ export function composeEngine(
     checkpoints,
     ...(projector && { projector }),
   };
+  const { bytes, maxAgeMs } = prefixCache;
   const replicas = plans.map(({ devices, environment, ...sizes }, replica) => {
     return new EngineProcess({
       entry,
-      setup: { ...all, ...sizes, heartbeatMs: config.engine.heartbeatMs },
+      setup: {
+        ...all,
+        ...sizes,
+        prefixCache: { ...(bytes !== undefined && { bytes }), maxAgeMs, engines },
+        heartbeatMs: config.engine.heartbeatMs,
+      },
       timing: config.engine,
       clock: systemClock,
       random: Math.random,

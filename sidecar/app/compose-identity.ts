@@ -16,6 +16,8 @@ export interface Identities {
   readonly identity: Identity;
   /** Who may read all metrics on the public listener; undefined: no caller. */
   readonly scrapers: Scrapers | undefined;
+  /** `closed` is called with each account that is frozen or has no key any more, from now on. One listener. */
+  follow(closed: (account: string) => void): void;
   /** Reloads keys and secrets now. Problems are logged. */
   reload(): Promise<void>;
   /** Closes connections and timers. Idempotent. */
@@ -38,6 +40,7 @@ export async function openIdentities(config: Config, clock: Clock, log: Log, met
     return opened;
   };
   let client: AuthorizerClient | undefined;
+  let closed: (account: string) => void = () => undefined;
   let keys: WatchedKeys | undefined;
   const close = (): void => {
     keys?.close();
@@ -46,15 +49,19 @@ export async function openIdentities(config: Config, clock: Clock, log: Log, met
   };
   try {
     let others: Identity | undefined;
-    if (access.mode === 'keys') others = keys = await openKeys(config, clock, log, () => metrics.keysRefused());
+    if (access.mode === 'keys') {
+      const hooks = { refused: () => metrics.keysRefused(), closed: (account: string) => closed(account) };
+      others = keys = await openKeys(config, clock, log, hooks);
+    }
     if (access.mode === 'authorizer') {
       client = await openAuthorizer(config, clock, openSecrets);
-      others = authorizerIdentity(config, clock, log, client, metrics.authorizer);
+      others = authorizerIdentity(config, clock, log, client, metrics.authorizer, (account) => closed(account));
     }
     const known = gateway.secretFile === undefined ? undefined : await openSecrets(gateway.secretFile);
     const scrapers = fleet.scrapeSecretFile === undefined ? undefined : await openSecrets(fleet.scrapeSecretFile);
     return {
       scrapers,
+      follow: (listener) => (closed = listener),
       identity: known
         ? new GatewayIdentity({ secrets: known, environment, class: gateway.class, ...(others && { others }) })
         : (others ?? NO_IDENTITY),
@@ -72,13 +79,19 @@ export async function openIdentities(config: Config, clock: Clock, log: Log, met
 /** For settings that the checks reject: a gateway without a secret. */
 const NO_IDENTITY: Identity = { resolve: () => Promise.resolve({ kind: 'denied', code: 'invalid_api_key' }) };
 
-function openKeys({ keys, environment }: Config, clock: Clock, log: Log, refused: () => void): Promise<WatchedKeys> {
+function openKeys(
+  { keys, environment }: Config,
+  clock: Clock,
+  log: Log,
+  { refused, closed }: { readonly refused: () => void; readonly closed: (account: string) => void },
+): Promise<WatchedKeys> {
   const { file } = keys;
   return WatchedKeys.open(
     clock,
     { ...keys, environment },
     {
       loaded: (count) => log.info('keys loaded', { file, count }),
+      closed: (accounts) => accounts.forEach(closed),
       refused: (reason) => {
         log.error('keys file refused, the last valid keys stay in force', { file, reason });
         refused();
@@ -109,6 +122,7 @@ function authorizerIdentity(
   log: Log,
   client: AuthorizerClient,
   metrics: AuthorizerMetrics,
+  frozen: (account: string) => void,
 ): Identity {
   const { send, concurrency, cache, breaker, timeoutMs } = authorizer;
   const identity = new AuthorizerIdentity(clock, {
@@ -117,7 +131,12 @@ function authorizerIdentity(
     send,
     concurrency,
     cache,
-    events: metrics,
+    events: {
+      lookedUp: (result) => metrics.lookedUp(result),
+      stale: () => metrics.stale(),
+      asked: (outcome, ms) => metrics.asked(outcome, ms),
+      frozen,
+    },
     breaker: {
       ...breaker,
       trialMs: timeoutMs,

@@ -6,12 +6,13 @@ import type { SeatQueue } from '../admission/seat-queue.js';
 import { systemClock } from '../lib/clock.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { EMBEDDED_MODEL } from '../engine-client/embedded-model.js';
-import type { EngineEvents, HostedEngine } from '../engine-client/engine.js';
+import type { CacheScope, EngineEvents, HostedEngine } from '../engine-client/engine.js';
+import { CacheScopes } from '../engine-client/cache-scopes.js';
 import { REUSED_TOKENS } from '../engine-client/prefix-index.js';
 import { StartGate } from '../engine-client/start-gate.js';
 import type { HostedModel } from '../api/services.js';
 import type { FirstStart } from '../prompts/client.js';
-import { composeEngine, type MemoryCheck } from './compose-engine.js';
+import { composeEngine, type EngineParts } from './compose-engine.js';
 import { composeVision } from './compose-vision.js';
 import { FirstStarts } from './first-starts.js';
 import type { Readiness } from './readiness.js';
@@ -32,6 +33,8 @@ export interface Hosted extends HostedModel {
   readonly vision?: HostedVision;
   /** Path of its weights. */
   readonly file: string;
+  /** Returns the scope of an account's requests so far; its later ones get another. */
+  readonly closeScope: (account: string) => CacheScope;
   /** Settles once its engine was ready or has finally failed; at once for a lazy model. */
   readonly settled: Promise<void>;
 }
@@ -62,10 +65,15 @@ export function hostModels(
 ): ReadonlyMap<string, Hosted> {
   const models = new Map<string, Hosted>();
   const gate = config.engine.checkMemory ? new StartGate() : undefined;
+  const engines = [...plans.values()].reduce((sum, replicas) => sum + replicas.length, 0);
   for (const model of config.models) {
     const file = files.get(model.file) ?? model.file;
     const memory = gate && { gate, mappedElsewhere: () => mappedBeside(file, models.values()) };
-    models.set(model.id, host(config, { ...model, file }, plans.get(model.id) ?? [], entry, memory, listeners));
+    const hosted = host(config, { ...model, file }, plans.get(model.id) ?? [], { entry, engines, memory }, listeners);
+    const { scope } = model.prefixCache;
+    const scopes = new CacheScopes(scope);
+    const scopeOf = (account: string): CacheScope => scopes.of(account);
+    models.set(model.id, { ...hosted, scopeOf, closeScope: (account) => scopes.close(account) });
   }
   return models;
 }
@@ -166,10 +174,9 @@ function host(
   config: Config,
   model: ModelConfig,
   plans: readonly ReplicaPlan[],
-  entry: string,
-  memory: MemoryCheck | undefined,
+  forks: Pick<EngineParts, 'entry' | 'engines' | 'memory'>,
   { registry, readiness, log }: Listeners,
-): Hosted {
+): Omit<Hosted, 'scopeOf' | 'closeScope'> {
   const { id, kind, file, ownedBy, cohort, load } = model;
   const lazy = load === 'lazy';
   const queue = createFairQueue({
@@ -211,8 +218,9 @@ function host(
     restarting: () => registry.engineRestarted(id),
   });
   const wanted = (): boolean => queue.load.busy + queue.load.waiting > 0;
-  const engine: HostedEngine = composeEngine(config, model, plans, { entry, memory, log, wanted, events });
+  const engine: HostedEngine = composeEngine(config, model, plans, { ...forks, log, wanted, events });
   registry.watchEngine(id, () => ({ state: engine.state, ...engine.heldTokens, capacity: engine.capacityTokens }));
+  registry.caches.watch(id, () => engine.caches);
   registry.watchReplicas(id, () => {
     const { all } = queue.load.replicas;
     return engine.replicas.map(({ state }, at) => {

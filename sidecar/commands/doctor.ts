@@ -172,9 +172,14 @@ function modelCheck(model: ModelConfig | undefined, sizing: Sizing): Check {
   }
   const { memory, gpuMemory, sizes } = inspected.answer;
   const most = sizes.find(({ contextPerSeat }) => contextPerSeat >= setup.contextPerSeat)?.seats;
-  const needs = [memory && `${size(memory.total)} of memory`, gpuMemory && `${size(gpuMemory.total)} of GPU memory`];
+  const cached = memory?.prefixCache ?? 0;
+  const needs = [
+    memory && `${size(memory.total - cached)} of memory`,
+    gpuMemory && `${size(gpuMemory.total)} of GPU memory`,
+  ];
   const says =
     `${setup.seats} seats of ${setup.contextPerSeat.toLocaleString('en')} tokens (${most?.toLocaleString('en') ?? 'more'} would fit) ` +
-    `on ${loadText(inspected.answer) ?? ''}; takes ${needs.filter(Boolean).join(' and ')}`;
+    `on ${loadText(inspected.answer) ?? ''}; takes ${needs.filter(Boolean).join(' and ')}` +
+    (cached > 0 ? `, and up to ${size(cached)} for its prefix cache` : ', without a prefix cache');
   return { what, level: 'ok', says };
 }

@@ -19,7 +19,7 @@ import { lockOwner } from '../usage/lock.js';
 import { readPriceFile } from '../usage/price-file.js';
 import type { Check } from './check.js';
 import { size } from './layout.js';
-import { httpCheck, nodeCheck } from './runtime-checks.js';
+import { httpCheck, nodeCheck, swapCheck } from './runtime-checks.js';
 
 /** Below this number, connections are refused long before seats are the limit. */
 const LEAST_FILES = 4096;
@@ -31,7 +31,8 @@ export async function hostChecks(config: Config, clock: Clock): Promise<Check[]>
     nodeCheck(process.versions.node),
     await httpCheck(),
     contractCheck(config),
-    filesLimitCheck(limitsOf('/proc/self/limits')),
+    swapCheck(textOf('/proc/swaps'), swapLimit()),
+    filesLimitCheck(textOf('/proc/self/limits')),
     connectionsCheck(config, descriptorLimit()),
     ...(await guarded('usage spool', () => spoolChecks(config))),
     ...(await guarded('addresses', () => addressChecks(config, running))),
@@ -63,12 +64,18 @@ function contractCheck({ contract }: Pick<Config, 'contract'>): Check {
   return { what: 'contract', level: 'ok', says };
 }
 
-function limitsOf(file: string): string {
+function textOf(file: string): string {
   try {
     return readFileSync(file, 'utf8');
   } catch {
     return '';
   }
+}
+
+/** Of this process's control group, version 2. */
+function swapLimit(): string | undefined {
+  const group = /^0::(\/.*)$/m.exec(textOf('/proc/self/cgroup'))?.[1];
+  return group === undefined ? undefined : textOf(join('/sys/fs/cgroup', group, 'memory.swap.max')) || undefined;
 }
 
 /** `limits`: the text of /proc/self/limits; empty if it does not exist. */

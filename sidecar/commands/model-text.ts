@@ -57,11 +57,12 @@ function loadLines(report: ModelReport): string[] {
 
 function fitLines(where: string, fit: Fit | undefined, seats: number): string[] {
   if (!fit) return [];
-  const { weights, perSeat, compute, checkpoints = 0, grammars, total, usable } = fit;
+  const { weights, perSeat, compute, checkpoints = 0, prefixCache = 0, grammars, total, usable } = fit;
   const saved = checkpoints > 0 ? `checkpoints ${size(checkpoints)}, ` : '';
+  const cached = prefixCache > 0 ? `prefix cache up to ${size(prefixCache)}, ` : '';
   const held = grammars ? `grammars up to ${size(grammars.stores + grammars.perSeat * seats)}, ` : '';
   return [
-    `  ${where}: weights ${size(weights)}, KV ${size(perSeat)} per seat (${seats}: ${size(perSeat * seats)}), compute ${size(compute)}, ${saved}${held}` +
+    `  ${where}: weights ${size(weights)}, KV ${size(perSeat)} per seat (${seats}: ${size(perSeat * seats)}), compute ${size(compute)}, ${saved}${cached}${held}` +
       `together ${size(total)} of ${size(usable)} that may be used`,
   ];
 }

@@ -11,7 +11,15 @@ export type ToCheck = { readonly model: ModelConfig } & (
 
 /** The replicas of each model, in order. `models`: with the paths of their files. */
 export async function replicasToSize(models: readonly ModelConfig[]): Promise<ToCheck[]> {
-  return (await Promise.all(models.map(ofModel))).flat();
+  const all = (await Promise.all(models.map(ofModel))).flat();
+  const engines = all.filter(({ kind }) => kind === 'replica').length;
+  return all.map((one) => (one.kind === 'replica' ? { ...one, toSize: sharing(one.toSize, engines) } : one));
+}
+
+/** All engines share what is free for prefix caches. */
+function sharing(toSize: ToSize, engines: number): ToSize {
+  const { prefixCache } = toSize.setup;
+  return prefixCache ? { ...toSize, setup: { ...toSize.setup, prefixCache: { ...prefixCache, engines } } } : toSize;
 }
 
 async function ofModel(model: ModelConfig): Promise<ToCheck[]> {

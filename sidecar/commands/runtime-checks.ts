@@ -1,4 +1,4 @@
-/** What `ra-sidecar doctor` checks of Node and of the HTTP library, whose native binaries are made for versions of Node and of glibc. */
+/** What `ra-sidecar doctor` checks of Node, of the HTTP library, whose native binaries are made for versions of Node and of glibc, and of swap. */
 import type { Check } from './check.js';
 
 /** The package's `engines`, by major version: the least minor one. */
@@ -34,4 +34,19 @@ export async function httpCheck(): Promise<Check> {
   } catch (error) {
     return { what, level: 'fail', says: error instanceof Error ? error.message : 'does not load' };
   }
+}
+
+/**
+ * Whether memory may be written to a swap device: engines keep prompts in memory. `swaps`: the text of /proc/swaps; empty if it does
+ * not exist. `most`: the text of the control group's memory.swap.max; undefined: there is none.
+ */
+export function swapCheck(swaps: string, most: string | undefined): Check {
+  const what = 'swap';
+  const devices = swaps.trim().split('\n').slice(1);
+  if (devices.length === 0)
+    return { what, level: 'ok', says: swaps === '' ? 'this system does not report it' : 'none' };
+  if (most?.trim() === '0') return { what, level: 'ok', says: 'this control group has none (memory.swap.max is 0)' };
+  const says =
+    'memory may be written to disk, and with it prompts that engines keep (docs/security.md#where-content-stays)';
+  return { what, level: 'warn', says, advice: 'swapoff, encrypted swap, or MemorySwapMax=0 in the unit' };
 }

@@ -39,6 +39,7 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
   process.on('SIGXFSZ', () => undefined);
   try {
     app = await startApp(config, identities.identity, log, { registry, ...(scrapers && { scrapers }) });
+    identities.follow((account) => app?.forget(account));
     const stopped = untilStopped(app, supervisor);
     // Only after the data folder and the address are taken: the existing key may belong to a running sidecar.
     const key = forDevelopers ? await renewedKey(keys.file, environment, identities, app) : undefined;

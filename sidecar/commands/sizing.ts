@@ -52,9 +52,9 @@ const HELD = '(a sidecar that runs on this data folder uses a part of it now)';
 
 export function setupOf(model: ModelConfig): Sized {
   const { file, kind, seats, contextPerSeat, threads, cores, gpu, flashAttention, prefillTokensPerStep } = model;
-  const { swaFull, kv, checkpoints } = model;
+  const { swaFull, kv, checkpoints, prefixCache } = model;
   const where = cores === undefined ? {} : { cores };
-  const state = { prefillTokensPerStep, swaFull, kv, checkpoints };
+  const state = { prefillTokensPerStep, swaFull, kv, checkpoints, prefixCache };
   return { file, kind, seats, contextPerSeat, threads, ...where, gpu, flashAttention, ...state };
 }
 
@@ -94,8 +94,7 @@ export async function sizeModels(
       },
     );
     const sizing = { id, setup, inspected };
-    if (inspected.kind === 'answer' && serves(sizing) && lazy !== true)
-      taken.add(setup.file, devices, inspected.answer);
+    if (inspected.kind === 'answer' && serves(sizing) && lazy !== true) taken.add(setup, devices, inspected.answer);
     // With an explicit memory size, processes on this machine do not matter.
     sizings.push(running === true && memory === undefined ? besideRunning(sizing) : sizing);
   }
@@ -132,10 +131,12 @@ class Taken {
     };
   }
 
-  add(file: string, devices: readonly string[], { memory, gpuMemory }: ModelReport): void {
+  /** A prefix cache whose size is not set takes only what is free when it grows, so nothing from other models. */
+  add({ file, prefixCache }: Sized, devices: readonly string[], { memory, gpuMemory }: ModelReport): void {
     if (memory) {
       const mapped = memory.weights - memory.repacked;
-      this.#memory += memory.total - mapped;
+      const yielding = prefixCache?.bytes === undefined ? (memory.prefixCache ?? 0) : 0;
+      this.#memory += memory.total - mapped - yielding;
       this.#weights.set(file, Math.max(mapped, this.#weights.get(file) ?? 0));
     }
     const there = devices.join();

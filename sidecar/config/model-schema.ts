@@ -120,6 +120,26 @@ export const modelSchema: SettingSchema = {
       },
     }),
     vision: visionSchema,
+    prefixCache: section({
+      scope: text(
+        'Whose prefixes a request goes on from. `account`: only what requests of its own account left, so that neither `cached_tokens` nor the time of a prefill shows what another account sent. `all`: what any request of the model left, which saves the prefill of a beginning that accounts share.',
+        { enum: ['account', 'all'], default: 'account' },
+      ),
+      bytes: {
+        type: 'integer',
+        description:
+          'Host memory of each engine process for prefixes whose sequence another request takes: a later request that goes on from one restores it instead of evaluating it again. 0: none. Counted when memory is checked.',
+        minimum: 0,
+        maximum: 2 ** 40,
+        unit: 'bytes',
+        defaultText:
+          'a quarter of what is free once the model is loaded, shared by all engine processes, at most 8 GiB each; 0 below 64 MiB',
+      },
+      maxAgeMs: milliseconds(
+        'What was not used for so long is dropped, in host memory and in free sequences, up to 10 s late.',
+        { default: 3_600_000, minimum: 1000 },
+      ),
+    }),
     load: text(
       '`eager`: loaded at the start; the sidecar is ready only once it is loaded. `lazy`: loaded at the first request for it, which gets `cold`.',
       { enum: ['eager', 'lazy'], default: 'eager' },

@@ -58,6 +58,8 @@ export interface ModelConfig {
   readonly kv: { readonly keys: KvType; readonly values: KvType };
   /** `bytes`: absent: by the model's state and what is free. */
   readonly checkpoints: { readonly bytes?: number };
+  /** `scope`: whether accounts share prefixes. `bytes`: absent: by what is free. */
+  readonly prefixCache: { readonly scope: 'account' | 'all'; readonly bytes?: number; readonly maxAgeMs: number };
   /** Percent. */
   readonly prefillShare: number;
   readonly prefixReuse: 'auto' | 'any' | 'off';

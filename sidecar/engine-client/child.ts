@@ -1,7 +1,14 @@
 import type { ChildProcess } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import type { Link } from '../../engine/protocol/link.js';
-import { PROTOCOL_VERSION, type FromEngine, type HeldTokens, type ToEngine } from '../../engine/protocol/messages.js';
+import type { CacheScope } from '../../engine/protocol/cache-key.js';
+import {
+  NO_REPORT,
+  PROTOCOL_VERSION,
+  type EngineReport,
+  type FromEngine,
+  type ToEngine,
+} from '../../engine/protocol/messages.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 import type { Clock } from '../lib/clock.js';
@@ -73,8 +80,7 @@ export class EngineChild {
   #held: HeldPrefixes | undefined;
   #ready = false;
   #over = false;
-  #live = 0;
-  #tokens: HeldTokens = { running: 0, kept: 0 };
+  #report = NO_REPORT;
   #markGone!: () => void;
   #cancelStart: () => void = () => undefined;
 
@@ -96,9 +102,14 @@ export class EngineChild {
     return this.#held ?? NO_PREFIXES;
   }
 
-  /** The tokens in all its sequences, as of its last heartbeat. */
-  get heldTokens(): HeldTokens {
-    return this.#tokens;
+  /** As of its last heartbeat. */
+  get report(): EngineReport {
+    return this.#report;
+  }
+
+  /** Keeps nothing that requests of this scope left. */
+  forget(scope: CacheScope): void {
+    if (this.#ready) this.#send({ v: PROTOCOL_VERSION, kind: 'forget', scope });
   }
 
   get pid(): number | undefined {
@@ -168,8 +179,7 @@ export class EngineChild {
         this.#kill('unable', oneLine(message.reason), message.mayMend);
         break;
       case 'heartbeat':
-        this.#live = message.live;
-        this.#tokens = message.tokens;
+        this.#report = message;
         this.#watchdog?.heard(message.step, false);
         break;
       case 'step': {
@@ -191,7 +201,7 @@ export class EngineChild {
     this.#held = new HeldPrefixes(facts.seats, facts.contextPerSeat);
     this.#cancelStart();
     // A job whose image is still being encoded elsewhere has no steps.
-    const pending = (): boolean => Math.max(this.mux.open, this.#live) > this.mux.lacking;
+    const pending = (): boolean => Math.max(this.mux.open, this.#report.live) > this.mux.lacking;
     this.#watchdog = new Watchdog(clock, timing.hangMs, pending, (hang) => this.#kill('hang', hang));
     this.#events.ready(facts);
   }

@@ -5,15 +5,17 @@
 import type { Channel, FinishReason } from '../../engine/protocol/job-output.js';
 import type { EngineFacts } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
-import type { HeldTokens } from '../../engine/protocol/messages.js';
+import type { CacheScope } from '../../engine/protocol/cache-key.js';
+import type { CacheCounts, HeldTokens } from '../../engine/protocol/messages.js';
 import type { PrefixIndex } from './prefix-index.js';
 
+export type { CacheScope } from '../../engine/protocol/cache-key.js';
 export { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 export { promptLength, tokenPrompt, type Prompt } from '../../engine/protocol/prompt.js';
 export type { Channel, FinishReason } from '../../engine/protocol/job-output.js';
 export type { EngineFacts } from '../../engine/protocol/setup.js';
 export type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
-export type { HeldTokens } from '../../engine/protocol/messages.js';
+export type { CacheCounts, HeldTokens } from '../../engine/protocol/messages.js';
 
 /** Why a job ended without its result. */
 export interface JobFault {
@@ -116,6 +118,10 @@ export interface HostedEngine extends Engine {
   readonly heldTokens: HeldTokens;
   /** Tokens that its KV memory can hold; 0 before it was ready once. */
   readonly capacityTokens: number;
+  /** The prefix cache of each of its processes, by its last report; of one that was started again, from then on. */
+  readonly caches: readonly CacheCounts[];
+  /** Nothing is kept that requests of this scope left, and nothing that its running ones will leave. */
+  forget(scope: CacheScope): void;
   /** Begins to load, unless it waits to be woken. Again, or after close(), it does nothing. */
   start(): void;
   /** Fails its jobs as lost. Settles when nothing of it runs any more; may be called at any time and again. */

@@ -1,6 +1,6 @@
 import { PREFIX_CHUNK, prefixHashes } from '../../engine/protocol/prefix-hash.js';
 import { promptIds, type Prompt } from '../../engine/protocol/prompt.js';
-import type { HeldPrefix } from '../../engine/protocol/messages.js';
+import { MOST_SAVED, type HeldPrefix } from '../../engine/protocol/messages.js';
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
 
 /** Tokens of the chunks in which state is reused. */
@@ -12,17 +12,20 @@ export function prefixOf(prompt: Prompt, scope: CacheScope): Uint32Array {
 }
 
 /**
- * How much of a prompt the engine's free sequences contain. A hint: the state may differ once the request has its seat.
+ * How much of a prompt the engine's free sequences, and its prefix cache, contain. A hint: the state may differ once the request has its seat.
  */
 export interface PrefixIndex {
   /**
-   * Leading tokens, in whole chunks of {@link PREFIX_CHUNK}, that the fittest free sequence holds of a prompt with these chain
+   * Leading tokens, in whole chunks of {@link PREFIX_CHUNK}, that the fittest free sequence or saved prefix has of a prompt with these chain
    * hashes (engine/protocol/prefix-hash.ts).
    */
   longestOf(hashes: Uint32Array): number;
 }
 
-/** The prefixes of one life of an engine process, so of one file of weights and one KV type, by its reports. Bounded by its seats and their context. */
+/**
+ * The prefixes of one life of an engine process, so of one file of weights and one KV type, by its reports: of its free sequences
+ * and of its cache. Bounded by their number and the context of a seat.
+ */
 export class HeldPrefixes implements PrefixIndex {
   readonly #seats: number;
   readonly #longest: number;
@@ -38,7 +41,7 @@ export class HeldPrefixes implements PrefixIndex {
   /** Applies changes. Returns undefined, or the protocol violation. */
   apply(changes: readonly HeldPrefix[]): string | undefined {
     for (const { sequence, hashes } of changes) {
-      if (sequence >= this.#seats || hashes.length > this.#longest) return 'held-too-much';
+      if (sequence >= this.#seats + MOST_SAVED || hashes.length > this.#longest) return 'held-too-much';
       for (const hash of this.#held.get(sequence) ?? []) this.#count(hash, -1);
       for (const hash of hashes) this.#count(hash, 1);
       if (hashes.length > 0) this.#held.set(sequence, hashes);

@@ -1,4 +1,7 @@
+import type { EngineReport } from '../../engine/protocol/messages.js';
 import type {
+  CacheCounts,
+  CacheScope,
   EngineFacts,
   EngineState,
   GenerateJob,
@@ -17,14 +20,14 @@ export interface EngineReplica extends Replica {
   readonly onDemand: boolean;
   readonly facts: EngineFacts | undefined;
   readonly readyInMs: number;
-  readonly heldTokens: HeldTokens;
-  readonly capacityTokens: number;
+  readonly report: EngineReport;
   wake(): void;
   /** A replica of the model is given a job: the idle ones are not to be unloaded one by one. */
   touch(): void;
   generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle;
   score(job: ScoreJob, receiver: ScoreReceiver): JobHandle;
   heldPrefixes(): PrefixIndex;
+  forget(scope: CacheScope): void;
   start(): void;
   close(): Promise<void>;
 }
@@ -74,15 +77,23 @@ export class ReplicatedEngine implements HostedEngine {
 
   get heldTokens(): HeldTokens {
     const held = { running: 0, kept: 0 };
-    for (const { heldTokens } of this.replicas) {
-      held.running += heldTokens.running;
-      held.kept += heldTokens.kept;
+    for (const { report } of this.replicas) {
+      held.running += report.tokens.running;
+      held.kept += report.tokens.kept;
     }
     return held;
   }
 
   get capacityTokens(): number {
-    return this.replicas.reduce((sum, { capacityTokens }) => sum + capacityTokens, 0);
+    return this.replicas.reduce((sum, { facts }) => sum + (facts ? facts.seats * facts.contextPerSeat : 0), 0);
+  }
+
+  get caches(): readonly CacheCounts[] {
+    return this.replicas.map(({ report }) => report.cache);
+  }
+
+  forget(scope: CacheScope): void {
+    for (const replica of this.replicas) replica.forget(scope);
   }
 
   start(): void {

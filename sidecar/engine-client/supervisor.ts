@@ -1,11 +1,12 @@
+import { NO_REPORT, type EngineReport } from '../../engine/protocol/messages.js';
 import { EngineChild } from './child.js';
 import type { ChildEnd } from './exit-reason.js';
 import type {
+  CacheScope,
   EngineFacts,
   EngineState,
   GenerateJob,
   GenerationReceiver,
-  HeldTokens,
   JobHandle,
   ScoreJob,
   ScoreReceiver,
@@ -131,12 +132,12 @@ export class EngineProcess implements EngineReplica {
     return (this.#state === 'ready' && this.#child?.heldPrefixes) || NO_PREFIXES;
   }
 
-  get heldTokens(): HeldTokens {
-    return (this.#state === 'ready' && this.#child?.heldTokens) || NO_TOKENS;
+  get report(): EngineReport {
+    return (this.#state === 'ready' && this.#child?.report) || NO_REPORT;
   }
 
-  get capacityTokens(): number {
-    return this.#facts ? this.#facts.seats * this.#facts.contextPerSeat : 0;
+  forget(scope: CacheScope): void {
+    this.#child?.forget(scope);
   }
 
   async #close(): Promise<void> {
@@ -246,5 +247,3 @@ export class EngineProcess implements EngineReplica {
     this.#options.log.error('an engine receiver threw', { ...this.#options.names, fault });
   };
 }
-
-const NO_TOKENS: HeldTokens = { running: 0, kept: 0 };

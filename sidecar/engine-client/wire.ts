@@ -1,4 +1,11 @@
-import { PROTOCOL_VERSION, type FromEngine, type HeldPrefix, type HeldTokens } from '../../engine/protocol/messages.js';
+import {
+  EVICTIONS,
+  PROTOCOL_VERSION,
+  type CacheCounts,
+  type FromEngine,
+  type HeldPrefix,
+  type HeldTokens,
+} from '../../engine/protocol/messages.js';
 import type { EngineFacts } from '../../engine/protocol/setup.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 
@@ -35,7 +42,7 @@ function isMessage(raw: Fields): raw is Fields & FromEngine {
         Array.from<unknown>(raw['held']).every(isHeld)
       );
     case 'heartbeat':
-      return isCount(raw['step']) && isCount(raw['live']) && isHeldTokens(raw['tokens']);
+      return isCount(raw['step']) && isCount(raw['live']) && isHeldTokens(raw['tokens']) && isCacheCounts(raw['cache']);
     default:
       return false;
   }
@@ -91,6 +98,13 @@ function isHeld(raw: unknown): raw is HeldPrefix {
 
 function isHeldTokens(raw: unknown): raw is HeldTokens {
   return isFields(raw) && isCount(raw['running']) && isCount(raw['kept']);
+}
+
+function isCacheCounts(raw: unknown): raw is CacheCounts {
+  if (!isFields(raw) || !isFields(raw['evictions'])) return false;
+  const { evictions } = raw;
+  const sums = [raw['hits'], raw['restoredTokens'], raw['bytes'], raw['entries']];
+  return sums.every(isCount) && EVICTIONS.every((why) => isCount(evictions[why]));
 }
 
 function isFacts(raw: unknown): raw is EngineFacts {

@@ -1,4 +1,5 @@
 import { AuthorizerMetrics } from './authorizer-metrics.js';
+import { CacheMetrics } from './cache-metrics.js';
 import { CreditMetrics } from './credit-metrics.js';
 import { DeliveryMetrics } from './delivery-metrics.js';
 import { KEYS_REFUSED } from './definitions/access.js';
@@ -28,6 +29,8 @@ export class Metrics {
   readonly #models: ModelMetrics;
   readonly #queues: QueueMetrics;
   readonly #engines: EngineMetrics;
+  /** The prefix caches in host memory. */
+  readonly caches: CacheMetrics;
   readonly #replicas = new ReplicaMetrics(this.#instruments);
   /** The load of the whole process. */
   readonly endpoint = new EndpointMetrics(this.#instruments);
@@ -50,6 +53,7 @@ export class Metrics {
     this.#models = new ModelMetrics(this.#instruments, models);
     this.#queues = new QueueMetrics(this.#instruments, models);
     this.#engines = new EngineMetrics(this.#instruments, models);
+    this.caches = new CacheMetrics(this.#instruments, models);
     this.#instruments.withProcess();
   }
 
@@ -123,6 +127,7 @@ export class Metrics {
     for (const part of [
       this.#queues,
       this.#engines,
+      this.caches,
       this.#replicas,
       this.endpoint,
       this.http,

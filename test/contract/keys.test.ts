@@ -94,7 +94,7 @@ class Harness {
     const keys = await WatchedKeys.open(
       systemClock,
       { file, environment: 'development', pollMs: 60_000 },
-      { loaded: () => undefined, refused: (problem) => t.fail(problem) },
+      { loaded: () => undefined, closed: () => undefined, refused: (problem) => t.fail(problem) },
     );
     t.teardown(() => keys.close());
     return new Harness(await InProcess.start(t, { models: MODELS, config, identity: new FakeIdentity(keys) }));

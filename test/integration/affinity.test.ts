@@ -20,12 +20,18 @@ const keys = new Map(ACCOUNTS.map((account) => [account, makeKey({ id: account, 
 const keyFile = join(folder, 'keys.json');
 await writeFile(keyFile, JSON.stringify({ version: 1, keys: [...keys.values()].map(({ stored }) => stored) }));
 
-/** Accounts in the order in which they were served; the stranger had come before the sharer. */
-async function served(prefixReuse: 'any' | 'off'): Promise<string[]> {
+interface Served {
+  /** Accounts in the order in which they were served; the stranger had come before the sharer. */
+  readonly order: string[];
+  /** Tokens of the sharer's prompt that were not evaluated: of its first request, and of the same one again. */
+  readonly cached: readonly [first: number, again: number];
+}
+
+async function served(prefixReuse: 'any' | 'off', scope: 'all' | 'account'): Promise<Served> {
   const file = await embeddedTestModel();
-  const model = { id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 2048, prefixReuse };
+  const model = { id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 2048, prefixReuse, prefixCache: { scope } };
   const sidecar = await Sidecar.start(t, { config: { models: [model], keys: { file: keyFile } } });
-  const ask = async (account: Account, system: string, tokens: number): Promise<void> => {
+  const ask = async (account: Account, system: string, tokens: number): Promise<number> => {
     const body = {
       model: CHAT,
       messages: [
@@ -37,7 +43,8 @@ async function served(prefixReuse: 'any' | 'off'): Promise<string[]> {
     };
     const response = await sidecar.post('/chat/completions', body, { key: keys.get(account)?.key ?? null });
     t.equal(response.status, 200);
-    await response.arrayBuffer();
+    const { usage } = (await response.json()) as { usage: { prompt_tokens_details: { cached_tokens: number } } };
+    return usage.prompt_tokens_details.cached_tokens;
   };
   const occupied = ask('occupant', SHARED, 600);
   await sidecar.reaches('ra_sidecar_seats_busy', 1);
@@ -45,15 +52,29 @@ async function served(prefixReuse: 'any' | 'off'): Promise<string[]> {
   await sidecar.reaches('ra_sidecar_waiting_requests', 1);
   const sharer = ask('sharer', SHARED, 4);
   await sidecar.reaches('ra_sidecar_waiting_requests', 2);
-  await Promise.all([occupied, stranger, sharer]);
+  const [, , first] = await Promise.all([occupied, stranger, sharer]);
   await sidecar.logged('request', ACCOUNTS.length);
-  return sidecar.lines.filter(({ event }) => event === 'request').map((line) => String(line['account']));
+  const order = sidecar.lines.filter(({ event }) => event === 'request').map((line) => String(line['account']));
+  // The seat holds what the last of them left; twice, so that it is the sharer's.
+  await ask('sharer', SHARED, 4);
+  return { order, cached: [first, await ask('sharer', SHARED, 4)] };
 }
 
-t.test('who shares the prompt that the seat holds goes before who came first', async (t) => {
-  t.same(await served('any'), ['occupant', 'sharer', 'stranger']);
+t.test('where accounts share prefixes, who shares what the seat holds goes before who came first', async (t) => {
+  const { order, cached } = await served('any', 'all');
+  t.same(order, ['occupant', 'sharer', 'stranger']);
+  t.ok(cached[0] > 256, `${cached[0]} tokens of another account`);
+});
+
+t.test('where each account has its own, neither the order nor the usage shows what another one sent', async (t) => {
+  const { order, cached } = await served('any', 'account');
+  t.same(order, ['occupant', 'stranger', 'sharer']);
+  t.equal(cached[0], 0, 'nothing of another account');
+  t.ok(cached[1] > 256, `${cached[1]} of its own`);
 });
 
 t.test('without reuse there is nothing to share: first come', async (t) => {
-  t.same(await served('off'), ['occupant', 'stranger', 'sharer']);
+  const { order, cached } = await served('off', 'all');
+  t.same(order, ['occupant', 'stranger', 'sharer']);
+  t.same(cached, [0, 0]);
 });

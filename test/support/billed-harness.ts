@@ -80,7 +80,7 @@ export class BilledHarness {
         queue.resume(seats);
         const engine = kind === 'chat' ? this.chatEngine : this.decisionEngine;
         const id = kind === 'chat' ? 'chat' : 'decide';
-        return [id, { id, kind, ownedBy: 'test', created: 0, engine, queue }];
+        return [id, { id, kind, ownedBy: 'test', created: 0, engine, scopeOf: (account) => account, queue }];
       }),
     );
   }

@@ -103,4 +103,24 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
     t.same(await reply(decoder, 2, 15), expected);
     t.same(await reply(decoder, 0, 15), expected);
   });
+  await t.test(
+    'a whole state is restored into any sequence, whatever it holds, and saving it changes nothing',
+    async (t) => {
+      if (!decoder.saveWhole || !decoder.restoreWhole) return;
+      for (const sequence of [0, 1, 2]) await decoder.truncate(sequence, 0);
+      await decoder.step([{ kind: 'prefill', sequence: 0, tokens: PROMPT.subarray(0, 15) }]);
+      const state = await decoder.saveWhole(0);
+      t.equal(state.length, 15);
+      t.ok(state.bytes > 0);
+      await reply(decoder, 1);
+      await decoder.truncate(2, 0);
+      for (const sequence of [1, 2]) {
+        await decoder.restoreWhole(sequence, state);
+        t.same(await reply(decoder, sequence, 15), expected, `into sequence ${sequence}`);
+      }
+      t.same(await reply(decoder, 0, 15), expected, 'the one that was saved');
+      state.dispose();
+      for (const sequence of [0, 1, 2]) await decoder.truncate(sequence, 0);
+    },
+  );
 }

@@ -2,7 +2,13 @@
 import { connect } from 'node:net';
 import { basename } from 'node:path';
 import { Link } from '../../engine/protocol/link.js';
-import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol/messages.js';
+import {
+  ENGINE_EXIT,
+  NO_CACHE,
+  PROTOCOL_VERSION as v,
+  type FromEngine,
+  type ToEngine,
+} from '../../engine/protocol/messages.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { Output } from '../../engine/protocol/job-output.js';
@@ -33,7 +39,10 @@ function emit(...outputs: Output[]): void {
 function start(setup: EngineSetup): void {
   script = JSON.parse(basename(setup.file)) as StubScript;
   if (script.lifeline !== undefined) connect(script.lifeline, '127.0.0.1').on('error', () => undefined);
-  setInterval(() => send({ v, kind: 'heartbeat', step, live: live.size, tokens: heldTokens() }), setup.heartbeatMs);
+  setInterval(
+    () => send({ v, kind: 'heartbeat', step, live: live.size, tokens: heldTokens(), cache: NO_CACHE }),
+    setup.heartbeatMs,
+  );
   setInterval(tick, 5);
   const facts: EngineFacts = {
     model: 'stub',
@@ -262,6 +271,8 @@ function obey(message: ToEngine): void {
     case 'score':
       score(message.id, message.job);
       break;
+    case 'embeddings':
+    case 'forget':
     case 'reduceSeats':
       // Its jobs have one seat each.
       break;

@@ -1,4 +1,4 @@
-import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from '../../engine/scheduler/decoder.js';
+import type { Checkpoint, Decoder, Part, PartResult, Run, Sampler, Sampling } from '../../engine/scheduler/decoder.js';
 import { EngineFault } from '../../engine/scheduler/faults.js';
 
 /** What one step was asked to do, for assertions. */
@@ -14,6 +14,8 @@ export const EMBEDDING = 2;
 export interface FakeDecoderOptions {
   readonly cuttable?: boolean;
   readonly copyable?: boolean;
+  /** It has checkpoints, and saves whole states. */
+  readonly saves?: boolean;
   /** Steps of a run before it tells of them; 0: it makes none. */
   readonly runTells?: number;
   /** Whether a token ends a run. */
@@ -50,6 +52,16 @@ export class FakeDecoder implements Decoder {
   readonly violations: string[] = [];
   readonly cuttable: boolean;
   readonly copyable: boolean;
+  readonly save?: (sequence: number) => Promise<Checkpoint>;
+  readonly restore?: (sequence: number, checkpoint: Checkpoint) => Promise<void>;
+  readonly saveWhole?: (sequence: number) => Promise<Checkpoint>;
+  readonly restoreWhole?: (sequence: number, state: Checkpoint) => Promise<void>;
+  /** Whole states that were saved and not disposed. */
+  readonly states = new Map<Checkpoint, readonly number[]>();
+  /** Sequences whose next whole state cannot be saved, or restored. */
+  readonly failingMoves = new Set<number>();
+  /** Whole states saved and restored, as [what, sequence, tokens]. */
+  readonly moves: [what: 'save' | 'restore', sequence: number, tokens: number][] = [];
   /** Called before a step resolves, with its number from 1 on. */
   onStep: (step: number) => void | Promise<void> = () => undefined;
   /** Called while a copy is under way. */
@@ -69,6 +81,7 @@ export class FakeDecoder implements Decoder {
     {
       cuttable = true,
       copyable = true,
+      saves = false,
       score = (held) => held.length,
       runTells = 0,
       isEnd = () => false,
@@ -82,6 +95,40 @@ export class FakeDecoder implements Decoder {
     this.cuttable = cuttable;
     this.copyable = copyable;
     this.#next = next;
+    if (!saves) return;
+    this.save = (sequence) => Promise.resolve(this.#saved(sequence));
+    this.restore = async (sequence, { length }) => {
+      if (this.#inStep) throw this.#violation('restored during a step');
+      const held = this.held.get(sequence) ?? [];
+      if (length > held.length) throw this.#violation('restored what is not there');
+      this.held.set(sequence, held.slice(0, length));
+    };
+    this.saveWhole = async (sequence) => {
+      const made = this.#saved(sequence);
+      await new Promise(setImmediate);
+      if (this.failingMoves.delete(sequence)) throw new EngineFault('scripted');
+      const state: Checkpoint = { ...made, dispose: () => void this.states.delete(state) };
+      this.states.set(state, [...(this.held.get(sequence) ?? [])]);
+      this.moves.push(['save', sequence, state.length]);
+      return state;
+    };
+    this.restoreWhole = async (sequence, state) => {
+      if (this.#inStep) throw this.#violation('restored during a step');
+      const saved = this.states.get(state);
+      if (!saved) throw this.#violation('restored what was disposed');
+      this.held.set(sequence, [NaN]);
+      await new Promise(setImmediate);
+      if (this.failingMoves.delete(sequence)) throw new EngineFault('scripted');
+      this.held.set(sequence, [...saved]);
+      this.moves.push(['restore', sequence, state.length]);
+    };
+  }
+
+  /** A state of ten bytes for each token. */
+  #saved(sequence: number): Checkpoint {
+    if (this.#inStep) throw this.#violation('saved during a step');
+    const { length } = this.held.get(sequence) ?? [];
+    return { length, bytes: 10 * length, dispose: () => undefined };
   }
 
   async step(parts: readonly Part[], run?: Run): Promise<PartResult[]> {

@@ -1,6 +1,11 @@
 import { EventEmitter, once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol/messages.js';
+import {
+  PROTOCOL_VERSION as v,
+  type EngineReport,
+  type FromEngine,
+  type ToEngine,
+} from '../../engine/protocol/messages.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob } from '../../engine/protocol/jobs.js';
 import type { Output } from '../../engine/protocol/job-output.js';
@@ -17,8 +22,8 @@ type Seen = Output & { readonly step: number };
 /** An engine process without a sidecar: jobs go in by hand, and every output is kept with the number of its step. */
 export class RealEngine {
   readonly outputs: Seen[] = [];
-  /** Jobs that hold a sequence or wait for one, by the last heartbeat; undefined until one came after what was sent last. */
-  live: number | undefined;
+  /** The last heartbeat; undefined until one came after what was sent last. */
+  report: EngineReport | undefined;
   readonly #child = new LinkedChild(ENTRY);
   readonly #events = new EventEmitter();
   #ready = false;
@@ -27,10 +32,15 @@ export class RealEngine {
     this.#child.on('message', (message) => this.#take(message as FromEngine));
   }
 
+  /** Jobs that hold a sequence or wait for one, by the last heartbeat; undefined until one came after what was sent last. */
+  get live(): number | undefined {
+    return this.report?.live;
+  }
+
   /** Starts one on the embedded model and waits until it is ready; killed when the test ends. */
   static async start(
     t: { teardown(fn: () => Promise<void>): void },
-    setup: Pick<EngineSetup, 'seats' | 'contextPerSeat' | 'prefillTokensPerStep'>,
+    setup: Pick<EngineSetup, 'seats' | 'contextPerSeat' | 'prefillTokensPerStep' | 'prefixCache'>,
   ): Promise<RealEngine> {
     const file = await embeddedTestModel();
     const engine = new RealEngine();
@@ -59,18 +69,39 @@ export class RealEngine {
   }
 
   /** Greedy, and so fond of repeating itself that no end token comes. */
-  generate(id: number, { prompt, maxTokens }: Pick<GenerateJob, 'prompt' | 'maxTokens'>): void {
+  generate(
+    id: number,
+    {
+      prompt,
+      maxTokens,
+      scope = ALL_ACCOUNTS,
+    }: Pick<GenerateJob, 'prompt' | 'maxTokens'> & Partial<Pick<GenerateJob, 'scope'>>,
+  ): void {
     const sampling = { temperature: 0, topP: 1, frequencyPenalty: -2, presencePenalty: 0, seed: 1 };
     this.#send({
       v,
       kind: 'generate',
       id,
-      job: { prompt, maxTokens, n: 1, seats: 1, stops: [], scope: ALL_ACCOUNTS, ...sampling },
+      job: { prompt, maxTokens, n: 1, seats: 1, stops: [], scope, ...sampling },
     });
   }
 
   cancel(id: number): void {
     this.#send({ v, kind: 'cancel', id });
+  }
+
+  /** An account is closed. */
+  forget(scope: string): void {
+    this.#send({ v, kind: 'forget', scope });
+  }
+
+  get pid(): number {
+    return this.#child.process.pid ?? -1;
+  }
+
+  /** Waits for a report of which this is true, that was sent after the last message to it. */
+  async reports(seen: (report: EngineReport) => boolean): Promise<void> {
+    await this.#until(() => this.report !== undefined && seen(this.report));
   }
 
   /** Waits for an output of a job. */
@@ -92,13 +123,13 @@ export class RealEngine {
   }
 
   #send(message: ToEngine): void {
-    this.live = undefined;
+    this.report = undefined;
     this.#child.send(message);
   }
 
   #take(message: FromEngine): void {
     if (message.kind === 'ready') this.#ready = true;
-    else if (message.kind === 'heartbeat') this.live = message.live;
+    else if (message.kind === 'heartbeat') this.report = message;
     else if (message.kind === 'step') {
       this.outputs.push(...message.outputs.map((output) => ({ ...output, step: message.step })));
     } else throw new Error(`the engine cannot serve: ${message.reason}`);

@@ -6,6 +6,7 @@ import type { Decoder, PartResult } from '../../engine/scheduler/decoder.js';
 import { IteratorDecoder, sequenceOrder } from '../../engine/llama/iterator-decoder.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
+import type { CacheCounts } from '../../engine/protocol/messages.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 import { cutsAnywhere } from '../../engine/llama/load-plan.js';
 import { loadRuntime } from '../../engine/llama/runtime.js';
@@ -155,6 +156,16 @@ export class RealLoop {
     if ('prompt' in job) this.#loop.generate(id, job);
     else this.#loop.score(id, job);
     return { speaks, ran, cancel: () => this.#loop.cancel(id) };
+  }
+
+  /** Of its prefix cache. */
+  get cache(): CacheCounts {
+    return this.#loop.report.cache;
+  }
+
+  /** Nothing that jobs of this scope left is kept. */
+  forget(scope: string): Promise<void> {
+    return this.#loop.forget(scope);
   }
 
   run(job: GenerateJob | ScoreJob): Promise<Ran> {

@@ -19,6 +19,7 @@ import { computeThreads, coresProblem } from '../cores.js';
 import { planLoad } from '../load-plan.js';
 import { usesOf } from '../model-uses.js';
 import { freeMemory } from '../memory/check.js';
+import { withPrefixCache } from '../memory/prefix-cache.js';
 import { withCheckpoints } from '../memory/checkpoints.js';
 import { estimateNeeds, type ContextPlan, type Needs, type Sizes } from '../memory/estimate.js';
 import { withGrammars } from '../memory/grammars.js';
@@ -84,7 +85,8 @@ export async function inspectModel(
     const vocabulary = info.metadata.tokenizer.ggml.tokens.length;
     const grammars = (bare: Needs): Needs => withGrammars(bare, setup.kind, vocabulary);
     const estimated = grammars(await estimateNeeds(insights, weights, plan));
-    const needs = withCheckpoints(estimated, plan.seats, !plan.cuttable, setup.checkpoints?.bytes, free.cpuRam);
+    const saving = withCheckpoints(estimated, plan.seats, !plan.cuttable, setup.checkpoints?.bytes, free.cpuRam);
+    const needs = withPrefixCache(saving, setup, free.cpuRam);
     findings.push(memoryFinding(needs, plan, free));
     return {
       head,

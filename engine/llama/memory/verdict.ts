@@ -7,6 +7,8 @@ export interface Need {
   readonly compute: number;
   /** For saved states, where past state cannot be cut; absent: none. */
   readonly checkpoints?: number;
+  /** For prefixes that no sequence has any more; absent: none. */
+  readonly prefixCache?: number;
   /** At most, for grammars: in all, and for each seat besides; absent: none. */
   readonly grammars?: { readonly stores: number; readonly perSeat: number };
 }
@@ -31,8 +33,8 @@ export function totalOf(need: Need, seats: number): number {
   return fixedOf(need) + eachOf(need) * seats;
 }
 
-function fixedOf({ weights, compute, checkpoints = 0, grammars }: Need): number {
-  return weights + compute + checkpoints + (grammars?.stores ?? 0);
+function fixedOf({ weights, compute, checkpoints = 0, prefixCache = 0, grammars }: Need): number {
+  return weights + compute + checkpoints + prefixCache + (grammars?.stores ?? 0);
 }
 
 /** Of one seat. */
@@ -51,7 +53,7 @@ export function seatsThatFit(need: Need, usable: number): number {
  * undefined if it fits. The line follows the model's name. `where`: `memory`, `GPU memory`.
  */
 export function misfit(need: Need, wanted: Wanted, free: number, where: string): string | undefined {
-  const { weights, perSeat, compute, checkpoints = 0, grammars } = need;
+  const { weights, perSeat, compute, checkpoints = 0, prefixCache = 0, grammars } = need;
   const { seats, contextPerSeat } = wanted;
   const total = totalOf(need, seats);
   const usable = usableOf(free);
@@ -61,6 +63,7 @@ export function misfit(need: Need, wanted: Wanted, free: number, where: string):
     `KV ${gib(perSeat * seats)} for ${count(seats, 'seat')} of ${contextPerSeat.toLocaleString('en')} tokens`,
     `compute ${gib(compute)}`,
     ...(checkpoints > 0 ? [`checkpoints ${gib(checkpoints)}`] : []),
+    ...(prefixCache > 0 ? [`prefix cache ${gib(prefixCache)}`] : []),
     ...(grammars ? [`grammars ${gib(grammars.stores + grammars.perSeat * seats)}`] : []),
   ].join(', ');
   return `it needs ${gib(total)} GiB of ${where} (${parts}) and ${gib(usable)} GiB are free. ${remedy(need, wanted, usable)}`;

@@ -4,6 +4,7 @@ import { ENDPOINT_METRICS } from './endpoint.js';
 import { GEN_AI_METRICS } from './gen-ai.js';
 import { HTTP_METRICS } from './http.js';
 import { OTLP_METRICS } from './otlp.js';
+import { PREFIX_CACHE_METRICS } from './prefix-cache.js';
 import { PROCESS_METRICS } from './processes.js';
 import { QUEUE_METRICS } from './queue.js';
 import { USAGE_METRICS } from './usage.js';
@@ -14,6 +15,7 @@ export const METRICS: readonly { readonly title: string; readonly metrics: reado
   { title: 'Seats and the queue', metrics: QUEUE_METRICS },
   { title: 'The whole process, for endpoint pickers', metrics: ENDPOINT_METRICS },
   { title: 'Engines and the prompt host', metrics: PROCESS_METRICS },
+  { title: 'Prefixes in host memory', metrics: PREFIX_CACHE_METRICS },
   { title: 'HTTP', metrics: HTTP_METRICS },
   { title: 'Keys, authorizer, credit', metrics: ACCESS_METRICS },
   { title: 'Usage', metrics: USAGE_METRICS },

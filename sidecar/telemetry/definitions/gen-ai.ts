@@ -94,7 +94,8 @@ export const CACHED_TOKENS: CounterDefinition<'model'> = {
   unit: 'tokens',
   labels: ['model'],
   help: 'Prompt tokens whose state was reused, a part of the input tokens.',
-  advice: 'A low share although prompts share prefixes: more seats keep more of them; see `prefixReuse`.',
+  advice:
+    'A low share although prompts share prefixes: more seats keep more of them; see `prefixReuse` and `prefixCache.scope`.',
 };
 
 export const CANCELS: CounterDefinition<'model' | 'phase'> = {

@@ -8,7 +8,7 @@ const next = (held: readonly number[]): number =>
 
 t.test('the scheduler’s fake keeps the decoder’s promises', async (t) => {
   for (const runTells of [0, 2, 3]) {
-    const decoder = new FakeDecoder(next, { runTells });
+    const decoder = new FakeDecoder(next, { runTells, saves: true });
     await keepsDecoderContract(t, decoder);
     t.same(decoder.violations, []);
   }

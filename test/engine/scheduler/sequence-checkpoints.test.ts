@@ -60,7 +60,7 @@ const plan = (length: number): PromptPlan =>
 /** A sequence that was saved at 16 and holds 24 tokens, and is free again. */
 async function held(bytes = 1000): Promise<{ decoder: Fake; sequences: Sequences }> {
   const decoder = stateDecoder();
-  const sequences = new Sequences(decoder, 2, bytes);
+  const sequences = new Sequences(decoder, 2, { checkpointBytes: bytes });
   await sequences.open(plan(24), () => 'any');
   for (const [from, to] of [
     [0, 16],

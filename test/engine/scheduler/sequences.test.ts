@@ -146,14 +146,14 @@ t.test('prefixes of free sequences are reported when they change, and not withou
 
 t.test('what sequences hold is counted, of those that run and of those that are free', async (t) => {
   const one = bench(2);
-  t.strictSame(one.loop.tokens, { running: 0, kept: 0 });
+  t.strictSame(one.loop.report.tokens, { running: 0, kept: 0 });
   let seen: unknown;
   one.decoder.onStep = (step) => {
-    if (step === 5) seen = one.loop.tokens;
+    if (step === 5) seen = one.loop.report.tokens;
   };
   await one.run(1, () => one.loop.generate(1, job(prompt(20, 3, 0))));
   t.strictSame(seen, { running: 24, kept: 0 }, 'its prompt, and a token');
-  t.strictSame(one.loop.tokens, { running: 0, kept: 26 }, 'the last token is never evaluated');
+  t.strictSame(one.loop.report.tokens, { running: 0, kept: 26 }, 'the last token is never evaluated');
 });
 
 t.test('a job reuses what its own scope left, in place or by a copy, and no other’s', async (t) => {

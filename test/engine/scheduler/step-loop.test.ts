@@ -244,7 +244,7 @@ t.test('a run ends with its reply’s text, and there is none while a call may b
   t.equal(stopped.text(1), 'a');
   t.equal(stopped.of(1).filter(({ kind }) => kind === 'finished').length, 1);
   t.same([stopped.decoder.runs, stopped.decoder.steps.length], [1, 5], 'the step that was under way when it was told');
-  t.equal(stopped.decoder.held.get(0)?.length, stopped.loop.tokens.kept, 'what was evaluated too much is known');
+  t.equal(stopped.decoder.held.get(0)?.length, stopped.loop.report.tokens.kept, 'what was evaluated too much is known');
 
   const syntax = { mark: '<', open: '<call>', between: ' ', close: '</call>' };
   const calls = { syntax, functions: ['look'], single: false, gbnf: 'calls ::= "x"' };

@@ -99,7 +99,10 @@ t.test('doctor: what would be used of this machine, and why', async (t) => {
   );
   t.match(says('memory'), /^[\d.,]+ [GM]iB free of [\d.,]+ [GT]iB$/);
   t.match(says('cores'), /^\d+, for \d+ compute threads of 1 engines together$/);
-  t.match(says('model one'), /^2 seats of 256 tokens \([\d,]+ would fit\) on .*thread.*; takes [\d.]+ MiB of memory/);
+  t.match(
+    says('model one'),
+    /^2 seats of 256 tokens \([\d,]+ would fit\) on .*thread.*; takes [\d.]+ MiB of memory, and up to [\d.]+ [GM]iB for its prefix cache$/,
+  );
   t.strictSame(await readdir(dir), [], 'nothing is made');
 
   const text = await runCli(['doctor'], { ...models(small), RA_DATA_DIR: join(dir, 'data') });

@@ -41,7 +41,7 @@ interface Engine {
 }
 
 async function start(t: Test, file: string): Promise<Engine> {
-  const setup: EngineSetup = {
+  const setup: Omit<EngineSetup, 'prefixCache'> = {
     file,
     kind: 'chat',
     seats: 1,

@@ -247,6 +247,7 @@ t.test('the callbacks report how each caller was resolved, and the outcome of ea
     events: {
       lookedUp: (result) => told.push(result),
       stale: () => told.push('stale'),
+      frozen: (account) => told.push(`${account} is frozen`),
       asked: (outcome, ms) => told.push(`${outcome} after ${ms}`),
     },
   });
@@ -272,4 +273,7 @@ t.test('the callbacks report how each caller was resolved, and the outcome of ea
   t.strictSame(heard(), ['asked', 'invalid after 0']);
   await from('');
   t.strictSame(heard(), [], 'no key, no lookup');
+  clock.advance(60_000);
+  await said('a', { kind: 'json', value: { denied: { code: 'account_frozen' } } });
+  t.strictSame(heard(), ['asked', 'answered after 0', 'acme is frozen'], 'of a caller that was known');
 });

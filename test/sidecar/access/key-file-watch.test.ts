@@ -58,7 +58,7 @@ class Watched {
     this.#keys = await WatchedKeys.open(
       clock,
       { file: this.file, environment: 'development', pollMs },
-      { loaded: say, refused: say },
+      { loaded: say, closed: (accounts) => say(`closed ${accounts.join()}`), refused: say },
     );
     t.teardown(() => this.#keys?.close());
   }
@@ -119,6 +119,20 @@ t.test('a bad file is refused once, by what is wrong and not by what is in it; t
   t.equal(watched.said[4], 1, 'the first good one is taken again');
   t.match(await watched.ask(A), { code: 'invalid_api_key' });
   t.match(await watched.ask(B), { keyId: 'b' });
+});
+
+t.test('an account whose last key goes, or that is frozen, is reported once', async (t) => {
+  const keys = ['acme', 'globex', 'initech'].map((account) => makeKey({ id: account, account }).stored);
+  const [acme, globex, initech] = keys as [StoredKey, StoredKey, StoredKey];
+  const watched = await Watched.open(t, [acme, globex, initech, { ...acme, id: 'second', hash: A.stored.hash }]);
+  await watched.put(acme, initech);
+  await watched.saidSoFar(3);
+  const revoked = { ...acme, revoked: '2026-02-01T00:00:00Z' };
+  await writeKeyFile(watched.file, { version: 1, accounts: { initech: { frozen: true } }, keys: [revoked, initech] });
+  await watched.saidSoFar(5);
+  await writeKeyFile(watched.file, { version: 1, keys: [acme, initech] });
+  await watched.saidSoFar(6);
+  t.strictSame(watched.said, [4, 'closed globex', 2, 'closed acme,initech', 2, 2]);
 });
 
 t.test('a file that comes later, by a rename or in a folder that comes with it', async (t) => {
@@ -226,7 +240,7 @@ t.test('a file that is bad at the start stops the start', async (t) => {
   t.teardown(() => rm(dir, { recursive: true, force: true }));
   const file = join(dir, 'keys.json');
   await writeFile(file, '{');
-  const hooks = { loaded: () => undefined, refused: () => undefined };
+  const hooks = { loaded: () => undefined, closed: () => undefined, refused: () => undefined };
   await t.rejects(
     WatchedKeys.open(systemClock, { file, environment: 'development', pollMs: 1000 }, hooks),
     KeyFileError,

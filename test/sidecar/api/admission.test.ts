@@ -26,7 +26,9 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
   for (let i = 0; i < 101; i += 1) enter(`t${i}`);
   enter('acme');
 
-  const model: HostedModel = { id: 'm', kind: 'chat', ownedBy: 'x', created: 1, engine: new FakeEngine(), queue };
+  const engine = new FakeEngine();
+  const scopeOf = (): string => 'all';
+  const model: HostedModel = { id: 'm', kind: 'chat', ownedBy: 'x', created: 1, engine, scopeOf, queue };
   let reply: Reply | undefined;
   const exchange = { reply: (given: Reply) => (reply = given) };
   admission(exchange as Pick<Exchange, 'reply'> as Exchange, { models: new Map([['m', model]]) });

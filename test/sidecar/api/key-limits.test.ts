@@ -101,7 +101,9 @@ t.test('a fault behind the way in does not either', async (t) => {
     seats: 1,
   });
   queue.resume(1);
-  const model = { id: 'fake', kind: 'chat', ownedBy: 'test', created: 0, engine: new FakeEngine(), queue } as const;
+  const engine = new FakeEngine();
+  const scopeOf = (): string => 'all';
+  const model = { id: 'fake', kind: 'chat', ownedBy: 'test', created: 0, engine, scopeOf, queue } as const;
   const services = servicesWith({ prompts: { open: () => prompt }, models: new Map([['fake', model]]) });
   for (let i = 0; i < 3; i++) await t.rejects(chat(exchange(), services), fault);
   t.equal(services.keyLimits.take(ACME, 'chat').kind, 'taken');

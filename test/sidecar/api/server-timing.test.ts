@@ -97,6 +97,7 @@ class Harness {
       ownedBy: 'test',
       created: 0,
       engine: this.engine,
+      scopeOf: () => 'all',
       queue: this.#queue,
     } as const;
     return {

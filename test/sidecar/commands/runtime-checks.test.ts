@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { httpCheck, nodeCheck } from '../../../sidecar/commands/runtime-checks.js';
+import { httpCheck, nodeCheck, swapCheck } from '../../../sidecar/commands/runtime-checks.js';
 
 t.test('Node by the package’s engines', async (t) => {
   for (const version of ['22.13.0', '22.23.3', '24.0.0', '24.21.0', '26.10.0'])
@@ -23,4 +23,14 @@ t.test('Node 20 is a warning: it gets no security updates', async (t) => {
 
 t.test('the HTTP library loads', async (t) => {
   t.strictSame(await httpCheck(), { what: 'HTTP library', level: 'ok', says: 'uWebSockets.js loads' });
+});
+
+t.test('swap is a warning, unless the control group has none', async (t) => {
+  const head = 'Filename\tType\tSize\tUsed\tPriority\n';
+  t.match(swapCheck('', undefined), { level: 'ok' });
+  t.strictSame(swapCheck(head, undefined), { what: 'swap', level: 'ok', says: 'none' });
+  const device = `${head}/dev/sda2\tpartition\t1\t0\t-2\n`;
+  t.match(swapCheck(device, undefined), { level: 'warn', advice: /MemorySwapMax=0/ });
+  t.match(swapCheck(device, 'max\n'), { level: 'warn' });
+  t.match(swapCheck(device, '0\n'), { level: 'ok' });
 });

@@ -111,6 +111,7 @@ t.test('nothing set: every default', async (t) => {
     swaFull: false,
     kv: { keys: 'f16', values: 'f16' },
     checkpoints: {},
+    prefixCache: { scope: 'account', maxAgeMs: 3_600_000 },
     prefillShare: 50,
     prefixReuse: 'auto',
     load: 'eager',
@@ -218,7 +219,7 @@ t.test('what stops the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; known are id, kind, file, chatTemplate, toolFormat, seats, contextPerSeat, replicas, threads, cores, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, swaFull, kv, checkpoints, vision, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; known are id, kind, file, chatTemplate, toolFormat, seats, contextPerSeat, replicas, threads, cores, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { PREFIX_CHUNK, prefixHashes } from '../../../engine/protocol/prefix-hash.js';
 import { HeldPrefixes } from '../../../sidecar/engine-client/prefix-index.js';
+import { MOST_SAVED } from '../../../engine/protocol/messages.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
 const CONTEXT = 10 * PREFIX_CHUNK;
@@ -36,7 +37,7 @@ t.test('what a sequence holds no more is forgotten, and another that holds it to
 
 t.test('more than the engine can hold breaks the protocol', async (t) => {
   const index = new HeldPrefixes(4, CONTEXT);
-  t.equal(index.apply([held(4, prompt(1, 0))]), 'held-too-much');
+  t.equal(index.apply([held(4 + MOST_SAVED, prompt(1, 0))]), 'held-too-much');
   t.equal(index.apply([held(0, prompt(11, 0))]), 'held-too-much');
   t.equal(index.apply([held(0, prompt(10, 0))]), undefined);
 });

@@ -1,4 +1,5 @@
 import t from 'tap';
+import { NO_REPORT } from '../../../engine/protocol/messages.js';
 import type {
   EngineFacts,
   EngineState,
@@ -20,8 +21,7 @@ class FakeReplica implements EngineReplica {
   onDemand = false;
   facts: EngineFacts | undefined;
   readyInMs = 1000;
-  heldTokens = { running: 1, kept: 10 };
-  capacityTokens = 100;
+  report = { ...NO_REPORT, tokens: { running: 1, kept: 10 } };
   /** What was called, in order. */
   readonly calls: string[] = [];
 
@@ -42,6 +42,9 @@ class FakeReplica implements EngineReplica {
   heldPrefixes(): typeof NO_PREFIXES {
     this.calls.push('heldPrefixes');
     return NO_PREFIXES;
+  }
+  forget(scope: string): void {
+    this.calls.push(`forget ${scope}`);
   }
   start(): void {
     this.calls.push('start');
@@ -106,15 +109,23 @@ t.test('facts are those of a replica, with the longest seats; tokens are sums', 
   t.match(engine.facts, { weightVersion: 'v' });
   t.strictSame(engine.contexts, [1024, 4096]);
   t.strictSame(engine.heldTokens, { running: 3, kept: 30 });
-  t.equal(engine.capacityTokens, 300);
+  t.equal(engine.capacityTokens, 2048);
+  replicas[0].facts = FACTS;
+  t.equal(engine.capacityTokens, 4096);
+  replicas[1].report = { ...NO_REPORT, cache: { ...NO_REPORT.cache, hits: 3 } };
+  t.strictSame(
+    engine.caches.map(({ hits }) => hits),
+    [0, 3, 0],
+  );
 });
 
 t.test('it is started, woken and closed as a whole', async (t) => {
   const { engine, replicas } = three();
   engine.start();
   engine.wake();
+  engine.forget('scope');
   await engine.close();
-  for (const { calls } of replicas) t.strictSame(calls, ['start', 'wake', 'close']);
+  for (const { calls } of replicas) t.strictSame(calls, ['start', 'wake', 'forget scope', 'close']);
   t.equal(engine.onDemand, false);
   replicas.forEach((replica) => (replica.onDemand = true));
   t.equal(engine.onDemand, true);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { PROTOCOL_VERSION as v } from '../../../engine/protocol/messages.js';
+import { NO_CACHE, PROTOCOL_VERSION as v } from '../../../engine/protocol/messages.js';
 import { readMessage } from '../../../sidecar/engine-client/wire.js';
 
 const facts = {
@@ -25,7 +25,7 @@ t.test('every message of the protocol is taken, as the same object', async (t) =
     { v, kind: 'ready', facts },
     { v, kind: 'ready', facts: { ...facts, gpu: 'cuda' } },
     { v, kind: 'unable', reason: 'no such file', mayMend: false },
-    { v, kind: 'heartbeat', step: 0, live: 0, tokens },
+    { v, kind: 'heartbeat', step: 0, live: 0, tokens, cache: NO_CACHE },
     step(),
     step({ id: 1, kind: 'started', cachedTokens: 0 }, piece, call, { ...call, name: undefined }, finished, answer),
     step({ ...finished, matchedStop: 'END' }, { ...finished, matchedStop: 2 }),
@@ -41,14 +41,16 @@ t.test('anything else is a violation', async (t) => {
     [undefined, 'not-a-message'],
     [null, 'not-a-message'],
     ['ready', 'not-a-message'],
-    [{ kind: 'heartbeat', step: 0, live: 0, tokens }, 'version'],
+    [{ kind: 'heartbeat', step: 0, live: 0, tokens, cache: NO_CACHE }, 'version'],
     [{ v: v + 1, kind: 'ready', facts }, 'version'],
     [{ v, kind: 'other' }, 'malformed'],
     [{ v, kind: 'ready' }, 'malformed'],
     [{ v, kind: 'ready', facts: { ...facts, seats: 0 } }, 'malformed'],
-    [{ v, kind: 'heartbeat', step: -1, live: 0, tokens }, 'malformed'],
-    [{ v, kind: 'heartbeat', step: 0, live: 0 }, 'malformed'],
-    [{ v, kind: 'heartbeat', step: 0, live: 0, tokens: { running: 1, kept: -1 } }, 'malformed'],
+    [{ v, kind: 'heartbeat', step: -1, live: 0, tokens, cache: NO_CACHE }, 'malformed'],
+    [{ v, kind: 'heartbeat', step: 0, live: 0, cache: NO_CACHE }, 'malformed'],
+    [{ v, kind: 'heartbeat', step: 0, live: 0, tokens }, 'malformed'],
+    [{ v, kind: 'heartbeat', step: 0, live: 0, tokens, cache: { ...NO_CACHE, evictions: {} } }, 'malformed'],
+    [{ v, kind: 'heartbeat', step: 0, live: 0, tokens: { running: 1, kept: -1 }, cache: NO_CACHE }, 'malformed'],
     [{ v, kind: 'step', step: 1 }, 'malformed'],
     [{ v, kind: 'step', step: 1, outputs: [] }, 'malformed'],
     [{ v, kind: 'step', step: 1, outputs: [], held: [{ sequence: 0, hashes: [7] }] }, 'malformed'],

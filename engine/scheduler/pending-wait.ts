@@ -1,0 +1,37 @@
+import type { Running } from './jobs.js';
+
+/**
+ * Calls from outside of a step loop, and the wait in which nothing is to be decoded until there is one: its replies wait for their
+ * grammars' masks, its prompts for images' embeddings.
+ */
+export class PendingWait {
+  #called = false;
+  #wake: () => void = () => undefined;
+
+  /** A call from outside since the round began. */
+  get called(): boolean {
+    return this.#called;
+  }
+
+  nextRound(): void {
+    this.#called = false;
+  }
+
+  /** A call from outside, which ends the wait. */
+  call(): void {
+    this.#called = true;
+    this.#wake();
+  }
+
+  /** Settles when one of those things is ready that these wait for, or with a call; at once if there is none, or was one. `waits`: called before. */
+  async forOne(running: readonly Running[], waits: () => void): Promise<void> {
+    const pending = running.flatMap(({ branch }) => branch.pending ?? branch.waits ?? []);
+    if (pending.length === 0 || this.#called) return;
+    waits();
+    await new Promise<void>((resolve) => {
+      this.#wake = resolve;
+      for (const each of pending) void each.then(resolve);
+    });
+    this.#wake = () => undefined;
+  }
+}

@@ -1,0 +1,65 @@
+import { type CheckpointStore } from './checkpoint-store.js';
+import type { SequenceStates } from './decoder.js';
+import { EngineFault } from './faults.js';
+import { LEAST_SAVED, type Entry, type PrefixCache } from './prefix-cache.js';
+import { SequenceCheckpoints } from './sequence-checkpoints.js';
+import { SequenceTokens } from './sequence-tokens.js';
+
+/** What a sequence holds, as its owner records it. */
+export interface Held {
+  readonly tokens: SequenceTokens;
+  readonly checkpoints: SequenceCheckpoints;
+}
+
+/** Moves states between sequences and the prefix cache. The caller records what its sequences hold. */
+export class SequenceCache {
+  readonly #states: SequenceStates;
+  readonly #cache: PrefixCache;
+  readonly #checkpoints: CheckpointStore;
+
+  /** `checkpoints`: of the sequences. */
+  constructor(states: SequenceStates, cache: PrefixCache, checkpoints: CheckpointStore) {
+    this.#states = states;
+    this.#cache = cache;
+    this.#checkpoints = checkpoints;
+  }
+
+  /**
+   * Saves what a sequence holds before all but `keep` tokens of it are overwritten, where that is worth it. `others`: all other
+   * sequences. Never rejects: what cannot be saved is lost, as without a cache. Returns whether a state was copied.
+   */
+  async save(sequence: number, { tokens, checkpoints }: Held, keep: number, others: readonly Held[]): Promise<boolean> {
+    if (!this.#states.saveWhole || !this.#cache.open || tokens.key === undefined) return false;
+    if (tokens.length - keep < LEAST_SAVED) return false;
+    const elsewhere = others.map((other) => other.tokens.sharedWith(tokens));
+    if (tokens.length - Math.max(this.#cache.shared(tokens), ...elsewhere) < LEAST_SAVED) return false;
+    const held = (saved: SequenceTokens): boolean =>
+      others.some((other) => other.tokens.sharedWith(saved) === saved.length);
+    if (!this.#cache.prepare(tokens.length, held)) return false;
+    const state = await this.#states.saveWhole(sequence).catch(() => undefined);
+    if (!state) return false;
+    if (state.length !== tokens.length) {
+      state.dispose();
+      return true;
+    }
+    const saved = { tokens: new SequenceTokens(), checkpoints: new SequenceCheckpoints(this.#checkpoints) };
+    saved.tokens.become(tokens);
+    saved.checkpoints.become(checkpoints);
+    this.#cache.add(saved.tokens, saved.checkpoints, state, held);
+    return true;
+  }
+
+  /** Makes a sequence hold an entry's tokens. Rejects when it cannot; the entry is then dropped, and the state unknown. */
+  async restore(sequence: number, entry: Entry): Promise<void> {
+    const { tokens, state, digest } = entry;
+    try {
+      if (state.length !== tokens.length || tokens.digest !== digest)
+        throw new EngineFault('a saved state of other tokens');
+      if (!this.#states.restoreWhole) throw new EngineFault('states cannot be restored');
+      await this.#states.restoreWhole(sequence, state);
+    } catch (error) {
+      this.#cache.drop(entry, 'failed');
+      throw error;
+    }
+  }
+}

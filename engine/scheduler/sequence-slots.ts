@@ -1,0 +1,145 @@
+import { SavedState, type CheckpointStore } from './checkpoint-store.js';
+import type { SequenceStates } from './decoder.js';
+import { EngineFault } from './faults.js';
+import type { Entry } from './prefix-cache.js';
+import type { PromptPlan } from './prompt-plan.js';
+import type { SequenceCache } from './sequence-cache.js';
+import { SequenceCheckpoints } from './sequence-checkpoints.js';
+import type { Slot } from './sequence-choice.js';
+import { SequenceTokens } from './sequence-tokens.js';
+
+/** One sequence of the context, and what it holds. */
+export interface Sequence extends Slot {
+  readonly checkpoints: SequenceCheckpoints;
+  live: boolean;
+  intermittent: boolean;
+  usedAt: number;
+  /** Clock reading when it was last taken or freed. */
+  movedAt: number;
+}
+
+/**
+ * What the sequences hold, and the cuts, copies and restores that change it. The records here always equal the decoder's state,
+ * or are empty.
+ */
+export class SequenceSlots {
+  readonly all: readonly Sequence[];
+  readonly #states: SequenceStates;
+  readonly #store: CheckpointStore;
+  readonly #cache: SequenceCache;
+
+  constructor(states: SequenceStates, count: number, store: CheckpointStore, cache: SequenceCache) {
+    this.#states = states;
+    this.#store = store;
+    this.#cache = cache;
+    this.all = Array.from({ length: count }, () => {
+      const tokens = new SequenceTokens();
+      const checkpoints = new SequenceCheckpoints(store);
+      const lengths = (): number[] => [...checkpoints.lengths, tokens.length];
+      return {
+        tokens,
+        checkpoints,
+        get lengths() {
+          return states.cuttable ? undefined : lengths();
+        },
+        live: false,
+        intermittent: false,
+        usedAt: 0,
+        movedAt: 0,
+      };
+    });
+  }
+
+  at(sequence: number): Sequence {
+    const slot = this.all[sequence];
+    if (!slot) throw new RangeError(`no sequence ${sequence}`);
+    return slot;
+  }
+
+  /** It holds no more than so many tokens. */
+  forget(sequence: number, length: number): void {
+    const { tokens, checkpoints } = this.at(sequence);
+    tokens.cut(length);
+    checkpoints.cut(length);
+  }
+
+  /** Makes it hold nothing, in its memory for token ids neither. Rejects if the decoder cannot. */
+  async empty(sequence: number): Promise<void> {
+    this.forget(sequence, 0);
+    this.at(sequence).tokens.wipe();
+    await this.#states.truncate(sequence, 0);
+  }
+
+  /** Saves a checkpoint of what a sequence holds. Rejects when the decoder cannot; what it holds is then unknown. */
+  async checkpoint(sequence: number): Promise<void> {
+    const { tokens, checkpoints } = this.at(sequence);
+    if (this.#states.cuttable || !this.#store.open || checkpoints.at(tokens.length)) return;
+    const before = checkpoints.lengths.at(-1) ?? 0;
+    const checkpoint = await this.#states.save?.(sequence);
+    if (checkpoint) checkpoints.add(new SavedState(checkpoint, tokens.tokens, tokens.length - before));
+  }
+
+  /** Saves in the cache what all but `keep` tokens of will be overwritten. Returns whether a state was copied. Never rejects. */
+  saveWhole(sequence: number, keep: number): Promise<boolean> {
+    const others = this.all.filter((_, id) => id !== sequence);
+    return this.#cache.save(sequence, this.at(sequence), keep, others);
+  }
+
+  /** False: it failed, and the sequence's state is unknown. */
+  async restoreWhole(sequence: number, entry: Entry): Promise<boolean> {
+    const { tokens, checkpoints } = this.at(sequence);
+    this.forget(sequence, 0);
+    try {
+      await this.#cache.restore(sequence, entry);
+    } catch {
+      return false;
+    }
+    tokens.become(entry.tokens);
+    checkpoints.become(entry.checkpoints);
+    return true;
+  }
+
+  /** False: it failed, and the target's state is unknown. */
+  async copy(target: number, source: number): Promise<boolean> {
+    const { tokens, checkpoints } = this.at(target);
+    this.forget(target, 0);
+    try {
+      await this.#states.copy(target, source);
+    } catch {
+      return false;
+    }
+    tokens.become(this.at(source).tokens);
+    checkpoints.become(this.at(source).checkpoints);
+    return true;
+  }
+
+  /**
+   * Cuts it to the first `length` tokens of a plan. Returns what is left: nothing, where the decoder could not cut there. Rejects
+   * if it cannot even be emptied.
+   */
+  async cut(sequence: number, plan: PromptPlan, length: number): Promise<number> {
+    const { tokens } = this.at(sequence);
+    const held = tokens.length;
+    try {
+      if (this.#states.cuttable || length === 0 || length === held) await this.#states.truncate(sequence, length);
+      else await this.#goBack(sequence, length);
+      this.forget(sequence, length);
+      tokens.keepFor(plan, length);
+      return length;
+    } catch (error) {
+      this.forget(sequence, 0);
+      if (length === 0) throw error;
+    }
+    await this.#states.truncate(sequence, 0);
+    return 0;
+  }
+
+  async #goBack(sequence: number, length: number): Promise<void> {
+    const { tokens, checkpoints } = this.at(sequence);
+    const state = checkpoints.at(length);
+    if (!state || !this.#states.restore) throw new EngineFault('no checkpoint');
+    state.check(tokens.tokens);
+    await this.#states.restore(sequence, state.checkpoint);
+    this.#store.used(state);
+  }
+}

@@ -1,0 +1,38 @@
+import type { Jobs } from './jobs.js';
+import type { Sequences } from './sequences.js';
+
+/** When the step loop drops what is too old or forgotten: in a round after it was asked to, and while jobs of a forgotten scope run. */
+export class Upkeep {
+  readonly #sequences: Sequences;
+  readonly #jobs: Jobs;
+  #due = false;
+  /** Who waits for the end of it. */
+  readonly #dropped: (() => void)[] = [];
+
+  constructor(sequences: Sequences, jobs: Jobs) {
+    this.#sequences = sequences;
+    this.#jobs = jobs;
+  }
+
+  /** Whether it is to run in the next round. */
+  get due(): boolean {
+    return this.#due;
+  }
+
+  /** Settles when nothing is left of what is to be dropped; never, if the loop is closed before. */
+  request(): Promise<void> {
+    this.#due = true;
+    return new Promise((resolve) => this.#dropped.push(resolve));
+  }
+
+  /** Once a round, between decodes. */
+  async round(): Promise<void> {
+    if (!this.#due) return;
+    this.#due = false;
+    const dropped = this.#dropped.splice(0);
+    if (await this.#sequences.tidy((scope) => this.#jobs.uses(scope))) {
+      this.#due = true;
+      this.#dropped.unshift(...dropped);
+    } else for (const each of dropped) each();
+  }
+}

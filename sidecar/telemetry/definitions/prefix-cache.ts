@@ -1,0 +1,42 @@
+/** The prefix caches in host memory, as of the engines' last heartbeats. */
+import { PREFIX, type CounterDefinition, type GaugeDefinition } from '../instruments.js';
+
+export const CACHE_HITS: CounterDefinition<'model'> = {
+  name: `${PREFIX}prefix_cache_hits_total`,
+  type: 'counter',
+  unit: 'requests',
+  labels: ['model'],
+  help: 'Requests that went on from a prefix that was restored from host memory.',
+  advice:
+    'Few, with many evictions for `room`: conversations come back later than their prefixes stay; see `prefixCache.bytes`.',
+};
+
+export const CACHE_TOKENS: CounterDefinition<'model'> = {
+  name: `${PREFIX}prefix_cache_restored_tokens_total`,
+  type: 'counter',
+  unit: 'tokens',
+  labels: ['model'],
+  help: 'Prompt tokens that were restored from host memory, a part of `ra_sidecar_cached_tokens_total`.',
+  advice: 'What the cache saves: these tokens were not evaluated again.',
+};
+
+export const CACHE_BYTES: GaugeDefinition<'model'> = {
+  name: `${PREFIX}prefix_cache_bytes`,
+  type: 'gauge',
+  unit: 'bytes',
+  labels: ['model'],
+  help: 'Host memory of saved prefixes.',
+  advice: 'At `prefixCache.bytes`, prefixes make room for others; far below it, a smaller bound would do.',
+};
+
+export const CACHE_EVICTIONS: CounterDefinition<'model' | 'reason'> = {
+  name: `${PREFIX}prefix_cache_evictions_total`,
+  type: 'counter',
+  unit: 'prefixes',
+  labels: ['model', 'reason'],
+  help: 'Saved prefixes that were dropped, by reason: `room` for others, `replaced` by one that contains them, `age`, `forgotten` with their account, `failed` to be restored.',
+  advice:
+    '`failed`: their prompts were evaluated instead. Many: the model has a sliding window that its file does not name; set `prefixCache.bytes` to 0.',
+};
+
+export const PREFIX_CACHE_METRICS = [CACHE_HITS, CACHE_TOKENS, CACHE_BYTES, CACHE_EVICTIONS] as const;

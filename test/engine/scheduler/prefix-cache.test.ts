@@ -1,0 +1,254 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { Bench, job, questions, StepTime, type BenchOptions } from '../../support/step-bench.js';
+
+const HOUR = 3_600_000;
+const ROOM = { bytes: 1e9, maxAgeMs: HOUR };
+
+/** A prompt of its own. */
+const prompt = (name: number, length = 100): Uint32Array =>
+  Uint32Array.from({ length }, (_, i) => 1000 * (1 + name) + (i % 7));
+
+/** One sequence, so that each other prompt overwrites what is held. */
+function bench(more: BenchOptions = {}, seats = 1): Bench {
+  return new Bench(seats, undefined, {
+    contextPerSeat: 512,
+    prefixReuse: 'any',
+    saves: true,
+    checkpointBytes: 1e9,
+    prefixCache: ROOM,
+    ...more,
+  });
+}
+
+let lastId = 0;
+/** Runs a chat to its end; returns its cached tokens. */
+async function chat(on: Bench, tokens: Uint32Array, scope = 'acme'): Promise<number | undefined> {
+  const id = ++lastId;
+  await on.run(id, () => on.loop.generate(id, job(tokens, { scope })));
+  return on.cached(id);
+}
+
+for (const cuttable of [true, false]) {
+  t.test(`what is overwritten comes back${cuttable ? '' : ', checkpoints included'}`, async (t) => {
+    const on = bench({ cuttable });
+    t.equal(await chat(on, prompt(0)), 0);
+    t.equal(await chat(on, prompt(1)), 0);
+    t.same(on.decoder.moves, [['save', 0, 103]]);
+    // The next turn goes on from all that the sequence held: its prompt, and its reply but for the last token.
+    const turn = Uint32Array.of(...prompt(0), ...Buffer.from('vwx'), ...prompt(2, 20));
+    t.equal(await chat(on, turn), 103);
+    t.match(on.decoder.moves.slice(1), [
+      ['save', 0, 103],
+      ['restore', 0, 103],
+    ]);
+    t.match(on.loop.report.cache, { hits: 1, restoredTokens: 103, entries: 2, evictions: { room: 0, failed: 0 } });
+    t.same(on.decoder.violations, []);
+  });
+}
+
+t.test('only for its own account', async (t) => {
+  const on = bench();
+  await chat(on, prompt(0), 'acme');
+  await chat(on, prompt(1), 'acme');
+  t.equal(await chat(on, prompt(0), 'globex'), 0);
+  t.equal(await chat(on, prompt(0), 'acme'), 99);
+});
+
+t.test('what is short, or is in another place too, is not saved', async (t) => {
+  const on = bench();
+  await chat(on, prompt(0, 50));
+  await chat(on, prompt(1));
+  t.same(on.decoder.moves, []);
+  const two = bench({}, 2);
+  // Two replies to one prompt leave it in two sequences.
+  await two.run(++lastId, () => two.loop.generate(lastId, job(prompt(0), { n: 2, seats: 2, scope: 'acme' })));
+  await chat(two, prompt(1));
+  await chat(two, prompt(2));
+  t.equal(two.decoder.moves.length, 1, 'the last of them is');
+});
+
+t.test('within its bytes: those go first that a sequence has too, then those used longest ago', async (t) => {
+  // Room for three states of 103 tokens.
+  const on = bench({ prefixCache: { ...ROOM, bytes: 3100 } });
+  for (const name of [0, 1, 2, 3]) await chat(on, prompt(name));
+  t.match(on.loop.report.cache, { entries: 3, bytes: 3090 });
+  t.equal(await chat(on, prompt(0)), 99, 'restored, so now in a sequence too');
+  t.match(on.loop.report.cache, { entries: 3, evictions: { room: 1 } }, 'saving the fourth dropped one');
+  await chat(on, prompt(4));
+  await chat(on, prompt(5));
+  t.ok(on.loop.report.cache.bytes <= 3100);
+  t.equal([...on.decoder.states.values()].length, 3, 'and the others are disposed');
+  const none = bench({ prefixCache: { ...ROOM, bytes: 0 } });
+  await chat(none, prompt(0));
+  await chat(none, prompt(1));
+  t.same(none.decoder.moves, [], 'no room, no copy');
+  const small = bench({ prefixCache: { ...ROOM, bytes: 1000 } });
+  for (const name of [0, 1, 2]) await chat(small, prompt(name));
+  t.match(small.loop.report.cache, { entries: 0, bytes: 0 });
+  t.equal(small.decoder.moves.length, 1, 'a second one of that size is not even copied');
+});
+
+t.test('where memory has become tight no more is taken, and some is given back', async (t) => {
+  let left = 1e9;
+  const on = bench({ prefixCache: { ...ROOM, available: () => left } });
+  for (const name of [0, 1, 2, 3]) await chat(on, prompt(name));
+  t.match(on.loop.report.cache, { entries: 3 });
+  left = 100;
+  await chat(on, prompt(4));
+  t.match(on.loop.report.cache, { entries: 2, evictions: { room: 1 } });
+  left = 1e9;
+  await chat(on, prompt(5));
+  t.match(on.loop.report.cache, { entries: 3 });
+});
+
+t.test('a longer prefix takes the place of those that it contains', async (t) => {
+  const on = bench();
+  await chat(on, prompt(0));
+  await chat(on, prompt(1));
+  await chat(on, Uint32Array.of(...prompt(0), ...Buffer.from('vwx'), ...prompt(2)));
+  await chat(on, prompt(1));
+  t.match(on.loop.report.cache, { evictions: { replaced: 1 } });
+});
+
+t.test('a restore that fails costs a prefill, and a save that fails what it would have saved', async (t) => {
+  const on = bench();
+  await chat(on, prompt(0));
+  await chat(on, prompt(1, 40));
+  on.decoder.failingMoves.add(0);
+  t.equal(await chat(on, prompt(0)), 0);
+  t.match(on.loop.report.cache, { hits: 0, entries: 0, evictions: { failed: 1 } });
+  on.decoder.failingMoves.add(0);
+  await chat(on, prompt(1));
+  t.equal(await chat(on, prompt(0)), 0);
+  t.same(on.decoder.violations, []);
+});
+
+t.test('of two states with the same number of tokens each is restored for its own', async (t) => {
+  const on = bench();
+  for (const name of [0, 1, 2]) await chat(on, prompt(name));
+  for (const name of [1, 0, 2, 1]) {
+    const from = on.decoder.steps.length;
+    t.equal(await chat(on, prompt(name)), 99);
+    const held = on.decoder.held.get(0)?.slice(0, 100);
+    t.same(held, [...prompt(name)]);
+    t.ok(on.decoder.steps.length > from);
+  }
+});
+
+t.test('what was not used for the longest age goes, in sequences too', async (t) => {
+  const clock = new StepTime();
+  const on = bench({ clock });
+  await chat(on, prompt(0));
+  await chat(on, prompt(1));
+  clock.ms += HOUR - 1;
+  await on.loop.tidy();
+  t.match(on.loop.report.cache, { entries: 1 });
+  t.equal(on.loop.report.tokens.kept, 103);
+  clock.ms += 2;
+  await on.loop.tidy();
+  t.match(on.loop.report.cache, { entries: 0, evictions: { age: 1 } });
+  t.equal(on.loop.report.tokens.kept, 0);
+  t.equal(on.decoder.states.size, 0);
+  // It is sent in this turn of the event loop.
+  await new Promise(setImmediate);
+  t.same(on.held.slice(-2), [
+    { sequence: 0, hashes: new Uint32Array(0) },
+    { sequence: 1, hashes: new Uint32Array(0) },
+  ]);
+});
+
+t.test('of a forgotten account nothing is left, nor of the jobs that still ran', async (t) => {
+  const on = bench({}, 2);
+  await chat(on, prompt(0), 'acme');
+  await chat(on, prompt(1), 'globex');
+  await chat(on, prompt(2), 'globex');
+  await chat(on, prompt(3), 'globex');
+  const id = ++lastId;
+  on.loop.generate(id, job(prompt(4), { scope: 'acme', maxTokens: 50 }));
+  await on.ends(id, 'started');
+  const forgotten = on.loop.forget('acme');
+  await on.ends(id);
+  await forgotten;
+  const left = [...on.decoder.states.values(), ...on.decoder.held.values()].map(([first]) => first);
+  t.notOk(left.includes(1000) || left.includes(5000), left.join(' '));
+  t.ok(left.includes(3000) || left.includes(4000));
+  t.equal(await chat(on, prompt(0), 'acme'), 0);
+  await on.loop.tidy();
+  t.equal(await chat(on, prompt(0), 'acme'), 0, 'nor of a request that had waited elsewhere');
+  await on.loop.forget('all');
+  await chat(on, prompt(0), 'all');
+  t.equal(await chat(on, prompt(0), 'all'), 99, 'those of all accounts are kept again');
+});
+
+t.test('a saved prefix is reported as a held one, from the number of seats on', async (t) => {
+  const on = bench();
+  await chat(on, prompt(0));
+  await chat(on, prompt(1));
+  t.equal(on.held.filter(({ sequence, hashes }) => sequence === 1 && hashes.length === 1).length, 1);
+});
+
+t.test('running replies are held up by one copy a round', async (t) => {
+  const on = bench({}, 4);
+  for (const name of [0, 1, 2, 3, 4, 5, 6, 7]) await chat(on, prompt(name));
+  on.decoder.moves.length = 0;
+  const first = ++lastId;
+  on.loop.generate(first, job(prompt(9), { scope: 'acme', maxTokens: 60 }));
+  await on.ends(first, 'started');
+  const between: number[] = [];
+  let seen = on.decoder.moves.length;
+  on.decoder.onStep = () => {
+    between.push(on.decoder.moves.length - seen);
+    seen = on.decoder.moves.length;
+  };
+  const ids = [0, 1, 2].map((name) => {
+    const id = ++lastId;
+    on.loop.generate(id, job(prompt(name), { scope: 'acme' }));
+    return id;
+  });
+  await Promise.all(ids.map((id) => on.ends(id)));
+  t.ok(between.filter((moves) => moves > 0).length >= 3, between.join(' '));
+  t.ok(
+    between.every((moves) => moves <= 2),
+    'a save and a restore',
+  );
+});
+
+t.test('any story: text and state as without a cache, within the bytes, and nothing undisposed', async (t) => {
+  const request = fc.record({
+    name: fc.nat(4),
+    turns: fc.integer({ min: 1, max: 3 }),
+    scope: fc.constantFrom('acme', 'globex'),
+    decision: fc.boolean(),
+    fails: fc.boolean(),
+  });
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(request, { maxLength: 12 }),
+      fc.boolean(),
+      fc.integer({ min: 0, max: 6000 }),
+      async (requests, cuttable, bytes) => {
+        const on = bench({ cuttable, prefixCache: { bytes, maxAgeMs: HOUR } }, 2);
+        const plain = bench({ cuttable, prefixCache: { bytes: 0, maxAgeMs: HOUR }, prefixReuse: 'off' }, 2);
+        for (const { name, turns, scope, decision, fails } of requests) {
+          if (fails) on.decoder.failingMoves.add(0);
+          const tokens = prompt(name, 70 * turns);
+          const id = ++lastId;
+          for (const each of [on, plain]) {
+            await each.run(id, () => {
+              if (decision) each.loop.score(id, questions(tokens, [3, 5], { scope }));
+              else each.loop.generate(id, job(tokens, { scope }));
+            });
+          }
+          const ends = (each: Bench): unknown => each.of(id).filter(({ kind }) => kind !== 'started');
+          t.same(ends(on), ends(plain));
+          if (on.loop.report.cache.bytes > bytes) t.fail('more bytes than there may be');
+        }
+        await on.loop.forget('acme');
+        await on.loop.forget('globex');
+        return on.decoder.states.size === 0 && on.decoder.violations.length === 0 && on.loop.report.cache.bytes === 0;
+      },
+    ),
+    { numRuns: 40 },
+  );
+});

@@ -1,0 +1,32 @@
+/** What one account sent changes nothing for another: not its cached tokens, and not the work of its requests. */
+import t from 'tap';
+import { Bench, job, questions, type BenchOptions } from '../../support/step-bench.js';
+
+const PROMPT = Uint32Array.from({ length: 40 }, (_, i) => 1 + (i % 7));
+
+/** The decodes of a chat and a decision, after the same requests of an account, or of none. */
+async function steps(before: 'none' | 'same' | 'other', options: BenchOptions): Promise<unknown> {
+  const bench = new Bench(4, undefined, options);
+  const scope = before === 'same' ? 'acme' : 'globex';
+  if (before !== 'none') {
+    await bench.run(1, () => bench.loop.generate(1, job(PROMPT, { scope })));
+    await bench.run(2, () => bench.loop.score(2, questions(PROMPT, [2, 3], { scope })));
+  }
+  const chat = await bench.run(3, () => bench.loop.generate(3, job(PROMPT, { scope: 'acme' })));
+  const decision = await bench.run(4, () => bench.loop.score(4, questions(PROMPT, [2, 3], { scope: 'acme' })));
+  return { chat, decision, cached: [bench.cached(3), bench.cached(4)] };
+}
+
+const WAYS: readonly [string, BenchOptions][] = [
+  ['state that can be cut', { prefixReuse: 'any' }],
+  ['state that can be cut, bit for bit', { prefixReuse: 'auto' }],
+  ['checkpoints', { prefixReuse: 'any', cuttable: false, saves: true, checkpointBytes: 10_000 }],
+];
+
+for (const [name, options] of WAYS) {
+  t.test(`${name}: the same decodes as if the other account had sent nothing`, async (t) => {
+    const alone = await steps('none', options);
+    t.same(await steps('other', options), alone);
+    t.notSame(await steps('same', options), alone, 'its own earlier request does save decodes');
+  });
+}
