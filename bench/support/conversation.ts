@@ -40,7 +40,8 @@ export async function converse(
   return turns;
 }
 
-async function ask({ port, key, extras }: ChatTarget, body: object): Promise<{ reply: string; turn: Turn }> {
+/** Asks once, with a stream of which the first text is timed. */
+export async function ask({ port, key, extras }: ChatTarget, body: object): Promise<{ reply: string; turn: Turn }> {
   const from = performance.now();
   const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
     method: 'POST',

@@ -30,8 +30,8 @@ export interface PrefixCacheLimits {
 export const LEAST_SAVED = PREFIX_CHUNK;
 
 /**
- * What a restore costs in prompt tokens: a call, and a part of what it restores (measured below a thirtieth of the prefill,
- * bench/results/prefix-cache.md). A sequence's own prefix is preferred unless the saved one is longer by more than this.
+ * What a restore costs in prompt tokens: a call, and a part of what it restores (measured below a hundredth of the prefill,
+ * bench/results/restore.md). A sequence's own prefix is preferred unless the saved one is longer by more than this.
  */
 export function restoreCost(tokens: number): number {
   return LEAST_SAVED + tokens / 32;
