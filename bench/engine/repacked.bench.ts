@@ -1,5 +1,5 @@
 /**
- * What engines of one file have in memory, for weights that llama.cpp repacks on a CPU (Q4_0, Q4_K) and for ones
+ * What engines of one file have in memory, for weights that llama.cpp repacks on a CPU (Q4_0, Q4_K, IQ4_NL, MXFP4) and for ones
  * that it does not (Q8_0): mapped weights are shared between processes, repacked ones are each process's own.
  */
 import { once } from 'node:events';
@@ -51,7 +51,7 @@ function memoryOf(pid: number, file: string): { readonly own: number; readonly m
 }
 
 const rows: Row[] = [];
-for (const weights of ['Q8_0', 'Q4_0', 'Q4_K'] as const) {
+for (const weights of ['Q8_0', 'Q4_0', 'Q4_K', 'IQ4_NL', 'MXFP4'] as const) {
   const file = await random150mOf(weights);
   const engines: Engine[] = [];
   for (let i = 0; i < ENGINES; i++) engines.push(await engineOf(file));

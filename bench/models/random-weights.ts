@@ -7,14 +7,25 @@
 import { encodeF16, Q8_0_BYTES, Q8_0_WEIGHTS, quantizeQ8, toHalf } from './number-formats.js';
 
 /** Number formats that random weights come in. Those of 4 bits have no lane: such models are for measuring memory. */
-export type WeightType = 'F16' | 'Q8_0' | 'Q4_0' | 'Q4_K';
+export type WeightType = 'F16' | 'Q8_0' | 'Q4_0' | 'Q4_K' | 'IQ4_NL' | 'MXFP4';
 
-/** Weights in a block, its bytes, and how many scales of two bytes it begins with. */
-const BLOCKS = {
+/** Weights in a block, its bytes, and what it begins with: so many half floats as scales, or a power of two in one byte. */
+interface Block {
+  readonly weights: number;
+  readonly bytes: number;
+  readonly scales: number | 'power';
+}
+
+const BLOCKS: Readonly<Record<Exclude<WeightType, 'F16'>, Block>> = {
   Q8_0: { weights: Q8_0_WEIGHTS, bytes: Q8_0_BYTES, scales: 1 },
   Q4_0: { weights: 32, bytes: 18, scales: 1 },
   Q4_K: { weights: 256, bytes: 144, scales: 2 },
-} as const;
+  IQ4_NL: { weights: 32, bytes: 18, scales: 1 },
+  MXFP4: { weights: 32, bytes: 17, scales: 'power' },
+};
+
+/** Of the power of two in a block of MXFP4. */
+const POWER_BIAS = 127;
 
 /** Length of the bias lane (see random-model.ts): a whole Q8_0 block, so that it is stored with a scale of its own. */
 export const LANE = Q8_0_WEIGHTS;
@@ -67,12 +78,17 @@ function encodeLane(type: 'F16' | 'Q8_0', value: number): Uint8Array {
 type Filler = (words: Uint32Array, random: RandomWords) => void;
 
 /** Random bytes throughout, then each block's first bytes become its scales. */
-function blockFiller(scale: number, block: { readonly bytes: number; readonly scales: number }): Filler {
+function blockFiller(scale: number, block: Block): Filler {
   const half = toHalf(scale);
+  const power = POWER_BIAS + Math.round(Math.log2(scale));
   return (words, random) => {
     for (let i = 0; i < words.length; i++) words[i] = random.next() | 0x0101_0101;
     const bytes = new Uint8Array(words.buffer);
     for (let at = 0; at + block.bytes <= bytes.length; at += block.bytes) {
+      if (block.scales === 'power') {
+        bytes[at] = power;
+        continue;
+      }
       for (let i = at; i < at + 2 * block.scales; i += 2) {
         bytes[i] = half & 0xff;
         bytes[i + 1] = half >>> 8;
