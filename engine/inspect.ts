@@ -6,6 +6,7 @@ import { fetchModel } from './llama/inspect/fetch.js';
 import { readModelHead } from './llama/inspect/head.js';
 import { machineFacts } from './llama/inspect/machine.js';
 import { inspectModel } from './llama/inspect/model.js';
+import { writeVocabulary } from './llama/inspect/vocabulary-file.js';
 import {
   INSPECT_VERSION as v,
   type Answer,
@@ -51,6 +52,8 @@ async function answerTo(asked: ToInspector): Promise<Answer[Asked]> {
       return await Promise.all(asked.question.files.map(reportHead));
     case 'model':
       return await inspectModel(asked.question, progress);
+    case 'vocabulary':
+      return await writeVocabulary(asked.question.file, asked.question.out);
     case 'fetch':
       return await fetchModel(asked.question.uri, asked.question.dir, progress, left.signal);
   }

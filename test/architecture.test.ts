@@ -72,6 +72,7 @@ const ENTRIES: ReadonlySet<string> = new Set([
   'sidecar/prompts/host.ts',
   'sidecar/prompts/worker.ts',
   'engine/main.ts',
+  'engine/remote/main.ts',
 ]);
 
 t.test('the walk of docs/architecture.md has no file that is not there, and no gap', (t) => {

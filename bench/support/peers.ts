@@ -93,10 +93,18 @@ export class LlamaServer {
    */
   static async start(
     file: string,
-    options: { threads: number; slots: number; contextPerSlot: number; cores?: string; more?: readonly string[] },
+    options: {
+      threads: number;
+      slots: number;
+      contextPerSlot: number;
+      cores?: string;
+      more?: readonly string[];
+      /** Absent: a free one. */
+      port?: number;
+    },
   ): Promise<LlamaServer> {
     const { threads, slots, contextPerSlot, cores, more = [] } = options;
-    const port = await freePort();
+    const port = options.port ?? (await freePort());
     const child = spawn(
       peer('llama-server'),
       [

@@ -23,6 +23,8 @@ export interface TokenizerModel {
     readonly userDefined: boolean;
     readonly unknown: boolean;
   };
+  isEogToken(token: number | undefined): boolean;
+  detokenize(tokens: readonly number[]): string;
   dispose(): Promise<void>;
 }
 
@@ -39,6 +41,8 @@ interface AddonModel {
   getTokenAttributes(token: number): number;
   getVocabularyType(): number;
   shouldPrependBosToken(): boolean;
+  isEogToken(token: number): boolean;
+  detokenize(tokens: Uint32Array): string;
 }
 
 interface Bindings {
@@ -93,6 +97,8 @@ export async function loadBareTokenizer(file: string): Promise<TokenizerModel | 
       userDefined: has(token, ATTRIBUTE.userDefined),
       unknown: has(token, ATTRIBUTE.unknown),
     }),
+    isEogToken: (token) => token !== undefined && model.isEogToken(token),
+    detokenize: (tokens) => model.detokenize(Uint32Array.from(tokens)),
     dispose: () => model.dispose(),
   };
 }

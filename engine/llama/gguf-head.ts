@@ -14,7 +14,13 @@ export interface FileBytes {
 
 export type Head =
   /** `tensors`: how many it holds; 0 in a file that has a vocabulary alone. */
-  | { readonly kind: 'head'; readonly architecture: string; readonly tensors: number }
+  | {
+      readonly kind: 'head';
+      readonly architecture: string;
+      readonly tensors: number;
+      /** Bytes of the file up to the end of its metadata. */
+      readonly metadataBytes: number;
+    }
   /** `problem`: one line that follows "the file". */
   | { readonly kind: 'bad'; readonly problem: string };
 
@@ -61,6 +67,7 @@ function walk(file: FileBytes): Head {
     else if (key === 'general.alignment' && VALUE_BYTES.get(type) === 4) alignment = at.uint32();
     else skipValue(at, type);
   }
+  const metadataBytes = at.offset;
   if (architecture === '') throw new Damage('is damaged: it names no architecture');
   if (alignment === 0) throw new Damage('is damaged: its tensors are aligned to 0 bytes');
   const furthest = furthestTensor(at, tensors);
@@ -68,7 +75,7 @@ function walk(file: FileBytes): Head {
   if (tensors > 0 && end >= file.size) {
     throw new Damage(`is cut off: it has ${file.size} bytes and a tensor at byte ${end}. Copy or download it again`);
   }
-  return { kind: 'head', architecture, tensors };
+  return { kind: 'head', architecture, tensors, metadataBytes };
 }
 
 function skipValue(at: Cursor, type: number): void {

@@ -27,7 +27,7 @@ import { withGrammars } from './memory/grammars.js';
 import { repackedBytes } from './memory/repacked.js';
 import { checkModelFile } from './model-file.js';
 import { usesOf } from './model-uses.js';
-import { controlText, tokenBytes } from '../output/token-bytes.js';
+import { modelTokens, vocabularyTexts } from './model-tokens.js';
 import type { EngineSetup } from '../protocol/setup.js';
 import type { ModelTokens } from '../scheduler/task.js';
 import type { CacheOrigin } from '../protocol/cache-key.js';
@@ -79,14 +79,10 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   if (setup.cores !== undefined) keepOnCores(setup.cores);
   const decoder = await makeDecoder(context, threads, plan.cuttable);
   let disposed: Promise<void> | undefined;
-  const texts = vocabularyTexts(info, model);
+  const texts = vocabularyTexts(info.metadata, (token) => model.detokenize([token as Token]));
   return {
     decoder,
-    tokens: {
-      isEnd: (token) => model.isEogToken(token as Token),
-      bytes: tokenBytes(texts),
-      control: controlText(texts),
-    },
+    tokens: modelTokens(texts, (token) => model.isEogToken(token as Token)),
     name: info.metadata.general.name ?? info.metadata.general.architecture,
     vocabulary: texts.tokens.length,
     prefillTokensPerStep: plan.prefillTokensPerStep,
@@ -160,16 +156,6 @@ async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, thread
  */
 async function makeDecoder(context: LlamaContext, threads: number, cuttable: boolean): Promise<Decoder> {
   return (await BatchDecoder.over(context, threads, cuttable)) ?? new IteratorDecoder(context, cuttable);
-}
-
-function vocabularyTexts(info: GgufFileInfo, model: LlamaModel): Parameters<typeof tokenBytes>[0] {
-  const { ggml } = info.metadata.tokenizer;
-  return {
-    model: ggml.model,
-    tokens: ggml.tokens,
-    types: ggml.token_type,
-    detokenize: (token) => model.detokenize([token as Token]),
-  };
 }
 
 async function sha256(file: string): Promise<string> {

@@ -12,13 +12,18 @@ let backend: Promise<Llama> | undefined;
  * file cannot be read as a model. The caller owns the result.
  */
 export async function loadVocabulary(file: string): Promise<Vocabulary> {
-  const checked = checkModelFile(file);
-  if (checked.kind === 'bad') throw new Error(checked.problem);
-  const model = (await loadBareTokenizer(file)) ?? (await loadTokenizer(file));
+  const model = await loadTokenizerModel(file);
   return vocabularyOf(
     model,
     once(() => model.dispose()),
   );
+}
+
+/** What a vocabulary is read from. As {@link loadVocabulary}. */
+export async function loadTokenizerModel(file: string): Promise<TokenizerModel> {
+  const checked = checkModelFile(file);
+  if (checked.kind === 'bad') throw new Error(checked.problem);
+  return (await loadBareTokenizer(file)) ?? (await loadTokenizer(file));
 }
 
 async function loadTokenizer(file: string): Promise<TokenizerModel> {

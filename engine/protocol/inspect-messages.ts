@@ -52,6 +52,8 @@ export interface Question {
   };
   /** `uri`: whatever node-llama-cpp resolves. Nothing that exists in `dir` is overwritten. */
   readonly fetch: { readonly uri: string; readonly dir: string };
+  /** Writes `out`, a file without weights, from what `file` has of its tokenizer and template. */
+  readonly vocabulary: { readonly file: string; readonly out: string };
 }
 
 export interface Answer {
@@ -59,7 +61,12 @@ export interface Answer {
   readonly heads: readonly HeadReport[];
   readonly model: ModelReport;
   readonly fetch: Fetched;
+  readonly vocabulary: VocabularyWritten;
 }
+
+/** `problem`: one line for the operator. */
+export type VocabularyWritten =
+  { readonly kind: 'written'; readonly bytes: number } | { readonly kind: 'refused'; readonly problem: string };
 
 export interface MachineFacts {
   /** Backend that an engine with this setting uses; false: CPU. */

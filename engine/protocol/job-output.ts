@@ -6,8 +6,8 @@ export type FinishReason = 'stop' | 'length' | 'tool_calls';
 export type Channel = 'content' | 'reasoning';
 
 /**
- * One result of a step for one job. A job ends with exactly one of `done`, `failed`, or without an output after
- * `cancel`.
+ * One result of a step for one job. A job ends with exactly one of `done`, `failed`, `returned`, or, after `cancel`,
+ * without an output; an engine that confirms cancels then sends `cancelled`.
  */
 export type Output =
   /** The job has its sequence and its prefill has started. From here on it does not return to the queue. */
@@ -60,4 +60,13 @@ export type Output =
   /** All replies or answers are complete and its sequences are free. */
   | { readonly id: number; readonly kind: 'done' }
   /** The job failed; its sequences are free. `reason` is the engine's own short text, never content. */
-  | { readonly id: number; readonly kind: 'failed'; readonly reason: string };
+  | { readonly id: number; readonly kind: 'failed'; readonly reason: string }
+  /** The server that computes refused a job that had not started: it may go back to the queue. */
+  | { readonly id: number; readonly kind: 'returned' }
+  /**
+   * Prompt tokens that were not computed again, of a server that reports them only at the end. After `started`, once at
+   * most.
+   */
+  | { readonly id: number; readonly kind: 'cached'; readonly tokens: number }
+  /** After `cancel`: nothing of the job is computed any more, or this was not confirmed in time. */
+  | { readonly id: number; readonly kind: 'cancelled' };

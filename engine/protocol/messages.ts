@@ -23,6 +23,8 @@ export const ENGINE_EXIT = {
   unable: 3,
   /** After a message that is not of this protocol. */
   protocol: 4,
+  /** The server that computes for it is gone, or is another one now. */
+  lost: 5,
 } as const;
 
 /** Sidecar to engine. `id` is unique among the jobs of one engine process. */
@@ -107,6 +109,11 @@ export type FromEngine = { readonly v: number } & (
       readonly outputs: readonly Output[];
       readonly held: readonly HeldPrefix[];
     }
+  /**
+   * An engine that computes elsewhere takes `seats` jobs of one sequence each from now on, from 1 to those of its facts.
+   * `unconfirmed`: cancelled replies so far whose end the server did not confirm in time.
+   */
+  | { readonly kind: 'capacity'; readonly seats: number; readonly unconfirmed: number }
   /** Sent every `heartbeatMs`; `step` counts finished decodes. */
   | ({ readonly kind: 'heartbeat'; readonly step: number } & EngineReport)
 );

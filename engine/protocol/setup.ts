@@ -45,11 +45,30 @@ export interface EngineSetup {
   readonly prefixReuse: PrefixReuse;
   /** Time between two heartbeats, in ms. */
   readonly heartbeatMs: number;
+  /** A server that computes in place of this machine. `file` then needs to hold the vocabulary alone. */
+  readonly remote?: RemoteSetup;
   /** Refuse to load what does not fit into memory. Undefined: no check. */
   readonly memory?: {
     /** Bytes of other engines' weights: mapped from their files, so the kernel counts them as available. */
     readonly mappedElsewhere: number;
   };
+}
+
+/** A server of another project that computes a model's replies. */
+export interface RemoteSetup {
+  readonly kind: 'llama-server' | 'vllm' | 'sglang';
+  /** Begins with http:// or https://, without a slash at its end. */
+  readonly url: string;
+  /** Path of a Unix socket to connect to in place of the URL's host. */
+  readonly socket?: string;
+  /** Path of a file whose first line is sent as a bearer token. */
+  readonly secretFile?: string;
+  /** What the server calls the model; absent: the only one that it has. */
+  readonly model?: string;
+  /** Tokens, prompts and replies together, that may run at once; absent: seats times their context. */
+  readonly tokens?: number;
+  /** How long a cancelled reply is awaited before its seat is used again, ms. */
+  readonly cancelWaitMs: number;
 }
 
 /** Number formats of the keys and values that attention keeps. */
@@ -80,8 +99,10 @@ export interface EngineFacts {
   /** Every decision label is one distinct token after the rendered template. Always true for a decision engine. */
   readonly labelsVerified: boolean;
   readonly threads: number;
-  /** Backend in use; false: CPU. */
+  /** Backend in use; false: CPU. Of a server elsewhere, its kind. */
   readonly gpu: string | false;
+  /** A cancelled job keeps its seats until `cancelled`. Absent: they are free at once. */
+  readonly confirmsCancels?: true;
   /** Bytes of weights that the engine repacked for itself and are not mapped (memory/repacked.ts); absent: none. */
   readonly repackedBytes?: number;
 }

@@ -39,7 +39,7 @@ export class Reply {
   #last = 0;
   #over = false;
 
-  constructor(id: number, choice: number, job: GenerateJob, model: ModelTokens, decoder: Decoder) {
+  constructor(id: number, choice: number, job: GenerateJob, model: ModelTokens, decoder: Pick<Decoder, 'sampler'>) {
     const { seed, ...asked } = job;
     const markers = job.format && { markers: job.format.markers };
     this.sampler = decoder.sampler({ seed: (seed + choice) >>> 0, ...asked, ...markers });
@@ -76,17 +76,20 @@ export class Reply {
     return this.#over;
   }
 
-  /** Adds the sampled token, and new outputs to `out`, including the end. */
-  accept(token: number, out: Output[]): void {
+  /**
+   * Adds the sampled token, and new outputs to `out`, including the end. `late`: tokens before it that are known only by
+   * their number, and the text of all of them; a server elsewhere reports those of an unfinished character so.
+   */
+  accept(token: number, out: Output[], late?: { readonly tokens: number; readonly text: string }): void {
     this.#last = token;
-    this.#tokens += 1;
+    this.#tokens += 1 + (late?.tokens ?? 0);
     let end: End | undefined;
     let piece = NOTHING;
     const thinking = this.#text.isThinking();
     if (this.#model.isEnd(token)) {
       end = { reason: 'stop', matchedStop: token };
     } else {
-      const bytes = this.#bytes(token);
+      const bytes = late === undefined ? this.#bytes(token) : Buffer.from(late.text);
       this.#recent?.push(token, bytes);
       piece = this.#text.push(bytes);
       if (this.#text.calls >= this.#maxCalls) end = { reason: 'tool_calls' };
@@ -94,6 +97,17 @@ export class Reply {
       else if (this.#tokens >= this.#maxTokens) end = { reason: 'length' };
     }
     if (thinking || this.#text.isThinking()) this.#reasoningTokens = this.#tokens;
+    this.#add(piece, end, out);
+  }
+
+  /** What chooses the tokens has ended it otherwise, after `tokens` in all. */
+  end(reason: 'stop' | 'length', tokens: number, out: Output[]): void {
+    this.#tokens = tokens;
+    this.#add(NOTHING, { reason }, out);
+  }
+
+  #add(parsed: ReplyParts, end: End | undefined, out: Output[]): void {
+    let piece = parsed;
     if (end) {
       const last = this.#text.end();
       piece = {

@@ -130,7 +130,10 @@ class QuestionBranch implements Branch {
  * The labels' log-probabilities as a distribution over the labels only (softmax in float64 at `temperature`), and the
  * share of the whole next-token distribution on them, which does not depend on the temperature.
  */
-function distribution(logprobs: Float64Array, temperature: number): { probabilities: Float64Array; labelMass: number } {
+export function distribution(
+  logprobs: Float64Array,
+  temperature: number,
+): { probabilities: Float64Array; labelMass: number } {
   const max = Math.max(...logprobs);
   const weights = logprobs.map((logprob) => Math.exp((logprob - max) / temperature));
   const total = weights.reduce((sum, weight) => sum + weight, 0);

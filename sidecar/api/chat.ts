@@ -171,6 +171,7 @@ function replyResults(
   };
   return {
     started: (cachedTokens) => context.taken(cachedTokens),
+    cached: (tokens) => (context.cachedTokens = tokens),
     piece: (piece) => {
       begin();
       counts.piece(piece.choice, piece.tokens);

@@ -97,6 +97,7 @@ function plan(
 function into(results: QuestionResult[], context: RequestContext): ScoreResults {
   return {
     started: (cachedTokens) => context.taken(cachedTokens),
+    cached: (tokens) => (context.cachedTokens = tokens),
     answer: ({ question, probabilities, labelMass }) => {
       results[question] = { probabilities, labelMass };
     },

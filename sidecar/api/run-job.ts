@@ -9,6 +9,7 @@ import type {
   ScoreReceiver,
 } from '../engine-client/engine.js';
 import type { ContractError } from '../domain/errors.js';
+import { releaseWhenGone, type Cut } from './cut-run.js';
 import * as refusals from './refusals.js';
 import type { UsageSession } from './usage-session.js';
 import type { RequestContext, Stop } from './request-context.js';
@@ -90,17 +91,20 @@ export async function runJob(
   parts: JobParts,
 ): Promise<RunEnd> {
   let lease = first;
+  /** The lease is released later. */
+  let kept = false;
   try {
     for (;;) {
       context.times.handedOver();
       const end = await run(context, lease, planned, parts);
-      if (end === 'done') context.times.ran();
-      if (end === 'done' || end === 'left') {
-        lease.release(end === 'done' ? 'done' : 'cancelled');
-        return { kind: end };
+      if (end === 'done') {
+        context.times.ran();
+        lease.release('done');
+        return { kind: 'done' };
       }
-      if (end === 'late') {
-        lease.release('deadline');
+      if (end.kind === 'left' || end.kind === 'late') {
+        kept = releaseWhenGone(lease, end);
+        if (end.kind === 'left') return { kind: 'left' };
         return { kind: 'failed', outcome: 'timeout', error: refusals.timedOut() };
       }
       if (end.kind === 'not-started' || end.kind === 'unseen') {
@@ -121,7 +125,7 @@ export async function runJob(
   } finally {
     parts.images?.close();
     // Only after a fault is it still held.
-    lease.release('failed');
+    if (!kept) lease.release('failed');
   }
 }
 
@@ -163,11 +167,11 @@ function run(
   lease: Lease,
   planned: PlannedJob,
   parts: JobParts,
-): Promise<'done' | 'left' | 'late' | JobFault | NotStarted | Unseen> {
+): Promise<'done' | Cut | JobFault | NotStarted | Unseen> {
   const { gone } = context.exchange;
   return new Promise((resolve) => {
     if (gone.aborted) {
-      resolve('left');
+      resolve({ kind: 'left' });
       return;
     }
     const clear = (): void => {
@@ -175,14 +179,14 @@ function run(
       cancelTimer();
     };
     let ended = false;
-    const end = (how: 'done' | 'left' | 'late' | JobFault | NotStarted | Unseen): void => {
+    const end = (how: 'done' | Cut | JobFault | NotStarted | Unseen): void => {
       ended = true;
       clear();
       resolve(how);
     };
-    const stop = (how: 'left' | 'late'): void => {
-      job?.cancel();
-      end(how);
+    const stop = (kind: Cut['kind']): void => {
+      const gone = job?.cancel();
+      end({ kind, ...(gone && { gone }) });
     };
     const leave = (): void => stop('left');
     let job: JobHandle | undefined;
@@ -203,7 +207,7 @@ function run(
           job?.supply?.(image, made);
           return;
         }
-        job?.cancel();
+        void job?.cancel();
         end(made);
       };
       const ends: JobEnds = {

@@ -2,6 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import { leaveMemoryOutOfDumps } from '../../engine/protocol/no-core-dump.js';
 import '../../engine/protocol/v8-flags.js';
+import { holdsWholeGrammars } from './compose-engine.js';
 import { FailedKeyLimit } from '../access/failed-keys.js';
 import { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
@@ -124,10 +125,11 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   const prompts = (given.makePrompts ?? openPrompts)({
     ...config.prompts,
     inlineBytes: config.bodies.inlineBytes,
-    models: config.models.map(({ id, kind, file, vision }) => ({
+    models: config.models.map(({ id, kind, file, vision, engine }) => ({
       id,
       kind,
       ...(vision && { images: { maxImages: vision.maxImages, maxPixels: vision.maxPixels } }),
+      ...(holdsWholeGrammars(engine.kind) && { wholeGrammars: true as const }),
       template: templates.get(id) ?? {},
       contextPerSeat: Math.max(...(plans.get(id) ?? []).map((replica) => replica.contextPerSeat)),
       file: files.get(file) ?? file,

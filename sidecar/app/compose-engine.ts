@@ -1,5 +1,7 @@
 /** Composes one model's engine: a process for each replica, none started yet. The one place that chooses an engine's kind. */
 import { resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { RemoteSetup } from '../../engine/protocol/setup.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import type { EngineEvents, HostedEngine } from '../engine-client/engine.js';
 import { ReplicatedEngine } from '../engine-client/replicated-engine.js';
@@ -11,6 +13,8 @@ import type { Log } from '../telemetry/logger.js';
 import { templateOf } from './model-template.js';
 import type { ReplicaPlan } from './replica-plans.js';
 
+const REMOTE_ENGINE = fileURLToPath(new URL('../../engine/remote/main.js', import.meta.url));
+
 /** What engines ask about memory before they load; absent: nothing. */
 export interface MemoryCheck {
   readonly gate: StartGate;
@@ -18,7 +22,7 @@ export interface MemoryCheck {
 }
 
 export interface EngineParts {
-  /** Path of the module that processes are forked from. */
+  /** Path of the module that our own engine's processes are forked from. */
   readonly entry: string;
   /** Engine processes of all models, which share what is free for prefix caches. */
   readonly engines: number;
@@ -55,14 +59,16 @@ export function composeEngine(
     ...(projector && { projector }),
   };
   const { bytes, maxAgeMs } = prefixCache;
-  const replicas = plans.map(({ devices, environment, ...sizes }, replica) => {
+  const replicas = plans.map(({ devices, environment, server, ...sizes }, replica) => {
+    const remote = server && remoteSetup(model, server);
     return new EngineProcess({
-      entry,
+      entry: remote ? REMOTE_ENGINE : entry,
       setup: {
         ...all,
         ...sizes,
         prefixCache: { ...(bytes !== undefined && { bytes }), maxAgeMs, engines },
         heartbeatMs: config.engine.heartbeatMs,
+        ...(remote && { remote }),
       },
       timing: config.engine,
       clock: systemClock,
@@ -71,7 +77,7 @@ export function composeEngine(
       names: { model: id, ...(plans.length > 1 && { replica }) },
       ...(devices.length > 0 && { environment }),
       onDemand: { lazy: load === 'lazy', idleUnloadMs, wanted },
-      ...memory,
+      ...(remote === undefined && memory),
       events: events(replica),
     });
   });
@@ -79,4 +85,20 @@ export function composeEngine(
     replicas,
     plans.map(({ contextPerSeat }) => contextPerSeat),
   );
+}
+
+function remoteSetup({ engine }: ModelConfig, server: NonNullable<ReplicaPlan['server']>): RemoteSetup | undefined {
+  const { kind, model: name, secretFile, tokens, cancelWaitMs } = engine;
+  if (kind === 'llama.cpp') return undefined;
+  const more = {
+    ...(name !== undefined && { model: name }),
+    ...(secretFile !== undefined && { secretFile }),
+    ...(tokens !== undefined && { tokens }),
+  };
+  return { kind, ...server, ...more, cancelWaitMs };
+}
+
+/** Whether a kind of engine can hold a reply to a grammar only from its beginning. */
+export function holdsWholeGrammars(kind: ModelConfig['engine']['kind']): boolean {
+  return kind === 'vllm' || kind === 'sglang';
 }

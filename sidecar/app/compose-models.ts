@@ -216,6 +216,7 @@ function host(
       starts.lost(replica, `${name}${why}`, unfit);
     },
     restarting: () => registry.engineRestarted(id),
+    unconfirmed: (count) => registry.unconfirmedCancels(id, count),
   });
   const wanted = (): boolean => queue.load.busy + queue.load.waiting > 0;
   const engine: HostedEngine = composeEngine(config, model, plans, { ...forks, log, wanted, events });

@@ -6,6 +6,7 @@
 import { availableParallelism } from 'node:os';
 import { childEnvironment, type ModelConfig } from '../config/config.js';
 import { deviceEnvironment, devicesOf } from '../config/devices.js';
+import { serverUrls } from '../config/engine-checks.js';
 import type { Inspected, MachineFacts, Question } from '../engine-client/inspector.js';
 
 /** One engine process of a model. */
@@ -18,6 +19,8 @@ export interface ReplicaPlan {
   readonly devices: readonly string[];
   /** What makes its process see them alone. */
   readonly environment: Readonly<Record<string, string>>;
+  /** The server that computes in its place. */
+  readonly server?: { readonly url: string; readonly socket?: string };
 }
 
 export type Planned =
@@ -35,6 +38,8 @@ export interface Inspectors {
 /** The replicas of one model, whose `file` is a path. Never rejects. */
 export async function planReplicas(model: ModelConfig, ask: Inspectors): Promise<Planned> {
   const { replicas, gpu } = model;
+  if (model.engine.kind !== 'llama.cpp')
+    return planned(serversOf(model).map((server) => ({ ...plan(model, {}), server })));
   if (replicas === 1) return planned([plan(model, {})]);
   if (typeof replicas === 'object') {
     return checked(
@@ -57,11 +62,18 @@ export async function planReplicas(model: ModelConfig, ask: Inspectors): Promise
   return planned(Array.from({ length: replicas }, (_, index) => plan(model, { devices: [String(index)] })));
 }
 
+/** The host of a URL over a socket is only a name. */
+function serversOf(model: ModelConfig): NonNullable<ReplicaPlan['server']>[] {
+  const { socket } = model.engine;
+  if (socket !== undefined) return [{ url: 'http://localhost', socket }];
+  return serverUrls(model).map((url) => ({ url: url.replace(/\/+$/, '') }));
+}
+
 function planned(replicas: readonly ReplicaPlan[]): Planned {
   return { kind: 'planned', replicas };
 }
 
-type Differences = Partial<Omit<ReplicaPlan, 'environment'>>;
+type Differences = Partial<Omit<ReplicaPlan, 'environment' | 'server'>>;
 
 function plan({ seats, contextPerSeat, threads, cores }: ModelConfig, own: Differences): ReplicaPlan {
   const devices = own.devices ?? [];

@@ -110,7 +110,7 @@ function rateOf({ clock, ms, width, start, share }: Phase): Promise<number> {
       if (over) return;
       over = true;
       giveUp();
-      for (const job of jobs.values()) job.cancel();
+      for (const job of jobs.values()) void job.cancel();
       const seconds = (lastAt - from) / 1000;
       if (error) reject(error);
       else resolve(amount / seconds);
@@ -169,6 +169,7 @@ function generate(
     },
     {
       started: () => undefined,
+      cached: () => undefined,
       piece: (piece) => tokens(piece.tokens),
       call: () => undefined,
       finished: ({ completionTokens }) => tokens(completionTokens),
@@ -193,6 +194,7 @@ function scoring({ facts, score }: Bench, input: number, tail: number, worth: nu
       },
       {
         started: () => undefined,
+        cached: () => undefined,
         answer: () => heard.worked(worth),
         seatFreed: () => undefined,
         done: () => heard.ended(),

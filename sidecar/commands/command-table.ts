@@ -160,6 +160,15 @@ const models = {
       },
       failed: 'a model cannot be served; the line has the reason and the numbers',
     },
+    vocabulary: {
+      about: 'write a file with the tokenizer and the chat template of a model alone, for a server elsewhere',
+      details: [
+        'Such a file has some megabytes and no weights: `file` of a model whose `engine` is a server elsewhere (docs/engines.md). Nothing is overwritten.',
+      ],
+      operand: { name: 'FILE OUT', about: 'a GGUF file, and the file to write', many: true, completes: 'file' },
+      options: {},
+      failed: 'the file is no model, or the other one exists or cannot be written',
+    },
   },
 } as const satisfies Group;
 

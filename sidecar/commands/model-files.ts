@@ -11,6 +11,11 @@ export function withFile(model: ModelConfig): ModelConfig {
   return model.file === EMBEDDED ? { ...model, file: EMBEDDED_MODEL } : model;
 }
 
+/** Whether a server elsewhere has its weights. */
+export function isElsewhere({ engine }: Pick<ModelConfig, 'engine'>): boolean {
+  return engine.kind !== 'llama.cpp';
+}
+
 /** Prefix of the folders of downloads (engine/llama/inspect/fetch.ts). */
 const ADDING = '.adding-';
 

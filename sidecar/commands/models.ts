@@ -12,7 +12,7 @@ import { orUsage } from './help.js';
 import { isRunning } from './host-checks.js';
 import type { Io } from './io.js';
 import { bytesOf, columns, size, wholeOf } from './layout.js';
-import { removeLeftovers, withFile } from './model-files.js';
+import { isElsewhere, removeLeftovers, withFile } from './model-files.js';
 import { modelText } from './model-text.js';
 import { Progress } from './progress.js';
 import { replicasToSize } from './replica-sizes.js';
@@ -39,13 +39,14 @@ const MOST_SEATS = 256;
 const LEAST_CONTEXT = 64;
 const MOST_CONTEXT = 1_048_576;
 
-/** `ra-sidecar models list|add|verify`. Resolves with the exit code. */
+/** `ra-sidecar models list|add|verify|vocabulary`. Resolves with the exit code. */
 export function models(config: Settings, args: readonly string[], io: Io): Promise<number> {
   return orUsage(`models ${args[0] ?? ''}`, io, () => {
     const [action, ...rest] = args;
     if (action === 'list') return list(config, rest, io);
     if (action === 'add') return add(config, rest, io);
     if (action === 'verify') return verify(config, rest, io);
+    if (action === 'vocabulary') return vocabulary(rest, io);
     throw new UsageError(`models: ${action === undefined ? 'a command is required' : 'unknown command'}`);
   });
 }
@@ -161,6 +162,24 @@ function snippet(file: string, { setup, inspected }: Sizing): string {
   return `in models of the configuration: ${JSON.stringify(entry)}`;
 }
 
+async function vocabulary(args: readonly string[], { out, say, clock }: Io): Promise<number> {
+  const { operands } = parsed(SPECS.vocabulary, args);
+  const [file, target, more] = operands;
+  if (file === undefined || target === undefined || more !== undefined) {
+    throw new UsageError('models vocabulary: a model file and the file to write are required');
+  }
+  const path = resolve(target);
+  const asked = await inspect('vocabulary', { file: resolve(file), out: path }, { clock });
+  if (asked.kind === 'answer' && asked.answer.kind === 'written') {
+    out(`${path}\n`);
+    say(`wrote ${size(asked.answer.bytes)}\n`);
+    return EXIT.done;
+  }
+  const why = asked.kind === 'failed' ? asked.reason : asked.answer.kind === 'refused' && asked.answer.problem;
+  say(`ra-sidecar: no vocabulary was written: ${String(why)}\n`);
+  return EXIT.failed;
+}
+
 async function verify(config: Settings, args: readonly string[], io: Io): Promise<number> {
   const { values, operands } = parsed(SPECS.verify, args);
   const { kind, seats, context, memory, json } = values;
@@ -172,6 +191,7 @@ async function verify(config: Settings, args: readonly string[], io: Io): Promis
   };
   const wanted = { load: true, ...(memory !== undefined && { memory: bytesOf('--memory', memory) }) };
   const chosen = config.models.filter(({ id }) => named === undefined || id === named);
+  for (const { id } of chosen.filter(isElsewhere)) io.say(`${id} is computed elsewhere: its weights are not here\n`);
   const look = (some: readonly ToSize[], running: boolean): Promise<Sizing[]> =>
     sizeModels(
       some.map((one) => ({ ...one, setup: { ...one.setup, ...changes } })),
@@ -182,7 +202,7 @@ async function verify(config: Settings, args: readonly string[], io: Io): Promis
   const sizings =
     named !== undefined && chosen.length === 0
       ? await look([{ id: named, setup: { ...FILE_DEFAULTS, file: resolve(named) } }], false)
-      : await look(await toVerify(chosen.map(withFile)), running);
+      : await look(await toVerify(chosen.filter((model) => !isElsewhere(model)).map(withFile)), running);
   if (json) io.out(`${JSON.stringify(sizings.map(jsonOf), null, 2)}\n`);
   else io.out(sizings.map(modelText).join('\n'));
   const bad = sizings.filter((sizing) => !serves(sizing));

@@ -1,6 +1,7 @@
 import { accessContradictions } from './access-checks.js';
 import { deliveryContradictions, deliveryHints } from './delivery-checks.js';
 import { deviceProblems } from './devices.js';
+import { engineContradictions, engineHints } from './engine-checks.js';
 import { isLoopback } from './loopback.js';
 import { otlpContradictions, otlpHints } from './otlp-checks.js';
 import type { Config } from './types.js';
@@ -12,6 +13,7 @@ const DECISION_CONTEXT = 8192;
 export function contradictions(config: Config): string[] {
   return [
     ...RULES.flatMap((rule) => rule(config) ?? []),
+    ...engineContradictions(config),
     ...accessContradictions(config),
     ...deliveryContradictions(config),
     ...otlpContradictions(config),
@@ -80,5 +82,5 @@ export function hints(config: Config): string[] {
       ? [`models[${i}].contextPerSeat is below ${DECISION_CONTEXT}: longer decision prompts are refused`]
       : [],
   );
-  return [...deliveryHints(config), ...otlpHints(config), ...short];
+  return [...engineHints(config), ...deliveryHints(config), ...otlpHints(config), ...short];
 }

@@ -164,6 +164,11 @@ function resolved(config: Unresolved): Config {
       ...model,
       file: model.file === 'embedded' ? model.file : resolve(model.file),
       ...resolvedPath('chatTemplate', model.chatTemplate),
+      engine: {
+        ...model.engine,
+        ...resolvedPath('socket', model.engine.socket),
+        ...resolvedPath('secretFile', model.engine.secretFile),
+      },
     })),
   };
 }

@@ -1,4 +1,5 @@
 import { integer, milliseconds, section, text, type SettingSchema } from './kinds.js';
+import { engineSchema } from './engine-schema.js';
 import { CORES, replicasSchema } from './replicas-schema.js';
 import { visionSchema } from './vision-schema.js';
 
@@ -42,6 +43,7 @@ export const modelSchema: SettingSchema = {
       'Path of a GGUF file, relative to the working directory, or `embedded` for the small model that is part of the sidecar.',
       {},
     ),
+    engine: engineSchema,
     chatTemplate: text(
       'Path of a Jinja file, relative to the working directory, to use in place of the chat template in `file`: for a file without one, or with one that was mended since. At most 1 MiB. Read at the start.',
       { defaultText: 'the template in `file`' },

@@ -31,6 +31,19 @@ export interface VisionConfig {
   readonly cacheBytes: number;
 }
 
+/** What computes a model's replies. Other than `llama.cpp`: a server elsewhere, by `url` or `socket`. */
+export interface EngineConfig {
+  readonly kind: 'llama.cpp' | RemoteKind;
+  readonly url?: string | readonly string[];
+  readonly socket?: string;
+  readonly model?: string;
+  readonly secretFile?: string;
+  readonly tokens?: number;
+  readonly cancelWaitMs: number;
+}
+
+export type RemoteKind = 'llama-server' | 'vllm' | 'sglang';
+
 /** One model that is served. */
 export interface ModelConfig {
   /** What callers name. */
@@ -38,10 +51,11 @@ export interface ModelConfig {
   readonly kind: 'chat' | 'decision';
   /** Path of a GGUF file, or `embedded`. */
   readonly file: string;
-  /** Of each replica. */
+  readonly engine: EngineConfig;
   /** Path of a Jinja file; absent: the template in `file`. */
   readonly chatTemplate?: string;
   readonly toolFormat: (typeof TOOL_FORMATS)[number];
+  /** Of each replica. */
   readonly seats: number;
   readonly contextPerSeat: number;
   /** Engine processes; `auto`: one for each device on which the model fits. */

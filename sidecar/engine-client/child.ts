@@ -9,11 +9,11 @@ import {
   type FromEngine,
   type ToEngine,
 } from '../../engine/protocol/messages.js';
-import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
+import type { EngineFacts } from '../../engine/protocol/setup.js';
 import type { Output } from '../../engine/protocol/job-output.js';
-import type { Clock } from '../lib/clock.js';
 import { childEnvironment } from '../config/config.js';
 import { forkLinked } from '../../engine/protocol/linked-child.js';
+import type { ChildEvents, ChildOptions } from './child-options.js';
 import { exitDetail, exitReason, StderrTail, type ChildEnd, type ExitReason } from './exit-reason.js';
 import { Mux } from './mux.js';
 import { poolThreads } from './pool-threads.js';
@@ -31,37 +31,6 @@ const KILL_WAIT_MS = 2000;
 
 /** The longest reason of an `unable` that is forwarded, in characters. */
 const MAX_REASON = 300;
-
-export interface ChildTiming {
-  /** From the fork to `ready`, ms. */
-  readonly startTimeoutMs: number;
-  /** A child without messages, or with pending work and no step, for this long is killed. */
-  readonly hangMs: number;
-}
-
-export interface ChildOptions {
-  /** Path of the child's module. */
-  readonly entry: string;
-  readonly setup: EngineSetup;
-  readonly timing: ChildTiming;
-  readonly clock: Clock;
-  /** Environment variables besides this process's own. */
-  readonly environment?: Readonly<Record<string, string>>;
-}
-
-export interface ChildEvents {
-  /** At most once. */
-  ready(facts: EngineFacts): void;
-  /**
-   * Exactly once unless close() came first; also if it had to be killed, then without waiting for its exit. Jobs are
-   * still in the mux: the listener must fail them.
-   */
-  ended(end: ChildEnd): void;
-  /** A receiver threw. */
-  threw(error: unknown): void;
-  /** One job failed; `reason` is one short line of the engine's own. */
-  failed(reason: string): void;
-}
 
 /**
  * One engine process: fork, handshake, messages, watchdog, end. Never reused. The child exits when this process ends,
@@ -81,6 +50,9 @@ export class EngineChild {
   #ready = false;
   #over = false;
   #report = NO_REPORT;
+  /** Of its facts. */
+  #seats = 0;
+  #unconfirmed = 0;
   #markGone!: () => void;
   #cancelStart: () => void = () => undefined;
 
@@ -178,6 +150,10 @@ export class EngineChild {
       case 'unable':
         this.#kill('unable', oneLine(message.reason), message.mayMend);
         break;
+      case 'capacity':
+        if (this.#ready) this.#resize(message.seats, message.unconfirmed);
+        else this.#kill('protocol', 'capacity-before-ready');
+        break;
       case 'heartbeat':
         this.#report = message;
         this.#watchdog?.heard(message.step, false);
@@ -195,9 +171,18 @@ export class EngineChild {
     return this.#ready ? this.mux.apply(outputs) : 'step-before-ready';
   }
 
+  #resize(seats: number, unconfirmed: number): void {
+    const { capacity } = this.#events;
+    if (unconfirmed > this.#unconfirmed) capacity.unconfirmed(unconfirmed - this.#unconfirmed);
+    this.#unconfirmed = unconfirmed;
+    capacity.seats(Math.min(seats, this.#seats));
+  }
+
   #begin(facts: EngineFacts): void {
     const { clock, timing } = this.#options;
     this.#ready = true;
+    this.#seats = facts.seats;
+    this.mux.confirmsCancels = facts.confirmsCancels === true;
     this.#held = new HeldPrefixes(facts.seats, facts.contextPerSeat);
     this.#cancelStart();
     // A job whose image is still being encoded elsewhere has no steps.

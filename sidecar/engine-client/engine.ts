@@ -30,6 +30,8 @@ export interface GenerationReceiver {
   started(cachedTokens: number): void;
   /** It goes on once it is supplied with the embeddings of the image with this index of its prompt's. Absent: no image is in it. */
   wants?(image: number): void;
+  /** Of an engine that knows it only at the end: prompt tokens that were not computed again. */
+  cached(tokens: number): void;
   /** Whole characters of one reply. */
   piece(piece: { choice: number; channel: Channel; text: string; tokens: number }): void;
   /** A part of a call's arguments; the call's first part has its name, and later ones have the same index. */
@@ -50,6 +52,7 @@ export interface GenerationReceiver {
 
 export interface ScoreReceiver {
   started(cachedTokens: number): void;
+  cached(tokens: number): void;
   answer(answer: { question: number; probabilities: Float64Array; labelMass: number }): void;
   seatFreed(): void;
   done(): void;
@@ -59,10 +62,11 @@ export interface ScoreReceiver {
 /** A job that was sent to an engine. Its functions do nothing after its end. */
 export interface JobHandle {
   /**
-   * Stops it at the engine's next step; nothing more is called on its receiver. Its seats may be given to other jobs at once: the
-   * engine runs a cancel before every job that it is given later. Idempotent.
+   * Stops it at the engine's next step; nothing more is called on its receiver. Undefined: its seats may be given to other
+   * jobs at once, since the engine runs a cancel before every job that it is given later. Otherwise they may once the
+   * promise settles; it never rejects. Idempotent.
    */
-  readonly cancel: () => void;
+  readonly cancel: () => Promise<void> | undefined;
   /** The embeddings of an image that it wants. Absent: it wants none. */
   readonly supply?: (image: number, values: Float32Array) => void;
   /** It goes on with one seat less, its last one excepted; `seatFreed` is called on its receiver once that seat is free. */
@@ -146,4 +150,6 @@ export interface EngineEvents {
   unservable(why: string, unfit: boolean): void;
   /** It will be loaded again in so many ms. */
   restarting(inMs: number): void;
+  /** So many more cancelled replies were not confirmed in time by the server that computes. */
+  unconfirmed(count: number): void;
 }

@@ -30,7 +30,8 @@ export function exitReason(signal: string | null): ExitReason {
 
 /** The meaning of the engine's own exit codes, for the log. */
 export function exitDetail(code: number | null): { detail?: string } {
-  return code === ENGINE_EXIT.protocol ? { detail: 'it received an unknown message' } : {};
+  if (code === ENGINE_EXIT.protocol) return { detail: 'it received an unknown message' };
+  return code === ENGINE_EXIT.lost ? { detail: 'its server is gone, or is another one' } : {};
 }
 
 /** Known phrases in the stderr of a process about to end, and their words. The first match counts. */

@@ -6,7 +6,7 @@ import { PROTOCOL_VERSION, type ToEngine } from '../../engine/protocol/messages.
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 import { IdMap } from '../lib/id-map.js';
-import { misplaced, type OpenGeneration, type OpenJob, type OpenScoring } from './open-job.js';
+import { isEnd, misplaced, type OpenGeneration, type OpenJob, type OpenScoring } from './open-job.js';
 import type { JobFault, GenerationReceiver, JobHandle, ScoreReceiver } from './engine.js';
 
 /** Bound of concurrent jobs. Every job holds a seat, so this only catches a caller's bug. */
@@ -17,7 +17,11 @@ export class Mux {
   readonly #onThrow: OnThrow;
   readonly #onFailed: (reason: string) => void;
   readonly #jobs = new IdMap<OpenJob>();
+  /** Cancelled jobs whose end the engine is to confirm, with what settles their promises. At most as many as seats. */
+  readonly #leaving = new Map<number, { readonly settle: () => void; readonly gone: Promise<void> }>();
   #lastId = 0;
+  /** Of the engine's facts. */
+  confirmsCancels = false;
 
   /**
    * `onThrow` is called if a receiver throws: a bug of its owner, whose job ends as failed while the others continue.
@@ -79,7 +83,10 @@ export class Mux {
     for (const output of outputs) {
       if (output.id === 0 || output.id > this.#lastId) return 'unknown-job';
       const opened = this.#jobs.get(output.id);
-      if (opened === undefined) continue;
+      if (opened === undefined) {
+        if (isEnd(output)) this.#left(output.id);
+        continue;
+      }
       const violation = misplaced(opened, output);
       if (violation !== undefined) return violation;
       this.#deliver(opened, output);
@@ -94,6 +101,7 @@ export class Mux {
   lost(kind: 'lost' | 'protocol'): void {
     const jobs = this.#jobs.values();
     this.#jobs.clear();
+    for (const id of [...this.#leaving.keys()]) this.#left(id);
     for (const { receiver, started } of jobs) fail(receiver, { kind: started ? kind : 'lost', started }, this.#onThrow);
   }
 
@@ -120,8 +128,19 @@ export class Mux {
     this.#send({ v: PROTOCOL_VERSION, kind: 'embeddings', id, image, values });
   }
 
-  #cancel(id: number): void {
-    if (this.#jobs.delete(id)) this.#send({ v: PROTOCOL_VERSION, kind: 'cancel', id });
+  #cancel(id: number): Promise<void> | undefined {
+    if (!this.#jobs.delete(id)) return this.#leaving.get(id)?.gone;
+    this.#send({ v: PROTOCOL_VERSION, kind: 'cancel', id });
+    if (!this.confirmsCancels) return undefined;
+    let settle = (): void => undefined;
+    const gone = new Promise<void>((resolve) => (settle = resolve));
+    this.#leaving.set(id, { settle, gone });
+    return gone;
+  }
+
+  #left(id: number): void {
+    this.#leaving.get(id)?.settle();
+    this.#leaving.delete(id);
   }
 
   /** Jobs are removed from the map before their last call, so a receiver may cancel or start others inside it. */
@@ -150,13 +169,22 @@ export class Mux {
           this.#onFailed(output.reason);
           opened.receiver.failed({ kind: 'failed', started: opened.started });
           break;
+        case 'returned':
+          this.#jobs.delete(opened.id);
+          opened.receiver.failed(NOT_READY);
+          break;
+        case 'cached':
+          opened.receiver.cached(output.tokens);
+          break;
+        case 'cancelled':
+          break;
         default:
           deliverResult(opened, output);
       }
     } catch (error) {
       this.#onThrow(error);
       if (this.#jobs.get(opened.id) === undefined) return;
-      this.#cancel(opened.id);
+      void this.#cancel(opened.id);
       fail(opened.receiver, { kind: 'failed', started: opened.started }, this.#onThrow);
     }
   }
@@ -173,7 +201,7 @@ export function failSoon(receiver: GenerationReceiver | ScoreReceiver, fault: Jo
   queueMicrotask(() => {
     if (!cancelled) fail(receiver, fault, onThrow);
   });
-  const cancel = (): void => {
+  const cancel = (): undefined => {
     cancelled = true;
   };
   return { cancel, reduceSeats: () => undefined };

@@ -33,9 +33,15 @@ export interface OpenScoring {
 
 export type OpenJob = OpenGeneration | OpenScoring;
 
+/** After which the engine computes nothing of the job. */
+export function isEnd({ kind }: Output): boolean {
+  return kind === 'cancelled' || kind === 'done' || kind === 'failed' || kind === 'returned';
+}
+
 /** Why this output is not allowed now, or undefined. */
 export function misplaced(opened: OpenJob, output: Output): string | undefined {
   if (output.kind === 'failed') return undefined;
+  if (output.kind === 'returned') return opened.started ? 'returned-late' : undefined;
   if (output.kind === 'started') return opened.started ? 'started-twice' : undefined;
   if (!opened.started) return 'not-started';
   const expected = opened.kind === 'generate' ? opened.n : opened.labels.length;
@@ -52,6 +58,10 @@ export function misplaced(opened: OpenJob, output: Output): string | undefined {
       if (opened.kind !== 'score') return 'wrong-kind';
       if (opened.ended.has(output.question)) return 'answered-twice';
       return output.probabilities.length === opened.labels[output.question] ? undefined : 'wrong-answer';
+    case 'cached':
+      return undefined;
+    case 'cancelled':
+      return 'not-cancelled';
     default:
       if (opened.kind !== 'generate') return 'wrong-kind';
       if (output.choice >= expected || opened.ended.has(output.choice)) return 'wrong-choice';

@@ -1,7 +1,7 @@
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { Clock } from '../lib/clock.js';
 import type { Log } from '../telemetry/logger.js';
-import type { ChildTiming } from './child.js';
+import type { ChildTiming } from './child-options.js';
 import type { EngineEvents } from './engine.js';
 import type { RestartTiming } from './restart-policy.js';
 import type { StartGate } from './start-gate.js';

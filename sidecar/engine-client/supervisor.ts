@@ -156,7 +156,7 @@ export class EngineProcess implements EngineReplica {
   }
 
   #fork(): void {
-    const { entry, setup, timing, clock, log, names, environment, mappedElsewhere } = this.#options;
+    const { entry, setup, timing, clock, log, names, environment, mappedElsewhere, events } = this.#options;
     this.#estimate.forked(clock.now());
     const memory = mappedElsewhere && { mappedElsewhere: mappedElsewhere() };
     const child = new EngineChild(
@@ -164,6 +164,7 @@ export class EngineProcess implements EngineReplica {
       {
         ready: (facts) => this.#ready(facts),
         ended: (end) => this.#ended(child, end),
+        capacity: events,
         threw: this.#threw,
         failed: (reason) => log.warn('job failed', { ...names, reason }),
       },

@@ -41,6 +41,8 @@ function isMessage(raw: Fields): raw is Fields & FromEngine {
         Array.isArray(raw['held']) &&
         Array.from<unknown>(raw['held']).every(isHeld)
       );
+    case 'capacity':
+      return isPositive(raw['seats']) && isCount(raw['unconfirmed']);
     case 'heartbeat':
       return isCount(raw['step']) && isCount(raw['live']) && isHeldTokens(raw['tokens']) && isCacheCounts(raw['cache']);
     default:
@@ -82,8 +84,12 @@ function isOutput(raw: unknown): raw is Output {
         raw['probabilities'].every(isShare) &&
         isShare(raw['labelMass'])
       );
+    case 'cached':
+      return isCount(raw['tokens']);
     case 'seatFreed':
     case 'done':
+    case 'returned':
+    case 'cancelled':
       return true;
     case 'failed':
       return typeof raw['reason'] === 'string';
@@ -118,12 +124,18 @@ function isFacts(raw: unknown): raw is EngineFacts {
     typeof raw['labelsVerified'] === 'boolean' &&
     isCount(raw['threads']) &&
     (typeof raw['gpu'] === 'string' || raw['gpu'] === false) &&
-    (raw['repackedBytes'] === undefined || isCount(raw['repackedBytes']))
+    (raw['repackedBytes'] === undefined || isCount(raw['repackedBytes'])) &&
+    isFlag(raw['confirmsCancels'])
   );
 }
 
 function isFields(raw: unknown): raw is Fields {
   return typeof raw === 'object' && raw !== null;
+}
+
+/** Set, or absent. */
+function isFlag(raw: unknown): boolean {
+  return raw === undefined || raw === true;
 }
 
 function isCount(raw: unknown): raw is number {

@@ -24,6 +24,8 @@ export interface PromptModel {
   readonly template?: TemplateSettings;
   /** Absent: it takes no images. */
   readonly images?: ImageBounds;
+  /** What computes it can hold a whole reply to a grammar, but cannot begin in the middle of one. */
+  readonly wholeGrammars?: true;
 }
 
 /** Bounds of the images of one request. */

@@ -67,6 +67,7 @@ function chat(
   if (made.kind === 'dear') return made;
   if (made.kind === 'prompt') {
     const { prompt, format } = made;
+    if (model.model.wholeGrammars && format?.calls?.gbnf !== undefined) return CALLS_UNHELD;
     return { kind: 'chat', prompt, ...(format && { format }), ...(read && { images: read.images }) };
   }
   if (made.kind === 'failed') return cannotRender(made);
@@ -77,6 +78,13 @@ function chat(
     'messages',
   );
 }
+
+/** A call that no grammar holds could be anything. */
+const CALLS_UNHELD = refusal(
+  'unprocessable',
+  "This model's server cannot hold a call that the model chooses to make to its grammar: set tool_choice to required, to a function, or to none.",
+  'tool_choice',
+);
 
 function cannotRender({ why, says }: ChatPrompt & { kind: 'failed' }): Refusal {
   switch (why) {

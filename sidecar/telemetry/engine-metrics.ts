@@ -1,5 +1,12 @@
 /** Metrics of the engines and of the prompt host. */
-import { ENGINE_RESTARTS, ENGINE_STATE, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS } from './definitions/processes.js';
+import {
+  ENGINE_RESTARTS,
+  ENGINE_STATE,
+  KV_CAPACITY,
+  KV_TOKENS,
+  PROMPT_RESTARTS,
+  UNCONFIRMED_CANCELS,
+} from './definitions/processes.js';
 import type { Counter, Gauge, Instruments } from './instruments.js';
 
 /** An engine's states, as in engine-client/engine.ts. */
@@ -19,6 +26,7 @@ export interface EngineReading {
 export class EngineMetrics {
   readonly #engines = new Map<string, () => EngineReading>();
   readonly #restarts: Counter<'model'>;
+  readonly #unconfirmed: Counter<'model'>;
   readonly #state: Gauge<'model' | 'state'>;
   readonly #tokens: Gauge<'model' | 'use'>;
   readonly #capacity: Gauge<'model'>;
@@ -28,14 +36,22 @@ export class EngineMetrics {
   constructor(instruments: Instruments, models: readonly string[]) {
     this.#state = instruments.gauge(ENGINE_STATE);
     this.#restarts = instruments.counter(ENGINE_RESTARTS);
+    this.#unconfirmed = instruments.counter(UNCONFIRMED_CANCELS);
     this.#tokens = instruments.gauge(KV_TOKENS);
     this.#capacity = instruments.gauge(KV_CAPACITY);
     this.#promptRestarts = instruments.counter(PROMPT_RESTARTS);
-    for (const model of models) this.#restarts.inc({ model }, 0);
+    for (const model of models) {
+      this.#restarts.inc({ model }, 0);
+      this.#unconfirmed.inc({ model }, 0);
+    }
   }
 
   restarted(model: string): void {
     this.#restarts.inc({ model });
+  }
+
+  unconfirmed(model: string, count: number): void {
+    this.#unconfirmed.inc({ model }, count);
   }
 
   promptHostRestarted(): void {

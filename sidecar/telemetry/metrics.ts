@@ -80,6 +80,10 @@ export class Metrics {
     this.#engines.restarted(this.#label(model));
   }
 
+  unconfirmedCancels(model: string, count: number): void {
+    this.#engines.unconfirmed(this.#label(model), count);
+  }
+
   promptHostRestarted(): void {
     this.#engines.promptHostRestarted();
   }

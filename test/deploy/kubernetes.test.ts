@@ -10,6 +10,7 @@ import { knownSeries, unknownIn } from '../support/promql.js';
 import { sourceRoot } from '../support/source-root.js';
 import {
   at,
+  beside,
   deployment,
   documents,
   engineSpecs,
@@ -20,6 +21,7 @@ import {
   manifests,
   mapAt,
   pickerConfig,
+  SERVERS,
   textAt,
   type Node,
 } from './manifests.js';
@@ -289,3 +291,43 @@ t.test('the route lets nothing through but the API', async (t) => {
     'what is a gateway’s to say, or a proxy’s to ask, is no caller’s',
   );
 });
+
+t.test(
+  'with a server beside it the sidecar has its settings, and the server the GPU and as many sequences',
+  async (t) => {
+    for (const server of SERVERS) {
+      const [component] = documents(`${server}/kustomization.yaml`);
+      t.match(at(component, 'patches.0'), { path: 'patch.yaml', target: { kind: 'StatefulSet', name: 'ra-sidecar' } });
+      t.match(at(component, 'configMapGenerator.0'), {
+        name: 'ra-sidecar',
+        behavior: 'merge',
+        files: ['ra-sidecar.jsonc'],
+      });
+      const loaded = loadConfig({ RA_CONFIG: join(FOLDER, server, 'ra-sidecar.jsonc') });
+      if (loaded.kind === 'invalid') throw new Error(loaded.line);
+      const [model] = loaded.config.models;
+      const [own, other, ...more] = listAt(beside(server), 'spec.template.spec.containers');
+      t.equal(more.length, 0);
+      t.equal(mapAt(own, 'resources.limits')['nvidia.com/gpu'], undefined);
+      t.equal(mapAt(other, 'resources.limits')['nvidia.com/gpu'], '1');
+      t.equal(textAt(other, 'name'), server);
+      t.match(textAt(other, 'image'), /:v\d/, 'a version');
+      const args = new Map(
+        listAt(other, 'args').map((arg) => (typeof arg === 'string' ? arg : '').split('=') as [string, string]),
+      );
+      t.equal(args.get('--host'), '127.0.0.1', 'the sidecar alone reaches it');
+      t.match(model?.engine, { kind: server, url: `http://127.0.0.1:${args.get('--port')}` });
+      t.equal(Number(args.get('--max-num-seqs') ?? args.get('--max-running-requests')), model?.seats);
+      t.equal(Number(args.get('--max-model-len') ?? args.get('--context-length')), model?.contextPerSeat);
+      const rest = (config: Config): object => ({ ...config, models: [] });
+      t.strictSame(rest(loaded.config), rest(fileConfig()), 'all else is as without it');
+    }
+  },
+);
+
+/** The settings of the folder's own file. */
+function fileConfig(): Config {
+  const loaded = loadConfig({ RA_CONFIG: join(FOLDER, 'ra-sidecar.jsonc') });
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  return loaded.config;
+}

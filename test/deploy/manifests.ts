@@ -61,6 +61,19 @@ export function deployment(): Node {
   return object;
 }
 
+/** Components that put a server beside each sidecar. */
+export const SERVERS = ['vllm', 'sglang'] as const;
+
+/** What such a component makes of the StatefulSet. Throws when its patch does not fit it. */
+export function beside(server: (typeof SERVERS)[number]): Node {
+  const object = structuredClone(manifest('StatefulSet'));
+  const [patch] = documents(`${server}/patch.yaml`);
+  for (const failure of applyPatch(object, patch as unknown as Operation[])) {
+    if (failure !== null) throw failure;
+  }
+  return object;
+}
+
 /** What lies at `path`, with list indexes among the names; undefined: nothing does. */
 export function at(node: Node | undefined, path: string): Node | undefined {
   let here: unknown = node;

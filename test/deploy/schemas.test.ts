@@ -16,7 +16,7 @@ import { Service } from 'kubernetes-models/v1/Service';
 import { Ajv, type ValidateFunction } from 'ajv';
 import t from 'tap';
 import { INFERENCE_POOL, PICKER_CONFIG } from './inference-schemas.js';
-import { deployment, manifest, manifests, pickerConfig, type Node } from './manifests.js';
+import { deployment, manifest, manifests, pickerConfig, type Node, beside, SERVERS } from './manifests.js';
 
 /** As the packages' classes are: made for an object, and throwing where it is not as its schema has it. */
 interface Kind {
@@ -99,6 +99,10 @@ t.test('the picker’s configuration is as its types have it', async (t) => {
 t.test('so is the Deployment that the component makes of the StatefulSet', async (t) => {
   t.strictSame(problemsOf('Deployment', deployment()), []);
   t.not(problemsOf('Deployment', manifest('StatefulSet')).length, 0, 'which is none by itself');
+});
+
+t.test('so is the StatefulSet with a server beside each sidecar', async (t) => {
+  for (const server of SERVERS) t.strictSame(problemsOf('StatefulSet', beside(server)), [], server);
 });
 
 t.test('what is wrong is seen', async (t) => {

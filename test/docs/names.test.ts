@@ -35,7 +35,8 @@ t.test('metrics that pages name are there', async (t) => {
 });
 
 t.test('settings and variables that pages name are there', async (t) => {
-  const model = settings(configSchema.properties?.['models']?.items).map(({ path }) => `models[].${path}`);
+  // A model's own settings are also named without `models[].`, as in the table of one.
+  const model = settings(configSchema.properties?.['models']?.items).flatMap(({ path }) => [path, `models[].${path}`]);
   const paths = new Set([...settings().map(({ path }) => path), ...model]);
   const sections = new Set(settings().map(({ path }) => path.split('.')[0] ?? ''));
   const all = named(/`([a-z]+(?:\[\])?\.[a-zA-Z.]+)(?:: [^`]*)?`/g)

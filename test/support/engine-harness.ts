@@ -116,6 +116,7 @@ export class EngineHarness {
         unservable: (why) => {
           this.lost.at(-1)!.detail = why;
         },
+        unconfirmed: () => undefined,
         restarting: (inMs) => {
           this.restarts.push(inMs);
           this.#wake();

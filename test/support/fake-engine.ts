@@ -32,6 +32,8 @@ class FakeJob<Job, Receiver extends GenerationReceiver | ScoreReceiver> {
   /** How often it was asked for a seat. */
   reductions = 0;
   #markCancelled!: () => void;
+  /** What a cancel returns. */
+  leaving: Promise<void> | undefined;
   #started = false;
   #over = false;
 
@@ -76,8 +78,9 @@ class FakeJob<Job, Receiver extends GenerationReceiver | ScoreReceiver> {
     this.#last((receiver) => receiver.failed({ kind, started: this.#started }));
   }
 
-  cancel(): void {
+  cancel(): Promise<void> | undefined {
     this.#last(() => this.#markCancelled());
+    return this.leaving;
   }
 
   protected say(call: (receiver: Receiver) => void): this {

@@ -132,7 +132,7 @@ export class RealEngine {
     else if (message.kind === 'heartbeat') this.report = message;
     else if (message.kind === 'step') {
       this.outputs.push(...message.outputs.map((output) => ({ ...output, step: message.step })));
-    } else throw new Error(`the engine cannot serve: ${message.reason}`);
+    } else if (message.kind === 'unable') throw new Error(`the engine cannot serve: ${message.reason}`);
     this.#events.emit('message');
   }
 

@@ -21,6 +21,10 @@ export class RecordingReceiver implements GenerationReceiver, ScoreReceiver {
     this.#begin();
   }
 
+  cached(tokens: number): void {
+    this.calls.push(`cached ${tokens}`);
+  }
+
   piece({ choice, text, tokens }: Parameters<GenerationReceiver['piece']>[0]): void {
     this.calls.push(`piece ${choice} ${text} ${tokens}`);
   }

@@ -47,6 +47,16 @@ export const ENGINE_RESTARTS: CounterDefinition<'model'> = {
   advice: 'The log line `engine lost` has the reason: out of memory, a hang, a crash of llama.cpp.',
 };
 
+export const UNCONFIRMED_CANCELS: CounterDefinition<'model'> = {
+  name: `${PREFIX}engine_unconfirmed_cancels_total`,
+  type: 'counter',
+  unit: 'replies',
+  labels: ['model'],
+  help: 'Cancelled replies whose end a server elsewhere did not confirm within `models[].engine.cancelWaitMs`; their seats were used again all the same.',
+  advice:
+    'More than a few: the server goes on computing for callers who have left, or has other clients than this sidecar (docs/engines.md).',
+};
+
 export const KV_TOKENS: GaugeDefinition<'model' | 'use'> = {
   name: `${PREFIX}kv_tokens`,
   type: 'gauge',
@@ -81,6 +91,7 @@ export const PROCESS_METRICS = [
   REPLICA_SEATS,
   REPLICA_BUSY,
   ENGINE_RESTARTS,
+  UNCONFIRMED_CANCELS,
   KV_TOKENS,
   KV_CAPACITY,
   PROMPT_RESTARTS,

@@ -42,7 +42,13 @@ t.test('an engine has variables of its own, and this process keeps its own as th
   if (message.kind !== 'start') throw new Error('no setup');
   const child = new EngineChild(
     { entry: ECHO, setup: message.setup, timing: { startTimeoutMs: 60_000, hangMs: 60_000 }, clock: systemClock },
-    { ready: () => undefined, ended: () => undefined, threw: () => undefined, failed: () => undefined },
+    {
+      ready: () => undefined,
+      ended: () => undefined,
+      capacity: { seats: () => undefined, unconfirmed: () => undefined },
+      threw: () => undefined,
+      failed: () => undefined,
+    },
   );
   t.strictSame({ ...process.env }, before);
   await child.close(0);

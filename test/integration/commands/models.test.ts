@@ -6,6 +6,7 @@ import { totalmem } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
+import { checkModelFile } from '../../../engine/llama/model-file.js';
 import { RESERVE } from '../../../engine/llama/memory/verdict.js';
 import { writeRandomModel } from '../../../bench/models/random-model.js';
 import { planFor } from '../../../bench/models/recipes.js';
@@ -369,4 +370,20 @@ t.test('add: if the command is killed half-way, nothing of the download is left'
   await once(child, 'exit');
   await eventually('the inspector leaves by itself', () => !isRunning(Number(inspector?.pid)));
   t.strictSame(await readdir(join(dir, 'models')), []);
+});
+
+t.test('vocabulary: a file without weights, which is not written over another', async (t) => {
+  const dir = t.testdir();
+  const out = join(dir, 'vocabulary.gguf');
+  const ran = await runHere(['models', 'vocabulary', file, out]);
+  t.match(ran, { code: 0, stdout: `${out}\n` });
+  const head = checkModelFile(out);
+  t.match(head, { kind: 'head', tensors: 0 });
+  const [whole, alone] = [await readFile(file), await readFile(out)];
+  t.ok(alone.length < whole.length);
+  t.ok(alone.subarray(16).equals(whole.subarray(16, alone.length)), 'the metadata as it is');
+  t.match(await runHere(['models', 'vocabulary', file, out]), { code: 1, stderr: /vocabulary\.gguf exists/ });
+  t.match(await runHere(['models', 'vocabulary', join(dir, 'none'), out]), { code: 1, stderr: /does not exist/ });
+  t.equal((await runHere(['models', 'vocabulary', file])).code, 2);
+  t.strictSame(await readdir(dir), ['vocabulary.gguf']);
 });

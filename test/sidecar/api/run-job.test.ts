@@ -27,6 +27,7 @@ const usage = { open: () => undefined };
 function chatOf(n = 1): PlannedJob {
   const results = {
     started: () => undefined,
+    cached: () => undefined,
     piece: () => undefined,
     call: () => undefined,
     finished: () => undefined,
@@ -115,6 +116,28 @@ t.test('past its deadline a job is cancelled and its seat free', async (t) => {
   t.match(await end, { kind: 'failed', outcome: 'timeout', error: { code: 'timeout', status: 504 } });
   t.match(seated.queue.snapshot(), { busy: 0, released: { deadline: 1 } });
 });
+
+t.test(
+  'a seat is taken until the engine says that it has ended what was cancelled, and the answer does not wait',
+  async (t) => {
+    for (const [stop, kind, reason] of [
+      [(seated: Seated) => seated.leaving.abort(), 'left', 'cancelled'],
+      [(seated: Seated) => seated.clock.advance(500), 'failed', 'deadline'],
+    ] as const) {
+      const seated = new Seated(500);
+      const end = seated.run();
+      const job = (await seated.engine.generation(0)).started();
+      let settle = (): void => undefined;
+      job.leaving = new Promise<void>((resolve) => (settle = resolve));
+      stop(seated);
+      t.equal((await end).kind, kind);
+      t.match(seated.queue.snapshot(), { busy: 1, released: {} });
+      settle();
+      await job.leaving;
+      t.match(seated.queue.snapshot(), { busy: 0, released: { [reason]: 1 } });
+    }
+  },
+);
 
 t.test('what ends before its deadline leaves no timer', async (t) => {
   for (const [how, finish, released] of [
@@ -218,7 +241,7 @@ t.test('a job may end before its start returns', async (t) => {
     const lease = await seated.lease();
     const generate = (_: unknown, receiver: GenerationReceiver): JobHandle => {
       finish(receiver);
-      return { cancel: () => t.fail('cancelled, though it was over'), reduceSeats: () => undefined };
+      return { cancel: () => void t.fail('cancelled, though it was over'), reduceSeats: () => undefined };
     };
     const engine = { generate, score: unused };
     const end = runJob(seated.context, lease, chatOf(), seated.parts({ engine }));

@@ -4,7 +4,9 @@ import { planReplicas, type Inspectors } from '../../../sidecar/app/replica-plan
 import type { ModelConfig } from '../../../sidecar/config/config.js';
 import type { MachineFacts } from '../../../sidecar/engine-client/inspector.js';
 
-const MODEL = { id: 'm', file: '/m.gguf', seats: 8, contextPerSeat: 2048, threads: 0, gpu: 'auto' } as ModelConfig;
+const OWN = { kind: 'llama.cpp', cancelWaitMs: 1 } as const;
+const SIZES = { seats: 8, contextPerSeat: 2048, threads: 0 };
+const MODEL = { id: 'm', file: '/m.gguf', engine: OWN, ...SIZES, gpu: 'auto' } as ModelConfig;
 
 /** A host with these devices, of which only some see the model fit. */
 function host(devices: readonly string[], fits: (visible: string) => boolean = () => true): Inspectors {
@@ -100,4 +102,20 @@ t.test('a list says what differs, and a device that is not there is named', asyn
   const failing: Inspectors = { ...BLIND, machine: async () => ({ kind: 'failed', reason: 'no driver' }) };
   t.match(await plan([{ devices: 'GPU-1' }, {}], failing), { why: 'replica 0 (device GPU-1) is not there: no driver' });
   t.match(await plan('auto', failing), { kind: 'unfit', why: 'no driver' });
+});
+
+t.test('each server elsewhere is a replica, and no inspector is asked', async (t) => {
+  const replica = { ...SIZES, devices: [], environment: {} };
+  const url = ['http://127.0.0.1:8000/', 'https://host/base'];
+  t.strictSame(await plan(1, BLIND, { engine: { ...OWN, kind: 'vllm', url } }), {
+    kind: 'planned',
+    replicas: [
+      { ...replica, server: { url: 'http://127.0.0.1:8000' } },
+      { ...replica, server: { url: 'https://host/base' } },
+    ],
+  });
+  t.strictSame(await plan(1, BLIND, { engine: { ...OWN, kind: 'llama-server', socket: '/run/llama' } }), {
+    kind: 'planned',
+    replicas: [{ ...replica, server: { url: 'http://localhost', socket: '/run/llama' } }],
+  });
 });

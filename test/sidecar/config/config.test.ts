@@ -117,6 +117,7 @@ t.test('nothing set: every default', async (t) => {
     load: 'eager',
     idleUnloadMs: 0,
     ownedBy: 'local',
+    engine: { kind: 'llama.cpp', cancelWaitMs: 30_000 },
   };
   t.strictSame(models, [
     { ...common, id: 'ra-tiny-chat', kind: 'chat', seats: 8, contextPerSeat: 2048 },
@@ -219,7 +220,7 @@ t.test('what stops the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; known are id, kind, file, chatTemplate, toolFormat, seats, contextPerSeat, replicas, threads, cores, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; known are id, kind, file, engine, chatTemplate, toolFormat, seats, contextPerSeat, replicas, threads, cores, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },
@@ -426,5 +427,41 @@ t.test('a chat template and a format of calls', (t) => {
     line(models({ kind: 'decision', toolFormat: 'json' })),
     /^config: models\[0\]\.toolFormat must not be set for a decision model/,
   );
+  t.end();
+});
+
+t.test('an engine elsewhere is named by URLs or a socket, and only with what it can do', (t) => {
+  const of = (engine: object, more: object = {}): Record<string, string> => ({
+    RA_MODELS: JSON.stringify([{ id: 'm', kind: 'chat', file: '/m.gguf', engine, ...more }]),
+  });
+  const vllm = { kind: 'vllm', url: 'http://127.0.0.1:8000' };
+  t.match(loaded(of(vllm)).models[0]?.engine, { ...vllm, cancelWaitMs: 30_000 });
+  const socket = { kind: 'llama-server', socket: 'run/llama', secretFile: 'key' };
+  t.match(loaded(of(socket)).models[0]?.engine, {
+    socket: join(process.cwd(), 'run/llama'),
+    secretFile: join(process.cwd(), 'key'),
+  });
+  for (const [engine, more, problem] of [
+    [{ kind: 'sglang' }, { prefixCache: { scope: 'all' } }, /models\[0\]\.engine must have either url or socket/],
+    [{ ...vllm, socket: '/s' }, {}, /models\[0\]\.engine must have either url or socket/],
+    [{ kind: 'vllm', url: 'ftp://a' }, {}, /models\[0\]\.engine\.url must be an http or https URL/],
+    [{ kind: 'vllm', url: ['http://a', 'http://a'] }, {}, /engine\.url must not name a server twice/],
+    [{ ...vllm, url: 'http://a', secretFile: '/k' }, {}, /engine\.url must be https, or name a loopback address/],
+    [{ url: 'http://a' }, {}, /engine\.url must not be set where engine\.kind is llama\.cpp/],
+    [{ ...vllm, kind: 'sglang' }, {}, /prefixCache\.scope must be all where engine\.kind is sglang/],
+    [vllm, { replicas: 2 }, /replicas must be 1 where engine\.kind is not llama\.cpp/],
+    [vllm, { vision: { projector: '/p.gguf' } }, /vision must not be set where engine\.kind is not llama\.cpp/],
+    [
+      vllm,
+      { kind: 'decision' },
+      /engine\.kind must be llama\.cpp for a decision model unless decisions\.isolate is false/,
+    ],
+  ] as const) {
+    t.match(line(of(engine, more)), problem);
+  }
+  t.equal(line({ ...of(vllm, { kind: 'decision' }), RA_DECISIONS_ISOLATE: 'false' }), 'accepted');
+  t.match(loadConfig(of({ ...vllm, url: 'http://inference:8000' })), {
+    hints: [/prompts and replies cross the network/],
+  });
   t.end();
 });

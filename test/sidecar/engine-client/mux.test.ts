@@ -139,7 +139,7 @@ t.test('a receiver that cancels itself inside a step gets no more of that step',
   const { mux } = setup();
   const receiver = new RecordingReceiver();
   const { cancel } = mux.generate(job, receiver);
-  receiver.piece = () => cancel();
+  receiver.piece = () => void cancel();
   t.equal(mux.apply([started(1), piece(1, 'x'), finished(1), done(1)]), undefined);
   t.same(receiver.calls, ['started 0']);
 });
@@ -266,3 +266,47 @@ t.test('there is a bound', async (t) => {
   t.same(cancelled.calls, []);
   t.equal(sent.length, MAX_JOBS);
 });
+
+t.test('where the engine confirms cancels, a cancel settles once nothing of the job is computed', async (t) => {
+  const { mux, sent } = setup();
+  mux.confirmsCancels = true;
+  const settled: string[] = [];
+  const handles = ['confirmed', 'ended by itself', 'lost'].map((name) => {
+    const handle = mux.generate(job, new RecordingReceiver());
+    void handle.cancel()?.then(() => settled.push(name));
+    return handle;
+  });
+  t.equal(handles[0]?.cancel(), handles[0]?.cancel(), 'again: the same promise');
+  t.equal(sent.filter(({ kind }) => kind === 'cancel').length, 3);
+  await turn();
+  t.strictSame(settled, []);
+  t.equal(mux.apply([{ id: 1, kind: 'cancelled' }]), undefined);
+  await turn();
+  t.strictSame(settled, ['confirmed']);
+  t.equal(mux.apply([{ id: 2, kind: 'done' }]), undefined);
+  await turn();
+  t.strictSame(settled, ['confirmed', 'ended by itself']);
+  mux.lost('lost');
+  await turn();
+  t.strictSame(settled, ['confirmed', 'ended by itself', 'lost']);
+  t.equal(handles[0]?.cancel(), undefined);
+});
+
+t.test('a job that its server did not take may go back to the queue, unless it had started', (t) => {
+  const { mux } = setup();
+  const [taken, refused] = [new RecordingReceiver(), new RecordingReceiver()];
+  mux.generate(job, taken);
+  mux.generate(job, refused);
+  t.equal(mux.apply([{ id: 2, kind: 'returned' }]), undefined);
+  t.same(refused.calls, ['failed lost false']);
+  t.equal(mux.apply([{ id: 1, kind: 'cancelled' }]), 'not-started');
+  t.equal(mux.apply([started(1), { id: 1, kind: 'cached', tokens: 3 }]), undefined);
+  t.same(taken.calls, ['started 0', 'cached 3']);
+  t.equal(mux.apply([{ id: 1, kind: 'cancelled' }]), 'not-cancelled');
+  t.equal(mux.apply([{ id: 1, kind: 'returned' }]), 'returned-late');
+  t.end();
+});
+
+function turn(): Promise<void> {
+  return new Promise((done) => setImmediate(done));
+}

@@ -31,11 +31,11 @@ class FakeReplica implements EngineReplica {
   touch(): void {
     this.calls.push('touch');
   }
-  generate(): { cancel: () => void; reduceSeats: () => void } {
+  generate(): { cancel: () => undefined; reduceSeats: () => void } {
     this.calls.push('generate');
     return { cancel: () => undefined, reduceSeats: () => undefined };
   }
-  score(): { cancel: () => void; reduceSeats: () => void } {
+  score(): { cancel: () => undefined; reduceSeats: () => void } {
     this.calls.push('score');
     return { cancel: () => undefined, reduceSeats: () => undefined };
   }

@@ -1,0 +1,39 @@
+/** What jobs need to know of a model's tokens, from its file alone. */
+import type { GgufMetadata } from 'node-llama-cpp';
+import { controlText, tokenBytes, type VocabularyTexts } from '../output/token-bytes.js';
+import type { Vocabulary } from '../prompt/tokens.js';
+import type { ModelTokens } from '../scheduler/task.js';
+import { LoadFailure } from './load-failure.js';
+import { loadTokenizerModel, vocabularyOf } from './vocabulary.js';
+
+/** The tokens of a model whose weights are elsewhere. Loaded once and kept until the process ends. */
+export interface TokenFile {
+  readonly tokens: ModelTokens;
+  readonly vocabulary: Vocabulary;
+  /** `general.name`, or the architecture if the file has no name. */
+  readonly name: string;
+}
+
+/** Rejects with a {@link LoadFailure}. A file without weights will do. */
+export async function loadTokenFile(file: string): Promise<TokenFile> {
+  const model = await loadTokenizerModel(file).catch((error: unknown) => {
+    throw new LoadFailure(error instanceof Error ? error.message : 'the file cannot be loaded');
+  });
+  const { metadata } = model.fileInfo;
+  const texts = vocabularyTexts(metadata, (token) => model.detokenize([token]));
+  return {
+    tokens: modelTokens(texts, (token) => model.isEogToken(token)),
+    vocabulary: vocabularyOf(model),
+    name: metadata.general.name ?? metadata.general.architecture,
+  };
+}
+
+/** `detokenize`: the text of a token of a vocabulary whose tokens have no texts of their own. */
+export function vocabularyTexts(metadata: GgufMetadata, detokenize: (token: number) => string): VocabularyTexts {
+  const { ggml } = metadata.tokenizer;
+  return { model: ggml.model, tokens: ggml.tokens, types: ggml.token_type, detokenize };
+}
+
+export function modelTokens(texts: VocabularyTexts, isEnd: (token: number) => boolean): ModelTokens {
+  return { isEnd, bytes: tokenBytes(texts), control: controlText(texts) };
+}

@@ -1,0 +1,122 @@
+/**
+ * What differs between the servers that this engine process can stand before (docs/engines.md): paths, fields, and what
+ * their frames mean. An adapter sends token ids and receives token ids; text is made here, as for our own engine.
+ */
+import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
+import type { RemoteSetup } from '../protocol/setup.js';
+import type { ServerClient } from './server-client.js';
+
+/** One HTTP request to a server. */
+export interface ServerRequest {
+  readonly path: string;
+  readonly body: object;
+}
+
+/** What a frame of a reply's stream says. */
+export type StreamEvent =
+  /** The server has taken the request and computes. `cached`: prompt tokens that it need not compute; absent: known later. */
+  | { readonly kind: 'begun'; readonly cached?: number }
+  /** Its prompt has been computed further. */
+  | { readonly kind: 'progress' }
+  /** `late`: as in Reply.accept. */
+  | {
+      readonly kind: 'token';
+      readonly token: number;
+      readonly late?: { readonly tokens: number; readonly text: string };
+    }
+  /** Of the whole reply. */
+  | { readonly kind: 'usage'; readonly prompt: number; readonly completion: number; readonly cached?: number }
+  | { readonly kind: 'finish'; readonly reason: 'stop' | 'length' }
+  /** It ends without a result. `why`: a constant, never the server's text. */
+  | { readonly kind: 'error'; readonly why: string };
+
+/** One reply's stream. Keeps what earlier frames said. */
+export interface StreamReader {
+  /** What one frame's JSON says. */
+  read(frame: unknown): readonly StreamEvent[];
+}
+
+/** A question's labels as natural log-probabilities over the whole vocabulary, in their order. */
+export type Scores =
+  | { readonly kind: 'scores'; readonly logprobs: Float64Array; readonly cached?: number }
+  /** Not taken now: 429 or 503. */
+  | { readonly kind: 'busy' }
+  /** The server may be gone. */
+  | { readonly kind: 'broken' }
+  | { readonly kind: 'failed'; readonly why: string };
+
+/** One reading of a server's metrics. What it does not report is absent. */
+export interface LoadReading {
+  /** Requests that it computes, and requests that wait in it. */
+  readonly running: number;
+  readonly waiting?: number;
+  /** Since its start: requests that it put back for want of memory; tokens that it computed. */
+  readonly preempted?: number;
+  readonly computed?: number;
+  /** Part of its KV memory in use, 0 to 1. */
+  readonly kvUse?: number;
+}
+
+/** What a server says of itself at the start. */
+export interface ServerFacts {
+  /** Compared later: another value is another model, or the server was started with other settings. */
+  readonly identity: string;
+  /** Sequences at once, and tokens of each; absent: it does not say. */
+  readonly slots?: number;
+  readonly contextPerSlot?: number;
+  /** Tokens of its vocabulary. */
+  readonly vocabulary?: number;
+}
+
+export type Opened =
+  | { readonly kind: 'open'; readonly facts: ServerFacts }
+  /** Nothing listens there, it loads, or it did not answer in time: asked again. */
+  | { readonly kind: 'not-yet'; readonly why: 'absent' | 'loading' | 'slow' }
+  /** One line for the operator. */
+  | { readonly kind: 'unfit'; readonly why: string };
+
+export interface ProbeMessage {
+  readonly role: 'system' | 'user' | 'assistant';
+  readonly content: string;
+}
+
+/** A conversation of our own. `text`: what our template makes of it, with the text of the first token if one is put there. */
+export interface Probe {
+  readonly messages: readonly ProbeMessage[];
+  readonly text: string;
+}
+
+export interface Adapter {
+  /** What it says of itself, and whether it can be used. */
+  open(): Promise<Opened>;
+  /** The server's own template and tokens of a conversation; undefined: it could not be asked. */
+  promptIds(probe: Probe): Promise<readonly number[] | undefined>;
+  /** `choice`: of the job's replies. `name`: the server's name for the request. */
+  reply(job: GenerateJob, choice: number, name: string): ServerRequest;
+  reader(promptTokens: number): StreamReader;
+  /** Never rejects. */
+  score(job: ScoreJob, question: number, signal: AbortSignal): Promise<Scores>;
+  /** Undefined: it did not answer. */
+  load(): Promise<LoadReading | undefined>;
+  /** Asks the server to stop a request whose connection was closed. */
+  abort?(name: string): void;
+  /** Whether the server ends a reply at the job's stops by itself, as our own code does. */
+  readonly stopsItself: boolean;
+}
+
+/** What every adapter is made with. */
+export interface AdapterParts {
+  readonly client: ServerClient;
+  readonly setup: RemoteSetup;
+}
+
+/** How long one question of a decision may take, ms: a prompt of 8,192 tokens takes a slow CPU a minute. */
+export const SCORE_MS = 180_000;
+
+/** How long a question about a server itself may take, ms. */
+export const ASK_MS = 5000;
+
+/** Whether a job's content stops are all that can end it before the model does, so that a server may be given them. */
+export function hasPlainStops({ stops, format }: GenerateJob): boolean {
+  return stops.length > 0 && format?.thought === undefined && format?.calls === undefined;
+}

@@ -1,0 +1,31 @@
+/** One request to a server, for one item of a job: a reply or a question's answer. */
+import type { Output } from '../protocol/job-output.js';
+
+export interface Flight {
+  /** The server's name for it. */
+  readonly name: string;
+  /** The server is known to have taken it. */
+  readonly begun: boolean;
+  /** Closes its connection; no event follows. Idempotent. */
+  close(): void;
+}
+
+/** Called in order. After one of the last five nothing is called. */
+export interface FlightEvents {
+  /** At most once. `cached`: absent, not known yet. */
+  begun(cached: number | undefined): void;
+  outputs(outputs: readonly Output[]): void;
+  /** Known after `begun`. */
+  cached(tokens: number): void;
+  /** Anything came from the server. */
+  heard(): void;
+  /** The item is complete, and the server has ended it too. */
+  done(): void;
+  /** The item is complete; the server goes on. */
+  complete(): void;
+  /** The server takes nothing more now. */
+  busy(): void;
+  /** The connection ended before its time: the server may be gone. */
+  broken(): void;
+  failed(why: string): void;
+}

@@ -1,0 +1,22 @@
+/** The grammar that a reply is held to, as a server is asked for it. */
+import { callGrammar } from '../grammar/calls.js';
+import { heldBehind } from '../grammar/gbnf.js';
+import type { GenerateJob } from '../protocol/jobs.js';
+
+export type GrammarOrder =
+  /** All of the reply. */
+  | { readonly kind: 'whole'; readonly gbnf: string }
+  /** From this text on, once it occurs. */
+  | { readonly kind: 'lazy'; readonly gbnf: string; readonly mark: string };
+
+/** Undefined: the reply is free. */
+export function grammarOrder({ format }: GenerateJob): GrammarOrder | undefined {
+  const grammar = format?.grammar;
+  if (grammar) {
+    const { gbnf, after } = grammar;
+    return { kind: 'whole', gbnf: after === undefined ? gbnf : heldBehind(after, gbnf) };
+  }
+  const calls = format?.calls;
+  if (calls?.gbnf === undefined) return undefined;
+  return { kind: 'lazy', gbnf: callGrammar(calls.gbnf), mark: calls.syntax.mark };
+}

@@ -1,0 +1,72 @@
+import type { Clock } from '../protocol/clock.js';
+
+/** A request whose connection was closed, and which the server may go on computing. */
+export interface Leaver {
+  /** Tokens that it may take of the server's memory. */
+  readonly tokens: number;
+  /** Clock reading from which on the server is known to have got the request: until then it may still come to run it. */
+  readonly reachedAt: number;
+  /** The server computes nothing of it any more, or did not say so in time. Called once. */
+  gone(): void;
+}
+
+/**
+ * The requests whose connections were closed: a closed connection does not prove that a server's sequence is free. They
+ * are gone once the server runs no more requests than are still wanted. At most as many as seats.
+ */
+export class Leaving {
+  readonly #clock: Clock;
+  readonly #waitMs: number;
+  readonly #leavers = new Map<Leaver, number>();
+  #unconfirmed = 0;
+
+  /** `waitMs`: past that a request is given up, and counted. */
+  constructor(clock: Clock, waitMs: number) {
+    this.#clock = clock;
+    this.#waitMs = waitMs;
+  }
+
+  get size(): number {
+    return this.#leavers.size;
+  }
+
+  get tokens(): number {
+    let tokens = 0;
+    for (const leaver of this.#leavers.keys()) tokens += leaver.tokens;
+    return tokens;
+  }
+
+  /** Requests so far that were given up. */
+  get unconfirmed(): number {
+    return this.#unconfirmed;
+  }
+
+  add(leaver: Leaver): void {
+    this.#leavers.set(leaver, this.#clock.now());
+  }
+
+  /**
+   * The server computed or queued `running` requests at the clock reading `at` or later, of which at least `wanted` had
+   * reached it and are still wanted. The oldest ones are gone first.
+   */
+  confirm(running: number, wanted: number, at: number): void {
+    const reached = [...this.#leavers.keys()].filter(({ reachedAt }) => reachedAt <= at);
+    const still = Math.max(0, running - wanted);
+    for (const leaver of reached.slice(0, Math.max(0, reached.length - still))) this.#end(leaver);
+  }
+
+  /** Gives up what has been awaited for too long. */
+  expire(): void {
+    const before = this.#clock.now() - this.#waitMs;
+    for (const [leaver, since] of this.#leavers) {
+      if (since > before) return;
+      this.#unconfirmed += 1;
+      this.#end(leaver);
+    }
+  }
+
+  #end(leaver: Leaver): void {
+    this.#leavers.delete(leaver);
+    leaver.gone();
+  }
+}

@@ -1,0 +1,228 @@
+/** llama.cpp's own server: `/completion` with token ids. It never sends `[DONE]` there. */
+import { ALL_ACCOUNTS, type CacheScope } from '../protocol/cache-key.js';
+import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
+import { promptIds } from '../protocol/prompt.js';
+import { ASK_MS, hasPlainStops, SCORE_MS } from './adapter.js';
+import type {
+  Adapter,
+  AdapterParts,
+  LoadReading,
+  Opened,
+  Probe,
+  Scores,
+  ServerRequest,
+  StreamReader,
+} from './adapter.js';
+import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf, type Fields } from './fields.js';
+import { grammarOrder } from './grammar-order.js';
+import { LlamaStream } from './llama-stream.js';
+import { metricOf } from './metrics-text.js';
+import { awaited, notYet } from './awaited.js';
+
+/** Its word for a seed of its own choice. */
+const RANDOM_SEED = 0xffffffff;
+
+/** Number of a trigger that is a text, in its enumeration. */
+const WORD = 1;
+
+/** Added to the logit of a token that is to be chosen; probabilities are taken before that. */
+const FORCED = 1000;
+
+/** Most probable tokens that are reported for a question; a label that is not among them is asked for by itself. */
+const TOP = 32;
+
+export class LlamaServer implements Adapter {
+  readonly stopsItself = true;
+  readonly #parts: AdapterParts;
+  #metrics = true;
+
+  constructor(parts: AdapterParts) {
+    this.#parts = parts;
+  }
+
+  async open(): Promise<Opened> {
+    const { client } = this.#parts;
+    const health = await client.ask('GET', '/health', ASK_MS);
+    const early = notYet(health);
+    if (early) return early;
+    const [props, models] = await Promise.all([
+      client.ask('GET', '/props', ASK_MS),
+      client.ask('GET', '/v1/models', ASK_MS),
+    ]);
+    if (props.kind === 'status') return { kind: 'unfit', why: `its /props is answered with ${props.status}` };
+    if (props.kind !== 'json' || models.kind !== 'json') return { kind: 'not-yet', why: 'slow' };
+    const said = fieldsOf(props.value);
+    const slots = countOf(said['total_slots']);
+    const contextPerSlot = countOf(fieldsOf(said['default_generation_settings'])['n_ctx']);
+    if (slots === undefined || contextPerSlot === undefined)
+      return { kind: 'unfit', why: 'it is no llama-server of a known version' };
+    this.#metrics = said['endpoint_metrics'] === true;
+    if (!this.#metrics && said['endpoint_slots'] !== true) {
+      return { kind: 'unfit', why: 'it reports neither /metrics nor /slots: start it with --metrics' };
+    }
+    const vocabulary = countOf(fieldsOf(fieldsOf(listOf(fieldsOf(models.value)['data'])[0])['meta'])['n_vocab']);
+    const identity = JSON.stringify([
+      said['model_path'],
+      said['build_info'],
+      slots,
+      contextPerSlot,
+      said['chat_template'],
+    ]);
+    return {
+      kind: 'open',
+      facts: { identity, slots, contextPerSlot, ...(vocabulary !== undefined && { vocabulary }) },
+    };
+  }
+
+  async promptIds({ messages }: Probe): Promise<readonly number[] | undefined> {
+    const { client } = this.#parts;
+    const rendered = await client.ask('POST', '/apply-template', ASK_MS, { messages });
+    const content = rendered.kind === 'json' ? textOf(fieldsOf(rendered.value)['prompt']) : undefined;
+    if (content === undefined) return undefined;
+    const order = { content, add_special: true, parse_special: true };
+    const tokenized = await client.ask('POST', '/tokenize', ASK_MS, order);
+    return tokenized.kind === 'json' ? tokensOf(fieldsOf(tokenized.value)['tokens']) : undefined;
+  }
+
+  reply(job: GenerateJob, choice: number): ServerRequest {
+    const seed = (job.seed + choice) >>> 0;
+    const body = {
+      ...common(promptIds(job.prompt), job.scope),
+      stream: true,
+      return_tokens: true,
+      return_progress: true,
+      response_fields: ['stop', 'stop_type', 'tokens_predicted', 'tokens_evaluated', 'timings'],
+      n_predict: job.maxTokens,
+      samplers: ['penalties', 'top_k', 'top_p', 'min_p', 'temperature'],
+      temperature: job.temperature,
+      top_p: job.topP,
+      top_k: job.topK ?? 0,
+      min_p: job.minP ?? 0,
+      frequency_penalty: job.frequencyPenalty,
+      presence_penalty: job.presencePenalty,
+      repeat_last_n: job.maxTokens,
+      seed: seed === RANDOM_SEED ? seed - 1 : seed,
+      stop: hasPlainStops(job) ? job.stops : [],
+      ...grammarFields(job),
+    };
+    return { path: '/completion', body };
+  }
+
+  reader(promptTokens: number): StreamReader {
+    return new LlamaStream(promptTokens);
+  }
+
+  async score(job: ScoreJob, question: number, signal: AbortSignal): Promise<Scores> {
+    const { tail, labels } = job.questions[question] ?? { tail: new Uint32Array(0), labels: new Uint32Array(0) };
+    const prompt = [...job.input, ...tail];
+    const found = new Map<number, number>();
+    let cached: number | undefined;
+    // Each further request is for a label that is not among the most probable tokens.
+    for (let next = labels[0]; next !== undefined; next = labels.find((label) => !found.has(label))) {
+      const asked = await this.#ask(prompt, job.scope, next, found.size === 0 ? TOP : 1, signal);
+      if (asked.kind !== 'found') return asked;
+      cached ??= asked.cached;
+      for (const [token, logprob] of asked.logprobs) found.set(token, logprob);
+      if (!found.has(next)) return { kind: 'failed', why: 'a label without a probability' };
+    }
+    const logprobs = Float64Array.from(labels, (label) => found.get(label) ?? -Infinity);
+    return { kind: 'scores', logprobs, ...(cached !== undefined && { cached }) };
+  }
+
+  async load(): Promise<LoadReading | undefined> {
+    const { client } = this.#parts;
+    if (!this.#metrics) {
+      const slots = await client.ask('GET', '/slots', ASK_MS);
+      if (slots.kind !== 'json' || !Array.isArray(slots.value)) return undefined;
+      return { running: slots.value.filter((slot) => fieldsOf(slot)['is_processing'] === true).length };
+    }
+    const metrics = await client.ask('GET', '/metrics', ASK_MS);
+    if (metrics.kind !== 'text') return undefined;
+    const of = (name: string): number | undefined => metricOf(metrics.text, `llamacpp:${name}`);
+    const running = of('requests_processing');
+    const waiting = of('requests_deferred');
+    if (running === undefined) return undefined;
+    const computed = (of('prompt_tokens_total') ?? 0) + (of('tokens_predicted_total') ?? 0);
+    return { running, computed, ...(waiting !== undefined && { waiting }) };
+  }
+
+  /**
+   * One token after the prompt, which is made to be `chosen`: its probability is reported whatever its rank, and its text is
+   * a whole character, without which none would be.
+   */
+  async #ask(
+    prompt: readonly number[],
+    scope: CacheScope,
+    chosen: number,
+    top: number,
+    signal: AbortSignal,
+  ): Promise<Asked> {
+    const body = {
+      ...common(prompt, scope),
+      stream: false,
+      response_fields: ['completion_probabilities', 'tokens_evaluated', 'timings/cache_n'],
+      n_predict: 1,
+      n_probs: top,
+      post_sampling_probs: false,
+      temperature: 0,
+      samplers: ['temperature'],
+      logit_bias: [[chosen, FORCED]],
+    };
+    const { client } = this.#parts;
+    const reply = await awaited(client.ask('POST', '/completion', SCORE_MS, body, signal));
+    if (reply.kind !== 'json') return reply;
+    const said = fieldsOf(reply.value);
+    if (said['tokens_evaluated'] !== prompt.length) return { kind: 'failed', why: 'another number of prompt tokens' };
+    const first = fieldsOf(listOf(said['completion_probabilities'])[0]);
+    const all = [first, ...listOf(first['top_logprobs']).map(fieldsOf)].flatMap(pairOf);
+    const cached = countOf(said['timings/cache_n']);
+    return { kind: 'found', logprobs: all, ...(cached !== undefined && { cached }) };
+  }
+}
+
+type Asked =
+  | { readonly kind: 'found'; readonly logprobs: readonly (readonly [number, number])[]; readonly cached?: number }
+  | Exclude<Scores, { kind: 'scores' }>;
+
+function pairOf(entry: Fields): (readonly [number, number])[] {
+  const token = countOf(entry['id']);
+  const logprob = numberOf(entry['logprob']);
+  return token === undefined || logprob === undefined ? [] : [[token, logprob]];
+}
+
+/** What its own settings would decide otherwise. */
+function common(prompt: ArrayLike<number>, scope: CacheScope): object {
+  return {
+    prompt: Array.from(prompt),
+    // Its slots are not kept apart, so what is not shared by all accounts is not reused.
+    cache_prompt: scope === ALL_ACCOUNTS,
+    n_keep: 0,
+    n_probs: 0,
+    typical_p: 1,
+    top_n_sigma: -1,
+    xtc_probability: 0,
+    dynatemp_range: 0,
+    repeat_penalty: 1,
+    dry_multiplier: 0,
+    mirostat: 0,
+    adaptive_target: -1,
+    ignore_eos: false,
+    t_max_predict_ms: -1,
+    n_indent: 0,
+    backend_sampling: false,
+    reasoning_budget_tokens: -1,
+  };
+}
+
+function grammarFields(job: GenerateJob): object {
+  const order = grammarOrder(job);
+  if (order === undefined) return { grammar: '' };
+  if (order.kind === 'whole') return { grammar: order.gbnf, grammar_lazy: false };
+  const { gbnf, mark } = order;
+  return {
+    grammar: gbnf,
+    grammar_lazy: true,
+    grammar_triggers: [{ type: WORD, value: mark }],
+    preserved_tokens: [mark],
+  };
+}

@@ -1,0 +1,94 @@
+import type { Clock } from '../protocol/clock.js';
+import type { Adapter, LoadReading } from './adapter.js';
+
+/** Readings while a closed request is awaited, ms: the first ones soon, since most servers end it at its next token. */
+const LEAVING_MS = [5, 10, 20, 40, 80, 160, 250] as const;
+/** While requests run, ms. */
+const RUNNING_MS = 1000;
+/** While none does, ms. The server is also asked whether it is still the same. */
+const IDLE_MS = 5000;
+
+/** The part of a server's KV memory in use from which on it is short, since it puts requests back when it is full. */
+const KV_FULL = 0.95;
+
+export interface LoadWatchEvents {
+  /** Requests in flight, those of them that have reached the server, and closed ones. */
+  wanted(): { readonly flights: number; readonly reached: number; readonly leaving: number };
+  /** As {@link Leaving.confirm}. */
+  running(count: number, wanted: number, at: number): void;
+  /** After each reading, or when it failed. */
+  looked(): void;
+  short(): void;
+  ample(): void;
+  /** The server has computed something since the last reading. */
+  moved(): void;
+  /** The server is to be asked whether it is still there and the same. */
+  silent(): Promise<void>;
+}
+
+/** Reads a server's metrics, as often as what it is given needs. One reading at a time. */
+export class LoadWatch {
+  readonly #clock: Clock;
+  readonly #adapter: Pick<Adapter, 'load'>;
+  readonly #events: LoadWatchEvents;
+  #cancel: (() => void) | undefined;
+  #dueAt = Infinity;
+  #looking = false;
+  #stopped = false;
+  /** Readings since requests began to leave. */
+  #looks = 0;
+  #last: LoadReading | undefined;
+
+  constructor(clock: Clock, adapter: Pick<Adapter, 'load'>, events: LoadWatchEvents) {
+    this.#clock = clock;
+    this.#adapter = adapter;
+    this.#events = events;
+    this.look();
+  }
+
+  /** What the next reading is for may have changed. */
+  look(): void {
+    if (this.#looking || this.#stopped) return;
+    const { flights, leaving } = this.#events.wanted();
+    if (leaving === 0) this.#looks = 0;
+    const soon = LEAVING_MS[Math.min(this.#looks, LEAVING_MS.length - 1)] ?? RUNNING_MS;
+    const dueAt = this.#clock.now() + (leaving > 0 ? soon : flights > 0 ? RUNNING_MS : IDLE_MS);
+    if (dueAt >= this.#dueAt) return;
+    this.#cancel?.();
+    this.#dueAt = dueAt;
+    this.#cancel = this.#clock.after(dueAt - this.#clock.now(), () => void this.#look());
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#cancel?.();
+  }
+
+  async #look(): Promise<void> {
+    this.#looking = true;
+    this.#dueAt = Infinity;
+    this.#looks += 1;
+    const askedAt = this.#clock.now();
+    const before = this.#events.wanted();
+    const reading = await this.#adapter.load();
+    if (reading === undefined || before.flights + before.leaving === 0) await this.#events.silent();
+    if (this.#stopped) return;
+    if (reading) this.#read(reading, before.reached, askedAt);
+    this.#looking = false;
+    this.#events.looked();
+    this.look();
+  }
+
+  #read(reading: LoadReading, reachedBefore: number, askedAt: number): void {
+    const { running, waiting = 0, preempted, computed, kvUse = 0 } = reading;
+    const last = this.#last;
+    this.#last = reading;
+    if (computed !== last?.computed) this.#events.moved();
+    const { reached, leaving } = this.#events.wanted();
+    // What ended or began meanwhile may or may not be in the reading.
+    if (leaving > 0) this.#events.running(running + waiting, Math.min(reached, reachedBefore), askedAt);
+    const more = preempted !== undefined && last?.preempted !== undefined && preempted > last.preempted;
+    if (waiting > 0 || more || kvUse >= KV_FULL) this.#events.short();
+    else this.#events.ample();
+  }
+}

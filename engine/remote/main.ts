@@ -1,0 +1,121 @@
+/**
+ * An engine process whose model is computed by a server elsewhere: controlled over the messages of protocol/messages.ts as
+ * engine/main.ts is, so that the sidecar's supervisor, queue and records know no difference. It ends when its server is
+ * gone or is another one, and the next process waits for it.
+ */
+import { LoadFailure } from '../llama/load-failure.js';
+import { Link } from '../protocol/link.js';
+import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from '../protocol/messages.js';
+import { endAtOnce, endWithParent } from '../protocol/parent-watch.js';
+import type { EngineSetup } from '../protocol/setup.js';
+import '../protocol/v8-flags.js';
+import { processClock } from '../scheduler/clock.js';
+import { RemoteLoop } from './remote-loop.js';
+import { startRemote, type Started } from './start.js';
+
+type Body = FromEngine extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
+
+/** How long a server may answer nothing at all before it is taken for gone, ms. */
+const SILENT_MS = 10_000;
+
+endWithParent();
+
+const link = Link.toParent({ message: (raw) => receive(raw as ToEngine | null | undefined), closed: endAtOnce });
+
+let loop: RemoteLoop | undefined;
+let started = false;
+let heardAt = 0;
+
+function send(message: Body, then?: () => void): void {
+  link.send({ v: PROTOCOL_VERSION, ...message }, then);
+}
+
+async function start(setup: EngineSetup): Promise<void> {
+  setInterval(() => {
+    const report = loop ? { ...NO_REPORT, live: loop.live, tokens: loop.held } : NO_REPORT;
+    send({ kind: 'heartbeat', step: loop?.steps ?? 0, ...report });
+  }, setup.heartbeatMs);
+  try {
+    if (setup.remote === undefined) throw new LoadFailure('no server is named');
+    const { remote } = setup;
+    const server = await startRemote(setup, remote, processClock);
+    const { adapter, client, file } = server;
+    heardAt = processClock.now();
+    loop = new RemoteLoop(
+      { client, adapter, tokens: file.tokens, clock: processClock },
+      {
+        seats: setup.seats,
+        tokens: remote.tokens ?? setup.seats * setup.contextPerSeat,
+        cancelWaitMs: remote.cancelWaitMs,
+        emit: (step, outputs, held) => send({ kind: 'step', step, outputs, held }),
+        capacity: (seats, unconfirmed) => send({ kind: 'capacity', seats, unconfirmed }),
+        suspect: () => suspect(server),
+      },
+    );
+    send({ kind: 'ready', facts: server.facts });
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : 'unknown failure';
+    const mayMend = error instanceof LoadFailure && error.mayMend;
+    send({ kind: 'unable', reason, mayMend }, () => process.exit(ENGINE_EXIT.unable));
+  }
+}
+
+/** Ends the process, and with it all jobs, if the server is gone or has become another. */
+async function suspect({ adapter, server }: Started): Promise<void> {
+  const steps = loop?.steps;
+  const said = await adapter.open();
+  const now = processClock.now();
+  if (loop?.steps !== steps) heardAt = now;
+  if (said.kind === 'open' && said.facts.identity === server.identity) heardAt = now;
+  else if (said.kind !== 'not-yet' || said.why !== 'slow' || now - heardAt > SILENT_MS) await end(ENGINE_EXIT.lost);
+}
+
+/** What was sent leaves first. Settles only if the process stays. */
+async function end(code: number): Promise<never> {
+  loop?.close();
+  loop = undefined;
+  send({ kind: 'heartbeat', step: 0, ...NO_REPORT }, () => process.exit(code));
+  return await new Promise<never>(() => undefined);
+}
+
+function receive(message: ToEngine | null | undefined): void {
+  if (message?.v !== PROTOCOL_VERSION) {
+    process.exit(ENGINE_EXIT.protocol);
+  }
+  switch (message.kind) {
+    case 'start':
+      if (started) process.exit(ENGINE_EXIT.protocol);
+      started = true;
+      void start(message.setup);
+      return;
+    case 'generate':
+      loop?.generate(message.id, message.job);
+      return;
+    case 'score':
+      loop?.score(message.id, message.job);
+      return;
+    case 'cancel':
+      loop?.cancel(message.id);
+      return;
+    case 'embeddings':
+      // No job here wants any: models elsewhere are given no images.
+      process.exit(ENGINE_EXIT.protocol);
+      break;
+    case 'forget':
+      // What a server keeps of an account it cannot be asked to forget.
+      return;
+    case 'reduceSeats':
+      loop?.reduceSeats(message.id);
+      return;
+    case 'shutdown':
+      void end(ENGINE_EXIT.done);
+      return;
+    default:
+      message satisfies never;
+      process.exit(ENGINE_EXIT.protocol);
+  }
+}
+
+// Ctrl-C reaches the whole process group; the sidecar drains first and then sends `shutdown`.
+process.on('SIGINT', () => undefined);
+process.on('SIGTERM', () => undefined);

@@ -1,0 +1,89 @@
+import type { Flight } from './flight.js';
+
+/** What a job consists of: items (replies, questions), each a request of its own. */
+export interface RemoteWork {
+  readonly items: number;
+  readonly seats: number;
+  /** Tokens that an item may take of the server's memory: prompt and reply. */
+  tokens(item: number): number;
+}
+
+/** How often an item that the server did not take is tried again, once others of its job run. */
+const MAX_TRIES = 3;
+
+/** One job's items: which run, and how many seats it still needs. Does no I/O. */
+export class RemoteJob<W extends RemoteWork = RemoteWork> {
+  readonly id: number;
+  readonly work: W;
+  readonly flights = new Map<Flight, number>();
+  started = false;
+  /** Requests of it that were closed and are not confirmed. */
+  leaving = 0;
+  /** Set once it has ended: called when the last of them is gone. */
+  onGone: (() => void) | undefined;
+  #seats: number;
+  #limit: number;
+  #next = 0;
+  #ended = 0;
+  /** Items to be tried again, and how often each was tried. */
+  readonly #again: number[] = [];
+  readonly #tries = new Map<number, number>();
+
+  constructor(id: number, work: W) {
+    this.id = id;
+    this.work = work;
+    this.#seats = this.#limit = Math.min(work.seats, work.items);
+  }
+
+  get seats(): number {
+    return this.#seats;
+  }
+
+  get done(): boolean {
+    return this.#ended === this.work.items;
+  }
+
+  /** The item that may start beside those that run; undefined: none now. */
+  get next(): number | undefined {
+    if (this.flights.size + this.leaving >= this.#limit) return undefined;
+    return this.#again[0] ?? (this.#next < this.work.items ? this.#next : undefined);
+  }
+
+  /** Starts {@link next}. */
+  take(): number {
+    const again = this.#again.shift();
+    return again ?? this.#next++;
+  }
+
+  begin(item: number, flight: Flight): void {
+    this.flights.set(flight, item);
+  }
+
+  /** The server did not take it. Returns whether it is tried again. */
+  retry(item: number): boolean {
+    const tries = (this.#tries.get(item) ?? 0) + 1;
+    this.#tries.set(item, tries);
+    if (tries >= MAX_TRIES) return false;
+    this.#again.push(item);
+    return true;
+  }
+
+  /** One item is complete, and the server computes nothing of it. */
+  end(): void {
+    this.#ended += 1;
+  }
+
+  /** It goes on with one seat less, its last one excepted. */
+  reduceSeats(): void {
+    this.#limit = Math.max(1, this.#limit - 1);
+  }
+
+  /** Frees the seats that it will not need again and returns their number. Not if it is done, which frees all. */
+  spare(): number {
+    const busy = this.flights.size + this.leaving;
+    const needed = Math.max(1, Math.min(this.work.items - this.#ended, Math.max(this.#limit, busy)));
+    const spare = Math.max(0, this.#seats - needed);
+    this.#seats -= spare;
+    return spare;
+  }
+}

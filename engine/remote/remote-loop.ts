@@ -1,0 +1,250 @@
+/**
+ * The jobs of one server: a request for each of their items, as many at once as the server is given. It is the counterpart
+ * of the step loop: the same messages, with HTTP in place of decodes.
+ *
+ *     waiting --a seat and tokens--> in flight --the server's end--> over
+ *                                        |
+ *                                        '-- closed by us --> leaving --confirmed--> over
+ *
+ * The own count is the truth: in flight and leaving together never exceed the limit, so that the server's own queue stays
+ * empty. What the server reports only lowers the limit (seat-limit.ts).
+ */
+import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
+import type { HeldTokens } from '../protocol/messages.js';
+import type { Flight } from './flight.js';
+import { questions, replies, type FlightWork } from './flight-work.js';
+import { InFlight } from './in-flight.js';
+import { Leaving, type Leaver } from './leaving.js';
+import { LoadWatch } from './load-watch.js';
+import { RemoteJob } from './remote-job.js';
+import type { ReplyFlightParts } from './reply-flight.js';
+import { Reports, type ReportOptions } from './reports.js';
+import { SeatLimit } from './seat-limit.js';
+
+export interface RemoteLoopOptions extends ReportOptions {
+  /** Tokens that may be in flight. */
+  readonly tokens: number;
+  readonly cancelWaitMs: number;
+  /** Asks whether the server is still the same. Once it is not, the process ends. */
+  readonly suspect: () => Promise<void>;
+}
+
+export class RemoteLoop {
+  readonly #parts: ReplyFlightParts;
+  readonly #options: RemoteLoopOptions;
+  readonly #limit: SeatLimit;
+  readonly #leaving: Leaving;
+  readonly #watch: LoadWatch;
+  readonly #reports: Reports;
+  /** In the order of their arrival; at most as many as the sidecar has leases. */
+  readonly #jobs = new Map<number, RemoteJob<FlightWork>>();
+  readonly #flights: InFlight;
+  #steps = 0;
+  #names = 0;
+
+  constructor(parts: ReplyFlightParts, options: RemoteLoopOptions) {
+    const { clock, adapter } = parts;
+    this.#parts = parts;
+    this.#options = options;
+    this.#limit = new SeatLimit(clock, options.seats);
+    this.#flights = new InFlight(clock);
+    this.#leaving = new Leaving(clock, options.cancelWaitMs);
+    this.#reports = new Reports(options, clock, () => this.#steps);
+    this.#watch = new LoadWatch(clock, adapter, {
+      wanted: () => ({ flights: this.#flights.size, reached: this.#flights.reached, leaving: this.#leaving.size }),
+      running: (count, wanted, at) => this.#leaving.confirm(count, wanted, at),
+      looked: () => this.#looked(),
+      short: () => this.#limit.short(),
+      ample: () => this.#limit.ample(),
+      moved: () => (this.#steps += 1),
+      silent: options.suspect,
+    });
+  }
+
+  /** Counts what came from the server. */
+  get steps(): number {
+    return this.#steps;
+  }
+
+  get live(): number {
+    return this.#flights.size + this.#leaving.size;
+  }
+
+  /** Of what runs, as much as may be needed; a server keeps what it likes. */
+  get held(): HeldTokens {
+    return { running: this.#flights.tokens, kept: 0 };
+  }
+
+  generate(id: number, job: GenerateJob): void {
+    this.#add(new RemoteJob(id, replies(id, job, this.#parts)));
+  }
+
+  score(id: number, job: ScoreJob): void {
+    this.#add(new RemoteJob(id, questions(id, job, this.#parts.adapter)));
+  }
+
+  /** Closes its connections. `cancelled` follows once the server computes nothing of it. */
+  cancel(id: number): void {
+    const job = this.#jobs.get(id);
+    if (!job) return;
+    this.#jobs.delete(id);
+    this.#closeAll(job, () => this.#reports.push([{ id, kind: 'cancelled' }]));
+    this.#pump();
+  }
+
+  reduceSeats(id: number): void {
+    this.#jobs.get(id)?.reduceSeats();
+    this.#pump();
+  }
+
+  close(): void {
+    this.#watch.stop();
+    for (const flight of this.#flights.keys()) flight.close();
+  }
+
+  #add(job: RemoteJob<FlightWork>): void {
+    this.#jobs.set(job.id, job);
+    this.#pump();
+  }
+
+  /** Sends what there is room for, in the order of arrival: a long request is not passed by shorter ones. */
+  #pump(): void {
+    let blocked = false;
+    for (const job of this.#jobs.values()) {
+      for (let item = job.next; item !== undefined && !blocked; item = job.next) {
+        if (this.live >= this.#limit.value) break;
+        const tokens = job.work.tokens(item);
+        blocked = this.live > 0 && this.#flights.tokens + this.#leaving.tokens + tokens > this.#options.tokens;
+        if (!blocked) this.#launch(job, job.take(), tokens);
+      }
+      if (blocked) break;
+    }
+    this.#tell(blocked);
+    this.#watch.look();
+  }
+
+  #launch(job: RemoteJob<FlightWork>, item: number, tokens: number): void {
+    const name = `ra-${process.pid}-${(this.#names += 1)}`;
+    const land = (): void => this.#land(job, flight);
+    const flight: Flight = job.work.begin(item, name, {
+      begun: (cached) => this.#begun(job, cached),
+      outputs: (outputs) => this.#reports.push(outputs),
+      cached: (count) => {
+        if (item === 0) this.#reports.push([{ id: job.id, kind: 'cached', tokens: count }]);
+      },
+      heard: () => {
+        this.#steps += 1;
+        this.#flights.heard(flight);
+      },
+      done: () => {
+        land();
+        this.#itemEnded(job);
+      },
+      complete: () => {
+        const reachedAt = this.#flights.reachedAt(flight);
+        land();
+        this.#leave(job, flight, { tokens, reachedAt }, () => this.#itemEnded(job));
+      },
+      busy: () => {
+        land();
+        this.#limit.short();
+        this.#refused(job, item);
+      },
+      broken: () => {
+        land();
+        const { begun } = flight;
+        void this.#options.suspect().then(() => {
+          if (begun) this.#fail(job, 'the connection ended before the reply');
+          else this.#refused(job, item);
+        });
+      },
+      failed: (why) => {
+        land();
+        this.#fail(job, why);
+      },
+    });
+    job.begin(item, flight);
+    this.#flights.add(flight, tokens, () => this.#fail(job, 'the server is silent'));
+  }
+
+  #begun(job: RemoteJob, cached: number | undefined): void {
+    if (job.started) return;
+    job.started = true;
+    this.#reports.push([{ id: job.id, kind: 'started', cachedTokens: cached ?? 0 }]);
+  }
+
+  #itemEnded(job: RemoteJob<FlightWork>): void {
+    job.end();
+    if (this.#jobs.has(job.id)) {
+      if (job.done) {
+        this.#jobs.delete(job.id);
+        this.#reports.push([{ id: job.id, kind: 'done' }]);
+      } else for (let spare = job.spare(); spare > 0; spare--) this.#reports.push([{ id: job.id, kind: 'seatFreed' }]);
+    }
+    this.#pump();
+  }
+
+  /**
+   * The server did not take an item. A job of which nothing has begun goes back to the queue; another one tries again at the
+   * next reading of the server's metrics.
+   */
+  #refused(job: RemoteJob<FlightWork>, item: number): void {
+    if (!this.#jobs.has(job.id)) return;
+    if (!job.started && job.flights.size === 0) {
+      this.#jobs.delete(job.id);
+      this.#reports.push([{ id: job.id, kind: 'returned' }]);
+      this.#pump();
+    } else if (!job.retry(item)) this.#fail(job, 'the server takes no further reply');
+  }
+
+  #fail(job: RemoteJob<FlightWork>, reason: string): void {
+    if (!this.#jobs.delete(job.id)) return;
+    this.#reports.push([{ id: job.id, kind: 'failed', reason }]);
+    this.#closeAll(job, () => undefined);
+    this.#pump();
+  }
+
+  /** `gone`: called once the server computes nothing of it. */
+  #closeAll(job: RemoteJob<FlightWork>, gone: () => void): void {
+    for (const [flight, item] of [...job.flights]) {
+      flight.close();
+      const reachedAt = this.#flights.reachedAt(flight);
+      this.#land(job, flight);
+      this.#leave(job, flight, { tokens: job.work.tokens(item), reachedAt }, () => undefined);
+    }
+    if (job.leaving > 0) job.onGone = gone;
+    else gone();
+  }
+
+  #leave(job: RemoteJob, { name }: Flight, leaver: Omit<Leaver, 'gone'>, then: () => void): void {
+    this.#parts.adapter.abort?.(name);
+    job.leaving += 1;
+    const gone = (): void => {
+      job.leaving -= 1;
+      then();
+      if (job.leaving === 0) job.onGone?.();
+    };
+    this.#leaving.add({ ...leaver, gone });
+    this.#watch.look();
+  }
+
+  /** It is not in flight any more. */
+  #land(job: RemoteJob, flight: Flight): void {
+    job.flights.delete(flight);
+    this.#flights.land(flight);
+  }
+
+  #looked(): void {
+    this.#flights.endSilent();
+    this.#leaving.expire();
+    this.#pump();
+  }
+
+  /** While tokens are short, no further seat is handed out. */
+  #tell(blocked: boolean): void {
+    let held = this.#leaving.size;
+    if (blocked) for (const job of this.#jobs.values()) held += job.seats;
+    const seats = Math.max(1, blocked ? Math.min(held, this.#limit.value) : this.#limit.value);
+    this.#reports.capacity(seats, this.#leaving.unconfirmed);
+  }
+}

@@ -1,0 +1,172 @@
+import type { Clock } from '../protocol/clock.js';
+import type { GenerateJob } from '../protocol/jobs.js';
+import type { Output } from '../protocol/job-output.js';
+import { promptLength } from '../protocol/prompt.js';
+import type { Sampler } from '../scheduler/decoder.js';
+import { Reply } from '../scheduler/reply.js';
+import type { ModelTokens } from '../scheduler/task.js';
+import { hasPlainStops, type Adapter, type StreamEvent, type StreamReader } from './adapter.js';
+import { isBusy } from './awaited.js';
+import { EventStream, type Frame } from './event-stream.js';
+import type { Flight, FlightEvents } from './flight.js';
+import type { OpenStream, ServerClient, StreamEnd } from './server-client.js';
+
+/** How long a server may take to end a reply that is complete by our own reading, ms. */
+const END_MS = 1000;
+
+/** The server samples, and holds the reply to its grammar. */
+const ELSEWHERE: Sampler = { hold: () => true, release: () => undefined, dispose: () => undefined };
+
+export interface ReplyFlightParts {
+  readonly client: ServerClient;
+  readonly adapter: Adapter;
+  readonly tokens: ModelTokens;
+  readonly clock: Clock;
+}
+
+type Usage = Extract<StreamEvent, { kind: 'usage' }>;
+
+/** One reply of a chat: the server's tokens become text, thoughts and calls by our own code. */
+export class ReplyFlight implements Flight {
+  readonly name: string;
+  readonly #parts: ReplyFlightParts;
+  readonly #events: FlightEvents;
+  readonly #reply: Reply;
+  readonly #reader: StreamReader;
+  readonly #frames = new EventStream();
+  readonly #stream: OpenStream;
+  /** The server ends it when it is complete by our reading. */
+  readonly #endsItself: boolean;
+  #begun = false;
+  #finish: 'stop' | 'length' | undefined;
+  #usage: Usage | undefined;
+  #over = false;
+  #cancelEnd: (() => void) | undefined;
+
+  constructor(
+    id: number,
+    job: GenerateJob,
+    choice: number,
+    name: string,
+    parts: ReplyFlightParts,
+    events: FlightEvents,
+  ) {
+    const { adapter, client, tokens } = parts;
+    this.name = name;
+    this.#parts = parts;
+    this.#events = events;
+    this.#reply = new Reply(id, choice, job, tokens, { sampler: () => ELSEWHERE });
+    this.#reader = adapter.reader(promptLength(job.prompt));
+    this.#endsItself = job.stops.length === 0 || (adapter.stopsItself && hasPlainStops(job));
+    const { path, body } = adapter.reply(job, choice, name);
+    this.#stream = client.stream(path, body, { data: (bytes) => this.#read(bytes), end: (how) => this.#ended(how) });
+  }
+
+  get begun(): boolean {
+    return this.#begun;
+  }
+
+  close(): void {
+    this.#over = true;
+    this.#cancelEnd?.();
+    this.#stream.close();
+  }
+
+  #read(bytes: Uint8Array): void {
+    this.#events.heard();
+    for (const frame of this.#frames.push(bytes)) {
+      if (this.#over) return;
+      this.#take(frame);
+    }
+  }
+
+  #take(frame: Frame): void {
+    if (frame.kind === 'garbage') this.#fail('the server sent no JSON');
+    if (frame.kind !== 'json') return;
+    const outputs: Output[] = [];
+    let failure: string | undefined;
+    for (const event of this.#reader.read(frame.value)) {
+      if (event.kind === 'error') failure = event.why;
+      else this.#apply(event, outputs);
+    }
+    if (outputs.length > 0) this.#events.outputs(outputs);
+    if (failure !== undefined) this.#fail(failure);
+    else if (this.#finish && this.#usage) this.#conclude(this.#finish, this.#usage);
+    else if (this.#reply.over) this.#awaitEnd();
+  }
+
+  #apply(event: Exclude<StreamEvent, { kind: 'error' }>, out: Output[]): void {
+    switch (event.kind) {
+      case 'begun':
+        this.#begin(event.cached);
+        return;
+      case 'progress':
+        return;
+      case 'token':
+        this.#begin(undefined);
+        if (!this.#reply.over) this.#reply.accept(event.token, out, event.late);
+        return;
+      case 'usage':
+        this.#usage = event;
+        return;
+      case 'finish':
+        this.#finish = event.reason;
+    }
+  }
+
+  #begin(cached: number | undefined): void {
+    if (this.#begun) return;
+    this.#begun = true;
+    this.#events.begun(cached);
+  }
+
+  /** A known reason and usage: the only end that is a success. */
+  #conclude(reason: 'stop' | 'length', { completion, cached }: Usage): void {
+    this.#begin(cached);
+    if (cached !== undefined) this.#events.cached(cached);
+    if (!this.#reply.over) {
+      const out: Output[] = [];
+      this.#reply.end(reason, completion, out);
+      this.#events.outputs(out);
+    }
+    this.#over = true;
+    this.#cancelEnd?.();
+    // The connection is kept if the answer ends now; one that does not is closed.
+    this.#parts.clock.after(END_MS, () => this.#stream.close());
+    this.#events.done();
+  }
+
+  #awaitEnd(): void {
+    if (this.#cancelEnd) return;
+    const leave = (): void => {
+      if (this.#over) return;
+      this.close();
+      this.#events.complete();
+    };
+    this.#cancelEnd = this.#parts.clock.after(this.#endsItself ? END_MS : 0, leave);
+  }
+
+  #ended(how: StreamEnd): void {
+    if (this.#over) return;
+    if (how.kind === 'status') {
+      this.#over = true;
+      this.#cancelEnd?.();
+      if (isBusy(how.status)) this.#events.busy();
+      else this.#events.failed(`the server answered ${how.status}`);
+      return;
+    }
+    if (this.#reply.over) {
+      this.close();
+      this.#events.complete();
+    } else if (how.kind === 'ended') this.#fail(this.#frames.unfinished ? 'half a frame' : 'a stream without an end');
+    else {
+      this.close();
+      this.#events.broken();
+    }
+  }
+
+  #fail(why: string): void {
+    this.close();
+    this.#events.failed(why);
+  }
+}

@@ -1,0 +1,46 @@
+import type { Clock } from '../protocol/clock.js';
+import type { Output } from '../protocol/job-output.js';
+import { Outbox, type Emit } from '../scheduler/outbox.js';
+
+export interface ReportOptions {
+  /** As they are configured, which the sidecar knows. */
+  readonly seats: number;
+  readonly emit: Emit;
+  /** Seats and requests given up so far, when either changes. */
+  readonly capacity: (seats: number, unconfirmed: number) => void;
+}
+
+/** What the sidecar is sent. */
+export class Reports {
+  readonly #options: ReportOptions;
+  readonly #outbox: Outbox;
+  readonly #steps: () => number;
+  #flushing = false;
+  #told: string;
+
+  /** `steps`: read for each message. */
+  constructor(options: ReportOptions, clock: Clock, steps: () => number) {
+    this.#options = options;
+    this.#outbox = new Outbox(options.emit, 0, clock, () => true);
+    this.#steps = steps;
+    this.#told = `${options.seats} 0`;
+  }
+
+  /** What comes in one turn of the event loop goes in one message. */
+  push(outputs: readonly Output[]): void {
+    this.#outbox.outputs.push(...outputs);
+    if (this.#flushing) return;
+    this.#flushing = true;
+    setImmediate(() => {
+      this.#flushing = false;
+      this.#outbox.send(this.#steps(), []);
+    });
+  }
+
+  capacity(seats: number, unconfirmed: number): void {
+    const told = `${seats} ${unconfirmed}`;
+    if (told === this.#told) return;
+    this.#told = told;
+    this.#options.capacity(seats, unconfirmed);
+  }
+}

@@ -1,0 +1,129 @@
+/** SGLang: `/generate` with token ids (docs/engines.md). */
+import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
+import { promptIds } from '../protocol/prompt.js';
+import { ASK_MS, hasPlainStops, SCORE_MS } from './adapter.js';
+import type {
+  Adapter,
+  AdapterParts,
+  LoadReading,
+  Opened,
+  Probe,
+  Scores,
+  ServerRequest,
+  StreamReader,
+} from './adapter.js';
+import { awaited, notYet } from './awaited.js';
+import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf } from './fields.js';
+import { grammarOrder } from './grammar-order.js';
+import { metricOf } from './metrics-text.js';
+import { SglangStream } from './sglang-stream.js';
+
+export class Sglang implements Adapter {
+  readonly stopsItself = true;
+  readonly #parts: AdapterParts;
+  #model = '';
+
+  constructor(parts: AdapterParts) {
+    this.#parts = parts;
+  }
+
+  async open(): Promise<Opened> {
+    const { client } = this.#parts;
+    const early = notYet(await client.ask('GET', '/health', ASK_MS));
+    if (early) return early;
+    const [model, server] = await Promise.all([
+      client.ask('GET', '/get_model_info', ASK_MS),
+      client.ask('GET', '/get_server_info', ASK_MS),
+    ]);
+    if (model.kind === 'status') return { kind: 'unfit', why: `its /get_model_info is answered with ${model.status}` };
+    if (model.kind !== 'json' || server.kind !== 'json') return { kind: 'not-yet', why: 'slow' };
+    const path = textOf(fieldsOf(model.value)['model_path']);
+    if (path === undefined) return { kind: 'unfit', why: 'it is no SGLang of a known version' };
+    this.#model = path;
+    const { max_running_requests: most, context_length: context, version } = fieldsOf(server.value);
+    const identity = JSON.stringify([path, fieldsOf(model.value)['weight_version'], version, context]);
+    const slots = countOf(most);
+    const contextPerSlot = countOf(context);
+    const sizes = { ...(slots !== undefined && { slots }), ...(contextPerSlot !== undefined && { contextPerSlot }) };
+    return { kind: 'open', facts: { identity, ...sizes } };
+  }
+
+  /** It renders no template by itself: the text that our own made is tokenized there. */
+  async promptIds({ text }: Probe): Promise<readonly number[] | undefined> {
+    const order = { model: this.#model, prompt: text, add_special_tokens: false };
+    const reply = await this.#parts.client.ask('POST', '/tokenize', ASK_MS, order);
+    return reply.kind === 'json' ? tokensOf(fieldsOf(reply.value)['tokens']) : undefined;
+  }
+
+  reply(job: GenerateJob, choice: number, name: string): ServerRequest {
+    const order = grammarOrder(job);
+    const body = {
+      rid: name,
+      input_ids: Array.from(promptIds(job.prompt)),
+      stream: true,
+      return_logprob: false,
+      sampling_params: {
+        max_new_tokens: job.maxTokens,
+        min_new_tokens: 0,
+        temperature: job.temperature,
+        top_p: job.topP,
+        top_k: job.topK ?? -1,
+        min_p: job.minP ?? 0,
+        frequency_penalty: job.frequencyPenalty,
+        presence_penalty: job.presencePenalty,
+        repetition_penalty: 1,
+        sampling_seed: (job.seed + choice) >>> 0,
+        stop: hasPlainStops(job) ? job.stops : [],
+        ignore_eos: false,
+        skip_special_tokens: true,
+        n: 1,
+        ...(order?.kind === 'whole' && { ebnf: order.gbnf }),
+      },
+    };
+    return { path: '/generate', body };
+  }
+
+  reader(promptTokens: number): StreamReader {
+    return new SglangStream(promptTokens);
+  }
+
+  async score(job: ScoreJob, question: number, signal: AbortSignal): Promise<Scores> {
+    const { tail, labels } = job.questions[question] ?? { tail: new Uint32Array(0), labels: new Uint32Array(0) };
+    const body = {
+      model: this.#model,
+      query: Array.from(job.input),
+      items: [Array.from(tail)],
+      label_token_ids: Array.from(labels),
+      // The share of the whole vocabulary, not of the labels.
+      apply_softmax: false,
+      item_first: false,
+    };
+    const reply = await awaited(this.#parts.client.ask('POST', '/v1/score', SCORE_MS, body, signal));
+    if (reply.kind !== 'json') return reply;
+    const scores = listOf(listOf(fieldsOf(reply.value)['scores'])[0]).map(numberOf);
+    if (scores.length !== labels.length || !scores.every((score) => score !== undefined && score >= 0 && score <= 1)) {
+      return { kind: 'failed', why: 'a label without a probability' };
+    }
+    return { kind: 'scores', logprobs: Float64Array.from(scores, (score) => Math.log(score ?? 0)) };
+  }
+
+  async load(): Promise<LoadReading | undefined> {
+    const metrics = await this.#parts.client.ask('GET', '/metrics', ASK_MS);
+    if (metrics.kind !== 'text') return undefined;
+    const of = (name: string): number | undefined => metricOf(metrics.text, `sglang:${name}`);
+    const running = of('num_running_reqs');
+    if (running === undefined) return undefined;
+    const [waiting, kvUse] = [of('num_queue_reqs'), of('token_usage')];
+    return {
+      running,
+      computed: (of('prompt_tokens_total') ?? 0) + (of('generation_tokens_total') ?? 0),
+      ...(waiting !== undefined && { waiting }),
+      ...(kvUse !== undefined && { kvUse }),
+    };
+  }
+
+  /** A closed connection alone does not stop every version of it. */
+  abort(name: string): void {
+    void this.#parts.client.ask('POST', '/abort_request', ASK_MS, { rid: name });
+  }
+}

@@ -1,0 +1,147 @@
+/** vLLM: `/v1/completions` with token ids (docs/engines.md). */
+import { createHash } from 'node:crypto';
+import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
+import { promptIds } from '../protocol/prompt.js';
+import { ASK_MS, hasPlainStops, SCORE_MS } from './adapter.js';
+import type {
+  Adapter,
+  AdapterParts,
+  LoadReading,
+  Opened,
+  Probe,
+  Scores,
+  ServerRequest,
+  StreamReader,
+} from './adapter.js';
+import { awaited, notYet } from './awaited.js';
+import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf } from './fields.js';
+import { grammarOrder } from './grammar-order.js';
+import { metricOf } from './metrics-text.js';
+import { VllmStream } from './vllm-stream.js';
+
+/** The most labels whose probabilities one request reports. */
+const MAX_LABELS = 128;
+
+export class Vllm implements Adapter {
+  readonly stopsItself = true;
+  readonly #parts: AdapterParts;
+  /** What it calls the model. */
+  #model = '';
+
+  constructor(parts: AdapterParts) {
+    this.#parts = parts;
+  }
+
+  async open(): Promise<Opened> {
+    const { client, setup } = this.#parts;
+    const early = notYet(await client.ask('GET', '/health', ASK_MS));
+    if (early) return early;
+    const [models, version] = await Promise.all([
+      client.ask('GET', '/v1/models', ASK_MS),
+      client.ask('GET', '/version', ASK_MS),
+    ]);
+    if (models.kind === 'status') return { kind: 'unfit', why: `its /v1/models is answered with ${models.status}` };
+    if (models.kind !== 'json' || version.kind !== 'json') return { kind: 'not-yet', why: 'slow' };
+    const all = listOf(fieldsOf(models.value)['data']).map(fieldsOf);
+    const found = setup.model === undefined ? all[0] : all.find(({ id }) => id === setup.model);
+    const id = textOf(found?.['id']);
+    if (found === undefined || id === undefined) return { kind: 'unfit', why: 'it has no model of that name' };
+    this.#model = id;
+    const contextPerSlot = countOf(found['max_model_len']);
+    const identity = JSON.stringify([id, found['root'], contextPerSlot, fieldsOf(version.value)['version']]);
+    return { kind: 'open', facts: { identity, ...(contextPerSlot !== undefined && { contextPerSlot }) } };
+  }
+
+  async promptIds({ messages }: Probe): Promise<readonly number[] | undefined> {
+    const order = { model: this.#model, messages, add_generation_prompt: true };
+    const reply = await this.#parts.client.ask('POST', '/tokenize', ASK_MS, order);
+    return reply.kind === 'json' ? tokensOf(fieldsOf(reply.value)['tokens']) : undefined;
+  }
+
+  reply(job: GenerateJob, choice: number): ServerRequest {
+    const order = grammarOrder(job);
+    const body = {
+      ...this.#common(Array.from(promptIds(job.prompt)), job),
+      stream: true,
+      stream_options: { include_usage: true },
+      return_token_ids: true,
+      max_tokens: job.maxTokens,
+      temperature: job.temperature,
+      top_p: job.topP,
+      top_k: job.topK ?? -1,
+      min_p: job.minP ?? 0,
+      frequency_penalty: job.frequencyPenalty,
+      presence_penalty: job.presencePenalty,
+      seed: (job.seed + choice) >>> 0,
+      stop: hasPlainStops(job) ? job.stops : [],
+      ...(order?.kind === 'whole' && { structured_outputs: { grammar: order.gbnf } }),
+    };
+    return { path: '/v1/completions', body };
+  }
+
+  reader(promptTokens: number): StreamReader {
+    return new VllmStream(promptTokens);
+  }
+
+  async score(job: ScoreJob, question: number, signal: AbortSignal): Promise<Scores> {
+    const { tail, labels } = job.questions[question] ?? { tail: new Uint32Array(0), labels: new Uint32Array(0) };
+    if (labels.length > MAX_LABELS) return { kind: 'failed', why: 'too many labels' };
+    const prompt = [...job.input, ...tail];
+    const body = {
+      ...this.#common(prompt, job),
+      stream: false,
+      max_tokens: 1,
+      temperature: 0,
+      seed: 0,
+      logprobs: 1,
+      logprob_token_ids: Array.from(labels),
+      return_tokens_as_token_ids: true,
+    };
+    const reply = await awaited(this.#parts.client.ask('POST', '/v1/completions', SCORE_MS, body, signal));
+    if (reply.kind !== 'json') return reply;
+    const { choices, usage } = fieldsOf(reply.value);
+    const { prompt_tokens: counted, prompt_tokens_details: details } = fieldsOf(usage);
+    if (counted !== prompt.length) return { kind: 'failed', why: 'another number of prompt tokens' };
+    const top = fieldsOf(listOf(fieldsOf(fieldsOf(listOf(choices)[0])['logprobs'])['top_logprobs'])[0]);
+    const logprobs = Float64Array.from(labels, (label) => numberOf(top[`token_id:${label}`]) ?? NaN);
+    if (logprobs.some(Number.isNaN)) return { kind: 'failed', why: 'a label without a probability' };
+    const cached = countOf(fieldsOf(details)['cached_tokens']);
+    return { kind: 'scores', logprobs, ...(cached !== undefined && { cached }) };
+  }
+
+  async load(): Promise<LoadReading | undefined> {
+    const metrics = await this.#parts.client.ask('GET', '/metrics', ASK_MS);
+    if (metrics.kind !== 'text') return undefined;
+    const of = (name: string): number | undefined => metricOf(metrics.text, `vllm:${name}`);
+    const running = of('num_requests_running');
+    if (running === undefined) return undefined;
+    const [waiting, preempted, kvUse] = [
+      of('num_requests_waiting'),
+      of('num_preemptions_total'),
+      of('kv_cache_usage_perc'),
+    ];
+    return {
+      running,
+      computed: (of('prompt_tokens_total') ?? 0) + (of('generation_tokens_total') ?? 0),
+      ...(waiting !== undefined && { waiting }),
+      ...(preempted !== undefined && { preempted }),
+      ...(kvUse !== undefined && { kvUse }),
+    };
+  }
+
+  /** What its own settings would decide otherwise, such as those of the model's generation_config.json. */
+  #common(prompt: readonly number[], { scope }: Pick<GenerateJob, 'scope'>): object {
+    return {
+      model: this.#model,
+      prompt,
+      n: 1,
+      echo: false,
+      repetition_penalty: 1,
+      min_tokens: 0,
+      ignore_eos: false,
+      skip_special_tokens: true,
+      // The account's name stays here.
+      cache_salt: createHash('sha256').update(scope).digest('hex'),
+    };
+  }
+}

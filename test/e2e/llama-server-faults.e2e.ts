@@ -1,0 +1,109 @@
+/** A llama-server behind the queue that dies, hangs, and comes back as another model. Needs `make peers`. */
+import { kill } from 'node:process';
+import t from 'tap';
+import { LlamaServer } from '../../bench/support/peers.js';
+import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
+import { freePort } from '../support/free-port.js';
+import { embeddedTestModel } from '../support/models.js';
+import { Sidecar } from '../support/sidecar.js';
+
+t.setTimeout(300_000);
+
+const MODEL = 'elsewhere';
+const SEATS = 2;
+const CONTEXT = 32_768;
+const port = await freePort();
+const own = await embeddedTestModel();
+
+function serve(file = own): Promise<LlamaServer> {
+  const more = ['--metrics', '--jinja'];
+  return LlamaServer.start(file, { threads: 1, slots: SEATS, contextPerSlot: CONTEXT, more, port });
+}
+
+let server = await serve();
+t.teardown(() => server.close());
+const engine = { kind: 'llama-server', url: `http://127.0.0.1:${port}` };
+const sidecar = await Sidecar.start(t, {
+  config: {
+    models: [{ id: MODEL, kind: 'chat', file: own, seats: SEATS, contextPerSeat: CONTEXT, engine }],
+    engine: { hangMs: 3000, backoffMinMs: 50, backoffMaxMs: 500 },
+    queue: { maxWaitMs: 600_000 },
+    development: { learnedQueue: false },
+  },
+});
+
+/** A reply so fond of repeating itself that no end token comes. */
+const LONG = {
+  messages: [{ role: 'user', content: 'Tell me a very long story.' }],
+  max_completion_tokens: 12_000,
+  temperature: 0,
+  frequency_penalty: -2,
+};
+const SHORT = { messages: [{ role: 'user', content: 'Say hello.' }], max_completion_tokens: 5 };
+
+interface Streamed {
+  readonly status: number;
+  readonly errors: number;
+  readonly ended: boolean;
+}
+
+/** Streams to the end; `first` is called with the first text. */
+async function stream(body: object, first: () => void = () => undefined): Promise<Streamed> {
+  const response = await sidecar.post('/chat/completions', { model: MODEL, stream: true, seed: 1, ...body });
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of response.body ?? []) {
+    chunks.push(chunk as Uint8Array);
+    // The first one is of the role alone.
+    if (chunks.length === 2) first();
+  }
+  const text = Buffer.concat(chunks).toString();
+  return {
+    status: response.status,
+    errors: text.split('\n\n').filter((frame) => frame.includes('"error"')).length,
+    ended: text.includes('[DONE]'),
+  };
+}
+
+/** Starts streams on all seats and resolves once each has text. */
+async function busy(): Promise<Promise<Streamed>[]> {
+  const all: Promise<Streamed>[] = [];
+  for (let i = 0; i < SEATS; i += 1) await new Promise<void>((begun) => all.push(stream(LONG, begun)));
+  return all;
+}
+
+t.test('a server that is killed: one error frame each, and who waits is served by the next one', async (t) => {
+  const running = await busy();
+  const waiting = Array.from({ length: SEATS }, () => stream(SHORT));
+  await sidecar.reaches('ra_sidecar_waiting_requests', SEATS, { model: MODEL });
+  await server.close();
+  for (const { errors, ended } of await Promise.all(running))
+    t.strictSame({ errors, ended }, { errors: 1, ended: false });
+  server = await serve();
+  for (const { status, errors, ended } of await Promise.all(waiting)) {
+    t.strictSame({ status, errors, ended }, { status: 200, errors: 0, ended: true });
+  }
+});
+
+t.test('a server that hangs: one error frame each, and it is used again once it goes on', async (t) => {
+  const running = await busy();
+  kill(server.pid, 'SIGSTOP');
+  for (const { errors, ended } of await Promise.all(running))
+    t.strictSame({ errors, ended }, { errors: 1, ended: false });
+  t.equal(await sidecar.metric('ra_sidecar_engine_state', { model: MODEL, state: 'ready' }), 0);
+  kill(server.pid, 'SIGCONT');
+  await sidecar.reaches('ra_sidecar_engine_state', 1, { model: MODEL, state: 'ready' });
+  t.strictSame(await stream(SHORT), { status: 200, errors: 0, ended: true });
+});
+
+t.test('another model at the same place is not used, and the reason is there', async (t) => {
+  await server.close();
+  server = await serve(EMBEDDED_MODEL);
+  await sidecar.logged('engine lost', 1, ({ reason }) => String(reason).includes('the server elsewhere: '));
+  const { body } = await sidecar.readyz(sidecar.operatorsPort);
+  t.match(JSON.stringify(body), /the server elsewhere: /);
+  t.equal((await sidecar.post('/chat/completions', { model: MODEL, ...SHORT })).status, 503);
+  await server.close();
+  server = await serve();
+  await sidecar.reaches('ra_sidecar_engine_state', 1, { model: MODEL, state: 'ready' });
+  t.strictSame(await stream(SHORT), { status: 200, errors: 0, ended: true });
+});

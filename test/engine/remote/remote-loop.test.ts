@@ -1,0 +1,154 @@
+import t from 'tap';
+import { RemoteHarness } from '../../support/remote-harness.js';
+import { promptIds } from '../../../engine/protocol/prompt.js';
+import type { GenerateJob } from '../../../engine/protocol/jobs.js';
+
+/** It gets two frames, and no end. */
+const HANGS = { hangsAfter: 2 } as const;
+/** llama-server's first frame has no token. */
+const BEGUN = (harness: RemoteHarness, id: number) => () => harness.of(id).some(({ kind }) => kind === 'started');
+
+t.test('every field that decides how tokens are chosen is sent', async (t) => {
+  const asked: Partial<GenerateJob> = { topK: 5, minP: 0.1, n: 2, seats: 2, seed: 0xffffffff, scope: 'account a' };
+  const llama = await RemoteHarness.start(t, 'llama-server');
+  await llama.ended(llama.generate(asked));
+  const [first, second] = llama.stub.bodies;
+  t.match(first, {
+    prompt: [5, 6, 7],
+    n_predict: 16,
+    temperature: 1,
+    top_p: 0.9,
+    top_k: 5,
+    min_p: 0.1,
+    frequency_penalty: 0.5,
+    presence_penalty: 0.25,
+    repeat_penalty: 1,
+    seed: 0xfffffffe,
+    cache_prompt: false,
+  });
+  t.equal(second?.['seed'], 0, 'each reply has the next seed');
+  await llama.ended(llama.generate());
+  t.equal(llama.stub.bodies[2]?.['cache_prompt'], true, 'what all accounts share is reused');
+  const vllm = await RemoteHarness.start(t, 'vllm');
+  await vllm.ended(vllm.generate({ ...asked, n: 1, seats: 1 }));
+  t.match(vllm.stub.bodies[0], { top_k: 5, min_p: 0.1, repetition_penalty: 1, max_tokens: 16, seed: 0xffffffff });
+  t.match(vllm.stub.bodies[0]?.['cache_salt'], /^[0-9a-f]{64}$/);
+  t.notMatch(JSON.stringify(vllm.stub.bodies), /account a/, 'not the account’s name');
+  const sglang = await RemoteHarness.start(t, 'sglang');
+  await sglang.ended(sglang.generate());
+  t.match(sglang.stub.bodies[0], { sampling_params: { top_k: -1, min_p: 0, max_new_tokens: 16, sampling_seed: 7 } });
+});
+
+t.test('stops, grammars and calls are given to the server where it can end or hold the reply itself', async (t) => {
+  const format = { markers: [], grammar: { gbnf: 'root ::= "x"', after: '</think>' } };
+  const llama = await RemoteHarness.start(t, 'llama-server');
+  await llama.ended(llama.generate({ stops: ['q'], format }));
+  t.match(llama.stub.bodies[0], { stop: ['q'], grammar: /^root ::= free-0/, grammar_lazy: false });
+  const syntax = { mark: '<call>', open: '<call>{"name": "', between: '", "arguments": ', close: '}</call>' };
+  const calls = { syntax, functions: ['f'], single: true, gbnf: 'calls ::= "<call>"' };
+  await llama.ended(llama.generate({ stops: ['q'], format: { markers: ['<call>'], calls } }));
+  t.match(llama.stub.bodies[1], {
+    stop: [],
+    grammar: 'root ::= calls\ncalls ::= "<call>"',
+    grammar_lazy: true,
+    grammar_triggers: [{ type: 1, value: '<call>' }],
+    preserved_tokens: ['<call>'],
+  });
+  const vllm = await RemoteHarness.start(t, 'vllm');
+  await vllm.ended(vllm.generate({ format: { markers: [], grammar: { gbnf: 'root ::= "x"' } } }));
+  t.match(vllm.stub.bodies[0], { structured_outputs: { grammar: 'root ::= "x"' } });
+  const sglang = await RemoteHarness.start(t, 'sglang');
+  await sglang.ended(sglang.generate({ format: { markers: [], grammar: { gbnf: 'root ::= "x"' } } }));
+  t.match(sglang.stub.bodies[0], { sampling_params: { ebnf: 'root ::= "x"' } });
+});
+
+t.test('a stop that our own reading finds ends the reply, whatever the server goes on to send', async (t) => {
+  const harness = await RemoteHarness.start(t, 'vllm');
+  harness.stub.misbehaviour = { hangsAfter: 3 };
+  const end = await harness.ended(harness.generate({ stops: ['b'], format: { markers: [], thought: THOUGHT } }));
+  t.match(end, /^started:0 a stop:2 done$/);
+  t.equal(harness.stub.running, 0);
+});
+
+const THOUGHT = { open: false, starts: ['<t>'], ends: ['</t>'], breaks: [], headers: [] };
+
+t.test('a cancelled job keeps its seat until the server’s count has fallen', async (t) => {
+  for (const kind of ['llama-server', 'vllm', 'sglang'] as const) {
+    const harness = await RemoteHarness.start(t, kind, { seats: 1 });
+    harness.stub.misbehaviour = { ...HANGS, goesOnMs: 150 };
+    const id = harness.generate();
+    await harness.until(BEGUN(harness, id));
+    harness.loop.cancel(id);
+    const next = harness.generate();
+    t.equal(harness.loop.live, 1, 'it is still counted');
+    harness.stub.misbehaviour = { goesOnMs: 150 };
+    t.match(await harness.ended(id), /cancelled$/);
+    t.equal(harness.stub.running, 0, 'the server had ended it');
+    t.match(await harness.ended(next), /done$/);
+    t.strictSame(harness.capacities, []);
+    t.equal(harness.stub.aborted.length, kind === 'sglang' ? 1 : 0);
+  }
+});
+
+t.test('a request that may still be on its way to the server is not taken for gone', async (t) => {
+  const harness = await RemoteHarness.start(t, 'vllm');
+  harness.stub.misbehaviour = { hangsAfter: 0 };
+  const id = harness.generate();
+  const from = performance.now();
+  harness.loop.cancel(id);
+  await harness.ended(id);
+  t.ok(performance.now() - from >= 250, 'its metrics cannot know it yet');
+});
+
+t.test('what the server does not confirm is given up after a bound, and counted', async (t) => {
+  const harness = await RemoteHarness.start(t, 'llama-server', { seats: 1, cancelWaitMs: 100 });
+  harness.stub.misbehaviour = { ...HANGS, goesOnMs: Infinity };
+  const id = harness.generate();
+  await harness.until(BEGUN(harness, id));
+  harness.loop.cancel(id);
+  t.match(await harness.ended(id), /cancelled$/);
+  await harness.until(() => harness.capacities.length > 0);
+  t.strictSame(harness.capacities, [{ seats: 1, unconfirmed: 1 }]);
+  harness.stub.misbehaviour = {};
+  t.match(await harness.ended(harness.generate()), /done$/, 'its seat is used again');
+});
+
+t.test('no more requests than seats and tokens allow are with the server at once, and none is passed', async (t) => {
+  const bySeats = await RemoteHarness.start(t, 'vllm', { seats: 2 });
+  bySeats.stub.misbehaviour = HANGS;
+  const [a, b, c] = [bySeats.generate(), bySeats.generate(), bySeats.generate()];
+  await bySeats.until(() => BEGUN(bySeats, a)() && BEGUN(bySeats, b)());
+  t.equal(bySeats.stub.bodies.length, 2);
+  bySeats.stub.misbehaviour = {};
+  bySeats.loop.cancel(a);
+  t.match(await bySeats.ended(c), /done$/);
+  const byTokens = await RemoteHarness.start(t, 'vllm', { seats: 8, tokens: 40 });
+  byTokens.stub.misbehaviour = HANGS;
+  const [first, large] = [byTokens.generate(), byTokens.generate({ maxTokens: 30 })];
+  const small = byTokens.generate({ maxTokens: 1 });
+  await byTokens.until(BEGUN(byTokens, first));
+  t.equal(byTokens.stub.bodies.length, 1);
+  t.strictSame(byTokens.capacities.at(-1), { seats: 3, unconfirmed: 0 }, 'the queue is given no further seat');
+  byTokens.stub.misbehaviour = {};
+  byTokens.loop.cancel(first);
+  await byTokens.ended(large);
+  await byTokens.ended(small);
+  t.strictSame(byTokens.capacities.at(-1), { seats: 8, unconfirmed: 0 });
+});
+
+t.test('several replies run at once as far as the job has seats, and seats are freed as they end', async (t) => {
+  const harness = await RemoteHarness.start(t, 'vllm');
+  const end = await harness.ended(harness.generate({ n: 3, seats: 2 }));
+  t.equal(end.match(/stop:4/g)?.length, 3);
+  t.equal(end.match(/seatFreed/g)?.length, 1);
+  const { prompt } = { prompt: promptIds([{ kind: 'tokens', tokens: Uint32Array.of(5, 6, 7) }]) };
+  t.ok(harness.stub.bodies.every((body) => JSON.stringify(body['prompt']) === JSON.stringify([...prompt])));
+});
+
+t.test('a later reply of a job that the server refuses is tried again, and the server is given fewer', async (t) => {
+  const harness = await RemoteHarness.start(t, 'vllm');
+  harness.stub.refused = new Set([1]);
+  t.match(await harness.ended(harness.generate({ n: 2, seats: 1 })), /stop:4.*stop:4.*done$/);
+  t.equal(harness.stub.bodies.length, 3);
+  t.strictSame(harness.capacities[0], { seats: 2, unconfirmed: 0 });
+});

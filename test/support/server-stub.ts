@@ -1,0 +1,277 @@
+/**
+ * A stand-in for vLLM, SGLang and llama-server, made after what they publish of their interfaces. It is strict about the
+ * fields that it is sent, and misbehaves in the ways that are known of them. It proves how we read them, not how they are.
+ */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { ProbeMessage } from '../../engine/remote/adapter.js';
+import { fieldsOf, listOf } from '../../engine/remote/fields.js';
+
+export type StubKind = 'llama-server' | 'vllm' | 'sglang';
+
+/** The reply: three letters and the end token. */
+export const REPLY = [10, 11, 12] as const;
+export const END = 2;
+export const CACHED = 1;
+
+/** What it does in place of a whole reply. */
+export interface Misbehaviour {
+  /** Answers with this status. */
+  readonly status?: number;
+  /** Resets the connection after so many frames; 0: before the headers. */
+  readonly resetAfter?: number;
+  /** Ends the answer after so many frames, as if it were complete. */
+  readonly endAfter?: number;
+  /** In place of the frame with this number, or behind the last one. */
+  readonly frames?: Readonly<Record<number, string>>;
+  /** Changes each frame. */
+  readonly frame?: (frame: Record<string, unknown>) => unknown;
+  /** How the bytes of the answer are cut: each by itself, or all at once. */
+  readonly cut?: 'bytes' | 'whole';
+  readonly lineEnd?: string;
+  /** The connection stays open behind the end. */
+  readonly staysOpen?: boolean;
+  /** It says nothing behind this many frames, until its connection is closed. */
+  readonly hangsAfter?: number;
+  /** How long it goes on after its connection was closed, ms; Infinity: for ever. */
+  readonly goesOnMs?: number;
+  readonly noEndToken?: boolean;
+  /** SGLang with incremental output. */
+  readonly incremental?: boolean;
+  /** Replaces the probabilities of labels. */
+  readonly scores?: readonly unknown[];
+}
+
+/** Fields that each server knows; others are refused with 400, as a misspelt one would be ignored silently. */
+const KNOWN: Readonly<Record<StubKind, ReadonlySet<string>>> = {
+  'llama-server': new Set(
+    (
+      'prompt stream return_tokens return_progress response_fields n_predict samplers temperature top_p top_k min_p ' +
+      'frequency_penalty presence_penalty repeat_last_n seed stop grammar grammar_lazy grammar_triggers preserved_tokens ' +
+      'cache_prompt n_keep n_probs typical_p top_n_sigma xtc_probability dynatemp_range repeat_penalty dry_multiplier ' +
+      'mirostat adaptive_target ignore_eos t_max_predict_ms n_indent backend_sampling reasoning_budget_tokens ' +
+      'post_sampling_probs logit_bias'
+    ).split(' '),
+  ),
+  vllm: new Set(
+    (
+      'model prompt n echo repetition_penalty min_tokens ignore_eos skip_special_tokens cache_salt stream stream_options ' +
+      'return_token_ids max_tokens temperature top_p top_k min_p frequency_penalty presence_penalty seed stop ' +
+      'structured_outputs logprobs logprob_token_ids return_tokens_as_token_ids'
+    ).split(' '),
+  ),
+  sglang: new Set(
+    'rid input_ids stream return_logprob sampling_params model query items label_token_ids apply_softmax item_first'.split(
+      ' ',
+    ),
+  ),
+};
+
+const PATHS: Readonly<Record<StubKind, ReadonlySet<string>>> = {
+  'llama-server': new Set(['/completion']),
+  vllm: new Set(['/v1/completions']),
+  sglang: new Set(['/generate', '/v1/score']),
+};
+
+export class ServerStub {
+  readonly kind: StubKind;
+  misbehaviour: Misbehaviour = {};
+  /** Requests, by their number from 0, that are answered with 503. */
+  refused: ReadonlySet<number> = new Set();
+  /** The bodies that it was sent, in their order. */
+  readonly bodies: Record<string, unknown>[] = [];
+  readonly aborted: unknown[] = [];
+  /** What its metrics say besides the requests that run; undefined: they are garbage. */
+  load: { waiting: number; preempted: number; kvUse: number } | undefined = { waiting: 0, preempted: 0, kvUse: 0 };
+  running = 0;
+  version = '1';
+  /** Token ids of a conversation, as `/tokenize` of vLLM has them. */
+  tokenize: (messages: readonly ProbeMessage[]) => readonly number[] = () => [];
+  readonly #server = createServer((request, response) => void this.#answer(request, response));
+
+  private constructor(kind: StubKind) {
+    this.kind = kind;
+  }
+
+  static async start(t: { teardown(fn: () => Promise<void>): void }, kind: StubKind): Promise<ServerStub> {
+    const stub = new ServerStub(kind);
+    stub.#server.listen(0, '127.0.0.1');
+    await once(stub.#server, 'listening');
+    t.teardown(async () => {
+      const closed = once(stub.#server, 'close');
+      stub.#server.close();
+      stub.#server.closeAllConnections();
+      await closed;
+    });
+    return stub;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    const path = request.url ?? '';
+    const json = (value: unknown): void => {
+      response.setHeader('content-type', 'application/json').end(JSON.stringify(value));
+    };
+    if (path === '/health') json({});
+    else if (path === '/v1/models') json({ data: [{ id: 'stub', root: 'stub', max_model_len: 4096 }] });
+    else if (path === '/version') json({ version: this.version });
+    else if (path === '/tokenize') {
+      const { messages } = fieldsOf(JSON.parse(Buffer.concat(chunks).toString()));
+      json({ tokens: this.tokenize(listOf(messages) as readonly ProbeMessage[]) });
+    } else if (path === '/metrics') response.setHeader('content-type', 'text/plain').end(this.#metrics());
+    else if (path === '/abort_request') {
+      this.aborted.push(fieldsOf(JSON.parse(Buffer.concat(chunks).toString()))['rid']);
+      json({});
+    } else if (PATHS[this.kind].has(path)) this.#compute(JSON.parse(Buffer.concat(chunks).toString()), response);
+    else response.writeHead(404).end();
+  }
+
+  #metrics(): string {
+    if (this.load === undefined) return '<html>';
+    const { waiting, preempted, kvUse } = this.load;
+    const names = {
+      'llama-server': { 'llamacpp:requests_processing': this.running, 'llamacpp:requests_deferred': waiting },
+      vllm: {
+        'vllm:num_requests_running{engine="0"}': this.running,
+        'vllm:num_requests_waiting{engine="0"}': waiting,
+        'vllm:num_preemptions_total{engine="0"}': preempted,
+        'vllm:kv_cache_usage_perc{engine="0"}': kvUse,
+      },
+      sglang: {
+        'sglang:num_running_reqs{model="m"}': this.running,
+        'sglang:num_queue_reqs{model="m"}': waiting,
+        'sglang:token_usage{model="m"}': kvUse,
+      },
+    }[this.kind];
+    return Object.entries(names)
+      .map(([name, value]) => `# TYPE x gauge\n${name} ${value}\n`)
+      .join('');
+  }
+
+  #compute(raw: unknown, response: ServerResponse): void {
+    const body = raw as Record<string, unknown>;
+    this.bodies.push(body);
+    const { status, resetAfter, goesOnMs = 0 } = this.misbehaviour;
+    const unknown = Object.keys(body).filter((name) => !KNOWN[this.kind].has(name));
+    if (unknown.length > 0) response.writeHead(400).end(JSON.stringify({ error: { message: unknown.join() } }));
+    else if (this.refused.has(this.bodies.length - 1)) response.writeHead(503).end();
+    else if (status !== undefined) response.writeHead(status).end('{"error":{"message":"PROMPT"}}');
+    else if (resetAfter === 0) response.socket?.destroy();
+    else {
+      this.running += 1;
+      let over = false;
+      response.on('close', () => {
+        if (over) return;
+        over = true;
+        const stop = (): void => void (this.running -= 1);
+        if (response.writableFinished || goesOnMs === 0) stop();
+        else if (goesOnMs < Infinity) setTimeout(stop, goesOnMs);
+      });
+      if (body['stream'] === true) this.#stream(body, response);
+      else response.setHeader('content-type', 'application/json').end(JSON.stringify(this.#score(body)));
+    }
+  }
+
+  #stream(body: Record<string, unknown>, response: ServerResponse): void {
+    const { frames = {}, frame, cut, lineEnd = '\n', staysOpen, hangsAfter = Infinity } = this.misbehaviour;
+    const { resetAfter = Infinity, endAfter = Infinity } = this.misbehaviour;
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    const regular = this.#frames(body).map((one) => JSON.stringify(frame ? frame(one) : one));
+    const all = this.kind === 'llama-server' ? regular : [...regular, '[DONE]'];
+    for (const [at, text] of Object.entries(frames)) all[Number(at)] = text;
+    const shown = all.slice(0, Math.min(resetAfter, endAfter, hangsAfter));
+    const texts = shown.map((text) =>
+      text.startsWith('half:') ? text.slice(5) : `: ping${lineEnd}data: ${text}${lineEnd}${lineEnd}`,
+    );
+    const bytes = Buffer.from(texts.join(''));
+    if (cut === 'bytes') for (const byte of bytes) response.write(Uint8Array.of(byte));
+    else if (cut === 'whole') response.write(bytes);
+    else for (const text of texts) response.write(text);
+    if (hangsAfter < all.length) return;
+    if (resetAfter < all.length) setTimeout(() => response.socket?.destroy(), 20);
+    else if (staysOpen !== true) response.end();
+  }
+
+  #frames(body: Record<string, unknown>): Record<string, unknown>[] {
+    const tokens = this.misbehaviour.noEndToken === true ? [...REPLY] : [...REPLY, END];
+    const prompt = listOf(body['prompt'] ?? body['input_ids']).length;
+    const completion = REPLY.length + 1;
+    switch (this.kind) {
+      case 'llama-server':
+        return [
+          {
+            tokens: [0],
+            content: '',
+            stop: false,
+            prompt_progress: { total: prompt, cache: CACHED, processed: prompt },
+          },
+          ...tokens.map((token, at) => ({ tokens: [token], content: '', stop: false, tokens_predicted: at + 1 })),
+          {
+            stop: true,
+            stop_type: 'eos',
+            tokens_predicted: completion,
+            tokens_evaluated: prompt,
+            timings: { cache_n: CACHED },
+          },
+        ];
+      case 'vllm':
+        return [
+          ...tokens.map((token, at) => ({
+            id: 'cmpl-1',
+            choices: [
+              { index: 0, text: 'x', token_ids: [token], finish_reason: at === tokens.length - 1 ? 'stop' : null },
+            ],
+          })),
+          {
+            choices: [],
+            usage: {
+              prompt_tokens: prompt,
+              completion_tokens: completion,
+              prompt_tokens_details: { cached_tokens: CACHED },
+            },
+          },
+        ];
+      case 'sglang':
+        return tokens.map((token, at) => {
+          const last = at === tokens.length - 1;
+          return {
+            text: 'x',
+            output_ids: this.misbehaviour.incremental === true ? [token] : tokens.slice(0, at + 1),
+            meta_info: {
+              prompt_tokens: prompt,
+              completion_tokens: last ? (this.misbehaviour.noEndToken === true ? at + 1 : completion) : at + 1,
+              cached_tokens: CACHED,
+              finish_reason: last ? { type: 'stop', matched: END } : null,
+            },
+          };
+        });
+    }
+  }
+
+  #score(body: Record<string, unknown>): unknown {
+    const labels = listOf(body['label_token_ids'] ?? body['logprob_token_ids']);
+    const { scores = [0.5, 0.25] } = this.misbehaviour;
+    const logs = scores.map((score) => (typeof score === 'number' ? Math.log(score) : score));
+    if (this.kind === 'sglang') return { scores: [scores], usage: {} };
+    if (this.kind === 'vllm') {
+      const top = Object.fromEntries(labels.map((label, at) => [`token_id:${String(label)}`, logs[at]]));
+      const usage = { prompt_tokens: listOf(body['prompt']).length, completion_tokens: 1 };
+      return { choices: [{ logprobs: { top_logprobs: [top] } }], usage };
+    }
+    // The token that was asked for, and one that ranks higher.
+    const chosen = listOf(listOf(body['logit_bias'])[0])[0];
+    return {
+      tokens_evaluated: listOf(body['prompt']).length,
+      'timings/cache_n': CACHED,
+      completion_probabilities: [
+        { id: chosen, logprob: logs[chosen === 20 ? 0 : 1], top_logprobs: [{ id: 99, logprob: -0.1 }] },
+      ],
+    };
+  }
+}
