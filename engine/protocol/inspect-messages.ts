@@ -25,6 +25,7 @@ export type SizingSetup = Pick<
   | 'kv'
   | 'checkpoints'
   | 'prefixCache'
+  | 'projector'
 >;
 
 /** Bytes of each kind of memory. */
@@ -107,7 +108,16 @@ export type HeadReport =
 /** A check, in the order of execution. */
 export interface Finding {
   readonly what:
-    'file' | 'architecture' | 'cores' | 'memory' | 'tensors' | 'tokenizer' | 'chat' | 'tool calls' | 'decisions';
+    | 'file'
+    | 'architecture'
+    | 'cores'
+    | 'memory'
+    | 'tensors'
+    | 'tokenizer'
+    | 'chat'
+    | 'tool calls'
+    | 'decisions'
+    | 'images';
   readonly ok: boolean;
   /** If it fails, the model cannot be served as configured. */
   readonly needed: boolean;

@@ -1,7 +1,7 @@
 /** Composes one model's engine: a process for each replica, none started yet. The one place that chooses an engine's kind. */
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { RemoteSetup } from '../../engine/protocol/setup.js';
+import type { EngineSetup, RemoteSetup } from '../../engine/protocol/setup.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import type { EngineEvents, HostedEngine } from '../engine-client/engine.js';
 import { ReplicatedEngine } from '../engine-client/replicated-engine.js';
@@ -42,8 +42,8 @@ export function composeEngine(
   { entry, engines, memory, log, wanted, events }: EngineParts,
 ): HostedEngine {
   const { id, kind, file, load, idleUnloadMs, gpu, flashAttention, prefillTokensPerStep, prefillShare } = model;
-  const { prefixReuse, swaFull, kv, checkpoints, prefixCache, vision } = model;
-  const projector = vision && { file: resolve(vision.projector), maxTokens: vision.maxTokensPerImage ?? MAX_TOKENS };
+  const { prefixReuse, swaFull, kv, checkpoints, prefixCache } = model;
+  const projector = projectorOf(model);
   const all = {
     file,
     kind,
@@ -101,4 +101,9 @@ function remoteSetup({ engine }: ModelConfig, server: NonNullable<ReplicaPlan['s
 /** Whether a kind of engine can hold a reply to a grammar only from its beginning. */
 export function holdsWholeGrammars(kind: ModelConfig['engine']['kind']): boolean {
   return kind === 'vllm' || kind === 'sglang';
+}
+
+/** What an engine needs to know of a model's projector; undefined: it takes no images. */
+export function projectorOf({ vision }: Pick<ModelConfig, 'vision'>): EngineSetup['projector'] {
+  return vision && { file: resolve(vision.projector), maxTokens: vision.maxTokensPerImage ?? MAX_TOKENS };
 }

@@ -1,5 +1,6 @@
 /** Composes what reads a model's images: a supervised process, not started yet. */
 import { resolve } from 'node:path';
+import type { VisionSetup } from '../../engine/protocol/vision-messages.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { Backoff } from '../lib/backoff.js';
 import { systemClock } from '../lib/clock.js';
@@ -14,21 +15,36 @@ export function composeVision(
   log: Log,
 ): HostedVision | undefined {
   if (!vision) return undefined;
-  const { projector, maxTokensPerImage: maxTokens, maxPixels, threads, cores, cacheBytes } = vision;
   return new VisionClient({
-    setup: {
-      file,
-      projector: resolve(projector),
-      threads,
-      ...(cores !== undefined && { cores }),
-      ...(maxTokens !== undefined && { maxTokens }),
-      maxPixels,
-      cacheBytes,
-      heartbeatMs: engine.heartbeatMs,
-    },
+    setup: visionSetupOf(file, vision, engine.heartbeatMs),
     clock: systemClock,
     log,
     model: id,
     backoff: new Backoff(engine.backoffMinMs, engine.backoffMaxMs, Math.random),
   });
+}
+
+/** `file`: path of the model. */
+export function visionSetupOf(
+  file: string,
+  {
+    projector,
+    maxTokensPerImage: maxTokens,
+    maxPixels,
+    threads,
+    cores,
+    cacheBytes,
+  }: NonNullable<ModelConfig['vision']>,
+  heartbeatMs: number,
+): VisionSetup {
+  return {
+    file,
+    projector: resolve(projector),
+    threads,
+    maxPixels,
+    cacheBytes,
+    heartbeatMs,
+    ...(cores !== undefined && { cores }),
+    ...(maxTokens !== undefined && { maxTokens }),
+  };
 }

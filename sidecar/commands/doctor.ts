@@ -4,6 +4,7 @@ import { inspect, type MachineFacts } from '../engine-client/inspector.js';
 import { EXIT, parsed } from './command.js';
 import { orUsage } from './help.js';
 import type { Check } from './check.js';
+import { imageChecks } from './image-finding.js';
 import { guarded, hostChecks, isRunning } from './host-checks.js';
 import type { Io } from './io.js';
 import { size } from './layout.js';
@@ -84,7 +85,11 @@ async function modelChecks(config: Config, machine: MachineFacts | undefined, io
     ...(machine ? [coresCheck(machine.cores, sizings)] : []),
     ...wanted.flatMap((one) => (one.kind === 'unfit' ? [unfitCheck(one.model, one.why)] : [])),
     ...config.models.filter(isElsewhere).map(elsewhereCheck),
-    ...sizings.flatMap((sizing, i) => [modelCheck(found[i]?.model, sizing), ...callsCheck(sizing)]),
+    ...sizings.flatMap((sizing, i) => [
+      modelCheck(found[i]?.model, sizing),
+      ...callsCheck(sizing),
+      ...(sizing.inspected.kind === 'answer' ? imageChecks(sizing.id, sizing.inspected.answer.findings) : []),
+    ]),
   ];
 }
 

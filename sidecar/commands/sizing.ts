@@ -4,6 +4,8 @@
  */
 import { templateOf } from '../app/model-template.js';
 import type { ModelConfig } from '../config/config.js';
+import { projectorOf } from '../app/compose-engine.js';
+import { imageFinding } from './image-finding.js';
 import { inspect, type Inspected, type ModelReport, type Question } from '../engine-client/inspector.js';
 import type { Io } from './io.js';
 import { Progress } from './progress.js';
@@ -55,7 +57,9 @@ export function setupOf(model: ModelConfig): Sized {
   const { swaFull, kv, checkpoints, prefixCache } = model;
   const where = cores === undefined ? {} : { cores };
   const state = { prefillTokensPerStep, swaFull, kv, checkpoints, prefixCache };
-  return { file, kind, seats, contextPerSeat, threads, ...where, gpu, flashAttention, ...state };
+  const projector = projectorOf(model);
+  const images = projector && { projector };
+  return { file, kind, seats, contextPerSeat, threads, ...where, gpu, flashAttention, ...state, ...images };
 }
 
 /**
@@ -77,7 +81,7 @@ export async function sizeModels(
       sizings.push({ id, setup, inspected: template });
       continue;
     }
-    const inspected = await inspect(
+    const looked = await inspect(
       'model',
       {
         setup,
@@ -93,13 +97,22 @@ export async function sizeModels(
         ...(entry !== undefined && { entry }),
       },
     );
+    const images = again ? undefined : await imageFinding(model, setup.file, clock);
+    const inspected = images ? withFinding(looked, images.finding) : looked;
     const sizing = { id, setup, inspected };
+    taken.addBytes(images?.bytes ?? 0);
     if (inspected.kind === 'answer' && serves(sizing) && lazy !== true) taken.add(setup, devices, inspected.answer);
     // With an explicit memory size, processes on this machine do not matter.
     sizings.push(running === true && memory === undefined ? besideRunning(sizing) : sizing);
   }
   bar.clear();
   return sizings;
+}
+
+function withFinding(inspected: Inspected<'model'>, finding: ModelReport['findings'][number]): Inspected<'model'> {
+  if (inspected.kind === 'failed') return inspected;
+  const { answer } = inspected;
+  return { kind: 'answer', answer: { ...answer, findings: [...answer.findings, finding] } };
 }
 
 type TemplateFor =
@@ -129,6 +142,10 @@ class Taken {
       memory: others.reduce((sum, [, bytes]) => sum + bytes, this.#memory),
       gpuMemory: this.#gpuMemory.get(devices.join()) ?? 0,
     };
+  }
+
+  addBytes(memory: number): void {
+    this.#memory += memory;
   }
 
   /** A prefix cache whose size is not set takes only what is free when it grows, so nothing from other models. */
