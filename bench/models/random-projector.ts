@@ -21,39 +21,54 @@ export type ProjectorName = (typeof PROJECTORS)[number];
 /** Raise it when the same projector would get other bytes. */
 const VERSION = 1;
 
-const WIDTH = 64;
-const HEADS = 2;
-const FEED_FORWARD = 128;
-const LAYERS = 2;
+/** An encoder's shape. */
+export interface EncoderShape {
+  readonly width: number;
+  /** `mlp` computes one less. */
+  readonly layers: number;
+  /** Of what an image is resized to, px, where that is fixed; a multiple of {@link PATCH}. */
+  readonly side: number;
+}
+
 const PATCH = 14;
-/** Sides of what an image is resized to, px, where it is fixed. */
-const SIDES: Readonly<Record<ProjectorName, number>> = { mlp: 84, qwen2vl_merger: 560, gemma3: 224 };
+/** Of an attention head. */
+const HEAD = 32;
+const SMALL: Readonly<Record<ProjectorName, EncoderShape>> = {
+  mlp: { width: 64, layers: 2, side: 84 },
+  qwen2vl_merger: { width: 64, layers: 2, side: 560 },
+  gemma3: { width: 64, layers: 2, side: 224 },
+};
 
 const uint32 = (value: number): MetadataValue => ({ type: 'uint32', value });
 
 /** The file's path in `dir`, made there if it is not yet. `width`: of the model's embeddings. */
-export async function ensureProjector(dir: string, name: ProjectorName, width: number): Promise<string> {
-  const metadata = metadataOf(name, width);
+export async function ensureProjector(
+  dir: string,
+  name: ProjectorName,
+  width: number,
+  encoder = SMALL[name],
+): Promise<string> {
+  const metadata = metadataOf(name, width, encoder);
   const hash = createHash('sha256').update(JSON.stringify([VERSION, name, width, [...metadata]]));
   const path = join(dir, `ra-projector-${name}-${hash.digest('hex').slice(0, 16)}.gguf`);
   const there = await access(path).then(
     () => true,
     () => false,
   );
-  if (!there) await writeGguf(path, metadata, tensorsOf(name, width));
+  if (!there) await writeGguf(path, metadata, [...encoderOf(name, encoder), ...projection(name, encoder.width, width)]);
   return path;
 }
 
-function metadataOf(name: ProjectorName, width: number): Metadata {
+function metadataOf(name: ProjectorName, width: number, encoder: EncoderShape): Metadata {
   const floats = (values: readonly number[]): MetadataValue => ({ type: 'float32s', value: values });
   const own: readonly (readonly [string, MetadataValue])[] = [
-    ['embedding_length', uint32(WIDTH)],
-    ['feed_forward_length', uint32(FEED_FORWARD)],
-    ['block_count', uint32(LAYERS)],
+    ['embedding_length', uint32(encoder.width)],
+    ['feed_forward_length', uint32(2 * encoder.width)],
+    ['block_count', uint32(encoder.layers)],
     ['projection_dim', uint32(width)],
-    ['image_size', uint32(SIDES[name])],
+    ['image_size', uint32(encoder.side)],
     ['patch_size', uint32(PATCH)],
-    ['attention.head_count', uint32(HEADS)],
+    ['attention.head_count', uint32(encoder.width / HEAD)],
     ['attention.layer_norm_epsilon', { type: 'float32', value: 1e-5 }],
     ['image_mean', floats([0.48, 0.46, 0.41])],
     ['image_std', floats([0.27, 0.26, 0.28])],
@@ -70,40 +85,36 @@ function metadataOf(name: ProjectorName, width: number): Metadata {
   ]);
 }
 
-function tensorsOf(name: ProjectorName, width: number): TensorSource[] {
-  return [...encoder(name), ...projection(name, width)];
-}
-
-function encoder(name: ProjectorName): TensorSource[] {
-  const positions = (SIDES[name] / PATCH) ** 2;
+function encoderOf(name: ProjectorName, { width, layers, side }: EncoderShape): TensorSource[] {
+  const positions = (side / PATCH) ** 2;
   const layer = (n: number): TensorSource[] => [
-    ...norm(`v.blk.${n}.ln1`),
-    ...['q', 'k', 'v', 'out'].flatMap((part) => linear(`v.blk.${n}.attn_${part}`, WIDTH, WIDTH)),
-    ...norm(`v.blk.${n}.ln2`),
-    ...linear(`v.blk.${n}.ffn_up`, WIDTH, FEED_FORWARD),
-    ...linear(`v.blk.${n}.ffn_down`, FEED_FORWARD, WIDTH),
+    ...norm(`v.blk.${n}.ln1`, width),
+    ...['q', 'k', 'v', 'out'].flatMap((part) => linear(`v.blk.${n}.attn_${part}`, width, width)),
+    ...norm(`v.blk.${n}.ln2`, width),
+    ...linear(`v.blk.${n}.ffn_up`, width, 2 * width),
+    ...linear(`v.blk.${n}.ffn_down`, 2 * width, width),
   ];
   const patches = (suffix: string): TensorSource =>
-    random(`v.patch_embd.weight${suffix}`, [PATCH, PATCH, 3, WIDTH], 3 * PATCH * PATCH);
+    random(`v.patch_embd.weight${suffix}`, [PATCH, PATCH, 3, width], 3 * PATCH * PATCH);
   return [
     patches(''),
     // Of an image's two frames, which are the same.
     ...(name === 'qwen2vl_merger' ? [patches('.1')] : []),
-    ...(name === 'qwen2vl_merger' ? [] : [random('v.position_embd.weight', [WIDTH, positions], 4)]),
-    ...Array.from({ length: LAYERS }, (_, n) => layer(n)).flat(),
-    ...norm('v.post_ln'),
+    ...(name === 'qwen2vl_merger' ? [] : [random('v.position_embd.weight', [width, positions], 4)]),
+    ...Array.from({ length: layers }, (_, n) => layer(n)).flat(),
+    ...norm('v.post_ln', width),
   ];
 }
 
-function projection(name: ProjectorName, width: number): TensorSource[] {
+function projection(name: ProjectorName, from: number, width: number): TensorSource[] {
   switch (name) {
     case 'mlp':
-      return [...linear('mm.0', WIDTH, width), ...linear('mm.2', width, width, 2)];
+      return [...linear('mm.0', from, width), ...linear('mm.2', width, width, 2)];
     case 'qwen2vl_merger':
-      return [...linear('mm.0', 4 * WIDTH, 4 * WIDTH), ...linear('mm.2', 4 * WIDTH, width, 2)];
+      return [...linear('mm.0', 4 * from, 4 * from), ...linear('mm.2', 4 * from, width, 2)];
     case 'gemma3':
       // By columns.
-      return [random('mm.input_projection.weight', [width, WIDTH], WIDTH), ones('mm.soft_emb_norm.weight', WIDTH)];
+      return [random('mm.input_projection.weight', [width, from], from), ones('mm.soft_emb_norm.weight', from)];
   }
 }
 
@@ -111,8 +122,8 @@ function linear(name: string, columns: number, rows: number, gain = 1): TensorSo
   return [random(`${name}.weight`, [columns, rows], columns / gain ** 2), filled(`${name}.bias`, rows, 0)];
 }
 
-function norm(name: string): TensorSource[] {
-  return [ones(`${name}.weight`, WIDTH), filled(`${name}.bias`, WIDTH, 0)];
+function norm(name: string, width: number): TensorSource[] {
+  return [ones(`${name}.weight`, width), filled(`${name}.bias`, width, 0)];
 }
 
 function ones(name: string, length: number): TensorSource {

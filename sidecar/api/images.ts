@@ -77,13 +77,19 @@ function digestOf(
   return createHash('sha256').update(secret).update(settings).update(sha256).digest();
 }
 
-/** Each image is encoded once, when its first part is wanted. */
+interface Encoded {
+  readonly encoding: Encoding;
+  /** Parts that were handed on. */
+  readonly given: Set<number>;
+}
+
+/** Each image is encoded once, when its first part is wanted, and forgotten with its last. */
 class Encodings implements JobImages {
   readonly #vision: Vision;
   readonly #orders: readonly EncodeOrder[];
   readonly #placed: readonly PlacedPart[];
   readonly #param: string;
-  readonly #encodings = new Map<number, Encoding>();
+  readonly #encodings = new Map<number, Encoded>();
   #closed = false;
 
   constructor(vision: Vision, orders: readonly EncodeOrder[], placed: readonly PlacedPart[], param: string) {
@@ -97,16 +103,20 @@ class Encodings implements JobImages {
     const { image, part } = this.#placed[at] ?? { image: -1, part: 0 };
     const order = this.#orders[image];
     if (!order || this.#closed) return unseen(imageFailed());
-    const encoding = this.#encodings.get(image) ?? this.#vision.encode(order);
-    this.#encodings.set(image, encoding);
-    const result = await encoding.result;
+    const encoded = this.#encodings.get(image) ?? { encoding: this.#vision.encode(order), given: new Set<number>() };
+    this.#encodings.set(image, encoded);
+    const result = await encoded.encoding.result;
     if (result.kind === 'undecodable') return unseen(imageUnreadable(this.#param));
-    return (result.kind === 'encoded' && result.embeddings[part]) || unseen(imageFailed());
+    const values = result.kind === 'encoded' ? result.embeddings[part] : undefined;
+    if (result.kind !== 'encoded' || !values) return unseen(imageFailed());
+    // They may be hundreds of megabytes.
+    if (encoded.given.add(part).size === result.embeddings.length) this.#encodings.delete(image);
+    return values;
   }
 
   close(): void {
     this.#closed = true;
-    for (const { cancel } of this.#encodings.values()) cancel();
+    for (const { encoding } of this.#encodings.values()) encoding.cancel();
     this.#encodings.clear();
   }
 }

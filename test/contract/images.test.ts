@@ -1,6 +1,7 @@
 /** Image parts: in the contract, refused by a model without vision, and never fetched. */
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo } from 'node:net';
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { errorOf, holdError } from '../support/error-answer.js';
 import { chatBody, InProcess } from '../support/in-process.js';
@@ -78,4 +79,26 @@ t.test('images', async (t) => {
   const ourselves = connect(port, '127.0.0.1');
   await once(ourselves, 'close');
   t.equal(callers, 1, 'which would have been seen');
+});
+
+t.test('a model with vision on an addon without images', async (t) => {
+  // A file that is there, and no projector.
+  const vision = { projector: fileURLToPath(import.meta.url) };
+  const sidecar = await InProcess.start(t, { models: [{ id: 'chat', kind: 'chat', vision }] });
+  const { reason } = (await sidecar.seen('vision cannot serve its model')) as { reason?: string };
+  const url = 'data:image/png;base64,iVBORw0KGgo=';
+  const content = [{ type: 'image_url', image_url: { url } }];
+  const answer = await sidecar.post(
+    '/v1/chat/completions',
+    chatBody('chat', 'echo', { messages: [{ role: 'user', content }] }),
+  );
+  if (reason === 'the addon was built without images') {
+    holdError(t, 'no addon', answer, { ...BAD_REQUEST, param: 'messages[0].content[0].image_url' });
+    t.match(errorOf(answer).message, /was built without them \(`make engine-native` adds them\)/);
+  } else {
+    // Where this checkout has the addon of `make engine-native`, the image is looked at first.
+    t.match(reason, /^the projector/);
+    holdError(t, 'no projector', answer, { ...BAD_REQUEST, param: 'messages[0].content[0].image_url' });
+  }
+  t.equal((await sidecar.post('/v1/chat/completions', chatBody('chat', 'echo'))).status, 200, 'text is served');
 });

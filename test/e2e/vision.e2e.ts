@@ -78,7 +78,7 @@ const LOOK = [textPart('Look at this closely, and take your time.')];
 /** Tokens behind an image at most: what ends it, the turn's end, the beginning of the reply. All images here have as many. */
 const TURN = 16;
 
-for (const projector of PROJECTORS) {
+for (const projector of [...PROJECTORS, 'hybrid'] as const) {
   t.test(projector, async (t) => {
     const model = await seeingModel(projector);
     const server = await peer(model);

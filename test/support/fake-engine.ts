@@ -113,6 +113,10 @@ export class FakeGeneration extends FakeJob<GenerateJob, GenerationReceiver> {
     return this;
   }
 
+  wants(image: number): this {
+    return this.say((receiver) => receiver.wants?.(image));
+  }
+
   finished(choice = 0, reason: FinishReason = 'stop'): this {
     const completionTokens = this.#tokens;
     this.#tokens = 0;
@@ -159,6 +163,9 @@ export class FakeEngine implements Engine {
   get contexts(): readonly number[] {
     return [this.facts?.contextPerSeat ?? FAKE_FACTS.contextPerSeat];
   }
+
+  /** Embeddings that jobs were given. */
+  readonly supplied: [image: number, values: Float32Array][] = [];
 
   /** Jobs that hold a sequence now. */
   get live(): number {
@@ -214,7 +221,11 @@ export class FakeEngine implements Engine {
       else if (fake.live) play();
     });
     for (const wake of this.#onJob.splice(0)) wake();
-    return { cancel: () => fake.cancel(), reduceSeats: () => fake.narrow() };
+    return {
+      cancel: () => fake.cancel(),
+      reduceSeats: () => fake.narrow(),
+      supply: (image, values) => void this.supplied.push([image, values]),
+    };
   }
 
   async #nth<Job>(jobs: readonly Job[], index: number): Promise<Job> {

@@ -80,6 +80,7 @@ export interface StubModel {
   readonly seats?: number;
   readonly contextPerSeat?: number;
   readonly cohort?: string;
+  readonly vision?: { readonly projector: string };
   /** Never gets ready. */
   readonly cold?: boolean;
 }

@@ -1,7 +1,7 @@
 /** A sidecar with a model that reads images, for end-to-end tests. Needs the addon of `make engine-native`. */
 import { join } from 'node:path';
 import { ensureProjector, type ProjectorName } from '../../bench/models/random-projector.js';
-import { writeArchitecture, WIDTH } from './architectures.js';
+import { architectureModel, writeArchitecture, WIDTH } from './architectures.js';
 import { gemma3, qwen2vl, qwen3 } from './families/attention.js';
 import { dataUrl } from './images.js';
 import { CACHE } from './models.js';
@@ -17,10 +17,12 @@ export interface SeeingModel {
   readonly projector: string;
 }
 
-/** A random model of the kind that a projector is for. */
-export async function seeingModel(name: ProjectorName): Promise<SeeingModel> {
-  const projector = await ensureProjector(join(CACHE, 'models'), name, WIDTH);
+/** A random model of the kind that a projector is for; `hybrid`: layers with a state, and layers with attention. */
+export async function seeingModel(name: ProjectorName | 'hybrid'): Promise<SeeingModel> {
+  const projector = await ensureProjector(join(CACHE, 'models'), name === 'hybrid' ? 'mlp' : name, WIDTH);
   switch (name) {
+    case 'hybrid':
+      return { file: await architectureModel('hybrid'), projector };
     case 'mlp':
       return { file: await writeArchitecture('qwen3', (vocabulary) => qwen3(vocabulary, false)), projector };
     case 'qwen2vl_merger':
@@ -45,7 +47,9 @@ export async function seeingSidecar(
   const model = { id: SEEING, kind: 'chat', file, seats: 4, contextPerSeat: 4096, threads: 1, gpu: false, ...more };
   const models = [{ ...model, vision: { projector, threads: 1, ...vision } }];
   const sidecar = await Sidecar.start(t, { config: { models, ...config } });
-  await sidecar.logged('vision ready');
+  const outcome = (event: string): boolean => sidecar.lines.some((line) => line.event === event);
+  await sidecar.until(() => outcome('vision ready') || outcome('vision cannot serve its model'), 'vision');
+  if (!outcome('vision ready')) throw new Error('this addon has no images: run "make engine-native" first');
   return sidecar;
 }
 

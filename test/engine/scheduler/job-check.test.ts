@@ -1,7 +1,7 @@
 import t from 'tap';
 import { jobProblem } from '../../../engine/scheduler/job-check.js';
 import type { GenerateJob, ScoreJob } from '../../../engine/protocol/jobs.js';
-import { tokenPrompt } from '../../../engine/protocol/prompt.js';
+import { IMAGE_IDS, tokenPrompt, type ImageSegment } from '../../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
 const SIZE = 100;
@@ -42,4 +42,34 @@ t.test('tokens outside the vocabulary are refused wherever they are', (t) => {
   t.equal(jobProblem(score(99, 99, 99), SIZE), undefined);
   for (const job of [score(100, 1, 1), score(1, 100, 1), score(1, 1, 100)]) t.equal(jobProblem(job, SIZE), BAD);
   t.end();
+});
+
+t.test('an image has ids of its own, a digest, and positions of its size', async (t) => {
+  const image: ImageSegment = {
+    kind: 'image',
+    tokens: Uint32Array.of(IMAGE_IDS, 0xffffffff),
+    digest: new Uint8Array(32),
+    positions: 2,
+    columns: 0,
+    whole: false,
+  };
+  const text = { kind: 'tokens', tokens: Uint32Array.of(1) } as const;
+  const problem = (more: Partial<ImageSegment>, ...rest: GenerateJob['prompt']): string | undefined =>
+    jobProblem({ ...generate(1), prompt: [text, { ...image, ...more }, ...rest] }, SIZE);
+  t.equal(problem({}, text), undefined);
+  t.equal(problem({ columns: 2, positions: 1 }, text), undefined);
+  for (const bad of [
+    { tokens: Uint32Array.of(5, 6) },
+    { tokens: new Uint32Array(0) },
+    { digest: new Uint8Array(31) },
+    { positions: 1 },
+    { positions: 3, columns: 1 },
+    { positions: 0, columns: 1 },
+    { columns: 3 },
+    { positions: NaN, columns: 1 },
+  ]) {
+    t.equal(problem(bad, text), 'an image that is no image', JSON.stringify(bad));
+  }
+  t.equal(problem({}), 'an image without tokens behind it');
+  t.equal(problem({}, { kind: 'tokens', tokens: Uint32Array.of(SIZE) }), BAD);
 });

@@ -5,7 +5,15 @@ import type { Lease } from '../../../sidecar/admission/seat-queue.js';
 import { contractError } from '../../../sidecar/domain/errors.js';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { GenerateJob, GenerationReceiver, JobHandle } from '../../../sidecar/engine-client/engine.js';
-import { runJob, type JobParts, type PlannedJob, type RunEnd } from '../../../sidecar/api/run-job.js';
+import { imageFailed } from '../../../sidecar/api/image-refusals.js';
+import {
+  runJob,
+  type JobImages,
+  type JobParts,
+  type PlannedJob,
+  type RunEnd,
+  type Unseen,
+} from '../../../sidecar/api/run-job.js';
 import { RequestContext } from '../../../sidecar/api/request-context.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
 import { SeatBoard } from '../../../sidecar/api/seat-board.js';
@@ -274,4 +282,67 @@ t.test('who was given a seat is on the board until its request ends, and no long
   );
   context.ended(200);
   t.strictSame(board.holders('m'), []);
+});
+
+/** Images whose embeddings come when the test says. */
+class Looked implements JobImages {
+  readonly asked: number[] = [];
+  closed = 0;
+  settle: (result: Float32Array | Unseen) => void = () => undefined;
+
+  embeddings(image: number): Promise<Float32Array | Unseen> {
+    this.asked.push(image);
+    return new Promise((resolve) => (this.settle = resolve));
+  }
+
+  close(): void {
+    this.closed += 1;
+  }
+}
+
+const UNSEEN: Unseen = { kind: 'unseen', error: imageFailed() };
+
+t.test('embeddings that a job wants are handed on', async (t) => {
+  const seated = new Seated();
+  const images = new Looked();
+  const end = runJob(seated.context, await seated.lease(), chatOf(1), seated.parts({ images }));
+  const job = (await seated.engine.generation(0)).started();
+  job.wants(3);
+  t.same(images.asked, [3]);
+  const values = Float32Array.of(1);
+  images.settle(values);
+  await new Promise(setImmediate);
+  t.same(seated.engine.supplied, [[3, values]]);
+  t.equal(images.closed, 0);
+  job.done();
+  t.equal((await end).kind, 'done');
+  t.equal(images.closed, 1);
+});
+
+t.test('an image without embeddings fails its job, which is cancelled', async (t) => {
+  const seated = new Seated();
+  const images = new Looked();
+  const end = runJob(seated.context, await seated.lease(), chatOf(1), seated.parts({ images }));
+  const job = (await seated.engine.generation(0)).started();
+  job.wants(0);
+  images.settle(UNSEEN);
+  await job.cancelled;
+  t.match(await end, { kind: 'failed', outcome: 'failed', error: { status: 502, code: 'bad_gateway' } });
+  t.equal(images.closed, 1);
+  t.match(seated.queue.snapshot(), { busy: 0 });
+});
+
+t.test('embeddings that come after the end change nothing', async (t) => {
+  for (const late of [UNSEEN, Float32Array.of(1)]) {
+    const seated = new Seated();
+    const images = new Looked();
+    const end = runJob(seated.context, await seated.lease(), chatOf(1), seated.parts({ images }));
+    const job = (await seated.engine.generation(0)).started();
+    job.wants(0);
+    seated.leaving.abort();
+    t.equal((await end).kind, 'left');
+    images.settle(late);
+    await new Promise(setImmediate);
+    t.same(seated.engine.supplied, []);
+  }
 });

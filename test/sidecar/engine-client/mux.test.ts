@@ -310,3 +310,44 @@ t.test('a job that its server did not take may go back to the queue, unless it h
 function turn(): Promise<void> {
   return new Promise((done) => setImmediate(done));
 }
+
+t.test('a job that wants embeddings gets them once, and lacks them until then', async (t) => {
+  const { mux, sent } = setup();
+  const wanted: number[] = [];
+  const handle = mux.generate(
+    job,
+    Object.assign(new RecordingReceiver(), { wants: (image: number) => wanted.push(image) }),
+  );
+  t.equal(mux.lacking, 0);
+  t.equal(mux.apply([started(1), { id: 1, kind: 'wants', image: 2 }]), undefined);
+  t.same(wanted, [2]);
+  t.equal(mux.lacking, 1);
+  const values = Float32Array.of(1, 2);
+  handle.supply?.(1, values);
+  t.equal(mux.lacking, 1, 'of another image');
+  handle.supply?.(2, values);
+  handle.supply?.(2, values);
+  t.equal(mux.lacking, 0);
+  t.same(
+    sent.filter(({ kind }) => kind === 'embeddings'),
+    [{ v: PROTOCOL_VERSION, kind: 'embeddings', id: 1, image: 2, values }],
+  );
+  handle.cancel();
+  handle.supply?.(2, values);
+  t.equal(sent.length, 3, 'after its end nothing is sent');
+});
+
+t.test('wants are a violation before the start, twice, and of jobs without images', async (t) => {
+  const seeing = Object.assign(new RecordingReceiver(), { wants: () => undefined });
+  const wants = (id: number): Output => ({ id, kind: 'wants', image: 0 });
+  for (const [outputs, violation] of [
+    [[wants(1)], 'not-started'],
+    [[started(1), wants(1), wants(1)], 'wrong-want'],
+    [[started(2), wants(2)], 'wrong-want'],
+  ] as const) {
+    const { mux } = setup();
+    mux.generate(job, seeing);
+    mux.generate(job, new RecordingReceiver());
+    t.equal(mux.apply(outputs), violation);
+  }
+});
