@@ -31,8 +31,8 @@ const sidecar = await Sidecar.start(teardowns, {
   },
 });
 
-const direct: Target = { agent: new Agent({ keepAlive: true, maxSockets: 1 }), port: server.port };
-const through: Target = { agent: new Agent({ keepAlive: true, maxSockets: 1 }), port: sidecar.port, key: sidecar.key };
+const direct: Target = { agent: new Agent({ maxSockets: 1 }), port: server.port };
+const through: Target = { agent: new Agent({ maxSockets: 1 }), port: sidecar.port, key: sidecar.key };
 
 /** No two prompts are the same, so that neither way finds more of them in the slot than the other. */
 async function firstToken(target: Target, at: number): Promise<number> {
@@ -64,7 +64,7 @@ const row = (what: string, times: readonly number[]): Record<string, number | st
 await keep('engine-elsewhere', {
   title: 'What the sidecar adds to a first token of a llama-server',
   about: [
-    `${PAIRS} pairs of streamed requests by one caller over kept connections: one to llama-server’s own /v1/chat/completions, one through the sidecar, whose engine that llama-server is. Which one is first changes. From the request’s last byte to the first text. The bundled model, one compute thread, one slot.`,
+    `${PAIRS} pairs of streamed requests by one caller, each on a connection of its own, since llama-server closes those that it kept after 100 requests: one to llama-server’s own /v1/chat/completions, one through the sidecar, whose engine that llama-server is. Which one is first changes. From the request’s last byte to the first text. The bundled model, one compute thread, one slot.`,
     '“added” is the difference within each pair.',
   ],
   rows: [row('llama-server alone', alone), row('through the sidecar', behind), row('added', added)],
