@@ -1,12 +1,12 @@
 import type { CallSyntax, ParameterTypes } from '../protocol/reply-format.js';
-import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart, type GrammarText } from './gbnf.js';
+import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart } from './gbnf.js';
 import { JSON_RULES } from './json.js';
 import { looseGrammar } from './loose.js';
 import { schemaGrammar } from './schema.js';
 import { spaced, SPACED_RULES } from './spaced.js';
 import { MAX_STACKS } from './stacks.js';
 import { taggedGrammar, type TaggedGrammar } from './tagged.js';
-import { Work } from './work.js';
+import { Work, type NoGrammar } from './work.js';
 
 /** A function that may be called; `parameters` is the JSON schema of its arguments. */
 export interface Callable {
@@ -25,7 +25,8 @@ export type CallRules =
       readonly stacks: number;
       readonly parameters?: readonly (readonly ParameterTypes[])[];
     }
-  | Exclude<GrammarText, { kind: 'ok' }>;
+  /** `at`: the index of the function whose parameters are to blame; absent: all together are. */
+  | (NoGrammar & { readonly at?: number });
 
 /** The rule that a calls grammar begins with. */
 const START = 'calls';
@@ -55,7 +56,7 @@ export function callRules(
   const places = new Map<string, number>();
   for (const [i, { name, parameters }] of functions.entries()) {
     const part = argumentsOf(parameters, notation, `call-${i}`, work);
-    if (part.kind === 'unservable') return part;
+    if (part.kind === 'unservable') return work.exhausted ? { kind: 'unservable', why: part.why } : { ...part, at: i };
     parts.push(part);
     types.push(part.types);
     const most = (places.get(name) ?? 0) + part.stacks;

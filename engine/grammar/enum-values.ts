@@ -29,11 +29,11 @@ export class EnumValues {
 
   /** All of them, each once. Throws {@link Unservable} for too many values or characters. */
   texts(): string[] {
-    if (this.#texts.size > MAX_VALUES) throw new Unservable(`has an enum of over ${MAX_VALUES} values.`);
+    if (this.#texts.size > MAX_VALUES) throw tooLong(`${MAX_VALUES} values`, (all) => all.length > MAX_VALUES);
     let characters = 0;
     for (const text of this.#texts) characters += text.length;
     if (characters > MAX_ENUM_CHARACTERS)
-      throw new Unservable(`has an enum of over ${MAX_ENUM_CHARACTERS} characters.`);
+      throw tooLong(`${MAX_ENUM_CHARACTERS} characters`, (all) => JSON.stringify(all).length > MAX_ENUM_CHARACTERS);
     // The tree is made by looking at each character once.
     this.#maker.work.spendText(characters);
     return [...this.#texts];
@@ -53,4 +53,9 @@ export class EnumValues {
         return types.includes(value === null ? 'null' : Array.isArray(value) ? 'array' : 'object');
     }
   }
+}
+
+function tooLong(bound: string, isOver: (all: readonly unknown[]) => boolean): Unservable {
+  const offends = (value: unknown): boolean => Array.isArray(value) && isOver(value);
+  return new Unservable(`has an \`enum\` of over ${bound}.`, { keyword: 'enum', offends });
 }

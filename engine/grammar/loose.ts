@@ -7,7 +7,7 @@ import { literal, type GrammarPart } from './gbnf.js';
 import { anyValueRules, MARKS, OTHER_NAME, type Marks, type Notation } from './loose-notation.js';
 import { listOf, type ParameterList } from './parameters.js';
 import { itemsOf } from './rope.js';
-import { MAX_COUNTED } from './scalar-rules.js';
+import { MAX_COUNTED, overCounted } from './scalar-rules.js';
 import { schemaGrammar, type SchemaGrammar } from './schema.js';
 import { isRecord, saysNothing, type Range, type Schema, type Shape } from './shape.js';
 import { Shapes } from './shapes.js';
@@ -22,11 +22,14 @@ const NAME = /^[\p{L}\p{N}_$.-]+$/u;
 export function looseGrammar(parameters: unknown, notation: Notation, prefix: string, work: Work): SchemaGrammar {
   const json = schemaGrammar(parameters, `${prefix}-j`, work);
   if (json.kind === 'unservable') return json;
-  return unlessUnservable(() => ({
-    kind: 'ok',
-    stacks: json.stacks,
-    ...new LooseRules(parameters, notation, prefix, work, json.rules).make(),
-  }));
+  return unlessUnservable(
+    () => ({
+      kind: 'ok',
+      stacks: json.stacks,
+      ...new LooseRules(parameters, notation, prefix, work, json.rules).make(),
+    }),
+    parameters,
+  );
 }
 
 class LooseRules {
@@ -131,7 +134,7 @@ class LooseRules {
     const part = schemaGrammar({ allOf: [schema], type }, `${this.#prefix}-s${this.#made++}`, this.#work, this.#root);
     if (part.kind === 'unservable') {
       if (part.why === 'allows no value.') return undefined;
-      throw new Unservable(part.why);
+      throw new Unservable(part.why, part.path);
     }
     for (const rule of part.rules) this.#rules.add(rule);
     return part.rule;
@@ -183,7 +186,7 @@ class LooseRules {
 
   #array(shape: Shape): string[] {
     const { least, most } = shape.items;
-    if (least > MAX_COUNTED) throw new Unservable(`asks for more than ${MAX_COUNTED} items.`);
+    if (least > MAX_COUNTED) throw overCounted('minItems');
     const arrays = itemsOf(shape.arrays, () => this.#work.spend(1));
     const prefix = Math.max(0, ...arrays.map((each) => each.prefix.length));
     const at = (i: number): string | undefined => {

@@ -9,9 +9,16 @@ import type { Range, Shape } from './shape.js';
 import { BEHIND_VALUE, TEXT_STACKS, type Container } from './stacks.js';
 import { isText, textAutomaton, type TextForm } from './text-automaton.js';
 import { textRules } from './text-rules.js';
+import { Unservable } from './work.js';
 
 /** Bound of counted items and characters. Beyond it: at least this many, or any number. */
 export const MAX_COUNTED = 256;
+
+/** For a least count that cannot be held. */
+export function overCounted(keyword: 'minItems' | 'minProperties'): Unservable {
+  const offends = (value: unknown): boolean => typeof value === 'number' && value > MAX_COUNTED;
+  return new Unservable(`has a \`${keyword}\` over ${MAX_COUNTED}.`, { keyword, offends });
+}
 
 /** Places in a text with patterns: its next character, and each of the escapes that may stand for it. */
 const PATTERN: Container = { places: 12, values: [] };

@@ -6,7 +6,7 @@ import { objectRules, type Property } from './object-rules.js';
 import { matching, otherProperties } from './other-properties.js';
 import { RuleMaker } from './rule-maker.js';
 import type { Alternative, Item } from './rules.js';
-import { MAX_COUNTED, numbersOf, textsOf, type Scalars } from './scalar-rules.js';
+import { MAX_COUNTED, numbersOf, textsOf, overCounted, type Scalars } from './scalar-rules.js';
 import { itemsOf, type Rope } from './rope.js';
 import { Sames } from './sames.js';
 import { saysNothing, type All, type Schema, type Shape } from './shape.js';
@@ -33,7 +33,7 @@ const VALUE_STEPS = 8;
  * references point into, where `schema` is a part of it.
  */
 export function schemaGrammar(schema: unknown, prefix = 'value', work = new Work(), root = schema): SchemaGrammar {
-  return unlessUnservable(() => new Compiler(root, prefix, work).compile(schema as Schema));
+  return unlessUnservable(() => new Compiler(root, prefix, work).compile(schema as Schema), root);
 }
 
 /** A rule for each set of schemas that some value must satisfy, made once, from the outside in. */
@@ -147,7 +147,7 @@ class Compiler {
   #array(shape: Shape, containers: Container[], seen: Set<string>): Alternative[] {
     const { items } = shape;
     const arrays = this.#items(shape.arrays);
-    if (items.least > MAX_COUNTED) throw new Unservable(`asks for more than ${MAX_COUNTED} items.`);
+    if (items.least > MAX_COUNTED) throw overCounted('minItems');
     if (items.least > items.most) return [];
     const most = items.most > MAX_COUNTED ? Infinity : items.most;
     const prefix = Math.max(0, ...arrays.map(({ prefix }) => prefix.length));

@@ -89,7 +89,10 @@ export class Shapes {
       found = typeof found === 'object' && found !== null && Object.hasOwn(found, key) ? member(found, key) : undefined;
     }
     if (found !== undefined) return found;
-    throw new Unservable('refers to what is not in it.');
+    throw new Unservable('has a `$ref` to what is not in the schema.', {
+      keyword: '$ref',
+      offends: (value) => value === reference,
+    });
   }
 
   /** The schema within the root that has this `$id`. */

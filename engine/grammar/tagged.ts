@@ -9,7 +9,7 @@ import { choiceRule } from './choice.js';
 import { inClass, literal, textUpTo, type GrammarPart } from './gbnf.js';
 import { OTHER_NAME } from './loose-notation.js';
 import { argumentWays, typesOf, type FreeMap, type Parameter, type ParameterList } from './parameters.js';
-import { MAX_COUNTED } from './scalar-rules.js';
+import { MAX_COUNTED, overCounted } from './scalar-rules.js';
 import { schemaGrammar } from './schema.js';
 import type { Range, Schema } from './shape.js';
 import { spaced } from './spaced.js';
@@ -27,7 +27,7 @@ const RULE_STEPS = 12;
 
 /** The arguments of one function. `prefix`: what its rules' names begin with. `work`: what is left of the request's. */
 export function taggedGrammar(parameters: unknown, syntax: TaggedArguments, prefix: string, work: Work): TaggedGrammar {
-  return unlessUnservable(() => new TaggedRules(parameters, syntax, prefix, work).make());
+  return unlessUnservable(() => new TaggedRules(parameters, syntax, prefix, work).make(), parameters);
 }
 
 class TaggedRules {
@@ -81,7 +81,7 @@ class TaggedRules {
     const ways = this.#ways({ schema, shapes });
     const { least, most } = members;
     if (ways.length === 0) return least > 0 ? undefined : this.#rule('call-gap');
-    if (least > MAX_COUNTED) throw new Unservable(`asks for more than ${MAX_COUNTED} properties.`);
+    if (least > MAX_COUNTED) throw overCounted('minProperties');
     const one = this.#rule(`call-gap ${spaced(this.#syntax.open)} ${OTHER_NAME} (${ways.join(' | ')})`);
     // The end of one may be the beginning of another.
     this.#stacks = Math.max(this.#stacks, 2 + BEHIND_VALUE);
@@ -143,7 +143,7 @@ class TaggedRules {
     const part = schemaGrammar(schema, `${this.#prefix}-v${this.#made++}`, this.#work, this.#root);
     if (part.kind === 'unservable') {
       if (part.why === 'allows no value.') return undefined;
-      throw new Unservable(part.why);
+      throw new Unservable(part.why, part.path);
     }
     for (const rule of part.rules) this.#rules.add(rule);
     this.#stacks = Math.max(this.#stacks, part.stacks);

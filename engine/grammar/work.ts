@@ -1,3 +1,5 @@
+import { keywordPath, type Fault } from './keyword-path.js';
+
 /**
  * The bound on the work of compiling the tools of one request to a grammar.
  *
@@ -31,9 +33,16 @@ const CHARACTERS_A_STEP = 8;
 
 /**
  * A schema that cannot be served; caught where the grammar is made. `message`: the reason, without any of the caller's
- * text.
+ * text. `fault`: the keyword that is to blame, or the path of the schema that has it.
  */
-export class Unservable extends Error {}
+export class Unservable extends Error {
+  readonly fault: Fault | readonly string[] | undefined;
+
+  constructor(message: string, fault?: Fault | readonly string[]) {
+    super(message);
+    this.fault = fault;
+  }
+}
 
 /** Counts the steps of one request's grammar. */
 export class Work {
@@ -54,6 +63,11 @@ export class Work {
   /** More steps are needed than {@link limit} allowed, but not more than {@link MAX_WORK} so far. */
   get stopped(): boolean {
     return this.#spent + this.#patterns > this.#limit && this.#spent <= MAX_WORK;
+  }
+
+  /** The request has no step left, whichever of its schemas took them. */
+  get exhausted(): boolean {
+    return this.#spent > MAX_WORK;
   }
 
   /** Allows so many steps more, within {@link MAX_WORK} and {@link MAX_PATTERN_WORK}. */
@@ -103,18 +117,24 @@ export class Work {
   }
 }
 
-/** `why`: the predicate of a sentence about the problem, without any of the caller's text. */
+/**
+ * `why`: the predicate of a sentence about the problem, without any of the caller's text. `path`: of the schema that the
+ * sentence is about, from the root on; may hold names that the caller chose. Absent: it is about the root.
+ */
 export interface NoGrammar {
   readonly kind: 'unservable';
   readonly why: string;
+  readonly path?: readonly string[];
 }
 
-/** The result of `make`; an {@link Unservable} that it throws is returned too. */
-export function unlessUnservable<T>(make: () => T): T | NoGrammar {
+/** The result of `make`; an {@link Unservable} that it throws is returned too, with its place in `root`. */
+export function unlessUnservable<T>(make: () => T, root?: unknown): T | NoGrammar {
   try {
     return make();
   } catch (error) {
-    if (error instanceof Unservable) return { kind: 'unservable', why: error.message };
-    throw error;
+    if (!(error instanceof Unservable)) throw error;
+    const { message: why, fault } = error;
+    const path = fault && ('keyword' in fault ? keywordPath(root, fault) : fault);
+    return { kind: 'unservable', why, ...(path && { path }) };
   }
 }

@@ -20,8 +20,8 @@ export type CallsFormat =
       /** Holds all of the reply. Absent: the reply is free until a call begins. */
       readonly grammar?: Omit<ReplyGrammar, 'after'>;
     }
-  /** Of what the tools take. */
-  | NoGrammar;
+  /** `at`: the index of the tool that is to blame; absent: all together are. */
+  | (NoGrammar & { readonly at?: number });
 
 /**
  * How the reply's calls are recognised and constrained. `tools`: the conversation's, at least one. `reply`: content is
@@ -35,12 +35,15 @@ export function callsFormat(
   work = new Work(),
 ): CallsFormat {
   const json = reply !== undefined;
-  const callable = (tools as readonly { readonly function: Callable }[])
-    .map((tool) => tool.function)
-    .filter(({ name }) => choice.name === undefined || choice.name === name);
+  const all = (tools as readonly { readonly function: Callable }[]).map((tool) => tool.function);
+  const callable = all.filter(({ name }) => choice.name === undefined || choice.name === name);
   const single = !choice.parallel || syntax.next === undefined;
   const rules = callRules(syntax, callable, { single, answer: !choice.required && !json }, work);
-  if (rules.kind === 'unservable') return rules;
+  if (rules.kind === 'unservable') {
+    const { at, ...why } = rules;
+    const blamed = at === undefined ? undefined : callable[at];
+    return { ...why, ...(blamed && { at: all.indexOf(blamed) }) };
+  }
   const { answer, ...bare } = syntax;
   // In JSON mode an answer is an object of the model's own, which may begin as the wrapping does; a required call is none.
   const calls = {

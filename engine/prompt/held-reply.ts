@@ -18,8 +18,11 @@ export type HeldReply =
       /** Holds all of the reply. */
       readonly grammar?: Omit<ReplyGrammar, 'after'>;
     }
-  /** No reply can be held to what the tools take, or to its own schema. `why`: what is wrong with that, to follow its name. */
-  | (NoGrammar & { readonly of: 'tools' | 'reply' });
+  /**
+   * No reply can be held to what the tools take, or to its own schema. `why`: what is wrong with that, to follow its name. `at`:
+   * the index of the tool that is to blame; absent: all together are.
+   */
+  | (NoGrammar & { readonly of: 'tools' | 'reply'; readonly at?: number });
 
 /** Compiles within the bound of `work`, which has weighed the tools. */
 export function holdReply({ calls: offer, json }: HeldOrder, work: Work): HeldReply {
@@ -46,6 +49,9 @@ export function weighed(tools: readonly object[], work: Work): (HeldReply & { ki
   return excess ? cannotHold('tools', excess) : undefined;
 }
 
-function cannotHold(of: 'tools' | 'reply', { why }: NoGrammar): HeldReply & { kind: 'unservable' } {
-  return { kind: 'unservable', of, why };
+function cannotHold(
+  of: 'tools' | 'reply',
+  why: NoGrammar & { readonly at?: number },
+): HeldReply & { kind: 'unservable' } {
+  return { ...why, of };
 }

@@ -61,7 +61,7 @@ const MESSAGE = {
   ],
 } as const;
 
-const TOOL_CHOICE = {
+export const TOOL_CHOICE = {
   type: ['string', 'object'],
   if: { type: 'string' },
   then: { enum: ['none', 'auto', 'required'] },

@@ -33,10 +33,7 @@ const check = compile<ChatBody>(CHAT_SCHEMA, { names: WELL_KNOWN_NAMES });
 /** Checks a chat body against its contract and applies the defaults of docs/contract.md#chat-completion-request. */
 export function toChatRequest(value: unknown): Parsed<ChatRequest> {
   const outcome = check(value);
-  if (!outcome.ok) {
-    const refused = refuseAt(placeOf(outcome.segments, CHAT_OPEN_MAPS), outcome.message);
-    return outcome.named === undefined ? refused : { ...refused, named: outcome.named };
-  }
+  if (!outcome.ok) return refuseAt(placeOf(outcome.segments, CHAT_OPEN_MAPS), outcome.message);
   const body = outcome.value;
   const impossible = checkToolChoice(body);
   if (impossible !== undefined) return impossible;

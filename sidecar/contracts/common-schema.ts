@@ -8,6 +8,20 @@ export function closed(required: readonly string[], properties: Readonly<Record<
   return { type: 'object', additionalProperties: false, required, properties };
 }
 
+/** A closed object for functions: one of another `type` is refused for that, before it is for what it lacks. */
+export function functionsOnly(schema: object, why: string): object {
+  const another = { required: ['type'], properties: { type: { not: { const: 'function' } } } };
+  return {
+    type: 'object',
+    if: another,
+    then: { properties: { type: { const: 'function', 'x-message': `must be function: ${why}` } } },
+    else: schema,
+  };
+}
+
+export const OTHER_TOOL = 'no other tool is served';
+export const OTHER_CHOICE = 'no other choice is served';
+
 export const MODEL_ID = {
   type: 'string',
   minLength: 1,

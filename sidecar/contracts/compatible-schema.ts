@@ -3,8 +3,18 @@
  * takes, and what clients send besides. Closed too: a name that is not here is refused. What would change the answer and
  * cannot be done is here with the one value that asks for nothing.
  */
-import { CHAT_SCHEMA } from './chat-schema.js';
-import { CALL_ID, CALL_INDEX, MAX_TEXT, TEXT, TEXT_OR_NULL, TOOL_NAME, closed } from './common-schema.js';
+import { CHAT_SCHEMA, TOOL_CHOICE } from './chat-schema.js';
+import {
+  CALL_ID,
+  CALL_INDEX,
+  MAX_TEXT,
+  OTHER_CHOICE,
+  TEXT,
+  TEXT_OR_NULL,
+  TOOL_NAME,
+  closed,
+  functionsOnly,
+} from './common-schema.js';
 import { ROOT_SCHEMA, WIDE_SCHEMA, WIDE_TOOL } from './wide-schema.js';
 
 type Schemas = Readonly<Record<string, object>>;
@@ -22,6 +32,8 @@ function only(values: readonly unknown[], why: string): object {
 }
 
 const NAME = orNull(TOOL_NAME);
+/** Where an API of OpenAI's ends a prefix to cache: every prefix is cached here. */
+export const CACHE_MARK = { type: ['object', 'null'], maxProperties: 16 } as const;
 /** A framework copies what came beside a reply's text into its part. */
 const TEXT_PART = closed(['type', 'text'], {
   type: { const: 'text' },
@@ -29,6 +41,7 @@ const TEXT_PART = closed(['type', 'text'], {
   role: { type: ['string', 'null'], maxLength: 256 },
   index: orNull({ type: 'integer', minimum: 0 }),
   annotations: { type: ['array', 'null'], maxItems: 128 },
+  prompt_cache_breakpoint: CACHE_MARK,
 });
 const REFUSAL_PART = closed(['type', 'refusal'], { type: { const: 'refusal' }, refusal: TEXT });
 const MAX_PARTS = 4096;
@@ -44,11 +57,15 @@ function textOrParts(branches: readonly object[], types: readonly string[] = ['s
   return { type: types, maxLength: MAX_TEXT, maxItems: MAX_PARTS, items: parts(branches) };
 }
 
-const IMAGE_PART = (
+const STRICT_IMAGE_PART = (
   STRICT as unknown as {
     messages: { items: { oneOf: readonly { properties: { content: { items: { oneOf: readonly object[] } } } }[] } };
   }
-).messages.items.oneOf[1]?.properties.content.items.oneOf[1] as object;
+).messages.items.oneOf[1]?.properties.content.items.oneOf[1] as { readonly properties: Schemas };
+const IMAGE_PART = closed(['type', 'image_url'], {
+  ...STRICT_IMAGE_PART.properties,
+  prompt_cache_breakpoint: CACHE_MARK,
+});
 
 const CALL = closed(['id', 'function'], {
   id: CALL_ID,
@@ -120,6 +137,7 @@ export const IGNORED: Schemas = {
   service_tier: { type: ['string', 'null'], maxLength: 256 },
   prompt_cache_key: { type: ['string', 'null'], maxLength: 1024 },
   prompt_cache_retention: { type: ['string', 'null'], maxLength: 256 },
+  prompt_cache_options: CACHE_MARK,
   safety_identifier: { type: ['string', 'null'], maxLength: 1024 },
 };
 
@@ -128,6 +146,8 @@ const CHAT_IGNORED: Schemas = {
   verbosity: orNull({ enum: ['low', 'medium', 'high'] }),
   prediction: { type: ['object', 'null'] },
 };
+
+export const NO_MODERATION = only([null], 'must be null: moderation is not served');
 
 /** What cannot be done, each with the values that do not ask for it. */
 const REFUSED: Schemas = {
@@ -146,6 +166,7 @@ const REFUSED: Schemas = {
   functions: only([null], 'must be null: send tools'),
   function_call: only([null], 'must be null: send tool_choice'),
   web_search_options: only([null], 'must be null: web search is not served'),
+  moderation: NO_MODERATION,
 };
 
 const USED: Schemas = {
@@ -161,6 +182,7 @@ const USED: Schemas = {
     closed([], { include_usage: { type: ['boolean', 'null'] }, include_obfuscation: { type: ['boolean', 'null'] } }),
   ),
   tools: { type: ['array', 'null'], maxItems: 128, items: WIDE_TOOL },
+  tool_choice: orNull({ ...TOOL_CHOICE, else: functionsOnly(TOOL_CHOICE.else, OTHER_CHOICE) }),
 };
 
 export const COMPATIBLE_SCHEMA = {

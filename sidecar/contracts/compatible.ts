@@ -79,11 +79,17 @@ export function toCompatibleRequest(value: unknown): Parsed<ChatRequest> {
     request: {
       params: { ...paramsOf(chat, tools && callChoiceOf(chat)), ...samplingOf(body) },
       conversation: { messages: chat.messages, ...(tools && { tools }) },
-      ...(schema && { replySchema: schema }),
+      ...(schema && { replySchema: schema, replySchemaAt: SCHEMA_AT[format.type] }),
       ...(body.chat_template_kwargs && { switches: body.chat_template_kwargs }),
     },
   };
 }
+
+const SCHEMA_AT = {
+  text: [],
+  json_object: ['response_format', 'schema'],
+  json_schema: ['response_format', 'json_schema', 'schema'],
+} as const;
 
 function replySchemaOf(format: WideFormat): object | null | undefined {
   if (format.type === 'text') return undefined;

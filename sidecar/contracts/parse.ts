@@ -23,7 +23,7 @@ export function parseChat(bytes: Uint8Array, form: ChatForm = 'chat'): Parsed<Ch
   if (form === 'compatible') return toCompatibleRequest(read.value);
   if (form === 'responses') return toResponsesRequest(read.value);
   const parsed = toChatRequest(read.value);
-  if (parsed.kind === 'ok' || parsed.named === undefined) return parsed;
+  if (parsed.kind === 'ok') return parsed;
   // Only where it is true of the whole body.
   return toCompatibleRequest(read.value).kind === 'ok' ? { ...parsed, error: acceptedElsewhere(parsed.error) } : parsed;
 }

@@ -4,13 +4,7 @@ import type { Place } from './paths.js';
 
 /** A request, or why there is none. */
 export type Parsed<T> =
-  | { readonly kind: 'ok'; readonly request: T }
-  | {
-      readonly kind: 'invalid';
-      readonly error: ContractError;
-      /** The well-known field outside the contract that it was refused for. */
-      readonly named?: string;
-    };
+  { readonly kind: 'ok'; readonly request: T } | { readonly kind: 'invalid'; readonly error: ContractError };
 
 /** Refuses with 400 what is at `param`: a path of contract names and indexes; null: the body. `predicate`: `must …`. */
 export function refuse(param: string | null, predicate: string): Extract<Parsed<never>, { kind: 'invalid' }> {

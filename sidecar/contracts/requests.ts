@@ -57,6 +57,8 @@ export interface ChatRequest {
   readonly conversation: Conversation;
   /** The JSON schema that the reply's content is held to. */
   readonly replySchema?: object;
+  /** Where the body has {@link replySchema}: names of the contract. */
+  readonly replySchemaAt?: readonly string[];
   /** For the chat template, by the names that it has for them. */
   readonly switches?: TemplateSwitches;
 }

@@ -3,8 +3,18 @@
  * response or a tool that runs here is refused by name.
  */
 import { CHAT_SCHEMA } from './chat-schema.js';
-import { IGNORED, JSON_SCHEMA_FORMAT, orNull } from './compatible-schema.js';
-import { CALL_ID, MAX_TEXT, NON_EMPTY_TEXT, TEXT, TOOL_NAME, closed } from './common-schema.js';
+import { CACHE_MARK, IGNORED, JSON_SCHEMA_FORMAT, NO_MODERATION, orNull } from './compatible-schema.js';
+import {
+  CALL_ID,
+  MAX_TEXT,
+  NON_EMPTY_TEXT,
+  OTHER_CHOICE,
+  OTHER_TOOL,
+  TEXT,
+  TOOL_NAME,
+  closed,
+  functionsOnly,
+} from './common-schema.js';
 import { ROOT_SCHEMA, WIDE_SCHEMA } from './wide-schema.js';
 
 type Schemas = Readonly<Record<string, object>>;
@@ -23,7 +33,7 @@ function byType(branches: readonly object[]): object {
 }
 
 const TEXT_PARTS = [
-  closed(['type', 'text'], { type: { const: 'input_text' }, text: TEXT }),
+  closed(['type', 'text'], { type: { const: 'input_text' }, text: TEXT, prompt_cache_breakpoint: CACHE_MARK }),
   closed(['type', 'text'], {
     type: { const: 'output_text' },
     text: TEXT,
@@ -37,6 +47,7 @@ const IMAGE_PART = closed(['type', 'image_url'], {
   type: { const: 'input_image' },
   image_url: { ...NON_EMPTY_TEXT, format: 'image-url' },
   detail: orNull({ enum: ['auto', 'low', 'high'] }),
+  prompt_cache_breakpoint: CACHE_MARK,
 });
 
 function content(branches: readonly object[]): object {
@@ -101,7 +112,7 @@ const FORMAT = byType([
 ]);
 
 const TOOL = closed(['type', 'name'], {
-  type: { const: 'function', 'x-message': 'must be function: no other tool runs here' },
+  type: { const: 'function' },
   name: TOOL_NAME,
   description: { type: ['string', 'null'], maxLength: MAX_TEXT },
   parameters: orNull(ROOT_SCHEMA),
@@ -112,7 +123,7 @@ const TOOL_CHOICE = {
   type: ['string', 'object'],
   if: { type: 'string' },
   then: { enum: ['none', 'auto', 'required'] },
-  else: closed(['type', 'name'], { type: { const: 'function' }, name: TOOL_NAME }),
+  else: functionsOnly(closed(['type', 'name'], { type: { const: 'function' }, name: TOOL_NAME }), OTHER_CHOICE),
 } as const;
 
 const NO_STATE = 'must be null: no response is stored here, so send the whole conversation as input';
@@ -133,7 +144,7 @@ export const RESPONSES_SCHEMA = {
     top_p: orNull(CHAT['top_p'] ?? {}),
     stream: { type: ['boolean', 'null'] },
     stream_options: orNull(closed([], { include_obfuscation: { type: ['boolean', 'null'] } })),
-    tools: { type: ['array', 'null'], maxItems: 128, items: TOOL },
+    tools: { type: ['array', 'null'], maxItems: 128, items: functionsOnly(TOOL, OTHER_TOOL) },
     tool_choice: orNull(TOOL_CHOICE),
     parallel_tool_calls: { type: ['boolean', 'null'] },
     reasoning: orNull(
@@ -155,6 +166,8 @@ export const RESPONSES_SCHEMA = {
     previous_response_id: none(NO_STATE),
     conversation: none(NO_STATE),
     prompt: none('must be null: no prompts are stored here'),
+    context_management: none('must be null: no input is left out here'),
+    moderation: NO_MODERATION,
   }),
   $defs: { schema: WIDE_SCHEMA },
 } as const;

@@ -79,7 +79,7 @@ export function toResponsesRequest(value: unknown): Parsed<ChatRequest> {
     request: {
       params: params.firstImage === undefined ? params : { ...params, firstImage: 'input' },
       conversation: { messages: chat.messages, ...(tools && { tools }) },
-      ...(schema && { replySchema: schema }),
+      ...(schema && { replySchema: schema, replySchemaAt: ['text', 'format', 'schema'] }),
     },
   };
 }

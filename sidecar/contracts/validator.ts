@@ -13,8 +13,6 @@ export type Outcome<T> =
       readonly message: string;
       /** The path in pieces. */
       readonly segments: readonly string[];
-      /** The field that is outside the schema, where it is one of {@link CompileOptions.names}. */
-      readonly named?: string;
       /** With `allProblems`: all that are found, this first one included, as `path message`. */
       readonly all?: readonly string[];
     };
@@ -58,7 +56,6 @@ export function compile<T>(schema: object, options: CompileOptions = {}): Check<
       path: pathOf(segments),
       message,
       segments,
-      ...(named !== undefined && { named }),
       ...(all && { all }),
     };
   };

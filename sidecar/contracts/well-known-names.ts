@@ -10,6 +10,8 @@ const OTHERS = [
   ...['cache_control', 'citations', 'provider', 'plugins', 'route', 'transforms', 'models', 'extra_body', 'usage'],
   ...['repetition_penalty', 'min_tokens', 'ignore_eos', 'top_a', 'typical_p', 'mirostat', 'grammar', 'json_schema'],
   ...['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'structured_outputs', 'num_ctx', 'keep_alive'],
+  ...['access_programs', 'image', 'output_schema', 'defer_loading', 'allowed_callers', 'caller', 'namespace', 'mode'],
+  ...['input_audio', 'file', 'file_id', 'file_data', 'file_url', 'filename', 'context'],
   ...['allowed_tools', 'custom', 'previous_response_id', 'conversation', 'max_output_tokens', 'text', 'truncation'],
   ...['not', 'if', 'then', 'else', 'contains', 'minContains', 'maxContains', 'dependentRequired', 'dependentSchemas'],
   ...['dependencies', 'unevaluatedProperties', 'unevaluatedItems', '$anchor', '$dynamicRef', '$dynamicAnchor', 'id'],

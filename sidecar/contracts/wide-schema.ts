@@ -3,7 +3,7 @@
  * keywords, so that one which nothing here reads is refused by name and not passed over. As in `tool-schema.ts` the caller's
  * schema is data: checked, made into a grammar and rendered, never run.
  */
-import { MAX_TEXT, TEXT, TOOL_NAME, closed } from './common-schema.js';
+import { MAX_TEXT, OTHER_TOOL, TEXT, TOOL_NAME, closed, functionsOnly } from './common-schema.js';
 
 /** Under `$defs` in a schema that uses {@link WIDE_TOOL}. */
 const SCHEMA = { $ref: '#/$defs/schema' } as const;
@@ -95,7 +95,7 @@ export const WIDE_SCHEMA = {
 /** The schema of arguments or of a reply: an object, whose keywords are those of any schema. */
 export const ROOT_SCHEMA = { type: 'object', allOf: [SCHEMA] } as const;
 
-export const WIDE_TOOL = closed(['type', 'function'], {
+const TOOL = closed(['type', 'function'], {
   type: { const: 'function' },
   function: closed(['name'], {
     name: TOOL_NAME,
@@ -104,6 +104,8 @@ export const WIDE_TOOL = closed(['type', 'function'], {
     strict: { type: ['boolean', 'null'] },
   }),
 });
+
+export const WIDE_TOOL = functionsOnly(TOOL, OTHER_TOOL);
 
 /** Names of maps whose keys callers choose. */
 export const WIDE_OPEN_MAPS: ReadonlySet<string> = new Set([

@@ -29,5 +29,5 @@ export default function compile({ route, bytes, syntax }: CompilerTask): Answer 
     ...(replySchema && { replySchema }),
   });
   const held = holdReplyInFull(order);
-  return held.kind === 'unservable' ? unservable(held) : { kind: 'compiled', held };
+  return held.kind === 'unservable' ? unservable(held, route, parsed.request) : { kind: 'compiled', held };
 }

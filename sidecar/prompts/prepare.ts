@@ -40,10 +40,11 @@ function isDecision(request: ChatRequest | DecisionRequest): request is Decision
 
 function chat(
   model: LoadedModel & { kind: 'chat' },
-  { params, conversation, replySchema, switches }: ChatRequest,
+  request: ChatRequest,
   route: BodyForm,
   held: HeldReply | undefined,
 ): Answer {
+  const { params, conversation, replySchema, switches } = request;
   const limit = model.model.contextPerSeat;
   const bounds = params.firstImage === undefined ? undefined : model.model.images;
   // POST /responses has other places for its parts.
@@ -71,7 +72,7 @@ function chat(
     return { kind: 'chat', prompt, ...(format && { format }), ...(read && { images: read.images }) };
   }
   if (made.kind === 'failed') return cannotRender(made);
-  if (made.kind === 'unservable') return unservable(made);
+  if (made.kind === 'unservable') return unservable(made, route, request);
   return refusal(
     'bad_request',
     `The prompt has at least ${made.atLeast} tokens; the context holds ${limit}.`,

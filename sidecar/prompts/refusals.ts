@@ -1,5 +1,8 @@
 /** What a prompt host refuses a request with. */
 import type { HeldReply } from '../../engine/prompt/held-reply.js';
+import { placeOf } from '../contracts/paths.js';
+import type { BodyForm, ChatRequest } from '../contracts/requests.js';
+import { WIDE_OPEN_MAPS } from '../contracts/wide-schema.js';
 import { contractError, type ErrorCode } from '../domain/errors.js';
 import type { Refusal } from './prompt-host.js';
 
@@ -7,9 +10,18 @@ export function refusal(code: ErrorCode, message: string, param: string): Refusa
   return { kind: 'invalid', error: contractError(code, message, { param }) };
 }
 
-/** No reply can be held to the tools, or to the schema that the caller gave for it. */
-export function unservable({ of, why }: HeldReply & { kind: 'unservable' }): Refusal {
-  return of === 'reply'
-    ? refusal('unprocessable', `The schema of the reply ${why}`, 'response_format')
-    : refusal('unprocessable', `The schema of the tools ${why}`, 'tools');
+/**
+ * No reply can be held to the tools, or to the schema that the caller gave for it. The place is named as in the refusals of a
+ * contract: the tool, and of the path the names that are not the caller's.
+ */
+export function unservable(
+  { of, at, why, path = [] }: HeldReply & { kind: 'unservable' },
+  route: BodyForm,
+  { replySchemaAt = ['response_format'] }: Pick<ChatRequest, 'replySchemaAt'>,
+): Refusal {
+  if (of === 'tools' && at === undefined) return refusal('unprocessable', `The schema of the tools ${why}`, 'tools');
+  const inTool = route === 'responses' ? ['parameters'] : ['function', 'parameters'];
+  const root = of === 'reply' ? replySchemaAt : ['tools', String(at), ...inTool];
+  const { subject, param } = placeOf([...root, ...path], WIDE_OPEN_MAPS);
+  return refusal('unprocessable', `${subject} ${why}`, param ?? root[0] ?? of);
 }

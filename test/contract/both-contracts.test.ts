@@ -16,6 +16,9 @@ import {
   NAMED_RESPONSES,
   NAMED_STRICT,
   NOT_SERVED,
+  UNHELD_COMPATIBLE,
+  UNHELD_RESPONSES,
+  UNHELD_STRICT,
   type NamedRefusal,
 } from './tables/named-refusals.js';
 import { CANARY } from './tables/rule.js';
@@ -123,6 +126,14 @@ const NAMED: Readonly<Record<keyof typeof MODES, ReadonlyMap<ChatRoute, readonly
   ]),
 };
 
+const UNHELD: typeof NAMED = {
+  strict: new Map([[CHAT, UNHELD_STRICT]]),
+  compatible: new Map([
+    [CHAT, UNHELD_COMPATIBLE],
+    [RESPONSES, UNHELD_RESPONSES],
+  ]),
+};
+
 /** The headers of a key of its own. */
 function key(sidecar: InProcess, name: string, more: { limits?: KeyLimits } & Fields): Record<string, string> {
   const Authorization = `Bearer ${name}`;
@@ -212,9 +223,11 @@ for (const contract of ['strict', 'compatible'] as const)
       });
 
       await t.test(`${path}: a refusal names the place and the well-known field`, async (t) => {
-        for (const [more, says, param] of NAMED[contract].get(route) ?? []) {
+        const bad = (NAMED[contract].get(route) ?? []).map((row) => [row, 400, 'bad_request'] as const);
+        const unheld = (UNHELD[contract].get(route) ?? []).map((row) => [row, 422, 'unprocessable'] as const);
+        for (const [[more, says, param], status, code] of [...bad, ...unheld]) {
           const answer = await post(more);
-          const message = refused(t, says, answer, 400, 'bad_request');
+          const message = refused(t, says, answer, status, code);
           t.equal(message.slice(0, says.length), says);
           t.equal(errorOf(answer).param, param, says);
           t.notOk(answer.raw.includes(CANARY), `${says}: no name that the caller chose`);

@@ -7,6 +7,7 @@ import t from 'tap';
 import { validateAnswer } from '../../sidecar/contracts/answer-checks.js';
 import { InProcess, JSON_HEADERS } from '../support/in-process.js';
 import type { RawResponse } from '../support/raw-http.js';
+import { withSetting } from './tables/accepted.js';
 import { CASES, HEAVY_CASES, LIGHT_CASES } from './tables/cases.js';
 import { CANARY, type ContractCase } from './tables/rule.js';
 
@@ -42,8 +43,9 @@ const TOO_LARGE: Expected = {
   },
 };
 
-function expected({ route, refusal }: ContractCase, bytes: number): Expected {
-  if (route !== 'chat' && bytes > DECISION_BYTES) return TOO_LARGE;
+function expected(one: ContractCase, bytes: number): Expected {
+  if (one.route !== 'chat' && bytes > DECISION_BYTES) return TOO_LARGE;
+  const refusal = withSetting(one);
   if (refusal === undefined) return NOT_HOSTED;
   const { message, param } = refusal;
   return { status: 400, error: { message, type: 'invalid_request_error', code: 'bad_request', param } };

@@ -8,7 +8,7 @@ import { parseChat } from '../../sidecar/contracts/parse.js';
 import { RESPONSES_SCHEMA } from '../../sidecar/contracts/responses-schema.js';
 import type { ChatRequest } from '../../sidecar/contracts/requests.js';
 import { WIDE_SCHEMA } from '../../sidecar/contracts/wide-schema.js';
-import { BODY_FIELDS, MESSAGE_FIELDS, type FieldRow } from '../contract/tables/compatible-tables.js';
+import { BODY_FIELDS, MESSAGE_FIELDS, REFUSED_VALUES, type FieldRow } from '../contract/tables/compatible-tables.js';
 import { RESPONSES_FIELDS } from '../contract/tables/responses-tables.js';
 import { bytesOf, type Json } from '../support/bodies.js';
 import { sourceRoot } from '../support/source-root.js';
@@ -61,6 +61,7 @@ t.test('every field of the body is in the page’s table, with the effect that i
     'none is left out',
   );
   for (const field of MESSAGE_FIELDS) t.ok(effects.has(field), `${field} of a message`);
+  for (const [name] of REFUSED_VALUES) t.equal(effects.get(name), 'refused', name);
 });
 
 t.test('every field of the Responses API is on the page, with the effect that it has', async (t) => {

@@ -95,6 +95,12 @@ export const BODY_FIELDS: readonly FieldRow[] = [
     taken: [CANARY, 'x'.repeat(most), null],
     refused: [['x'.repeat(most + 1), `must have at most ${most} characters`]],
   })),
+  {
+    field: 'prompt_cache_options',
+    effect: 'ignored',
+    taken: [{ mode: 'explicit', ttl: '30m' }, entries(16), null],
+    refused: [[entries(17), 'must have at most 16 entries']],
+  },
   { field: 'store', effect: 'ignored', taken: [true, false, null], refused: [[CANARY, 'must be a boolean']] },
   {
     field: 'verbosity',
@@ -146,6 +152,47 @@ export const BODY_FIELDS: readonly FieldRow[] = [
     taken: [null],
     refused: [[{}, 'must be null: web search is not served']],
   },
+  {
+    field: 'moderation',
+    effect: 'refused',
+    taken: [null],
+    refused: [[{ model: CANARY }, 'must be null: moderation is not served']],
+  },
+];
+
+const MARKED = { prompt_cache_breakpoint: { mode: 'explicit' } };
+const EFFORTS = 'must be one of none, minimal, low, medium, high';
+
+/** Values of the API's that are refused, by the page's names for them. */
+export const REFUSED_VALUES: readonly (readonly [name: string, more: Bodies, param: string, predicate: string])[] = [
+  ...['xhigh', 'max'].map((effort) => [effort, { reasoning_effort: effort }, 'reasoning_effort', EFFORTS] as const),
+  ...['input_audio', 'file'].map(
+    (type) =>
+      [
+        type,
+        { messages: [{ role: 'user', content: [{ type, [type]: { file_id: CANARY } }] }] },
+        'messages[0].content[0].type',
+        'must be one of text, image_url',
+      ] as const,
+  ),
+  [
+    'function',
+    { messages: [HELLO, { role: 'function', name: CANARY, content: CANARY }] },
+    'messages[1].role',
+    'must be one of system, developer, user, assistant, tool',
+  ],
+  [
+    'custom',
+    { tools: [{ type: 'custom', custom: { name: CANARY } }] },
+    'tools[0].type',
+    'must be function: no other tool is served',
+  ],
+  [
+    'allowed_tools',
+    { tools: [tool({})], tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [] } } },
+    'tool_choice.type',
+    'must be function: no other choice is served',
+  ],
 ];
 
 /** Messages behind the first one. */
@@ -154,6 +201,15 @@ const MESSAGES: readonly (readonly [message: Bodies, refused?: readonly [predica
   [{ role: 'system', content: [{ type: 'text', text: CANARY }] }],
   [{ role: 'user', content: '' }],
   [{ role: 'user', content: [{ type: 'text', text: '' }] }],
+  [
+    {
+      role: 'user',
+      content: [
+        { type: 'text', text: CANARY, ...MARKED },
+        { type: 'image_url', image_url: { url: 'data:,x' }, ...MARKED },
+      ],
+    },
+  ],
   [{ role: 'assistant' }],
   [{ role: 'assistant', content: null, tool_calls: null, refusal: CANARY, reasoning: CANARY, parsed: { [CANARY]: 1 } }],
   [
@@ -192,6 +248,7 @@ export const MESSAGE_FIELDS = [
   'index',
   'audio',
   'function_call',
+  'prompt_cache_breakpoint',
 ];
 
 const chat = (more: Bodies): Bodies => ({ model: 'not-hosted', messages: [HELLO], ...more });
@@ -213,6 +270,11 @@ export function fieldCases(rows: readonly FieldRow[], around: (more: Bodies) => 
 
 export const COMPATIBLE_CASES: readonly CompatibleCase[] = [
   ...fieldCases(BODY_FIELDS, chat),
+  ...REFUSED_VALUES.map(([name, more, param, predicate]) => ({
+    name: `${name} is refused`,
+    body: chat(more),
+    refusal: { message: `${param} ${predicate}`, param },
+  })),
   ...MESSAGES.map(([message, refused]) => ({
     name: `a message ${JSON.stringify(message)}`,
     body: chat({ messages: [HELLO, message] }),

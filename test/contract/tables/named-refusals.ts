@@ -10,11 +10,13 @@ type Fields = Readonly<Record<string, unknown>>;
 export type NamedRefusal = readonly [more: Fields, says: string, param: string | null];
 
 /** `compatible` is named where that setting is all it takes. */
-const ACCEPTED = 'which is outside the contract; `contract: compatible` accepts it';
+const SETTING = '; `contract: compatible` accepts it';
+const ACCEPTED = `which is outside the contract${SETTING}`;
 const REFUSED = 'which is outside the contract; its fields are ';
 const UNKNOWN = 'a field outside the contract; its fields are ';
 
 const HELLO = { role: 'user', content: CANARY };
+const PART = { type: 'text', text: CANARY };
 const message = (field: string): Fields => ({
   messages: [HELLO, { role: 'assistant', content: CANARY, [field]: null }],
 });
@@ -43,6 +45,8 @@ const CHAT: readonly NamedRefusal[] = [
   [message(CANARY), `messages[1] has ${UNKNOWN}`, 'messages[1]'],
   [{ repetition_penalty: CANARY }, `the body has \`repetition_penalty\`, ${REFUSED}`, null],
   [{ [CANARY]: CANARY }, `the body has ${UNKNOWN}`, null],
+  [{ access_programs: [CANARY] }, `the body has \`access_programs\`, ${REFUSED}`, null],
+  [{ image: CANARY }, `the body has \`image\`, ${REFUSED}`, null],
   [chatTools('contains', {}), `${CHAT_TOOL} has an entry whose items has \`contains\`, ${REFUSED}`, CHAT_TOOL],
   [chatTools(CANARY, {}), `${CHAT_TOOL} has an entry whose items has ${UNKNOWN}`, CHAT_TOOL],
 ];
@@ -51,6 +55,30 @@ export const NAMED_STRICT: readonly NamedRefusal[] = [
   ...CHAT,
   [message('refusal'), `messages[1] has \`refusal\`, ${ACCEPTED}`, 'messages[1]'],
   [{ top_k: 1 }, `the body has \`top_k\`, ${ACCEPTED}`, null],
+  [{ prompt_cache_options: {} }, `the body has \`prompt_cache_options\`, ${ACCEPTED}`, null],
+  [{ moderation: { model: CANARY } }, `the body has \`moderation\`, ${REFUSED}`, null],
+  [
+    { messages: [{ role: 'system', content: [PART] }] },
+    `messages[0].content must be a string${SETTING}`,
+    'messages[0].content',
+  ],
+  [
+    { messages: [{ ...HELLO, role: 'developer' }] },
+    `messages[0].role must be one of system, user, assistant, tool${SETTING}`,
+    'messages[0].role',
+  ],
+  [{ tools: [] }, `tools must have at least 1 item${SETTING}`, 'tools'],
+  [{ max_tokens: null }, `max_tokens must be an integer${SETTING}`, 'max_tokens'],
+  [
+    { messages: [HELLO, { role: 'assistant', content: CANARY, tool_calls: null }] },
+    `messages[1].tool_calls must be an array${SETTING}`,
+    'messages[1].tool_calls',
+  ],
+  [
+    { messages: [HELLO, { role: 'user', content: [{ ...PART, prompt_cache_breakpoint: {} }] }] },
+    `messages[1].content[0] has \`prompt_cache_breakpoint\`, ${ACCEPTED}`,
+    'messages[1].content[0]',
+  ],
   [chatTools('format', 'uri'), `${CHAT_TOOL} has an entry whose items has \`format\`, ${ACCEPTED}`, CHAT_TOOL],
   [formatOf({ type: 'object' }), `response_format has \`json_schema\`, ${ACCEPTED}`, 'response_format'],
 ];
@@ -66,6 +94,7 @@ export const NAMED_COMPATIBLE: readonly NamedRefusal[] = [
     'chat_template_kwargs',
   ],
   [{ logit_bias: { [CANARY]: 1 } }, 'logit_bias must be empty', 'logit_bias'],
+  [{ moderation: { model: CANARY } }, 'moderation must be null: moderation is not served', 'moderation'],
 ];
 
 const responsesTools = (keyword: string, value: unknown): Fields => ({
@@ -83,12 +112,69 @@ export const NAMED_RESPONSES: readonly NamedRefusal[] = [
   [{ input: [{ ...HELLO, [CANARY]: CANARY }] }, `input[0] has ${UNKNOWN}`, 'input[0]'],
   [{ messages: [HELLO] }, `the body has \`messages\`, ${REFUSED}`, null],
   [{ [CANARY]: CANARY }, `the body has ${UNKNOWN}`, null],
+  ...['access_programs', 'image'].map(
+    (name) => [{ [name]: CANARY }, `the body has \`${name}\`, ${REFUSED}`, null] as const,
+  ),
+  ...['output_schema', 'defer_loading', 'allowed_callers'].map(
+    (name) =>
+      [
+        { tools: [{ type: 'function', name: 'f', [name]: CANARY }] },
+        `tools[0] has \`${name}\`, ${REFUSED}`,
+        'tools[0]',
+      ] as const,
+  ),
+  [{ tools: [{ type: 'web_search' }] }, 'tools[0].type must be function: no other tool is served', 'tools[0].type'],
   [{ previous_response_id: CANARY }, 'previous_response_id must be null', 'previous_response_id'],
   [responsesTools('contains', {}), `${TOOL} has an entry whose items has \`contains\`, ${REFUSED}`, TOOL],
   [responsesTools(CANARY, {}), `${TOOL} has an entry whose items has ${UNKNOWN}`, TOOL],
   [
     { text: { format: { type: 'json_schema', name: 'a', schema: BRANCH } } },
     `${TEXT} has an entry that has \`if\`, ${REFUSED}`,
+    TEXT,
+  ],
+];
+
+/** The schemas that a contract takes and a grammar cannot hold: refused with 422. */
+const ITEMS = { type: 'array', minItems: 257, items: {} };
+const NO_VALUE = { type: 'object', properties: { [CANARY]: { enum: [CANARY], type: 'integer' } }, required: [CANARY] };
+const NOT_HELD = 'has a `$ref` to what is not in the schema.';
+const toolOf = (name: string, parameters: object): Fields => ({ type: 'function', function: { name, parameters } });
+const referring = (name: string): object => parametersOf('$ref', `#/$defs/${name}`);
+
+export const UNHELD_STRICT: readonly NamedRefusal[] = [
+  [
+    { tools: [toolOf('a', { type: 'object', properties: {} }), toolOf('b', NO_VALUE)] },
+    'tools[1].function.parameters allows no value.',
+    'tools[1].function.parameters',
+  ],
+];
+
+export const UNHELD_COMPATIBLE: readonly NamedRefusal[] = [
+  ...UNHELD_STRICT,
+  [chatTools('$ref', `#/$defs/${CANARY}`), `${CHAT_TOOL} has an entry whose items ${NOT_HELD}`, CHAT_TOOL],
+  [
+    { ...chatTools('$ref', '#/$defs/a'), tool_choice: { type: 'function', function: { name: 'b' } } },
+    `${CHAT_TOOL} has an entry whose items ${NOT_HELD}`,
+    CHAT_TOOL,
+  ],
+  [
+    { tools: [toolOf('a', { $defs: { [CANARY]: ITEMS }, properties: { [CANARY]: { $ref: `#/$defs/${CANARY}` } } })] },
+    'tools[0].function.parameters.$defs has an entry that has a `minItems` over 256.',
+    'tools[0].function.parameters.$defs',
+  ],
+  [formatOf(referring('a')), `${FORMAT} has an entry whose items ${NOT_HELD}`, FORMAT],
+  [
+    { response_format: { type: 'json_object', schema: referring('a') } },
+    `response_format.schema.properties has an entry whose items ${NOT_HELD}`,
+    'response_format.schema.properties',
+  ],
+];
+
+export const UNHELD_RESPONSES: readonly NamedRefusal[] = [
+  [responsesTools('$ref', CANARY), `${TOOL} has an entry whose items ${NOT_HELD}`, TOOL],
+  [
+    { text: { format: { type: 'json_schema', name: 'a', schema: referring(CANARY) } } },
+    `${TEXT} has an entry whose items ${NOT_HELD}`,
     TEXT,
   ],
 ];

@@ -32,6 +32,24 @@ export const RESPONSES_FIELDS: readonly FieldRow[] = [
     refused: [[true, 'must be false: no response is made in the background']],
   },
   {
+    field: 'prompt_cache_options',
+    effect: 'ignored',
+    taken: [{ mode: 'explicit' }, null],
+    refused: [[entries(17), 'must have at most 16 entries']],
+  },
+  {
+    field: 'context_management',
+    effect: 'refused',
+    taken: [null],
+    refused: [[[{ type: CANARY }], 'must be null: no input is left out here']],
+  },
+  {
+    field: 'moderation',
+    effect: 'refused',
+    taken: [null],
+    refused: [[{ model: CANARY }, 'must be null: moderation is not served']],
+  },
+  {
     field: 'top_logprobs',
     effect: 'refused',
     taken: [0, null],

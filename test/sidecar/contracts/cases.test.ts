@@ -1,6 +1,7 @@
 /** The contract's tables, in-process. test/contract/fields.test.ts runs the same over HTTP. */
 import t from 'tap';
 import { parseBody, parseChat } from '../../../sidecar/contracts/parse.js';
+import { withSetting } from '../../contract/tables/accepted.js';
 import { LIGHT_CASES } from '../../contract/tables/cases.js';
 import { CANARY } from '../../contract/tables/rule.js';
 import { verdictOf } from '../../support/bodies.js';
@@ -22,7 +23,9 @@ function compare(name: string, bytes: Uint8Array): void {
 t.ok(LIGHT_CASES.length > 1000, `${LIGHT_CASES.length} cases`);
 t.equal(new Set(LIGHT_CASES.map(({ name }) => name)).size, LIGHT_CASES.length, 'no case is there twice');
 
-for (const { route, name, body, refusal } of LIGHT_CASES) {
+for (const one of LIGHT_CASES) {
+  const { route, name, body } = one;
+  const refusal = withSetting(one);
   const parsed = parseBody(route, body());
   t.same(verdictOf(parsed), refusal === undefined ? 'ok' : { code: 'bad_request', status: 400, ...refusal }, name);
   if (route === 'chat') compare(name, body());
