@@ -7,10 +7,11 @@ import type { KeyLimits } from '../../sidecar/access/limits.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { MARK, canary } from '../support/canaries.js';
 import { errorOf } from '../support/error-answer.js';
-import { ACME, JSON_HEADERS, type InProcess } from '../support/in-process.js';
+import { ACME, JSON_HEADERS, chatBody, type InProcess } from '../support/in-process.js';
 import { frames } from '../support/open-stream.js';
-import { agrees, chatPrice, lastClose, startPriced, type Usage } from '../support/priced-sidecar.js';
+import { agrees, chatPrice, lastClose, startPriced } from '../support/priced-sidecar.js';
 import type { RawResponse } from '../support/raw-http.js';
+import { CHAT, MARKED_BESIDES, RESPONSES, type ChatRoute, type Fields } from './tables/chat-routes.js';
 import {
   NAMED_COMPATIBLE,
   NAMED_RESPONSES,
@@ -23,99 +24,8 @@ import {
 } from './tables/named-refusals.js';
 import { CANARY } from './tables/rule.js';
 
-type Fields = Readonly<Record<string, unknown>>;
-
 /** The longest body that these sidecars take. */
 const BODY_BYTES = 2_000_000;
-
-/** A route of chat, and how a request to it and its answer are written. */
-interface ChatRoute {
-  readonly path: string;
-  body(more?: Fields): Fields;
-  tool(name: string, parameters?: object): object;
-  /** Texts of the caller in every field that takes one. */
-  readonly marked: Fields;
-  usageOf(whole: string): Usage;
-  /** The usage of a stream that was asked for it. */
-  usageOfStream(data: readonly string[]): Usage;
-  /** Fields past their bounds, and what the refusal says. */
-  readonly past: readonly (readonly [more: Fields, message: RegExp])[];
-}
-
-const HELLO = [{ role: 'user', content: 'Hello.' }];
-const EMPTY = { type: 'object', properties: {} };
-const hello = (count: number): readonly object[] => Array.from({ length: count }, () => HELLO[0] as object);
-
-const CHAT: ChatRoute = {
-  path: '/v1/chat/completions',
-  body: (more = {}) => ({ model: 'chat', messages: HELLO, ...more }),
-  tool: (name, parameters = EMPTY) => ({ type: 'function', function: { name, parameters } }),
-  marked: {
-    messages: [
-      { role: 'system', content: canary(), name: canary() },
-      { role: 'user', content: [{ type: 'text', text: canary() }] },
-    ],
-    stop: [canary()],
-    user: canary(),
-  },
-  usageOf: (whole) => (JSON.parse(whole) as { usage: Usage }).usage,
-  usageOfStream: (data) => CHAT.usageOf(data.at(-2) ?? ''),
-  past: [
-    [{ user: 'u'.repeat(257) }, /^user must have at most 256 characters$/],
-    [{ messages: hello(4097) }, /^messages must have at most 4096 items$/],
-    [{ stop: ['a', 'b', 'c', 'd', 'e'] }, /^stop must have at most 4 items$/],
-  ],
-};
-
-/** What `compatible` accepts besides, of the same route. */
-const MARKED_BESIDES: Fields = {
-  messages: [
-    { role: 'developer', content: [{ type: 'text', text: canary() }] },
-    { role: 'assistant', content: canary(), refusal: canary(), parsed: { [canary()]: canary() } },
-    { role: 'user', content: canary() },
-  ],
-  metadata: { [canary()]: canary() },
-  service_tier: canary(),
-  prompt_cache_key: canary(),
-  chat_template_kwargs: { [canary()]: canary() },
-  response_format: {
-    type: 'json_schema',
-    json_schema: { name: canary(), schema: { ...EMPTY, title: canary(), description: canary() } },
-  },
-};
-
-interface InputUsage {
-  readonly input_tokens: number;
-  readonly output_tokens: number;
-}
-
-const RESPONSES: ChatRoute = {
-  path: '/v1/responses',
-  body: (more = {}) => ({ model: 'chat', input: 'Hello.', ...more }),
-  tool: (name, parameters = EMPTY) => ({ type: 'function', name, parameters }),
-  marked: {
-    instructions: canary(),
-    input: [
-      { role: 'user', content: [{ type: 'input_text', text: canary() }] },
-      { type: 'function_call', call_id: 'a', name: canary(), arguments: JSON.stringify({ [canary()]: canary() }) },
-      { type: 'function_call_output', call_id: 'a', output: canary() },
-    ],
-    metadata: { [canary()]: canary() },
-    user: canary(),
-  },
-  usageOf: (whole) => {
-    const { usage } = JSON.parse(whole) as { usage: InputUsage };
-    return { prompt_tokens: usage.input_tokens, completion_tokens: usage.output_tokens };
-  },
-  usageOfStream: (data) => {
-    const { response } = JSON.parse(data.at(-1) ?? '') as { response: object };
-    return RESPONSES.usageOf(JSON.stringify(response));
-  },
-  past: [
-    [{ user: 'u'.repeat(257) }, /^user must have at most 256 characters$/],
-    [{ input: hello(4097) }, /^input must have at most 4096 items$/],
-  ],
-};
 
 const MODES = { strict: [CHAT], compatible: [CHAT, RESPONSES] } as const;
 const NAMED: Readonly<Record<keyof typeof MODES, ReadonlyMap<ChatRoute, readonly NamedRefusal[]>>> = {
@@ -133,6 +43,9 @@ const UNHELD: typeof NAMED = {
     [RESPONSES, UNHELD_RESPONSES],
   ]),
 };
+
+/** The phases before the model starts. */
+const TIMES = /\bra-queue;dur=[0-9.]+, ra-admit;dur=[0-9.]+$/;
 
 /** The headers of a key of its own. */
 function key(sidecar: InProcess, name: string, more: { limits?: KeyLimits } & Fields): Record<string, string> {
@@ -153,9 +66,9 @@ for (const contract of ['strict', 'compatible'] as const)
     const sidecar = await startPriced(t, '1000', {
       models: [
         { id: 'chat', kind: 'chat', seats: 4, contextPerSeat: 16_384 },
-        { id: 'kept', kind: 'chat', cohort: 'early' },
+        { id: 'kept', kind: 'chat', cohort: 'early', seats: 1 },
       ],
-      config: { contract, bodies: { chatBytes: BODY_BYTES } },
+      config: { contract, bodies: { chatBytes: BODY_BYTES }, queue: { waitingPerSeat: 1 } },
     });
 
     for (const route of routes) {
@@ -196,6 +109,26 @@ for (const contract of ['strict', 'compatible'] as const)
         const day = key(sidecar, `${path} day`, { tokensPerDay: 1 });
         t.equal((await post({}, day)).status, 200);
         refused(t, 'a day’s tokens', await post({}, day), 429, 'quota_exceeded');
+      });
+
+      await t.test(`${path}: the queue of the model, and the times of the answer`, async (t) => {
+        const early = key(sidecar, `${path} early`, { models: new Set(['kept']), cohort: 'early' });
+        const waiting = (count: number): Promise<void> =>
+          sidecar.until('ra_sidecar_waiting_requests{model="kept",class="standard"}', count);
+        const running = await sidecar.begin(CHAT.path, chatBody('kept', 'begun', { stream: true }), early);
+        await running.until('begun');
+        const waits = await sidecar.begin(path, route.body({ model: 'kept', stream: true }), early);
+        await waiting(1);
+        const full = await post({ model: 'kept' }, early);
+        refused(t, 'a full queue', full, 429, 'capacity_exceeded');
+        t.match(full.field('server-timing'), TIMES, 'the refusal has its times');
+        t.ok(Number(full.field('retry-after')) >= 1);
+        running.close();
+        const streamed = await waits.response();
+        t.equal(streamed.status, 200, 'a seat came free');
+        t.match(streamed.field('server-timing'), TIMES);
+        t.match(streamed.trailers[0]?.join(': '), /^Server-Timing: ra-ttft;dur=[0-9.]+$/);
+        t.match((await post({ model: 'kept' }, early)).field('server-timing'), TIMES, 'of a whole reply');
       });
 
       await t.test(`${path}: entitlement`, async (t) => {
