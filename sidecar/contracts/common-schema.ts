@@ -12,10 +12,9 @@ export function closed(required: readonly string[], properties: Readonly<Record<
 export function functionsOnly(schema: object, why: string): object {
   const another = { required: ['type'], properties: { type: { not: { const: 'function' } } } };
   return {
-    type: 'object',
+    ...schema,
     if: another,
     then: { properties: { type: { const: 'function', 'x-message': `must be function: ${why}` } } },
-    else: schema,
   };
 }
 

@@ -39,6 +39,7 @@ t.test('the first start makes a key, and prints two lines that work and whose an
   const { printed, key } = sidecar;
   firstKey = key;
   t.ok(printed.includes(sidecar.base), 'the base address');
+  t.match(printed, /^contract: +strict; .*set RA_CONTRACT=compatible$/m, 'the development start is strict');
   t.match(printed, /ra-tiny-chat \(chat, 8 seats\)/);
   t.match(printed, /ra-tiny-decide \(decision, 2 seats\)/);
 

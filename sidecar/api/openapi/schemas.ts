@@ -121,7 +121,8 @@ function copied(schema: Schema): Schema {
   const copy: Record<string, unknown> = {};
   for (const [keyword, value] of Object.entries(schema)) {
     if (PRIVATE.has(keyword) || value === PRIVATE_FORMAT) continue;
-    copy[keyword] = keyword === 'const' || keyword === 'enum' ? value : inner(value);
+    if (keyword === 'properties') copy[keyword] = fieldsOf(value as Readonly<Record<string, unknown>>);
+    else copy[keyword] = keyword === 'const' || keyword === 'enum' ? value : inner(value);
   }
   if (isTagged(schema) && schema.oneOf.every((branch) => names.has(branch))) {
     copy['discriminator'] = discriminatorOf(schema);
@@ -129,7 +130,7 @@ function copied(schema: Schema): Schema {
   return copy;
 }
 
-/** A map of properties may have one of this name. */
+/** Has branches that one field distinguishes. */
 function isTagged(schema: Schema): schema is Schema & Tagged {
   const { discriminator, oneOf } = schema as Partial<Tagged>;
   return typeof discriminator?.propertyName === 'string' && Array.isArray(oneOf);
@@ -147,6 +148,11 @@ function discriminatorOf({ discriminator: { propertyName }, oneOf }: Tagged): ob
     reference(names.get(branch) ?? '')['$ref'],
   ]);
   return { propertyName, mapping: Object.fromEntries(mapping) as object };
+}
+
+/** Fields may be called as keywords are: the schema of schemas has `$defs`. */
+function fieldsOf(fields: Readonly<Record<string, unknown>>): Schema {
+  return Object.fromEntries(Object.entries(fields).map(([field, rule]) => [field, inner(rule)]));
 }
 
 function inner(value: unknown): unknown {

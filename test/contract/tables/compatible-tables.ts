@@ -195,6 +195,20 @@ export const REFUSED_VALUES: readonly (readonly [name: string, more: Bodies, par
   ],
 ];
 
+/** What the strict contract refuses too, in the same words. */
+const BOUNDS: readonly (readonly [more: Bodies, param: string, predicate: string])[] = [
+  [{ model: '' }, 'model', 'must not be empty'],
+  [{ temperature: 2.001 }, 'temperature', 'must be at most 2'],
+  [{ temperature: CANARY }, 'temperature', 'must be a number'],
+  [{ n: 17 }, 'n', 'must be at most 16'],
+  [{ max_tokens: 0 }, 'max_tokens', 'must be at least 1'],
+  [{ stop: times(5, () => CANARY) }, 'stop', 'must have at most 4 items'],
+  [{ user: '' }, 'user', 'must not be empty'],
+  [{ messages: [] }, 'messages', 'must have at least 1 item'],
+  [{ messages: times(4097, () => HELLO) }, 'messages', 'must have at most 4096 items'],
+  [{ tool_choice: 'required' }, 'tool_choice', 'must not be required without tools'],
+];
+
 /** Messages behind the first one. */
 const MESSAGES: readonly (readonly [message: Bodies, refused?: readonly [predicate: string, param: string]])[] = [
   [{ role: 'developer', content: CANARY, name: null }],
@@ -270,6 +284,11 @@ export function fieldCases(rows: readonly FieldRow[], around: (more: Bodies) => 
 
 export const COMPATIBLE_CASES: readonly CompatibleCase[] = [
   ...fieldCases(BODY_FIELDS, chat),
+  ...BOUNDS.map(([more, param, predicate]) => ({
+    name: `${param} ${predicate}`,
+    body: chat(more),
+    refusal: { message: `${param} ${predicate}`, param },
+  })),
   ...REFUSED_VALUES.map(([name, more, param, predicate]) => ({
     name: `${name} is refused`,
     body: chat(more),

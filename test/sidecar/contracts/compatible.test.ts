@@ -74,14 +74,15 @@ t.test('messages as clients send them back', (t) => {
 
 t.test('what means something reaches its place', (t) => {
   const schema = { type: 'object', properties: { a: { type: ['string', 'null'], title: 'A', examples: ['x'] } } };
-  const request = accepted({
-    top_k: 40,
-    min_p: 0.05,
-    chat_template_kwargs: { enable_thinking: false },
-    response_format: { type: 'json_schema', json_schema: { name: 'r', schema, strict: true } },
-  });
-  t.match(request.params, { topK: 40, minP: 0.05, jsonObject: true });
-  t.strictSame(request.replySchema, schema);
+  const held = (more: object): ChatRequest =>
+    accepted({ response_format: { type: 'json_schema', json_schema: { name: 'r', schema, ...more } } });
+  const request = accepted({ top_k: 40, min_p: 0.05, chat_template_kwargs: { enable_thinking: false } });
+  t.match(request.params, { topK: 40, minP: 0.05 });
+  for (const more of [{ strict: true }, { strict: false }, { strict: null }, {}]) {
+    const { params, replySchema } = held(more);
+    t.ok(params.jsonObject);
+    t.strictSame(replySchema, schema, `strict ${JSON.stringify(more)}: held all the same`);
+  }
   t.strictSame(accepted({ response_format: { type: 'json_object', schema } }).replySchema, schema);
   t.strictSame(request.switches, { enable_thinking: false });
   t.end();

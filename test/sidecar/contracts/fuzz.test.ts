@@ -1,9 +1,13 @@
 /** Any body at all gives a request or a refusal that fits its schema and repeats nothing. `make fuzz` asks for more. */
 import fc from 'fast-check';
 import t from 'tap';
+import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
+import { orderOf } from '../../../engine/prompt/chat-prompt.js';
+import { holdReplyInFull } from '../../../engine/prompt/held-reply.js';
 import { validateAnswer } from '../../../sidecar/contracts/answer-checks.js';
 import { parseBody, parseChat } from '../../../sidecar/contracts/parse.js';
-import type { BodyForm } from '../../../sidecar/contracts/requests.js';
+import type { BodyForm, ChatRequest } from '../../../sidecar/contracts/requests.js';
+import { unservable } from '../../../sidecar/prompts/refusals.js';
 import { errorBody } from '../../../sidecar/domain/errors.js';
 import { CANARY } from '../../contract/tables/rule.js';
 import { promptOf } from '../../support/prompt-shape.js';
@@ -21,6 +25,7 @@ function check(route: BodyForm, bytes: Uint8Array): 'ok' | 'invalid' {
     if (text.includes(CANARY)) throw new Error('the error repeats what the caller sent');
     if (parsed.error.status !== 400 || parsed.error.code !== 'bad_request') throw new Error('not a bad request');
   } else if (route === 'chat') checkCompatible(bytes);
+  else if ('conversation' in parsed.request) checkHeld(route, parsed.request);
   return parsed.kind;
 }
 
@@ -30,6 +35,21 @@ function checkCompatible(bytes: Uint8Array): void {
   if (strict.kind === 'invalid' || compatible.kind === 'invalid')
     throw new Error('strict takes what compatible refuses');
   if (promptOf(compatible.request) !== promptOf(strict.request)) throw new Error('compatible: another prompt');
+}
+
+const held = { ok: 0, unservable: 0 };
+
+/** Schemas as a contract takes them are made into a grammar, or refused without a word of the caller's. */
+function checkHeld(route: BodyForm, { params, conversation, replySchema, replySchemaAt }: ChatRequest): void {
+  const { calls, jsonObject } = params;
+  const wanted = { jsonObject, ...(calls && { calls }), ...(replySchema && { replySchema }) };
+  const made = holdReplyInFull(orderOf(WRAPPED, conversation.tools ?? [], wanted));
+  held[made.kind]++;
+  if (made.kind === 'ok') return;
+  const { error } = unservable(made, route, replySchemaAt ? { replySchemaAt } : {});
+  if (error.status !== 422 || !validateAnswer('error', JSON.parse(errorBody(error))).ok) throw new Error('not a 422');
+  if (errorBody(error).includes(CANARY) || made.why.includes(CANARY))
+    throw new Error('it repeats what the caller sent');
 }
 
 const properties = FORMS.flatMap((route) =>
@@ -52,4 +72,5 @@ for (const { route, how, bodies } of properties) {
 }
 
 t.ok(seen.ok > 0 && seen.invalid > 0, 'bodies of both kinds were tried');
+t.ok(held.ok > 0, `${held.ok} bodies whose replies are held, ${held.unservable} whose cannot be`);
 t.comment(`${seen.ok + seen.invalid} bodies, ${seen.ok} of them requests; the longest took ${longestMs.toFixed(1)} ms`);

@@ -239,3 +239,22 @@ t.test('of a call no more reaches a template than templates know', async (t) => 
   t.match(rendered, { kind: 'text', text: /"name": "f"/ });
   t.notMatch(rendered, { text: /index/ });
 });
+
+t.test(
+  'a caller’s switches reach the template, but not under the names of the conversation and its marks',
+  async (t) => {
+    const qwen = template(await bundleTemplate('Qwen-Qwen3-0.6B'));
+    const text = (switches?: Readonly<Record<string, boolean | string>>): string => {
+      const rendered = qwen.render(LOOP, { addGenerationPrompt: true, ...(switches && { switches }) });
+      if (rendered.kind !== 'text') throw new Error('not rendered');
+      return rendered.text;
+    };
+    const plain = text();
+    t.notMatch(plain, /<think>\n\n<\/think>\n\n$/);
+    t.match(text({ enable_thinking: false }), /<think>\n\n<\/think>\n\n$/, 'a switch of its own');
+    const ours = { messages: 'x', tools: 'x', bos_token: 'x', eos_token: 'x', add_generation_prompt: false };
+    t.equal(text(ours), plain, 'names that carry the conversation');
+    const marks = template('{{ bos_token }}{{ messages[0].content }}{{ eos_token }}{{ mood }}');
+    t.match(marks.render(PLAIN, { ...ANSWER, switches: { ...ours, mood: '!' } }), { text: '<s>Be brief.</s>!' });
+  },
+);

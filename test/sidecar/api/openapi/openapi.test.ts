@@ -11,7 +11,17 @@ import { NOTES, SHAPES } from '../../../../sidecar/api/openapi/notes.js';
 import { openApiDocument } from '../../../../sidecar/api/openapi/openapi.js';
 import { ROUTES, routesOf } from '../../../../sidecar/api/openapi/routes.js';
 import { componentSchemas, type Schema } from '../../../../sidecar/api/openapi/schemas.js';
-import { FULL_CHAT, objectsIn, shown, withAt, type At } from '../../../support/bodies.js';
+import { toCompatibleRequest } from '../../../../sidecar/contracts/compatible.js';
+import { toResponsesRequest } from '../../../../sidecar/contracts/responses.js';
+import {
+  FULL_CHAT,
+  FULL_COMPATIBLE,
+  FULL_RESPONSES,
+  objectsIn,
+  shown,
+  withAt,
+  type At,
+} from '../../../support/bodies.js';
 
 async function problemsOf(document: object): Promise<{ ruleId: string; severity: string; at: string | undefined }[]> {
   const config = await createConfig({ extends: ['recommended'] });
@@ -72,6 +82,50 @@ function publishedCheck(name: string): ValidateFunction {
   return published.compile({ $ref: `openapi#/components/schemas/${name}` });
 }
 
+type Change = readonly [At, Parameters<typeof withAt>[2]];
+
+const COMMON: readonly Change[] = [
+  [['outside'], 1],
+  [['model'], undefined],
+  [['model'], '-x'],
+  [['temperature'], 2.1],
+  [['metadata'], { a: 1 }],
+  [['moderation'], null],
+  [['moderation'], {}],
+  [['prompt_cache_options'], { mode: 'explicit' }],
+  [['metadata'], null],
+  [['tools', 0, 'type'], 'custom'],
+  [['tools', 0, 'outside'], 1],
+  [['tool_choice'], 'any'],
+  [['tool_choice', 'type'], 'allowed_tools'],
+];
+const CHAT_CHANGES: readonly Change[] = [
+  [['messages'], []],
+  [['messages', 0, 'role'], 'robot'],
+  [['messages', 1, 'content'], null],
+  [['messages', 2, 'outside'], 1],
+  [['messages', 2, 'audio'], {}],
+  [['max_tokens'], null],
+  [['logprobs'], true],
+  [['logit_bias'], { 5: 1 }],
+  [['top_k'], -2],
+  [['chat_template_kwargs'], { a: [] }],
+  [['response_format', 'json_schema', 'schema', 'if'], {}],
+  [['tools', 0, 'function', 'parameters', 'properties', 'a', 'contains'], {}],
+  [['tools', 0, 'function', 'parameters', 'properties', 'a', '$ref'], '#'],
+];
+const RESPONSES_CHANGES: readonly Change[] = [
+  [['input'], 'x'],
+  [['input'], []],
+  [['input', 0, 'role'], 'robot'],
+  [['input', 3, 'outside'], 1],
+  [['input', 5, 'call_id'], undefined],
+  [['previous_response_id'], 'x'],
+  [['truncation'], 'auto'],
+  [['text', 'format', 'schema', 'if'], {}],
+  [['tools', 0, 'parameters', 'properties', 'a'], { contains: {} }],
+];
+
 t.test('what is published says what is checked', async (t) => {
   const check = publishedCheck('ChatCompletionRequest');
   t.ok(check(FULL_CHAT), 'a full body');
@@ -89,6 +143,23 @@ t.test('what is published says what is checked', async (t) => {
   for (const [at, value] of changed) {
     const body = withAt(FULL_CHAT, at, value);
     t.equal(check(body), toChatRequest(body).kind === 'ok', shown([...at, value ?? 'nothing']));
+  }
+  const of = { CompatibleChatRequest: FULL_COMPATIBLE, ResponsesRequest: FULL_RESPONSES };
+  for (const [name, parse] of [
+    ['CompatibleChatRequest', toCompatibleRequest],
+    ['ResponsesRequest', toResponsesRequest],
+  ] as const) {
+    const full = of[name];
+    const check = publishedCheck(name);
+    t.ok(check(full), `${name}: a full body`);
+    const others: readonly Change[] = [
+      ...COMMON,
+      ...(name === 'CompatibleChatRequest' ? CHAT_CHANGES : RESPONSES_CHANGES),
+    ];
+    for (const [at, value] of others) {
+      const body = withAt(full, at, value);
+      t.equal(check(body), parse(body).kind === 'ok', `${name}: ${shown([...at, value ?? 'nothing'])}`);
+    }
   }
   const decisions = publishedCheck('DecisionsRequest');
   const question = { id: 'q', type: 'yes_no', question: 'Is it?' };
