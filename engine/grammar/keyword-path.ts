@@ -33,7 +33,7 @@ export function keywordPath(schema: unknown, { keyword, offends }: Fault): reado
 
 function innerSchemas(schema: Members): { readonly at: unknown; readonly path: readonly string[] }[] {
   const within = (name: string): { readonly at: unknown; readonly path: readonly string[] }[] =>
-    Object.entries(schema[name] as object).map(([key, at]) => ({ at, path: [name, key] }));
+    Object.entries(schema[name] as Members).map(([key, at]) => ({ at, path: [name, key] }));
   const found = [...MAPS.filter((name) => isMembers(schema[name])), ...LISTS.filter((name) => isList(schema[name]))];
   const single = SCHEMAS.filter((name) => Object.hasOwn(schema, name));
   return [
