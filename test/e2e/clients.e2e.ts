@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { argv, env, execPath } from 'node:process';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { CHAT, Sidecar } from '../support/sidecar.js';
+import { CHAT, Sidecar, type LogLine } from '../support/sidecar.js';
 import { sourceRoot } from '../support/source-root.js';
 
 const run = promisify(execFile);
@@ -66,9 +66,13 @@ const config = { models, contract: 'compatible' };
 const sidecar = await Sidecar.start(t, { config });
 const asked = argv.slice(2);
 
+/** A request whose caller left. */
+const isLeft = ({ event, status }: LogLine): boolean => event === 'request' && status === 499;
+
 for (const [client, steps] of Object.entries(CLIENTS)) {
   if (asked.length > 0 && !asked.includes(client)) continue;
   t.test(client, async (t) => {
+    const left = sidecar.lines.filter(isLeft).length;
     const { stdout } = await run(execPath, ['run.mjs', client], {
       cwd: folder,
       env: { ...env, RA_BASE: sidecar.base, RA_KEY: sidecar.key, RA_MODEL: CHAT },
@@ -81,5 +85,7 @@ for (const [client, steps] of Object.entries(CLIENTS)) {
       steps,
     );
     for (const { step, ok, why = '' } of told) t.ok(ok, `${step} ${why}`);
+    // The reply that the client aborted would have gone on for thousands of tokens.
+    t.match(await sidecar.logged('request', left + 1, isLeft), { status: 499 });
   });
 }

@@ -67,7 +67,10 @@ t.test('create prints the key once, alone on stdout, and stores all that was sai
   t.match(stdout, KEY);
   const key = stdout.trim();
   t.notOk(stderr.includes(key));
-  t.match(stderr, /^created key_[\w-]{12}; the key is shown this once, only its hash is stored\n$/);
+  t.match(
+    stderr,
+    /^created key_[\w-]{12}; the key is shown this once, only its hash is stored\nwarning: --models names 2 models/,
+  );
   const text = await readFile(desk.file, 'utf8');
   t.notOk(text.includes(key.slice('ra-key-'.length)));
   t.equal((await stat(desk.file)).mode & 0o777, 0o600);

@@ -3,7 +3,7 @@ import OpenAI from 'openai';
 import { zodResponseFormat, zodTextFormat } from 'openai/helpers/zod';
 import t from 'tap';
 import { z } from 'zod';
-import { CHAT, Sidecar, chatOnly } from '../support/sidecar.js';
+import { CHAT, Sidecar, chatOnly, type LogLine } from '../support/sidecar.js';
 
 const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(2, 4096)), contract: 'compatible' } });
 const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
@@ -135,9 +135,13 @@ t.test('one model by its id, and what is not served', async (t) => {
 });
 
 t.test('a caller who leaves cancels the response', async (t) => {
+  const isLeft = ({ event, status }: LogLine): boolean => event === 'request' && status === 499;
+  const left = sidecar.lines.filter(isLeft).length;
   const abort = new AbortController();
+  // Longer than can be made before the abort arrives.
+  const format = zodTextFormat(z.object({ all: z.array(z.number().int()).min(200) }), 'all');
   const stream = await client.responses.create(
-    { ...request, max_output_tokens: 2000, stream: true },
+    { ...request, text: { format }, max_output_tokens: 3000, stream: true },
     { signal: abort.signal },
   );
   const seen: string[] = [];
@@ -146,4 +150,19 @@ t.test('a caller who leaves cancels the response', async (t) => {
     if (type === 'response.output_text.delta') abort.abort();
   }
   t.notOk(seen.includes('response.completed'));
+  await sidecar.logged('request', left + 1, isLeft);
+  t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 0);
+});
+
+t.test('top_k and min_p leave the likeliest token alone', async (t) => {
+  const said = async (sampling: object): Promise<string> => {
+    const body = { model: CHAT, messages: [{ role: 'user', content: 'Hello' }], max_tokens: 24, ...sampling };
+    const reply = (await (await sidecar.post('/chat/completions', body)).json()) as OpenAI.ChatCompletion;
+    return reply.choices[0]?.message.content ?? '';
+  };
+  const greedy = await said({ temperature: 0 });
+  t.not(greedy, '');
+  t.not(await said({ temperature: 2, seed: 1 }), greedy);
+  t.equal(await said({ temperature: 2, seed: 1, top_k: 1 }), greedy);
+  t.equal(await said({ temperature: 2, seed: 1, min_p: 1 }), greedy);
 });

@@ -68,9 +68,11 @@ export function agentSteps(api, { base, key, model: name }) {
     },
     async abort() {
       const stop = new AbortController();
+      const outputType = z.object({ all: z.array(z.number().int()).min(200) });
+      const long = agentOf({ outputType, modelSettings: { ...modelSettings, maxTokens: 4000 } });
       let pieces = 0;
       try {
-        const result = await runner.run(agentOf({ modelSettings: { ...modelSettings, maxTokens: 2000 } }), 'Hello', {
+        const result = await runner.run(long, 'Hello', {
           stream: true,
           signal: stop.signal,
         });

@@ -68,7 +68,8 @@ export function aiSteps(sdk, modelOf, { key, model: name }, { structured = true,
       const stop = new AbortController();
       const result = streamText({
         ...hello,
-        maxOutputTokens: 2000,
+        maxOutputTokens: 4000,
+        output: Output.object({ schema: z.object({ all: z.array(z.number().int()).min(200) }) }),
         prompt,
         abortSignal: stop.signal,
         onError: () => {},

@@ -33,6 +33,10 @@ export default ({ base, key, model }) => {
     let last;
     for await (const partial of await ask('TOOLS', { stream: true })) last = partial;
     assert.match(last.sky, /clear|grey/);
+    let usage;
+    const counted = { ...plain, stream: true, stream_options: { include_usage: true } };
+    for await (const chunk of await client('TOOLS').chat.completions.create(counted)) usage = chunk.usage ?? usage;
+    assert.ok(usage.completion_tokens > 0);
   };
   steps.again = async () => {
     const { choices } = await client('TOOLS').chat.completions.create(plain);
@@ -43,14 +47,17 @@ export default ({ base, key, model }) => {
   steps.abort = async () => {
     const stop = new AbortController();
     let pieces = 0;
-    const asked = { ...plain, stream: true, max_tokens: 2000 };
+    const asked = { ...plain, stream: true, frequency_penalty: -2, max_tokens: 4000 };
     const stream = await client('TOOLS').chat.completions.create(asked, { signal: stop.signal });
     for await (const _ of stream) if ((pieces += 1) === 3) stop.abort();
     assert.ok(pieces < 50);
   };
   steps.errors = async () => {
-    await assert.rejects(ask('TOOLS', {}, 'ra-dev-unknown'), (error) =>
-      /401|key/i.test(String(error.status ?? error.message)),
+    const stranger = client('TOOLS', 'ra-dev-unknown').chat.completions;
+    await assert.rejects(stranger.create(plain), OpenAI.AuthenticationError);
+    await assert.rejects(
+      client('TOOLS').chat.completions.create({ ...plain, temperature: 9 }),
+      (error) => error instanceof OpenAI.BadRequestError && error.param === 'temperature',
     );
   };
   return steps;

@@ -92,7 +92,9 @@ export function langchainSteps(ChatOpenAI, { base, key, model: name }) {
       const stop = new AbortController();
       let chunks = 0;
       await assert.rejects(async () => {
-        for await (const _ of await model({ maxTokens: 2000 }).stream(hello, { signal: stop.signal }))
+        for await (const _ of await model({ maxTokens: 4000, frequencyPenalty: -2 }).stream(hello, {
+          signal: stop.signal,
+        }))
           if ((chunks += 1) === 3) stop.abort();
         stop.signal.throwIfAborted();
       });

@@ -84,9 +84,9 @@ export default ({ base, key, model: name }) => {
       assert.ok((await model().chat({ messages: [...messages, message, { role: 'user', content: 'And?' }] })).message);
     },
     async abort() {
+      const long = model({ maxTokens: 4000, additionalChatOptions: { frequency_penalty: -2 } });
       let pieces = 0;
-      for await (const _ of await model({ maxTokens: 2000 }).chat({ messages, stream: true }))
-        if ((pieces += 1) === 3) break;
+      for await (const _ of await long.chat({ messages, stream: true })) if ((pieces += 1) === 3) break;
       assert.equal(pieces, 3);
     },
     async errors() {

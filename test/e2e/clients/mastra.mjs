@@ -58,7 +58,7 @@ export default ({ base, key, model: name }) => {
     async abort() {
       const stop = new AbortController();
       const result = await agentOf().stream('Hello', {
-        modelSettings: { ...modelSettings, maxOutputTokens: 2000 },
+        modelSettings: { ...modelSettings, frequencyPenalty: -2, maxOutputTokens: 4000 },
         abortSignal: stop.signal,
       });
       let pieces = 0;
@@ -66,9 +66,14 @@ export default ({ base, key, model: name }) => {
       assert.ok(pieces < 50);
     },
     async errors() {
+      const statusOf = (error) => error.statusCode ?? error.cause?.statusCode;
       await assert.rejects(
         agentOf({ model: modelOf('ra-dev-unknown') }).generate('Hello', { modelSettings }),
-        (error) => /401|key/i.test(`${error.statusCode ?? ''} ${error.message} ${error.cause?.statusCode ?? ''}`),
+        (error) => statusOf(error) === 401,
+      );
+      await assert.rejects(
+        agentOf().generate('Hello', { modelSettings: { ...modelSettings, temperature: 9 } }),
+        (error) => statusOf(error) === 400,
       );
     },
   };

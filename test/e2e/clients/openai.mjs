@@ -18,6 +18,8 @@ const tool = {
 export function openaiSteps(OpenAI, { zodResponseFormat, z }, { base, key, model }) {
   const client = new OpenAI({ apiKey: key, baseURL: base, maxRetries: 0 });
   const hello = { model, messages: [{ role: 'user', content: 'Hello' }], temperature: 0, max_completion_tokens: 400 };
+  /** Rewarded for repeating itself the model goes on to the end. */
+  const endless = { frequency_penalty: -2, max_completion_tokens: 4000 };
   const chat = client.chat.completions;
   return {
     async list() {
@@ -56,6 +58,17 @@ export function openaiSteps(OpenAI, { zodResponseFormat, z }, { base, key, model
         ],
       });
       assert.equal(typeof (await runner.finalContent()), 'string');
+      const looped = chat.runTools(
+        {
+          ...hello,
+          tool_choice: 'required',
+          tools: [{ ...tool, function: { ...tool.function, parse: JSON.parse, function: () => 'a cat' } }],
+        },
+        { maxChatCompletions: 2 },
+      );
+      await looped.done();
+      const roles = looped.messages.map(({ role }) => role).join();
+      assert.match(roles, /^user,assistant,(tool,)+assistant/);
       const forced = chat.runTools({
         ...hello,
         tool_choice: { type: 'function', function: { name: 'look' } },
@@ -95,10 +108,7 @@ export function openaiSteps(OpenAI, { zodResponseFormat, z }, { base, key, model
     },
     async abort() {
       const stop = new AbortController();
-      const stream = await chat.create(
-        { ...hello, max_completion_tokens: 2000, stream: true },
-        { signal: stop.signal },
-      );
+      const stream = await chat.create({ ...hello, ...endless, stream: true }, { signal: stop.signal });
       let chunks = 0;
       for await (const _ of stream) if ((chunks += 1) === 3) stop.abort();
       assert.ok(chunks < 50);

@@ -78,7 +78,7 @@ export default ({ base, key, model }) => {
       let pieces = 0;
       await assert.rejects(
         async () => {
-          const stream = await send({ stream: true, maxTokens: 2000 }, { signal: stop.signal });
+          const stream = await send({ stream: true, frequencyPenalty: -2, maxTokens: 4000 }, { signal: stop.signal });
           for await (const _ of stream) if ((pieces += 1) === 3) stop.abort();
         },
         { name: 'AbortError' },

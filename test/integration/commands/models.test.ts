@@ -84,8 +84,8 @@ t.test('verify: what a model takes, and the seats that fit at which context', as
       { what: 'memory', ok: true },
     ],
   });
-  const { weights, perSeat, compute, total, usable } = found.memory;
-  t.equal(total, weights + 2 * perSeat + compute);
+  const { weights, perSeat, compute, prefixCache = 0, total, usable } = found.memory;
+  t.equal(total, weights + 2 * perSeat + compute + prefixCache);
   t.ok(weights > 0 && weights <= (await stat(file)).size);
   // Two layers, one KV head of 32 numbers, keys and values, two bytes each.
   t.equal(perSeat, 1024 * 2 * 32 * 2 * 2, 'KV as it is reckoned by hand');
@@ -156,7 +156,14 @@ t.test('verify: flash attention on a CPU where heads are wide, or seats short', 
 });
 
 interface Found {
-  readonly memory: { weights: number; perSeat: number; compute: number; total: number; usable: number };
+  readonly memory: {
+    weights: number;
+    perSeat: number;
+    compute: number;
+    prefixCache?: number;
+    total: number;
+    usable: number;
+  };
   readonly sizes: readonly { contextPerSeat: number; perSeat: number; seats: number }[];
   readonly serves: boolean;
 }
