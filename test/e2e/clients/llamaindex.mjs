@@ -84,7 +84,9 @@ export default ({ base, key, model: name }) => {
       assert.ok((await model().chat({ messages: [...messages, message, { role: 'user', content: 'And?' }] })).message);
     },
     async abort() {
-      const long = model({ maxTokens: 4000, additionalChatOptions: { frequency_penalty: -2 } });
+      const schema = z.toJSONSchema(z.object({ all: z.array(z.number().int()).min(200) }));
+      const response_format = { type: 'json_schema', json_schema: { name: 'all', schema } };
+      const long = model({ maxTokens: 4000, additionalChatOptions: { response_format } });
       let pieces = 0;
       for await (const _ of await long.chat({ messages, stream: true })) if ((pieces += 1) === 3) break;
       assert.equal(pieces, 3);

@@ -58,7 +58,8 @@ export default ({ base, key, model: name }) => {
     async abort() {
       const stop = new AbortController();
       const result = await agentOf().stream('Hello', {
-        modelSettings: { ...modelSettings, frequencyPenalty: -2, maxOutputTokens: 4000 },
+        modelSettings: { ...modelSettings, maxOutputTokens: 4000 },
+        structuredOutput: { schema: z.object({ all: z.array(z.number().int()).min(200) }) },
         abortSignal: stop.signal,
       });
       let pieces = 0;
