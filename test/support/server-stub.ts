@@ -32,7 +32,7 @@ export interface Misbehaviour {
   readonly lineEnd?: string;
   /** The connection stays open behind the end. */
   readonly staysOpen?: boolean;
-  /** It says nothing behind this many frames, until its connection is closed. */
+  /** The stub sends this many frames and then nothing more, until its connection is closed. */
   readonly hangsAfter?: number;
   /** How long it goes on after its connection was closed, ms; Infinity: for ever. */
   readonly goesOnMs?: number;
