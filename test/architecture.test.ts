@@ -1,4 +1,4 @@
-/** The layers of docs/architecture.md: imports are checked by dependency-cruiser, what imports do not show by the syntax tree. */
+/** Checks the layers of docs/architecture.md: imports with dependency-cruiser, everything else on the syntax tree. */
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -9,12 +9,12 @@ import { brokenSourceRules } from './support/source-rules.js';
 import { sourceRoot } from './support/source-root.js';
 import { importsOf, walkOf } from './support/walk.js';
 
-// More than tap's half a minute: it reads the whole tree, and other work may have the cores.
+// Longer than tap's 30 seconds: the test reads the whole tree, and other processes may use the cores.
 t.setTimeout(900_000);
 
 const sources = cruise(sourceRoot);
 
-t.test('the sources keep to the layers', async (t) => {
+t.test('the sources follow the layers', async (t) => {
   const { files, violations } = await sources;
   t.strictSame(violations, []);
   t.ok(files.includes('sidecar/app/app.ts') && files.includes('test/architecture.test.ts'), 'the sources were read');
@@ -31,7 +31,7 @@ t.test('the sources keep to the layers', async (t) => {
   );
 });
 
-t.test('no module sees one of a higher layer', (t) => {
+t.test('no module may import one of a higher layer', (t) => {
   const order = modules.map(({ name }) => name);
   const upward = modules.flatMap(({ name, sees }) =>
     sees
@@ -52,7 +52,7 @@ t.test('docs/architecture.md has each module in its table', (t) => {
   t.end();
 });
 
-/** Lines of a file at most, tests excepted. */
+/** The maximum number of lines of a file; tests have none. */
 const MAX_LINES = 250;
 
 t.test('no file of the program or of a bench is longer than its bound', async (t) => {
@@ -75,7 +75,7 @@ const ENTRIES: ReadonlySet<string> = new Set([
   'engine/remote/main.ts',
 ]);
 
-t.test('the walk of docs/architecture.md has no file that is not there, and no gap', (t) => {
+t.test('every file of docs/architecture.md’s walk exists and is imported by another one of it', (t) => {
   const steps = walkOf(readFileSync(join(sourceRoot, 'docs/architecture.md'), 'utf8'));
   t.ok(steps.length >= 18, `${steps.length} steps`);
   const files = new Set(steps.flat());
@@ -86,10 +86,10 @@ t.test('the walk of docs/architecture.md has no file that is not there, and no g
   t.end();
 });
 
-/** Each rule, and the least code that breaks it. `broken` is the import that must be found. */
+/** Each rule with the smallest source that breaks it. `broken` is the import that the rule must report. */
 const offences: readonly { rule: string; sources: Record<string, string>; broken: [from: string, to: RegExp] }[] = [
   ...modules.map(({ name, sees }) => {
-    // No module sees the composition root but those above it, and none of these sees a test.
+    // Only the modules above the composition root may import it, and none of these may import a test.
     const to = sees.includes('sidecar/app') || name === 'sidecar/app' ? 'test/support/fake.ts' : 'sidecar/app/app.ts';
     const from = name.endsWith('.ts') ? name : `${name}/x.ts`;
     const up = '../'.repeat(from.split('/').length - 1);
@@ -108,7 +108,7 @@ const offences: readonly { rule: string; sources: Record<string, string>; broken
     broken: ['sidecar/api/chat.ts', new RegExp(name.replaceAll('.', '\\.'))] as [string, RegExp],
   })),
   {
-    rule: 'of engine/llama the sidecar sees the vocabulary alone',
+    rule: 'of engine/llama the sidecar imports only the vocabulary',
     sources: {
       'sidecar/prompts/models.ts': `import type { X } from '../../engine/llama/runtime.js';\nexport type Y = X;\n`,
       'engine/llama/runtime.ts': 'export interface X { x: 1 }\n',
@@ -168,11 +168,11 @@ const offences: readonly { rule: string; sources: Record<string, string>; broken
   },
 ];
 
-t.test('each rule fires', async (t) => {
+t.test('each rule reports its violation', async (t) => {
   t.strictSame(
     offences.map(({ rule }) => rule).sort(),
     (architectureRules.forbidden ?? []).map(({ name }) => name).sort(),
-    'every rule has its offence',
+    'every rule has a source that breaks it',
   );
   const { violations } = await cruise(lay(t, together(offences.map(({ sources }) => sources))));
   const silent = offences.filter(
@@ -185,7 +185,7 @@ t.test('each rule fires', async (t) => {
   );
 });
 
-t.test('what is allowed does not fire', async (t) => {
+t.test('allowed imports are not reported', async (t) => {
   const root = lay(t, {
     'sidecar/http/server.ts': `import uWS from 'uWebSockets.js';\nimport type { C } from '../lib/clock.js';\nexport const s = (c: C) => [uWS, c];\n`,
     'sidecar/lib/clock.ts': `export interface C { now(): number }\n`,
@@ -195,7 +195,7 @@ t.test('what is allowed does not fire', async (t) => {
   t.strictSame((await cruise(root)).violations, []);
 });
 
-t.test('source rules fire, and only on what they are about', async (t) => {
+t.test('source rules report violations and nothing else', async (t) => {
   const barrel = `import { y } from './y.js';\nexport * from './x.js';\nexport { y };\n`;
   t.strictSame(brokenSourceRules('sidecar/http/index.ts', barrel), ['no barrels']);
   t.strictSame(brokenSourceRules('sidecar/http/x.ts', `export type { Y } from './y.js';\nexport const x = 1;\n`), []);
@@ -220,7 +220,7 @@ function modulesOf(path: string): string[] {
   return modules.map(({ name }) => name).filter((name) => new RegExp(pathOf(name)).test(path));
 }
 
-/** One tree of all: a file that several have gets the text of each. Only its imports are read. */
+/** Merges the trees into one. A file that occurs in several gets the text of each, since only its imports are read. */
 function together(trees: readonly Record<string, string>[]): Record<string, string> {
   const texts = new Map<string, Set<string>>();
   for (const [path, text] of trees.flatMap((tree) => Object.entries(tree))) {

@@ -6,7 +6,7 @@ import { schemaGrammar } from './schema.js';
 import { spaced, SPACED_RULES } from './spaced.js';
 import { MAX_STACKS } from './stacks.js';
 import { taggedGrammar, type TaggedGrammar } from './tagged.js';
-import { Work, type NoGrammar } from './work.js';
+import { WorkBudget, type NoGrammar } from './work.js';
 
 /** A function that may be called; `parameters` is the JSON schema of its arguments. */
 export interface Callable {
@@ -46,7 +46,7 @@ export function callRules(
   syntax: CallSyntax,
   functions: readonly Callable[],
   { single, answer }: { readonly single: boolean; readonly answer: boolean },
-  work = new Work(),
+  work = new WorkBudget(),
 ): CallRules {
   const parts: GrammarPart[] = [];
   const types: (readonly ParameterTypes[])[] = [];
@@ -95,7 +95,12 @@ function behindName(text: string): string {
   return space === '' ? spaced(text) : `${literal(space)} ${spaced(text.slice(space.length))}`;
 }
 
-function argumentsOf(schema: unknown, notation: CallSyntax['arguments'], prefix: string, work: Work): TaggedGrammar {
+function argumentsOf(
+  schema: unknown,
+  notation: CallSyntax['arguments'],
+  prefix: string,
+  work: WorkBudget,
+): TaggedGrammar {
   if (notation?.kind === 'tagged') return taggedGrammar(schema, notation, prefix, work);
   const part =
     notation === undefined ? schemaGrammar(schema, prefix, work) : looseGrammar(schema, notation, prefix, work);

@@ -11,7 +11,7 @@ import { MAX_COUNTED, overCounted } from './scalar-rules.js';
 import { schemaGrammar, type SchemaGrammar } from './schema.js';
 import { isRecord, saysNothing, type Range, type Schema, type Shape } from './shape.js';
 import { Shapes } from './shapes.js';
-import { Unservable, unlessUnservable, type Work } from './work.js';
+import { Unservable, unlessUnservable, type WorkBudget } from './work.js';
 
 /** Steps of a rule, as in schema.ts. */
 const RULE_STEPS = 12;
@@ -19,7 +19,7 @@ const RULE_STEPS = 12;
 const NAME = /^[\p{L}\p{N}_$.-]+$/u;
 
 /** The arguments of one function. `prefix`: what its rules' names begin with. `work`: what is left of the request's. */
-export function looseGrammar(parameters: unknown, notation: Notation, prefix: string, work: Work): SchemaGrammar {
+export function looseGrammar(parameters: unknown, notation: Notation, prefix: string, work: WorkBudget): SchemaGrammar {
   const json = schemaGrammar(parameters, `${prefix}-j`, work);
   if (json.kind === 'unservable') return json;
   return unlessUnservable(
@@ -36,7 +36,7 @@ class LooseRules {
   readonly #root: unknown;
   readonly #notation: Notation;
   readonly #prefix: string;
-  readonly #work: Work;
+  readonly #work: WorkBudget;
   readonly #shapes: Shapes;
   readonly #rules: Set<string>;
   /** Rules of values by their schema; undefined: it has none. */
@@ -46,7 +46,7 @@ class LooseRules {
   readonly #numbers = new Map<Schema, number>();
   #made = 0;
 
-  constructor(root: unknown, notation: Notation, prefix: string, work: Work, json: readonly string[]) {
+  constructor(root: unknown, notation: Notation, prefix: string, work: WorkBudget, json: readonly string[]) {
     this.#root = root;
     this.#notation = notation;
     this.#prefix = prefix;

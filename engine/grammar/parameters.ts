@@ -3,7 +3,7 @@ import type { ValueType } from '../protocol/reply-format.js';
 import { itemsOf } from './rope.js';
 import { isRecord, type Range, type Schema, type Shape } from './shape.js';
 import { Shapes } from './shapes.js';
-import type { Work } from './work.js';
+import type { WorkBudget } from './work.js';
 
 /** One parameter. */
 export interface Parameter {
@@ -35,7 +35,7 @@ export function typesOf({ shapes }: Pick<Parameter, 'shapes'>): readonly ValueTy
 }
 
 /** The ways to give arguments that `parameters` allows; none: it allows no object. Throws Unservable. */
-export function argumentWays(parameters: unknown, work: Work): readonly ArgumentWay[] {
+export function argumentWays(parameters: unknown, work: WorkBudget): readonly ArgumentWay[] {
   const shapes = new Shapes(parameters, work);
   return shapes
     .of([parameters as Schema])
@@ -53,7 +53,7 @@ function takesNone(parameters: unknown): boolean {
 }
 
 /** undefined: the object has no members. */
-function freeMapOf(shape: Shape, shapes: Shapes, work: Work): FreeMap | undefined {
+function freeMapOf(shape: Shape, shapes: Shapes, work: WorkBudget): FreeMap | undefined {
   const objects = itemsOf(shape.objects, () => work.spend(1));
   const all = objects.map(({ additional }) => additional);
   if (all.includes(false) || shape.members.most === 0) return undefined;
@@ -62,7 +62,7 @@ function freeMapOf(shape: Shape, shapes: Shapes, work: Work): FreeMap | undefine
 }
 
 /** The properties of an object, all that are declared or required. */
-export function listOf(shape: Shape, shapes: Shapes, work: Work): ParameterList {
+export function listOf(shape: Shape, shapes: Shapes, work: WorkBudget): ParameterList {
   const spend = (): void => {
     work.spend(1);
   };

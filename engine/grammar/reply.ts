@@ -2,7 +2,7 @@
 import { grammarText, type GrammarPart } from './gbnf.js';
 import { anyObject, dataGrammar } from './json.js';
 import { schemaGrammar } from './schema.js';
-import type { NoGrammar, Work } from './work.js';
+import type { NoGrammar, WorkBudget } from './work.js';
 
 export type ReplyRules =
   | {
@@ -17,7 +17,7 @@ export type ReplyRules =
   | NoGrammar;
 
 /** A reply that is valid against `schema`, or without one is any JSON object. `work`: counts what it costs. */
-export function replyRules(schema: object | undefined, work: Work): ReplyRules {
+export function replyRules(schema: object | undefined, work: WorkBudget): ReplyRules {
   if (schema === undefined) return { kind: 'ok', part: anyObject, gbnf: dataGrammar };
   const part = schemaGrammar(schema, 'reply', work);
   if (part.kind === 'unservable') return part;

@@ -1,5 +1,5 @@
 import { Rules, type Alternative } from './rules.js';
-import { Unservable, type Work } from './work.js';
+import { Unservable, type WorkBudget } from './work.js';
 
 /** Rules made for one schema before those that match nothing are left out. */
 export const MAX_RULES = 10_000;
@@ -10,7 +10,7 @@ const RULE_STEPS = 12;
 /** Makes the rules of one schema; equal ones are one. */
 export class RuleMaker {
   readonly rules = new Rules();
-  readonly work: Work;
+  readonly work: WorkBudget;
   readonly #prefix: string;
   /** Names of rules by what they allow. */
   readonly #written = new Map<string, string>();
@@ -18,7 +18,7 @@ export class RuleMaker {
   #made = 0;
 
   /** `prefix`: what names begin with. */
-  constructor(prefix: string, work: Work) {
+  constructor(prefix: string, work: WorkBudget) {
     this.#prefix = prefix;
     this.work = work;
   }

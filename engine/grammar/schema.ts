@@ -12,7 +12,7 @@ import { Sames } from './sames.js';
 import { saysNothing, type All, type Schema, type Shape } from './shape.js';
 import { Shapes } from './shapes.js';
 import { BEHIND_VALUE, MAX_STACKS, stacks, type Container } from './stacks.js';
-import { Unservable, unlessUnservable, Work, type NoGrammar } from './work.js';
+import { Unservable, unlessUnservable, WorkBudget, type NoGrammar } from './work.js';
 
 export type SchemaGrammar =
   /** `stacks`: the most places in the grammar that a text can be at simultaneously. */
@@ -32,14 +32,19 @@ const VALUE_STEPS = 8;
  * `work`: shared by all schemas of one request; a schema that takes more than is left of it is unservable. `root`: what
  * references point into, where `schema` is a part of it.
  */
-export function schemaGrammar(schema: unknown, prefix = 'value', work = new Work(), root = schema): SchemaGrammar {
+export function schemaGrammar(
+  schema: unknown,
+  prefix = 'value',
+  work = new WorkBudget(),
+  root = schema,
+): SchemaGrammar {
   return unlessUnservable(() => new Compiler(root, prefix, work).compile(schema as Schema), root);
 }
 
 /** A rule for each set of schemas that some value must satisfy, made once, from the outside in. */
 class Compiler {
   readonly #maker: RuleMaker;
-  readonly #work: Work;
+  readonly #work: WorkBudget;
   readonly #shapes: Shapes;
   /** Names by what the rule is to match. */
   readonly #names = new Map<string, string>();
@@ -47,7 +52,7 @@ class Compiler {
   readonly #open: { readonly name: string; readonly all: All }[] = [];
   readonly #containers = new Map<string, readonly (readonly Container[])[]>();
 
-  constructor(root: unknown, prefix: string, work: Work) {
+  constructor(root: unknown, prefix: string, work: WorkBudget) {
     this.#maker = new RuleMaker(prefix, work);
     this.#work = work;
     this.#shapes = new Shapes(root, work);

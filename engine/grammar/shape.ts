@@ -1,7 +1,7 @@
 /** What one schema's own keywords say of a value, and what two such shapes say together. */
 import { ANY_NUMBER, narrowerNumbers, numberRange, type NumberRange } from './number-range.js';
 import { join, type Rope } from './rope.js';
-import type { Work } from './work.js';
+import type { WorkBudget } from './work.js';
 
 /** A schema: an object with keywords, or true (anything) or false (nothing). */
 export type Schema = Readonly<Record<string, unknown>> | boolean;
@@ -101,7 +101,7 @@ export function saysNothing(schema: unknown): boolean {
 }
 
 /** What the keywords of one schema say themselves. */
-export function plain(schema: Readonly<Record<string, unknown>>, work: Work): Shape {
+export function plain(schema: Readonly<Record<string, unknown>>, work: WorkBudget): Shape {
   const { properties, required } = schema;
   const additionalProperties = othersOf(schema);
   // Of draft 4, a list of items is what came to be called prefixItems.
@@ -159,7 +159,7 @@ export function plain(schema: Readonly<Record<string, unknown>>, work: Work): Sh
   };
 }
 
-function byText(values: readonly unknown[], work: Work): ReadonlyMap<string, unknown> {
+function byText(values: readonly unknown[], work: WorkBudget): ReadonlyMap<string, unknown> {
   const texts = new Map<string, unknown>();
   for (const value of values) {
     work.spend(VALUE_STEPS);
@@ -194,7 +194,7 @@ function range(least: unknown, most: unknown): Range {
 }
 
 /** What holds of a value of which both hold. Copies none of what they say. */
-export function both(a: Shape, b: Shape, work: Work): Shape {
+export function both(a: Shape, b: Shape, work: WorkBudget): Shape {
   if (a === ANY) return b;
   if (b === ANY) return a;
   const values = inBoth(a.values, b.values, work);
@@ -230,7 +230,7 @@ function narrower(a: Range, b: Range): Range {
 function inBoth(
   a: ReadonlyMap<string, unknown> | undefined,
   b: ReadonlyMap<string, unknown> | undefined,
-  work: Work,
+  work: WorkBudget,
 ): ReadonlyMap<string, unknown> | undefined {
   if (a === undefined || b === undefined) return a ?? b;
   const [fewer, more] = a.size <= b.size ? [a, b] : [b, a];

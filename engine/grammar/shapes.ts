@@ -3,7 +3,7 @@
  * anyOfs is multiplied out, within bounds.
  */
 import { ANY, both, isRecord, JOIN_STEPS, plain, saysNothing, type All, type Shape } from './shape.js';
-import { Unservable, type Work } from './work.js';
+import { Unservable, type WorkBudget } from './work.js';
 
 /** Bounds of the alternatives of one value, and of the nesting of references and combinations. */
 const MAX_ALTERNATIVES = 256;
@@ -14,12 +14,12 @@ const READ_STEPS = 16;
 /** Works out the schemas within `root`, to whose definitions their references point. Throws Unservable. */
 export class Shapes {
   readonly #root: unknown;
-  readonly #work: Work;
+  readonly #work: WorkBudget;
   /** Of each schema once: it may be part of many combinations. */
   readonly #known = new Map<unknown, readonly Shape[]>();
   #byId: Map<string, unknown> | undefined;
 
-  constructor(root: unknown, work: Work) {
+  constructor(root: unknown, work: WorkBudget) {
     this.#root = root;
     this.#work = work;
   }

@@ -14,7 +14,7 @@ import { schemaGrammar } from './schema.js';
 import type { Range, Schema } from './shape.js';
 import { spaced } from './spaced.js';
 import { BEHIND_VALUE, TEXT_STACKS } from './stacks.js';
-import { Unservable, unlessUnservable, type NoGrammar, type Work } from './work.js';
+import { Unservable, unlessUnservable, type NoGrammar, type WorkBudget } from './work.js';
 
 export type TaggedGrammar =
   | ({ readonly kind: 'ok'; readonly stacks: number; readonly types: readonly ParameterTypes[] } & GrammarPart)
@@ -26,7 +26,12 @@ const ANY_LENGTH = { length: { least: 0, most: Infinity } };
 const RULE_STEPS = 12;
 
 /** The arguments of one function. `prefix`: what its rules' names begin with. `work`: what is left of the request's. */
-export function taggedGrammar(parameters: unknown, syntax: TaggedArguments, prefix: string, work: Work): TaggedGrammar {
+export function taggedGrammar(
+  parameters: unknown,
+  syntax: TaggedArguments,
+  prefix: string,
+  work: WorkBudget,
+): TaggedGrammar {
   return unlessUnservable(() => new TaggedRules(parameters, syntax, prefix, work).make(), parameters);
 }
 
@@ -34,12 +39,12 @@ class TaggedRules {
   readonly #root: unknown;
   readonly #syntax: TaggedArguments;
   readonly #prefix: string;
-  readonly #work: Work;
+  readonly #work: WorkBudget;
   readonly #rules = new Set<string>();
   #made = 0;
   #stacks = 1;
 
-  constructor(root: unknown, syntax: TaggedArguments, prefix: string, work: Work) {
+  constructor(root: unknown, syntax: TaggedArguments, prefix: string, work: WorkBudget) {
     this.#root = root;
     this.#syntax = syntax;
     this.#prefix = prefix;

@@ -2,7 +2,7 @@
 import { formatPattern } from './formats.js';
 import { Languages, type Language, type Span } from './text-language.js';
 import { BEFORE, BEHIND, LAST_CODE_POINT, patternLanguage } from './text-pattern.js';
-import { Work } from './work.js';
+import { WorkBudget } from './work.js';
 
 /** States of one text. */
 export const MAX_STATES = 512;
@@ -35,7 +35,7 @@ export type Automaton = readonly State[];
  * nothing. Where there are too many states, lengths say nothing, and then formats beside patterns. Undefined: nothing is held
  * but what a text is.
  */
-export function textAutomaton(form: TextForm, work: Work): Automaton | undefined {
+export function textAutomaton(form: TextForm, work: WorkBudget): Automaton | undefined {
   const formats = form.formats.filter((name) => formatPattern(name) !== undefined);
   const [format] = formats;
   if (form.patterns.length === 0 && format !== undefined && !form.without && !form.unlike) {
@@ -54,7 +54,7 @@ const known = new Map<string, Automaton>();
 /** Whatever the length: a format has one of its own. */
 function formatAutomaton(format: string): Automaton | undefined {
   const form = { patterns: [formatPattern(format) ?? ''], formats: [], least: 0, most: Infinity };
-  const automaton = known.get(format) ?? attempt(form, new Work());
+  const automaton = known.get(format) ?? attempt(form, new WorkBudget());
   if (automaton) known.set(format, automaton);
   return automaton;
 }
@@ -71,7 +71,7 @@ function lessAndLess(form: TextForm, formats: readonly string[]): TextForm[] {
   ];
 }
 
-function firstOf(forms: readonly TextForm[], work: Work): Automaton | undefined {
+function firstOf(forms: readonly TextForm[], work: WorkBudget): Automaton | undefined {
   for (const form of forms) {
     const automaton = attempt(form, work);
     if (automaton) return automaton;
@@ -80,10 +80,10 @@ function firstOf(forms: readonly TextForm[], work: Work): Automaton | undefined 
 }
 
 /** Of one request, whose tools often have the same patterns. */
-const ofRequest = new WeakMap<Work, Map<string, Automaton | undefined>>();
+const ofRequest = new WeakMap<WorkBudget, Map<string, Automaton | undefined>>();
 
 /** Whether a text is what `form` says, as far as that is held. */
-export function isText(text: string, form: TextForm, work: Work): boolean {
+export function isText(text: string, form: TextForm, work: WorkBudget): boolean {
   const automaton = textAutomaton(form, work);
   if (automaton === undefined) return true;
   let at = automaton[0];
@@ -97,7 +97,10 @@ export function isText(text: string, form: TextForm, work: Work): boolean {
 }
 
 /** Undefined: it takes too many steps or states, or constrains nothing. */
-function attempt({ patterns, least, most, without = [], unlike = [] }: TextForm, work: Work): Automaton | undefined {
+function attempt(
+  { patterns, least, most, without = [], unlike = [] }: TextForm,
+  work: WorkBudget,
+): Automaton | undefined {
   let left = MAX_TEXT_STEPS;
   try {
     const languages = new Languages((steps) => {

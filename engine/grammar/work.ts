@@ -45,7 +45,7 @@ export class Unservable extends Error {
 }
 
 /** Counts the steps of one request's grammar. */
-export class Work {
+export class WorkBudget {
   #spent = 0;
   #patterns = 0;
   #limit = MAX_WORK + MAX_PATTERN_WORK;

@@ -1,6 +1,6 @@
 import { callGrammar, callRules, type Callable } from '../grammar/calls.js';
 import type { ReplyRules } from '../grammar/reply.js';
-import { Work, type NoGrammar } from '../grammar/work.js';
+import { WorkBudget, type NoGrammar } from '../grammar/work.js';
 import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol/reply-format.js';
 
 /** Which calls the caller wants. Structurally the sidecar's checked choice. */
@@ -32,7 +32,7 @@ export function callsFormat(
   tools: readonly object[],
   choice: CallChoice,
   reply: Extract<ReplyRules, { kind: 'ok' }> | undefined,
-  work = new Work(),
+  work = new WorkBudget(),
 ): CallsFormat {
   const json = reply !== undefined;
   const all = (tools as readonly { readonly function: Callable }[]).map((tool) => tool.function);

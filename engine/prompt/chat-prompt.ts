@@ -3,7 +3,7 @@ import type { PromptConversation } from './conversation.js';
 import { cutAt, guard, type SpecialTexts } from './data-text.js';
 import { markImages, sectionsOf } from './image-marks.js';
 import { holdReply, weighed, type HeldOrder, type HeldReply } from './held-reply.js';
-import { QUICK_WORK, Work } from '../grammar/work.js';
+import { QUICK_WORK, WorkBudget } from '../grammar/work.js';
 import { CALLED } from '../output/calls/expected-text.js';
 import type { CallFormat, CallSyntax, ReplyFormat, ReplyGrammar, ThoughtFormat } from '../protocol/reply-format.js';
 import { tokenPrompt, type Prompt } from '../protocol/prompt.js';
@@ -60,7 +60,7 @@ export function chatPrompt(
   if (images.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
   const conversation = images.kind === 'marked' ? images.conversation : given;
   const { tools = [] } = conversation;
-  const work = new Work();
+  const work = new WorkBudget();
   const excess = weighed(tools, work);
   if (excess) return excess;
   const order = orderOf(parts.template.calls, tools, options);
@@ -145,7 +145,7 @@ function framed(
   return { gbnf: thoughts?.framed(gbnf, { think: reasoningEffort !== 'none', header }) ?? gbnf, ...more };
 }
 
-function heldOf(order: HeldOrder, source: HeldSource, work: Work): HeldReply | (ChatPrompt & { kind: 'dear' }) {
+function heldOf(order: HeldOrder, source: HeldSource, work: WorkBudget): HeldReply | (ChatPrompt & { kind: 'dear' }) {
   if (typeof source === 'object') return source;
   if (source === 'quick') work.limit(QUICK_WORK);
   const held = holdReply(order, work);

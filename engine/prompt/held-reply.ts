@@ -1,6 +1,6 @@
 /** What a reply is held to, compiled to grammars: the calls of the tools, and the JSON that the caller wants. */
 import { replyRules } from '../grammar/reply.js';
-import { unlessUnservable, Work, type NoGrammar } from '../grammar/work.js';
+import { unlessUnservable, WorkBudget, type NoGrammar } from '../grammar/work.js';
 import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol/reply-format.js';
 import { callsFormat, type CallChoice } from './call-format.js';
 
@@ -25,7 +25,7 @@ export type HeldReply =
   | (NoGrammar & { readonly of: 'tools' | 'reply'; readonly at?: number });
 
 /** Compiles within the bound of `work`, which has weighed the tools. */
-export function holdReply({ calls: offer, json }: HeldOrder, work: Work): HeldReply {
+export function holdReply({ calls: offer, json }: HeldOrder, work: WorkBudget): HeldReply {
   const reply = json && replyRules(json.schema, work);
   if (reply?.kind === 'unservable') return cannotHold('reply', reply);
   if (!offer) {
@@ -39,12 +39,12 @@ export function holdReply({ calls: offer, json }: HeldOrder, work: Work): HeldRe
 
 /** The same, whatever work it takes within MAX_WORK. */
 export function holdReplyInFull(order: HeldOrder): HeldReply {
-  const work = new Work();
+  const work = new WorkBudget();
   return weighed(order.calls?.tools ?? [], work) ?? holdReply(order, work);
 }
 
 /** Counts the values of the tools. Returns a refusal if there are too many. */
-export function weighed(tools: readonly object[], work: Work): (HeldReply & { kind: 'unservable' }) | undefined {
+export function weighed(tools: readonly object[], work: WorkBudget): (HeldReply & { kind: 'unservable' }) | undefined {
   const excess = unlessUnservable(() => work.weigh(tools));
   return excess ? cannotHold('tools', excess) : undefined;
 }

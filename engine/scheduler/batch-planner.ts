@@ -24,7 +24,7 @@ export const SHORT_TOKENS = 96;
 export class BatchPlanner {
   /** Where prompts are split, and the most prompt tokens in one decode. */
   readonly #whole: number;
-  readonly #pace: PrefillBudget;
+  readonly #budget: PrefillBudget;
   /** The sequence of the last isolated job: the next one in order is next. */
   #lastIsolated = -1;
   /** Consecutive rounds in which a prompt got no tokens. */
@@ -32,9 +32,9 @@ export class BatchPlanner {
   /** Prompt tokens that joined the replies in this round. */
   #joined = 0;
 
-  constructor(whole: number, pace: PrefillBudget) {
+  constructor(whole: number, budget: PrefillBudget) {
     this.#whole = whole;
-    this.#pace = pace;
+    this.#budget = budget;
   }
 
   /** One whole chunk of one job that needs its own decodes; such jobs take turns, in sequence order. */
@@ -83,7 +83,7 @@ export class BatchPlanner {
       // The last token is left for `together`, where its logits are needed.
       const some = branch.feed.image?.image.whole === true && room < chunk ? this.#whenStarving(branch) : room;
       const count = company ? Math.min(chunk, left - 1, some) : chunk < left ? chunk : 0;
-      const worth = count > 0 && (!company || count >= Math.min(this.#pace.least, chunk, left - 1));
+      const worth = count > 0 && (!company || count >= Math.min(this.#budget.least, chunk, left - 1));
       if (worth && !chosen) chosen = { task, branch, count };
       this.#satOut.set(branch, chosen?.branch === branch ? 0 : (this.#satOut.get(branch) ?? 0) + 1);
     }
@@ -92,7 +92,7 @@ export class BatchPlanner {
 
   /** Tokens of this prompt that a round may take. */
   #room({ feed }: Branch, times: number): number {
-    return times < Infinity ? this.#pace.tokens(feed.position, times) : this.#whole;
+    return times < Infinity ? this.#budget.tokens(feed.position, times) : this.#whole;
   }
 
   /**

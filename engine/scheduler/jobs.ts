@@ -151,16 +151,16 @@ export class Jobs {
   }
 
   /** After a decode of parts of these tasks. */
-  async moveOn(tasks: Iterable<Task>, out: Output[]): Promise<void> {
+  async advanceAll(tasks: Iterable<Task>, out: Output[]): Promise<void> {
     for (const task of tasks) {
-      if (task.moves && this.runs(task)) await this.guard(task, out, () => this.goOn(task, out));
+      if (task.moves && this.runs(task)) await this.guard(task, out, () => this.advance(task, out));
     }
   }
 
   /**
    * After a decode, for a task with changes: ended items free sequences for those not yet started. Throws for `guard`.
    */
-  async goOn(task: Task, out: Output[]): Promise<void> {
+  async advance(task: Task, out: Output[]): Promise<void> {
     this.#running = undefined;
     for (const branch of task.branches.filter(({ over }) => over)) {
       const { sequence } = branch;

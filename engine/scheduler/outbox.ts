@@ -44,14 +44,14 @@ export class Outbox {
   }
 
   /** Drops the outputs of cancelled jobs, which send nothing more. */
-  hush(): void {
+  dropCancelled(): void {
     const kept = this.#outputs.filter(({ id }) => this.#reports(id));
     if (kept.length < this.#outputs.length) this.#outputs.splice(0, Infinity, ...kept);
   }
 
   /** Sends the outputs, if there are any. */
   send(step: number, held: readonly HeldPrefix[]): void {
-    this.hush();
+    this.dropCancelled();
     if (this.#outputs.length === 0 && held.length === 0) return;
     this.#sentAt = this.#clock.now();
     this.#emit(step, joined(this.#outputs.splice(0)), held);

@@ -163,13 +163,13 @@ export class StepLoop {
 
   async #run(): Promise<void> {
     await burst(() => this.#jobs.live);
-    let left = 0;
+    let freed = 0;
     while (!this.#closed) {
-      await this.#successors(left);
+      await this.#awaitSuccessors(freed);
       // All calls of this turn of the event loop take part in the next step.
       await new Promise(setImmediate);
       this.#pendingWait.nextRound();
-      this.#outbox.hush();
+      this.#outbox.dropCancelled();
       this.#jobs.cleanUp();
       await this.#upkeep.round();
       await this.#jobs.admit(this.#outbox.outputs);
@@ -178,35 +178,35 @@ export class StepLoop {
       const isolated = await this.#decode(this.#batchPlanner.isolated(this.#jobs.running));
       const together = await this.#decode(this.#batchPlanner.together(this.#jobs.running));
       const chunk = await this.#decode(this.#batchPlanner.chunk(this.#jobs.running));
-      left = seats - this.#jobs.seats;
+      freed = seats - this.#jobs.seats;
       if (!isolated && !together && !chunk) await this.#pendingWait.forOne(this.#jobs.running, () => this.#flush());
     }
     this.#flush();
     this.#running = undefined;
   }
 
-  /** Jobs that take over the seats freed by the last round take part in the next one. */
-  async #successors(left: number): Promise<void> {
-    if (left <= 0 || this.#jobs.seats === 0 || !this.#refillWait.expects(this.#prefillBudget.decodeMs)) return;
+  /** Waits briefly for jobs that take over the seats freed by the last round, so that they take part in the next one. */
+  async #awaitSuccessors(freed: number): Promise<void> {
+    if (freed <= 0 || this.#jobs.seats === 0 || !this.#refillWait.expects(this.#prefillBudget.decodeMs)) return;
     this.#flush();
-    await this.#refillWait.wait(left, this.#prefillBudget.decodeMs);
+    await this.#refillWait.wait(freed, this.#prefillBudget.decodeMs);
   }
 
   /** False: there was nothing to decode. */
-  async #decode(stepping: readonly BatchItem[]): Promise<boolean> {
-    if (stepping.length === 0 || this.#closed) return false;
-    const parts = stepping.map(({ branch, count }): Part => branch.part(count));
-    const depth = depthOf(stepping);
+  async #decode(items: readonly BatchItem[]): Promise<boolean> {
+    if (items.length === 0 || this.#closed) return false;
+    const parts = items.map(({ branch, count }): Part => branch.part(count));
+    const depth = depthOf(items);
     const fed = parts.map(({ tokens }) => tokens);
-    const ahead = this.#pendingWait.called ? 1 : stepsInRun(stepping, this.#jobs.running);
+    const ahead = this.#pendingWait.called ? 1 : stepsInRun(items, this.#jobs.running);
     let from = this.#clock.now();
     // A prompt may take long: outputs are sent before it.
-    const due = this.#outbox.due(from) || stepping.some(({ count }) => count > 0);
+    const due = this.#outbox.due(from) || items.some(({ count }) => count > 0);
     const take = (results: readonly PartResult[]): void => {
       const now = this.#clock.now();
-      this.#learn(stepping, results, depth, now - from);
+      this.#learn(items, results, depth, now - from);
       from = now;
-      this.#results.handOut(stepping, results, fed, this.#outbox.outputs);
+      this.#results.handOut(items, results, fed, this.#outbox.outputs);
     };
     const made = (results: readonly PartResult[]): void => {
       take(results);
@@ -218,20 +218,20 @@ export class StepLoop {
     if (due) this.#flush();
     take(await decoding);
     const out = this.#outbox.outputs;
-    await this.#results.save(stepping, out);
-    await this.#jobs.moveOn(new Set(stepping.map(({ task }) => task)), out);
+    await this.#results.save(items, out);
+    await this.#jobs.advanceAll(new Set(items.map(({ task }) => task)), out);
     // There may be no further decode.
     if (this.#jobs.live === 0) this.#flush();
     return true;
   }
 
   /** Counts steps and measures their times. */
-  #learn(stepping: readonly BatchItem[], [first]: readonly PartResult[], depth: number, ms: number): void {
+  #learn(items: readonly BatchItem[], [first]: readonly PartResult[], depth: number, ms: number): void {
     if (first === undefined) return;
     const steps = stepsOf(first);
     this.#step += steps;
     this.#prefillBudget.learn(
-      stepping.map(({ count }) => count),
+      items.map(({ count }) => count),
       steps,
       depth,
       ms,

@@ -100,8 +100,8 @@ function fitting(seatable: Heap<Account>, fits: Asked['fits']): QueuedRequest | 
 }
 
 /** Tokens saved by seating it now; 0 where that is not enough to count. */
-function worth({ work }: QueuedRequest, shares: (prefix: Uint32Array) => number): number {
-  if (work?.prefix === undefined || work.promptTokens < MIN_TOKENS) return 0;
-  const shared = shares(work.prefix);
-  return shared >= Math.max(MIN_TOKENS, MIN_SHARE * work.promptTokens) ? shared : 0;
+function worth({ needs }: QueuedRequest, shares: (prefix: Uint32Array) => number): number {
+  if (needs?.prefix === undefined || needs.promptTokens < MIN_TOKENS) return 0;
+  const shared = shares(needs.prefix);
+  return shared >= Math.max(MIN_TOKENS, MIN_SHARE * needs.promptTokens) ? shared : 0;
 }

@@ -1,6 +1,6 @@
 import { HeapNode } from '../lib/heap.js';
 import type { OrderedList, ListMember } from './ordered-list.js';
-import type { QueueRequest, Ticket, TicketOutcome, Work } from './seat-queue.js';
+import type { QueueRequest, Ticket, TicketOutcome, SeatNeeds } from './seat-queue.js';
 
 /**
  * unready -> ready -> granted -> leased -> over, and from leased once back to ready.
@@ -27,7 +27,7 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
   /** What the wait was taken to be when it entered, ms; undefined: there was no prediction. */
   predictedMs: number | undefined;
   /** What is known of its prompt, from `ready` on. */
-  work: Work | undefined;
+  needs: SeatNeeds | undefined;
   /** When the wait now running began. */
   readyAt = 0;
   /** Waiting done before that, ms. */
@@ -101,8 +101,8 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
     this.#settle(outcome);
   }
 
-  ready(work: Work): void {
-    this.work ??= work;
+  ready(needs: SeatNeeds): void {
+    this.needs ??= needs;
     this.#queue.ready(this);
   }
 

@@ -65,7 +65,7 @@ export interface QueueRequest {
 }
 
 /** What is known once a prompt is tokenized. */
-export interface Work {
+export interface SeatNeeds {
   readonly promptTokens: number;
   readonly maxTokens: number;
   /** Tokens that its seat has to hold; absent: any seat will do. */
@@ -79,7 +79,7 @@ export type TicketOutcome =
 
 export interface Ticket {
   /** The last check passed. From here `ra-queue` counts. Calling it again does nothing. */
-  ready(work: Work): void;
+  ready(needs: SeatNeeds): void;
   /** Settles once. */
   readonly outcome: Promise<TicketOutcome>;
   /**

@@ -35,11 +35,11 @@ export class Seating {
     return this.#longer(queued, this.#state.accountOf(queued)) ?? queued;
   }
 
-  #place({ work, request }: QueuedRequest): number {
+  #place({ needs, request }: QueuedRequest): number {
     const { replicas } = this.#state;
-    const promptTokens = work?.promptTokens ?? 0;
-    const wants = { seatTokens: work?.seatTokens ?? 0, promptTokens, seats: request.seatsWanted };
-    return place(replicas.all, wants, (at) => (work?.prefix && this.#shares?.(work.prefix, at)) ?? 0);
+    const promptTokens = needs?.promptTokens ?? 0;
+    const wants = { seatTokens: needs?.seatTokens ?? 0, promptTokens, seats: request.seatsWanted };
+    return place(replicas.all, wants, (at) => (needs?.prefix && this.#shares?.(needs.prefix, at)) ?? 0);
   }
 
   /**
@@ -67,6 +67,6 @@ export class Seating {
 }
 
 /** Tokens that a request's seat has to hold; 0: any will do. */
-function seatTokens({ work }: QueuedRequest): number {
-  return work?.seatTokens ?? 0;
+function seatTokens({ needs }: QueuedRequest): number {
+  return needs?.seatTokens ?? 0;
 }

@@ -31,9 +31,9 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
   }
 }
 
-/** A way to ask for a chat and to be answered. */
-interface Surface {
-  /** What its bodies are held to; absent: what the setting `contract` says. */
+/** What differs between the routes that complete chats. */
+interface ChatRoute {
+  /** The contract of the route's bodies; absent: the one of the setting `contract`. */
   readonly form?: ChatForm;
   readonly makeWriter: (
     context: RequestContext,
@@ -43,9 +43,9 @@ interface Surface {
   ) => ReplyWriter;
 }
 
-/** The whole way of one chat. Returns why its job did not run; a job that ran is answered in `finish`. */
-export async function complete(context: RequestContext, services: Services, surface: Surface): Promise<Stop | Ended> {
-  const prepared = await preflight<ChatParams>(context, 'chat', services, surface.form);
+/** One chat from its checks to its answer. Returns why its job did not run; a job that ran is answered in `finish`. */
+export async function complete(context: RequestContext, services: Services, route: ChatRoute): Promise<Stop | Ended> {
+  const prepared = await preflight<ChatParams>(context, 'chat', services, route.form);
   if (prepared.kind !== 'prepared') return prepared;
   const { params, model } = prepared;
   const { facts } = model.engine;
@@ -56,7 +56,7 @@ export async function complete(context: RequestContext, services: Services, surf
   if (!facts) return failed(refusals.cold(model.engine));
 
   // Before the wait for a seat, since a stream is kept alive through it.
-  const writer = surface.makeWriter(context, prepared, services, facts);
+  const writer = route.makeWriter(context, prepared, services, facts);
   const usage = new UsageSession(services, context, prepared.caller, model, 'chat');
   const wait = SeatWait.enter(context, prepared, params.n);
   if (wait.kind !== 'waiting') return wait;
@@ -69,7 +69,7 @@ export async function complete(context: RequestContext, services: Services, surf
   const prompted = { prompt: seen?.prompt ?? tokenized.prompt, scope, ...(format && { format }) };
   const planned = plan(context, params, model.engine.contexts, prompted, usage, services);
   if ('status' in planned) return failed(planned);
-  const lease = await wait.seat(planned.work);
+  const lease = await wait.seat(planned.needs);
   if ('kind' in lease) return lease;
 
   const counts = new ReplyCounts(services.clock, context, usage);
@@ -103,10 +103,10 @@ function plan(
 ): Planned<Omit<GenerateJob, 'seats'>> | ContractError {
   const promptTokens = promptLength(prompt);
   const room = params.maxTokens === undefined ? seatLength(promptTokens, contexts) : (contexts.at(-1) ?? 0);
-  const left = room - promptTokens;
-  const maxTokens = params.maxTokens ?? Math.max(1, left);
-  if (maxTokens > left) {
-    const param = params.maxTokens === undefined || left < 1 ? 'messages' : 'max_completion_tokens';
+  const completionRoom = room - promptTokens;
+  const maxTokens = params.maxTokens ?? Math.max(1, completionRoom);
+  if (maxTokens > completionRoom) {
+    const param = params.maxTokens === undefined || completionRoom < 1 ? 'messages' : 'max_completion_tokens';
     return refusals.overContext(promptTokens, maxTokens, room, param);
   }
   context.promptTokens = promptTokens;
@@ -117,7 +117,7 @@ function plan(
   const seed = seed32(params.seed ?? Math.floor(services.random() * 2 ** 32));
   const sampling = { temperature, topP, ...narrowing, frequencyPenalty, presencePenalty, seed };
   return {
-    work: {
+    needs: {
       promptTokens,
       maxTokens: maxTokens * n,
       seatTokens: promptTokens + maxTokens,
@@ -170,7 +170,7 @@ function replyResults(
     if (!context.times.begun) lease?.begun();
   };
   return {
-    started: (cachedTokens) => context.taken(cachedTokens),
+    started: (cachedTokens) => context.started(cachedTokens),
     cached: (tokens) => (context.cachedTokens = tokens),
     piece: (piece) => {
       begin();

@@ -47,7 +47,7 @@ async function complete(
   };
   const planned = plan(context, params, tokens, place, usage);
   if ('status' in planned) return failed(planned);
-  const lease = await wait.seat(planned.work);
+  const lease = await wait.seat(planned.needs);
   if ('kind' in lease) return lease;
 
   const results: QuestionResult[] = [];
@@ -83,7 +83,7 @@ function plan(
   const unpaid = usage.reserve(promptTokens, 0);
   if (unpaid) return unpaid;
   return {
-    work: {
+    needs: {
       promptTokens: input.length + tails,
       maxTokens: 0,
       seatTokens: input.length + Math.max(...questions.map(({ tail }) => tail.length)),
@@ -96,7 +96,7 @@ function plan(
 /** Collects the engine's answers in `results`. */
 function into(results: QuestionResult[], context: RequestContext): ScoreResults {
   return {
-    started: (cachedTokens) => context.taken(cachedTokens),
+    started: (cachedTokens) => context.started(cachedTokens),
     cached: (tokens) => (context.cachedTokens = tokens),
     answer: ({ question, probabilities, labelMass }) => {
       results[question] = { probabilities, labelMass };

@@ -69,6 +69,6 @@ export class ReplyCounts {
 
   #moved(more: number): void {
     this.#context.completionTokens += more;
-    this.#usage.moved();
+    this.#usage.countsGrew();
   }
 }

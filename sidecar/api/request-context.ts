@@ -86,7 +86,7 @@ export class RequestContext {
   }
 
   /** The engine has begun it, with so many tokens of its prompt cached. */
-  taken(cachedTokens: number): void {
+  started(cachedTokens: number): void {
     this.cachedTokens = cachedTokens;
     this.phase = 'prefilling';
   }

@@ -1,4 +1,4 @@
-import type { Lease, Ticket, Work } from '../admission/seat-queue.js';
+import type { Lease, Ticket, SeatNeeds } from '../admission/seat-queue.js';
 import type { Params } from '../contracts/requests.js';
 import { contractError } from '../domain/errors.js';
 import { AbortHandle } from '../lib/abort.js';
@@ -12,7 +12,7 @@ export type Tokens = Exclude<Tokenized, Refusal | NoResult>;
 
 /** A job for the engine and what the queue is to know of it. */
 export interface Planned<T> {
-  readonly work: Work;
+  readonly needs: SeatNeeds;
   readonly job: T;
 }
 
@@ -88,8 +88,8 @@ export class SeatWait {
   }
 
   /** The last check passed: waits for a seat. The lease is the route's to end. */
-  seat(work: Work): Promise<Lease | Stop> {
-    this.#ticket.ready(work);
+  seat(needs: SeatNeeds): Promise<Lease | Stop> {
+    this.#ticket.ready(needs);
     return this.#context.awaitSeat(this.#ticket.outcome);
   }
 

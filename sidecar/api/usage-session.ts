@@ -88,7 +88,7 @@ export class UsageSession {
   }
 
   /** The request's counts have grown. */
-  moved(): void {
+  countsGrew(): void {
     if (this.#context.completionTokens - this.#recorded.completionTokens >= PROGRESS_TOKENS) this.#progress();
   }
 

@@ -24,7 +24,7 @@ import { readMessage } from './wire.js';
 /**
  * How long a child's last messages are awaited after its exit, ms: a process that it started may keep its pipes open.
  */
-const LAST_WORDS_MS = 250;
+const LAST_MESSAGES_MS = 250;
 
 /** How long close() waits for a killed child; only one stuck inside a driver takes longer. */
 const KILL_WAIT_MS = 2000;
@@ -138,10 +138,10 @@ export class EngineChild {
     if (this.#over) return;
     const message = readMessage(raw);
     if ('violation' in message) this.#kill('protocol', message.violation);
-    else this.#obey(message);
+    else this.#handle(message);
   }
 
-  #obey(message: FromEngine): void {
+  #handle(message: FromEngine): void {
     switch (message.kind) {
       case 'ready':
         if (this.#ready) this.#kill('protocol', 'ready-twice');
@@ -198,7 +198,7 @@ export class EngineChild {
       cancel();
       this.#end({ reason: exitReason(signal), code, signal, ...exitDetail(code) });
     };
-    const cancel = this.#options.clock.after(LAST_WORDS_MS, end);
+    const cancel = this.#options.clock.after(LAST_MESSAGES_MS, end);
     child.once('close', end);
   }
 

@@ -18,7 +18,7 @@ export class Mux {
   readonly #onFailed: (reason: string) => void;
   readonly #jobs = new IdMap<OpenJob>();
   /** Cancelled jobs whose end the engine is to confirm, with what settles their promises. At most as many as seats. */
-  readonly #leaving = new Map<number, { readonly settle: () => void; readonly gone: Promise<void> }>();
+  readonly #cancelling = new Map<number, { readonly settle: () => void; readonly gone: Promise<void> }>();
   #lastId = 0;
   /** Of the engine's facts. */
   confirmsCancels = false;
@@ -84,7 +84,7 @@ export class Mux {
       if (output.id === 0 || output.id > this.#lastId) return 'unknown-job';
       const opened = this.#jobs.get(output.id);
       if (opened === undefined) {
-        if (isEnd(output)) this.#left(output.id);
+        if (isEnd(output)) this.#confirmCancelled(output.id);
         continue;
       }
       const violation = misplaced(opened, output);
@@ -101,7 +101,7 @@ export class Mux {
   lost(kind: 'lost' | 'protocol'): void {
     const jobs = this.#jobs.values();
     this.#jobs.clear();
-    for (const id of [...this.#leaving.keys()]) this.#left(id);
+    for (const id of [...this.#cancelling.keys()]) this.#confirmCancelled(id);
     for (const { receiver, started } of jobs) fail(receiver, { kind: started ? kind : 'lost', started }, this.#onThrow);
   }
 
@@ -129,18 +129,18 @@ export class Mux {
   }
 
   #cancel(id: number): Promise<void> | undefined {
-    if (!this.#jobs.delete(id)) return this.#leaving.get(id)?.gone;
+    if (!this.#jobs.delete(id)) return this.#cancelling.get(id)?.gone;
     this.#send({ v: PROTOCOL_VERSION, kind: 'cancel', id });
     if (!this.confirmsCancels) return undefined;
     let settle = (): void => undefined;
     const gone = new Promise<void>((resolve) => (settle = resolve));
-    this.#leaving.set(id, { settle, gone });
+    this.#cancelling.set(id, { settle, gone });
     return gone;
   }
 
-  #left(id: number): void {
-    this.#leaving.get(id)?.settle();
-    this.#leaving.delete(id);
+  #confirmCancelled(id: number): void {
+    this.#cancelling.get(id)?.settle();
+    this.#cancelling.delete(id);
   }
 
   /** Jobs are removed from the map before their last call, so a receiver may cancel or start others inside it. */

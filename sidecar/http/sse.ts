@@ -34,7 +34,7 @@ export class SseStream implements EventStream {
    * the old generation by the time it is filled, and a dead array there keeps its frames alive until the next full
    * collection.
    */
-  #left: Chunk[] = [];
+  #spare: Chunk[] = [];
   #flushPlanned = false;
   /** Set if the stream ended before its head was sent. */
   #ending: ((chunks: readonly Chunk[]) => void) | undefined;
@@ -82,7 +82,7 @@ export class SseStream implements EventStream {
     this.#open = false;
     const trailer = serverTiming === undefined ? undefined : (['Server-Timing', serverTiming] as const);
     const end = (chunks: readonly Chunk[]): void => this.#target.end(chunks, trailer);
-    if (this.#started) this.#hand(end);
+    if (this.#started) this.#passTo(end);
     else this.#ending = end;
   }
 
@@ -102,7 +102,7 @@ export class SseStream implements EventStream {
 
   #start(): void {
     this.#started = true;
-    if (this.#ending !== undefined) this.#hand(this.#ending);
+    if (this.#ending !== undefined) this.#passTo(this.#ending);
     else this.#flush();
   }
 
@@ -125,13 +125,13 @@ export class SseStream implements EventStream {
   }
 
   #flush(): void {
-    if (this.#open) this.#hand((chunks) => this.#target.send(chunks));
+    if (this.#open) this.#passTo((chunks) => this.#target.send(chunks));
   }
 
-  #hand(to: (chunks: readonly Chunk[]) => void): void {
+  #passTo(to: (chunks: readonly Chunk[]) => void): void {
     const chunks = this.#waiting;
-    this.#waiting = this.#left;
-    this.#left = chunks;
+    this.#waiting = this.#spare;
+    this.#spare = chunks;
     try {
       to(chunks);
     } finally {

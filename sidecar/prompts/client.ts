@@ -12,7 +12,7 @@ import type { Item } from './fair-share.js';
 import type { Payer } from './payer.js';
 import { ItemQueue } from './item-queue.js';
 import { ABORTED, FAILED, following, FULL, longestSilenceMs, unavailable, type Body, type Job } from './jobs.js';
-import type { Answer, HostSetup, ModelReport, News, Work } from './messages.js';
+import type { Answer, HostSetup, ModelReport, FromHost, Step } from './messages.js';
 import type { Checked, NoResult, OpenBody, PromptHost, Refusal, Tokenized } from './prompt-host.js';
 
 /** Wait between two starts: doubled for every host that ends without an answer, reset by an answer. */
@@ -29,7 +29,7 @@ export class PromptHostClient implements PromptHost {
   readonly #first: Promise<FirstStart>;
   #settleFirst: (result: FirstStart) => void = () => undefined;
   #host: HostProcess | undefined;
-  #guilty: Item<Job> | undefined;
+  #hung: Item<Job> | undefined;
   /**
    * The account whose item ended the last host, and when: it is also charged for the time until the next host is ready.
    */
@@ -73,7 +73,7 @@ export class PromptHostClient implements PromptHost {
     const body: Body = { id: this.#nextBody++, route, bytes, payer: { account, weight } };
     return {
       check: (signal) => this.#check(body, signal),
-      tokenize: (signal) => this.#ask({ step: 'tokenize' }, body, signal) as Promise<Tokenized>,
+      tokenize: (signal) => this.#ask({ kind: 'tokenize' }, body, signal) as Promise<Tokenized>,
       close: () => this.#drop(body),
     };
   }
@@ -90,13 +90,13 @@ export class PromptHostClient implements PromptHost {
 
   #check(body: Body, signal: Signal): Promise<Checked> {
     if (body.bytes !== undefined && body.bytes.byteLength > this.#options.inlineBytes)
-      return this.#ask({ step: 'check' }, body, signal) as Promise<Checked>;
+      return this.#ask({ kind: 'check' }, body, signal) as Promise<Checked>;
     if (body.bytes === undefined || signal.aborted) return Promise.resolve({ kind: 'aborted' });
     const parsed = parseBody(body.route, body.bytes);
     return Promise.resolve(parsed.kind === 'invalid' ? parsed : { kind: 'checked', params: parsed.request.params });
   }
 
-  #ask(work: Work, body: Body, signal: Signal): Promise<Checked | Tokenized> {
+  #ask(step: Step, body: Body, signal: Signal): Promise<Checked | Tokenized> {
     if (this.#closed) return Promise.resolve(FAILED);
     if (this.#problem !== undefined) return Promise.resolve(unavailable(this.#delayMs));
     if (body.bytes === undefined || signal.aborted) return Promise.resolve(ABORTED);
@@ -105,7 +105,7 @@ export class PromptHostClient implements PromptHost {
         signal.removeEventListener('abort', abort);
         resolve(result);
       };
-      const job: Job = { body, work, settle };
+      const job: Job = { body, step, settle };
       const abort = (): void => {
         if (job.item) this.#abandon(job.item);
         resolve(ABORTED);
@@ -118,7 +118,7 @@ export class PromptHostClient implements PromptHost {
 
   /** Its next item, or the job ends because too many wait. */
   #add(job: Job): void {
-    const added = this.#items.add(job, job.body.payer, job.work.step === 'compile');
+    const added = this.#items.add(job, job.body.payer, job.step.kind === 'compile');
     if (added.kind === 'full') {
       job.settle(FULL);
       return;
@@ -133,40 +133,40 @@ export class PromptHostClient implements PromptHost {
 
   #dispatch(): void {
     const host = this.#host;
-    if (host?.ready !== true || this.#guilty !== undefined) return;
+    if (host?.ready !== true || this.#hung !== undefined) return;
     for (let item = this.#items.next(); item !== undefined; item = this.#items.next()) this.#send(host, item);
     for (const item of this.#items.runs()) if (item.job.unwatch === undefined) this.#watch(host, item);
   }
 
-  #send(host: HostProcess, { id, job: { body, work } }: Item<Job>): void {
+  #send(host: HostProcess, { id, job: { body, step } }: Item<Job>): void {
     const { route, bytes } = body;
     const fresh = bytes !== undefined && body.sentTo !== host;
-    host.send({ kind: 'item', item: id, work, body: body.id, ...(fresh && { sent: { route, bytes } }) });
+    host.send({ kind: 'item', item: id, step, body: body.id, ...(fresh && { sent: { route, bytes } }) });
     // It is kept there for a next step; `tokenize` is the last one unless it is answered `dear`.
-    body.sentTo = work.step === 'tokenize' ? undefined : host;
+    body.sentTo = step.kind === 'tokenize' ? undefined : host;
   }
 
   #watch(host: HostProcess, item: Item<Job>): void {
     item.job.runsSince = this.#options.clock.now();
     const silenceMs = longestSilenceMs(this.#options.silenceMs, item.job.body);
     item.job.unwatch = this.#options.clock.after(silenceMs, () => {
-      if (this.#guilty !== undefined) return;
-      this.#guilty = item;
+      if (this.#hung !== undefined) return;
+      this.#hung = item;
       item.job.settle(FAILED);
       host.kill('silent');
     });
   }
 
-  #hear(news: News, forkedAt: number): void {
-    if (news.kind === 'ready') {
+  #received(message: FromHost, forkedAt: number): void {
+    if (message.kind === 'ready') {
       this.#problem = undefined;
-      this.#options.hooks?.ready?.(news.models, this.#options.clock.now() - forkedAt);
-      this.#settleFirst({ kind: 'ready', models: news.models });
+      this.#options.hooks?.ready?.(message.models, this.#options.clock.now() - forkedAt);
+      this.#settleFirst({ kind: 'ready', models: message.models });
       if (this.#ended) this.#items.charge(this.#ended.payer, this.#options.clock.now() - this.#ended.at);
       this.#ended = undefined;
     } else {
-      const item = this.#items.finish(news.item, news.ms);
-      if (item) this.#answered(item, news.result);
+      const item = this.#items.finish(message.item, message.ms);
+      if (item) this.#answered(item, message.result);
       this.#delayMs = RESTART_MIN_MS;
     }
     this.#dispatch();
@@ -182,7 +182,7 @@ export class PromptHostClient implements PromptHost {
     }
     // A prompt that is not tokenized yet is still kept by the host.
     job.body.sentTo = this.#host;
-    job.work = next.work;
+    job.step = next.step;
     if (job.body.bytes === undefined) this.#host?.send({ kind: 'drop', body: job.body.id });
     else if (!abandoned) this.#add(job);
   }
@@ -196,7 +196,7 @@ export class PromptHostClient implements PromptHost {
   #start(): void {
     const forkedAt = this.#options.clock.now();
     this.#host = new HostProcess(this.#options.name, this.#setup, this.#options.clock, {
-      news: (news) => this.#hear(news, forkedAt),
+      message: (message) => this.#received(message, forkedAt),
       gone: (why, code) => this.#gone(why, code),
     });
   }
@@ -208,25 +208,25 @@ export class PromptHostClient implements PromptHost {
     const started = why !== 'start' && why !== 'unstartable';
     const reason = code === undefined ? why : `${why}: ${code}`;
     const delayMs = this.#delayMs;
-    if (started) this.#blame();
+    if (started) this.#failCulprit();
     else this.#failAll(unavailable(delayMs));
     this.#problem = started ? undefined : reason;
     this.#settleFirst({ kind: 'unable' });
-    // A silent host was well but for one item, which has failed; those who send such items must not keep others waiting.
+    // Only one item was at fault, and it has failed: accounts that send such items must not make others wait.
     if (why !== 'silent') this.#delayMs = Math.min(delayMs * 2, RESTART_MAX_MS);
     this.#restarts += 1;
     this.#options.hooks?.restart?.(reason, delayMs);
     this.#cancelRestart = this.#options.clock.after(delayMs, () => this.#start());
   }
 
-  #blame(): void {
+  #failCulprit(): void {
     this.#unwatch();
     const now = this.#options.clock.now();
     const ranMs = ({ runsSince = now }: Job): number => now - runsSince;
-    const blamed = this.#items.lost(ranMs, this.#guilty);
-    blamed?.job.settle(FAILED);
-    this.#ended = blamed && { payer: blamed.payer, at: now };
-    this.#guilty = undefined;
+    const cause = this.#items.lost(ranMs, this.#hung);
+    cause?.job.settle(FAILED);
+    this.#ended = cause && { payer: cause.payer, at: now };
+    this.#hung = undefined;
   }
 
   #failAll(result: Refusal | NoResult = FAILED): void {

@@ -4,7 +4,7 @@ import type { Link } from '../../engine/protocol/link.js';
 import type { Clock } from '../lib/clock.js';
 import { childEnvironment } from '../config/config.js';
 import { forkLinked } from '../../engine/protocol/linked-child.js';
-import { readNews, STACK_MB, versioned, type HostSetup, type News, type Order } from './messages.js';
+import { readFromHost, STACK_MB, versioned, type HostSetup, type FromHost, type ToHost } from './messages.js';
 
 /** Loading many large vocabularies on a busy machine takes seconds; after this time a host is considered hung, ms. */
 const START_TIMEOUT_MS = 60_000;
@@ -23,7 +23,7 @@ export type HostEnd = 'died' | 'silent' | 'protocol' | 'start' | 'unstartable' |
 
 export interface HostEvents {
   /** Any message of this protocol version; `ready` is always the first. */
-  news(news: News): void;
+  message(message: FromHost): void;
   /**
    * Once, as the last event: the process has ended and all its messages have been read. `code`: the operating system's,
    * of a host that could not be forked.
@@ -52,7 +52,7 @@ export class HostProcess {
       '/bin/sh',
       ['-c', WITH_STACK, process.execPath, host, name],
       { stderr: 'inherit', environment: childEnvironment() },
-      { message: (raw) => this.#hear(raw), closed: () => this.#leave(1) },
+      { message: (raw) => this.#received(raw), closed: () => this.#leave(1) },
     );
     if (forked.kind === 'failed') {
       this.#cancelStart = () => undefined;
@@ -71,8 +71,8 @@ export class HostProcess {
   }
 
   /** Never throws; messages to a host that is ending are lost, and `gone` follows. */
-  send(order: Order): void {
-    this.#link?.send(versioned(order));
+  send(message: ToHost): void {
+    this.#link?.send(versioned(message));
   }
 
   /** Kills the process at once, whatever its threads do; `gone` follows with this reason. */
@@ -81,17 +81,17 @@ export class HostProcess {
     this.#child?.kill('SIGKILL');
   }
 
-  #hear(raw: unknown): void {
-    const news = readNews(raw);
-    if (news === undefined || (news.kind === 'ready') === this.#ready) {
+  #received(raw: unknown): void {
+    const message = readFromHost(raw);
+    if (message === undefined || (message.kind === 'ready') === this.#ready) {
       this.kill('protocol');
       return;
     }
-    if (news.kind === 'ready') {
+    if (message.kind === 'ready') {
       this.#ready = true;
       this.#cancelStart();
     }
-    this.#events.news(news);
+    this.#events.message(message);
   }
 
   #unstartable(code: string): void {

@@ -12,8 +12,8 @@ import { endAtOnce, endWithParent } from '../../engine/protocol/parent-watch.js'
 import '../../engine/protocol/v8-flags.js';
 import type { BodyForm } from '../contracts/requests.js';
 import { WARM_UP } from './compiler-warm-up.js';
-import { readOrder, STACK_MB, versioned, type HostSetup, type ModelReport, type News } from './messages.js';
-import type { Answer, CompilerTask, Order, Work, WorkerTask } from './messages.js';
+import { readToHost, STACK_MB, versioned, type HostSetup, type ModelReport, type FromHost } from './messages.js';
+import type { Answer, CompilerTask, Step, ToHost, WorkerTask } from './messages.js';
 
 interface Body {
   readonly route: BodyForm;
@@ -23,12 +23,12 @@ interface Body {
 
 type Result = readonly ModelReport[] | Answer;
 
-/** Works one task off. Rejects when the worker threw or died (out of memory). */
-type WorkOff = (task: WorkerTask) => Promise<Result>;
+/** Runs one task. Rejects when the worker threw or died (out of memory). */
+type RunTask = (task: WorkerTask) => Promise<Result>;
 
 interface Item {
   readonly item: number;
-  readonly work: Work;
+  readonly step: Step;
   readonly id: number;
   readonly body: Body | undefined;
 }
@@ -40,14 +40,14 @@ const waiting: Item[] = [];
 let running = 0;
 /** Threads of the pool; 0: no pool. */
 let workers = 0;
-let workOff: WorkOff | undefined;
+let runTask: RunTask | undefined;
 let compiler: Piscina<CompilerTask, Answer> | undefined;
 
 const link = Link.toParent({
   message: (raw) => {
-    const order = readOrder(raw);
-    if (order === undefined) quit();
-    else obey(order);
+    const message = readToHost(raw);
+    if (message === undefined) quit();
+    else handle(message);
   },
   closed: quit,
 });
@@ -56,19 +56,19 @@ process.on('uncaughtException', quit);
 // Ctrl-C and service managers signal the whole group; the sidecar drains first and then closes the link.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => undefined);
 
-function obey(order: Order): void {
-  switch (order.kind) {
+function handle(message: ToHost): void {
+  switch (message.kind) {
     case 'start':
-      start(order.setup).catch(quit);
+      start(message.setup).catch(quit);
       return;
     case 'drop':
-      bodies.delete(order.body);
+      bodies.delete(message.body);
       return;
     case 'cancel':
-      cancel(order.item);
+      cancel(message.item);
       return;
     case 'item':
-      take({ item: order.item, work: order.work, id: order.body, body: bodyOf(order) });
+      take({ item: message.item, step: message.step, id: message.body, body: bodyOf(message) });
       return;
     default:
       quit();
@@ -92,7 +92,7 @@ async function start(setup: HostSetup): Promise<void> {
     Promise.all(Array.from({ length: Math.max(1, workers) }, () => made({ kind: 'report' }))),
     loaded(compiler),
   ]);
-  workOff = made;
+  runTask = made;
   send({ kind: 'ready', models: reports[0] as readonly ModelReport[] });
 }
 
@@ -105,14 +105,14 @@ async function loaded(thread: Piscina<CompilerTask, Answer>): Promise<void> {
   }
 }
 
-async function ownThread({ workerFile }: HostSetup): Promise<WorkOff> {
+async function ownThread({ workerFile }: HostSetup): Promise<RunTask> {
   // While an item is worked on, this thread does not see its link close.
   endWithParent();
   const module = (await import(pathToFileURL(workerFile).href)) as { readonly default: (task: WorkerTask) => Result };
   return (task) => Promise.resolve().then(() => module.default(task));
 }
 
-function pool({ workerFile, workers: threads }: HostSetup): WorkOff {
+function pool({ workerFile, workers: threads }: HostSetup): RunTask {
   const made = new Piscina<WorkerTask, Result>({
     filename: workerFile,
     minThreads: threads,
@@ -127,7 +127,7 @@ function pool({ workerFile, workers: threads }: HostSetup): WorkOff {
 }
 
 function take(item: Item): void {
-  if (item.work.step === 'compile') {
+  if (item.step.kind === 'compile') {
     // Beside the others: the sidecar sends one at a time.
     run(item, () => undefined).catch(quit);
     return;
@@ -155,9 +155,9 @@ function ended(): void {
 }
 
 /** Answers one item. `sent`: called when its answer has left this process. */
-async function run({ item, work, id, body }: Item, sent: () => void): Promise<void> {
+async function run({ item, step, id, body }: Item, sent: () => void): Promise<void> {
   const from = performance.now();
-  const result = await resultOf(work, body);
+  const result = await resultOf(step, body);
   if (body && result.kind === 'dear') bodies.set(id, body);
   send({ kind: 'answer', item, result, ms: performance.now() - from }, sent);
 }
@@ -171,19 +171,19 @@ function cancel(item: number): void {
 }
 
 /** The body that came with an item or before it. After `tokenize`, its last step unless it is dear, nothing needs it here. */
-function bodyOf({ work, body, sent }: Order & { kind: 'item' }): Body | undefined {
+function bodyOf({ step, body, sent }: ToHost & { kind: 'item' }): Body | undefined {
   const found = sent ? { route: sent.route, bytes: workers === 0 ? sent.bytes : shared(sent.bytes) } : bodies.get(body);
-  if (work.step === 'tokenize') bodies.delete(body);
+  if (step.kind === 'tokenize') bodies.delete(body);
   else if (found) bodies.set(body, found);
   return found;
 }
 
-async function resultOf(work: Work, body: Body | undefined): Promise<Answer> {
-  if (workOff === undefined || compiler === undefined || body === undefined) return { kind: 'failed' };
+async function resultOf(step: Step, body: Body | undefined): Promise<Answer> {
+  if (runTask === undefined || compiler === undefined || body === undefined) return { kind: 'failed' };
   try {
-    if (work.step === 'compile') return await compiler.run({ ...body, ...(work.syntax && { syntax: work.syntax }) });
-    const { step, ...more } = work;
-    return (await workOff({ kind: step, ...more, ...body })) as Answer;
+    if (step.kind === 'compile') return await compiler.run({ ...body, ...(step.syntax && { syntax: step.syntax }) });
+    const { kind, ...more } = step;
+    return (await runTask({ kind, ...more, ...body })) as Answer;
   } catch {
     // The worker threw or ended (out of memory) and is replaced by the pool; this item has failed.
     return { kind: 'failed' };
@@ -196,8 +196,8 @@ function shared(bytes: Uint8Array): Uint8Array {
   return copy;
 }
 
-function send(news: News, sent?: () => void): void {
-  link.send(versioned(news), sent);
+function send(message: FromHost, sent?: () => void): void {
+  link.send(versioned(message), sent);
 }
 
 /** At once: a worker may be stuck in native code. */

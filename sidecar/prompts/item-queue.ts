@@ -16,8 +16,10 @@ const MAX_AHEAD = 16;
  *
  * Items that compile wait on their own and run one at a time, beside the others, in the host's compiler thread.
  *
- * When the host dies under one item alone, that one killed it and fails. When several ran, any of them may have: each is
- * tried once more with nothing else running, so the next death names the guilty and the innocent are answered. An item that fell silent is known, fails at once, and those beside it are tried once more likewise.
+ * If the host ends while one item runs, that item is the cause and fails. If several ran, any may be the cause: each is
+ * tried once more with nothing else running, so at
+ * the next end one item alone can have caused it, and the others are answered. If the client ended the host because one item
+ * hung, that item fails at once, and those beside it are tried once more likewise.
  * So an item runs twice at most, and no item fails for what another did unless the host cannot be started at all.
  */
 export class ItemQueue<T> {
@@ -26,7 +28,7 @@ export class ItemQueue<T> {
   readonly #aheadMs: number;
   readonly #fresh: FairShare<T>;
   readonly #compiles: FairShare<T>;
-  /** Those that ran when a host died; they run alone, before any fresh one. */
+  /** Those that ran when a host ended; they run alone, before any fresh one. */
   readonly #again: Item<T>[] = [];
   /** Sent items without an answer, in order; bounded by `width` and {@link MAX_AHEAD}. */
   readonly #sent: Item<T>[] = [];
@@ -132,19 +134,19 @@ export class ItemQueue<T> {
 
   /**
    * The host has ended. `ranMs` is how long an item ran, which its account is charged. Returns the item that caused it,
-   * which has ended; the other sent ones are queued again. `guilty`: the hung item.
+   * which has ended; the other sent ones are queued again. `hung`: the item that did not end in time, if the host was ended for it.
    */
-  lost(ranMs: (job: T) => number, guilty?: Item<T>): Item<T> | undefined {
+  lost(ranMs: (job: T) => number, hung?: Item<T>): Item<T> | undefined {
     const ran = new Set(this.runs());
-    const blamed = guilty ?? (ran.size === 1 ? [...ran][0] : undefined);
+    const cause = hung ?? (ran.size === 1 ? [...ran][0] : undefined);
     for (const item of this.#takeSent()) {
       if (ran.has(item)) item.share.spend(item, ranMs(item.job));
-      if (item === blamed || item.abandoned) item.share.done(item, undefined);
+      if (item === cause || item.abandoned) item.share.done(item, undefined);
       else if (ran.has(item)) this.#again.push(item);
       // Those sent ahead had not begun: they are as they were.
       else item.share.putBack(item);
     }
-    return blamed;
+    return cause;
   }
 
   /** All that were sent, which run no more. */

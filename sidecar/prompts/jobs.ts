@@ -4,7 +4,7 @@ import { contractError } from '../domain/errors.js';
 import type { Item } from './fair-share.js';
 import type { Payer } from './payer.js';
 import type { HostProcess } from './host-process.js';
-import type { Answer, Work } from './messages.js';
+import type { Answer, Step } from './messages.js';
 import type { Checked, NoResult, Refusal, Tokenized } from './prompt-host.js';
 
 /** One body, on the sidecar's side until it is closed, since a new host needs it again. */
@@ -20,8 +20,8 @@ export interface Body {
 /** What one caller waits for: one item, or up to three after one another. */
 export interface Job {
   readonly body: Body;
-  /** Of the present item. */
-  work: Work;
+  /** What the host is to do for the present item. */
+  step: Step;
   item?: Item<Job>;
   /** Settles the caller's promise; only the first call counts. */
   readonly settle: (result: Checked | Tokenized) => void;
@@ -42,17 +42,17 @@ export function longestSilenceMs(silenceMs: number, { bytes }: Pick<Body, 'bytes
   return silenceMs + (bytes?.length ?? 0) / BYTES_A_MS;
 }
 
-/** The host's answer is the caller's result, or the host is asked further. */
+/** The caller's result, or the next step that the host is to do. */
 export type Following =
-  { readonly kind: 'result'; readonly result: Checked | Tokenized } | { readonly kind: 'work'; readonly work: Work };
+  { readonly kind: 'result'; readonly result: Checked | Tokenized } | { readonly kind: 'step'; readonly step: Step };
 
 /** What follows an answer. */
 export function following(answer: Answer): Following {
   switch (answer.kind) {
     case 'dear':
-      return { kind: 'work', work: { step: 'compile', ...(answer.syntax && { syntax: answer.syntax }) } };
+      return { kind: 'step', step: { kind: 'compile', ...(answer.syntax && { syntax: answer.syntax }) } };
     case 'compiled':
-      return { kind: 'work', work: { step: 'tokenize', held: answer.held } };
+      return { kind: 'step', step: { kind: 'tokenize', held: answer.held } };
     default:
       return { kind: 'result', result: answer };
   }

@@ -65,13 +65,14 @@ export interface HostSetup {
 export const STACK_MB = 256;
 
 /**
- * `check`: is the body a valid request. `tokenize`: its tokens as well; the answer may be `dear`, then the same is asked
- * again with what `compile` made, in the host's compiler thread, of the tools and the reply's schema.
+ * What the host is to do with a body. `check`: whether it is a valid request. `tokenize`: its tokens as well. If the answer is
+ * `dear`, `compile` follows, in the host's compiler thread, and then `tokenize` again with what was compiled of the tools and the
+ * reply's schema.
  */
-export type Work =
-  | { readonly step: 'check' }
-  | { readonly step: 'tokenize'; readonly held?: HeldReply }
-  | { readonly step: 'compile'; readonly syntax?: CallSyntax };
+export type Step =
+  | { readonly kind: 'check' }
+  | { readonly kind: 'tokenize'; readonly held?: HeldReply }
+  | { readonly kind: 'compile'; readonly syntax?: CallSyntax };
 
 /** What the host answers to an item. */
 export type Answer =
@@ -83,12 +84,12 @@ export type Answer =
 /**
  * Sidecar to host, which processes the items in order. `cancel`: an item that has not started is not needed any more.
  */
-export type Order =
+export type ToHost =
   | { readonly kind: 'start'; readonly setup: HostSetup }
   | {
       readonly kind: 'item';
       readonly item: number;
-      readonly work: Work;
+      readonly step: Step;
       readonly body: number;
       /** With the first item of a body, which is kept until `drop` or until its `tokenize` is answered, unless with `dear`. */
       readonly sent?: { readonly route: BodyForm; readonly bytes: Uint8Array };
@@ -97,7 +98,7 @@ export type Order =
   | { readonly kind: 'drop'; readonly body: number };
 
 /** Host to sidecar. */
-export type News =
+export type FromHost =
   | { readonly kind: 'ready'; readonly models: readonly ModelReport[] }
   | {
       readonly kind: 'answer';
@@ -111,18 +112,18 @@ export type News =
 export type OnTheWire<M> = M & { readonly v: number };
 
 /** Adds the protocol's version to a message. */
-export function versioned<M extends Order | News>(message: M): OnTheWire<M> {
+export function versioned<M extends ToHost | FromHost>(message: M): OnTheWire<M> {
   return { v: PROMPTS_VERSION, ...message };
 }
 
 /** Checks a message received by the host; undefined: not a message of this version. */
-export function readOrder(raw: unknown): Order | undefined {
-  return isOfThisVersion(raw) ? (raw as Order) : undefined;
+export function readToHost(raw: unknown): ToHost | undefined {
+  return isOfThisVersion(raw) ? (raw as ToHost) : undefined;
 }
 
 /** Checks a message received by the sidecar; undefined: not a message of this version. */
-export function readNews(raw: unknown): News | undefined {
-  return isOfThisVersion(raw) ? (raw as News) : undefined;
+export function readFromHost(raw: unknown): FromHost | undefined {
+  return isOfThisVersion(raw) ? (raw as FromHost) : undefined;
 }
 
 /** Only version and kind are checked: both ends are from one build. */

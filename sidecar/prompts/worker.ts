@@ -14,8 +14,8 @@ const models = new Map(loaded.map((model) => [model.model.id, model]));
 // The first prompt takes several times what the second one takes, and this one has no caller who waits for it.
 for (const { kind, model, report } of loaded) {
   if (kind !== 'chat') continue;
-  greet(model.id, {});
-  if (report.tools) greet(model.id, { tools: someTools() });
+  warmUp(model.id, {});
+  if (report.tools) warmUp(model.id, { tools: someTools() });
 }
 
 /** Enough for the schema compiler to have run through most of its code. */
@@ -27,7 +27,7 @@ function someTools(): readonly object[] {
   return [{ type: 'function', function: { name: 'f', parameters } }];
 }
 
-function greet(model: string, more: object): void {
+function warmUp(model: string, more: object): void {
   const hello = { model, messages: [{ role: 'user', content: 'Hello' }], ...more };
   try {
     tokenize(models, 'chat', Buffer.from(JSON.stringify(hello)));

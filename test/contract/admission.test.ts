@@ -6,7 +6,7 @@ import { HELD_TOKENS } from '../support/stub-script.js';
 
 const CHAT = '/v1/chat/completions';
 
-t.test('the deadline of a caller that a gateway vouches for ends its wait', async (t) => {
+t.test('a deadline that a gateway sets for its caller ends the wait', async (t) => {
   const models = [{ id: 'm', kind: 'chat', seats: 1 }] as const;
   const sidecar = await InProcess.start(t, { models });
   sidecar.identity.answers.set('Bearer gateway', { ...ACME, vouched: true });
@@ -21,7 +21,7 @@ t.test('the deadline of a caller that a gateway vouches for ends its wait', asyn
   t.ok(Number(answer.field('Retry-After')) >= 1);
 });
 
-t.test('the time after which a client says that it leaves bounds its wait', async (t) => {
+t.test('a client’s own timeout bounds its wait', async (t) => {
   const sidecar = await InProcess.start(t, { models: [{ id: 'm', kind: 'chat', seats: 1 }] });
   const refused = async (seconds: string, reason: string): Promise<void> => {
     const answer = await sidecar.post(CHAT, chatBody('m', 'echo'), { 'X-Stainless-Timeout': seconds });
@@ -36,7 +36,7 @@ t.test('the time after which a client says that it leaves bounds its wait', asyn
     return running;
   };
   const first = await begin();
-  // No request has ended, so no wait is predicted: it waits until its time is over.
+  // No request has ended, so no wait is predicted: it waits until its timeout.
   await refused('0.05', 'hopeless');
   first.close();
   await sidecar.until('ra_sidecar_seats_busy{model="m"}', 0);
@@ -49,7 +49,7 @@ t.test('the time after which a client says that it leaves bounds its wait', asyn
   t.equal((await waits.response()).status, 200);
 });
 
-t.test('a caller that leaves the queue makes room at once, long before a seat comes free', async (t) => {
+t.test('a caller that disconnects in the queue frees its place at once, long before a seat is free', async (t) => {
   const sidecar = await InProcess.start(t, {
     models: [{ id: 'm', kind: 'chat', seats: 1 }],
     config: { queue: { waitingPerSeat: 2, maxWaitMs: 600_000 } },
@@ -88,7 +88,7 @@ t.test('a caller that leaves the queue makes room at once, long before a seat co
   );
 });
 
-t.test('the operators’ page shows who waits and who runs', async (t) => {
+t.test('the operators’ page shows waiting and running requests', async (t) => {
   const sidecar = await InProcess.start(t, { models: [{ id: 'm', kind: 'chat', seats: 1 }] });
   await sidecar.begin(CHAT, chatBody('m', 'hold'));
   await sidecar.until('ra_sidecar_seats_busy{model="m"}', 1);
@@ -101,10 +101,10 @@ t.test('the operators’ page shows who waits and who runs', async (t) => {
       { model: 'm', seats: 1, busy: 1, waiting: 1, accounts: [{ account: ACME.account, waiting: 1, running: 1 }] },
     ],
   });
-  t.equal((await sidecar.ask('GET', '/admission', JSON_HEADERS)).status, 404, 'it is not public');
+  t.equal((await sidecar.ask('GET', '/admission', JSON_HEADERS)).status, 404, 'the public listener does not serve it');
 });
 
-t.test('the metrics page has what engines hold, and of how much', async (t) => {
+t.test('the metrics page has the tokens in the engines’ KV memory, and its size', async (t) => {
   const sidecar = await InProcess.start(t, { models: [{ id: 'm', kind: 'chat', seats: 2, contextPerSeat: 1024 }] });
   await sidecar.until('ra_sidecar_kv_tokens{model="m",use="running"}', HELD_TOKENS.running);
   t.equal(await sidecar.metric('ra_sidecar_kv_tokens{model="m",use="kept"}'), HELD_TOKENS.kept);

@@ -1,4 +1,4 @@
-/** The usage that a caller reads, the closing line in the spool and the price are one and the same, over HTTP. */
+/** Over HTTP: the usage in the answer, the closing record in the spool and the price agree. */
 import t from 'tap';
 import { formatUsd } from '../../sidecar/domain/money.js';
 import { errorOf } from '../support/error-answer.js';
@@ -18,7 +18,7 @@ import {
 import { REUSED_TOKENS } from '../support/stub-script.js';
 
 const CHAT = '/v1/chat/completions';
-t.test('what the answer says is what is billed', async (t) => {
+t.test('the usage in the answer is what is billed', async (t) => {
   const sidecar = await start(t, '1000');
 
   await t.test('whole', async (t) => {
@@ -66,7 +66,7 @@ t.test('what the answer says is what is billed', async (t) => {
     agrees(t, lastClose(sidecar), same, usage.input_tokens * DECISION);
   });
 
-  await t.test('cancelled in mid-stream: the prompt and the token sent', async (t) => {
+  await t.test('cancelled while streaming: the prompt and the delivered token are billed', async (t) => {
     const { prompt_tokens: prompt } = usageOf(await sidecar.post(CHAT, chatBody('chat', 'echo')));
     const stream = await sidecar.begin(CHAT, chatBody('chat', 'begun', { stream: true }), { 'x-request-id': 'leaver' });
     await stream.until('begun');
@@ -82,7 +82,7 @@ t.test('what the answer says is what is billed', async (t) => {
     });
   });
 
-  await t.test('refused or failed before a token: nothing', async (t) => {
+  await t.test('refused, or failed before a token: nothing is billed', async (t) => {
     const before = sidecar.spool.records.length;
     const refused = await sidecar.post(CHAT, chatBody('chat', 'echo', { max_tokens: 9999 }));
     t.equal(errorOf(refused).code, 'bad_request');
@@ -92,11 +92,11 @@ t.test('what the answer says is what is billed', async (t) => {
     t.match(lastClose(sidecar), { outcome: 'failed', price: { picodollars: '0' } });
   });
 
-  t.equal(await sidecar.metric('ra_sidecar_credit_reservations'), 0, 'nothing stays held');
+  t.equal(await sidecar.metric('ra_sidecar_credit_reservations'), 0, 'no reservation is left');
 });
 
-t.test('credit runs out to the last picodollar, and a reservation is given back in full', async (t) => {
-  // Counted with an account that a gateway vouches for, which needs no credit.
+t.test('credit is spent to the last picodollar, and a reservation is released completely', async (t) => {
+  // The prices are measured with an account behind a gateway, which needs no credit.
   const measure = await start(t, '0', { identity: vouching() });
   const vouched = { Authorization: 'Bearer vouched' };
   const body = chatBody('chat', 'echo', { max_tokens: 100 });
@@ -117,7 +117,7 @@ t.test('credit runs out to the last picodollar, and a reservation is given back 
   t.equal(sidecar.spool.records.length, 6, 'three requests, opened and closed');
 });
 
-t.test('credit is looked at after all else', async (t) => {
+t.test('credit is checked last', async (t) => {
   const sidecar = await start(t, '0', {
     models: [
       { id: 'chat', kind: 'chat', seats: 1 },
@@ -157,7 +157,7 @@ t.test('credit is looked at after all else', async (t) => {
   const { spool } = sidecar;
   t.ok(
     spool.records.every(({ prepaid }) => prepaid === undefined),
-    'nothing of theirs was recorded',
+    'no record of these requests exists',
   );
 });
 

@@ -1,13 +1,13 @@
-/** The memory of request bodies, `bodies.totalBytes`: who is held to it, and until when. */
+/** The memory of request bodies (`bodies.totalBytes`): which requests count, and until when. */
 import t from 'tap';
 import { chatBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
 
 const CHAT = '/v1/chat/completions';
 const MIB = 1024 * 1024;
-/** Past `bodies.inlineBytes`: such bodies have a prompt host of their own. */
+/** Longer than `bodies.inlineBytes`: such bodies are read by a separate prompt host. */
 const LONG = 64 * 1024;
 
-t.test('a request that waits for a seat holds no body any more', async (t) => {
+t.test('a request that waits for a seat uses no body memory', async (t) => {
   const sidecar = await InProcess.start(t, {
     models: [
       { id: 'narrow', kind: 'chat', seats: 1 },
@@ -28,7 +28,7 @@ t.test('a request that waits for a seat holds no body any more', async (t) => {
   await sidecar.until('ra_sidecar_seats_busy{model="narrow"}', 1);
   const waiting = await send('narrow', 'hold', 2 * MIB);
   await sidecar.until('ra_sidecar_waiting_requests{model="narrow",class="standard"}', 1);
-  // Long prompts become tokens in the order in which they came: with this one, so has the one that waits.
+  // Long prompts are tokenized in their order of arrival: when this one is tokenized, so is the waiting one.
   const behind = await send('chat', 'echo', LONG);
   t.equal((await behind.response()).status, 200);
   const other = await send('chat', 'echo', 2 * MIB);

@@ -1,6 +1,6 @@
 /**
- * What the setting `contract` does not change, over HTTP: billing, limits of keys, entitlement, zero retention, bounds, and that
- * a refusal names the place and the field.
+ * What `contract` does not change, over HTTP: billing, limits of keys, entitlements, zero retention, bounds, and that a
+ * refusal names the place and the field.
  */
 import t, { type Test } from 'tap';
 import type { KeyLimits } from '../../sidecar/access/limits.js';
@@ -24,7 +24,7 @@ import {
 } from './tables/named-refusals.js';
 import { CANARY } from './tables/rule.js';
 
-/** The longest body that these sidecars take. */
+/** The longest body of these sidecars. */
 const BODY_BYTES = 2_000_000;
 
 const MODES = { strict: [CHAT], compatible: [CHAT, RESPONSES] } as const;
@@ -44,10 +44,10 @@ const UNHELD: typeof NAMED = {
   ]),
 };
 
-/** The phases before the model starts. */
+/** The phases before the model begins. */
 const TIMES = /\bra-queue;dur=[0-9.]+, ra-admit;dur=[0-9.]+$/;
 
-/** The headers of a key of its own. */
+/** The headers of a new key. */
 function key(sidecar: InProcess, name: string, more: { limits?: KeyLimits } & Fields): Record<string, string> {
   const Authorization = `Bearer ${name}`;
   sidecar.identity.answers.set(Authorization, { ...ACME, keyId: name, ...more });
@@ -76,7 +76,7 @@ for (const contract of ['strict', 'compatible'] as const)
       const post = (more: Fields, headers: Readonly<Record<string, string>> = {}): Promise<RawResponse> =>
         sidecar.post(path, route.body(more), headers);
 
-      await t.test(`${path}: what the answer has as usage is billed`, async (t) => {
+      await t.test(`${path}: the answer’s usage is billed`, async (t) => {
         const whole = route.usageOf((await post({})).body);
         t.ok(whole.completion_tokens > 0);
         agrees(t, lastClose(sidecar), whole, chatPrice(whole));
@@ -86,10 +86,10 @@ for (const contract of ['strict', 'compatible'] as const)
         const before = sidecar.spool.records.length;
         const poor = key(sidecar, `${path} poor`, { account: 'poor' });
         refused(t, 'no credit', await post({}, poor), 402, 'insufficient_credit');
-        t.equal(sidecar.spool.records.length, before, 'what is refused is not billed');
+        t.equal(sidecar.spool.records.length, before, 'a refused request is not billed');
       });
 
-      await t.test(`${path}: the limits of a key, which all routes of chat use up`, async (t) => {
+      await t.test(`${path}: a key’s limits count all chat routes together`, async (t) => {
         const once = key(sidecar, `${path} once`, { limits: { chat: { inFlight: 1, perMinute: 2 } } });
         const held = await sidecar.connect();
         const text = JSON.stringify(route.body());
@@ -111,7 +111,7 @@ for (const contract of ['strict', 'compatible'] as const)
         refused(t, 'a day’s tokens', await post({}, day), 429, 'quota_exceeded');
       });
 
-      await t.test(`${path}: the queue of the model, and the times of the answer`, async (t) => {
+      await t.test(`${path}: the model’s queue and Server-Timing`, async (t) => {
         const early = key(sidecar, `${path} early`, { models: new Set(['kept']), cohort: 'early' });
         const waiting = (count: number): Promise<void> =>
           sidecar.until('ra_sidecar_waiting_requests{model="kept",class="standard"}', count);
@@ -121,7 +121,7 @@ for (const contract of ['strict', 'compatible'] as const)
         await waiting(1);
         const full = await post({ model: 'kept' }, early);
         refused(t, 'a full queue', full, 429, 'capacity_exceeded');
-        t.match(full.field('server-timing'), TIMES, 'the refusal has its times');
+        t.match(full.field('server-timing'), TIMES, 'the refusal has Server-Timing');
         t.ok(Number(full.field('retry-after')) >= 1);
         running.close();
         const streamed = await waits.response();
@@ -167,7 +167,7 @@ for (const contract of ['strict', 'compatible'] as const)
         }
       });
 
-      await t.test(`${path}: nothing of a caller’s is kept`, async (t) => {
+      await t.test(`${path}: nothing that the caller sent is kept`, async (t) => {
         const schema = { type: 'object', properties: { [canary()]: { type: 'string', description: canary() } } };
         const marked = { ...route.marked, tools: [route.tool(canary(), schema)] };
         const besides = contract === 'compatible' && route === CHAT ? [{ ...MARKED_BESIDES }] : [];
@@ -182,12 +182,12 @@ for (const contract of ['strict', 'compatible'] as const)
       });
     }
 
-    await t.test('a path that is not served says what is', async (t) => {
+    await t.test('a path that is not served names the one that is', async (t) => {
       for (const [path, says] of NOT_SERVED[contract]) {
         const answer = await sidecar.post(path, {});
         t.match(refused(t, path, answer, 404, 'not_found'), says, path);
         t.notOk(answer.raw.includes(CANARY), path);
       }
-      t.notOk(JSON.stringify(sidecar.lines).includes(CANARY), 'the log repeats no such name either');
+      t.notOk(JSON.stringify(sidecar.lines).includes(CANARY), 'the log does not repeat such names either');
     });
   });

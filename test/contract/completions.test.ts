@@ -1,4 +1,4 @@
-/** POST /v1/completions, which is not served, over raw HTTP. */
+/** POST /v1/completions, which is not served, as raw HTTP. */
 import t from 'tap';
 import { ACME, FakeIdentity, InProcess, JSON_HEADERS } from '../support/in-process.js';
 import type { RawResponse } from '../support/raw-http.js';
@@ -33,7 +33,7 @@ t.test('text completion', async (t) => {
   t.strictSame(await codeOf(post(JSON.stringify({ model: CHAT, prompt: 'x' }))), notFound, 'a chat model');
   t.strictSame(await codeOf(post('{"model":"nobody-hosts-this"}')), notFound, 'no model of ours');
   for (const body of ['', '{', '7', 'null', '[]', '{}', '{"model":7}', `{"model":"${DECIDE}","model":"${DECIDE}"}`]) {
-    t.strictSame(await codeOf(post(body)), notFound, `a body that names none: ${body}`);
+    t.strictSame(await codeOf(post(body)), notFound, `a body without a model: ${body}`);
   }
   const text = { ...headers, 'Content-Type': 'text/plain' };
   t.strictSame(await codeOf(post(JSON.stringify({ model: DECIDE }), text)), notFound, 'another content type');
@@ -42,7 +42,7 @@ t.test('text completion', async (t) => {
   t.strictSame(
     await codeOf(post(JSON.stringify({ model: DECIDE }), other)),
     notFound,
-    'a decision model that the key may not call is no model',
+    'a decision model that the key may not call is answered as an unknown one',
   );
 
   const response = await post('{}');
@@ -58,10 +58,10 @@ t.test('text completion', async (t) => {
   t.equal((await connection.request('GET', PATH, headers).response()).status, 405, 'the method comes before the key');
 
   const padded = (bytes: number): string => JSON.stringify({ model: DECIDE }).padEnd(bytes);
-  t.strictSame(await codeOf(post(padded(16 * 1024))), unsupported, 'as long as may be parsed');
+  t.strictSame(await codeOf(post(padded(16 * 1024))), unsupported, 'of the longest length that is parsed');
   t.strictSame(await codeOf(post(padded(16 * 1024 + 1))), notFound, 'longer, which is not parsed');
 
-  // Declared over the bound: answered before it is sent.
+  // Its declared length exceeds the bound: it is answered before its bytes are sent.
   const big = await sidecar.connect();
   big.request('POST', PATH, { ...headers, 'Content-Length': String(16 * 1024 + 1) }, `{"model":"${DECIDE}"`);
   t.strictSame(await codeOf(big.response()), notFound, 'a body over the bound');

@@ -1,4 +1,4 @@
-/** What the operators' console shows of seats, queues and parts that are away, and that it says what the other pages say. */
+/** Seats, queues and unavailable parts on the operators’ console, compared with the other pages. */
 import t from 'tap';
 import type { AdmissionPage } from '../../sidecar/api/admission-page.js';
 import { sameNumbers } from '../support/console-feed.js';
@@ -10,7 +10,7 @@ import { ask, CHAT, MODELS, start, watch } from '../support/watched-console.js';
 
 shareLanes(t);
 
-t.test('who holds which seat, and how far each is', async (t) => {
+t.test('each seat with its account and its progress', async (t) => {
   const sidecar = await start(t);
   sidecar.identity.answers.set('Bearer other', { ...ACME, account: 'birch', weight: 16 });
   const feed = await watch(t, sidecar);
@@ -28,12 +28,12 @@ t.test('who holds which seat, and how far each is', async (t) => {
   );
   hold.close();
   const four = await feed.until(({ models }) => models[0]?.queue.waiting === 0 && models[0].holders.length < 2);
-  t.match(four.models[0]?.holders, [{ account: 'birch', seats: [1] }], 'who stays keeps its seat');
+  t.match(four.models[0]?.holders, [{ account: 'birch', seats: [1] }], 'the request that stays keeps its seat');
   t.ok((four.models[0]?.holders[0]?.ageMs ?? 0) > 0);
   t.notMatch(JSON.stringify([one, two, three, four]), /nobody-is-to-see|Hello|key-1|Bearer/);
 });
 
-t.test('a request that the engine has not taken up is starting', async (t) => {
+t.test('a request that the engine has not begun is shown as starting', async (t) => {
   const sidecar = await start(t);
   const feed = await watch(t, sidecar);
   await sidecar.begin(CHAT, chatBody('m', 'queued'));
@@ -41,7 +41,7 @@ t.test('a request that the engine has not taken up is starting', async (t) => {
   t.equal(seen.models[0]?.holders[0]?.state, 'handed');
 });
 
-t.test('its numbers are those of /metrics and /admission', async (t) => {
+t.test('its numbers equal those of /metrics and /admission', async (t) => {
   const sidecar = await start(t, { queue: { waitingPerSeat: 0 } });
   for (let i = 0; i < 6; i += 1) await sidecar.post(CHAT, chatBody('m', i % 2 === 0 ? 'echo' : 'reused'));
   await sidecar.post(CHAT, chatBody('m', 'fail'));
@@ -50,7 +50,7 @@ t.test('its numbers are those of /metrics and /admission', async (t) => {
   await leaving.until('begun');
   leaving.close();
   await sidecar.until('ra_sidecar_cancels_total{model="m",phase="decoding"}', 1);
-  // What a stub says that it holds, with its first heartbeat.
+  // The tokens that a stub reports with its first heartbeat.
   for (const { id } of MODELS) await sidecar.until(`ra_sidecar_kv_tokens{model="${id}",use="kept"}`, HELD_TOKENS.kept);
   for (const count of [1, 2]) {
     await sidecar.begin(CHAT, chatBody('m', 'hold', count === 2 ? { n: 1 } : {}));
@@ -76,15 +76,15 @@ t.test('its numbers are those of /metrics and /admission', async (t) => {
       tokens: { cached: 15 },
       engine: { runningTokens: HELD_TOKENS.running, keptTokens: HELD_TOKENS.kept },
     },
-    'there was something to count',
+    'some values are not 0',
   );
   t.match(snapshot.errors, { bad_gateway: 1, capacity_exceeded: 1, invalid_api_key: 1, model_not_entitled: 1 });
-  t.equal(snapshot.errors[''], undefined, 'what went well is no error');
+  t.equal(snapshot.errors[''], undefined, 'successful requests are not errors');
   t.ok((snapshot.models[0]?.firstToken.counts.at(-1) ?? 0) >= 6);
   t.ok((snapshot.models[0]?.interToken.counts.at(-1) ?? 0) > 0);
 });
 
-t.test('how long each account would wait is what /admission says', async (t) => {
+t.test('the predicted wait of each account equals that of /admission', async (t) => {
   const sidecar = await start(t);
   sidecar.identity.answers.set('Bearer other', { ...ACME, account: 'birch', weight: 16 });
   for (const count of [1, 2]) {
@@ -109,27 +109,30 @@ t.test('how long each account would wait is what /admission says', async (t) => 
   const shown = predicted(snapshot?.models[0]?.queue ?? { accounts: [] });
   t.strictSame([...shown.keys()].sort(), ['acme', 'birch']);
   for (const [account, ms] of shown) {
-    // The clock went on meanwhile: between two others, each of them rounded.
+    // The clock advanced meanwhile: the value lies between two others, each rounded.
     const [one = NaN, other = NaN] = [before.get(account), after.get(account)];
     t.ok(ms >= Math.min(one, other) - 1 && ms <= Math.max(one, other) + 1, `${account}: ${one}, ${ms}, ${other}`);
     t.ok(ms > 0, `${account} would wait`);
   }
-  t.not(shown.get('acme'), shown.get('birch'), 'each its own time');
+  t.not(shown.get('acme'), shown.get('birch'), 'each account has its own wait');
 });
 
-t.test('a prompt host that died is starting until it is up again, and its restart is counted', async (t) => {
-  const sidecar = await start(t);
-  const feed = await watch(t, sidecar);
-  const goOn = await holdPromptHost(process.pid, 'long');
-  const away = await feed.until(({ promptHosts }) => promptHosts.some(({ up }) => !up));
-  t.match(away.promptHosts[0], { lane: 'short', up: true, restarts: 0 });
-  t.match(away.promptHosts[1], { lane: 'long', up: false, restarts: 1 });
-  t.equal(away.promptHostRestarts, 1);
-  t.equal(await sidecar.metric('ra_sidecar_prompt_host_restarts_total'), 1);
-  goOn();
-  const back = await feed.until(({ promptHosts }) => promptHosts.every(({ up }) => up));
-  t.match(back.promptHosts[1], { lane: 'long', restarts: 1 }, 'no further one');
-});
+t.test(
+  'a prompt host that ended is shown as starting until the next is ready, and its restart is counted',
+  async (t) => {
+    const sidecar = await start(t);
+    const feed = await watch(t, sidecar);
+    const goOn = await holdPromptHost(process.pid, 'long');
+    const away = await feed.until(({ promptHosts }) => promptHosts.some(({ up }) => !up));
+    t.match(away.promptHosts[0], { lane: 'short', up: true, restarts: 0 });
+    t.match(away.promptHosts[1], { lane: 'long', up: false, restarts: 1 });
+    t.equal(away.promptHostRestarts, 1);
+    t.equal(await sidecar.metric('ra_sidecar_prompt_host_restarts_total'), 1);
+    goOn();
+    const back = await feed.until(({ promptHosts }) => promptHosts.every(({ up }) => up));
+    t.match(back.promptHosts[1], { lane: 'long', restarts: 1 }, 'no further restart');
+  },
+);
 
 t.test('an unhealthy spool is shown with its reason', async (t) => {
   const sidecar = await start(t);

@@ -1,4 +1,4 @@
-/** The operators' console over HTTP: its page, its feed, and who may watch. */
+/** The operators’ console over HTTP: page, feed and access. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
@@ -7,7 +7,7 @@ import { errorOf } from '../support/error-answer.js';
 import { chatBody, JSON_HEADERS } from '../support/in-process.js';
 import { ask, CHAT, start, watch } from '../support/watched-console.js';
 
-t.test('the page is static, kept by browsers, and may do nothing but show itself', async (t) => {
+t.test('the page is static and cached, and its policy allows only its own content', async (t) => {
   const sidecar = await start(t);
   for (const [path, name] of Object.entries(PAGE_FILES)) {
     const response = await ask(sidecar, path);
@@ -43,7 +43,7 @@ t.test('the page is static, kept by browsers, and may do nothing but show itself
   }
 });
 
-t.test('the feed: one frame at once, one an interval, each a whole picture', async (t) => {
+t.test('the feed: one frame at once, then one an interval, each with the complete state', async (t) => {
   const sidecar = await start(t);
   const feed = await watch(t, sidecar);
   t.equal(feed.response.status, 200);
@@ -67,10 +67,10 @@ t.test('the feed: one frame at once, one an interval, each a whole picture', asy
   t.ok((first?.residentBytes ?? 0) > 10e6);
   t.ok((third?.at ?? 0) - (second?.at ?? 0) >= 240);
   t.equal(third?.startedAt, first?.startedAt);
-  t.equal((await ask(sidecar, '/console/events', {}, 'HEAD')).status, 200, 'HEAD watches nothing');
+  t.equal((await ask(sidecar, '/console/events', {}, 'HEAD')).status, 200, 'HEAD opens no feed');
 });
 
-t.test('viewers are limited; one more gets Retry-After, and is accepted when one has left', async (t) => {
+t.test('viewers are limited; a further one gets Retry-After, and is accepted after another has left', async (t) => {
   const sidecar = await start(t, { console: { viewers: 2, intervalMs: 250 } });
   const [first, second] = [await watch(t, sidecar), await watch(t, sidecar)];
   t.ok((await first.next()) && (await second.next()));
@@ -79,13 +79,13 @@ t.test('viewers are limited; one more gets Retry-After, and is accepted when one
   t.equal(errorOf(full).code, 'capacity_exceeded');
   t.equal(full.field('retry-after'), '10');
   first.close();
-  // That it left is told by nothing but a place that is free again.
+  // Only the free place shows that it left.
   let third = await watch(t, sidecar);
   while (third.response.status === 429) third = await watch(t, sidecar);
   t.ok(await third.next());
 });
 
-t.test('with no viewers allowed there is no console', async (t) => {
+t.test('with a limit of 0 viewers there is no console', async (t) => {
   const sidecar = await start(t, { console: { viewers: 0 } });
   for (const path of ['/console', '/console/main.js', '/console/events']) {
     t.equal((await ask(sidecar, path)).status, 404, path);
@@ -93,7 +93,7 @@ t.test('with no viewers allowed there is no console', async (t) => {
   t.equal((await ask(sidecar, '/metrics')).status, 200);
 });
 
-t.test('a drain is watched to its end, and ends the feed', async (t) => {
+t.test('viewers see a drain to its end, which ends the feed', async (t) => {
   const sidecar = await start(t, { drain: { timeoutMs: 600 } });
   const feed = await watch(t, sidecar);
   await sidecar.begin(CHAT, chatBody('m', 'hold'));
@@ -102,10 +102,10 @@ t.test('a drain is watched to its end, and ends the feed', async (t) => {
   await feed.until(({ readiness }) => readiness.status === 'draining');
   while ((await feed.next()) !== undefined);
   await drained;
-  t.pass('whole, without an error');
+  t.pass('the feed ended without an error');
 });
 
-t.test('with a key the feed and the numbers ask for it, the page and health do not', async (t) => {
+t.test('with a key, the feed and the numbers require it; the page and health do not', async (t) => {
   const file = join(t.testdir(), 'operators.txt');
   const [old, fresh] = ['o'.repeat(40), 'n'.repeat(40)];
   await writeFile(file, `# rotated\n${old}\n${fresh}\n`);
@@ -117,7 +117,7 @@ t.test('with a key the feed and the numbers ask for it, the page and health do n
       t.equal(errorOf(refused).code, 'invalid_api_key');
       t.equal(refused.field('www-authenticate'), 'Bearer');
     }
-    t.equal((await ask(sidecar, `${path}?key=${old}`)).status, 401, 'never in the URL');
+    t.equal((await ask(sidecar, `${path}?key=${old}`)).status, 401, 'a key in the URL is not accepted');
   }
   for (const key of [old, fresh]) {
     const headers = { Authorization: `Bearer ${key}` };
@@ -127,6 +127,6 @@ t.test('with a key the feed and the numbers ask for it, the page and health do n
   }
   t.equal((await ask(sidecar, '/console')).status, 200);
   t.equal((await ask(sidecar, '/healthz')).status, 200);
-  t.notMatch((await ask(sidecar, '/readyz')).body, /reasons/, 'without a key no reasons');
+  t.notMatch((await ask(sidecar, '/readyz')).body, /reasons/, 'without the key no reasons are shown');
   t.match((await ask(sidecar, '/readyz', { Authorization: `Bearer ${old}` })).body, /reasons/);
 });

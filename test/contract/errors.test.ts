@@ -1,4 +1,4 @@
-/** Every code of the error catalogue over HTTP, as docs/contract.md#error-table has it. */
+/** Every code of the error catalogue over HTTP, compared with docs/contract.md#error-table. */
 import t, { type Test } from 'tap';
 import { CATALOGUE, type ErrorCode } from '../../sidecar/domain/error-catalogue.js';
 import { errorOf, holdError, type Expected } from '../support/error-answer.js';
@@ -10,7 +10,7 @@ const CHAT = '/v1/chat/completions';
 const ORIGIN = 'https://app.example';
 const reached = new Set<string>();
 
-/** docs/contract.md#error-table, by hand: status, type, whether a retry can mend it. */
+/** docs/contract.md#error-table as written there: status, type, whether a retry can succeed. */
 const TABLE: Record<ErrorCode, readonly [status: number, type: string, retry: boolean]> = {
   bad_request: [400, 'invalid_request_error', false],
   unsupported_endpoint: [400, 'invalid_request_error', false],
@@ -43,7 +43,7 @@ const TABLE: Record<ErrorCode, readonly [status: number, type: string, retry: bo
   timeout: [504, 'timeout', true],
 };
 
-/** What other sources of identity than the keys file, or a gateway, deny with. */
+/** Denials of identity sources other than the keys file, and of gateways. */
 const DENIALS = [
   'invalid_api_key',
   'expired_api_key',
@@ -67,7 +67,7 @@ function expect(code: ErrorCode, changes: Partial<Expected> = {}): Expected {
   return { status, type, code, retry, ...changes };
 }
 
-t.test('the catalogue is the table', async (t) => {
+t.test('the catalogue equals the table', async (t) => {
   const rows = Object.entries(CATALOGUE).map(([code, { status, type, retryable }]) => [
     code,
     [status, type, retryable],
@@ -91,10 +91,10 @@ t.test('errors', async (t) => {
     sidecar.post(path, body, { ...origin, ...headers });
   const hold = (t: Test, name: string, response: RawResponse, expected: Expected): void => {
     holdError(t, name, response, expected);
-    t.equal(response.field('access-control-allow-origin'), ORIGIN, `${name}: readable from a browser`);
+    t.equal(response.field('access-control-allow-origin'), ORIGIN, `${name}: a browser may read it`);
   };
 
-  await t.test('what an identity source denies', async (t) => {
+  await t.test('denials of an identity source', async (t) => {
     for (const code of DENIALS) {
       sidecar.identity.answers.set(`Bearer ${code}`, { kind: 'denied', code, retryAfterMs: 1500 });
       sidecar.identity.answers.set(`Bearer ${code}, in a while`, { kind: 'denied', code });
@@ -104,10 +104,10 @@ t.test('errors', async (t) => {
         'X-Request-Id': id,
       });
       hold(t, code, answer, expect(code, { param: null }));
-      t.equal(answer.field('x-request-id'), id, `${code}: the caller’s own id`);
-      t.not(errorOf(answer).message, 'The request is not allowed.', `${code}: says what to do`);
+      t.equal(answer.field('x-request-id'), id, `${code}: the request’s own id`);
+      t.not(errorOf(answer).message, 'The request is not allowed.', `${code}: the message says what to do`);
       const waits = TABLE[code][2];
-      t.equal(answer.field('retry-after-ms'), waits ? '1500' : undefined, `${code}: the source’s own wait`);
+      t.equal(answer.field('retry-after-ms'), waits ? '1500' : undefined, `${code}: the wait that the source gave`);
       hold(t, code, await post(CHAT, {}, { Authorization: `Bearer ${code}, in a while` }), expect(code));
       const models = await sidecar.ask('GET', '/v1/models', { ...origin, Authorization: `Bearer ${code}` });
       hold(t, `${code} of /models`, models, expect(code));
@@ -116,8 +116,8 @@ t.test('errors', async (t) => {
     hold(t, 'no key', nobody, expect('invalid_api_key'));
   });
 
-  await t.test('requests that are wrong in themselves', async (t) => {
-    hold(t, 'a field too many', await post(CHAT, chatBody('chat', 'echo', { x: 1 })), expect('bad_request'));
+  await t.test('requests that are invalid in themselves', async (t) => {
+    hold(t, 'an unknown field', await post(CHAT, chatBody('chat', 'echo', { x: 1 })), expect('bad_request'));
     hold(
       t,
       'wrong method',
@@ -143,7 +143,7 @@ t.test('errors', async (t) => {
     };
     hold(
       t,
-      'what the template cannot express',
+      'a conversation that the template cannot express',
       await post(CHAT, chatBody('chat', 'echo', { messages: [{ role: 'user', content: 'Hi.' }, broken] })),
       expect('unprocessable', { param: 'messages' }),
     );
@@ -213,7 +213,7 @@ t.test('errors', async (t) => {
     sidecar.identity.answers.set('Bearer fault', new Error('a fault'));
     const fault = await post(CHAT, {}, { Authorization: 'Bearer fault' });
     hold(t, 'a handler that throws', fault, expect('internal'));
-    t.notMatch(fault.body, /a fault/, 'and keeps it to itself');
+    t.notMatch(fault.body, /a fault/, 'the answer does not repeat the fault');
     const headers = { ...JSON_HEADERS, Authorization: 'Bearer fault' };
     for (const [method, path] of [
       ['GET', '/v1/models'],
@@ -227,7 +227,7 @@ t.test('errors', async (t) => {
     const cut = await post(CHAT, chatBody('chat', 'echo', { stream: true }));
     t.match(cut.body, /"code":"internal"/);
     sidecar.spool.failOn = undefined;
-    t.equal(await sidecar.metric('ra_sidecar_streams_running'), 0, 'a stream that a fault ended is open no more');
+    t.equal(await sidecar.metric('ra_sidecar_streams_running'), 0, 'a stream that ended by a fault is closed');
     t.equal(await sidecar.metric(answered('POST', CHAT, 200, 'internal')), 1);
     hold(t, 'the engine failed the job', await post(CHAT, chatBody('mortal', 'fail')), expect('bad_gateway'));
     hold(
@@ -259,7 +259,7 @@ t.test('errors', async (t) => {
 t.test('deadlines', async (t) => {
   const sidecar = await InProcess.start(t, {
     models: [{ id: 'chat', kind: 'chat', seats: 3 }],
-    // Long enough for an ordinary answer on a busy machine.
+    // Long enough for an answer on a busy machine.
     config: { request: { timeoutMs: 2000 }, prompts: { silenceMs: 60_000 } },
   });
 
@@ -278,12 +278,12 @@ t.test('deadlines', async (t) => {
     t.notMatch(begun.body, /\[DONE\]|"finish_reason":"/);
     t.match(begun.trailers[0]?.join(': '), /^Server-Timing: ra-ttft;dur=/);
     const outcomes = sidecar.spool.records.filter(({ kind }) => kind === 'close').map(({ outcome }) => outcome);
-    t.strictSame(outcomes, ['timeout', 'timeout', 'timeout'], 'usage says why');
+    t.strictSame(outcomes, ['timeout', 'timeout', 'timeout'], 'the usage record has the reason');
     t.equal(await sidecar.metric('ra_sidecar_seats_busy{model="chat"}'), 0);
   });
 
   await t.test('waiting', async (t) => {
-    // A prompt host that stands still keeps any request from being ready for its seat.
+    // A stopped prompt host keeps requests from becoming ready for a seat.
     const host = Number(childrenOf(process.pid).find(({ command }) => command.includes('prompts/host.js short'))?.pid);
     process.kill(host, 'SIGSTOP');
     const answer = await sidecar.post(CHAT, chatBody('chat', 'echo'));
@@ -291,15 +291,15 @@ t.test('deadlines', async (t) => {
     holdError(t, 'waiting', answer, expect('timeout'));
     t.match(errorOf(answer).message, /while it waited/);
     t.equal(await sidecar.metric('ra_sidecar_refusals_total{model="chat",reason="deadline"}'), 1);
-    t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'))).status, 200, 'and all is well again');
+    t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'))).status, 200, 'the sidecar serves again');
   });
 });
 
-t.test('every code was reached', async (t) => {
+t.test('every code occurred', async (t) => {
   t.strictSame([...reached].sort(), Object.keys(CATALOGUE).sort());
 });
 
-/** The sample that counts such answers. */
+/** The metric sample that counts such answers. */
 function answered(method: string, route: string, status: number, error: ErrorCode): string {
   const labels = `http_request_method="${method}",url_scheme="http",http_route="${route}"`;
   return `http_server_request_duration_seconds_count{${labels},http_response_status_code="${status}",error_type="${error}"}`;

@@ -1,6 +1,7 @@
 /**
- * The contract's tables over raw HTTP under `contract: compatible`. What the strict contract takes is taken. A chat body that it
- * refuses is taken, or refused with the place and without a word of the caller's. The other routes answer as under `strict`.
+ * The contract’s tables as raw HTTP under `contract: compatible`. Bodies of the strict contract are accepted. A chat
+ * body that it refuses is accepted, or refused with its place and without any of the caller’s text. The other routes
+ * answer as under `strict`.
  */
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
@@ -26,11 +27,11 @@ interface Case {
   readonly name: string;
   readonly path: string;
   readonly body: Uint8Array;
-  /** Absent: taken. */
+  /** Absent: accepted. */
   readonly refusal?: Refusal;
 }
 
-/** What the tables of the strict contract say here. */
+/** The expected outcome of a case of the strict contract’s tables. */
 function strictCases(): Case[] {
   return LIGHT_CASES.map(({ route, name, body, refusal }) => {
     const bytes = body();
@@ -51,7 +52,7 @@ function ownCases(path: string, cases: readonly CompatibleCase[]): Case[] {
   }));
 }
 
-/** What is wrong with an answer. No case's model is hosted, so what is taken is not entitled. */
+/** Problems of an answer. No case names a hosted model, so an accepted body gets `model_not_entitled`. */
 function complaints({ name, refusal }: Case, response: RawResponse): readonly object[] {
   const body = JSON.parse(response.body) as { readonly error: Readonly<Record<string, unknown>> };
   const { code, message, param } = body.error;
@@ -94,5 +95,5 @@ t.test('every case over HTTP', async (t) => {
   const cases = all[Symbol.iterator]();
   const wrong = await Promise.all(Array.from({ length: CONNECTIONS }, () => runAll(sidecar, cases)));
   t.strictSame(wrong.flat(), []);
-  t.notOk(JSON.stringify(sidecar.lines).includes(CANARY), 'the log does not repeat what callers sent');
+  t.notOk(JSON.stringify(sidecar.lines).includes(CANARY), 'the log repeats nothing that callers sent');
 });

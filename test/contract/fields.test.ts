@@ -1,6 +1,7 @@
 /**
- * The contract's tables over raw HTTP: each refusal compared whole. What the contract takes is told by the check that
- * comes next, for every case names a model that is not hosted, so that nothing is generated and thousands run in seconds.
+ * The contract’s tables as raw HTTP, each refusal compared completely. Every case names a model that is not hosted, so
+ * an accepted body is recognized by the refusal of the next check, nothing is generated, and thousands of cases run in
+ * seconds.
  */
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
@@ -13,7 +14,7 @@ import { CANARY, type ContractCase } from './tables/rule.js';
 
 const CONNECTIONS = 4;
 
-/** The longest body on both decision routes. */
+/** The longest body of both decision routes. */
 const DECISION_BYTES = 1024 * 1024;
 
 const PATHS = { chat: '/v1/chat/completions', decisions: '/v1/decisions', systemone: '/v1/systemone' } as const;
@@ -51,7 +52,7 @@ function expected(one: ContractCase, bytes: number): Expected {
   return { status: 400, error: { message, type: 'invalid_request_error', code: 'bad_request', param } };
 }
 
-/** What is wrong with an answer, each with the case's name. */
+/** Problems of an answer, each with the case’s name. */
 function complaints({ name }: ContractCase, { status, error }: Expected, response: RawResponse): readonly object[] {
   const body = JSON.parse(response.body) as unknown;
   const found = { status: response.status, body };
@@ -60,14 +61,14 @@ function complaints({ name }: ContractCase, { status, error }: Expected, respons
     ...(isDeepStrictEqual(found, wanted) ? [] : [{ found, wanted }]),
     ...(validateAnswer('error', body).ok ? [] : ['is not the error object']),
     ...(response.field('content-type') === 'application/json' ? [] : ['is not said to be JSON']),
-    ...(response.field('x-should-retry') === 'false' ? [] : ['does not say that a retry is useless']),
+    ...(response.field('x-should-retry') === 'false' ? [] : ['does not have x-should-retry: false']),
     ...(response.field('x-request-id') === undefined ? ['has no x-request-id'] : []),
     ...(response.raw.includes(CANARY) ? ['repeats what the caller sent'] : []),
   ];
   return wrong.map((what) => ({ name, what }));
 }
 
-/** Runs cases one after another on a connection that stays open, but for 413, which ends it. Returns what is wrong. */
+/** Runs cases in turn on one connection, except those with 413, which closes it. Returns the problems. */
 async function runAll(sidecar: InProcess, cases: Iterator<ContractCase>): Promise<object[]> {
   const wrong: object[] = [];
   let connection = await sidecar.connect();
@@ -94,13 +95,13 @@ t.test('every case over HTTP', async (t) => {
   t.ok(CASES.length > 1000, `${CASES.length} cases`);
   const light = LIGHT_CASES[Symbol.iterator]();
   const wrong = await Promise.all(Array.from({ length: CONNECTIONS }, () => runAll(sidecar, light)));
-  // One text of 16 MiB at the bound and one past it, for the way of a large body; the others are run in-process.
+  // One text of 16 MiB at the bound and one above it cover large bodies; the other cases of that size run in-process.
   const long = [...HEAVY_CASES.filter(({ route }) => route !== 'chat'), ...HEAVY_CASES.slice(0, 2)];
   wrong.push(await runAll(sidecar, long[Symbol.iterator]()));
   t.strictSame(wrong.flat(), []);
   t.notOk(
     sidecar.lines.some((line) => JSON.stringify(line).includes(CANARY)),
-    'the log does not repeat what callers sent',
+    'the log repeats nothing that callers sent',
   );
-  t.equal((await sidecar.ask('GET', '/healthz', {})).status, 200, 'it still runs');
+  t.equal((await sidecar.ask('GET', '/healthz', {})).status, 200, 'the sidecar still runs');
 });

@@ -1,4 +1,4 @@
-/** One sidecar among several, over raw HTTP: load reports in responses, and /metrics on the public listener. */
+/** One of several sidecars, as raw HTTP: load reports in responses, and /metrics on the public listener. */
 import t from 'tap';
 import { ENDPOINT_METRICS } from '../../sidecar/telemetry/definitions/endpoint.js';
 import { holdError } from '../support/error-answer.js';
@@ -33,7 +33,7 @@ interface Report {
   readonly named_metrics: Readonly<Record<string, number>>;
 }
 
-/** As a proxy reads it: a number a name. */
+/** As a proxy reads it: one number per name. */
 function textOf(response: RawResponse): Record<string, number> {
   const value = response.field(FIELD) ?? '';
   if (!/^TEXT \S+=\S+(, \S+=\S+)*$/.test(value)) throw new Error(`not a text report: ${value}`);
@@ -47,7 +47,7 @@ function jsonOf(response: RawResponse): Report {
   return JSON.parse(value.slice('JSON '.length)) as Report;
 }
 
-t.test('reports on every response, and a picker’s metrics', async (t) => {
+t.test('a load report on every response, and metrics for endpoint pickers', async (t) => {
   const config = { fleet: { pickerMetrics: true, loadReport: 'json' } };
   const sidecar = await InProcess.start(t, { models, scrapers, config });
   const act = (name: Parameters<typeof chatBody>[1], more?: object): object =>
@@ -70,18 +70,22 @@ t.test('reports on every response, and a picker’s metrics', async (t) => {
     for (const [name, answer] of Object.entries(answers)) {
       const report = jsonOf(answer);
       t.strictSame(Object.keys(report), ['application_utilization', 'eps', 'rps_fractional', 'named_metrics'], name);
-      t.ok(report.application_utilization > 0, `${name}: never 0, or Envoy would keep the last one`);
-      t.notMatch(answer.field('access-control-expose-headers'), FIELD, `${name}: it is not for pages in a browser`);
-      t.notMatch(answer.raw, /\r\n\r\n[^]*endpoint-load-metrics/, `${name}: among the fields of the head alone`);
+      t.ok(report.application_utilization > 0, `${name}: never 0, since Envoy would then keep the previous value`);
+      t.notMatch(answer.field('access-control-expose-headers'), FIELD, `${name}: not exposed to web pages`);
+      t.notMatch(answer.raw, /\r\n\r\n[^]*endpoint-load-metrics/, `${name}: only in the head`);
     }
     t.match(
       answers['streamed chat'].raw,
       /\r\nendpoint-load-metrics: JSON \{"application_utilization":0\.[0-9]+,"eps":0,"rps_fractional":0\.[0-9],"named_metrics":\{"kv_cache_utilization":[0-9.]+,"num_requests_running":1,"num_requests_waiting":0\}\}\r\n/,
     );
-    t.match((await sidecar.ask('GET', '/healthz', { [ASK]: 'text' })).field(FIELD), /^TEXT /, 'the other if asked for');
+    t.match(
+      (await sidecar.ask('GET', '/healthz', { [ASK]: 'text' })).field(FIELD),
+      /^TEXT /,
+      'the other format if it is requested',
+    );
   });
 
-  await t.test('the numbers are those of the moment, over all models', async (t) => {
+  await t.test('the numbers are current and include all models', async (t) => {
     const held = [
       await sidecar.begin(CHAT, act('hold')),
       await sidecar.begin(CHAT, act('hold')),
@@ -112,34 +116,37 @@ t.test('reports on every response, and a picker’s metrics', async (t) => {
     t.strictSame(
       [...page.body.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => `${name} ${type}`),
       ENDPOINT_METRICS.map(({ name }) => `${name} gauge`),
-      'each once, and nothing else',
+      'each metric once, and no others',
     );
-    t.notMatch(page.body, /acme|decide/, 'nobody’s name');
+    t.notMatch(page.body, /acme|decide/, 'no account or key');
 
     for (const connection of held) connection.close();
     await sidecar.until('ra_sidecar_endpoint_running_requests', 0);
     await sidecar.until('ra_sidecar_endpoint_waiting_requests', 0);
     const idle = textOf(await sidecar.ask('GET', '/healthz', { [ASK]: 'text' }));
-    t.equal(idle['application_utilization'], 0.25, 'one request: the one that is answered');
+    t.equal(idle['application_utilization'], 0.25, 'one running request: the scrape is none');
   });
 
-  await t.test('who sends a scraper’s secret sees all; who sends another is refused', async (t) => {
-    const all = await sidecar.ask('GET', '/metrics', SCRAPER);
-    t.equal(all.status, 200);
-    t.match(all.body, /^ra_sidecar_seats\{model="chat-of-acme"\} 3$/m);
-    for (const { name } of ENDPOINT_METRICS) t.ok(all.body.includes(`\n${name}`), name);
-    for (const wrong of ['Bearer wrong', 'Bearer good', 'Basic a', '']) {
-      holdError(t, `"${wrong}"`, await sidecar.ask('GET', '/metrics', { Authorization: wrong }), DENIED);
-    }
-  });
+  await t.test(
+    'a request with the scraper’s secret sees all metrics; one with another secret is refused',
+    async (t) => {
+      const all = await sidecar.ask('GET', '/metrics', SCRAPER);
+      t.equal(all.status, 200);
+      t.match(all.body, /^ra_sidecar_seats\{model="chat-of-acme"\} 3$/m);
+      for (const { name } of ENDPOINT_METRICS) t.ok(all.body.includes(`\n${name}`), name);
+      for (const wrong of ['Bearer wrong', 'Bearer good', 'Basic a', '']) {
+        holdError(t, `"${wrong}"`, await sidecar.ask('GET', '/metrics', { Authorization: wrong }), DENIED);
+      }
+    },
+  );
 });
 
-t.test('reports where they are asked for, and metrics for scrapers alone', async (t) => {
+t.test('reports only where they are requested, and metrics only for scrapers', async (t) => {
   const sidecar = await InProcess.start(t, { models, scrapers, config: { fleet: { loadReport: 'asked' } } });
   const report = async (headers: Readonly<Record<string, string>>): Promise<string | undefined> =>
     (await sidecar.post(CHAT, chatBody('chat-of-acme', 'echo'), headers)).field(FIELD);
   t.equal(await report({}), undefined);
-  t.equal(await report({ [ASK]: 'bin' }), undefined, 'a format that is not spoken here');
+  t.equal(await report({ [ASK]: 'bin' }), undefined, 'an unknown format');
   t.match(await report({ [ASK]: 'json' }), /^JSON \{/);
   t.match(await report({ [ASK]: 'Text' }), /^TEXT application_utilization=/);
 

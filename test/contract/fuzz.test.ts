@@ -1,4 +1,4 @@
-/** Any body at all, over raw HTTP: an answer of ours that fits its schema and repeats nothing, and never a 500. */
+/** Random bodies as raw HTTP: each answer fits its schema, repeats nothing of the body, and is never a 500. */
 import fc from 'fast-check';
 import t from 'tap';
 import { validateAnswer } from '../../sidecar/contracts/answer-checks.js';
@@ -10,7 +10,7 @@ import { CANARY } from './tables/rule.js';
 
 const RUNS = runsOr(300);
 
-/** One answer, in ms. A hang is told apart from a loaded machine. */
+/** The longest time of one answer, ms: long enough that only a hang exceeds it, even on a busy machine. */
 const HANG_MS = 30_000;
 
 const PATHS = {
@@ -21,14 +21,14 @@ const PATHS = {
   responses: '/v1/responses',
 } as const;
 
-/** What each contract's sidecar is sent. */
+/** The requests to each contract’s sidecar. */
 const FORMS: Readonly<Record<string, readonly BodyForm[]>> = {
   strict: ROUTES,
   compatible: ['compatible', 'responses'],
 };
 
 for (const [contract, forms] of Object.entries(FORMS))
-  t.test(`bodies at random: ${contract}`, async (t) => {
+  t.test(`random bodies: ${contract}`, async (t) => {
     const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(1)), contract } });
     const connection = await RawConnection.open(sidecar.port);
     t.teardown(() => connection.close());
@@ -41,7 +41,7 @@ for (const [contract, forms] of Object.entries(FORMS))
         'Content-Length': String(bytes.length),
       });
       const response = await connection.send(bytes).response();
-      // No body names a model that is hosted, so what passes its schema is not entitled.
+      // No body names a hosted model, so an accepted body gets `model_not_entitled`.
       if (![400, 403].includes(response.status)) throw new Error(`a status of ${response.status}`);
       const outcome = validateAnswer('error', JSON.parse(response.body));
       if (!outcome.ok) throw new Error(`${outcome.path} ${outcome.message}`);

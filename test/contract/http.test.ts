@@ -1,4 +1,4 @@
-/** HTTP's corners at the whole sidecar, over raw sockets. What one part does alone is in test/sidecar/http. */
+/** HTTP’s special cases at the whole sidecar, over raw sockets. Single parts are tested in test/sidecar/http. */
 import { readFile } from 'node:fs/promises';
 import t from 'tap';
 import { errorOf, holdError } from '../support/error-answer.js';
@@ -52,12 +52,16 @@ t.test('HTTP', async (t) => {
     const bare = await caller.request('HEAD', '/v1/models', auth).response({ head: true });
     t.equal(bare.status, 200);
     t.equal(bare.body, '');
-    t.equal(bare.field('content-length'), whole.field('content-length'), 'its length is that of GET');
+    t.equal(bare.field('content-length'), whole.field('content-length'), 'its Content-Length is that of GET');
     t.equal((await caller.request('HEAD', '/readyz').response({ head: true })).status, 200);
     t.equal((await caller.request('HEAD', '/v1/models').response({ head: true })).status, 401);
     t.equal((await caller.request('HEAD', '/nothing').response({ head: true })).status, 404);
     t.equal((await caller.request('HEAD', CHAT_PATH, auth).response({ head: true })).status, 405);
-    t.equal((await caller.request('GET', '/healthz').response()).status, 200, 'and the connection is in step');
+    t.equal(
+      (await caller.request('GET', '/healthz').response()).status,
+      200,
+      'the next request on the connection is answered',
+    );
   });
 
   await t.test('no load report, unless the settings say so', async (t) => {
@@ -108,7 +112,7 @@ t.test('HTTP', async (t) => {
     for (const path of ['/chat/completions', `${CHAT_PATH}/`, '/v1/embeddings']) {
       holdError(t, path, await ask('POST', path, json, body), NOT_FOUND);
     }
-    t.equal((await ask('GET', '/v1/models?limit=1', auth)).status, 200, 'a query changes nothing');
+    t.equal((await ask('GET', '/v1/models?limit=1', auth)).status, 200, 'a query is ignored');
   });
 
   await t.test('content types', async (t) => {
@@ -167,15 +171,15 @@ t.test('HTTP', async (t) => {
     holdError(t, 'too short', cut, BAD_REQUEST);
     t.equal(errorOf(cut).message, 'the body must be JSON');
     short.send(body.slice(20) + '\r\n\r\n');
-    t.match(await short.rest(), /^HTTP\/1\.1 (400|505) /, 'and what is left over is no request');
-    // In one packet uWS reads the rest as a request before the first is answered, and cuts both.
+    t.match(await short.rest(), /^HTTP\/1\.1 (400|505) /, 'the bytes after the body are not read as a request');
+    // In one packet uWS reads the rest as a request before it has answered the first, and closes the connection.
     const packed = (await connect()).send(head(CHAT_PATH, { 'Content-Length': 20 }) + body);
     t.match(await packed.rest(), /^HTTP\/1\.1 (400|505) /);
 
     const long = (await connect()).send(head(CHAT_PATH, { 'Content-Length': 10_000 }) + body);
     long.socket.end();
     await sidecar.logged('request', 1, ({ status, route }) => status === 499 && route === 'chat');
-    t.equal(await long.rest(), '', 'one that never comes whole is never answered');
+    t.equal(await long.rest(), '', 'a body that never ends is not answered');
 
     const two = (await connect()).send(
       `POST ${CHAT_PATH} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{} `,
@@ -244,13 +248,13 @@ t.test('HTTP', async (t) => {
     const small = { model: DECIDE, input: padded(MIB - 200), questions: [] };
     holdError(
       t,
-      'the limit is on bytes alone',
+      'the limit counts bytes, not chunks',
       await ask('POST', '/v1/decisions', json, JSON.stringify(small)),
       BAD_REQUEST,
     );
   });
 
-  await t.test('and cost next to nothing, however long they go on', async (t) => {
+  await t.test('and use almost no memory, however long they are', async (t) => {
     const before = await peakBytes(sidecar.child.pid);
     const callers = await Promise.all(Array.from({ length: 8 }, connect));
     const block = Buffer.from(chunked(' '.repeat(MIB), MIB));
@@ -274,7 +278,7 @@ async function peakBytes(pid: number | undefined): Promise<number> {
   return Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024;
 }
 
-/** Sends a block and waits until the kernel has it; rejects when the other side is gone. */
+/** Sends a block and waits until the kernel has accepted it; rejects if the connection is closed. */
 function written({ socket }: RawConnection, block: Uint8Array): Promise<void> {
   return new Promise((resolve, reject) => {
     socket.write(block, (error) => {

@@ -1,4 +1,4 @@
-/** `Idempotency-Key` over HTTP: what uses a key up, what does not, and that nothing runs twice. */
+/** `Idempotency-Key` over HTTP: which requests consume a key, which do not, and that no request runs twice. */
 import t from 'tap';
 import { errorOf } from '../support/error-answer.js';
 import { ACME, chatBody, decisionBody, InProcess, systemOneBody } from '../support/in-process.js';
@@ -26,11 +26,11 @@ t.test('Idempotency-Key', async (t) => {
   const seatTaken = (): Promise<void> => sidecar.until('ra_sidecar_seats_busy{model="chat"}', 1);
   const seatFree = (): Promise<void> => sidecar.until('ra_sidecar_seats_busy{model="chat"}', 0);
 
-  await t.test('a repeat of a completed request gets 409 and is not run', async (t) => {
+  await t.test('a repeat of a completed request gets 409 and does not run', async (t) => {
     for (const [path, body] of [
       [CHAT, chatBody('chat', 'echo')],
       [CHAT, chatBody('chat', 'echo', { stream: true })],
-      // Past what is parsed inline.
+      // Longer than what is parsed inline.
       [CHAT, chatBody('chat', 'echo', { messages: [{ role: 'user', content: ' '.repeat(20_000) }], stop: 's' })],
       ['/v1/decisions', decisionBody('decide')],
       ['/v1/systemone', systemOneBody('decide')],
@@ -46,7 +46,7 @@ t.test('Idempotency-Key', async (t) => {
     }
   });
 
-  await t.test('the same key, bare and quoted; another route; another account', async (t) => {
+  await t.test('bare and quoted forms are one key; other routes and accounts are independent', async (t) => {
     const key = fresh()['Idempotency-Key'];
     t.equal(answered(await sidecar.post('/v1/decisions', decisionBody('decide'), { 'Idempotency-Key': key })), '200');
     const quoted = { 'Idempotency-Key': `"${key}"` };
@@ -64,11 +64,11 @@ t.test('Idempotency-Key', async (t) => {
     t.equal(
       answered(await sidecar.post('/v1/decisions', decisionBody('decide'), second)),
       again,
-      'an account’s keys share',
+      'the keys of one account share it',
     );
   });
 
-  await t.test('in flight, then left: the key is free again', async (t) => {
+  await t.test('a disconnect in flight frees the key', async (t) => {
     const key = fresh();
     const running = await sidecar.begin(CHAT, chatBody('chat', 'begun', { stream: true }), key);
     await running.until('begun');
@@ -81,7 +81,7 @@ t.test('Idempotency-Key', async (t) => {
     t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), key)), '200');
   });
 
-  await t.test('a refusal does not use it up', async (t) => {
+  await t.test('a refusal does not consume it', async (t) => {
     const key = fresh();
     const running = await sidecar.begin(CHAT, chatBody('chat', 'hold'));
     await seatTaken();
@@ -91,15 +91,23 @@ t.test('Idempotency-Key', async (t) => {
       t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), key)), '429 capacity_exceeded');
     }
     const waitingKey = { 'Idempotency-Key': `key-${last}` };
-    t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), waitingKey)), again, 'who waits is in flight');
+    t.equal(
+      answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), waitingKey)),
+      again,
+      'a waiting request is in flight',
+    );
     waiting.close();
     await sidecar.until('ra_sidecar_waiting_requests{model="chat",class="standard"}', 0);
     running.close();
     await seatFree();
-    t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), waitingKey)), '200', 'left while waiting');
+    t.equal(
+      answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), waitingKey)),
+      '200',
+      'disconnected while waiting',
+    );
 
     for (const [name, refusal, body] of [
-      ['not in the contract', '400 bad_request', chatBody('chat', 'echo', { x: 1 })],
+      ['outside the contract', '400 bad_request', chatBody('chat', 'echo', { x: 1 })],
       ['too many tokens', '400 bad_request', chatBody('chat', 'echo', { max_tokens: 50_000 })],
       ['an image', '400 bad_request', chatBody('chat', 'echo', { messages: [IMAGE] })],
       ['not entitled', '403 model_not_entitled', chatBody('none', 'echo')],
@@ -111,11 +119,15 @@ t.test('Idempotency-Key', async (t) => {
     sidecar.spool.health = { ok: false, why: 'a test' };
     t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), key)), '503 spool_unhealthy');
     sidecar.spool.health = { ok: true };
-    t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), key)), '200', 'still good after all of these');
+    t.equal(
+      answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), key)),
+      '200',
+      'after all of these it can be used',
+    );
     t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), key)), again);
   });
 
-  await t.test('an engine’s failure does not use it up', async (t) => {
+  await t.test('a failed engine does not consume it', async (t) => {
     const key = fresh();
     t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'fail'), key)), '502 bad_gateway');
     t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'fail'), key)), '502 bad_gateway', 'it ran again');
@@ -137,7 +149,7 @@ t.test('Idempotency-Key', async (t) => {
     t.equal(answered(await twice.response()), '400 bad_request', 'given twice');
   });
 
-  await t.test('none is needed', async (t) => {
+  await t.test('it is optional', async (t) => {
     for (let i = 0; i < 2; i += 1) t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'))), '200');
   });
 });

@@ -1,4 +1,4 @@
-/** Image parts: in the contract, refused by a model without vision, and never fetched. */
+/** Image parts: part of the contract, refused by models without vision, and never fetched. */
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
@@ -69,20 +69,20 @@ t.test('images', async (t) => {
   ]) {
     const answer = await ask([text, image(url)]);
     holdError(t, url, answer, { ...BAD_REQUEST, param: 'messages[1].content[1].image_url.url' });
-    t.notMatch(answer.body, at, 'and it is not echoed');
+    t.notMatch(answer.body, at, 'it is not repeated');
   }
   const detail = await ask([image(`https://${at}/a.png`, 'most')]);
   holdError(t, 'detail', detail, { ...BAD_REQUEST, param: 'messages[1].content[0].image_url.detail' });
 
-  t.equal((await ask([text, text])).status, 200, 'text parts alone are served');
-  t.equal(callers, 0, 'nobody called the image’s host');
+  t.equal((await ask([text, text])).status, 200, 'text parts are served');
+  t.equal(callers, 0, 'the image’s host got no request');
   const ourselves = connect(port, '127.0.0.1');
   await once(ourselves, 'close');
-  t.equal(callers, 1, 'which would have been seen');
+  t.equal(callers, 1, 'which the test would have noticed');
 });
 
 t.test('a model with vision on an addon without images', async (t) => {
-  // A file that is there, and no projector.
+  // The file exists but is no projector.
   const vision = { projector: fileURLToPath(import.meta.url) };
   const sidecar = await InProcess.start(t, { models: [{ id: 'chat', kind: 'chat', vision }] });
   const { reason } = (await sidecar.seen('vision cannot serve its model')) as { reason?: string };
@@ -96,7 +96,7 @@ t.test('a model with vision on an addon without images', async (t) => {
     holdError(t, 'no addon', answer, { ...BAD_REQUEST, param: 'messages[0].content[0].image_url' });
     t.match(errorOf(answer).message, /was built without them \(`make engine-native` adds them\)/);
   } else {
-    // Where this checkout has the addon of `make engine-native`, the image is looked at first.
+    // If this checkout has the addon of `make engine-native`, the image’s model file is checked first.
     t.match(reason, /^the projector/);
     holdError(t, 'no projector', answer, { ...BAD_REQUEST, param: 'messages[0].content[0].image_url' });
   }

@@ -1,4 +1,4 @@
-/** Keys and entitlements over HTTP, each state made by a real keys file: what callers are told, and what they are listed. */
+/** Keys and entitlements over HTTP, each state from a real keys file: answers and model lists. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -23,7 +23,7 @@ const MODELS = [
   { id: 'gated-decide', kind: 'decision', cohort: 'pilots' },
 ] as const;
 
-/** Whole bodies, by hand. */
+/** Complete bodies, written by hand. */
 const BODIES = {
   invalid_api_key:
     '{"error":{"message":"The API key is missing, malformed or unknown. Send it as `Authorization: Bearer <API_KEY>`.","type":"authentication_error","code":"invalid_api_key","param":null}}',
@@ -47,7 +47,7 @@ const BODIES = {
     '{"error":{"message":"Too many requests, or too many with keys that fail. Try again after the time given.","type":"rate_limit_error","code":"user_rate_limited","param":null}}',
 } as const;
 
-/** A key that may call everything in `development` but for `changes` of its entitlement there. */
+/** A key that may call everything in `development`, except for `changes` of its entitlement there. */
 function entitled(changes: object): ReturnType<typeof makeKey> {
   return makeKey({ entitlements: { development: { models: 'all', ...changes } } });
 }
@@ -119,7 +119,7 @@ function headersOf(who: Who): { readonly Authorization: string } {
   return { Authorization: `Bearer ${KEYS[who].key}` };
 }
 
-/** Holds an answer to its whole body and to what goes with its code. */
+/** Checks an answer: its whole body, and the headers that belong to its code. */
 function hold(t: Test, name: string, response: RawResponse, status: number, body: keyof typeof BODIES): void {
   const { type, code, param } = (JSON.parse(BODIES[body]) as { error: { type: string; code: string; param: null } })
     .error;
@@ -127,10 +127,10 @@ function hold(t: Test, name: string, response: RawResponse, status: number, body
   holdError(t, name, response, { status, type, code, param, retry: status === 429 });
 }
 
-/** The sidecar of all tests but the last, and keys that fail are not counted there. */
+/** The sidecar of all tests but the last. It does not count failed keys. */
 const harness = await Harness.start(t, { keys: { failuresPerMinute: 0 } });
 
-t.test('what is wrong with a key itself, on every route', async (t) => {
+t.test('invalid keys, on every route', async (t) => {
   const ways: readonly (readonly [path: string, body: object])[] = [
     [CHAT, chatBody('open', 'echo')],
     [DECISIONS, decisionBody('decide')],
@@ -152,7 +152,7 @@ t.test('what is wrong with a key itself, on every route', async (t) => {
   t.strictSame(await harness.list('good'), ['open']);
 });
 
-t.test('keys that are none, however they are dressed up', async (t) => {
+t.test('strings that are no valid key, in many spellings', async (t) => {
   const { sidecar } = harness;
   const { key } = KEYS.good;
   for (const value of [
@@ -184,7 +184,7 @@ t.test('keys that are none, however they are dressed up', async (t) => {
   for (const value of [
     `bearer   ${key}`,
     `Bearer ${key} `,
-    // uWS takes bytes beyond ASCII off both ends of a value as it does spaces; what is left must be the whole key all the same.
+    // uWS strips bytes above ASCII from both ends of a value, as it does spaces; the rest must be the whole key.
     `Bearer ${key}\u200b`,
     `\ufeffBearer ${key}`,
   ]) {
@@ -192,7 +192,7 @@ t.test('keys that are none, however they are dressed up', async (t) => {
   }
 });
 
-t.test('a path that is spelled in another way is none, with a good key too', async (t) => {
+t.test('another spelling of a path is not found, also with a valid key', async (t) => {
   const { sidecar } = harness;
   const headers = headersOf('good');
   for (const path of [
@@ -213,7 +213,7 @@ t.test('a path that is spelled in another way is none, with a good key too', asy
   }
 });
 
-t.test('entitlement by model, route and environment, and the model list is its answer', async (t) => {
+t.test('entitlement by model, route and environment; the model list shows it', async (t) => {
   t.equal((await harness.post('some', CHAT, chatBody('open', 'echo'))).status, 200);
   t.strictSame(await harness.list('some'), ['open'], 'entitled to more than is hosted');
   for (const model of ['gated', 'none-such', 'never-heard-of', 'decide']) {
@@ -223,7 +223,7 @@ t.test('entitlement by model, route and environment, and the model list is its a
   hold(t, 'decisions', await harness.post('some', DECISIONS, decisionBody('decide')), 403, 'model_not_entitled');
 
   hold(t, 'elsewhere', await harness.post('elsewhere', CHAT, chatBody('open', 'echo')), 403, 'model_not_entitled');
-  t.strictSame(await harness.list('elsewhere'), [], 'an entitlement for production says nothing here');
+  t.strictSame(await harness.list('elsewhere'), [], 'an entitlement for production does not apply here');
 
   t.equal((await harness.post('talker', CHAT, chatBody('open', 'echo'))).status, 200);
   t.strictSame(await harness.list('talker'), ['open']);
@@ -231,10 +231,10 @@ t.test('entitlement by model, route and environment, and the model list is its a
   hold(t, 'systemone', await harness.post('decider', SYSTEMONE, systemOneBody('decide')), 403, 'route_not_entitled');
   t.equal((await harness.post('decider', DECISIONS, decisionBody('decide'))).status, 200);
   hold(t, 'no chat', await harness.post('decider', CHAT, chatBody('open', 'echo')), 403, 'route_not_entitled');
-  t.strictSame(await harness.list('decider'), [], 'a list of models to chat with, for who may not chat');
+  t.strictSame(await harness.list('decider'), [], 'a key without the chat route gets the list too');
 });
 
-t.test('a gated model is there for its cohort', async (t) => {
+t.test('a model of a cohort is listed for keys in it', async (t) => {
   for (const who of ['good', 'sailor'] as const) {
     hold(t, who, await harness.post(who, CHAT, chatBody('gated', 'echo')), 403, 'not_in_cohort');
     for (const [path, body] of [
@@ -246,7 +246,7 @@ t.test('a gated model is there for its cohort', async (t) => {
     t.equal(
       (await harness.post(who, '/v1/completions', { model: 'gated-decide' })).status,
       404,
-      'as if there were none',
+      'answered as an unknown model',
     );
     t.strictSame(await harness.list(who), ['open']);
   }
@@ -262,7 +262,7 @@ t.test('a gated model is there for its cohort', async (t) => {
 t.test('a day’s tokens', async (t) => {
   hold(
     t,
-    'refused, so nothing is used',
+    'refused requests use no tokens',
     await harness.post('thrifty', CHAT, chatBody('none', 'echo')),
     403,
     'model_not_entitled',
@@ -272,10 +272,10 @@ t.test('a day’s tokens', async (t) => {
   hold(t, 'used up', refused, 429, 'quota_exceeded');
   const midnight = 86_400_000 - (Date.now() % 86_400_000);
   t.ok(Math.abs(Number(refused.field('retry-after-ms')) - midnight) < 60_000, 'until midnight UTC');
-  t.strictSame(await harness.list('thrifty'), ['open'], 'a list costs no tokens');
+  t.strictSame(await harness.list('thrifty'), ['open'], 'the model list uses no tokens');
 });
 
-t.test('keys that fail, by address; a good key passes', async (t) => {
+t.test('failed keys are limited by address; a valid key is accepted', async (t) => {
   const harness = await Harness.start(t, { keys: { failuresPerMinute: 2 } });
   hold(t, 'the first', await harness.models('revoked'), 401, 'revoked_api_key');
   hold(t, 'the second', await harness.post('expired', CHAT, {}), 401, 'expired_api_key');

@@ -1,4 +1,7 @@
-/** The caller leaves while the record of its complete answer is written: log, metrics, cancels and usage agree. */
+/**
+ * The caller disconnects while the closing record of its complete answer is written: log, metrics, cancels and usage
+ * agree.
+ */
 import { join } from 'node:path';
 import t from 'tap';
 import { systemClock } from '../../sidecar/lib/clock.js';
@@ -47,9 +50,9 @@ const REQUESTS = [
   },
 ] as const;
 
-t.test('a caller leaves while the record of its complete answer is written', async (t) => {
+t.test('a caller disconnects while the record of its complete answer is written', async (t) => {
   const dir = join(t.testdir(), 'usage');
-  // The real spool, on a disk that holds each closing record until the test has it go on.
+  // The real spool on a disk that delays each closing record until the test releases it.
   const held = new HeldDisk();
   const options = { ...OPTIONS, closeWaitMs: 60_000, maxUnsyncedMs: 60_000 };
   const opened = await DurableSpool.open(dir, options, { clock: systemClock, disk: held.disk });
@@ -77,7 +80,7 @@ t.test('a caller leaves while the record of its complete answer is written', asy
         status: 499,
         code: 'request_cancelled',
       });
-      // Revised while it was written, it is written once more.
+      // Revised while it was written, it is written a second time.
       await held.holding();
       held.goOn();
       await sidecar.until('ra_sidecar_seats_busy', 0);
@@ -85,7 +88,7 @@ t.test('a caller leaves while the record of its complete answer is written', asy
       t.equal(await sidecar.metric(done), 0);
       t.equal(await sidecar.metric(cancels), 1);
 
-      // One that stays, under the same idempotency key: a cancelled request has not used it up.
+      // A caller that stays, with the same idempotency key: the cancelled request did not consume it.
       const stays = await sidecar.begin(path, body, { 'x-request-id': `stayed-${model}`, 'idempotency-key': model });
       await held.holding();
       held.goOn();
@@ -106,7 +109,7 @@ t.test('a caller leaves while the record of its complete answer is written', asy
         { requestId: `stayed-${model}`, outcome: 'done' },
       ]);
       const [left, stayed] = closes;
-      t.equal(left?.price?.picodollars, stayed?.price?.picodollars, 'both are billed for the work');
+      t.equal(left?.price?.picodollars, stayed?.price?.picodollars, 'both are billed');
       t.equal(left?.completionTokens, stayed?.completionTokens);
     });
   }

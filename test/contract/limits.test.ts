@@ -1,4 +1,4 @@
-/** Limits of one key over HTTP: at once, in a minute, and what uses them up. */
+/** Limits of one key over HTTP: requests in flight, requests in a minute, and what counts. */
 import t, { type Test } from 'tap';
 import type { KeyLimits } from '../../sidecar/access/limits.js';
 import { errorOf, holdError } from '../support/error-answer.js';
@@ -9,7 +9,7 @@ const CHAT = '/v1/chat/completions';
 const DECISIONS = '/v1/decisions';
 const SYSTEMONE = '/v1/systemone';
 
-/** Counts callers that left while their reply was made. */
+/** Counts callers that disconnected during their reply. */
 const CANCELS = 'ra_sidecar_cancels_total{model="chat",phase="decoding"}';
 
 const LIMITED = { status: 429, type: 'rate_limit_error', code: 'user_rate_limited', retry: true, param: null };
@@ -25,7 +25,7 @@ async function start(t: Test, config: Readonly<Record<string, unknown>> = {}): P
   });
 }
 
-/** The headers of a key of its own with these limits. */
+/** The headers of a new key with these limits. */
 function key(sidecar: InProcess, name: string, limits: KeyLimits, more: object = {}): Record<string, string> {
   const Authorization = `Bearer ${name}`;
   sidecar.identity.answers.set(Authorization, { ...ACME, keyId: name, limits, ...more });
@@ -38,7 +38,7 @@ function limited(t: Test, name: string, response: RawResponse, says: RegExp): nu
   return Number(response.field('retry-after-ms'));
 }
 
-/** A request whose body has not come to its end: in flight for as long as a test likes. */
+/** A request whose body is incomplete: it is in flight for as long as a test needs. */
 async function unfinished(sidecar: InProcess, path: string, body: object): Promise<() => Promise<RawResponse>> {
   const text = JSON.stringify(body);
   const connection: RawConnection = await sidecar.connect();
@@ -47,42 +47,45 @@ async function unfinished(sidecar: InProcess, path: string, body: object): Promi
   return () => connection.send(text.slice(10)).response();
 }
 
-/** The sidecar of the tests that want no configuration of their own. Each has keys of its own, and leaves the seats free. */
+/** The sidecar of the tests without their own configuration. Each uses its own keys and leaves the seats free. */
 const common = await start(t);
 
-t.test('32 decisions of one key at once, both routes together; the 33rd is refused before its body', async (t) => {
-  const sidecar = common;
-  const finish = await Promise.all(
-    Array.from({ length: 32 }, (_, i) =>
-      i % 2 === 0
-        ? unfinished(sidecar, DECISIONS, decisionBody('decide'))
-        : unfinished(sidecar, SYSTEMONE, systemOneBody('decide')),
-    ),
-  );
-  // A head is taken before the next of the same process is asked, not before another connection's: so ask until refused.
-  const refused = async (): Promise<RawResponse> => {
-    for (;;) {
-      const answer = await sidecar.post(DECISIONS, '');
-      if (answer.status === 429) return answer;
-    }
-  };
-  const wait = limited(t, 'the 33rd', await refused(), /in flight/);
-  t.equal(wait, 1000);
-  limited(t, 'on the other route', await sidecar.post(SYSTEMONE, systemOneBody('decide')), /in flight/);
-  const wrongType = { 'Content-Type': 'text/plain' };
-  limited(t, 'before the content type', await sidecar.post(DECISIONS, '', wrongType), /in flight/);
-  t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'))).status, 200, 'chat is another matter');
-  t.equal((await sidecar.ask('GET', '/v1/models', JSON_HEADERS)).status, 200);
-  const other = key(sidecar, 'other', {});
-  t.equal((await sidecar.post(DECISIONS, decisionBody('decide'), other)).status, 200, 'and so is another key');
+t.test(
+  '32 decisions of one key in flight, on both routes together; the 33rd is refused before its body is read',
+  async (t) => {
+    const sidecar = common;
+    const finish = await Promise.all(
+      Array.from({ length: 32 }, (_, i) =>
+        i % 2 === 0
+          ? unfinished(sidecar, DECISIONS, decisionBody('decide'))
+          : unfinished(sidecar, SYSTEMONE, systemOneBody('decide')),
+      ),
+    );
+    // Requests of different connections are not ordered: repeat until one is refused.
+    const refused = async (): Promise<RawResponse> => {
+      for (;;) {
+        const answer = await sidecar.post(DECISIONS, '');
+        if (answer.status === 429) return answer;
+      }
+    };
+    const wait = limited(t, 'the 33rd', await refused(), /in flight/);
+    t.equal(wait, 1000);
+    limited(t, 'on the other route', await sidecar.post(SYSTEMONE, systemOneBody('decide')), /in flight/);
+    const wrongType = { 'Content-Type': 'text/plain' };
+    limited(t, 'before the content type', await sidecar.post(DECISIONS, '', wrongType), /in flight/);
+    t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'))).status, 200, 'chat is counted separately');
+    t.equal((await sidecar.ask('GET', '/v1/models', JSON_HEADERS)).status, 200);
+    const other = key(sidecar, 'other', {});
+    t.equal((await sidecar.post(DECISIONS, decisionBody('decide'), other)).status, 200, 'and so is another key');
 
-  t.equal((await finish[0]?.())?.status, 200);
-  t.equal((await sidecar.post(DECISIONS, decisionBody('decide'))).status, 200, 'one ended, one is let in');
-  const answers = await Promise.all(finish.slice(1).map((end) => end()));
-  t.strictSame(new Set(answers.map(({ status }) => status)), new Set([200]), 'all that were let in are answered');
-});
+    t.equal((await finish[0]?.())?.status, 200);
+    t.equal((await sidecar.post(DECISIONS, decisionBody('decide'))).status, 200, 'one ended, so one is admitted');
+    const answers = await Promise.all(finish.slice(1).map((end) => end()));
+    t.strictSame(new Set(answers.map(({ status }) => status)), new Set([200]), 'all admitted requests are answered');
+  },
+);
 
-t.test('over its limits a key is refused by its request’s head, whatever body it announces', async (t) => {
+t.test('a key over its limits is refused from the request’s head, whatever body follows', async (t) => {
   const sidecar = common;
   const once = { inFlight: 0, perMinute: 1 };
   const keys = {
@@ -93,7 +96,7 @@ t.test('over its limits a key is refused by its request’s head, whatever body 
     [CHAT, chatBody('chat', 'echo')],
     [DECISIONS, decisionBody('decide')],
   ] as const) {
-    // Not one byte of a body is sent: the answer cannot have waited for any.
+    // No byte of a body is sent: the answer cannot have waited for one.
     const refused = async (headers: Readonly<Record<string, string>>): Promise<RawResponse> => {
       const caller = await sidecar.connect();
       return caller.request('POST', path, { ...JSON_HEADERS, ...headers, 'Content-Length': '1000000' }).response();
@@ -116,7 +119,7 @@ t.test('over its limits a key is refused by its request’s head, whatever body 
   }
 });
 
-t.test('a caller that leaves gives its place back', async (t) => {
+t.test('a caller that disconnects frees its place', async (t) => {
   const sidecar = common;
   const one = key(sidecar, 'one', { chat: { inFlight: 1 } });
   const open = await sidecar.begin(CHAT, chatBody('chat', 'begun', { stream: true }), one);
@@ -128,7 +131,7 @@ t.test('a caller that leaves gives its place back', async (t) => {
   t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'), one)).status, 200);
 });
 
-t.test('a minute’s requests, and the wait until the next', async (t) => {
+t.test('the requests of a minute, and the wait until the next', async (t) => {
   const sidecar = common;
   const three = key(sidecar, 'three', { decisions: { perMinute: 3 } });
   const before = Date.now();
@@ -141,10 +144,10 @@ t.test('a minute’s requests, and the wait until the next', async (t) => {
   }
   const took = Date.now() - before;
   const wait = limited(t, 'the fourth', await sidecar.post(SYSTEMONE, systemOneBody('decide'), three), /60 seconds/);
-  t.ok(wait <= 60_000 && wait >= 60_000 - took - 1000, `${wait} ms: when the first is a minute old`);
+  t.ok(wait <= 60_000 && wait >= 60_000 - took - 1000, `${wait} ms: until the first is a minute old`);
 });
 
-t.test('what is refused uses nothing, wherever it is refused', async (t) => {
+t.test('a refused request does not count, whatever refused it', async (t) => {
   const sidecar = await start(t, { bodies: { chatBytes: 100_000 }, queue: { waitingPerSeat: 0 } });
   const two = key(sidecar, 'two', { chat: { perMinute: 2 }, decisions: { perMinute: 1 } });
   const post = (path: string, body: unknown, headers = {}): Promise<RawResponse> =>
@@ -171,17 +174,17 @@ t.test('what is refused uses nothing, wherever it is refused', async (t) => {
   for (let round = 0; round < 2; round++) {
     for (const [status, ask] of refusals) t.equal((await ask()).status, status);
   }
-  for (let i = 0; i < 2; i++) t.equal((await post(CHAT, chatBody('chat', 'echo'))).status, 200, 'both are there');
+  for (let i = 0; i < 2; i++) t.equal((await post(CHAT, chatBody('chat', 'echo'))).status, 200, 'both are admitted');
   limited(t, 'and no third', await post(CHAT, chatBody('chat', 'echo')), /60 seconds/);
   t.equal((await post(DECISIONS, decisionBody('decide'))).status, 200);
 });
 
-t.test('what ran counts, however it ended; who left while it waited, not', async (t) => {
+t.test('a request that ran counts, however it ended; one whose caller left while it waited does not', async (t) => {
   const sidecar = common;
   const minute = { chat: { perMinute: 1 } };
   const failed = key(sidecar, 'failed', minute);
   t.equal((await sidecar.post(CHAT, chatBody('chat', 'fail'), failed)).status, 502);
-  limited(t, 'the engine failed it', await sidecar.post(CHAT, chatBody('chat', 'echo'), failed), /60 seconds/);
+  limited(t, 'the engine failed', await sidecar.post(CHAT, chatBody('chat', 'echo'), failed), /60 seconds/);
 
   const left = key(sidecar, 'left', minute);
   const open = await sidecar.begin(CHAT, chatBody('chat', 'begun', { stream: true }), left);
@@ -189,7 +192,7 @@ t.test('what ran counts, however it ended; who left while it waited, not', async
   const cancels = await sidecar.metric(CANCELS);
   open.close();
   await sidecar.until(CANCELS, cancels + 1);
-  limited(t, 'its caller left', await sidecar.post(CHAT, chatBody('chat', 'echo'), left), /60 seconds/);
+  limited(t, 'the caller disconnected', await sidecar.post(CHAT, chatBody('chat', 'echo'), left), /60 seconds/);
 
   const running = await sidecar.begin(CHAT, chatBody('narrow', 'begun', { stream: true }));
   await running.until('begun');
@@ -214,7 +217,7 @@ t.test('the model list and chat have limits where they are configured', async (t
   for (let i = 0; i < 4; i++) t.equal((await sidecar.ask('GET', '/v1/models', own)).status, 200, 'none for this key');
 });
 
-t.test('whom a gateway vouches for, it has counted itself', async (t) => {
+t.test('requests of a gateway are not limited here', async (t) => {
   const sidecar = common;
   const vouched = key(
     sidecar,

@@ -1,4 +1,4 @@
-/** The published description, over raw HTTP, against the server that publishes it. */
+/** The published OpenAPI document, as raw HTTP, against the server that publishes it. */
 import t from 'tap';
 import { openApiDocument } from '../../sidecar/api/openapi/openapi.js';
 import { ROUTES } from '../../sidecar/api/openapi/routes.js';
@@ -19,7 +19,7 @@ t.test('GET /v1/openapi.json', async (t) => {
     t.equal(options.status, 204, path);
     const allowed = options.field('allow')?.split(', ');
     const expected = method === 'get' ? ['GET', 'HEAD', 'OPTIONS'] : ['POST', 'OPTIONS'];
-    t.strictSame(allowed, expected, `${path} takes what is described and nothing else`);
+    t.strictSame(allowed, expected, `${path} accepts what is described and nothing else`);
   }
   for (const { path, method, key } of ROUTES) {
     const { status } = await connection.request(method.toUpperCase(), path).response();

@@ -1,6 +1,6 @@
 /**
- * The order of checks, docs/contract.md#order-of-checks: a request that breaks two of them gets the earlier one's answer. Credit,
- * the last, is in billing.test.ts.
+ * The order of checks (docs/contract.md#order-of-checks): a request that fails two of them gets the answer of the
+ * earlier one. Credit, the last check, is in billing.test.ts.
  */
 import t from 'tap';
 import { KeyFileIdentity } from '../../sidecar/access/key-identity.js';
@@ -21,14 +21,14 @@ import type { RawResponse } from '../support/raw-http.js';
 const CHAT = '/v1/chat/completions';
 const MIB = 1024 * 1024;
 
-/** Each route with a body that is right, for `model`. */
+/** A valid body for each route and `model`. */
 const ROUTES = [
   { path: CHAT, own: 'chat', other: 'decide', body: (model: string): object => chatBody(model, 'echo') },
   { path: '/v1/decisions', own: 'decide', other: 'chat', body: decisionBody },
   { path: '/v1/systemone', own: 'decide', other: 'chat', body: systemOneBody },
 ] as const;
 
-/** What no template of ours can express: arguments that are no JSON. */
+/** A conversation that no template of the tests can express: arguments that are no JSON. */
 const BROKEN_CALL = {
   role: 'assistant',
   tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{' } }],
@@ -52,7 +52,7 @@ t.test('the order of checks', async (t) => {
     config: {
       queue: { waitingPerSeat: 1, maxWaitMs: 600_000 },
       bodies: { chatBytes: MIB },
-      // An engine that died stays away for the rest of the test.
+      // An engine that ended is not restarted during the test.
       engine: { backoffMinMs: 3_600_000, backoffMaxMs: 3_600_000 },
     },
     identity: new FakeIdentity(new KeyFileIdentity(file, 'development')),
@@ -73,7 +73,7 @@ t.test('the order of checks', async (t) => {
   const is = (pair: string, response: RawResponse, status: number, code: ErrorCode): void => {
     t.equal(answered(response), `${status} ${code}`, pair);
   };
-  /** Keeps `model`'s one seat and its one waiting place taken. */
+  /** Keeps the one seat and the one waiting place of `model` occupied. */
   const fill = async (model: string): Promise<() => Promise<void>> => {
     const running = await sidecar.begin(CHAT, chatBody(model, 'hold'));
     await sidecar.until(`ra_sidecar_seats_busy{model="${model}"}`, 1);
@@ -115,7 +115,7 @@ t.test('the order of checks', async (t) => {
     is(at('content type, size'), await post(text(JSON_HEADERS), large), 415, 'bad_request');
     is(at('content type, schema'), await post(text(JSON_HEADERS), '{'), 415, 'bad_request');
     is(at('size, schema'), await post(JSON_HEADERS, large), 413, 'payload_too_large');
-    // Past what is parsed inline, then inline. An unknown field is refused on the closed routes.
+    // Above what is parsed inline, then inline. Routes with closed bodies refuse an unknown field.
     for (const bad of [`{"model":"${own}"}${' '.repeat(100_000)}`, `{"model":"${own}"}`]) {
       is(at('schema, entitlement: model'), await post(as('modelless'), bad), 400, 'bad_request');
       is(at('schema, entitlement: route'), await post(as('routeless'), bad), 400, 'bad_request');
@@ -180,7 +180,7 @@ t.test('the order of checks', async (t) => {
   );
   is('cold, place', await post(chatBody('mortal', 'echo')), 503, 'cold');
 
-  // One answered request uses up the key's minute; from then on all that comes after its limits is not looked at.
+  // One answered request uses up the key’s minute; from then on no later check runs.
   const once = { inFlight: 0, perMinute: 1 };
   for (const { path, own, body } of ROUTES) {
     const key = `counted ${path}`.replaceAll(/[^a-z]/g, '-');

@@ -1,4 +1,4 @@
-/** Tricks with paths, with Unicode and with header values, at the whole sidecar: none changes who is asking for what. */
+/** Manipulated paths, Unicode and header values at the whole sidecar: none changes who requests what. */
 import t from 'tap';
 import { KeyFileIdentity } from '../../sidecar/access/key-identity.js';
 import { chatBody, decisionBody, FakeIdentity, InProcess, JSON_HEADERS } from '../support/in-process.js';
@@ -18,7 +18,7 @@ t.test('tricks', async (t) => {
     identity: new FakeIdentity(keys),
   });
   const headers = { ...JSON_HEADERS, Authorization: `Bearer ${own.key}` };
-  /** Sends bytes and returns all that comes back until nobody says anything more. */
+  /** Sends bytes and returns all that comes back until both sides are silent. */
   const exchange = async (bytes: string | Uint8Array): Promise<string> => {
     const caller = await sidecar.connect();
     caller.send(bytes);
@@ -27,7 +27,7 @@ t.test('tricks', async (t) => {
   };
   const statusOf = (answer: string): number => Number(/^HTTP\/1\.1 (\d{3})/.exec(answer)?.[1] ?? 0);
 
-  await t.test('a path is what it says and nothing that it could be read as', async (t) => {
+  await t.test('a path is compared byte by byte, without any normalization', async (t) => {
     const known = ['/v1/models', '/metrics', '/admission'];
     const spellings = known.flatMap((path) => [
       `/.${path}`,
@@ -65,7 +65,7 @@ t.test('tricks', async (t) => {
       const answer = await exchange(
         `GET ${spelling} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer ${own.key}\r\n\r\n`,
       );
-      // 400 and 505 are uWS's own, for what does not begin with a slash.
+      // 400 and 505 come from uWS itself, for a target without a leading slash.
       t.ok([400, 404, 505].includes(statusOf(answer)), `${encodeURI(spelling.slice(0, 60))}: ${statusOf(answer)}`);
     }
     for (const target of ['*', '/v1/models\0', '/v1/models\tx', '', '/v1/models x', `/${'a'.repeat(5000)}`]) {
@@ -75,11 +75,11 @@ t.test('tricks', async (t) => {
     t.equal(
       statusOf(await exchange(`GET /v1/models?x=/../metrics HTTP/1.1\r\nHost: a\r\n\r\n`)),
       401,
-      'a query is none',
+      'a query is not part of the path',
     );
   });
 
-  await t.test('a model is its own id and no other that looks like it', async (t) => {
+  await t.test('a model is found only by its exact id', async (t) => {
     t.equal((await sidecar.ask('POST', CHAT, headers, JSON.stringify(chatBody('m', 'echo')))).status, 200);
     sidecar.spool.records.splice(0);
     const lookalikes = [
@@ -107,13 +107,13 @@ t.test('tricks', async (t) => {
         t.ok([400, 403].includes(status), `${encodeURI(model)}: ${status}`);
       }
     }
-    // Escapes are another spelling of the same id, not of another.
+    // Escapes are another spelling of the same id.
     const escaped = JSON.stringify(chatBody('m', 'echo')).replace('"m"', '"\\u006d"');
     t.equal((await sidecar.ask('POST', CHAT, headers, escaped)).status, 200);
     t.equal(sidecar.spool.records.filter(({ kind }) => kind === 'close').length, 1);
   });
 
-  await t.test('bytes that are no UTF-8 name no model', async (t) => {
+  await t.test('bytes that are not UTF-8 name no model', async (t) => {
     sidecar.spool.records.splice(0);
     const around = JSON.stringify(chatBody('\u0001', 'echo')).split('\\u0001');
     const send = async (model: Buffer): Promise<number> => {
@@ -139,7 +139,7 @@ t.test('tricks', async (t) => {
     t.equal(sidecar.spool.records.filter(({ kind }) => kind === 'close').length, 1);
   });
 
-  await t.test('x-request-id returns as it came or not at all', async (t) => {
+  await t.test('x-request-id is returned unchanged or replaced', async (t) => {
     const answered = async (field: string): Promise<string> =>
       exchange(Buffer.from(`GET /v1/models HTTP/1.1\r\nHost: a\r\nx-request-id: ${field}\r\n\r\n`, 'latin1'));
     t.match(await answered('my.id:1_2-3'), /\r\nx-request-id: my\.id:1_2-3\r\n/i);
@@ -164,7 +164,7 @@ t.test('tricks', async (t) => {
   });
 });
 
-t.test('a web page that may call the public listener may not read the operators’ one', async (t) => {
+t.test('a web page that may call the public listener may not read the operators’ listener', async (t) => {
   const origin = 'https://app.example';
   const sidecar = await InProcess.start(t, {
     models: [{ id: 'm', kind: 'chat' }],

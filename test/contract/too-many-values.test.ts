@@ -1,4 +1,7 @@
-/** Bodies whose values take many times the memory of their text: refused before there are any, as raw HTTP. */
+/**
+ * Bodies whose values would need many times the memory of their text, as raw HTTP: refused before the values are
+ * created.
+ */
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { chatBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
@@ -6,7 +9,7 @@ import { childrenOf, usedCpuMs } from '../support/processes.js';
 
 const PATH = '/v1/chat/completions';
 const MIB = 1024 * 1024;
-/** What the long prompt host may take beside the bodies: 83 MB as bytes, as text, and a quarter of a million values. */
+/** Memory of the long prompt host beside the bodies: 83 MB as bytes and as text, and a quarter of a million values. */
 const MOST_MIB = 700;
 
 /** A chat with a tool whose parameters have `properties`, JSON text. */
@@ -38,14 +41,14 @@ const ARGUMENTS = {
 
 const BODIES: readonly (readonly [what: string, body: () => string, expected: typeof VALUES | typeof UNSERVABLE])[] = [
   ['600,000 properties', () => withTool(properties(600_000)), VALUES],
-  ['as many properties as there may be values', () => withTool(properties(130_000)), UNSERVABLE],
+  ['as many properties as values are allowed', () => withTool(properties(130_000)), UNSERVABLE],
   ['16 MB of nested arguments', () => withArguments('['.repeat(8 * MIB) + ']'.repeat(8 * MIB)), ARGUMENTS],
   ['83 MB of empty objects', () => `{"model":"chat","messages":[${'{},'.repeat(27_600_000)}{}]}`, VALUES],
   ['an enum of three million', () => withTool(`{"p":{"enum":[${'0,'.repeat(3_000_000)}0]}}`), VALUES],
   ['an enum of a quarter of a million', () => withTool(`{"p":{"enum":[${'0,'.repeat(250_000)}0]}}`), UNSERVABLE],
 ];
 
-/** The most memory that a process ever had, in MiB. */
+/** The most memory that a process had, in MiB. */
 function peakMiB(pid: number): number {
   return Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
 }
@@ -57,7 +60,7 @@ function longHost(): number {
   return found.pid;
 }
 
-t.test('bodies of more values than anyone can use are refused, and cost what their bytes cost', async (t) => {
+t.test('bodies with too many values are refused at the cost of reading their bytes', async (t) => {
   const sidecar = await InProcess.start(t, {
     models: [{ id: 'chat', kind: 'chat' }],
   });
@@ -70,6 +73,6 @@ t.test('bodies of more values than anyone can use are refused, and cost what the
     t.equal(response.status, expected.status, what);
     t.match(JSON.parse(response.body), { error: { code: expected.code, message: expected.message } }, what);
   }
-  t.equal(longHost(), host, 'the same host is there');
+  t.equal(longHost(), host, 'it is the same process');
   t.ok(peakMiB(host) < MOST_MIB, `${Math.round(peakMiB(host))} MiB`);
 });

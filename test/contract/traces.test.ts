@@ -1,6 +1,6 @@
 /**
- * Traces of requests that end in every way and at every place, as a real OTLP receiver gets them: the sidecar is the real
- * one, its engines stand-ins that stop where they are told to.
+ * Traces of requests that end in every way and at every point, received by a real OTLP receiver. The sidecar is real;
+ * its engines are stubs that stop at chosen points.
  */
 import t, { type Test } from 'tap';
 import { decisionBody, chatBody, InProcess, type Options, systemOneBody } from '../support/in-process.js';
@@ -17,7 +17,7 @@ interface Harness {
   readonly sidecar: InProcess;
   /** Begins a request under an id. */
   readonly begin: (id: string, body: object) => Promise<RawConnection>;
-  /** The trace that the request's log line names, come or yet to come. */
+  /** The trace that the request’s log line names; awaited if it has not arrived. */
   readonly traced: (id: string) => Promise<ReceivedTrace>;
 }
 
@@ -43,10 +43,10 @@ async function start(t: Test, config: Options['config'] = {}): Promise<Harness> 
   };
 }
 
-/** The sidecar of the tests that want no configuration of their own. Each leaves its seats free. */
+/** The sidecar of the tests without their own configuration. Each leaves its seats free. */
 const common = await start(t);
 
-t.test('what is answered comes through all parts', async (t) => {
+t.test('an answered request has a span in each part', async (t) => {
   const { sidecar, traced } = common;
   const ask = async (id: string, path: string, body: object): Promise<ReceivedTrace> => {
     t.equal((await sidecar.post(path, body, { 'x-request-id': id })).status, 200, id);
@@ -70,7 +70,7 @@ t.test('what is answered comes through all parts', async (t) => {
   }
 });
 
-t.test('a disconnect is recorded in the phase of the request, and is no error', async (t) => {
+t.test('a disconnect is recorded in the request’s phase, and is not an error', async (t) => {
   const { sidecar, begin, traced } = common;
   const left = async (id: string, connection: RawConnection, ends: string, status: number): Promise<void> => {
     connection.close();
@@ -96,7 +96,7 @@ t.test('a refusal is recorded with its reason and phase', async (t) => {
   const { sidecar, begin, traced } = await start(t, { queue: { waitingPerSeat: 1, maxWaitMs: 2000 } });
   await begin('holds', chatBody('m', 'hold'));
   await sidecar.until('ra_sidecar_seats_busy{model="m"}', 1);
-  // Whichever comes second finds no place, and the other waits in vain.
+  // Of the two requests one finds no place, and the other waits in vain.
   const ids = ['one', 'other'];
   for (const id of ids) await begin(id, chatBody('m', 'echo'));
   const reasons = new Map<unknown, string | undefined>();
@@ -110,7 +110,7 @@ t.test('a refusal is recorded with its reason and phase', async (t) => {
   t.strictSame(Object.fromEntries(reasons), { full: 'prepare', wait: 'queue' });
 });
 
-t.test('what fails in the engine is this side’s fault', async (t) => {
+t.test('a failure of the engine is a server error', async (t) => {
   const { sidecar, traced } = common;
   t.equal((await sidecar.post(CHATS, chatBody('m', 'fail'), { 'x-request-id': 'fails' })).status, 502);
   const trace = await traced('fails');
@@ -119,7 +119,7 @@ t.test('what fails in the engine is this side’s fault', async (t) => {
   t.match(trace.server, { status: 2, attributes: { 'error.type': 'bad_gateway', 'http.response.status_code': 502 } });
 });
 
-t.test('an engine that is lost before it began, twice: two more tries, of which the first were faults', async (t) => {
+t.test('an engine that is lost twice before it began: two more tries, and the lost ones are errors', async (t) => {
   const { sidecar, traced } = await start(t, { engine: { backoffMinMs: 1, backoffMaxMs: 1 } });
   const { status } = await sidecar.post(CHATS, chatBody('m', 'segv'), { 'x-request-id': 'twice' });
   t.ok(status >= 400);
@@ -131,7 +131,7 @@ t.test('an engine that is lost before it began, twice: two more tries, of which 
   t.equal(trace.server.attributes['ra_sidecar.refusal.reason'], 'engine-lost');
 });
 
-t.test('traceparent and tracestate, as W3C’s recommendation has them', async (t) => {
+t.test('traceparent and tracestate as W3C’s recommendation defines them', async (t) => {
   const { sidecar, traced } = common;
   let asked = 0;
   const ask = async (headers: Readonly<Record<string, string>>): Promise<ReceivedTrace['server']> => {
@@ -142,7 +142,7 @@ t.test('traceparent and tracestate, as W3C’s recommendation has them', async (
   const parent = (flags: string): string => `00-${TRACE}-${SPAN}-${flags}`;
   for (const flags of ['01', '03', 'ff']) {
     const server = await ask({ traceparent: parent(flags) });
-    t.match(server, { traceId: TRACE, parentId: SPAN, traceState: '' }, `${flags}: sampled, whatever else it says`);
+    t.match(server, { traceId: TRACE, parentId: SPAN, traceState: '' }, `${flags}: sampled, whatever the other bits`);
   }
   const many = Array.from({ length: 33 }, (_, i) => `k${i}=v`);
   for (const [tracestate, kept] of [
@@ -156,14 +156,14 @@ t.test('traceparent and tracestate, as W3C’s recommendation has them', async (
   ] as const) {
     const server = await ask({ traceparent: parent('01'), tracestate });
     t.equal(server.traceState, kept, tracestate.slice(0, 40));
-    t.equal(server.parentId, SPAN, 'a state that cannot be read does not end the trace');
+    t.equal(server.parentId, SPAN, 'a malformed tracestate does not end the trace');
   }
   const alone = await ask({ tracestate: 'a=1' });
-  t.match(alone, { parentId: '', traceState: '' }, 'without a traceparent it says nothing');
+  t.match(alone, { parentId: '', traceState: '' }, 'tracestate is ignored without traceparent');
 });
 
 t.test(
-  'of requests that bring no trace as many are traced as configured, of others their callers decide',
+  'of requests without a traceparent the configured share is traced; for others their caller decides',
   async (t) => {
     const { sidecar, traced } = common;
     const none = await InProcess.start(t, {
@@ -179,13 +179,13 @@ t.test(
     ] as const) {
       await none.post(CHATS, chatBody('m', 'echo'), { 'x-request-id': id, ...headers });
       const line = await none.seen('request', ({ requestId }) => requestId === id);
-      t.match(line['span_id'], /^[0-9a-f]{16}$/, 'the log names it all the same');
+      t.match(line['span_id'], /^[0-9a-f]{16}$/, 'the log names the trace in any case');
       t.equal(line['trace_id'] === TRACE, 'traceparent' in headers, id);
     }
     await none.app.drain();
     t.notOk(
       none.lines.some(({ event }) => event === 'otlp export fails'),
-      'nothing was sent, or it would have failed',
+      'no export failed, since none was tried',
     );
   },
 );

@@ -1,4 +1,4 @@
-/** What docs/deploy.md says to copy is all that a sidecar needs: it is copied into an empty folder and started there. */
+/** What docs/deploy.md copies suffices for a sidecar: it is copied into an empty folder and started there. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cp, mkdir, mkdtemp, rm, symlink } from 'node:fs/promises';
@@ -8,7 +8,7 @@ import t, { type Test } from 'tap';
 import { readPages } from '../docs/pages.js';
 import { sourceRoot } from '../support/source-root.js';
 
-/** What the page's `cp` line names, from the repository's root. */
+/** The operands of the page’s `cp` line, from the repository’s root. */
 function copiedByPage(): readonly string[] {
   const page = readPages().find(({ path }) => path === 'docs/deploy.md');
   for (const { text } of page?.blocks ?? []) {
@@ -23,14 +23,14 @@ async function copy(t: Test, names: readonly string[]): Promise<string> {
   t.teardown(() => rm(dir, { recursive: true, force: true }));
   for (const name of names) {
     await mkdir(dirname(join(dir, name)), { recursive: true });
-    // Of the packages a link: they are hundreds of megabytes, and none of them is in question.
+    // Packages are linked, not copied: they are hundreds of megabytes and are not what is tested.
     if (name === 'node_modules') await symlink(join(sourceRoot, name), join(dir, name));
     else await cp(join(sourceRoot, name), join(dir, name), { recursive: true });
   }
   return dir;
 }
 
-t.test('what the page says to copy serves the console and a chat', async (t) => {
+t.test('the copied files serve the console and a chat', async (t) => {
   const names = copiedByPage();
   t.ok(names.includes('dist') && names.includes('node_modules'), names.join(' '));
   const dir = await copy(t, names);

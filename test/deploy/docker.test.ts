@@ -8,12 +8,12 @@ import { sourceRoot } from '../support/source-root.js';
 const read = (path: string): string => readFileSync(join(sourceRoot, path), 'utf8');
 const lines = read('deploy/docker/Dockerfile').split('\n');
 
-/** Arguments of each instruction of a kind. */
+/** The arguments of each instruction of one kind. */
 function all(instruction: string): string[][] {
   return lines.filter((line) => line.startsWith(`${instruction} `)).map((line) => line.split(/\s+/).slice(1));
 }
 
-t.test('what is copied is there, and is let in by .dockerignore', async (t) => {
+t.test('copied files exist and are not excluded by .dockerignore', async (t) => {
   const admitted = read('.dockerignore')
     .split('\n')
     .filter((line) => line.startsWith('!'))
@@ -21,13 +21,13 @@ t.test('what is copied is there, and is let in by .dockerignore', async (t) => {
   const copied = all('COPY')
     .filter(([first = '']) => !first.startsWith('--from'))
     .flatMap((words) => words.slice(0, -1));
-  // A file of a folder that comes in, where the folder's like are kept out.
+  // A file of an included folder that is itself excluded.
   const apart = admitted.filter((path) => !copied.some((folder) => path.startsWith(`${folder}/`)));
-  t.strictSame(apart.sort(), copied.sort(), 'nothing else comes in');
+  t.strictSame(apart.sort(), copied.sort(), 'nothing else is copied');
   for (const path of copied) t.ok(existsSync(join(sourceRoot, path)), path);
 });
 
-t.test('its settings are settings, its port and its Node the sidecar’s', async (t) => {
+t.test('its settings exist, and its port and Node version are the sidecar’s', async (t) => {
   const environment = Object.fromEntries(
     all('ENV')
       .map(([pair = '']) => pair.split('=') as [string, string])
@@ -35,7 +35,7 @@ t.test('its settings are settings, its port and its Node the sidecar’s', async
   );
   const loaded = loadConfig(environment);
   if (loaded.kind === 'invalid') throw new Error(loaded.line);
-  t.equal(loaded.config.environment, 'production', 'no start makes a key and prints it');
+  t.equal(loaded.config.environment, 'production', 'a start never creates and prints a key');
   t.strictSame(all('EXPOSE'), [[String(loaded.config.listen.port)]]);
   t.strictSame(all('VOLUME'), [[loaded.config.dataDir]]);
   const health = lines.find((line) => line.startsWith('HEALTHCHECK')) ?? '';
@@ -44,7 +44,7 @@ t.test('its settings are settings, its port and its Node the sidecar’s', async
   const [image = ''] = all('ARG')
     .map(([pair = '']) => pair.split('NODE_IMAGE=')[1])
     .filter((name) => name !== undefined);
-  // Debian 13 has the glibc that the HTTP library needs on this Node.
+  // Debian 13 has the glibc that the HTTP library requires on this Node.
   const major = /^node:(\d+)-trixie-slim$/.exec(image)?.[1] ?? '';
   t.ok(engines.node.includes(`^${major}.`), `${image} is one of ${engines.node}`);
 });
@@ -52,12 +52,12 @@ t.test('its settings are settings, its port and its Node the sidecar’s', async
 t.test('it runs as an unprivileged user, and contains no secrets', async (t) => {
   t.match(all('USER').at(-1)?.[0], /^[1-9]\d*:[1-9]\d*$/);
   t.notMatch(lines.join('\n'), /secret|token|password|\.npmrc.*_auth/i);
-  t.ok(lines.includes('RUN npm ci'), 'what the lock says');
+  t.ok(lines.includes('RUN npm ci'), 'the versions of the lock file');
   t.ok(lines.some((line) => line.includes('npm prune --omit=dev')));
 });
 
-t.test('a linter finds nothing to say', (t) => {
+t.test('a linter reports nothing', (t) => {
   t.strictSame(validate(lines.join('\n')), []);
-  t.not(validate('FROM node:20\nRUM npm ci\n').length, 0, 'it does of a bad one');
+  t.not(validate('FROM node:20\nRUM npm ci\n').length, 0, 'it reports an invalid file');
   t.end();
 });

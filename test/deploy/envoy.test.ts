@@ -1,6 +1,6 @@
 /**
- * deploy/envoy/envoy.yaml, read: no Envoy is at hand. That its names and values are Envoy's own was held against Envoy's
- * definitions (docs/kubernetes.md); here is what would be wrong in silence.
+ * Reads deploy/envoy/envoy.yaml, without an Envoy. Its names and values were compared with Envoy’s definitions
+ * (docs/kubernetes.md); these tests find mistakes that Envoy would accept.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -26,37 +26,41 @@ function ms(duration: string): number {
   return Number(seconds) * 1000;
 }
 
-t.test('streams pass as they come, to their end and with their trailers', async (t) => {
-  t.equal(at(api, 'route.timeout'), '0s', 'no end to a stream');
-  t.ok(ms(textAt(api, 'route.idle_timeout')) >= 3_600_000, 'a whole answer says nothing until it is there');
+t.test('streams are forwarded without a time limit, with their trailers', async (t) => {
+  t.equal(at(api, 'route.timeout'), '0s', 'no time limit for a stream');
+  t.ok(ms(textAt(api, 'route.idle_timeout')) >= 3_600_000, 'a whole answer sends nothing before it is complete');
   t.strictSame(
     listAt(manager, 'http_filters').map((filter) => at(filter, 'name')),
     ['envoy.filters.http.router'],
-    'nothing that buffers',
+    'no filter that buffers',
   );
   t.equal(at(manager, 'http_protocol_options.enable_trailers'), true, 'to callers');
   t.equal(at(upstream, 'explicit_http_config.http_protocol_options.enable_trailers'), true, 'from sidecars');
-  t.equal(ms(textAt(manager, 'request_timeout')), BODY_MS, 'bodies have as long as the sidecar gives them');
+  t.equal(ms(textAt(manager, 'request_timeout')), BODY_MS, 'a body has as much time as the sidecar gives it');
 });
 
-t.test('sent again is what ran nothing, and nothing else', async (t) => {
+t.test('only requests that never ran are retried', async (t) => {
   const policy = mapAt(api, 'route.retry_policy');
   t.strictSame(textAt(policy, 'retry_on').split(',').sort(), ['connect-failure', 'retriable-status-codes']);
   t.strictSame(listAt(policy, 'retriable_status_codes'), [503]);
-  t.equal(at(policy, 'retry_host_predicate.0.name'), 'envoy.retry_host_predicates.previous_hosts', 'to another');
-  t.equal(at(host, 'retry_policy'), undefined, 'and no other policy applies');
+  t.equal(
+    at(policy, 'retry_host_predicate.0.name'),
+    'envoy.retry_host_predicates.previous_hosts',
+    'on another sidecar',
+  );
+  t.equal(at(host, 'retry_policy'), undefined, 'no other retry policy applies');
   const mappers = listAt(manager, 'local_reply_config.mappers');
   const statusOf = (flag: string): Node | undefined =>
     at(
       mappers.find((mapper) => listAt(mapper, 'filter.response_flag_filter.flags').includes(flag)),
       'status_code',
     );
-  for (const flag of ['UC', 'UR', 'LR', 'UPE']) t.equal(statusOf(flag), 502, `${flag}: it may have run`);
-  for (const flag of ['UF', 'UH', 'UO']) t.equal(statusOf(flag), 503, `${flag}: it never reached a sidecar`);
+  for (const flag of ['UC', 'UR', 'LR', 'UPE']) t.equal(statusOf(flag), 502, `${flag}: the request may have run`);
+  for (const flag of ['UF', 'UH', 'UO']) t.equal(statusOf(flag), 503, `${flag}: the request never reached a sidecar`);
   t.equal(statusOf('UT'), 504);
 });
 
-t.test('its own answers have the API’s shape, and say what HAProxy’s say', async (t) => {
+t.test('its own answers have the API’s form and the text of HAProxy’s', async (t) => {
   const haproxy = read('deploy/haproxy/haproxy.cfg');
   const bodies = [
     ...listAt(manager, 'local_reply_config.mappers').map((mapper) => {
@@ -71,7 +75,7 @@ t.test('its own answers have the API’s shape, and say what HAProxy’s say', a
   }
 });
 
-t.test('callers reach the API alone, and say nothing that is a gateway’s to say', async (t) => {
+t.test('callers reach the API only, and cannot send headers reserved for gateways', async (t) => {
   t.strictSame([at(api, 'match.prefix'), at(others, 'match.prefix')], ['/v1/', '/']);
   t.equal(at(others, 'direct_response.status'), 404);
   const route = parseYaml(readFileSync(join(FOLDER, 'inference/httproute.yaml'), 'utf8')) as Node;
@@ -82,7 +86,7 @@ t.test('callers reach the API alone, and say nothing that is a gateway’s to sa
   );
 });
 
-t.test('it asks for load reports, reads them and keeps them', async (t) => {
+t.test('it requests load reports, uses them and forwards them', async (t) => {
   const [asked] = listAt(host, 'request_headers_to_add');
   t.match(asked, {
     header: { key: 'endpoint-load-metrics-format', value: 'json' },
@@ -94,17 +98,14 @@ t.test('it asks for load reports, reads them and keeps them', async (t) => {
   t.equal(at(policy, 'typed_config.enable_oob_load_report'), false);
 });
 
-t.test(
-  'it sends to all sidecars that are ready and no others, and meets no connection that is being closed',
-  async (t) => {
-    t.equal(at(api, 'route.cluster'), cluster['name']);
-    t.equal(at(cluster, 'load_assignment.cluster_name'), cluster['name']);
-    const address = mapAt(cluster, 'load_assignment.endpoints.0.lb_endpoints.0.endpoint.address.socket_address');
-    t.strictSame(address, { address: 'ra-sidecar-each.ra-sidecar.svc.cluster.local', port_value: 8080 });
-    const check = mapAt(cluster, 'health_checks.0');
-    t.equal(at(check, 'http_health_check.path'), '/readyz');
-    t.equal(check['interval'], check['no_traffic_interval'], 'also while nobody calls');
-    t.equal(at(cluster, 'common_lb_config.healthy_panic_threshold.value'), 0);
-    t.ok(ms(textAt(upstream, 'common_http_protocol_options.idle_timeout')) < 10_000, 'before the sidecar does');
-  },
-);
+t.test('it sends to all ready sidecars and no others, and uses no connection that is being closed', async (t) => {
+  t.equal(at(api, 'route.cluster'), cluster['name']);
+  t.equal(at(cluster, 'load_assignment.cluster_name'), cluster['name']);
+  const address = mapAt(cluster, 'load_assignment.endpoints.0.lb_endpoints.0.endpoint.address.socket_address');
+  t.strictSame(address, { address: 'ra-sidecar-each.ra-sidecar.svc.cluster.local', port_value: 8080 });
+  const check = mapAt(cluster, 'health_checks.0');
+  t.equal(at(check, 'http_health_check.path'), '/readyz');
+  t.equal(check['interval'], check['no_traffic_interval'], 'also while nobody calls');
+  t.equal(at(cluster, 'common_lb_config.healthy_panic_threshold.value'), 0);
+  t.ok(ms(textAt(upstream, 'common_http_protocol_options.idle_timeout')) < 10_000, 'before the sidecar does');
+});

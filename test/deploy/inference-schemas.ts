@@ -1,7 +1,7 @@
 /**
- * What the Gateway API's inference extension takes, as the types in its own source have it (api/v1/inferencepool_types.go from
- * release 1.5 on; apix/config/v1alpha1/endpointpickerconfig_types.go, also of llm-d's router). No package brings these; every
- * object is closed here, so that a field that is misspelt or from another version is told.
+ * What the Gateway API’s inference extension accepts, after the types in its source (api/v1/inferencepool_types.go from
+ * release 1.5 on; apix/config/v1alpha1/endpointpickerconfig_types.go, also of llm-d’s router). No package has these.
+ * Every object is closed here, so a misspelt field, or one of another version, is an error.
  */
 type Schema = Readonly<Record<string, unknown>>;
 
@@ -22,8 +22,8 @@ const LABELS = {
 };
 
 /**
- * Stricter than Kubernetes, which lets `endpointPickerRef` be missing from release 1.5 on (gateways want it all the same), and
- * its port where it is no Service.
+ * Stricter than Kubernetes, which lets `endpointPickerRef` be absent from release 1.5 on (gateways still require it),
+ * and its port if it is not a Service.
  */
 export const INFERENCE_POOL = closed(
   {
@@ -52,7 +52,9 @@ export const INFERENCE_POOL = closed(
   ['apiVersion', 'kind', 'metadata', 'spec'],
 );
 
-/** Those that are used here, as release 1.5 registers them. 1.4 had the extractor as `model-server-protocol-metrics`. */
+/**
+ * Those that are used here, as release 1.5 registers them. In 1.4 the extractor was `model-server-protocol-metrics`.
+ */
 const PLUGINS = [
   'metrics-data-source',
   'core-metrics-extractor',
@@ -63,7 +65,7 @@ const PLUGINS = [
 
 const REFERENCE = closed({ pluginRef: TEXT }, ['pluginRef']);
 
-/** What the chart hands to the picker. Each plugin reads its own `parameters`. */
+/** What the chart passes to the picker. Each plugin reads its own `parameters`. */
 export const PICKER_CONFIG = closed(
   {
     apiVersion: { enum: ['inference.networking.x-k8s.io/v1alpha1', 'llm-d.ai/v1alpha1'] },

@@ -1,6 +1,6 @@
 /**
- * deploy/kubernetes agrees with itself and with the sidecar. That Kubernetes takes its objects is in schemas.test.ts; what a
- * real sidecar shows the endpoint picker is in test/integration/picker-metrics.test.ts.
+ * The files of deploy/kubernetes agree with each other and with the sidecar. schemas.test.ts checks that Kubernetes
+ * accepts them; test/integration/picker-metrics.test.ts checks what a real sidecar reports to the endpoint picker.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -32,7 +32,7 @@ const pod = mapAt(set, 'spec.template.spec');
 const container = listAt(pod, 'containers')[0];
 const known = await knownSeries();
 
-/** As the pod gets it: the image's variables, the container's over them, and the file. */
+/** As the pod gets it: the image’s variables, the container’s over them, and the file. */
 function config(): Config {
   const dockerfile = readFileSync(join(sourceRoot, 'deploy/docker/Dockerfile'), 'utf8');
   const image = [...dockerfile.matchAll(/^ENV (RA_[A-Z_]+)=(\S+)$/gm)].map(([, name = '', value = '']) => [
@@ -41,7 +41,7 @@ function config(): Config {
   ]);
   const own = listAt(container, 'env').map((pair) => [textAt(pair, 'name'), textAt(pair, 'value')]);
   const environment = Object.fromEntries([...image, ...own]) as Record<string, string>;
-  t.equal(environment['RA_CONFIG'], mountPath('settings'), 'the settings are where they are looked for');
+  t.equal(environment['RA_CONFIG'], mountPath('settings'), 'the settings are where the sidecar reads them');
   const loaded = loadConfig({ ...environment, RA_CONFIG: join(FOLDER, 'ra-sidecar.jsonc') });
   if (loaded.kind === 'invalid') throw new Error(loaded.line);
   return loaded.config;
@@ -52,7 +52,7 @@ function mountPath(name: string): string {
   return textAt(mount, 'mountPath');
 }
 
-t.test('the kustomization names what is there, and everything of its own folder', async (t) => {
+t.test('the kustomization names existing files, and all of its folder', async (t) => {
   const [kustomization] = documents('kustomization.yaml');
   const named = listAt(kustomization, 'resources').map(String);
   for (const file of named) t.ok(existsSync(join(FOLDER, file)), file);
@@ -64,11 +64,11 @@ t.test('the kustomization names what is there, and everything of its own folder'
   const namespace = textAt(kustomization, 'namespace');
   t.equal(at(manifest('Namespace', namespace), 'metadata.name'), namespace);
   for (const { file, object } of manifests()) {
-    if (file.includes('/')) t.equal(at(object, 'metadata.namespace'), namespace, `${file} is not put there by it`);
+    if (file.includes('/')) t.equal(at(object, 'metadata.namespace'), namespace, `${file} is not created by it`);
   }
 });
 
-t.test('as a Deployment the pods are the same, but for a disk that goes with each', async (t) => {
+t.test('as a Deployment the pods are the same, except for a disk that is deleted with each', async (t) => {
   const [component] = documents('deployment/kustomization.yaml');
   t.equal(at(component, 'kind'), 'Component');
   t.match(at(component, 'patches.0'), {
@@ -92,7 +92,10 @@ t.test('as a Deployment the pods are the same, but for a disk that goes with eac
   });
   const startS =
     Number(at(container, 'startupProbe.periodSeconds')) * Number(at(container, 'startupProbe.failureThreshold'));
-  t.ok(Number(at(made, 'spec.progressDeadlineSeconds')) > startS, 'a start is no failure before the probe says so');
+  t.ok(
+    Number(at(made, 'spec.progressDeadlineSeconds')) > startS,
+    'a slow start is not a failure until the startup probe gives up',
+  );
 });
 
 function volume(name: string): Node | undefined {
@@ -124,7 +127,7 @@ t.test('all selectors select these pods', async (t) => {
   t.match(listAt(manifest('HTTPRoute'), 'spec.rules.0.backendRefs'), [{ kind: 'InferencePool', name: 'ra-sidecar' }]);
 });
 
-t.test('everybody means the port that the sidecar listens on', async (t) => {
+t.test('all files use the port that the sidecar listens on', async (t) => {
   const { listen } = config();
   t.strictSame(listAt(container, 'ports'), [{ name: 'http', containerPort: listen.port }]);
   t.equal(listen.host, '0.0.0.0');
@@ -145,21 +148,21 @@ t.test('everybody means the port that the sidecar listens on', async (t) => {
   t.equal(at(manifest('PodMonitor'), 'spec.podMetricsEndpoints.0.port'), 'http');
 });
 
-t.test('a replica has the time that it takes to leave', async (t) => {
+t.test('the pod’s grace period covers a drain', async (t) => {
   const { drain, usage, delivery } = config();
   const [sleep, seconds] = listAt(container, 'lifecycle.preStop.exec.command');
   t.equal(sleep, 'sleep');
   const preStopMs = Number(seconds) * 1000;
-  t.ok(preStopMs >= 1000, 'endpoints are told of it meanwhile');
+  t.ok(preStopMs >= 1000, 'load balancers notice it meanwhile');
   const toStop = preStopMs + drain.noticeMs + drain.timeoutMs + usage.closeWaitMs + delivery.stopMs;
   t.ok(Number(pod['terminationGracePeriodSeconds']) * 1000 > toStop, `stops within ${toStop} ms`);
   const periodMs = Number(at(container, 'readinessProbe.periodSeconds')) * 1000;
-  t.ok(drain.noticeMs >= 3 * periodMs, 'three looks at /readyz');
+  t.ok(drain.noticeMs >= 3 * periodMs, 'three probes of /readyz');
 });
 
-t.test('what has to last lies on a claim of the replica’s own, and what it reads is mounted for it', async (t) => {
+t.test('persistent files are on the replica’s own volume, and files to be read are mounted', async (t) => {
   const { dataDir, keys, fleet, models, usage, environment } = config();
-  t.equal(environment, 'production', 'no start makes a key and prints it');
+  t.equal(environment, 'production', 'a start never creates and prints a key');
   const claims = listAt(set, 'spec.volumeClaimTemplates');
   t.strictSame(
     claims.map((claim) => at(claim, 'metadata.name')),
@@ -187,7 +190,7 @@ t.test('what has to last lies on a claim of the replica’s own, and what it rea
   t.strictSame(writable, ['data', 'tmp']);
 });
 
-t.test('it runs with no rights and on a GPU', async (t) => {
+t.test('it runs without privileges and on a GPU', async (t) => {
   const user = /^USER (\d+):(\d+)$/m.exec(readFileSync(join(sourceRoot, 'deploy/docker/Dockerfile'), 'utf8'));
   t.match(pod['securityContext'], {
     runAsNonRoot: true,
@@ -206,7 +209,7 @@ t.test('it runs with no rights and on a GPU', async (t) => {
   t.ok(config().models.every(({ gpu }) => gpu === 'cuda'));
 });
 
-t.test('autoscalers ask for what there is, and for the same', async (t) => {
+t.test('autoscalers query existing metrics, and the same ones', async (t) => {
   const triggers = listAt(manifest('ScaledObject'), 'spec.triggers');
   const queries = triggers.map((trigger) => textAt(trigger, 'metadata.query'));
   const rules = listAt(documents('autoscaling/prometheus-adapter-values.yaml')[0], 'rules.external');
@@ -218,7 +221,7 @@ t.test('autoscalers ask for what there is, and for the same', async (t) => {
   t.strictSame(
     adapted.map((text) => text.replaceAll('<<.LabelMatchers>>', 'job="ra-sidecar"')),
     queries,
-    'the adapter’s rules are KEDA’s queries',
+    'the adapter’s rules equal KEDA’s queries',
   );
   const hpa = manifest('HorizontalPodAutoscaler');
   const metrics = listAt(hpa, 'spec.metrics');
@@ -235,8 +238,8 @@ t.test('autoscalers ask for what there is, and for the same', async (t) => {
     triggers.map((trigger) => at(trigger, 'metricType')),
   );
   for (const trigger of triggers) {
-    t.equal(at(trigger, 'metadata.ignoreNullValues'), 'false', 'a Prometheus that is away is no reason to scale down');
-    // KEDA takes them as text alone.
+    t.equal(at(trigger, 'metadata.ignoreNullValues'), 'false', 'an unavailable Prometheus does not scale down');
+    // KEDA accepts them only as text.
     for (const [name, value] of Object.entries(mapAt(trigger, 'metadata'))) t.equal(typeof value, 'string', name);
   }
   const scaled = manifest('ScaledObject');
@@ -247,7 +250,7 @@ t.test('autoscalers ask for what there is, and for the same', async (t) => {
   t.strictSame(
     at(scaled, 'spec.advanced.horizontalPodAutoscalerConfig.behavior'),
     at(hpa, 'spec.behavior'),
-    'with the same patience',
+    'with the same delays',
   );
   const seats = config().models.reduce((sum, model) => sum + model.seats, 0);
   t.ok(Number(at(triggers[1], 'metadata.threshold')) < seats, 'before all seats of all replicas are taken');
@@ -256,7 +259,7 @@ t.test('autoscalers ask for what there is, and for the same', async (t) => {
 t.test('both configurations of the endpoint picker name existing metrics', async (t) => {
   t.strictSame(flagSpecs(), engineSpecs());
   const { lora, ...specs } = engineSpecs();
-  t.equal(lora, '', 'nothing is read of adapters');
+  t.equal(lora, '', 'no metric of LoRA adapters is read');
   for (const spec of Object.values(specs)) t.strictSame(unknownIn(spec, known), [], spec);
   const picker = pickerConfig();
   const types = listAt(picker, 'plugins').map((plugin) => textAt(plugin, 'type'));
@@ -265,7 +268,7 @@ t.test('both configurations of the endpoint picker name existing metrics', async
     ...listAt(picker, 'dataLayer.sources'),
     ...listAt(picker, 'dataLayer.sources.0.extractors'),
   ].map((one) => textAt(one, 'pluginRef'));
-  t.strictSame([...new Set(references)].sort(), [...types].sort(), 'each plugin is used, and is there');
+  t.strictSame([...new Set(references)].sort(), [...types].sort(), 'each plugin is used and defined');
   const labels = mapAt(set, 'spec.template.metadata.labels');
   const engine = listAt(picker, 'plugins').find((plugin) => at(plugin, 'type') === 'core-metrics-extractor');
   for (const label of ['inference.networking.k8s.io/engine-type', 'llm-d.ai/engine-type']) {
@@ -274,7 +277,7 @@ t.test('both configurations of the endpoint picker name existing metrics', async
   t.match(config().fleet, { pickerMetrics: true, loadReport: 'asked' });
 });
 
-t.test('the route lets nothing through but the API', async (t) => {
+t.test('the route forwards the API only', async (t) => {
   const rules = listAt(manifest('HTTPRoute'), 'spec.rules');
   t.strictSame(
     rules.flatMap((rule) => listAt(rule, 'matches')),
@@ -288,12 +291,12 @@ t.test('the route lets nothing through but the API', async (t) => {
   t.strictSame(
     [...removed].sort(),
     [...new Set(names)].sort(),
-    'what is a gateway’s to say, or a proxy’s to ask, is no caller’s',
+    'headers reserved for gateways and proxies are removed from callers’ requests',
   );
 });
 
 t.test(
-  'with a server beside it the sidecar has its settings, and the server the GPU and as many sequences',
+  'with a server beside it the sidecar has its settings, and the server has the GPU and as many sequences',
   async (t) => {
     for (const server of SERVERS) {
       const [component] = documents(`${server}/kustomization.yaml`);
@@ -315,12 +318,12 @@ t.test(
       const args = new Map(
         listAt(other, 'args').map((arg) => (typeof arg === 'string' ? arg : '').split('=') as [string, string]),
       );
-      t.equal(args.get('--host'), '127.0.0.1', 'the sidecar alone reaches it');
+      t.equal(args.get('--host'), '127.0.0.1', 'only the sidecar can reach it');
       t.match(model?.engine, { kind: server, url: `http://127.0.0.1:${args.get('--port')}` });
       t.equal(Number(args.get('--max-num-seqs') ?? args.get('--max-running-requests')), model?.seats);
       t.equal(Number(args.get('--max-model-len') ?? args.get('--context-length')), model?.contextPerSeat);
       const rest = (config: Config): object => ({ ...config, models: [] });
-      t.strictSame(rest(loaded.config), rest(fileConfig()), 'all else is as without it');
+      t.strictSame(rest(loaded.config), rest(fileConfig()), 'everything else is unchanged');
     }
   },
 );

@@ -1,4 +1,4 @@
-/** The manifests of deploy/kubernetes as objects, and what tests take out of them. */
+/** The manifests of deploy/kubernetes as objects, and what tests read from them. */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseYaml } from '@redocly/openapi-core';
@@ -24,10 +24,10 @@ export function documents(file: string): Node[] {
   return text.split(/^---$/m).map((part) => parseYaml(part) as Node);
 }
 
-/** What only changes objects, or makes them out of files. */
+/** Files that only change objects, or generate them. */
 const NO_OBJECTS = /values\.yaml$|(^|\/)(kustomization|patch)\.yaml$/;
 
-/** Every object that Kubernetes is to take, in all folders; values for charts are none. */
+/** Every object for Kubernetes, of all folders; values files of charts are none. */
 export function manifests(): Manifest[] {
   const files = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.yaml'));
   return files
@@ -43,7 +43,7 @@ export function manifests(): Manifest[] {
     );
 }
 
-/** The one object of a kind. */
+/** The only object of a kind. */
 export function manifest(kind: string, name = 'ra-sidecar'): Node {
   const found = manifests().filter(({ kind: other, object }) => other === kind && at(object, 'metadata.name') === name);
   const [one] = found;
@@ -51,7 +51,9 @@ export function manifest(kind: string, name = 'ra-sidecar'): Node {
   return one.object;
 }
 
-/** What the component in deployment/ makes of the StatefulSet. Throws when its patch does not fit it. */
+/**
+ * The Deployment that the component in deployment/ creates from the StatefulSet. Throws if its patch does not apply.
+ */
 export function deployment(): Node {
   const object = structuredClone(manifest('StatefulSet'));
   const [patch] = documents('deployment/patch.yaml');
@@ -61,10 +63,10 @@ export function deployment(): Node {
   return object;
 }
 
-/** Components that put a server beside each sidecar. */
+/** Components that add a server to each sidecar. */
 export const SERVERS = ['vllm', 'sglang'] as const;
 
-/** What such a component makes of the StatefulSet. Throws when its patch does not fit it. */
+/** The StatefulSet with such a component. Throws if its patch does not apply. */
 export function beside(server: (typeof SERVERS)[number]): Node {
   const object = structuredClone(manifest('StatefulSet'));
   const [patch] = documents(`${server}/patch.yaml`);
@@ -74,7 +76,7 @@ export function beside(server: (typeof SERVERS)[number]): Node {
   return object;
 }
 
-/** What lies at `path`, with list indexes among the names; undefined: nothing does. */
+/** The value at `path`, with list indexes among the names; undefined: there is none. */
 export function at(node: Node | undefined, path: string): Node | undefined {
   let here: unknown = node;
   for (const name of path.split('.')) {
@@ -84,7 +86,7 @@ export function at(node: Node | undefined, path: string): Node | undefined {
   return here as Node | undefined;
 }
 
-/** The same where a text, a list or an object has to be. Throws when it is not. */
+/** As {@link at}, for a text, a list or an object. Throws if it is something else. */
 export function textAt(node: Node | undefined, path: string): string {
   const found = at(node, path);
   if (typeof found !== 'string') throw new Error(`no text at ${path}`);
@@ -103,7 +105,7 @@ export function mapAt(node: Node | undefined, path: string): Readonly<Record<str
   return found as Readonly<Record<string, Node>>;
 }
 
-/** Which metric the endpoint picker is told to read for what, by the values of its chart. */
+/** Which metric the endpoint picker reads for which purpose, by the values of its chart. */
 export interface PickerSpecs {
   readonly queued: string;
   readonly running: string;
@@ -125,7 +127,7 @@ export function flagSpecs(): PickerSpecs {
   };
 }
 
-/** The configuration that the chart hands to the picker. */
+/** The configuration that the chart passes to the picker. */
 export function pickerConfig(): Node {
   const [values] = documents('inference/epp-values.yaml');
   const file = textAt(values, 'inferenceExtension.pluginsConfigFile');
@@ -134,7 +136,7 @@ export function pickerConfig(): Node {
   return parseYaml(text) as Node;
 }
 
-/** From the picker's configuration, of its default engine. */
+/** From the picker’s configuration of its default engine. */
 export function engineSpecs(): PickerSpecs {
   const extractor = listAt(pickerConfig(), 'plugins').find((plugin) => at(plugin, 'type') === 'core-metrics-extractor');
   const name = textAt(extractor, 'parameters.defaultEngine');

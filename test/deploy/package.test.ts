@@ -1,4 +1,4 @@
-/** The npm package: what is in it, how large it is, and that installing it downloads and runs nothing besides packages. */
+/** The npm package: its files and size, and that its installation downloads packages only and runs no script. */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -8,7 +8,7 @@ import { sourceRoot } from '../support/source-root.js';
 
 const MOST_BYTES = 5_000_000;
 
-/** Everything in the tarball is one of these; each is wanted by at least one file. */
+/** Every file in the tarball matches one of these, and each of these matches a file. */
 const WANTED: readonly RegExp[] = [
   /^(LICENSE|README\.md|package\.json)$/,
   /^dist\/(engine|sidecar)\/[\w/.-]+\.js$/,
@@ -42,7 +42,7 @@ t.test('the packed package', async (t) => {
   t.strictSame(
     files.filter((path) => !WANTED.some((pattern) => pattern.test(path))),
     [],
-    'nothing else is in it: no source, no test, no bench, no key',
+    'it contains nothing else: no source, no test, no bench, no key',
   );
   for (const pattern of WANTED)
     t.ok(

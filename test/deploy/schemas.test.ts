@@ -1,7 +1,7 @@
 /**
- * deploy/kubernetes against the real schemas: validators that others made of Kubernetes' own OpenAPI and of the definitions
- * of KEDA, the Gateway API and Prometheus' operator. They pass over fields that they do not know, as the API server does
- * by default, so what they never looked at is told too: a misspelt name is there.
+ * deploy/kubernetes against schemas: validators that other projects made of Kubernetes’ own OpenAPI and of the
+ * definitions of KEDA, the Gateway API and the Prometheus operator. They ignore unknown fields, as the API server does
+ * by default, so fields that they never read are reported too: these are misspelt.
  */
 import { HTTPRoute } from '@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1/HTTPRoute';
 import { ScaledObject } from '@kubernetes-models/keda/keda.sh/v1alpha1/ScaledObject';
@@ -18,7 +18,7 @@ import t from 'tap';
 import { INFERENCE_POOL, PICKER_CONFIG } from './inference-schemas.js';
 import { deployment, manifest, manifests, pickerConfig, type Node, beside, SERVERS } from './manifests.js';
 
-/** As the packages' classes are: made for an object, and throwing where it is not as its schema has it. */
+/** The interface of the packages’ classes: made for an object; `validate` throws if it does not fit its schema. */
 interface Kind {
   readonly apiVersion: string;
   readonly prototype: { validate(this: unknown): void };
@@ -45,7 +45,7 @@ function told(check: ValidateFunction, object: unknown): string[] {
   return check(object) ? [] : [ajv.errorsText(check.errors)];
 }
 
-/** The same value; each path that is read of it is added to `seen`. */
+/** The same value; each path of it that is read is added to `seen`. */
 function watched(value: unknown, seen: Set<string>, path = ''): unknown {
   if (typeof value !== 'object' || value === null) return value;
   return new Proxy(value, {
@@ -63,7 +63,7 @@ function pathsOf(value: unknown, path = ''): string[] {
   return Object.entries(value).flatMap(([name, inner]) => [`${path}.${name}`, ...pathsOf(inner, `${path}.${name}`)]);
 }
 
-/** What is wrong with an object, each in a few words. */
+/** The problems of an object, each in a few words. */
 function problemsOf(kind: string, object: Node): string[] {
   if (kind === 'InferencePool') return told(inferencePool, object);
   const known = KINDS[kind];
@@ -78,7 +78,7 @@ function problemsOf(kind: string, object: Node): string[] {
   return unknown();
 }
 
-t.test('every object is as its schema has it, with no field that it does not know', async (t) => {
+t.test('every object fits its schema and has no unknown field', async (t) => {
   for (const { file, kind, apiVersion, object } of manifests()) {
     if (kind !== 'InferencePool') t.equal(KINDS[kind]?.apiVersion, apiVersion, `${file}: ${kind}`);
     t.strictSame(problemsOf(kind, object), [], `${file}: ${kind}`);
@@ -86,7 +86,7 @@ t.test('every object is as its schema has it, with no field that it does not kno
   manifest('InferencePool');
 });
 
-t.test('the picker’s configuration is as its types have it', async (t) => {
+t.test('the picker’s configuration fits its types', async (t) => {
   const check = ajv.compile(PICKER_CONFIG);
   const config = pickerConfig();
   t.strictSame(told(check, config), []);
@@ -96,16 +96,16 @@ t.test('the picker’s configuration is as its types have it', async (t) => {
   t.match(told(check, JSON.parse(text.replace('"weight":2', '"weight":"2"')))[0], /weight must be number/);
 });
 
-t.test('so is the Deployment that the component makes of the StatefulSet', async (t) => {
+t.test('so does the Deployment that the component creates from the StatefulSet', async (t) => {
   t.strictSame(problemsOf('Deployment', deployment()), []);
-  t.not(problemsOf('Deployment', manifest('StatefulSet')).length, 0, 'which is none by itself');
+  t.not(problemsOf('Deployment', manifest('StatefulSet')).length, 0, 'which is no object by itself');
 });
 
-t.test('so is the StatefulSet with a server beside each sidecar', async (t) => {
+t.test('so does the StatefulSet with a server beside each sidecar', async (t) => {
   for (const server of SERVERS) t.strictSame(problemsOf('StatefulSet', beside(server)), [], server);
 });
 
-t.test('what is wrong is seen', async (t) => {
+t.test('errors are found', async (t) => {
   const text = JSON.stringify(manifest('StatefulSet'));
   const broken = (from: string, to: string): string[] => {
     t.ok(text.includes(from), from);

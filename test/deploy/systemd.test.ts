@@ -5,10 +5,10 @@ import { loadConfig, type Config } from '../../sidecar/config/config.js';
 import { sourceRoot } from '../support/source-root.js';
 import { INSTALLED, span, unit } from './unit-file.js';
 
-/** Where Prometheus listens when nobody says otherwise. */
+/** Where Prometheus listens by default. */
 const PROMETHEUS_PORT = 9090;
 
-/** Of a unit of this name: the configuration that it makes, its own file left out. */
+/** The configuration of a unit of this name, without its own file. */
 function configOf(name: string): Config {
   const pairs = (unit(name).get('Environment') ?? []).map((line) => line.split('=') as [string, string]);
   const { RA_CONFIG: file, ...environment } = Object.fromEntries(pairs);
@@ -45,42 +45,42 @@ for (const name of ['ra-sidecar', 'ra-sidecar@a']) {
     const toStop = noticeMs + timeoutMs + usage.closeWaitMs + delivery.stopMs + telemetry.otlp.stopMs;
     t.ok(span(one('TimeoutStopSec')) > toStop, `stops within ${toStop} ms`);
     t.ok(span(one('TimeoutStartSec')) > config.engine.startTimeoutMs);
-    t.equal(one('KillMode'), 'mixed', 'engines finish what runs');
+    t.equal(one('KillMode'), 'mixed', 'engines finish running requests');
     t.equal(one('Type'), 'notify');
     t.equal(one('NotifyAccess'), 'all', 'systemd-notify is a child');
     t.match(one('ExecReload'), /kill -HUP \$MAINPID$/);
     t.notOk(values.has('MemoryDenyWriteExecute'), 'V8 compiles while it runs');
-    t.notOk(values.has('PrivateDevices'), 'a GPU is a device');
-    t.ok(values.get('Wants')?.includes('ra-sidecar-nvidia.service'), 'which makes /dev/nvidia-uvm');
+    t.notOk(values.has('PrivateDevices'), 'a GPU is accessible as a device');
+    t.ok(values.get('Wants')?.includes('ra-sidecar-nvidia.service'), 'modprobe creates /dev/nvidia-uvm');
     t.ok(one('After').split(' ').includes('ra-sidecar-nvidia.service'), 'beforehand');
     t.ok(existsSync(join(sourceRoot, 'deploy/systemd/ra-sidecar-nvidia.service')));
   });
 }
 
-t.test('the environment file holds settings', async (t) => {
+t.test('the environment file contains settings', async (t) => {
   const text = readFileSync(join(sourceRoot, 'deploy/systemd/ra-sidecar.env'), 'utf8');
   const pairs = text.split('\n').filter((line) => /^[A-Z]/.test(line));
   t.ok(pairs.length > 0);
   const loaded = loadConfig(Object.fromEntries(pairs.map((line) => line.split('=') as [string, string])));
   if (loaded.kind === 'invalid') throw new Error(loaded.line);
   const { port } = loaded.config.operators;
-  t.not(port, PROMETHEUS_PORT, 'a Prometheus on this host is not in the way');
+  t.not(port, PROMETHEUS_PORT, 'a Prometheus on this host does not conflict');
   const scraped = readFileSync(join(sourceRoot, 'deploy/prometheus/prometheus.yml'), 'utf8');
   const ports = [...scraped.matchAll(/'127\.0\.0\.1:(\d+)'/g)].map((found) => Number(found[1]));
   t.strictSame(ports, [port, port + 1], 'and scrapes both instances');
 });
 
-t.test('the page makes keys where both instances look for them, for their environment', async (t) => {
+t.test('the page creates keys where both instances read them, for their environment', async (t) => {
   const page = readFileSync(join(sourceRoot, 'docs/deploy.md'), 'utf8');
   const [, file, environment] = /^export RA_CONFIG=(\S+) RA_ENVIRONMENT=(\S+)/m.exec(page) ?? [];
   t.equal(file, '/etc/ra-sidecar/ra-sidecar.jsonc');
   t.equal(environment, configOf('ra-sidecar').environment);
   const [, keys = ''] = /^\{ "keys": \{ "file": "([^"]+)" \} \}$/m.exec(page) ?? [];
-  t.match(keys, /^\/etc\//, 'which ProtectSystem lets be read, and is no instance’s own');
+  t.match(keys, /^\/etc\//, 'which ProtectSystem leaves readable, and which belongs to neither instance');
   t.ok(page.includes(`chown ra-sidecar:ra-sidecar ${keys}`), 'by the sidecar too');
 });
 
-t.test('the user of the unit is the one that is made', async (t) => {
+t.test('the page creates the user of the unit', async (t) => {
   const made = readFileSync(join(sourceRoot, 'deploy/systemd/ra-sidecar.sysusers'), 'utf8');
   t.match(made, /^u ra-sidecar /m);
   t.strictSame([unit('ra-sidecar').get('User'), unit('ra-sidecar').get('Group')], [['ra-sidecar'], ['ra-sidecar']]);

@@ -1,4 +1,4 @@
-/** deploy/systemd/ra-sidecar.service, read as systemd reads it. */
+/** deploy/systemd/ra-sidecar.service, parsed as systemd does. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { sourceRoot } from '../support/source-root.js';
@@ -8,12 +8,12 @@ export const UNIT = join(sourceRoot, 'deploy/systemd/ra-sidecar.service');
 /** Where the unit expects the package. */
 export const INSTALLED = '/opt/ra-sidecar';
 
-/** What systemd puts in for a unit of this name (systemd.unit(5)). */
+/** How systemd expands specifiers for a unit of this name (systemd.unit(5)). */
 function specifiers(name: string): Readonly<Record<string, string>> {
   return { '%N': name, '%t': '/run', '%S': '/var/lib', '%E': '/etc' };
 }
 
-/** Values of each key of a unit called `name`, in order, specifiers put in. */
+/** Values of each key of a unit called `name`, in order, with specifiers expanded. */
 export function unit(name: string): ReadonlyMap<string, readonly string[]> {
   const values = new Map<string, string[]>();
   for (const line of readFileSync(UNIT, 'utf8').split('\n')) {
@@ -25,7 +25,7 @@ export function unit(name: string): ReadonlyMap<string, readonly string[]> {
   return values;
 }
 
-/** `90s`, `15min` as ms. Throws on what this unit has no need of. */
+/** `90s`, `15min` as ms. Throws for units that this file does not use. */
 export function span(text: string | undefined): number {
   const [, count, scale] = /^(\d+)(s|min)$/.exec(text ?? '') ?? [];
   if (count === undefined) throw new Error(`no span of time: ${String(text)}`);

@@ -6,10 +6,10 @@ import { sourceRoot } from '../support/source-root.js';
 
 const read = (path: string): string => readFileSync(join(sourceRoot, path), 'utf8');
 
-/** Packages that clients need, and that are no clients. */
+/** Packages that clients depend on and that are no clients. */
 const HELPERS = ['@langchain/core', '@langchain/langgraph', '@llamaindex/core', 'zod'];
 
-t.test('every client of the lock stands in the table with its version', (t) => {
+t.test('every client of the lock file is in the table with its version', (t) => {
   const { dependencies } = JSON.parse(read('test/e2e/clients/package.json')) as {
     dependencies: Readonly<Record<string, string>>;
   };
@@ -20,7 +20,7 @@ t.test('every client of the lock stands in the table with its version', (t) => {
   for (const [alias, wanted] of Object.entries(dependencies)) {
     const [, name = alias, version = wanted] = /^npm:(.+)@(.+)$/.exec(wanted) ?? [];
     if (HELPERS.includes(name)) continue;
-    // A name stands alone: `openai` is a part of `@langchain/openai`.
+    // The name must be complete: `openai` is a part of `@langchain/openai`.
     const named = cells.filter((cell) => cell.split(/[ ,()]+/).includes(name));
     const versions = named.flatMap((cell) => cell.match(/(?<=[ (])\d+(?:\.\d+)*/g) ?? []);
     t.ok(

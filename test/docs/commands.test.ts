@@ -1,21 +1,23 @@
-/** The newcomer's path and the operator's: every command line of the documentation is run, page by page, in their order. */
+/**
+ * Runs every command line of the documentation, page by page, in their order: the newcomer’s pages and the operators’.
+ */
 import t from 'tap';
 import { parsePage, readPages } from './pages.js';
 import { shellBlocks, stepsOf } from './shell-blocks.js';
 import { filledIn, Walk } from './shell-runner.js';
 import { cases, rounds } from '../support/long-form.js';
 
-/** More than so many blocks that are not run would hide what is not tested. */
+/** The maximum number of blocks that are not run. */
 const MOST_LEFT = 16;
 
 const WALKED = ['README.md', 'docs/getting-started.md', 'docs/console.md'];
 
 const walk = await Walk.begin(t);
 const pages = readPages().map((page) => ({ page, blocks: shellBlocks(page) }));
-/** What a newcomer reads first is walked through each time; the pages for operators with `make test-long`. */
+/** A newcomer’s pages run each time, the operators’ pages with `make test-long`. */
 const walked = cases(pages, ({ page }) => WALKED.includes(page.path));
 
-t.test('command lines stand in blocks that are run, or that say why not', async (t) => {
+t.test('command lines are in blocks that run, or that state why not', async (t) => {
   t.strictSame(
     pages.flatMap(({ blocks }) => blocks.problems),
     [],
@@ -25,7 +27,7 @@ t.test('command lines stand in blocks that are run, or that say why not', async 
   t.ok(left.length <= MOST_LEFT, `${left.length} blocks are not run`);
 });
 
-t.test('every other block of a page that is walked runs', async (t) => {
+t.test('every other block of these pages runs', async (t) => {
   let ran = 0;
   for (const { page, blocks } of walked) {
     if (blocks.run.length === 0) continue;
@@ -43,7 +45,7 @@ t.test('every other block of a page that is walked runs', async (t) => {
   t.ok(ran > rounds({ short: 14, long: 20 }), `${ran} blocks were run`);
 });
 
-t.test('a broken command is found', async (t) => {
+t.test('a command that fails is found', async (t) => {
   const page = parsePage(
     'docs/page.md',
     [
@@ -126,7 +128,7 @@ t.test('lines that start a sidecar are recognized', async (t) => {
   t.strictSame(stepsOf('make runs\necho make run'), [{ kind: 'lines', text: 'make runs\necho make run' }]);
 });
 
-t.test('what stands for the reader’s own is put in', async (t) => {
+t.test('placeholders are replaced', async (t) => {
   const here = { ports: { public: 1, operators: 2 }, key: 'ra-dev-k', pid: 3, model: '/m.gguf' };
   t.equal(
     filledIn('http://127.0.0.1:8080/v1 localhost:9090 ra-dev-… <pid> /models/my-model.gguf :8080', here),

@@ -9,7 +9,7 @@ const OURS = 'ra-sidecar';
 const page = readFileSync(join(sourceRoot, 'docs/comparison.md'), 'utf8').replace(/\n+ {4}/g, ' ');
 const sources = new Map([...page.matchAll(/^\[\^([\w-]+)\]: (.*)$/gm)].map(([, name = '', text = '']) => [name, text]));
 
-/** By heading, how the names of its sources begin: a claim about one is not shown by another's page. */
+/** For each heading, how the names of its sources begin: a claim about one server needs a source of that server. */
 const INITIALS: Readonly<Record<string, string>> = {
   'llama-server': 'l-',
   vLLM: 'v-',
@@ -24,19 +24,19 @@ t.test('each claim about another server names a source of that server', async (t
   for (const { columns, rows } of tables) {
     t.strictSame(columns.slice(2), Object.keys(INITIALS));
     for (const [what = '', ours = '', ...others] of rows) {
-      t.ok(ours.length > 0, `${what}: what we do`);
+      t.ok(ours.length > 0, `${what}: our column`);
       for (const [at, claim] of others.entries()) {
         const server = columns[at + 2] ?? '';
         const names = [...claim.matchAll(/\[\^([\w-]+)\]/g)].map(([, name = '']) => name);
         t.ok(names.length > 0, `${what}, ${server}: a source`);
         for (const name of names)
-          t.ok(name.startsWith(INITIALS[server] ?? '?'), `${what}, ${server}: ${name} is its own`);
+          t.ok(name.startsWith(INITIALS[server] ?? '?'), `${what}, ${server}: ${name} is a source of that server`);
       }
     }
   }
 });
 
-t.test('each source has an address and is used; the page gives their date', async (t) => {
+t.test('each source has an address and is used; the page gives the date', async (t) => {
   t.ok(sources.size > 20);
   const text = page.replace(/^\[\^[\w-]+\]: .*$/gm, '');
   const used = new Set([...text.matchAll(/\[\^([\w-]+)\]/g)].map(([, name = '']) => name));

@@ -1,4 +1,6 @@
-/** docs/contract.md's tables of the compatible contract beside the code, field by field and keyword by keyword. */
+/**
+ * docs/contract.md’s tables of the compatible contract compared with the code, field by field and keyword by keyword.
+ */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
@@ -16,7 +18,7 @@ import { tablesOf } from './figures.js';
 
 const page = readFileSync(join(sourceRoot, 'docs/contract.md'), 'utf8');
 
-/** The text from a heading to the next one that is not below it. */
+/** The text from a heading to the next one of its level or above. */
 function section(heading: string): string {
   const [, text] = page.split(`\n${heading}\n`);
   if (text === undefined) throw new Error(`docs/contract.md has no heading ${heading}`);
@@ -41,7 +43,7 @@ function changes(form: 'compatible' | 'responses', field: string, value: Json): 
   return JSON.stringify(request({ ...plain, [field]: value }, form)) !== JSON.stringify(request(plain, form));
 }
 
-t.test('every field of the body is in the page’s table, with the effect that it has', async (t) => {
+t.test('every field of the body is in the page’s table, with its effect', async (t) => {
   const [table] = tablesOf(compatible);
   const effects = new Map(
     (table?.rows ?? []).flatMap(([field = '', effect = '']) => namesIn(field).map((name) => [name, effect])),
@@ -49,8 +51,8 @@ t.test('every field of the body is in the page’s table, with the effect that i
   for (const { field, effect, taken } of BODY_FIELDS) {
     t.equal(effects.get(field), effect, field);
     for (const [i, value] of taken.entries()) {
-      if (i === 0 && effect === 'used') t.ok(changes('compatible', field, value), `${field} means something`);
-      if (effect !== 'used') t.notOk(changes('compatible', field, value), `${field} changes nothing`);
+      if (i === 0 && effect === 'used') t.ok(changes('compatible', field, value), `${field} has an effect`);
+      if (effect !== 'used') t.notOk(changes('compatible', field, value), `${field} has none`);
     }
   }
   const strict = new Set(keysOf(CHAT_SCHEMA));
@@ -58,27 +60,27 @@ t.test('every field of the body is in the page’s table, with the effect that i
   t.strictSame(
     keysOf(COMPATIBLE_SCHEMA).filter((field) => !strict.has(field) && !listed.has(field)),
     [],
-    'none is left out',
+    'no field is missing',
   );
   for (const field of MESSAGE_FIELDS) t.ok(effects.has(field), `${field} of a message`);
   for (const [name] of REFUSED_VALUES) t.equal(effects.get(name), 'refused', name);
 });
 
-t.test('every field of the Responses API is on the page, with the effect that it has', async (t) => {
+t.test('every field of the Responses API is on the page, with its effect', async (t) => {
   const names = new Set(namesIn(section('### Responses').replaceAll('.', '` `')));
   const strict = new Set(keysOf(CHAT_SCHEMA));
   t.strictSame(
     keysOf(RESPONSES_SCHEMA).filter((field) => !strict.has(field) && !names.has(field)),
     [],
-    'none is left out',
+    'no field is missing',
   );
   const effectless = ({ effect }: FieldRow): boolean => effect !== 'used';
   for (const { field, taken } of RESPONSES_FIELDS.filter(effectless)) {
-    for (const value of taken) t.notOk(changes('responses', field, value), `${field} changes nothing`);
+    for (const value of taken) t.notOk(changes('responses', field, value), `${field} has none`);
   }
 });
 
-t.test('the page’s keywords of JSON schemas are those that the contract takes', async (t) => {
+t.test('the page’s keywords of JSON schemas are those that the contract accepts', async (t) => {
   const [table] = tablesOf(section('### JSON schema'));
   const onPage = (table?.rows ?? [])
     .filter(([, effect = '']) => !effect.startsWith('refused'))

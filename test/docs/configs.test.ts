@@ -5,7 +5,7 @@ import t from 'tap';
 import { loadConfig } from '../../sidecar/config/config.js';
 import { readPages } from './pages.js';
 
-t.test('each configuration that a page shows is one', async (t) => {
+t.test('each configuration on a page is valid', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'ra-configs-'));
   t.teardown(() => rmSync(dir, { recursive: true, force: true }));
   const shown = readPages().flatMap(({ path, blocks }) =>

@@ -1,4 +1,4 @@
-/** docs/contract.md beside the code: its error table and its order of checks. */
+/** docs/contract.md compared with the code: its error table and its order of checks. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
@@ -19,7 +19,7 @@ function section(heading: string): string {
 /** Without the marks of a code span. */
 const bare = (cell = ''): string => cell.replaceAll('`', '');
 
-t.test('the page’s error table is the catalogue: codes, statuses and types', async (t) => {
+t.test('the page’s error table equals the catalogue: codes, statuses and types', async (t) => {
   const table = select(tablesOf(section('Error table')), ['code', 'status', 'type'], []);
   const onPage = (table?.rows ?? []).map(([code, status, type]) => [bare(code), status, type]);
   const inCode = Object.entries<CatalogueRow>(CATALOGUE).map(([code, { status, also = [], type }]) => [
@@ -30,7 +30,7 @@ t.test('the page’s error table is the catalogue: codes, statuses and types', a
   t.strictSame(onPage.sort(), inCode.sort());
 });
 
-t.test('the page’s error types are those of the catalogue', async (t) => {
+t.test('the page’s error types equal the catalogue’s', async (t) => {
   const table = select(
     tablesOf(section('Error object')),
     ['field', 'bounds'],
@@ -40,7 +40,7 @@ t.test('the page’s error types are those of the catalogue', async (t) => {
   t.strictSame(new Set(onPage), new Set(Object.values(CATALOGUE).map(({ type }) => type)));
 });
 
-/** What test/contract/order.test.ts calls a check in its pairs, where that is not the page's name. */
+/** How test/contract/order.test.ts names a check in its pairs, where the page uses another name. */
 const OTHER_NAMES: Readonly<Record<string, string>> = {
   'the key’s own limits': 'per-key limits',
   'malformed key': 'idempotency',
@@ -48,7 +48,7 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   'token bound of the reply': 'token bounds',
 };
 
-/** Comes after all checks: a request is refused without waiting for it. */
+/** It follows all checks: requests are refused without waiting for it. */
 const SEAT = 'a seat';
 
 /** The pairs `earlier, later` that the order test asserts, in the page's names. */
@@ -72,14 +72,14 @@ t.test('the page’s order of checks is the one that the order test asserts', as
   t.strictSame(
     pairs.filter(([earlier, later]) => !((places.get(earlier) ?? NaN) < (places.get(later) ?? NaN))),
     [],
-    'no asserted pair is unknown to the page or stands there the other way round',
+    'every asserted pair is on the page, in this order',
   );
   const asserted = new Set(pairs.map((pair) => pair.join(', ')));
   const neighbours = checks.slice(1).map((later, at) => `${checks[at] ?? ''}, ${later}`);
   t.strictSame(
     neighbours.filter((pair) => !asserted.has(pair)),
-    // In test/contract/billing.test.ts.
+    // Asserted by test/contract/billing.test.ts.
     ['token bounds, credit'],
-    'each check is asserted to come before the next one',
+    'each check is asserted to precede the next one',
   );
 });

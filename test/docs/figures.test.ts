@@ -8,7 +8,7 @@ import { readPages } from './pages.js';
 
 const read = (path: string): string => readFileSync(join(sourceRoot, path), 'utf8');
 
-t.test('tables of figures are what the results say today (`make docs` writes them)', async (t) => {
+t.test('tables of figures equal the results (`make docs` writes them)', async (t) => {
   const pages = readPages().filter(({ text }) => text.includes('<!-- figures '));
   t.ok(pages.length >= 2);
   for (const { path, text } of pages) t.equal(text, await withFigures(text, read), path);
@@ -17,7 +17,7 @@ t.test('tables of figures are what the results say today (`make docs` writes the
 /** `0.179<!-- figure spool-p50 -->`: a number and the name of its source. */
 const MARKED = /([\d.,]*\d)<!-- figure ([\w-]+) -->/g;
 
-t.test('marked figures in sentences are those of the results, rounded', async (t) => {
+t.test('marked figures in sentences equal the results, rounded', async (t) => {
   const marked = readPages().flatMap(({ path, text }) =>
     [...text.matchAll(MARKED)].map(([, figure = '', name = '']) => ({
       path,
@@ -54,14 +54,14 @@ function rounded(value: number, like: string): string {
   return value.toFixed(like.split('.')[1]?.length ?? 0);
 }
 
-t.test('a table is taken by its headings and rows', async (t) => {
+t.test('a table is selected by its headings and rows', async (t) => {
   const results = 'x\n\n| a | b, c |\n| --- | ---: |\n| 1 | 2 |\n| 3 | 4 |\n\n| d |\n| - |\n| 5 |\n';
   const page = (rows: string): string =>
     `# T\n\n<!-- figures r.md\ncolumns: b, c\nwhere: a = 3 | 9\n-->\n${rows}\nText.\n`;
   const made = page('\n| b, c |\n| ---- |\n| 4    |\n');
   t.equal(await withFigures(page(''), () => results), made, 'filled in');
-  t.equal(await withFigures(made, () => results), made, 'and left as it is');
-  t.equal(await withFigures(page('\n| b, c |\n| - |\n| 7 |\n| 8 |\n'), () => results), made, 'or made anew');
+  t.equal(await withFigures(made, () => results), made, 'and left unchanged');
+  t.equal(await withFigures(page('\n| b, c |\n| - |\n| 7 |\n| 8 |\n'), () => results), made, 'or replaced');
   await t.rejects(
     withFigures(page('').replace('b, c', 'e'), () => results),
     /no table with e, a/,

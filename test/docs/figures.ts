@@ -10,7 +10,7 @@
  */
 import { format, resolveConfig } from 'prettier';
 
-/** Texts of results files by their path from the repository's root. */
+/** Texts of results files by their path from the repository’s root. */
 export type ReadResults = (path: string) => string;
 
 export interface Table {
@@ -20,7 +20,7 @@ export interface Table {
 
 const MARK = /<!-- figures (\S+)\n([\s\S]*?)-->\n(?:\n\|[^\n]*(?:\n\|[^\n]*)*\n)?/g;
 
-/** The page with its tables as the results have them now. Throws when a comment asks for what is not there. */
+/** The page with its tables filled from the results. Throws if a comment names a table or row that does not exist. */
 export async function withFigures(text: string, read: ReadResults): Promise<string> {
   if (!text.includes('<!-- figures ')) return text;
   const filled = text.replace(MARK, (_, path: string, wish: string) => {
@@ -76,7 +76,7 @@ function cellsOf(line: string): string[] {
     .map((cell) => cell.trim());
 }
 
-/** Of the first table that has all the columns: these columns of the rows that fit. */
+/** Of the first table that has all the columns: these columns of the matching rows. */
 export function select(
   tables: readonly Table[],
   columns: readonly string[],

@@ -4,7 +4,7 @@ import { brokenLinks } from './links.js';
 import { brokenMentions, commentsOf, readComments } from './mentions.js';
 import { parsePage, readPages } from './pages.js';
 
-t.test('every link, anchor and path of the documentation leads somewhere', async (t) => {
+t.test('every link, anchor and path of the documentation exists', async (t) => {
   const pages = readPages();
   t.ok(pages.length > 20 && pages.flatMap(({ links }) => links).length > 100, 'the pages were read');
   t.strictSame(brokenLinks(pages, sourceRoot), []);
@@ -16,7 +16,7 @@ t.test('every page, heading and source file that comments name exists', async (t
   t.strictSame(brokenMentions(sources, readPages(), sourceRoot), []);
 });
 
-t.test('every page is found from the map', async (t) => {
+t.test('every page is reachable from docs/README.md', async (t) => {
   const pages = readPages();
   const map = pages.find(({ path }) => path === 'docs/README.md');
   const named = new Set(map?.links.map(({ target }) => target.split('#')[0]));
@@ -27,7 +27,7 @@ t.test('every page is found from the map', async (t) => {
   t.strictSame(missing, []);
 });
 
-t.test('what leads nowhere is found', async (t) => {
+t.test('broken links are found', async (t) => {
   const page = parsePage(
     'docs/page.md',
     [
@@ -57,7 +57,7 @@ t.test('what leads nowhere is found', async (t) => {
   ]);
 });
 
-t.test('a name in a comment that leads nowhere is found', async (t) => {
+t.test('broken names in comments are found', async (t) => {
   const text = [
     '/** docs/README.md, README.md, links.ts, docs/links.ts, test/docs/links.ts, *.none.ts */',
     "const name = 'docs/none.md';",

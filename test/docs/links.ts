@@ -1,4 +1,4 @@
-/** What pages point at that is not there. */
+/** Finds links and paths of pages that do not exist. */
 import { existsSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import type { Page } from './pages.js';
@@ -6,12 +6,12 @@ import type { Page } from './pages.js';
 /** Top folders of the repository: a code span that begins with one of them is a path. */
 const PATH = /^(?:sidecar|engine|bench|test|docs|deploy)\/[\w./-]*$/;
 
-/** Made by building, running or benching; not in a fresh checkout. */
+/** Created by a build, a run or a bench; not in a fresh checkout. */
 const MADE = /^bench\/\.cache\//;
 
 /**
- * One line for each link whose file or anchor does not exist, and for each path between backticks that does not. Addresses
- * on the network are only looked at, never fetched.
+ * One line for each link whose file or anchor does not exist, and for each path between backticks that does not exist.
+ * Network addresses are parsed, never fetched.
  */
 export function brokenLinks(pages: readonly Page[], root: string): string[] {
   const byPath = new Map(pages.map((page) => [page.path, page]));

@@ -1,4 +1,4 @@
-/** Files of the repository that comments name: pages, with their anchors, and source files. */
+/** Files of the repository that comments name: pages with their anchors, and source files. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Page } from './pages.js';
@@ -7,7 +7,7 @@ import type { Page } from './pages.js';
 export interface Comments {
   /** From the repository's root. */
   readonly path: string;
-  /** Of each line of the file its comment; lines without one are empty. */
+  /** The comment of each line of the file; lines without one are empty. */
   readonly lines: readonly string[];
 }
 
@@ -23,7 +23,7 @@ const FOREIGN: ReadonlySet<string> = new Set([
   'bindings/AddonTypes.d.ts', // node-llama-cpp's
 ]);
 
-/** A path or a name that ends in `.md` or `.ts`, or a built `.js` file; not within an address, nor a pattern with `*`. */
+/** A path or a name that ends in `.md` or `.ts`, or a built `.js` file; not inside an address or a pattern with `*`. */
 const MENTION = /(?<![\w./*-])((?:[\w.-]+\/)*\w[\w.-]*\.(?:md|ts)|dist\/[\w./-]+\.js)\b(?:#([\w-]+))?/g;
 
 /** The comments of all source files. */
@@ -35,14 +35,14 @@ function sourceFiles(root: string): string[] {
   const below = (folder: string): string[] =>
     readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry) => {
       const path = `${folder}/${entry.name}`;
-      // What benches download and build is in folders that begin with a dot.
+      // Folders of what benches download and build begin with a dot.
       if (entry.isDirectory()) return entry.name.startsWith('.') ? [] : below(path);
       return SEARCHED.test(entry.name) ? [path] : [];
     });
   return FOLDERS.flatMap(below);
 }
 
-/** The comments of `text`, the source of `path`. They begin their line or come after a blank. */
+/** The comments of `text`, the source of `path`. Each starts its line or follows a blank. */
 export function commentsOf(path: string, text: string): Comments {
   const begin = HASHED.test(path) ? /(?<!\S)#/ : /(?<!\S)(?:\/\/|\/\*)/;
   let inBlock = false;
@@ -57,8 +57,8 @@ export function commentsOf(path: string, text: string): Comments {
 }
 
 /**
- * One line for each name of a file that does not exist, and for each anchor that its page does not have. A page is named by
- * its path from the repository's root; a source file by that path or by the end of it; a built file by its source.
+ * One line for each name of a file that does not exist, and for each anchor that its page does not have. A page must be
+ * named by its path from the repository’s root, a source file by that path or its end, a built file by its source.
  */
 export function brokenMentions(sources: readonly Comments[], pages: readonly Page[], root: string): string[] {
   const anchors = new Map(pages.map((page) => [page.path, page.anchors]));

@@ -10,7 +10,7 @@ import { readPages } from './pages.js';
 const read = (path: string): string => readFileSync(join(sourceRoot, path), 'utf8');
 const pages = readPages();
 
-/** What pages name, with where; `pattern` has one group. */
+/** What pages name, with its place; `pattern` has one group. */
 function named(
   pattern: RegExp,
   texts = pages.map(({ path, text }) => ({ path, text })),
@@ -24,7 +24,7 @@ function missing(all: readonly [string, string][], known: (name: string) => bool
   return all.filter(([name]) => !known(name)).map(([name, path]) => `${path}: ${name}`);
 }
 
-t.test('metrics that pages name are there', async (t) => {
+t.test('metrics that pages name exist', async (t) => {
   const reference = read('docs/metrics.md');
   const all = named(/\b((?:ra_sidecar|gen_ai_(?:server|client)|http_server|process|nodejs)_[a-z0-9_]+[a-z0-9])\b/g);
   t.ok(all.length > 100);
@@ -34,8 +34,8 @@ t.test('metrics that pages name are there', async (t) => {
   );
 });
 
-t.test('settings and variables that pages name are there', async (t) => {
-  // A model's own settings are also named without `models[].`, as in the table of one.
+t.test('settings and variables that pages name exist', async (t) => {
+  // A model’s own settings may also be named without `models[].`, as in the table of models.
   const model = settings(configSchema.properties?.['models']?.items).flatMap(({ path }) => [path, `models[].${path}`]);
   const paths = new Set([...settings().map(({ path }) => path), ...model]);
   const sections = new Set(settings().map(({ path }) => path.split('.')[0] ?? ''));
@@ -55,7 +55,7 @@ t.test('settings and variables that pages name are there', async (t) => {
   );
 });
 
-t.test('targets of make that pages name are there', async (t) => {
+t.test('make targets that pages name exist', async (t) => {
   const [, phony = ''] = /^\.PHONY: (.*)$/m.exec(read('Makefile')) ?? [];
   const targets = new Set(phony.split(' '));
   const all = named(/(?:`|^)(?:[A-Z_]+=\S+ )*make ([a-z0-9][a-z0-9-]*)/gm);
@@ -66,7 +66,7 @@ t.test('targets of make that pages name are there', async (t) => {
   );
 });
 
-t.test('commands that pages name are there', async (t) => {
+t.test('commands that pages name exist', async (t) => {
   const commands = allCommands().map(([path]) => path);
   const texts = pages.flatMap(({ path, spans, blocks }) => [
     ...spans.map(({ target }) => ({ path, text: target })),
@@ -75,13 +75,13 @@ t.test('commands that pages name are there', async (t) => {
   const all = named(/(?:^|\()(?:ra-sidecar|node dist\/sidecar\/cli\.js) ([a-z][a-z-]+(?: [a-z]+)?)/gm, texts);
   t.ok(all.length > 20);
   t.strictSame(
-    // A group by itself is a name too; what follows a whole command is its operand.
+    // A group alone is a name too; what follows a complete command is its operand.
     missing(all, (name) => commands.some((path) => path.startsWith(name) || name.startsWith(`${path} `))),
     [],
   );
 });
 
-t.test('events of the log that pages name are there', async (t) => {
+t.test('log events that pages name exist', async (t) => {
   const sources = readdirSync(join(sourceRoot, 'sidecar'), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts'))
     .map((name) => read(`sidecar/${name}`))

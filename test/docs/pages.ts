@@ -1,14 +1,14 @@
-/** The documentation as its tests read it: which files are pages, and of each its anchors, links, blocks and code spans. */
+/** The documentation as its tests read it: the list of pages, and the anchors, links, blocks and code spans of each. */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { sourceRoot } from '../support/source-root.js';
 
 /** A fenced block. */
 export interface Block {
-  /** What stands behind the opening fence: `sh`, or `sh not-run: needs root`. */
+  /** The text after the opening fence: `sh`, or `sh not-run: needs root`. */
   readonly info: string;
   readonly text: string;
-  /** Of the opening fence, from 1 on. */
+  /** Line of the opening fence, from 1. */
   readonly line: number;
 }
 
@@ -21,21 +21,21 @@ export interface Page {
   /** From the repository's root. */
   readonly path: string;
   readonly text: string;
-  /** The lines, with those of fenced blocks empty: the same numbers as in the file. */
+  /** The lines, with those of fenced blocks empty, so that line numbers stay. */
   readonly prose: readonly string[];
-  /** What a `#` may name, as GitHub makes it of headings. */
+  /** Anchors, as GitHub derives them from headings. */
   readonly anchors: ReadonlySet<string>;
-  /** Of links and pictures. */
+  /** Targets of links and pictures. */
   readonly links: readonly Link[];
   readonly blocks: readonly Block[];
-  /** Texts between backticks, outside of blocks. */
+  /** Texts between backticks, outside blocks. */
   readonly spans: readonly Link[];
 }
 
-/** A newcomer's path: these are read, and their commands run, before all others. */
+/** The newcomer’s pages: they are read, and their commands run, before all others. */
 const FIRST = ['README.md', 'docs/getting-started.md'];
 
-/** All pages: the newcomer's path, then the others by name. */
+/** All pages: the newcomer’s, then the others by name. */
 export function readPages(root = sourceRoot): Page[] {
   const deploy = readdirSync(root).includes('deploy') ? markdownIn(root, 'deploy') : [];
   const top = readdirSync(root).filter((name) => name.endsWith('.md'));
@@ -59,7 +59,7 @@ export function parsePage(path: string, text: string): Page {
       spans.push({ target: span.trim(), line: at + 1 });
       return '';
     });
-    // Of links whose text is code, only the text is gone.
+    // Of a link whose text is code only the text is removed.
     for (const [, target = ''] of bare.matchAll(/\]\(([^()\s]+)(?:\s+"[^"]*")?\)/g))
       links.push({ target, line: at + 1 });
     const [, defined] = /^\[[^\]^][^\]]*\]:\s+(\S+)/.exec(bare) ?? [];

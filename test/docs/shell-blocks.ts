@@ -1,7 +1,7 @@
-/** The command lines of the documentation: which blocks are run, and why the others are not. */
+/** The command lines of the documentation: which blocks run, and why the others do not. */
 import type { Block, Page } from './pages.js';
 
-/** Why a block may stay unrun: ` ```sh not-run: needs root `. Nothing else is a reason. */
+/** Reasons for a block not to run: ` ```sh not-run: needs root `. Others are not accepted. */
 const REASONS = [
   'needs root',
   'needs a GPU',
@@ -12,14 +12,14 @@ const REASONS = [
   'run by make e2e',
 ] as const;
 
-/** Languages that hold command lines or programs to paste; Python is not among what tests have. */
+/** Languages of command lines or programs that readers copy; tests have no Python. */
 const RUN = 'sh';
 const NEVER_RUN = 'python';
 
-/** They would be run by nobody. */
+/** No test would run them. */
 const OTHER_SHELLS = ['bash', 'shell', 'console', 'shell-session', 'zsh'];
 
-/** How a line begins that somebody would paste into a shell. */
+/** How a line begins that a reader would copy into a shell. */
 const COMMAND =
   /^(?:\$ )?(?:[A-Z_]+=\S+ )*(?:node dist|make|curl|npx?|jq|sudo|systemctl|docker|git|ra-sidecar|kill|tar|cp) /;
 
@@ -27,14 +27,14 @@ export interface Blocks {
   readonly run: readonly Block[];
   /** With its reason. */
   readonly left: readonly (Block & { readonly reason: string })[];
-  /** What is neither run nor excused, one line each. */
+  /** Blocks that neither run nor have a reason, one line each. */
   readonly problems: readonly string[];
 }
 
-/** Generated pages show how commands are called, not lines to paste; they are held current by tests of their own. */
+/** Generated pages show how commands are called, not lines to copy; their own tests compare them with the code. */
 const GENERATED = '<!-- Generated';
 
-/** Sorts a page's blocks. Command lines outside of `sh` blocks are problems: nobody would notice when they break. */
+/** Sorts a page’s blocks. Command lines outside of `sh` blocks are problems: no test would notice if they broke. */
 export function shellBlocks({ path, text, blocks, prose }: Page): Blocks {
   const run: Block[] = [];
   const left: (Block & { reason: string })[] = [];
@@ -64,7 +64,7 @@ function isCommand(line: string): boolean {
   return COMMAND.test(line);
 }
 
-/** A piece of a block: lines for a shell, or a sidecar to start. */
+/** A part of a block: lines for a shell, or a sidecar to start. */
 export type Step =
   | { readonly kind: 'lines'; readonly text: string }
   /** `variables`: set before the command on its line. */
@@ -72,7 +72,7 @@ export type Step =
 
 const SERVE = /^((?:[A-Z][A-Z0-9_]*=\S* )*)(?:make run|(?:node dist\/sidecar\/cli\.js|ra-sidecar) serve)(?: &)?$/;
 
-/** A block in pieces: each line that starts a sidecar by itself, which would never end, and what is between. */
+/** A block in parts: each line that starts a sidecar, which would never end, and the lines between. */
 export function stepsOf(text: string): Step[] {
   const steps: Step[] = [];
   let lines: string[] = [];

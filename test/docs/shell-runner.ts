@@ -20,10 +20,10 @@ import { sourceRoot } from '../support/source-root.js';
 import type { Block, Page } from './pages.js';
 import { stepsOf } from './shell-blocks.js';
 
-/** A block that takes longer hangs, ms. */
+/** The longest time of a block, ms; then it hangs. */
 const BLOCK_MS = 60_000;
 
-/** So much of a failed block's output is shown, characters. */
+/** The characters of a failed block’s output that are shown. */
 const SHOWN = 2000;
 
 interface Owner {
@@ -35,7 +35,7 @@ interface Ports {
   readonly operators: number;
 }
 
-/** What a reader has by the time of a block that one page's text cannot hold. */
+/** What earlier pages left to the reader, for blocks that need it. */
 interface Here {
   readonly ports: Ports;
   readonly key: string;
@@ -43,7 +43,7 @@ interface Here {
   readonly model: string;
 }
 
-/** A block as it is run: what stands for the reader's own is put in. These are all of the changes. */
+/** A block as it runs, with placeholders replaced. These are all replacements. */
 export function filledIn(text: string, { ports, key, pid, model }: Here): string {
   return text
     .replaceAll(/(?:127\.0\.0\.1|localhost):8080\b/g, `127.0.0.1:${ports.public}`)
@@ -56,7 +56,7 @@ export function filledIn(text: string, { ports, key, pid, model }: Here): string
 
 export interface Ran {
   readonly code: number | null;
-  /** The end of what it printed, for whoever reads a failure. */
+  /** The end of its output, for the failure’s message. */
   readonly output: string;
 }
 
@@ -66,7 +66,7 @@ export class Walk {
   readonly #ports: Ports;
   readonly #model: string;
   #sidecar: Sidecar | undefined;
-  /** What the running sidecar was started with; pages share the one without any. */
+  /** Options of the running sidecar; pages share the one without any. */
   #startedWith = '';
   #page = '';
 
@@ -77,19 +77,19 @@ export class Walk {
     this.#model = model;
   }
 
-  /** `owner` ends the sidecars and removes the folder. */
+  /** Ending `owner` ends the sidecars and removes the folder. */
   static async begin(owner: Owner): Promise<Walk> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-docs-'));
     owner.teardown(() => rm(dir, { recursive: true, force: true }));
     await mkdir(join(dir, 'data'));
     await mkdir(join(dir, 'home'));
-    // A refused request is to fail its block.
+    // A refused request makes its block fail.
     await writeFile(join(dir, 'home', '.curlrc'), 'fail-with-body\nshow-error\n');
     const ports = { public: await freePort(), operators: await freePort() };
     return new Walk(owner, dir, ports, await embeddedTestModel());
   }
 
-  /** A fresh checkout for a page. Its reader begins beside it when the page clones it, in it otherwise. */
+  /** A fresh checkout for a page. The shell starts beside it if the page clones it, otherwise in it. */
   async enter({ path, blocks }: Page): Promise<void> {
     this.#page = join(this.#dir, path.replaceAll('/', '-'));
     const checkout = join(this.#page, 'ra-sidecar');
@@ -104,7 +104,7 @@ export class Walk {
     await this.#startUnlessRunning(checkout, {});
   }
 
-  /** Writes a block whose first line is a comment with a file's name, `// ra.jsonc`, as a reader would. */
+  /** Writes a block whose first line is a comment with a file’s name, such as `// ra.jsonc`. */
   async save({ text }: Block): Promise<void> {
     const [, name] = /^\/\/ ([\w.-]+)\n/.exec(text) ?? [];
     if (name !== undefined) await writeFile(join(await this.#cwd(), name), filledIn(text, this.#here()));
@@ -123,13 +123,13 @@ export class Walk {
   }
 
   async #lines(text: string, line: number): Promise<Ran> {
-    // Stopped by the block before: whoever keeps it running starts it again.
+    // Stopped by the previous block: a supervisor would start it again.
     if (!this.#sidecar) await this.#startUnlessRunning(join(this.#page, 'ra-sidecar'), {});
     const sidecar = this.#sidecar;
     const reads = sidecar?.lines.filter(({ event }) => event === 'keys loaded').length ?? 0;
     const ran = await this.#shell(filledIn(text, this.#here()), line);
     if (ran.code !== 0 || !sidecar) return ran;
-    // A new key counts at once; a reader's next command comes later than a revocation is noticed.
+    // A new key is valid at once; a revocation is noticed a little later, after a reader’s next command.
     if (/\bkeys (?:revoke|rotate)\b/.test(text)) await sidecar.logged('keys loaded', reads + 1);
     if (/\bkill -TERM <pid>/.test(text)) {
       const { code } = await sidecar.exited();
@@ -144,7 +144,7 @@ export class Walk {
     const state = (name: string): string => `'${join(this.#page, name)}'`;
     const head = [
       'set -euo pipefail',
-      // What a block sets, the next one has.
+      // Variables of a block are set for the next one.
       'set -a',
       `source ${state('.variables')}`,
       `cd "$(cat ${state('.cwd')})"`,

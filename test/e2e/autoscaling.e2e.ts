@@ -1,4 +1,6 @@
-/** What deploy/kubernetes/autoscaling/keda.yaml asks, asked of Debian's Prometheus: its answers decide on replicas. */
+/**
+ * Sends the queries of deploy/kubernetes/autoscaling/keda.yaml to Debian’s Prometheus: its answers decide on replicas.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,14 +13,16 @@ import { eventually } from '../support/processes.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 import { Prometheus } from './prometheus.js';
 
-/** Of the sidecar's environment; not `development`, in which a key is printed. */
+/** The environment of the sidecar; not `development`, in which a key is created and printed. */
 const ENVIRONMENT = 'staging';
-/** Requests at once, for one seat. */
+/** Concurrent requests for one seat. */
 const AT_ONCE = 3;
-/** A bucket of the waits is at most so many times as wide as the one before it, and a quantile lies anywhere within one. */
+/**
+ * A bucket of the waits is at most so many times as wide as the one before it, and a quantile may lie anywhere in one.
+ */
 const BUCKET = 5;
 
-/** A trigger's query, as it stands; Prometheus.start() calls its job as the query does. */
+/** A trigger’s query as written; Prometheus.start() names its job as the query does. */
 function queryOf(trigger: string): string {
   const found = listAt(manifest('ScaledObject'), 'spec.triggers').find((one) => at(one, 'name') === trigger);
   const query = textAt(found, 'metadata.query');
@@ -29,7 +33,7 @@ function queryOf(trigger: string): string {
 const QUEUE_TIME = queryOf('queue-time');
 const SEATS_WANTED = queryOf('seats-wanted');
 
-/** The same query of something else. Throws where nothing was replaced. */
+/** The query with another value. Throws if nothing was replaced. */
 function changed(query: string, from: string, to: string): string {
   if (!query.includes(from)) throw new Error(`no ${from} in ${query}`);
   return query.replaceAll(from, to);
@@ -37,7 +41,7 @@ function changed(query: string, from: string, to: string): string {
 
 type Label = 'interactive' | 'batch';
 
-/** A sidecar of one seat with a Prometheus before it, and callers of two classes. */
+/** A sidecar with one seat, a Prometheus that scrapes it, and callers of two classes. */
 class Harness {
   readonly #sidecar: Sidecar;
   readonly #prometheus: Prometheus;
@@ -63,14 +67,14 @@ class Harness {
     return new Harness(sidecar, prometheus, new Map(keys.map(({ label, key }) => [label, key])));
   }
 
-  /** The values that a query has; none: Prometheus cannot say. */
+  /** The values of a query; none: Prometheus has no result. */
   async ask(query: string): Promise<string[]> {
     return (await this.#prometheus.query(query)).map(({ value }) => value[1]);
   }
 
-  /** Requests that have to wait, but for the first, and whose waits Prometheus knows then. Resolves with the longest, s. */
+  /** Runs requests that must wait, except the first, until Prometheus has their waits. Resolves with the longest, s. */
   async wait(label: Label): Promise<number> {
-    // A rate is of what grew: the first request is what it grows from.
+    // A rate needs an increase, which starts from the first request.
     await this.#reply(label);
     await this.#counted(label, 1);
     const waits = await Promise.all(Array.from({ length: AT_ONCE }, () => this.#reply(label)));
@@ -78,7 +82,7 @@ class Harness {
     return Math.max(...waits) / 1000;
   }
 
-  /** Begins requests, all but one of which wait. Resolves once they do, with what makes them leave. */
+  /** Begins requests, of which all but one wait. Resolves once they wait, with a function that disconnects them. */
   async hold(label: Label): Promise<() => Promise<void>> {
     const leave = new AbortController();
     const held = Array.from({ length: AT_ONCE }, () =>
@@ -96,13 +100,13 @@ class Harness {
 
   #post(label: Label, tokens: number, signal?: AbortSignal): Promise<Response> {
     const messages = [{ role: 'user', content: 'Tell me of the sea.' }];
-    // A reward for repeating itself makes greedy decoding go on for as long as it may.
+    // A reward for repetition makes greedy decoding continue to the limit.
     const body = { model: CHAT, messages, temperature: 0, frequency_penalty: -2, max_tokens: tokens, stream: true };
     const key = this.#keys.get(label) ?? null;
     return this.#sidecar.post('/chat/completions', body, { key, ...(signal && { signal }) });
   }
 
-  /** One reply; how long its request waited, ms. */
+  /** Runs one request; resolves with its wait, ms. */
   async #reply(label: Label): Promise<number> {
     const response = await this.#post(label, 200);
     await response.text();
@@ -118,7 +122,7 @@ class Harness {
   }
 }
 
-t.test('a sidecar, as KEDA’s queries see it', async (t) => {
+t.test('a sidecar as KEDA’s queries see it', async (t) => {
   const harness = await Harness.start(t);
 
   await t.test('without callers: exactly 0, which is a value', async (t) => {
@@ -126,15 +130,15 @@ t.test('a sidecar, as KEDA’s queries see it', async (t) => {
     t.strictSame(await harness.ask(SEATS_WANTED), ['0']);
   });
 
-  await t.test('batch work that waits asks for no replica', async (t) => {
+  await t.test('waiting batch requests ask for no replica', async (t) => {
     const longest = await harness.wait('batch');
     t.ok(longest > 0.05, `${longest} s`);
     const [all] = await harness.ask(changed(QUEUE_TIME, ',class!="batch"', ''));
-    t.ok(Number(all) > longest / BUCKET, `Prometheus knows of it: ${all}`);
+    t.ok(Number(all) > longest / BUCKET, `Prometheus has them: ${all}`);
     t.strictSame(await harness.ask(QUEUE_TIME), ['0']);
   });
 
-  await t.test('others that wait: how long nine of ten did at most', async (t) => {
+  await t.test('other waiting requests: the wait of nine of ten', async (t) => {
     const longest = await harness.wait('interactive');
     t.ok(longest > 0.05, `${longest} s`);
     const told = await harness.ask(QUEUE_TIME);
@@ -142,18 +146,18 @@ t.test('a sidecar, as KEDA’s queries see it', async (t) => {
     t.ok(Number(told[0]) > longest / BUCKET && Number(told[0]) < longest * BUCKET, `${told.join()} of ${longest} s`);
   });
 
-  await t.test('seats wanted: those that are held, and those that are waited for', async (t) => {
+  await t.test('seats wanted: those in use and those waited for', async (t) => {
     const leave = await harness.hold('interactive');
     await eventually('all of them', async () => (await harness.ask(SEATS_WANTED)).join() === String(AT_ONCE));
     await leave();
     await eventually('none', async () => (await harness.ask(SEATS_WANTED)).join() === '0');
-    t.pass('and none once they left');
+    t.pass('and none after the callers disconnected');
   });
 
-  await t.test('quiet for as long as it looks back: 0 again', async (t) => {
+  await t.test('after the range of the query without requests: 0 again', async (t) => {
     const soon = changed(QUEUE_TIME, '[2m]', '[5s]');
     await eventually('0', async () => (await harness.ask(soon)).join() === '0');
-    t.pass('and not nothing');
+    t.pass('and not an empty result');
   });
 });
 

@@ -121,7 +121,7 @@ export const architectureRules: IFlattenedRuleSet = {
     ...Object.entries(vendors).map(vendorRule),
     { name: 'no cycles', severity: 'error', from: {}, to: { circular: true } },
     {
-      name: 'of engine/llama the sidecar sees the vocabulary alone',
+      name: 'of engine/llama the sidecar imports only the vocabulary',
       severity: 'error',
       from: { path: '^sidecar/' },
       to: { path: pathOf('engine/llama'), pathNot: pathOf('engine/llama/vocabulary.ts') },

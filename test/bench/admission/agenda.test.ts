@@ -1,7 +1,7 @@
 import t from 'tap';
 import { Agenda } from '../../../bench/admission/agenda.js';
 
-t.test('events come in the order of their times, then of their making, none twice', async (t) => {
+t.test('events run in the order of their times, then of their creation, each once', async (t) => {
   const agenda = new Agenda();
   const times = Array.from({ length: 200 }, (_, i) => (i * 37) % 50);
   const ran: { at: number; made: number }[] = [];
@@ -11,7 +11,7 @@ t.test('events come in the order of their times, then of their making, none twic
   t.strictSame(ran, expected);
 });
 
-t.test('an event may make others, at once included; a cancelled one never comes', async (t) => {
+t.test('an event may add others, also for the current time; a cancelled event does not run', async (t) => {
   const agenda = new Agenda();
   const ran: string[] = [];
   const cancel = agenda.after(20, () => ran.push('cancelled'));
@@ -25,7 +25,7 @@ t.test('an event may make others, at once included; a cancelled one never comes'
   t.strictSame(ran, ['at once, 10', 'later, 25']);
 });
 
-t.test('stops before events after the given time', async (t) => {
+t.test('run() stops before events later than the given time', async (t) => {
   const agenda = new Agenda();
   let ran = 0;
   agenda.after(10, () => (ran += 1));

@@ -15,7 +15,7 @@ function visit(
   return { account, atMs, holdMs, fate, settledAt, retryAfterMs: 0, predictedMs: undefined, retries: undefined };
 }
 
-t.test('seats are counted inside the window, whenever they were taken', async (t) => {
+t.test('seat time within the window is counted, also of seats taken before it', async (t) => {
   const visits = [
     visit('heavy', 0, 'seated', 5000, 10_000), // 5 s of it inside
     visit('heavy', 12_000, 'seated', 12_000, 4000),
@@ -29,11 +29,11 @@ t.test('seats are counted inside the window, whenever they were taken', async (t
   }));
   const { goodput, jain: fairness, jainOfShares } = measure(visits, accounts, WINDOW);
   t.equal(goodput, (5 + 4 + 1) / 40);
-  t.equal(fairness, jain([9, 4]), 'wasted seat time counts too, who asks for little does not');
-  t.equal(jainOfShares, jain([9 / 0.45, 4 / 0.45, 0]), 'all, each beside what it should have had');
+  t.equal(fairness, jain([9, 4]), 'wasted seat time counts; accounts with a small demand are left out');
+  t.equal(jainOfShares, jain([9 / 0.45, 4 / 0.45, 0]), 'each account with its share under max-min fairness');
 });
 
-t.test('requests are counted by their arrival in the window, retries not at all', async (t) => {
+t.test('requests are counted if they arrive within the window, retries are not counted', async (t) => {
   const visits = [
     visit('light-1', 9999, 'refused', 9999),
     visit('light-1', 10_000, 'seated', 12_000),
@@ -55,7 +55,7 @@ t.test('requests are counted by their arrival in the window, retries not at all'
   t.equal(figures.lightWait99, 2);
 });
 
-t.test('turned away in time, or left with nothing', async (t) => {
+t.test('refused before its patience ended, or not served', async (t) => {
   const early = visit('a', 0, 'dropped', 9000);
   const late = visit('a', 0, 'dropped', 10_000);
   t.strictSame([turnedAway(early, PATIENCE_MS), timedOut(early, PATIENCE_MS)], [true, false]);
@@ -64,13 +64,13 @@ t.test('turned away in time, or left with nothing', async (t) => {
   t.equal(timedOut(visit('a', 0, 'seated', 10_000), PATIENCE_MS), false);
 });
 
-t.test('Jain: 1 for all alike, 1/n for one alone, nothing to say about one', async (t) => {
+t.test('Jain’s index: 1 for equal shares, 1/n if one account has everything, undefined for one account', async (t) => {
   t.equal(jain([3, 3, 3]), 1);
   t.equal(jain([5, 0, 0, 0]), 0.25);
   t.ok(Number.isNaN(jain([5])));
 });
 
-t.test('predictions are compared with waits, of seated requests that waited with a prediction', async (t) => {
+t.test('predictions are compared with the waits of seated requests that had a prediction', async (t) => {
   const told = (predictedMs: number, made: SimulatedRequest): SimulatedRequest => ({ ...made, predictedMs });
   const { foretold, wait, bias, off50, off90 } = predictionErrors([
     told(3000, visit('a', 0, 'seated', 2000)),
@@ -82,7 +82,7 @@ t.test('predictions are compared with waits, of seated requests that waited with
   t.strictSame([foretold, wait, bias, off50, off90], [2, 3, -1, 3, 3]);
 });
 
-t.test('max-min fairness: little is given whole, the rest is parted evenly', async (t) => {
+t.test('max-min fairness: small demands are met in full, the rest is divided equally', async (t) => {
   t.strictSame(maxMin([3, 0.25, 0.5], 1), [0.375, 0.25, 0.375]);
-  t.strictSame(maxMin([0.25, 0.5], 1), [0.25, 0.5], 'nobody gets more than it asks for');
+  t.strictSame(maxMin([0.25, 0.5], 1), [0.25, 0.5], 'no account gets more than its demand');
 });

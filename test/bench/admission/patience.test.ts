@@ -1,4 +1,4 @@
-/** What the queue reaches under overload by what it learns (docs/admission.md#overload), in simulated time. */
+/** Overload in simulated time: what the queue reaches with what it learns (docs/admission.md#overload). */
 import t from 'tap';
 import {
   callers,
@@ -23,7 +23,7 @@ function endurance(name: string): Endurance {
 
 const SHORT = MIXES.find(({ name }) => name === 'short') as Mix;
 
-t.test('whole replies, callers who stay 2 s, twice the load: nearly what an oracle makes of it', async (t) => {
+t.test('whole replies, callers who wait 2 s, twice the load: nearly as many are served as by an oracle', async (t) => {
   const untilMs = 5 * MINUTE;
   const patient = endurance('2 s');
   const list = callers(2, patient, SHORT, untilMs, 1);
@@ -32,7 +32,7 @@ t.test('whole replies, callers who stay 2 s, twice the load: nearly what an orac
   const most = oracle(list, { kind: 'whole', mix: SHORT, endurance: patient, untilMs, fromMs, toMs }).good;
   t.ok(good >= 0.95 * most, `${good} of ${most}`);
   const without = figuresOf(await simulate(list, { ...LEARNS, learns: false, untilMs }), fromMs, toMs).good;
-  t.ok(good > without + 0.1, `${without} without what is learned`);
+  t.ok(good > without + 0.1, `${without} without learning`);
 });
 
 t.test('a burst of four requests a seat on an idle service is served', async (t) => {
@@ -46,7 +46,7 @@ t.test('a burst of four requests a seat on an idle service is served', async (t)
   t.ok(visits.every(({ end }) => end === 'good'));
 });
 
-t.test('hardly anyone is refused at 0.8 of the load', async (t) => {
+t.test('at 0.8 of the load almost no request is refused', async (t) => {
   const untilMs = 10 * MINUTE;
   for (const name of ['8 s', 'none leaves']) {
     const list = callers(0.8, endurance(name), SHORT, untilMs, 1);
@@ -61,7 +61,7 @@ function share(visits: readonly Visit[], who: (account: string) => boolean, how:
   return theirs.filter(how).length / theirs.length;
 }
 
-t.test('an account that leaves on purpose takes nothing from the others', async (t) => {
+t.test('an account whose callers disconnect on purpose does not reduce the service of the others', async (t) => {
   const untilMs = 5 * MINUTE + DEFAULT_MS;
   const list = callers(2, endurance('8 s'), SHORT, untilMs, 1);
   const isAttacker = (account: string): boolean => account === 'account 0';
@@ -70,11 +70,11 @@ t.test('an account that leaves on purpose takes nothing from the others', async 
   const served = ({ end }: Visit): boolean => end === 'good';
   const calm = share(await simulate(list, { ...LEARNS, untilMs }), others, served);
   const visits = await simulate(attacked, { ...LEARNS, untilMs });
-  t.ok(share(visits, others, served) >= calm, 'the others are served as much as without the attack');
+  t.ok(share(visits, others, served) >= calm, 'the other accounts are served as much as without it');
   t.ok(share(visits, isAttacker, served) < 0.2, 'and it is not');
 });
 
-t.test('nine of ten who obey a reserved Retry-After are served at four times the load', async (t) => {
+t.test('at four times the load nine of ten callers that wait for a reserved Retry-After are served', async (t) => {
   const untilMs = 6 * MINUTE;
   const list = callers(4, endurance('none leaves'), SHORT, untilMs, 1);
   let refusals = 0;
@@ -84,7 +84,7 @@ t.test('nine of ten who obey a reserved Retry-After are served at four times the
     comesBack: ({ retry, retryAfterMs }) => {
       if (retry !== 'reserved') return undefined;
       refusals += 1;
-      // As a client reads it: whole seconds.
+      // As a client reads it, in whole seconds.
       return refusals % 2 === 0 ? retryAfterMs : Math.ceil(retryAfterMs / 1000) * 1000;
     },
   });
@@ -94,6 +94,6 @@ t.test('nine of ten who obey a reserved Retry-After are served at four times the
   t.ok(served >= 0.9, `${served} were served`);
   t.ok(
     visits.some(({ retry, retryAfterMs }) => retry === 'none' && retryAfterMs === 59_000),
-    'the others are told a long time',
+    'the others got a long Retry-After',
   );
 });

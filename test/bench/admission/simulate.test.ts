@@ -1,4 +1,4 @@
-/** The simulator against cases whose answers are known beforehand. */
+/** The simulator, tested on cases with known results. */
 import t from 'tap';
 import { measure } from '../../../bench/admission/measures.js';
 import type { Policy } from '../../../bench/admission/policies/door.js';
@@ -18,12 +18,15 @@ function burst(account: string, count: number, atMs: number, holdMs: number): Ar
   return Array.from({ length: count }, () => ({ account, atMs, holdMs }));
 }
 
-t.test('arrivals are as many, as long and as irregular as asked for', async (t) => {
+t.test('arrivals have the configured rate, lengths and variance', async (t) => {
   const list = arrivals([{ ...ALONE, demand: 0.5 }], 8, 2 * HOUR_MS, 1);
   const gaps = list.map(({ atMs }, i) => atMs - (list[i - 1]?.atMs ?? 0));
   t.ok(near(list.length, 4 * 7200, 0.02), `${list.length} arrivals`);
   t.ok(near(mean(list.map(({ holdMs }) => holdMs)), 1000, 0.02), 'mean hold time');
-  t.ok(near(Math.sqrt(mean(gaps.map((gap) => (gap - 250) ** 2))), 250, 0.03), 'gaps spread as those of Poisson');
+  t.ok(
+    near(Math.sqrt(mean(gaps.map((gap) => (gap - 250) ** 2))), 250, 0.03),
+    'gaps are distributed as in a Poisson process',
+  );
   t.strictSame(arrivals([{ ...ALONE, demand: 0.5 }], 8, HOUR_MS, 1).slice(0, 99), list.slice(0, 99), 'same seed');
 });
 
@@ -41,7 +44,7 @@ t.test('two classes of lengths and two accounts share the demand as configured',
 });
 
 t.test(
-  'M/D/1 at half load: half the time busy, and a mean wait of half a service (Pollaczek and Khinchine)',
+  'M/D/1 at half load: busy half of the time, and a mean wait of half a service time (Pollaczek-Khinchine)',
   async (t) => {
     const untilMs = 20 * HOUR_MS;
     const list = arrivals([{ ...ALONE, demand: 0.5 }], 1, untilMs, 1).map((arrival) => ({ ...arrival, holdMs: 1000 }));
@@ -56,14 +59,14 @@ t.test(
 );
 
 for (const policy of ALL) {
-  t.test(`${policy.name}: one account alone under a light load is served all it asks`, async (t) => {
+  t.test(`${policy.name}: one account under light load is served completely`, async (t) => {
     const list = arrivals([{ ...ALONE, demand: 0.5 }], 8, HOUR_MS, 2);
     const visits = await simulate(policy, list, { seats: 8, patienceMs: 10_000, untilMs: HOUR_MS + 10_000 });
     t.equal(visits.length, list.length);
     t.ok(visits.every((visit) => inTime(visit, 10_000)));
   });
 
-  t.test(`${policy.name}: never more seats taken than there are, and none idle while someone waits`, async (t) => {
+  t.test(`${policy.name}: never more seats in use than exist, and none idle while a request waits`, async (t) => {
     const list = [...burst('a', 12, 0, 1000), ...burst('b', 3, 500, 700)];
     const visits = await simulate(policy, list, { seats: 3, patienceMs: 60_000, untilMs: 60_000 });
     const starts = visits.map(({ settledAt }) => settledAt);
@@ -74,14 +77,14 @@ for (const policy of ALL) {
     }
   });
 
-  t.test(`${policy.name}: the same run twice`, async (t) => {
+  t.test(`${policy.name}: equal seeds give equal runs`, async (t) => {
     const list = arrivals([{ ...ALONE, demand: 3 }], 4, 120_000, 5);
     const run = () => simulate(policy, list, { seats: 4, patienceMs: 10_000, untilMs: 120_000 });
     t.strictSame(await run(), await run());
   });
 }
 
-t.test('FIFO under overload serves only clients who have left; a time to live spares that', async (t) => {
+t.test('FIFO under overload serves clients that have disconnected; a time to live avoids that', async (t) => {
   const list = arrivals([{ ...ALONE, demand: 2 }], 4, 600_000, 4);
   const window = { fromMs: 60_000, toMs: 600_000, seats: 4, patienceMs: 10_000 };
   const goodput = async (policy: Policy): Promise<number> =>
@@ -91,7 +94,7 @@ t.test('FIFO under overload serves only clients who have left; a time to live sp
   t.ok((await goodput(roundRobin)) > 0.99);
 });
 
-t.test('the cap refuses at once, and the time to live drops at its end', async (t) => {
+t.test('the cap refuses at once, and the time to live drops a request at its end', async (t) => {
   const visits = await simulate(fifoWithCap, burst('a', 10, 0, 30_000), {
     seats: 1,
     patienceMs: 10_000,
@@ -103,7 +106,7 @@ t.test('the cap refuses at once, and the time to live drops at its end', async (
   );
 });
 
-t.test('who was seated does not time out, and leaves its place to another', async (t) => {
+t.test('a seated request does not time out, and its place in the queue is free', async (t) => {
   const list = [...burst('a', 9, 0, 9000), ...burst('a', 1, 15_000, 1000)];
   const visits = await simulate(fifoWithCap, list, { seats: 1, patienceMs: 10_000, untilMs: 60_000 });
   t.strictSame(
@@ -118,7 +121,7 @@ t.test('who was seated does not time out, and leaves its place to another', asyn
   );
 });
 
-t.test('round robin gives requests in turn, VTC seat time', async (t) => {
+t.test('round robin alternates requests, VTC alternates seat time', async (t) => {
   const list = [...burst('long', 200, 0, 4000), ...burst('short', 800, 0, 1000)].map((arrival, i) => ({
     ...arrival,
     atMs: i / 1e3,
@@ -134,12 +137,15 @@ t.test('round robin gives requests in turn, VTC seat time', async (t) => {
   t.ok(near(await shares(vtc), 4, 0.1));
 });
 
-t.test('VTC lifts an account who comes late to the others, so that it cannot claim the past', async (t) => {
-  const list = [...burst('early', 100, 0, 1000), ...burst('late', 100, 20_500, 1000)];
-  const visits = await simulate(vtc, list, { seats: 1, patienceMs: Infinity, untilMs: 40_500 });
-  const served = visits.filter(({ account, settledAt }) => account === 'late' && settledAt <= 40_500).length;
-  t.ok(served >= 9 && served <= 11, `${served} of 20`);
-});
+t.test(
+  'VTC lifts an account that arrives late to the others, so that it has no claim for the time before',
+  async (t) => {
+    const list = [...burst('early', 100, 0, 1000), ...burst('late', 100, 20_500, 1000)];
+    const visits = await simulate(vtc, list, { seats: 1, patienceMs: Infinity, untilMs: 40_500 });
+    const served = visits.filter(({ account, settledAt }) => account === 'late' && settledAt <= 40_500).length;
+    t.ok(served >= 9 && served <= 11, `${served} of 20`);
+  },
+);
 
 t.test('a refused client retries at most once, after its Retry-After', async (t) => {
   const always: Policy = {

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { BYTE_CHARACTERS, learnMerges, toByteCharacters } from '../../../bench/models/byte-pairs.js';
 
-t.test("GPT-2's alphabet: 256 distinct visible characters, the known ones where they belong", (t) => {
+t.test('GPT-2’s alphabet: 256 distinct visible characters, the documented ones at their bytes', (t) => {
   t.equal(new Set(BYTE_CHARACTERS).size, 256);
   t.ok(BYTE_CHARACTERS.every((character) => /^[\p{L}\p{N}\p{P}\p{S}]$/u.test(character)));
   t.equal(toByteCharacters(' \n\tA~'), 'ĠĊĉA~');
@@ -13,7 +13,7 @@ t.test("GPT-2's alphabet: 256 distinct visible characters, the known ones where 
   t.end();
 });
 
-t.test('the commonest pair first, of equals the one that sorts first, until each word is one piece', (t) => {
+t.test('merges the most frequent pair first, ties in sort order, until each word is one piece', (t) => {
   const learnt = learnMerges([
     { text: 'abc', weight: 1 },
     { text: 'bc', weight: 2 },
@@ -26,7 +26,7 @@ t.test('the commonest pair first, of equals the one that sorts first, until each
   t.end();
 });
 
-t.test('a piece that two different pairs make is listed once', (t) => {
+t.test('a piece that results from two different pairs is listed once', (t) => {
   const { merges, pieces } = learnMerges([
     { text: 'ab', weight: 5 },
     { text: 'bc', weight: 4 },

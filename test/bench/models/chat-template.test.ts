@@ -13,7 +13,7 @@ const USER = { role: 'user', content: 'Hi' };
 const TOOLS = [{ type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } }];
 const CALL = { id: '1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } };
 
-t.test('turns, and the opening of the reply', (t) => {
+t.test('messages, and the beginning of the reply', (t) => {
   t.equal(render([USER]), '<|im_start|>user\nHi<|im_end|>\n');
   t.equal(
     render([SYSTEM, USER, { role: 'assistant', content: 'Yes?' }, { role: 'user', content: 'Go' }], {
@@ -26,17 +26,20 @@ t.test('turns, and the opening of the reply', (t) => {
   t.end();
 });
 
-t.test('enable_thinking: false closes the thought, an effort opens it, else it is left to the model', (t) => {
-  const end = (more: object): string => render([USER], { add_generation_prompt: true, ...more }).slice(-41);
-  t.match(end({ enable_thinking: false }), /assistant\n<think>\n\n<\/think>\n\n$/);
-  t.match(end({ enable_thinking: true }), /<\|im_start\|>assistant\n$/);
-  t.match(end({ enable_thinking: true, reasoning_effort: 'low' }), /assistant\n<think>\n$/);
-  t.match(end({ enable_thinking: false, reasoning_effort: 'none' }), /assistant\n<think>\n\n<\/think>\n\n$/);
-  t.match(end({}), /<\|im_start\|>assistant\n$/);
-  t.end();
-});
+t.test(
+  'enable_thinking: false closes the thought, a reasoning effort opens it; without both the model decides',
+  (t) => {
+    const end = (more: object): string => render([USER], { add_generation_prompt: true, ...more }).slice(-41);
+    t.match(end({ enable_thinking: false }), /assistant\n<think>\n\n<\/think>\n\n$/);
+    t.match(end({ enable_thinking: true }), /<\|im_start\|>assistant\n$/);
+    t.match(end({ enable_thinking: true, reasoning_effort: 'low' }), /assistant\n<think>\n$/);
+    t.match(end({ enable_thinking: false, reasoning_effort: 'none' }), /assistant\n<think>\n\n<\/think>\n\n$/);
+    t.match(end({}), /<\|im_start\|>assistant\n$/);
+    t.end();
+  },
+);
 
-t.test('tools are offered in the system turn, with and without a system message', (t) => {
+t.test('tools are listed in the system message, with and without a system message of the caller', (t) => {
   const offer =
     'You may call these tools:\n<tools>\n' +
     '{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}' +
@@ -51,24 +54,27 @@ t.test('tools are offered in the system turn, with and without a system message'
   t.end();
 });
 
-t.test('calls and answers: content null or text, arguments as text or object, answers in a row share a turn', (t) => {
-  const called = '<tool_call>\n{"name": "f", "arguments": {"a":1}}\n</tool_call>';
-  const answers = [
-    { role: 'tool', content: 'one', tool_call_id: '1' },
-    { role: 'tool', content: 'two', tool_call_id: '2' },
-  ];
-  t.equal(
-    render([USER, { role: 'assistant', content: null, tool_calls: [CALL, CALL] }, ...answers]),
-    `<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n${called}\n${called}<|im_end|>\n` +
-      '<|im_start|>user\n<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response><|im_end|>\n',
-  );
-  t.match(render([{ role: 'assistant', content: 'So:', tool_calls: [CALL] }]), `So:\n${called}<|im_end|>`);
-  const object = { ...CALL, function: { name: 'f', arguments: { a: 1 } } };
-  t.match(render([{ role: 'assistant', tool_calls: [object] }]), '{"name": "f", "arguments": {"a": 1}}');
-  t.end();
-});
+t.test(
+  'calls and results: content null or text, arguments as text or object, consecutive results share a turn',
+  (t) => {
+    const called = '<tool_call>\n{"name": "f", "arguments": {"a":1}}\n</tool_call>';
+    const answers = [
+      { role: 'tool', content: 'one', tool_call_id: '1' },
+      { role: 'tool', content: 'two', tool_call_id: '2' },
+    ];
+    t.equal(
+      render([USER, { role: 'assistant', content: null, tool_calls: [CALL, CALL] }, ...answers]),
+      `<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n${called}\n${called}<|im_end|>\n` +
+        '<|im_start|>user\n<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response><|im_end|>\n',
+    );
+    t.match(render([{ role: 'assistant', content: 'So:', tool_calls: [CALL] }]), `So:\n${called}<|im_end|>`);
+    const object = { ...CALL, function: { name: 'f', arguments: { a: 1 } } };
+    t.match(render([{ role: 'assistant', tool_calls: [object] }]), '{"name": "f", "arguments": {"a": 1}}');
+    t.end();
+  },
+);
 
-t.test('thoughts after the last question are kept, earlier ones left out', (t) => {
+t.test('thoughts after the last question are kept, earlier ones are omitted', (t) => {
   const thinker = { role: 'assistant', content: 'Yes', reasoning_content: 'Hm.' };
   t.equal(
     render([USER, thinker]),

@@ -39,7 +39,7 @@ function counting(name: string, type: TensorSource['type'], dimensions: number[]
     type,
     dimensions,
     *data() {
-      // One buffer for all pieces, as a source may.
+      // One buffer for all pieces, as a source may do.
       const buffer = new Uint8Array(Math.ceil(bytes.length / pieces));
       for (let from = 0; from < bytes.length; from += buffer.length) {
         const piece = bytes.subarray(from, from + buffer.length);
@@ -50,7 +50,7 @@ function counting(name: string, type: TensorSource['type'], dimensions: number[]
   };
 }
 
-t.test('what is written is read back: metadata of every type, tensors, their data, nothing else', async (t) => {
+t.test('a written file is read back: metadata of every type, tensors, their data, nothing else', async (t) => {
   const dir = t.testdir();
   const path = join(dir, 'deep', 'er', 'model.gguf');
   const tensors = [
@@ -91,7 +91,7 @@ t.test('what is written is read back: metadata of every type, tensors, their dat
     const at = Number(info.tensorInfo?.[i]?.fileOffset);
     const bytes = tensorBytes(tensor);
     t.equal(at % 32, 0);
-    t.equal(at, end, 'tensors follow one another');
+    t.equal(at, end, 'tensors are stored one after another');
     t.same(file.subarray(at, at + bytes), Buffer.from(contents(tensor)));
     end = at + aligned(bytes);
   }
@@ -99,30 +99,33 @@ t.test('what is written is read back: metadata of every type, tensors, their dat
   t.same(await readdir(join(dir, 'deep', 'er')), ['model.gguf']);
 });
 
-t.test('a source that throws, gives too much or too little: no file, no partial file, an old one stays', async (t) => {
-  const dir = t.testdir({ 'old.gguf': 'old' });
-  const good = counting('a', 'F32', [64]);
-  const bad: Record<string, () => Iterable<Uint8Array>> = {
-    *throws() {
-      yield new Uint8Array(8);
-      throw new Error('no more');
-    },
-    short: () => [new Uint8Array(255)],
-    long: () => [new Uint8Array(256), new Uint8Array(1)],
-  };
-  for (const [name, data] of Object.entries(bad)) {
-    for (const file of ['new.gguf', 'old.gguf']) {
-      await t.rejects(
-        writeGguf(join(dir, file), METADATA, [good, { ...good, name: 'b', data }]),
-        name === 'throws' ? /no more/ : /^b: .* 256/,
-      );
+t.test(
+  'if a source throws or yields too little or too much, no file and no partial file is left, and an old file is kept',
+  async (t) => {
+    const dir = t.testdir({ 'old.gguf': 'old' });
+    const good = counting('a', 'F32', [64]);
+    const bad: Record<string, () => Iterable<Uint8Array>> = {
+      *throws() {
+        yield new Uint8Array(8);
+        throw new Error('no more');
+      },
+      short: () => [new Uint8Array(255)],
+      long: () => [new Uint8Array(256), new Uint8Array(1)],
+    };
+    for (const [name, data] of Object.entries(bad)) {
+      for (const file of ['new.gguf', 'old.gguf']) {
+        await t.rejects(
+          writeGguf(join(dir, file), METADATA, [good, { ...good, name: 'b', data }]),
+          name === 'throws' ? /no more/ : /^b: .* 256/,
+        );
+      }
     }
-  }
-  t.same(await readdir(dir), ['old.gguf']);
-  t.equal(await readFile(join(dir, 'old.gguf'), 'utf8'), 'old');
-});
+    t.same(await readdir(dir), ['old.gguf']);
+    t.equal(await readFile(join(dir, 'old.gguf'), 'utf8'), 'old');
+  },
+);
 
-t.test('a process killed in the middle leaves no file of the final name', async (t) => {
+t.test('a process that is killed while it writes leaves no file under the final name', async (t) => {
   const dir = t.testdir();
   const script = join(dir, 'killed.mjs');
   const writer = new URL('../../../bench/models/gguf-writer.js', import.meta.url);
@@ -140,7 +143,7 @@ t.test('a process killed in the middle leaves no file of the final name', async 
   t.ok(left[0]?.startsWith(`model.gguf${PARTIAL_MARK}`));
 });
 
-t.test('impossible tensors are refused before anything is written', async (t) => {
+t.test('invalid tensors are rejected before anything is written', async (t) => {
   const dir = t.testdir();
   const data = (): Uint8Array[] => [];
   const shapes: [TensorSource['type'], number[]][] = [

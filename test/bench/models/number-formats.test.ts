@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { encodeF16, encodeF32, Q8_0_BYTES, quantizeQ8, toHalf } from '../../../bench/models/number-formats.js';
 
-/** By the definition of the format. */
+/** As the format is defined. */
 function fromHalf(half: number): number {
   const sign = half & 0x8000 ? -1 : 1;
   const exponent = (half >>> 10) & 0x1f;
@@ -12,7 +12,7 @@ function fromHalf(half: number): number {
   return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-t.test('every half float comes back as itself', (t) => {
+t.test('every half float survives the round trip', (t) => {
   const wrong: number[] = [];
   for (let half = 0; half < 0x10000; half++) {
     const value = fromHalf(half);
@@ -23,7 +23,7 @@ t.test('every half float comes back as itself', (t) => {
   t.end();
 });
 
-t.test('between two halves the nearer wins, of two as near the even one', (t) => {
+t.test('rounds to the nearest half, ties to even', (t) => {
   const wrong: number[] = [];
   for (let half = 0; half < 0x7bff; half++) {
     const low = fromHalf(half);
@@ -62,7 +62,7 @@ function dequantize(bytes: Uint8Array): number[] {
   });
 }
 
-t.test('Q8_0 is off by at most half a step, and by what the half-float scale loses', (t) => {
+t.test('Q8_0 is off by at most half a step and the rounding of its half-float scale', (t) => {
   const values = fc.float({ min: -60, max: 60, noNaN: true });
   fc.assert(
     fc.property(fc.array(values, { minLength: 64, maxLength: 64 }), (numbers) => {
@@ -83,7 +83,7 @@ t.test('Q8_0 is off by at most half a step, and by what the half-float scale los
   t.end();
 });
 
-t.test('Q8_0: halves away from zero, an all-zero block, a wrong length', (t) => {
+t.test('Q8_0: halves are rounded away from zero; a block of zeros; a wrong length', (t) => {
   const bytes = quantizeQ8(
     Float32Array.from({ length: 32 }, (_, i) => (i === 0 ? 127 : i === 1 ? 2.5 : i === 2 ? -2.5 : 0)),
   );

@@ -3,10 +3,10 @@ import { Q8_0_BYTES } from '../../../bench/models/number-formats.js';
 import { LANE, randomMatrix, RandomWords, type RandomMatrix } from '../../../bench/models/random-weights.js';
 
 const COLUMNS = 96;
-/** More than one piece in either type. */
+/** Longer than one piece in either type. */
 const ROWS = 12_000;
 
-/** The weights as numbers, for scales and lane values that are normal halves. */
+/** The weights as numbers; for scales and lane values that are normal half floats. */
 function weights(matrix: RandomMatrix): number[] {
   const bytes = Buffer.concat(Array.from(randomMatrix(matrix), (piece) => Buffer.from(piece)));
   const half = (at: number): number => {
@@ -22,7 +22,7 @@ function weights(matrix: RandomMatrix): number[] {
 }
 
 for (const type of ['F16', 'Q8_0'] as const) {
-  t.test(`${type}: mean 0, the asked deviation, rows and neighbours unlike one another`, (t) => {
+  t.test(`${type}: mean 0, the configured deviation, no correlation between rows or neighbours`, (t) => {
     const all = weights({ type, columns: COLUMNS, rows: ROWS, deviation: 0.125, seed: 3 });
     const mean = all.reduce((sum, w) => sum + w, 0) / all.length;
     const deviation = Math.sqrt(all.reduce((sum, w) => sum + w * w, 0) / all.length);
@@ -35,7 +35,7 @@ for (const type of ['F16', 'Q8_0'] as const) {
     t.end();
   });
 
-  t.test(`${type}: zero rows and the lane are where they were asked for`, (t) => {
+  t.test(`${type}: rows of zeros and the lane are where they were configured`, (t) => {
     const lane = (row: number): number => row / 1024 - 3;
     const all = weights({ type, columns: COLUMNS, rows: ROWS, deviation: 1, seed: 3, zeroRows: 5, lane });
     const row = (n: number): number[] => all.slice(n * COLUMNS, (n + 1) * COLUMNS);
@@ -57,7 +57,7 @@ for (const type of ['F16', 'Q8_0'] as const) {
   });
 }
 
-t.test('Q8_0: each odd number from -127 to 127 and no other', (t) => {
+t.test('Q8_0: each odd number from -127 to 127 occurs, and no other', (t) => {
   const [piece] = randomMatrix({ type: 'Q8_0', columns: 32, rows: 1000, deviation: 1, seed: 1 });
   const bytes = Buffer.from(piece ?? []);
   const values = Array.from({ length: 32_000 }, (_, i) => {
@@ -70,8 +70,8 @@ t.test('Q8_0: each odd number from -127 to 127 and no other', (t) => {
   t.end();
 });
 
-t.test('xoshiro128++ is as published', (t) => {
-  // The published generator, written again on 64-bit integers, from the state that the seed gives.
+t.test('xoshiro128++ equals the published generator', (t) => {
+  // The published generator on 64-bit integers, from the state that the seed gives.
   const mask = 0xffff_ffffn;
   const rotate = (x: bigint, k: bigint): bigint => ((x << k) | (x >> (32n - k))) & mask;
   let seed = 12345n;

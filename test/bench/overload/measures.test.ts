@@ -10,7 +10,7 @@ function refused(totalMs: number, refusal: Refusal, scheduledMs = 0): Attempt {
 const AT_ONCE: Refusal = { code: 'capacity_exceeded', retryAfterMs: 2000, came: 'at once' };
 const WAITED: Refusal = { code: 'capacity_exceeded', retryAfterMs: 4000, came: 'after a wait' };
 
-t.test('immediate refusals and those after a wait are counted separately, whatever they took', async (t) => {
+t.test('immediate refusals and those after a wait are counted separately, whatever their duration', async (t) => {
   const good: Attempt = { account: 'light', scheduledMs: 0, end: 'good', status: 200, ttftMs: 10, totalMs: 3000 };
   const runs = [
     [good, refused(1, AT_ONCE), refused(6000, AT_ONCE), refused(3, AT_ONCE), refused(2, WAITED)],
@@ -18,11 +18,11 @@ t.test('immediate refusals and those after a wait are counted separately, whatev
   ];
   const point = measure(runs, 10);
   t.match(point, { refused: 6, atOnce: 3, atOnce50: 3, atOnce99: 6000, afterWait: 2, retryAfter: 2000 });
-  t.equal(point.refusal99, 6000, 'all together, as before');
+  t.equal(point.refusal99, 6000, 'all refusals together');
   t.strictSame(codes(runs), { capacity_exceeded: 6, none: 1 });
 });
 
-t.test('without refusals there is no time', async (t) => {
+t.test('without refusals there is no duration', async (t) => {
   const { atOnce, atOnce50, atOnce99, afterWait, retryAfter } = measure([[]], 10);
   t.strictSame(
     { atOnce, atOnce50, atOnce99, afterWait, retryAfter },

@@ -15,7 +15,7 @@ function bodyOf(reason: RefusalReason): string {
   return JSON.stringify({ error: { message, type, code, param } });
 }
 
-t.test('a refusal has its code, its Retry-After and whether it had waited', async (t) => {
+t.test('a refusal has its code, its Retry-After, and whether it came after a wait', async (t) => {
   const headers = { 'retry-after': '2', 'retry-after-ms': '1500' };
   const at = (timing: string): Record<string, string> => ({ ...headers, 'server-timing': timing });
   const told = { code: 'capacity_exceeded', retryAfterMs: 1500 };
@@ -35,7 +35,7 @@ t.test('a refusal has its code, its Retry-After and whether it had waited', asyn
   });
 });
 
-t.test('a proxy without a queue refuses at once; other answers are not interpreted', async (t) => {
+t.test('a proxy without a queue refuses at once; other answers are not refusals', async (t) => {
   const page =
     '<html>\r\n<body>\r\n<center><h1>429 Too Many Requests</h1></center>\r\n<hr><center>nginx/1.22.1</center>\r\n';
   t.strictSame(refusalOf({}, page), { came: 'at once' });

@@ -3,7 +3,7 @@ import { pick, readingOf, scores } from '../../../bench/picker/scorers.js';
 
 const NAMES = { waiting: 'queued', kvUsage: 'usage' };
 
-t.test('scores: the shortest queue gets all of its weight, the longest none; usage counts against', async (t) => {
+t.test('scores: the shortest queue gets the full weight, the longest none; usage lowers the score', async (t) => {
   t.strictSame(
     scores([
       { waiting: 0, kvUsage: 1 },
@@ -18,11 +18,11 @@ t.test('scores: the shortest queue gets all of its weight, the longest none; usa
       { waiting: 3, kvUsage: 1 },
     ]),
     [3.5, 2],
-    'equal queues count alike',
+    'equal queues get equal scores',
   );
 });
 
-t.test('the highest wins, and of equals each has its turn', async (t) => {
+t.test('the highest score is picked, equal ones in turn', async (t) => {
   const idle = { waiting: 0, kvUsage: 0 };
   t.equal(
     pick([{ waiting: 1, kvUsage: 0 }, idle, { waiting: 0, kvUsage: 0.5 }], () => 0.99),
@@ -34,7 +34,7 @@ t.test('the highest wins, and of equals each has its turn', async (t) => {
   );
 });
 
-t.test('a page is read as the picker does it: the first sample of a name', async (t) => {
+t.test('a metrics page is read as the picker reads it: the first sample of a name', async (t) => {
   const page =
     '# HELP queued x\n# TYPE queued gauge\nqueued_bytes 9\nqueued{model="a"} 3\nqueued{model="b"} 4\nusage 0.5\n';
   t.strictSame(readingOf(page, NAMES), { waiting: 3, kvUsage: 0.5 });

@@ -7,7 +7,7 @@ const CACHED =
 const ERROR = '{"error":{"message":"m","type":"server_error","code":"bad_gateway","param":null}}';
 const told = { promptTokens: 3, cachedTokens: 0, completionTokens: 4 };
 
-t.test('an answer is whole, cut, refused, or none of these', async (t) => {
+t.test('an answer is classified as whole, cut, refused or broken', async (t) => {
   for (const [name, status, text, stream, end] of [
     ['a whole reply', 200, USAGE, false, { end: 'whole', told }],
     ['one with cached tokens', 200, CACHED, false, { end: 'whole', told: { ...told, cachedTokens: 2 } }],
@@ -15,7 +15,7 @@ t.test('an answer is whole, cut, refused, or none of these', async (t) => {
     ['a stream without its end', 200, `data: ${USAGE}\n\n`, true, { end: 'broken' }],
     ['a reply without its usage', 200, '{}', false, { end: 'broken' }],
     ['a stream with its error frame', 200, `data: {}\n\ndata: ${ERROR}\n\n`, true, { end: 'cut', code: 'bad_gateway' }],
-    ['a stream with two', 200, `data: ${ERROR}\n\ndata: ${ERROR}\n\n`, true, { end: 'broken' }],
+    ['a stream with two errors', 200, `data: ${ERROR}\n\ndata: ${ERROR}\n\n`, true, { end: 'broken' }],
     ['a stream with an error and an end', 200, `data: ${ERROR}\n\ndata: [DONE]\n\n`, true, { end: 'broken' }],
     ['an error', 502, ERROR, true, { end: 'refused', code: 'bad_gateway' }],
     ['an error without a code', 502, '<html>', false, { end: 'broken' }],

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { Findings } from '../../../bench/soak/findings.js';
 
-t.test('each value that is not as it should be is counted', async (t) => {
+t.test('each value that differs from its bound is counted', async (t) => {
   const findings = new Findings();
   findings.is('known', 3);
   findings.is('equal', 3n, 3n);

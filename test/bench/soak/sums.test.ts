@@ -15,7 +15,7 @@ function close(requestId: string, changes: Partial<Close> = {}): Close {
   return { requestId, ...COUNTS, price: { picodollars: String(COST) }, ...changes };
 }
 
-t.test('usage that adds up, and each way in which it does not', async (t) => {
+t.test('usage that agrees with the bill, and each way in which it may not', async (t) => {
   const whole = [answer('a', 'whole')];
   const free = { price: { picodollars: '0' } };
   t.strictSame(compare(whole, [close('a')]), { ...NONE, told: COST, billed: COST });
@@ -33,6 +33,6 @@ t.test('usage that adds up, and each way in which it does not', async (t) => {
     );
   }
   t.match(compare([answer('a', 'refused')], [close('a')]), { billedForNothing: 1 });
-  t.strictSame(compare([answer('a', 'refused')], [close('a', free)]), NONE, 'work that costs the caller nothing');
+  t.strictSame(compare([answer('a', 'refused')], [close('a', free)]), NONE, 'requests that cost nothing');
   t.strictSame(compare([], [close('b')]), { ...NONE, strange: 1 });
 });

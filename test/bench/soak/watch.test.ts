@@ -4,7 +4,7 @@ import t from 'tap';
 import { grown, slope, Watch, type Sample } from '../../../bench/soak/watch.js';
 import { chatOnly, Sidecar } from '../../support/sidecar.js';
 
-t.test('the slope of the line nearest to the points', async (t) => {
+t.test('the slope of the least-squares line', async (t) => {
   t.equal(
     slope([
       [0, 1],
@@ -34,12 +34,12 @@ t.test('the slope of the line nearest to the points', async (t) => {
   t.ok(Number.isNaN(slope([[0, 1]])));
 });
 
-t.test('growth is what the nearest line rises by once it is warm', async (t) => {
+t.test('growth is what the least-squares line rises by after the warm-up', async (t) => {
   const of = (...bytes: (number | undefined)[]): Sample[] =>
     bytes.map((sidecar, at) => ({ seconds: at * 5, bytes: sidecar === undefined ? {} : { sidecar }, files: {} }));
-  t.equal(grown(of(0, 100, 100, 100), 'sidecar', 0.25), 0, 'not what warms up');
+  t.equal(grown(of(0, 100, 100, 100), 'sidecar', 0.25), 0, 'growth during the warm-up does not count');
   t.equal(grown(of(0, 100, 110, 120), 'sidecar', 0.25), 20);
-  t.equal(grown(of(100, undefined, 120), 'sidecar', 0), 20, 'one that was gone for a while');
+  t.equal(grown(of(100, undefined, 120), 'sidecar', 0), 20, 'a process that was absent for a while');
   t.ok(Number.isNaN(grown(of(100), 'sidecar', 0)), 'seen once');
   t.ok(Number.isNaN(grown(of(100, 100), 'engine', 0)), 'never seen');
 });
@@ -52,12 +52,12 @@ t.test('it distinguishes the two prompt hosts', async (t) => {
   t.strictSame(Object.keys(seen).sort(), ['engine', 'long prompt host', 'short prompt host', 'sidecar']);
 });
 
-t.test('it sees memory and open files of a process, and nothing of one that is gone', async (t) => {
+t.test('measures memory and open files of a process, and nothing of one that has ended', async (t) => {
   const child = spawn(process.execPath, ['-e', 'process.stdin.resume(); console.log()'], {
     stdio: ['pipe', 'pipe', 'ignore'],
   });
   const gone = once(child, 'exit');
-  // Spawned is not started: the memory of a process that only begins is next to nothing.
+  // A process that was only spawned has almost no memory: wait until its program runs.
   await once(child.stdout, 'data');
   const watch = new Watch(child.pid ?? 0, 3_600_000);
   child.kill('SIGKILL');

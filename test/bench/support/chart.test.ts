@@ -12,12 +12,12 @@ function panel(title: string, ends: readonly number[]): Panel {
   return { title, unit: 'share of all', percent: true, lines };
 }
 
-/** Heights of the names at the lines' ends, from the top. */
+/** Heights of the labels at the lines’ ends, from the top. */
 function names(svg: string): number[] {
   return [...svg.matchAll(/class="name t\d" x="[\d.]+" y="([\d.]+)"/g)].map(([, y]) => Number(y));
 }
 
-t.test('names stand apart, also where all lines end together, and stay beside the plot', async (t) => {
+t.test('labels do not overlap, also where all lines end together, and stay beside the plot', async (t) => {
   for (const ends of [
     [1, 1, 1, 1, 1],
     [0, 0, 0, 0, 0],
@@ -34,11 +34,11 @@ t.test('names stand apart, also where all lines end together, and stay beside th
   }
 });
 
-t.test('lone names stand at the height of their ends', async (t) => {
+t.test('labels without neighbours are at the height of their line’s end', async (t) => {
   t.strictSame(names(chart('Title', 'Subtitle', [panel('Panel', [0, 0.25, 0.5, 0.75, 1])])), [48, 88, 128, 168, 208]);
 });
 
-t.test('the same bytes for the same figures; text is escaped and has an alternative', async (t) => {
+t.test('equal figures give equal bytes; text is escaped and has an alternative', async (t) => {
   const make = (): string => chart('A < B & C', 'Subtitle', [panel('Panel', [0.1, 0.2, 0.3, 0.4, 0.5])]);
   t.equal(make(), make());
   t.match(make(), '<title id="title">A &lt; B &amp; C</title>');

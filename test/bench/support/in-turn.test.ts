@@ -4,7 +4,7 @@ import { change, compared, inTurn, verdict, type Run, type State } from '../../.
 const run = (perSecond: number): Run => ({ perSecond, p50: 1, p99: 1 });
 const rate = ({ perSecond }: Run): number => perSecond;
 
-t.test('states run in turn, each first as often as the others, each life with processes of its own', async (t) => {
+t.test('states run in turn, each equally often first, with new processes in each life', async (t) => {
   const seen: string[] = [];
   let started = 0;
   let open = 0;
@@ -33,7 +33,7 @@ t.test('states run in turn, each first as often as the others, each life with pr
   t.equal(seen.join(''), 'abbabaab');
   t.equal(started, 4);
   t.equal(open, 0);
-  t.equal(atEnd, 2, 'while the last ones are there');
+  t.equal(atEnd, 2, 'while the last processes run');
   t.strictSame(
     runs.get('a')?.map((life) => life.map(rate)),
     [
@@ -43,7 +43,7 @@ t.test('states run in turn, each first as often as the others, each life with pr
   );
 });
 
-t.test('what was started is closed when a run fails', async (t) => {
+t.test('what was started is closed if a run fails', async (t) => {
   let closed = 0;
   const close = (): Promise<void> => {
     closed += 1;
@@ -55,7 +55,7 @@ t.test('what was started is closed when a run fails', async (t) => {
   t.equal(closed, 1);
 });
 
-t.test('pairs of one round are compared, then lives', async (t) => {
+t.test('states are compared within one round, and a life has the median of its rounds', async (t) => {
   const runs = new Map([
     ['base', [[run(100), run(200), run(400)], [run(10)]]],
     ['other', [[run(90), run(220), run(440)], [run(9)]]],
@@ -65,7 +65,7 @@ t.test('pairs of one round are compared, then lives', async (t) => {
   t.equal(change({ ratio: 0.988, each: [0.97, 1.004] }), '-1.2 % (-3.0 to 0.4)');
 });
 
-t.test('a difference counts when twins do not differ as much', async (t) => {
+t.test('a difference is reported only if it exceeds that of two equal states', async (t) => {
   const twins = { ratio: 1, each: [0.95, 1.02] };
   const of = (ratio: number): string => verdict({ ratio, each: [ratio] }, twins, 0.03);
   t.equal(of(0.98), 'Held');

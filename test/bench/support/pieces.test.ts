@@ -5,7 +5,7 @@ const NAME = `test-${process.pid}`;
 
 t.teardown(() => forget(NAME));
 
-t.test('a bench goes on behind the pieces that it has, and begins anew once they are forgotten', async (t) => {
+t.test('a bench continues after its finished pieces, and starts anew once they are deleted', async (t) => {
   const made: number[] = [];
   const make = (i: number): Promise<number> => {
     made.push(i);

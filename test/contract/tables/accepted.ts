@@ -1,12 +1,12 @@
-/** What a refusal of the strict contract adds. */
+/** The end of a refusal of the strict contract that names the setting. */
 import { parseChat } from '../../../sidecar/contracts/parse.js';
 import type { ContractCase, Refusal } from './rule.js';
 
 const ACCEPTED = '; `contract: compatible` accepts it';
 
 /**
- * The refusal of a case with the setting, where the other contract takes the body. That contract itself is asked; named-refusals.ts
- * has the words of some of them.
+ * The refusal of a case, with the setting named if the compatible contract accepts the body. That contract itself
+ * decides; named-refusals.ts states some of them in full.
  */
 export function withSetting({ route, refusal, body }: ContractCase): Refusal | undefined {
   if (route !== 'chat' || refusal === undefined || refusal.message.endsWith(ACCEPTED)) return refusal;

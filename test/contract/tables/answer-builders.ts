@@ -1,4 +1,4 @@
-/** Rules for the fields of answers, and what a table of one is. */
+/** Rules for the fields of answers, and the type of a table of one. */
 import type { AnswerKind } from '../../../sidecar/contracts/answer-schemas.js';
 import type { At, Json } from '../../support/bodies.js';
 import { filled } from './builders.js';
@@ -14,7 +14,7 @@ export interface AnswerTable {
 
 const HIGH = Number.MAX_SAFE_INTEGER;
 
-/** A whole number, `high` the largest. */
+/** An integer up to `high`. */
 export const count = (at: At, high = HIGH): Rule => ({
   at,
   kinds: ['number'],
@@ -38,7 +38,7 @@ export const probability = (at: At): Rule => ({
   ],
 });
 
-/** A number with no upper bound of its own. */
+/** A number without an upper bound of its own. */
 export const score = (at: At): Rule => ({ ...probability(at), good: [0, 9], bad: [[-0.001, 'must be at least 0']] });
 
 export const orNull = (rule: Rule, wrong: string): Rule => ({
@@ -48,7 +48,7 @@ export const orNull = (rule: Rule, wrong: string): Rule => ({
   good: [...rule.good, null],
 });
 
-/** A text with no bound. */
+/** A text without a bound. */
 export const anyText = (at: At): Rule => ({
   at,
   kinds: ['string'],

@@ -1,4 +1,4 @@
-/** What we may send, kind by kind. */
+/** What the server may send, by kind of answer. */
 import { type AnswerTable, all, anyText, count, orNull } from './answer-builders.js';
 import { constant, object, oneOf, text } from './builders.js';
 import { CHUNK, USAGE_CHUNK } from './chunk-tables.js';

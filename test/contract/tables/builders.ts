@@ -2,12 +2,12 @@
 import type { At, Json } from '../../support/bodies.js';
 import { CANARY, MAX_TEXT, type Rule } from './rule.js';
 
-/** A text of so many characters, with the canary in it where it fits. */
+/** A text of so many characters, containing the canary if it fits. */
 export function filled(length: number): string {
   return CANARY.repeat(Math.ceil(length / CANARY.length)).slice(0, length);
 }
 
-/** 16 MiB each, so made once. */
+/** 16 MiB each, so they are created once. */
 export const LONGEST = filled(MAX_TEXT);
 export const TOO_LONG = `${LONGEST}z`;
 
@@ -46,7 +46,7 @@ export function boolean(at: At): Rule {
   return { at, kinds: ['boolean'], wrong: 'must be a boolean', good: [true, false], bad: [] };
 }
 
-/** `good`: those of the values that the rest of the body allows. */
+/** `good`: the values that the rest of the body allows. */
 export function oneOf(at: At, values: readonly string[], good = values): Rule {
   const wrong = `must be one of ${values.join(', ')}`;
   return { at, kinds: [], wrong, good, bad: [[values[0]?.toUpperCase() ?? '', wrong]] };
@@ -90,7 +90,7 @@ export function longTextOrNull(at: At): Rule {
   return { ...rule, kinds: ['string', 'null'], wrong: 'must be a string or null', good: [...rule.good, null] };
 }
 
-/** A text with something other than space in it. */
+/** A text that is not blank. */
 export function notBlank(at: At, high: number): Rule {
   return {
     at,
@@ -105,7 +105,7 @@ export function notBlank(at: At, high: number): Rule {
   };
 }
 
-/** A function's name, also a participant's. */
+/** The name of a function or a participant. */
 export function toolName(at: At, good: readonly string[] = ['a', 'A-_9'.repeat(16)]): Rule {
   const spoiled = 'must match ^[A-Za-z0-9_-]+$';
   return {
@@ -144,12 +144,12 @@ export function modelId(): Rule {
   };
 }
 
-/** An object; what it holds has rules of its own. */
+/** An object; its content has rules of its own. */
 export function object(at: At, good: readonly Json[] = []): Rule {
   return { at, kinds: ['object'], wrong: 'must be an object', good, bad: [] };
 }
 
-/** A list of `low` to `high` items, each made by `item`. */
+/** A list of `low` to `high` items, each created by `item`. */
 export function list(at: At, low: number, high: number, item: (index: number) => Json): Rule {
   return {
     at,

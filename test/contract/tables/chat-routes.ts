@@ -1,20 +1,20 @@
-/** The routes of chat: how a request to each and its answer are written. */
+/** The routes of chat: how requests to each and their answers are written. */
 import { canary } from '../../support/canaries.js';
 import type { Usage } from '../../support/priced-sidecar.js';
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** A route of chat, and how a request to it and its answer are written. */
+/** A route of chat: how a request to it and its answer are written. */
 export interface ChatRoute {
   readonly path: string;
   body(more?: Fields): Fields;
   tool(name: string, parameters?: object): object;
-  /** Texts of the caller in every field that takes one. */
+  /** Texts of the caller in every field that accepts text. */
   readonly marked: Fields;
   usageOf(whole: string): Usage;
-  /** The usage of a stream that was asked for it. */
+  /** The usage of a stream that requested it. */
   usageOfStream(data: readonly string[]): Usage;
-  /** Fields past their bounds, and what the refusal says. */
+  /** Fields past their bounds, and the refusal’s text. */
   readonly past: readonly (readonly [more: Fields, message: RegExp])[];
 }
 
@@ -43,7 +43,7 @@ export const CHAT: ChatRoute = {
   ],
 };
 
-/** What `compatible` accepts besides, of the same route. */
+/** What `compatible` accepts in addition, on the same route. */
 export const MARKED_BESIDES: Fields = {
   messages: [
     { role: 'developer', content: [{ type: 'text', text: canary() }] },

@@ -1,4 +1,4 @@
-/** POST /chat/completions but for its tools (docs/contract.md#chat-completion-request). */
+/** POST /chat/completions without its tools (docs/contract.md#chat-completion-request). */
 import { type At, FULL_CHAT, type Json, withAt } from '../../support/bodies.js';
 import {
   LONGEST,
@@ -107,7 +107,7 @@ export const CHAT_RULES: readonly Rule[] = [
   oneOf(['response_format', 'type'], ['text', 'json_object']),
   {
     ...integer(['seed'], -9_223_372_036_854_776_000, 9_223_372_036_854_776_000),
-    // The doubles next to the bounds are 2,048 away.
+    // The neighbouring doubles of the bounds are 2,048 away.
     bad: [
       [-9_223_372_036_854_778_000, 'must be at least -9223372036854776000'],
       [9_223_372_036_854_778_000, 'must be at most 9223372036854776000'],
@@ -171,7 +171,7 @@ export const CHAT_OBJECTS: readonly Closed[] = [
   { at: ['stream_options'], fields: ['include_usage'], required: ['include_usage'] },
 ];
 
-/** Of another kind of message or part: a well-known name, which the error repeats. */
+/** A field of another kind of message or part: a well-known name, which the error repeats. */
 const outside = (at: At, name: string, fields: string): ContractCase => {
   const { subject, param } = chatPlace(at);
   const known = `${subject} has \`${name}\`, which is outside the contract`;
@@ -180,7 +180,7 @@ const outside = (at: At, name: string, fields: string): ContractCase => {
   return changed(CHAT, [...at, name], CANARY, { message, param });
 };
 
-/** What holds between fields, and which of several problems is told. */
+/** Rules between fields, and which of several problems is reported. */
 export const CHAT_CASES: readonly ContractCase[] = [
   outside(['messages', 0], 'tool_calls', 'role, content, name'),
   outside(['messages', 0], 'reasoning_content', 'role, content, name'),
@@ -219,7 +219,8 @@ export const CHAT_CASES: readonly ContractCase[] = [
       param: 'messages[1].content[1].type',
     },
   ),
-  // A missing field before an unknown one, an unknown one before a wrong one, the first item before the second.
+  // A missing field is reported before an unknown one, that before an invalid value, and the first item before the
+  // second.
   changed(CHAT, [], { zcanary: 1, temperature: 9 }, { message: 'model is required', param: 'model' }),
   changed(CHAT, [], withAt(withAt(FULL_CHAT, ['temperature'], 9), [CANARY], 1), {
     message: `the body has a field outside the contract; its fields are ${CHAT_OBJECTS[0]?.fields.join(', ') ?? ''}`,

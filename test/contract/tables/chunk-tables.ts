@@ -88,7 +88,7 @@ const named = (fields: JsonObject): JsonObject => ({ ...first, function: { name:
 const without = (piece: JsonObject, gone: string): JsonObject =>
   Object.fromEntries(Object.entries(piece).filter(([name]) => name !== gone));
 
-/** Pieces of a tool call in a chunk: its first, with id, type and name, and later ones, without. */
+/** Pieces of a tool call in chunks: the first with id, type and name, later ones without. */
 export const PIECES: { readonly good: readonly Json[]; readonly bad: readonly Json[] } = {
   good: [
     first,

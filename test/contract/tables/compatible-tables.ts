@@ -1,6 +1,6 @@
 /**
- * What `contract: compatible` takes besides, field by field, written from docs/contract.md: of each field whether it is used,
- * ignored or refused, values that are taken, and values that are refused with the words and the place.
+ * What `contract: compatible` accepts in addition, field by field, written from docs/contract.md: whether each field is
+ * used, ignored or refused, accepted values, and refused values with the text and the place.
  */
 import type { Json } from '../../support/bodies.js';
 import { CANARY, type Refusal } from './rule.js';
@@ -12,7 +12,7 @@ export type Effect = 'used' | 'ignored' | 'refused';
 export interface FieldRow {
   readonly field: string;
   readonly effect: Effect;
-  /** Of a field that is used: the first one changes the request. */
+  /** Of a field that is used: the first value changes the request. */
   readonly taken: readonly Json[];
   readonly refused: readonly (readonly [value: Json, predicate: string, param?: string])[];
 }
@@ -20,7 +20,7 @@ export interface FieldRow {
 export interface CompatibleCase {
   readonly name: string;
   readonly body: Bodies;
-  /** Absent: it is taken. */
+  /** Absent: it is accepted. */
   readonly refusal?: Refusal;
 }
 
@@ -163,7 +163,7 @@ export const BODY_FIELDS: readonly FieldRow[] = [
 const MARKED = { prompt_cache_breakpoint: { mode: 'explicit' } };
 const EFFORTS = 'must be one of none, minimal, low, medium, high';
 
-/** Values of the API's that are refused, by the page's names for them. */
+/** Refused values of the API, under the page’s names. */
 export const REFUSED_VALUES: readonly (readonly [name: string, more: Bodies, param: string, predicate: string])[] = [
   ...['xhigh', 'max'].map((effort) => [effort, { reasoning_effort: effort }, 'reasoning_effort', EFFORTS] as const),
   ...['input_audio', 'file'].map(
@@ -195,7 +195,7 @@ export const REFUSED_VALUES: readonly (readonly [name: string, more: Bodies, par
   ],
 ];
 
-/** What the strict contract refuses too, in the same words. */
+/** Refused by the strict contract too, with the same text. */
 const BOUNDS: readonly (readonly [more: Bodies, param: string, predicate: string])[] = [
   [{ model: '' }, 'model', 'must not be empty'],
   [{ temperature: 2.001 }, 'temperature', 'must be at most 2'],
@@ -209,7 +209,7 @@ const BOUNDS: readonly (readonly [more: Bodies, param: string, predicate: string
   [{ tool_choice: 'required' }, 'tool_choice', 'must not be required without tools'],
 ];
 
-/** Messages behind the first one. */
+/** Messages after the first one. */
 const MESSAGES: readonly (readonly [message: Bodies, refused?: readonly [predicate: string, param: string]])[] = [
   [{ role: 'developer', content: CANARY, name: null }],
   [{ role: 'system', content: [{ type: 'text', text: CANARY }] }],
@@ -252,7 +252,7 @@ const MESSAGES: readonly (readonly [message: Bodies, refused?: readonly [predica
   [{ role: CANARY, content: CANARY }, ['must be one of system, developer, user, assistant, tool', 'messages[1].role']],
 ];
 
-/** Names in {@link MESSAGES} that the strict contract has not. */
+/** Names in {@link MESSAGES} that the strict contract does not have. */
 export const MESSAGE_FIELDS = [
   'refusal',
   'reasoning',
@@ -267,11 +267,11 @@ export const MESSAGE_FIELDS = [
 
 const chat = (more: Bodies): Bodies => ({ model: 'not-hosted', messages: [HELLO], ...more });
 
-/** The cases of some fields, each around in a body. */
+/** The cases of some fields, each placed in a body. */
 export function fieldCases(rows: readonly FieldRow[], around: (more: Bodies) => Bodies): CompatibleCase[] {
   return rows.flatMap(({ field, taken, refused }) => [
     ...taken.map((value) => ({
-      name: `${field} takes ${JSON.stringify(value).slice(0, 60)}`,
+      name: `${field} accepts ${JSON.stringify(value).slice(0, 60)}`,
       body: around({ [field]: value }),
     })),
     ...refused.map(([value, predicate, param = field]) => ({

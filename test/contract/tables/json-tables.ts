@@ -1,4 +1,4 @@
-/** What JSON leaves open, decided once for every route (sidecar/contracts/json.ts). */
+/** What JSON leaves open, decided once for all routes (sidecar/contracts/json.ts). */
 import type { Route } from '../../../sidecar/contracts/requests.js';
 import { FULL_CHAT, FULL_DECISIONS, FULL_SYSTEMONE, type Json, bytesOf } from '../../support/bodies.js';
 import { CANARY, type ContractCase, type Refusal, whole } from './rule.js';
@@ -15,10 +15,10 @@ const SURROGATE = body('must not hold half a surrogate pair');
 const NESTING = body('must not nest deeper than 64 levels');
 const OBJECT = body('must be an object');
 
-/** A route's whole body with a member put before its others. */
+/** A valid body of a route with a member before its others. */
 const led = (route: Route, member: string): string => `{${member},${JSON.stringify(FULL[route]).slice(1)}`;
 
-/** Bytes around a text. */
+/** Bytes before and after a text. */
 const bytes = (before: readonly number[], text: string, after: readonly number[] = []): Uint8Array =>
   Uint8Array.from([...before, ...bytesOf(text), ...after]);
 
@@ -99,6 +99,6 @@ const chatNumbers: readonly (readonly [member: string, refusal?: Refusal])[] = [
 export const JSON_CASES: readonly ContractCase[] = [
   ...(['chat', 'decisions', 'systemone'] as const).flatMap(casesOf),
   ...chatNumbers.map(([member, refusal]) => whole('chat', member.slice(0, 60), chat(member), refusal)),
-  // Deep but allowed, under a name that systemone leaves open.
+  // Deep but allowed, under a name that systemone accepts.
   whole('systemone', '64 levels', led('systemone', `"x":${'['.repeat(63)}${']'.repeat(63)}`)),
 ];

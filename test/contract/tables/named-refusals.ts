@@ -1,15 +1,15 @@
 /**
- * Fields outside the contract and what the refusal names: the place, the field where it is a well-known name, of a tool its index
- * and the keyword. A name that the caller chose is never repeated: each such name, and each value, is the canary.
+ * Refusals and what they name: the place, the field if its name is well known, and of a tool its index and the keyword.
+ * A name that the caller chose is never repeated: in these cases each such name and each value is the canary.
  */
 import { CANARY } from './rule.js';
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** `says`: how the message begins. */
+/** `says`: the beginning of the message. */
 export type NamedRefusal = readonly [more: Fields, says: string, param: string | null];
 
-/** `compatible` is named where that setting is all it takes. */
+/** `compatible` is named only if that setting would accept the whole body. */
 const SETTING = '; `contract: compatible` accepts it';
 const ACCEPTED = `which is outside the contract${SETTING}`;
 const REFUSED = 'which is outside the contract; its fields are ';
@@ -39,7 +39,7 @@ const formatOf = (schema: object): Fields => ({
 });
 const BRANCH = { type: 'object', properties: { [CANARY]: { if: { const: CANARY } } } };
 
-/** What both contracts for chat refuse alike. */
+/** Refused alike by both chat contracts. */
 const CHAT: readonly NamedRefusal[] = [
   [message('cache_control'), `messages[1] has \`cache_control\`, ${REFUSED}`, 'messages[1]'],
   [message(CANARY), `messages[1] has ${UNKNOWN}`, 'messages[1]'],
@@ -134,7 +134,7 @@ export const NAMED_RESPONSES: readonly NamedRefusal[] = [
   ],
 ];
 
-/** The schemas that a contract takes and a grammar cannot hold: refused with 422. */
+/** Schemas that a contract accepts and that no grammar can enforce: refused with 422. */
 const ITEMS = { type: 'array', minItems: 257, items: {} };
 const NO_VALUE = { type: 'object', properties: { [CANARY]: { enum: [CANARY], type: 'integer' } }, required: [CANARY] };
 const NOT_HELD = 'has a `$ref` to what is not in the schema.';
@@ -179,7 +179,7 @@ export const UNHELD_RESPONSES: readonly NamedRefusal[] = [
   ],
 ];
 
-/** Paths that are not served, each with what the answer says instead. */
+/** Paths that are not served, with the answer’s hint. */
 export const NOT_SERVED: Readonly<Record<'strict' | 'compatible', readonly (readonly [path: string, says: RegExp])[]>> =
   {
     strict: [

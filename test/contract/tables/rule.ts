@@ -1,17 +1,17 @@
 /**
- * The contract as tables: what each place of a request may hold. One set of tables is run in-process, over raw HTTP and
- * by the mutation run. The tables are written from docs/contract.md, not from the schemas.
+ * The contract as tables: what each place of a request may contain. The same tables run in-process, as raw HTTP and in
+ * the mutation run. They are written from docs/contract.md, not from the schemas.
  */
 import type { Route } from '../../../sidecar/contracts/requests.js';
 import { type At, type Json, bytesOf, pathText, shown, withAt } from '../../support/bodies.js';
 
-/** In every text that a case may be refused for; no refusal may hold it. */
+/** Contained in every text for which a case may be refused; no refusal may contain it. */
 export const CANARY = 'zcanary';
 
 /** The longest text in one message or field, in characters. */
 export const MAX_TEXT = 16_777_216;
 
-/** A body longer than about this is kept out of runs that are repeated. */
+/** A longer body is left out of runs that are repeated. */
 const HEAVY_BYTES = 400_000;
 
 export interface Refusal {
@@ -22,11 +22,11 @@ export interface Refusal {
 export interface ContractCase {
   readonly route: Route;
   readonly name: string;
-  /** Made when it is asked for: some have 16 MiB. */
+  /** Created on demand: some have 16 MiB. */
   readonly body: () => Uint8Array;
-  /** The same before it became text; absent where the text is what matters. */
+  /** The value before it became text; absent where the text matters. */
   readonly value?: () => Json;
-  /** Absent: the contract takes the body. */
+  /** Absent: the contract accepts the body. */
   readonly refusal?: Refusal;
   /** The body is long: 1 MB or 16 MiB. */
   readonly heavy: boolean;
@@ -43,15 +43,15 @@ const SAMPLES: Readonly<Record<Kind, Json>> = {
   object: { [CANARY]: CANARY },
 };
 
-/** What a place may hold. */
+/** What a place may contain. */
 export interface Rule {
   readonly at: At;
-  /** JSON types that the place takes; each other one is tried and refused with `wrong`. */
+  /** JSON types that the place accepts; each other one is tried and refused with `wrong`. */
   readonly kinds: readonly Kind[];
   readonly wrong: string;
   /** At each bound, and in between. */
   readonly good: readonly Json[];
-  /** Past each bound, with what is said of it. */
+  /** Past each bound, with the refusal’s predicate. */
   readonly bad: readonly (readonly [value: Json, predicate: string])[];
 }
 
@@ -63,20 +63,20 @@ export interface Closed {
   readonly required: readonly string[];
 }
 
-/** A whole body, and how problems in it are spoken of. */
+/** A valid body, and how problems in it are named. */
 export interface Surface {
   readonly route: Route;
   readonly base: Json;
   place(at: At): { readonly subject: string; readonly param: string | null };
 }
 
-/** Places whose every name is the contract's. */
+/** Places where all names are the contract’s. */
 export function plainPlace(at: At): { subject: string; param: string | null } {
   const path = pathText(at);
   return path === '' ? { subject: 'the body', param: null } : { subject: path, param: path };
 }
 
-/** A case that replaces one place of the surface's body; `undefined` takes the place away. */
+/** A case that replaces one place of the surface’s body; `undefined` removes the place. */
 export function changed(surface: Surface, at: At, value: Json | undefined, refusal?: Refusal): ContractCase {
   const verdict = refusal === undefined ? 'takes' : 'refuses';
   const body = (): Json => withAt(surface.base, at, value);
@@ -90,7 +90,7 @@ export function changed(surface: Surface, at: At, value: Json | undefined, refus
   };
 }
 
-/** A case with a body of its own. */
+/** A case with its own body. */
 export function whole(route: Route, name: string, body: string | Uint8Array, refusal?: Refusal): ContractCase {
   return {
     route,
@@ -113,15 +113,15 @@ function sizeOf(value: Json | undefined): number {
   return Object.values(value as Record<string, Json>).reduce<number>((sum, item) => sum + sizeOf(item), 1);
 }
 
-/** A value at a place, and the place and the words when it is refused. */
+/** A value for a place, and the place and the text if it is refused. */
 export interface Verdict {
   readonly at: At;
-  /** Absent: the place is taken away. */
+  /** Absent: the place is removed. */
   readonly value?: Json;
   readonly refused?: { readonly at: At; readonly predicate: string };
 }
 
-/** One value at each bound, one past it, one of each wrong type. */
+/** One value at each bound, one past it, and one of each wrong type. */
 export function verdictsOfRule({ at, kinds, wrong, good, bad }: Rule): Verdict[] {
   const others = (Object.keys(SAMPLES) as Kind[])
     .filter((kind) => !kinds.includes(kind))
@@ -132,10 +132,10 @@ export function verdictsOfRule({ at, kinds, wrong, good, bad }: Rule): Verdict[]
   ];
 }
 
-/** Names that no contract has, some of them dangerous to careless code. */
+/** Names that no contract has, some of them dangerous for careless code. */
 const STRANGERS = [CANARY, '__proto__', 'constructor', 'toString', ''];
 
-/** Each field left out, a sibling beside each field that differs from it by a letter, and strangers. */
+/** Each field omitted, each field with one letter changed, and unknown fields. */
 export function verdictsOfClosed({ at, fields, required }: Closed): Verdict[] {
   const predicate = `has a field outside the contract; its fields are ${fields.join(', ')}`;
   const siblings = fields.map((name) => `${name}_${CANARY}`);
@@ -148,7 +148,7 @@ export function verdictsOfClosed({ at, fields, required }: Closed): Verdict[] {
   ];
 }
 
-/** A verdict on one place of the surface's body. */
+/** An expected outcome for one place of the surface’s body. */
 export function caseOf(surface: Surface, { at, value, refused }: Verdict): ContractCase {
   if (refused === undefined) return changed(surface, at, value);
   const { subject, param } = surface.place(refused.at);

@@ -1,4 +1,7 @@
-/** POST /systemone (docs/contract.md#post-systemone). Callers name the questions here, so a place is told by its index. */
+/**
+ * POST /systemone (docs/contract.md#post-systemone). Callers choose the questions’ names here, so a refusal names a
+ * question by its index.
+ */
 import { type At, FULL_SYSTEMONE, type Json, pathText } from '../../support/bodies.js';
 import { filled, many, modelId, object, oneOf } from './builders.js';
 import { CANARY, type Closed, type ContractCase, type Rule, type Surface, changed, plainPlace } from './rule.js';

@@ -34,7 +34,7 @@ const TYPES = ['string', 'number', 'integer', 'boolean', 'array', 'object', 'nul
 
 const IN_PROPERTIES = pathText(PROPERTIES);
 
-/** `param` and the words about a problem stop where the caller named a property. */
+/** `param` and the text about a problem end before a property’s name, which the caller chose. */
 export function chatPlace(at: At): { subject: string; param: string | null } {
   if (at.length < PROPERTY.length || !pathText(at).startsWith(pathText(PROPERTY))) return plainPlace(at);
   const inside = pathText(at.slice(PROPERTY.length));
@@ -192,7 +192,7 @@ const refused = (at: At, value: Json | undefined, message: string, param: string
 const NO_PROTO = 'has a name that is not allowed: a name must not be __proto__';
 const IN_INNER = `${IN_PROPERTIES} has an entry whose properties has an entry`;
 
-/** What holds between fields, and names that callers choose. */
+/** Rules between fields, and names that callers choose. */
 export const TOOL_CASES: readonly ContractCase[] = [
   refused(
     ['tools'],

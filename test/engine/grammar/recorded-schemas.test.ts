@@ -11,7 +11,7 @@ import t from 'tap';
 import { grammarText } from '../../../engine/grammar/gbnf.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { textAutomaton } from '../../../engine/grammar/text-automaton.js';
-import { Work } from '../../../engine/grammar/work.js';
+import { WorkBudget } from '../../../engine/grammar/work.js';
 import { parseBody } from '../../../sidecar/contracts/parse.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { cases, rounds } from '../../support/long-form.js';
@@ -59,7 +59,7 @@ function checked(value: unknown): unknown {
   }
   const { pattern } = made;
   if (typeof pattern !== 'string') return made;
-  if (!textAutomaton({ patterns: [pattern], formats: [], least: 0, most: Infinity }, new Work())) {
+  if (!textAutomaton({ patterns: [pattern], formats: [], least: 0, most: Infinity }, new WorkBudget())) {
     patternsNotHeld += 1;
     delete made['pattern'];
   }

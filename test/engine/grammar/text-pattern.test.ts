@@ -6,7 +6,7 @@ import t from 'tap';
 import { formatPattern } from '../../../engine/grammar/formats.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { isText, textAutomaton } from '../../../engine/grammar/text-automaton.js';
-import { MAX_PATTERN_WORK, MAX_WORK, Work } from '../../../engine/grammar/work.js';
+import { MAX_PATTERN_WORK, MAX_WORK, WorkBudget } from '../../../engine/grammar/work.js';
 import { grammarText } from '../../../engine/grammar/gbnf.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { rounds } from '../../support/long-form.js';
@@ -55,7 +55,7 @@ function expressionOf(pattern: string): RegExp {
 t.test('an automaton allows what the expression finds', (t) => {
   for (const pattern of PATTERNS) {
     const expression = expressionOf(pattern);
-    const work = new Work();
+    const work = new WorkBudget();
     const form = { ...ANY, patterns: [pattern] };
     if (pattern.includes('\\b')) {
       t.equal(textAutomaton(form, work), undefined, `${pattern} is not known`);
@@ -63,7 +63,7 @@ t.test('an automaton allows what the expression finds', (t) => {
     }
     t.ok(textAutomaton(form, work), `${pattern} is known`);
     fc.assert(
-      fc.property(texts, (text) => isText(text, form, new Work()) === expression.test(text)),
+      fc.property(texts, (text) => isText(text, form, new WorkBudget()) === expression.test(text)),
       { numRuns: rounds({ short: 60, long: 400 }) },
     );
   }
@@ -72,17 +72,17 @@ t.test('an automaton allows what the expression finds', (t) => {
 
 t.test('what is not regular, or is not known here, is not held', (t) => {
   for (const pattern of UNKNOWN)
-    t.equal(textAutomaton({ ...ANY, patterns: [pattern] }, new Work()), undefined, pattern);
+    t.equal(textAutomaton({ ...ANY, patterns: [pattern] }, new WorkBudget()), undefined, pattern);
   t.end();
 });
 
 t.test('lengths, texts that are left out, and patterns that must not match', (t) => {
   const form = { ...ANY, patterns: ['^[ab]+$'], least: 2, most: 3, without: ['ab'], unlike: ['bb'] };
   const allowed = ['a', 'aa', 'ab', 'ba', 'bb', 'aba', 'abb', 'aaaa', 'ac'].filter((text) =>
-    isText(text, form, new Work()),
+    isText(text, form, new WorkBudget()),
   );
   t.strictSame(allowed, ['aa', 'ba', 'aba']);
-  t.strictSame(textAutomaton({ ...ANY, patterns: ['^a$'], least: 2 }, new Work()), [], 'none at all');
+  t.strictSame(textAutomaton({ ...ANY, patterns: ['^a$'], least: 2 }, new WorkBudget()), [], 'none at all');
   t.end();
 });
 
@@ -115,7 +115,7 @@ t.test('what a format allows is valid by ajv, and its samples are allowed', (t) 
     }
   }
   for (const date of ['2023-02-29', '1900-02-29', '2024-13-01', '2024-04-31']) {
-    t.notOk(isText(date, { ...ANY, formats: ['date'] }, new Work()), date);
+    t.notOk(isText(date, { ...ANY, formats: ['date'] }, new WorkBudget()), date);
   }
   t.equal(formatPattern('password'), undefined);
   t.equal(formatPattern('constructor'), undefined);
@@ -132,7 +132,7 @@ t.test('a pattern of any kind costs a bounded number of steps, and no request is
     `p${i}`,
     { type: 'string', pattern, minLength: i, maxLength: 200 + i },
   ];
-  const work = new Work();
+  const work = new WorkBudget();
   const all = Array.from({ length: 10 }, () => hostile).flat();
   const made = schemaGrammar({ type: 'object', properties: Object.fromEntries(all.map(property)) }, 'v', work);
   t.equal(made.kind, 'ok');

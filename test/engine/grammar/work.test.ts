@@ -1,7 +1,7 @@
 import t from 'tap';
 import { callRules } from '../../../engine/grammar/calls.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
-import { MAX_WORK, Work } from '../../../engine/grammar/work.js';
+import { MAX_WORK, WorkBudget } from '../../../engine/grammar/work.js';
 import { itemsOf, join, type Rope } from '../../../engine/grammar/rope.js';
 
 type Schema = Readonly<Record<string, unknown>>;
@@ -69,7 +69,7 @@ const SENSIBLE: readonly (readonly [what: string, tools: readonly Schema[]])[] =
 
 t.test('no sensible list of tools takes more than four fifths of the bound', (t) => {
   for (const [what, tools] of SENSIBLE) {
-    const work = new Work();
+    const work = new WorkBudget();
     work.weigh(tools);
     const functions = tools.map((parameters, i) => ({ name: `tool_${i}`, parameters }));
     const made = callRules(SYNTAX, functions, { single: false, answer: false }, work);
@@ -161,16 +161,16 @@ t.test('the work of all tools together is bounded, not that of each', (t) => {
     each(10, () => ({ enum: names(200) })),
     names(10),
   );
-  const made = (count: number, work: Work): string =>
+  const made = (count: number, work: WorkBudget): string =>
     callRules(
       SYNTAX,
       times(count, (i) => ({ name: `tool_${i}`, parameters: tool })),
       { single: true, answer: false },
       work,
     ).kind;
-  const first = new Work();
+  const first = new WorkBudget();
   made(1, first);
-  const all = new Work();
+  const all = new WorkBudget();
   t.equal(made(128, all), 'unservable');
   t.ok(first.spent < MAX_WORK / 2, `${first.spent} steps of one`);
   t.ok(all.spent <= MAX_WORK + first.spent, `${all.spent} steps of all`);
@@ -189,7 +189,7 @@ t.test('a schema of many values is refused before it is read, also where the com
     },
   );
   t.throws(() =>
-    new Work().weigh([{ parameters: { properties: { a: { type: 'string', items: { enum: values } } } } }]),
+    new WorkBudget().weigh([{ parameters: { properties: { a: { type: 'string', items: { enum: values } } } } }]),
   );
   t.equal(read, 0);
   t.end();

@@ -2,13 +2,13 @@ import t from 'tap';
 import { callsFormat } from '../../../engine/prompt/call-format.js';
 import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
 import { replyRules } from '../../../engine/grammar/reply.js';
-import { Work } from '../../../engine/grammar/work.js';
+import { WorkBudget } from '../../../engine/grammar/work.js';
 import { CallParser } from '../../../engine/output/calls/call-parser.js';
 
 const TOOLS = [{ type: 'function', function: { name: 'find', parameters: { type: 'object', properties: {} } } }];
 const AUTO = { required: false, parallel: true };
 
-const reply = replyRules(undefined, new Work());
+const reply = replyRules(undefined, new WorkBudget());
 
 /** What a whole reply comes to as content. */
 function contentOf(text: string, json: boolean): string {

@@ -9,12 +9,12 @@ import type {
   SeatQueue,
   Ticket,
   TicketOutcome,
-  Work,
+  SeatNeeds,
 } from '../../../sidecar/admission/seat-queue.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
-const WORK: Work = { promptTokens: 1000, maxTokens: 1, seatTokens: 1001 };
-const LONG: Work = { ...WORK, seatTokens: 6000 };
+const NEEDS: SeatNeeds = { promptTokens: 1000, maxTokens: 1, seatTokens: 1001 };
+const LONG: SeatNeeds = { ...NEEDS, seatTokens: 6000 };
 
 const equal = (seats: number): ReplicaSize => ({ seats, contextPerSeat: 2048 });
 const long = (seats: number): ReplicaSize => ({ seats, contextPerSeat: 8192 });
@@ -25,10 +25,10 @@ function setup(seats: readonly ReplicaSize[], shares?: Shares): { clock: FakeClo
   return { clock, queue: createFairQueue({ clock, random: () => 0, config, seats, ...(shares && { shares }) }) };
 }
 
-function enter(queue: SeatQueue, work: Work = WORK, request: Partial<QueueRequest> = {}): Ticket {
+function enter(queue: SeatQueue, needs: SeatNeeds = NEEDS, request: Partial<QueueRequest> = {}): Ticket {
   const ticket = queue.enter({ account: 'a', weight: 1, bytes: 10, seatsWanted: 1, ...request });
   if ('kind' in ticket) throw new Error(`refused: ${ticket.reason}`);
-  ticket.ready(work);
+  ticket.ready(needs);
   return ticket;
 }
 
@@ -60,14 +60,14 @@ t.test('requests spread over the replicas, and each lease says whose seats it ha
 t.test('a conversation goes back to the replica that holds its past turns', async (t) => {
   const { queue } = setup([equal(4), equal(4)], (prefix, replica) => (prefix[0] === replica ? 960 : 0));
   for (const home of [1, 1, 0, 1]) {
-    const lease = await seated(enter(queue, { ...WORK, prefix: Uint32Array.of(home) }));
+    const lease = await seated(enter(queue, { ...NEEDS, prefix: Uint32Array.of(home) }));
     t.equal(lease.replica, home);
   }
 });
 
 t.test('a job of several seats grows on its own replica alone', async (t) => {
   const { queue } = setup([equal(2), equal(3)]);
-  const lease = await seated(enter(queue, WORK, { seatsWanted: 4 }));
+  const lease = await seated(enter(queue, NEEDS, { seatsWanted: 4 }));
   t.equal(lease.replica, 1, 'the one with the most free seats');
   t.strictSame([lease.takeSeat(), lease.takeSeat(), lease.takeSeat()], [true, true, false]);
   t.equal(queue.snapshot().busy, 3);
@@ -128,8 +128,8 @@ t.test('Retry-After follows the seats that are there', async (t) => {
   clock.advance(1000);
   leases.forEach((lease) => lease.release('done'));
   await Promise.all([1, 2, 3, 4].map(() => seated(enter(queue))));
-  enter(queue, WORK, { account: 'b' });
-  enter(queue, WORK, { account: 'b' });
+  enter(queue, NEEDS, { account: 'b' });
+  enter(queue, NEEDS, { account: 'b' });
   const predicted = (): number => queue.report(9).accounts.find(({ account }) => account === 'b')?.predictedWaitMs ?? 0;
   const both = predicted();
   queue.pause(1);
@@ -157,7 +157,7 @@ t.test('a long request at the head blocks no short one, whatever account it is o
   const occupant = await seated(enter(queue, LONG));
   const waits = enter(queue, LONG);
   const own = enter(queue);
-  const other = enter(queue, WORK, { account: 'b' });
+  const other = enter(queue, NEEDS, { account: 'b' });
   first.release('done');
   const lease = await seated(other);
   t.equal(lease.replica, 0, 'the account with less seat time goes first');
@@ -195,7 +195,7 @@ t.test('seat time is shared over all replicas together', async (t) => {
   const { clock, queue } = setup([equal(2), equal(2)]);
   const run = async (account: string): Promise<void> => {
     for (let left = 40; left > 0; left -= 1) {
-      const lease = await seated(enter(queue, WORK, { account }));
+      const lease = await seated(enter(queue, NEEDS, { account }));
       await new Promise<void>((done) => clock.after(100, done));
       lease.release('done');
     }

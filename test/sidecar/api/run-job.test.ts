@@ -271,7 +271,7 @@ t.test('who was given a seat is on the board until its request ends, and no long
   const [holder] = board.holders('m');
   t.match(holder, { account: 'acme', class: 'standard', since: 5, context: { phase: 'waiting' } });
   t.strictSame(board.holders('other'), []);
-  context.taken(0);
+  context.started(0);
   t.equal(holder?.context.phase, 'prefilling', 'read when it is looked at');
   const second = { ...lease, seats: 2 };
   await context.awaitSeat(Promise.resolve({ kind: 'seated', lease: second }));

@@ -16,8 +16,8 @@ function filled(width: number, ...jobs: string[]): { queue: ItemQueue<string>; i
 }
 
 /** The host is gone after so many ms. Returns the job that fails for it. */
-function lost<T>(queue: ItemQueue<T>, guilty?: Item<T>, ms = 0): T | undefined {
-  const blamed = queue.lost(() => ms, guilty);
+function lost<T>(queue: ItemQueue<T>, hung?: Item<T>, ms = 0): T | undefined {
+  const blamed = queue.lost(() => ms, hung);
   return blamed?.abandoned === false ? blamed.job : undefined;
 }
 
