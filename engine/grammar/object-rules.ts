@@ -1,5 +1,6 @@
 import { inClass, literal } from './gbnf.js';
-import type { Alternative, Item } from './rules.js';
+import { RULE_STEPS } from './rule-maker.js';
+import { ITEM_STEPS, type Alternative, type Item } from './rules.js';
 import { ANYTHING, type Range } from './shape.js';
 
 /** A property that the schema names. */
@@ -23,6 +24,9 @@ type NewRule = (alternatives: readonly Alternative[]) => string;
 const MAX_NAME_CHARACTERS = 1024;
 
 const COMMA = '"," json-ws';
+
+/** Steps of each declared property but the first, at least: a rule of one alternative of six items. */
+export const LEAST_PROPERTY_STEPS = RULE_STEPS * 2 + ITEM_STEPS * 7;
 
 /** Counted properties. Beyond it: at least this many, or any number. */
 const MAX_MEMBERS = 256;

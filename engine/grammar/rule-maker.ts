@@ -1,11 +1,11 @@
-import { Rules, type Alternative } from './rules.js';
+import { alternativesText, Rules, type Alternative } from './rules.js';
 import { Unservable, type WorkBudget } from './work.js';
 
 /** Rules made for one schema before those that match nothing are left out. */
 export const MAX_RULES = 10_000;
 
-/** Steps of creating a rule. */
-const RULE_STEPS = 12;
+/** Steps of creating a rule, and of each of its alternatives. */
+export const RULE_STEPS = 12;
 
 /** Makes the rules of one schema; equal ones are one. */
 export class RuleMaker {
@@ -26,7 +26,7 @@ export class RuleMaker {
   /** The name of a rule of these alternatives. Throws Unservable past {@link MAX_RULES}. */
   newRule(alternatives: readonly Alternative[]): string {
     this.work.spend(RULE_STEPS * (1 + alternatives.length));
-    const key = JSON.stringify(alternatives);
+    const key = alternativesText(alternatives);
     const known = this.#written.get(key);
     if (known !== undefined) return known;
     const name = this.newName();

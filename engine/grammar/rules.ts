@@ -6,7 +6,7 @@ export type Item = string | { readonly rule: string; readonly least?: number; re
 export type Alternative = readonly Item[];
 
 /** Steps of an item of an alternative, and of the alternative itself: whether it matches anything, and its text. */
-const ITEM_STEPS = 4;
+export const ITEM_STEPS = 4;
 
 /** Rules by name, each with its alternatives; none at all: it matches nothing. */
 export class Rules {
@@ -96,10 +96,13 @@ function matches(alternative: Alternative, empty: ReadonlySet<string>): boolean 
 
 /** The right side of a rule of these alternatives. */
 export function alternativesText(alternatives: readonly Alternative[]): string {
-  return [...new Set(alternatives.map(text))].join(' | ');
+  const [only, ...more] = alternatives;
+  if (only && more.length === 0) return alternativeText(only);
+  return [...new Set(alternatives.map(alternativeText))].join(' | ');
 }
 
-function text(alternative: Alternative): string {
+/** One alternative as GBNF. */
+export function alternativeText(alternative: Alternative): string {
   return alternative.length === 0 ? '""' : alternative.map(itemText).join(' ');
 }
 

@@ -2,7 +2,7 @@
 import { literal } from './gbnf.js';
 import type { RuleMaker } from './rule-maker.js';
 import { numberRules } from './number-rules.js';
-import { isWithin } from './number-range.js';
+import { ANY_NUMBER, isWithin } from './number-range.js';
 import { itemsOf } from './rope.js';
 import type { Alternative } from './rules.js';
 import type { Range, Shape } from './shape.js';
@@ -85,9 +85,11 @@ function stringOf(range: Range): Alternative[] {
 /** JSON numbers within the shape's bounds. */
 export function numbersOf({ numbers }: Shape, whole: boolean, maker: RuleMaker): Scalars {
   const container = numbers.steps.length > 0 ? STEPPED : { places: 1, values: [] };
-  const alternatives = maker.once(`number ${whole} ${JSON.stringify(Object.values(numbers).map(String))}`, () =>
-    numberRules(numbers, whole, (rule) => maker.newRule(rule)),
-  );
+  const written = (): readonly Alternative[] | undefined => numberRules(numbers, whole, (rule) => maker.newRule(rule));
+  const alternatives =
+    numbers === ANY_NUMBER
+      ? undefined
+      : maker.once(`number ${whole} ${JSON.stringify(Object.values(numbers).map(String))}`, written);
   return { alternatives: alternatives ?? [[{ rule: whole ? 'json-integer' : 'json-number' }]], container };
 }
 

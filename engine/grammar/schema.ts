@@ -2,10 +2,10 @@ import { choice } from './choice.js';
 import { EnumValues } from './enum-values.js';
 import type { GrammarPart } from './gbnf.js';
 import { JSON_RULES } from './json.js';
-import { objectRules, type Property } from './object-rules.js';
+import { LEAST_PROPERTY_STEPS, objectRules, type Property } from './object-rules.js';
 import { matching, otherProperties } from './other-properties.js';
 import { RuleMaker } from './rule-maker.js';
-import type { Alternative, Item } from './rules.js';
+import { alternativeText, type Alternative, type Item } from './rules.js';
 import { MAX_COUNTED, numbersOf, textsOf, overCounted, type Scalars } from './scalar-rules.js';
 import { itemsOf, type Rope } from './rope.js';
 import { Sames } from './sames.js';
@@ -131,6 +131,8 @@ class Compiler {
     }
     for (const { properties } of objects) this.#work.spend(properties.size);
     const declared = new Set([...objects.flatMap(({ properties }) => [...properties.keys()]), ...required]);
+    const stepsOfOne = 1 + (1 + VALUE_STEPS) * objects.length + LEAST_PROPERTY_STEPS;
+    this.#work.foresee(stepsOfOne * (declared.size - 1));
     const properties = [...declared].map((name) => {
       this.#work.spend(objects.length);
       this.#work.spendText(name.length);
@@ -190,8 +192,10 @@ class Compiler {
 
   /** Alternatives that are equal count once, as do their containers. */
   #add(made: readonly Alternative[], seen: Set<string>, containers: Container[], container: Container): Alternative[] {
-    const others = made.filter((alternative) => !seen.has(JSON.stringify(alternative)));
-    for (const alternative of others) seen.add(JSON.stringify(alternative));
+    const others = made.filter((alternative) => {
+      const before = seen.size;
+      return seen.add(alternativeText(alternative)).size > before;
+    });
     containers.push(...others.map(() => container));
     return others;
   }

@@ -55,7 +55,7 @@ export interface Range {
 }
 
 /** Steps of {@link both}. */
-export const JOIN_STEPS = 12;
+export const JOIN_STEPS = 24;
 /** Steps of one value of an enum, besides its characters. */
 const VALUE_STEPS = 8;
 /** Steps of looking for one value of an enum in another. */

@@ -68,15 +68,15 @@ export class Shapes {
     return [...shapes];
   }
 
+  /** Its steps are all counted first, so that a product that takes too many is refused before any of it is made. */
   #product(factors: readonly (readonly Shape[])[]): readonly Shape[] {
-    let product: readonly Shape[] = [ANY];
-    for (const factor of factors) {
-      bounded(product.length * factor.length);
-      this.#work.spend(1 + JOIN_STEPS * product.length * factor.length);
-      const left = product;
-      product = left.flatMap((a) => factor.map((b) => both(a, b, this.#work)));
+    let alternatives = 1;
+    for (const { length } of factors) {
+      alternatives *= length;
+      bounded(alternatives);
+      this.#work.spend(1 + JOIN_STEPS * alternatives);
     }
-    return product;
+    return factors.reduce((left, factor) => left.flatMap((a) => factor.map((b) => both(a, b, this.#work))), [ANY]);
   }
 
   #resolve(reference: unknown): unknown {

@@ -11,7 +11,7 @@ import { keywordPath, type Fault } from './keyword-path.js';
  * Steps for all tools of one request. A step takes 25 to 80 ns; bench/results/dear-schemas.md has what the refusal of tools past
  * the bound takes in all. Tools that fill the largest grammar (MAX_GRAMMAR_CHARACTERS) with properties, enums or alternatives
  * take less than 112,000 steps, which test/engine/grammar/work.test.ts checks. Only combinations that are multiplied out take
- * more.
+ * more; where one of them is past the bound by itself, it is refused before it is begun.
  */
 export const MAX_WORK = 140_000;
 
@@ -81,6 +81,15 @@ export class WorkBudget {
     if (this.#spent > MAX_WORK || this.#spent + this.#patterns > this.#limit) {
       throw new Unservable('has too many values, alternatives or combinations of them.');
     }
+  }
+
+  /**
+   * To be called before work that takes at least so many steps, which will be counted as they are done: throws at once, as
+   * {@link spend} would later, where these are not left.
+   */
+  foresee(steps: number): void {
+    const spent = this.#spent + steps;
+    if (spent > MAX_WORK || spent + this.#patterns > this.#limit) this.spend(steps);
   }
 
   /** The same for a pattern. False: past {@link MAX_PATTERN_WORK}, so that it must not be done. */

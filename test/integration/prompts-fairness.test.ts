@@ -8,7 +8,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { asLong, chatWith, DEAR_SCHEMAS, INLINE_BYTES } from '../support/dear-schemas.js';
+import { asLong, chatWith, DEAR_SCHEMAS, INLINE_BYTES, SMALL_PRODUCTS } from '../support/dear-schemas.js';
 import { makeKey } from '../support/keys.js';
 import { rounds } from '../support/long-form.js';
 import { SHORT } from '../support/open-stream.js';
@@ -18,6 +18,7 @@ import { CHAT, chatOnly, DECIDE, Sidecar } from '../support/sidecar.js';
 const SENDERS = 12;
 const CHATS = Number(process.argv[2] ?? rounds({ short: 6, long: 15 }));
 const DEAR = Object.values(DEAR_SCHEMAS).map((schema) => chatWith(schema));
+const DEAREST = chatWith(DEAR_SCHEMAS[SMALL_PRODUCTS]);
 
 const folder = await mkdtemp(join(tmpdir(), 'ra-prompts-fairness-'));
 t.teardown(() => rm(folder, { recursive: true, force: true }));
@@ -104,12 +105,11 @@ for (const lane of ['short', 'long'] as const) {
 }
 
 t.test('a dear body of another account is next, not behind all that were sent before', async (t) => {
-  const [dear = ''] = DEAR;
   let over = false;
   let answers = 0;
   const sender = async (): Promise<void> => {
     while (!over) {
-      await (await sidecar.post('/chat/completions', dear, { key: hostile.key })).arrayBuffer();
+      await (await sidecar.post('/chat/completions', DEAREST, { key: hostile.key })).arrayBuffer();
       answers += 1;
     }
   };
@@ -118,7 +118,7 @@ t.test('a dear body of another account is next, not behind all that were sent be
   const before: number[] = [];
   for (let i = 0; i < CHATS; i++) {
     const from = answers;
-    const response = await sidecar.post('/chat/completions', dear, { key: visitor.key });
+    const response = await sidecar.post('/chat/completions', DEAREST, { key: visitor.key });
     await response.arrayBuffer();
     before.push(answers - from);
     t.equal(response.status, 422);
@@ -131,10 +131,9 @@ t.test('a dear body of another account is next, not behind all that were sent be
 });
 
 t.test('what callers sent who are gone is not worked on', async (t) => {
-  const [dear = ''] = DEAR;
   const headers = { Authorization: `Bearer ${hostile.key}`, 'Content-Type': 'application/json' };
   const connections = await Promise.all(Array.from({ length: 30 }, () => RawConnection.open(sidecar.port)));
-  for (const connection of connections) connection.request('POST', '/v1/chat/completions', headers, dear);
+  for (const connection of connections) connection.request('POST', '/v1/chat/completions', headers, DEAREST);
   // Some are under way by then.
   await sidecar.reaches('ra_sidecar_account_waiting_requests', (waiting) => waiting > 0, { account: 'hostile' });
   for (const connection of connections) connection.close();

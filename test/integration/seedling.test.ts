@@ -56,10 +56,13 @@ t.test('a message is sorted, in whichever order the topics are offered', async (
 t.test('getting-started shows a decision with the answers that this model gives', async (t) => {
   const page = readFileSync(join(sourceRoot, 'docs', 'getting-started.md'), 'utf8');
   const [, json = ''] = /v1\/decisions \\\n[^]*?-d '(\{[^]*?\})'\n```/.exec(page) ?? [];
-  // The page's model under the name that it has here.
-  const body = { ...(JSON.parse(json) as object), model: DECIDE };
-  const text = await (await sidecar.post('/decisions', body)).text();
-  const { answers } = checked('decisions', text) as { answers: Record<string, Answer> };
+  const asked = JSON.parse(json) as { input: string; questions: { id: string; options?: { name: string }[] }[] };
+  const answersTo = async (questions: readonly object[]): Promise<Record<string, Answer>> => {
+    // The page's model under the name that it has here.
+    const text = await (await sidecar.post('/decisions', { ...asked, model: DECIDE, questions })).text();
+    return (checked('decisions', text) as { answers: Record<string, Answer> }).answers;
+  };
+  const answers = await answersTo(asked.questions);
   const shown = [...page.matchAll(/(0\.\d+)<!-- answer (\w+) (\w+) -->/g)];
   t.strictSame(
     shown.map(([, , id]) => id),
@@ -70,6 +73,11 @@ t.test('getting-started shows a decision with the answers that this model gives'
     const found = answers[id]?.probabilities[answer] ?? 0;
     t.ok(found > 0.9 && Math.abs(found - Number(probability)) < 0.01, `${id}: ${answer} with ${found}`);
   }
+  const bare = asked.questions.map(({ options, ...question }) =>
+    options ? { ...question, options: options.map(({ name }) => ({ name })) } : question,
+  );
+  const [, answer, id = ''] = /(\w+)<!-- answer (\w+) without descriptions -->/.exec(page) ?? [];
+  t.equal((await answersTo(bare))[id]?.choice, answer, 'the answer without descriptions is the one on the page');
 });
 
 t.test('a level is recognized', async (t) => {

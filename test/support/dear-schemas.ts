@@ -1,4 +1,4 @@
-/** Schemas of a few kilobytes that each take the compiler of tools as long as it lets them, and are then refused. */
+/** Schemas of a few kilobytes that each take more work than the compiler of tools does, and are refused. */
 import { SHORT } from './open-stream.js';
 
 /** The longest body that the prompt host of short bodies takes, by default. */
@@ -7,8 +7,11 @@ export const INLINE_BYTES = 16 * 1024;
 const names = (count: number): string[] => Array.from({ length: count }, (_, i) => i.toString(36));
 const repeated = (count: number, schema: object): object[] => Array.from({ length: count }, () => schema);
 
+/** The only one of them that takes the compiler as long as it lets it: none of its products is past the bound by itself. */
+export const SMALL_PRODUCTS = 'products in many properties';
+
 /** By what they multiply. */
-export const DEAR_SCHEMAS: Readonly<Record<string, object>> = {
+export const DEAR_SCHEMAS = {
   'required names': { required: names(2000), allOf: [{ anyOf: repeated(255, {}) }, ...repeated(190, {})] },
   'bounds of a text': { allOf: [{ anyOf: repeated(250, { minLength: 1 }) }, ...repeated(600, { minLength: 1 })] },
   properties: {
@@ -17,7 +20,13 @@ export const DEAR_SCHEMAS: Readonly<Record<string, object>> = {
       ...repeated(190, { required: ['a'] }),
     ],
   },
-};
+  [SMALL_PRODUCTS]: {
+    type: 'object',
+    properties: Object.fromEntries(
+      names(30).map((name, i) => [name, { allOf: repeated(8, { anyOf: [{ minLength: 1 }, { minLength: 2 + i }] }) }]),
+    ),
+  },
+} satisfies Readonly<Record<string, object>>;
 
 /** A chat whose only tool has one required parameter with this schema. */
 export function chatWith(schema: object, chat: object = SHORT): string {

@@ -3,6 +3,7 @@ import { callRules } from '../../../engine/grammar/calls.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { MAX_WORK, WorkBudget } from '../../../engine/grammar/work.js';
 import { itemsOf, join, type Rope } from '../../../engine/grammar/rope.js';
+import { DEAR_SCHEMAS, SMALL_PRODUCTS } from '../../support/dear-schemas.js';
 
 type Schema = Readonly<Record<string, unknown>>;
 
@@ -147,11 +148,59 @@ t.test('a schema of 16 KB costs no more than some sensible ones do, whatever it 
   t.end();
 });
 
+/** How often steps were counted. */
+class CountedWork extends WorkBudget {
+  times = 0;
+
+  override spend(steps: number): void {
+    this.times += 1;
+    super.spend(steps);
+  }
+}
+
+/** Schemas and names, at any depth. */
+function valuesIn(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 1;
+  return Object.values(value).reduce((sum: number, inner) => sum + valuesIn(inner), 1);
+}
+
+t.test('products and lists of properties past the bound are refused before any of them is made', (t) => {
+  for (const [what, schema] of Object.entries(DEAR_SCHEMAS)) {
+    if (what === SMALL_PRODUCTS) continue;
+    const tool = one(JSON.parse(JSON.stringify(schema)) as Schema);
+    const work = new CountedWork();
+    work.weigh([tool]);
+    const weighed = work.times;
+    t.equal(schemaGrammar(tool, 'value', work).kind, 'unservable', what);
+    t.ok(work.times - weighed < 2 * valuesIn(tool), `${what}: ${work.times} times for ${valuesIn(tool)} values`);
+  }
+  t.end();
+});
+
+const PAST = { message: /^has too many values, alternatives or combinations/ };
+
+t.test('work that is foreseen is refused once it is more than what is left, and is not counted before', (t) => {
+  const work = new WorkBudget();
+  work.spend(40_000);
+  work.foresee(MAX_WORK - 40_000);
+  t.equal(work.spent, 40_000);
+  work.limit(10_000);
+  t.throws(() => {
+    work.foresee(10_001);
+  }, PAST);
+  t.ok(work.stopped, 'it fits the bound, but not the limit');
+  t.throws(() => {
+    work.foresee(MAX_WORK);
+  }, PAST);
+  t.ok(work.exhausted);
+  t.end();
+});
+
 t.test('what is past the bound is refused in words that have none of the caller’s', (t) => {
   const [, , [, dear] = []] = DEAR;
   t.match(schemaGrammar(one(dear ?? {})), {
     kind: 'unservable',
-    why: /^has too many values, alternatives or combinations/,
+    why: PAST.message,
   });
   t.end();
 });
