@@ -1,7 +1,4 @@
 /** The running service under more than it can do, beside llama-server and beside llama-server behind nginx. */
-import { fork } from 'node:child_process';
-import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import { CHAT } from '../../test/support/sidecar.js';
 import { chart, type Line, type Panel } from '../support/chart.js';
 import { random150m } from '../support/models.js';
@@ -9,8 +6,9 @@ import { keep, keepFile, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
 import type { Attempt, Target } from './attempt.js';
 import { served, settled, type ClosedLoop } from './closed-loop.js';
-import type { Load, Phase } from './generator.js';
+import type { Phase } from './generator.js';
 import { codes, fairShare, measure, recovery, type Point } from './measures.js';
+import { offer } from './offer.js';
 import { behindNginx, llamaServer, needNginx, sidecar, type Server } from './servers.js';
 
 const SEATS = 8;
@@ -30,8 +28,6 @@ const CONNECTIONS = { all: 2 * SEATS, perKey: SEATS };
 const ACCOUNTS = { heavy: 0.8, light: 0.2 };
 /** The closed loop that measures what can be served. */
 const CLOSED: ClosedLoop = { callers: SEATS, seconds: 12, tokens: TOKENS };
-
-const GENERATOR = fileURLToPath(new URL('./generator.js', import.meta.url));
 
 /** What one server did under one load, over all rounds. */
 interface Measured {
@@ -99,8 +95,7 @@ await keepFile('overload.svg', drawn());
 process.exit(0);
 
 async function generate(target: Target, phases: readonly Phase[], round: number): Promise<Attempt[]> {
-  const child = fork(GENERATOR);
-  const load: Load = {
+  return await offer({
     target,
     phases,
     accounts: ACCOUNTS,
@@ -109,11 +104,7 @@ async function generate(target: Target, phases: readonly Phase[], round: number)
     seed: Math.round((phases[0]?.perSecond ?? 0) * 1000) + round,
     model: CHAT,
     tokens: TOKENS,
-  };
-  child.send(load);
-  const [attempts] = (await once(child, 'message')) as [Attempt[]];
-  child.disconnect();
-  return attempts;
+  });
 }
 
 /** One load on one server. Latencies of the highest load exclude the quiet time after it. */

@@ -7,17 +7,14 @@
  * What was measured is kept in bench/.cache/overload-patience.jsonl, a line a point; remove that file to begin anew. Once all
  * points are there the table is written to bench/results.
  */
-import { fork } from 'node:child_process';
-import { once } from 'node:events';
 import { appendFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { CHAT } from '../../test/support/sidecar.js';
 import { random150m } from '../support/models.js';
 import { keep } from '../support/results.js';
 import type { Attempt, Target } from './attempt.js';
 import { served, settled } from './closed-loop.js';
-import type { Load } from './generator.js';
 import { measure } from './measures.js';
+import { offer } from './offer.js';
 import { type Done, rowsOf, verdict } from './patience-table.js';
 import { behindNginx, llamaServer, needNginx, sidecar, type Server } from './servers.js';
 
@@ -36,7 +33,6 @@ const ACCOUNTS = { heavy: 0.8, light: 0.2 };
 /** nginx tuned: so much of the patience may pass in its connections. */
 const TUNED = 0.6;
 const STATE = 'bench/.cache/overload-patience.jsonl';
-const GENERATOR = fileURLToPath(new URL('./generator.js', import.meta.url));
 
 needNginx();
 mkdirSync('bench/.cache', { recursive: true });
@@ -94,7 +90,7 @@ function servers(patienceMs: number): Record<string, () => Promise<Server>> {
   const all = Math.max(SEATS, Math.round((capacity * patienceMs * TUNED) / 1000));
   const fixed = FIXED.map((part) => {
     const maxWaitMs = Math.max(100, Math.round(part * patienceMs));
-    return [`fixed ${part}`, () => sidecar(sizes, names, maxWaitMs)] as const;
+    return [`fixed ${part}`, () => sidecar(sizes, names, { maxWaitMs })] as const;
   });
   return {
     'ra-sidecar': () => sidecar(sizes, names),
@@ -131,8 +127,7 @@ async function generate(
   awaits: 'end' | 'first-token',
   round: number,
 ): Promise<Attempt[]> {
-  const child = fork(GENERATOR);
-  const load: Load = {
+  return await offer({
     target,
     phases: [{ perSecond: factor * capacity, seconds: SECONDS }],
     accounts: ACCOUNTS,
@@ -141,9 +136,5 @@ async function generate(
     seed: Math.round(factor * 1000) + round,
     model: CHAT,
     tokens: TOKENS,
-  };
-  child.send(load);
-  const [attempts] = (await once(child, 'message')) as [Attempt[]];
-  child.disconnect();
-  return attempts;
+  });
 }

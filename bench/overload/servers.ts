@@ -28,6 +28,12 @@ export interface Sizes {
   readonly threads: number;
 }
 
+/** The settings of an engine that is a server elsewhere. */
+export interface ServerElsewhere {
+  readonly kind: 'llama-server';
+  readonly url: string;
+}
+
 export interface Server {
   readonly name: string;
   readonly target: Target;
@@ -36,9 +42,13 @@ export interface Server {
 
 /**
  * The sidecar, with a key for each account. `maxWaitMs`: what an operator sets for callers of known patience, with a queue that
- * learns nothing; absent: the default settings.
+ * learns nothing; absent: the default settings. `engine`: a server elsewhere, which the caller closes; absent: our own engine.
  */
-export async function sidecar(sizes: Sizes, accounts: readonly string[], maxWaitMs?: number): Promise<Server> {
+export async function sidecar(
+  sizes: Sizes,
+  accounts: readonly string[],
+  { maxWaitMs, engine }: { readonly maxWaitMs?: number; readonly engine?: ServerElsewhere } = {},
+): Promise<Server> {
   const { file, seats, context, threads } = sizes;
   const folder = await mkdtemp(join(tmpdir(), 'ra-overload-'));
   const keys = accounts.map((account) => ({ account, ...makeKey({ id: account, account }) }));
@@ -48,7 +58,10 @@ export async function sidecar(sizes: Sizes, accounts: readonly string[], maxWait
   const running = await Sidecar.start(teardowns, {
     config: {
       models: [
-        { id: CHAT, kind: 'chat', file, seats, contextPerSeat: context, threads, gpu: false, prefixReuse: 'off' },
+        {
+          ...{ id: CHAT, kind: 'chat', file, seats, contextPerSeat: context, threads, gpu: false, prefixReuse: 'off' },
+          ...(engine && { engine }),
+        },
       ],
       development: { validateAnswers: false, learnedQueue: maxWaitMs === undefined },
       keys: { file: keyFile },
@@ -56,7 +69,7 @@ export async function sidecar(sizes: Sizes, accounts: readonly string[], maxWait
     },
   });
   return {
-    name: maxWaitMs === undefined ? 'ra-sidecar' : `ra-sidecar, maxWaitMs ${maxWaitMs}`,
+    name: `ra-sidecar${engine ? ` before ${engine.kind}` : ''}${maxWaitMs === undefined ? '' : `, maxWaitMs ${maxWaitMs}`}`,
     target: { port: running.port, keys: Object.fromEntries(keys.map(({ account, key }) => [account, key])) },
     close: async () => {
       await teardowns.run();
@@ -69,13 +82,14 @@ export async function sidecar(sizes: Sizes, accounts: readonly string[], maxWait
 export async function llamaServer(
   { file, seats, context, threads }: Sizes,
   accounts: readonly string[],
+  more: readonly string[] = [],
 ): Promise<Server> {
   const keys = Object.fromEntries(accounts.map((account) => [account, `key-of-${account}`]));
   const server = await LlamaServer.start(file, {
     threads,
     slots: seats,
     contextPerSlot: context,
-    more: ['-ngl', '0'],
+    more: ['-ngl', '0', ...more],
   });
   return {
     name: 'llama-server',

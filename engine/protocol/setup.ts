@@ -69,6 +69,8 @@ export interface RemoteSetup {
   readonly tokens?: number;
   /** How long a cancelled reply is awaited before its seat is used again, ms. */
   readonly cancelWaitMs: number;
+  /** How long a request may be without a byte from the server, and a question without its answer, ms. */
+  readonly silentMs: number;
 }
 
 /** Number formats of the keys and values that attention keeps. */

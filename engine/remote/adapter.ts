@@ -110,9 +110,6 @@ export interface AdapterParts {
   readonly setup: RemoteSetup;
 }
 
-/** How long one question of a decision may take, ms: a prompt of 8,192 tokens takes a slow CPU a minute. */
-export const SCORE_MS = 180_000;
-
 /** How long a question about a server itself may take, ms. */
 export const ASK_MS = 5000;
 

@@ -24,9 +24,15 @@ export function isBusy(status: number): boolean {
   return status === 429 || status === 503;
 }
 
+/** Codes of connections that cannot be made secure, whenever they are tried. */
+const INSECURE = /CERT|SIGNATURE|^EPROTO$|^ERR_SSL/;
+
 /** What the answer to a server's health check means at the start; undefined: it is up. */
 export function notYet(health: Reply): Exclude<Opened, { kind: 'open' }> | undefined {
   if (health.kind === 'absent') return { kind: 'not-yet', why: 'absent' };
+  if (health.kind === 'failed' && INSECURE.test(health.why)) {
+    return { kind: 'unfit', why: `the TLS handshake with it fails (${health.why})` };
+  }
   if (health.kind === 'failed') return { kind: 'not-yet', why: 'slow' };
   if (health.kind !== 'status') return undefined;
   if (health.status === 503) return { kind: 'not-yet', why: 'loading' };

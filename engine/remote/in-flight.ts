@@ -1,12 +1,6 @@
 import type { Clock } from '../protocol/clock.js';
 import type { Flight } from './flight.js';
 
-/**
- * How long a request may be without a byte from the server, ms: of a server that reports no progress, the longest prompts
- * take a minute. The sidecar's own watch ends an engine of which nothing moves sooner.
- */
-const SILENT_MS = 180_000;
-
 /** A request that was sent this long ago has reached the server, ms. */
 const REACHED_MS = 250;
 
@@ -21,11 +15,14 @@ interface Sent {
 /** The requests that the server is to compute, with their tokens and when they were sent. At most as many as seats. */
 export class InFlight {
   readonly #clock: Clock;
+  readonly #silentMs: number;
   readonly #flights = new Map<Flight, Sent>();
   #tokens = 0;
 
-  constructor(clock: Clock) {
+  /** `silentMs`: how long a request may be without a byte from the server. */
+  constructor(clock: Clock, silentMs: number) {
     this.#clock = clock;
+    this.#silentMs = silentMs;
   }
 
   get size(): number {
@@ -72,7 +69,7 @@ export class InFlight {
 
   /** Ends those of which nothing was heard for too long. */
   endSilent(): void {
-    const before = this.#clock.now() - SILENT_MS;
+    const before = this.#clock.now() - this.#silentMs;
     for (const { heardAt, silent } of [...this.#flights.values()]) if (heardAt < before) silent();
   }
 }

@@ -2,7 +2,7 @@
 import { ALL_ACCOUNTS, type CacheScope } from '../protocol/cache-key.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import { promptIds } from '../protocol/prompt.js';
-import { ASK_MS, hasPlainStops, SCORE_MS } from './adapter.js';
+import { ASK_MS, hasPlainStops } from './adapter.js';
 import type {
   Adapter,
   AdapterParts,
@@ -168,8 +168,8 @@ export class LlamaServer implements Adapter {
       samplers: ['temperature'],
       logit_bias: [[chosen, FORCED]],
     };
-    const { client } = this.#parts;
-    const reply = await awaited(client.ask('POST', '/completion', SCORE_MS, body, signal));
+    const { client, setup } = this.#parts;
+    const reply = await awaited(client.ask('POST', '/completion', setup.silentMs, body, signal));
     if (reply.kind !== 'json') return reply;
     const said = fieldsOf(reply.value);
     if (said['tokens_evaluated'] !== prompt.length) return { kind: 'failed', why: 'another number of prompt tokens' };

@@ -47,6 +47,7 @@ async function start(setup: EngineSetup): Promise<void> {
         seats: setup.seats,
         tokens: remote.tokens ?? setup.seats * setup.contextPerSeat,
         cancelWaitMs: remote.cancelWaitMs,
+        silentMs: remote.silentMs,
         emit: (step, outputs, held) => send({ kind: 'step', step, outputs, held }),
         capacity: (seats, unconfirmed) => send({ kind: 'capacity', seats, unconfirmed }),
         suspect: () => suspect(server),

@@ -11,6 +11,7 @@
  */
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import type { HeldTokens } from '../protocol/messages.js';
+import type { RemoteSetup } from '../protocol/setup.js';
 import type { Flight } from './flight.js';
 import { questions, replies, type FlightWork } from './flight-work.js';
 import { InFlight } from './in-flight.js';
@@ -21,10 +22,9 @@ import type { ReplyFlightParts } from './reply-flight.js';
 import { Reports, type ReportOptions } from './reports.js';
 import { SeatLimit } from './seat-limit.js';
 
-export interface RemoteLoopOptions extends ReportOptions {
+export interface RemoteLoopOptions extends ReportOptions, Pick<RemoteSetup, 'cancelWaitMs' | 'silentMs'> {
   /** Tokens that may be in flight. */
   readonly tokens: number;
-  readonly cancelWaitMs: number;
   /** Asks whether the server is still the same. Once it is not, the process ends. */
   readonly suspect: () => Promise<void>;
 }
@@ -47,7 +47,7 @@ export class RemoteLoop {
     this.#parts = parts;
     this.#options = options;
     this.#limit = new SeatLimit(clock, options.seats);
-    this.#flights = new InFlight(clock);
+    this.#flights = new InFlight(clock, options.silentMs);
     this.#leaving = new Leaving(clock, options.cancelWaitMs);
     this.#reports = new Reports(options, clock, () => this.#steps);
     this.#watch = new LoadWatch(clock, adapter, {

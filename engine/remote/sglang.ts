@@ -1,7 +1,7 @@
 /** SGLang: `/generate` with token ids (docs/engines.md). */
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import { promptIds } from '../protocol/prompt.js';
-import { ASK_MS, hasPlainStops, SCORE_MS } from './adapter.js';
+import { ASK_MS, hasPlainStops } from './adapter.js';
 import type {
   Adapter,
   AdapterParts,
@@ -98,7 +98,8 @@ export class Sglang implements Adapter {
       apply_softmax: false,
       item_first: false,
     };
-    const reply = await awaited(this.#parts.client.ask('POST', '/v1/score', SCORE_MS, body, signal));
+    const { client, setup } = this.#parts;
+    const reply = await awaited(client.ask('POST', '/v1/score', setup.silentMs, body, signal));
     if (reply.kind !== 'json') return reply;
     const scores = listOf(listOf(fieldsOf(reply.value)['scores'])[0]).map(numberOf);
     if (scores.length !== labels.length || !scores.every((score) => score !== undefined && score >= 0 && score <= 1)) {

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import { promptIds } from '../protocol/prompt.js';
-import { ASK_MS, hasPlainStops, SCORE_MS } from './adapter.js';
+import { ASK_MS, hasPlainStops } from './adapter.js';
 import type {
   Adapter,
   AdapterParts,
@@ -97,7 +97,8 @@ export class Vllm implements Adapter {
       logprob_token_ids: Array.from(labels),
       return_tokens_as_token_ids: true,
     };
-    const reply = await awaited(this.#parts.client.ask('POST', '/v1/completions', SCORE_MS, body, signal));
+    const { client, setup } = this.#parts;
+    const reply = await awaited(client.ask('POST', '/v1/completions', setup.silentMs, body, signal));
     if (reply.kind !== 'json') return reply;
     const { choices, usage } = fieldsOf(reply.value);
     const { prompt_tokens: counted, prompt_tokens_details: details } = fieldsOf(usage);

@@ -88,14 +88,14 @@ export function composeEngine(
 }
 
 function remoteSetup({ engine }: ModelConfig, server: NonNullable<ReplicaPlan['server']>): RemoteSetup | undefined {
-  const { kind, model: name, secretFile, tokens, cancelWaitMs } = engine;
+  const { kind, model: name, secretFile, tokens, cancelWaitMs, silentMs } = engine;
   if (kind === 'llama.cpp') return undefined;
   const more = {
     ...(name !== undefined && { model: name }),
     ...(secretFile !== undefined && { secretFile }),
     ...(tokens !== undefined && { tokens }),
   };
-  return { kind, ...server, ...more, cancelWaitMs };
+  return { kind, ...server, ...more, cancelWaitMs, silentMs };
 }
 
 /** Whether a kind of engine can hold a reply to a grammar only from its beginning. */

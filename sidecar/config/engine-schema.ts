@@ -43,4 +43,8 @@ export const engineSchema: SettingSchema = section({
     'How long the seat of a caller who left stays taken while the server goes on; past that it is used again, and the reply is counted in `ra_sidecar_engine_unconfirmed_cancels_total`.',
     { default: 30_000, minimum: 100 },
   ),
+  silentMs: milliseconds(
+    'How long a request may be without a byte from the server, and a question of a decision without its answer; past that it fails. Longer than the longest prompt takes a server that reports no progress. If nothing moves on the server at all, `engine.hangMs` ends its engine process sooner.',
+    { default: 180_000, minimum: 100 },
+  ),
 });

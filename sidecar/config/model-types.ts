@@ -40,6 +40,7 @@ export interface EngineConfig {
   readonly secretFile?: string;
   readonly tokens?: number;
   readonly cancelWaitMs: number;
+  readonly silentMs: number;
 }
 
 export type RemoteKind = 'llama-server' | 'vllm' | 'sglang';

@@ -11,6 +11,7 @@ import type { Log, LogFields } from '../../sidecar/telemetry/logger.js';
 import type { Spool } from '../../sidecar/usage/spool.js';
 import { STUB_ENTRY } from './engine-harness.js';
 import { holdAnswers } from './hold-answers.js';
+import { decisionsPart, enginePart } from './llama-servers.js';
 import { embeddedTestModel } from './models.js';
 import { untilNextLook } from './processes.js';
 import { sharedLanes } from './shared-lanes.js';
@@ -81,6 +82,9 @@ export interface StubModel {
   readonly contextPerSeat?: number;
   readonly cohort?: string;
   readonly vision?: { readonly projector: string };
+  /** A server elsewhere; its engine process is the real one. Absent: a stand-in. */
+  readonly engine?: object;
+  readonly prefixCache?: object;
   /** Never gets ready. */
   readonly cold?: boolean;
 }
@@ -255,9 +259,11 @@ async function configure(dir: string, models: readonly StubModel[], config: obje
     dataDir: dir,
     // Whatever a test is about, each answer it causes is held to its schema.
     development: { validateAnswers: true },
+    ...decisionsPart(),
     models: models.map(({ cold: never, ...model }) => ({
       seats: 2,
       contextPerSeat: 1024,
+      ...(never !== true && enginePart(real)),
       ...model,
       file: never === true ? cold : ready,
     })),

@@ -36,6 +36,7 @@ export interface RemoteHarnessOptions {
   readonly seats?: number;
   readonly tokens?: number;
   readonly cancelWaitMs?: number;
+  readonly silentMs?: number;
 }
 
 export class RemoteHarness {
@@ -47,13 +48,14 @@ export class RemoteHarness {
   readonly #waiting = new Set<() => void>();
   #id = 0;
 
-  private constructor(stub: ServerStub, { seats = 4, tokens = 1000, cancelWaitMs = 5000 }: RemoteHarnessOptions) {
+  private constructor(stub: ServerStub, options: RemoteHarnessOptions) {
+    const { seats = 4, tokens = 1000, cancelWaitMs = 5000, silentMs = 60_000 } = options;
     this.stub = stub;
-    const setup = { kind: stub.kind, url: stub.url, cancelWaitMs };
+    const setup = { kind: stub.kind, url: stub.url, cancelWaitMs, silentMs };
     const client = new ServerClient(setup);
     const model = {
       isEnd: (token: number) => token === END,
-      bytes: (token: number) => Uint8Array.of(87 + token),
+      bytes: (token: number) => Uint8Array.of(token),
       control: () => undefined,
     };
     this.loop = new RemoteLoop(
@@ -62,6 +64,7 @@ export class RemoteHarness {
         seats,
         tokens,
         cancelWaitMs,
+        silentMs,
         emit: (_, outputs) => {
           this.outputs.push(...outputs);
           this.#wake();

@@ -4,15 +4,18 @@
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import { chatPrompt, type PromptParts } from '../../engine/prompt/chat-prompt.js';
+import { promptIds } from '../../engine/protocol/prompt.js';
 import type { ProbeMessage } from '../../engine/remote/adapter.js';
-import { fieldsOf, listOf } from '../../engine/remote/fields.js';
+import { fieldsOf, listOf, textOf } from '../../engine/remote/fields.js';
 
 export type StubKind = 'llama-server' | 'vllm' | 'sglang';
 
-/** The reply: three letters and the end token. */
-export const REPLY = [10, 11, 12] as const;
-export const END = 2;
+/** The reply: a, b, c and the end token, as the test models have them. */
+export const REPLY = [97, 98, 99] as const;
+export const END = 258;
 export const CACHED = 1;
 
 /** What it does in place of a whole reply. */
@@ -68,6 +71,18 @@ const KNOWN: Readonly<Record<StubKind, ReadonlySet<string>>> = {
   ),
 };
 
+/** How a stub is reached. */
+export interface StubOptions {
+  /** Absent: a free one. */
+  readonly port?: number;
+  /** A Unix socket, in place of a port of this machine. */
+  readonly socket?: string;
+  /** HTTPS with this pair. */
+  readonly tls?: { readonly key: string; readonly cert: string };
+  /** Any request without this bearer token is answered with 401. */
+  readonly key?: string;
+}
+
 const PATHS: Readonly<Record<StubKind, ReadonlySet<string>>> = {
   'llama-server': new Set(['/completion']),
   vllm: new Set(['/v1/completions']),
@@ -86,29 +101,56 @@ export class ServerStub {
   load: { waiting: number; preempted: number; kvUse: number } | undefined = { waiting: 0, preempted: 0, kvUse: 0 };
   running = 0;
   version = '1';
-  /** Token ids of a conversation, as `/tokenize` of vLLM has them. */
+  /** Token ids of a conversation, and of a text with special tokens in it. */
   tokenize: (messages: readonly ProbeMessage[]) => readonly number[] = () => [];
-  readonly #server = createServer((request, response) => void this.#answer(request, response));
+  tokenizeText: (text: string) => readonly number[] = () => [];
+  readonly #options: StubOptions;
+  readonly #server;
 
-  private constructor(kind: StubKind) {
+  private constructor(kind: StubKind, options: StubOptions) {
     this.kind = kind;
+    this.#options = options;
+    const answer = (request: IncomingMessage, response: ServerResponse): void => void this.#answer(request, response);
+    this.#server = options.tls ? createTlsServer(options.tls, answer) : createServer(answer);
   }
 
-  static async start(t: { teardown(fn: () => Promise<void>): void }, kind: StubKind): Promise<ServerStub> {
-    const stub = new ServerStub(kind);
-    stub.#server.listen(0, '127.0.0.1');
+  static async start(
+    t: { teardown(fn: () => Promise<void>): void },
+    kind: StubKind,
+    options: StubOptions = {},
+  ): Promise<ServerStub> {
+    const stub = new ServerStub(kind, options);
+    if (options.socket === undefined) stub.#server.listen(options.port ?? 0, '127.0.0.1');
+    else stub.#server.listen(options.socket);
     await once(stub.#server, 'listening');
-    t.teardown(async () => {
-      const closed = once(stub.#server, 'close');
-      stub.#server.close();
-      stub.#server.closeAllConnections();
-      await closed;
-    });
+    t.teardown(() => stub.close());
     return stub;
   }
 
+  /** Cuts all connections. Idempotent. */
+  async close(): Promise<void> {
+    if (!this.#server.listening) return;
+    const closed = once(this.#server, 'close');
+    this.#server.close();
+    this.#server.closeAllConnections();
+    await closed;
+  }
+
+  /** Renders and tokenizes as this model does. */
+  hosts(parts: PromptParts): void {
+    this.tokenize = (messages) => {
+      const prompt = chatPrompt(parts, { messages }, { addGenerationPrompt: true }, Infinity);
+      return prompt.kind === 'prompt' ? [...promptIds(prompt.prompt)] : [];
+    };
+    this.tokenizeText = (text) => [...parts.vocabulary.tokenize(text, true)];
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
   get url(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+    return `${this.#options.tls ? 'https' : 'http'}://127.0.0.1:${this.port}`;
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -118,18 +160,54 @@ export class ServerStub {
     const json = (value: unknown): void => {
       response.setHeader('content-type', 'application/json').end(JSON.stringify(value));
     };
-    if (path === '/health') json({});
-    else if (path === '/v1/models') json({ data: [{ id: 'stub', root: 'stub', max_model_len: 4096 }] });
-    else if (path === '/version') json({ version: this.version });
-    else if (path === '/tokenize') {
-      const { messages } = fieldsOf(JSON.parse(Buffer.concat(chunks).toString()));
-      json({ tokens: this.tokenize(listOf(messages) as readonly ProbeMessage[]) });
-    } else if (path === '/metrics') response.setHeader('content-type', 'text/plain').end(this.#metrics());
-    else if (path === '/abort_request') {
-      this.aborted.push(fieldsOf(JSON.parse(Buffer.concat(chunks).toString()))['rid']);
-      json({});
-    } else if (PATHS[this.kind].has(path)) this.#compute(JSON.parse(Buffer.concat(chunks).toString()), response);
-    else response.writeHead(404).end();
+    const body = (): unknown => JSON.parse(Buffer.concat(chunks).toString());
+    const { key } = this.#options;
+    if (key !== undefined && request.headers.authorization !== `Bearer ${key}`) response.writeHead(401).end();
+    else if (path === '/metrics') response.setHeader('content-type', 'text/plain').end(this.#metrics());
+    else if (PATHS[this.kind].has(path)) this.#compute(body(), response);
+    else {
+      const about = this.#about(path, body);
+      if (about === undefined) response.writeHead(404).end();
+      else json(about);
+    }
+  }
+
+  /** What it says of itself and of prompts; undefined: it has no such path. */
+  #about(path: string, body: () => unknown): object | undefined {
+    const { kind, version } = this;
+    switch (path) {
+      case '/health':
+        return {};
+      case '/v1/models':
+        return { data: [{ id: 'stub', root: 'stub', max_model_len: 4096 }] };
+      case '/version':
+        return { version };
+      case '/props':
+        return {
+          total_slots: 64,
+          default_generation_settings: { n_ctx: 4096 },
+          endpoint_metrics: true,
+          build_info: version,
+        };
+      case '/get_model_info':
+        return { model_path: 'stub' };
+      case '/get_server_info':
+        return { max_running_requests: 64, context_length: 4096, version };
+      case '/apply-template':
+        // Only `/tokenize` reads it.
+        return { prompt: JSON.stringify(fieldsOf(body())['messages']) };
+      case '/tokenize': {
+        const { messages, prompt, content } = fieldsOf(body());
+        if (kind === 'sglang') return { tokens: this.tokenizeText(textOf(prompt) ?? '') };
+        const said = kind === 'llama-server' ? (JSON.parse(textOf(content) ?? '[]') as unknown) : messages;
+        return { tokens: this.tokenize(listOf(said) as readonly ProbeMessage[]) };
+      }
+      case '/abort_request':
+        this.aborted.push(fieldsOf(body())['rid']);
+        return {};
+      default:
+        return undefined;
+    }
   }
 
   #metrics(): string {

@@ -4,6 +4,7 @@
  */
 import tap from 'tap';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
+import { decisionsPart, enginePart } from './llama-servers.js';
 import { embeddedTestModel } from './models.js';
 import { CHAT, DECIDE, Sidecar } from './sidecar.js';
 
@@ -31,17 +32,16 @@ export function sharedSidecar(): Promise<Sidecar> {
 
 async function start(): Promise<Sidecar> {
   const file = await embeddedTestModel();
+  const models = [
+    { id: CHAT, kind: 'chat', file, seats: 8, contextPerSeat: CHAT_CONTEXT },
+    { id: WIDE_CHAT, kind: 'chat', file, seats: 4, contextPerSeat: 16_000 },
+    { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
+    { id: NARROW_DECIDE, kind: 'decision', file, seats: 1, contextPerSeat: 256 },
+    { id: TYPESAFE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
+    { id: SEEDLING_CHAT, kind: 'chat', file: EMBEDDED_MODEL, seats: 4, contextPerSeat: 2048 },
+    { id: SEEDLING_DECIDE, kind: 'decision', file: EMBEDDED_MODEL, seats: 2, contextPerSeat: 8192 },
+  ];
   return Sidecar.start(tap, {
-    config: {
-      models: [
-        { id: CHAT, kind: 'chat', file, seats: 8, contextPerSeat: CHAT_CONTEXT },
-        { id: WIDE_CHAT, kind: 'chat', file, seats: 4, contextPerSeat: 16_000 },
-        { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
-        { id: NARROW_DECIDE, kind: 'decision', file, seats: 1, contextPerSeat: 256 },
-        { id: TYPESAFE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
-        { id: SEEDLING_CHAT, kind: 'chat', file: EMBEDDED_MODEL, seats: 4, contextPerSeat: 2048 },
-        { id: SEEDLING_DECIDE, kind: 'decision', file: EMBEDDED_MODEL, seats: 2, contextPerSeat: 8192 },
-      ],
-    },
+    config: { ...decisionsPart(), models: models.map((model) => ({ ...model, ...enginePart(model.file) })) },
   });
 }

@@ -1,8 +1,7 @@
 import t from 'tap';
 import { RemoteHarness } from '../../support/remote-harness.js';
-import type { Misbehaviour, StubKind } from '../../support/server-stub.js';
-
-const KINDS = ['llama-server', 'vllm', 'sglang'] as const;
+import { KINDS, MISBEHAVIOURS } from '../../support/misbehaviours.js';
+import type { StubKind } from '../../support/server-stub.js';
 
 /** How a good reply ends, with as few messages as the stub's pieces come in. */
 const GOOD: Readonly<Record<StubKind, RegExp>> = {
@@ -11,164 +10,10 @@ const GOOD: Readonly<Record<StubKind, RegExp>> = {
   sglang: /^started:1 (a ?b ?c) stop:4 cached:1 done$/,
 };
 
-const failed = (why: string): RegExp => new RegExp(`failed\\(${why}\\)$`);
-
-interface Case {
-  readonly name: string;
-  /** Absent: all. */
-  readonly kinds?: readonly StubKind[];
-  readonly does: Misbehaviour;
-  readonly ends: RegExp | 'good';
-}
-
-const error = JSON.stringify({ error: { message: 'PROMPT', type: 'server_error', code: 500 } });
-const usageless = (frame: Record<string, unknown>): unknown => ({ ...frame, usage: null });
-const choice = (change: object) => (frame: Record<string, unknown>) => {
-  const [first] = (frame['choices'] ?? []) as object[];
-  return first ? { ...frame, choices: [{ ...first, ...change }] } : frame;
-};
-const meta = (change: object) => (frame: Record<string, unknown>) => ({
-  ...frame,
-  meta_info: { ...(frame['meta_info'] as object), ...change },
-});
-
-const CASES: readonly Case[] = [
-  { name: 'as it should', does: {}, ends: 'good' },
-  { name: 'byte by byte', does: { cut: 'bytes' }, ends: 'good' },
-  { name: 'all at once', does: { cut: 'whole' }, ends: 'good' },
-  { name: 'with CRLF', does: { lineEnd: '\r\n' }, ends: 'good' },
-  { name: 'the connection stays open behind the end', does: { staysOpen: true }, ends: 'good' },
-  { name: 'with unknown fields', does: { frame: (frame) => ({ ...frame, news: [1] }) }, ends: 'good' },
-  { name: 'without its end token', kinds: ['vllm'], does: { noEndToken: true }, ends: 'good' },
-  { name: 'new tokens alone', kinds: ['sglang'], does: { incremental: true }, ends: 'good' },
-  { name: '429', does: { status: 429 }, ends: /^returned$/ },
-  { name: '503', does: { status: 503 }, ends: /^returned$/ },
-  { name: '400', does: { status: 400 }, ends: failed('the server answered 400') },
-  { name: '401', does: { status: 401 }, ends: failed('the server answered 401') },
-  { name: '500', does: { status: 500 }, ends: failed('the server answered 500') },
-  { name: 'a redirect', does: { status: 302 }, ends: failed('the server answered 302') },
-  { name: 'a reset before the headers', does: { resetAfter: 0 }, ends: /^returned$/ },
-  {
-    name: 'a reset after tokens',
-    does: { resetAfter: 3 },
-    ends: /^started:[01] a?b?c? ?failed\(the connection ended before the reply\)$/,
-  },
-  { name: 'no frame at all', does: { endAfter: 0 }, ends: failed('a stream without an end') },
-  { name: 'an end without an end', does: { endAfter: 2 }, ends: failed('a stream without an end') },
-  { name: 'half a frame', does: { endAfter: 2, frames: { 1: 'half:data: {"a' } }, ends: failed('half a frame') },
-  { name: 'no JSON', does: { frames: { 1: '<html>' } }, ends: failed('the server sent no JSON') },
-  { name: 'JSON of another kind', does: { frames: { 1: '17' } }, ends: failed('.*') },
-  { name: 'an error first', does: { frames: { 0: error } }, ends: failed('the server reports an error') },
-  { name: 'an error after tokens', does: { frames: { 2: error } }, ends: failed('the server reports an error') },
-  {
-    name: 'an error and then [DONE]',
-    does: { frames: { 1: error, 2: '[DONE]' } },
-    ends: failed('the server reports an error'),
-  },
-  {
-    name: '[DONE] after tokens',
-    does: { frames: { 2: '[DONE]' }, endAfter: 3 },
-    ends: failed('a stream without an end'),
-  },
-  {
-    name: 'an abort as its reason',
-    kinds: ['vllm'],
-    does: { frame: choice({ finish_reason: 'abort' }) },
-    ends: failed('the server aborted it'),
-  },
-  {
-    name: 'an abort as its reason',
-    kinds: ['sglang'],
-    does: { frame: meta({ finish_reason: { type: 'abort', message: 'PROMPT' } }) },
-    ends: failed('the server aborted it'),
-  },
-  {
-    name: 'an unknown reason',
-    kinds: ['vllm'],
-    does: { frame: choice({ finish_reason: 'x' }) },
-    ends: failed('an unknown end'),
-  },
-  {
-    name: 'an unknown reason',
-    kinds: ['sglang'],
-    does: { frame: meta({ finish_reason: { type: 'x' } }) },
-    ends: failed('an unknown end'),
-  },
-  {
-    name: 'an unknown reason',
-    kinds: ['llama-server'],
-    does: { noEndToken: true, frame: (frame) => ('stop_type' in frame ? { ...frame, stop_type: 'none' } : frame) },
-    ends: failed('an unknown end'),
-  },
-  {
-    name: 'without usage',
-    kinds: ['vllm'],
-    does: { noEndToken: true, frame: usageless },
-    ends: failed('a stream without an end'),
-  },
-  {
-    name: 'without usage',
-    kinds: ['sglang'],
-    does: { frame: (frame) => ({ ...frame, meta_info: {} }) },
-    ends: failed('a frame without tokens'),
-  },
-  {
-    name: 'without usage',
-    kinds: ['llama-server'],
-    does: { noEndToken: true, frame: (frame) => ('stop_type' in frame ? { ...frame, tokens_evaluated: null } : frame) },
-    ends: failed('an end without usage'),
-  },
-  {
-    name: 'without token ids',
-    kinds: ['vllm'],
-    does: { frame: choice({ token_ids: null }) },
-    ends: failed('a frame without tokens'),
-  },
-  {
-    name: 'without token ids',
-    kinds: ['llama-server', 'sglang'],
-    does: { frame: (frame) => ({ ...frame, tokens: null, output_ids: null, prompt_progress: undefined }) },
-    ends: failed('a frame without tokens|an unknown frame'),
-  },
-  {
-    name: 'another prompt',
-    kinds: ['sglang'],
-    does: { frame: meta({ prompt_tokens: 4 }) },
-    ends: failed('another number of prompt tokens'),
-  },
-  {
-    name: 'another prompt',
-    kinds: ['vllm'],
-    does: {
-      noEndToken: true,
-      frame: (frame) => ('usage' in frame ? { ...frame, usage: { prompt_tokens: 9, completion_tokens: 4 } } : frame),
-    },
-    ends: failed('another number of prompt tokens'),
-  },
-  {
-    name: 'another prompt',
-    kinds: ['llama-server'],
-    does: { frame: (frame) => ('prompt_progress' in frame ? { ...frame, prompt_progress: { total: 9 } } : frame) },
-    ends: failed('another number of prompt tokens'),
-  },
-  {
-    name: 'a count that falls',
-    kinds: ['sglang'],
-    does: { frame: meta({ completion_tokens: 1 }) },
-    ends: failed('a wrong count of tokens'),
-  },
-  {
-    name: 'a count that falls',
-    kinds: ['llama-server'],
-    does: { frame: (frame) => ({ ...frame, tokens_predicted: 0 }) },
-    ends: failed('a wrong count of tokens'),
-  },
-];
-
 for (const kind of KINDS) {
   t.test(`${kind}: each way to answer ends in the right outcome, and the server is used again`, async (t) => {
     const harness = await RemoteHarness.start(t, kind, { seats: 64 });
-    for (const { name, kinds = KINDS, does, ends } of CASES) {
+    for (const { name, kinds = KINDS, does, ends } of MISBEHAVIOURS) {
       if (!kinds.includes(kind)) continue;
       harness.stub.misbehaviour = does;
       const end = await harness.ended(harness.generate());

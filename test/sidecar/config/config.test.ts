@@ -117,7 +117,7 @@ t.test('nothing set: every default', async (t) => {
     load: 'eager',
     idleUnloadMs: 0,
     ownedBy: 'local',
-    engine: { kind: 'llama.cpp', cancelWaitMs: 30_000 },
+    engine: { kind: 'llama.cpp', cancelWaitMs: 30_000, silentMs: 180_000 },
   };
   t.strictSame(models, [
     { ...common, id: 'ra-tiny-chat', kind: 'chat', seats: 8, contextPerSeat: 2048 },
@@ -435,7 +435,7 @@ t.test('an engine elsewhere is named by URLs or a socket, and only with what it 
     RA_MODELS: JSON.stringify([{ id: 'm', kind: 'chat', file: '/m.gguf', engine, ...more }]),
   });
   const vllm = { kind: 'vllm', url: 'http://127.0.0.1:8000' };
-  t.match(loaded(of(vllm)).models[0]?.engine, { ...vllm, cancelWaitMs: 30_000 });
+  t.match(loaded(of(vllm)).models[0]?.engine, { ...vllm, cancelWaitMs: 30_000, silentMs: 180_000 });
   const socket = { kind: 'llama-server', socket: 'run/llama', secretFile: 'key' };
   t.match(loaded(of(socket)).models[0]?.engine, {
     socket: join(process.cwd(), 'run/llama'),

@@ -1,0 +1,16 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import type { Attempt } from './attempt.js';
+import type { Load } from './generator.js';
+
+const GENERATOR = fileURLToPath(new URL('./generator.js', import.meta.url));
+
+/** Sends a load from a process of its own; resolves with how each of its requests ended. */
+export async function offer(load: Load): Promise<Attempt[]> {
+  const child = fork(GENERATOR);
+  child.send(load);
+  const [attempts] = (await once(child, 'message')) as [Attempt[]];
+  child.disconnect();
+  return attempts;
+}

@@ -1,0 +1,66 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+import { adapterFor } from '../../../engine/remote/adapters.js';
+import { InFlight } from '../../../engine/remote/in-flight.js';
+import { ServerClient } from '../../../engine/remote/server-client.js';
+import { testPair } from '../../support/certificates.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { ServerStub } from '../../support/server-stub.js';
+
+const SETUP = { kind: 'vllm', cancelWaitMs: 1000, silentMs: 1000 } as const;
+
+t.test('over a Unix socket', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'ra-socket-'));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  const socket = join(dir, 'server.sock');
+  await ServerStub.start(t, 'vllm', { socket });
+  const setup = { ...SETUP, url: 'http://localhost', socket };
+  t.match(await adapterFor({ setup, client: new ServerClient(setup) }).open(), { kind: 'open' });
+  const absent = { ...setup, socket: join(dir, 'other.sock') };
+  t.match(await adapterFor({ setup: absent, client: new ServerClient(absent) }).open(), { why: 'absent' });
+});
+
+t.test('with a key, which the server must accept', async (t) => {
+  const stub = await ServerStub.start(t, 'vllm', { key: 'right' });
+  const setup = { ...SETUP, url: stub.url };
+  const open = (key?: string) => adapterFor({ setup, client: new ServerClient({ ...setup, key }) }).open();
+  t.match(await open('right'), { kind: 'open' });
+  for (const key of ['wrong', undefined]) {
+    const why = 'its health check is answered with 401: engine.secretFile has no key that it accepts';
+    t.strictSame(await open(key), { kind: 'unfit', why });
+  }
+});
+
+t.test('a certificate that is not trusted, or none, is named and not waited for', async (t) => {
+  const tls = await ServerStub.start(t, 'vllm', { tls: testPair('a') });
+  const plain = await ServerStub.start(t, 'vllm');
+  const cases = [
+    [tls.url, 'DEPTH_ZERO_SELF_SIGNED_CERT'],
+    [plain.url.replace('http:', 'https:'), 'EPROTO'],
+  ] as const;
+  for (const [url, code] of cases) {
+    const setup = { ...SETUP, url };
+    const opened = await adapterFor({ setup, client: new ServerClient(setup) }).open();
+    t.match(opened, { kind: 'unfit', why: new RegExp(`^the TLS handshake with it fails \\(${code}`) });
+  }
+});
+
+t.test('a request that hears nothing for the bound is ended, and one that hears something is not', (t) => {
+  const clock = new FakeClock();
+  const flights = new InFlight(clock, 180_000);
+  const ended: string[] = [];
+  const flight = (name: string) => ({ name, begun: true, close: () => undefined });
+  const [silent, heard] = [flight('silent'), flight('heard')];
+  for (const one of [silent, heard]) flights.add(one, 10, () => ended.push(one.name));
+  clock.advance(100_000);
+  flights.heard(heard);
+  clock.advance(80_000);
+  flights.endSilent();
+  t.strictSame(ended, []);
+  clock.advance(1);
+  flights.endSilent();
+  t.strictSame(ended, ['silent']);
+  t.end();
+});

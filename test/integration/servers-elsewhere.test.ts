@@ -1,0 +1,206 @@
+/**
+ * Servers elsewhere before a whole sidecar: how they are reached, how they misbehave, and several of one model. The servers
+ * are stubs, the engine processes are real ones, and no native engine runs.
+ */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { env } from 'node:process';
+import t from 'tap';
+import { testPair } from '../support/certificates.js';
+import { embeddedParts } from '../support/embedded-parts.js';
+import { InProcess } from '../support/in-process.js';
+import { KINDS, MISBEHAVIOURS, tokensBefore, type Case } from '../support/misbehaviours.js';
+import type { RawConnection, RawResponse } from '../support/raw-http.js';
+import { ServerStub, type StubKind, type StubOptions } from '../support/server-stub.js';
+
+const KEY = 'the-key-of-the-server';
+
+const dir = await mkdtemp(join(tmpdir(), 'ra-servers-'));
+t.teardown(() => rm(dir, { recursive: true, force: true }));
+const secretFile = join(dir, 'secret');
+await writeFile(secretFile, `${KEY}\n`);
+const socket = join(dir, 'server.sock');
+const pair = testPair('a');
+// Engine processes trust it besides Node's own roots.
+env['NODE_EXTRA_CA_CERTS'] = pair.certFile;
+
+const parts = await embeddedParts();
+
+async function start(kind: StubKind, options?: StubOptions): Promise<ServerStub> {
+  const stub = await ServerStub.start(t, kind, options);
+  stub.hosts(parts);
+  return stub;
+}
+
+const stubs = {
+  'llama-server': await start('llama-server'),
+  vllm: await start('vllm'),
+  sglang: await start('sglang'),
+  secure: await start('vllm', { tls: pair, key: KEY }),
+  socket: await start('vllm', { socket }),
+  first: await start('vllm'),
+  second: await start('vllm'),
+};
+/** For the silence of a server. */
+const silentMs = 200;
+const sidecar = await InProcess.start(t, {
+  config: { engine: { backoffMinMs: 10, backoffMaxMs: 20 } },
+  models: [
+    ...KINDS.map((kind) => ({
+      id: kind,
+      kind: 'chat' as const,
+      seats: 4,
+      prefixCache: { scope: 'all' },
+      engine: { kind, url: stubs[kind].url, silentMs },
+    })),
+    { id: 'secure', kind: 'chat', engine: { kind: 'vllm', url: stubs.secure.url, secretFile } },
+    { id: 'socket', kind: 'chat', engine: { kind: 'vllm', socket } },
+    { id: 'several', kind: 'chat', seats: 1, engine: { kind: 'vllm', url: [stubs.first.url, stubs.second.url] } },
+  ],
+});
+
+interface Ended {
+  readonly status: number;
+  readonly text: string;
+  readonly finish: string | undefined;
+  /** Codes of its error, or of its error frames. */
+  readonly errors: readonly string[];
+  /** Of a stream: whether it has its end. */
+  readonly whole: boolean;
+}
+
+function body(model: string, stream: boolean): object {
+  return { model, stream, messages: [{ role: 'user', content: 'Hello.' }] };
+}
+
+function endOf({ status, body }: RawResponse): Ended {
+  const found = (pattern: RegExp): string[] => [...body.matchAll(pattern)].map(([, part = '']) => part);
+  return {
+    status,
+    text: found(/"content":"([^"]*)"/g).join(''),
+    finish: found(/"finish_reason":"(\w+)"/g)[0],
+    errors: found(/"error":\{[^}]*"code":"(\w+)"/g),
+    whole: body.includes('data: [DONE]'),
+  };
+}
+
+/** One request, and what there is of it afterwards. */
+async function observe(model: string, stream: boolean): Promise<object> {
+  const response = await sidecar.post('/v1/chat/completions', body(model, stream));
+  const requestId = response.field('x-request-id');
+  const record = sidecar.spool.records.find((one) => one.kind === 'close' && one.requestId === requestId);
+  const { outcome, promptTokens, completionTokens } = record ?? {};
+  return {
+    ...endOf(response),
+    outcome,
+    prompt: (promptTokens ?? NaN) > 0,
+    completionTokens,
+    metric: await counts(model),
+  };
+}
+
+/** Requests of a model so far, by the type of their error. */
+async function counts(model: string): Promise<Record<string, number>> {
+  const page = await (await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/metrics`)).text();
+  const lines = page.split('\n').filter((line) => line.startsWith('gen_ai_server_request_duration_seconds_count{'));
+  const own = lines.filter((line) => line.includes(`gen_ai_request_model="${model}"`));
+  return Object.fromEntries(
+    own.map((line) => [/error_type="(\w*)"/.exec(line)?.[1] ?? 'none', Number(line.slice(line.lastIndexOf(' ') + 1))]),
+  );
+}
+
+/** What is right: a whole reply, or a fault before or behind its first token. */
+function expected(one: Case, kind: StubKind, stream: boolean): object {
+  if (one.ends === 'good') {
+    const reply = { status: 200, text: 'abc', finish: 'stop', errors: [], whole: stream };
+    return { ...reply, outcome: 'done', prompt: true, completionTokens: 4 };
+  }
+  const tokens = tokensBefore(one, kind);
+  const begun = stream && tokens > 0;
+  return {
+    status: begun ? 200 : 502,
+    text: begun ? 'abc'.slice(0, tokens) : '',
+    finish: undefined,
+    errors: ['bad_gateway'],
+    whole: false,
+    // A request that never ran is refused, once it has been back in the queue.
+    outcome: one.ends.source === '^returned$' ? 'refused' : 'failed',
+    prompt: (one.intact ?? 0) > 0,
+    completionTokens: tokens,
+  };
+}
+
+for (const kind of KINDS) {
+  t.test(`${kind}: each way to misbehave ends in the right answer, usage record and metric`, async (t) => {
+    const stub = stubs[kind];
+    const metric: Record<string, number> = {};
+    for (const one of MISBEHAVIOURS) {
+      if (one.kinds?.includes(kind) === false) continue;
+      stub.misbehaviour = one.does;
+      const type = one.ends === 'good' ? 'none' : 'bad_gateway';
+      for (const stream of [false, true]) {
+        metric[type] = (metric[type] ?? 0) + 1;
+        const found = await observe(kind, stream);
+        t.strictSame(
+          found,
+          { ...expected(one, kind, stream), metric: { ...metric } },
+          `${one.name}, ${stream ? 'streamed' : 'whole'}`,
+        );
+      }
+    }
+    stub.misbehaviour = { hangsAfter: 2 };
+    metric['bad_gateway'] = (metric['bad_gateway'] ?? 0) + 1;
+    const silence: Case = { name: 'silence', does: {}, ends: /failed/, intact: 2 };
+    t.strictSame(
+      await observe(kind, true),
+      { ...expected(silence, kind, true), metric },
+      'silence in the middle of a reply',
+    );
+    stub.misbehaviour = {};
+    t.match(await observe(kind, true), { text: 'abc', whole: true, outcome: 'done' }, 'afterwards');
+    const opened = sidecar.spool.records.filter((record) => record.kind === 'open' && record.model === kind);
+    const closed = sidecar.spool.records.filter((record) => record.kind === 'close' && record.model === kind);
+    t.equal(new Set(closed.map(({ id }) => id)).size, closed.length, 'nothing is billed twice');
+    t.strictSame(new Set(opened.map(({ id }) => id)), new Set(closed.map(({ id }) => id)), 'and nothing is lost');
+    t.equal(await sidecar.metric(`ra_sidecar_seats_busy{model="${kind}"}`), 0);
+  });
+}
+
+t.test('a server is reached over TLS with its key, and over a Unix socket', async (t) => {
+  for (const model of ['secure', 'socket'] as const) {
+    t.match(await observe(model, true), { status: 200, text: 'abc', whole: true, outcome: 'done' }, model);
+    t.equal(stubs[model].bodies.length, 1, model);
+  }
+});
+
+/** A reply on each of the servers of `several`, which sends two tokens and no more. */
+async function replyOnEach(): Promise<RawConnection[]> {
+  for (const stub of [stubs.first, stubs.second]) stub.misbehaviour = { hangsAfter: 2 };
+  const open = await Promise.all([0, 1].map(() => sidecar.begin('/v1/chat/completions', body('several', true))));
+  await Promise.all(open.map((connection) => connection.until('"content":"a')));
+  return open;
+}
+
+t.test(
+  'several servers are replicas: the others serve while one is away, and it is used when it is back',
+  async (t) => {
+    const { port } = stubs.first;
+    const open = await replyOnEach();
+    t.strictSame([stubs.first.running, stubs.second.running], [1, 1], 'each has one');
+    const answers = open.map((connection) => connection.response());
+    await stubs.first.close();
+    t.match(endOf(await Promise.race(answers)), { status: 200, text: 'ab', errors: ['bad_gateway'], whole: false });
+    stubs.second.misbehaviour = {};
+    const replica = (at: number): string => `ra_sidecar_replica_state{model="several",replica="${at}",state="ready"}`;
+    await sidecar.until(replica(0), 0);
+    t.equal(await sidecar.metric(replica(1)), 1);
+    for (const connection of open) connection.close();
+    await Promise.allSettled(answers);
+    t.match(await observe('several', false), { status: 200, text: 'abc', outcome: 'done' });
+    stubs.first = await start('vllm', { port });
+    await sidecar.until(replica(0), 1);
+    for (const connection of await replyOnEach()) connection.close();
+    t.equal(stubs.first.bodies.length, 1, 'it is used again');
+  },
+);
