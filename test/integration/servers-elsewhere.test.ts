@@ -9,6 +9,7 @@ import { env } from 'node:process';
 import t from 'tap';
 import { testPair } from '../support/certificates.js';
 import { embeddedParts } from '../support/embedded-parts.js';
+import { errorOf } from '../support/error-answer.js';
 import { InProcess } from '../support/in-process.js';
 import { KINDS, MISBEHAVIOURS, tokensBefore, type Case } from '../support/misbehaviours.js';
 import type { RawConnection, RawResponse } from '../support/raw-http.js';
@@ -41,6 +42,7 @@ const stubs = {
   socket: await start('vllm', { socket }),
   first: await start('vllm'),
   second: await start('vllm'),
+  alone: await start('vllm'),
 };
 /** For the silence of a server. */
 const silentMs = 200;
@@ -56,6 +58,7 @@ const sidecar = await InProcess.start(t, {
     })),
     { id: 'secure', kind: 'chat', engine: { kind: 'vllm', url: stubs.secure.url, secretFile } },
     { id: 'socket', kind: 'chat', engine: { kind: 'vllm', socket } },
+    { id: 'alone', kind: 'chat', engine: { kind: 'vllm', url: stubs.alone.url, cancelWaitMs: 60_000 } },
     { id: 'several', kind: 'chat', seats: 1, engine: { kind: 'vllm', url: [stubs.first.url, stubs.second.url] } },
   ],
 });
@@ -204,3 +207,48 @@ t.test(
     t.equal(stubs.first.bodies.length, 1, 'it is used again');
   },
 );
+
+t.test('what the server had cached is counted, and it is asked with a salt of the account', async (t) => {
+  const response = await sidecar.post('/v1/chat/completions', body('alone', false));
+  t.match(JSON.parse(response.body), { usage: { completion_tokens: 4, prompt_tokens_details: { cached_tokens: 1 } } });
+  t.match(stubs.alone.bodies.at(-1)?.['cache_salt'], /^[0-9a-f]{64}$/);
+});
+
+t.test('tools that the model may choose are refused, and a call that must come is held', async (t) => {
+  const parameters = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] };
+  const offered = { ...body('alone', false), tools: [{ type: 'function', function: { name: 'f', parameters } }] };
+  const refused = await sidecar.post('/v1/chat/completions', offered);
+  t.equal(refused.status, 422);
+  t.equal(errorOf(refused).param, 'tool_choice');
+  await sidecar.post('/v1/chat/completions', { ...offered, tool_choice: 'required' });
+  t.match(stubs.alone.bodies.at(-1), { structured_outputs: { grammar: /^root ::= / } });
+});
+
+t.test('a server that refuses is given fewer, and who was refused goes back and is served', async (t) => {
+  stubs.alone.refused = new Set([stubs.alone.bodies.length]);
+  t.match(await observe('alone', false), { status: 200, outcome: 'done' });
+  t.equal(await sidecar.metric('ra_sidecar_seats{model="alone"}'), 1);
+});
+
+t.test('the seat of a caller who left stays taken until the server’s count has fallen', async (t) => {
+  const busy = 'ra_sidecar_seats_busy{model="alone"}';
+  stubs.alone.misbehaviour = { hangsAfter: 2, goesOnMs: Infinity };
+  const leaving = await sidecar.begin('/v1/chat/completions', body('alone', true));
+  await leaving.until('"content":"a');
+  leaving.close();
+  await sidecar.until('ra_sidecar_cancels_total{model="alone",phase="decoding"}', 1);
+  t.equal(await sidecar.metric(busy), 1);
+  stubs.alone.misbehaviour = {};
+  stubs.alone.running = 0;
+  await sidecar.until(busy, 0);
+  t.match(await observe('alone', false), { status: 200 });
+});
+
+t.test('a server that becomes another model is not used, and the reason is shown', async (t) => {
+  stubs.alone.tokenize = () => [1, 2, 3];
+  stubs.alone.version = '2';
+  const { reason } = await sidecar.seen('engine lost', (line) => String(line['reason']).includes('the prompt of'));
+  t.match(reason, /the server elsewhere: the prompt of one message has \d+ tokens here, 3 there/);
+  const page = await (await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/readyz`)).text();
+  t.match(page, /the server elsewhere: the prompt of one message has \d+ tokens here, 3 there/);
+});
