@@ -13,6 +13,7 @@ import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngin
 import type { EngineFacts, EngineSetup } from './protocol/setup.js';
 import type { GenerateJob, ScoreJob } from './protocol/jobs.js';
 import { availableMemory } from './llama/memory/available.js';
+import { roomForMemoryFiles } from './llama/memory/memory-file.js';
 import { usableOf } from './llama/memory/verdict.js';
 import { loadRuntime, type Runtime } from './llama/runtime.js';
 import { LEAST_TOKENS } from './scheduler/prefill-budget.js';
@@ -62,7 +63,8 @@ async function start(setup: EngineSetup): Promise<void> {
     const leastPrefillTokens = LEAST_TOKENS[device];
     const available = (): number | undefined => {
       const free = availableMemory();
-      return free === undefined ? undefined : usableOf(free);
+      const room = roomForMemoryFiles() ?? 0;
+      return free === undefined ? room : Math.min(usableOf(free), room);
     };
     const maxAgeMs = setup.prefixCache?.maxAgeMs ?? Infinity;
     const prefixCache = { bytes: loaded.prefixCacheBytes, maxAgeMs, available };
@@ -96,6 +98,7 @@ function facts(setup: EngineSetup, loaded: Runtime): EngineFacts {
     threads: loaded.threads,
     gpu: loaded.gpu,
     repackedBytes: loaded.repackedBytes,
+    states: [loaded.weightVersion, loaded.kv, loaded.shape].join(' '),
   };
 }
 

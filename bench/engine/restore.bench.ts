@@ -43,11 +43,12 @@ for (const [model, file] of Object.entries(MODELS)) {
       await decoder.step([{ kind: 'prefill', sequence: 0, tokens }]);
     }
   });
+  const notes = { tokens: new Uint32Array(TOKENS), ends: new Uint32Array(Math.floor(TOKENS / CHUNK)) };
   const [saves, restores]: [number[], number[]] = [[], []];
   let bytes = 0;
   for (let run = 0; run < RUNS; run += 1) {
     let made: Awaited<ReturnType<typeof decoder.saveWhole>> | undefined;
-    saves.push(await timed(async () => (made = await decoder.saveWhole(0))));
+    saves.push(await timed(async () => (made = await decoder.saveWhole(0, notes))));
     const state = made;
     if (!state) throw new Error('not saved');
     bytes = state.bytes;
@@ -70,7 +71,7 @@ for (const [model, file] of Object.entries(MODELS)) {
 await keep('restore', {
   title: 'What saving and restoring a whole state takes',
   about: [
-    `A sequence of ${TOKENS} tokens, evaluated in chunks of ${CHUNK} on 1 compute thread; its state saved and restored into another sequence, medians of ${RUNS}. \`150m\`: a llama model, whose state is a checkpoint in memory. \`hybrid\` and \`window\` (architectures-limit.md): their states are files in /dev/shm.`,
+    `A sequence of ${TOKENS} tokens, evaluated in chunks of ${CHUNK} on 1 compute thread; its state saved and restored into another sequence, medians of ${RUNS}. \`150m\`: a llama model; \`hybrid\` and \`window\`: architectures-limit.md. A state is a file in /dev/shm, whose CRC-32 is made when it is saved and checked before it is restored.`,
   ],
   rows,
 });

@@ -2,22 +2,34 @@ import type { LlamaContext } from 'node-llama-cpp';
 import {
   internals,
   type AddonContext,
-  type AddonPicker,
   type AddonRun,
   type EmbeddingDecodes,
   type Internals,
   type Picking,
 } from './addon.js';
-import { BatchSampler, isPicked, pickerOf, SamplerPool } from './batch-sampler.js';
+import { BatchSampler, isPicked, SamplerPool } from './batch-sampler.js';
 import { BatchSequences } from './batch-sequences.js';
-import type { Checkpoint, Decoder, Part, PartResult, Run, Sampler, Sampling } from '../scheduler/decoder.js';
+import { described } from './described-parts.js';
+import type {
+  Checkpoint,
+  Decoder,
+  OpenedState,
+  Part,
+  PartResult,
+  Run,
+  Sampler,
+  Sampling,
+  StateNotes,
+  WholeState,
+} from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
 import { decodeImage } from './decode-image.js';
 import { GrammarHold } from './grammar-hold.js';
 import type { Grammars } from './grammars.js';
 import { LabelScorer } from './label-scorer.js';
 import { watched } from './run.js';
-import { waysOf, type WholeStates } from './whole-state.js';
+import { stateFacts } from './whole-state.js';
+import type { StateElsewhere } from '../protocol/shared-state.js';
 
 const NO_LOGITS = new Uint32Array(0);
 /** Of a next token's single position. */
@@ -29,12 +41,6 @@ type Attempt =
   | { readonly kind: 'decoded'; readonly results: PartResult[] }
   /** `undone`: for each part, whether its sequence's previous state was restored. */
   | { readonly kind: 'failed'; readonly fault: PartResult; readonly undone: readonly boolean[] };
-
-interface DescribedParts {
-  readonly numbers: Int32Array;
-  readonly tokens: Int32Array;
-  readonly pickers: readonly (AddonPicker | undefined)[];
-}
 
 /** A part whose logits are needed. */
 type Read = Extract<Part, { kind: 'sample' | 'score' }>;
@@ -58,7 +64,7 @@ export class BatchDecoder implements Decoder {
   #stepMs = Infinity;
   #running: AddonRun | undefined;
 
-  private constructor(found: Internals, sequences: number, cuttable: boolean, whole: WholeStates | undefined) {
+  private constructor(found: Internals, sequences: number, cuttable: boolean, savable: boolean) {
     const { context, newSampler, Checkpoint, grammars, picking, embeddings } = found;
     this.#embeddings = embeddings;
     this.cuttable = cuttable;
@@ -67,19 +73,26 @@ export class BatchDecoder implements Decoder {
     this.#picking = picking;
     this.#samplers = new SamplerPool(newSampler);
     this.#scorer = new LabelScorer(context, newSampler);
-    this.#sequences = new BatchSequences(context, Checkpoint, sequences, whole);
+    this.#sequences = new BatchSequences(context, Checkpoint, sequences, savable);
   }
 
   /**
    * Takes `context` over: nothing else may use its sequences. `cuttable`: whether the model's past state can be cut at any
-   * position. Undefined when the layer below cannot be used here; the context is then untouched.
+   * position, as far as its file names what prevents it; `swaFull`: whether all cells of windows are kept. Undefined when the
+   * layer below cannot be used here; the context is then untouched.
    */
-  static async over(context: LlamaContext, threads: number, cuttable = true): Promise<BatchDecoder | undefined> {
+  static async over(
+    context: LlamaContext,
+    threads: number,
+    cuttable = true,
+    swaFull = false,
+  ): Promise<BatchDecoder | undefined> {
     const found = await internals(context);
     if (!found) return undefined;
     found.context.setThreads(threads);
-    const whole = await waysOf(found.context, found.Checkpoint);
-    return new BatchDecoder(found, context.totalSequences, cuttable, whole);
+    const { savable, uniform } = await stateFacts(found.context, found.Checkpoint);
+    const cuts = cuttable && (swaFull || uniform !== false);
+    return new BatchDecoder(found, context.totalSequences, cuts, savable);
   }
 
   /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */
@@ -117,12 +130,16 @@ export class BatchDecoder implements Decoder {
     return this.#sequences.restore(sequence, checkpoint);
   }
 
-  saveWhole(sequence: number): Promise<Checkpoint> {
-    return this.#sequences.saveWhole(sequence);
+  saveWhole(sequence: number, notes?: StateNotes): Promise<WholeState> {
+    return this.#sequences.saveWhole(sequence, notes);
   }
 
-  restoreWhole(sequence: number, state: Checkpoint): Promise<void> {
+  restoreWhole(sequence: number, state: WholeState): Promise<void> {
     return this.#sequences.restoreWhole(sequence, state);
+  }
+
+  openWhole(elsewhere: StateElsewhere): OpenedState {
+    return this.#sequences.openWhole(elsewhere);
   }
 
   sampler(sampling: Sampling): Sampler {
@@ -142,7 +159,7 @@ export class BatchDecoder implements Decoder {
   async #run(picking: Picking, parts: readonly Part[], run: Run): Promise<PartResult[] | undefined> {
     const before = this.#sequences.lengths(parts);
     try {
-      const { numbers, tokens, pickers } = this.#described(parts);
+      const { numbers, tokens, pickers } = described(parts, this.#sequences);
       const running = picking.run(this.#context, numbers, tokens, pickers, run.most);
       this.#running = running;
       return await watched(running, run, parts.length, this.#stepMs, (steps, stepMs) => {
@@ -204,7 +221,7 @@ export class BatchDecoder implements Decoder {
 
   /** The same, with next tokens picked within the decode, -1 for the others. */
   #pick(picking: Picking, parts: readonly Part[], logitIndexes: number[]): Promise<Int32Array> {
-    const { numbers, tokens, pickers } = this.#described(parts);
+    const { numbers, tokens, pickers } = described(parts, this.#sequences);
     let end = 0;
     for (const part of parts) {
       end += part.tokens.length;
@@ -212,22 +229,6 @@ export class BatchDecoder implements Decoder {
     }
     const { ended, take } = picking.run(this.#context, numbers, tokens, pickers, 1);
     return ended.then(take);
-  }
-
-  /** Parts as {@link Picking} takes them; they count as held. */
-  #described(parts: readonly Part[]): DescribedParts {
-    const tokens = new Int32Array(parts.reduce((sum, part) => sum + part.tokens.length, 0));
-    const numbers = new Int32Array(4 * parts.length);
-    let at = 0;
-    for (const [i, part] of parts.entries()) {
-      tokens.set(part.tokens, at);
-      at += part.tokens.length;
-      numbers.set(
-        [part.sequence, this.#sequences.extend(part), part.tokens.length, part.kind === 'prefill' ? 0 : 1],
-        4 * i,
-      );
-    }
-    return { numbers, tokens, pickers: parts.map(pickerOf) };
   }
 
   async #read(part: Read, logitIndex: number): Promise<PartResult> {

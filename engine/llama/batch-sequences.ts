@@ -1,9 +1,10 @@
 import type { AddonContext, Internals } from './addon.js';
 import { StateCheckpoint } from './checkpoint.js';
 import { SequencePositions } from './sequence-positions.js';
-import { isWhole, type WholeStates } from './whole-state.js';
-import type { Checkpoint, Part } from '../scheduler/decoder.js';
+import { StateInFile } from './whole-state.js';
+import type { Checkpoint, OpenedState, Part, StateNotes, WholeState } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
+import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /**
  * The states of a context's sequences, on the addon's layer: their lengths, cuts, copies and checkpoints.
@@ -15,23 +16,18 @@ import { EngineFault } from '../scheduler/faults.js';
 export class BatchSequences {
   readonly #context: AddonContext;
   readonly #Checkpoint: Internals['Checkpoint'];
-  readonly #whole: WholeStates | undefined;
+  readonly #savable: boolean;
   /** Where the tokens of whole states lie. */
   readonly #saved = new WeakMap<Checkpoint, SequencePositions>();
   readonly #positions: readonly SequencePositions[];
   /** Sequences of copies that llama.cpp makes at its next decode. */
   readonly #copying = new Set<number>();
 
-  /** `context` stays the caller's. All `count` sequences are empty. `whole`: how whole states are saved; undefined: they cannot be. */
-  constructor(
-    context: AddonContext,
-    Checkpoint: Internals['Checkpoint'],
-    count: number,
-    whole: WholeStates | undefined,
-  ) {
+  /** `context` stays the caller's. All `count` sequences are empty. `savable`: whether whole states can be saved. */
+  constructor(context: AddonContext, Checkpoint: Internals['Checkpoint'], count: number, savable: boolean) {
     this.#context = context;
     this.#Checkpoint = Checkpoint;
-    this.#whole = whole;
+    this.#savable = savable;
     this.#positions = Array.from({ length: count }, () => new SequencePositions());
   }
 
@@ -100,25 +96,34 @@ export class BatchSequences {
   }
 
   /** See SequenceStates. */
-  async saveWhole(sequence: number): Promise<Checkpoint> {
+  async saveWhole(sequence: number, notes?: StateNotes): Promise<WholeState> {
     const held = this.#at(sequence);
     const savable = held.length > 0 && !this.#copying.has(sequence);
-    if (!this.#whole || !savable) throw new EngineFault('the state cannot be saved');
+    if (!this.#savable || !savable) throw new EngineFault('the state cannot be saved');
     const positions = new SequencePositions();
     positions.copy(held);
-    const state = await this.#whole.save(this.#context, sequence, positions);
+    const state = await StateInFile.save(this.#context, sequence, positions, notes);
     this.#saved.set(state, positions);
     return state;
   }
 
   /** See SequenceStates. */
-  async restoreWhole(sequence: number, state: Checkpoint): Promise<void> {
+  async restoreWhole(sequence: number, state: WholeState): Promise<void> {
     if (this.#copying.has(sequence)) throw new EngineFault('the sequence is not copied yet');
     const positions = this.#saved.get(state);
-    if (!isWhole(state) || !positions) throw new EngineFault('the state cannot be restored');
+    if (!(state instanceof StateInFile) || !positions) throw new EngineFault('the state cannot be restored');
     this.#at(sequence).become(0);
     await state.restore(this.#context, sequence);
     this.#at(sequence).copy(positions);
+  }
+
+  /** See SequenceStates. No image is in it, so each token has a position of its own. */
+  openWhole(elsewhere: StateElsewhere): OpenedState {
+    const opened = StateInFile.open(elsewhere);
+    const positions = new SequencePositions();
+    positions.become(opened.state.length);
+    this.#saved.set(opened.state, positions);
+    return opened;
   }
 
   /**

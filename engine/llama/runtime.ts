@@ -21,7 +21,8 @@ import { ggmlTypes } from './kv-types.js';
 import { planLoad, type LoadPlan } from './load-plan.js';
 import { freeMemory, MemoryCheck } from './memory/check.js';
 import { withCheckpoints } from './memory/checkpoints.js';
-import { estimateNeeds } from './memory/estimate.js';
+import { estimateNeeds, type Needs } from './memory/estimate.js';
+import { roomForMemoryFiles } from './memory/memory-file.js';
 import { withPrefixCache } from './memory/prefix-cache.js';
 import { withGrammars } from './memory/grammars.js';
 import { repackedBytes } from './memory/repacked.js';
@@ -48,6 +49,8 @@ export interface Runtime {
   /** SHA-256 of the weights file, hex. */
   readonly weightVersion: string;
   readonly kv: CacheOrigin['kv'];
+  /** What else the bits of a state depend on: backend, attention, cells of windows, and the chunks of prompts. */
+  readonly shape: string;
   readonly repackedBytes: number;
   readonly threads: number;
   readonly gpu: string | false;
@@ -71,13 +74,13 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   const threads = computeThreads(setup);
   const log = new LlamaLog();
   const llama = await openLlama(setup.gpu, log);
-  const { model, context, plan, checkpointBytes, prefixCacheBytes } = await load(llama, info, setup, threads).catch(
+  const { model, context, plan, checkpointsOf, prefixCacheBytes } = await load(llama, info, setup, threads).catch(
     async (error: unknown) => {
       throw await log.failure(error);
     },
   );
   if (setup.cores !== undefined) keepOnCores(setup.cores);
-  const decoder = await makeDecoder(context, threads, plan.cuttable);
+  const decoder = await makeDecoder(context, threads, plan);
   let disposed: Promise<void> | undefined;
   const texts = vocabularyTexts(info.metadata, (token) => model.detokenize([token as Token]));
   return {
@@ -86,11 +89,12 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     name: info.metadata.general.name ?? info.metadata.general.architecture,
     vocabulary: texts.tokens.length,
     prefillTokensPerStep: plan.prefillTokensPerStep,
-    checkpointBytes,
+    checkpointBytes: checkpointsOf(!decoder.cuttable),
     prefixCacheBytes,
     weightVersion,
     // What node-llama-cpp makes unless it is given types.
     kv: `${plan.kv.keys}, ${plan.kv.values}`,
+    shape: [llama.gpu, plan.flashAttention, plan.swaFull, plan.prefillTokensPerStep].join(' '),
     threads,
     gpu: llama.gpu,
     repackedBytes: llama.gpu === false ? repackedBytes(info.fullTensorInfo ?? [], llama.systemInfo) : 0,
@@ -106,7 +110,9 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   };
 }
 
-interface Loaded extends Pick<Runtime, 'checkpointBytes' | 'prefixCacheBytes'> {
+interface Loaded extends Pick<Runtime, 'prefixCacheBytes'> {
+  /** Host memory for saved states, where past state cannot be cut. */
+  readonly checkpointsOf: (appendOnly: boolean) => number;
   readonly model: LlamaModel;
   readonly context: LlamaContext;
   readonly plan: LoadPlan;
@@ -129,8 +135,9 @@ async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, thread
   const free = check?.free ?? (await freeMemory(llama));
   const vocabulary = info.metadata.tokenizer.ggml.tokens.length;
   const estimated = withGrammars(await estimateNeeds(insights, weights, plan), setup.kind, vocabulary);
-  const saving = withCheckpoints(estimated, seats, !plan.cuttable, setup.checkpoints?.bytes, free.cpuRam);
-  const needs = withPrefixCache(saving, setup, free.cpuRam);
+  const saving = (appendOnly: boolean): Needs =>
+    withCheckpoints(estimated, seats, appendOnly, setup.checkpoints?.bytes, free.cpuRam);
+  const needs = withPrefixCache(saving(!plan.cuttable), setup, free.cpuRam, roomForMemoryFiles());
   check?.context(needs, plan);
   const types = ggmlTypes(kv);
   const context = await model.createContext({
@@ -147,15 +154,19 @@ async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, thread
     ignoreMemorySafetyChecks: true,
   });
   keepThreads(context, threads);
-  const { checkpoints = 0, prefixCache = 0 } = needs.cpu;
-  return { model, context, plan, checkpointBytes: checkpoints, prefixCacheBytes: prefixCache };
+  const checkpointsOf = (appendOnly: boolean): number => saving(appendOnly).cpu.checkpoints ?? 0;
+  return { model, context, plan, checkpointsOf, prefixCacheBytes: needs.cpu.prefixCache ?? 0 };
 }
 
 /**
  * The layer below the iterators where it is known, for all models; the iterators where node-llama-cpp has another version.
  */
-async function makeDecoder(context: LlamaContext, threads: number, cuttable: boolean): Promise<Decoder> {
-  return (await BatchDecoder.over(context, threads, cuttable)) ?? new IteratorDecoder(context, cuttable);
+async function makeDecoder(
+  context: LlamaContext,
+  threads: number,
+  { cuttable, swaFull }: Pick<LoadPlan, 'cuttable' | 'swaFull'>,
+): Promise<Decoder> {
+  return (await BatchDecoder.over(context, threads, cuttable, swaFull)) ?? new IteratorDecoder(context, cuttable);
 }
 
 async function sha256(file: string): Promise<string> {

@@ -1,17 +1,8 @@
-import { closeSync, constants, fstatSync, openSync, unlinkSync } from 'node:fs';
-import { randomUUID } from 'node:crypto';
 import type { AddonCheckpoint, AddonContext } from './addon.js';
-import type { Checkpoint } from '../scheduler/decoder.js';
+import { MemoryFile } from './memory/memory-file.js';
+import type { OpenedState, StateNotes, WholeState } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
-
-/**
- * All that a sequence holds, in host memory. The addon has two ways: a checkpoint, which leaves out what can be cut where a model
- * has other layers besides, and a file. Which of them is the whole state is found when a context is made ({@link waysOf}).
- */
-export interface WholeStates {
-  /** Copies what `sequence` holds. Rejects when it cannot, or when that is not what it should be. */
-  save(context: AddonContext, sequence: number, held: Held): Promise<WholeState>;
-}
+import type { SharedState, StateElsewhere } from '../protocol/shared-state.js';
 
 /** Tokens of a sequence, and the last of llama.cpp's positions. */
 interface Held {
@@ -19,154 +10,117 @@ interface Held {
   readonly last: number;
 }
 
-export interface WholeState extends Checkpoint {
-  /** Makes a sequence hold it, whatever it held. Rejects when it cannot. */
-  restore(context: AddonContext, sequence: number): Promise<void>;
+/** What a context's states are like. */
+export interface StateFacts {
+  /** Whether whole states can be saved. */
+  readonly savable: boolean;
+  /** Whether each layer keeps all of the past, so that it can be cut anywhere; undefined: unknown. */
+  readonly uniform: boolean | undefined;
 }
-
-/** Whether a state was made here. */
-export function isWhole(state: Checkpoint): state is WholeState {
-  return state instanceof StateInMemory || state instanceof StateInFile;
-}
-
-/** Memory that is a file: what is written there stays in memory, and a file without a name ends with its descriptor. */
-const MEMORY_FILES = '/dev/shm';
 
 /** A file's magic number, version and number of tokens; a checkpoint's magic number and sequence. */
 const FILE_HEAD = 12;
 const CHECKPOINT_HEAD = 8;
 
+const NO_TOKENS = new Uint32Array(0);
+const WORD = Uint32Array.BYTES_PER_ELEMENT;
+
 /**
- * The way in which whole states of this context are saved, found with one token on sequence 0, which is emptied again. Undefined:
- * there is none.
+ * Finds it out with one token on sequence 0, which is emptied again: a checkpoint leaves out what can be cut where a model has
+ * other layers besides, and is then smaller than the whole state. Not every file names its model's window.
  */
-export async function waysOf(context: AddonContext, Make: new () => AddonCheckpoint): Promise<WholeStates | undefined> {
+export async function stateFacts(context: AddonContext, Make: new () => AddonCheckpoint): Promise<StateFacts> {
+  const file = MemoryFile.make();
+  if (!file) return { savable: false, uniform: undefined };
+  const checkpoint = new Make();
   try {
     context.initBatch(1);
     context.addToBatch(0, 0, Uint32Array.of(0), new Uint32Array(0));
     await context.decodeBatch();
-    const checkpoint = new Make();
     await checkpoint.init(context, 0);
-    const file = memoryFile();
-    const inFile = file === undefined ? undefined : await saved(context, file, 0).finally(() => closeSync(file));
-    const inMemory = checkpoint.size;
-    checkpoint.dispose();
-    if (inFile !== undefined && inFile - FILE_HEAD === inMemory - CHECKPOINT_HEAD) return new InMemory(Make);
-    return inFile === undefined ? undefined : new InFiles();
+    const bytes = await context.saveSequenceStateToFile(file.path, 0, NO_TOKENS);
+    return { savable: true, uniform: bytes - FILE_HEAD === checkpoint.size - CHECKPOINT_HEAD };
   } catch {
-    return undefined;
+    return { savable: false, uniform: undefined };
   } finally {
+    checkpoint.dispose();
+    file.close();
     context.disposeSequence(0);
   }
 }
 
-/** The checkpoint is the whole state. */
-class InMemory implements WholeStates {
-  readonly #Make: new () => AddonCheckpoint;
-
-  constructor(Make: new () => AddonCheckpoint) {
-    this.#Make = Make;
-  }
-
-  async save(context: AddonContext, sequence: number, held: Held): Promise<WholeState> {
-    const state = new this.#Make();
-    try {
-      await state.init(context, sequence);
-      if (state.maxPos !== held.last) throw new EngineFault('the state is of another position');
-      return new StateInMemory(state, held);
-    } catch (error) {
-      state.dispose();
-      throw error;
-    }
-  }
-}
-
-class StateInMemory implements WholeState {
+/**
+ * All that a sequence holds, in a file in memory. llama.cpp writes and reads it by name; its length and its digest are checked
+ * before it reads.
+ */
+export class StateInFile implements WholeState {
   readonly length: number;
   readonly bytes: number;
-  readonly #state: AddonCheckpoint;
+  /** Absent: it has no tokens in it. */
+  readonly shared?: SharedState;
+  readonly #file: MemoryFile;
+  readonly #digest: number;
   readonly #last: number;
 
-  constructor(state: AddonCheckpoint, { length, last }: Held) {
-    this.#state = state;
-    this.#last = last;
-    this.length = length;
-    this.bytes = state.size;
-  }
-
-  async restore(context: AddonContext, sequence: number): Promise<void> {
-    if (this.#state.size !== this.bytes || this.#state.maxPos !== this.#last)
-      throw new EngineFault('the state has changed');
-    if (!(await context.restoreCheckpoint(this.#state, this.#last, sequence))) {
-      throw new EngineFault('the state was not restored');
-    }
-  }
-
-  dispose(): void {
-    this.#state.dispose();
-  }
-}
-
-class InFiles implements WholeStates {
-  async save(context: AddonContext, sequence: number, held: Held): Promise<WholeState> {
-    const file = memoryFile();
-    if (file === undefined) throw new EngineFault('there is no memory for files');
-    try {
-      const bytes = await saved(context, file, sequence);
-      return new StateInFile(file, held, bytes);
-    } catch (error) {
-      closeSync(file);
-      throw error;
-    }
-  }
-}
-
-class StateInFile implements WholeState {
-  readonly length: number;
-  readonly bytes: number;
-  readonly #last: number;
-  #file: number | undefined;
-
-  constructor(file: number, { length, last }: Held, bytes: number) {
-    this.#file = file;
-    this.#last = last;
+  private constructor(file: MemoryFile, { length, last }: Held, bytes: number, digest: number, shared?: SharedState) {
     this.length = length;
     this.bytes = bytes;
+    this.#file = file;
+    this.#digest = digest;
+    this.#last = last;
+    if (shared) this.shared = shared;
   }
 
+  /** Copies what a sequence holds. Rejects when it cannot. `notes`: by which others can open it; absent: none can. */
+  static async save(context: AddonContext, sequence: number, held: Held, notes?: StateNotes): Promise<StateInFile> {
+    const file = MemoryFile.make();
+    if (!file) throw new EngineFault('there is no memory for files');
+    try {
+      const written = await context.saveSequenceStateToFile(file.path, sequence, NO_TOKENS);
+      if (file.bytes !== written) throw new EngineFault('the state was not written');
+      if (notes) {
+        file.write(notes.tokens, written);
+        file.write(notes.ends, written + WORD * notes.tokens.length);
+      }
+      const { bytes } = file;
+      const digest = await file.digest();
+      if (!notes) return new StateInFile(file, held, bytes, digest);
+      const counts = { tokens: notes.tokens.length, ends: notes.ends.length };
+      const shared = { file: file.descriptor, inode: file.inode, bytes, digest, ...counts };
+      return new StateInFile(file, held, bytes, digest, shared);
+    } catch (error) {
+      file.close();
+      throw error;
+    }
+  }
+
+  /** Opens one that another process has saved. Throws where it is gone. Its digest is not checked before it is restored. */
+  static open(elsewhere: StateElsewhere): OpenedState {
+    const { bytes, digest, tokens: length, ends } = elsewhere;
+    const file = MemoryFile.ofProcess(elsewhere);
+    try {
+      const at = bytes - WORD * (length + ends);
+      if (at <= FILE_HEAD || length === 0) throw new EngineFault('the state is of another shape');
+      const notes = { tokens: file.read(length, at), ends: file.read(ends, at + WORD * length) };
+      const own = { bytes, digest, tokens: length, ends, file: file.descriptor, inode: file.inode };
+      return { state: new StateInFile(file, { length, last: length - 1 }, bytes, digest, own), notes };
+    } catch (error) {
+      file.close();
+      throw error;
+    }
+  }
+
+  /** Makes a sequence hold it, whatever it held. Rejects when it cannot. */
   async restore(context: AddonContext, sequence: number): Promise<void> {
-    if (this.#file === undefined || fstatSync(this.#file).size !== this.bytes)
+    if (this.#file.bytes !== this.bytes || (await this.#file.digest()) !== this.#digest)
       throw new EngineFault('the state has changed');
-    // Room for one token: the file has none, and with room for none llama.cpp would only count them.
-    await context.loadSequenceStateFromFile(pathOf(this.#file), sequence, 1);
+    // Room for one token: the file has none for llama.cpp, which with room for none would only count them.
+    await context.loadSequenceStateFromFile(this.#file.path, sequence, 1);
     if (context.getSequenceKvCacheMaxPosition(sequence) !== this.#last)
       throw new EngineFault('the state was not restored');
   }
 
   dispose(): void {
-    if (this.#file !== undefined) closeSync(this.#file);
-    this.#file = undefined;
+    this.#file.close();
   }
-}
-
-/** The descriptor of a file in memory without a name; undefined: this system has none. */
-function memoryFile(): number | undefined {
-  const path = `${MEMORY_FILES}/ra-${process.pid}-${randomUUID()}`;
-  try {
-    const file = openSync(path, constants.O_RDWR | constants.O_CREAT | constants.O_EXCL, 0o600);
-    unlinkSync(path);
-    return file;
-  } catch {
-    return undefined;
-  }
-}
-
-/** llama.cpp opens files by name. */
-function pathOf(file: number): string {
-  return `/proc/self/fd/${file}`;
-}
-
-/** Bytes written. No token ids are in it. */
-async function saved(context: AddonContext, file: number, sequence: number): Promise<number> {
-  return await context.saveSequenceStateToFile(pathOf(file), sequence, new Uint32Array(0));
 }

@@ -3,6 +3,7 @@ import type { CacheScope } from './cache-key.js';
 import type { Prompt } from './prompt.js';
 import type { ReplyFormat } from './reply-format.js';
 import type { SamplingParams } from './sampling.js';
+import type { StateElsewhere } from './shared-state.js';
 
 /**
  * One chat completion: `n` replies to one prompt, on up to `seats` sequences at once, the others one after another. Prompt and
@@ -12,6 +13,8 @@ export interface GenerateJob extends SamplingParams {
   readonly prompt: Prompt;
   /** Whose held prefixes it may start from, and who may start from what it leaves. */
   readonly scope: CacheScope;
+  /** A state of its scope in another process with more of the prompt, by what that one reported. Absent: none has. */
+  readonly elsewhere?: StateElsewhere;
   readonly n: number;
   /**
    * Sequences that it may use at once: 1 to n. Each is returned by `seatFreed` when it is not needed any more or was
@@ -32,6 +35,8 @@ export interface ScoreJob {
   readonly seats: number;
   /** As in {@link GenerateJob}. */
   readonly scope: CacheScope;
+  /** As in {@link GenerateJob}. */
+  readonly elsewhere?: StateElsewhere;
   /** Template head and input. */
   readonly input: Uint32Array;
   readonly questions: readonly ScoreQuestion[];

@@ -9,8 +9,9 @@ import type { CacheScope } from './cache-key.js';
 import type { Output } from './job-output.js';
 import type { GenerateJob, ScoreJob } from './jobs.js';
 import type { EngineFacts, EngineSetup } from './setup.js';
+import type { SharedState } from './shared-state.js';
 
-export const PROTOCOL_VERSION = 5;
+export const PROTOCOL_VERSION = 6;
 
 /** Prefixes that an engine has in host memory, at most: a bound for what is compared at each request. */
 export const MOST_SAVED = 1024;
@@ -52,6 +53,8 @@ export type ToEngine = { readonly v: number } & (
 export interface HeldPrefix {
   readonly sequence: number;
   readonly hashes: Uint32Array;
+  /** By which other processes can restore it. Absent: they cannot. */
+  readonly state?: SharedState;
 }
 
 /** Tokens in the KV memory: in sequences of jobs, and in free ones, kept for reuse. */

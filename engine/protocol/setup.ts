@@ -107,4 +107,6 @@ export interface EngineFacts {
   readonly confirmsCancels?: true;
   /** Bytes of weights that the engine repacked for itself and are not mapped (memory/repacked.ts); absent: none. */
   readonly repackedBytes?: number;
+  /** Weights, KV type, and what else its states depend on. Processes with an equal one restore each other's. Absent: it saves none. */
+  readonly states?: string;
 }

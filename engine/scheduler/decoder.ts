@@ -4,6 +4,7 @@
  */
 import type { ImageSegment } from '../protocol/prompt.js';
 import type { SamplingParams } from '../protocol/sampling.js';
+import type { SharedState, StateElsewhere } from '../protocol/shared-state.js';
 
 /** How the next token of one reply is chosen. */
 export interface Sampling extends SamplingParams {
@@ -95,6 +96,24 @@ export interface Checkpoint {
   dispose(): void;
 }
 
+/** All that a sequence holds. */
+export interface WholeState extends Checkpoint {
+  /** By which other processes can open it. Absent: they cannot. */
+  readonly shared?: SharedState;
+}
+
+/** What is written beside a whole state for other processes. Their maker overwrites them. */
+export interface StateNotes {
+  readonly tokens: Uint32Array;
+  /** Of chunks that were evaluated by themselves. */
+  readonly ends: Uint32Array;
+}
+
+export interface OpenedState {
+  readonly state: WholeState;
+  readonly notes: StateNotes;
+}
+
 /** What can be done with a sequence's state between steps. Only the scheduler's `Sequences` calls it, and never during a step. */
 export interface SequenceStates {
   /** Whether `truncate` can cut at any position; otherwise only to nothing, or at a high cost. */
@@ -120,14 +139,16 @@ export interface SequenceStates {
   restore?(sequence: number, checkpoint: Checkpoint): Promise<void>;
   /**
    * Copies all that a sequence holds, so that any sequence can be made to hold it. Changes nothing. Rejects when it cannot.
-   * Absent: the decoder has no way to.
+   * `notes`: by which sequences of other processes can, too; absent: only those of this one. Absent: the decoder has no way to.
    */
-  saveWhole?(sequence: number): Promise<Checkpoint>;
+  saveWhole?(sequence: number, notes?: StateNotes): Promise<WholeState>;
   /**
-   * Makes a sequence hold what was saved by {@link saveWhole}, whatever it held. Rejects when it cannot; what it holds is then
-   * unknown.
+   * Makes a sequence hold what was saved by {@link saveWhole}, whatever it held. Rejects when it cannot, also where the state has
+   * changed since it was saved; what the sequence holds is then unknown.
    */
-  restoreWhole?(sequence: number, state: Checkpoint): Promise<void>;
+  restoreWhole?(sequence: number, state: WholeState): Promise<void>;
+  /** A state that another process has saved with notes; it stays that one's too. Throws where it is gone. */
+  openWhole?(elsewhere: StateElsewhere): OpenedState;
 }
 
 export interface Decoder extends SequenceStates {

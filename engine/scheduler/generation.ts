@@ -8,6 +8,7 @@ import { Reply } from './reply.js';
 import type { WorkLimits } from './step-limits.js';
 import type { Branch, ModelTokens, Work } from './task.js';
 import type { CacheScope } from '../protocol/cache-key.js';
+import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /** A prompt no longer than this is evaluated again sooner than its state is saved in a decode of its own. */
 const LEAST_SAVED_TOKENS = 32;
@@ -19,6 +20,7 @@ const LEAST_SAVED_TOKENS = 32;
 export class Generation implements Work {
   readonly items: number;
   readonly scope: CacheScope;
+  readonly elsewhere: StateElsewhere | undefined;
   readonly alone = false;
   readonly reuse = 'any';
   readonly intermittent: boolean;
@@ -37,6 +39,7 @@ export class Generation implements Work {
 
   constructor(id: number, job: GenerateJob, limits: WorkLimits, model: ModelTokens, decoder: Decoder) {
     this.scope = job.scope;
+    this.elsewhere = job.elsewhere;
     this.items = job.n;
     const { grammar, calls } = job.format ?? {};
     this.intermittent = decoder.isExpensive?.(Math.max(grammar?.stacks ?? 0, calls?.stacks ?? 0)) === true;

@@ -194,7 +194,7 @@ export class Jobs {
   /** Starts a task's next item on a new sequence. Returns the reused tokens; undefined: no sequence is free. */
   async #begin(task: Task, reuse: (sequence: number) => Reuse): Promise<number | undefined> {
     const { next } = task;
-    const free = next && (await this.#sequences.open(next, reuse, task.work.intermittent));
+    const free = next && (await this.#sequences.open(next, reuse, task.work));
     if (free) this.#take(task, free.sequence, free.keep);
     return free?.keep;
   }

@@ -8,7 +8,7 @@
  * longer one contains it, until it was not used for the longest age, or until its scope is forgotten. The states are made and
  * restored by sequence-cache.ts; here is what is kept, and for how long.
  */
-import type { Checkpoint } from './decoder.js';
+import type { WholeState } from './decoder.js';
 import type { PromptPlan } from './prompt-plan.js';
 import type { SequenceCheckpoints } from './sequence-checkpoints.js';
 import type { Reuse, SequenceTokens } from './sequence-tokens.js';
@@ -42,7 +42,7 @@ export interface Entry {
   readonly tokens: SequenceTokens;
   /** Where a state that cannot be cut can go back to from the whole of it. */
   readonly checkpoints: SequenceCheckpoints;
-  readonly state: Checkpoint;
+  readonly state: WholeState;
   /** Of the tokens. */
   readonly digest: number;
   /** The place by which it is reported, from 0 on. */
@@ -144,7 +144,7 @@ export class PrefixCache {
   add(
     tokens: SequenceTokens,
     checkpoints: SequenceCheckpoints,
-    state: Checkpoint,
+    state: WholeState,
     held: (tokens: SequenceTokens) => boolean,
   ): void {
     this.#bytesPerToken = state.bytes / Math.max(1, tokens.length);
@@ -208,7 +208,8 @@ export class PrefixCache {
     const changes = [...this.#changed].map(([place, entry]) => {
       const scope = entry?.tokens.key?.scope;
       const hashes = entry && scope !== undefined ? prefixHashes(entry.tokens.tokens, scope) : new Uint32Array(0);
-      return { sequence: from + place, hashes };
+      const shared = entry?.state.shared;
+      return { sequence: from + place, hashes, ...(shared && { state: shared }) };
     });
     this.#changed.clear();
     return changes;

@@ -6,6 +6,7 @@ import { tokenPrompt } from '../protocol/prompt.js';
 import type { WorkLimits } from './step-limits.js';
 import type { Branch, Work } from './task.js';
 import type { CacheKey, CacheScope } from '../protocol/cache-key.js';
+import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /**
  * A decision request: questions about one input. The input is evaluated once; each question's tail is evaluated after
@@ -16,6 +17,7 @@ import type { CacheKey, CacheScope } from '../protocol/cache-key.js';
 export class Scoring implements Work {
   readonly items: number;
   readonly scope: CacheScope;
+  readonly elsewhere: StateElsewhere | undefined;
   readonly alone: boolean;
   readonly reuse: 'any' | 'same-split';
   readonly #id: number;
@@ -32,6 +34,7 @@ export class Scoring implements Work {
     this.#key = { scope: job.scope, ...limits.origin };
     this.#ownsPrompt = limits.ownsPrompts === true;
     this.scope = job.scope;
+    this.elsewhere = job.elsewhere;
     this.items = job.questions.length;
     this.alone = job.isolate;
     this.reuse = job.isolate ? 'same-split' : 'any';

@@ -1,9 +1,11 @@
 import { type CheckpointStore } from './checkpoint-store.js';
-import type { SequenceStates } from './decoder.js';
+import type { SequenceStates, StateNotes, WholeState } from './decoder.js';
 import { EngineFault } from './faults.js';
 import { LEAST_SAVED, type Entry, type PrefixCache } from './prefix-cache.js';
 import { SequenceCheckpoints } from './sequence-checkpoints.js';
 import { SequenceTokens } from './sequence-tokens.js';
+import type { CacheKey } from '../protocol/cache-key.js';
+import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /** What a sequence holds, as its owner records it. */
 export interface Held {
@@ -33,10 +35,9 @@ export class SequenceCache {
     if (tokens.length - keep < LEAST_SAVED) return false;
     const elsewhere = others.map((other) => other.tokens.sharedWith(tokens));
     if (tokens.length - Math.max(this.#cache.shared(tokens), ...elsewhere) < LEAST_SAVED) return false;
-    const held = (saved: SequenceTokens): boolean =>
-      others.some((other) => other.tokens.sharedWith(saved) === saved.length);
+    const held = heldBy(others);
     if (!this.#cache.prepare(tokens.length, held)) return false;
-    const state = await this.#states.saveWhole(sequence).catch(() => undefined);
+    const state = await this.#saved(sequence, tokens);
     if (!state) return false;
     if (state.length !== tokens.length) {
       state.dispose();
@@ -47,6 +48,29 @@ export class SequenceCache {
     saved.checkpoints.become(checkpoints);
     this.#cache.add(saved.tokens, saved.checkpoints, state, held);
     return true;
+  }
+
+  /**
+   * Makes a state of another process an entry, which is compared and restored like those of this one. Its file stays the other's
+   * too, so it takes no memory. Nothing happens where the state is gone, or an entry has all of its tokens. `others`: all
+   * sequences.
+   */
+  adopt(elsewhere: StateElsewhere, key: CacheKey, others: readonly Held[]): void {
+    if (!this.#states.openWhole || !this.#cache.open) return;
+    try {
+      const { state, notes } = this.#states.openWhole(elsewhere);
+      const tokens = new SequenceTokens();
+      tokens.fill(notes.tokens, notes.ends, key);
+      notes.tokens.fill(0);
+      if (this.#cache.shared(tokens) < tokens.length) {
+        this.#cache.add(tokens, new SequenceCheckpoints(this.#checkpoints), state, heldBy(others));
+        return;
+      }
+      tokens.wipe();
+      state.dispose();
+    } catch {
+      // The other process needed the room, or has ended.
+    }
   }
 
   /** Makes a sequence hold an entry's tokens. Rejects when it cannot; the entry is then dropped, and the state unknown. */
@@ -62,4 +86,23 @@ export class SequenceCache {
       throw error;
     }
   }
+
+  /** With its tokens, unless some stand for an image: what an image is called differs between processes. */
+  async #saved(sequence: number, tokens: SequenceTokens): Promise<WholeState | undefined> {
+    const notes: StateNotes | undefined = tokens.hasImages
+      ? undefined
+      : { tokens: tokens.tokens.slice(), ends: Uint32Array.from(tokens.ends) };
+    try {
+      return await this.#states.saveWhole?.(sequence, notes);
+    } catch {
+      return undefined;
+    } finally {
+      notes?.tokens.fill(0);
+    }
+  }
+}
+
+/** Whether one of these sequences has all of some tokens. */
+function heldBy(others: readonly Held[]): (saved: SequenceTokens) => boolean {
+  return (saved) => others.some(({ tokens }) => tokens.sharedWith(saved) === saved.length);
 }

@@ -7,6 +7,8 @@ import type { SequenceCache } from './sequence-cache.js';
 import { SequenceCheckpoints } from './sequence-checkpoints.js';
 import type { Slot } from './sequence-choice.js';
 import { SequenceTokens } from './sequence-tokens.js';
+import type { CacheKey } from '../protocol/cache-key.js';
+import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /** One sequence of the context, and what it holds. */
 export interface Sequence extends Slot {
@@ -83,6 +85,11 @@ export class SequenceSlots {
   saveWhole(sequence: number, keep: number): Promise<boolean> {
     const others = this.all.filter((_, id) => id !== sequence);
     return this.#cache.save(sequence, this.at(sequence), keep, others);
+  }
+
+  /** Makes a state of another process an entry of the cache, if it is there. */
+  adopt(elsewhere: StateElsewhere, key: CacheKey): void {
+    this.#cache.adopt(elsewhere, key, this.all);
   }
 
   /** False: it failed, and the sequence's state is unknown. */

@@ -50,6 +50,24 @@ export class SequenceTokens {
     return this.#key;
   }
 
+  /** Ends of chunks that were decoded by themselves. */
+  get ends(): readonly number[] {
+    return this.#ends;
+  }
+
+  /** Whether some of its tokens stand for an image. */
+  get hasImages(): boolean {
+    return this.#images.some(({ at }) => at < this.#length);
+  }
+
+  /** Holds what another process's sequence held, under this key and without images. */
+  fill(tokens: Uint32Array, ends: Iterable<number>, key: CacheKey): void {
+    this.wipe();
+    this.append(tokens, false);
+    this.#ends = [...ends];
+    this.#key = key;
+  }
+
   /** It holds nothing, and the memory of its tokens is overwritten with zeros. */
   wipe(): void {
     this.cut(0);

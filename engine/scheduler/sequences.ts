@@ -3,15 +3,17 @@ import { processClock } from './clock.js';
 import { choose, type Choice } from './sequence-choice.js';
 import type { SequenceStates } from './decoder.js';
 import { EngineFault } from './faults.js';
-import { PrefixCache, restoreCost, type PrefixCacheLimits } from './prefix-cache.js';
+import { PrefixCache, restoreCost, type Match, type PrefixCacheLimits } from './prefix-cache.js';
 import { SequenceCache } from './sequence-cache.js';
 import { SequenceSlots } from './sequence-slots.js';
 import type { Reuse } from './sequence-tokens.js';
 import type { PromptPlan } from './prompt-plan.js';
+import type { Work } from './task.js';
 import { ALL_ACCOUNTS, type CacheScope } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
 import { prefixHashes } from '../protocol/prefix-hash.js';
 import type { CacheCounts, HeldPrefix, HeldTokens } from '../protocol/messages.js';
+import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /** A sequence ready for a prompt: it contains exactly the first `keep` tokens of it. */
 export type FreeSequence = Pick<Choice, 'sequence' | 'keep'>;
@@ -97,19 +99,20 @@ export class Sequences {
 
   /**
    * Takes a free sequence and prepares it; the caller returns it with `free`. `reuse` returns how much of each
-   * sequence's state may be reused, and for -1 how much of a saved one. `intermittent`: its reply skips steps. Undefined: none
-   * is free. Rejects if the decoder cannot even clear it; the sequence is then free.
+   * sequence's state may be reused, and for -1 how much of a saved one. `intermittent`: its reply skips steps. `elsewhere`: a state
+   * of another process that may have more. Undefined: none is free. Rejects if the decoder cannot even clear it; the sequence is
+   * then free.
    */
   async open(
     plan: PromptPlan,
     reuse: (sequence: number) => Reuse,
-    intermittent = false,
+    { intermittent = false, elsewhere }: Pick<Work, 'intermittent' | 'elsewhere'> = {},
   ): Promise<FreeSequence | undefined> {
     const { all } = this.#slots;
     const rules = { copyable: this.#copyable, reuse: this.#reusable ? reuse : (): Reuse => 'none', intermittent };
     const held = choose(all, plan, rules);
     if (!held) return undefined;
-    const found = this.#cache.find(plan, rules.reuse(-1));
+    const found = this.#find(plan, rules.reuse(-1), held.keep, elsewhere);
     const saved = found && found.keep - restoreCost(found.entry.tokens.length) > held.keep ? found : undefined;
     const choice = (saved && choose(all, plan, { copyable: false, reuse: () => 'none', intermittent })) ?? held;
     const { sequence, source } = choice;
@@ -134,6 +137,15 @@ export class Sequences {
     } finally {
       this.#cache.keep(undefined);
     }
+  }
+
+  /** The entry with most of a prompt, also of another process where that may be more than what a sequence has. */
+  #find(plan: PromptPlan, reuse: Reuse, held: number, elsewhere: StateElsewhere | undefined): Match | undefined {
+    const found = this.#cache.find(plan, reuse);
+    if (!elsewhere || reuse === 'none') return found;
+    if (elsewhere.tokens - restoreCost(elsewhere.tokens) <= Math.max(held, found?.keep ?? 0)) return found;
+    this.#slots.adopt(elsewhere, plan.key);
+    return this.#cache.find(plan, reuse);
   }
 
   /** Prepares a taken sequence for another prompt. Returns how much of it is reused. Rejects as `open` does. */

@@ -3,6 +3,7 @@ import type { Reuse } from './sequence-tokens.js';
 import type { CacheScope } from '../protocol/cache-key.js';
 import type { Output } from '../protocol/job-output.js';
 import type { Feed, PromptPlan } from './prompt-plan.js';
+import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /** One reply or one question on one sequence: it provides its part of the next step, and receives the result. */
 export interface Branch {
@@ -32,6 +33,8 @@ export interface Work {
   readonly items: number;
   /** Whose states it reuses and leaves. */
   readonly scope: CacheScope;
+  /** A state of another process that has some of its prompt. */
+  readonly elsewhere?: StateElsewhere | undefined;
   /** No other sequence may share its decodes (a decision's result must not depend on the neighbours). */
   readonly alone: boolean;
   /** Its items skip steps ({@link Branch.pending}). Absent: none does. */

@@ -59,7 +59,7 @@ function fitLines(where: string, fit: Fit | undefined, seats: number): string[] 
   if (!fit) return [];
   const { weights, perSeat, compute, checkpoints = 0, prefixCache = 0, grammars, total, usable } = fit;
   const saved = checkpoints > 0 ? `checkpoints ${size(checkpoints)}, ` : '';
-  const cached = prefixCache > 0 ? `prefix cache up to ${size(prefixCache)}, ` : '';
+  const cached = prefixCache > 0 ? `prefix cache up to ${size(prefixCache)} in /dev/shm, ` : '';
   const held = grammars ? `grammars up to ${size(grammars.stores + grammars.perSeat * seats)}, ` : '';
   return [
     `  ${where}: weights ${size(weights)}, KV ${size(perSeat)} per seat (${seats}: ${size(perSeat * seats)}), compute ${size(compute)}, ${saved}${cached}${held}` +

@@ -17,7 +17,7 @@ import type { ChildEvents, ChildOptions } from './child-options.js';
 import { exitDetail, exitReason, StderrTail, type ChildEnd, type ExitReason } from './exit-reason.js';
 import { Mux } from './mux.js';
 import { poolThreads } from './pool-threads.js';
-import { HeldPrefixes, NO_PREFIXES, type PrefixIndex } from './prefix-index.js';
+import { HeldPrefixes, NO_PREFIXES, type ReplicaPrefixes } from './prefix-index.js';
 import { Watchdog } from './watchdog.js';
 import { readMessage } from './wire.js';
 
@@ -70,7 +70,7 @@ export class EngineChild {
   }
 
   /** The prefixes in its free sequences; empty before `ready`. */
-  get heldPrefixes(): PrefixIndex {
+  get heldPrefixes(): ReplicaPrefixes {
     return this.#held ?? NO_PREFIXES;
   }
 

@@ -2,6 +2,7 @@ import { PREFIX_CHUNK, prefixHashes } from '../../engine/protocol/prefix-hash.js
 import { promptIds, type Prompt } from '../../engine/protocol/prompt.js';
 import { MOST_SAVED, type HeldPrefix } from '../../engine/protocol/messages.js';
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
+import type { SharedState } from '../../engine/protocol/shared-state.js';
 
 /** Tokens of the chunks in which state is reused. */
 export const REUSED_TOKENS = PREFIX_CHUNK;
@@ -22,16 +23,26 @@ export interface PrefixIndex {
   longestOf(hashes: Uint32Array): number;
 }
 
+/** The prefixes of one process. */
+export interface ReplicaPrefixes extends PrefixIndex {
+  /** The same of those alone that other processes can restore. */
+  longestShared(hashes: Uint32Array): number;
+  /** One of these that has as much; undefined: none has a chunk. */
+  sharedState(hashes: Uint32Array): SharedState | undefined;
+}
+
 /**
  * The prefixes of one life of an engine process, so of one file of weights and one KV type, by its reports: of its free sequences
  * and of its cache. Bounded by their number and the context of a seat.
  */
-export class HeldPrefixes implements PrefixIndex {
+export class HeldPrefixes implements ReplicaPrefixes {
   readonly #seats: number;
   readonly #longest: number;
-  readonly #held = new Map<number, Uint32Array>();
-  /** Number of sequences by prefix hash, so that one lookup covers all sequences. */
-  readonly #holders = new Map<number, number>();
+  readonly #held = new Map<number, HeldPrefix>();
+  /** By prefix hash, so that one lookup covers all sequences. */
+  readonly #holders = new Holders();
+  /** The same of those that others can restore. */
+  readonly #sharers = new Holders();
 
   constructor(seats: number, contextPerSeat: number) {
     this.#seats = seats;
@@ -40,29 +51,64 @@ export class HeldPrefixes implements PrefixIndex {
 
   /** Applies changes. Returns undefined, or the protocol violation. */
   apply(changes: readonly HeldPrefix[]): string | undefined {
-    for (const { sequence, hashes } of changes) {
+    for (const change of changes) {
+      const { sequence, hashes } = change;
       if (sequence >= this.#seats + MOST_SAVED || hashes.length > this.#longest) return 'held-too-much';
-      for (const hash of this.#held.get(sequence) ?? []) this.#count(hash, -1);
-      for (const hash of hashes) this.#count(hash, 1);
-      if (hashes.length > 0) this.#held.set(sequence, hashes);
+      const before = this.#held.get(sequence);
+      if (before) this.#count(before, -1);
+      this.#count(change, 1);
+      if (hashes.length > 0) this.#held.set(sequence, change);
       else this.#held.delete(sequence);
     }
     return undefined;
   }
 
   longestOf(hashes: Uint32Array): number {
-    // A chain: a sequence that holds a prefix holds all shorter ones.
-    let chunks = 0;
-    while (chunks < hashes.length && this.#holders.has(hashes[chunks] ?? 0)) chunks += 1;
-    return chunks * PREFIX_CHUNK;
+    return this.#holders.longest(hashes) * PREFIX_CHUNK;
   }
 
-  #count(hash: number, by: 1 | -1): void {
-    const holders = (this.#holders.get(hash) ?? 0) + by;
-    if (holders > 0) this.#holders.set(hash, holders);
-    else this.#holders.delete(hash);
+  longestShared(hashes: Uint32Array): number {
+    return this.#sharers.longest(hashes) * PREFIX_CHUNK;
+  }
+
+  sharedState(hashes: Uint32Array): SharedState | undefined {
+    const chunks = this.#sharers.longest(hashes);
+    if (chunks === 0) return undefined;
+    for (const { hashes: held, state } of this.#held.values()) {
+      if (state !== undefined && held[chunks - 1] === hashes[chunks - 1]) return state;
+    }
+    return undefined;
+  }
+
+  #count({ hashes, state }: HeldPrefix, by: 1 | -1): void {
+    for (const hash of hashes) {
+      this.#holders.count(hash, by);
+      if (state !== undefined) this.#sharers.count(hash, by);
+    }
+  }
+}
+
+/** How many places have each prefix. */
+class Holders {
+  readonly #counts = new Map<number, number>();
+
+  /** Leading chunks that some place has. A chain: one that has a prefix has all shorter ones. */
+  longest(hashes: Uint32Array): number {
+    let chunks = 0;
+    while (chunks < hashes.length && this.#counts.has(hashes[chunks] ?? 0)) chunks += 1;
+    return chunks;
+  }
+
+  count(hash: number, by: 1 | -1): void {
+    const holders = (this.#counts.get(hash) ?? 0) + by;
+    if (holders > 0) this.#counts.set(hash, holders);
+    else this.#counts.delete(hash);
   }
 }
 
 /** Of an engine that is not there. */
-export const NO_PREFIXES: PrefixIndex = { longestOf: () => 0 };
+export const NO_PREFIXES: ReplicaPrefixes = {
+  longestOf: () => 0,
+  longestShared: () => 0,
+  sharedState: () => undefined,
+};

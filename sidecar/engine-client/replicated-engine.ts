@@ -13,10 +13,12 @@ import type {
   ScoreJob,
   ScoreReceiver,
 } from './engine.js';
-import type { PrefixIndex } from './prefix-index.js';
+import { NO_PREFIXES, prefixOf, type PrefixIndex, type ReplicaPrefixes } from './prefix-index.js';
+import { ReachablePrefixes, stateElsewhere, type Sibling } from './shared-states.js';
+import { tokenPrompt, type Prompt } from '../../engine/protocol/prompt.js';
 
 /** One process of a model's engine, as {@link ReplicatedEngine} sees it. */
-export interface EngineReplica extends Replica {
+export interface EngineReplica extends Replica, Sibling {
   readonly onDemand: boolean;
   readonly facts: EngineFacts | undefined;
   readonly readyInMs: number;
@@ -26,7 +28,7 @@ export interface EngineReplica extends Replica {
   touch(): void;
   generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle;
   score(job: ScoreJob, receiver: ScoreReceiver): JobHandle;
-  heldPrefixes(): PrefixIndex;
+  heldPrefixes(): ReplicaPrefixes;
   forget(scope: CacheScope): void;
   start(): void;
   close(): Promise<void>;
@@ -39,6 +41,7 @@ const STATES: readonly EngineState[] = ['ready', 'cold', 'unloaded'];
 export class ReplicatedEngine implements HostedEngine {
   readonly replicas: readonly EngineReplica[];
   readonly contexts: readonly number[];
+  readonly #prefixes: readonly PrefixIndex[];
   /** Those that `facts` were made of. */
   #from: EngineFacts | undefined;
   #facts: EngineFacts | undefined;
@@ -46,6 +49,7 @@ export class ReplicatedEngine implements HostedEngine {
   /** `contexts`: tokens that a seat of each replica can hold. */
   constructor(replicas: readonly EngineReplica[], contexts: readonly number[]) {
     this.replicas = replicas;
+    this.#prefixes = replicas.map((_, at) => new ReachablePrefixes(replicas, at));
     this.contexts = [...new Set(contexts)].sort((a, b) => a - b);
   }
 
@@ -105,19 +109,27 @@ export class ReplicatedEngine implements HostedEngine {
   }
 
   generate(job: GenerateJob, receiver: GenerationReceiver, replica: number): JobHandle {
-    return this.#taking(replica).generate(job, receiver);
+    const { prompt, scope } = job;
+    return this.#taking(replica).generate({ ...job, ...this.#elsewhere(replica, prompt, scope) }, receiver);
   }
 
   score(job: ScoreJob, receiver: ScoreReceiver, replica: number): JobHandle {
-    return this.#taking(replica).score(job, receiver);
+    const { input, scope } = job;
+    return this.#taking(replica).score({ ...job, ...this.#elsewhere(replica, tokenPrompt(input), scope) }, receiver);
   }
 
   heldPrefixes(replica: number): PrefixIndex {
-    return this.#at(replica).heldPrefixes();
+    return this.#prefixes[replica] ?? NO_PREFIXES;
   }
 
   async close(): Promise<void> {
     await Promise.all(this.replicas.map((replica) => replica.close()));
+  }
+
+  #elsewhere(replica: number, prompt: Prompt, scope: CacheScope): Pick<GenerateJob, 'elsewhere'> {
+    if (this.replicas.length === 1) return {};
+    const elsewhere = stateElsewhere(this.replicas, replica, prefixOf(prompt, scope));
+    return elsewhere ? { elsewhere } : {};
   }
 
   #taking(index: number): EngineReplica {

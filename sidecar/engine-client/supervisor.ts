@@ -14,7 +14,7 @@ import type {
 import { IdleWatch } from './idle-watch.js';
 import { LoadEstimate } from './load-estimate.js';
 import { failSoon, NOT_READY } from './mux.js';
-import { NO_PREFIXES, type PrefixIndex } from './prefix-index.js';
+import { NO_PREFIXES, type ReplicaPrefixes } from './prefix-index.js';
 import type { EngineReplica } from './replicated-engine.js';
 import { RestartPolicy } from './restart-policy.js';
 import { endFields, pidField, problemOf } from './exit-report.js';
@@ -128,7 +128,7 @@ export class EngineProcess implements EngineReplica {
     return this.#state === 'ready' ? this.#child : undefined;
   }
 
-  heldPrefixes(): PrefixIndex {
+  heldPrefixes(): ReplicaPrefixes {
     return (this.#state === 'ready' && this.#child?.heldPrefixes) || NO_PREFIXES;
   }
 

@@ -8,6 +8,7 @@ import {
 } from '../../engine/protocol/messages.js';
 import type { EngineFacts } from '../../engine/protocol/setup.js';
 import type { Output } from '../../engine/protocol/job-output.js';
+import type { SharedState } from '../../engine/protocol/shared-state.js';
 
 /** A protocol violation of an engine, as a short constant for logs; never data that it sent. */
 export interface Violation {
@@ -99,7 +100,17 @@ function isOutput(raw: unknown): raw is Output {
 }
 
 function isHeld(raw: unknown): raw is HeldPrefix {
-  return isFields(raw) && isCount(raw['sequence']) && raw['hashes'] instanceof Uint32Array;
+  return (
+    isFields(raw) &&
+    isCount(raw['sequence']) &&
+    raw['hashes'] instanceof Uint32Array &&
+    (raw['state'] === undefined || isSharedState(raw['state']))
+  );
+}
+
+function isSharedState(raw: unknown): raw is SharedState {
+  if (!isFields(raw)) return false;
+  return [raw['file'], raw['inode'], raw['bytes'], raw['tokens'], raw['ends'], raw['digest']].every(isCount);
 }
 
 function isHeldTokens(raw: unknown): raw is HeldTokens {
@@ -125,6 +136,7 @@ function isFacts(raw: unknown): raw is EngineFacts {
     isCount(raw['threads']) &&
     (typeof raw['gpu'] === 'string' || raw['gpu'] === false) &&
     (raw['repackedBytes'] === undefined || isCount(raw['repackedBytes'])) &&
+    (raw['states'] === undefined || typeof raw['states'] === 'string') &&
     isFlag(raw['confirmsCancels'])
   );
 }

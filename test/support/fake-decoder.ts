@@ -1,4 +1,16 @@
-import type { Checkpoint, Decoder, Part, PartResult, Run, Sampler, Sampling } from '../../engine/scheduler/decoder.js';
+import type {
+  Checkpoint,
+  Decoder,
+  OpenedState,
+  Part,
+  PartResult,
+  Run,
+  Sampler,
+  Sampling,
+  StateNotes,
+  WholeState,
+} from '../../engine/scheduler/decoder.js';
+import type { SharedState, StateElsewhere } from '../../engine/protocol/shared-state.js';
 import { EngineFault } from '../../engine/scheduler/faults.js';
 
 /** What one step was asked to do, for assertions. */
@@ -54,10 +66,11 @@ export class FakeDecoder implements Decoder {
   readonly copyable: boolean;
   readonly save?: (sequence: number) => Promise<Checkpoint>;
   readonly restore?: (sequence: number, checkpoint: Checkpoint) => Promise<void>;
-  readonly saveWhole?: (sequence: number) => Promise<Checkpoint>;
-  readonly restoreWhole?: (sequence: number, state: Checkpoint) => Promise<void>;
-  /** Whole states that were saved and not disposed. */
-  readonly states = new Map<Checkpoint, readonly number[]>();
+  readonly saveWhole?: (sequence: number, notes?: StateNotes) => Promise<WholeState>;
+  readonly restoreWhole?: (sequence: number, state: WholeState) => Promise<void>;
+  readonly openWhole?: (elsewhere: StateElsewhere) => OpenedState;
+  /** Whole states that were saved or opened, and not disposed. */
+  readonly states = new Map<WholeState, readonly number[]>();
   /** Sequences whose next whole state cannot be saved, or restored. */
   readonly failingMoves = new Set<number>();
   /** Whole states saved and restored, as [what, sequence, tokens]. */
@@ -103,14 +116,20 @@ export class FakeDecoder implements Decoder {
       if (length > held.length) throw this.#violation('restored what is not there');
       this.held.set(sequence, held.slice(0, length));
     };
-    this.saveWhole = async (sequence) => {
+    this.saveWhole = async (sequence, notes) => {
       const made = this.#saved(sequence);
       await new Promise(setImmediate);
       if (this.failingMoves.delete(sequence)) throw new EngineFault('scripted');
-      const state: Checkpoint = { ...made, dispose: () => void this.states.delete(state) };
-      this.states.set(state, [...(this.held.get(sequence) ?? [])]);
+      const state = this.#kept(made, [...(this.held.get(sequence) ?? [])], notes && share(made.bytes, notes));
       this.moves.push(['save', sequence, state.length]);
       return state;
+    };
+    this.openWhole = ({ inode, bytes }) => {
+      const file = files.get(inode);
+      if (!file?.notes) throw new EngineFault('gone');
+      const notes = { tokens: file.notes.tokens.slice(), ends: file.notes.ends.slice() };
+      const made = { length: notes.tokens.length, bytes, dispose: () => undefined };
+      return { state: this.#kept(made, file.held ?? []), notes };
     };
     this.restoreWhole = async (sequence, state) => {
       if (this.#inStep) throw this.#violation('restored during a step');
@@ -122,6 +141,18 @@ export class FakeDecoder implements Decoder {
       this.held.set(sequence, [...saved]);
       this.moves.push(['restore', sequence, state.length]);
     };
+  }
+
+  /** A state that is disposed by itself, and is then none of the shared ones. */
+  #kept(made: Checkpoint, held: readonly number[], shared?: SharedState): WholeState {
+    const dispose = (): void => {
+      this.states.delete(state);
+      if (shared) files.delete(shared.inode);
+    };
+    const state: WholeState = { ...made, dispose, ...(shared && { shared }) };
+    this.states.set(state, held);
+    if (shared) files.set(shared.inode, { ...files.get(shared.inode), held });
+    return state;
   }
 
   /** A state of ten bytes for each token. */
@@ -257,6 +288,16 @@ export class FakeDecoder implements Decoder {
         return { kind: 'scores', logprobs: Float64Array.from(part.labels, (_, i) => -(i + 1) * this.#score(held)) };
     }
   }
+}
+
+/** States that other decoders can open, by inode. */
+const files = new Map<number, { readonly held?: readonly number[]; readonly notes?: StateNotes }>();
+let inodes = 0;
+
+function share(bytes: number, { tokens, ends }: StateNotes): SharedState {
+  const inode = ++inodes;
+  files.set(inode, { notes: { tokens: tokens.slice(), ends: ends.slice() } });
+  return { file: 0, inode, bytes, tokens: tokens.length, ends: ends.length, digest: 0 };
 }
 
 /** A result of a run's steps, and that of the next one. */

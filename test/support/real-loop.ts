@@ -6,7 +6,7 @@ import type { Decoder, PartResult } from '../../engine/scheduler/decoder.js';
 import { IteratorDecoder, sequenceOrder } from '../../engine/llama/iterator-decoder.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
-import type { CacheCounts } from '../../engine/protocol/messages.js';
+import type { CacheCounts, HeldPrefix } from '../../engine/protocol/messages.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 import { cutsAnywhere } from '../../engine/llama/load-plan.js';
 import { loadRuntime } from '../../engine/llama/runtime.js';
@@ -66,6 +66,8 @@ export interface Ran {
 
 export class RealLoop {
   readonly decoder: Decoder;
+  /** What it reported of its sequences and its cache. */
+  readonly held: HeldPrefix[] = [];
   /** What lies under the loop. */
   readonly #below: Pick<LlamaContext, 'dispose'>;
   readonly #loop: StepLoop;
@@ -100,8 +102,9 @@ export class RealLoop {
     const bytes = (token: number): Uint8Array => Buffer.from(`${token} `);
     const control = (token: number): string | undefined => (token === mark ? '<mark>' : undefined);
     const tokens = { isEnd: () => false, bytes, control };
-    this.#loop = new StepLoop(decoder, tokens, limits, (_, outputs) => {
+    this.#loop = new StepLoop(decoder, tokens, limits, (_, outputs, held) => {
       this.#outputs.push(...outputs);
+      this.held.push(...held);
       for (const { id, kind } of outputs) this.#events.emit(`${id}:${kind}`);
     });
   }

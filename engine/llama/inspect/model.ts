@@ -19,6 +19,7 @@ import { computeThreads, coresProblem } from '../cores.js';
 import { planLoad } from '../load-plan.js';
 import { usesOf } from '../model-uses.js';
 import { freeMemory } from '../memory/check.js';
+import { roomForMemoryFiles } from '../memory/memory-file.js';
 import { withPrefixCache } from '../memory/prefix-cache.js';
 import { withCheckpoints } from '../memory/checkpoints.js';
 import { estimateNeeds, type ContextPlan, type Needs, type Sizes } from '../memory/estimate.js';
@@ -86,7 +87,7 @@ export async function inspectModel(
     const grammars = (bare: Needs): Needs => withGrammars(bare, setup.kind, vocabulary);
     const estimated = grammars(await estimateNeeds(insights, weights, plan));
     const saving = withCheckpoints(estimated, plan.seats, !plan.cuttable, setup.checkpoints?.bytes, free.cpuRam);
-    const needs = withPrefixCache(saving, setup, free.cpuRam);
+    const needs = withPrefixCache(saving, setup, free.cpuRam, roomForMemoryFiles());
     findings.push(memoryFinding(needs, plan, free));
     return {
       head,

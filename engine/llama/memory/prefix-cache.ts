@@ -10,8 +10,8 @@ const MOST = 8 * 2 ** 30;
 const LEAST = 64 * 2 ** 20;
 
 /**
- * What a model takes with its prefix cache, which lies in host memory: what is asked for, or by what is free. None where nothing
- * is reused.
+ * What a model takes with its prefix cache, which lies in host memory: what is asked for, or by what is free, and at most what
+ * files in memory have room for. None where nothing is reused. `room`: bytes; undefined: this system has no files in memory.
  */
 export function withPrefixCache(
   needs: Needs,
@@ -21,9 +21,15 @@ export function withPrefixCache(
     prefixCache,
   }: Pick<EngineSetup, 'seats' | 'prefixCache'> & Partial<Pick<EngineSetup, 'prefixReuse'>>,
   free: number,
+  room: number | undefined,
 ): Needs {
   if (!prefixCache || prefixReuse === 'off') return needs;
   const left = Math.max(0, usableOf(free) - totalOf(needs.cpu, seats));
-  const share = Math.floor(Math.min((SHARE * left) / (prefixCache.engines ?? 1), MOST));
-  return { ...needs, cpu: { ...needs.cpu, prefixCache: prefixCache.bytes ?? (share < LEAST ? 0 : share) } };
+  const { engines = 1, bytes } = prefixCache;
+  const most = Math.floor((room ?? 0) / engines);
+  const share = Math.floor(Math.min((SHARE * left) / engines, MOST, most));
+  return {
+    ...needs,
+    cpu: { ...needs.cpu, prefixCache: bytes === undefined ? (share < LEAST ? 0 : share) : Math.min(bytes, most) },
+  };
 }

@@ -36,7 +36,7 @@ export const CACHE_EVICTIONS: CounterDefinition<'model' | 'reason'> = {
   labels: ['model', 'reason'],
   help: 'Saved prefixes that were dropped, by reason: `room` for others, `replaced` by one that contains them, `age`, `forgotten` with their account, `failed` to be restored.',
   advice:
-    '`failed`: their prompts were evaluated instead. Many: the model has a sliding window that its file does not name; set `prefixCache.bytes` to 0.',
+    '`failed`: their prompts were evaluated instead. Any of them is worth a look at the memory: a state was not what had been saved.',
 };
 
 export const PREFIX_CACHE_METRICS = [CACHE_HITS, CACHE_TOKENS, CACHE_BYTES, CACHE_EVICTIONS] as const;

@@ -252,3 +252,37 @@ t.test('any story: text and state as without a cache, within the bytes, and noth
     { numRuns: 40 },
   );
 });
+
+for (const cuttable of [true, false]) {
+  t.test(`a state that another process has saved is restored${cuttable ? '' : ', the whole of it'}`, async (t) => {
+    const [one, other] = [bench({ cuttable }), bench({ cuttable })];
+    await chat(one, prompt(0));
+    await chat(one, prompt(1));
+    const state = one.held.find((held) => held.state)?.state;
+    t.match(state, { tokens: 103 });
+    if (!state) return;
+    const elsewhere = { ...state, pid: 1 };
+    const turn = Uint32Array.of(...prompt(0), ...Buffer.from('vwx'), ...prompt(2, 20));
+    const ask = async (on: Bench, tokens: Uint32Array, scope: string): Promise<number | undefined> => {
+      const id = ++lastId;
+      await on.run(id, () => on.loop.generate(id, job(tokens, { scope, elsewhere })));
+      return on.cached(id);
+    };
+    t.equal(await ask(other, turn, 'acme'), 103);
+    t.match(other.loop.report.cache, { hits: 1, restoredTokens: 103, entries: 1 });
+    t.ok(
+      other.held.some(({ sequence, hashes }) => sequence === 1 && hashes.length === 1),
+      'it is reported as held',
+    );
+    t.equal(await ask(other, turn, 'acme'), 122, 'from its own sequence');
+    t.equal(other.loop.report.cache.hits, 1);
+    // The other process drops it.
+    await one.loop.forget('acme');
+    const third = bench({ cuttable });
+    t.equal(await ask(third, turn, 'acme'), 0, 'gone: a prefill');
+    t.equal(third.loop.report.cache.entries, 0);
+    await other.loop.forget('acme');
+    t.equal(other.decoder.states.size, 0, 'an account that is closed is forgotten in both');
+    t.same([...one.decoder.violations, ...other.decoder.violations], []);
+  });
+}

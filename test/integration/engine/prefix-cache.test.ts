@@ -1,7 +1,9 @@
 /** Prefixes that were overwritten and are restored, on real models: a request that runs alone gets the same, bit for bit. */
-import { readdirSync } from 'node:fs';
+import { closeSync, fstatSync, ftruncateSync, openSync, readdirSync, readlinkSync, readSync, writeSync } from 'node:fs';
 import t from 'tap';
 import type { GenerateJob } from '../../../engine/protocol/jobs.js';
+import type { StateElsewhere } from '../../../engine/protocol/shared-state.js';
+import { HeldPrefixes, prefixOf } from '../../../sidecar/engine-client/prefix-index.js';
 import { ARCHITECTURES, architectureModel } from '../../support/architectures.js';
 import { cpuLlama } from '../../support/llama.js';
 import { embeddedTestModel } from '../../support/models.js';
@@ -22,8 +24,15 @@ const words = (length: number, salt: number): number[] =>
 
 const chat = (prompt: readonly number[]): GenerateJob => plain(Uint32Array.from(prompt), { maxTokens: REPLY });
 
+interface Turns {
+  readonly tokens: unknown[];
+  readonly cached: number[][];
+  /** Of the turns that would come next. */
+  readonly prompts: number[][];
+}
+
 /** Turns of several chats in turn on one sequence, so that each overwrites the one before. */
-async function turns(loop: RealLoop): Promise<{ readonly tokens: unknown[]; readonly cached: number[][] }> {
+async function turns(loop: RealLoop): Promise<Turns> {
   const prompts = Array.from({ length: CHATS }, (_, salt) => words(2 * CHUNK + 20, salt));
   const tokens: unknown[] = [];
   const cached: number[][] = [];
@@ -36,37 +45,100 @@ async function turns(loop: RealLoop): Promise<{ readonly tokens: unknown[]; read
       prompt.push(...(ran.tokens[0] ?? []), ...words(CHUNK, 10 * turn + at));
     }
   }
-  return { tokens, cached };
+  return { tokens, cached, prompts };
 }
 
 /** Names of this process's files in memory. */
 const memoryFiles = (): string[] => readdirSync('/dev/shm').filter((name) => name.startsWith(`ra-${process.pid}-`));
+
+/** Changes each state that this process has in memory. */
+function spoilStates(act: (file: number) => void): void {
+  for (const descriptor of readdirSync('/proc/self/fd')) {
+    const path = `/proc/self/fd/${descriptor}`;
+    try {
+      if (!readlinkSync(path).startsWith(`/dev/shm/ra-${process.pid}-`)) continue;
+    } catch {
+      // The folder's own descriptor.
+      continue;
+    }
+    const file = openSync(path, 'r+');
+    act(file);
+    closeSync(file);
+  }
+}
+
+/** One bit in the middle. */
+function flip(file: number): void {
+  const byte = new Uint8Array(1);
+  const at = Math.floor(fstatSync(file).size / 2);
+  readSync(file, byte, 0, 1, at);
+  writeSync(file, Uint8Array.of((byte[0] ?? 0) ^ 4), 0, 1, at);
+}
+
+/** The state with most of a prompt, as a sidecar finds it among those that a loop reported. */
+function savedBy(loop: RealLoop, prompt: readonly number[]): StateElsewhere {
+  const index = new HeldPrefixes(1, 1024);
+  index.apply(loop.held);
+  const job = chat(prompt);
+  const state = index.sharedState(prefixOf(job.prompt, job.scope));
+  if (!state) throw new Error('nothing saved');
+  return { ...state, pid: process.pid };
+}
 
 for (const name of ['llama', ...ARCHITECTURES] as const) {
   t.test(name, async (t) => {
     const file = name === 'llama' ? await embeddedTestModel() : await architectureModel(name);
     const model = await llama.loadModel({ modelPath: file });
     t.teardown(() => model.dispose());
-    const run = async (options: RealLoopOptions): Promise<Awaited<ReturnType<typeof turns>> & { loop: RealLoop }> => {
+    const make = async (options: RealLoopOptions): Promise<RealLoop> => {
       const loop = await RealLoop.make(model, { seats: 1, ...ROOM, ...options });
       t.teardown(() => loop.dispose());
+      return loop;
+    };
+    const run = async (options: RealLoopOptions): Promise<Turns & { loop: RealLoop }> => {
+      const loop = await make(options);
       return { ...(await turns(loop)), loop };
     };
     const fresh = await run({ prefixReuse: 'off' });
-    const { tokens, cached, loop } = await run({});
+    const { tokens, cached, prompts, loop } = await run({});
     t.same(tokens, fresh.tokens, 'the same replies');
     t.same(fresh.cached.flat(), new Array(TURNS * CHATS).fill(0));
     t.same(cached[0], [0, 0, 0]);
-    // Behind a window that node-llama-cpp does not see, what is restored cannot be cut, and is dropped.
-    t.equal(loop.cache.evictions.failed > 0, name === 'unseen-window');
-    if (name !== 'unseen-window')
-      for (const later of cached.slice(1).flat()) t.ok(later >= 2 * CHUNK, `${later} tokens restored`);
+    t.equal(loop.cache.evictions.failed, 0);
+    for (const later of cached.slice(1).flat()) t.ok(later >= 2 * CHUNK, `${later} tokens restored`);
     t.ok(loop.cache.entries >= CHATS - 1);
     t.same(memoryFiles(), [], 'no file has a name');
-    await loop.forget('all');
-    t.equal(loop.cache.bytes, 0);
 
     const any = await run({ prefixReuse: 'any' });
-    if (name !== 'unseen-window') for (const later of any.cached.slice(1).flat()) t.ok(later >= 2 * CHUNK + 20);
+    for (const later of any.cached.slice(1).flat()) t.ok(later >= 2 * CHUNK + 20);
+
+    const [next = []] = any.prompts;
+    const job = chat(next);
+    const elsewhere = savedBy(any.loop, next);
+    const other = await make({ prefixReuse: 'any' });
+    const there = await other.run({ ...job, elsewhere });
+    const here = await any.loop.run(job);
+    t.same(there.tokens, here.tokens, 'another context restores the same');
+    t.equal(there.cached, here.cached);
+    await any.loop.forget(job.scope);
+    const late = await make({ prefixReuse: 'any' });
+    t.equal((await late.run({ ...job, elsewhere })).cached, 0, 'what is gone costs a prefill');
+
+    // Each turn brings an entry back that no longer is what was saved.
+    for (const spoil of [flip, (file: number) => ftruncateSync(file, 1000)]) {
+      const before = loop.cache.evictions.failed;
+      spoilStates(spoil);
+      const ran = await loop.run(chat(prompts[before] ?? []));
+      t.equal(loop.cache.evictions.failed, before + 1);
+      t.equal(ran.cached, 0);
+      const clean = await make({ prefixReuse: 'off' });
+      t.same(
+        ran.tokens,
+        (await clean.run(chat(prompts[before] ?? []))).tokens,
+        'evaluated instead, with the same reply',
+      );
+    }
+    await loop.forget('all');
+    t.equal(loop.cache.bytes, 0);
   });
 }

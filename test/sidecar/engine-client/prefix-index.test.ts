@@ -3,6 +3,7 @@ import { PREFIX_CHUNK, prefixHashes } from '../../../engine/protocol/prefix-hash
 import { HeldPrefixes } from '../../../sidecar/engine-client/prefix-index.js';
 import { MOST_SAVED } from '../../../engine/protocol/messages.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
+import type { SharedState } from '../../../engine/protocol/shared-state.js';
 
 const CONTEXT = 10 * PREFIX_CHUNK;
 const prompt = (chunks: number, salt: number): Uint32Array =>
@@ -33,6 +34,25 @@ t.test('what a sequence holds no more is forgotten, and another that holds it to
   t.equal(longest(index, prompt(4, 7)), 3 * PREFIX_CHUNK);
   index.apply([held(1, prompt(0, 0))]);
   t.equal(longest(index, prompt(4, 0)), 0);
+});
+
+t.test('what other processes can restore is counted by itself, with the state that has most', async (t) => {
+  const index = new HeldPrefixes(4, CONTEXT);
+  const state = (inode: number): SharedState => ({ file: 3, inode, bytes: 10, tokens: 5, ends: 1, digest: 7 });
+  const shared = (tokens: Uint32Array): unknown => index.sharedState(prefixHashes(tokens, ALL_ACCOUNTS));
+  index.apply([
+    held(0, prompt(5, 0)),
+    { ...held(4, prompt(2, 0)), state: state(1) },
+    { ...held(5, prompt(3, 0)), state: state(2) },
+  ]);
+  t.equal(longest(index, prompt(8, 0)), 5 * PREFIX_CHUNK);
+  t.equal(index.longestShared(prefixHashes(prompt(8, 0), ALL_ACCOUNTS)), 3 * PREFIX_CHUNK);
+  t.strictSame(shared(prompt(8, 0)), state(2));
+  t.equal(shared(prompt(8, 9)), undefined);
+  index.apply([held(5, prompt(0, 0))]);
+  t.strictSame(shared(prompt(8, 0)), state(1));
+  index.apply([held(4, prompt(4, 0))]);
+  t.equal(shared(prompt(8, 0)), undefined, 'nothing is shared any more');
 });
 
 t.test('more than the engine can hold breaks the protocol', async (t) => {

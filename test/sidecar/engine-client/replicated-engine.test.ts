@@ -1,5 +1,7 @@
 import t from 'tap';
 import { NO_REPORT } from '../../../engine/protocol/messages.js';
+import { PREFIX_CHUNK } from '../../../engine/protocol/prefix-hash.js';
+import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 import type {
   EngineFacts,
   EngineState,
@@ -8,11 +10,15 @@ import type {
   ScoreJob,
   ScoreReceiver,
 } from '../../../sidecar/engine-client/engine.js';
-import { NO_PREFIXES } from '../../../sidecar/engine-client/prefix-index.js';
+import { HeldPrefixes, prefixOf, type ReplicaPrefixes } from '../../../sidecar/engine-client/prefix-index.js';
 import { ReplicatedEngine, type EngineReplica } from '../../../sidecar/engine-client/replicated-engine.js';
 
 const FACTS = { seats: 2, contextPerSeat: 1024, weightVersion: 'w' } as EngineFacts;
-const JOB = {} as GenerateJob & ScoreJob;
+const JOB = {
+  prompt: tokenPrompt(new Uint32Array(200)),
+  input: new Uint32Array(200),
+  scope: 'acme',
+} as unknown as GenerateJob & ScoreJob;
 const RECEIVER = {} as GenerationReceiver & ScoreReceiver;
 
 class FakeReplica implements EngineReplica {
@@ -21,6 +27,10 @@ class FakeReplica implements EngineReplica {
   onDemand = false;
   facts: EngineFacts | undefined;
   readyInMs = 1000;
+  pid = 7;
+  readonly held = new HeldPrefixes(2, 1024);
+  /** The last job. */
+  job: GenerateJob | ScoreJob | undefined;
   report = { ...NO_REPORT, tokens: { running: 1, kept: 10 } };
   /** What was called, in order. */
   readonly calls: string[] = [];
@@ -31,17 +41,18 @@ class FakeReplica implements EngineReplica {
   touch(): void {
     this.calls.push('touch');
   }
-  generate(): { cancel: () => undefined; reduceSeats: () => void } {
+  generate(job: GenerateJob): { cancel: () => undefined; reduceSeats: () => void } {
+    this.job = job;
     this.calls.push('generate');
     return { cancel: () => undefined, reduceSeats: () => undefined };
   }
-  score(): { cancel: () => undefined; reduceSeats: () => void } {
+  score(job: ScoreJob): { cancel: () => undefined; reduceSeats: () => void } {
+    this.job = job;
     this.calls.push('score');
     return { cancel: () => undefined, reduceSeats: () => undefined };
   }
-  heldPrefixes(): typeof NO_PREFIXES {
-    this.calls.push('heldPrefixes');
-    return NO_PREFIXES;
+  heldPrefixes(): ReplicaPrefixes {
+    return this.held;
   }
   forget(scope: string): void {
     this.calls.push(`forget ${scope}`);
@@ -87,16 +98,46 @@ t.test('a job goes to the replica whose seats it has, and keeps the others from 
   const { engine, replicas } = three();
   engine.generate(JOB, RECEIVER, 1);
   engine.score(JOB, RECEIVER, 2);
-  engine.heldPrefixes(0);
   t.strictSame(
     replicas.map(({ calls }) => calls),
     [
-      ['touch', 'touch', 'heldPrefixes'],
+      ['touch', 'touch'],
       ['touch', 'generate', 'touch'],
       ['touch', 'touch', 'score'],
     ],
   );
   t.throws(() => engine.generate(JOB, RECEIVER, 3), /does not have/);
+});
+
+t.test('what one replica has saved counts for those with equal states, and jobs are told where it is', async (t) => {
+  const { engine, replicas } = three();
+  const hashes = prefixOf(JOB.prompt, JOB.scope);
+  const state = { file: 5, inode: 6, bytes: 1000, tokens: 199, ends: 0, digest: 1 };
+  replicas[0].held.apply([
+    { sequence: 0, hashes },
+    { sequence: 2, hashes: hashes.subarray(0, 2), state },
+  ]);
+  const reach = (): number[] => [0, 1, 2].map((at) => engine.heldPrefixes(at).longestOf(hashes) / PREFIX_CHUNK);
+  const elsewhere = (replica: number): unknown => {
+    engine.generate(JOB, RECEIVER, replica);
+    return replicas[replica]?.job?.elsewhere;
+  };
+  t.strictSame(reach(), [3, 0, 0], 'it is not known what their states are');
+  replicas[0].facts = { ...FACTS, states: 'w f16' };
+  replicas[1].facts = { ...FACTS, states: 'w f16' };
+  replicas[2].facts = { ...FACTS, states: 'w q8_0' };
+  t.strictSame(reach(), [3, 2, 0], 'what is saved, not what is in its sequences');
+  t.strictSame(elsewhere(1), { ...state, pid: 7 });
+  t.equal(elsewhere(0), undefined, 'its own');
+  t.equal(elsewhere(2), undefined, 'states of another kind');
+  engine.score(JOB, RECEIVER, 1);
+  t.strictSame(replicas[1].job?.elsewhere, { ...state, pid: 7 });
+  replicas[1].held.apply([{ sequence: 0, hashes: hashes.subarray(0, 2) }]);
+  t.equal(elsewhere(1), undefined, 'it has as much');
+  replicas[1].held.apply([{ sequence: 0, hashes: hashes.subarray(0, 1) }]);
+  t.strictSame(elsewhere(1), { ...state, pid: 7 });
+  engine.generate({ ...JOB, scope: 'globex' }, RECEIVER, 1);
+  t.equal(replicas[1].job?.elsewhere, undefined, 'of another account');
 });
 
 t.test('facts are those of a replica, with the longest seats; tokens are sums', async (t) => {

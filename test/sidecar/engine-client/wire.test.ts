@@ -18,6 +18,14 @@ const call = { id: 1, kind: 'call', choice: 0, index: 0, name: 'f', arguments: '
 const piece = { id: 1, kind: 'piece', choice: 0, channel: 'content', text: 'x', tokens: 1 };
 const finished = { id: 1, kind: 'finished', choice: 0, reason: 'length', completionTokens: 1, reasoningTokens: 0 };
 const answer = { id: 1, kind: 'answer', question: 0, probabilities: Float64Array.of(0.5, 0.5), labelMass: 1 };
+const state = { file: 3, inode: 4, bytes: 5, tokens: 6, ends: 0, digest: 7 };
+const held = (more: object): unknown => ({
+  v,
+  kind: 'step',
+  step: 1,
+  outputs: [],
+  held: [{ sequence: 0, hashes: Uint32Array.of(7), ...more }],
+});
 const step = (...outputs: unknown[]): unknown => ({ v, kind: 'step', step: 1, outputs, held: [] });
 
 t.test('every message of the protocol is taken, as the same object', async (t) => {
@@ -32,7 +40,9 @@ t.test('every message of the protocol is taken, as the same object', async (t) =
     step({ id: 1, kind: 'started', cachedTokens: 0 }, piece, call, { ...call, name: undefined }, finished, answer),
     step({ ...finished, matchedStop: 'END' }, { ...finished, matchedStop: 2 }),
     step({ id: 1, kind: 'seatFreed' }),
-    { v, kind: 'step', step: 1, outputs: [], held: [{ sequence: 0, hashes: Uint32Array.of(7) }] },
+    { v, kind: 'ready', facts: { ...facts, states: 'w f16' } },
+    held({}),
+    held({ state }),
     step({ id: 1, kind: 'done' }, { id: 2, kind: 'failed', reason: 'no room' }),
   ];
   for (const message of messages) t.equal(readMessage(message), message);
@@ -53,6 +63,10 @@ t.test('anything else is a violation', async (t) => {
     [{ v, kind: 'heartbeat', step: 0, live: 0, tokens }, 'malformed'],
     [{ v, kind: 'heartbeat', step: 0, live: 0, tokens, cache: { ...NO_CACHE, evictions: {} } }, 'malformed'],
     [{ v, kind: 'heartbeat', step: 0, live: 0, tokens: { running: 1, kept: -1 }, cache: NO_CACHE }, 'malformed'],
+    [{ v, kind: 'ready', facts: { ...facts, states: 1 } }, 'malformed'],
+    [held({ state: 1 }), 'malformed'],
+    [held({ state: { ...state, inode: -1 } }), 'malformed'],
+    [held({ state: { ...state, digest: undefined } }), 'malformed'],
     [{ v, kind: 'capacity', seats: 0, unconfirmed: 0 }, 'malformed'],
     [{ v, kind: 'ready', facts: { ...facts, confirmsCancels: 'yes' } }, 'malformed'],
     [{ v, kind: 'step', step: 1 }, 'malformed'],

@@ -8,8 +8,14 @@ const needs = { cpu: { weights: GIB, perSeat: GIB / 8, compute: 0 }, gpu: NONE }
 const AGE = { maxAgeMs: 1000 };
 
 t.test('a quarter of what is left, shared by all engines, at most 8 GiB, and none below 64 MiB', async (t) => {
-  const of = (free: number, asked: object = {}, more: object = {}): number | undefined =>
-    withPrefixCache(needs, { seats: 8, prefixCache: { ...AGE, ...asked }, ...more }, free + RESERVE).cpu.prefixCache;
+  const of = (
+    free: number,
+    asked: object = {},
+    more: object = {},
+    room: number | undefined = 1000 * GIB,
+  ): number | undefined =>
+    withPrefixCache(needs, { seats: 8, prefixCache: { ...AGE, ...asked }, ...more }, free + RESERVE, room).cpu
+      .prefixCache;
   t.equal(of(6 * GIB), GIB, 'of 4 GiB that are left');
   t.equal(of(6 * GIB, { engines: 4 }), GIB / 4);
   t.equal(of(100 * GIB), 8 * GIB);
@@ -18,11 +24,22 @@ t.test('a quarter of what is left, shared by all engines, at most 8 GiB, and non
   t.equal(of(GIB, { bytes: 5 * GIB }), 5 * GIB, 'what is asked for');
   t.equal(of(6 * GIB, { bytes: 0 }), 0);
   t.equal(of(6 * GIB, {}, { prefixReuse: 'off' }), undefined, 'nothing is reused');
-  t.equal(withPrefixCache(needs, { seats: 8 }, 100 * GIB), needs, 'absent: none');
+  t.equal(withPrefixCache(needs, { seats: 8 }, 100 * GIB, 0), needs, 'absent: none');
+});
+
+t.test('at most what files in memory have room for, whatever is asked for', async (t) => {
+  const of = (room: number | undefined, asked: object = {}): number | undefined =>
+    withPrefixCache(needs, { seats: 8, prefixCache: { ...AGE, ...asked } }, 100 * GIB, room).cpu.prefixCache;
+  t.equal(of(3 * GIB), 3 * GIB);
+  t.equal(of(3 * GIB, { engines: 2 }), 1.5 * GIB);
+  t.equal(of(GIB / 16), GIB / 16, 'what a container has by default');
+  t.equal(of(GIB / 16, { engines: 2 }), 0, 'for two engines that is too little');
+  t.equal(of(GIB / 16, { bytes: 5 * GIB }), GIB / 16);
+  t.equal(of(undefined), 0, 'a system without any');
 });
 
 t.test('it counts where memory is checked', async (t) => {
-  const { cpu } = withPrefixCache(needs, { seats: 8, prefixCache: { ...AGE, bytes: 5 * GIB } }, 4 * GIB);
+  const { cpu } = withPrefixCache(needs, { seats: 8, prefixCache: { ...AGE, bytes: 5 * GIB } }, 4 * GIB, 9 * GIB);
   t.equal(totalOf(cpu, 8), 7 * GIB);
   t.match(misfit(cpu, { seats: 8, contextPerSeat: 4096 }, 4 * GIB, 'memory'), /compute 0, prefix cache 5\) and/);
 });

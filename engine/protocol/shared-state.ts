@@ -1,0 +1,25 @@
+/**
+ * A sequence's state in a file in memory that has no name. It belongs to the engine process that saved it, and other engine
+ * processes of this host open it by that process's descriptor. In the file are llama.cpp's state, the ids of its tokens, and the
+ * ends of the chunks in which these were evaluated, 4 bytes each.
+ */
+export interface SharedState {
+  /** The descriptor. */
+  readonly file: number;
+  /** By which a later file with the same descriptor differs. */
+  readonly inode: number;
+  /** Of the whole file. */
+  readonly bytes: number;
+  readonly tokens: number;
+  readonly ends: number;
+  /** CRC-32 of the whole file. */
+  readonly digest: number;
+}
+
+/** What is written to files in here stays in memory (tmpfs, on Linux). */
+export const MEMORY_FILES = '/dev/shm';
+
+/** One of another process. */
+export interface StateElsewhere extends SharedState {
+  readonly pid: number;
+}
