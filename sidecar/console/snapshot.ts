@@ -17,6 +17,7 @@ import {
   TOKEN_USAGE,
 } from '../telemetry/definitions/gen-ai.js';
 import { REQUEST_DURATION, STREAM_BUFFERED, STREAMS_RUNNING } from '../telemetry/definitions/http.js';
+import { CACHE_BYTES, CACHE_EVICTIONS, CACHE_HITS, CACHE_TOKENS } from '../telemetry/definitions/prefix-cache.js';
 import { ENGINE_RESTARTS, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS } from '../telemetry/definitions/processes.js';
 import { REFUSALS } from '../telemetry/definitions/queue.js';
 import {
@@ -45,6 +46,7 @@ const RESIDENT = 'process_resident_memory_bytes';
 const READ = [
   ...namesOf([CACHED_TOKENS, CANCELS, FIRST_TOKEN, INTER_TOKEN, MODEL_REQUEST_DURATION, TOKEN_USAGE]),
   ...namesOf([REQUEST_DURATION, STREAM_BUFFERED, STREAMS_RUNNING]),
+  ...namesOf([CACHE_BYTES, CACHE_EVICTIONS, CACHE_HITS, CACHE_TOKENS]),
   ...namesOf([ENGINE_RESTARTS, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS, REFUSALS]),
   ...namesOf([BACKLOG, DEAD_LETTERS, DELIVERED, LAST_SUCCESS, LATE_CLOSES, OLDEST, OLDEST_UNSYNCED, RETRIES]),
   ...namesOf([SPOOL_BYTES, SPOOL_ERRORS, SPOOL_HEALTHY, UNSYNCED]),
@@ -134,6 +136,12 @@ function engineView(
     runningTokens: read.value(KV_TOKENS.name, { model: id, use: 'running' }) ?? 0,
     keptTokens: read.value(KV_TOKENS.name, { model: id, use: 'kept' }) ?? 0,
     capacityTokens: read.value(KV_CAPACITY.name, { model: id }) ?? 0,
+    cache: {
+      bytes: read.value(CACHE_BYTES.name, { model: id }) ?? 0,
+      hits: read.value(CACHE_HITS.name, { model: id }) ?? 0,
+      restoredTokens: read.value(CACHE_TOKENS.name, { model: id }) ?? 0,
+      evictions: read.by(CACHE_EVICTIONS.name, 'reason', { model: id }),
+    },
   };
 }
 

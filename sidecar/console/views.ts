@@ -58,6 +58,16 @@ export interface EngineView {
   readonly runningTokens: number;
   readonly keptTokens: number;
   readonly capacityTokens: number;
+  readonly cache: CacheView;
+}
+
+/** Prefixes in host memory, of all processes of a model. All but the bytes are cumulative. */
+export interface CacheView {
+  readonly bytes: number;
+  readonly hits: number;
+  readonly restoredTokens: number;
+  /** By reason. */
+  readonly evictions: Readonly<Record<string, number>>;
 }
 
 export interface ModelView {

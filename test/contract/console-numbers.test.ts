@@ -5,7 +5,7 @@ import { sameNumbers } from '../support/console-feed.js';
 import { holdPromptHost } from '../support/faults.js';
 import { ACME, chatBody, decisionBody } from '../support/in-process.js';
 import { shareLanes } from '../support/shared-lanes.js';
-import { HELD_TOKENS } from '../support/stub-script.js';
+import { HELD_CACHE, HELD_TOKENS } from '../support/stub-script.js';
 import { ask, CHAT, MODELS, start, watch } from '../support/watched-console.js';
 
 shareLanes(t);
@@ -74,7 +74,11 @@ t.test('its numbers equal those of /metrics and /admission', async (t) => {
       ended: { '': 6, bad_gateway: 1 },
       queue: { busy: 2 },
       tokens: { cached: 15 },
-      engine: { runningTokens: HELD_TOKENS.running, keptTokens: HELD_TOKENS.kept },
+      engine: {
+        runningTokens: HELD_TOKENS.running,
+        keptTokens: HELD_TOKENS.kept,
+        cache: { bytes: HELD_CACHE.bytes, hits: HELD_CACHE.hits, evictions: { room: HELD_CACHE.evictions.room } },
+      },
     },
     'some values are not 0',
   );

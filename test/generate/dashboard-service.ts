@@ -80,6 +80,32 @@ export const SERVICE_ROWS: readonly Row[] = [
     ],
   },
   {
+    title: 'Prefixes in host memory',
+    panels: [
+      {
+        title: 'Prompt tokens restored',
+        description: 'A part of the reused ones: their state was saved when another request took their sequence.',
+        unit: 'cps',
+        queries: one(rate('ra_sidecar_prefix_cache_restored_tokens_total', OURS, 'model'), '{{model}}'),
+      },
+      {
+        title: 'Memory of saved prefixes',
+        description: 'At prefixCache.bytes, or at what /dev/shm has, they make room for each other.',
+        unit: 'bytes',
+        queries: one(gauge('ra_sidecar_prefix_cache_bytes', OURS, 'model'), '{{model}}'),
+      },
+      {
+        title: 'Requests that went on from one, and those dropped',
+        description: 'Many dropped for room beside few hits: conversations come back later than that.',
+        unit: 'reqps',
+        queries: [
+          { expr: rate('ra_sidecar_prefix_cache_hits_total', OURS, 'model'), legend: '{{model}} hits' },
+          { expr: rate('ra_sidecar_prefix_cache_evictions_total', OURS, 'reason'), legend: 'dropped: {{reason}}' },
+        ],
+      },
+    ],
+  },
+  {
     title: 'Seats and the queue',
     panels: [
       {

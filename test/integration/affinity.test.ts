@@ -12,6 +12,7 @@ type Account = (typeof ACCOUNTS)[number];
 
 /** Some 400 tokens that two of the three begin with. */
 const SHARED = 'Be brief and kind, and say what you know of the sea. '.repeat(30);
+const OCCUPIES = 'Count all ships that ever sailed to the islands. '.repeat(30);
 const OTHER = 'Tell us nothing at all but what the mountains say. '.repeat(30);
 
 const folder = await mkdtemp(join(tmpdir(), 'ra-affinity-'));
@@ -21,6 +22,8 @@ const keyFile = join(folder, 'keys.json');
 await writeFile(keyFile, JSON.stringify({ version: 1, keys: [...keys.values()].map(({ stored }) => stored) }));
 
 interface Served {
+  /** The same once more, when the sharer's prefix is saved and no sequence has it. */
+  readonly later: string[];
   /** Accounts in the order in which they were served; the stranger had come before the sharer. */
   readonly order: string[];
   /** Tokens of the sharer's prompt that were not evaluated: of its first request, and of the same one again. */
@@ -46,18 +49,28 @@ async function served(prefixReuse: 'any' | 'off', scope: 'all' | 'account'): Pro
     const { usage } = (await response.json()) as { usage: { prompt_tokens_details: { cached_tokens: number } } };
     return usage.prompt_tokens_details.cached_tokens;
   };
-  const occupied = ask('occupant', SHARED, 600);
-  await sidecar.reaches('ra_sidecar_seats_busy', 1);
-  const stranger = ask('stranger', OTHER, 4);
-  await sidecar.reaches('ra_sidecar_waiting_requests', 1);
-  const sharer = ask('sharer', SHARED, 4);
-  await sidecar.reaches('ra_sidecar_waiting_requests', 2);
-  const [, , first] = await Promise.all([occupied, stranger, sharer]);
+  /** Cached tokens of the sharer; `occupies`: what the occupant asks. */
+  const inTurn = async (occupies: string): Promise<number> => {
+    const occupied = ask('occupant', occupies, 600);
+    await sidecar.reaches('ra_sidecar_seats_busy', 1);
+    const stranger = ask('stranger', OTHER, 4);
+    await sidecar.reaches('ra_sidecar_waiting_requests', 1);
+    const sharer = ask('sharer', SHARED, 4);
+    await sidecar.reaches('ra_sidecar_waiting_requests', 2);
+    return (await Promise.all([occupied, stranger, sharer]))[2];
+  };
+  const accounts = (): string[] =>
+    sidecar.lines.filter(({ event }) => event === 'request').map((line) => String(line['account']));
+  const first = await inTurn(SHARED);
   await sidecar.logged('request', ACCOUNTS.length);
-  const order = sidecar.lines.filter(({ event }) => event === 'request').map((line) => String(line['account']));
+  const order = accounts();
   // The seat holds what the last of them left; twice, so that it is the sharer's.
   await ask('sharer', SHARED, 4);
-  return { order, cached: [first, await ask('sharer', SHARED, 4)] };
+  const again = await ask('sharer', SHARED, 4);
+  await sidecar.logged('request', ACCOUNTS.length + 2);
+  await inTurn(OCCUPIES);
+  await sidecar.logged('request', 2 * ACCOUNTS.length + 2);
+  return { order, cached: [first, again], later: accounts().slice(ACCOUNTS.length + 2) };
 }
 
 t.test('where accounts share prefixes, who shares what the seat holds goes before who came first', async (t) => {
@@ -67,10 +80,11 @@ t.test('where accounts share prefixes, who shares what the seat holds goes befor
 });
 
 t.test('where each account has its own, neither the order nor the usage shows what another one sent', async (t) => {
-  const { order, cached } = await served('any', 'account');
+  const { order, cached, later } = await served('any', 'account');
   t.same(order, ['occupant', 'stranger', 'sharer']);
   t.equal(cached[0], 0, 'nothing of another account');
   t.ok(cached[1] > 256, `${cached[1]} of its own`);
+  t.same(later, ['occupant', 'sharer', 'stranger'], 'its own saved prefix counts as one that the seat holds');
 });
 
 t.test('without reuse there is nothing to share: first come', async (t) => {

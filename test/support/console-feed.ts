@@ -134,6 +134,16 @@ export function sameNumbers(t: Test, snapshot: Snapshot, page: string, admission
     t.equal(engine.runningTokens, value('ra_sidecar_kv_tokens', { ...own, use: 'running' }));
     t.equal(engine.keptTokens, value('ra_sidecar_kv_tokens', { ...own, use: 'kept' }));
     t.equal(engine.capacityTokens, value('ra_sidecar_kv_capacity_tokens', own));
+    t.strictSame(
+      engine.cache,
+      {
+        bytes: value('ra_sidecar_prefix_cache_bytes', own),
+        hits: value('ra_sidecar_prefix_cache_hits_total', own),
+        restoredTokens: value('ra_sidecar_prefix_cache_restored_tokens_total', own),
+        evictions: by('ra_sidecar_prefix_cache_evictions_total', 'reason', own),
+      },
+      'prefix cache',
+    );
   }
   const errors: Record<string, number> = {};
   for (const line of fitting('http_server_request_duration_seconds_count', { http_request_method: 'POST' })) {

@@ -2,18 +2,20 @@
 import { connect } from 'node:net';
 import { basename } from 'node:path';
 import { Link } from '../../engine/protocol/link.js';
-import {
-  ENGINE_EXIT,
-  NO_CACHE,
-  PROTOCOL_VERSION as v,
-  type FromEngine,
-  type ToEngine,
-} from '../../engine/protocol/messages.js';
+import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol/messages.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 import { prefixHashes } from '../../engine/protocol/prefix-hash.js';
-import { FLOOD_BYTES, HELD_TOKENS, PACED_MS, REUSED_TOKENS, STUB_JOB, type StubScript } from './stub-script.js';
+import {
+  FLOOD_BYTES,
+  HELD_CACHE,
+  HELD_TOKENS,
+  PACED_MS,
+  REUSED_TOKENS,
+  STUB_JOB,
+  type StubScript,
+} from './stub-script.js';
 import { promptIds, promptLength } from '../../engine/protocol/prompt.js';
 
 let step = 0;
@@ -40,7 +42,7 @@ function start(setup: EngineSetup): void {
   script = JSON.parse(basename(setup.file)) as StubScript;
   if (script.lifeline !== undefined) connect(script.lifeline, '127.0.0.1').on('error', () => undefined);
   setInterval(
-    () => send({ v, kind: 'heartbeat', step, live: live.size, tokens: heldTokens(), cache: NO_CACHE }),
+    () => send({ v, kind: 'heartbeat', step, live: live.size, tokens: heldTokens(), cache: HELD_CACHE }),
     setup.heartbeatMs,
   );
   setInterval(tick, 5);

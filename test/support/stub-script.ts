@@ -1,3 +1,5 @@
+import { NO_CACHE, type CacheCounts } from '../../engine/protocol/messages.js';
+
 /**
  * How the stand-in engine (engine-stub.ts) is told what to do: the name of its setup's `file` is a {@link StubScript} as
  * JSON. Behind a whole sidecar that file is a link to a real model, for the prompt host reads it too.
@@ -70,6 +72,16 @@ export const STUB_JOB = {
 
 /** What a stub says that its sequences hold. */
 export const HELD_TOKENS = { running: 30, kept: 12 } as const;
+
+/** Its prefix cache, as each of its heartbeats has it. */
+export const HELD_CACHE: CacheCounts = {
+  ...NO_CACHE,
+  hits: 3,
+  restoredTokens: 200,
+  bytes: 4096,
+  entries: 2,
+  evictions: { ...NO_CACHE.evictions, room: 5 },
+};
 
 /** What a paced job takes for a token, ms. */
 export const PACED_MS = 5;

@@ -1,7 +1,7 @@
 // The sidecar's own parts: engines, prompt hosts, the usage spool, this process.
 import { counted, CountTable } from './counts.js';
 import { element, fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
-import { bytes, count, duration, seconds } from './text.js';
+import { bytes, count, duration, seconds, some } from './text.js';
 
 /** @typedef {import('../views.js').Snapshot} Snapshot */
 /** @typedef {import('../views.js').ModelView} ModelView */
@@ -22,7 +22,7 @@ export class Upkeep {
 
   /** @param {HTMLElement} section */
   constructor(section) {
-    const engines = tableOf('Engines', ['Model', 'State', 'Restarts', 'KV memory', 'Running', 'Kept']);
+    const engines = tableOf('Engines', ['Model', 'State', 'Restarts', 'KV memory', 'Running', 'Kept', 'Prefix cache']);
     const prompts = tableOf('Prompt hosts', ['Bodies', 'State', 'Reading', 'Queued', 'Restarts']);
     this.#engines = new Keyed(engines.body, ({ model }) => model, makeEngine, changeEngine);
     this.#prompts = new Keyed(
@@ -114,9 +114,19 @@ function factsIn(list) {
   );
 }
 
+/**
+ * @param {ModelView['engine']['cache']} cache
+ * @returns {string}
+ */
+function cacheInWords({ bytes: held, hits, restoredTokens, evictions }) {
+  const room = evictions['room'] ?? 0;
+  const dropped = room === 0 ? '' : `, ${count(room)} dropped for room`;
+  return `${bytes(held)}, ${some(hits, 'hit')} of ${some(restoredTokens, 'token')}${dropped}`;
+}
+
 /** @returns {HTMLTableRowElement} */
 function makeEngine() {
-  const row = rowOf(5);
+  const row = rowOf(6);
   row.cells[3]?.append(element('span', { class: 'kv', 'aria-hidden': 'true' }, element('i'), element('i')));
   row.cells[3]?.append(element('span'));
   return row;
@@ -127,15 +137,16 @@ function makeEngine() {
  * @param {ModelView} model
  */
 function changeEngine(row, { model, engine }) {
-  const { state, problem, readyInMs, restarts, runningTokens, keptTokens, capacityTokens } = engine;
+  const { state, problem, readyInMs, restarts, runningTokens, keptTokens, capacityTokens, cache } = engine;
   const soon = state === 'cold' || state === 'unloaded' ? `, ready in ${duration(readyInMs)}` : '';
-  const [name, how, again, memory, running, kept] = row.cells;
-  if (!name || !how || !again || !memory || !running || !kept) return;
+  const [name, how, again, memory, running, kept, saved] = row.cells;
+  if (!name || !how || !again || !memory || !running || !kept || !saved) return;
   say(name, model);
   say(how, problem === null ? `${state}${soon}` : `${state}: ${problem}`);
   say(again, count(restarts));
   say(running, count(runningTokens));
   say(kept, count(keptTokens));
+  say(saved, cacheInWords(cache));
   mark(row, 'data-tone', state === 'ready' ? 'plain' : state === 'lost' ? 'bad' : 'warn');
   const [bar, text] = memory.children;
   const shares = [runningTokens, keptTokens].map((tokens) => (capacityTokens === 0 ? 0 : tokens / capacityTokens));
