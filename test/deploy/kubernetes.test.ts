@@ -25,6 +25,7 @@ import {
   textAt,
   type Node,
 } from './manifests.js';
+import { MEMORY_FILES } from '../../sidecar/engine-client/shared-states.js';
 
 const LABELS = { 'app.kubernetes.io/name': 'ra-sidecar' };
 const set = manifest('StatefulSet');
@@ -187,7 +188,9 @@ t.test('persistent files are on the replica’s own volume, and files to be read
   const writable = listAt(container, 'volumeMounts').flatMap((one) =>
     at(one, 'readOnly') === true ? [] : [textAt(one, 'name')],
   );
-  t.strictSame(writable, ['data', 'tmp']);
+  t.strictSame(writable, ['data', 'tmp', 'shm']);
+  t.equal(mountPath('shm'), MEMORY_FILES);
+  t.equal(at(volume('shm'), 'emptyDir.medium'), 'Memory', 'where prefix caches are');
 });
 
 t.test('it runs without privileges and on a GPU', async (t) => {

@@ -90,11 +90,6 @@ t.test('every metric that something can go wrong with is on the dashboard or in 
     // Their sums over a model's replicas are shown.
     'ra_sidecar_replica_seats',
     'ra_sidecar_replica_seats_busy',
-    // Cached tokens, of which these are a part, are shown.
-    'ra_sidecar_prefix_cache_hits_total',
-    'ra_sidecar_prefix_cache_restored_tokens_total',
-    'ra_sidecar_prefix_cache_bytes',
-    'ra_sidecar_prefix_cache_evictions_total',
     'ra_sidecar_authorizer_stale_total',
     'ra_sidecar_credit_reservations',
     'ra_sidecar_usage_records_total',
