@@ -14,7 +14,7 @@ UNIT_TESTS := $(patsubst %.ts,dist/%.js,$(filter-out $(SLOW),$(TESTS)))
 BENCHES := $(patsubst %.ts,dist/%.js,$(filter-out bench/gpu/%,$(filter %.bench.ts,$(SOURCES))))
 
 # Named by Node's ABI: npm installs native binaries for the Node that it runs on, so another Node needs another install.
-INSTALLED := node_modules/.package-lock.$(shell node -p process.versions.modules).stamp
+INSTALLED := node_modules/.installed-lock.$(shell node -p process.versions.modules).json
 
 .PHONY: run dist test test-long test-times coverage check e2e bench soak peers engine-native engine-source fuzz fault mutation goldens docs seedling clean hooks build install lint
 
@@ -167,6 +167,7 @@ build: install
 	  { rm -rf dist; mkdir dist; printf '%s\n' $(SOURCES) > dist/.sources; }
 	@npx tsc -p tsconfig.json
 	@node dist/sidecar/build/write-schemas.js
+	@node .ci/bundle-engine.cjs
 
 # Installs again only if the lock's content or Node's ABI has changed since the last install.
 install:

@@ -141,6 +141,13 @@ const offences: readonly { rule: string; sources: Record<string, string>; broken
     broken: ['sidecar/cli.ts', /node-llama-cpp/],
   },
   {
+    rule: 'node-llama-cpp is loaded when it is needed',
+    sources: {
+      'engine/llama/projector.ts': `import { readGgufFileInfo } from 'node-llama-cpp';\nexport const r = readGgufFileInfo;\n`,
+    },
+    broken: ['engine/llama/projector.ts', /node-llama-cpp/],
+  },
+  {
     rule: 'OpenTelemetry is loaded when it is configured',
     sources: {
       'sidecar/app/compose-otlp.ts': `import { a } from '../telemetry/otlp/open.js';\nexport const b = a;\n`,
@@ -189,7 +196,7 @@ t.test('allowed imports are not reported', async (t) => {
   const root = lay(t, {
     'sidecar/http/server.ts': `import uWS from 'uWebSockets.js';\nimport type { C } from '../lib/clock.js';\nexport const s = (c: C) => [uWS, c];\n`,
     'sidecar/lib/clock.ts': `export interface C { now(): number }\n`,
-    'engine/llama/runtime.ts': `import { getLlama } from 'node-llama-cpp';\nexport const r = getLlama;\n`,
+    'engine/llama/runtime.ts': `const { getLlama } = await import('node-llama-cpp');\nexport const r = getLlama;\n`,
     'test/sidecar/http/server.test.ts': `import { s } from '../../../sidecar/http/server.js';\nimport 'node-llama-cpp';\nexport const x = s;\n`,
   });
   t.strictSame((await cruise(root)).violations, []);

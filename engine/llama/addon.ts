@@ -4,8 +4,8 @@
  * used (runtime.ts).
  */
 import { availableParallelism } from 'node:os';
-import { getModuleVersion, type Llama, type LlamaContext } from 'node-llama-cpp';
-import { KNOWN_VERSION } from './prebuilt-file.js';
+import type { Llama, LlamaContext } from 'node-llama-cpp';
+import { KNOWN_VERSION, packageVersion } from './prebuilt-file.js';
 import { Grammars, type GrammarState } from './grammars.js';
 
 /** The addon's context, as far as it is used here (node-llama-cpp's bindings/AddonTypes.d.ts, not exported). */
@@ -182,13 +182,13 @@ const METHODS = [
 ] as const;
 
 /** Whether this is the version of node-llama-cpp whose addon was read. */
-export async function isKnownVersion(): Promise<boolean> {
-  return (await getModuleVersion()) === KNOWN_VERSION;
+export function isKnownVersion(): boolean {
+  return packageVersion() === KNOWN_VERSION;
 }
 
 /** The layer below `context`, or undefined when this is not the version it was read in. */
-export async function internals(context: LlamaContext): Promise<Internals | undefined> {
-  if (!(await isKnownVersion())) return undefined;
+export function internals(context: LlamaContext): Internals | undefined {
+  if (!isKnownVersion()) return undefined;
   const { _ctx: inner, _llama: llama, _model: model } = context as unknown as Layer;
   const Make = llama?._bindings?.AddonSampler;
   const addonModel = model?._model;

@@ -1,7 +1,8 @@
-import { getLlama, getLlamaGpuTypes, LlamaLogLevel, NoBinaryFoundError, type Llama } from 'node-llama-cpp';
+import type { Llama } from 'node-llama-cpp';
 import type { EngineSetup } from '../protocol/setup.js';
 import type { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
+import { getLlamaGpuTypes, LlamaLogLevel } from './package.js';
 import { openPrebuilt } from './prebuilt.js';
 
 /**
@@ -23,6 +24,7 @@ async function open(gpu: EngineSetup['gpu'], log: LlamaLog | undefined): Promise
   const logs = { logLevel: log ? LlamaLogLevel.error : LlamaLogLevel.disabled, ...(log && { logger: log.logger }) };
   const prebuilt = (await isCpu(gpu)) ? await openPrebuilt(logs) : undefined;
   if (prebuilt) return prebuilt;
+  const { getLlama, NoBinaryFoundError } = await import('node-llama-cpp');
   try {
     return await getLlama({ gpu, build: 'never', skipDownload: true, progressLogs: false, ...logs });
   } catch (error) {

@@ -2,10 +2,9 @@
  * Loads a tokenizer by the addon alone, without node-llama-cpp's modules: to import those takes a prompt host half of its start's
  * processor time and 30 MB. Not public API, so it is used only in the version that it was read in.
  */
-import { dirname, join } from 'node:path';
-import { pathToFileURL } from 'node:url';
-import type { GgufFileInfo, readGgufFileInfo } from 'node-llama-cpp';
-import { findPrebuilt, loadPrebuilt, packageRoot } from './prebuilt-file.js';
+import { dirname } from 'node:path';
+import type { GgufFileInfo } from 'node-llama-cpp';
+import { findPrebuilt, loadPrebuilt } from './prebuilt-file.js';
 
 /** What a vocabulary is read from: node-llama-cpp's LlamaModel, or the addon's model. The code that made it disposes it. */
 export interface TokenizerModel {
@@ -76,7 +75,8 @@ let opened: Promise<Bindings | undefined> | undefined;
 export async function loadBareTokenizer(file: string): Promise<TokenizerModel | undefined> {
   const bindings = await (opened ??= open());
   if (bindings === undefined) return undefined;
-  const fileInfo = await readInfo(file);
+  const { readGgufFileInfo } = await import('./package.js');
+  const fileInfo = await readGgufFileInfo(file, { sourceType: 'filesystem' });
   const model = new bindings.AddonModel(file, { addonExports: bindings, vocabOnly: true, checkTensors: false });
   if (!(await model.init())) throw new Error('Failed to load model');
   const stringOf = (token: number): string | null => (token === -1 ? null : model.getTokenString(token));
@@ -116,11 +116,4 @@ async function open(): Promise<Bindings | undefined> {
   if ((bindings.getGpuType() ?? undefined) === undefined) bindings.loadBackends(dirname(found.file));
   await bindings.init();
   return bindings;
-}
-
-/** By the package's own module for it, which imports few others. */
-async function readInfo(file: string): ReturnType<typeof readGgufFileInfo> {
-  const path = join(packageRoot(), 'dist/gguf/readGgufFileInfo.js');
-  const module = (await import(pathToFileURL(path).href)) as { readonly readGgufFileInfo: typeof readGgufFileInfo };
-  return await module.readGgufFileInfo(file, { sourceType: 'filesystem' });
 }

@@ -87,7 +87,7 @@ export class BatchDecoder implements Decoder {
     cuttable = true,
     swaFull = false,
   ): Promise<BatchDecoder | undefined> {
-    const found = await internals(context);
+    const found = internals(context);
     if (!found) return undefined;
     found.context.setThreads(threads);
     const { savable, uniform } = await stateFacts(found.context, found.Checkpoint);

@@ -1,16 +1,15 @@
-import {
-  LlamaGrammarEvaluationState,
-  TokenBias,
-  type EvaluationPriority,
-  type LlamaContextSequence,
-  type LlamaModel,
-  type SequenceEvaluateOptions,
-  type Token,
-  type Tokenizer,
+import type {
+  EvaluationPriority,
+  LlamaContextSequence,
+  LlamaModel,
+  SequenceEvaluateOptions,
+  Token,
+  Tokenizer,
 } from 'node-llama-cpp';
 import type { Sampler, Sampling } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
 import type { GrammarHold } from './grammar-hold.js';
+import { LlamaGrammarEvaluationState, TokenBias } from './package.js';
 
 /**
  * node-llama-cpp's default top-k of 40 has no public "off": 0 sorts the whole vocabulary for every token. null is

@@ -1,4 +1,4 @@
-import { GgmlType } from 'node-llama-cpp';
+import { GgmlType } from './package.js';
 import type { KvTypes } from '../protocol/setup.js';
 
 const GGML_TYPES = { f16: GgmlType.F16, q8_0: GgmlType.Q8_0, q4_0: GgmlType.Q4_0 } as const;

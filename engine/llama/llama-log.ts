@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises';
-import { LlamaLogLevel } from 'node-llama-cpp';
 import { LoadFailure } from './load-failure.js';
+import { LlamaLogLevel } from './package.js';
 
 /** llama.cpp's log lines reach this thread's event loop shortly after the failed call, ms. */
 const LATE_MS = 50;

@@ -37,7 +37,7 @@ export async function planLoad(llama: Llama, insights: GgufInsights, setup: Plan
   const problem = kvProblem(kv, flashAttention, headWidths(insights));
   if (problem !== undefined) throw new LoadFailure(problem);
   // The iterators leave a sequence's last place empty.
-  const contextPerSeat = setup.contextPerSeat + ((await isKnownVersion()) ? 0 : 1);
+  const contextPerSeat = setup.contextPerSeat + (isKnownVersion() ? 0 : 1);
   const fitContext = { contextSize: contextPerSeat * seats };
   const { gpuLayers } = await insights.configurationResolver.resolveModelGpuLayersV2({ fitContext });
   return {

@@ -18,6 +18,11 @@ export function packageRoot(): string {
   return fileURLToPath(new URL('..', import.meta.resolve('node-llama-cpp')));
 }
 
+/** The version of node-llama-cpp that is installed. */
+export function packageVersion(root = packageRoot()): string {
+  return (JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { readonly version: string }).version;
+}
+
 /**
  * Undefined if node-llama-cpp has another version, if `getLlama` would prefer an addon that was built or downloaded, or if there
  * is none for this machine. `root`: the folder of node-llama-cpp. Throws file system errors other than a missing file.
@@ -33,7 +38,7 @@ export function findPrebuilt(
   const folder = join(dirname(entry), '..');
   const file = join(folder, 'bins', name, 'llama-addon.node');
   const about = join(folder, 'bins', name, '_nlcBuildMetadata.json');
-  if (versionIn(root) !== KNOWN_VERSION || versionIn(folder) !== KNOWN_VERSION) return undefined;
+  if (packageVersion(root) !== KNOWN_VERSION || packageVersion(folder) !== KNOWN_VERSION) return undefined;
   if (!existsSync(file) || !existsSync(about)) return undefined;
   return { file, metadata: JSON.parse(readFileSync(about, 'utf8')) };
 }
@@ -44,10 +49,6 @@ function entryOf(name: string, root: string): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-function versionIn(folder: string): unknown {
-  return (JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as { readonly version?: unknown }).version;
 }
 
 /** An instance of the addon, which has a logger of its own; undefined: it cannot be loaded. */

@@ -3,7 +3,8 @@
  * addon in a process of its own, which takes half a second of processor time at each start. The processes that load it here are
  * children that the sidecar restarts, so an addon that ends its process ends no more than the trial would.
  */
-import { Llama, LlamaLogLevel, type LlamaOptions } from 'node-llama-cpp';
+import type { LlamaOptions } from 'node-llama-cpp';
+import { Llama, LlamaLogLevel } from './package.js';
 import { findPrebuilt, loadPrebuilt } from './prebuilt-file.js';
 
 /** What `getLlama` passes to it. Not public API, so it is used only in the version that it was read in. */

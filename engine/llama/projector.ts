@@ -1,4 +1,4 @@
-import { readGgufFileInfo } from 'node-llama-cpp';
+import { readGgufFileInfo } from './package.js';
 
 /** What a projector's head says of it. */
 export interface ProjectorHead {

@@ -1,14 +1,6 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import {
-  GgufInsights,
-  readGgufFileInfo,
-  type GgufFileInfo,
-  type Llama,
-  type LlamaContext,
-  type LlamaModel,
-  type Token,
-} from 'node-llama-cpp';
+import type { GgufFileInfo, Llama, LlamaContext, LlamaModel, Token } from 'node-llama-cpp';
 import type { Decoder } from '../scheduler/decoder.js';
 import { keepThreads } from './addon.js';
 import { openLlama } from './backend.js';
@@ -29,6 +21,7 @@ import { repackedBytes } from './memory/repacked.js';
 import { checkModelFile } from './model-file.js';
 import { usesOf } from './model-uses.js';
 import { modelTokens, vocabularyTexts } from './model-tokens.js';
+import { GgufInsights, readGgufFileInfo } from './package.js';
 import type { EngineSetup } from '../protocol/setup.js';
 import type { ModelTokens } from '../scheduler/task.js';
 import type { CacheOrigin } from '../protocol/cache-key.js';

@@ -46,6 +46,6 @@ export async function writeSchemas(folder = CODE_FOLDER): Promise<void> {
     writeFileSync(`${file}.${process.pid}`, codeText(known));
     renameSync(`${file}.${process.pid}`, file);
   }
-  const names = new Set(schemas.map(codeName));
+  const names = new Set(schemas.map((known) => codeName(known)));
   for (const name of readdirSync(folder)) if (!names.has(name)) rmSync(join(folder, name), { force: true });
 }

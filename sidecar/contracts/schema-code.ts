@@ -33,6 +33,7 @@ export const CODE_FOLDER = fileURLToPath(new URL('./compiled/', import.meta.url)
 const load = createRequire(import.meta.url);
 let recorded: KnownSchema[] | undefined;
 const compilers = new Map<Flavour, Ajv>();
+let generatedBy: string | undefined;
 
 /** The schemas that this process asks a function for from now on: for what writes their code. */
 export function recordSchemas(): readonly KnownSchema[] {
@@ -70,9 +71,19 @@ export function fromCode(text: string): ValidateFunction {
   return module.exports as ValidateFunction;
 }
 
-/** The file of a schema's code. A schema that was changed has another one. */
-export function codeName({ schema, flavour }: KnownSchema): string {
-  return `${flavour}-${createHash('sha256').update(JSON.stringify(schema)).digest('hex').slice(0, 32)}.cjs`;
+/** All that the code depends on besides its schema: the version of ajv, what it is told, and which formats there are. */
+function generator(): string {
+  const { version } = load('ajv/package.json') as { readonly version: string };
+  return [version, String(makeAjv), ...Object.keys(FORMATS)].join('\n');
+}
+
+/**
+ * The file of a schema's code. It has another name once the schema or what generates the code has changed, so that a process
+ * never loads code that was written before: until the next build it compiles the schema itself. `by`: what generates the code.
+ */
+export function codeName({ schema, flavour }: KnownSchema, by = (generatedBy ??= generator())): string {
+  const hash = createHash('sha256').update(by).update(JSON.stringify(schema));
+  return `${flavour}-${hash.digest('hex').slice(0, 32)}.cjs`;
 }
 
 /** The body of a function of `module`, `hasAtMost` and `formats` that exports the schema's function. */

@@ -13,6 +13,7 @@ const WANTED: readonly RegExp[] = [
   /^(LICENSE|README\.md|package\.json)$/,
   /^dist\/(engine|sidecar)\/[\w/.-]+\.js$/,
   /^dist\/sidecar\/contracts\/compiled\/[\w-]+\.cjs$/,
+  /^dist\/engine\/bundled\/LICENSES\.txt$/,
   /^docs\/[\w-]+\.(md|png)$/,
   /^engine\/assets\/seedling\.gguf$/,
   /^sidecar\/console\/page\/[\w.-]+\.(js|css|html|svg|json)$/,

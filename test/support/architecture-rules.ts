@@ -146,6 +146,13 @@ export const architectureRules: IFlattenedRuleSet = {
       to: { path: packagePath('node-llama-cpp'), reachable: true },
     },
     {
+      // To import the package takes longer than all else of an engine's start. `engine/llama/package.ts` has what most need.
+      name: 'node-llama-cpp is loaded when it is needed',
+      severity: 'error',
+      from: { path: SHIPPED },
+      to: { path: packagePath('node-llama-cpp'), dynamic: false, dependencyTypesNot: ['type-only'] },
+    },
+    {
       // OpenTelemetry's SDK is some two hundred files, and few hosts have a collector.
       name: 'OpenTelemetry is loaded when it is configured',
       severity: 'error',

@@ -13,6 +13,7 @@ import { STUB_ENTRY } from './engine-harness.js';
 import { holdAnswers } from './hold-answers.js';
 import { decisionsPart, enginePart } from './llama-servers.js';
 import { embeddedTestModel } from './models.js';
+import { PATIENT_MS } from './patience.js';
 import { untilNextLook } from './processes.js';
 import { sharedLanes } from './shared-lanes.js';
 import { RawConnection, type RawResponse } from './raw-http.js';
@@ -270,6 +271,7 @@ async function configure(dir: string, models: readonly StubModel[], config: obje
     ...config,
     // Stand-ins need no memory, and one that never gets ready is not to hold up the others.
     engine: { checkMemory: false, ...(config as { engine?: object }).engine },
+    prompts: { silenceMs: PATIENT_MS, ...(config as { prompts?: object }).prompts },
   };
   await writeFile(file, JSON.stringify(settings));
   const loaded = loadConfig({ RA_CONFIG: file });

@@ -6,6 +6,7 @@ import tap from 'tap';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
 import { decisionsPart, enginePart } from './llama-servers.js';
 import { embeddedTestModel } from './models.js';
+import { PATIENT_MS } from './patience.js';
 import { CHAT, DECIDE, Sidecar } from './sidecar.js';
 
 /** The embedded test model with longer contexts than {@link CHAT} has. */
@@ -42,6 +43,11 @@ async function start(): Promise<Sidecar> {
     { id: SEEDLING_DECIDE, kind: 'decision', file: EMBEDDED_MODEL, seats: 2, contextPerSeat: 8192 },
   ];
   return Sidecar.start(tap, {
-    config: { ...decisionsPart(), models: models.map((model) => ({ ...model, ...enginePart(model.file) })) },
+    config: {
+      // No test of these is about a wait that is too long, and many ask at once.
+      queue: { maxWaitMs: PATIENT_MS, waitingPerSeat: 100 },
+      ...decisionsPart(),
+      models: models.map((model) => ({ ...model, ...enginePart(model.file) })),
+    },
   });
 }

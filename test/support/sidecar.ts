@@ -7,6 +7,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { holdAnswers } from './hold-answers.js';
 import { embeddedTestModel } from './models.js';
+import { PATIENT_MS } from './patience.js';
 import { signalGroup, untilNextLook } from './processes.js';
 
 const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
@@ -128,6 +129,7 @@ export class Sidecar {
       // Whatever a test is about, each answer it causes is held to its schema.
       development: { validateAnswers: true },
       ...options.config,
+      prompts: { silenceMs: PATIENT_MS, ...(options.config?.['prompts'] as object | undefined) },
     };
     const configFile = join(dir, 'config.json');
     await writeFile(configFile, JSON.stringify(config));

@@ -5,7 +5,7 @@
  */
 import { mkdir, mkdtemp, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createModelDownloader, type ModelDownloader } from 'node-llama-cpp';
+import type { ModelDownloader } from 'node-llama-cpp';
 import type { Fetched } from '../../protocol/inspect-messages.js';
 import { readModelHead } from './head.js';
 import { areThere, placeAll } from './place.js';
@@ -58,6 +58,8 @@ async function fetchInto(
   let most = 0;
   let downloader: ModelDownloader | undefined;
   try {
+    // Only here, since the package takes long to import.
+    const { createModelDownloader } = await import('node-llama-cpp');
     downloader = await idle.over(
       createModelDownloader({
         modelUri: uri,

@@ -1,7 +1,8 @@
 import { statSync } from 'node:fs';
-import { GgufFileType, readGgufFileInfo, type GgufFileInfo } from 'node-llama-cpp';
+import type { GgufFileInfo } from 'node-llama-cpp';
 import type { HeadFacts, HeadReport } from '../../protocol/inspect-messages.js';
 import { checkModelFile } from '../model-file.js';
+import { GgufFileType, readGgufFileInfo } from '../package.js';
 
 /** A file that was looked at. `info`: what node-llama-cpp read of it. */
 export type Head =

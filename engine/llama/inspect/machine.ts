@@ -1,9 +1,10 @@
 import { availableParallelism, totalmem } from 'node:os';
-import { getLlamaGpuTypes, type Llama } from 'node-llama-cpp';
+import type { Llama } from 'node-llama-cpp';
 import type { MachineFacts } from '../../protocol/inspect-messages.js';
 import { nativeCodeOf } from '../addon.js';
 import { openLlama } from '../backend.js';
 import { freeMemory } from '../memory/check.js';
+import { getLlamaGpuTypes } from '../package.js';
 import type { EngineSetup } from '../../protocol/setup.js';
 
 /** What this machine has for an engine with this setting. */

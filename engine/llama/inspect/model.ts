@@ -1,5 +1,5 @@
 /** What a model file is, what it can be used for, and what of it fits on this machine: as an engine would find it. */
-import { GgufInsights, type GgufFileInfo, type Llama } from 'node-llama-cpp';
+import type { GgufFileInfo, Llama } from 'node-llama-cpp';
 import type {
   Bytes,
   Finding,
@@ -26,6 +26,7 @@ import { estimateNeeds, type ContextPlan, type Needs, type Sizes } from '../memo
 import { withGrammars } from '../memory/grammars.js';
 import { repackedBytes } from '../memory/repacked.js';
 import { misfit, seatsThatFit, tooHeavy, totalOf, usableOf } from '../memory/verdict.js';
+import { GgufInsights } from '../package.js';
 import { readModelHead } from './head.js';
 
 /** Contexts that the table shows, tokens; those past what the model was trained for are left out. */

@@ -3,7 +3,8 @@
  * (ggml/src/ggml-cpu/repack.cpp). They are not mapped from the file any more, so two engines of one file have them
  * twice.
  */
-import { GgmlType, type GgufFileInfo } from 'node-llama-cpp';
+import type { GgufFileInfo } from 'node-llama-cpp';
+import { GgmlType } from '../package.js';
 
 type Tensors = NonNullable<GgufFileInfo['fullTensorInfo']>;
 

@@ -43,7 +43,11 @@ function problems(validate: ValidateFunction, value: unknown): unknown {
 t.test('the written code finds what ajv finds', async (t) => {
   const folder = t.testdir({ 'of-an-old-schema.cjs': '' });
   await writeSchemas(folder);
-  t.strictSame(readdirSync(folder).sort(), schemas.map(codeName).sort(), 'one file for each, and no others');
+  t.strictSame(
+    readdirSync(folder).sort(),
+    schemas.map((known) => codeName(known)).sort(),
+    'one file for each, and no others',
+  );
   // Code of one generator: some bodies show what could differ, which is what the code refers to.
   const bodies = LIGHT_CASES.filter((_, at) => at % 20 === 0).flatMap(({ value }) => (value ? [value()] : []));
   const apart = schemas.filter((known) => {
@@ -56,6 +60,18 @@ t.test('the written code finds what ajv finds', async (t) => {
     });
   });
   t.strictSame(apart.map(nameOf), []);
+});
+
+t.test('code of another schema, of another purpose or of other options is never loaded', (t) => {
+  const known: KnownSchema = { schema: { const: 1 }, flavour: 'checking' };
+  const others = [
+    codeName({ ...known, schema: { const: 2 } }),
+    codeName({ ...known, flavour: 'filling' }),
+    codeName(known, 'ajv 0.0.0 with other options'),
+  ];
+  t.notOk(others.includes(codeName(known)), 'it has another name');
+  t.equal(new Set(others).size, others.length);
+  t.end();
 });
 
 function nameOf({ schema, flavour }: KnownSchema): string {
