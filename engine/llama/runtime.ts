@@ -1,5 +1,3 @@
-import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
 import type { GgufFileInfo, Llama, LlamaContext, LlamaModel, Token } from 'node-llama-cpp';
 import type { Decoder } from '../scheduler/decoder.js';
 import { keepThreads } from './addon.js';
@@ -20,6 +18,9 @@ import { withGrammars } from './memory/grammars.js';
 import { repackedBytes } from './memory/repacked.js';
 import { checkModelFile } from './model-file.js';
 import { usesOf } from './model-uses.js';
+import { preparationOf } from '../prompt/preparation.js';
+import { tokenizerHash } from './tokenizer-hash.js';
+import { checkUnchanged, weightVersionOf } from './weight-version.js';
 import { modelTokens, vocabularyTexts } from './model-tokens.js';
 import { GgufInsights, readGgufFileInfo } from './package.js';
 import type { EngineSetup } from '../protocol/setup.js';
@@ -41,6 +42,8 @@ export interface Runtime {
   readonly prefixCacheBytes: number;
   /** SHA-256 of the weights file, hex. */
   readonly weightVersion: string;
+  /** As EngineFacts has it. */
+  readonly preparation: string;
   readonly kv: CacheOrigin['kv'];
   /** What else the bits of a state depend on: backend, attention, cells of windows, and the chunks of prompts. */
   readonly shape: string;
@@ -61,7 +64,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   const noCores = coresProblem(setup);
   if (noCores !== undefined) throw new LoadFailure(noCores);
   const [weightVersion, info] = await Promise.all([
-    sha256(setup.file),
+    weightVersionOf(setup.file, setup.weights),
     readGgufFileInfo(setup.file, { sourceType: 'filesystem', logWarnings: false }),
   ]);
   const threads = computeThreads(setup);
@@ -72,6 +75,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
       throw await log.failure(error);
     },
   );
+  checkUnchanged(setup.file, setup.weights);
   if (setup.cores !== undefined) keepOnCores(setup.cores);
   const decoder = await makeDecoder(context, threads, plan);
   let disposed: Promise<void> | undefined;
@@ -85,6 +89,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     checkpointBytes: checkpointsOf(!decoder.cuttable),
     prefixCacheBytes,
     weightVersion,
+    preparation: preparationOf(tokenizerHash(info.metadata), setup.template),
     // What node-llama-cpp makes unless it is given types.
     kv: `${plan.kv.keys}, ${plan.kv.values}`,
     shape: [llama.gpu, plan.flashAttention, plan.swaFull, plan.prefillTokensPerStep].join(' '),
@@ -160,10 +165,4 @@ async function makeDecoder(
   { cuttable, swaFull }: Pick<LoadPlan, 'cuttable' | 'swaFull'>,
 ): Promise<Decoder> {
   return (await BatchDecoder.over(context, threads, cuttable, swaFull)) ?? new IteratorDecoder(context, cuttable);
-}
-
-async function sha256(file: string): Promise<string> {
-  const hash = createHash('sha256');
-  for await (const chunk of createReadStream(file, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer);
-  return hash.digest('hex');
 }

@@ -3,6 +3,7 @@ import { loadBareTokenizer, type TokenizerModel } from './bare-vocabulary.js';
 import { checkModelFile } from './model-file.js';
 import { CALIBRATION_KEY } from '../prompt/calibration.js';
 import type { Vocabulary } from '../prompt/tokens.js';
+import { tokenizerHash } from './tokenizer-hash.js';
 
 /** Starting the backend takes about as long as loading a vocabulary, so each thread does it once. */
 let backend: Promise<Llama> | undefined;
@@ -46,6 +47,7 @@ export function vocabularyOf(
       const tokens = model.tokenize(text, special);
       return tokens instanceof Uint32Array ? tokens : Uint32Array.from(tokens);
     },
+    hash: tokenizerHash(metadata),
     chatTemplate: tokenizer.chat_template,
     bos: bos === null ? undefined : { token: bos, text: model.tokens.bosString ?? '' },
     eosText: model.tokens.eosString ?? '',

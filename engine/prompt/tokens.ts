@@ -6,6 +6,8 @@ export interface Vocabulary {
    * Native and not to be interrupted; long runs of one character can end the process with some vocabularies.
    */
   tokenize(text: string, special: boolean): Uint32Array;
+  /** Names the tokenizer and its file's chat template: SHA-256, hex. */
+  readonly hash: string;
   /** `tokenizer.chat_template` of the GGUF. */
   readonly chatTemplate: string | undefined;
   readonly bos: { readonly token: number; readonly text: string } | undefined;

@@ -11,6 +11,8 @@ import type { StateElsewhere } from './shared-state.js';
  */
 export interface GenerateJob extends SamplingParams {
   readonly prompt: Prompt;
+  /** What the prompt was made with, as EngineFacts has it; absent: it is not checked. */
+  readonly preparation?: string;
   /** Whose held prefixes it may start from, and who may start from what it leaves. */
   readonly scope: CacheScope;
   /** A state of its scope in another process with more of the prompt, by what that one reported. Absent: none has. */
@@ -33,7 +35,8 @@ export interface ScoreJob {
   readonly isolate: boolean;
   /** As in {@link GenerateJob}, 1 to the number of questions; 1 when isolated. */
   readonly seats: number;
-  /** As in {@link GenerateJob}. */
+  /** Both as in {@link GenerateJob}. */
+  readonly preparation?: string;
   readonly scope: CacheScope;
   /** As in {@link GenerateJob}. */
   readonly elsewhere?: StateElsewhere;

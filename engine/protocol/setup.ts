@@ -1,10 +1,13 @@
 /** How an engine is set up, and its properties once it is ready. */
+import type { HashedFile } from './file-key.js';
 import type { TemplateSettings } from './template-settings.js';
 
 /** How an engine is to be set up. */
 export interface EngineSetup {
   /** Absolute path of a GGUF file. */
   readonly file: string;
+  /** What the sidecar knows of it: another one is not loaded. Absent: the engine hashes it. */
+  readonly weights?: HashedFile;
   readonly kind: 'chat' | 'decision';
   /** How it is prompted. Absent: by its file. */
   readonly template?: TemplateSettings;
@@ -98,6 +101,11 @@ export interface EngineFacts {
   readonly vocabulary: number;
   /** SHA-256 of the weights file, hex. */
   readonly weightVersion: string;
+  /**
+   * Names the tokenizer and the template (engine/prompt/preparation.ts): a prompt made with others must not be computed. Absent:
+   * it is not known, and any prompt is taken.
+   */
+  readonly preparation?: string;
   /** Every decision label is one distinct token after the rendered template. Always true for a decision engine. */
   readonly labelsVerified: boolean;
   readonly threads: number;

@@ -6,7 +6,8 @@ import { tokenPrompt, type CacheScope, type ScoreJob } from '../engine-client/en
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { failed, preflight } from './preflight.js';
-import { ENDED, endUnfinished, runJob, type Ended, type RunEnd, type ScoreResults } from './run-job.js';
+import { ENDED, runJob, type Ended, type JobAnew, type RunEnd, type ScoreResults } from './run-job.js';
+import { endUnfinished } from './end-unfinished.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
 import { UsageSession } from './usage-session.js';
@@ -41,27 +42,37 @@ async function complete(
   if (wait.kind !== 'waiting') return wait;
   const tokens = await wait.tokenize(prepared, 'decision');
   if (tokens.kind !== 'decision') return tokens;
-  const place = {
-    contextTokens: model.engine.contexts.at(-1) ?? Infinity,
-    scope: model.scopeOf(prepared.caller.account),
-  };
-  const planned = plan(context, params, tokens, place, usage);
+  const scope = model.scopeOf(prepared.caller.account);
+  const make = (from: DecisionPrompts, contextTokens: number): ReturnType<typeof plan> =>
+    plan(context, params, from, { contextTokens, scope }, usage);
+  const longest = model.engine.contexts.at(-1) ?? Infinity;
+  const planned = make(tokens, longest);
   if ('status' in planned) return failed(planned);
   const lease = await wait.seat(planned.needs);
   if ('kind' in lease) return lease;
 
   const results: QuestionResult[] = [];
+  const anew = async (replica: number): Promise<JobAnew | Stop> => {
+    const own = model.engine.replicas[replica]?.facts;
+    const again = await wait.tokenizeAnew(prepared, 'decision', own?.preparation);
+    if (again.kind !== 'decision') return again;
+    const made = make(again, own?.contextPerSeat ?? longest);
+    return 'status' in made ? failed(made) : { kind: 'anew', job: { isolate, ...made.job } };
+  };
   const job = { isolate, ...planned.job };
-  const parts = { engine: model.engine, usage, seatsWanted: seats, draining: services.draining };
-  const end = await runJob(context, lease, { kind: 'score', job, results: into(results, context) }, parts);
+  const parts = { engine: model.engine, usage, seatsWanted: seats, draining: services.draining, anew };
+  const into = scores(results, context, prepared.drop);
+  const end = await runJob(context, lease, { kind: 'score', job, results: into }, parts);
   if (await finish(context, params, results, usage, end)) prepared.claim.complete();
   return ENDED;
 }
 
+type DecisionPrompts = Extract<Tokens, { readonly kind: 'decision' }>;
+
 function plan(
   context: RequestContext,
   params: DecisionParams,
-  { input, questions }: Extract<Tokens, { readonly kind: 'decision' }>,
+  { input, questions, preparation }: DecisionPrompts,
   { contextTokens, scope }: { readonly contextTokens: number; readonly scope: CacheScope },
   usage: UsageSession,
 ): Planned<Omit<ScoreJob, 'isolate' | 'seats'>> | ContractError {
@@ -89,14 +100,23 @@ function plan(
       seatTokens: input.length + Math.max(...questions.map(({ tail }) => tail.length)),
       prefix: prefixOf(tokenPrompt(input), scope),
     },
-    job: { scope, input, questions, temperature: params.temperature },
+    job: {
+      scope,
+      input,
+      questions,
+      temperature: params.temperature,
+      ...(preparation !== undefined && { preparation }),
+    },
   };
 }
 
-/** Collects the engine's answers in `results`. */
-function into(results: QuestionResult[], context: RequestContext): ScoreResults {
+/** Collects the engine's answers in `results`. `drop`: the prompt needs its body no more. */
+function scores(results: QuestionResult[], context: RequestContext, drop: () => void): ScoreResults {
   return {
-    started: (cachedTokens) => context.started(cachedTokens),
+    started: (cachedTokens) => {
+      context.started(cachedTokens);
+      drop();
+    },
     cached: (tokens) => (context.cachedTokens = tokens),
     answer: ({ question, probabilities, labelMass }) => {
       results[question] = { probabilities, labelMass };

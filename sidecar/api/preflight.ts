@@ -32,8 +32,15 @@ export interface PreparedRequest<P extends Params> {
   readonly digest: string;
   /** What its Idempotency-Key holds. */
   readonly claim: Claim;
-  /** Frees the body early: nothing needs it once it is tokenized. Idempotent. */
+  /** Gives back the body's share of the memory of all bodies, once it is tokenized. Idempotent. */
   readonly release: () => void;
+  /**
+   * Frees the body: nothing needs it once an engine works on its prompt. Until then those that wait are bounded by
+   * `queue.waitingBytes`. Idempotent.
+   */
+  readonly drop: () => void;
+  /** The body once more, to be made into a prompt with `preparation`; undefined: it was freed. */
+  readonly reopen: (preparation: string | undefined) => OpenBody | undefined;
 }
 
 type WholeBody = Extract<Body, { readonly kind: 'body' }>;
@@ -54,12 +61,18 @@ export async function preflight<P extends Params>(
   if (caller.kind !== 'caller') return caller;
   const received = await readBody(context, route, services, caller);
   if (received.kind !== 'body') return received;
+  let kept: Uint8Array | undefined = received.bytes;
   const body = services.prompts.open(form, received.bytes, caller);
+  let last = body;
   const release = (): void => {
-    body.close();
+    last.close();
     received.release();
   };
-  context.onClose(release);
+  const drop = (): void => {
+    release();
+    kept = undefined;
+  };
+  context.onClose(drop);
   const checked = await checkModel<P>(context, route, services, caller, body);
   if ('kind' in checked) return checked;
   // Of one body under both contracts no key can be used twice: a sidecar has one.
@@ -68,7 +81,19 @@ export async function preflight<P extends Params>(
   context.onClose(() => claim.release());
   const { bytes } = received;
   const digest = bodyDigest(form, bytes);
-  return { kind: 'prepared', caller, body, bytes: bytes.byteLength, digest, claim, release, ...checked };
+  const { id } = checked.model;
+  const reopen = (preparation: string | undefined): OpenBody | undefined => {
+    if (kept === undefined) return undefined;
+    last.close();
+    last = services.prompts.open(
+      form,
+      kept,
+      caller,
+      preparation === undefined ? undefined : { model: id, preparation },
+    );
+    return last;
+  };
+  return { kind: 'prepared', caller, body, bytes: bytes.byteLength, digest, claim, release, drop, reopen, ...checked };
 }
 
 /** A stop with an error. */

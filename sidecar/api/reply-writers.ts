@@ -24,11 +24,23 @@ export type CallPart = Parameters<GenerationReceiver['call']>[0];
 export type Finished = Parameters<GenerationReceiver['finished']>[0];
 
 export interface ReplyWriter {
+  /** The weights that make the whole reply; called before its first piece. Absent: the reply does not name them. */
+  madeBy?(weightVersion: string): void;
   piece(piece: Piece): void;
   call(part: CallPart): void;
   finished(end: Finished): void;
+  /** Sends what waits to be joined, before an error ends the reply. Absent: nothing ever waits. */
+  flush?(): void;
   /** All replies are out. */
   done(usage: CompletionUsage): void;
+}
+
+/** Digits of a version that a fingerprint has. */
+const FINGERPRINT = 12;
+
+/** What replies call the weights that made them. */
+export function fingerprintOf(weightVersion: string): string {
+  return `fp_${weightVersion.slice(0, FINGERPRINT)}`;
 }
 
 /**
@@ -38,7 +50,8 @@ export interface ReplyWriter {
  */
 export class StreamWriter implements ReplyWriter {
   readonly #context: RequestContext;
-  readonly #head: ChunkHead;
+  #head: ChunkHead;
+  readonly #common: CompletionHead;
   readonly #includeUsage: boolean;
   readonly #begun = new Set<number>();
   readonly #keepAlive: StreamKeepAlive;
@@ -49,11 +62,18 @@ export class StreamWriter implements ReplyWriter {
     options: { includeUsage: boolean; clock: Clock; keepAliveMs: number },
   ) {
     this.#context = context;
+    this.#common = head;
     this.#head = chunkHead(head);
     this.#includeUsage = options.includeUsage;
     this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, () => {
       context.stream().comment('keep-alive');
     });
+  }
+
+  madeBy(weightVersion: string): void {
+    const fingerprint = fingerprintOf(weightVersion);
+    if (fingerprint !== this.#common.fingerprint)
+      this.#head = chunkHead(Object.assign({}, this.#common, { fingerprint }));
   }
 
   piece({ choice, channel, text }: Piece): void {
@@ -103,13 +123,17 @@ export class StreamWriter implements ReplyWriter {
 export class WholeWriter implements ReplyWriter {
   readonly #context: RequestContext;
   readonly #head: CompletionHead;
-  readonly #weightVersion: string;
+  #weightVersion: string;
   readonly #drafts = new Map<number, Draft>();
   readonly #choices: CompletionChoice[] = [];
 
   constructor(context: RequestContext, head: CompletionHead, weightVersion: string) {
     this.#context = context;
     this.#head = head;
+    this.#weightVersion = weightVersion;
+  }
+
+  madeBy(weightVersion: string): void {
     this.#weightVersion = weightVersion;
   }
 
@@ -139,7 +163,8 @@ export class WholeWriter implements ReplyWriter {
   }
 
   done(usage: CompletionUsage): void {
-    const body = chatCompletion(this.#head, this.#choices, usage, this.#weightVersion);
+    const head = Object.assign({}, this.#head, { fingerprint: fingerprintOf(this.#weightVersion) });
+    const body = chatCompletion(head, this.#choices, usage, this.#weightVersion);
     this.#context.reply({ status: 200, headers: { 'Server-Timing': this.#context.times.header() }, body });
   }
 

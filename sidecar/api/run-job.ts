@@ -58,7 +58,22 @@ export interface JobParts {
   readonly draining: () => boolean;
   /** Embeddings of its prompt's images. Absent: it has none. */
   readonly images?: JobImages;
+  /** Makes the job anew, with what this replica makes prompts with. Absent: it is made for any. */
+  readonly anew?: (replica: number) => Promise<JobAnew | Stop>;
 }
+
+/** A job whose prompt was made once more. */
+export interface JobAnew {
+  readonly kind: 'anew';
+  readonly job: Omit<GenerateJob, 'seats'> | Omit<ScoreJob, 'seats'>;
+  readonly images?: JobImages;
+}
+
+/**
+ * How often a prompt is made anew: while weights are replaced, a request may meet a replica of the other version, and that may change
+ * before it has the new prompt.
+ */
+const MOST_ANEW = 4;
 
 /** Why there are no embeddings of an image. */
 export interface Unseen {
@@ -86,17 +101,20 @@ interface NotStarted {
  */
 export async function runJob(
   context: RequestContext,
-  first: Lease,
-  planned: PlannedJob,
+  seated: Lease,
+  first: PlannedJob,
   parts: JobParts,
 ): Promise<RunEnd> {
-  let lease = first;
+  let lease = seated;
+  let planned = first;
+  let { images } = parts;
+  let anew = 0;
   /** The lease is released later. */
   let kept = false;
   try {
     for (;;) {
       context.times.handedOver();
-      const end = await run(context, lease, planned, parts);
+      const end = await run(context, lease, planned, { ...parts, ...(images && { images }) });
       if (end === 'done') {
         context.times.ran();
         lease.release('done');
@@ -111,6 +129,18 @@ export async function runJob(
         lease.release('failed');
         return { kind: 'failed', outcome: end.kind === 'unseen' ? 'failed' : 'refused', error: end.error };
       }
+      if (end.kind === 'stale' && parts.anew && anew < MOST_ANEW) {
+        anew += 1;
+        const made = await parts.anew(lease.replica);
+        if (made.kind !== 'anew') {
+          lease.release('failed');
+          return { kind: 'stopped', stop: made };
+        }
+        images?.close();
+        ({ images } = made);
+        planned = withJob(planned, made.job);
+        continue;
+      }
       if (end.kind !== 'lost' || end.started) {
         lease.release(end.kind === 'lost' ? 'engine-lost' : 'failed');
         // The drain's time is over: we took the engine away ourselves.
@@ -123,42 +153,20 @@ export async function runJob(
       lease = again;
     }
   } finally {
-    parts.images?.close();
+    images?.close();
     // Only after a fault is it still held.
     if (!kept) lease.release('failed');
   }
+}
+
+function withJob(planned: PlannedJob, job: JobAnew['job']): PlannedJob {
+  return Object.assign({}, planned, { job });
 }
 
 /** Takes up to `wanted` seats in all, as many as are free and no request waits for. Returns how many it has. */
 function growTo(lease: Lease, wanted: number): number {
   while (lease.seats < wanted && lease.takeSeat());
   return lease.seats;
-}
-
-/** Answers and records what every route ends alike: all but `done`. */
-export async function endUnfinished(
-  context: RequestContext,
-  usage: UsageSession,
-  end: Exclude<RunEnd, { readonly kind: 'done' }>,
-): Promise<void> {
-  switch (end.kind) {
-    case 'left':
-      context.left(context.phase);
-      await usage.close('cancelled');
-      return;
-    case 'failed':
-      context.fail(end.error);
-      await usage.close(end.outcome);
-      return;
-    case 'stopped':
-      context.stop(end.stop);
-      await usage.close(outcomeOf(end.stop));
-  }
-}
-
-function outcomeOf(stop: Stop): 'cancelled' | 'timeout' | 'refused' {
-  if (stop.kind === 'left') return 'cancelled';
-  return stop.kind === 'refused' && stop.code === 'timeout' ? 'timeout' : 'refused';
 }
 
 /** One try: until the job ends, its caller leaves or its deadline passes, whichever comes first. */

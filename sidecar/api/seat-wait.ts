@@ -16,6 +16,24 @@ export interface Planned<T> {
   readonly job: T;
 }
 
+const FAILED: NoResult = { kind: 'failed' };
+
+function asTokens<K extends Tokens['kind']>(
+  tokens: Exclude<Tokenized, { readonly kind: 'aborted' }>,
+  kind: K,
+): Extract<Tokens, { readonly kind: K }> | Stop {
+  switch (tokens.kind) {
+    case 'failed':
+      return failed(refusals.internal());
+    case 'invalid':
+      return failed(tokens.error);
+    default:
+      return tokens.kind === kind
+        ? (tokens as Extract<Tokens, { readonly kind: K }>)
+        : failed(contractError('internal', 'The prompt host answered for another route.'));
+  }
+}
+
 /**
  * A request's place in its model's queue, from the moment it is taken to its seat. The place is taken before anything is
  * tokenized, and the queue cannot give it a seat until `seat` says that the last check passed. It is given back when the
@@ -58,8 +76,7 @@ export class SeatWait {
   }
 
   /**
-   * Renders and tokenizes the prompt, which needs its body no more afterwards. `kind`: that of the request's route. Ends
-   * early when the place is lost.
+   * Renders and tokenizes the prompt. `kind`: that of the request's route. Ends early when the place is lost.
    */
   async tokenize<P extends Params, K extends Tokens['kind']>(
     { body, release }: PreparedRequest<P>,
@@ -73,18 +90,17 @@ export class SeatWait {
     preparing = false;
     // Images are as large as the body that they came in, so its room stays taken until the request ends.
     if (!('images' in tokens)) release();
-    switch (tokens.kind) {
-      case 'aborted':
-        return this.#stopped();
-      case 'failed':
-        return failed(refusals.internal());
-      case 'invalid':
-        return failed(tokens.error);
-      default:
-        return tokens.kind === kind
-          ? (tokens as Extract<Tokens, { readonly kind: K }>)
-          : failed(contractError('internal', 'The prompt host answered for another route.'));
-    }
+    return tokens.kind === 'aborted' ? this.#stopped() : asTokens(tokens, kind);
+  }
+
+  /** The same once more, with what the replica of its seat makes prompts with; the seat stays taken meanwhile. */
+  async tokenizeAnew<P extends Params, K extends Tokens['kind']>(
+    { reopen }: PreparedRequest<P>,
+    kind: K,
+    preparation: string | undefined,
+  ): Promise<Extract<Tokens, { readonly kind: K }> | Stop> {
+    const tokens = (await reopen(preparation)?.tokenize(this.#context.exchange.gone)) ?? FAILED;
+    return tokens.kind === 'aborted' ? { kind: 'left' } : asTokens(tokens, kind);
   }
 
   /** The last check passed: waits for a seat. The lease is the route's to end. */

@@ -65,6 +65,8 @@ export interface Services {
     /** The longest body that may be parsed on this event loop. */
     readonly inlineBytes: number;
     readonly keepAliveMs: number;
+    /** What a stream brings within so many ms is joined in one frame; 0: a frame a step. */
+    readonly streamIntervalMs: number;
     /** From a body's last byte to the end of its answer, ms; 0: none. */
     readonly timeoutMs: number;
   };

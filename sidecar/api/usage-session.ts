@@ -53,11 +53,12 @@ export class UsageSession {
 
   /**
    * Fixes the prices and holds what so many tokens cost at most. Returns why not, the spool's health included. A vouched
-   * caller's gateway held it.
+   * caller's gateway held it. A second call, for a prompt that was made anew, takes the place of the first one.
    */
   reserve(promptTokens: number, completionTokens: number): ContractError | undefined {
     const shut = this.#shut();
     if (shut) return shut;
+    this.#bill?.settle();
     const { pricing, credit, date, metrics } = this.#deps;
     const tariff = pricing.tariff(this.#model, date().getTime());
     if (!credit || this.#caller.vouched) {

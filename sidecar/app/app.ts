@@ -1,8 +1,6 @@
 /** The composition root: creates and connects all parts. */
-import { fileURLToPath } from 'node:url';
 import { leaveMemoryOutOfDumps } from '../../engine/protocol/no-core-dump.js';
 import '../../engine/protocol/v8-flags.js';
-import { holdsWholeGrammars } from './compose-engine.js';
 import { FailedKeyLimit } from '../access/failed-keys.js';
 import { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
@@ -15,14 +13,18 @@ import { connectionBounds, descriptorLimit } from './descriptors.js';
 import type { Scrapers } from '../api/operators.js';
 import { SeatBoard } from '../api/seat-board.js';
 import type { Services } from '../api/services.js';
+import { ENGINE } from './compose-engine.js';
 import { openFiles } from './compose-files.js';
 import { openTls } from './compose-tls.js';
 import { hostModels, reportPrompts } from './compose-models.js';
 import { InFlight } from './in-flight.js';
 import { listen } from './listen.js';
 import { openOperators, type OperatorsView } from './operators-server.js';
+import { WeightFiles } from '../engine-client/weight-files.js';
 import { openPrompts } from '../prompts/lanes.js';
 import { Readiness } from './readiness.js';
+import { reloader } from './reload.js';
+import { promptModelsOf } from './prompt-models.js';
 import { publicServer } from './public-server.js';
 import { spoolReader } from './compose-spool.js';
 import { templateOf } from './model-template.js';
@@ -34,8 +36,6 @@ import type { Spool } from '../usage/spool.js';
 /** Names of the prompt host and of credit in the readiness; a model's id cannot contain a space. */
 const PROMPTS = 'prompt host';
 const CREDIT = 'prepaid credit';
-
-const ENGINE = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
 /** Time for the last bytes of replies to be sent before connections are closed, ms. */
 const FLUSH_MS = 100;
@@ -122,18 +122,11 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
     ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),
   ]);
 
+  const promptModels = promptModelsOf(config, files, plans, templates);
   const prompts = (given.makePrompts ?? openPrompts)({
     ...config.prompts,
     inlineBytes: config.bodies.inlineBytes,
-    models: config.models.map(({ id, kind, file, vision, engine }) => ({
-      id,
-      kind,
-      ...(vision && { images: { maxImages: vision.maxImages, maxPixels: vision.maxPixels } }),
-      ...(holdsWholeGrammars(engine.kind) && { wholeGrammars: true as const }),
-      template: templates.get(id) ?? {},
-      contextPerSeat: Math.max(...(plans.get(id) ?? []).map((replica) => replica.contextPerSeat)),
-      file: files.get(file) ?? file,
-    })),
+    models: promptModels,
     clock: systemClock,
     hooks: {
       restart: (why, delayMs, lane) => {
@@ -142,7 +135,9 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
       },
     },
   });
-  const models = hostModels(config, files, plans, engineEntry, { registry, readiness, log });
+  const weights = new WeightFiles();
+  const models = hostModels(config, files, plans, { entry: engineEntry, weights }, { registry, readiness, log });
+  const reload = reloader({ models, files: weights, prompts, promptModels, log });
   const services: Services = {
     clock: systemClock,
     date: () => new Date(),
@@ -164,6 +159,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
       chatBytes: config.bodies.chatBytes,
       inlineBytes: config.bodies.inlineBytes,
       keepAliveMs: config.stream.keepAliveMs,
+      streamIntervalMs: config.stream.intervalMs,
       timeoutMs: config.request.timeoutMs,
     },
     contract: config.contract,
@@ -174,7 +170,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   };
 
   const inFlight = new InFlight();
-  seen = { ...services, promptHosts: () => prompts.states };
+  seen = { ...services, reload, promptHosts: () => prompts.states };
   const front = publicServer(common, services, inFlight, { scrapers, tls: tls.files });
   tls.follow(front);
   registry.http.watchStreams(() => front.bufferedBytes);

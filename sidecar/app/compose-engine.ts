@@ -7,11 +7,15 @@ import type { EngineEvents, HostedEngine } from '../engine-client/engine.js';
 import { ReplicatedEngine } from '../engine-client/replicated-engine.js';
 import type { StartGate } from '../engine-client/start-gate.js';
 import { EngineProcess } from '../engine-client/supervisor.js';
+import { sameWeights, type WeightFiles } from '../engine-client/weight-files.js';
 import { systemClock } from '../lib/clock.js';
 import { MAX_TOKENS } from '../vision/client.js';
 import type { Log } from '../telemetry/logger.js';
 import { templateOf } from './model-template.js';
 import type { ReplicaPlan } from './replica-plans.js';
+
+/** The module that our own engine's processes are forked from. */
+export const ENGINE = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
 const REMOTE_ENGINE = fileURLToPath(new URL('../../engine/remote/main.js', import.meta.url));
 
@@ -24,6 +28,8 @@ export interface MemoryCheck {
 export interface EngineParts {
   /** Path of the module that our own engine's processes are forked from. */
   readonly entry: string;
+  /** Hashes of files of weights. */
+  readonly weights: WeightFiles;
   /** Engine processes of all models, which share what is free for prefix caches. */
   readonly engines: number;
   readonly memory: MemoryCheck | undefined;
@@ -39,7 +45,7 @@ export function composeEngine(
   config: Pick<Config, 'engine'>,
   model: ModelConfig,
   plans: readonly ReplicaPlan[],
-  { entry, engines, memory, log, wanted, events }: EngineParts,
+  { entry, engines, weights, memory, log, wanted, events }: EngineParts,
 ): HostedEngine {
   const { id, kind, file, load, idleUnloadMs, gpu, flashAttention, prefillTokensPerStep, prefillShare } = model;
   const { prefixReuse, swaFull, kv, checkpoints, prefixCache } = model;
@@ -59,6 +65,7 @@ export function composeEngine(
     ...(projector && { projector }),
   };
   const { bytes, maxAgeMs } = prefixCache;
+  const known = sameWeights(weights);
   const replicas = plans.map(({ devices, environment, server, ...sizes }, replica) => {
     const remote = server && remoteSetup(model, server);
     return new EngineProcess({
@@ -77,7 +84,8 @@ export function composeEngine(
       names: { model: id, ...(plans.length > 1 && { replica }) },
       ...(devices.length > 0 && { environment }),
       onDemand: { lazy: load === 'lazy', idleUnloadMs, wanted },
-      ...(remote === undefined && memory),
+      devices,
+      ...(remote === undefined && { ...memory, weights: known }),
       events: events(replica),
     });
   });

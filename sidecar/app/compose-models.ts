@@ -31,7 +31,7 @@ const VERDICT_MS = 60_000;
 export interface Hosted extends HostedModel {
   readonly engine: HostedEngine;
   readonly vision?: HostedVision;
-  /** Path of its weights. */
+  /** Path of its weights, as configured. */
   readonly file: string;
   /** Returns the scope of an account's requests so far; its later ones get another. */
   readonly closeScope: (account: string) => CacheScope;
@@ -60,7 +60,7 @@ export function hostModels(
   config: Config,
   files: ReadonlyMap<string, string>,
   plans: ReadonlyMap<string, readonly ReplicaPlan[]>,
-  entry: string,
+  { entry, weights }: Pick<EngineParts, 'entry' | 'weights'>,
   listeners: Listeners,
 ): ReadonlyMap<string, Hosted> {
   const models = new Map<string, Hosted>();
@@ -69,7 +69,13 @@ export function hostModels(
   for (const model of config.models) {
     const file = files.get(model.file) ?? model.file;
     const memory = gate && { gate, mappedElsewhere: () => mappedBeside(file, models.values()) };
-    const hosted = host(config, { ...model, file }, plans.get(model.id) ?? [], { entry, engines, memory }, listeners);
+    const hosted = host(
+      config,
+      { ...model, file },
+      plans.get(model.id) ?? [],
+      { entry, weights, engines, memory },
+      listeners,
+    );
     const { scope } = model.prefixCache;
     const scopes = new CacheScopes(scope);
     const scopeOf = (account: string): CacheScope => scopes.of(account);
@@ -123,7 +129,8 @@ function unservable(id: string, file: string, why: string): string {
  */
 export function mappedBeside(file: string, models: Iterable<Beside>): number {
   const others = new Map<string, number>();
-  for (const { engine, file: other } of models) {
+  for (const { engine, file: first } of models) {
+    const other = engine.setups?.[0]?.file ?? first;
     if (other === file || engine.state !== 'ready' || engine.facts?.gpu !== false) continue;
     others.set(other, Math.max(0, sizeOf(other) - (engine.facts.repackedBytes ?? 0)));
   }
@@ -134,6 +141,8 @@ export function mappedBeside(file: string, models: Iterable<Beside>): number {
 interface Beside {
   readonly file: string;
   readonly engine: Pick<HostedEngine, 'state'> & {
+    /** Absent: it serves from the file that it was configured with. */
+    readonly setups?: HostedEngine['setups'];
     readonly facts?: { readonly gpu: string | false; readonly repackedBytes?: number } | undefined;
   };
 }
@@ -174,7 +183,7 @@ function host(
   config: Config,
   model: ModelConfig,
   plans: readonly ReplicaPlan[],
-  forks: Pick<EngineParts, 'entry' | 'engines' | 'memory'>,
+  forks: Pick<EngineParts, 'entry' | 'weights' | 'engines' | 'memory'>,
   { registry, readiness, log }: Listeners,
 ): Omit<Hosted, 'scopeOf' | 'closeScope'> {
   const { id, kind, file, ownedBy, cohort, load } = model;

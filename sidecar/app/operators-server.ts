@@ -9,6 +9,7 @@ import { openConsole } from '../console/console.js';
 import type { Watched } from '../console/snapshot.js';
 import { contractError } from '../domain/errors.js';
 import { admission } from '../api/admission.js';
+import { reloadModel, type Reload } from '../api/reload.js';
 import { healthz, metrics, readyz, readyzWithReasons } from '../api/operators.js';
 import type { RequestHead } from '../http/exchange.js';
 import type { Handler, Routes } from '../http/routes.js';
@@ -16,7 +17,10 @@ import type { Server } from '../http/server.js';
 import { serverOf, type ServerDeps } from './public-server.js';
 
 /** What operators can see; it changes during the start. */
-export type OperatorsView = Watched;
+export interface OperatorsView extends Watched {
+  /** Absent: the sidecar still starts. */
+  readonly reload?: Reload;
+}
 
 /** A server that is only opened and closed. */
 export type OperatorsServer = Pick<Server, 'listen' | 'close'>;
@@ -38,7 +42,10 @@ export async function openOperators(common: ServerDeps, seen: () => OperatorsVie
   const allowed = (head: RequestHead): boolean => keys === undefined || keys.has(bearerOf(head) ?? '');
   const guarded = (routes: Routes): Routes =>
     Object.fromEntries(
-      Object.entries(routes).map(([path, { GET }]) => [path, { ...(GET && { GET: guard(allowed, GET) }) }]),
+      Object.entries(routes).map(([path, { GET, POST }]) => [
+        path,
+        { ...(GET && { GET: guard(allowed, GET) }), ...(POST && { POST: guard(allowed, POST) }) },
+      ]),
     );
   const console = openConsole({
     clock,
@@ -57,6 +64,7 @@ export async function openOperators(common: ServerDeps, seen: () => OperatorsVie
       ...guarded({
         '/metrics': { GET: (exchange) => metrics(exchange, { metrics: registry }) },
         '/admission': { GET: (exchange) => admission(exchange, seen()) },
+        '/models/reload': { POST: (exchange) => reloadModel(exchange, seen().reload) },
         ...console.feed,
       }),
     },

@@ -160,6 +160,18 @@ const models = {
       },
       failed: 'a model cannot be served; the line has the reason and the numbers',
     },
+    reload: {
+      about: 'load other weights of a model in the sidecar that runs, without refusing a request',
+      details: [
+        'Replica by replica: new weights are loaded beside the present ones where memory allows, otherwise after the replica has ended its jobs, while others serve. Without --file the present path is read again, to which a new file was renamed; a file that was written to in place is refused. A restart of the sidecar loads the file of the configuration. The first key of operators.secretFile is sent where one is set.',
+      ],
+      operand: { name: 'ID', about: 'a configured model' },
+      options: {
+        file: { type: 'string', value: 'F', about: 'a GGUF file; default: the present path', completes: 'file' },
+        json: JSON_OPTION,
+      },
+      failed: 'no sidecar runs, or a replica goes on with its present weights; the line has the reason',
+    },
     vocabulary: {
       about: 'write a file with the tokenizer and the chat template of a model alone, for a server elsewhere',
       details: [

@@ -15,11 +15,12 @@ import { bytesOf, columns, size, wholeOf } from './layout.js';
 import { isElsewhere, removeLeftovers, withFile } from './model-files.js';
 import { modelText } from './model-text.js';
 import { Progress } from './progress.js';
+import { reload } from './reload.js';
 import { replicasToSize } from './replica-sizes.js';
 import { serves, sizeModels, type Sizing, type ToSize } from './sizing.js';
 import { COMMANDS } from './command-table.js';
 
-type Settings = Pick<Config, 'models' | 'dataDir'>;
+type Settings = Pick<Config, 'models' | 'dataDir' | 'operators'>;
 
 const SPECS = COMMANDS.models.commands;
 
@@ -39,7 +40,7 @@ const MOST_SEATS = 256;
 const LEAST_CONTEXT = 64;
 const MOST_CONTEXT = 1_048_576;
 
-/** `ra-sidecar models list|add|verify|vocabulary`. Resolves with the exit code. */
+/** `ra-sidecar models list|add|verify|reload|vocabulary`. Resolves with the exit code. */
 export function models(config: Settings, args: readonly string[], io: Io): Promise<number> {
   return orUsage(`models ${args[0] ?? ''}`, io, () => {
     const [action, ...rest] = args;
@@ -47,6 +48,7 @@ export function models(config: Settings, args: readonly string[], io: Io): Promi
     if (action === 'add') return add(config, rest, io);
     if (action === 'verify') return verify(config, rest, io);
     if (action === 'vocabulary') return vocabulary(rest, io);
+    if (action === 'reload') return reload(config, rest, io);
     throw new UsageError(`models: ${action === undefined ? 'a command is required' : 'unknown command'}`);
   });
 }

@@ -49,7 +49,10 @@ export function integer(
   return { type: 'integer', description, ...rule };
 }
 
-export function milliseconds(description: string, rule: { default: number; minimum?: number }): SettingSchema {
+export function milliseconds(
+  description: string,
+  rule: { default: number; minimum?: number; maximum?: number },
+): SettingSchema {
   return integer(description, { minimum: 0, maximum: DAY_MS, unit: 'ms', ...rule });
 }
 

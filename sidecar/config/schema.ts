@@ -84,6 +84,10 @@ export const configSchema: SettingSchema = section({
       default: 15_000,
       minimum: 100,
     }),
+    intervalMs: milliseconds(
+      'What a stream brings within this time after a frame is joined in the next one: fewer frames for callers and for the sidecar’s processor, each up to so much later. The first token is sent at once. 0: a frame for each step of the engine.',
+      { default: 0, maximum: 1000 },
+    ),
     // About 2,000 tokens until a stream switches to `tryEnd`, about 4,000 until the bound; below 64 KiB every stream
     // would switch.
     maxBufferedBytes: bytes(

@@ -57,6 +57,8 @@ export interface Config {
   };
   readonly stream: {
     readonly keepAliveMs: number;
+    /** 0: nothing is joined. */
+    readonly intervalMs: number;
     readonly maxBufferedBytes: number;
     readonly totalBufferedBytes: number;
   };

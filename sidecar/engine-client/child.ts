@@ -183,6 +183,7 @@ export class EngineChild {
     this.#ready = true;
     this.#seats = facts.seats;
     this.mux.confirmsCancels = facts.confirmsCancels === true;
+    this.mux.weightVersion = facts.weightVersion;
     this.#held = new HeldPrefixes(facts.seats, facts.contextPerSeat);
     this.#cancelStart();
     // A job whose image is still being encoded elsewhere has no steps.

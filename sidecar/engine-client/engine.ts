@@ -3,7 +3,7 @@
  * several processes implement it (replicated-engine.ts). docs/architecture.md#ports says what each side promises.
  */
 import type { Channel, FinishReason } from '../../engine/protocol/job-output.js';
-import type { EngineFacts } from '../../engine/protocol/setup.js';
+import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
 import type { CacheCounts, HeldTokens } from '../../engine/protocol/messages.js';
@@ -19,15 +19,19 @@ export type { CacheCounts, HeldTokens } from '../../engine/protocol/messages.js'
 
 /** Why a job ended without its result. */
 export interface JobFault {
-  /** lost: the process ended or was killed; failed: only this job; protocol: the engine violated its protocol. */
-  readonly kind: 'lost' | 'failed' | 'protocol';
+  /**
+   * lost: the process ended or was killed; failed: only this job; protocol: the engine violated its protocol; stale: its prompt was
+   * made with another tokenizer or template than that of the replica, whose weights were changed, and has to be made anew.
+   */
+  readonly kind: 'lost' | 'failed' | 'protocol' | 'stale';
   /** Whether `started` had been called. A lost job that had not started may return to the queue, once. */
   readonly started: boolean;
 }
 
 /** Called in order, on the sidecar's event loop; after `done` or `failed`, and after cancelling, never again. */
 export interface GenerationReceiver {
-  started(cachedTokens: number): void;
+  /** `weightVersion`: of the weights that make the whole reply. */
+  started(cachedTokens: number, weightVersion: string): void;
   /** It goes on once it is supplied with the embeddings of the image with this index of its prompt's. Absent: no image is in it. */
   wants?(image: number): void;
   /** Of an engine that knows it only at the end: prompt tokens that were not computed again. */
@@ -51,7 +55,7 @@ export interface GenerationReceiver {
 }
 
 export interface ScoreReceiver {
-  started(cachedTokens: number): void;
+  started(cachedTokens: number, weightVersion: string): void;
   cached(tokens: number): void;
   answer(answer: { question: number; probabilities: Float64Array; labelMass: number }): void;
   seatFreed(): void;
@@ -80,6 +84,8 @@ export interface Replica {
   readonly state: EngineState;
   /** Why it is not ready, in one line for the operator, or undefined. */
   readonly problem: string | undefined;
+  /** Of its present process, or of its last one; undefined: none was ready. */
+  readonly facts: EngineFacts | undefined;
 }
 
 /**
@@ -116,6 +122,13 @@ export interface Engine {
   heldPrefixes(replica: number): PrefixIndex;
 }
 
+/** What another file of weights changes of a setup. */
+export type Changes = Pick<EngineSetup, 'file' | 'weights'>;
+
+/** Whether a replica serves with other weights; `room`: it may be memory that is missing. */
+export type Replaced =
+  { readonly kind: 'replaced' } | { readonly kind: 'kept'; readonly why: string; readonly room: boolean };
+
 /** An engine as the composition sees it: it begins, ends and measures what routes use. */
 export interface HostedEngine extends Engine {
   /** Tokens in its KV memory, by its last report; none while it is not ready. */
@@ -124,6 +137,13 @@ export interface HostedEngine extends Engine {
   readonly capacityTokens: number;
   /** The prefix cache of each of its processes, by its last report; of one that was started again, from then on. */
   readonly caches: readonly CacheCounts[];
+  /** What each of its processes is set up with. */
+  readonly setups: readonly EngineSetup[];
+  /**
+   * A replica loads other weights and gives new jobs to them: beside the present ones, or after these have ended their jobs, while
+   * other replicas serve. At most one call at a time. Never rejects.
+   */
+  replace(replica: number, changes: Changes, how: 'beside' | 'after'): Promise<Replaced>;
   /** Nothing is kept that requests of this scope left, and nothing that its running ones will leave. */
   forget(scope: CacheScope): void;
   /** Begins to load, unless it waits to be woken. Again, or after close(), it does nothing. */

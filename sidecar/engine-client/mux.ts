@@ -6,7 +6,7 @@ import { PROTOCOL_VERSION, type ToEngine } from '../../engine/protocol/messages.
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 import { IdMap } from '../lib/id-map.js';
-import { isEnd, misplaced, type OpenGeneration, type OpenJob, type OpenScoring } from './open-job.js';
+import { deliverResult, isEnd, misplaced, type OpenGeneration, type OpenJob, type OpenScoring } from './open-job.js';
 import type { JobFault, GenerationReceiver, JobHandle, ScoreReceiver } from './engine.js';
 
 /** Bound of concurrent jobs. Every job holds a seat, so this only catches a caller's bug. */
@@ -20,8 +20,10 @@ export class Mux {
   /** Cancelled jobs whose end the engine is to confirm, with what settles their promises. At most as many as seats. */
   readonly #cancelling = new Map<number, { readonly settle: () => void; readonly gone: Promise<void> }>();
   #lastId = 0;
-  /** Of the engine's facts. */
+  #onIdle: (() => void) | undefined;
+  /** Both of the engine's facts. */
   confirmsCancels = false;
+  weightVersion = '';
 
   /**
    * `onThrow` is called if a receiver throws: a bug of its owner, whose job ends as failed while the others continue.
@@ -45,6 +47,12 @@ export class Mux {
   /** Of these, those that wait for embeddings of images, and may do nothing meanwhile. */
   get lacking(): number {
     return this.#jobs.values().filter((job) => job.kind === 'generate' && job.lacks.size > 0).length;
+  }
+
+  /** Calls `fn` once, when all jobs have ended and all cancels are confirmed; perhaps at once. */
+  whenIdle(fn: () => void): void {
+    this.#onIdle = fn;
+    this.#rest();
   }
 
   generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle {
@@ -91,6 +99,7 @@ export class Mux {
       if (violation !== undefined) return violation;
       this.#deliver(opened, output);
     }
+    this.#rest();
     return undefined;
   }
 
@@ -103,6 +112,7 @@ export class Mux {
     this.#jobs.clear();
     for (const id of [...this.#cancelling.keys()]) this.#confirmCancelled(id);
     for (const { receiver, started } of jobs) fail(receiver, { kind: started ? kind : 'lost', started }, this.#onThrow);
+    this.#rest();
   }
 
   #open(opened: OpenJob, message: ToEngine): JobHandle {
@@ -131,11 +141,21 @@ export class Mux {
   #cancel(id: number): Promise<void> | undefined {
     if (!this.#jobs.delete(id)) return this.#cancelling.get(id)?.gone;
     this.#send({ v: PROTOCOL_VERSION, kind: 'cancel', id });
-    if (!this.confirmsCancels) return undefined;
+    if (!this.confirmsCancels) {
+      this.#rest();
+      return undefined;
+    }
     let settle = (): void => undefined;
     const gone = new Promise<void>((resolve) => (settle = resolve));
     this.#cancelling.set(id, { settle, gone });
     return gone;
+  }
+
+  #rest(): void {
+    if (this.#jobs.size + this.#cancelling.size > 0) return;
+    const idle = this.#onIdle;
+    this.#onIdle = undefined;
+    idle?.();
   }
 
   #confirmCancelled(id: number): void {
@@ -149,7 +169,7 @@ export class Mux {
       switch (output.kind) {
         case 'started':
           opened.started = true;
-          opened.receiver.started(output.cachedTokens);
+          opened.receiver.started(output.cachedTokens, this.weightVersion);
           break;
         case 'wants':
           if (opened.kind !== 'generate') break;
@@ -195,6 +215,9 @@ type OnThrow = (error: unknown) => void;
 /** Of a job for an engine that takes none now. */
 export const NOT_READY: JobFault = { kind: 'lost', started: false };
 
+/** Of a job whose prompt was made with another tokenizer or template than the engine's. */
+export const STALE: JobFault = { kind: 'stale', started: false };
+
 /** Fails a job that never reached an engine, in a microtask, unless it is cancelled first. */
 export function failSoon(receiver: GenerationReceiver | ScoreReceiver, fault: JobFault, onThrow: OnThrow): JobHandle {
   let cancelled = false;
@@ -212,29 +235,5 @@ function fail(receiver: GenerationReceiver | ScoreReceiver, fault: JobFault, onT
     receiver.failed(fault);
   } catch (error) {
     onThrow(error);
-  }
-}
-
-type Result = Extract<Output, { kind: 'piece' | 'call' | 'finished' | 'answer' }>;
-
-/** The output's fields without id and kind, as the receivers' interface has them. */
-function deliverResult(opened: OpenJob, output: Result): void {
-  if (opened.kind === 'score') {
-    if (output.kind !== 'answer') return;
-    const { question, probabilities, labelMass } = output;
-    opened.ended.add(question);
-    opened.receiver.answer({ question, probabilities, labelMass });
-  } else if (output.kind === 'piece') {
-    const { choice, channel, text, tokens } = output;
-    opened.receiver.piece({ choice, channel, text, tokens });
-  } else if (output.kind === 'call') {
-    const { choice, index, name, arguments: part, tokens } = output;
-    opened.calls.set(choice, Math.max(index + 1, opened.calls.get(choice) ?? 0));
-    opened.receiver.call({ choice, index, arguments: part, tokens, ...(name !== undefined && { name }) });
-  } else if (output.kind === 'finished') {
-    const { choice, reason, matchedStop, completionTokens, reasoningTokens } = output;
-    opened.ended.add(choice);
-    const stop = matchedStop !== undefined && { matchedStop };
-    opened.receiver.finished({ choice, reason, completionTokens, reasoningTokens, ...stop });
   }
 }

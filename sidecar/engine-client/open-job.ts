@@ -73,3 +73,27 @@ export function misplaced(opened: OpenJob, output: Output): string | undefined {
 function inTurn({ index, name }: Extract<Output, { kind: 'call' }>, begun: number): boolean {
   return index === (name === undefined ? begun - 1 : begun);
 }
+
+type Result = Extract<Output, { kind: 'piece' | 'call' | 'finished' | 'answer' }>;
+
+/** The output's fields without id and kind, as the receivers' interface has them. */
+export function deliverResult(opened: OpenJob, output: Result): void {
+  if (opened.kind === 'score') {
+    if (output.kind !== 'answer') return;
+    const { question, probabilities, labelMass } = output;
+    opened.ended.add(question);
+    opened.receiver.answer({ question, probabilities, labelMass });
+  } else if (output.kind === 'piece') {
+    const { choice, channel, text, tokens } = output;
+    opened.receiver.piece({ choice, channel, text, tokens });
+  } else if (output.kind === 'call') {
+    const { choice, index, name, arguments: part, tokens } = output;
+    opened.calls.set(choice, Math.max(index + 1, opened.calls.get(choice) ?? 0));
+    opened.receiver.call({ choice, index, arguments: part, tokens, ...(name !== undefined && { name }) });
+  } else if (output.kind === 'finished') {
+    const { choice, reason, matchedStop, completionTokens, reasoningTokens } = output;
+    opened.ended.add(choice);
+    const stop = matchedStop !== undefined && { matchedStop };
+    opened.receiver.finished({ choice, reason, completionTokens, reasoningTokens, ...stop });
+  }
+}

@@ -1,7 +1,9 @@
 import type { EngineReport } from '../../engine/protocol/messages.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type {
   CacheCounts,
   CacheScope,
+  Changes,
   EngineFacts,
   EngineState,
   GenerateJob,
@@ -9,6 +11,7 @@ import type {
   HeldTokens,
   HostedEngine,
   JobHandle,
+  Replaced,
   Replica,
   ScoreJob,
   ScoreReceiver,
@@ -20,7 +23,8 @@ import { tokenPrompt, type Prompt } from '../../engine/protocol/prompt.js';
 /** One process of a model's engine, as {@link ReplicatedEngine} sees it. */
 export interface EngineReplica extends Replica, Sibling {
   readonly onDemand: boolean;
-  readonly facts: EngineFacts | undefined;
+  /** What its next process is set up with. */
+  readonly setup: EngineSetup;
   readonly readyInMs: number;
   readonly report: EngineReport;
   wake(): void;
@@ -31,6 +35,11 @@ export interface EngineReplica extends Replica, Sibling {
   heldPrefixes(): ReplicaPrefixes;
   forget(scope: CacheScope): void;
   start(): void;
+  /**
+   * Loads other weights and gives new jobs to them: beside the present ones, or after these have ended their jobs, while other
+   * replicas serve. At most one call at a time.
+   */
+  replace(changes: Changes, how: 'beside' | 'after'): Promise<Replaced>;
   close(): Promise<void>;
 }
 
@@ -86,6 +95,14 @@ export class ReplicatedEngine implements HostedEngine {
       held.kept += report.tokens.kept;
     }
     return held;
+  }
+
+  get setups(): readonly EngineSetup[] {
+    return this.replicas.map(({ setup }) => setup);
+  }
+
+  replace(replica: number, changes: Changes, how: 'beside' | 'after'): Promise<Replaced> {
+    return this.#at(replica).replace(changes, how);
   }
 
   get capacityTokens(): number {

@@ -1,26 +1,46 @@
+/** One engine in the line. */
+interface Place {
+  readonly begin: () => void;
+  /** The devices that its engine loads on; none: memory of the host, or all devices. */
+  readonly devices: readonly string[];
+  loads: boolean;
+}
+
 /**
- * Lets one engine load at a time, in the order of requests: each checks the free memory before it allocates, and two
- * that check at once would both count on the same memory.
+ * Lets engines load one at a time on each device, in the order of requests: each checks the free memory before it allocates,
+ * and two that check at once would both count on the same memory.
  */
 export class StartGate {
-  /** The first one is loading. */
-  readonly #line: (() => void)[] = [];
+  readonly #line: Place[] = [];
 
   /**
-   * Calls `begin` when it is this caller's turn, perhaps at once. Call the returned function when the load has ended,
-   * or to leave the queue; it is idempotent.
+   * Calls `begin` when no engine before it loads on one of these devices, perhaps at once. Call the returned function when the
+   * load has ended, or to leave the queue; it is idempotent.
    */
-  enter(begin: () => void): () => void {
-    const place = (): void => begin();
+  enter(begin: () => void, devices: readonly string[] = []): () => void {
+    const place = { begin, devices, loads: false };
     this.#line.push(place);
-    if (this.#line.length === 1) begin();
+    this.#admit();
     return () => this.#leave(place);
   }
 
-  #leave(place: () => void): void {
+  #leave(place: Place): void {
     const at = this.#line.indexOf(place);
     if (at < 0) return;
     this.#line.splice(at, 1);
-    if (at === 0) this.#line[0]?.();
+    this.#admit();
   }
+
+  #admit(): void {
+    for (const [at, place] of [...this.#line].entries()) {
+      if (place.loads || this.#line.slice(0, at).some((before) => share(before, place))) continue;
+      place.loads = true;
+      place.begin();
+    }
+  }
+}
+
+function share(one: Place, other: Place): boolean {
+  if (one.devices.length === 0 || other.devices.length === 0) return true;
+  return one.devices.some((device) => other.devices.includes(device));
 }

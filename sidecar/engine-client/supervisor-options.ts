@@ -1,3 +1,4 @@
+import type { HashedFile } from '../../engine/protocol/file-key.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { Clock } from '../lib/clock.js';
 import type { Log } from '../telemetry/logger.js';
@@ -47,6 +48,10 @@ export interface EngineProcessOptions {
   readonly onDemand?: OnDemand;
   /** Engines that must load one after another share one. */
   readonly gate?: StartGate;
+  /** What it loads on, for the gate; absent: the host's memory, or all devices. */
+  readonly devices?: readonly string[];
+  /** What is known of the setup's file before each fork; undefined: nothing. Absent: the engine hashes it. */
+  readonly weights?: (setup: EngineSetup) => Promise<HashedFile | undefined>;
   /** Called at each fork for EngineSetup.memory; without it memory is not checked. */
   readonly mappedElsewhere?: () => number;
 }

@@ -1,25 +1,18 @@
-import { NO_REPORT, type EngineReport } from '../../engine/protocol/messages.js';
-import { EngineChild } from './child.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
+import type { EngineChild } from './child.js';
 import type { ChildEnd } from './exit-reason.js';
-import type {
-  CacheScope,
-  EngineFacts,
-  EngineState,
-  GenerateJob,
-  GenerationReceiver,
-  JobHandle,
-  ScoreJob,
-  ScoreReceiver,
-} from './engine.js';
-import { IdleWatch } from './idle-watch.js';
+import type { Changes, EngineFacts, Replaced } from './engine.js';
+import { forkChild } from './fork-child.js';
 import { LoadEstimate } from './load-estimate.js';
-import { failSoon, NOT_READY } from './mux.js';
-import { NO_PREFIXES, type ReplicaPrefixes } from './prefix-index.js';
 import type { EngineReplica } from './replicated-engine.js';
 import { RestartPolicy } from './restart-policy.js';
 import { endFields, pidField, problemOf } from './exit-report.js';
+import { ServingChild } from './serving-child.js';
 import { StartGate } from './start-gate.js';
+import { Successor, type Succession, type SuccessorEvents } from './successor.js';
 import { closeMsOf, type EngineProcessOptions } from './supervisor-options.js';
+
+const CLOSED = 'the sidecar ends';
 
 /**
  * A supervised engine process, one replica of its model's engine: it is forked, watched, and forked again after it ended,
@@ -32,72 +25,45 @@ import { closeMsOf, type EngineProcessOptions } from './supervisor-options.js';
  *         '---- no request ------|------------------'
  *                                 '--> lost: no further try would do better
  */
-export class EngineProcess implements EngineReplica {
+export class EngineProcess extends ServingChild implements EngineReplica {
   readonly #options: EngineProcessOptions;
   readonly #policy: RestartPolicy;
   readonly #gate: StartGate;
-  #state: EngineState;
-  #problem: string | undefined;
-  #onDemand: boolean;
-  #facts: EngineFacts | undefined;
-  #child: EngineChild | undefined;
+  #successor: Successor | undefined;
   /** Settles when an unloaded process has ended. */
   #leaving: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
   #started = false;
   #cancelRestart: () => void = () => undefined;
   #leaveGate: () => void = () => undefined;
-  #idle: IdleWatch | undefined;
   readonly #estimate: LoadEstimate;
 
   constructor(options: EngineProcessOptions) {
-    const { timing, random, onDemand } = options;
+    const { timing, random } = options;
+    super(options);
     this.#options = options;
     this.#gate = options.gate ?? new StartGate();
-    this.#onDemand = onDemand?.lazy ?? false;
-    this.#state = this.#onDemand ? 'unloaded' : 'cold';
-    this.#policy = new RestartPolicy(timing, random, this.#onDemand);
+    this.#policy = new RestartPolicy(timing, random, this.onDemand);
     this.#estimate = new LoadEstimate(timing.startTimeoutMs);
   }
 
-  get state(): EngineState {
-    return this.#state;
-  }
-
-  get problem(): string | undefined {
-    return this.#problem;
-  }
-
-  get onDemand(): boolean {
-    return this.#onDemand;
-  }
-
-  get facts(): EngineFacts | undefined {
-    return this.#facts;
-  }
-
   get readyInMs(): number {
-    if (this.#state === 'ready' || this.#state === 'lost') return 0;
-    return this.#estimate.readyInMs(this.#options.clock.now(), this.#state === 'unloaded');
-  }
-
-  /** The id of the current process. */
-  get pid(): number | undefined {
-    return this.#child?.pid;
+    if (this.state === 'ready' || this.state === 'lost') return 0;
+    return this.#estimate.readyInMs(this.#options.clock.now(), this.state === 'unloaded');
   }
 
   /** Forks the engine for the first time, unless it is lazy. */
   start(): void {
     if (this.#started) return;
     this.#started = true;
-    if (this.#state === 'cold') this.#load();
+    if (this.state === 'cold') this.#load();
   }
 
   wake(): void {
     // After a load that failed the next one is delayed: callers retry.
     const now = this.#options.clock.now();
-    if (this.#state !== 'unloaded' || now < this.#estimate.forkAt) return;
-    this.#state = 'cold';
+    if (this.state !== 'unloaded' || now < this.#estimate.forkAt) return;
+    this.state = 'cold';
     this.#estimate.forksAt(now);
     if (this.#leaving === undefined) this.#load();
     else void this.#leaving.then(() => this.#load());
@@ -108,82 +74,86 @@ export class EngineProcess implements EngineReplica {
     return this.#closed;
   }
 
-  generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle {
-    const child = this.#taking();
-    return child ? child.mux.generate(job, receiver) : failSoon(receiver, NOT_READY, this.#threw);
-  }
-
-  score(job: ScoreJob, receiver: ScoreReceiver): JobHandle {
-    const child = this.#taking();
-    return child ? child.mux.score(job, receiver) : failSoon(receiver, NOT_READY, this.#threw);
-  }
-
-  touch(): void {
-    this.#idle?.touch();
-  }
-
-  /** The process that accepts jobs now. */
-  #taking(): EngineChild | undefined {
-    this.touch();
-    return this.#state === 'ready' ? this.#child : undefined;
-  }
-
-  heldPrefixes(): ReplicaPrefixes {
-    return (this.#state === 'ready' && this.#child?.heldPrefixes) || NO_PREFIXES;
-  }
-
-  get report(): EngineReport {
-    return (this.#state === 'ready' && this.#child?.report) || NO_REPORT;
-  }
-
-  forget(scope: CacheScope): void {
-    this.#child?.forget(scope);
+  async replace(setup: Changes, how: 'beside' | 'after'): Promise<Replaced> {
+    if (this.#closed !== undefined) return { kind: 'kept', why: CLOSED, room: false };
+    if (how === 'after') await this.rest();
+    if (this.state !== 'ready') this.#abandon();
+    const next = { ...this.setup, ...setup };
+    const since = this.#options.clock.now();
+    const enter = (begin: () => void): (() => void) => this.#gate.enter(begin, this.#options.devices);
+    this.#successor = new Successor(enter, (events) => this.#fork(next, events));
+    const outcome = await this.#successor.outcome;
+    this.#successor = undefined;
+    if (outcome.kind === 'ready') {
+      this.#adopt(outcome, next, since);
+      return { kind: 'replaced' };
+    }
+    if (this.state === 'cold') {
+      this.#abandon();
+      this.#load();
+    }
+    return { kind: 'kept', why: outcome.why, room: outcome.room };
   }
 
   async #close(): Promise<void> {
-    this.#state = 'lost';
+    this.state = 'lost';
     this.#cancelRestart();
     this.#leaveGate();
-    this.#idle?.stop();
-    this.#child?.mux.lost('lost');
-    await this.#child?.close(closeMsOf(this.#options.timing));
+    this.idle?.stop();
+    this.#successor?.cancel(CLOSED);
+    this.child?.mux.lost('lost');
+    await Promise.all([this.child?.close(closeMsOf(this.#options.timing)), this.retired.close()]);
   }
 
-  /** Forks as soon as no other engine is loading. */
+  /** Forks as soon as no other engine is loading on its devices. */
   #load(): void {
     if (this.#closed !== undefined) return;
-    this.#leaveGate = this.#gate.enter(() => this.#fork());
+    const enter = (): void => {
+      const begin = (): void => {
+        this.#estimate.forked(this.#options.clock.now());
+        this.child = this.#fork(this.setup, { ready: (facts) => this.#ready(facts), ended: () => undefined });
+      };
+      this.#leaveGate = this.#gate.enter(begin, this.#options.devices);
+    };
+    const { weights } = this.#options;
+    if (weights === undefined) {
+      enter();
+      return;
+    }
+    let left = false;
+    this.#leaveGate = () => (left = true);
+    void weights(this.setup).then((known) => {
+      if (left) return;
+      if (known) this.setup = { ...this.setup, weights: known };
+      enter();
+    });
   }
 
-  #fork(): void {
-    const { entry, setup, timing, clock, log, names, environment, mappedElsewhere, events } = this.#options;
-    this.#estimate.forked(clock.now());
-    const memory = mappedElsewhere && { mappedElsewhere: mappedElsewhere() };
-    const child = new EngineChild(
-      { entry, setup: memory ? { ...setup, memory } : setup, timing, clock, ...(environment && { environment }) },
-      {
-        ready: (facts) => this.#ready(facts),
-        ended: (end) => this.#ended(child, end),
-        capacity: events,
-        threw: this.#threw,
-        failed: (reason) => log.warn('job failed', { ...names, reason }),
+  /** `first`: called until it is ready, or when one that is not the present one ends. */
+  #fork(setup: EngineSetup, first: SuccessorEvents): EngineChild {
+    const { events } = this.#options;
+    const child = forkChild(this.#options, setup, {
+      ready: (facts) => first.ready(facts),
+      ended: (end) => {
+        if (child === this.child) this.#ended(child, end);
+        else if (!this.retired.ended(child)) first.ended(end);
       },
-    );
-    this.#child = child;
-    // A child that could not be forked has no pid, and is reported as lost.
-    if (child.pid !== undefined) log.info('engine forked', { ...names, pid: child.pid });
+      capacity: {
+        seats: (count) => child === this.child && events.seats(count),
+        unconfirmed: (count) => events.unconfirmed(count),
+      },
+      threw: this.threw,
+    });
+    return child;
   }
 
   #ready(facts: EngineFacts): void {
-    const { clock, log, names, events, onDemand } = this.#options;
+    const { clock, log, names, events } = this.#options;
     this.#estimate.ready(clock.now());
-    this.#facts = facts;
-    this.#problem = undefined;
-    this.#state = 'ready';
-    if (onDemand && onDemand.idleUnloadMs > 0) {
-      const busy = (): boolean => (this.#child?.mux.open ?? 0) > 0 || onDemand.wanted();
-      this.#idle = new IdleWatch(clock, onDemand.idleUnloadMs, busy, () => this.#unload());
-    }
+    this.facts = facts;
+    this.problem = undefined;
+    this.state = 'ready';
+    this.watchIdle(() => this.#unload());
     const { seats, gpu } = facts;
     const { loadMs } = this.#estimate;
     log.info('engine ready', { ...names, seats, backend: gpu || 'cpu', durationMs: Math.round(loadMs) });
@@ -195,10 +165,10 @@ export class EngineProcess implements EngineReplica {
   /** No request waits and no job runs, so the next request finds it unloaded and wakes it. */
   #unload(): void {
     const { log, names, events } = this.#options;
-    const child = this.#child;
-    if (this.#state !== 'ready' || child === undefined) return;
-    this.#onDemand = true;
-    this.#state = 'unloaded';
+    const child = this.child;
+    if (this.state !== 'ready' || child === undefined) return;
+    this.onDemand = true;
+    this.state = 'unloaded';
     log.info('engine unloaded', { ...names, ...pidField(child.pid) });
     events.seats(0);
     this.#leave(child.close(closeMsOf(this.#options.timing)));
@@ -206,16 +176,16 @@ export class EngineProcess implements EngineReplica {
 
   #ended(child: EngineChild, end: ChildEnd): void {
     const { clock, log, names, events } = this.#options;
-    this.#idle?.stop();
+    this.idle?.stop();
     const now = clock.now();
     const readyMs = this.#estimate.readyForMs(now);
     const next = this.#policy.after(end, readyMs);
     const final = next.kind === 'final';
-    this.#problem = final ? next.why : problemOf(end, readyMs !== undefined);
+    this.problem = final ? next.why : problemOf(end, readyMs !== undefined);
     // A lazy engine that found no room is tried again when a request needs it, and by itself while one still does.
     const asked = this.#options.onDemand?.wanted() ?? false;
-    const waits = this.#onDemand && end.reason === 'unable' && !asked;
-    this.#state = final ? 'lost' : waits ? 'unloaded' : 'cold';
+    const waits = this.onDemand && end.reason === 'unable' && !asked;
+    this.state = final ? 'lost' : waits ? 'unloaded' : 'cold';
     this.#estimate.forksAt(now + (final ? 0 : next.waitMs));
     const fields = { ...names, count: child.mux.open, ...endFields(end, child.pid) };
     log.error(final ? 'engine cannot serve its model' : 'engine lost', fields);
@@ -226,13 +196,37 @@ export class EngineProcess implements EngineReplica {
     void child.gone.then(this.#leaveGate);
     if (next.kind === 'final') return;
     if (waits) this.#leave(child.gone);
-    else void child.gone.then(() => this.#restartIn(next.waitMs));
+    else void child.gone.then(() => this.child === child && this.#restartIn(next.waitMs));
+  }
+
+  /** Ends what would make a process that is not ready ready. */
+  #abandon(): void {
+    this.#cancelRestart();
+    this.#leaveGate();
+    void this.child?.close(0);
+    this.child = undefined;
+    if (this.state === 'lost') this.state = 'cold';
+  }
+
+  /** New jobs go to this child; the one before it ends its own. */
+  #adopt({ child, facts, leaveGate }: Extract<Succession, { kind: 'ready' }>, setup: EngineSetup, since: number): void {
+    if (this.#closed !== undefined) return void child.close(0);
+    const before = this.child;
+    if (this.state !== 'ready') this.#abandon();
+    else if (before) this.retired.add(before);
+    this.idle?.stop();
+    this.setup = setup;
+    this.child = child;
+    this.#leaveGate = leaveGate;
+    this.#estimate.forked(since);
+    this.#ready(facts);
   }
 
   #leave(gone: Promise<void>): void {
+    const child = this.child;
     this.#leaving = gone.then(() => {
       this.#leaving = undefined;
-      this.#child = undefined;
+      if (this.child === child) this.child = undefined;
     });
   }
 
@@ -243,8 +237,4 @@ export class EngineProcess implements EngineReplica {
     this.#cancelRestart = clock.after(waitMs, () => this.#load());
     events.restarting(waitMs);
   }
-
-  readonly #threw = (fault: unknown): void => {
-    this.#options.log.error('an engine receiver threw', { ...this.#options.names, fault });
-  };
 }

@@ -132,6 +132,7 @@ function isFacts(raw: unknown): raw is EngineFacts {
     isPositive(raw['contextPerSeat']) &&
     isPositive(raw['vocabulary']) &&
     typeof raw['weightVersion'] === 'string' &&
+    (raw['preparation'] === undefined || typeof raw['preparation'] === 'string') &&
     typeof raw['labelsVerified'] === 'boolean' &&
     isCount(raw['threads']) &&
     (typeof raw['gpu'] === 'string' || raw['gpu'] === false) &&

@@ -98,6 +98,13 @@ export class SecretFile {
   }
 }
 
+/** The first secret in a file, read once. Rejects with a {@link FileProblem}, which never quotes it. */
+export async function readFirstSecret(file: string): Promise<string> {
+  const text = await readText(WHAT, file, MAX_BYTES);
+  if (text === undefined) throw new FileProblem(WHAT, 'does not exist', file);
+  return parseSecrets(text, file)[0] ?? '';
+}
+
 /** The secrets in the text of `file`. Throws FileProblem. */
 function parseSecrets(text: string, file: string): readonly string[] {
   const fail = (problem: string): never => {

@@ -2,15 +2,22 @@
  * Two prompt hosts: one for bodies that are short enough to be parsed on the event loop, one for all others. A long
  * body can take seconds and may end its host; short requests then continue and never wait behind it. The short lane's
  * host works in its own thread, since a thread switch would take longer than the work.
+ *
+ * While a model's weights are replaced there are two generations of hosts, since replicas with the old weights and with the new
+ * ones may want prompts made by different tokenizers.
  */
 import type { BodyForm } from '../contracts/requests.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
-import { PromptHostClient, type FirstStart } from './client.js';
+import type { FirstStart } from './client.js';
+import { Generation, type Lane } from './generation.js';
+import type { PromptModel } from './messages.js';
 import type { Payer } from './payer.js';
-import type { OpenBody, PromptHost } from './prompt-host.js';
+import type { OpenBody, Preparation, PromptHost } from './prompt-host.js';
 
-/** The name in logs and process lists. */
-export type Lane = 'short' | 'long';
+export type { Lane } from './generation.js';
+
+/** Generations besides the present one: a reload that failed half-way leaves one, and the next one adds another. */
+const MOST_OTHERS = 2;
 
 /** One lane's host at one moment. */
 export interface PromptHostState extends PromptHostStats {
@@ -29,30 +36,24 @@ export interface PromptLanesOptions extends Omit<PromptHostOptions, 'name' | 'ho
 }
 
 export class PromptLanes implements PromptHost {
-  readonly #inlineBytes: number;
-  readonly #lanes: Readonly<Record<Lane, PromptHostClient>>;
+  readonly #options: PromptLanesOptions;
+  #present: Generation;
+  /** Before or after the present one, the one that came last in front. */
+  #others: Generation[] = [];
 
   /** Forks both hosts at once. */
-  constructor({ hooks, ...options }: PromptLanesOptions) {
-    this.#inlineBytes = options.inlineBytes;
-    const lane = (name: Lane, workers: number): PromptHostClient =>
-      new PromptHostClient({
-        ...options,
-        name,
-        workers,
-        hooks: { restart: (why, delayMs) => hooks?.restart?.(why, delayMs, name) },
-      });
-    this.#lanes = { short: lane('short', 0), long: lane('long', options.workers) };
+  constructor(options: PromptLanesOptions) {
+    this.#options = options;
+    this.#present = this.#make(options.models);
   }
 
   /** Settles once both hosts are ready, with their reports about the models, or once one could not be started. */
-  async ready(): Promise<FirstStart> {
-    const [short, long] = await Promise.all([this.#lanes.short.ready(), this.#lanes.long.ready()]);
-    return long.kind === 'unable' ? long : short;
+  ready(): Promise<FirstStart> {
+    return this.#present.ready();
   }
 
   stats(lane: Lane): PromptHostStats {
-    return this.#lanes[lane].stats();
+    return this.#present.stats(lane);
   }
 
   /** Both lanes, the short one first. */
@@ -60,19 +61,45 @@ export class PromptLanes implements PromptHost {
     return (['short', 'long'] as const).map((lane) => ({ lane, ...this.stats(lane) }));
   }
 
-  open(route: BodyForm, bytes: Uint8Array, payer: Payer): OpenBody {
-    return this.#lanes[bytes.byteLength <= this.#inlineBytes ? 'short' : 'long'].open(route, bytes, payer);
+  open(route: BodyForm, bytes: Uint8Array, payer: Payer, wanted?: Preparation): OpenBody {
+    const fit = wanted && [this.#present, ...this.#others].find((generation) => generation.makes(wanted));
+    return (fit ?? this.#present).open(route, bytes, payer);
   }
 
-  /** Kills both hosts; pending items fail. Idempotent, and may be called before they are ready. */
+  /** Starts hosts for these models beside the present ones. Settles as {@link ready} does. */
+  async prepare(models: readonly PromptModel[]): Promise<FirstStart> {
+    const next = this.#make(models);
+    this.#others.unshift(next);
+    for (const old of this.#others.splice(MOST_OTHERS)) old.retire();
+    return await next.ready();
+  }
+
+  /** New prompts are made by the hosts that `prepare` started last. */
+  adopt(): void {
+    const [next, ...others] = this.#others;
+    if (next === undefined) return;
+    this.#others = [this.#present, ...others];
+    this.#present = next;
+  }
+
+  /** Prompts are made by the present hosts alone; the others close once they have no body any more. */
+  settle(): void {
+    for (const other of this.#others.splice(0)) other.retire();
+  }
+
+  /** Kills all hosts; pending items fail. Idempotent, and may be called before they are ready. */
   close(): void {
-    this.#lanes.short.close();
-    this.#lanes.long.close();
+    for (const generation of [this.#present, ...this.#others]) generation.close();
+  }
+
+  #make(models: readonly PromptModel[]): Generation {
+    const { hooks, ...options } = this.#options;
+    return new Generation({ ...options, models }, (why, delayMs, lane) => hooks?.restart?.(why, delayMs, lane));
   }
 }
 
 /** Both lanes as the sidecar uses them. */
-export type Prompts = Pick<PromptLanes, 'ready' | 'states' | 'open' | 'close'>;
+export type Prompts = Pick<PromptLanes, 'ready' | 'states' | 'open' | 'prepare' | 'adopt' | 'settle' | 'close'>;
 
 /** Forks both hosts at once. */
 export function openPrompts(options: PromptLanesOptions): Prompts {

@@ -41,6 +41,8 @@ export interface ModelReport {
   /** The template supports tools, a system message. */
   readonly tools: boolean;
   readonly system: boolean;
+  /** Names the tokenizer and the template, as EngineFacts has it; absent: the file cannot be read. */
+  readonly preparation?: string;
   /** How a chat model calls tools. */
   readonly calls?: CallFormatText;
   readonly problem?: string;

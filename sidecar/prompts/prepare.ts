@@ -69,7 +69,9 @@ function chat(
   if (made.kind === 'prompt') {
     const { prompt, format } = made;
     if (model.model.wholeGrammars && format?.calls?.gbnf !== undefined) return CALLS_UNHELD;
-    return { kind: 'chat', prompt, ...(format && { format }), ...(read && { images: read.images }) };
+    const { preparation } = model.report;
+    const more = { ...(preparation !== undefined && { preparation }), ...(format && { format }) };
+    return { kind: 'chat', prompt, ...more, ...(read && { images: read.images }) };
   }
   if (made.kind === 'failed') return cannotRender(made);
   if (made.kind === 'unservable') return unservable(made, route, request);
@@ -121,7 +123,12 @@ function decide(model: LoadedModel & { kind: 'decision' }, request: DecisionRequ
     meanings: request.questions[at]?.meanings ?? [],
   }));
   const made = model.prompt.tokenize(request.input, questions);
-  if (made.kind === 'tokens') return { kind: 'decision', input: made.input, questions: made.questions };
+  const { preparation } = model.report;
+  const { kind } = made;
+  if (kind === 'tokens') {
+    const { input, questions } = made;
+    return { kind: 'decision', input, questions, ...(preparation !== undefined && { preparation }) };
+  }
   return tooLong(made, request.params.route);
 }
 

@@ -20,10 +20,17 @@ export type Tokenized =
   | {
       readonly kind: 'chat';
       readonly prompt: Prompt;
+      /** Names the tokenizer and the template that made it, as EngineFacts has it. */
+      readonly preparation?: string;
       readonly format?: ReplyFormat;
       readonly images?: readonly RequestImage[];
     }
-  | { readonly kind: 'decision'; readonly input: Uint32Array; readonly questions: readonly ScoreQuestion[] }
+  | {
+      readonly kind: 'decision';
+      readonly input: Uint32Array;
+      readonly questions: readonly ScoreQuestion[];
+      readonly preparation?: string;
+    }
   | Refusal
   | NoResult;
 
@@ -56,6 +63,16 @@ export interface OpenBody {
 
 /** Turns bodies into tokens outside the sidecar's process. */
 export interface PromptHost {
-  /** Takes ownership of the body, which the caller must not change. `payer` is charged with the body's host time. */
-  open(route: BodyForm, body: Uint8Array, payer: Payer): OpenBody;
+  /**
+   * Takes ownership of the body, which the caller must not change. `payer` is charged with the body's host time. `wanted`: what its
+   * prompt is to be made with, if there is a choice; absent: what new prompts are made with.
+   */
+  open(route: BodyForm, body: Uint8Array, payer: Payer, wanted?: Preparation): OpenBody;
+}
+
+/** What prompts of a model are made with. */
+export interface Preparation {
+  readonly model: string;
+  /** As EngineFacts has it. */
+  readonly preparation: string;
 }

@@ -54,10 +54,10 @@ class FakeJob<Job, Receiver extends GenerationReceiver | ScoreReceiver> {
     return !this.#over;
   }
 
-  started(cachedTokens = 0): this {
+  started(cachedTokens = 0, weightVersion = FAKE_FACTS.weightVersion): this {
     return this.say((receiver) => {
       this.#started = true;
-      receiver.started(cachedTokens);
+      receiver.started(cachedTokens, weightVersion);
     });
   }
 

@@ -23,6 +23,7 @@ export function fakeVocabulary(
       }
       return Uint32Array.from(tokens);
     },
+    hash: 'fake',
     chatTemplate: undefined,
     bos: bos === undefined ? undefined : { token: 200_000 + specials.indexOf(bos), text: bos },
     eosText: '',

@@ -56,7 +56,10 @@ function lanesFor({ hooks = {}, ...options }: PromptLanesOptions): Prompts {
   const { lanes, users } = found;
   return {
     ready: () => lanes.ready(),
-    open: (route, bytes, payer) => lanes.open(route, bytes, payer),
+    open: (route, bytes, payer, wanted) => lanes.open(route, bytes, payer, wanted),
+    prepare: (models) => lanes.prepare(models),
+    adopt: () => lanes.adopt(),
+    settle: () => lanes.settle(),
     close: () => void users.delete(hooks),
     get states() {
       return lanes.states;

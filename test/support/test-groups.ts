@@ -23,7 +23,7 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // Sidecars as processes of their own, and nothing of this process.
     name: 'sidecars',
     files:
-      /^(fault\/(balances|cancel|cold|descriptors|drain|engine-hang|engine-jobs|engine-killed|engine-left|odd-files|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed)|integration\/(access|affinity|call-formats|console|decisions-fairness|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-compatible|no-content-crash|no-content-usage|operations|otlp|picker-metrics|prompts-fairness|replicas|responses|systemd|usage-delivery))\./,
+      /^(fault\/(balances|cancel|cold|descriptors|drain|engine-hang|engine-jobs|engine-killed|engine-left|odd-files|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed)|integration\/(access|affinity|call-formats|console|decisions-fairness|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-compatible|no-content-crash|no-content-usage|operations|otlp|picker-metrics|prompts-fairness|reload|replicas|responses|systemd|usage-delivery))\./,
     most: 5,
   },
   {

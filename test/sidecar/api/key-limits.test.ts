@@ -41,7 +41,7 @@ function servicesWith(changes: Partial<Services>): Services {
     idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
     keyLimits: new RequestLimits(clock, { decisions: ONE, chat: ONE, models: ONE }),
     quotas: new TokenQuotas(() => new Date(0)),
-    limits: { chatBytes: 1000, inlineBytes: 1000, keepAliveMs: 60_000, timeoutMs: 0 },
+    limits: { chatBytes: 1000, inlineBytes: 1000, keepAliveMs: 60_000, streamIntervalMs: 0, timeoutMs: 0 },
     isolateDecisions: true,
     leaving: () => false,
     draining: () => false,

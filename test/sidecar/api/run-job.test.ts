@@ -85,7 +85,7 @@ class Seated {
       idempotency: new IdempotencyKeys(this.clock, { maxKeys: 1, keepMs: 1 }),
       keyLimits: noLimits(),
       quotas: new TokenQuotas(() => new Date(0)),
-      limits: { chatBytes: 1, inlineBytes: 1000, keepAliveMs: 1, timeoutMs: 0 },
+      limits: { chatBytes: 1, inlineBytes: 1000, keepAliveMs: 1, streamIntervalMs: 0, timeoutMs: 0 },
       contract: 'strict',
       isolateDecisions: true,
       leaving: () => false,

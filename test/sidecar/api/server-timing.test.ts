@@ -116,7 +116,7 @@ class Harness {
       idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
       keyLimits: noLimits(),
       quotas: new TokenQuotas(() => new Date(0)),
-      limits: { chatBytes: 1000, inlineBytes: 1000, keepAliveMs: 60_000, timeoutMs: 0 },
+      limits: { chatBytes: 1000, inlineBytes: 1000, keepAliveMs: 60_000, streamIntervalMs: 0, timeoutMs: 0 },
       contract: 'strict',
       isolateDecisions: true,
       leaving: () => false,

@@ -40,7 +40,7 @@ t.test('nothing set: every default', async (t) => {
     },
     queue: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 67_108_864 },
     bodies: { chatBytes: 83_886_080, totalBytes: 536_870_912, shortBytes: 67_108_864, inlineBytes: 16_384 },
-    stream: { keepAliveMs: 15_000, maxBufferedBytes: 1 << 20, totalBufferedBytes: 64 << 20 },
+    stream: { keepAliveMs: 15_000, intervalMs: 0, maxBufferedBytes: 1 << 20, totalBufferedBytes: 64 << 20 },
     request: { timeoutMs: 0 },
     decisions: { isolate: true },
     idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },

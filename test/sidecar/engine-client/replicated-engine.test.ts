@@ -7,6 +7,7 @@ import type {
   EngineState,
   GenerateJob,
   GenerationReceiver,
+  Replaced,
   ScoreJob,
   ScoreReceiver,
 } from '../../../sidecar/engine-client/engine.js';
@@ -25,6 +26,7 @@ class FakeReplica implements EngineReplica {
   state: EngineState = 'cold';
   problem: string | undefined;
   onDemand = false;
+  readonly setup = {} as EngineReplica['setup'];
   facts: EngineFacts | undefined;
   readyInMs = 1000;
   pid = 7;
@@ -59,6 +61,10 @@ class FakeReplica implements EngineReplica {
   }
   start(): void {
     this.calls.push('start');
+  }
+  replace(): Promise<Replaced> {
+    this.calls.push('replace');
+    return Promise.resolve({ kind: 'replaced' });
   }
   close(): Promise<void> {
     this.calls.push('close');

@@ -1,0 +1,102 @@
+/** From a chat's prompt in tokens to a job for the engine: its images, and the last checks. */
+import type { ChatParams } from '../contracts/requests.js';
+import type { ContractError } from '../domain/errors.js';
+import { promptLength, type GenerateJob } from '../engine-client/engine.js';
+import { prefixOf } from '../engine-client/prefix-index.js';
+import type { Vision } from '../vision/vision.js';
+import { seeImages, type Seen } from './images.js';
+import { failed, type PreparedRequest } from './preflight.js';
+import * as refusals from './refusals.js';
+import type { RequestContext, Stop } from './request-context.js';
+import type { JobImages } from './run-job.js';
+import { seatLength } from './seat-length.js';
+import type { Planned, Tokens } from './seat-wait.js';
+import type { Services } from './services.js';
+import type { UsageSession } from './usage-session.js';
+
+export type ChatTokens = Extract<Tokens, { readonly kind: 'chat' }>;
+
+export interface Making {
+  readonly context: RequestContext;
+  readonly prepared: PreparedRequest<ChatParams>;
+  readonly usage: UsageSession;
+  readonly services: Services;
+}
+
+export interface Made extends Planned<Omit<GenerateJob, 'seats'>> {
+  readonly kind: 'made';
+  readonly images?: JobImages;
+}
+
+/** From a prompt in tokens to a job. `contexts`: tokens that a seat which it may get can hold. */
+export async function makeJob(
+  { context, prepared, usage, services }: Making,
+  tokens: ChatTokens,
+  contexts: readonly number[],
+): Promise<Made | Stop> {
+  const { model, params, caller } = prepared;
+  const scope = model.scopeOf(caller.account);
+  const seen = await see(model.vision, tokens, scope, params.firstImage);
+  if (seen?.kind === 'refused') return failed(seen.error);
+  const { format, preparation } = tokens;
+  const prompted = {
+    prompt: seen?.prompt ?? tokens.prompt,
+    scope,
+    ...(preparation !== undefined && { preparation }),
+    ...(format && { format }),
+  };
+  const planned = plan(context, params, contexts, prompted, usage, services);
+  if ('status' in planned) return failed(planned);
+  return { kind: 'made', ...planned, ...(seen && { images: seen.images }) };
+}
+
+/** The prompt with its images; undefined: it has none. */
+async function see(
+  vision: Vision | undefined,
+  { prompt, images }: ChatTokens,
+  scope: string,
+  param = 'messages',
+): Promise<Seen | undefined> {
+  return vision && images && (await seeImages(vision, prompt, images, scope, param));
+}
+
+/** The last checks, now that the prompt's length is known, credit at the very end; and the job for the engine. */
+function plan(
+  context: RequestContext,
+  params: ChatParams,
+  contexts: readonly number[],
+  { prompt, ...made }: Pick<GenerateJob, 'prompt' | 'scope' | 'format' | 'preparation'>,
+  usage: UsageSession,
+  services: Services,
+): Planned<Omit<GenerateJob, 'seats'>> | ContractError {
+  const promptTokens = promptLength(prompt);
+  const room = params.maxTokens === undefined ? seatLength(promptTokens, contexts) : (contexts.at(-1) ?? 0);
+  const completionRoom = room - promptTokens;
+  const maxTokens = params.maxTokens ?? Math.max(1, completionRoom);
+  if (maxTokens > completionRoom) {
+    const param = params.maxTokens === undefined || completionRoom < 1 ? 'messages' : 'max_completion_tokens';
+    return refusals.overContext(promptTokens, maxTokens, room, param);
+  }
+  context.promptTokens = promptTokens;
+  const unpaid = usage.reserve(promptTokens, maxTokens * params.n);
+  if (unpaid) return unpaid;
+  const { n, temperature, topP, topK, minP, frequencyPenalty, presencePenalty, stops } = params;
+  const narrowing = { ...(topK !== undefined && { topK }), ...(minP !== undefined && { minP }) };
+  const seed = seed32(params.seed ?? Math.floor(services.random() * 2 ** 32));
+  const sampling = { temperature, topP, ...narrowing, frequencyPenalty, presencePenalty, seed };
+  return {
+    needs: {
+      promptTokens,
+      maxTokens: maxTokens * n,
+      seatTokens: promptTokens + maxTokens,
+      prefix: prefixOf(prompt, made.scope),
+    },
+    job: { prompt, ...made, n, maxTokens, ...sampling, stops },
+  };
+}
+
+/** The sampler takes 32 unsigned bits; the contract's seed has 64 signed ones. Both halves count. */
+function seed32(seed: number): number {
+  const bits = BigInt.asUintN(64, BigInt(Math.trunc(seed)));
+  return Number((bits ^ (bits >> 32n)) & 0xffffffffn);
+}

@@ -1,0 +1,29 @@
+import type { RequestContext, Stop } from './request-context.js';
+import type { RunEnd } from './run-job.js';
+import type { UsageSession } from './usage-session.js';
+
+/** Answers and records what every route ends alike: all but `done`. */
+export async function endUnfinished(
+  context: RequestContext,
+  usage: UsageSession,
+  end: Exclude<RunEnd, { readonly kind: 'done' }>,
+): Promise<void> {
+  switch (end.kind) {
+    case 'left':
+      context.left(context.phase);
+      await usage.close('cancelled');
+      return;
+    case 'failed':
+      context.fail(end.error);
+      await usage.close(end.outcome);
+      return;
+    case 'stopped':
+      context.stop(end.stop);
+      await usage.close(outcomeOf(end.stop));
+  }
+}
+
+function outcomeOf(stop: Stop): 'cancelled' | 'timeout' | 'refused' {
+  if (stop.kind === 'left') return 'cancelled';
+  return stop.kind === 'refused' && stop.code === 'timeout' ? 'timeout' : 'refused';
+}

@@ -1,0 +1,107 @@
+import type { CompletionUsage } from '../contracts/answers.js';
+import type { Clock } from '../lib/clock.js';
+import type { CallPart, Finished, Piece, ReplyWriter } from './reply-writers.js';
+
+/** What of one reply waits for the interval's end: text of one channel, or arguments of one call. */
+type Held = { readonly parts: string[]; tokens: number } & (
+  | { readonly kind: 'piece'; readonly channel: Piece['channel'] }
+  | { readonly kind: 'call'; readonly index: number; readonly name?: string }
+);
+
+/**
+ * Joins what comes within an interval into one frame a reply (`stream.intervalMs`). What comes after an interval without anything is
+ * passed on at once, so the first token is never later for it.
+ */
+export class JoinedWriter implements ReplyWriter {
+  readonly #writer: ReplyWriter;
+  readonly #clock: Clock;
+  readonly #intervalMs: number;
+  /** By choice: n at most. */
+  readonly #held = new Map<number, Held>();
+  #cancelTimer: (() => void) | undefined;
+
+  constructor(writer: ReplyWriter, clock: Clock, intervalMs: number) {
+    this.#writer = writer;
+    this.#clock = clock;
+    this.#intervalMs = intervalMs;
+  }
+
+  madeBy(weightVersion: string): void {
+    this.#writer.madeBy?.(weightVersion);
+  }
+
+  piece(piece: Piece): void {
+    const { choice, channel, text, tokens } = piece;
+    if (this.#cancelTimer === undefined) {
+      this.#writer.piece(piece);
+      this.#arm();
+      return;
+    }
+    const held = this.#held.get(choice);
+    if (held?.kind === 'piece' && held.channel === channel) {
+      held.parts.push(text);
+      held.tokens = tokens;
+      return;
+    }
+    this.#pass(choice);
+    this.#held.set(choice, { kind: 'piece', channel, parts: [text], tokens });
+  }
+
+  call(part: CallPart): void {
+    const { choice, index, name, arguments: text, tokens } = part;
+    if (this.#cancelTimer === undefined) {
+      this.#writer.call(part);
+      this.#arm();
+      return;
+    }
+    const held = this.#held.get(choice);
+    if (held?.kind === 'call' && held.index === index && name === undefined) {
+      held.parts.push(text);
+      held.tokens = tokens;
+      return;
+    }
+    this.#pass(choice);
+    this.#held.set(choice, { kind: 'call', index, parts: [text], tokens, ...(name !== undefined && { name }) });
+  }
+
+  finished(end: Finished): void {
+    this.#pass(end.choice);
+    this.#writer.finished(end);
+  }
+
+  done(usage: CompletionUsage): void {
+    this.flush();
+    this.#writer.done(usage);
+  }
+
+  flush(): void {
+    for (const choice of [...this.#held.keys()]) this.#pass(choice);
+  }
+
+  /** Stops the timer. Idempotent. */
+  close(): void {
+    this.#cancelTimer?.();
+  }
+
+  #arm(): void {
+    this.#cancelTimer = this.#clock.after(this.#intervalMs, () => {
+      this.#cancelTimer = undefined;
+      if (this.#held.size === 0) return;
+      this.flush();
+      this.#arm();
+    });
+  }
+
+  #pass(choice: number): void {
+    const held = this.#held.get(choice);
+    if (held === undefined) return;
+    this.#held.delete(choice);
+    const { parts, tokens } = held;
+    const text = parts.join('');
+    if (held.kind === 'piece') this.#writer.piece({ choice, channel: held.channel, text, tokens });
+    else {
+      const { index, name } = held;
+      this.#writer.call({ choice, index, arguments: text, tokens, ...(name !== undefined && { name }) });
+    }
+  }
+}

@@ -1,0 +1,41 @@
+import type { CacheScope } from '../../engine/protocol/cache-key.js';
+import type { EngineChild } from './child.js';
+
+/** Processes that take no new job: each is closed once its last one has ended. A replica has one at most. */
+export class RetiredChildren {
+  readonly #closeMs: number;
+  readonly #children = new Set<EngineChild>();
+
+  /** `closeMs`: from `shutdown` to SIGKILL. */
+  constructor(closeMs: number) {
+    this.#closeMs = closeMs;
+  }
+
+  add(child: EngineChild): void {
+    this.#children.add(child);
+    child.mux.whenIdle(() => void this.#close(child));
+  }
+
+  /** Fails the jobs of one that died. Returns whether it was one of these. */
+  ended(child: EngineChild): boolean {
+    if (!this.#children.delete(child)) return false;
+    child.mux.lost('lost');
+    return true;
+  }
+
+  forget(scope: CacheScope): void {
+    for (const child of this.#children) child.forget(scope);
+  }
+
+  /** Fails their jobs. Settles when none runs any more. */
+  async close(): Promise<void> {
+    const all = [...this.#children];
+    for (const { mux } of all) mux.lost('lost');
+    await Promise.all(all.map((child) => this.#close(child)));
+  }
+
+  async #close(child: EngineChild): Promise<void> {
+    await child.close(this.#closeMs);
+    this.#children.delete(child);
+  }
+}

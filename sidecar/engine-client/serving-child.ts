@@ -1,0 +1,110 @@
+import { NO_REPORT, type EngineReport } from '../../engine/protocol/messages.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
+import type { EngineChild } from './child.js';
+import type {
+  CacheScope,
+  EngineFacts,
+  EngineState,
+  GenerateJob,
+  GenerationReceiver,
+  JobHandle,
+  ScoreJob,
+  ScoreReceiver,
+} from './engine.js';
+import { IdleWatch } from './idle-watch.js';
+import { failSoon, NOT_READY, STALE } from './mux.js';
+import { NO_PREFIXES, type ReplicaPrefixes } from './prefix-index.js';
+import { RetiredChildren } from './retired-children.js';
+import { closeMsOf, type EngineProcessOptions } from './supervisor-options.js';
+
+/** What of a replica takes jobs: its present process, if that is ready. Its supervisor (supervisor.ts) changes the fields. */
+export class ServingChild {
+  state: EngineState;
+  problem: string | undefined;
+  onDemand: boolean;
+  facts: EngineFacts | undefined;
+  /** What the present process, or the next one, is set up with. */
+  setup: EngineSetup;
+  protected child: EngineChild | undefined;
+  protected idle: IdleWatch | undefined;
+  protected readonly threw: (fault: unknown) => void;
+  /** Those that were replaced and have jobs still. */
+  protected readonly retired: RetiredChildren;
+  readonly #options: EngineProcessOptions;
+
+  constructor(options: EngineProcessOptions) {
+    const { setup, onDemand, log, names, timing } = options;
+    this.#options = options;
+    this.retired = new RetiredChildren(closeMsOf(timing));
+    this.setup = setup;
+    this.onDemand = onDemand?.lazy ?? false;
+    this.state = this.onDemand ? 'unloaded' : 'cold';
+    this.threw = (fault) => log.error('an engine receiver threw', { ...names, fault });
+  }
+
+  /** The id of the present process. */
+  get pid(): number | undefined {
+    return this.child?.pid;
+  }
+
+  generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle {
+    const child = this.#taking();
+    if (!child || this.#stale(job)) return failSoon(receiver, child ? STALE : NOT_READY, this.threw);
+    return child.mux.generate(job, receiver);
+  }
+
+  score(job: ScoreJob, receiver: ScoreReceiver): JobHandle {
+    const child = this.#taking();
+    if (!child || this.#stale(job)) return failSoon(receiver, child ? STALE : NOT_READY, this.threw);
+    return child.mux.score(job, receiver);
+  }
+
+  touch(): void {
+    this.idle?.touch();
+  }
+
+  heldPrefixes(): ReplicaPrefixes {
+    return (this.state === 'ready' && this.child?.heldPrefixes) || NO_PREFIXES;
+  }
+
+  get report(): EngineReport {
+    return (this.state === 'ready' && this.child?.report) || NO_REPORT;
+  }
+
+  forget(scope: CacheScope): void {
+    this.child?.forget(scope);
+    this.retired.forget(scope);
+  }
+
+  /** `unload` is called once no request needed it for long enough; never if it is kept. */
+  protected watchIdle(unload: () => void): void {
+    const { clock, onDemand } = this.#options;
+    if (onDemand === undefined || onDemand.idleUnloadMs === 0) return;
+    const busy = (): boolean => (this.child?.mux.open ?? 0) > 0 || onDemand.wanted();
+    this.idle = new IdleWatch(clock, onDemand.idleUnloadMs, busy, unload);
+  }
+
+  /** Ends its jobs, and then its process: this replica takes none until it is ready again. Jobs end, since their seats are bounded. */
+  protected async rest(): Promise<void> {
+    const child = this.child;
+    if (this.state !== 'ready' || child === undefined) return;
+    this.idle?.stop();
+    this.state = 'cold';
+    this.problem = 'it loads other weights';
+    this.#options.events.seats(0);
+    await new Promise<void>((idle) => child.mux.whenIdle(idle));
+    await child.close(closeMsOf(this.#options.timing));
+  }
+
+  /** The process that accepts jobs now. */
+  #taking(): EngineChild | undefined {
+    this.touch();
+    return this.state === 'ready' ? this.child : undefined;
+  }
+
+  /** Its prompt was made with another tokenizer or template. */
+  #stale({ preparation: made }: Pick<GenerateJob, 'preparation'>): boolean {
+    const own = this.facts?.preparation;
+    return made !== undefined && own !== undefined && made !== own;
+  }
+}

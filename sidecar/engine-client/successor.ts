@@ -1,0 +1,53 @@
+import type { EngineChild } from './child.js';
+import type { ChildEnd } from './exit-reason.js';
+import type { EngineFacts } from './engine.js';
+
+/** How the load of a successor ended. `room`: it may be memory that is missing. `leaveGate`: the next engine may load; called once the seats of this one are counted. */
+export type Succession =
+  | { readonly kind: 'ready'; readonly child: EngineChild; readonly facts: EngineFacts; readonly leaveGate: () => void }
+  | { readonly kind: 'ended'; readonly why: string; readonly room: boolean };
+
+/** What the process reports until it is ready, or in place of that. */
+export interface SuccessorEvents {
+  ready(facts: EngineFacts): void;
+  ended(end: ChildEnd): void;
+}
+
+/** A process that is loaded to take a replica's jobs after the one that takes them now. */
+export class Successor {
+  /** Settles once. Never rejects. */
+  readonly outcome: Promise<Succession>;
+  #settle!: (outcome: Succession) => void;
+  #child: EngineChild | undefined;
+  #leaveGate: () => void = () => undefined;
+
+  /** Forks once `enter` lets it. */
+  constructor(enter: (begin: () => void) => () => void, fork: (events: SuccessorEvents) => EngineChild) {
+    this.outcome = new Promise((resolve) => (this.#settle = resolve));
+    const begin = (): void => {
+      const child = fork({
+        ready: (facts) => this.#settle({ kind: 'ready', child, facts, leaveGate: this.#leaveGate }),
+        ended: (end) => this.#ended(child, end),
+      });
+      this.#child = child;
+    };
+    this.#leaveGate = enter(begin);
+  }
+
+  /** Ends its process, unless it was ready already. */
+  cancel(why: string): void {
+    this.#leaveGate();
+    void this.#child?.close(0);
+    this.#settle({ kind: 'ended', why, room: false });
+  }
+
+  #ended(child: EngineChild, { reason, detail, mayMend }: ChildEnd): void {
+    // Only when its memory is free again.
+    void child.gone.then(() => {
+      this.#leaveGate();
+      // The kernel kills who needs more memory than there is.
+      const room = mayMend === true || reason === 'killed';
+      this.#settle({ kind: 'ended', why: detail ?? reason, room });
+    });
+  }
+}

@@ -1,0 +1,78 @@
+import t from 'tap';
+import { JoinedWriter } from '../../../sidecar/api/joined-writer.js';
+import type { ReplyWriter } from '../../../sidecar/api/reply-writers.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+const INTERVAL_MS = 50;
+const USAGE = { promptTokens: 1, cachedTokens: 0, completionTokens: 1, reasoningTokens: 0 };
+
+function joining(): { clock: FakeClock; writer: JoinedWriter; lines: string[] } {
+  const lines: string[] = [];
+  const clock = new FakeClock();
+  const into: ReplyWriter = {
+    madeBy: (version) => lines.push(`by ${version}`),
+    piece: ({ choice, channel, text, tokens }) => lines.push(`${choice} ${channel} ${text} ${tokens}`),
+    call: ({ choice, index, name, arguments: part }) => lines.push(`${choice} call ${index} ${name ?? '-'} ${part}`),
+    finished: ({ choice }) => lines.push(`${choice} finished`),
+    done: () => lines.push('done'),
+  };
+  return { clock, writer: new JoinedWriter(into, clock, INTERVAL_MS), lines };
+}
+
+const end = { reason: 'stop', completionTokens: 1, reasoningTokens: 0 } as const;
+
+t.test('the first token at once, the next ones joined once an interval', async (t) => {
+  const { clock, writer, lines } = joining();
+  writer.madeBy('v');
+  writer.piece({ choice: 0, channel: 'content', text: 'a', tokens: 1 });
+  t.strictSame(lines.splice(0), ['by v', '0 content a 1']);
+  for (const text of ['b', 'c', 'd']) writer.piece({ choice: 0, channel: 'content', text, tokens: 2 });
+  clock.advance(INTERVAL_MS - 1);
+  t.strictSame(lines, []);
+  clock.advance(1);
+  t.strictSame(lines.splice(0), ['0 content bcd 2']);
+  writer.piece({ choice: 0, channel: 'content', text: 'e', tokens: 5 });
+  t.strictSame(lines, [], 'the next interval has begun');
+  clock.advance(INTERVAL_MS);
+  t.strictSame(lines.splice(0), ['0 content e 5']);
+  clock.advance(INTERVAL_MS);
+  writer.piece({ choice: 0, channel: 'content', text: 'f', tokens: 6 });
+  t.strictSame(lines, ['0 content f 6'], 'after an interval without a token the next is sent at once');
+  writer.close();
+  t.equal(clock.pending, 0);
+});
+
+t.test('replies, channels and calls stay apart, and keep their order', async (t) => {
+  const { clock, writer, lines } = joining();
+  writer.piece({ choice: 0, channel: 'reasoning', text: '-', tokens: 1 });
+  lines.splice(0);
+  writer.piece({ choice: 0, channel: 'reasoning', text: 'a', tokens: 2 });
+  writer.piece({ choice: 1, channel: 'content', text: 'x', tokens: 1 });
+  writer.piece({ choice: 0, channel: 'content', text: 'b', tokens: 3 });
+  writer.piece({ choice: 1, channel: 'content', text: 'y', tokens: 2 });
+  writer.call({ choice: 0, index: 0, name: 'f', arguments: '{', tokens: 4 });
+  writer.call({ choice: 0, index: 0, arguments: '}', tokens: 5 });
+  writer.call({ choice: 0, index: 1, name: 'f', arguments: '{}', tokens: 6 });
+  clock.advance(INTERVAL_MS);
+  t.strictSame(
+    lines.filter((line) => line.startsWith('0')),
+    ['0 reasoning a 2', '0 content b 3', '0 call 0 f {}', '0 call 1 f {}'],
+  );
+  t.strictSame(
+    lines.filter((line) => line.startsWith('1')),
+    ['1 content xy 2'],
+  );
+});
+
+t.test('the end of a reply, and an error, come after what waited', async (t) => {
+  const { writer, lines } = joining();
+  writer.piece({ choice: 0, channel: 'content', text: 'a', tokens: 1 });
+  writer.piece({ choice: 0, channel: 'content', text: 'b', tokens: 2 });
+  writer.finished({ choice: 0, ...end });
+  writer.piece({ choice: 1, channel: 'content', text: 'c', tokens: 1 });
+  writer.done(USAGE);
+  t.strictSame(lines.splice(0), ['0 content a 1', '0 content b 2', '0 finished', '1 content c 1', 'done']);
+  writer.piece({ choice: 2, channel: 'content', text: 'd', tokens: 1 });
+  writer.flush();
+  t.strictSame(lines, ['2 content d 1']);
+});
