@@ -78,7 +78,7 @@ export function plainPlace(at: At): { subject: string; param: string | null } {
 
 /** A case that replaces one place of the surface’s body; `undefined` removes the place. */
 export function changed(surface: Surface, at: At, value: Json | undefined, refusal?: Refusal): ContractCase {
-  const verdict = refusal === undefined ? 'takes' : 'refuses';
+  const verdict = refusal === undefined ? 'accepts' : 'refuses';
   const body = (): Json => withAt(surface.base, at, value);
   return {
     route: surface.route,
