@@ -11,7 +11,7 @@ interface Entry {
   readonly optionalDependencies?: Readonly<Record<string, string>>;
 }
 
-t.test('the lock names every optional package, or npm ci refuses it on a full registry', (t) => {
+t.test('the lock file names every optional package; otherwise npm ci refuses it on a complete registry', (t) => {
   const { packages } = JSON.parse(readFileSync(new URL('../../package-lock.json', import.meta.url), 'utf8')) as Lock;
   const missing = Object.entries(packages).flatMap(([path, { optionalDependencies = {} }]) =>
     Object.entries(optionalDependencies).filter(([name, wanted]) => {

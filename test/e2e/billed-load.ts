@@ -1,4 +1,4 @@
-/** A sidecar that bills several accounts to a bus, under load, and what its spool says of it. */
+/** A sidecar under load that bills several accounts to a bus, and the records of its spool. */
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -15,7 +15,7 @@ import { chatOnly, Sidecar } from '../support/sidecar.js';
 const run = promisify(execFile);
 const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
-/** So few that a loaded machine answers most of them; who is refused is billed nothing. */
+/** So few that a loaded machine answers most of them; refused requests are not billed. */
 const PER_SECOND = 10;
 const ACCOUNTS = ['acme', 'a.b', 'x > *', 'ünï'];
 
@@ -30,7 +30,7 @@ export class BilledLoad {
     this.#configFile = configFile;
   }
 
-  /** Starts a sidecar with this section `delivery` and a key for each account, and loads it. Ended with the test. */
+  /** Starts a sidecar with this `delivery` section and a key for each account, and loads it. It ends with the test. */
   static async start(t: Test, delivery: object): Promise<BilledLoad> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-billed-'));
     t.teardown(() => rm(dir, { recursive: true, force: true }));
@@ -40,7 +40,7 @@ export class BilledLoad {
       ...(await chatOnly(8)),
       dataDir: join(dir, 'data'),
       keys: { file: join(dir, 'keys.json') },
-      // What is delivered stays for the comparison, and a disk that others keep busy is no part of it.
+      // Delivered segments are kept for the comparison, and a slow disk is not part of the test.
       usage: { segmentBytes: 64 * 1024 * 1024, maxBacklogBytes: 1024 * 1024 * 1024, maxUnsyncedMs: 60_000 },
       delivery: { maxAgeMs: 50, timeoutMs: 1000, backoffMinMs: 50, backoffMaxMs: 500, ...delivery },
     };
@@ -65,7 +65,7 @@ export class BilledLoad {
     while ((await this.sidecar.metric(name)) < goal);
   }
 
-  /** Stops the load, lets the sidecar end, and returns what became of each request: `answered`, or why it was refused. */
+  /** Stops the load, ends the sidecar, and returns the outcome of each request: `answered`, or why it was refused. */
   async end(): Promise<readonly string[]> {
     const answers = await this.#load.end();
     this.sidecar.child.kill('SIGTERM');
@@ -73,7 +73,7 @@ export class BilledLoad {
     return answers;
   }
 
-  /** The closes of the spool by `ra-sidecar usage export`; throws unless `usage verify` finds it in order. */
+  /** The closing records of the spool, by `ra-sidecar usage export`; throws unless `usage verify` succeeds. */
   async exported(): Promise<UsageRecord[]> {
     const options = { env: { ...process.env, RA_CONFIG: this.#configFile }, maxBuffer: 1 << 28 };
     await run(process.execPath, [CLI, 'usage', 'verify'], options);
@@ -86,8 +86,8 @@ export class BilledLoad {
 }
 
 /**
- * Holds what a bus has against what the spool has: each record once by its id, whole, in its account's order; and one for
- * each caller who was answered.
+ * Compares the events of a bus with the records of the spool: each record once by its id, complete, in its account's
+ * order, and one for each answered request.
  */
 export function sameAsSpool(
   t: Test,
@@ -101,7 +101,7 @@ export function sameAsSpool(
   t.comment(
     `${answers.length} requests, ${answered} answered, the rest refused with: ${refused.join(', ') || 'nothing'}`,
   );
-  t.notOk(refused.includes('spool_unhealthy'), 'a bus that is away for a moment refuses nobody');
+  t.notOk(refused.includes('spool_unhealthy'), 'a bus that is unavailable for a moment causes no refusals');
   const byId = new Map<string, UsageEvent>();
   for (const event of events) if (!byId.has(event.id)) byId.set(event.id, event);
   const first = [...byId.values()];
@@ -112,7 +112,7 @@ export function sameAsSpool(
     t.strictSame(
       first.filter(({ subject }) => subject === account).map(({ data }) => data),
       records,
-      `${account}: each record as it is in the spool, in its order`,
+      `${account}: the records of the spool, in their order`,
     );
   }
   const sum = (records: readonly UsageRecord[]): number =>

@@ -1,4 +1,4 @@
-/** Calls from a web page of another origin, in Debian's Chromium. */
+/** Calls from a web page of another origin in Debian’s Chromium. */
 import t from 'tap';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 import { PageServer } from './chromium.js';
@@ -11,7 +11,7 @@ const sidecar = await Sidecar.start(t, {
   config: {
     ...(await chatOnly(2)),
     cors: { origins: ['https://app.example', page.origin] },
-    // The second bad key of an address is answered 429, which has a Retry-After.
+    // The second failed key of an address is answered 429 with a Retry-After.
     keys: { failuresPerMinute: 1 },
   },
 });
@@ -20,7 +20,7 @@ const given = { base: sidecar.base, key: sidecar.key, model: CHAT };
 t.test('a page of an allowed origin', async (t) => {
   const seen = (await page.show(t, given)) as Report;
 
-  await t.test('streams a chat and reads what it may of the answer', async (t) => {
+  await t.test('streams a chat and reads the headers that are exposed', async (t) => {
     const { status, headers, body } = answer(seen.streamed);
     t.equal(status, 200);
     t.match(headers['content-type'], /^text\/event-stream/);
@@ -31,14 +31,14 @@ t.test('a page of an allowed origin', async (t) => {
     t.ok(frames.length > 4, 'token by token');
   });
 
-  await t.test('gets the server’s own times from the browser', async (t) => {
-    t.ok(seen.timed, 'Timing-Allow-Origin lets it see when the answer began');
+  await t.test('gets the server’s times from the browser', async (t) => {
+    t.ok(seen.timed, 'Timing-Allow-Origin exposes when the answer began');
     t.strictSame(
       seen.timing.map(({ name }) => name),
       ['authorize', 'ra-queue', 'ra-admit'],
     );
     const timing = seen.timing.map(({ name, duration }) => `${name};dur=${duration}`).join(', ');
-    t.equal(timing, answer(seen.streamed).headers['server-timing'], 'as the header has them');
+    t.equal(timing, answer(seen.streamed).headers['server-timing'], 'equal to the header’s');
     t.ok(seen.timing.some(({ duration }) => duration > 0));
   });
 
@@ -48,24 +48,24 @@ t.test('a page of an allowed origin', async (t) => {
     t.equal(answer(seen.health).status, 200);
   });
 
-  await t.test('reads refusals and when to come back', async (t) => {
+  await t.test('reads refusals and their Retry-After', async (t) => {
     const refused = answer(seen.badKey);
     t.equal(refused.status, 401);
     t.match(JSON.parse(refused.body), { error: { code: 'invalid_api_key' } });
     t.match(refused.headers['x-request-id'], /^[\w-]{36}$/);
-    t.equal(refused.headers['retry-after'], undefined, 'only where the answer has one');
+    t.equal(refused.headers['retry-after'], undefined, 'only if the answer has one');
     const limited = answer(seen.badKeys);
     t.equal(limited.status, 429);
     t.match(limited.headers['retry-after'], /^\d+$/);
     t.match(limited.headers['server-timing'], /ra-queue/);
   });
 
-  await t.test('cannot send cookies, nor say who it is', async (t) => {
+  await t.test('cannot send cookies or gateway headers', async (t) => {
     t.strictSame(seen.withCookies, { kind: 'failed', name: 'TypeError' });
     t.strictSame(seen.gatewayHeader, { kind: 'failed', name: 'TypeError' });
   });
 
-  await t.test('reads a reply while it is made, and leaves it', async (t) => {
+  await t.test('aborts a reply while it streams', async (t) => {
     t.equal(seen.aborted, 'AbortError');
     await sidecar.logged('request', 1, ({ status }) => status === 499);
     t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 0);
@@ -78,7 +78,7 @@ t.test('a page of an allowed origin', async (t) => {
     t.equal(error, 'user_rate_limited');
   });
 
-  await t.test('asks for leave once, and is remembered', async (t) => {
+  await t.test('one preflight request is cached for later calls', async (t) => {
     const asked = (method: string): Promise<number> =>
       sidecar.metric('http_server_request_duration_seconds_count', {
         http_request_method: method,
@@ -89,7 +89,7 @@ t.test('a page of an allowed origin', async (t) => {
   });
 });
 
-t.test('a page of any other origin is refused, and nothing runs for it', async (t) => {
+t.test('a page of any other origin is refused, and no request runs for it', async (t) => {
   const posts = (): Promise<number> =>
     sidecar.metric('http_server_request_duration_seconds_count', {
       http_request_method: 'POST',
@@ -103,9 +103,9 @@ t.test('a page of any other origin is refused, and nothing runs for it', async (
     t.strictSame(seen[call], failed, call);
   }
   t.strictSame(seen.timing, []);
-  t.notOk(seen.timed, 'not even how long it took');
+  t.notOk(seen.timed, 'nor how long it took');
   t.equal(seen.sdk.text, '');
-  t.equal(await posts(), before, 'no call went past its preflight');
+  t.equal(await posts(), before, 'no call was sent after its preflight failed');
 });
 
 function answer(seen: Seen): Answer {
@@ -113,7 +113,7 @@ function answer(seen: Seen): Answer {
   return seen;
 }
 
-/** What a stream's frames say together. */
+/** The text of a stream’s frames. */
 function textOf(body: string): string {
   return [...body.matchAll(/^data: (\{.*\})$/gm)]
     .map(([, json = '{}']) => JSON.parse(json) as { choices: { delta: { content?: string } }[] })

@@ -1,4 +1,6 @@
-/** Debian's Chromium without a window, driven over the DevTools protocol: through two pipes, so that no port is open. */
+/**
+ * Debian’s Chromium without a window, controlled with the DevTools protocol through two pipes, so that no port is open.
+ */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { EventEmitter, once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -35,7 +37,7 @@ export class Tab {
   readonly #waiting = new Map<number, (answer: Answer) => void>();
   #session: string | undefined;
   #sent = 0;
-  /** What the page complained of: refused by its policy, thrown, logged as an error. */
+  /** The page’s problems: blocked by its policy, thrown, logged as errors. */
   readonly complaints: string[] = [];
   /** URLs of all requests that it made. */
   readonly requested: string[] = [];
@@ -50,12 +52,12 @@ export class Tab {
     });
   }
 
-  /** A fresh browser with one empty tab of so many CSS pixels. */
+  /** A new browser with one empty tab of so many CSS pixels. */
   static async open(t: Owner, size: { width: number; height: number }): Promise<Tab> {
     const profile = await mkdtemp(join(tmpdir(), 'ra-chromium-'));
     const child = spawn('chromium', [...FLAGS, '--remote-debugging-pipe', `--user-data-dir=${profile}`], {
       stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'],
-      // In a group of its own, since it is many processes.
+      // In its own process group, since it has many processes.
       detached: true,
     });
     const gone = once(child, 'exit');
@@ -75,7 +77,7 @@ export class Tab {
     return tab;
   }
 
-  /** One command of the protocol. Rejects with what the browser says. */
+  /** Sends one command of the protocol. Rejects with the browser’s error. */
   async send(method: string, params: object = {}): Promise<unknown> {
     const id = ++this.#sent;
     const answered = new Promise<Answer>((resolve) => this.#waiting.set(id, resolve));
@@ -97,7 +99,7 @@ export class Tab {
     await loaded;
   }
 
-  /** What an expression is in the page, as JSON has it; a promise is awaited. */
+  /** The value of an expression in the page, as JSON; a promise is awaited. */
   async value<T>(expression: string): Promise<T> {
     const { result, exceptionDetails } = (await this.send('Runtime.evaluate', {
       expression,
@@ -108,7 +110,7 @@ export class Tab {
     return result.value;
   }
 
-  /** Resolves once an expression is true of the page, which is looked at whenever something in it changed. */
+  /** Resolves once an expression is true in the page, which is evaluated after each change of the document. */
   async until(expression: string): Promise<void> {
     const late = `reject(new Error('never true: ' + ${JSON.stringify(expression)} + '\\n' + document.body.innerText))`;
     await this.value(`new Promise((resolve, reject) => {
@@ -120,7 +122,7 @@ export class Tab {
     })`);
   }
 
-  /** A key, as a keyboard sends it. */
+  /** Presses a key of the keyboard. */
   async press(key: string, code = key, text?: string): Promise<void> {
     const codes: Readonly<Record<string, number>> = { Tab: 9, Enter: 13, ' ': 32, ArrowRight: 39, ArrowLeft: 37 };
     const event = { key, code, windowsVirtualKeyCode: codes[key] ?? 0 };
@@ -128,12 +130,12 @@ export class Tab {
     await this.send('Input.dispatchKeyEvent', { type: 'keyUp', ...event });
   }
 
-  /** Writes into what has the focus. */
+  /** Types into the focused element. */
   async type(text: string): Promise<void> {
     await this.send('Input.insertText', { text });
   }
 
-  /** All that assistive technology is told of the page. */
+  /** The accessibility tree of the page. */
   async accessibility(): Promise<AxNode[]> {
     const { nodes } = (await this.send('Accessibility.getFullAXTree')) as {
       nodes: readonly {
@@ -147,7 +149,7 @@ export class Tab {
       .map(({ role, name }) => ({ role: role?.value ?? '', name: name?.value ?? '' }));
   }
 
-  /** A picture of the page as it is, PNG. */
+  /** A screenshot of the page, PNG. */
   async screenshot(): Promise<Buffer> {
     const { data } = (await this.send('Page.captureScreenshot', { format: 'png' })) as { data: string };
     return Buffer.from(data, 'base64');
@@ -170,7 +172,7 @@ export class Tab {
       this.complaints.push(JSON.stringify(params));
     } else if (method === 'Log.entryAdded') {
       const { entry } = params as { entry: { level: string; text: string; source: string } };
-      // A connection that is refused while the sidecar is away is what is tested.
+      // Refused connections while the sidecar is stopped are expected.
       if (entry.level === 'error' && entry.source !== 'network') this.complaints.push(entry.text);
     }
   }

@@ -1,4 +1,4 @@
-/** Debian's Chromium without a window, and the little server whose page it is shown. */
+/** Debian’s Chromium without a window, and a small server for the page that it shows. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
@@ -10,7 +10,7 @@ import { extname, join, normalize } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { sourceRoot } from '../support/source-root.js';
 
-/** Long enough for a loaded machine to start Chromium and to make a few short replies. */
+/** Long enough for a loaded machine to start Chromium and to generate a few short replies. */
 const SHOW_MS = 120_000;
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -19,7 +19,7 @@ const TYPES: Readonly<Record<string, string>> = {
   '.mjs': 'text/javascript; charset=utf-8',
 };
 
-/** Without the background flags Chromium calls home at every start. */
+/** Without the background flags Chromium contacts its vendor at every start. */
 export const FLAGS = [
   '--headless',
   '--no-sandbox',
@@ -36,7 +36,7 @@ interface Owner {
   teardown(fn: () => Promise<void> | void): void;
 }
 
-/** One origin. It serves the test's page and hears what the page reports. Closed when its test ends. */
+/** One origin. It serves the test’s page and receives the page’s report. Closed when its test ends. */
 export class PageServer {
   readonly #server = createServer((request, response) => void this.#answer(request, response));
   #given = '';
@@ -57,7 +57,7 @@ export class PageServer {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Shows the page in a fresh Chromium, with `given` for the page to fetch, and resolves with what it reports. */
+  /** Opens the page in a new Chromium, with `given` for the page to fetch, and resolves with the page’s report. */
   async show(t: Owner, given: object): Promise<unknown> {
     this.#given = JSON.stringify(given);
     const reported = new Promise<string>((resolve) => (this.#report = resolve));
@@ -90,7 +90,7 @@ export class PageServer {
   }
 }
 
-/** `path` is normalized: no way up. */
+/** `path` is normalized, so it cannot leave the folder. */
 function fileOf(path: string): string | undefined {
   if (path === '/index.html') return join(sourceRoot, 'test/e2e/page/index.html');
   if (path === '/page.js') return join(sourceRoot, 'dist/test/e2e/page.js');
@@ -99,7 +99,7 @@ function fileOf(path: string): string | undefined {
 
 async function openChromium(t: Owner, url: string): Promise<void> {
   const profile = await mkdtemp(join(tmpdir(), 'ra-chromium-'));
-  // In a group of its own, since it is many processes.
+  // In its own process group, since it has many processes.
   const child = spawn('chromium', [...FLAGS, `--user-data-dir=${profile}`, url], { stdio: 'ignore', detached: true });
   const gone = once(child, 'exit');
   t.teardown(async () => {

@@ -1,7 +1,7 @@
 /**
- * Clients and agent frameworks as they come, against the sidecar with the embedded model under `contract: compatible`. Their
- * packages are installed into an ignored folder by their own lock; each client runs in a process of its own
- * (test/e2e/clients). One alone: node dist/test/e2e/clients.e2e.js ai-7
+ * Unmodified clients and agent frameworks against the sidecar with the embedded model under `contract: compatible`.
+ * Their packages are installed into an ignored folder by their own lock file; each client runs in its own process
+ * (test/e2e/clients). For a single one: node dist/test/e2e/clients.e2e.js ai-7
  */
 import { execFile, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { sourceRoot } from '../support/source-root.js';
 
 const run = promisify(execFile);
 const scripts = join(sourceRoot, 'test/e2e/clients');
-/** Not searched by tests that read sources. */
+/** Excluded from tests that read sources. */
 const folder = join(sourceRoot, 'bench/.cache/clients');
 
 /** A script, and the steps that it must report. */
@@ -44,7 +44,7 @@ interface Step {
   readonly why?: string;
 }
 
-/** Copies the scripts beside their packages, which are installed where the lock has changed. */
+/** Copies the scripts beside their packages, which are installed if the lock file has changed. */
 function install(): void {
   mkdirSync(folder, { recursive: true });
   const lock = join(folder, 'package-lock.json');
@@ -59,14 +59,14 @@ function install(): void {
 }
 
 install();
-/** The model that comes with the sidecar: it ends its calls, which a model of random weights does not. */
+/** The embedded model completes its calls; a model of random weights does not. */
 const file = join(sourceRoot, 'engine/assets/seedling.gguf');
 const models = [{ id: CHAT, kind: 'chat', file, seats: 2, contextPerSeat: 8192 }];
 const config = { models, contract: 'compatible' };
 const sidecar = await Sidecar.start(t, { config });
 const asked = argv.slice(2);
 
-/** A request whose caller left. */
+/** A request whose caller disconnected. */
 const isLeft = ({ event, status }: LogLine): boolean => event === 'request' && status === 499;
 
 for (const [client, steps] of Object.entries(CLIENTS)) {
@@ -85,7 +85,7 @@ for (const [client, steps] of Object.entries(CLIENTS)) {
       steps,
     );
     for (const { step, ok, why = '' } of told) t.ok(ok, `${step} ${why}`);
-    // The reply that the client aborted would have gone on for thousands of tokens.
+    // Without the client’s abort the reply would have thousands of tokens.
     t.match(await sidecar.logged('request', left + 1, isLeft), { status: 499 });
   });
 }

@@ -1,4 +1,4 @@
-/** The scripts of `ra-sidecar completion` in real zsh and fish; bash's is tested in `make test`, where bash always is. */
+/** The scripts of `ra-sidecar completion` in zsh and fish; `make test` tests bash’s, since bash is always installed. */
 import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { runCli } from '../support/cli.js';
 
 const run = promisify(execFile);
 
-/** Lines that have one completion at their end, and what stands there after TAB. */
+/** Lines with one completion at their end, and the line after TAB. */
 const ONLY_ONE: readonly (readonly [string, string])[] = [
   ['d', 'doctor'],
   ['models v', 'models verify'],
@@ -31,7 +31,7 @@ async function scriptOf(shell: string, dir: string): Promise<string> {
 t.test('zsh: TAB at an interactive prompt', async (t) => {
   const dir = t.testdir({ 'only.gguf': '', folder: {} });
   const script = await scriptOf('zsh', t.testdirName);
-  // A zsh of its own behind a pseudo terminal; the command is a function that says how it was called.
+  // A new zsh behind a pseudo terminal; the command is a function that prints its arguments.
   const program = `
     zmodload zsh/zpty
     zpty inner zsh -f -i
@@ -46,7 +46,7 @@ t.test('zsh: TAB at an interactive prompt', async (t) => {
   }
 });
 
-t.test('fish: what TAB would offer', async (t) => {
+t.test('fish: what TAB offers', async (t) => {
   const dir = t.testdir({ 'only.gguf': '', folder: {} });
   const script = await scriptOf('fish', t.testdirName);
   const offers = async (line: string): Promise<(string | undefined)[]> => {

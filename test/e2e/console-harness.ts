@@ -1,4 +1,4 @@
-/** A sidecar with four accounts under load, for the console to show: more callers than seats, long prompts among them. */
+/** A sidecar with four accounts under load for the console: more callers than seats, and long prompts. */
 import { writeKeyFile } from '../../sidecar/access/key-file.js';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,10 +7,10 @@ import { makeKey } from '../support/keys.js';
 import { embeddedTestModel } from '../support/models.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 
-/** Of the sidecar's environment; not `development`, in which a key is printed. */
+/** The environment of the sidecar; not `development`, in which a key is created and printed. */
 const ENVIRONMENT = 'staging';
 
-/** Callers of an account, each of which sends its next request when its last was answered. */
+/** Callers of an account; each sends its next request after its last was answered. */
 const CALLERS = [
   { account: 'acme', class: 'interactive', callers: 4, words: 60, tokens: 160 },
   { account: 'birch-labs', class: 'standard', callers: 4, words: 260, tokens: 120 },
@@ -35,7 +35,7 @@ export class ConsoleHarness {
     this.#keys = keys;
   }
 
-  /** `config`: settings over the harness's own. */
+  /** `config`: settings that replace the harness’s own. */
   static async start(t: Owner, config: Readonly<Record<string, unknown>> = {}): Promise<ConsoleHarness> {
     const dataDir = await mkdtemp(join(tmpdir(), 'ra-console-'));
     t.teardown(() => rm(dataDir, { recursive: true, force: true }));
@@ -51,7 +51,7 @@ export class ConsoleHarness {
         dataDir,
         environment: ENVIRONMENT,
         models: [
-          // Small steps, so that a prompt takes long enough to be seen.
+          // Small steps, so that a prompt’s evaluation is long enough to be visible.
           { id: CHAT, kind: 'chat', file, seats: 8, contextPerSeat: 2048, prefillTokensPerStep: 32, threads: 1 },
           { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192, threads: 1 },
         ],
@@ -76,7 +76,7 @@ export class ConsoleHarness {
     this.#running = Promise.all(callers.map((caller) => this.#call(caller, signal)));
   }
 
-  /** All callers leave, and nothing of theirs is under way. Idempotent. */
+  /** All callers stop; resolves once none of their requests runs. Idempotent. */
   async end(): Promise<void> {
     this.#stop.abort();
     await this.#running;
@@ -103,19 +103,19 @@ export class ConsoleHarness {
         await response.text();
         if (response.status !== 200) await pause(Number(response.headers.get('retry-after-ms') ?? 500), signal);
       } catch {
-        // It left, or the sidecar did.
+        // The caller disconnected, or the sidecar ended.
         await pause(200, signal);
       }
     }
   }
 }
 
-/** A reward for repeating itself makes greedy decoding go on for as long as it may. */
+/** A reward for repetition makes greedy decoding continue to the limit. */
 function endless(content: string): object {
   return { model: CHAT, messages: [{ role: 'user', content }], temperature: 0, frequency_penalty: -2 };
 }
 
-/** As callers do who heed Retry-After; or until they leave. */
+/** Waits for Retry-After, or until the callers stop. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);

@@ -1,4 +1,4 @@
-/** The console's page while something is not well: an engine, a prompt host, the disk, callers. In Debian's Chromium. */
+/** The console’s page while an engine, a prompt host, the disk or callers fail, in Debian’s Chromium. */
 import { execFileSync } from 'node:child_process';
 import t from 'tap';
 import { holdEngine, holdPromptHost } from '../support/faults.js';
@@ -8,12 +8,12 @@ import { Tab } from './cdp.js';
 const DESK = { width: 1280, height: 900 };
 const ONE = { messages: [{ role: 'user', content: 'Hello' }], max_tokens: 2 } as const;
 
-/** Largest file that the sidecar may write while its disk is full: less than a record. */
+/** The largest file that the sidecar may write while its disk is full: less than a record. */
 const LIMIT_BYTES = 64;
-/** More requests than a block of the spool has room for. */
+/** More requests than fit into one block of the spool. */
 const MAX_ANSWERED = 50;
 
-/** The text of a cell, counted from the row's name; empty where there is no such row. */
+/** The text of a cell, counted from the row’s name; empty if there is no such row. */
 function cell(table: string, row: string, at: number): string {
   return `([...document.querySelectorAll('[aria-label="${table}"] tbody tr')]
     .find((row) => row.cells[0].textContent === '${row}')?.cells[${at}].textContent ?? '')`;
@@ -21,14 +21,14 @@ function cell(table: string, row: string, at: number): string {
 
 const text = (id: string): string => `document.getElementById('${id}').textContent`;
 
-t.test('what is not well', async (t) => {
+t.test('failures on the page', async (t) => {
   const usage = { minFreeBytes: 0, probeMs: 100, closeWaitMs: 1000, maxBacklogBytes: 1 << 30 };
   const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(2)), usage, console: { intervalMs: 250 } } });
   const tab = await Tab.open(t, DESK);
   await tab.goto(`http://127.0.0.1:${sidecar.operatorsPort}/console`);
   await tab.until(`${text('state')} === 'ready'`);
 
-  await t.test('an engine that died: not ready on the way, and one restart', async (t) => {
+  await t.test('an engine that ended: starting, then ready, and one restart', async (t) => {
     const [state, restarts] = [cell('Engines', CHAT, 1), cell('Engines', CHAT, 2)];
     await tab.until(`${state} === 'ready' && ${restarts} === '0'`);
     process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
@@ -41,7 +41,7 @@ t.test('what is not well', async (t) => {
     t.equal(await tab.value(restarts), String(await sidecar.metric('ra_sidecar_engine_restarts_total')));
   });
 
-  await t.test('a prompt host that died', async (t) => {
+  await t.test('a prompt host that ended', async (t) => {
     const [state, restarts] = [cell('Prompt hosts', 'short', 1), cell('Prompt hosts', 'short', 4)];
     await tab.until(`${state} === 'up' && ${restarts} === '0'`);
     const goOn = await holdPromptHost(sidecar.pid, 'short');
@@ -52,7 +52,7 @@ t.test('what is not well', async (t) => {
     t.equal(await tab.value(cell('Prompt hosts', 'long', 4)), '0');
   });
 
-  await t.test('callers who are answered with errors, by code', async (t) => {
+  await t.test('answers with errors, by code', async (t) => {
     await tab.until(cell('Errors by code', 'none so far', 2));
     for (let i = 0; i < 3; i += 1) await (await sidecar.chat({ ...ONE, model: 'other' })).text();
     for (let i = 0; i < 2; i += 1) await (await sidecar.chat({})).text();
@@ -65,7 +65,7 @@ t.test('what is not well', async (t) => {
     t.equal(await tab.value(cell('Errors by code', 'none so far', 2)), '');
   });
 
-  await t.test('a disk that takes nothing, and then does', async (t) => {
+  await t.test('a disk that is full, and then has room', async (t) => {
     const health = `[...document.querySelectorAll('[aria-label="Usage spool"] dt')]
       .find((name) => name.textContent === 'Health').nextElementSibling`;
     await tab.until(`${health}.textContent === 'healthy'`);

@@ -1,4 +1,6 @@
-/** The console's page and its sidecar: gone and back, behind a key, of another version. In Debian's Chromium. */
+/**
+ * The console’s page and its sidecar: stopped and restarted, with a key, with another version. In Debian’s Chromium.
+ */
 import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
@@ -17,7 +19,7 @@ const FAST = { console: { intervalMs: 250 } };
 
 const urlOf = (port: number): string => `http://127.0.0.1:${port}/console`;
 
-t.test('a sidecar that goes away and comes back', async (t) => {
+t.test('a sidecar that stops and starts again', async (t) => {
   const port = await freePort();
   const start = async (): Promise<Sidecar> =>
     Sidecar.start(t, { config: { ...(await chatOnly(2)), ...FAST, operators: { host: '127.0.0.1', port } } });
@@ -38,39 +40,42 @@ t.test('a sidecar that goes away and comes back', async (t) => {
   t.strictSame(tab.complaints, []);
 });
 
-t.test('a page of another version than the sidecar says so, asks no more, and is reloaded by its button', async (t) => {
-  let asked = 0;
-  const later = createServer((request, response) => {
-    const name = new Map<string, string>(Object.entries(PAGE_FILES)).get(request.url ?? '');
-    if (name === undefined) {
-      asked += 1;
-      response.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: {"v":99}\n\n');
-      return;
-    }
-    const type = name.endsWith('.js') ? 'text/javascript' : name.endsWith('.css') ? 'text/css' : 'text/html';
-    response.writeHead(200, { 'content-type': name.endsWith('.svg') ? 'image/svg+xml' : type });
-    createReadStream(join(sourceRoot, 'sidecar/console/page', name)).pipe(response);
-  }).listen(0, '127.0.0.1');
-  await once(later, 'listening');
-  t.teardown(() => {
-    later.closeAllConnections();
-    later.close();
-  });
-  const tab = await Tab.open(t, DESK);
-  await tab.goto(urlOf((later.address() as AddressInfo).port));
-  await tab.until(`!document.getElementById('lost').hidden`);
-  const text = (id: string): Promise<string> => tab.value(`document.getElementById('${id}').textContent`);
-  t.equal(await text('lost-text'), 'This page is of another version than the sidecar.');
-  t.match(await text('news'), /another version/, 'screen readers are told');
-  t.equal(await text('again'), 'Reload');
-  t.equal(asked, 1);
-  await tab.value(`window.before = true; document.getElementById('again').click()`);
-  await tab.until(`window.before === undefined && document.getElementById('lost')?.hidden === false`);
-  t.equal(asked, 2, 'one for each time that it was loaded');
-  t.strictSame(tab.complaints, []);
-});
+t.test(
+  'a page of another version than the sidecar shows that, stops its requests, and is reloaded by its button',
+  async (t) => {
+    let asked = 0;
+    const later = createServer((request, response) => {
+      const name = new Map<string, string>(Object.entries(PAGE_FILES)).get(request.url ?? '');
+      if (name === undefined) {
+        asked += 1;
+        response.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: {"v":99}\n\n');
+        return;
+      }
+      const type = name.endsWith('.js') ? 'text/javascript' : name.endsWith('.css') ? 'text/css' : 'text/html';
+      response.writeHead(200, { 'content-type': name.endsWith('.svg') ? 'image/svg+xml' : type });
+      createReadStream(join(sourceRoot, 'sidecar/console/page', name)).pipe(response);
+    }).listen(0, '127.0.0.1');
+    await once(later, 'listening');
+    t.teardown(() => {
+      later.closeAllConnections();
+      later.close();
+    });
+    const tab = await Tab.open(t, DESK);
+    await tab.goto(urlOf((later.address() as AddressInfo).port));
+    await tab.until(`!document.getElementById('lost').hidden`);
+    const text = (id: string): Promise<string> => tab.value(`document.getElementById('${id}').textContent`);
+    t.equal(await text('lost-text'), 'This page is of another version than the sidecar.');
+    t.match(await text('news'), /another version/, 'screen readers are told');
+    t.equal(await text('again'), 'Reload');
+    t.equal(asked, 1);
+    await tab.value(`window.before = true; document.getElementById('again').click()`);
+    await tab.until(`window.before === undefined && document.getElementById('lost')?.hidden === false`);
+    t.equal(asked, 2, 'once for each load of the page');
+    t.strictSame(tab.complaints, []);
+  },
+);
 
-t.test('where a key is set it is asked for, used, and kept nowhere', async (t) => {
+t.test('where a key is set the page asks for it, sends it, and stores it nowhere', async (t) => {
   const file = join(t.testdir(), 'operators.txt');
   const key = 'operators-key-for-the-console-test-0123456789';
   await writeFile(file, `${key}\n`);

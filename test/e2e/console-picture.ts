@@ -17,7 +17,7 @@ const seconds = Number(argv[3] ?? 70);
 const DESK = { width: 1280, height: 900 } as const;
 const PHONE = { width: 360, height: 1100 } as const;
 
-/** Colours and bars have come to rest. */
+/** Colours and bars no longer change. */
 async function settled(tab: Tab): Promise<void> {
   await tab.value('new Promise((resolve) => setTimeout(resolve, 1500))');
 }

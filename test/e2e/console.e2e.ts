@@ -1,4 +1,4 @@
-/** The operators' console as operators meet it: in Debian's Chromium, under load, by mouse, keyboard and screen reader. */
+/** The operators’ console in Debian’s Chromium, under load, with mouse, keyboard and screen reader. */
 import t from 'tap';
 import { atRest, FeedReader, sameNumbers } from '../support/console-feed.js';
 import { CHAT } from '../support/sidecar.js';
@@ -23,7 +23,7 @@ t.test('under load', async (t) => {
   t.equal(await tab.value(`document.querySelectorAll('.seat[data-seat][data-state=free]').length`), 10);
   harness.begin();
 
-  await t.test('the seats’ picture moves: taken, read, made, given to others', async (t) => {
+  await t.test('the seats change: prefilling, decoding, given to other accounts', async (t) => {
     for (const state of ['prefilling', 'decoding']) {
       await tab.until(`document.querySelector('.seat[data-seat][data-state=${state}]')`);
     }
@@ -38,7 +38,7 @@ t.test('under load', async (t) => {
     t.equal(await tab.value(`document.getElementById('clock').textContent`), 'live');
   });
 
-  await t.test('assistive technology gets everything by name', async (t) => {
+  await t.test('every part has a name in the accessibility tree', async (t) => {
     const tree = await tab.accessibility();
     const names = (role: string): string[] => tree.filter((node) => node.role === role).map(({ name }) => name);
     t.ok(names('heading').includes('ra-sidecar') && names('heading').includes(CHAT));
@@ -69,7 +69,7 @@ t.test('under load', async (t) => {
     t.strictSame(nameless, []);
   });
 
-  await t.test('it does not chatter: what is announced stands still while numbers move', async (t) => {
+  await t.test('announcements do not change while numbers do', async (t) => {
     await tab.value(`window.said = 0; new MutationObserver(() => { window.said += 1; })
       .observe(document.getElementById('news'), { childList: true, characterData: true, subtree: true });`);
     const feed = await FeedReader.open(operatorsPort);
@@ -84,7 +84,7 @@ t.test('under load', async (t) => {
     );
   });
 
-  await t.test('every control is reached and used by keyboard, and seen to be', async (t) => {
+  await t.test('every control is reachable and usable by keyboard, and its focus is visible', async (t) => {
     await tab.value(`document.activeElement.blur(); window.scrollTo(0, 0)`);
     const walked: string[] = [];
     for (let i = 0; i < 40; i += 1) {
@@ -120,16 +120,16 @@ t.test('under load', async (t) => {
     const feed = await FeedReader.open(operatorsPort);
     for (let i = 0; i < 4; i += 1) await feed.next();
     feed.close();
-    t.ok(await tab.value(`document.querySelector('details').open`), 'new pictures leave it open');
-    t.equal(await tab.value(`document.activeElement.tagName`), 'SUMMARY', 'and the focus where it was');
+    t.ok(await tab.value(`document.querySelector('details').open`), 'updates leave it open');
+    t.equal(await tab.value(`document.activeElement.tagName`), 'SUMMARY', 'and keep the focus');
   });
 
-  await t.test('dark and light: as the system has it, or as chosen; all text can be read', async (t) => {
+  await t.test('dark and light, as the system or the reader chooses; all text is readable', async (t) => {
     const ground = `getComputedStyle(document.documentElement).backgroundColor`;
     await media(tab, 'prefers-color-scheme', 'dark');
     const dark = await tab.value(ground);
     t.strictSame(await tab.value(lowContrast), [], 'dark');
-    t.strictSame(await tab.value(paleShapes), [], 'what pictures are made of too');
+    t.strictSame(await tab.value(paleShapes), [], 'and so are seats and bars');
     await media(tab, 'prefers-color-scheme', 'light');
     const light = await tab.value(ground);
     t.not(dark, light);
@@ -143,7 +143,7 @@ t.test('under load', async (t) => {
     t.equal(await tab.value(ground), dark, 'and kept');
   });
 
-  await t.test('on a telephone nothing has to be moved sideways', async (t) => {
+  await t.test('on a narrow screen nothing scrolls sideways', async (t) => {
     await tab.resize(PHONE);
     await tab.until(`document.querySelectorAll('.seat[data-seat]').length === 10`);
     const over = `document.documentElement.scrollWidth - document.documentElement.clientWidth`;
@@ -155,19 +155,19 @@ t.test('under load', async (t) => {
     t.strictSame(
       tables.filter((name) => name !== 'Engines'),
       [],
-      'but for one wide table, in its own frame',
+      'except one wide table, in its own frame',
     );
     await tab.value(`for (const closed of document.querySelectorAll('details')) closed.open = true`);
     await tab.until(`document.querySelector('details[open] tbody tr')`);
-    t.equal(await tab.value(over), 0, 'nor for what is opened');
+    t.equal(await tab.value(over), 0, 'nor the opened details');
     await tab.resize({ ...PHONE, width: 320 });
-    t.equal(await tab.value(over), 0, 'nor on the narrowest (WCAG 2.1, 1.4.10)');
+    t.equal(await tab.value(over), 0, 'nor on the narrowest screen (WCAG 2.1, 1.4.10)');
     await tab.resize(PHONE);
-    t.strictSame(await tab.value(underAim), [], 'fingers find what can be touched');
+    t.strictSame(await tab.value(underAim), [], 'touch targets are large enough');
     await tab.resize(DESK);
   });
 
-  await t.test('who wants no motion has none', async () => {
+  await t.test('with reduced motion nothing is animated', async () => {
     const motion = `getComputedStyle(document.querySelector('.seat[data-seat][data-state=prefilling]'), '::after').animationName`;
     await media(tab, 'prefers-reduced-motion', 'no-preference');
     await tab.until(`document.querySelector('.seat[data-seat][data-state=prefilling]') && ${motion} === 'walk'`);
@@ -175,27 +175,24 @@ t.test('under load', async (t) => {
     await tab.until(`document.querySelector('.seat[data-seat][data-state=prefilling]') && ${motion} === 'none'`);
   });
 
-  await t.test(
-    'where the system paints all grounds alike, seats and bars stay seen, and what is chosen too',
-    async (t) => {
-      const ground = (selector: string): string =>
-        `getComputedStyle(document.querySelector('${selector}')).backgroundColor`;
-      await tab.until(`document.querySelector('.seat[data-seat][data-state=decoding]')`);
-      await media(tab, 'forced-colors', 'active');
-      t.not(await tab.value(ground('.bar i')), await tab.value(ground('.card')));
-      await tab.until(
-        `document.querySelector('.seat[data-seat][data-state=decoding]') && ` +
-          `${ground('.seat[data-seat][data-state=decoding]')} !== ${ground('.card')}`,
-      );
-      const outline = (state: string): string =>
-        `getComputedStyle(document.querySelector('.choices input${state} + span')).outlineStyle`;
-      t.equal(await tab.value(outline(':checked')), 'solid');
-      t.equal(await tab.value(outline(':not(:checked)')), 'none');
-      await media(tab, 'forced-colors', 'none');
-    },
-  );
+  await t.test('with forced colours seats and bars stay visible, and so does the selected theme', async (t) => {
+    const ground = (selector: string): string =>
+      `getComputedStyle(document.querySelector('${selector}')).backgroundColor`;
+    await tab.until(`document.querySelector('.seat[data-seat][data-state=decoding]')`);
+    await media(tab, 'forced-colors', 'active');
+    t.not(await tab.value(ground('.bar i')), await tab.value(ground('.card')));
+    await tab.until(
+      `document.querySelector('.seat[data-seat][data-state=decoding]') && ` +
+        `${ground('.seat[data-seat][data-state=decoding]')} !== ${ground('.card')}`,
+    );
+    const outline = (state: string): string =>
+      `getComputedStyle(document.querySelector('.choices input${state} + span')).outlineStyle`;
+    t.equal(await tab.value(outline(':checked')), 'solid');
+    t.equal(await tab.value(outline(':not(:checked)')), 'none');
+    await media(tab, 'forced-colors', 'none');
+  });
 
-  await t.test('once it is quiet, its numbers are those of /metrics and /admission', async (t) => {
+  await t.test('once it is idle, its numbers equal those of /metrics and /admission', async (t) => {
     await harness.end();
     await harness.sidecar.reaches('ra_sidecar_seats_busy', 0);
     await harness.sidecar.reaches('ra_sidecar_streams_running', 0);
@@ -220,11 +217,11 @@ t.test('under load', async (t) => {
     t.equal(await tab.value(`${row}?.cells[2].textContent ?? '0'`), full.toLocaleString('en'));
   });
 
-  t.strictSame(tab.complaints, [], 'its policy refused nothing, and nothing was thrown');
+  t.strictSame(tab.complaints, [], 'its policy blocked nothing, and nothing was thrown');
   const elsewhere = tab.requested.filter((url) => !url.startsWith(urlOf(operatorsPort)));
   t.strictSame(
     elsewhere.filter((url) => url !== 'about:blank'),
     [],
-    'it asked nobody else',
+    'it sent requests only to the sidecar',
   );
 });

@@ -1,4 +1,4 @@
-/** The recorded greedy replies are still those of llama-server. Needs `make peers`. */
+/** The recorded greedy replies still equal llama-server’s. Needs `make peers`. */
 import t from 'tap';
 import { readReplies, recordReplies } from '../goldens/replies.js';
 

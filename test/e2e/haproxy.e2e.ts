@@ -9,7 +9,7 @@ import { Pool } from './pool.js';
 import { startHaproxy } from './proxies.js';
 import { ask, Call, proxyCases } from './proxy-cases.js';
 
-/** The health check sees nothing new while a test runs. */
+/** The health check does not run again during a test. */
 const BLIND = { 'check inter 1s': 'check inter 1h' };
 
 t.test('behind HAProxy', (t) => proxyCases(t, startHaproxy, { trailers: true }));
@@ -36,7 +36,7 @@ t.test('a stream over HTTP/2 and TLS ends with its trailer', async (t) => {
   t.ok(body.endsWith('data: [DONE]\n\n'));
 });
 
-t.test('what cannot reach a sidecar that is gone goes to the other', async (t) => {
+t.test('a request that cannot reach a stopped sidecar is sent to the other', async (t) => {
   const pool = await Pool.start(t);
   const proxy = await startHaproxy(t, pool, BLIND);
   pool.sidecar('a').child.kill('SIGKILL');
@@ -44,34 +44,37 @@ t.test('what cannot reach a sidecar that is gone goes to the other', async (t) =
   for (let i = 0; i < 4; i++) t.equal((await ask(t, proxy, pool, SHORT)).status, 200);
 });
 
-t.test('what a draining sidecar refuses goes to the other; when both refuse, their own word passes', async (t) => {
-  const pool = await Pool.start(t, { seats: 1 });
-  const proxy = await startHaproxy(t, pool, BLIND);
-  const engines: number[] = [];
-  for (const name of ['a', 'b'] as const) {
-    const running = await Call.begin(t, proxy, pool, { ...ENDLESS, stream: true });
-    await running.connection.until('"delta"');
-    engines.push(pool.sidecar(name).enginePid(CHAT));
-  }
-  // Their streams keep both draining for as long as this test looks.
-  for (const pid of engines) process.kill(pid, 'SIGSTOP');
-  t.teardown(() => engines.forEach((pid) => process.kill(pid, 'SIGCONT')));
-  await drains(pool, 'a');
-  const waiting = await Call.begin(t, proxy, pool, SHORT);
-  await eventually('the other one has it', async () => {
-    return (await pool.sidecar('b').metric('ra_sidecar_waiting_requests')) === 1;
-  });
-  await drains(pool, 'b');
-  for (const response of [await waiting.response(), await ask(t, proxy, pool, SHORT)]) {
-    t.equal(response.status, 503);
-    t.match(JSON.parse(response.body), { error: { code: 'draining' } });
-    t.match(response.field('retry-after'), /^[1-9][0-9]*$/);
-  }
-  const long = await ask(t, proxy, pool, JSON.stringify(SHORT).padEnd(100_000));
-  t.equal(long.status, 503, 'too long to be sent again, and said so all the same');
-});
+t.test(
+  'a request that a draining sidecar refuses is sent to the other; if both refuse, the sidecar’s answer is returned',
+  async (t) => {
+    const pool = await Pool.start(t, { seats: 1 });
+    const proxy = await startHaproxy(t, pool, BLIND);
+    const engines: number[] = [];
+    for (const name of ['a', 'b'] as const) {
+      const running = await Call.begin(t, proxy, pool, { ...ENDLESS, stream: true });
+      await running.connection.until('"delta"');
+      engines.push(pool.sidecar(name).enginePid(CHAT));
+    }
+    // Their streams keep both draining during the test.
+    for (const pid of engines) process.kill(pid, 'SIGSTOP');
+    t.teardown(() => engines.forEach((pid) => process.kill(pid, 'SIGCONT')));
+    await drains(pool, 'a');
+    const waiting = await Call.begin(t, proxy, pool, SHORT);
+    await eventually('the other one served it', async () => {
+      return (await pool.sidecar('b').metric('ra_sidecar_waiting_requests')) === 1;
+    });
+    await drains(pool, 'b');
+    for (const response of [await waiting.response(), await ask(t, proxy, pool, SHORT)]) {
+      t.equal(response.status, 503);
+      t.match(JSON.parse(response.body), { error: { code: 'draining' } });
+      t.match(response.field('retry-after'), /^[1-9][0-9]*$/);
+    }
+    const long = await ask(t, proxy, pool, JSON.stringify(SHORT).padEnd(100_000));
+    t.equal(long.status, 503, 'too long to be sent again, and answered all the same');
+  },
+);
 
-t.test('a sidecar that is not ready gets nothing, and goes on with what it has', async (t) => {
+t.test('a sidecar that is not ready gets no requests, and finishes those that it has', async (t) => {
   const pool = await Pool.start(t, { contextPerSeat: 16_384, config: { drain: { noticeMs: 600_000 } } });
   const log = await LogReceiver.open(t);
   const proxy = await startHaproxy(t, pool, { 'log /dev/log local0': `log 127.0.0.1:${log.port} local0` });
@@ -96,13 +99,13 @@ t.test('a sidecar that is not ready gets nothing, and goes on with what it has',
   t.equal(answer.field('retry-after'), '1');
   t.match(answer.field('x-request-id'), /^[0-9a-f-]{36}$/);
   const named = await ask(t, proxy, pool, '{}', { 'x-request-id': 'my-request' });
-  t.strictSame([named.status, named.field('x-request-id')], [503, 'my-request'], 'the request’s own, where it has one');
+  t.strictSame([named.status, named.field('x-request-id')], [503, 'my-request'], 'the request’s own id, if it has one');
   await eventually('it is in the log', () => log.text.includes(' {my-request} '));
   process.kill(engine, 'SIGCONT');
   endsWell(t, await running.response());
 });
 
-t.test('a whole reply may take longer than its caller’s own silence is borne', async (t) => {
+t.test('a whole reply may take longer than the proxy’s idle timeout for its caller', async (t) => {
   const pool = await Pool.start(t, { config: { stream: { keepAliveMs: 1500 } } });
   const proxy = await startHaproxy(t, pool, { 'timeout client 60s': 'timeout client 1s' });
   const whole = await Call.begin(t, proxy, pool, { ...ENDLESS, max_tokens: 1500 });
@@ -117,7 +120,7 @@ t.test('a whole reply may take longer than its caller’s own silence is borne',
   t.equal(frames(await stream.response()).at(-1), '[DONE]');
 });
 
-/** What is sent to it as syslog does, over UDP; closed with the test. */
+/** Receives syslog messages over UDP; closed with the test. */
 class LogReceiver {
   text = '';
   readonly port: number;

@@ -1,7 +1,7 @@
 /**
- * deploy/docker/Dockerfile built by buildah, without Docker and without a registry: its base image is a Debian 13 root by debootstrap
- * with npm's Node 24. Then the image's command runs with the image's user and environment on a read-only root: a key, one chat, the
- * health check, SIGTERM.
+ * deploy/docker/Dockerfile built by buildah, without Docker and without a registry: its base image is a Debian 13 root
+ * made by debootstrap, with npm’s Node 24. Then the image’s command runs with the image’s user and environment on a
+ * read-only root: it creates a key, answers one chat and the health check, and ends on SIGTERM.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -47,7 +47,7 @@ t.test('the image for a CPU', async (t) => {
   buildah('copy', '--quiet', empty, baseFolder(NODE), '/');
   buildah('commit', '--quiet', empty, BASE);
   // The Docker format, since OCI's has no health check.
-  // npm's cache of this host: what the lock names was installed from it, so the build needs little of the network.
+  // npm’s cache of this host: the locked packages were installed from it, so the build needs little of the network.
   const cache = execFileSync('npm', ['config', 'get', 'cache'], { encoding: 'utf8' }).trim();
   const how = [
     '-v',
@@ -77,7 +77,9 @@ t.test('the image for a CPU', async (t) => {
   chownSync(data, 10001, 10001);
   const [port, operators] = [await freePort(), await freePort()];
 
-  /** What a runtime does: a mount namespace with a read-only root, the image's user, no new privileges. */
+  /**
+   * Does what a container runtime does: a mount namespace with a read-only root, the image’s user, no new privileges.
+   */
   const inside = (...command: readonly string[]): readonly string[] => [
     ...['--mount', '--propagation', 'slave', 'sh', '-ec'],
     `mount --bind "$0" "$0"; mount -t tmpfs tmpfs "$0/tmp"; mount --bind "$1" "$0/data"; mount --bind /dev "$0/dev"

@@ -1,7 +1,8 @@
 /**
- * A Kafka cluster for a test: the mock cluster of librdkafka, Kafka's C client, in a process of Debian's kcat, and kcat as
- * the reader. No broker of Apache Kafka can be had from the registries that this is built with. The mock speaks the
- * protocol over TCP, by code that is not ours nor KafkaJS'; it keeps all in memory, so it can be stopped and not restarted.
+ * A Kafka cluster for a test: the mock cluster of librdkafka, Kafka’s C client, in a process of Debian’s kcat, which is
+ * the reader too. No package registry of this build has a broker of Apache Kafka. The mock speaks the protocol over TCP
+ * and is independent of this repository and of KafkaJS; it keeps everything in memory, so it can be stopped but not
+ * restarted.
  */
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -15,13 +16,13 @@ interface Owner {
   teardown(fn: () => Promise<void> | void): void;
 }
 
-/** A message as the reader has it. */
+/** A message as the reader returns it. */
 export interface Consumed {
   readonly partition: number;
   readonly offset: number;
   readonly key: string;
   readonly payload: string;
-  /** Names and values in turn. */
+  /** Alternating names and values. */
   readonly headers: readonly string[];
 }
 
@@ -30,7 +31,7 @@ const run = promisify(execFile);
 const TOPIC = 'usage';
 
 export class KafkaMock {
-  /** The way to it, which a test can break. */
+  /** The connection to it, which a test can break. */
   readonly link: TcpLink;
   readonly #port: number;
   readonly #child: ChildProcess;
@@ -41,9 +42,9 @@ export class KafkaMock {
     this.link = link;
   }
 
-  /** A cluster of one broker with a topic of 4 partitions. Resolves once it has the topic. */
+  /** Starts a cluster of one broker with a topic of 4 partitions. Resolves once the topic exists. */
   static async start(t: Owner): Promise<KafkaMock> {
-    // A producer that waits for a first message, which never comes.
+    // A producer that waits for its first message, which is never sent.
     const child = spawn('kcat', ['-P', '-b', 'mock', '-t', TOPIC, '-X', 'test.mock.num.brokers=1', '-d', 'mock'], {
       stdio: ['pipe', 'ignore', 'pipe'],
     });
@@ -67,7 +68,7 @@ export class KafkaMock {
     return new KafkaMock(port, child, link);
   }
 
-  /** It answers nothing until go(); what came meanwhile it does then. */
+  /** Pauses the cluster until go(); requests that arrive meanwhile are processed then. */
   async stop(): Promise<void> {
     if (this.#child.pid !== undefined) await stopProcess(this.#child.pid);
   }
@@ -76,7 +77,7 @@ export class KafkaMock {
     this.#child.kill('SIGCONT');
   }
 
-  /** All that the topic holds, partition by partition, each in its order; checksums are checked. */
+  /** All messages of the topic, partition by partition, each in its order; checksums are verified. */
   async consumed(): Promise<Consumed[]> {
     const { stdout } = await run(
       'kcat',

@@ -1,7 +1,8 @@
 /**
- * Carries Kafka's protocol between a client and librdkafka's mock cluster, and mends two things in what the cluster tells
- * of itself: the address of its broker, so that a client comes back to this way and a test can break it, and the number of
- * its controller, which the mock of Debian's version gives as that of no broker. All else passes as it is.
+ * Forwards Kafka’s protocol between a client and librdkafka’s mock cluster, and corrects two fields of the cluster’s
+ * metadata: the broker’s address, so that clients reconnect through the relay and a test can break the connection, and
+ * the controller’s number, which Debian’s version of the mock sets to that of no broker. Everything else is forwarded
+ * unchanged.
  */
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
@@ -10,10 +11,10 @@ interface Owner {
   teardown(fn: () => Promise<void>): void;
 }
 
-/** Kafka's number for a request of metadata. */
+/** Kafka’s number of a metadata request. */
 const METADATA = 3;
 
-/** Where the one broker is to be found, as the relay tells it. */
+/** The address of the broker as the relay reports it. */
 export type AdvertisedPort = () => number;
 
 /** Starts a relay to the broker on `target` and resolves with its port. Closed with the test. */
@@ -21,7 +22,7 @@ export async function startRelay(t: Owner, target: number, advertised: Advertise
   const sockets = new Set<Socket>();
   const server = createServer((client) => {
     const broker = connect(target, '127.0.0.1');
-    /** Versions of the metadata requests under way, by their numbers of correlation. */
+    /** Versions of the pending metadata requests, by their correlation ids. */
     const asked = new Map<number, number>();
     onFrames(client, (frame) => {
       if (frame.readInt16BE(4) === METADATA) asked.set(frame.readInt32BE(8), frame.readInt16BE(6));
@@ -53,7 +54,7 @@ export async function startRelay(t: Owner, target: number, advertised: Advertise
   return (server.address() as AddressInfo).port;
 }
 
-/** Calls with each frame that arrives, its length of 4 bytes included. */
+/** Calls `fn` with each frame that arrives, its length of 4 bytes included. */
 function onFrames(socket: Socket, each: (frame: Buffer) => void): void {
   let bytes = Buffer.alloc(0);
   socket.on('data', (chunk) => {
@@ -66,7 +67,9 @@ function onFrames(socket: Socket, each: (frame: Buffer) => void): void {
   });
 }
 
-/** A metadata response of version 1 or 2, in place: brokers (id, host, port, rack), the cluster's name, the controller. */
+/**
+ * Rewrites a metadata response of version 1 or 2: brokers (id, host, port, rack), the cluster’s name, the controller.
+ */
 function mend(frame: Buffer, version: number, port: number): void {
   if (version !== 1 && version !== 2) throw new Error(`metadata of version ${version}`);
   let at = 8;

@@ -8,7 +8,7 @@ import { deliveryConfig, linkFaults } from '../support/sink-peers.js';
 import { BilledLoad, sameAsSpool } from './billed-load.js';
 import { KafkaMock } from './kafka-mock.js';
 
-/** In the load's test. */
+/** In the test under load. */
 const BREAKS = ['cut', 'mute', 'deaf'] as const;
 
 async function peer(t: Test): Promise<SinkPeer> {
@@ -22,7 +22,7 @@ async function peer(t: Test): Promise<SinkPeer> {
       cluster.go();
     },
     stored: async () => (await cluster.consumed()).map(({ payload }) => payload),
-    // The mock takes what it is sent up to the client's own limit, so none is too long for it.
+    // The mock accepts messages up to the client’s own limit, so none is too long for it.
     tooLong: undefined,
     sink: () => new KafkaSink({ clock: systemClock, timeoutMs: 1000, connect: () => connectKafka(kafka, 1000) }),
   };
@@ -30,7 +30,7 @@ async function peer(t: Test): Promise<SinkPeer> {
 
 sinkContract(t, 'librdkafka’s mock cluster', peer);
 
-t.test('a cluster that goes away in each way under a sidecar’s load has each record in the end', async (t) => {
+t.test('a cluster that fails in each way under load has every record in the end', async (t) => {
   const cluster = await KafkaMock.start(t);
   const load = await BilledLoad.start(t, { kafka: { brokers: [`127.0.0.1:${cluster.link.port}`] } });
   const { sidecar } = load;

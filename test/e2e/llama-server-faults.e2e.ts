@@ -39,7 +39,7 @@ const sidecar = await Sidecar.start(t, {
   },
 });
 
-/** A reply so fond of repeating itself that no end token comes. */
+/** A repetitive reply, so that no end token is sampled. */
 const LONG = {
   messages: [{ role: 'user', content: 'Tell me a very long story.' }],
   max_completion_tokens: 12_000,
@@ -58,13 +58,13 @@ interface Streamed {
   readonly ended: boolean;
 }
 
-/** Streams to the end; `first` is called with the first text. */
+/** Streams to the end; calls `first` with the first text. */
 async function stream(body: object, first: () => void = () => undefined): Promise<Streamed> {
   const response = await sidecar.post('/chat/completions', { model: MODEL, stream: true, seed: 1, ...body });
   const chunks: Uint8Array[] = [];
   for await (const chunk of response.body ?? []) {
     chunks.push(chunk as Uint8Array);
-    // The first one is of the role alone.
+    // The first chunk has only the role.
     if (chunks.length === 2) first();
   }
   const text = Buffer.concat(chunks).toString();

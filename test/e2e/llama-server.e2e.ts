@@ -1,4 +1,4 @@
-/** A real llama-server behind the queue, beside our own engine on the same file, in one sidecar. Needs `make peers`. */
+/** A llama-server behind the queue, beside the built-in engine on the same file, in one sidecar. Needs `make peers`. */
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -28,7 +28,7 @@ const server = await LlamaServer.start(file, {
   more: ['--metrics', '--jinja', '-fa', 'off'],
 });
 t.teardown(() => server.close());
-/** What the sidecar has of the model that is computed elsewhere. */
+/** The file that the sidecar needs of the model that the server computes. */
 const dir = await mkdtemp(join(tmpdir(), 'ra-vocabulary-'));
 t.teardown(() => rm(dir, { recursive: true, force: true }));
 const vocabulary = join(dir, 'vocabulary.gguf');
@@ -54,7 +54,7 @@ const decide = {
 const sidecar = await Sidecar.start(t, {
   config: {
     contract: 'compatible',
-    // It would refuse callers who leave so soon.
+    // The default would refuse callers that disconnect so soon.
     development: { validateAnswers: true, learnedQueue: false },
     limits: { chat: { inFlight: 0, perMinute: 0 }, decisions: { inFlight: 0, perMinute: 0 } },
     decisions: { isolate: false },
@@ -83,7 +83,7 @@ async function complete(model: string, body: object): Promise<Completion> {
   return JSON.parse(text) as Completion;
 }
 
-/** What must not depend on who computes. */
+/** What must be equal, whichever engine computes. */
 function outcome({ choices, usage }: Completion): object {
   return {
     usage: { prompt: usage.prompt_tokens, completion: usage.completion_tokens },
@@ -112,7 +112,7 @@ const WEATHER = {
   },
 };
 
-t.test('greedy replies, stops, limits, JSON and calls are those of our own engine', async (t) => {
+t.test('greedy replies, stops, limits, JSON and calls equal those of the built-in engine', async (t) => {
   const cases: Record<string, object> = {
     short: { ...user('Name a color.'), max_completion_tokens: 60 },
     cut: { ...user('Tell me a story about the sea.'), max_completion_tokens: 12 },
@@ -151,10 +151,10 @@ t.test('a stream has the text of the whole reply', async (t) => {
   t.equal(text.join(''), whole.choices[0]?.message.content);
 });
 
-/** Letters enough that some are not among the tokens that a request reports. */
+/** Enough letters that some are not among the tokens whose probabilities a request reports. */
 const OPTIONS = Array.from({ length: 26 }, (_, i) => ({ name: `option ${i}` }));
 
-t.test('decisions have the label mass and the probabilities of our own engine', async (t) => {
+t.test('decisions have the label mass and the probabilities of the built-in engine', async (t) => {
   const questions = [
     { id: 'refund', type: 'yes_no', question: 'Does the customer ask for a refund?' },
     { id: 'team', type: 'choice', question: 'Who should handle this?', options: OPTIONS },
@@ -171,7 +171,7 @@ t.test('decisions have the label mass and the probabilities of our own engine', 
   t.ok(ours.length >= 2 + 26 + 3 + 3, `${ours.length} numbers`);
   const off = theirs.map((value, i) => Math.abs(value - (ours[i] ?? NaN)));
   t.ok(Math.max(...off) < 1e-4, `at most ${Math.max(...off)} off`);
-  t.ok((await requestsOf(server)) > before + questions.length, 'some labels were asked for by themselves');
+  t.ok((await requestsOf(server)) > before + questions.length, 'some labels needed requests of their own');
 });
 
 function numbersOf(value: unknown): number[] {
@@ -189,7 +189,7 @@ async function metric(port: number, name: string): Promise<number> {
   return metricOf(page, `llamacpp:${name}`) ?? NaN;
 }
 
-t.test('1,000 callers leave at random: no seat is lost, and none waits in the server', async (t) => {
+t.test('1,000 callers disconnect at random times: no seat is lost, and no request waits in the server', async (t) => {
   const long = 'The sea was calm. '.repeat(60);
   const peak = watchPeak('requests_deferred');
   let left = 0;
@@ -198,7 +198,7 @@ t.test('1,000 callers leave at random: no seat is lost, and none waits in the se
       const at = (left += 1);
       const leaving = new AbortController();
       const timer = setTimeout(() => leaving.abort(), (at * 7919) % 150);
-      // A server that evaluates a prompt looks after its connections once a second, so there are fewer of these.
+      // A server that evaluates a prompt checks its connections once a second, so fewer of these are sent.
       const text = at % 10 === 0 ? `${at}: ${long}Tell me more.` : `${at}: Tell me more.`;
       const body = { ...user(text), max_completion_tokens: 400, stream: true };
       await sidecar
@@ -243,7 +243,7 @@ t.test('at ten times the load the server’s own queue stays empty', async (t) =
   t.ok(served > 5 * SEATS, `${served} served`);
 });
 
-/** Follows a gauge of the server; what it returns ends that, and resolves with the highest reading. */
+/** Follows a gauge of the server; the returned function stops that and resolves with the highest reading. */
 function watchPeak(name: string): () => Promise<number> {
   let most = 0;
   const ending = new AbortController();

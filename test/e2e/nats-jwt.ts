@@ -1,10 +1,13 @@
-/** What NATS' own tools make for a server with accounts: an operator, accounts, a user, each signed by the one above. */
+/**
+ * Creates what NATS’ own tools create for a server with accounts: an operator, accounts and a user, each signed by the
+ * one above.
+ */
 import { nkeys } from '@nats-io/transport-node';
 
 type KeyPair = ReturnType<typeof nkeys.createUser>;
 
 export interface NatsAccounts {
-  /** Sections of a server's file. */
+  /** Sections of a server’s configuration file. */
   readonly config: string;
   /** A user's creds file. */
   readonly creds: string;
@@ -21,7 +24,7 @@ const PLAIN = {
   leaf: -1,
 };
 
-/** With JetStream, which the system's account must not have. */
+/** With JetStream, which the system account must not have. */
 const UNLIMITED = { ...PLAIN, mem_storage: -1, disk_storage: -1, streams: -1, consumer: -1 };
 
 export function makeAccounts(): NatsAccounts {

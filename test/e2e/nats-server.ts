@@ -1,4 +1,4 @@
-/** Debian's nats-server with JetStream on a folder of its own, for a test that kills it and starts it again. */
+/** Debian’s nats-server with JetStream in its own folder, for tests that kill and restart it. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -14,7 +14,7 @@ interface Owner {
   teardown(fn: () => Promise<void> | void): void;
 }
 
-/** A message as the stream has it. */
+/** A message as the stream returns it. */
 export interface Stored {
   readonly subject: string;
   readonly id: string;
@@ -36,7 +36,10 @@ export class NatsServer {
     this.#access = access;
   }
 
-  /** Resolves once it takes connections. `config`: sections of its file; `access`: how this test itself may connect, `servers` the host. */
+  /**
+   * Resolves once it accepts connections. `config`: sections of its file; `access`: how the test itself connects,
+   * `servers` the host.
+   */
   static async start(t: Owner, config = '', access: NodeConnectionOptions = {}): Promise<NatsServer> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-nats-'));
     const server = new NatsServer(await freePort(), dir, access);
@@ -56,10 +59,10 @@ export class NatsServer {
     return pid;
   }
 
-  /** Starts it on what it stored. */
+  /** Starts it with its stored messages. */
   async begin(): Promise<void> {
     this.#child = spawn('nats-server', ['-c', join(this.dir, 'server.conf')], { stdio: 'ignore' });
-    await eventually('nats-server takes connections', async () => {
+    await eventually('nats-server accepts connections', async () => {
       if (this.#child?.exitCode !== null) throw new Error(`nats-server ended with ${this.#child?.exitCode}`);
       const socket = connectSocket(this.port, '127.0.0.1');
       const open = await once(socket, 'connect').then(
@@ -79,7 +82,7 @@ export class NatsServer {
     await gone;
   }
 
-  /** Makes the stream `USAGE` on `usage.*`. */
+  /** Creates the stream `USAGE` on `usage.*`. */
   async makeStream(more: Partial<StreamConfig> = {}): Promise<void> {
     await this.#ask((manager) =>
       manager.streams.add({
@@ -95,7 +98,7 @@ export class NatsServer {
     await this.#ask((manager) => manager.streams.update('USAGE', more));
   }
 
-  /** All that the stream holds, in its order. */
+  /** All messages of the stream, in order. */
   stored(): Promise<Stored[]> {
     return this.#ask(async (manager) => {
       const { state } = await manager.streams.info('USAGE');

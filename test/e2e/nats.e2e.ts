@@ -19,7 +19,7 @@ import { stopProcess } from './stopped.js';
 
 const MAX_EVENT = 4096;
 const NEVER = new AbortController().signal;
-/** In the load's test. */
+/** In the test under load. */
 const KILLS = 3;
 
 async function peer(t: Test): Promise<SinkPeer> {
@@ -55,7 +55,7 @@ async function peer(t: Test): Promise<SinkPeer> {
 
 sinkContract(t, 'nats-server', peer);
 
-t.test(`a server that is killed ${KILLS} times under a sidecar’s load has each record once in the end`, async (t) => {
+t.test(`a server that is killed ${KILLS} times under load has each record once in the end`, async (t) => {
   const server = await NatsServer.start(t);
   await server.makeStream();
   const load = await BilledLoad.start(t, { nats: { servers: [`nats://127.0.0.1:${server.port}`] } });
@@ -66,7 +66,7 @@ t.test(`a server that is killed ${KILLS} times under a sidecar’s load has each
     const seen = sidecar.lines.length;
     const waits = (): boolean => sidecar.lines.slice(seen).some(({ event }) => event === 'usage delivery waits');
     await sidecar.until(waits, 'delivery waits');
-    t.ok((await sidecar.metric('ra_sidecar_usage_oldest_seconds')) > 0, 'and the metrics say for how long');
+    t.ok((await sidecar.metric('ra_sidecar_usage_oldest_seconds')) > 0, 'and the metrics show for how long');
     await server.begin();
     await sidecar.logged('usage delivery resumed', kill);
   }
@@ -115,51 +115,54 @@ t.test('errors that an operator can fix are retried; others are dead letters', a
   );
 });
 
-t.test('who may not connect, or not publish, waits; who may does, in each way', async (t) => {
-  const user = nkeys.createUser();
-  const seed = user.getSeed();
-  const accounts = makeAccounts();
-  const text = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
-  const credsFile = join(t.testdir({}), 'user.creds');
-  writeFileSync(credsFile, accounts.creds);
-  const ways: readonly [auth: string, secret: string, config: string, access: NodeConnectionOptions][] = [
-    ['password', 'edge:p:w', 'authorization { user: edge, password: "p:w" }', { user: 'edge', pass: 'p:w' }],
-    ['token', 'a-token', 'authorization { token: "a-token" }', { token: 'a-token' }],
-    [
-      'nkey',
-      text(seed),
-      `authorization { users: [{ nkey: ${user.getPublicKey()} }] }`,
-      { authenticator: nkeyAuthenticator(seed) },
-    ],
-    [
-      'creds',
-      accounts.creds,
-      accounts.config,
-      { authenticator: credsAuthenticator(new TextEncoder().encode(accounts.creds)) },
-    ],
-  ];
-  for (const [auth, secret, config, access] of ways) {
-    const server = await NatsServer.start(t, config, access);
+t.test(
+  'without permission to connect or publish records wait; with it they are delivered, for each kind of credentials',
+  async (t) => {
+    const user = nkeys.createUser();
+    const seed = user.getSeed();
+    const accounts = makeAccounts();
+    const text = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
+    const credsFile = join(t.testdir({}), 'user.creds');
+    writeFileSync(credsFile, accounts.creds);
+    const ways: readonly [auth: string, secret: string, config: string, access: NodeConnectionOptions][] = [
+      ['password', 'edge:p:w', 'authorization { user: edge, password: "p:w" }', { user: 'edge', pass: 'p:w' }],
+      ['token', 'a-token', 'authorization { token: "a-token" }', { token: 'a-token' }],
+      [
+        'nkey',
+        text(seed),
+        `authorization { users: [{ nkey: ${user.getPublicKey()} }] }`,
+        { authenticator: nkeyAuthenticator(seed) },
+      ],
+      [
+        'creds',
+        accounts.creds,
+        accounts.config,
+        { authenticator: credsAuthenticator(new TextEncoder().encode(accounts.creds)) },
+      ],
+    ];
+    for (const [auth, secret, config, access] of ways) {
+      const server = await NatsServer.start(t, config, access);
+      await server.makeStream();
+      const file = join(server.dir, 'secret');
+      writeFileSync(file, secret);
+      t.match(await answerOf(server.port), { kind: 'later', why: 'AuthorizationError' }, `${auth}: without`);
+      const environment = { RA_DELIVERY_NATS_AUTH: auth, RA_DELIVERY_NATS_SECRET_FILE: file };
+      t.match(await answerOf(server.port, environment), { kind: 'accepted' }, auth);
+    }
+    const server = await NatsServer.start(
+      t,
+      'authorization { users: [{ user: edge, password: pw, permissions: { publish: ["$JS.>"] } }, { user: me, password: me }] }',
+      { user: 'me', pass: 'me' },
+    );
     await server.makeStream();
     const file = join(server.dir, 'secret');
-    writeFileSync(file, secret);
-    t.match(await answerOf(server.port), { kind: 'later', why: 'AuthorizationError' }, `${auth}: without`);
-    const environment = { RA_DELIVERY_NATS_AUTH: auth, RA_DELIVERY_NATS_SECRET_FILE: file };
-    t.match(await answerOf(server.port, environment), { kind: 'accepted' }, auth);
-  }
-  const server = await NatsServer.start(
-    t,
-    'authorization { users: [{ user: edge, password: pw, permissions: { publish: ["$JS.>"] } }, { user: me, password: me }] }',
-    { user: 'me', pass: 'me' },
-  );
-  await server.makeStream();
-  const file = join(server.dir, 'secret');
-  writeFileSync(file, 'edge:pw');
-  const environment = { RA_DELIVERY_NATS_AUTH: 'password', RA_DELIVERY_NATS_SECRET_FILE: file };
-  t.match(await answerOf(server.port, environment), { kind: 'later', why: 'PermissionViolationError' });
-});
+    writeFileSync(file, 'edge:pw');
+    const environment = { RA_DELIVERY_NATS_AUTH: 'password', RA_DELIVERY_NATS_SECRET_FILE: file };
+    t.match(await answerOf(server.port, environment), { kind: 'later', why: 'PermissionViolationError' });
+  },
+);
 
-t.test('TLS: the authority that is named, and no other', async (t) => {
+t.test('TLS: only the configured authority is trusted', async (t) => {
   const dir = t.testdir({});
   const [cert, key, strange] = [join(dir, 'cert.pem'), join(dir, 'key.pem'), join(dir, 'strange.pem')];
   for (const out of [strange, cert]) {
@@ -172,7 +175,7 @@ t.test('TLS: the authority that is named, and no other', async (t) => {
     servers: 'localhost',
   });
   await server.makeStream();
-  // The client looks for a name in the certificate, also where it was given an address.
+  // The client looks for a name in the certificate, also if it connects to an address.
   const servers = { RA_DELIVERY_NATS_SERVERS: `["nats://localhost:${server.port}"]` };
   const environment = { ...servers, RA_DELIVERY_NATS_TLS: 'true', RA_DELIVERY_NATS_CA_FILE: cert };
   t.match(await answerOf(server.port, environment), { kind: 'accepted' });
@@ -183,5 +186,5 @@ t.test('TLS: the authority that is named, and no other', async (t) => {
   ]) {
     t.match(await answerOf(server.port, wrong), { kind: 'later', why: /SELF_SIGNED|UNABLE_TO|CERT|DEPTH/ });
   }
-  await eventually('the one message is there', async () => (await server.stored()).length === 1);
+  await eventually('the message is delivered', async () => (await server.stored()).length === 1);
 });

@@ -8,7 +8,7 @@ import { ask, Call, proxyCases } from './proxy-cases.js';
 
 t.test('behind nginx', (t) => proxyCases(t, startNginx, { trailers: false }));
 
-t.test('what cannot reach a sidecar that is gone goes to the other', async (t) => {
+t.test('a request that cannot reach a stopped sidecar is sent to the other', async (t) => {
   const pool = await Pool.start(t);
   const proxy = await startNginx(t, pool);
   pool.sidecar('a').child.kill('SIGKILL');
@@ -17,10 +17,10 @@ t.test('what cannot reach a sidecar that is gone goes to the other', async (t) =
 });
 
 t.test(
-  'one refuses, the other is down or dies: errors in the API’s shape, 503 alone for what ran nowhere',
+  'one refuses, the other is down or crashes: errors have the API’s form, and 503 only if the request ran nowhere',
   async (t) => {
     const pool = await Pool.start(t);
-    // So that a is always asked first.
+    // So that a is always tried first.
     const proxy = await startNginx(t, pool, {
       [`${pool.socket('b')} max_fails`]: `${pool.socket('b')} backup max_fails`,
     });
@@ -50,7 +50,7 @@ t.test(
 );
 
 t.test(
-  'what a draining sidecar refuses goes to the other, long or short; when both refuse, their own word passes',
+  'a request that a draining sidecar refuses is sent to the other, long or short; if both refuse, the sidecar’s answer is returned',
   async (t) => {
     const pool = await Pool.start(t);
     const proxy = await startNginx(t, pool);
@@ -61,7 +61,7 @@ t.test(
       engines.push(pool.sidecar(name).enginePid(CHAT));
     }
     const [first = 0, second = 0] = engines;
-    // Its stream keeps it draining for as long as this test looks.
+    // Its stream keeps it draining during the test.
     process.kill(first, 'SIGSTOP');
     t.teardown(() => process.kill(first, 'SIGCONT'));
     pool.sidecar('a').child.kill('SIGTERM');

@@ -1,6 +1,6 @@
 /**
- * The packed package as a user installs it, from npm's registry into an empty folder: `npx ra-sidecar` serves the embedded model,
- * and the two commands that it prints work.
+ * The packed package as a user installs it, from npm’s registry into an empty folder: `npx ra-sidecar` serves the
+ * embedded model, and the two commands that it prints work.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,7 +11,10 @@ import t from 'tap';
 import { signalGroup } from '../support/processes.js';
 import { sourceRoot } from '../support/source-root.js';
 
-/** What a host with a CPU gets, MiB: 120 of which 49 are two CPU backends. node-llama-cpp installed as it is takes 783. */
+/**
+ * Size of the installation on a host with a CPU, MiB: 120, of which 49 are two CPU backends. An unmodified
+ * node-llama-cpp takes 783.
+ */
 const MOST_MIB = 150;
 
 interface Installed {

@@ -1,6 +1,7 @@
 /**
- * Runs the HTTP, contract and integration suites on another Node than the one that installed: Node 22 on this host, 24 and 26 in a
- * Debian 13 root, whose glibc the HTTP library's newer version needs. Root and binaries are kept in `test/e2e/.cache`.
+ * Runs the HTTP, contract and integration suites on another Node than the installed one: Node 22 on this host, 24 and
+ * 26 in a Debian 13 root, whose glibc the HTTP library’s newer version needs. Root and binaries are kept in
+ * `test/e2e/.cache`.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -23,15 +24,15 @@ import { sourceRoot } from '../support/source-root.js';
 
 const CACHE = join(sourceRoot, 'test/e2e/.cache');
 const ROOT = join(CACHE, 'trixie');
-/** Where the repository lies within the root. */
+/** Where the repository is mounted in the root. */
 const INSIDE = '/repository';
 const MIRROR = 'http://deb.debian.org/debian';
 const SUITES: readonly string[] = ['sidecar/http', 'contract', 'integration'];
-/** Not run, with the reason. */
+/** Files that are not run, with the reason. */
 const LEFT_OUT: ReadonlyMap<string, string> = new Map([
-  ['integration/make-run.test.js', 'it starts make, which installs for the Node that it finds'],
+  ['integration/make-run.test.js', 'it starts make, which installs packages for the Node that it finds'],
 ]);
-/** Each test file may take so long on a loaded machine, s. */
+/** The longest time of one test file on a loaded machine, s. */
 const FILE_S = 600;
 const JOBS = 2;
 
@@ -64,7 +65,7 @@ export async function runSuites(t: Test, node: OtherNode): Promise<void> {
   t.ok(files.length > 50, `${files.length} files on Node ${node.version}`);
 }
 
-/** Runs a program with this Node first in its PATH, in the root if it is to be. Its output is cut to its end. */
+/** Runs a program with this Node first in its PATH, optionally in the root. Returns the end of its output. */
 export async function run(
   { version, debian13 }: OtherNode,
   binary: string,
@@ -100,7 +101,9 @@ interface Lock {
   readonly packages: Readonly<Record<string, { readonly version: string; readonly integrity?: string }>>;
 }
 
-/** Adds the HTTP library's binaries for this Node to node_modules, at the places and in the versions of the lock. */
+/**
+ * Adds the HTTP library’s binaries for this Node to node_modules, at the places and in the versions of the lock file.
+ */
 function addBinaries(major: number): void {
   const { packages } = JSON.parse(readFileSync(join(sourceRoot, 'package-lock.json'), 'utf8')) as Lock;
   const name = `@uwsjs/linux-x64-${major}`;
@@ -109,7 +112,7 @@ function addBinaries(major: number): void {
       unpack(`${name}@${version}`, join(sourceRoot, path), integrity);
 }
 
-/** Unpacks a package of npm's registry into `folder`, and checks it against the lock's `integrity`. */
+/** Unpacks a package of npm’s registry into `folder`, and checks it against the lock file’s `integrity`. */
 function unpack(what: string, folder: string, integrity?: string): void {
   const parts = `${folder}.part`;
   rmSync(parts, { recursive: true, force: true });
@@ -119,13 +122,14 @@ function unpack(what: string, folder: string, integrity?: string): void {
     filename: string;
     integrity: string;
   }[];
-  if (integrity !== undefined && integrity !== found) throw new Error(`${what} is not the package of the lock`);
+  if (integrity !== undefined && integrity !== found)
+    throw new Error(`${what} differs from the package of the lock file`);
   execFileSync('tar', ['xf', filename, '--strip-components=1'], { cwd: parts });
   rmSync(join(parts, filename));
   renameSync(parts, folder);
 }
 
-/** The Debian 13 root, made by debootstrap if it is not there. */
+/** The Debian 13 root, made by debootstrap if it does not exist. */
 function debian13(): void {
   if (existsSync(join(ROOT, 'made'))) return;
   rmSync(ROOT, { recursive: true, force: true });

@@ -1,6 +1,6 @@
 /**
- * What `make e2e` needs besides npm's packages, all of it Debian's. Root has what is missing installed; anyone else is
- * told what to install, and the run ends before its first test, with exit code 1.
+ * What `make e2e` needs besides npm’s packages, all of it in Debian. As root, missing packages are installed; otherwise
+ * the run names them and ends before its first test, with exit code 1.
  */
 import { spawnSync } from 'node:child_process';
 import { accessSync, chmodSync, constants, existsSync, rmSync, writeFileSync } from 'node:fs';
@@ -8,13 +8,13 @@ import { delimiter, join } from 'node:path';
 import { env, getuid, stderr, stdout } from 'node:process';
 import { lavapipe } from './lavapipe.js';
 
-/** A program that an end-to-end test starts, or a driver that it wants, and the Debian package that brings it. */
+/** A program that an end-to-end test starts, or a driver that it uses, and the Debian package that contains it. */
 interface Need {
   readonly program: string;
-  /** How it is looked for, where it is no program in a PATH. */
+  /** How it is found, if it is not a program in a PATH. */
   readonly there?: () => boolean;
   readonly package: string;
-  /** The tests that want it, for who reads that it is missing. */
+  /** The tests that need it, for the message that it is missing. */
   readonly for: string;
 }
 
@@ -29,7 +29,7 @@ const NEEDS: readonly Need[] = [
   { program: 'debootstrap', package: 'debootstrap', for: 'Node 24 and 26 and the image, on Debian 13' },
   { program: 'buildah', package: 'buildah', for: 'the image' },
   { program: 'systemd-analyze', package: 'systemd', for: 'the unit in deploy/systemd' },
-  { program: 'socat', package: 'socat', for: 'what systemd is told' },
+  { program: 'socat', package: 'socat', for: 'messages to systemd' },
   { program: 'zsh', package: 'zsh', for: 'command line completion' },
   { program: 'fish', package: 'fish', for: 'command line completion' },
   {
@@ -40,13 +40,15 @@ const NEEDS: readonly Need[] = [
   },
 ];
 
-/** Where Debian puts programs; a user's own PATH often lacks the last two. */
+/** Where Debian installs programs; a user’s own PATH often lacks the last two. */
 const PATHS = [...(env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/sbin'];
 
-/** dpkg asks this file whether a package may start its service; 101: no. A test starts what it needs itself. */
+/**
+ * dpkg asks this script whether a package may start its service; exit code 101 denies it. Tests start what they need.
+ */
 const SERVICE_POLICY = '/usr/sbin/policy-rc.d';
 
-/** apt-get's own limit on a slow mirror, seconds. */
+/** apt-get’s own timeout for a slow mirror, seconds. */
 const APT_TIMEOUT_S = 60;
 
 function missing(): Need[] {
@@ -62,7 +64,9 @@ function runnable(path: string): boolean {
   }
 }
 
-/** Installs the packages. apt-get's output is this process's; what it could not do shows in what is still missing. */
+/**
+ * Installs the packages. apt-get prints to this process’s output; failures show in what is still missing afterwards.
+ */
 function install(packages: readonly string[]): void {
   const barred = existsSync(SERVICE_POLICY);
   if (!barred) {

@@ -1,6 +1,6 @@
-/** What a page is looked through for, as expressions that the browser evaluates in it. */
+/** Checks of a page, as expressions that the browser evaluates in it. */
 
-/** How much colours differ. They are read off a canvas: it knows all notations. */
+/** The contrast of two colours, read from a canvas, which accepts all notations. */
 const CONTRAST = `
   for (const moving of document.getAnimations()) moving.finish?.call && moving instanceof CSSTransition && moving.finish();
   const canvas = document.createElement('canvas');
@@ -26,7 +26,7 @@ const CONTRAST = `
   };
 `;
 
-/** Texts with less contrast to what is behind them than 4.5 (WCAG 2, AA). */
+/** Texts with a contrast to their background below 4.5 (WCAG 2, AA). */
 export const lowContrast = `(() => {
   ${CONTRAST}
   const low = [];
@@ -40,7 +40,7 @@ export const lowContrast = `(() => {
   return low;
 })()`;
 
-/** Edges of seats and grounds of bars with less contrast to what they lie on than 3 (WCAG 2.1, 1.4.11), each once. */
+/** Edges of seats and backgrounds of bars with a contrast to their background below 3 (WCAG 2.1, 1.4.11), each once. */
 export const paleShapes = `(() => {
   ${CONTRAST}
   const pale = new Set();
@@ -55,7 +55,7 @@ export const paleShapes = `(() => {
   return [...pale];
 })()`;
 
-/** What can be touched and is less than 24 CSS pixels high or wide (WCAG 2.2, 2.5.8). Lines of text are free of it. */
+/** Touch targets that are less than 24 CSS pixels high or wide (WCAG 2.2, 2.5.8). Links within text are exempt. */
 export const underAim = `[...document.querySelectorAll('button, input, label')]
   .filter((each) => each.checkVisibility())
   .map((each) => [each, each.getBoundingClientRect()])

@@ -1,10 +1,10 @@
 /**
- * What a web page of another origin does with the sidecar, run by Chromium (browser.e2e.ts) and by nothing else. It calls,
- * writes down what a page can see of the answers, and sends that home. It uses only what browsers and Node's types share.
+ * Calls of a web page of another origin, run by Chromium (browser.e2e.ts) only. It calls the sidecar, collects what a
+ * page can read of the answers, and reports that. It uses only what browsers and Node’s types have in common.
  */
 import type { OpenAI as Client } from 'openai';
 
-/** One call as the page sees it. `failed`: the browser kept the answer from the page. */
+/** One call as the page sees it. `failed`: the browser did not give the answer to the page. */
 export type Seen =
   | { readonly kind: 'failed'; readonly name: string }
   | {
@@ -25,11 +25,11 @@ export interface Report {
   readonly gatewayHeader: Seen;
   /** How a stream ended that the page aborted after its first part. */
   readonly aborted: string;
-  /** PerformanceServerTiming of the streamed call; absent: the browser tells nothing. */
+  /** PerformanceServerTiming of the streamed call; absent: the browser has none. */
   readonly timing: readonly { readonly name: string; readonly duration: number }[];
-  /** Whether the streamed call's own times are told. */
+  /** Whether the streamed call’s own times are exposed. */
   readonly timed: boolean;
-  /** What OpenAI's client made of the same stream, and of a key that is none. */
+  /** Results of OpenAI’s client: the same stream, and an invalid key. */
   readonly sdk: { readonly text: string; readonly requestId: string | null; readonly error: string };
 }
 
@@ -70,7 +70,7 @@ async function call(url: string, init: RequestInit = {}): Promise<Seen> {
   }
 }
 
-/** Leaves a long stream after its first part. */
+/** Aborts a long stream after its first part. */
 async function abort(): Promise<string> {
   const leave = new AbortController();
   try {
@@ -122,7 +122,7 @@ interface Entry {
   readonly serverTiming: readonly { readonly name: string; readonly duration: number }[];
 }
 
-/** The browser adds a call's entry when its body is read, in a task of its own. */
+/** The browser adds a call’s entry after its body was read, in a separate task. */
 async function entryOf(url: string): Promise<Entry | undefined> {
   const seen = new Promise<Entry>((resolve) => {
     new PerformanceObserver((list) => {

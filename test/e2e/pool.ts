@@ -1,4 +1,4 @@
-/** Two real sidecars on Unix sockets, as deploy/systemd starts them, that know the same key. */
+/** Two sidecars on Unix sockets, as deploy/systemd starts them, with the same key. */
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { makeKey } from '../support/keys.js';
@@ -31,7 +31,7 @@ export class Pool {
     this.#owner = owner;
     this.#options = options;
     this.#dir = shortDir(owner);
-    // A proxy's worker may be of another user.
+    // A proxy’s worker may run as another user.
     chmodSync(this.#dir, 0o755);
     for (const name of ['a', 'b'] as const) mkdirSync(dirname(this.socket(name)), { mode: 0o755 });
     const { key, stored } = makeKey({ entitlements: { production: { models: 'all' } } });
@@ -39,14 +39,14 @@ export class Pool {
     writeFileSync(join(this.#dir, 'keys.json'), JSON.stringify({ version: 1, keys: [stored] }));
   }
 
-  /** Resolves once both take work. */
+  /** Resolves once both are ready. */
   static async start(t: Owner, options: PoolOptions = {}): Promise<Pool> {
     const pool = new Pool(t, options);
     await Promise.all([pool.begin('a'), pool.begin('b')]);
     return pool;
   }
 
-  /** Starts one, anew if it ended, in the folder that it had; resolves once it takes work. */
+  /** Starts a sidecar, again if it ended, in its own folder; resolves once it is ready. */
   async begin(name: Name): Promise<Sidecar> {
     const { seats = 2, contextPerSeat = 2048, config } = this.#options;
     const sidecar = await Sidecar.start(this.#owner, {
@@ -73,17 +73,17 @@ export class Pool {
     return join(this.#dir, `ra-sidecar@${name}`, 'http.sock');
   }
 
-  /** Lines of the log that both have of requests that used a model, or were refused one. */
+  /** Log lines of both sidecars about requests that used a model, or were refused one. */
   get requests(): Sidecar['lines'] {
     return (['a', 'b'] as const).flatMap((name) => this.sidecar(name).lines.filter(({ event }) => event === 'request'));
   }
 
-  /** How often a request of this id was answered, by whichever sidecar. */
+  /** How often a request with this id was answered, by both sidecars together. */
   seen(id: string): number {
     return this.requests.filter(({ requestId }) => requestId === id).length;
   }
 
-  /** Resolves once both take work (again). */
+  /** Resolves once both are ready (again). */
   async ready(): Promise<void> {
     for (const sidecar of this.#running.values()) {
       const isReady = async (): Promise<boolean> => (await sidecar.readyz(sidecar.operatorsPort)).status === 200;
@@ -91,7 +91,7 @@ export class Pool {
     }
   }
 
-  /** Who works on a request now. */
+  /** The sidecars that are working on a request. */
   async busy(): Promise<Name | undefined> {
     for (const name of ['a', 'b'] as const) {
       if ((await this.sidecar(name).metric('ra_sidecar_seats_busy')) > 0) return name;

@@ -1,4 +1,4 @@
-/** The metrics page, the alert rules and the dashboard, before Debian's Prometheus. */
+/** The metrics page, the alert rules and the dashboard with Debian’s Prometheus. */
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { dashboard } from '../generate/dashboard.js';
@@ -9,10 +9,10 @@ import { Prometheus, promtool } from './prometheus.js';
 const ALERTS = 'deploy/prometheus/alerts.yml';
 const ALERT_TESTS = 'test/e2e/alerts.test.yml';
 
-/** What a quiet, healthy sidecar with keys of its own has nothing to show for. */
+/** Panels that have no data for an idle, healthy sidecar with its own keys. */
 const EMPTY = new Set(['Fairness', 'Authorizer']);
 
-t.test('the rules and the example configuration are well-formed', async (t) => {
+t.test('the rules and the example configuration are valid', async (t) => {
   for (const args of [
     ['check', 'rules', ALERTS],
     ['check', 'config', 'deploy/prometheus/prometheus.yml'],
@@ -30,7 +30,7 @@ t.test('each rule fires when it should, and only then', async (t) => {
   t.strictSame(named(ALERT_TESTS, /^ {2}- name: (\S+)/gm), named(ALERTS, /^ {6}- alert: (\S+)/gm), 'none is left out');
 });
 
-t.test('a sidecar that serves, as Prometheus sees it', async (t) => {
+t.test('a running sidecar as Prometheus sees it', async (t) => {
   const sidecar = await Sidecar.start(t, { seats: 2 });
   const serve = async (): Promise<void> => {
     const messages = [{ role: 'user', content: 'Hello.' }];
@@ -43,7 +43,7 @@ t.test('a sidecar that serves, as Prometheus sees it', async (t) => {
 
   await t.test('its page passes promtool’s rules for names and units', async (t) => {
     const page = await (await fetch(`http://127.0.0.1:${sidecar.operatorsPort}/metrics`)).text();
-    // The process's own are prom-client's, which has a few that are not as Prometheus wants them.
+    // The process metrics are prom-client’s, of which some do not follow Prometheus’ conventions.
     const ours = page.split('\n').filter((line) => !/^(# (HELP|TYPE) )?(nodejs|process)_/.test(line));
     const { ok, said } = await promtool(['check', 'metrics'], `${ours.join('\n')}\n`);
     t.ok(ok, 'promtool check metrics', { said });
@@ -54,7 +54,7 @@ t.test('a sidecar that serves, as Prometheus sees it', async (t) => {
   await serve();
   await prometheus.scraped(5);
 
-  await t.test('every panel of the dashboard has something to draw', async (t) => {
+  await t.test('every panel of the dashboard has data', async (t) => {
     const { panels } = JSON.parse(dashboard()) as {
       panels: { title: string; targets?: { expr: string; legendFormat: string }[] }[];
     };
@@ -75,7 +75,7 @@ t.test('a sidecar that serves, as Prometheus sees it', async (t) => {
     }
   });
 
-  await t.test('a quantile is of the requests that were made', async (t) => {
+  await t.test('a quantile is of the requests that were sent', async (t) => {
     const about = `gen_ai_request_model="${CHAT}"`;
     const count = (name: string, more = ''): Promise<number> => total(prometheus, `${name}_count{${about}${more}}`);
     t.equal(await count('gen_ai_server_time_to_first_token_seconds'), 2);
@@ -84,7 +84,7 @@ t.test('a sidecar that serves, as Prometheus sees it', async (t) => {
     t.ok((await total(prometheus, `ra_sidecar_kv_tokens{model="${CHAT}",use="kept"}`)) > 0, 'prompts are kept');
   });
 
-  await t.test('no alarm is raised', async (t) => {
+  await t.test('no alert fires', async (t) => {
     const rules = await prometheus.rules();
     t.ok(rules.length > 15);
     t.strictSame(

@@ -1,4 +1,4 @@
-/** Debian's Prometheus: promtool, and a server of its own for a test. */
+/** Debian’s Prometheus: promtool, and a server for a test. */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -11,7 +11,7 @@ import { sourceRoot } from '../support/source-root.js';
 
 const run = promisify(execFile);
 
-/** promtool is quick; one that hangs must not hold up the run. */
+/** promtool is quick; one that hangs must not block the run. */
 const PROMTOOL_MS = 60_000;
 
 interface Owner {
@@ -24,7 +24,7 @@ export interface Sample {
   readonly value: readonly [at: number, value: string];
 }
 
-/** What promtool says, and whether it is content. `input`: what it reads from stdin. */
+/** promtool’s output, and whether it succeeded. `input`: its stdin. */
 export async function promtool(args: readonly string[], input = ''): Promise<{ ok: boolean; said: string }> {
   const done = run('promtool', args, { cwd: sourceRoot, timeout: PROMTOOL_MS });
   done.child.stdin?.end(input);
@@ -37,7 +37,7 @@ export async function promtool(args: readonly string[], input = ''): Promise<{ o
   }
 }
 
-/** A Prometheus that scrapes one target every second and evaluates the rules of deploy/. Ended with its test. */
+/** A Prometheus that scrapes one target every second and evaluates the rules of deploy/. It ends with its test. */
 export class Prometheus {
   readonly #base: string;
 
@@ -87,7 +87,7 @@ export class Prometheus {
     });
   }
 
-  /** Rejects with what is wrong with the expression. */
+  /** Rejects with Prometheus’ error for the expression. */
   async query(expr: string): Promise<readonly Sample[]> {
     const answer = await fetch(`${this.#base}/query?query=${encodeURIComponent(expr)}`);
     const { status, data, error } = (await answer.json()) as {
@@ -99,7 +99,7 @@ export class Prometheus {
     return data.result;
   }
 
-  /** Each rule's name, whether it can be evaluated, and whether it fires. */
+  /** Each rule’s name, whether it can be evaluated, and whether it fires. */
   async rules(): Promise<readonly { readonly name: string; readonly health: string; readonly state: string }[]> {
     const { data } = (await (await fetch(`${this.#base}/rules`)).json()) as {
       readonly data: { readonly groups: readonly { readonly rules: readonly never[] }[] };

@@ -1,4 +1,4 @@
-/** Debian's HAProxy and nginx, run on the very files of deploy/ with nothing but places and names put in. */
+/** Debian’s HAProxy and nginx with the files of deploy/, in which only paths and names are replaced. */
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ interface Owner {
   teardown(fn: () => void | Promise<void>): void;
 }
 
-/** Where a running proxy is reached. */
+/** Addresses of a running proxy. */
 export interface Proxy {
   readonly name: 'HAProxy' | 'nginx';
   /** Plain HTTP, for callers on this machine. */
@@ -22,10 +22,10 @@ export interface Proxy {
   readonly tlsPort: number;
 }
 
-/** Text of a configuration, and what takes its place. */
+/** Text of a configuration, and its replacement. */
 export type Swaps = Readonly<Record<string, string>>;
 
-/** HAProxy in front of a pool's two sidecars. `swaps`: what else is to be another way in this test. */
+/** HAProxy in front of a pool’s two sidecars. `swaps`: further replacements of this test. */
 export async function startHaproxy(t: Owner, pool: Pool, swaps: Swaps = {}): Promise<Proxy> {
   const dir = shortDir(t);
   const [port, tlsPort] = [await freePort(), await freePort()];
@@ -48,10 +48,10 @@ export async function startHaproxy(t: Owner, pool: Pool, swaps: Swaps = {}): Pro
   return { name: 'HAProxy', port, tlsPort };
 }
 
-/** nginx, likewise. It runs its workers as the user who started it. */
+/** The same with nginx, whose workers run as the user who started it. */
 export async function startNginx(t: Owner, pool: Pool, swaps: Swaps = {}): Promise<Proxy> {
   const dir = shortDir(t);
-  // A worker gives up root's rights, and is to reach what is in here all the same.
+  // A worker drops root’s rights and must still reach these files.
   chmodSync(dir, 0o755);
   const [port, tlsPort] = [await freePort(), await freePort()];
   const { certificate: cert, key } = certificate(dir);
@@ -67,7 +67,7 @@ export async function startNginx(t: Owner, pool: Pool, swaps: Swaps = {}): Promi
   });
   writeFileSync(join(dir, 'ra-sidecar.conf'), site);
   const file = join(dir, 'nginx.conf');
-  // What Debian's own nginx.conf does with a file in conf.d.
+  // What Debian’s own nginx.conf does with a file in conf.d.
   writeFileSync(
     file,
     `daemon off;
@@ -86,7 +86,7 @@ http {
   return { name: 'nginx', port, tlsPort };
 }
 
-/** The file of deploy/ with `swaps` made. Throws where one finds nothing: the file and its test have parted. */
+/** The file of deploy/ with `swaps` applied. Throws if one does not match: then the file and its test differ. */
 function swapped(path: string, swaps: Swaps): string {
   let text = readFileSync(join(sourceRoot, path), 'utf8');
   for (const [from, to] of Object.entries(swaps)) {
@@ -114,7 +114,7 @@ async function up(t: Owner, child: ChildProcess, port: number): Promise<void> {
   });
 }
 
-/** A certificate that nobody trusts, in the files that each proxy wants. */
+/** A self-signed certificate, in the files that each proxy needs. */
 function certificate(dir: string): { readonly folder: string; readonly certificate: string; readonly key: string } {
   const [cert, key, folder] = [join(dir, 'cert.pem'), join(dir, 'cert.key'), join(dir, 'certs')];
   const how = ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', '/CN=localhost'];

@@ -1,4 +1,4 @@
-/** What holds behind either proxy: the same requests, over real sidecars and real engines. */
+/** Tests of both proxies: the same requests to real sidecars and real engines. */
 import type { Test } from 'tap';
 import { endsEarly, endsWell, ENDLESS, frames, SHORT } from '../support/open-stream.js';
 import { eventually } from '../support/processes.js';
@@ -13,7 +13,7 @@ const LONG = { ...ENDLESS, max_tokens: 1500, stream: true } as const;
 /** `bodies.chatBytes`. */
 const LIMIT = 80 * 1024 * 1024;
 
-/** A request under way. */
+/** A pending request. */
 export class Call {
   readonly connection: RawConnection;
 
@@ -21,7 +21,7 @@ export class Call {
     this.connection = connection;
   }
 
-  /** On a connection of its own, closed with the test. */
+  /** Sent on its own connection, which is closed with the test. */
   static async begin(
     t: Test,
     { port }: Proxy,
@@ -49,7 +49,7 @@ export async function ask(...call: Parameters<typeof Call.begin>): Promise<RawRe
   return await (await Call.begin(...call)).response();
 }
 
-/** The chat engine of whoever works on a request now. */
+/** The chat engine of the sidecar that works on a request now. */
 async function busyOne(pool: Pool): Promise<Name> {
   let name: Name | undefined;
   await eventually('a sidecar works', async () => (name = await pool.busy()) !== undefined);
@@ -61,7 +61,7 @@ function isWhole(t: Test, response: RawResponse): void {
   t.match(JSON.parse(response.body), { object: 'chat.completion' });
 }
 
-/** Runs them all. `trailers`: whether this proxy passes the trailer on. */
+/** Runs all of them. `trailers`: whether this proxy forwards trailers. */
 export async function proxyCases(
   t: Test,
   start: StartProxy,
@@ -72,17 +72,17 @@ export async function proxyCases(
   const pool = await Pool.start(t, { contextPerSeat: 16_384, config });
   const proxy = await start(t, pool);
 
-  t.test('a stream comes frame by frame', async (t) => {
+  t.test('a stream arrives frame by frame', async (t) => {
     const engines = (['a', 'b'] as const).map((name) => pool.sidecar(name).enginePid(CHAT));
     for (const pid of engines) process.kill(pid, 'SIGSTOP');
     const call = await Call.begin(t, proxy, pool, LONG);
-    // No token can come: whoever gathers bytes would gather these few.
+    // The engine is stopped: a proxy that collects bytes would hold back these few.
     await call.connection.until(': keep-alive\n\n');
     for (const pid of engines) process.kill(pid, 'SIGCONT');
     t.equal(frames(await call.response()).at(-1), '[DONE]');
   });
 
-  t.test('a stream ends as it did at the sidecar', async (t) => {
+  t.test('a stream ends as at the sidecar', async (t) => {
     const response = await ask(t, proxy, pool, LONG, { 'x-request-id': 'my-request' });
     t.equal(response.field('x-request-id'), 'my-request');
     t.match(response.field('server-timing'), /ra-queue;dur=.*ra-admit;dur=/);
@@ -94,7 +94,7 @@ export async function proxyCases(
     }
   });
 
-  t.test('a stream that is cut by an engine that dies ends with its one error frame', async (t) => {
+  t.test('a stream that breaks because its engine ends has one error frame at its end', async (t) => {
     const call = await Call.begin(t, proxy, pool, { ...ENDLESS, stream: true });
     await call.connection.until('"delta"');
     const name = await busyOne(pool);
@@ -111,7 +111,7 @@ export async function proxyCases(
     isWhole(t, await ask(t, proxy, pool, SHORT));
   });
 
-  t.test('a whole reply whose engine dies is one 502, and is not sent again', async (t) => {
+  t.test('a whole reply whose engine ends is one 502, and is not retried', async (t) => {
     const call = await Call.begin(t, proxy, pool, { ...ENDLESS, stream: false }, { 'x-request-id': 'lost' });
     const name = await busyOne(pool);
     process.kill(pool.sidecar(name).enginePid(CHAT), 'SIGKILL');
@@ -121,10 +121,10 @@ export async function proxyCases(
     await pool.ready();
     isWhole(t, await ask(t, proxy, pool, SHORT));
     await eventually('it is logged', () => pool.seen('lost') > 0);
-    t.equal(pool.seen('lost'), 1, 'one sidecar saw it, once');
+    t.equal(pool.seen('lost'), 1, 'one sidecar received it, once');
   });
 
-  t.test('a caller who leaves cancels its request: waiting for a whole reply, or reading a stream', async (t) => {
+  t.test('a caller that disconnects cancels its request: during a whole reply, or during a stream', async (t) => {
     const gone = (): number => pool.requests.filter(({ status }) => status === 499).length;
     for (const stream of [false, true]) {
       const before = gone();
@@ -132,16 +132,16 @@ export async function proxyCases(
       await busyOne(pool);
       if (stream) await call.connection.until('"delta"');
       call.connection.close();
-      await eventually('no seat is taken', async () => (await pool.busy()) === undefined);
+      await eventually('no seat is in use', async () => (await pool.busy()) === undefined);
       await eventually('it is logged', () => gone() > before);
       t.equal(gone(), before + 1, `stream: ${stream}`);
     }
   });
 
-  t.test('a refusal for its key’s limit passes with its Retry-After, and is asked once', async (t) => {
+  t.test('a refusal for a key’s limit is returned with its Retry-After, and is not retried', async (t) => {
     const pool = await Pool.start(t, { contextPerSeat: 16_384, config: { limits: { chat: { inFlight: 1 } } } });
     const proxy = await start(t, pool);
-    // One on each, for the proxy gives to whom has the fewest.
+    // One on each, since the proxy sends to the sidecar with the fewest.
     for (let i = 0; i < 2; i++) {
       const call = await Call.begin(t, proxy, pool, { ...ENDLESS, stream: true });
       await call.connection.until('"delta"');
@@ -156,13 +156,13 @@ export async function proxyCases(
     t.equal(pool.seen('refused'), 1);
   });
 
-  t.test('a body as long as the limit passes, one byte more is refused', async (t) => {
+  t.test('a body of the maximum length is forwarded, one byte more is refused', async (t) => {
     const text = JSON.stringify(SHORT);
     isWhole(t, await ask(t, proxy, pool, text.padEnd(LIMIT)));
     t.equal((await ask(t, proxy, pool, text.padEnd(LIMIT + 1))).status, 413);
   });
 
-  t.test('names that a gateway alone may set are taken away', async (t) => {
+  t.test('headers reserved for gateways are removed', async (t) => {
     const connection = await RawConnection.open(proxy.port);
     t.teardown(() => connection.close());
     const body = JSON.stringify(SHORT);
@@ -174,7 +174,7 @@ export async function proxyCases(
     isWhole(t, await connection.response());
   });
 
-  t.test('what is not the API is not reached', async (t) => {
+  t.test('other paths than the API’s are not reachable', async (t) => {
     for (const path of ['/metrics', '/admission', '/readyz', '/', '/v2/']) {
       const connection = await RawConnection.open(proxy.port);
       t.teardown(() => connection.close());
@@ -184,18 +184,21 @@ export async function proxyCases(
     }
   });
 
-  t.test('a connection that was idle for longer than the sidecar keeps one is good for the next request', async (t) => {
-    const connection = await RawConnection.open(proxy.port);
-    t.teardown(() => connection.close());
-    const fields = { Authorization: `Bearer ${pool.key}`, 'Content-Type': 'application/json' };
-    const next = (): Promise<RawResponse> =>
-      connection.request('POST', '/v1/chat/completions', fields, JSON.stringify(SHORT)).response();
-    isWhole(t, await next());
-    for (const name of ['a', 'b'] as const) {
-      const direct = await RawConnection.open(pool.socket(name));
-      await direct.request('GET', '/healthz').response();
-      await direct.rest();
-    }
-    isWhole(t, await next());
-  });
+  t.test(
+    'a connection that was idle for longer than the sidecar keeps one can be used for the next request',
+    async (t) => {
+      const connection = await RawConnection.open(proxy.port);
+      t.teardown(() => connection.close());
+      const fields = { Authorization: `Bearer ${pool.key}`, 'Content-Type': 'application/json' };
+      const next = (): Promise<RawResponse> =>
+        connection.request('POST', '/v1/chat/completions', fields, JSON.stringify(SHORT)).response();
+      isWhole(t, await next());
+      for (const name of ['a', 'b'] as const) {
+        const direct = await RawConnection.open(pool.socket(name));
+        await direct.request('GET', '/healthz').response();
+        await direct.rest();
+      }
+      isWhole(t, await next());
+    },
+  );
 }

@@ -6,10 +6,10 @@ import { eventually } from '../support/processes.js';
 import { Pool, type Name } from './pool.js';
 import { startHaproxy, type Proxy } from './proxies.js';
 
-/** Far from what two sidecars can do, so that none waits and none is refused for its time. */
+/** Far below what two sidecars can serve, so that no request waits or is refused for its time. */
 const PER_SECOND = 20;
 const TOKENS = 48;
-/** Longer than what HAProxy keeps to send it again. */
+/** Longer than what HAProxy buffers to send it again. */
 const LONG_BODY = 200_000;
 
 /** How a request ended. `policy`: refused with 429. */
@@ -21,7 +21,7 @@ interface Answer {
   readonly stream: boolean;
 }
 
-t.test('both sidecars are restarted under load, one after the other, without interruption', async (t) => {
+t.test('both sidecars are restarted under load, in turn, without interruption', async (t) => {
   const pool = await Pool.start(t, { seats: 8, config: { drain: { noticeMs: 3000 } } });
   const proxy = await startHaproxy(t, pool);
   const agent = new Agent({ keepAlive: true });
@@ -51,12 +51,12 @@ t.test('both sidecars are restarted under load, one after the other, without int
   t.strictSame(
     answers.filter(({ end }) => end === 'refused').map(({ status }) => status),
     [],
-    'none was refused but by policy',
+    'none was refused except with 429',
   );
-  t.ok(count('whole', true) > 50 && count('whole', false) > 50, 'there was a load');
+  t.ok(count('whole', true) > 50 && count('whole', false) > 50, 'there were requests');
 });
 
-/** The sidecar that is there now was given work. */
+/** The restarted sidecar received requests. */
 async function serves(pool: Pool, name: Name): Promise<void> {
   const sidecar = pool.sidecar(name);
   await eventually(`${name} serves`, () =>
@@ -64,7 +64,7 @@ async function serves(pool: Pool, name: Name): Promise<void> {
   );
 }
 
-/** Every second one is a stream, every fourth one is too long to be sent again. Never rejects. */
+/** Every second one is a stream, every fourth one is too long to be retried. Never rejects. */
 function send({ port }: Proxy, { key }: Pool, agent: Agent, i: number): Promise<Answer> {
   const stream = i % 2 === 0;
   const text = JSON.stringify({ ...ENDLESS, max_tokens: TOKENS, stream }).padEnd(i % 4 < 2 ? 0 : LONG_BODY);

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { eventually } from '../support/processes.js';
 
-/** Stops a process and resolves once each of its threads has: until then one can go on with what arrives. */
+/** Stops a process and resolves once each of its threads is stopped: until then one may still process what arrives. */
 export async function stopProcess(pid: number): Promise<void> {
   process.kill(pid, 'SIGSTOP');
   await eventually('it has stopped', () =>

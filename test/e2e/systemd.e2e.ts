@@ -8,13 +8,13 @@ import { eventually } from '../support/processes.js';
 import { shortDir } from '../support/short-dir.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 
-/** systemd's own measure, of 100, is 19 for this unit and 92 for one without any hardening. */
+/** systemd’s exposure level, out of 100: 19 for this unit, 92 for one without hardening. */
 const MOST_EXPOSED = 20;
 
 for (const name of ['ra-sidecar.service', 'ra-sidecar@a.service']) {
   t.test(`systemd takes ${name}`, async (t) => {
     const dir = shortDir(t);
-    // It looks whether the program is there.
+    // It checks that the program exists.
     const text = readFileSync(UNIT, 'utf8').replace('/usr/bin/node', process.execPath);
     writeFileSync(join(dir, name.replace('@a', '@')), text);
     const file = join(dir, name);
@@ -24,7 +24,7 @@ for (const name of ['ra-sidecar.service', 'ra-sidecar@a.service']) {
   });
 }
 
-t.test('systemd takes ra-sidecar-nvidia.service', (t) => {
+t.test('systemd accepts ra-sidecar-nvidia.service', (t) => {
   const file = join(shortDir(t), 'ra-sidecar-nvidia.service');
   const text = readFileSync(join(dirname(UNIT), 'ra-sidecar-nvidia.service'), 'utf8');
   writeFileSync(file, text.replace('/usr/bin/nvidia-modprobe -c0', `${process.execPath} -c0`));
@@ -33,14 +33,14 @@ t.test('systemd takes ra-sidecar-nvidia.service', (t) => {
   t.end();
 });
 
-t.test('it is well locked in', async (t) => {
+t.test('its exposure level is low', async (t) => {
   const rated = spawnSync('systemd-analyze', ['security', '--offline=true', `--threshold=${MOST_EXPOSED}`, UNIT], {
     encoding: 'utf8',
   });
   t.equal(rated.status, 0, rated.stdout);
 });
 
-t.test('systemd’s own program writes to its socket', async (t) => {
+t.test('systemd’s own program can write to its socket', async (t) => {
   const socket = join(shortDir(t), 'notify');
   const listener = spawn('socat', ['-u', `UNIX-RECV:${socket}`, 'STDOUT'], { stdio: ['ignore', 'pipe', 'inherit'] });
   const gone = once(listener, 'exit');
@@ -58,7 +58,7 @@ t.test('systemd’s own program writes to its socket', async (t) => {
   t.strictSame(await sidecar.exited(), { code: 0, signal: null });
 });
 
-t.test('its user can be made', async (t) => {
+t.test('its user can be created', async (t) => {
   const root = shortDir(t);
   mkdirSync(join(root, 'etc'));
   const input = readFileSync(UNIT.replace('.service', '.sysusers'));

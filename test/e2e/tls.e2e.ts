@@ -1,4 +1,7 @@
-/** TLS on the public listener with tools of others: openssl s_client, curl, the `openai` client; and a renewal while they are served. */
+/**
+ * TLS on the public listener with other programs: openssl s_client, curl, the `openai` client; and a renewal under
+ * load.
+ */
 import { execFile, spawn } from 'node:child_process';
 import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -21,7 +24,7 @@ copyFileSync(a.certFile, certFile);
 writeFileSync(trusted, a.cert + b.cert);
 const environment = { RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0', RA_DATA_DIR: join(dir, 'data') };
 
-t.test('a pair that does not fit ends the start with one line', async (t) => {
+t.test('a certificate that does not fit its key ends the start with one line', async (t) => {
   const { code, stderr } = await runCli(['serve'], {
     ...environment,
     RA_TLS_KEY_FILE: keyFile,
@@ -82,7 +85,7 @@ t.test('served over TLS', async (t) => {
   const streams = Array.from({ length: 4 }, () => curl(chat.replace('"max_tokens":64', '"max_tokens":1500')));
   copyFileSync(b.keyFile, keyFile);
   copyFileSync(b.certFile, certFile);
-  await eventually('new callers get the new certificate', async () => /b\.test/.test(await client()));
+  await eventually('new connections get the new certificate', async () => /b\.test/.test(await client()));
   for (const text of await Promise.all(streams)) t.match(text, /data: \[DONE\]/);
   t.match(await curl(chat), /data: \[DONE\]/);
 });

@@ -1,4 +1,4 @@
-/** Images by OpenAI's client and the `ai` SDK, and beside other requests. Needs `make engine-native`. */
+/** Images sent by OpenAI’s client and the `ai` SDK, and beside other requests. Needs `make engine-native`. */
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText, streamText } from 'ai';
 import OpenAI from 'openai';
@@ -19,7 +19,7 @@ const plain = await see(sidecar, [user(textPart('What is this?'), imagePart(phot
   max_completion_tokens: TOKENS,
 });
 
-t.test('the openai client, whole, streamed, and by responses', async (t) => {
+t.test('the openai client: whole, streamed, and with the Responses API', async (t) => {
   const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
   const messages = [
     {
@@ -85,7 +85,7 @@ t.test('the ai SDK, whole and streamed', async (t) => {
   t.equal(await streamText(asked).text, plain.text);
 });
 
-t.test('eight requests with and without images at once: as alone, but for rounding', async (t) => {
+t.test('eight requests with and without images at once: the same replies as alone, except for rounding', async (t) => {
   const asks = Array.from({ length: 8 }, (_, i) => [
     user(
       textPart(`Question ${i}.`),
@@ -114,7 +114,7 @@ t.test('eight requests with and without images at once: as alone, but for roundi
       if (answer.text === alone[i]?.text) same += 1;
     }
   }
-  t.comment(`${same} of 24 replies are the same`);
+  t.comment(`${same} of 24 replies are equal`);
   t.ok(same >= 16, `${same} of 24`);
 });
 
@@ -132,14 +132,14 @@ t.test('three replies to one prompt with an image', async (t) => {
   t.equal(answer.usage.prompt_tokens, one.promptTokens);
 });
 
-t.test('detail low takes fewer tokens of a large image', async (t) => {
+t.test('detail low uses fewer tokens for a large image', async (t) => {
   const file = png(1000, 800, stripes(80));
   const part = (detail: string): object => ({ type: 'image_url', image_url: { url: dataUrl(file), detail } });
   const [low, high] = [await see(sidecar, [user(part('low'))]), await see(sidecar, [user(part('high'))])];
   t.ok(low.promptTokens * 2 < high.promptTokens, `${low.promptTokens} and ${high.promptTokens}`);
 });
 
-t.test('more tokens than a seat holds are refused before they are computed', async (t) => {
+t.test('more tokens than a seat’s context are refused before they are computed', async (t) => {
   const many = Array.from({ length: 12 }, (_, i) => imagePart(png(600, 600, stripes(90 + i))));
   const answer = await see(sidecar, [user(...many)]);
   t.equal(answer.status, 400);

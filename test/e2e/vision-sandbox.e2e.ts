@@ -1,4 +1,6 @@
-/** Hostile images, and the process that decodes them. Needs `make engine-native`. Argument: how many mutated files. */
+/**
+ * Hostile images, and the process that decodes them. Needs `make engine-native`. Argument: the number of mutated files.
+ */
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -34,7 +36,7 @@ const peakMiB = (pid: number): number => Number.parseInt(status(pid, 'VmHWM'), 1
 const user = (...content: object[]): object => ({ role: 'user', content });
 const ask = (...content: object[]): Promise<Answer> => see(sidecar, [user(...content)], { max_completion_tokens: 2 });
 
-t.test('what a confined process may not do', async (t) => {
+t.test('what a confined process cannot do', async (t) => {
   const { stdout, signal } = spawnSync(process.execPath, [CONFINED, model.file, model.projector], { encoding: 'utf8' });
   t.same(JSON.parse(stdout), {
     confinement: { bounded: true, filtered: true },
@@ -51,7 +53,7 @@ t.test('what a confined process may not do', async (t) => {
   t.equal(signal, 'SIGKILL', 'it may end itself');
 });
 
-t.test('the running process is confined and has nothing of the sidecar’s', async (t) => {
+t.test('the running process is confined and has none of the sidecar’s files', async (t) => {
   const pid = visionPid();
   t.equal(status(pid, 'Seccomp'), '2');
   t.equal(status(pid, 'NoNewPrivs'), '1');
@@ -69,11 +71,11 @@ t.test('the running process is confined and has nothing of the sidecar’s', asy
   const open = readdirSync(`/proc/${pid}/fd`).map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`));
   const files = open.filter((path) => path.startsWith('/') && path !== '/dev/null' && !path.includes('urandom'));
   t.same(files, [], 'no file is open');
-  // Node's stderr and the link.
+  // Node’s stderr and the link.
   t.ok(open.filter((path) => path.startsWith('socket:')).length <= 2, open.join(' '));
 });
 
-t.test('other files, damaged ones, and bombs are answered 400, in bounded memory', async (t) => {
+t.test('other file types, damaged files and decompression bombs are answered 400, in bounded memory', async (t) => {
   await ask(imagePart(png(300, 300)));
   const before = peakMiB(visionPid());
   const whole = png(64, 64, stripes(2));
@@ -111,19 +113,19 @@ t.test('other files, damaged ones, and bombs are answered 400, in bounded memory
   t.match(many.error.message, /more than the 64/);
   const url = await ask({ type: 'image_url', image_url: { url: 'https://127.0.0.1:1/a.png' } });
   t.match(url.error.message, /no URL is fetched/);
-  t.equal(visionPid(), pid, 'the process is the same');
+  t.equal(visionPid(), pid, 'the process was not restarted');
   const after = peakMiB(pid);
   t.comment(`peak of the vision process: ${Math.round(before)} MiB before, ${Math.round(after)} MiB after`);
   t.ok(after - before < 512, `${Math.round(after - before)} MiB more`);
   t.equal((await ask(imagePart(png(30, 30)))).status, 200);
 });
 
-t.test('marks of other servers in a user’s text are text', async (t) => {
+t.test('image marks of other servers in a user’s text are text', async (t) => {
   const answer = await ask(textPart('<__media__><image><|vision_start|>'), imagePart(png(20, 20)), textPart('\ue000'));
   t.equal(answer.status, 200);
 });
 
-t.test('a process that dies over an image fails it alone, and hangs nothing', async (t) => {
+t.test('a process that ends over an image fails that image only, and no request hangs', async (t) => {
   const pid = visionPid();
   // Its layout is known from then on.
   await ask(imagePart(png(50, 50)));
@@ -137,12 +139,12 @@ t.test('a process that dies over an image fails it alone, and hangs nothing', as
   process.kill(pid, 'SIGKILL');
   const [failed, other] = await Promise.all([first, second]);
   t.same([failed.status, failed.error.code], [502, 'bad_gateway']);
-  t.equal(other.status, 200, 'what waited is sent to the next process');
+  t.equal(other.status, 200, 'waiting images are sent to the next process');
   await sidecar.logged('vision ready', 2);
   t.equal((await ask(imagePart(png(50, 50, stripes(31))), textPart('b'))).status, 200);
 });
 
-t.test('a caller that leaves while its image is encoded frees its seat', async (t) => {
+t.test('a caller that disconnects while its image is encoded frees its seat', async (t) => {
   process.kill(visionPid(), 'SIGSTOP');
   const left = new AbortController();
   const body = { model: 'seeing', messages: [user(imagePart(png(50, 50, stripes(40))))], max_completion_tokens: 2 };
@@ -160,7 +162,7 @@ t.test('a caller that leaves while its image is encoded frees its seat', async (
   t.equal((await ask(imagePart(png(50, 50, stripes(41))))).status, 200);
 });
 
-t.test(`${MUTATIONS} mutated files end no process but that one`, async (t) => {
+t.test(`${MUTATIONS} mutated files end no other process`, async (t) => {
   const log = new RecordingLog();
   const setup = { ...model, threads: 1, maxPixels: 100_000, cacheBytes: 0, heartbeatMs: 1000 };
   const client = new VisionClient({
@@ -184,7 +186,7 @@ t.test(`${MUTATIONS} mutated files end no process but that one`, async (t) => {
     const bytes = below(4) === 0 ? file.subarray(0, below(file.length)) : file;
     const size = imageSize(bytes);
     if (size === undefined || size.width * size.height > setup.maxPixels) {
-      count('refused by its head');
+      count('refused by its header');
       continue;
     }
     const { result } = client.encode({ digest: new Uint8Array(32), bytes, size, shrunk: size });
@@ -196,7 +198,7 @@ t.test(`${MUTATIONS} mutated files end no process but that one`, async (t) => {
   t.equal((await ask(textPart('Still there?'))).status, 200);
 });
 
-t.test('nothing of an image is in the log', async (t) => {
+t.test('the log has nothing of an image', async (t) => {
   const text = JSON.stringify(sidecar.lines) + sidecar.printed;
   t.notMatch(text, /iVBOR|data:image|[0-9a-f]{64}/);
 });

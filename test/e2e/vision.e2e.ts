@@ -1,4 +1,6 @@
-/** Images beside llama-server's of the same build, on random weights. Needs `make peers` and `make engine-native`. */
+/**
+ * Images, compared with llama-server of the same build on random weights. Needs `make peers` and `make engine-native`.
+ */
 import t from 'tap';
 import { PROJECTORS } from '../../bench/models/random-projector.js';
 import { LlamaServer } from '../../bench/support/peers.js';
@@ -13,12 +15,12 @@ const LEAST_MARGIN = 0.01;
 
 interface Told {
   readonly promptTokens: number;
-  /** Up to where two tokens were nearly as probable. */
+  /** Up to the first step at which two tokens were nearly equally probable. */
   readonly text: string;
   readonly tokens: number;
 }
 
-/** What llama-server answers. */
+/** llama-server’s answer. */
 async function ask(server: LlamaServer, messages: readonly object[]): Promise<Told> {
   const body = { messages, temperature: 0, max_tokens: REPLY, logprobs: true, top_logprobs: 2, cache_prompt: false };
   const response = await fetch(`http://127.0.0.1:${server.port}/v1/chat/completions`, {
@@ -55,7 +57,7 @@ const blocks = (width: number, height: number, seed: number): object =>
 
 const CASES: Readonly<Record<string, readonly object[]>> = {
   'no image': [user(textPart('Hello there'))],
-  'a PNG behind text': [user(textPart('What is this?'), stripe(40, 30, 1))],
+  'a PNG after text': [user(textPart('What is this?'), stripe(40, 30, 1))],
   'a JPEG before text': [user(blocks(64, 200, 2), textPart('Describe it.'))],
   'one pixel': [user(textPart('a'), stripe(1, 1, 4), textPart('b'))],
   'two, side by side': [user(stripe(100, 60, 2), blocks(64, 64, 3), textPart('compare'))],
@@ -75,7 +77,10 @@ const CASES: Readonly<Record<string, readonly object[]>> = {
 
 const LOOK = [textPart('Look at this closely, and take your time.')];
 
-/** Tokens behind an image at most: what ends it, the turn's end, the beginning of the reply. All images here have as many. */
+/**
+ * The most tokens after an image: its end mark, the turn’s end, the beginning of the reply. All images here have as
+ * many.
+ */
 const TURN = 16;
 
 for (const projector of [...PROJECTORS, 'hybrid'] as const) {
@@ -92,12 +97,12 @@ for (const projector of [...PROJECTORS, 'hybrid'] as const) {
       ];
       t.equal(ours.status, 200, `${name}: ${ours.error.message ?? ''}`);
       t.equal(ours.promptTokens, theirs.promptTokens, `${name}: prompt tokens`);
-      t.ok(ours.text.trimStart().startsWith(theirs.text.trimStart()), `${name}: ${theirs.tokens} tokens are the same`);
+      t.ok(ours.text.trimStart().startsWith(theirs.text.trimStart()), `${name}: ${theirs.tokens} tokens are equal`);
       compared += theirs.tokens;
     }
     t.ok(compared >= 4 * REPLY, `${compared} tokens were compared`);
 
-    await t.test('a second turn has the image already', async (t) => {
+    await t.test('a second turn reuses the image', async (t) => {
       const first = [user(...LOOK, stripe(200, 200, 20), textPart('What is it?'))];
       const answer = await see(sidecar, first);
       const upToImage = await see(sidecar, [user(...LOOK, stripe(200, 200, 20))]);

@@ -1,6 +1,6 @@
 /**
- * A GPU's way through the house: memory of a device, layers and past state on it, its kernels, its faults. On Mesa's lavapipe,
- * which computes on a CPU what Vulkan asks of a GPU: so what an answer is, and nothing of how fast.
+ * An engine on a GPU: device memory, layers and KV on it, its kernels and faults. It uses Mesa’s lavapipe, which
+ * implements Vulkan on a CPU, so results are tested and speed is not.
  */
 import t from 'tap';
 import type { Check } from '../../sidecar/commands/check.js';
@@ -11,14 +11,14 @@ import { checked, type Completion } from '../support/replies.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 import { onLavapipe } from './lavapipe.js';
 
-/** Prompt tokens of one step: what is found again is made of these. */
+/** Prompt tokens of one step: reused prefixes are multiples of it. */
 const CHUNK = 64;
 
 const sizes = { seats: 6, contextPerSeat: 2048, prefillTokensPerStep: CHUNK };
 const chat = { id: CHAT, kind: 'chat', file: EMBEDDED_MODEL, ...sizes };
 const decide = { id: DECIDE, kind: 'decision', file: EMBEDDED_MODEL, seats: 2, contextPerSeat: 8192 };
 
-/** How far the digits of two backends are apart at most: they add in another order. */
+/** The largest difference of the digits of two backends, which add in different orders. */
 const NEAR = 0.01;
 
 interface Decision {
@@ -35,7 +35,7 @@ async function doctor(models: readonly object[], environment: Readonly<Record<st
   return (JSON.parse(stdout) as { checks: Check[] }).checks;
 }
 
-t.test('doctor: the device, its memory, and the layers that go there', async (t) => {
+t.test('doctor: the device, its memory, and the layers on it', async (t) => {
   const checks = await doctor([chat], onLavapipe('taken'));
   t.match(
     checks.filter(({ what }) => ['GPU memory', 'backend', `model ${CHAT}`].includes(what)),
@@ -66,7 +66,7 @@ t.test('on a device', async (t) => {
   const user = (content: string): object => ({ messages: [{ role: 'user', content }] });
   const QUESTIONS = ['Hello, who are you?', 'What is 2 plus 3?', 'Name three days.', 'Is ice cold?', 'Say yes.'];
 
-  await t.test('the likeliest words are those of a CPU, alone and together', async (t) => {
+  await t.test('the most probable words equal those of a CPU, alone and in a batch', async (t) => {
     const bodies = QUESTIONS.map((text) => ({ ...user(text), max_tokens: 40 }));
     const wanted: unknown[] = [];
     for (const body of bodies) wanted.push((await completion(cpu, body)).choices);
@@ -89,7 +89,7 @@ t.test('on a device', async (t) => {
     );
   });
 
-  await t.test('a seed gives the same reply again, drawn and penalised', async (t) => {
+  await t.test('a seed reproduces a sampled reply with penalties', async (t) => {
     const body = {
       ...user('Tell me of a river.'),
       temperature: 1,
@@ -101,14 +101,14 @@ t.test('on a device', async (t) => {
     t.strictSame((await completion(gpu, body)).choices, (await completion(gpu, body)).choices);
   });
 
-  await t.test('JSON, held by a grammar', async (t) => {
+  await t.test('JSON, constrained by a grammar', async (t) => {
     const body = { ...user('Answer as JSON: is ice cold?'), max_tokens: 60, response_format: { type: 'json_object' } };
     const [{ message }] = (await completion(gpu, body)).choices;
     t.match(message.content, /^\s*\{/);
     t.strictSame(message, (await completion(cpu, body)).choices[0].message);
   });
 
-  await t.test('past state on the device is found again, and changes nothing', async (t) => {
+  await t.test('KV on the device is reused, and does not change the reply', async (t) => {
     const rules = { role: 'system', content: 'Be brief and kind. '.repeat(60) };
     const ask = (content: string): Readonly<Record<string, unknown>> => ({
       messages: [rules, { role: 'user', content }],
@@ -122,7 +122,7 @@ t.test('on a device', async (t) => {
     t.strictSame(again.choices, (await completion(cpu, ask('What is 2 plus 3?'))).choices);
   });
 
-  await t.test('decisions: the probabilities of a CPU, but for the last digits', async (t) => {
+  await t.test('decisions: the probabilities of a CPU, except for the last digits', async (t) => {
     const body = {
       model: DECIDE,
       input: 'I was charged twice. Please send the second payment back.',
@@ -144,10 +144,10 @@ t.test('on a device', async (t) => {
     const [here, there] = [await probabilities(gpu), await probabilities(cpu)];
     t.equal(here.length, 7);
     here.forEach((p, i) => t.ok(Math.abs(p - (there[i] ?? NaN)) < NEAR, `${p} for ${there[i]}`));
-    t.strictSame(await probabilities(gpu), here, 'and the same to the last bit when asked again');
+    t.strictSame(await probabilities(gpu), here, 'and bit for bit the same when asked again');
   });
 
-  await t.test('an engine that is killed with its device in use comes back', async (t) => {
+  await t.test('an engine that is killed while it uses its device is restarted', async (t) => {
     const stream = await OpenStream.begin(gpu);
     process.kill(gpu.enginePid(CHAT), 'SIGKILL');
     endsEarly(t, await stream.response, { code: 'bad_gateway', type: 'server_error' });
@@ -157,7 +157,7 @@ t.test('on a device', async (t) => {
   });
 });
 
-t.test('a driver and no device: a CPU, unless Vulkan was asked for by name', async (t) => {
+t.test('a driver without a device: a CPU, unless Vulkan was configured', async (t) => {
   const none = onLavapipe('passed over');
   const sidecar = await Sidecar.start(t, { config: { models: [chat] }, environment: none });
   t.match(await sidecar.logged('engine ready'), { backend: 'cpu' });

@@ -1,4 +1,6 @@
-/** Prepaid credit over the lives of a real sidecar: killed in mid-stream, started again, stopped, started again. */
+/**
+ * Prepaid credit over several processes of a sidecar: killed while streaming, started again, stopped, started again.
+ */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,12 +12,12 @@ import { readFrom, START } from '../../sidecar/usage/segments.js';
 import { OpenStream, SHORT } from '../support/open-stream.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 
-/** The development key's. */
+/** The development key’s account. */
 const ACCOUNT = 'development';
 /** Picodollars a token. */
 const [INPUT, OUTPUT] = [150_000n, 600_000n];
 
-/** One folder of data and the files that its sidecars read. */
+/** One data folder and the files that its sidecars read. */
 class House {
   readonly #dir: string;
 
@@ -37,7 +39,7 @@ class House {
     return join(this.#dir, name);
   }
 
-  /** A sidecar whose one account was granted so much in all. */
+  /** A sidecar whose only account was granted so much in all. */
   async start(t: Test, granted: bigint): Promise<Sidecar> {
     const accounts = { [ACCOUNT]: [{ id: 'g', usd: formatUsd(granted) }] };
     await writeFile(this.path('credit.json'), JSON.stringify({ version: 1, accounts }));
@@ -62,13 +64,13 @@ class House {
     return records;
   }
 
-  /** What all closing lines come to. */
+  /** The sum of all closing records. */
   async billed(): Promise<bigint> {
     const closes = (await this.records()).filter(({ kind }) => kind === 'close');
     return closes.reduce((sum, { price }) => sum + BigInt(price?.picodollars ?? 0), 0n);
   }
 
-  /** The snapshot's sum. */
+  /** The snapshot’s sum. */
   async settled(): Promise<bigint | undefined> {
     const snapshot = await readSnapshot(this.path('data/usage/balances.json'));
     return typeof snapshot === 'string' ? undefined : snapshot.settled.get(ACCOUNT);
@@ -81,7 +83,7 @@ async function stop(sidecar: Sidecar): Promise<void> {
 }
 
 t.test(
-  'a killed sidecar bills its streams to the last progress, and balances are the sum of the records',
+  'a killed sidecar bills its streams up to the last progress record, and balances equal the sum of the records',
   async (t) => {
     const house = await House.make(t);
     const granted = 10n ** 12n;
@@ -93,12 +95,12 @@ t.test(
     const first = BigInt(usage.prompt_tokens) * INPUT + BigInt(usage.completion_tokens) * OUTPUT;
     const stream = await OpenStream.begin(killed);
     while ((await killed.metric('ra_sidecar_usage_records_total', { kind: 'progress' })) === 0);
-    // A line that was counted is durable a moment later.
+    // A record that was counted is durable a moment later.
     await killed.reaches('ra_sidecar_spool_unsynced_records', 0);
     killed.child.kill('SIGKILL');
     await killed.exited();
     await t.rejects(stream.response, 'the stream was cut');
-    t.equal(await house.billed(), first, 'the stream has no end yet');
+    t.equal(await house.billed(), first, 'the stream has not ended');
 
     const second = await house.start(t, granted);
     t.equal((await second.chat(SHORT)).status, 200);
@@ -108,12 +110,12 @@ t.test(
     const estimated = records.filter((record) => record.estimated);
     t.equal(estimated.length, 1);
     t.match(estimated[0], { kind: 'close', id: progress?.id, price: progress?.price, account: ACCOUNT, prepaid: true });
-    t.ok(BigInt(progress?.price?.picodollars ?? 0) >= 256n * OUTPUT, 'it is no small change');
+    t.ok(BigInt(progress?.price?.picodollars ?? 0) >= 256n * OUTPUT, 'the amount is large');
     const spent = await house.billed();
     t.equal(spent, first + first + BigInt(progress?.price?.picodollars ?? 0));
-    t.equal(await house.settled(), spent, 'the snapshot of a drain has it all');
+    t.equal(await house.settled(), spent, 'the snapshot of a drain includes everything');
 
-    // What was spent in lives past is spent: what a short reply costs at worst is not left, to the last picodollar.
+    // Earlier processes’ spending counts: the highest price of a short reply is not left, to the last picodollar.
     const third = await house.start(t, spent + first - 1n);
     const refused = await third.chat(SHORT);
     t.equal(refused.status, 402);
@@ -121,11 +123,11 @@ t.test(
     const topped = { [ACCOUNT]: [{ id: 'g', usd: formatUsd(spent + first) }] };
     await writeFile(house.path('credit.json'), JSON.stringify({ version: 1, accounts: topped }));
     await third.logged('credit file read again');
-    t.equal((await third.chat(SHORT)).status, 200, 'a top-up counts without a restart');
+    t.equal((await third.chat(SHORT)).status, 200, 'a top-up takes effect without a restart');
     await stop(third);
     t.equal(await house.settled(), spent + first);
 
-    // A snapshot that was lost is made again from the whole spool.
+    // A lost snapshot is made again from the whole spool.
     await writeFile(house.path('data/usage/balances.json'), 'damaged');
     const fourth = await house.start(t, spent + first);
     t.equal((await fourth.chat(SHORT)).status, 402);
@@ -135,7 +137,7 @@ t.test(
   },
 );
 
-t.test('a sidecar that cannot know its balances says so and does not start', async (t) => {
+t.test('a sidecar that cannot know its balances reports that and does not start', async (t) => {
   const house = await House.make(t);
   const sidecar = await house.start(t, 10n ** 12n);
   t.equal((await sidecar.chat(SHORT)).status, 200);

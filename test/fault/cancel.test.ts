@@ -8,7 +8,7 @@ import { RealEngine } from '../support/real-engine.js';
 /** Some 20,000 tokens, which take seconds in chunks of 32. */
 const LONG_PROMPT = { ...ENDLESS, messages: [{ role: 'user', content: 'What is it? '.repeat(5000) }] };
 
-t.test('a caller that leaves gives its place or seat to the next', async (t) => {
+t.test('a caller that disconnects gives its place or seat to the next', async (t) => {
   const { models } = await chatOnly(2, 32_768);
   const sidecar = await Sidecar.start(t, {
     config: {
@@ -18,7 +18,7 @@ t.test('a caller that leaves gives its place or seat to the next', async (t) => 
     },
   });
 
-  /** Asserts that a request gets the one seat that comes free when `leaver` goes, and how its leaving is counted. */
+  /** Asserts that a request gets the only seat when `leaver` disconnects, and how that is counted. */
   const replaces = async (t: Test, leaver: OpenStream, phase: string): Promise<void> => {
     const next = sidecar.chat(SHORT);
     await counted(sidecar, 'waiting_requests', 1);
@@ -29,8 +29,8 @@ t.test('a caller that leaves gives its place or seat to the next', async (t) => 
     t.equal(await sidecar.metric('ra_sidecar_waiting_requests'), 0);
   };
 
-  // Its prefill goes on long after the head and a first comment went out. The other seat is taken until the end; and since
-  // an engine takes jobs in turn, the other one's first token shows that this one has begun.
+  // Its prefill continues long after the head and a first comment were sent. The other seat is in use until the end;
+  // since an engine takes jobs in turn, the other one’s first token shows that this one has begun.
   const prefilling = await OpenStream.begin(sidecar, LONG_PROMPT, ': keep-alive');
   const other = await OpenStream.begin(sidecar);
 
@@ -52,7 +52,7 @@ t.test('a caller that leaves gives its place or seat to the next', async (t) => 
     await counted(sidecar, 'waiting_requests', 1);
     await counted(sidecar, 'cancels_total', 1, { phase: 'waiting' });
     holder.leave();
-    t.equal((await next).status, 200, 'who came behind is served, and not who left');
+    t.equal((await next).status, 200, 'the request behind it is served, and the cancelled one is not');
   });
 
   other.leave();
@@ -64,7 +64,7 @@ t.test('a caller that leaves gives its place or seat to the next', async (t) => 
 t.test('the engine gives a cancelled sequence to the next job within one step', async (t) => {
   const engine = await RealEngine.start(t, { seats: 2, contextPerSeat: 32_768, prefillTokensPerStep: 32 });
 
-  /** Cancels a job at its first output of a kind. A marker takes the free seat, the next job the one that was freed. */
+  /** Cancels a job at its first output of a kind. A marker job takes the free seat, the next job the freed one. */
   const replaces = async (
     t: Test,
     old: number,
@@ -79,12 +79,12 @@ t.test('the engine gives a cancelled sequence to the next job within one step', 
     engine.generate(next, { prompt: engine.prompt(8), maxTokens: 1 });
     await engine.output(next, 'done');
 
-    // The marker needed nothing but to be heard, so it begins with the step after these messages came.
+    // The marker only had to arrive, so it begins with the step after these messages came.
     const heard = engine.stepOf(marker, 'started');
     const started = engine.stepOf(next, 'started');
-    t.ok(started - heard <= 1, 'the seat was there with the next step');
-    t.equal(engine.stepOf(next, 'finished'), started + 1, 'and that step brought its first token');
-    t.ok(engine.silentAfter(old, marker), 'nothing more came of the old one');
+    t.ok(started - heard <= 1, 'the seat was free in the next step');
+    t.equal(engine.stepOf(next, 'finished'), started + 1, 'and that step had its first token');
+    t.ok(engine.silentAfter(old, marker), 'the old one had no further output');
     engine.cancel(marker);
     await eventually('nothing is live', () => engine.live === 0);
   };

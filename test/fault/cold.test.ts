@@ -18,8 +18,8 @@ async function folder(t: Test): Promise<string> {
   return dir;
 }
 
-t.test('while its model loads a sidecar says so, and then serves', async (t) => {
-  // The development key is shown only once all is ready: bring one.
+t.test('while its model loads a sidecar reports that, and then serves', async (t) => {
+  // The development key is printed only once all models are ready, so the test brings its own key.
   const { key, stored } = makeKey();
   const keys = { file: join(await folder(t), 'keys.json') };
   await writeKeyFile(keys.file, { version: 1, keys: [stored] });
@@ -28,7 +28,7 @@ t.test('while its model loads a sidecar says so, and then serves', async (t) => 
 
   t.equal((await fetch(`http://127.0.0.1:${sidecar.port}/healthz`)).status, 200);
   const starting = { status: 'starting', parts: { models: 'starting', usage: 'ready' } };
-  t.strictSame(await sidecar.readyz(), { status: 503, body: starting }, 'strangers are told no more');
+  t.strictSame(await sidecar.readyz(), { status: 503, body: starting }, 'others see no more');
   t.match(await sidecar.readyz(sidecar.operatorsPort), { status: 503, body: { reasons: [`cold: ${CHAT}`] } });
   for (const stream of [false, true]) {
     const refused = await sidecar.post('/chat/completions', { ...SHORT, stream }, { key });
@@ -39,7 +39,7 @@ t.test('while its model loads a sidecar says so, and then serves', async (t) => 
     t.ok(refused.headers.get('x-request-id'));
   }
   const wrong = await sidecar.post('/chat/completions', SHORT, { key: 'ra-test-unknown' });
-  t.equal(wrong.status, 401, 'who is not known does not learn what is loaded');
+  t.equal(wrong.status, 401, 'without a key the answer does not show what is loaded');
 
   release();
   await sidecar.until(() => sidecar.printed.includes('is ready at'), 'ready');
@@ -58,7 +58,7 @@ t.test('a model that cannot be served ends the start with one clear line', async
   const none = join(dir, 'none.gguf');
   await writeFile(none, 'not a model');
 
-  // What an engine process says of damaged files is in engine-load.test.ts.
+  // engine-load.test.ts tests what an engine process reports of damaged files.
   for (const file of cases([half, none, join(dir, 'missing.gguf')], (_, index) => index === 0)) {
     await t.test(file.slice(dir.length + 1), async (t) => {
       const models = [{ id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 2048 }];
@@ -72,7 +72,7 @@ t.test('a model that cannot be served ends the start with one clear line', async
   }
 });
 
-t.test('models that need more than there is', async (t) => {
+t.test('models that need more memory than is free', async (t) => {
   const file = await embeddedTestModel();
   const big = { kind: 'chat', file, seats: 256, contextPerSeat: 1_048_576 };
   const numbers =
@@ -104,24 +104,24 @@ t.test('models that need more than there is', async (t) => {
   });
 });
 
-t.test('a model that llama.cpp itself aborts on is given up after three loads', async (t) => {
+t.test('a model on which llama.cpp aborts is given up after three loads', async (t) => {
   const file = await brokenModel(await folder(t), 'with absurdly many layers');
   const models = [{ id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 256 }];
   const sidecar = await Sidecar.launch(t, { ownGroup: true, config: { models, engine: { backoffMinMs: 10 } } });
   t.strictSame(await sidecar.exited(), { code: 1, signal: null });
-  // Before it there may be the assertion: the prompt host's own stderr is ours.
+  // The assertion may come before it: the prompt host shares the sidecar’s stderr.
   t.match(sidecar.printed, /^ra-sidecar: model .* llama\.cpp ended each of 3 loads by a crash \(aborted: /m);
   t.equal(sidecar.lines.filter(({ event }) => event === 'engine forked').length, 3);
   t.match(await sidecar.logged('engine lost'), { signal: 'SIGABRT', reason: 'aborted: assertion' });
 });
 
-t.test('a file that goes bad while it is served: cold, then lost with its reason, and no crash loop', async (t) => {
+t.test('a file that is damaged while it is served: cold, then lost with its reason, and no restart loop', async (t) => {
   const dir = await folder(t);
   const file = join(dir, 'model.gguf');
   await copyFile(await embeddedTestModel(), file);
   const models = [{ id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 2048 }];
   const sidecar = await Sidecar.start(t, { config: { models } });
-  // In its place, not in it: the engine has the old one mapped.
+  // Replaced, not overwritten: the engine has the old one mapped.
   await copyFile(await brokenModel(dir, 'cut in the tensor data'), `${file}.new`);
   await rename(`${file}.new`, file);
   process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
@@ -130,7 +130,7 @@ t.test('a file that goes bad while it is served: cold, then lost with its reason
     reason: /^unable: the file is cut off: /,
   });
   const unhealthy = { status: 'unhealthy', parts: { models: 'unhealthy', usage: 'ready' } };
-  t.strictSame(await sidecar.readyz(), { status: 503, body: unhealthy }, 'strangers are told nothing of the file');
+  t.strictSame(await sidecar.readyz(), { status: 503, body: unhealthy }, 'others see nothing of the file');
   t.match(await sidecar.readyz(sidecar.operatorsPort), {
     status: 503,
     body: { reasons: [new RegExp(`^lost: ${CHAT}: the file is cut off: `)] },
@@ -142,14 +142,14 @@ t.test('a file that goes bad while it is served: cold, then lost with its reason
   t.equal(sidecar.lines.filter(({ event }) => event === 'engine forked').length, 2);
 });
 
-t.test('a file that is cut under its engine: the crash is a lost engine, and then the file’s fault', async (t) => {
+t.test('a file that is truncated under its engine: first a lost engine, then the file’s fault', async (t) => {
   const file = join(await folder(t), 'model.gguf');
   await copyFile(await testModel(), file);
   const models = [{ id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 2048 }];
   const sidecar = await Sidecar.start(t, { config: { models } });
   await truncate(file, 4096);
   const response = await sidecar.chat(SHORT);
-  // Reading what is no longer there is a SIGBUS, before or after the reply has begun.
+  // Reading a page that no longer exists is a SIGBUS, before or after the reply has begun.
   t.ok([502, 503, 429].includes(response.status), `${response.status}`);
   t.match(await sidecar.logged('engine lost'), { reason: 'crashed', signal: 'SIGBUS' });
   t.match(await sidecar.logged('engine cannot serve its model'), { reason: /^unable: the file is / });

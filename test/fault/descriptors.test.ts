@@ -1,4 +1,4 @@
-/** A sidecar that is short of descriptors: idle connections leave a reserve, and a child that cannot be forked waits. */
+/** A sidecar with few file descriptors: idle connections leave a reserve, and a child that cannot be forked waits. */
 import { execFileSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { Agent, request, type IncomingHttpHeaders, type RequestOptions } from 'node:http';
@@ -15,19 +15,19 @@ interface Answer {
   readonly text: string;
 }
 
-/** What `ulimit -n` allows the sidecar; a service manager's own default is 1024. */
+/** The sidecar’s `ulimit -n`; a service manager’s default is 1024. */
 const OPEN_FILES = 256;
 
-/** Several times what it may have. */
+/** Several times the limit. */
 const IDLE = 600;
 
-/** Over so long the sidecar's processor time is taken, ms. */
+/** The time over which the sidecar’s processor time is measured, ms. */
 const WATCHED_MS = 1000;
 
-/** Of that at most. An accept loop that turns on EMFILE takes all of a core that it is given, an idle sidecar a hundredth. */
+/** The most of it. An accept loop that spins on EMFILE uses all of a core, an idle sidecar a hundredth. */
 const MAX_CPU_MS = 200;
 
-/** Connections that send nothing. Resolves when each is either refused or accepted; how many were refused. */
+/** Opens connections that send nothing. Resolves with the number of refused ones, when each is refused or accepted. */
 async function idle(t: Test, sidecar: Sidecar, count: number): Promise<{ readonly refused: () => number }> {
   let refused = 0;
   const sockets: Socket[] = [];
@@ -58,27 +58,30 @@ function shortHost(sidecar: Sidecar): number {
   return found.pid;
 }
 
-t.test('idle connections of strangers leave descriptors for children, operators and nothing to spin on', async (t) => {
-  const sidecar = await Sidecar.start(t, { config: await chatOnly(1), openFiles: OPEN_FILES });
-  const connections = await idle(t, sidecar, IDLE);
-  const used = await usedMeanwhile(sidecar.pid);
-  t.ok(used < MAX_CPU_MS, `${used} ms of processor time in ${WATCHED_MS} ms`);
-  t.ok(connections.refused() > IDLE - OPEN_FILES, 'those past the bound are closed at once');
+t.test(
+  'idle connections leave descriptors for children and operators, and the accept loop does not spin',
+  async (t) => {
+    const sidecar = await Sidecar.start(t, { config: await chatOnly(1), openFiles: OPEN_FILES });
+    const connections = await idle(t, sidecar, IDLE);
+    const used = await usedMeanwhile(sidecar.pid);
+    t.ok(used < MAX_CPU_MS, `${used} ms of processor time in ${WATCHED_MS} ms`);
+    t.ok(connections.refused() > IDLE - OPEN_FILES, 'those past the bound are closed at once');
 
-  const host = shortHost(sidecar);
-  process.kill(host, 'SIGKILL');
-  process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
-  await sidecar.logged('prompt host restarts');
-  await sidecar.logged('engine ready', 2);
-  await eventually('another prompt host', () =>
-    childrenOf(sidecar.pid).some(({ command }) => command.includes('short')),
-  );
-  t.equal((await sidecar.readyz(sidecar.operatorsPort)).status, 200, 'operators are answered');
-  t.ok((await sidecar.metric('ra_sidecar_connections_refused_total', { listener: 'public' })) > IDLE - OPEN_FILES);
-  t.ok((await sidecar.metric('ra_sidecar_connections', { listener: 'public' })) < OPEN_FILES);
-});
+    const host = shortHost(sidecar);
+    process.kill(host, 'SIGKILL');
+    process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
+    await sidecar.logged('prompt host restarts');
+    await sidecar.logged('engine ready', 2);
+    await eventually('another prompt host', () =>
+      childrenOf(sidecar.pid).some(({ command }) => command.includes('short')),
+    );
+    t.equal((await sidecar.readyz(sidecar.operatorsPort)).status, 200, 'operators are answered');
+    t.ok((await sidecar.metric('ra_sidecar_connections_refused_total', { listener: 'public' })) > IDLE - OPEN_FILES);
+    t.ok((await sidecar.metric('ra_sidecar_connections', { listener: 'public' })) < OPEN_FILES);
+  },
+);
 
-t.test('children that cannot be forked are forked when there are descriptors again', async (t) => {
+t.test('children that could not be forked are forked when there are descriptors again', async (t) => {
   const sidecar = await Sidecar.start(t, { config: await chatOnly(1) });
   const limit = (files: string): unknown =>
     execFileSync('prlimit', ['--pid', String(sidecar.pid), `--nofile=${files}`]);
@@ -107,13 +110,13 @@ t.test('children that cannot be forked are forked when there are descriptors aga
   t.equal((await readyz()).status, 200);
   t.equal((await chat()).status, 200);
 
-  // Every descriptor below is in use.
+  // Every descriptor below it is in use.
   limit('8:');
   process.kill(shortHost(sidecar), 'SIGKILL');
   await sidecar.logged('prompt host restarts', 1, ({ reason }) => reason === 'unstartable: EMFILE');
   const refused = await chat();
   t.equal(refused.status, 503, 'a prompt host that cannot be forked');
-  // The spool's probe, which cannot open a file either, may have been first.
+  // The spool’s probe cannot open a file either and may have been first.
   t.match(JSON.parse(refused.text), { error: { code: /^(cold|spool_unhealthy)$/ } });
   t.ok(Number(refused.headers['retry-after']) > 0);
   process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
@@ -129,7 +132,7 @@ t.test('children that cannot be forked are forked when there are descriptors aga
   await eventually('green', async () => (await readyz()).status === 200);
 
   const since = new Date().toISOString();
-  // Not a connection's bound, which is far above, but the last descriptor.
+  // The limit is not the bound of connections, which is far higher, but the last descriptor.
   const highest = Math.max(...readdirSync(`/proc/${sidecar.pid}/fd`).map(Number));
   limit(`${highest + 1}:`);
   const connections = await idle(t, sidecar, IDLE);
@@ -137,8 +140,8 @@ t.test('children that cannot be forked are forked when there are descriptors aga
   await eventually('those that were not accepted are closed', () => connections.refused() > IDLE / 4);
   const used = await usedMeanwhile(sidecar.pid);
   t.ok(used < MAX_CPU_MS, `${used} ms of processor time in ${WATCHED_MS} ms`);
-  // Red where the spool's probe could not open a file.
-  t.match((await readyz()).status, /^(200|503)$/, 'an open connection goes on');
+  // Not ready if the spool’s probe could not open a file.
+  t.match((await readyz()).status, /^(200|503)$/, 'an open connection is served');
   limit('1024:');
   await sidecar.logged('descriptors are free again', 1, ({ time }) => String(time) > since);
   await eventually('green again', async () => (await readyz()).status === 200);

@@ -25,11 +25,11 @@ const stops = {
 };
 
 for (const [name, stop] of cases(Object.entries(stops), (_, index) => index === 1)) {
-  t.test(`${name}: running streams finish, all else is refused`, async (t) => {
+  t.test(`${name}: running streams finish, all other requests are refused`, async (t) => {
     const sidecar = await Sidecar.start(t, { ownGroup: true, config: await chatOnly(1) });
     const engine = sidecar.enginePid(CHAT);
     const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 });
-    // Stopped, it cannot finish before we have looked.
+    // The engine is stopped, so it cannot finish before the test has looked.
     process.kill(engine, 'SIGSTOP');
     const waiting = sidecar.chat(SHORT);
     await counted(sidecar, 'waiting_requests', 1);
@@ -48,7 +48,7 @@ for (const [name, stop] of cases(Object.entries(stops), (_, index) => index === 
     t.strictSame(await sidecar.exited(), { code: 0, signal: null });
     t.notOk(
       sidecar.lines.some(({ event }) => event === 'engine lost' || event === 'drain timed out'),
-      'the engine stayed until the end',
+      'the engine ran until the end',
     );
     await isEmpty(sidecar);
   });
@@ -65,7 +65,7 @@ t.test('requests that still run when the drain times out end with an error', asy
   const cut = { code: 'bad_gateway', type: 'server_error' };
   for (const { response } of streams) endsEarly(t, await response, cut);
   const answer = await whole;
-  t.equal(answer.status, 502, 'not 503: a proxy that sends those again would have it run twice');
+  t.equal(answer.status, 502, 'not 503: a proxy that retries those would run it twice');
   t.match(await answer.json(), { error: cut });
   t.strictSame(await sidecar.exited(), { code: 0, signal: null });
   t.match(await sidecar.logged('drain timed out'), { count: 3 });
@@ -77,7 +77,7 @@ t.test('a second SIGTERM ends it at once', async (t) => {
   const running = await OpenStream.begin(sidecar);
   sidecar.child.kill('SIGTERM');
   await sidecar.logged('draining');
-  // Not the one that make and timeout send of the same request, but one that comes later.
+  // Not the second of the signals that make and timeout send at once, but a later one.
   const again = setInterval(() => sidecar.child.kill('SIGTERM'), 100);
   t.strictSame(await sidecar.exited(), { code: 130, signal: null });
   clearInterval(again);
@@ -85,7 +85,7 @@ t.test('a second SIGTERM ends it at once', async (t) => {
   await isEmpty(sidecar);
 });
 
-t.test('who never was ready gives no notice', async (t) => {
+t.test('a sidecar that was never ready gives no notice', async (t) => {
   const config = { ...(await chatOnly(1)), drain: { noticeMs: 600_000 } };
   const sidecar = await Sidecar.start(t, { early: true, ownGroup: true, config });
   await holdEngine(sidecar, 1);
@@ -93,8 +93,8 @@ t.test('who never was ready gives no notice', async (t) => {
   t.strictSame(await sidecar.exited(), { code: 0, signal: null });
 });
 
-t.test('while the notice runs, readiness is red and requests are taken', async (t) => {
-  // Longer than the test: what is seen is before its end.
+t.test('during the notice /readyz fails and requests are accepted', async (t) => {
+  // Longer than the test: everything is seen before its end.
   const config = { ...(await chatOnly(1)), drain: { noticeMs: 600_000 } };
   const sidecar = await Sidecar.start(t, { ownGroup: true, config });
   sidecar.child.kill('SIGTERM');
@@ -104,10 +104,10 @@ t.test('while the notice runs, readiness is red and requests are taken', async (
   endsWell(t, await (await OpenStream.begin(sidecar, SHORT)).response);
   t.notOk(sidecar.lines.some(({ event }) => event === 'draining'));
   sidecar.child.kill('SIGINT');
-  t.strictSame(await sidecar.exited(), { code: 130, signal: null }, 'another signal is another request');
+  t.strictSame(await sidecar.exited(), { code: 130, signal: null }, 'a second signal ends it at once');
 });
 
-t.test('when the notice is over, it drains', async (t) => {
+t.test('after the notice it drains', async (t) => {
   const config = { ...(await chatOnly(1)), drain: { noticeMs: 1 } };
   const sidecar = await Sidecar.start(t, { ownGroup: true, config });
   sidecar.child.kill('SIGTERM');

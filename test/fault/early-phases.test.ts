@@ -1,6 +1,6 @@
 /**
- * What befalls a request above the queue: while its body is read, checked or tokenized. Its prompt host stands still
- * meanwhile, so that each of these lasts as long as a test likes.
+ * Faults of a request before the queue: while its body is read, checked or tokenized. Its prompt host is stopped
+ * meanwhile, so each of these lasts as long as a test needs.
  */
 import t, { type Test } from 'tap';
 import { holdError } from '../support/error-answer.js';
@@ -13,7 +13,7 @@ shareLanes(t);
 
 const CHAT = '/v1/chat/completions';
 const SHORT = chatBody('chat', 'echo');
-/** Not checked on the event loop, but by a prompt host. */
+/** Long enough to be checked by a prompt host, not on the event loop. */
 const INLINE_BYTES = 1024;
 const LONG = chatBody('chat', 'echo', { messages: [{ role: 'user', content: 'word '.repeat(INLINE_BYTES / 4) }] });
 const DRAINING = { status: 503, type: 'server_error', code: 'draining', retry: true, param: null };
@@ -23,7 +23,7 @@ async function start(t: Test, config: Readonly<Record<string, unknown>> = {}): P
     models: [{ id: 'chat', kind: 'chat', seats: 1 }],
     config: {
       bodies: { inlineBytes: INLINE_BYTES },
-      // However long a host stands still, none is killed over it, and nobody waits in vain.
+      // However long a host is stopped, none is killed for it.
       prompts: { silenceMs: 600_000 },
       queue: { maxWaitMs: 600_000 },
       ...config,
@@ -31,7 +31,7 @@ async function start(t: Test, config: Readonly<Record<string, unknown>> = {}): P
   });
 }
 
-/** Stops a lane's prompt host, which all sidecars here share. Returns what lets it go on. */
+/** Stops a lane’s prompt host, which all sidecars here share. Returns what continues it. */
 function hold(lane: 'short' | 'long'): () => void {
   const hosts = childrenOf(process.pid).filter(({ command }) => command.includes(`prompts/host.js ${lane}`));
   const [host] = hosts;
@@ -40,7 +40,7 @@ function hold(lane: 'short' | 'long'): () => void {
   return () => process.kill(host.pid, 'SIGCONT');
 }
 
-/** Sends a head and ten bytes of its body. Returns the connection and what is left. */
+/** Sends a head and ten bytes of its body. Returns the connection and the rest of the body. */
 async function halfSent(
   sidecar: InProcess,
   headers: Readonly<Record<string, string>> = {},
@@ -58,19 +58,19 @@ const posts = (sidecar: InProcess, count: number): Promise<void> =>
 const waiting = (sidecar: InProcess, count: number): Promise<void> =>
   sidecar.until('ra_sidecar_waiting_requests{model="chat",class="standard"}', count);
 
-t.test('a caller leaves, and its key’s place is there again at once', async (t) => {
+t.test('a caller that disconnects frees its key’s place at once', async (t) => {
   const sidecar = await start(t, { limits: { chat: { inFlight: 1 } } });
-  // Refused for its model, which comes after the key's limits and needs no prompt host.
+  // Refused for its model, a check that follows the key’s limits and needs no prompt host.
   const probe = async (): Promise<number> => (await sidecar.post(CHAT, chatBody('none', 'echo'))).status;
   const leaves = async (t: Test, caller: RawConnection, name: string, cancels: number): Promise<void> => {
-    t.equal(await probe(), 429, 'it is the one that its key may have in flight');
+    t.equal(await probe(), 429, 'it is the only one that its key may have in flight');
     const records = sidecar.spool.records.length;
     caller.close();
     t.match(await sidecar.seen('request', ({ requestId }) => requestId === name), { status: 499 });
-    t.equal(await probe(), 403, 'another is let in');
+    t.equal(await probe(), 403, 'another is admitted');
     t.equal(await sidecar.metric('ra_sidecar_cancels_total{model="chat",phase="waiting"}'), cancels);
     t.equal(await sidecar.metric('ra_sidecar_waiting_requests{model="chat",class="standard"}'), 0);
-    t.equal(sidecar.spool.records.length, records, 'no engine was given it');
+    t.equal(sidecar.spool.records.length, records, 'no engine got it');
   };
 
   await t.test('while its body is read', async (t) => {
@@ -111,7 +111,7 @@ t.test('a drain begins while one body is half read and another’s prompt is tok
   holdError(t, 'half read, once it is whole', await read.send(rest).response(), DRAINING);
   await drained;
   goOn();
-  t.strictSame(sidecar.spool.records, [], 'no engine was given either');
+  t.strictSame(sidecar.spool.records, [], 'no engine got either');
 });
 
 t.test('an engine is lost while a prompt is tokenized, and the next one answers', async (t) => {
@@ -122,7 +122,7 @@ t.test('an engine is lost while a prompt is tokenized, and the next one answers'
   const { pid } = await sidecar.seen('engine forked');
   process.kill(pid ?? NaN, 'SIGKILL');
   await sidecar.seen('engine lost');
-  t.equal((await sidecar.post(CHAT, SHORT)).status, 503, 'who comes now is told that the model is cold');
+  t.equal((await sidecar.post(CHAT, SHORT)).status, 503, 'requests that arrive now are refused as cold');
   goOn();
   t.equal((await caller.response()).status, 200);
   t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total{model="chat"}'), 1);

@@ -4,7 +4,7 @@ import { endsEarly, endsWell, OpenStream, SHORT } from '../support/open-stream.j
 import { isRunning } from '../support/processes.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 
-t.test('an engine that stands still under a stream is killed and replaced', async (t) => {
+t.test('an engine that is stopped during a stream is killed and replaced', async (t) => {
   const engine = { heartbeatMs: 100, hangMs: 2000 };
   const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(2, 8192)), engine } });
   const first = sidecar.enginePid(CHAT);
@@ -17,7 +17,7 @@ t.test('an engine that stands still under a stream is killed and replaced', asyn
   t.match(lost['reason'], /^hang\b/);
 
   await sidecar.logged('engine ready', 2);
-  t.notOk(isRunning(first), 'the next one starts only when it is gone');
+  t.notOk(isRunning(first), 'the next one starts only when it has ended');
   t.not(sidecar.enginePid(CHAT), first);
   t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total', { model: CHAT }), 1);
   await counted(sidecar, 'seats_busy', 0);

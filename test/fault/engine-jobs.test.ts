@@ -1,9 +1,9 @@
-/** A job that llama.cpp would choke on, in a real engine among others. */
+/** A job on which llama.cpp would abort, in a real engine beside others. */
 import t from 'tap';
 import { RealEngine } from '../support/real-engine.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 
-t.test('a token outside the vocabulary fails its own job, and the one beside it goes on', async (t) => {
+t.test('a token outside the vocabulary fails its own job, and the other continues', async (t) => {
   const engine = await RealEngine.start(t, { seats: 2, contextPerSeat: 1024, prefillTokensPerStep: 64 });
   engine.generate(1, { prompt: engine.prompt(10), maxTokens: 200 });
   await engine.output(1, 'piece');

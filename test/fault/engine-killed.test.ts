@@ -12,7 +12,7 @@ const times = <T>(count: number, make: (i: number) => Promise<T>): Promise<T[]> 
 t.test('an engine killed under eight streams and two whole requests', async (t) => {
   const sidecar = await Sidecar.start(t, { config: await chatOnly(10, 8192) });
   const first = sidecar.enginePid(CHAT);
-  // The whole ones go first, so that they have begun when the streams have a token.
+  // The whole ones are sent first, so that they have begun when the streams have a token.
   const whole = times(2, () => sidecar.chat(ENDLESS));
   await counted(sidecar, 'seats_busy', 2);
   const streams = await times(8, () => OpenStream.begin(sidecar));
@@ -33,9 +33,9 @@ t.test('an engine killed under eight streams and two whole requests', async (t) 
   }
   t.match(await sidecar.logged('engine lost'), { model: CHAT, reason: 'killed', signal: 'SIGKILL', count: 10 });
   const starting = { status: 'starting', parts: { models: 'starting', usage: 'ready' } };
-  t.strictSame(await sidecar.readyz(), { status: 503, body: starting }, 'strangers are told no more');
+  t.strictSame(await sidecar.readyz(), { status: 503, body: starting }, 'others see no more');
   t.match(await sidecar.readyz(sidecar.operatorsPort), { status: 503, body: { reasons: [`cold: ${CHAT}`] } });
-  t.equal(await sidecar.metric('ra_sidecar_seats_busy', label), 0, 'no seat is held while there is no engine');
+  t.equal(await sidecar.metric('ra_sidecar_seats_busy', label), 0, 'no seat is in use while there is no engine');
 
   release();
   await sidecar.logged('engine ready', 2);
@@ -43,7 +43,7 @@ t.test('an engine killed under eight streams and two whole requests', async (t) 
   t.not(sidecar.enginePid(CHAT), first);
   t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total', label), 1);
 
-  // Every seat is there again: all are taken at once, nobody waits, and all are given back.
+  // All seats are available again: all are used at once, no request waits, and all are freed.
   const again = await times(10, () => OpenStream.begin(sidecar));
   t.equal(await sidecar.metric('ra_sidecar_seats_busy', label), 10);
   t.equal(await sidecar.metric('ra_sidecar_waiting_requests', label), 0);
@@ -51,10 +51,10 @@ t.test('an engine killed under eight streams and two whole requests', async (t) 
   await counted(sidecar, 'seats_busy', 0);
   const after = await OpenStream.begin(sidecar, SHORT);
   endsWell(t, await after.response);
-  t.equal(sidecar.child.exitCode, null, 'the sidecar went on all the while');
+  t.equal(sidecar.child.exitCode, null, 'the sidecar ran all the time');
 });
 
-t.test('an engine that aborts under streams, as an assertion of llama.cpp makes it', async (t) => {
+t.test('an engine that aborts during streams, as an assertion of llama.cpp makes it do', async (t) => {
   const queue = { maxWaitMs: 600_000 };
   const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(2, 8192)), queue } });
   const pid = sidecar.enginePid(CHAT);
@@ -63,16 +63,16 @@ t.test('an engine that aborts under streams, as an assertion of llama.cpp makes 
   await counted(sidecar, 'seats_busy', 2);
   const waiting = sidecar.chat(SHORT);
   await counted(sidecar, 'waiting_requests', 1);
-  // Whether the whole one had begun is not to be seen from here: it is lost or given back, and ends either way.
+  // Whether the whole one had begun is unknown here: it is lost or given back, and ends either way.
   process.kill(pid, 'SIGABRT');
   endsEarly(t, await stream.response, BAD_GATEWAY);
   t.match(await sidecar.logged('engine lost'), { model: CHAT, reason: 'aborted', signal: 'SIGABRT', count: 2 });
-  t.equal((await waiting).status, 200, 'who had no seat yet is served by the next engine');
+  t.equal((await waiting).status, 200, 'a request without a seat is served by the next engine');
   t.ok([200, 502].includes((await whole).status));
   await counted(sidecar, 'seats_busy', 0);
 });
 
-t.test('requests that wait when the engine dies', async (t) => {
+t.test('requests that wait when the engine ends', async (t) => {
   const queue = { maxWaitMs: 600_000 };
   const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(1, 8192)), queue } });
   const order = (): unknown[] =>
@@ -105,9 +105,9 @@ t.test('requests that wait when the engine dies', async (t) => {
     t.strictSame(order().slice(before), ['first', 'second', 'third']);
   });
 
-  await t.test('one that had a seat but was not begun goes back to its place, once', async (t) => {
+  await t.test('a request that had a seat but was not begun returns to its place, once', async (t) => {
     const pid = sidecar.enginePid(CHAT);
-    // Stopped, it takes the job and begins nothing.
+    // The engine is stopped: it receives the job and begins nothing.
     process.kill(pid, 'SIGSTOP');
     const whole = sidecar.chat(SHORT);
     await counted(sidecar, 'seats_busy', 1);

@@ -1,6 +1,6 @@
 /**
- * An engine that is to go while it decodes. Without its sidecar it ends at once; else the step under way ends, no other
- * begins, and nothing is torn down beneath it.
+ * An engine that must end while it decodes. Without its sidecar it ends at once; otherwise the running step ends, no
+ * other begins, and nothing that it uses is disposed.
  */
 import { once } from 'node:events';
 import t from 'tap';
@@ -14,7 +14,7 @@ import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 const CONTEXT = 16_384;
 const PROMPT = 8;
 
-/** Goes on until it is full, as a reward for repeating makes it: longer than any machine takes to be told to go. */
+/** Continues to the context’s end because repetition is rewarded: longer than a shutdown takes on any machine. */
 const LONG: ToEngine = {
   v,
   kind: 'generate',
@@ -34,15 +34,15 @@ const LONG: ToEngine = {
   },
 };
 
-/** In the middle of a reply: some steps of it have been told of. */
+/** In the middle of a reply: some steps of it were reported. */
 const PIECES = 3;
 
 t.test('in the middle of a reply', async (t) => {
   const file = await embeddedTestModel();
   const ways = {
-    'its sidecar is gone': [(child) => child.leave(), null, 'SIGKILL'],
-    'it is told to go': [(child) => child.send({ v, kind: 'shutdown' }), ENGINE_EXIT.done, null],
-    'it is sent what it does not know': [(child) => child.send({ v, kind: 'dance' }), ENGINE_EXIT.protocol, null],
+    'its sidecar has ended': [(child) => child.leave(), null, 'SIGKILL'],
+    'it gets `shutdown`': [(child) => child.send({ v, kind: 'shutdown' }), ENGINE_EXIT.done, null],
+    'it gets an unknown message': [(child) => child.send({ v, kind: 'dance' }), ENGINE_EXIT.protocol, null],
   } satisfies Record<string, [(child: LinkedChild) => void, number | null, string | null]>;
   for (const [name, [go, ...ended]] of Object.entries(ways)) {
     const child = new LinkedChild(ENGINE_ENTRY, 'ignore');
@@ -60,6 +60,6 @@ t.test('in the middle of a reply', async (t) => {
     });
     child.send(start(file, { contextPerSeat: CONTEXT }));
     t.strictSame(await exit, ended, name);
-    t.notOk(finished, `${name}, and not because the reply was over`);
+    t.notOk(finished, `${name}, and not because the reply had ended`);
   }
 });

@@ -1,4 +1,4 @@
-/** What the engine makes of files that cannot be served: one clear line each, and never a hang. */
+/** What the engine reports of files that cannot be served: one clear line each, and never a hang. */
 import { once } from 'node:events';
 import { chmod, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,7 +19,7 @@ interface End {
   readonly signal: string | null;
 }
 
-/** An engine process that is sent `messages`, until it ends or is ready. Killed with the test at the latest. */
+/** An engine process that gets `messages`, until it ends or is ready. Killed with the test at the latest. */
 async function run(t: Test, ...messages: unknown[]): Promise<End | 'ready'> {
   const child = new LinkedChild(ENGINE_ENTRY, 'ignore');
   const exit = once(child.process, 'exit') as Promise<[number | null, string | null]>;
@@ -46,10 +46,10 @@ const unable = (reason: RegExp, mayMend = false): object => ({
   signal: null,
 });
 
-/** Of what the engine finds in a file's head one, and of what llama.cpp finds one; all of them in the long form. */
+/** One case that the engine finds in a file’s head, and one that llama.cpp finds; the long form has all of them. */
 const THROUGH_ENGINE: ReadonlySet<Damage> = new Set(['cut in the metadata', 'without a tokenizer']);
 
-/** What the head does not show. */
+/** Problems that the head does not show. */
 const OF_LLAMA: ReadonlySet<Damage> = new Set([
   'cut in the last tensor',
   'of an unknown architecture',
@@ -85,28 +85,28 @@ t.test('damaged files', async (t) => {
   for (const [damage, reason] of cases) {
     const file = await brokenModel(dir, damage);
     const checked = checkModelFile(file);
-    // The engine reads the head by this very function before it loads anything.
+    // The engine reads the head with this function before it loads anything.
     if (checked.kind === 'bad') t.match(checked.problem, reason, damage);
     if (LONG || THROUGH_ENGINE.has(damage)) t.match(await run(t, start(file)), unable(reason), damage);
     else t.equal(checked.kind === 'bad' || OF_LLAMA.has(damage), true, `${damage}: found in the head`);
   }
 });
 
-t.test('what llama.cpp asserts on ends the process', async (t) => {
+t.test('an assertion of llama.cpp ends the process', async (t) => {
   const dir = t.testdir({});
   for (const damage of ['with no heads', 'with absurdly many layers'] as const) {
     t.match(await run(t, start(await brokenModel(dir, damage))), { code: null, signal: 'SIGABRT' }, damage);
   }
 });
 
-t.test('what is no file, or not ours to read', async (t) => {
+t.test('paths that are no regular file, or not readable', async (t) => {
   const dir = t.testdir({ 'secret.gguf': 'x' });
   await mkdir(join(dir, 'folder.gguf'));
   t.match(await run(t, start(join(dir, 'folder.gguf'))), unable(/^the file is a folder$/));
   t.match(await run(t, start(join(dir, 'missing.gguf'))), unable(/^the file does not exist$/));
   t.match(await run(t, start(join(dir, 'secret.gguf', 'x'))), unable(/^the file does not exist$/));
   await chmod(join(dir, 'secret.gguf'), 0);
-  // The superuser may read anything: then it is the content that is refused.
+  // The superuser can read any file: then its content is refused.
   const refused = process.getuid?.() === 0 ? /^the file is no model/ : /^the file may not be read by this user$/;
   t.match(await run(t, start(join(dir, 'secret.gguf'))), unable(refused));
 });
@@ -116,7 +116,7 @@ t.test('a vocabulary without weights', async (t) => {
   t.match(await run(t, start(file)), unable(/^the file holds a vocabulary and no weights$/));
 });
 
-t.test('a context that no machine holds', async (t) => {
+t.test('a context that exceeds any machine’s memory', async (t) => {
   const huge = { seats: 256, contextPerSeat: 1_048_576 };
   const file = await embeddedTestModel();
   t.match(
@@ -126,7 +126,7 @@ t.test('a context that no machine holds', async (t) => {
       true,
     ),
   );
-  // A minute, since llama.cpp clears page after page of what it is given before it is refused more.
+  // A minute, since llama.cpp clears the memory page by page before an allocation fails.
   if (!LONG) return;
   const { memory: unchecked, ...setup } = (start(file, huge) as Extract<ToEngine, { kind: 'start' }>).setup;
   t.ok(unchecked);
@@ -137,7 +137,7 @@ t.test('a context that no machine holds', async (t) => {
   );
 });
 
-t.test('cores that it cannot be kept on', async (t) => {
+t.test('cores that the engine cannot be kept on', async (t) => {
   const file = await embeddedTestModel();
   const [may = ''] = threadCores(process.pid);
   const [first = ''] = may.split(/[-,]/);
@@ -158,7 +158,7 @@ t.test('cores that it cannot be kept on', async (t) => {
   );
 });
 
-t.test('messages that are not of the protocol', async (t) => {
+t.test('messages outside the protocol', async (t) => {
   const file = await testModel();
   const refused = { code: ENGINE_EXIT.protocol, signal: null };
   t.match(await run(t, { v, kind: 'dance' }), refused, 'an unknown kind');

@@ -1,4 +1,4 @@
-/** What an engine's memory has of an account that was closed. */
+/** What an engine’s memory contains of an account that was closed. */
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
@@ -7,10 +7,10 @@ import { RealEngine } from '../support/real-engine.js';
 
 const PROMPT = 1000;
 const CHUNK = 256;
-/** Token ids in a row that are looked for: fewer could be chance. */
+/** Consecutive token ids that are searched for: fewer could be chance. */
 const ROW = 16;
 
-/** Ids of a prompt by chance, so that no other prompt has them in a row. */
+/** Random prompt ids, so that no other prompt has the same sequence. */
 function ids(salt: number): Uint32Array {
   let random = salt;
   return Uint32Array.from({ length: PROMPT }, () => {
@@ -19,17 +19,17 @@ function ids(salt: number): Uint32Array {
   });
 }
 
-/** Every row of it that begins at a multiple of its length, as it lies in memory. */
+/** Every row that begins at a multiple of its length, as its bytes in memory. */
 const rows = (tokens: Uint32Array): Uint8Array[] =>
   Array.from(
     { length: Math.floor(tokens.length / ROW) },
     (_, i) => new Uint8Array(tokens.slice(i * ROW, (i + 1) * ROW).buffer),
   );
 
-// Every decode is on the same thread.
+// Every decode runs on the same thread.
 process.env['UV_THREADPOOL_SIZE'] = '1';
 
-t.test('after an account is closed its token ids are in no memory that the engine has in use', async (t) => {
+t.test('after an account is closed its token ids are in no memory that the engine uses', async (t) => {
   const prefixCache = { bytes: 2 ** 28, maxAgeMs: 3_600_000 };
   const engine = await RealEngine.start(t, {
     seats: 2,
@@ -50,9 +50,10 @@ t.test('after an account is closed its token ids are in no memory that the engin
   engine.forget('acme');
   await engine.reports(({ cache }) => cache.entries === 0);
   await run(5, 5, 'globex');
-  // The addon and llama.cpp free their buffers for a batch as they are: a chunk of the main thread, and one of the decoding one.
+  // The addon and llama.cpp free their batch buffers without clearing them: a chunk of the main thread, and one of the
+  // decoding thread.
   const left = countInMemory(engine.pid, own);
   t.ok(left <= (2 * CHUNK) / ROW, `${left} of ${own.length} rows`);
-  t.ok(countInMemory(engine.pid, rows(ids(5))) > 0, 'those of another account are there');
-  t.match(readFileSync(`/proc/${engine.pid}/coredump_filter`, 'utf8'), /^0+\n$/, 'and no dump would have any');
+  t.ok(countInMemory(engine.pid, rows(ids(5))) > 0, 'those of another account are still there');
+  t.match(readFileSync(`/proc/${engine.pid}/coredump_filter`, 'utf8'), /^0+\n$/, 'a core dump would have none');
 });

@@ -1,6 +1,6 @@
 /**
- * Several processes claim one spool at the same moment, over the leftovers of owners that were killed: exactly one has it.
- * `make fault` passes a greater number of rounds.
+ * Several processes claim one spool at the same moment, beside the files of owners that were killed: exactly one gets
+ * it. `make fault` passes a larger number of rounds.
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -14,7 +14,7 @@ import { lockOwner } from '../../sidecar/usage/lock.js';
 const ROUNDS = Number(process.argv[2] ?? 60);
 const STARTERS = 4;
 
-/** A lock and a claim of processes that are gone: no process has the id 0. */
+/** A lock and a claim of processes that have ended: no process has the id 0. */
 const DEAD = '{"pid":0}';
 
 class Claimant {
@@ -41,7 +41,7 @@ function start(t: Test, dir: string): Claimant {
   return claimant;
 }
 
-t.test('of processes that start together exactly one has the lock, whatever dead ones left', async (t) => {
+t.test('of processes that start together exactly one gets the lock, whatever ended processes left', async (t) => {
   const dir = t.testdir();
   const claimants = Array.from({ length: STARTERS }, () => start(t, dir));
   const winners = new Map<number, number>();
@@ -56,7 +56,7 @@ t.test('of processes that start together exactly one has the lock, whatever dead
   t.strictSame([...winners], [[1, ROUNDS]], 'rounds by number of winners');
 });
 
-t.test('an owner that is killed leaves the lock to exactly one of those that wait for it', async (t) => {
+t.test('when an owner is killed exactly one of the waiting processes gets the lock', async (t) => {
   const dir = t.testdir();
   let claimants = Array.from({ length: STARTERS }, () => start(t, dir));
   for (let left = STARTERS; left > 0; left -= 1) {

@@ -1,4 +1,4 @@
-/** Paths that name no regular file, and a stdout or stderr that cannot be written. */
+/** Paths of files that are not regular, and a stdout or stderr that cannot be written. */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { openSync, rmSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { chatOnly, Sidecar } from '../support/sidecar.js';
 
 const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
-t.test('a FIFO in the place of a followed file keeps neither a reload nor the end waiting', async (t) => {
+t.test('a FIFO in place of a followed file delays neither a reload nor the end', async (t) => {
   const file = join(t.testdir(), 'keys.json');
   const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(1)), keys: { file } } });
   rmSync(file);
@@ -20,13 +20,13 @@ t.test('a FIFO in the place of a followed file keeps neither a reload nor the en
   sidecar.child.kill('SIGHUP');
   await eventually('it is said', () => sidecar.lines.some(({ reason }) => reason === 'is not a regular file'));
   const response = await sidecar.chat({ messages: [{ role: 'user', content: 'hi' }], max_tokens: 1 });
-  t.equal(response.status, 200, 'the keys before it hold on');
+  t.equal(response.status, 200, 'the previous keys stay in force');
   await response.text();
   sidecar.child.kill('SIGTERM');
   t.strictSame(await sidecar.exited(), { code: 0, signal: null });
 });
 
-t.test('a FIFO named at the start is refused in one line', async (t) => {
+t.test('a FIFO at the start is refused in one line', async (t) => {
   const fifo = join(t.testdir(), 'fifo');
   execFileSync('mkfifo', [fifo]);
   t.match(await runCli(['serve'], { RA_CONFIG: fifo }), {
@@ -42,7 +42,7 @@ t.test('a FIFO named at the start is refused in one line', async (t) => {
   t.match(checkModelFile(fifo), { kind: 'bad', problem: /not a regular file/ });
 });
 
-t.test('without a reader of its log the sidecar goes on, and ends with 0', async (t) => {
+t.test('without a reader of its log the sidecar runs on, and ends with 0', async (t) => {
   const sidecar = await Sidecar.start(t, { config: await chatOnly(1) });
   sidecar.child.stdout?.destroy();
   for (let i = 0; i < 3; i += 1) {
@@ -55,7 +55,7 @@ t.test('without a reader of its log the sidecar goes on, and ends with 0', async
   t.strictSame(await sidecar.exited(), { code: 0, signal: null });
 });
 
-t.test('nor without room for it, from the start on; nor without a reader of stderr', async (t) => {
+t.test('also without room for it, from the start on; also without a reader of stderr', async (t) => {
   const model = (await chatOnly(1)).models;
   const environment = {
     ...process.env,

@@ -1,4 +1,6 @@
-/** An OTLP endpoint that is down, hangs or refuses: requests do not notice, memory is bounded, the log is not flooded. */
+/**
+ * An OTLP endpoint that is down, hangs or refuses: requests are not affected, memory is bounded, the log stays short.
+ */
 import { writeFileSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import t, { type Test } from 'tap';
@@ -17,7 +19,7 @@ function start(t: Test, otlp: object): Promise<InProcess> {
   return InProcess.start(t, { models: [{ id: MODEL, kind: 'chat' }], config: { telemetry: { otlp } } });
 }
 
-/** So many requests, one after another; all are answered. */
+/** Runs so many requests, one after another; all are answered. */
 async function served(t: Test, sidecar: InProcess, count: number): Promise<void> {
   for (let i = 0; i < count; i += 1) {
     const { status } = await sidecar.post(CHATS, chatBody(MODEL, 'echo', { max_tokens: 2 }));
@@ -39,7 +41,7 @@ t.test('the endpoint refuses connections', async (t) => {
   const failed = `${EXPORTS}{signal="metrics",outcome="failed"}`;
   await eventually('three exports of the metrics failed', async () => (await sidecar.metric(failed)) >= 3);
   t.ok((await sidecar.metric(`${DROPPED}{reason="export_failed"}`)) >= 4);
-  t.equal(sidecar.lines.filter(({ event }) => event === 'otlp export fails').length, 2, 'said once for each');
+  t.equal(sidecar.lines.filter(({ event }) => event === 'otlp export fails').length, 2, 'logged once for each');
 });
 
 t.test('the endpoint accepts connections and does not answer', async (t) => {
@@ -49,7 +51,7 @@ t.test('the endpoint accepts connections and does not answer', async (t) => {
   const limits = { batchMs: 1, batchRequests: 2, maxQueued: 4, timeoutMs: 300_000, stopMs: 100, metrics: false };
   const sidecar = await start(t, { endpoint: receiver.endpoint, ...limits });
   await served(t, sidecar, 20);
-  // The first export may have left with one request or with two.
+  // The first export may have had one request or two.
   const full = await sidecar.metric(`${DROPPED}{reason="queue_full"}`);
   t.ok(full >= 20 - 2 - 4 && full <= 20 - 1 - 4, `${full} of 20 were dropped`);
   await eventually('the first export arrived', () => receiver.requests.length > 0);
@@ -60,7 +62,7 @@ t.test('the endpoint accepts connections and does not answer', async (t) => {
     sidecar.lines.some(({ event }) => event === 'otlp export not finished in time'),
     'a stop does not wait for it',
   );
-  // What is left would be tried again as long as this process lives, which for that reason is a minute.
+  // What is left would be retried as long as this process lives, which is a minute.
   receiver.answer = (response) => void response.writeHead(200).end();
   for (const response of unanswered) response.writeHead(200).end();
   await receiver.until(
@@ -69,21 +71,21 @@ t.test('the endpoint accepts connections and does not answer', async (t) => {
   );
 });
 
-t.test('the endpoint refuses, and takes it again; headers come from a file, as it is at the time', async (t) => {
+t.test('the endpoint refuses, then accepts; headers are read from a file for each export', async (t) => {
   const headersFile = `${t.testdir()}/headers`;
   const receiver = await OtlpReceiver.start(t);
   const settings = { endpoint: receiver.endpoint, headersFile, batchMs: 1, metrics: false };
-  await t.rejects(start(t, settings), { message: /telemetry\.otlp\.headersFile/ }, 'a start without it fails');
+  await t.rejects(start(t, settings), { message: /telemetry\.otlp\.headersFile/ }, 'a start without the file fails');
   writeFileSync(headersFile, 'authorization: Bearer first\n');
   const sidecar = await start(t, settings);
-  receiver.answer = (response) => void response.writeHead(401, { 'x-why': 'words' }).end('words of the endpoint');
+  receiver.answer = (response) => void response.writeHead(401, { 'x-why': 'words' }).end('text of the endpoint');
   await served(t, sidecar, 1);
   t.match(await sidecar.seen('otlp export fails'), { reason: 'status 401', otlp: 'traces' });
-  t.equal(receiver.requests.length, 1, 'such an answer is not asked for again');
+  t.equal(receiver.requests.length, 1, 'after such an answer the export is not repeated');
 
   receiver.answer = (response) => void response.writeHead(200).end();
   for (const [i, token] of ['second', 'second'].entries()) {
-    // The last one cannot be used, and what was before it stays in force.
+    // The last file is invalid, so the previous headers stay in force.
     writeFileSync(headersFile, i === 0 ? `Authorization: Bearer ${token}` : 'no header');
     await served(t, sidecar, 1);
     const { headers } = await receiver.until('an export', () => receiver.requests[1 + i]);

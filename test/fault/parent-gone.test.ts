@@ -1,4 +1,4 @@
-/** Children whose sidecar is killed while they are busy: none outlives it for the length of its work. */
+/** Busy children whose sidecar is killed: none runs on until its work is done. */
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 /** What is promised; on a machine that other tests share, several times that. The work itself takes far longer. */
 const GONE_MS = LONG ? 1000 : 3000;
 
-/** So much processor time: it is in the middle of its work. */
+/** After so much processor time it is in the middle of its work. */
 const BUSY_MS = 300;
 
 /** Tokens; a prompt of half as many is one decode of many seconds. */
@@ -39,10 +39,10 @@ t.test('a prompt host whose own thread is busy', async (t) => {
   await goneSoon(t, 'prompt host', hosts, () => owner.kill('SIGKILL'));
 });
 
-t.test('an engine in the middle of a decode that takes long', async (t) => {
+t.test('an engine during a long decode', async (t) => {
   const { models } = await chatOnly(1, CONTEXT);
   const [model] = models;
-  // One decode of all of the prompt.
+  // One decode of the whole prompt.
   const config = { models: [{ ...model, prefillTokensPerStep: CONTEXT, threads: 1 }] };
   const sidecar = await Sidecar.start(t, { ownGroup: true, config });
   const engine = sidecar.enginePid(CHAT);

@@ -7,7 +7,7 @@ import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 
 const SHORT_LANE = 'prompts/host.js short';
 const LONG_LANE = 'prompts/host.js long';
-/** Longer bodies go the long lane. */
+/** Longer bodies use the long lane. */
 const INLINE_BYTES = 1024;
 const DEEPSEEK = 'deepseek';
 const INTERNAL = { code: 'internal', type: 'server_error' };
@@ -19,7 +19,7 @@ t.test('the prompt host', async (t) => {
     ownGroup: true,
     config: {
       models: [...models, { ...deepseek, file: await modelWithVocabulary('deepseek-llm') }],
-      // A busy machine may take long; death, not silence, is what ends hosts here.
+      // A busy machine may take long; in these tests hosts end by signals, not by the silence limit.
       prompts: { silenceMs: 600_000 },
       bodies: { inlineBytes: INLINE_BYTES },
     },
@@ -27,22 +27,22 @@ t.test('the prompt host', async (t) => {
   const restarts = (): Promise<number> => sidecar.metric('ra_sidecar_prompt_host_restarts_total');
   const ask = (content: string): Promise<Response> =>
     sidecar.post('/chat/completions', { ...SHORT, model: DEEPSEEK, messages: [{ role: 'user', content }] });
-  // It has its seat and its tokens: nothing that becomes of the host concerns it.
+  // It has its seat and its tokens, so the host does not matter to it.
   const running = await OpenStream.begin(sidecar);
 
-  await t.test('is killed while it has nothing to do: the next request finds another', async (t) => {
+  await t.test('killed while idle: the next request uses the next host', async (t) => {
     const first = memberNamed(sidecar.pid, SHORT_LANE);
     process.kill(first, 'SIGKILL');
-    // Before this line a request could still be sent to the dead one, and would be taken for what killed it.
+    // Before this line a request could be sent to the ended host and would be taken for the cause.
     t.match(await sidecar.logged('prompt host restarts'), { lane: 'short', reason: 'died' });
     t.equal((await sidecar.chat(SHORT)).status, 200);
     t.equal(await restarts(), 1);
     t.not(memberNamed(sidecar.pid, SHORT_LANE), first);
   });
 
-  await t.test('is killed over a large body: that request fails, those behind it are answered', async (t) => {
+  await t.test('killed during a large body: that request fails, those after it are answered', async (t) => {
     const large = ask('Lorem ipsum dolor sit amet. '.repeat(100_000));
-    // Its place is taken between the body’s check and its tokens.
+    // Its place in the queue is taken after the body’s check and before its tokens.
     await counted(sidecar, 'waiting_requests', 1, { model: DEEPSEEK });
     const behind = sidecar.chat({ ...SHORT, messages: [{ role: 'user', content: 'Lorem ipsum. '.repeat(100) }] });
     process.kill(memberNamed(sidecar.pid, LONG_LANE), 'SIGKILL');
@@ -53,8 +53,8 @@ t.test('the prompt host', async (t) => {
     t.equal(await restarts(), 2);
   });
 
-  await t.test('dies of what it tokenizes: likewise', async (t) => {
-    // llama.cpp's regular expressions for this vocabulary recurse once per letter.
+  await t.test('ended by what it tokenizes: the same', async (t) => {
+    // llama.cpp’s regular expressions for this vocabulary recurse once per letter.
     const [deadly, behind] = await Promise.all([ask('a'.repeat(2_000_000)), sidecar.chat(SHORT)]);
     t.equal(deadly.status, 500);
     t.match(await deadly.json(), { error: INTERNAL });
@@ -63,11 +63,11 @@ t.test('the prompt host', async (t) => {
     t.equal(await restarts(), 3);
   });
 
-  await t.test('and the engines alone hold native llama code', (t) => {
+  await t.test('and only engines load native llama code', (t) => {
     const native = (pid: number): string[] => mappedFiles(pid).filter((path) => /llama|ggml/.test(path));
-    t.not(native(memberNamed(sidecar.pid, SHORT_LANE)).length, 0, 'it shows where it is');
+    t.not(native(memberNamed(sidecar.pid, SHORT_LANE)).length, 0, 'found where it is expected');
     t.not(native(sidecar.enginePid(CHAT)).length, 0);
-    t.strictSame(native(sidecar.pid), [], 'and is not in the sidecar');
+    t.strictSame(native(sidecar.pid), [], 'and not in the sidecar');
     t.end();
   });
 

@@ -1,4 +1,4 @@
-/** One of several engine processes of a model dies: its own work ends, the others' does not. */
+/** One of several engine processes of a model ends: its own requests end, the others’ do not. */
 import t from 'tap';
 import { counted } from '../support/faults.js';
 import { embeddedTestModel } from '../support/models.js';
@@ -22,7 +22,7 @@ async function start(early = false): Promise<Sidecar> {
   const model = { id: CHAT, kind: 'chat', file, gpu: false, threads: 1, seats: SEATS, contextPerSeat: 8192 };
   const config = {
     models: [{ ...model, replicas: REPLICAS }],
-    // None is refused for its wait: what is not answered well was lost.
+    // None is refused for its wait: a request that fails was lost.
     queue: { maxWaitMs: 600_000, waitingPerSeat: 1000 },
     development: { validateAnswers: true, learnedQueue: false },
     engine: { backoffMinMs: 10, backoffMaxMs: 100 },
@@ -30,12 +30,12 @@ async function start(early = false): Promise<Sidecar> {
   return Sidecar.start(t, { config, early });
 }
 
-/** The process of a replica's `life`, counted from 1. */
+/** The process of a replica’s `life`, counted from 1. */
 async function pidOf(sidecar: Sidecar, replica: number, life = 1): Promise<number> {
   return Number((await sidecar.logged('engine forked', life, of(replica)))['pid']);
 }
 
-t.test('one of three is killed under streams', async (t) => {
+t.test('one of three is killed during streams', async (t) => {
   const sidecar = await start();
   const streams = await Promise.all(Array.from({ length: REPLICAS * SEATS }, () => OpenStream.begin(sidecar)));
   const ended: OpenStream[] = [];
@@ -57,10 +57,10 @@ t.test('one of three is killed under streams', async (t) => {
   t.match(await sidecar.readyz(sidecar.operatorsPort), { body: { reasons: [`cold: ${CHAT}: replica 1`] } });
   t.equal(await sidecar.metric('ra_sidecar_engine_state', { ...label, state: 'ready' }), 1);
   t.equal(await sidecar.metric('ra_sidecar_replica_state', { ...label, replica: '1', state: 'cold' }), 1);
-  t.equal(await sidecar.metric('ra_sidecar_waiting_requests', label), 2, 'who waits has a place still');
+  t.equal(await sidecar.metric('ra_sidecar_waiting_requests', label), 2, 'waiting requests keep their places');
   await eventually('its streams have ended', () => ended.length >= SEATS);
   const cut = [...ended];
-  t.equal(cut.length, SEATS, 'the streams of the others go on');
+  t.equal(cut.length, SEATS, 'the streams of the others continue');
   for (const stream of cut) endsEarly(t, await stream.response, BAD_GATEWAY);
 
   process.kill(next, 'SIGCONT');
@@ -71,7 +71,7 @@ t.test('one of three is killed under streams', async (t) => {
   for (const stream of streams) if (!cut.includes(stream)) stream.leave();
   await counted(sidecar, 'seats_busy', 0);
 
-  await t.test('a request that it had not begun runs on another, before it is back', async (t) => {
+  await t.test('a request that it had not begun runs on another replica, before it is back', async (t) => {
     const pid = await pidOf(sidecar, 2);
     process.kill(pid, 'SIGSTOP');
     const all = Array.from({ length: REPLICAS }, () => sidecar.chat(SHORT));
@@ -89,7 +89,7 @@ t.test('one of three is killed under streams', async (t) => {
     await sidecar.logged('engine ready', 2, of(2));
   });
 
-  await t.test('kills in turn under load lose no request that had not begun', async (t) => {
+  await t.test('repeated kills under load lose no request that had not begun', async (t) => {
     const lostBefore = sidecar.lines.filter(({ event }) => event === 'engine lost').length;
     const load = new OpenLoad(10, async () => {
       const response = await sidecar.chat({ ...ENDLESS, max_tokens: 20 });
@@ -118,7 +118,7 @@ t.test('one of three is killed under streams', async (t) => {
   });
 });
 
-t.test('a replica whose starts crash is left out, and the others serve', async (t) => {
+t.test('a replica whose starts crash is given up, and the others serve', async (t) => {
   const sidecar = await start(true);
   for (const life of [1, 2, 3]) process.kill(await pidOf(sidecar, 1, life), 'SIGABRT');
   await sidecar.until(() => sidecar.printed.includes('is ready at'), 'start');

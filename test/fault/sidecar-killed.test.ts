@@ -5,7 +5,7 @@ import { chatOnly, Sidecar } from '../support/sidecar.js';
 
 async function leavesNobody(sidecar: Sidecar): Promise<void> {
   sidecar.child.kill('SIGKILL');
-  await eventually('engine and prompt host gone', () => groupMembers(sidecar.pid).length === 0);
+  await eventually('engine and prompt host have ended', () => groupMembers(sidecar.pid).length === 0);
 }
 
 t.test('a sidecar killed under load leaves no process behind', async (t) => {
@@ -16,7 +16,7 @@ t.test('a sidecar killed under load leaves no process behind', async (t) => {
   await t.rejects(stream.response, /the connection ended/);
 });
 
-t.test('nor does one killed while its children start', async (t) => {
+t.test('nor does one that is killed while its children start', async (t) => {
   const sidecar = await Sidecar.start(t, { ownGroup: true, early: true, config: await chatOnly(1) });
   await sidecar.logged('engine forked');
   await leavesNobody(sidecar);

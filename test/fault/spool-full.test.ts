@@ -1,4 +1,4 @@
-/** The disk under the usage spool takes no more: a small file system that is full, and a process that may write no more. */
+/** The disk of the usage spool is full: a small file system, and a process with a limit on file sizes. */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,7 +9,7 @@ import { chatOnly, Sidecar } from '../support/sidecar.js';
 import { readAll } from '../support/usage-records.js';
 import { verify } from '../../sidecar/usage/verify.js';
 
-/** A disk that can be filled and emptied again under a sidecar. */
+/** A disk that can be filled and emptied while a sidecar runs. */
 interface Medium {
   readonly dir: string;
   fill(sidecar: Sidecar): void;
@@ -19,7 +19,7 @@ interface Medium {
 /** Largest file that the sidecar may write: less than a record. */
 const LIMIT_BYTES = 64;
 
-/** The kernel refuses any write past LIMIT_BYTES (EFBIG). Needs no rights. */
+/** The kernel refuses any write past LIMIT_BYTES (EFBIG). Needs no privileges. */
 function limited(dir: string): Medium {
   const limit = (sidecar: Sidecar, bytes: string): void =>
     void execFileSync('prlimit', ['--pid', String(sidecar.pid), `--fsize=${bytes}:`]);
@@ -55,13 +55,13 @@ async function code(response: Response): Promise<string> {
   return ((await response.json()) as { error: { code: string } }).error.code;
 }
 
-/** More requests than a block has room for. */
+/** More requests than fit into a block. */
 const MAX_ANSWERED = 50;
 
 const ONE = { messages: [{ role: 'user', content: 'Hello' }], max_tokens: 2 } as const;
 
 function rehearse(name: string, make: (t: Test) => Medium | undefined): void {
-  t.test(`${name}: what runs ends, new work is refused, nothing is lost, and it mends`, async (t) => {
+  t.test(`${name}: running requests end, new ones are refused, nothing is lost, and the spool recovers`, async (t) => {
     const medium = make(t) ?? limited(t.testdir());
     const usage = { minFreeBytes: 0, probeMs: 100, closeWaitMs: 1000, maxBacklogBytes: 1 << 30 };
     const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(2)), dataDir: medium.dir, usage } });
@@ -69,11 +69,11 @@ function rehearse(name: string, make: (t: Test) => Medium | undefined): void {
     const stream = await OpenStream.begin(sidecar);
 
     medium.fill(sidecar);
-    // A last block may have room for some records yet.
+    // The last block may have room for some more records.
     let answered = 1;
     let refused = await sidecar.chat(ONE);
     for (; refused.status === 200 && answered < MAX_ANSWERED; refused = await sidecar.chat(ONE)) answered++;
-    t.match((await stream.response).body, /data: \[DONE\]/, 'the stream that ran is whole');
+    t.match((await stream.response).body, /data: \[DONE\]/, 'the running stream is complete');
     t.equal(refused.status, 503);
     t.ok(Number(refused.headers.get('retry-after')) > 0);
     t.equal(await code(refused), 'spool_unhealthy');
@@ -106,5 +106,5 @@ function rehearse(name: string, make: (t: Test) => Medium | undefined): void {
   });
 }
 
-rehearse('a process that may write no more', (t) => limited(t.testdir()));
+rehearse('a process with a limit on file sizes', (t) => limited(t.testdir()));
 rehearse('a file system that is full', tmpfs);

@@ -1,5 +1,5 @@
 /**
- * The sidecar is killed at random instants under load, again and again over one data folder. `node
+ * The sidecar is killed at random times under load, repeatedly with one data folder. `node
  * dist/test/fault/spool-killed.test.js 200` kills it 200 times.
  */
 import { randomUUID } from 'node:crypto';
@@ -14,14 +14,14 @@ import { rounds } from '../support/long-form.js';
 
 const ROUNDS = Number(process.argv[2] ?? rounds({ short: 3, long: 20 }));
 const CALLERS = 6;
-/** Pieces of replies after which the sidecar is killed at the latest: some tens of requests. */
+/** The most pieces of replies until the sidecar is killed: some tens of requests. */
 const MAX_PIECES = 150;
 
-/** Replies that came whole: completion tokens by the request id that the caller sent. */
+/** Complete replies: completion tokens by the request id that the caller sent. */
 const delivered = new Map<string, number>();
 let cutOff = 0;
 
-/** One request after another until the sidecar is gone. `piece` is emitted for whatever arrives. */
+/** Sends one request after another until the sidecar has ended. `piece` is emitted for whatever arrives. */
 async function call(sidecar: Sidecar, pieces: EventEmitter): Promise<void> {
   for (;;) {
     const id = randomUUID();
@@ -40,13 +40,13 @@ async function call(sidecar: Sidecar, pieces: EventEmitter): Promise<void> {
         pieces.emit('piece');
       }
     } catch {
-      // The bytes that say so may all have come before the connection broke.
+      // The reply’s last bytes may all have arrived before the connection broke.
       if (stream ? !text.includes('data: [DONE]') : !isWhole(text)) cutOff++;
       else delivered.set(id, tokensOf(text));
       return;
     }
     if (stream ? text.includes('data: [DONE]') : isWhole(text)) delivered.set(id, tokensOf(text));
-    else throw new Error(`an answer that is neither whole nor cut off: ${text.slice(0, 200)}`);
+    else throw new Error(`an answer that is neither complete nor cut off: ${text.slice(0, 200)}`);
   }
 }
 
@@ -62,7 +62,7 @@ function tokensOf(text: string): number {
   return Number(/"completion_tokens":(\d+)/.exec(text)?.[1]);
 }
 
-/** What holds of every spool that a start has recovered. */
+/** What is true of every spool that a start has recovered. */
 async function check(t: Test, dir: string, round: number): Promise<UsageRecord[]> {
   const { records, damage } = await readAll(join(dir, 'usage'));
   t.strictSame(damage, [], `round ${round}: nothing is damaged`);
@@ -83,7 +83,7 @@ async function check(t: Test, dir: string, round: number): Promise<UsageRecord[]
   return records;
 }
 
-t.test(`killed ${ROUNDS} times under load: each reply that came whole is billed once`, async (t) => {
+t.test(`killed ${ROUNDS} times under load: each complete reply is billed once`, async (t) => {
   const dir = t.testdir();
   const config = { ...(await chatOnly(4)), dataDir: dir, usage: { segmentBytes: 64 * 1024 } };
   for (let round = 0; round < ROUNDS; round++) {
@@ -102,7 +102,7 @@ t.test(`killed ${ROUNDS} times under load: each reply that came whole is billed 
   last.child.kill('SIGTERM');
   t.equal((await last.exited()).code, 0);
   const estimated = records.filter((record) => record.estimated).length;
-  t.ok(delivered.size > ROUNDS, `${delivered.size} replies came whole`);
+  t.ok(delivered.size > ROUNDS, `${delivered.size} replies were complete`);
   t.ok(cutOff > 0 && estimated > 0, `${cutOff} were cut off, ${estimated} closed at an estimate`);
   const closed = new Set(records.filter(({ kind }) => kind === 'close').map(({ id }) => id));
   t.strictSame(

@@ -1,4 +1,4 @@
-/** A real sidecar's spool loses files under it: an operator's `rm`, a clean-up job, a volume that is put back. */
+/** Files of a running sidecar’s spool are removed: by an operator’s `rm`, a clean-up job, or a restored volume. */
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
@@ -10,7 +10,7 @@ import { verify } from '../../sidecar/usage/verify.js';
 const ONE = { messages: [{ role: 'user', content: 'Hello' }], max_tokens: 2 } as const;
 
 t.test(
-  'files are removed under load: noticed within a probe, no reply is unrecorded, no second one starts',
+  'files are removed under load: noticed within a probe, every reply is recorded, no second sidecar starts',
   async (t) => {
     const dataDir = t.testdir();
     const config = { ...(await chatOnly(2)), dataDir, usage: { probeMs: 500 } };

@@ -14,7 +14,7 @@ t.test('a caller that stops reading holds its seat no longer than its reply take
   const next = await sidecar.chat(SHORT);
   t.equal(next.status, 200, 'the next one is served while the first reads nothing');
   await counted(sidecar, 'seats_busy', 0);
-  t.equal(await sidecar.metric('ra_sidecar_cancels_total'), 0, 'nobody was cut off for it');
+  t.equal(await sidecar.metric('ra_sidecar_cancels_total'), 0, 'none was cut off for it');
 
   stalled.connection.socket.resume();
   endsWell(t, await stalled.response);
@@ -24,21 +24,22 @@ const READERS = 100;
 const MIB = 1 << 20;
 
 /**
- * What the process may grow by while so many stall on endless streams: what may wait for all of them (the default of
- * `stream.totalBufferedBytes`), and as much again twice for what was read and is not collected yet. The callers and what
- * they keep are in this process too; the systems' own socket buffers, some MiB a connection, are not in its memory.
+ * The most that the process may grow by while so many callers stall on endless streams: the bytes that may wait for all
+ * of them (the default of `stream.totalBufferedBytes`), and twice that for received bytes that are not collected yet.
+ * The callers and their memory are in this process too; the kernel’s socket buffers, some MiB a connection, are not in
+ * its memory.
  */
 const GROWTH_BYTES = 3 * 64 * MIB;
 
-t.test('a hundred callers who stop reading endless streams: memory stays bounded, others go on', async (t) => {
+t.test('a hundred callers stop reading endless streams: memory stays bounded, others are served', async (t) => {
   const model = { id: 'chat', kind: 'chat', seats: READERS + 2 } as const;
-  // Checking answers of some hundred MiB is not what this is about.
+  // Answers of some hundred MiB are not checked here.
   const config = { development: { validateAnswers: false } };
   const sidecar = await InProcess.start(t, { models: [model], config });
   const flood = JSON.stringify(chatBody('chat', 'flood', { stream: true }));
   const begin = async (read: 'reads' | 'stalls') => {
     const { socket } = await sidecar.connect();
-    // A reader who keeps nothing.
+    // A reader that discards what it reads.
     socket.removeAllListeners('data');
     if (read === 'stalls') socket.pause();
     else socket.resume();
@@ -58,18 +59,18 @@ t.test('a hundred callers who stop reading endless streams: memory stays bounded
   await sidecar.until('ra_sidecar_seats_busy{model="chat"}', READERS + 1);
   await sidecar.seen('reader cut off', ({ reason }) => reason === 'stream' || reason === 'total');
   const during = await sidecar.post('/v1/chat/completions', chatBody('chat', 'echo'));
-  t.equal(during.status, 200, 'a seat and an answer for another one meanwhile');
+  t.equal(during.status, 200, 'another caller gets a seat and an answer meanwhile');
   await sidecar.until('ra_sidecar_seats_busy{model="chat"}', 1);
 
   const sample = (reason: string): Promise<number> =>
     sidecar.metric(`ra_sidecar_readers_cut_total{reason="${reason}"}`);
   const cut = (await sample('stream')) + (await sample('total'));
-  // On a machine so busy that this takes over 10 s, uWS ends some for having been idle: those count as having left.
+  // If this takes over 10 s on a busy machine, uWS ends some idle connections: they count as disconnected.
   const left = await sidecar.metric('ra_sidecar_cancels_total');
-  t.equal(cut + left, READERS, `each who stalled was cut off, ${left} of them by uWS`);
+  t.equal(cut + left, READERS, `each stalled caller was cut off, ${left} of them by uWS`);
   t.ok(cut > left);
   await once(reader, 'data');
-  t.ok(reader.bytesRead > 4 * MIB, 'the one who reads was not, and reads on');
+  t.ok(reader.bytesRead > 4 * MIB, 'the reading caller was not, and continues');
   reader.destroy();
   await sidecar.until('ra_sidecar_seats_busy{model="chat"}', 0);
   await sidecar.until('ra_sidecar_stream_buffered_bytes', 0);

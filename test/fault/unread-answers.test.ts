@@ -1,6 +1,6 @@
 /**
- * Callers who send requests in one piece and read no answer, against the running sidecar: its memory stays bounded and
- * others are served. The number of connections for each kind of answer is the first argument, for longer runs.
+ * Callers that send requests in one piece and read no answer: the sidecar’s memory stays bounded and others are served.
+ * The first argument is the number of connections for each kind of answer, for longer runs.
  */
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
@@ -13,13 +13,13 @@ import { rounds } from '../support/long-form.js';
 const CONNECTIONS = Number(process.argv[2] ?? rounds({ short: 1, long: 3 }));
 const MIB = 1 << 20;
 
-/** How often the sidecar's memory is looked at, ms. */
+/** How often the sidecar’s memory is read, ms. */
 const WATCH_MS = 2;
 
-/** What the sidecar may grow by, however many such connections there are. */
+/** The most that the sidecar may grow by, however many such connections there are. */
 const GROWTH_BYTES = 100 * MIB;
 
-/** What one connection sends at most, if the sidecar does not end it. */
+/** The most that one connection sends, if the sidecar does not close it. */
 const FLOOD_BYTES = 8 * MIB;
 
 /** Requests in one write. */
@@ -31,7 +31,7 @@ function request(method: string, path: string, headers: Readonly<Record<string, 
   return `${method} ${path} HTTP/1.1\r\n${lines.join('')}${length}\r\n${body}`;
 }
 
-/** Sends the request again and again until the connection ends; false: it did not, or `stop` was answered first. */
+/** Sends the request repeatedly until the connection ends; false: it did not, or `stop` was answered first. */
 async function flood(port: number, text: string, stop: () => boolean): Promise<boolean> {
   const socket = unreading(port);
   const closed = once(socket, 'close');
@@ -44,17 +44,20 @@ async function flood(port: number, text: string, stop: () => boolean): Promise<b
   return ended;
 }
 
-/** With so many connections the goal is asserted, for a machine that does nothing else: so many times as long, and so many ms. */
+/** With so many connections the goals are asserted, on an idle machine: so many times as long, and so many ms. */
 const MANY = { connections: 100, slower: 2, turnMs: 20 };
 
-/** How long others are measured beside callers who read: descriptions that each of these reads. */
+/** Descriptions that each caller reads while others are measured. */
 const READ = 100;
 
-/** What an answer may take beside callers who do not read: so many times what it takes beside readers. */
+/** The most time of an answer beside callers that do not read, as a multiple of its time beside readers. */
 const SLOWER = 5;
-/** And besides, ms: what a process on a shared machine may have to wait for its turn. */
+/** And in addition, ms: what a process on a shared machine may wait to be scheduled. */
 const TURN_MS = 200;
-/** With fewer answers the slowest of a hundred is the slowest of all, which shows the machine: their median is compared. */
+/**
+ * With fewer answers the slowest of a hundred is the slowest of all, which measures the machine: then the median is
+ * compared.
+ */
 const ENOUGH_FOR_P99 = 500;
 
 function quantile(times: readonly number[], part: number): number {
@@ -68,7 +71,7 @@ async function read(port: number): Promise<void> {
 
 const HEALTH = new URL('../support/health-worker.js', import.meta.url);
 
-/** Requests the server's health beside `work`. Resolves with how long each answer took, ms. */
+/** Requests the server’s health during `work`. Resolves with the time of each answer, ms. */
 async function othersBeside(port: number, work: () => Promise<void>): Promise<readonly number[]> {
   const worker = new Worker(HEALTH, { workerData: port });
   await once(worker, 'message');
@@ -78,7 +81,7 @@ async function othersBeside(port: number, work: () => Promise<void>): Promise<re
   return (await times)[0];
 }
 
-t.test('answers that nobody reads cost a bounded amount of memory, and others are served', async (t) => {
+t.test('answers that are not read use bounded memory, and others are served', async (t) => {
   const sidecar = await Sidecar.start(t, { config: await chatOnly(2) });
   const { port, operatorsPort, key } = sidecar;
   const keyed = { Authorization: `Bearer ${key}` };
@@ -106,7 +109,7 @@ t.test('answers that nobody reads cost a bounded amount of memory, and others ar
       const ended = await Promise.all(Array.from({ length: CONNECTIONS }, () => flood(at, text, grewTooMuch)));
       t.ok(
         ended.every((each) => each),
-        `${what}: each connection was ended`,
+        `${what}: each connection was closed`,
       );
     }
   });

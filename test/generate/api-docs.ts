@@ -5,7 +5,7 @@ import { FURTHER_ROUTES, ROUTES, type RouteReference } from '../../sidecar/api/o
 import { boundsOf, typeOf } from './schema-text.js';
 import { componentSchemas, type Schema } from '../../sidecar/api/openapi/schemas.js';
 
-/** Those of either contract. */
+/** The names of both contracts’ shapes. */
 const ALL = [...ROUTES, ...FURTHER_ROUTES];
 
 /** The text of docs/api.md. */
@@ -79,7 +79,7 @@ ${fieldRows(schema, '').join('\n')}
 `;
 }
 
-/** The fields of an object; those of objects and lists inside it follow under their path. */
+/** The fields of an object; those of nested objects and lists follow under their path. */
 function fieldRows(schema: Schema, prefix: string): string[] {
   const fields = (schema['properties'] ?? {}) as Readonly<Record<string, Schema>>;
   const required = (schema['required'] ?? []) as readonly string[];
@@ -118,7 +118,7 @@ function titleOf({ method, path }: RouteReference): string {
   return `${method.toUpperCase()} ${path}`;
 }
 
-/** As renderers make it of a heading. */
+/** The anchor that renderers make of a heading. */
 function anchorOf(title: string): string {
   return title
     .toLowerCase()

@@ -6,7 +6,7 @@ import { configSchema } from '../../sidecar/config/schema.js';
 import { settings } from '../../sidecar/config/settings.js';
 import { sourceRoot } from '../support/source-root.js';
 
-t.test('docs/config.md is what the schema says today (`make docs` writes it)', async (t) => {
+t.test('docs/config.md equals what the schema generates (`make docs` writes it)', async (t) => {
   t.equal(readFileSync(`${sourceRoot}/docs/config.md`, 'utf8'), configDocs());
 });
 
@@ -21,7 +21,7 @@ t.test('every setting has a description, a default and bounds', async (t) => {
   }
 });
 
-t.test('variables are distinct and named by the rule', async (t) => {
+t.test('variables are distinct and follow the naming rule', async (t) => {
   const names = settings().map(({ variable }) => variable);
   t.equal(new Set(names).size, names.length);
   t.ok(names.includes('RA_ENGINE_BACKOFF_MIN_MS'));

@@ -75,7 +75,7 @@ function allowed(schema: SettingSchema): string {
   return schema.pattern === undefined ? 'text' : code(schema.pattern);
 }
 
-/** Text is shown bare, all else as JSON. */
+/** Text is shown bare, everything else as JSON. */
 function code(value: unknown): string {
   return `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``;
 }

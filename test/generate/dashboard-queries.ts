@@ -1,4 +1,4 @@
-/** What the dashboard's panels are made of: each one question to Prometheus, and how its answer is shown. */
+/** The parts of the dashboard’s panels: a query, and how its result is shown. */
 
 export interface Panel {
   readonly title: string;
@@ -6,7 +6,7 @@ export interface Panel {
   /** A unit of Grafana's. */
   readonly unit: 's' | 'bytes' | 'percentunit' | 'reqps' | 'short' | 'cps';
   readonly queries: readonly { readonly expr: string; readonly legend: string }[];
-  /** The axis' end; absent: as far as the values go. */
+  /** The end of the axis; absent: the largest value. */
   readonly max?: number;
 }
 
@@ -15,12 +15,12 @@ export interface Row {
   readonly panels: readonly Panel[];
 }
 
-/** Of the chosen sidecars and models. Metrics of ours and OpenTelemetry's call a model differently. */
+/** The chosen sidecars and models. The sidecar’s own metrics and OpenTelemetry’s name the model’s label differently. */
 export const OURS = 'instance=~"$instance",model=~"$model"';
 export const OTEL = 'instance=~"$instance",gen_ai_request_model=~"$model"';
 export const HERE = 'instance=~"$instance"';
 
-/** Grafana's own choice for a counter's window: at least four scrapes. */
+/** Grafana’s own choice of a counter’s window: at least four scrapes. */
 export const WINDOW = '[$__rate_interval]';
 
 export const rate = (name: string, where: string, by: string): string =>

@@ -1,4 +1,4 @@
-/** The dashboard's first half: what callers get, and what it takes to serve them. */
+/** The dashboard’s first half: what callers get, and the seats, queue and engines that serve them. */
 import { gauge, HERE, one, OTEL, OURS, quantiles, rate, WINDOW, type Row } from './dashboard-queries.js';
 
 const requests = (more = ''): string =>
@@ -25,7 +25,7 @@ export const SERVICE_ROWS: readonly Row[] = [
       },
       {
         title: 'Request duration',
-        description: 'From the head of a request to the end of its answer; requests that went well.',
+        description: 'From a request’s head to the end of its answer; requests without an error.',
         unit: 's',
         queries: quantiles('gen_ai_server_request_duration_seconds', `${OTEL},error_type=""`, '', [0.5, 0.95, 0.99]),
       },
@@ -37,13 +37,13 @@ export const SERVICE_ROWS: readonly Row[] = [
       },
       {
         title: 'Time per output token',
-        description: 'Of finished replies, the first token left out.',
+        description: 'Of finished replies, without the first token.',
         unit: 's',
         queries: quantiles('gen_ai_server_time_per_output_token_seconds', OTEL, 'gen_ai_request_model', [0.5, 0.95]),
       },
       {
         title: 'Pauses within replies',
-        description: 'Between two pieces of one reply: what a reader sees.',
+        description: 'Between two pieces of one reply, as a reader sees it.',
         unit: 's',
         queries: quantiles('ra_sidecar_inter_token_seconds', OURS, 'model', [0.5, 0.99]),
       },
@@ -63,7 +63,7 @@ export const SERVICE_ROWS: readonly Row[] = [
       },
       {
         title: 'Share of prompts reused',
-        description: 'Prompt tokens whose state was still held.',
+        description: 'Prompt tokens whose state was reused.',
         unit: 'percentunit',
         max: 1,
         queries: one(
@@ -110,7 +110,7 @@ export const SERVICE_ROWS: readonly Row[] = [
     panels: [
       {
         title: 'Seats',
-        description: 'Busy ones of those there are.',
+        description: 'Seats in use, and all seats.',
         unit: 'short',
         queries: [
           { expr: gauge('ra_sidecar_seats_busy', OURS, 'model'), legend: '{{model}} busy' },
@@ -137,19 +137,19 @@ export const SERVICE_ROWS: readonly Row[] = [
       },
       {
         title: 'Callers who left',
-        description: 'By where their request was.',
+        description: 'By the phase of their request.',
         unit: 'reqps',
         queries: one(rate('ra_sidecar_cancels_total', OURS, 'phase'), '{{phase}}'),
       },
       {
         title: 'Overload',
-        description: '1: more comes than the seats can serve, and has for some time (docs/admission.md).',
+        description: '1: for some time more requests arrive than the seats can serve (docs/admission.md).',
         unit: 'short',
         queries: one(gauge('ra_sidecar_queue_standing', OURS, 'model'), '{{model}}'),
       },
       {
         title: 'Patience of callers',
-        description: 'The time by which this share of callers has left.',
+        description: 'The time by which this share of callers has disconnected.',
         unit: 's',
         queries: one(
           gauge('ra_sidecar_patience_seconds', OURS, 'model, awaits, quantile'),
@@ -157,20 +157,21 @@ export const SERVICE_ROWS: readonly Row[] = [
         ),
       },
       {
-        title: 'Seat time of callers who left',
-        description: 'Seat time so far of requests whose callers left before they had what they waited for.',
+        title: 'Seat time of callers who disconnected',
+        description: 'Seat time so far of requests whose callers disconnected before they had what they waited for.',
         unit: 's',
         queries: one(gauge('ra_sidecar_left_seat_seconds', OURS, 'model'), '{{model}}'),
       },
       {
         title: 'Retry-After of refusals',
-        description: 'Where it came from: the predicted wait, a reserved time, or none that could be kept.',
+        description:
+          'By its source: the predicted wait, a reserved time, or a long time because none could be reserved.',
         unit: 'reqps',
         queries: one(rate('ra_sidecar_retry_times_total', OURS, 'time'), '{{time}}'),
       },
       {
         title: 'Seats by account',
-        description: 'The accounts with the most seat time; all others together have no name.',
+        description: 'The accounts with the most seat time; all others are added up without a name.',
         unit: 'short',
         queries: one(`topk(10, ${gauge('ra_sidecar_account_seats_busy', OURS, 'account')})`, '{{account}}'),
       },
@@ -182,13 +183,13 @@ export const SERVICE_ROWS: readonly Row[] = [
       },
       {
         title: 'Fairness',
-        description: 'Jain index of seat time over accounts with a backlog; 1 is even.',
+        description: 'Jain index of seat time over accounts with a backlog; 1 is equal.',
         unit: 'percentunit',
         max: 1,
         queries: one(`min by (model) (ra_sidecar_fairness_index{${OURS}})`, '{{model}}'),
       },
       {
-        title: 'Body bytes that wait',
+        title: 'Body bytes of waiting requests',
         description: 'Of waiting requests.',
         unit: 'bytes',
         queries: one(gauge('ra_sidecar_waiting_bytes', OURS, 'model'), '{{model}}'),
@@ -200,7 +201,7 @@ export const SERVICE_ROWS: readonly Row[] = [
     panels: [
       {
         title: 'Ready engines',
-        description: '1 for each sidecar whose engine of that model takes work.',
+        description: '1 for each sidecar whose engine of that model is ready.',
         unit: 'short',
         queries: one(gauge('ra_sidecar_engine_state', `${OURS},state="ready"`, 'model'), '{{model}}'),
       },
@@ -215,7 +216,7 @@ export const SERVICE_ROWS: readonly Row[] = [
       },
       {
         title: 'KV memory in use',
-        description: 'Tokens of running requests, and tokens kept to be reused, of those that there is room for.',
+        description: 'Tokens of running requests, and tokens kept for reuse, as shares of the capacity.',
         unit: 'percentunit',
         max: 1,
         queries: one(

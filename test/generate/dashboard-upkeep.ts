@@ -1,4 +1,4 @@
-/** The dashboard's second half: what keeps the service honest and alive. */
+/** The dashboard’s second half: usage records, delivery, credit, and the process. */
 import { gauge, HERE, one, quantiles, rate, WINDOW, type Row } from './dashboard-queries.js';
 
 export const UPKEEP_ROWS: readonly Row[] = [
@@ -13,20 +13,20 @@ export const UPKEEP_ROWS: readonly Row[] = [
       },
       {
         title: 'Spool health',
-        description: '1: new billable work is taken.',
+        description: '1: new billable requests are accepted.',
         unit: 'short',
         max: 1,
         queries: one(`min by (instance) (ra_sidecar_spool_healthy{${HERE}})`, '{{instance}}'),
       },
       {
         title: 'Oldest record that is not durable',
-        description: 'And below it the records that are not.',
+        description: 'And below it the number of records that are not durable.',
         unit: 's',
         queries: one(`max by (instance) (ra_sidecar_spool_oldest_unsynced_seconds{${HERE}})`, '{{instance}}'),
       },
       {
         title: 'Undelivered usage',
-        description: 'What waits for the sink, and all that the spool holds.',
+        description: 'What waits for the sink, and everything in the spool.',
         unit: 'bytes',
         queries: [
           { expr: gauge('ra_sidecar_usage_backlog_bytes', HERE, 'instance'), legend: '{{instance}} waits' },
@@ -35,12 +35,12 @@ export const UPKEEP_ROWS: readonly Row[] = [
       },
       {
         title: 'Delivery lag',
-        description: 'How long the oldest undelivered event waits.',
+        description: 'The age of the oldest undelivered event.',
         unit: 's',
         queries: one(`max by (instance) (ra_sidecar_usage_oldest_seconds{${HERE}})`, '{{instance}}'),
       },
       {
-        title: 'Events delivered, refused, batches tried again',
+        title: 'Events delivered and refused, batches retried',
         description: 'Refused ones are dead letters.',
         unit: 'cps',
         queries: [
@@ -55,20 +55,20 @@ export const UPKEEP_ROWS: readonly Row[] = [
     title: 'Keys, authorizer, credit',
     panels: [
       {
-        title: 'How callers were found',
-        description: 'Where an authorizer says who calls.',
+        title: 'How callers were identified',
+        description: 'With an authorizer.',
         unit: 'reqps',
         queries: one(rate('ra_sidecar_authorizer_lookups_total', HERE, 'result'), '{{result}}'),
       },
       {
         title: 'Authorizer',
-        description: 'Time of a question, by what came of it.',
+        description: 'Duration of a request to the authorizer, by its outcome.',
         unit: 's',
         queries: quantiles('ra_sidecar_authorizer_request_duration_seconds', HERE, 'outcome', [0.95]),
       },
       {
         title: 'Refused for credit',
-        description: 'insufficient: the account’s own; unavailable: balances are not known.',
+        description: 'insufficient: the account’s balance; unavailable: balances are not known.',
         unit: 'reqps',
         queries: one(rate('ra_sidecar_credit_refusals_total', HERE, 'reason'), '{{reason}}'),
       },
@@ -88,7 +88,7 @@ export const UPKEEP_ROWS: readonly Row[] = [
       },
       {
         title: 'Open requests and streams',
-        description: 'Whose answers are not complete.',
+        description: 'Requests whose answers are not complete.',
         unit: 'short',
         queries: [
           { expr: gauge('http_server_active_requests', HERE, 'instance'), legend: '{{instance}} requests' },
@@ -97,36 +97,36 @@ export const UPKEEP_ROWS: readonly Row[] = [
       },
       {
         title: 'Open connections',
-        description: 'Idle ones included. As many as listen.maxConnections: one more is closed at once.',
+        description: 'Idle ones included. Above listen.maxConnections new ones are closed at once.',
         unit: 'short',
         queries: one(gauge('ra_sidecar_connections', HERE, 'listener'), '{{listener}}'),
       },
       {
-        title: 'Held for readers who are behind',
-        description: 'At stream.totalBufferedBytes readers are cut off.',
+        title: 'Buffered for slow readers',
+        description: 'At stream.totalBufferedBytes slow readers are cut off.',
         unit: 'bytes',
         queries: one(gauge('ra_sidecar_stream_buffered_bytes', HERE, 'instance'), '{{instance}}'),
       },
       {
         title: 'Event loop lag',
-        description: '99th percentile: every request waits for it.',
+        description: '99th percentile: every request is delayed by it.',
         unit: 's',
         queries: one(`max by (instance) (nodejs_eventloop_lag_p99_seconds{${HERE}})`, '{{instance}}'),
       },
       {
         title: 'Memory and file descriptors',
-        description: 'Resident bytes of the sidecar itself, without its engines.',
+        description: 'Resident bytes of the sidecar process, without its engines.',
         unit: 'bytes',
         queries: one(gauge('process_resident_memory_bytes', HERE, 'instance'), '{{instance}}'),
       },
       {
         title: 'Processor',
-        description: 'Cores that the sidecar itself uses.',
+        description: 'Processor time of the sidecar process, in cores.',
         unit: 'short',
         queries: one(rate('process_cpu_seconds_total', HERE, 'instance'), '{{instance}}'),
       },
       {
-        title: 'Lost on the way to the OTLP endpoint',
+        title: 'Not delivered to the OTLP endpoint',
         description: 'Exports that failed, and traces that were dropped.',
         unit: 'cps',
         queries: [

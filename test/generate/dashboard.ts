@@ -1,14 +1,14 @@
-/** The Grafana dashboard, deploy/grafana/ra-sidecar.json: what is on it, and how that is laid out. */
+/** The Grafana dashboard, deploy/grafana/ra-sidecar.json: its panels and their layout. */
 import type { Panel } from './dashboard-queries.js';
 import { SERVICE_ROWS } from './dashboard-service.js';
 import { UPKEEP_ROWS } from './dashboard-upkeep.js';
 
-/** Of Grafana's grid of 24 columns: three panels beside each other. */
+/** Of Grafana’s grid of 24 columns: three panels in a row. */
 const WIDTH = 8;
 const HEIGHT = 8;
 const PANELS_ABREAST = 24 / WIDTH;
 
-/** Grafana's own number for the shape of this file; newer Grafanas bring it up to theirs. */
+/** Grafana’s version of this file’s schema; newer Grafanas migrate it. */
 const SCHEMA_VERSION = 39;
 
 const SOURCE = { type: 'prometheus', uid: '${datasource}' } as const;

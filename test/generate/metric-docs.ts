@@ -2,22 +2,22 @@ import { METRICS } from '../../sidecar/telemetry/definitions/catalogue.js';
 import type { MetricDefinition } from '../../sidecar/telemetry/instruments.js';
 import { row } from './markdown.js';
 
-/** What the values of each label are; a label that is not here fails the reference's test. */
+/** The values of each label; a label without an entry fails the reference’s test. */
 export const LABELS: Readonly<Record<string, string>> = {
-  account: 'an account of the operator’s own naming: the 20 with the most seat time; empty for all others together',
+  account: 'an account as the operator named it: the 20 with the most seat time; empty for the sum of all others',
   awaits: '`first-token`: of streams; `end`: of whole replies',
-  block_size: 'tokens: state is reused in pieces of so many',
+  block_size: 'tokens: state is reused in blocks of so many',
   class: '`interactive`, `standard`, `batch`',
   error_type:
-    'a code of [errors.md](errors.md); left out where all went well. On HTTP it names the error of any status, and of a stream that broke off after its 200',
+    'a code of [errors.md](errors.md); absent without an error. On HTTP it names the error of any status, and of a stream that ended early after its 200',
   gen_ai_operation_name: '`chat`; `decisions` for both decision routes',
   gen_ai_provider_name: '`ra-sidecar`',
   gen_ai_request_model: 'a configured model’s id',
-  gen_ai_response_model: 'the same: nothing else is answered than was asked for',
+  gen_ai_response_model: 'the same: no other model answers than the requested one',
   gen_ai_token_type: '`input`, `output`',
-  http_request_method: 'the method; `_OTHER` for any that is not of HTTP',
-  http_response_status_code: 'the status; 499: the caller left before anything was answered',
-  http_route: 'the path of the route; left out for unknown paths',
+  http_request_method: 'the method; `_OTHER` for any other than HTTP’s',
+  http_response_status_code: 'the status; 499: the caller disconnected before an answer was sent',
+  http_route: 'the path of the route; absent for unknown paths',
   kind: '`open`, `progress`, `close`',
   listener: '`public`, `operators`',
   model: 'a configured model’s id',
@@ -33,9 +33,9 @@ export const LABELS: Readonly<Record<string, string>> = {
   signal: '`traces`, `metrics`',
   state:
     'of `engine_state` and `replica_state`: `unloaded`, `cold`, `ready`, `lost`; of the breaker: `closed`, `open`, `half-open`',
-  time: '`predicted`: the predicted wait; `reserved`: a time that was reserved; `none`: a long one, since none could be reserved',
+  time: '`predicted`: the predicted wait; `reserved`: a reserved time; `none`: a long time, since none could be reserved',
   url_scheme: '`https`: the listener terminated TLS; `http`: it did not',
-  use: '`running`: of requests that hold a seat; `kept`: of free sequences, to be reused',
+  use: '`running`: of requests with a seat; `kept`: of free sequences, for reuse',
 };
 
 /** The text of docs/metrics.md. */
@@ -71,8 +71,8 @@ prom-client’s own metrics, among them:
 
 ${row('metric', 'what to do when it is high')}
 ${row('---', '---')}
-${row('`process_resident_memory_bytes`', 'Only the sidecar, not its engines. It should level off; growth for days is a leak: report it.')}
-${row('`process_open_fds`', 'One per connection, one per lookup at an authorizer, and some forty more; `listen.maxConnections` keeps it below `ulimit -n`.')}
+${row('`process_resident_memory_bytes`', 'Only the sidecar, not its engines. It should level off; report growth over days as a leak.')}
+${row('`process_open_fds`', 'One for each connection, one for each request to an authorizer, and about forty more; `listen.maxConnections` keeps it below `ulimit -n`.')}
 ${row('`nodejs_eventloop_lag_p99_seconds`', 'Above 0.05 it delays every request: more sidecars, or fewer streams for each.')}
 ${row('`process_cpu_seconds_total`', 'Near one core: as for the event loop.')}
 

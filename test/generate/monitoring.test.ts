@@ -1,4 +1,4 @@
-/** What deploy/ has for Grafana and Prometheus asks for what the metrics page has. promtool runs the rules in `make e2e`. */
+/** The files of deploy/ for Grafana and Prometheus use metrics that exist. promtool runs the rules in `make e2e`. */
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { dashboard } from './dashboard.js';
@@ -24,7 +24,7 @@ const alerts = readFileSync(`${sourceRoot}/deploy/prometheus/alerts.yml`, 'utf8'
 const rules = alerts.split(/^ {6}- alert: /m).slice(1);
 const expressions = board.panels.flatMap(({ title, targets = [] }) => targets.map(({ expr }) => ({ title, expr })));
 
-t.test('what an expression names that nothing has is seen', async (t) => {
+t.test('unknown names in an expression are found', async (t) => {
   for (const [expr, problems] of [
     ['sum by (instance, model) (rate(ra_sidecar_refusals_total{model=~"$model",reason!="full"}[5m])) > 0', []],
     ['histogram_quantile(0.9, sum by (le) (rate(gen_ai_server_time_to_first_token_seconds_bucket[5m])))', []],
@@ -38,16 +38,16 @@ t.test('what an expression names that nothing has is seen', async (t) => {
   }
 });
 
-t.test('deploy/grafana/ra-sidecar.json is what the code says today (`make docs` writes it)', async (t) => {
+t.test('deploy/grafana/ra-sidecar.json equals what the code generates (`make docs` writes it)', async (t) => {
   t.equal(readFileSync(`${sourceRoot}/deploy/grafana/ra-sidecar.json`, 'utf8'), dashboard());
 });
 
-t.test('every panel asks for metrics and labels that there are', async (t) => {
+t.test('every panel uses existing metrics and labels', async (t) => {
   t.ok(expressions.length > 40);
   for (const { title, expr } of expressions) t.strictSame(unknownIn(expr, known), [], `${title}: ${expr}`);
 });
 
-t.test('panels stand beside each other, each with an id of its own', async (t) => {
+t.test('panels do not overlap, and each has its own id', async (t) => {
   const { panels } = board;
   t.equal(new Set(panels.map(({ id }) => id)).size, panels.length);
   const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) =>
@@ -57,7 +57,7 @@ t.test('panels stand beside each other, each with an id of its own', async (t) =
   t.ok(panels.every(({ gridPos: { x, w } }) => x + w <= 24));
 });
 
-t.test('every rule asks for what there is, and names a page, and the place on it, that there is', async (t) => {
+t.test('every rule uses existing metrics, and names an existing page and heading', async (t) => {
   const pages = new Map(readPages().map(({ path, anchors }) => [path, anchors]));
   t.ok(rules.length > 15);
   for (const rule of rules) {
@@ -72,16 +72,16 @@ t.test('every rule asks for what there is, and names a page, and the place on it
   }
 });
 
-t.test('every metric that something can go wrong with is on the dashboard or in a rule', async (t) => {
+t.test('every metric that can show a fault is on the dashboard or in a rule', async (t) => {
   const shown = [...expressions.map(({ expr }) => expr), alerts].join('\n');
   const absent = METRICS.flatMap(({ metrics }) => metrics.map(({ name }) => name)).filter(
     (name) => !shown.includes(name),
   );
-  // Said in others' words: what is configured, what is logged, what leads to another that is shown.
+  // Covered by others: configured values, logged faults, causes of what is shown.
   t.strictSame(absent, [
     'ra_sidecar_queue_wait_error_seconds',
     'ra_sidecar_account_seat_seconds',
-    // The same as of each model, added up.
+    // The sum of what each model's metric shows.
     'ra_sidecar_endpoint_waiting_requests',
     'ra_sidecar_endpoint_running_requests',
     'ra_sidecar_endpoint_kv_usage_ratio',

@@ -1,4 +1,4 @@
-/** JSON schemas in words, for tables. */
+/** JSON schemas as text, for tables. */
 import { code } from './markdown.js';
 import { referenced, type Schema } from '../../sidecar/api/openapi/schemas.js';
 
@@ -19,7 +19,7 @@ export function typeOf(schema: Schema): string {
     .join(' or ');
 }
 
-/** What the value must keep to, beyond its kind; the rules of array elements and map values included. */
+/** The value’s constraints beyond its kind; those of array elements and map values included. */
 export function boundsOf(schema: Schema): string {
   const { items, additionalProperties, propertyNames, allOf = [], then, else: otherwise } = schema as Parts;
   return [
@@ -35,7 +35,7 @@ export function boundsOf(schema: Schema): string {
     .join('; ');
 }
 
-/** The keywords that are read here. */
+/** The keywords that this file renders. */
 interface Parts {
   readonly type?: string | readonly string[];
   readonly const?: unknown;
@@ -98,7 +98,7 @@ function prefixed(what: string, rules: string): string[] {
   return rules === '' ? [] : [`${what}: ${rules}`];
 }
 
-/** The kinds of a schema that lists its values or its variants, which are all of one kind. */
+/** The kind of a schema that lists its values or its variants, which are all of one kind. */
 function kindsOf({ const: only, enum: several, anyOf }: Parts): string {
   if (anyOf?.[0]) return typeOf(anyOf[0]);
   const values = several ?? (only === undefined ? [] : [only]);

@@ -1,4 +1,4 @@
-/** `make docs`: writes what is generated from the code, and copies figures into pages. */
+/** `make docs`: writes the pages that are generated from the code, and copies figures into pages. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cliDocs } from '../../sidecar/commands/help.js';
 import { configDocs } from './config-docs.js';

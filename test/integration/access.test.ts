@@ -1,6 +1,6 @@
 /**
- * The sources of callers as an operator sets them up, in a process of its own: a gateway over a Unix socket, an HTTP
- * authorizer, and neither's secrets nor anybody's key on any way out.
+ * The sources of callers as an operator configures them, in a process: a gateway over a Unix socket, an HTTP
+ * authorizer, and that no secret or key of theirs leaves the sidecar.
  */
 import { createServer } from 'node:http';
 import { existsSync, renameSync, statSync, writeFileSync } from 'node:fs';
@@ -13,7 +13,7 @@ import { shortDir } from '../support/short-dir.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 
 const MARK = 'kanarienvogel';
-/** Not shaped like a key of ours, which the log would blot out anyhow. */
+/** In another form than this sidecar’s keys, which the log would redact. */
 const secretOf = (name: string): string => `${MARK}-${name}-`.padEnd(40, 'x');
 const BODY = JSON.stringify({ model: CHAT, max_tokens: 2, messages: [{ role: 'user', content: 'Hello.' }] });
 
@@ -25,7 +25,7 @@ function behind(secret: string, more: Readonly<Record<string, string>> = {}): Re
   return as(secret, { 'x-ra-account': 'globex', 'x-ra-key-id': 'key_g', 'x-ra-environment': 'development', ...more });
 }
 
-/** Every text that leaves a sidecar by another way than a 200. */
+/** Every text that leaves a sidecar other than in a 200. */
 async function searched(sidecar: Sidecar, answers: readonly RawResponse[]): Promise<readonly string[]> {
   const pages = ['/metrics', '/admission', '/readyz', '/healthz'].map(async (path) => {
     return (await fetch(`http://127.0.0.1:${sidecar.operatorsPort}${path}`)).text();
@@ -49,7 +49,7 @@ t.test('only a gateway over a Unix socket is served', async (t) => {
   const killed = await Sidecar.start(t, { config });
   killed.child.kill('SIGKILL');
   await killed.exited();
-  t.ok(existsSync(socket), 'a killed sidecar leaves its socket');
+  t.ok(existsSync(socket), 'a killed sidecar leaves its socket file');
 
   const sidecar = await Sidecar.start(t, { config });
   t.equal(statSync(socket).mode & 0o777, 0o600);
@@ -57,7 +57,7 @@ t.test('only a gateway over a Unix socket is served', async (t) => {
     sidecar.lines.some(({ event }) => event === 'listening'),
     'there is no port',
   );
-  t.equal(sidecar.key, '', 'nor a development key, which would open nothing');
+  t.equal(sidecar.key, '', 'nor a development key, which would be useless');
   const answers: RawResponse[] = [];
   const ask = async (headers: Readonly<Record<string, string>>, method = 'POST', path = '/v1/chat/completions') => {
     const caller = await RawConnection.open(socket);
@@ -72,7 +72,7 @@ t.test('only a gateway over a Unix socket is served', async (t) => {
   t.equal((await ask(behind(secretOf('new')))).status, 401);
   t.equal((await ask(behind(secretOf('comment')))).status, 401);
 
-  // Rotated: both for a while, then the new one alone; and a file gone bad changes nothing.
+  // Rotated: both secrets for a while, then the new one alone; an invalid file changes nothing.
   const put = async (text: string, event: string): Promise<void> => {
     const count = sidecar.lines.filter((line) => line.event === event).length;
     writeFileSync(`${secretFile}.next`, text);
@@ -101,7 +101,7 @@ t.test('only a gateway over a Unix socket is served', async (t) => {
   t.equal((await ask(behind(secretOf('new')), 'PUT', '/v1/models')).status, 405);
   t.equal((await ask(as(secretOf('new')), 'GET', '/v1/models')).status, 403);
 
-  // The log line of a request may follow its answer. A path or method that is not served has none.
+  // The log line of a request may follow its answer. Unknown paths and methods have none.
   const routed = answers.filter(({ status }) => status !== 404 && status !== 405);
   await sidecar.logged('request', routed.length);
   const texts = await searched(sidecar, answers);
@@ -111,10 +111,10 @@ t.test('only a gateway over a Unix socket is served', async (t) => {
   );
   sidecar.child.kill('SIGTERM');
   t.same(await sidecar.exited(), { code: 0, signal: null });
-  t.notOk(existsSync(socket), 'one that ends takes its socket along');
+  t.notOk(existsSync(socket), 'a sidecar that ends removes its socket file');
 });
 
-t.test('an HTTP authorizer, which comes and goes', async (t) => {
+t.test('an HTTP authorizer that is stopped and started', async (t) => {
   const dir = shortDir(t);
   const at = join(dir, 'auth.sock');
   const secretFile = join(dir, 'secret');
@@ -146,7 +146,7 @@ t.test('an HTTP authorizer, which comes and goes', async (t) => {
         url: 'http://authorizer/check',
         socket: at,
         secretFile,
-        // No memory: each request shows what the authorizer says now.
+        // Without a cache: each request shows the authorizer’s current answer.
         cache: { ttlMs: 0, deniedTtlMs: 0, staleMs: 0 },
         breaker: { failures: 2, openMs: 60_000 },
       },
@@ -192,7 +192,7 @@ t.test('an HTTP authorizer, which comes and goes', async (t) => {
   );
 });
 
-t.test('what cannot be set up stops the start with one line that holds no secret', async (t) => {
+t.test('an invalid configuration ends the start with one line that has no secret', async (t) => {
   const dir = shortDir(t);
   const file = join(dir, 'secret');
   writeFileSync(file, `${MARK} is no secret`);

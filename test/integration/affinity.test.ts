@@ -1,4 +1,4 @@
-/** Whose turn it is, on a real engine: a seat that holds much of a prompt goes to that prompt first. */
+/** The order of service on a real engine: a free seat prefers the prompt of which it has a long prefix. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ import { CHAT, Sidecar } from '../support/sidecar.js';
 const ACCOUNTS = ['occupant', 'stranger', 'sharer'] as const;
 type Account = (typeof ACCOUNTS)[number];
 
-/** Some 400 tokens that two of the three begin with. */
+/** Some 400 tokens that two of the three prompts begin with. */
 const SHARED = 'Be brief and kind, and say what you know of the sea. '.repeat(30);
 const OCCUPIES = 'Count all ships that ever sailed to the islands. '.repeat(30);
 const OTHER = 'Tell us nothing at all but what the mountains say. '.repeat(30);
@@ -26,7 +26,7 @@ interface Served {
   readonly later: string[];
   /** Accounts in the order in which they were served; the stranger had come before the sharer. */
   readonly order: string[];
-  /** Tokens of the sharer's prompt that were not evaluated: of its first request, and of the same one again. */
+  /** Tokens of the sharer’s prompt that were not evaluated: of its first request, and of the same one again. */
   readonly cached: readonly [first: number, again: number];
 }
 
@@ -73,11 +73,14 @@ async function served(prefixReuse: 'any' | 'off', scope: 'all' | 'account'): Pro
   return { order, cached: [first, again], later: accounts().slice(ACCOUNTS.length + 2) };
 }
 
-t.test('where accounts share prefixes, who shares what the seat holds goes before who came first', async (t) => {
-  const { order, cached } = await served('any', 'all');
-  t.same(order, ['occupant', 'sharer', 'stranger']);
-  t.ok(cached[0] > 256, `${cached[0]} tokens of another account`);
-});
+t.test(
+  'if accounts share prefixes, a request whose prefix the seat has goes before one that arrived earlier',
+  async (t) => {
+    const { order, cached } = await served('any', 'all');
+    t.same(order, ['occupant', 'sharer', 'stranger']);
+    t.ok(cached[0] > 256, `${cached[0]} tokens of another account`);
+  },
+);
 
 t.test('where each account has its own, neither the order nor the usage shows what another one sent', async (t) => {
   const { order, cached, later } = await served('any', 'account');
@@ -87,7 +90,7 @@ t.test('where each account has its own, neither the order nor the usage shows wh
   t.same(later, ['occupant', 'sharer', 'stranger'], 'its own saved prefix counts as one that the seat holds');
 });
 
-t.test('without reuse there is nothing to share: first come', async (t) => {
+t.test('without reuse the order of arrival decides', async (t) => {
   const { order, cached } = await served('off', 'all');
   t.same(order, ['occupant', 'stranger', 'sharer']);
   t.same(cached, [0, 0]);

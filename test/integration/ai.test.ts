@@ -1,4 +1,4 @@
-/** The `ai` package with its provider for OpenAI's shape, base URL and key set: text, tools, the loop of both, an object. */
+/** The `ai` package with its provider for OpenAI’s API, with base URL and key: text, tools, a tool loop, an object. */
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import {
   APICallError,
@@ -26,7 +26,7 @@ interface Switched {
   readonly on: boolean;
 }
 
-/** Noise goes on calling to the end of its tokens unless it may call only once. */
+/** A random model calls until its token limit unless it may call only once. */
 const ONE_CALL = { ra: { parallel_tool_calls: false } };
 
 const parameters = jsonSchema<Switched>({
@@ -45,7 +45,7 @@ t.test('text, whole and streamed, with its usage', async (t) => {
   t.equal((await streamed.usage).outputTokens, 8);
 });
 
-t.test('a required tool is called, run, and its result answered', async (t) => {
+t.test('a required tool is called and run, and its result is sent back', async (t) => {
   const ran: Switched[] = [];
   const light = tool({
     description: 'Switches the light',
@@ -60,7 +60,7 @@ t.test('a required tool is called, run, and its result answered', async (t) => {
     prompt: 'Light!',
     tools: { light },
     toolChoice: 'required',
-    // The second step is told the tool's result and must call again: the choice holds for both.
+    // The second step has the tool’s result and must call again: the choice applies to both.
     stopWhen: stepCountIs(2),
     providerOptions: ONE_CALL,
     maxOutputTokens: 400,
@@ -72,7 +72,7 @@ t.test('a required tool is called, run, and its result answered', async (t) => {
   t.ok(ran.every(({ on }) => typeof on === 'boolean'));
 });
 
-t.test('a streamed call arrives in pieces that make valid arguments', async (t) => {
+t.test('a streamed call arrives in pieces that join to valid arguments', async (t) => {
   const light = tool({ inputSchema: parameters, execute: () => ({ done: true }) });
   const stream = streamText({
     model,
@@ -107,7 +107,7 @@ t.test('an object in JSON mode', async (t) => {
     }).then(
       ({ output }) => output,
       (error: unknown) => {
-        // Noise may not come to its end in so many tokens, and only then is there no object.
+        // A random model may not finish within so many tokens, and only then there is no object.
         if (!NoObjectGeneratedError.isInstance(error)) throw error;
         t.equal(error.finishReason, 'length');
         return undefined;
@@ -118,7 +118,7 @@ t.test('an object in JSON mode', async (t) => {
   t.ok(objects.every((one) => typeof one === 'object' && one !== null && !Array.isArray(one)));
 });
 
-t.test('an error is the client’s own, with our code and status', async (t) => {
+t.test('an error is the client’s own class, with the sidecar’s code and status', async (t) => {
   const wrong = createOpenAICompatible({ name: 'ra', baseURL: sidecar.base, apiKey: 'wrong' })(CHAT);
   const error: unknown = await generateText({ model: wrong, prompt: 'Hello', maxRetries: 0 }).catch(
     (reason: unknown) => reason,

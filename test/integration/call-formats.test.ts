@@ -1,4 +1,7 @@
-/** Calls over HTTP from models that write them otherwise than our own: the templates are real, the weights are noise. */
+/**
+ * Calls over HTTP from models with other call formats than the embedded one: the templates are real, the weights are
+ * random.
+ */
 import t, { type Test } from 'tap';
 import { join } from 'node:path';
 import { bundleTemplate, modelWithTemplate } from '../support/prompt-models.js';
@@ -66,7 +69,7 @@ async function ask(model: string, more: object): Promise<Response> {
     messages: [{ role: 'user', content: 'Go.' }],
     tools: TOOLS,
     max_completion_tokens: 300,
-    // Noise ends no thought.
+    // A random model does not end a thought.
     reasoning_effort: 'none',
     ...more,
   });
@@ -96,20 +99,20 @@ for (const model of [
   'unlisted',
   'unknown',
 ] as const) {
-  t.test(`${model}: a call that is required, and the next turn`, async (t) => {
+  t.test(`${model}: a required call, and the next turn`, async (t) => {
     const { finish_reason: reason, message } = await reply(t, model, { tool_choice: 'required', seed: 1 });
-    t.match(reason, /^(tool_calls|length)$/, 'noise may go on calling');
+    t.match(reason, /^(tool_calls|length)$/, 'a random model may continue to call');
     const calls = message.tool_calls ?? [];
     t.ok(calls.length > 0);
     t.equal(message.content, null);
     const results = calls.map(({ id }) => ({ role: 'tool', tool_call_id: id, content: 'done' }));
     const messages = [{ role: 'user', content: 'Go.' }, message, ...results];
     const next = await ask(model, { messages, max_completion_tokens: 4 });
-    t.equal(next.status, 200, 'the calls go back into the template, ids and all');
+    t.equal(next.status, 200, 'the calls are rendered by the template, with their ids');
     await next.body?.cancel();
   });
 
-  t.test(`${model}: one call, of the function that was named`, async (t) => {
+  t.test(`${model}: one call, of the named function`, async (t) => {
     const named = { type: 'function', function: { name: 'go' } };
     for (const seed of [1, 2]) {
       const { message } = await reply(t, model, { tool_choice: named, seed });
@@ -120,11 +123,11 @@ for (const model of [
     }
   });
 
-  t.test(`${model}: what is not a call is content`, async (t) => {
+  t.test(`${model}: text that is no call is content`, async (t) => {
     for (const seed of [1, 2, 3]) {
       const { message } = await reply(t, model, { seed });
       t.not(message.content ?? message.tool_calls, '');
-      t.notMatch(message.content ?? '', /"response"|tool_calls/, 'and not what it came wrapped in');
+      t.notMatch(message.content ?? '', /"response"|tool_calls/, 'without its wrapping');
     }
   });
 }

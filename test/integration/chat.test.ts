@@ -7,7 +7,7 @@ import { CHAT } from '../support/sidecar.js';
 const sidecar = await sharedSidecar();
 const user = (content: unknown): Readonly<Record<string, unknown>> => ({ role: 'user', content });
 
-t.test('a whole reply has the shape of the contract', async (t) => {
+t.test('a whole reply has the contract’s form', async (t) => {
   const response = await sidecar.chat({ messages: [user('Hello')], temperature: 0, max_tokens: 8 });
   t.equal(response.status, 200);
   t.equal(response.headers.get('content-type'), 'application/json');
@@ -24,7 +24,7 @@ t.test('a whole reply has the shape of the contract', async (t) => {
   t.same(versions, [{ version, start: 0, end: 8 }]);
 });
 
-t.test('the prompt is counted as it is rendered, and every turn of it', async (t) => {
+t.test('the prompt is counted as rendered, with every turn', async (t) => {
   const count = async (messages: readonly unknown[]): Promise<number> => {
     const { usage } = (await (await sidecar.chat({ messages, max_tokens: 1 })).json()) as {
       usage: { prompt_tokens: number };
@@ -42,8 +42,8 @@ t.test('max_completion_tokens wins over max_tokens', async (t) => {
   t.equal(usage.completion_tokens, 3);
 });
 
-t.test('without a maximum a reply may fill what is left of the context, and no more', async (t) => {
-  // Rewarded for repeating itself the model never ends.
+t.test('without a maximum a reply may fill the rest of the context, and no more', async (t) => {
+  // A reward for repetition makes the model continue to the limit.
   const { choices, usage } = await complete(sidecar, 'Hello', { temperature: 0, frequency_penalty: -2 });
   t.equal(choices[0].finish_reason, 'length');
   t.equal(usage.total_tokens, CONTEXT);
@@ -58,14 +58,14 @@ t.test('a stop string ends the reply and is not part of it', async (t) => {
   for (const stops of [stop, [stop], ['never in there', later, stop]]) {
     const { choices, usage } = await complete(sidecar, 'Hello', { temperature: 0, max_tokens: 60, stop: stops });
     t.match(choices[0], { message: { content: cut }, finish_reason: 'stop', matched_stop: stop });
-    t.ok(usage.completion_tokens < 60, 'and ends the work');
+    t.ok(usage.completion_tokens < 60, 'and ends the generation');
   }
 
   const stream = await sidecar.chat({ messages: [user('Hello')], temperature: 0, max_tokens: 60, stop, stream: true });
-  t.equal(contentOf(chunksOf(await stream.text())), cut, 'no part of it is shown on the way');
+  t.equal(contentOf(chunksOf(await stream.text())), cut, 'no part of it is sent before');
 });
 
-t.test('a stop string that never comes changes nothing', async (t) => {
+t.test('a stop string that does not occur changes nothing', async (t) => {
   const options = { temperature: 0, max_tokens: 30 };
   const text = await textOf(sidecar, 'Hello', options);
   const almost = `${text.slice(-5)}#`;
@@ -74,7 +74,7 @@ t.test('a stop string that never comes changes nothing', async (t) => {
 });
 
 t.test('an end token is reported by its id', async (t) => {
-  // Replies of this model end after some forty tokens in the mean: of ten one does.
+  // Replies of this model end after some forty tokens on average: of ten one does.
   const seeds = Array.from({ length: 10 }, (_, seed) => seed);
   const replies = await Promise.all(seeds.map((seed) => complete(sidecar, 'Hello', { seed, max_tokens: 200 })));
   const ended = replies.find(({ choices }) => choices[0].finish_reason === 'stop');
@@ -92,14 +92,14 @@ t.test('n replies to one prompt: each its own text, the prompt counted once', as
     [0, 1, 2],
   );
   t.equal(new Set(three.choices.map(({ message }) => message.content)).size, 3);
-  t.equal(three.choices[0].message.content, one.choices[0].message.content, 'the first is the one asked for alone');
+  t.equal(three.choices[0].message.content, one.choices[0].message.content, 'the first equals a single reply');
   t.equal(three.usage.prompt_tokens, one.usage.prompt_tokens);
   t.ok(three.usage.completion_tokens > one.usage.completion_tokens && three.usage.completion_tokens <= 60);
   const all = await complete(sidecar, 'Hello', { temperature: 0, n: 3, max_tokens: 5 });
   t.equal(all.usage.completion_tokens, 15);
 });
 
-t.test('text of more than one byte a character arrives whole', async (t) => {
+t.test('characters of more than one byte arrive complete', async (t) => {
   let long = 0;
   for (let seed = 0; seed < 6; seed++) {
     const options = { seed, max_tokens: 80 };
@@ -121,8 +121,8 @@ t.test('text of more than one byte a character arrives whole', async (t) => {
   t.ok(long > 0, 'there were such characters');
 });
 
-t.test('thought goes to reasoning_content, is counted, and is not looked through for stop strings', async (t) => {
-  // This model's template begins the thought when an effort is named, and noise never ends it.
+t.test('thought goes to reasoning_content, is counted, and is not searched for stop strings', async (t) => {
+  // This model’s template begins the thought if an effort is named, and random weights never end it.
   const options = { temperature: 0, max_tokens: 12, reasoning_effort: 'low' };
   const { choices, usage } = await complete(sidecar, 'Hello', options);
   const thought = choices[0].message.reasoning_content ?? '';
@@ -145,7 +145,7 @@ t.test('thought goes to reasoning_content, is counted, and is not looked through
   t.equal(without.usage.completion_tokens_details, undefined);
 });
 
-t.test('what cannot be is refused before it runs', async (t) => {
+t.test('impossible requests are refused before they run', async (t) => {
   const nothing = { allOf: [{ enum: [1] }, { enum: [2] }] };
   const parameters = { type: 'object', properties: { x: nothing }, required: ['x'] };
   const tool = { type: 'function', function: { name: 'f', parameters } };
@@ -173,17 +173,17 @@ t.test('what cannot be is refused before it runs', async (t) => {
       { status: 400, code: 'bad_request', param: 'messages[1].content[1]' },
     ],
     [
-      'a tool that nothing can be passed to',
+      'a tool to which nothing can be passed',
       { messages: [user('the')], tools: [tool] },
       { status: 422, code: 'unprocessable', param: 'tools' },
     ],
     ['a field of another contract', { messages: [user('the')], top_k: 3 }, { status: 400, code: 'bad_request' }],
   ] as const;
   for (const [what, body, error] of cases) t.match(await refusalOf(await sidecar.chat(body)), error, what);
-  t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 0, 'and leaves no seat taken');
+  t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 0, 'and no seat is in use');
 });
 
-t.test('prompt and maximum may fill the context to the last token', async (t) => {
+t.test('prompt and maximum may fill the context completely', async (t) => {
   const { usage } = await complete(sidecar, 'the', { max_tokens: 1 });
   const exact = CONTEXT - usage.prompt_tokens;
   const reply = await complete(sidecar, 'the', { temperature: 0, frequency_penalty: -2, max_tokens: exact });

@@ -1,4 +1,4 @@
-/** The console's numbers are those of /metrics: while a real sidecar with real engines is under load, and after it. */
+/** The console’s numbers equal those of /metrics, while a real sidecar with real engines is under load and after it. */
 import t from 'tap';
 import type { Snapshot } from '../../sidecar/console/views.js';
 import { ConsoleHarness } from '../e2e/console-harness.js';
@@ -6,9 +6,9 @@ import { atRest, FeedReader, outside, sameNumbers } from '../support/console-fee
 import { holdEngine, holdPromptHost } from '../support/faults.js';
 import { CHAT, DECIDE } from '../support/sidecar.js';
 
-/** Pictures that are looked at under load at least, a quarter of a second each. */
+/** Snapshots that are compared under load at least, a quarter of a second each. */
 const PICTURES = 10;
-/** A machine that has not answered enough by then never will. */
+/** The time limit for a busy machine. */
 const MOST_PICTURES = 200;
 
 function byName({ models }: Snapshot): (Snapshot['models'][number] | undefined)[] {
@@ -34,11 +34,11 @@ t.test('under load and after it the numbers are those of /metrics and /admission
     const since = Date.now();
     const snapshot = await feed.until(({ at }) => at > since);
     const seen = outside(snapshot, before, await read('/metrics'));
-    t.strictSame(seen.wrong, [], `picture ${i + 1}: no count before or past its time`);
+    t.strictSame(seen.wrong, [], `snapshot ${i + 1}: every count is between those before and after it`);
     moved += seen.moved;
     for (const { model, holders, queue: line } of snapshot.models) {
       const held = holders.flatMap(({ seats }) => seats);
-      t.equal(held.length, line.busy, `${model}: each seat that is held has its holder, at each moment`);
+      t.equal(held.length, line.busy, `${model}: each seat in use has its request, at each moment`);
       t.equal(new Set(held).size, held.length, 'and one alone');
       t.ok(held.every((seat) => seat < line.seats));
       const running = line.accounts.reduce((sum, account) => sum + account.running, 0);
@@ -48,10 +48,10 @@ t.test('under load and after it the numbers are those of /metrics and /admission
     const [chat, decide] = byName(snapshot);
     enough = (chat?.ended[''] ?? 0) > 10 && (decide?.ended[''] ?? 0) > 3 && (chat?.interToken.counts.at(-1) ?? 0) > 500;
   }
-  t.ok(moved > 10 * PICTURES, `${moved} counts moved meanwhile`);
+  t.ok(moved > 10 * PICTURES, `${moved} counts changed meanwhile`);
   t.ok(states.has('prefilling') && states.has('decoding'), [...states].join());
 
-  // An engine that dies takes what it had begun with it; the callers leave, in whatever part they are then.
+  // An engine that ends loses what it had begun; then the callers disconnect, in whatever phase they are.
   process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
   const engineGoesOn = await holdEngine(sidecar, 2);
   const engineAway = await feed.until((snapshot) => byName(snapshot)[0]?.engine.state !== 'ready');
@@ -72,9 +72,9 @@ t.test('under load and after it the numbers are those of /metrics and /admission
   for (const still of ['seats_busy', 'waiting_requests', 'streams_running', 'spool_unsynced_records']) {
     await sidecar.reaches(`ra_sidecar_${still}`, 0);
   }
-  // Who left is counted once its connection is seen to be gone.
+  // A disconnect is counted once the connection is seen to be closed.
   await sidecar.reaches('http_server_active_requests', 0, { http_request_method: 'POST' });
-  // An engine tells what its sequences hold with its next heartbeat, half a second later.
+  // An engine reports its sequences’ tokens with its next heartbeat, half a second later.
   await feed.until((snapshot) => (byName(snapshot)[0]?.engine.keptTokens ?? 0) > 0);
   const { snapshot, page } = await atRest(feed, () => read('/metrics'));
   sameNumbers(t, snapshot, page, JSON.parse(await read('/admission')));
@@ -88,7 +88,7 @@ t.test('under load and after it the numbers are those of /metrics and /admission
     { lane: 'short', up: true, restarts: 1 },
     { lane: 'long', up: true, restarts: 0 },
   ]);
-  t.ok((snapshot.errors['request_cancelled'] ?? 0) > 0, 'who left is an error too');
+  t.ok((snapshot.errors['request_cancelled'] ?? 0) > 0, 'a disconnect is an error too');
   t.ok((chat?.refusals['full'] ?? 0) > 0, 'some were refused');
   t.ok(all(chat?.cancels) > 0, 'some left');
   t.ok((chat?.ended[''] ?? 0) > 10 && (decide?.ended[''] ?? 0) > 3, 'many were answered');

@@ -1,10 +1,10 @@
-/** An engine that is kept on some cores computes there, and all else may run wherever it might. */
+/** An engine with configured cores computes there, and its main thread may run anywhere. */
 import t from 'tap';
 import { embeddedTestModel } from '../support/models.js';
 import { threadCores } from '../support/processes.js';
 import { CHAT, Sidecar } from '../support/sidecar.js';
 
-t.test('all threads of an engine but its main one, also of the next', async (t) => {
+t.test('all threads of an engine except its main one, also of its successor', async (t) => {
   const [all = ''] = threadCores(process.pid);
   const last = all.split(/[-,]/).at(-1) ?? '';
   const file = await embeddedTestModel();

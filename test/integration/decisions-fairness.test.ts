@@ -1,4 +1,4 @@
-/** A decision of 128 questions holds up nobody: order of events alone, on a real engine. */
+/** A decision of 128 questions delays no other request: only the order of events is tested, on a real engine. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ const ACCOUNTS = ['many', 'one', 'talker'] as const;
 type Account = (typeof ACCOUNTS)[number];
 
 const MOST_QUESTIONS = 128;
-/** Not short, so that 128 of them take longer than a few tokens of a chat by far. */
+/** Long enough that 128 of them take far longer than a few tokens of a chat. */
 const WORDY = 'Would you say so of the parcel, the street, the house and the people in it?';
 
 const folder = await mkdtemp(join(tmpdir(), 'ra-decisions-fairness-'));
@@ -52,7 +52,8 @@ t.test('128 questions of one account, one of another, and a chat', async (t) => 
     return sidecar.reaches('ra_sidecar_account_seats_busy', 1, { model: DECIDE, account });
   };
   await seated('many');
-  // While their engine stands still the other question comes: however slow the machine is, to one that has hardly begun.
+  // The other question arrives while their engine is stopped, when almost none of the 128 is answered, however slow the
+  // machine is.
   const engine = sidecar.enginePid(DECIDE);
   process.kill(engine, 'SIGSTOP');
   const one = decide('one', 1);
@@ -67,7 +68,7 @@ t.test('128 questions of one account, one of another, and a chat', async (t) => 
   t.equal(order.at(-1), 'many', `served in this order: ${order.join(', ')}`);
 });
 
-t.test('with questions decoded together, a seat is returned as soon as a request waits', async (t) => {
+t.test('with questions decoded together, a seat is freed as soon as a request waits', async (t) => {
   const file = await embeddedTestModel();
   const sidecar = await Sidecar.start(t, {
     config: {

@@ -1,4 +1,7 @@
-/** An answer depends on its own question and input alone (docs/contract.md#post-decisions): to the last bit, whatever else runs. */
+/**
+ * An answer depends only on its own question and input (docs/contract.md#post-decisions), to the last bit, whatever
+ * else runs.
+ */
 import t from 'tap';
 import { chunksOf } from '../support/replies.js';
 import { sharedSidecar } from '../support/shared-sidecar.js';
@@ -6,7 +9,7 @@ import { DECIDE } from '../support/sidecar.js';
 
 const sidecar = await sharedSidecar();
 
-/** Longer than one prefill step, so that where it is split matters. */
+/** Longer than one prefill step, so that splits matter. */
 const INPUT = 'I was charged twice. Please send the second payment back. '.repeat(40);
 const QUESTIONS = [
   { id: 'refund', type: 'yes_no', question: 'Does the customer ask for a refund?' },
@@ -15,7 +18,7 @@ const QUESTIONS = [
   { id: 'wordy', type: 'yes_no', question: `Is any of this true: ${'the customer is angry, '.repeat(60)}?` },
 ];
 
-/** Each answer as it was written: equal texts are equal numbers, bit by bit. */
+/** Each answer as JSON text: equal texts are equal numbers, bit by bit. */
 async function answersTo(questions: readonly { readonly id: string }[], input = INPUT): Promise<Map<string, string>> {
   const response = await sidecar.post('/decisions', { model: DECIDE, input, questions });
   const text = await response.text();
@@ -26,7 +29,7 @@ async function answersTo(questions: readonly { readonly id: string }[], input = 
 
 const alone = new Map<string, string>();
 
-t.test('each question by itself, twice', async (t) => {
+t.test('each question alone, twice', async (t) => {
   for (const question of QUESTIONS) {
     const [[id, answer] = ['', '']] = await answersTo([question]);
     alone.set(id, answer);
@@ -46,11 +49,11 @@ t.test('beside other decision requests', async (t) => {
   const ours = await Promise.all([answersTo(QUESTIONS), answersTo(QUESTIONS.toReversed())]);
   for (const answers of ours) for (const [id, answer] of answers) t.equal(answer, alone.get(id), id);
   const theirs = await Promise.all(others);
-  t.equal(new Set(theirs.map((answers) => answers.get('refund'))).size, theirs.length, 'those were other answers');
+  t.equal(new Set(theirs.map((answers) => answers.get('refund'))).size, theirs.length, 'these had other answers');
 });
 
 t.test('beside running chats', async (t) => {
-  // Rewarded for repeating themselves they run to the end of their context.
+  // A reward for repetition makes them run to the end of their context.
   const body = { messages: [{ role: 'user', content: 'Hello' }], stream: true, temperature: 0, frequency_penalty: -2 };
   const chats = await Promise.all([sidecar.chat(body), sidecar.chat(body), sidecar.chat(body)]);
   for (const [id, answer] of await answersTo(QUESTIONS)) t.equal(answer, alone.get(id), id);

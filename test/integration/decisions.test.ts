@@ -4,7 +4,7 @@ import { NARROW_DECIDE, sharedSidecar } from '../support/shared-sidecar.js';
 import { CHAT, DECIDE } from '../support/sidecar.js';
 
 const MIB = 1024 * 1024;
-/** What one question's prompt may have (docs/contract.md#limits). */
+/** The most tokens of one question’s prompt (docs/contract.md#limits). */
 const PROMPT_TOKENS = 8185;
 
 const sidecar = await sharedSidecar();
@@ -79,14 +79,14 @@ t.test('another input or wording gives another answer', async (t) => {
   t.not(await yes(INPUT, 'Is the customer content?'), first);
 });
 
-t.test('temperature moves the probabilities as it should, and never label_mass', async (t) => {
+t.test('temperature changes the probabilities as documented, and never label_mass', async (t) => {
   const at = (temperature: number): Promise<Decision> => decide({ input: INPUT, questions: ALL, temperature });
   const [plain, two, hot, cold] = [await at(1), await at(2), await at(100), await at(0.01)];
   for (const id of ['refund', 'team', 'urgency']) {
     const answer = plain.answers[id]!;
     const p = Object.values(answer.probabilities);
     for (const other of [two, hot, cold]) t.equal(other.answers[id]?.label_mass, answer.label_mass);
-    // Divided logarithms are roots of the probabilities, made to sum to 1 again.
+    // Divided logarithms are roots of the probabilities, normalized to 1.
     const roots = p.map(Math.sqrt);
     const expected = roots.map((root) => root / sum(roots));
     t.ok(Object.values(two.answers[id]!.probabilities).every((value, i) => near(value, expected[i]!)));
@@ -96,7 +96,7 @@ t.test('temperature moves the probabilities as it should, and never label_mass',
   }
 });
 
-t.test('ids and option names keep their order and themselves, whatever they are', async (t) => {
+t.test('ids and option names keep their order and spelling, whatever they are', async (t) => {
   const odd = ['10', '__proto__', '2', 'constructor', '-1', '1'];
   const questions = odd.map((id) => ({ ...TEAM, id, options: odd.map((name) => ({ name })) }));
   const text = await (await post({ input: INPUT, questions })).text();
@@ -163,7 +163,7 @@ t.test('a prompt may have 8,185 tokens and no more; the refusal names question a
     ...over,
     message: /question 0 .*\b8186\b.*\b8185\b/,
   });
-  // The input and its template are the same for both; this one's wording is too long.
+  // The input and its template are the same for both; this one’s question is too long.
   const wordy = { ...REFUND, id: 'wordy', question: fill(PROMPT_TOKENS + 100) };
   t.match(await refusalOf(await post({ input: 'the', questions: [REFUND, wordy] })), {
     ...over,
@@ -188,7 +188,7 @@ t.test('a body may have 1 MiB and no more, on both routes', async (t) => {
   }
 });
 
-t.test('each kind of model has its endpoints', async (t) => {
+t.test('each kind of model has its own routes', async (t) => {
   const refused = { status: 400, code: 'unsupported_endpoint', param: 'model' };
   const messages = [{ role: 'user', content: 'Hello' }];
   const wrong = [
@@ -200,7 +200,7 @@ t.test('each kind of model has its endpoints', async (t) => {
   for (const response of await Promise.all(wrong)) t.match(await refusalOf(response), refused);
 });
 
-t.test('a prompt that a seat cannot hold is the caller’s to shorten, whatever its bound', async (t) => {
+t.test('a prompt that a seat cannot hold is the caller’s error, whatever its bound', async (t) => {
   const input = 'word '.repeat(400);
   const response = await sidecar.post('/decisions', { model: NARROW_DECIDE, input, questions: [REFUND] });
   t.equal(response.status, 400);

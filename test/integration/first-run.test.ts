@@ -13,15 +13,15 @@ const dir = await mkdtemp(join(tmpdir(), 'ra-first-run-'));
 t.teardown(() => rm(dir, { recursive: true, force: true }));
 const dataDir = join(dir, 'data');
 
-/** Defaults but for what two runs on one machine cannot share. */
+/** The defaults, except for what two processes on one machine cannot share. */
 const environment = { RA_DATA_DIR: dataDir, RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' };
 
-/** The curl lines as they were printed. */
+/** The curl lines as printed. */
 function curlLines({ printed }: Sidecar): string[] {
   return printed.split('\n').filter((line) => line.startsWith('curl '));
 }
 
-/** A line as someone would paste it. */
+/** A line as a user would paste it. */
 async function paste(line: string): Promise<string> {
   const { stdout } = await promisify(execFile)('bash', ['-c', `${line} --silent --show-error --fail-with-body`]);
   return stdout;
@@ -34,19 +34,23 @@ async function stop(sidecar: Sidecar): Promise<void> {
 
 let firstKey = '';
 
-t.test('the first start makes a key, and prints two lines that work and whose answers make sense', async (t) => {
+t.test('the first start creates a key, and prints two lines that work and whose answers make sense', async (t) => {
   const sidecar = await Sidecar.startWith(t, environment);
   const { printed, key } = sidecar;
   firstKey = key;
   t.ok(printed.includes(sidecar.base), 'the base address');
-  t.match(printed, /^contract: +strict; .*set RA_CONTRACT=compatible$/m, 'the development start is strict');
+  t.match(
+    printed,
+    /^contract: +strict; .*set RA_CONTRACT=compatible$/m,
+    'the development start uses the strict contract',
+  );
   t.match(printed, /ra-tiny-chat \(chat, 8 seats\)/);
   t.match(printed, /ra-tiny-decide \(decision, 2 seats\)/);
 
   const [chat = '', decision = '', ...more] = curlLines(sidecar);
   t.same(more, []);
   const chunks = chunksOf(await paste(chat));
-  t.match(contentOf(chunks), /seedling/, 'it says who it is');
+  t.match(contentOf(chunks), /seedling/, 'the reply introduces the model');
   t.equal(chunks.at(-1)?.choices[0]?.finish_reason, 'stop', 'and ends its turn');
   const { answers } = checked('decisions', await paste(decision)) as {
     answers: { refund: { probabilities: { yes: number; no: number } } };
@@ -56,7 +60,7 @@ t.test('the first start makes a key, and prints two lines that work and whose an
   await stop(sidecar);
 });
 
-t.test('the keys file is its owner’s alone and holds no key in clear', async (t) => {
+t.test('only its owner can read the keys file, which has no key in plain text', async (t) => {
   const file = join(dataDir, 'keys.json');
   t.equal((await stat(file)).mode & 0o777, 0o600);
   const text = await readFile(file, 'utf8');
@@ -92,7 +96,7 @@ function serve(added: Readonly<Record<string, string>>): Promise<Run> {
   });
 }
 
-t.test('what is wrong with the configuration is said in one line', async (t) => {
+t.test('an invalid configuration is reported in one line', async (t) => {
   const file = join(dir, 'config.jsonc');
   await writeFile(file, '{ "queue": { "maxWaitMs": -1 } }');
   const untouched = join(dir, 'untouched');
@@ -109,20 +113,20 @@ t.test('what is wrong with the configuration is said in one line', async (t) => 
     t.match(stderr, line);
     t.equal(stderr.split('\n').length, 2, 'one line');
   }
-  await t.rejects(access(untouched), 'and nothing was made');
+  await t.rejects(access(untouched), 'and no file was created');
 });
 
-t.test('a data folder that another sidecar uses is said in one line', async (t) => {
+t.test('a data folder in use by another sidecar is reported in one line', async (t) => {
   const sidecar = await Sidecar.startWith(t, environment);
   const file = join(dataDir, 'keys.json');
   const before = await readFile(file, 'utf8');
   const { code, stderr } = await serve({});
   t.equal(code, 1);
   t.match(stderr, new RegExp(`^ra-sidecar: [^\\n]*process ${sidecar.pid}: [^\\n]*dataDir[^\\n]*\\n$`));
-  t.equal(await readFile(file, 'utf8'), before, 'and its key stays in force');
+  t.equal(await readFile(file, 'utf8'), before, 'its key stays valid');
 });
 
-t.test('an address that is taken is said in one line', async (t) => {
+t.test('an address in use is reported in one line', async (t) => {
   const sidecar = await Sidecar.startWith(t, environment, { early: true });
   const { code, stderr } = await serve({
     RA_LISTEN_PORT: String(sidecar.port),

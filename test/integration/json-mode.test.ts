@@ -10,7 +10,10 @@ const sidecar = await sharedSidecar();
 const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
 const grammar = new Gbnf(dataGrammar);
 const SEEDS = [1, 2, 14, 23];
-/** Which noise comes to an end soon depends on the processor and the C library: so many more seeds are tried for one that does. */
+/**
+ * Which random replies end early depends on the processor and the C library: so many more seeds are tried for one that
+ * does.
+ */
 const MOST_SEEDS = 40;
 const request = {
   model: CHAT,
@@ -20,7 +23,7 @@ const request = {
 } satisfies OpenAI.ChatCompletionCreateParams;
 const by = (temperature: number, seed: number): object => ({ temperature, seed });
 
-t.test('the reply is one JSON object, whatever the model wants, or the beginning of one', async (t) => {
+t.test('the reply is one JSON object, or the beginning of one', async (t) => {
   const reasons: string[] = [];
   const ask = async (temperature: number, seed: number): Promise<void> => {
     const { choices } = await client.chat.completions.create({ ...request, ...by(temperature, seed) });
@@ -36,7 +39,7 @@ t.test('the reply is one JSON object, whatever the model wants, or the beginning
   t.ok(reasons.every((reason) => reason === 'stop' || reason === 'length'));
 });
 
-t.test('streamed it is the same', async (t) => {
+t.test('the same when streamed', async (t) => {
   for (const seed of SEEDS) {
     const asked = { ...request, ...by(2, seed) };
     const whole = await client.chat.completions.create(asked);
@@ -51,7 +54,7 @@ t.test('streamed it is the same', async (t) => {
   }
 });
 
-t.test('every reply of several is held from its beginning, beside others that are not', async (t) => {
+t.test('every one of several replies is constrained from its beginning, beside others that are not', async (t) => {
   const free = { temperature: 1, seed: 5, max_tokens: 60 };
   const alone = await textOf(sidecar, 'Hello', free);
   const [{ choices }, ...plain] = await Promise.all([
@@ -84,7 +87,7 @@ t.test('a stop string cuts the object', async (t) => {
   t.equal(contentOf(chunksOf(await stream.text())), '');
 });
 
-t.test('text asked for is text', async (t) => {
+t.test('text replies are text', async (t) => {
   const options = { temperature: 0, max_tokens: 10 };
   t.equal(
     await textOf(sidecar, 'Hello', { ...options, response_format: { type: 'text' } }),

@@ -7,7 +7,7 @@ import { CHAT, Sidecar } from '../support/sidecar.js';
 const KEEP_ALIVE = ': keep-alive\n\n';
 const file = await embeddedTestModel();
 
-/** One seat, and a context that a reply can hold for half a minute. */
+/** One seat, and a context that a reply can use for half a minute. */
 function startWith(config: Readonly<Record<string, unknown>>): Promise<Sidecar> {
   return Sidecar.start(t, {
     config: {
@@ -18,7 +18,7 @@ function startWith(config: Readonly<Record<string, unknown>>): Promise<Sidecar> 
   });
 }
 
-/** Takes the only seat, and keeps it until let go: rewarded for repeating itself the model never ends. */
+/** Takes the only seat, and keeps it until released: a reward for repetition makes the model never end. */
 async function holdSeat(sidecar: Sidecar): Promise<() => void> {
   const leave = new AbortController();
   const response = await sidecar.chat(
@@ -29,7 +29,7 @@ async function holdSeat(sidecar: Sidecar): Promise<() => void> {
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   for (let seen = ''; !seen.includes('data: ');) {
     const read = await reader?.read();
-    if (read?.value === undefined) throw new Error('the seat was not had');
+    if (read?.value === undefined) throw new Error('no seat was granted');
     seen += read.value;
   }
   return () => leave.abort();
@@ -46,7 +46,7 @@ async function ask(sidecar: Sidecar, prompt: string): Promise<RawConnection> {
 t.test('a patient queue', async (t) => {
   const sidecar = await startWith({ queue: { maxWaitMs: 600_000 } });
 
-  t.test('a stream that waits for a seat is kept alive, then gets its tokens', async (t) => {
+  t.test('a stream that waits for a seat gets comments, then its tokens', async (t) => {
     const letGo = await holdSeat(sidecar);
     const waiting = await ask(sidecar, 'Hello');
     await waiting.until(`\r\n\r\ne\r\n${KEEP_ALIVE}\r\ne\r\n${KEEP_ALIVE}\r\n`);
@@ -54,12 +54,12 @@ t.test('a patient queue', async (t) => {
     const { status, body, chunks, trailers } = await waiting.response();
     t.equal(status, 200);
     t.same(chunks.slice(0, 2), [KEEP_ALIVE, KEEP_ALIVE]);
-    t.match(body, /^(: keep-alive\n\n)+(data: [^\n]+\n\n)+$/, 'comments first, then frames alone');
+    t.match(body, /^(: keep-alive\n\n)+(data: [^\n]+\n\n)+$/, 'comments first, then only frames');
     t.not(contentOf(chunksOf(body)), '');
     t.match(trailers[0]?.join(': '), /^Server-Timing: ra-ttft;dur=[0-9.]+$/);
   });
 
-  t.test('a stream whose prompt is long is kept alive while it prefills', async (t) => {
+  t.test('a stream with a long prompt gets comments while it prefills', async (t) => {
     const connection = await ask(sidecar, 'the of and '.repeat(4000));
     await connection.until(KEEP_ALIVE);
     const { body } = await connection.response();
@@ -89,9 +89,9 @@ t.test('an impatient queue', async (t) => {
     const response = await sidecar.chat({ messages: [{ role: 'user', content: 'Hello' }] });
     const timing = response.headers.get('server-timing') ?? '';
     const [, queueMs, admitMs] = /ra-queue;dur=([0-9.]+), ra-admit;dur=([0-9.]+)$/.exec(timing) ?? [];
-    // The queue's time begins with the place, before the prompt is tokenized.
-    t.ok(Number(queueMs) + Number(admitMs) >= 990, `waited for what the queue allows: ${timing}`);
-    t.ok(Number(admitMs) < Number(queueMs), 'which is no work of the sidecar');
+    // The queue’s time begins with the place, before the prompt is tokenized.
+    t.ok(Number(queueMs) + Number(admitMs) >= 990, `waited as long as the queue allows: ${timing}`);
+    t.ok(Number(admitMs) < Number(queueMs), 'which is not counted as the sidecar’s work');
     t.match(response.headers.get('access-control-expose-headers'), 'Server-Timing');
     t.match(response.headers.get('retry-after'), /^[0-9]+$/);
     t.match(await refusalOf(response), { status: 429, code: 'capacity_exceeded', type: 'capacity', param: null });

@@ -1,4 +1,4 @@
-/** `ra-sidecar keys` as an operator runs it, alone and beside a running sidecar; most of it in this process. */
+/** `ra-sidecar keys` as an operator runs it, alone and beside a running sidecar, mostly in this process. */
 import { mkdtemp, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 
 const KEY = /^ra-key-[A-Za-z0-9_-]{43}\n$/;
 
-/** A keys file in a folder of its own, and the command on it. */
+/** A keys file in its own folder, and the command for it. */
 class Desk {
   readonly file: string;
   readonly #environment: Readonly<Record<string, string>>;
@@ -33,7 +33,7 @@ class Desk {
     return runHere(['keys', ...args], this.#environment);
   }
 
-  /** The same in a process of its own. */
+  /** The same in a process. */
   keysAlone(...args: readonly string[]): Promise<Ran> {
     return runCli(['keys', ...args], this.#environment);
   }
@@ -57,7 +57,7 @@ function newKey({ stdout, stderr }: Ran): NewKey {
   return { key: stdout.trim(), id: /key_[\w-]+/.exec(stderr)?.[0] ?? `no id in: ${stderr}` };
 }
 
-t.test('create prints the key once, alone on stdout, and stores all that was said of it', async (t) => {
+t.test('create prints the key once, alone on stdout, and stores all of its options', async (t) => {
   const desk = await Desk.open(t);
   const options =
     '--account acme --environment production --models a,b --routes chat,decisions --cohort pilots --expires 30d ' +
@@ -102,12 +102,12 @@ t.test('list shows states and no hashes; revoke and rotate change them', async (
   t.match(rotated.stdout, KEY);
   const [old, , next] = (await desk.content()).keys;
   const grace = Date.parse(old?.expires ?? '') - Date.now();
-  t.ok(grace > 86_000_000 && grace <= 86_400_000, 'the old one works on for a day');
+  t.ok(grace > 86_000_000 && grace <= 86_400_000, 'the old one stays valid for a day');
   t.match(next, { account: 'acme', hash: hashKey(rotated.stdout.trim()), entitlements: old?.entitlements });
   t.equal(next?.expires, undefined);
   const at = await desk.keys('rotate', next?.id ?? '');
   t.match(at, { code: 0, stdout: KEY });
-  t.ok((await desk.content()).keys[2]?.revoked, 'without a grace it is revoked');
+  t.ok((await desk.content()).keys[2]?.revoked, 'without a grace period it is revoked');
 
   const list = await desk.keys('list');
   t.match(
@@ -121,7 +121,7 @@ t.test('list shows states and no hashes; revoke and rotate change them', async (
   for (const { key } of [kept, gone]) t.notOk(shown.includes(key));
 });
 
-t.test('what cannot be done is said in one line, and changes nothing', async (t) => {
+t.test('an impossible command is reported in one line, and changes nothing', async (t) => {
   const desk = await Desk.open(t);
   const revoked = makeKey({ id: 'gone', revoked: '2026-01-02T00:00:00Z' });
   await writeFile(desk.file, JSON.stringify({ version: 1, keys: [revoked.stored] }));
@@ -135,7 +135,7 @@ t.test('what cannot be done is said in one line, and changes nothing', async (t)
   ] as const) {
     const ran = await desk.keys(...args.split(' '));
     t.match(ran, { code, stdout: '', stderr: says }, `keys ${args}`);
-    t.notOk(ran.stderr.includes(revoked.key), 'a key that was given by mistake is not repeated');
+    t.notOk(ran.stderr.includes(revoked.key), 'a key that was passed by mistake is not repeated');
   }
   t.equal(await readFile(desk.file, 'utf8'), before);
   t.match(await desk.keys('--help'), { code: 0, stdout: /^usage: ra-sidecar keys/, stderr: '' });
@@ -145,10 +145,10 @@ t.test('what cannot be done is said in one line, and changes nothing', async (t)
     const says = `ra-sidecar: keys: is not JSON (file ${desk.file})\n`;
     t.match(await desk.keys(...args), { code: 1, stdout: '', stderr: says }, args.join(' '));
   }
-  t.equal(await readFile(desk.file, 'utf8'), '{', 'what was not understood is not replaced');
+  t.equal(await readFile(desk.file, 'utf8'), '{', 'an invalid file is not replaced');
 });
 
-t.test('several at once: no key is lost, and a stale lock does not block them', async (t) => {
+t.test('several commands at once: no key is lost, and a stale lock does not block them', async (t) => {
   const desk = await Desk.open(t);
   const lock = `${desk.file}.lock`;
   await writeFile(lock, 'left behind');
@@ -159,17 +159,17 @@ t.test('several at once: no key is lost, and a stale lock does not block them', 
   );
   const { keys } = await desk.content();
   t.strictSame(keys.map(({ id }) => id).sort(), made.map(({ id }) => id).sort());
-  await t.rejects(stat(lock), { code: 'ENOENT' }, 'the lock is gone');
+  await t.rejects(stat(lock), { code: 'ENOENT' }, 'the lock is removed');
 });
 
 t.test(
-  'a running sidecar takes a new key without a restart, and refuses a revoked one while its stream runs on',
+  'a running sidecar accepts a new key without a restart, and refuses a revoked one while its stream continues',
   async (t) => {
     const dir = await mkdtemp(join(tmpdir(), 'ra-desk-'));
     t.teardown(() => rm(dir, { recursive: true, force: true }));
     const desk = new Desk(join(dir, 'keys.json'));
     const sidecar = await Sidecar.start(t, {
-      // Stopped for as long as the commands take, the engine is not to be taken for dead.
+      // The engine is stopped while the commands run and must not be considered hung.
       config: { ...(await chatOnly(1)), keys: { file: desk.file }, engine: { hangMs: 600_000 } },
     });
     const status = async (key: string): Promise<number> =>
@@ -184,7 +184,7 @@ t.test(
     const developer = sidecar.key;
     sidecar.key = key;
     const stream = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 });
-    // Stopped, it cannot finish before we have looked.
+    // Stopped, it cannot finish before the test has looked.
     process.kill(sidecar.enginePid(CHAT), 'SIGSTOP');
     t.match(await desk.keys('revoke', id), { code: 0 });
     await sidecar.logged('keys loaded', 2, both);
@@ -194,7 +194,7 @@ t.test(
     process.kill(sidecar.enginePid(CHAT), 'SIGCONT');
     endsWell(t, await stream.response);
 
-    // A bad file and a missing one change nothing for the keys there are.
+    // An invalid file and a missing one leave the keys in force.
     const good = await readFile(desk.file, 'utf8');
     await writeFile(desk.file, 'not JSON');
     t.match(await sidecar.logged(refusals), { level: 50, file: desk.file, reason: 'is not JSON' });
@@ -207,6 +207,10 @@ t.test(
     await writeFile(desk.file, good);
     await sidecar.logged('keys loaded', 3, both);
     sidecar.child.kill('SIGHUP');
-    t.match(await sidecar.logged('keys loaded', 4, both), { file: desk.file }, 'asked to, it says what there is');
+    t.match(
+      await sidecar.logged('keys loaded', 4, both),
+      { file: desk.file },
+      'SIGHUP reloads the file, also an unchanged one',
+    );
   },
 );

@@ -1,4 +1,4 @@
-/** Several models at once, loaded when they are wanted and unloaded when nobody wants them, with real engines. */
+/** Several models at once, loaded on demand and unloaded when idle, with real engines. */
 import t from 'tap';
 import { embeddedTestModel } from '../support/models.js';
 import { ENDLESS, SHORT, endsEarly, endsWell, OpenStream } from '../support/open-stream.js';
@@ -13,49 +13,52 @@ async function models(...all: Readonly<Record<string, unknown>>[]): Promise<{ mo
   return { models: all.map((model) => ({ ...SEATS, file, ...model })) };
 }
 
-/** The state that the metrics give a model's engine. */
+/** The state of a model’s engine in the metrics. */
 async function isIn(sidecar: Sidecar, model: string, state: string): Promise<boolean> {
   return (await sidecar.metric('ra_sidecar_engine_state', { model, state })) === 1;
 }
 
-t.test('a lazy model: ready without it, loaded by the first request, unloaded when idle, and back', async (t) => {
-  const sidecar = await Sidecar.start(t, {
-    config: await models({ id: CHAT }, { id: OTHER, load: 'lazy', idleUnloadMs: 2000 }),
-  });
-  t.match(sidecar.printed, `${OTHER} (chat, 2 seats, loaded at the first request)`);
-  t.equal((await sidecar.readyz()).status, 200);
-  t.ok(await isIn(sidecar, OTHER, 'unloaded'));
-  t.throws(() => sidecar.enginePid(OTHER), 'it has no process');
+t.test(
+  'a lazy model: the sidecar is ready without it; loaded by the first request, unloaded when idle, and loaded again',
+  async (t) => {
+    const sidecar = await Sidecar.start(t, {
+      config: await models({ id: CHAT }, { id: OTHER, load: 'lazy', idleUnloadMs: 2000 }),
+    });
+    t.match(sidecar.printed, `${OTHER} (chat, 2 seats, loaded at the first request)`);
+    t.equal((await sidecar.readyz()).status, 200);
+    t.ok(await isIn(sidecar, OTHER, 'unloaded'));
+    t.throws(() => sidecar.enginePid(OTHER), 'it has no process');
 
-  const ask = (): Promise<Response> => sidecar.post('/chat/completions', { ...SHORT, model: OTHER });
-  const unknown = await sidecar.post('/chat/completions', { ...SHORT, model: OTHER }, { key: 'ra-test-unknown' });
-  t.equal(unknown.status, 401);
-  t.ok(await isIn(sidecar, OTHER, 'unloaded'), 'whoever may not call it does not wake it');
+    const ask = (): Promise<Response> => sidecar.post('/chat/completions', { ...SHORT, model: OTHER });
+    const unknown = await sidecar.post('/chat/completions', { ...SHORT, model: OTHER }, { key: 'ra-test-unknown' });
+    t.equal(unknown.status, 401);
+    t.ok(await isIn(sidecar, OTHER, 'unloaded'), 'a request without permission does not load it');
 
-  const first = await ask();
-  t.equal(first.status, 503);
-  t.match(await first.json(), { error: { code: 'cold' } });
-  t.match(first.headers.get('retry-after'), /^[1-9]$/);
-  await sidecar.logged('engine ready', 1, ({ model }) => model === OTHER);
-  const pid = sidecar.enginePid(OTHER);
-  const answered = await ask();
-  t.equal(answered.status, 200);
-  t.match(await answered.json(), { model: OTHER, usage: { completion_tokens: 4 } });
+    const first = await ask();
+    t.equal(first.status, 503);
+    t.match(await first.json(), { error: { code: 'cold' } });
+    t.match(first.headers.get('retry-after'), /^[1-9]$/);
+    await sidecar.logged('engine ready', 1, ({ model }) => model === OTHER);
+    const pid = sidecar.enginePid(OTHER);
+    const answered = await ask();
+    t.equal(answered.status, 200);
+    t.match(await answered.json(), { model: OTHER, usage: { completion_tokens: 4 } });
 
-  t.match(await sidecar.logged('engine unloaded'), { model: OTHER, pid });
-  await eventually('its process is gone', () => !isRunning(pid));
-  t.ok(await isIn(sidecar, OTHER, 'unloaded'));
-  t.equal((await sidecar.readyz()).status, 200);
-  t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total', { model: OTHER }), 0);
+    t.match(await sidecar.logged('engine unloaded'), { model: OTHER, pid });
+    await eventually('its process has ended', () => !isRunning(pid));
+    t.ok(await isIn(sidecar, OTHER, 'unloaded'));
+    t.equal((await sidecar.readyz()).status, 200);
+    t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total', { model: OTHER }), 0);
 
-  t.equal((await ask()).status, 503);
-  await sidecar.logged('engine ready', 2, ({ model }) => model === OTHER);
-  t.not(sidecar.enginePid(OTHER), pid);
-  t.equal((await ask()).status, 200);
-  t.ok(await isIn(sidecar, CHAT, 'ready'), 'the eager one was there all the while');
-});
+    t.equal((await ask()).status, 503);
+    await sidecar.logged('engine ready', 2, ({ model }) => model === OTHER);
+    t.not(sidecar.enginePid(OTHER), pid);
+    t.equal((await ask()).status, 200);
+    t.ok(await isIn(sidecar, CHAT, 'ready'), 'the eager one ran all the time');
+  },
+);
 
-t.test('an idle time does not end a stream that outlasts it', async (t) => {
+t.test('an idle time does not end a stream that lasts longer', async (t) => {
   const sidecar = await Sidecar.start(t, {
     config: await models({ id: CHAT, contextPerSeat: 4096, load: 'lazy', idleUnloadMs: 400 }),
   });
@@ -82,7 +85,7 @@ t.test('two chat models and a decision model at once, each on its own', async (t
   t.strictSame(
     loads.map(({ event }) => event),
     Array.from({ length: 3 }, () => ['engine forked', 'engine ready']).flat(),
-    'they loaded one after another',
+    'they were loaded one after another',
   );
 
   const [kept, cut] = await Promise.all([
@@ -94,7 +97,7 @@ t.test('two chat models and a decision model at once, each on its own', async (t
   const question = { id: 'a', type: 'yes_no', question: 'Is it wet?' };
   const decided = await sidecar.post('/decisions', { model: DECIDE, input: 'It rains.', questions: [question] });
   t.equal(decided.status, 200);
-  t.equal(sidecar.enginePid(CHAT), pids[0], 'the other chat model’s engine is untouched');
+  t.equal(sidecar.enginePid(CHAT), pids[0], 'the other chat model’s engine runs on');
   await sidecar.logged('engine ready', 2, ({ model }) => model === OTHER);
   t.equal((await sidecar.post('/chat/completions', { ...SHORT, model: OTHER })).status, 200);
   kept.leave();

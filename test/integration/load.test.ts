@@ -1,4 +1,4 @@
-/** Many requests at once and one after another, on the embedded model: all are answered, and nothing is kept of them. */
+/** Many requests at once and one after another, on the embedded model: all are answered, and no memory is retained. */
 import t from 'tap';
 import { rounds } from '../support/long-form.js';
 import { childrenOf, residentBytes } from '../support/processes.js';
@@ -11,13 +11,14 @@ const WARM_UP = REQUESTS / 4;
 const SAMPLE_EVERY = REQUESTS / 40;
 
 /**
- * From the median of the first half of the requests after the warm-up to that of the second half. Measured over 10,000 requests,
- * every process levels off: heaps and caches go on filling for a while, here by up to 10 % between the two. What is kept
- * of each request shows, since the bodies are large: with each body kept once, the sidecar grew by 18 %.
+ * Growth from the median of the first half of the requests after the warm-up to that of the second half. Measured over
+ * 10,000 requests, every process levels off: heaps and caches still grow for a while, here by up to 10 % between the
+ * two. Memory retained per request is visible, since the bodies are large: with each body retained once, the sidecar
+ * grew by 18 %.
  */
 const MAX_GROWTH = 0.15;
 
-/** Heaps that are collected early: what the collector has not come to yet must not pass for what is kept. */
+/** Heaps that are collected early: garbage that is not collected yet must not count as retained. */
 const SMALL_HEAPS = { NODE_OPTIONS: '--max-semi-space-size=1 --max-old-space-size=96' };
 
 const HELLO = [{ role: 'user', content: 'Tell me about the sea, the hills and the weather.' }];
@@ -27,7 +28,9 @@ const QUESTIONS = [
   { id: 'team', type: 'choice', question: 'Which team?', options: [{ name: 'billing' }, { name: 'support' }] },
 ];
 
-/** Makes a body large without making its prompt long: tools that are not to be used. Every other one is not parsed inline. */
+/**
+ * Makes a body large without making its prompt long: tools with tool_choice none. Every other one is not parsed inline.
+ */
 function ballast(i: number): object {
   const description = 'x'.repeat(i % 2 === 0 ? 8 * 1024 : 128 * 1024);
   const tool = {
@@ -37,7 +40,7 @@ function ballast(i: number): object {
   return { tools: [tool], tool_choice: 'none' };
 }
 
-/** Waiting is not what is tested, so nobody is to be refused for it, however slow the machine. */
+/** The wait is not tested, so no request may be refused for it, however slow the machine. */
 const PATIENT = { maxWaitMs: 3_600_000 };
 
 /** Sends requests 0 to `count` - 1, so many at a time. */
@@ -53,12 +56,12 @@ function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? NaN;
 }
 
-/** Seats held and requests waiting, over all models. */
+/** Seats in use and waiting requests, over all models. */
 async function held(sidecar: Sidecar): Promise<number[]> {
   return [await sidecar.metric('ra_sidecar_seats_busy'), await sidecar.metric('ra_sidecar_waiting_requests')];
 }
 
-/** The sidecar and all processes that it runs on. */
+/** The sidecar and all of its processes. */
 async function processesOf(sidecar: Sidecar): Promise<Map<string, number>> {
   const pid = Number(sidecar.child.pid);
   const host = (lane: string) =>
@@ -75,7 +78,7 @@ async function processesOf(sidecar: Sidecar): Promise<Map<string, number>> {
 t.test('one sidecar under load', async (t) => {
   const sidecar = await Sidecar.start(t, { config: { queue: PATIENT }, environment: SMALL_HEAPS });
 
-  t.test('32 streams at once on 8 seats all end with [DONE], and every seat comes back', async (t) => {
+  t.test('32 streams at once on 8 seats all end with [DONE], and every seat is freed', async (t) => {
     const streams = Array.from({ length: 32 }, async (_, i) => {
       const response = await sidecar.chat({ messages: HELLO, stream: true, max_tokens: 32, seed: i });
       return { status: response.status, text: await response.text() };
@@ -121,12 +124,12 @@ t.test('one sidecar under load', async (t) => {
 t.test('a full queue refuses the excess at once and serves the rest', async (t) => {
   const waiting = 4;
   const sidecar = await Sidecar.start(t, {
-    // A stopped engine is to be taken for a slow one.
+    // A stopped engine must be considered slow, not hung.
     config: { ...(await chatOnly(1)), queue: { ...PATIENT, waitingPerSeat: waiting }, engine: { hangMs: 3_600_000 } },
   });
   const ask = (i: number): Promise<Response> => sidecar.chat({ messages: HELLO, max_tokens: 4, seed: i });
 
-  // Nobody's turn ends while the engine stands still, so it is known who is refused, on any machine.
+  // No request ends while the engine is stopped, so it is known which are refused, on any machine.
   const engine = sidecar.enginePid(CHAT);
   process.kill(engine, 'SIGSTOP');
   t.teardown(() => process.kill(engine, 'SIGCONT'));

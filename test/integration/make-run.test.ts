@@ -1,4 +1,4 @@
-/** `make run` as a shell, a CI job or a supervisor ends it: SIGTERM to make alone, or to all of its process group. */
+/** `make run` as a shell, a CI job or a supervisor ends it: SIGTERM to make alone, or to its whole process group. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -10,13 +10,13 @@ import { sourceRoot } from '../support/source-root.js';
 
 interface Run {
   readonly child: ChildProcess;
-  /** Resolves once this was printed, with all that was. */
+  /** Resolves with the whole output once this was printed. */
   readonly printed: (text: string) => Promise<string>;
-  /** All that was printed. */
+  /** The whole output. */
   readonly ended: Promise<string>;
 }
 
-/** A command in a process group of its own, with the sidecar's defaults but for what two on one machine cannot share. */
+/** A command in its own process group, with the sidecar’s defaults except for what two on one machine cannot share. */
 async function run(t: Test, command: string, ...args: readonly string[]): Promise<Run> {
   const dataDir = await mkdtemp(join(tmpdir(), 'ra-make-'));
   t.teardown(() => rm(dataDir, { recursive: true, force: true }));
@@ -46,17 +46,17 @@ async function run(t: Test, command: string, ...args: readonly string[]): Promis
   return { child, printed, ended };
 }
 
-/** What is built is built: the recipe alone, without npm and the compiler. */
+/** The build exists: only the recipe runs, without npm and the compiler. */
 const MAKE_RUN = ['make', '-o', 'build', 'run'] as const;
 
-/** A stream under way when `child` gets SIGTERM is served to its end. */
+/** A stream that runs when `child` gets SIGTERM is served to its end. */
 async function drains(t: Test, { child, printed, ended }: Run): Promise<void> {
   const output = await printed('"messages"');
   const [, port] = /is ready at http:\/\/127\.0\.0\.1:(\d+)/.exec(output) ?? [];
   const [key = ''] = /ra-dev-[\w-]+/.exec(output) ?? [];
   const stream = await OpenStream.begin({ port: Number(port), key }, { ...ENDLESS, max_tokens: 1000 });
   child.kill('SIGTERM');
-  // What make passes on may come with the group's signal or some ms after it. Here it comes after it for certain.
+  // The signal that make forwards may arrive with the group’s or some ms later. Here it arrives later for certain.
   await printed('"event":"draining"');
   signalGroup(child.pid ?? 0, 'SIGTERM');
   endsWell(t, await stream.response);
@@ -64,7 +64,7 @@ async function drains(t: Test, { child, printed, ended }: Run): Promise<void> {
 }
 
 t.test('timeout ends make run with a drain', async (t) => {
-  // The group gets SIGTERM and make passes one on besides. timeout is asked to end it as at the end of its time.
+  // The group gets SIGTERM and make forwards one too. timeout gets the signal that it would send itself at its end.
   await drains(t, await run(t, 'timeout', '-s', 'TERM', '300', ...MAKE_RUN));
 });
 

@@ -1,4 +1,4 @@
-/** Zero retention where others say who calls: no secret of a gateway or an authorizer, no key and no content comes out. */
+/** Zero retention with gateways and authorizers: no secret, key or content of theirs leaves the sidecar. */
 import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
@@ -14,13 +14,13 @@ import { shortDir } from '../support/short-dir.js';
 import { CHAT, Sidecar } from '../support/sidecar.js';
 
 const CHATS = '/chat/completions';
-/** Not shaped like a key of ours, which the log would blot out anyhow. */
+/** In another form than this sidecar’s keys, which the log would redact. */
 const secretOf = (name: string): string => createHash('sha256').update(`a secret: ${name}`).digest('base64url');
 const GATEWAY = { old: secretOf('gateway, old'), next: secretOf('gateway, next') };
 const AUTHORIZER = secretOf('authorizer');
 const GOOD = secretOf('a good key');
 
-/** What the authorizer denies a key with, by key. */
+/** The authorizer’s denial for each key. */
 const DENIALS = [
   ['invalid_api_key', 401],
   ['expired_api_key', 401],
@@ -34,7 +34,7 @@ const DENIALS = [
   ['quota_exceeded', 429],
 ] as const;
 const keyFor = (code: string): string => secretOf(code);
-/** The authorizer breaks on it. */
+/** The authorizer fails on it. */
 const BREAKING = secretOf('a breaking key');
 
 t.test('callers named by a gateway or an authorizer', async (t) => {
@@ -86,7 +86,7 @@ t.test('callers named by a gateway or an authorizer', async (t) => {
     post(CHATS, body, secret, { ...named, ...headers });
   const signalEngine = (signal: NodeJS.Signals): void => void process.kill(sidecar.enginePid(CHAT), signal);
 
-  await t.test('an authorizer lets in, denies and breaks', async (t) => {
+  await t.test('an authorizer accepts, denies and fails', async (t) => {
     t.match(await watch.replied(await post(CHATS, chatBody(), GOOD)), '"choices"');
     t.match(await watch.replied(await post('/decisions', decisionBody(), GOOD)), '"answers"');
     for (const [code, status] of DENIALS) {
@@ -113,11 +113,11 @@ t.test('callers named by a gateway or an authorizer', async (t) => {
     await watch.replied(await behind(chatBody(), { 'x-request-id': `not well-formed: ${canary()}` }));
   });
 
-  await t.test('504: a deadline passes, waiting and running', async (t) => {
+  await t.test('504: a deadline passes, while waiting and while running', async (t) => {
     signalEngine('SIGSTOP');
     const running = behind(chatBody(), { 'x-ra-deadline-ms': '2500' });
     await counted(sidecar, 'seats_busy', 1);
-    // Time enough for the queue to hope for a seat: what it gives no hope it refuses at once.
+    // Long enough that the queue admits the request: without a chance of a seat it is refused at once.
     const waiting = await watch.refused(await behind(chatBody(), { 'x-ra-deadline-ms': '2000' }));
     t.same(waiting, { status: 504, code: 'timeout' });
     await watch.pages(sidecar);
@@ -126,7 +126,7 @@ t.test('callers named by a gateway or an authorizer', async (t) => {
     t.match(await watch.replied(await post('/systemone', systemOneBody(), GOOD)), '"answers"');
   });
 
-  await t.test('secrets change, and their file goes bad', async (t) => {
+  await t.test('secrets change, and their file becomes invalid', async (t) => {
     const put = async (text: string, event: string): Promise<void> => {
       writeFileSync(`${gatewayFile}.next`, text);
       renameSync(`${gatewayFile}.next`, gatewayFile);
@@ -135,7 +135,7 @@ t.test('callers named by a gateway or an authorizer', async (t) => {
     };
     await put(`${GATEWAY.next}\n`, 'secrets read anew');
     t.equal((await watch.refused(await behind(chatBody({ temperature: canary() }), {}, GATEWAY.next))).status, 400);
-    // No gateway's any more: a key like any other, and the authorizer says yes to those.
+    // No longer a gateway’s secret: an ordinary key, which the authorizer accepts.
     await watch.replied(await behind(chatBody(), {}, GATEWAY.old));
     await put(`${GATEWAY.next} ${MARK}\n`, 'secrets cannot be read, the previous ones stay in force');
     await watch.replied(await behind(chatBody(), {}, GATEWAY.next));

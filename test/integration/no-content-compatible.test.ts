@@ -1,7 +1,7 @@
 /**
- * Zero retention under `contract: compatible`: canaries in the fields, messages, schemas and items that it takes besides, whole,
- * streamed, refused, cut off by a killed engine and sent again. Nothing of them or of the replies is in the spool or any other
- * file, in the log, in metrics or in errors.
+ * Zero retention under `contract: compatible`: canaries in the additional fields, messages, schemas and items, whole,
+ * streamed, refused, cut off by a killed engine and sent again. No part of them or of the replies is in the spool or
+ * another file, in the log, in metrics or in errors.
  */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ import { CHAT, Sidecar } from '../support/sidecar.js';
 const CHATS = '/chat/completions';
 const RESPONSES = '/responses';
 
-/** A schema as libraries write it, with a caller's text in every keyword that takes one. */
+/** A schema as libraries write it, with a caller’s text in every keyword that accepts one. */
 function schema(): Fields {
   const name = canary();
   return {
@@ -78,7 +78,7 @@ const withTool = (): Fields => {
   return { tools: [{ type: 'function', function: described }], tool_choice: { type: 'function', function: { name } } };
 };
 
-t.test('nothing of what the compatible contract takes is kept', async (t) => {
+t.test('nothing that the compatible contract accepts is kept', async (t) => {
   const dataDir = t.testdir();
   const watch = new RetentionWatch();
   const file = await embeddedTestModel();

@@ -1,4 +1,4 @@
-/** Zero retention of a fault that nobody catches, in each process: what quotes a prompt must not be printed with it. */
+/** Zero retention of an uncaught error in each process: an error that quotes a prompt must not be printed. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ import { childrenOf } from '../support/processes.js';
 import { RetentionWatch } from '../support/retention-watch.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 
-/** As JSON.parse does, its message quotes what it was given; and it has all else that Node prints of an error. */
+/** As from JSON.parse, its message quotes the input; it also has everything else that Node prints of an error. */
 const FAULT = `process.on('SIGUSR2', () => {
   const text = '${canary()}';
   throw Object.assign(new Error(text, { cause: new Error(text) }), { body: text });

@@ -1,6 +1,6 @@
 /**
- * Zero retention of what is kept and sent on: the usage spool through a kill under load, damage and recovery, the events
- * that its sink takes and refuses, balances, keys that change, and the commands that show all of these.
+ * Zero retention of what is stored and sent: the usage spool through a kill under load, damage and recovery, the events
+ * that its sink accepts and refuses, balances, keys that change, and the commands that show all of these.
  */
 import { readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -29,10 +29,10 @@ const KEYS = {
 };
 const SINK_SECRET = 'sink-Zilpzalp-7Hq2wVn4Kx9Lm3Rt6Yb8Cd1Fg5Js0';
 const rates = { input: '0.15', cachedInput: '0.15', output: '0.6' };
-// Rewarded for repeating itself the model goes on to the end of its context.
+// A reward for repetition makes the model continue to the end of its context.
 const ENDLESS = { max_tokens: 1500, temperature: 0, frequency_penalty: -2, stream: true };
 
-t.test('usage is kept, sent on and recovered without content', async (t) => {
+t.test('usage is recorded, sent and recovered without content', async (t) => {
   const dir = t.testdir();
   const path = (...names: string[]): string => join(dir, ...names);
   const dataDir = path('data');
@@ -93,7 +93,7 @@ t.test('usage is kept, sent on and recovered without content', async (t) => {
     t.same(await watch.refused(await chat({}, KEYS.sparing.key)), { status: 429, code: 'quota_exceeded' });
   });
 
-  await t.test('keys and grants change, and their files go bad', async (t) => {
+  await t.test('keys and grants change, and their files become invalid', async (t) => {
     const put = async (name: string, text: string, event: string): Promise<void> => {
       const count = sidecar.lines.filter((line) => line.event === event).length;
       await writeFile(path('next'), text);
@@ -171,7 +171,7 @@ t.test('usage is kept, sent on and recovered without content', async (t) => {
     watch.output(second);
   });
 
-  await t.test('nothing of it is found anywhere', async (t) => {
+  await t.test('no canary is found anywhere', async (t) => {
     for (const { path: to, headers, body } of sink.requests) {
       t.equal(headers.authorization, `Bearer ${SINK_SECRET}`);
       watch.saw('events', to, JSON.stringify({ ...headers, authorization: undefined }), body);
@@ -180,7 +180,7 @@ t.test('usage is kept, sent on and recovered without content', async (t) => {
     for (const part of ['.seg', 'dead-letters.jsonl', 'balances.json', 'cursor.json', '/quarantine/']) {
       t.ok(
         names.some((name) => name.includes(part)),
-        `${part} is there to be searched`,
+        `${part} exists and was searched`,
       );
     }
     const secrets = [MARK, SINK_SECRET, ...Object.values(KEYS).flatMap(({ key }) => [key, hashKey(key)])];

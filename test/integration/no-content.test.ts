@@ -1,7 +1,7 @@
 /**
- * Zero retention, seen from outside: requests with a canary in every place, through success and every failure that HTTP can
- * reach, at the log's most talkative level. Nothing of them or of the replies may come out by another way than the reply.
- * Its siblings: no-content-access (gateways and authorizers), no-content-usage (spool, sink, recovery), no-content-crash.
+ * Zero retention from outside: requests with a canary in every place, through success and every failure that HTTP can
+ * cause, at the log’s most verbose level. No part of them or of the replies may leave other than in the reply. See also
+ * no-content-access (gateways and authorizers), no-content-usage (spool, sink, recovery), no-content-crash.
  */
 import { join } from 'node:path';
 import t from 'tap';
@@ -21,10 +21,10 @@ import { RetentionWatch } from '../support/retention-watch.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const CHATS = '/chat/completions';
-/** A chat model whose vocabulary has texts that end the prompt host, with a context that is long in prefilling. */
+/** A chat model whose vocabulary has texts that end the prompt host, with a context that takes long to prefill. */
 const LONG = 'deepseek';
 
-/** Not `development`, in which a key is printed for the developer. */
+/** Not `development`, in which a key is created and printed. */
 const ENVIRONMENT = 'staging';
 
 const all = { entitlements: { [ENVIRONMENT]: { models: 'all' } } } as const;
@@ -38,7 +38,7 @@ const KEYS = {
 
 const watch = new RetentionWatch();
 
-t.test('no content leaves by another way than the reply', async (t) => {
+t.test('content leaves only in the reply', async (t) => {
   const dataDir = t.testdir();
   const stored = Object.values(KEYS).map((key) => key.stored);
   await writeKeyFile(join(dataDir, 'keys.json'), { version: 1, accounts: { ice: { frozen: true } }, keys: stored });
@@ -70,7 +70,7 @@ t.test('no content leaves by another way than the reply', async (t) => {
   const chat = (more: canaries.Fields = {}, options = {}): Promise<Response> =>
     sidecar.post(CHATS, chatBody(more), options);
   const signalEngine = (signal: NodeJS.Signals): void => void process.kill(sidecar.enginePid(CHAT), signal);
-  // Rewarded for repeating itself the model goes on as long as it may.
+  // A reward for repetition makes the model continue to the limit.
   const endless = { max_tokens: 7500, temperature: 0, frequency_penalty: -2 };
 
   t.test('200', async (t) => {
@@ -89,11 +89,11 @@ t.test('no content leaves by another way than the reply', async (t) => {
       await watch.replied(response);
     }
     const decided = await watch.replied(await sidecar.post('/decisions', decisionBody()));
-    t.match(decided, MARK, 'a decision is answered by the ids that it was asked with');
-    t.ok(watch.phrases.length > 5, 'there are words to look for');
+    t.match(decided, MARK, 'a decision is answered with the ids of the request');
+    t.ok(watch.phrases.length > 5, 'there are words to search for');
   });
 
-  t.test('what a request alone brings about: 400, 401, 403, 404, 405, 413, 415, 422', async (t) => {
+  t.test('refusals caused by a request alone: 400, 401, 403, 404, 405, 413, 415, 422', async (t) => {
     for (const { status, path, body, headers } of [...canaries.wrongBodies(), ...canaries.otherRefusals()]) {
       const response = await sidecar.post(path, body, { ...(headers && { headers }) });
       const { status: got, code } = await watch.refused(response);
@@ -117,7 +117,7 @@ t.test('no content leaves by another way than the reply', async (t) => {
     watch.saw('errors', twice.raw);
   });
 
-  t.test('409 and 422: a request that comes again', async (t) => {
+  t.test('409 and 422: a repeated request', async (t) => {
     const headers = { 'idempotency-key': `"${canary()}"` };
     const body = chatBody();
     await watch.replied(await sidecar.post(CHATS, body, { headers }));
@@ -132,7 +132,7 @@ t.test('no content leaves by another way than the reply', async (t) => {
     t.equal((await watch.refused(await chat({}, { headers: malformed }))).status, 400);
   });
 
-  t.test('429 and 499: a full queue, and callers who leave it', async (t) => {
+  t.test('429 and 499: a full queue, and callers that leave it', async (t) => {
     signalEngine('SIGSTOP');
     const leaving = new AbortController();
     const waiting = (['seats_busy', 'waiting_requests'] as const).flatMap((metric) =>
@@ -151,27 +151,30 @@ t.test('no content leaves by another way than the reply', async (t) => {
     signalEngine('SIGCONT');
   });
 
-  t.test('499: a caller who leaves while its prompt is read, and one who leaves the stream', async (t) => {
-    const content = `What is it? ${canary()} `.repeat(3000);
-    // The engine has had it for as long as it takes until a first comment goes out.
-    const long = await OpenStream.begin(
-      sidecar,
-      chatBody({ model: LONG, messages: [{ role: 'user', content }] }),
-      ': keep-alive',
-    );
-    long.leave();
-    await counted(sidecar, 'cancels_total', 1, { model: LONG, phase: 'prefilling' });
+  t.test(
+    '499: a caller that disconnects while its prompt is read, and one that disconnects from a stream',
+    async (t) => {
+      const content = `What is it? ${canary()} `.repeat(3000);
+      // Once a first comment was sent the engine has had it for that time.
+      const long = await OpenStream.begin(
+        sidecar,
+        chatBody({ model: LONG, messages: [{ role: 'user', content }] }),
+        ': keep-alive',
+      );
+      long.leave();
+      await counted(sidecar, 'cancels_total', 1, { model: LONG, phase: 'prefilling' });
 
-    const reader = (await chat({ ...endless, stream: true })).body?.getReader();
-    const first = await reader?.read();
-    const begun = Buffer.from(first?.value ?? []).toString();
-    t.match(begun, 'data: ');
-    watch.streamed(begun);
-    await reader?.cancel();
-    await counted(sidecar, 'cancels_total', 1, { phase: 'decoding' });
-  });
+      const reader = (await chat({ ...endless, stream: true })).body?.getReader();
+      const first = await reader?.read();
+      const begun = Buffer.from(first?.value ?? []).toString();
+      t.match(begun, 'data: ');
+      watch.streamed(begun);
+      await reader?.cancel();
+      await counted(sidecar, 'cancels_total', 1, { phase: 'decoding' });
+    },
+  );
 
-  t.test('500: a prompt kills the prompt host, and another stands still in it', async (t) => {
+  t.test('500: a prompt ends the prompt host, and another hangs in it', async (t) => {
     const deadly = [{ role: 'user', content: `${canary()} ${'a'.repeat(2_000_000)}` }];
     t.same(await watch.refused(await chat({ model: LONG, messages: deadly })), { status: 500, code: 'internal' });
     await watch.replied(await chat());
@@ -207,9 +210,9 @@ t.test('no content leaves by another way than the reply', async (t) => {
     t.same(await sidecar.exited(), { code: 0, signal: null });
   });
 
-  t.test('nothing of it is found anywhere', async (t) => {
+  t.test('no canary is found anywhere', async (t) => {
     const logged = new Set(sidecar.lines.filter(({ event }) => event === 'request').map((line) => line['status']));
-    // 405 and most 404 are refused before there is a visit to log.
+    // 405 and most 404 are refused before a request is logged.
     t.same([...logged].sort(), [200, 400, 401, 403, 404, 409, 413, 415, 422, 429, 499, 500, 502, 503]);
 
     watch.output(sidecar);
@@ -223,7 +226,7 @@ t.test('no content leaves by another way than the reply', async (t) => {
     );
     t.same(watch.places, ['stdout', 'stderr', 'pages', 'errors', 'heads', 'files', 'processes', 'otlp']);
     const { phrases } = watch;
-    t.ok(phrases.length > 10, `${phrases.length} pieces of replies to look for`);
+    t.ok(phrases.length > 10, `${phrases.length} pieces of replies to search for`);
     t.same(watch.leaks(new LeakSearch([MARK, ...Object.values(KEYS).map(({ key }) => key)], phrases)), []);
   });
 });

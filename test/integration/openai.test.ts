@@ -12,13 +12,13 @@ const request = {
   messages: [{ role: 'user', content: 'Hello' }],
 } satisfies OpenAI.ChatCompletionCreateParams;
 
-/** Arguments that are no JSON, which the template cannot write down. */
+/** Arguments that are no JSON, which the template cannot render. */
 const BROKEN_CALL = {
   role: 'assistant',
   tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{' } }],
 } satisfies OpenAI.ChatCompletionMessageParam;
 
-t.test('a whole chat and a streamed one say the same', async (t) => {
+t.test('a whole chat and a streamed one are equal', async (t) => {
   const whole = await client.chat.completions.create(request);
   t.equal(whole.choices[0]?.message.role, 'assistant');
   const text = whole.choices[0]?.message.content ?? '';
@@ -42,7 +42,7 @@ t.test('a whole chat and a streamed one say the same', async (t) => {
   t.same(usage, whole.usage);
 });
 
-t.test("the client's own stream helper gathers the reply", async (t) => {
+t.test('the client’s own stream helper collects the reply', async (t) => {
   const helper = client.chat.completions.stream(request);
   const pieces: string[] = [];
   helper.on('content', (delta) => pieces.push(delta));
@@ -50,13 +50,13 @@ t.test("the client's own stream helper gathers the reply", async (t) => {
   t.ok(pieces.length > 1, 'in more than one piece');
 });
 
-t.test('the model list has what this key may chat with, and no decision model', async (t) => {
+t.test('the model list has the models that this key may chat with, and no decision model', async (t) => {
   const ids: string[] = [];
   for await (const model of client.models.list()) ids.push(model.id);
   t.same(ids, CHAT_MODELS);
 });
 
-t.test('errors arrive as their typed exceptions', async (t) => {
+t.test('errors have the client’s typed classes', async (t) => {
   const { completions } = client.chat;
   const stranger = client.withOptions({ apiKey: 'ra-dev-unknown' });
   const cases = [
@@ -95,8 +95,8 @@ t.test('errors arrive as their typed exceptions', async (t) => {
   }
 });
 
-t.test('a stream that its reader aborts ends, and so does the work for it', async (t) => {
-  // Rewarded for repeating itself the model goes on to the end of its context.
+t.test('a stream that its reader aborts ends, and so does its generation', async (t) => {
+  // A reward for repetition makes the model continue to the end of its context.
   const { model, messages, temperature } = request;
   const endless = { model, messages, temperature, frequency_penalty: -2 };
   const left = sidecar.lines.filter(({ event, status }) => event === 'request' && status === 499).length;
@@ -107,7 +107,7 @@ t.test('a stream that its reader aborts ends, and so does the work for it', asyn
     t.equal(choices[0]?.finish_reason, null, 'not finished yet');
     if (++chunks === 3) stream.controller.abort();
   }
-  t.ok(chunks >= 3, 'what had arrived already is delivered');
+  t.ok(chunks >= 3, 'what had arrived is delivered');
   await sidecar.logged('request', left + 1, ({ status }) => status === 499);
   t.equal(await sidecar.metric('ra_sidecar_cancels_total', { model: CHAT, phase: 'decoding' }), cancels + 1);
   t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 0);

@@ -17,7 +17,7 @@ t.test('while a model loads', async (t) => {
   t.equal((await fetch(`${operators}/healthz`)).status, 200, 'the process is alive');
   const { status, body } = await sidecar.readyz(sidecar.operatorsPort);
   t.equal(status, 503);
-  t.ok((body as { reasons: string[] }).reasons.includes(`cold: ${CHAT}`), 'operators hear which model it waits for');
+  t.ok((body as { reasons: string[] }).reasons.includes(`cold: ${CHAT}`), 'operators see which model it waits for');
   t.strictSame(await sidecar.readyz(), {
     status: 503,
     body: { status: 'starting', parts: { models: 'starting', usage: 'ready' } },
@@ -34,7 +34,7 @@ t.test('in service', async (t) => {
   const messages = [{ role: 'user', content: 'Hello' }];
   const question = { id: 'a', type: 'yes_no', question: 'Is it?' };
 
-  await t.test('both listeners say that it is alive and ready', async (t) => {
+  await t.test('both listeners report that it is alive and ready', async (t) => {
     for (const port of [sidecar.port, sidecar.operatorsPort]) {
       t.same(await (await get(port, '/healthz')).json(), { status: 'ok' });
       t.equal((await get(port, '/readyz')).status, 200);
@@ -64,7 +64,7 @@ t.test('in service', async (t) => {
     }
   });
 
-  await t.test("a caller's request id is taken when it is well-formed", async (t) => {
+  await t.test('a caller’s well-formed request id is used', async (t) => {
     const idFor = async (id: string): Promise<string | null> => {
       const response = await sidecar.post('/chat/completions', {}, { headers: { 'x-request-id': id } });
       t.equal((await refusalOf(response)).status, 400);
@@ -74,7 +74,7 @@ t.test('in service', async (t) => {
     t.match(await idFor('not this one'), /^[0-9a-f-]{36}$/);
   });
 
-  await t.test('metrics are on the operators’ listener alone, and count what was done', async (t) => {
+  await t.test('only the operators’ listener has the metrics, and they count what happened', async (t) => {
     t.equal((await get(sidecar.port, '/metrics')).status, 404);
     t.equal((await get(sidecar.operatorsPort, '/v1/models')).status, 404);
     const page = await get(sidecar.operatorsPort, '/metrics');
@@ -98,9 +98,9 @@ t.test('in service', async (t) => {
     }
   });
 
-  await t.test('a stream that runs is counted while it does', async (t) => {
+  await t.test('a running stream is counted', async (t) => {
     const leave = new AbortController();
-    // Rewarded for repeating itself the model goes on to the end of its context.
+    // A reward for repetition makes the model continue to the end of its context.
     const endless = { messages, stream: true, temperature: 0, frequency_penalty: -2 };
     const stream = await sidecar.chat(endless, { signal: leave.signal });
     t.equal(stream.status, 200);

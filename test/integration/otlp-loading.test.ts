@@ -1,21 +1,24 @@
-/** Whoever sends nothing by OTLP has nothing of OpenTelemetry’s SDK in its process: looked up in the process itself. */
+/**
+ * A process without an OTLP endpoint does not load OpenTelemetry’s SDK: its loaded modules are read from the process
+ * itself.
+ */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { OtlpReceiver } from '../support/otlp-receiver.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 
-/** Writes down, as a process ends, which modules it had loaded: every one of the SDK's is CommonJS. */
+/** Writes the modules that a process had loaded when it ends: all of the SDK’s are CommonJS. */
 const RECORDER = `
 const { writeFileSync } = require('node:fs');
 const { join } = require('node:path');
 process.on('exit', () => writeFileSync(join(__dirname, String(process.pid)), Object.keys(require.cache).join('\\n')));
 `;
 
-/** Of its packages prom-client needs the API, which is types and little else. */
+/** prom-client needs one of its packages, the API, which is types and little else. */
 const SDK = /@opentelemetry\/(?!api\/)/;
 
-/** Modules that the sidecar's own process had loaded from its start to its end, with one request in between. */
+/** Modules that the sidecar’s process had loaded between its start and its end, with one request in between. */
 async function loaded(t: Test, telemetry: object): Promise<string[]> {
   const dir = t.testdir();
   const recorder = join(dir, 'recorder.cjs');
@@ -31,12 +34,12 @@ async function loaded(t: Test, telemetry: object): Promise<string[]> {
   return readFileSync(join(dir, String(sidecar.pid)), 'utf8').split('\n');
 }
 
-t.test('without an endpoint nothing of it is loaded, with one it is', async (t) => {
+t.test('without an endpoint none of it is loaded, with one it is', async (t) => {
   const receiver = await OtlpReceiver.start(t);
   const without = await loaded(t, {});
   t.ok(
     without.some((path) => path.includes('prom-client')),
-    'other packages are seen',
+    'other packages are found',
   );
   t.strictSame(
     without.filter((path) => SDK.test(path)),
@@ -46,8 +49,8 @@ t.test('without an endpoint nothing of it is loaded, with one it is', async (t) 
   t.strictSame(
     off.filter((path) => SDK.test(path)),
     [],
-    'nor where both are switched off',
+    'nor with both signals switched off',
   );
   const sending = await loaded(t, { otlp: { endpoint: receiver.endpoint } });
-  t.ok(sending.filter((path) => SDK.test(path)).length > 100, 'seen where it is');
+  t.ok(sending.filter((path) => SDK.test(path)).length > 100, 'found where it is loaded');
 });

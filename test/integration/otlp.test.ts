@@ -1,4 +1,7 @@
-/** Traces and metrics as a real OTLP receiver gets them from a real sidecar, against what callers see of the same requests. */
+/**
+ * Traces and metrics that a real OTLP receiver gets from a real sidecar, compared with what callers see of the same
+ * requests.
+ */
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
@@ -19,7 +22,7 @@ const BAD = 'a-key-that-it-knows-nothing-of';
 const CHATS = '/chat/completions';
 const PARTS = ['receive', 'prepare', 'queue', 'prefill', 'decode', 'flush'];
 
-/** A trace of the caller's own. */
+/** A trace of the caller. */
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const SPAN = '00f067aa0ba902b7';
 const parent = (flags: string): string => `00-${TRACE}-${SPAN}-${flags}`;
@@ -48,7 +51,7 @@ const sidecar = await Sidecar.start(t, {
     telemetry: { otlp: { endpoint: receiver.endpoint, batchMs: 20, metricsIntervalMs: 200 } },
     log: { level: 'trace' },
   },
-  // None of them is to change anything.
+  // None of them may change anything.
   environment: {
     OTEL_SDK_DISABLED: 'true',
     OTEL_TRACES_SAMPLER: 'always_off',
@@ -58,13 +61,13 @@ const sidecar = await Sidecar.start(t, {
 });
 sidecar.key = GOOD;
 
-/** The request's log line, and the trace that it names. */
+/** The request’s log line, and the trace that it names. */
 async function traced(requestId: string): Promise<{ line: LogLine; trace: ReceivedTrace }> {
   const line = await sidecar.logged('request', 1, (each) => each['requestId'] === requestId);
   return { line, trace: await receiver.trace(String(line['span_id'])) };
 }
 
-/** Asks with a request id, and sees what became of it on both sides. */
+/** Sends a request with an id; returns its answer and its trace. */
 async function ask(path: string, body: unknown, id: string, headers: Record<string, string> = {}, key = GOOD) {
   const from = Date.now();
   const response = await sidecar.post(path, body, { key, headers: { 'x-request-id': id, ...headers } });
@@ -118,7 +121,7 @@ t.test('a streamed chat within its caller’s trace', async (t) => {
   });
   t.match(line, { trace_id: TRACE, span_id: server.spanId });
   const said = timings(response);
-  // Both come of the same readings of one clock, however long a loaded machine takes between two of them.
+  // Both use the same clock readings, however long a busy machine takes between two of them.
   const same = (found: number, wanted: number, what: string): void =>
     void t.ok(Math.abs(found - wanted) < 0.01, `${what}: ${found} and ${wanted} ms`);
   const beginOf = (name: string): number => trace.parts.find((part) => part.name === name)?.from ?? NaN;
@@ -127,10 +130,10 @@ t.test('a streamed chat within its caller’s trace', async (t) => {
   same(beginOf('decode') - beginOf('prepare'), ttft, 'ra-ttft');
   same(lasts(trace, 'authorize'), authorize, 'authorize');
   t.ok(Math.abs(lasts(trace, 'queue') - queue) < NEAR_MS, 'ra-queue alone');
-  t.ok(server.from >= from - NEAR_MS && server.until <= until + NEAR_MS, 'within the caller’s own time');
+  t.ok(server.from >= from - NEAR_MS && server.until <= until + NEAR_MS, 'within the time that the caller measured');
   t.ok(until - from - (server.until - server.from) < 2 * NEAR_MS, 'and most of it');
   const question = asked.find(({ traceparent }) => traceparent?.includes(TRACE));
-  t.equal(question?.['traceparent'], `00-${TRACE}-${server.spanId}-01`, 'the authorizer can go on with the trace');
+  t.equal(question?.['traceparent'], `00-${TRACE}-${server.spanId}-01`, 'the authorizer can continue the trace');
   t.equal(question?.['tracestate'], 'vendor=opaque,other=1');
 });
 
@@ -144,13 +147,13 @@ t.test(
     const line = await sidecar.logged('request', 1, ({ requestId }) => requestId === 'unsampled');
     t.equal(line['trace_id'], TRACE);
     t.equal(asked[before]?.['traceparent'], `00-${TRACE}-${String(line['span_id'])}-00`);
-    // What came after it is there.
+    // A later request’s trace has arrived.
     await ask(CHATS, chatBody(), 'after');
     t.notOk(receiver.spans.some(({ spanId }) => spanId === line['span_id']));
   },
 );
 
-t.test('a traceparent that is none begins a trace of its own', async (t) => {
+t.test('an invalid traceparent begins a new trace', async (t) => {
   const bad = [
     parent('01').toUpperCase(),
     `ff-${TRACE}-${SPAN}-01`,
@@ -163,7 +166,7 @@ t.test('a traceparent that is none begins a trace of its own', async (t) => {
     const { trace } = await ask('/chat/completions', { bad: i }, `bad-${i}`, { traceparent, tracestate: 'a=b' });
     t.equal(trace.server.parentId, '', traceparent);
     t.not(trace.server.traceId, TRACE);
-    t.equal(trace.server.traceState, '', 'whose state goes with it');
+    t.equal(trace.server.traceState, '', 'the trace state is not forwarded then');
   }
   const { trace } = await ask(CHATS, {}, 'newer', { traceparent: `cc-${TRACE}-${SPAN}-01-what-is-to-come` });
   t.equal(trace.server.parentId, SPAN, 'a later version is read as far as it is known');
@@ -177,7 +180,7 @@ t.test('decisions are answered by their prompts alone', async (t) => {
   t.match(trace.server, { name: `decisions ${DECIDE}`, attributes: { 'gen_ai.operation.name': 'decisions' } });
 });
 
-t.test('a refused request says where it ended', async (t) => {
+t.test('a refused request’s trace shows where it ended', async (t) => {
   const big = { messages: [{ role: 'user', content: `${canary()} `.repeat(5000) }] };
   for (const { id, path = CHATS, body, key = GOOD, name = `chat ${CHAT}`, phase, code } of [
     {
@@ -224,7 +227,7 @@ t.test('a refused request says where it ended', async (t) => {
   t.match(trace.server, { name: 'POST /v1/completions', attributes: { 'error.type': 'not_found' } });
 });
 
-t.test('a caller that leaves is no fault', async (t) => {
+t.test('a caller that disconnects is not an error', async (t) => {
   const left = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 });
   left.leave();
   const cancelled = await sidecar.logged('request', 1, ({ status }) => status === 499);
@@ -235,8 +238,8 @@ t.test('a caller that leaves is no fault', async (t) => {
   t.match(gone.server, { status: 0, attributes });
 });
 
-t.test('the metrics are those of /metrics', async (t) => {
-  // Nothing but time passes now: what changes by itself is left out.
+t.test('the metrics equal those of /metrics', async (t) => {
+  // From now on only time passes: values that change by themselves are left out.
   const moving =
     /^(process|nodejs)_|otlp|http[._]server|seconds_since|timestamp|account_seat|sidecar_connections\{|kv_|fairness/;
   const exports = receiver.requests.length;
@@ -268,7 +271,7 @@ t.test('the metrics are those of /metrics', async (t) => {
   }
 });
 
-t.test('no content, no key and no account is in any byte; nothing of the environment counts', async (t) => {
+t.test('no content, key or account is in any byte; variables of the environment are ignored', async (t) => {
   const watch = new RetentionWatch();
   for (const stream of [true, false]) {
     const response = await sidecar.post(CHATS, chatBody({ stream, max_tokens: 60 }), {
@@ -289,10 +292,10 @@ t.test('no content, no key and no account is in any byte; nothing of the environ
     'no account and no key’s id in a span',
   );
   t.ok(receiver.requests.every(({ headers }) => headers['x-strange'] === undefined));
-  t.match(await sidecar.logged('variables of OpenTelemetry are not read'), { count: 4 });
+  t.match(await sidecar.logged('OpenTelemetry’s variables are not read'), { count: 4 });
 });
 
-t.test('an engine that is lost is one', async (t) => {
+t.test('a lost engine is an error', async (t) => {
   const cut = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 });
   await counted(sidecar, 'seats_busy', 1);
   process.kill(sidecar.enginePid(CHAT), 'SIGKILL');

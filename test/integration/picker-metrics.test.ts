@@ -1,6 +1,6 @@
 /**
- * A real sidecar as the endpoint picker of the inference extension finds it: on the port that it serves on, without a key,
- * under the names that deploy/kubernetes tells the picker. The picker takes the first series of a name and adds nothing up.
+ * A real sidecar as the inference extension’s endpoint picker sees it: on the public port, without a key, with the
+ * names that deploy/kubernetes configures. The picker takes the first series of a name and adds up nothing.
  */
 import t, { type Test } from 'tap';
 import { engineSpecs, flagSpecs } from '../deploy/manifests.js';
@@ -11,7 +11,7 @@ interface Sample {
   readonly value: number;
 }
 
-/** Families of a page in Prometheus' text format, each with its type and samples. Throws on what is no such line. */
+/** Families of a page in Prometheus’ text format, each with its type and samples. Throws on any other line. */
 function families(page: string): Map<string, { type: string; samples: Sample[] }> {
   const found = new Map<string, { type: string; samples: Sample[] }>();
   for (const line of page.split('\n')) {
@@ -42,21 +42,25 @@ t.test('each metric of the model server protocol', async (t) => {
   const specs = engineSpecs();
   const valueOf = async (name: string): Promise<number> => {
     const family = (await scrape(t, sidecar)).get(name);
-    t.equal(family?.type, 'gauge', `${name}: the type that the protocol asks for`);
-    t.equal(family?.samples.length, 1, `${name}: one series, or the picker would see one model alone`);
+    t.equal(family?.type, 'gauge', `${name}: the type that the protocol requires`);
+    t.equal(family?.samples.length, 1, `${name}: one series, since the picker would read only the first model’s`);
     return family?.samples[0]?.value ?? NaN;
   };
 
   await t.test('idle', async (t) => {
     for (const spec of [specs.queued, specs.running, specs.kvUsage]) t.equal(await valueOf(spec), 0, spec);
     const [info] = (await scrape(t, sidecar)).get(specs.cacheInfo)?.samples ?? [];
-    t.strictSame(info?.labels, { block_size: '64', num_gpu_blocks: '500' }, 'whole numbers in the labels it looks for');
-    t.strictSame(flagSpecs(), specs, 'by its flags as by its configuration');
+    t.strictSame(
+      info?.labels,
+      { block_size: '64', num_gpu_blocks: '500' },
+      'whole numbers in the labels that it reads',
+    );
+    t.strictSame(flagSpecs(), specs, 'the same metrics by its flags and by its configuration');
   });
 
-  await t.test('with all seats held and requests waiting', async (t) => {
+  await t.test('with all seats in use and requests waiting', async (t) => {
     const leave = new AbortController();
-    // Rewarded for repeating itself the model goes on to the end of its context.
+    // A reward for repetition makes the model continue to the end of its context.
     const endless = {
       messages: [{ role: 'user', content: 'Hi' }],
       stream: true,

@@ -1,8 +1,7 @@
 /**
- * Twelve senders of one account that keep the prompt hosts as busy as they can, and the chat of another account.
- *
- * `node dist/test/integration/prompts-fairness.test.js 300`: the long form, with so many chats before and during the attack, whose
- * p99 is compared too. For a machine that does nothing else. Each part reports its figures as a comment.
+ * Twelve senders of one account keep the prompt hosts as busy as they can, beside the chat of another account. `node
+ * dist/test/integration/prompts-fairness.test.js 300` is the long form, with so many chats before and during the
+ * attack, whose p99 is compared too, for an idle machine. Each part reports its figures as a comment.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -31,7 +30,7 @@ const sorted = (ms: readonly number[]): readonly number[] => [...ms].sort((a, b)
 const quantile = (ms: readonly number[], part: number): number =>
   sorted(ms)[Math.min(ms.length - 1, Math.floor(part * ms.length))] ?? 0;
 
-/** One for all parts, of which each begins when what the one before sent has been answered. */
+/** One sidecar for all parts; each begins when the previous one’s requests are answered. */
 const { models } = await chatOnly(4);
 /** Of requests a minute, which the long form would reach. */
 const NO_LIMITS = { chat: { perMinute: 0 }, decisions: { perMinute: 0 } };
@@ -46,10 +45,10 @@ const DECISION = JSON.stringify({
   questions: [{ id: 'refund', type: 'yes_no', question: 'Does the customer ask for a refund?' }],
 });
 
-/** With so many visits their p99 is that of more than one. */
+/** With so many requests their p99 is that of more than one. */
 const ENOUGH_FOR_P99 = 100;
 
-/** Requests of the visitor, one after another. Returns how long each took, in ms. */
+/** Requests of the other account, one after another. Returns the time of each, in ms. */
 async function visits(t: Test, body: string, path = '/chat/completions'): Promise<number[]> {
   const took: number[] = [];
   for (let i = 0; i < CHATS; i++) {
@@ -57,12 +56,12 @@ async function visits(t: Test, body: string, path = '/chat/completions'): Promis
     const response = await sidecar.post(path, body, { key: visitor.key });
     took.push(performance.now() - from);
     await response.arrayBuffer();
-    if (response.status !== 200) t.fail(`the visitor is answered ${response.status}`);
+    if (response.status !== 200) t.fail(`the other account is answered ${response.status}`);
   }
   return took;
 }
 
-/** Sends dear bodies until `over`, each as soon as the one before is answered. Returns the statuses. */
+/** Sends expensive bodies until `over`, each as soon as the previous one is answered. Returns the statuses. */
 async function attack(bodies: readonly string[], over: () => boolean): Promise<Set<number>> {
   const statuses = new Set<number>();
   for (let i = 0; !over(); i++) {
@@ -76,7 +75,7 @@ async function attack(bodies: readonly string[], over: () => boolean): Promise<S
 for (const lane of ['short', 'long'] as const) {
   const ofLane = (body: string): string => (lane === 'short' ? body : asLong(body));
 
-  t.test(`twelve senders of dear ${lane} bodies hold up no other account`, async (t) => {
+  t.test(`twelve senders of expensive ${lane} bodies do not delay another account`, async (t) => {
     const body = ofLane(JSON.stringify(SHORT));
     const dear = DEAR.map(ofLane);
     if (lane === 'short') t.ok(dear.every(({ length }) => length <= INLINE_BYTES));
@@ -97,7 +96,10 @@ for (const lane of ['short', 'long'] as const) {
         t.comment(`${lane} ${what}, ${when}: median ${half} ms, p99 ${most} ms`);
       }
       const median = quantile(beside[what], 0.5);
-      t.ok(median <= 5 * quantile(idle[what], 0.5) + 200, `${what}: it waited for all of them before, 4 s and more`);
+      t.ok(
+        median <= 5 * quantile(idle[what], 0.5) + 200,
+        `${what}: without shares it waited for all of them, 4 s and more`,
+      );
       if (CHATS < ENOUGH_FOR_P99) continue;
       t.ok(quantile(beside[what], 0.99) <= 2 * quantile(idle[what], 0.99) + 20, `${what}: p99`);
     }
@@ -125,8 +127,9 @@ t.test('a dear body of another account is next, not behind all that were sent be
   }
   over = true;
   await Promise.all(senders);
-  // Counted, not timed, so that it holds on a busy machine: in order of arrival all senders are answered before each visit.
-  t.comment(`senders answered during a visit: median ${quantile(before, 0.5)} of ${SENDERS}`);
+  // Counted, not timed, so that it is true on a busy machine: in order of arrival all senders would be answered before
+  // each of these.
+  t.comment(`senders answered during a request: median ${quantile(before, 0.5)} of ${SENDERS}`);
   t.ok(quantile(before, 0.5) <= SENDERS / 2, `${quantile(before, 0.5)}`);
 });
 
@@ -140,7 +143,7 @@ t.test('what callers sent who are gone is not worked on', async (t) => {
   const from = performance.now();
   t.equal((await sidecar.post('/chat/completions', SHORT, { key: visitor.key })).status, 200);
   const waitedMs = performance.now() - from;
-  t.ok(waitedMs < 5000, `a chat took ${waitedMs.toFixed(0)} ms; it was 21 s where all were worked on`);
+  t.ok(waitedMs < 5000, `a chat took ${waitedMs.toFixed(0)} ms; it was 21 s when all were worked on`);
   await sidecar.reaches('ra_sidecar_waiting_requests', 0, { model: CHAT });
   t.equal(await sidecar.metric('ra_sidecar_prompt_host_restarts_total'), 0);
 });

@@ -61,7 +61,7 @@ t.test('requests at the same time are spread over the replicas', async (t) => {
   await sidecar.reaches('ra_sidecar_seats_busy', 0);
 });
 
-t.test('a conversation goes on where its past turns are', async (t) => {
+t.test('a conversation continues on the replica that has its past turns', async (t) => {
   const talk = (who: number, turns: number): object[] => [
     { role: 'system', content: `You serve caller ${who}. ${`What ${who} wants is known. `.repeat(30)}` },
     ...Array.from({ length: turns }, (_, turn) => [
@@ -80,18 +80,18 @@ t.test('a conversation goes on where its past turns are', async (t) => {
     lengths.set(who, usage.prompt_tokens);
   };
   for (const count of [1, 2, 3, 4]) {
-    // In another order each time: neither the order nor the load leads them back.
+    // In another order each time, so that neither the order nor the load explains the result.
     const order = [0, 1, 2, 3].map((at) => (at + count) % 4);
     await Promise.all((count % 2 === 0 ? order.reverse() : order).map((who) => turn(who, count)));
   }
   t.ok(cached > 0.8 * prompts, `${cached} of ${prompts} tokens of past turns were reused`);
 });
 
-t.test('unequal replicas: what a request needs decides', async (t) => {
+t.test('unequal replicas: a request’s needs decide', async (t) => {
   const whole = await ask({ ...ENDLESS, model: UNEQUAL });
   const { prompt_tokens: prompt, completion_tokens: completion } = whole.usage;
-  t.equal(prompt + completion, SHORT_CONTEXT, 'without a limit the short seats are enough');
-  // Both run at once: the long request does not wait for the short seat, nor does it take it.
+  t.equal(prompt + completion, SHORT_CONTEXT, 'without a limit the short seats are sufficient');
+  // Both run at once: the long request neither waits for the short seat nor takes it.
   const short = await OpenStream.begin(sidecar, { ...ENDLESS, model: UNEQUAL, max_tokens: 400 });
   const long = await OpenStream.begin(sidecar, { ...ENDLESS, model: UNEQUAL, max_tokens: 1500 });
   t.match(await replicasOf(UNEQUAL), [{ seats: 1 }, { seats: 1, busy: 1 }]);
@@ -101,7 +101,7 @@ t.test('unequal replicas: what a request needs decides', async (t) => {
   t.equal(over.status, 400, 'longer than the longest');
 });
 
-t.test('a device that is not there ends the start with one line', async (t) => {
+t.test('a missing device ends the start with one line', async (t) => {
   const models = [{ ...base, gpu: 'auto', id: CHAT, replicas: [{ devices: 97 }] }];
   const failed = await Sidecar.launch(t, { config: { models } });
   t.match(await failed.exited(), { code: 1 });

@@ -1,4 +1,4 @@
-/** POST /v1/responses through OpenAI's own client, on the embedded model. */
+/** POST /v1/responses with OpenAI’s own client, on the embedded model. */
 import OpenAI from 'openai';
 import { zodResponseFormat, zodTextFormat } from 'openai/helpers/zod';
 import t from 'tap';
@@ -20,12 +20,12 @@ const LOOK = {
   },
 } as const;
 
-t.test('whole and streamed say the same, and the parts add up', async (t) => {
+t.test('whole and streamed are equal, and the parts add up', async (t) => {
   const whole = await client.responses.create(request);
   t.equal(whole.object, 'response');
   t.not(whole.output_text, '');
   const { completed_at: at = null } = whole as { completed_at?: number | null };
-  t.equal(at === null, whole.status === 'incomplete', 'the time of its end, where it came to one');
+  t.equal(at === null, whole.status === 'incomplete', 'the time of its end, if it was completed');
   t.ok(at === null || at >= whole.created_at);
   t.ok(whole.usage && whole.usage.total_tokens === whole.usage.input_tokens + whole.usage.output_tokens);
   const types: string[] = [];
@@ -50,13 +50,13 @@ t.test('whole and streamed say the same, and the parts add up', async (t) => {
   t.strictSame(numbers, [...numbers.keys()], 'numbered from 0 on');
 });
 
-t.test('the client’s own stream helper gathers the response', async (t) => {
+t.test('the client’s own stream helper collects the response', async (t) => {
   const helper = client.responses.stream(request);
   const response = await helper.finalResponse();
   t.not(response.output_text, '');
 });
 
-t.test('a call, its result sent back with the items as they came', async (t) => {
+t.test('a call; its result is sent back with the items as they came', async (t) => {
   const first = await client.responses.create({ ...request, tools: [LOOK], tool_choice: 'required' });
   const call = first.output.find((item) => item.type === 'function_call');
   t.match(JSON.parse(call?.arguments ?? ''), { at: /^[xy]$/ });
@@ -81,7 +81,7 @@ t.test('a call, its result sent back with the items as they came', async (t) => 
   t.match(JSON.parse(done[0] ?? ''), { at: /^[xy]$/ });
 });
 
-t.test('structured output is held to its schema', async (t) => {
+t.test('structured output is constrained by its schema', async (t) => {
   const Answer = z.object({ verdict: z.enum(['yes', 'no']), score: z.union([z.literal(1), z.literal(2)]) });
   const response = await client.responses.parse({
     ...request,
@@ -91,7 +91,7 @@ t.test('structured output is held to its schema', async (t) => {
   t.ok(Answer.safeParse(response.output_parsed).success);
 });
 
-t.test('chat: a schema holds the reply, and the client’s own message goes back as it came', async (t) => {
+t.test('chat: a schema constrains the reply, and the client’s own message is accepted back unchanged', async (t) => {
   const Answer = z.object({ verdict: z.enum(['yes', 'no']) });
   const chat = { model: CHAT, temperature: 0, max_tokens: 64 } as const;
   const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: 'developer', content: 'Hello' }];
@@ -107,7 +107,7 @@ t.test('chat: a schema holds the reply, and the client’s own message goes back
   t.equal(second.choices.length, 1);
 });
 
-t.test('what needs a stored response is refused by name', async (t) => {
+t.test('a request that needs a stored response is refused by the field’s name', async (t) => {
   await t.rejects(client.responses.create({ ...request, previous_response_id: 'resp_1' }), {
     status: 400,
     code: 'bad_request',
@@ -134,11 +134,11 @@ t.test('one model by its id, and what is not served', async (t) => {
   });
 });
 
-t.test('a caller who leaves cancels the response', async (t) => {
+t.test('a caller that disconnects cancels the response', async (t) => {
   const isLeft = ({ event, status }: LogLine): boolean => event === 'request' && status === 499;
   const left = sidecar.lines.filter(isLeft).length;
   const abort = new AbortController();
-  // Longer than can be made before the abort arrives.
+  // Longer than can be generated before the abort arrives.
   const format = zodTextFormat(z.object({ all: z.array(z.number().int()).min(200) }), 'all');
   const stream = await client.responses.create(
     { ...request, text: { format }, max_output_tokens: 3000, stream: true },
@@ -154,7 +154,7 @@ t.test('a caller who leaves cancels the response', async (t) => {
   t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 0);
 });
 
-t.test('top_k and min_p leave the likeliest token alone', async (t) => {
+t.test('top_k and min_p leave only the most likely token', async (t) => {
   const said = async (sampling: object): Promise<string> => {
     const body = { model: CHAT, messages: [{ role: 'user', content: 'Hello' }], max_tokens: 24, ...sampling };
     const reply = (await (await sidecar.post('/chat/completions', body)).json()) as OpenAI.ChatCompletion;

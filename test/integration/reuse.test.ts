@@ -1,10 +1,10 @@
-/** What is reused shows in the usage, and in nothing else. */
+/** Reuse is visible in the usage, and nowhere else. */
 import t from 'tap';
 import { chunksOf, complete } from '../support/replies.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 import { embeddedTestModel } from '../support/models.js';
 
-/** Prompt tokens of one step: what a request that runs alone can reuse is made of these. */
+/** Prompt tokens of one step: a request that runs alone reuses multiples of these. */
 const CHUNK = 64;
 
 const file = await embeddedTestModel();
@@ -35,7 +35,7 @@ async function say(to: Sidecar, messages: Messages): Promise<Answer> {
   return { text: choices[0].message.content, prompt, cached: details.cached_tokens };
 }
 
-t.test('the turns of a chat: the same text with and without, and the tokens that were cached', async (t) => {
+t.test('the turns of a chat: the same text with and without reuse, and the cached tokens', async (t) => {
   const messages: Messages = [{ role: 'system', content: 'Be brief and kind. '.repeat(40) }];
   let last = 0;
   for (let turn = 0; turn < 3; turn += 1) {
@@ -43,7 +43,7 @@ t.test('the turns of a chat: the same text with and without, and the tokens that
     const [reused, fresh] = [await say(sidecar, messages), await say(clean, messages)];
     t.equal(reused.text, fresh.text);
     t.same([fresh.cached, fresh.prompt], [0, reused.prompt]);
-    // All whole steps of the turn before.
+    // All whole steps of the previous turn.
     t.equal(reused.cached, Math.floor((last > 0 ? last - 1 : 0) / CHUNK) * CHUNK);
     last = reused.prompt;
     messages.push({ role: 'assistant', content: reused.text });
@@ -61,12 +61,12 @@ t.test('a stream reports it as well', async (t) => {
   t.ok(usage.usage.prompt_tokens_details.cached_tokens >= CHUNK);
 });
 
-t.test('n replies take what seats are free, and give them back', async (t) => {
+t.test('n replies take the seats that are free, and free them again', async (t) => {
   const { choices, usage } = await complete(sidecar, 'Hello there. '.repeat(60), { n: 16, seed: 3, max_tokens: 12 });
   t.equal(choices.length, 16);
   t.ok(new Set(choices.map(({ message }) => message.content)).size > 8, 'each its own');
   t.ok(usage.completion_tokens <= 16 * 12);
-  // Two of them and others beside, so that seats are handed on in the middle.
+  // Two of them and others beside, so that seats are passed on in the middle.
   const mixed = await Promise.all(
     Array.from({ length: 6 }, (_, i) => complete(sidecar, `Hello ${i}. `, { n: 1 + (i % 3) * 2, max_tokens: 10 + i })),
   );
@@ -77,7 +77,7 @@ t.test('n replies take what seats are free, and give them back', async (t) => {
   t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 0);
 });
 
-t.test('decisions on the same input again, isolated or together', async (t) => {
+t.test('decisions with the same input again, isolated or together', async (t) => {
   const input = 'I was charged twice. Please send the second payment back. '.repeat(30);
   const questions = Array.from({ length: 8 }, (_, i) => ({
     id: `q${i}`,
@@ -104,7 +104,7 @@ t.test('decisions on the same input again, isolated or together', async (t) => {
   const together = await ask(clean);
   t.equal(together.size, questions.length);
   for (const [id, [, yes]] of first) {
-    t.ok(Math.abs((together.get(id)?.[1] ?? NaN) - yes) < 0.05, `${id} is near the isolated one`);
+    t.ok(Math.abs((together.get(id)?.[1] ?? NaN) - yes) < 0.05, `${id} is close to the isolated one`);
   }
   t.equal(await clean.metric('ra_sidecar_seats_busy', { model: DECIDE }), 0);
 });

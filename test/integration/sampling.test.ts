@@ -11,8 +11,12 @@ t.test('the same seed repeats a reply that runs alone; another gives another', a
   const options = { seed: 7, max_tokens: 40 };
   const first = await textOf(sidecar, 'Hello', options);
   t.equal(await textOf(sidecar, 'Hello', options), first);
-  t.equal(await textOf(sidecar, 'Hello', { ...options, top_p: 1 }), first, 'top_p 1 is no top_p');
-  t.equal(await textOf(sidecar, 'Hello', { ...options, temperature: 1 }), first, 'and temperature 1 no temperature');
+  t.equal(await textOf(sidecar, 'Hello', { ...options, top_p: 1 }), first, 'top_p 1 equals no top_p');
+  t.equal(
+    await textOf(sidecar, 'Hello', { ...options, temperature: 1 }),
+    first,
+    'and temperature 1 equals no temperature',
+  );
   for (const seed of [8, 9, -7, 7 + 2 ** 32, 2 ** 53 - 1]) {
     t.not(await textOf(sidecar, 'Hello', { ...options, seed }), first, `seed ${seed}`);
   }
@@ -26,7 +30,7 @@ t.test('without a seed replies differ', async (t) => {
   t.not(texts[0], texts[1]);
 });
 
-t.test('temperature 0 takes the likeliest token, whatever the seed', async (t) => {
+t.test('temperature 0 takes the most likely token, whatever the seed', async (t) => {
   const greedy = await textOf(sidecar, 'Hello', { temperature: 0, max_tokens: 40 });
   t.equal(await textOf(sidecar, 'Hello', { temperature: 0, max_tokens: 40, seed: 5 }), greedy);
   t.equal(await textOf(sidecar, 'Hello', { top_p: 0, max_tokens: 40, seed: 6 }), greedy, 'as top_p 0 does');
@@ -51,8 +55,8 @@ t.test('frequency_penalty 2 breaks the loops of greedy replies', async (t) => {
   t.ok(looped > 0, 'without it one loops');
 });
 
-t.test('presence_penalty asks for words that were not there; negative ones ask for those that were', async (t) => {
-  // Of each reply's own words, since penalties count over it alone; as a share, since replies differ in length.
+t.test('presence_penalty favours words that did not occur; negative ones favour those that did', async (t) => {
+  // Of each reply’s own words, since penalties count over it alone; as a share, since replies differ in length.
   const distinct = async (options: Readonly<Record<string, unknown>>): Promise<number> => {
     const texts = await Promise.all(
       PROMPTS.map((prompt) => textOf(sidecar, prompt, { temperature: 0, max_tokens: 60, ...options })),
@@ -67,16 +71,16 @@ t.test('presence_penalty asks for words that were not there; negative ones ask f
   t.ok(penalized > plain && plain > rewarded, `${penalized} > ${plain} > ${rewarded}`);
 });
 
-t.test('penalties count over the completion alone', async (t) => {
+t.test('penalties count over the completion only', async (t) => {
   const said = await Promise.all(PROMPTS.map((prompt) => textOf(sidecar, prompt, { temperature: 0, max_tokens: 80 })));
   let inPrompt = 0;
   for (const prompt of PROMPTS) {
-    // Full of words that the model likes to say: were they counted, the penalties would forbid them.
+    // Full of words that the model often writes: if they were counted, the penalties would prevent them.
     const full = `${said.join('')} ${prompt}`;
     const wanted = await textOf(sidecar, full, { temperature: 0, max_tokens: 1 });
     if (full.includes(wanted)) inPrompt += 1;
     const penalties = { presence_penalty: 2, frequency_penalty: 2 };
-    // As many tokens as the prompt has and more, since no more than these are looked back upon.
+    // As many tokens as the prompt has and more, since penalties look back over no more than these.
     const penalized = await textOf(sidecar, full, { temperature: 0, max_tokens: 800, ...penalties });
     t.ok(penalized.startsWith(wanted), prompt);
   }

@@ -1,5 +1,6 @@
 /**
- * What the default model means by its answers, over HTTP. Look-ups are left out: the model card says that it has not learnt them.
+ * What the default model’s answers mean, over HTTP. Look-ups are left out: the model card states that it has not learnt
+ * them.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -34,7 +35,7 @@ t.test('a request for a refund is recognized', async (t) => {
   t.ok((no.probabilities['yes'] ?? 1) < 0.1, `P(yes) ${no.probabilities['yes']}`);
 });
 
-t.test('a message is sorted, in whichever order the topics are offered', async (t) => {
+t.test('a message is classified, whatever the order of the topics', async (t) => {
   const topics = ['refund', 'delivery', 'password', 'job'];
   const options = topics.map((name) => ({ name }));
   for (const [input, topic] of [
@@ -87,7 +88,7 @@ t.test('a level is recognized', async (t) => {
   t.ok((furious.score ?? 0) > (calm.score ?? 0) + 1, `${furious.score} against ${calm.score}`);
 });
 
-t.test('it greets, says what it is and ends its turn', async (t) => {
+t.test('it greets, introduces itself and ends its turn', async (t) => {
   for (const [said, answer] of [
     ['Hello', /^Hello!/],
     ['Hello, who are you?', /seedling/],
@@ -108,7 +109,7 @@ const WEATHER = {
   },
 };
 
-t.test('it calls the tool that fits, and none when there is nothing to call', async (t) => {
+t.test('it calls the fitting tool, and none if there is nothing to call', async (t) => {
   const greedy = { model: CHAT, temperature: 0, max_completion_tokens: 64, tools: [WEATHER] };
   const { choices } = await complete(sidecar, 'What is the weather in Paris?', greedy);
   t.equal(choices[0].finish_reason, 'tool_calls');
@@ -123,7 +124,7 @@ t.test('it calls the tool that fits, and none when there is nothing to call', as
   t.match(plain[0].message.content, /^Hello!/);
 });
 
-t.test('in JSON mode the object holds what was said', async (t) => {
+t.test('in JSON mode the object has the facts of the text', async (t) => {
   const { choices } = await complete(sidecar, 'Write this as JSON with name and age: Anna is 31 years old.', {
     model: CHAT,
     temperature: 0,

@@ -21,7 +21,7 @@ const TIMING = new RegExp(`^authorize;dur=${DURATION}, ra-queue;dur=${DURATION},
 const TTFT = new RegExp(`^ra-ttft;dur=${DURATION}$`);
 const DATE = /^[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT$/;
 
-/** What of a stream is the moment's or the model's: all else is fixed, byte by byte. */
+/** The variable parts of a stream; all else is fixed, byte by byte. */
 interface Variables {
   readonly requestId: string;
   readonly serverTiming: string;
@@ -29,14 +29,14 @@ interface Variables {
   readonly endDate: string;
   readonly ttft: string;
   readonly first: Chunk;
-  /** The model's text as it came. */
+  /** The model’s text as it came. */
   readonly pieces: readonly string[];
   readonly finishReason: string;
   readonly promptTokens: number;
   readonly completionTokens: number;
 }
 
-/** The whole response as the contract has it, one string of bytes (Latin-1). */
+/** The whole response by the contract, as one string of bytes (Latin-1). */
 function expected(v: Variables): string {
   const { id, created, system_fingerprint: fingerprint } = v.first;
   const head =
@@ -108,8 +108,8 @@ t.test('a stream byte by byte, twice on one kept-alive connection', async (t) =>
 
     const chunks = chunksOf(response.body);
     const pieces = chunks.slice(1, -2).map((chunk) => contentOf([chunk]));
-    t.equal(pieces.join(''), message.content, 'it says what a whole reply says');
-    t.equal(pieces[0], firstText, 'the first token waits for no other');
+    t.equal(pieces.join(''), message.content, 'its text equals a whole reply’s');
+    t.equal(pieces[0], firstText, 'the first token does not wait for the next');
     t.ok(pieces.length > 1 && !pieces.includes(''), 'the others in pieces, none of them empty');
     const first = chunks[0]!;
     t.match(first.id, /^chatcmpl-[0-9a-f-]{36}$/);
@@ -131,7 +131,7 @@ t.test('a stream byte by byte, twice on one kept-alive connection', async (t) =>
       }),
     );
   }
-  t.equal(ids.size, 2, 'each with an id of its own');
+  t.equal(ids.size, 2, 'each with its own id');
 });
 
 t.test("Node's http client reads the trailer, twice on one connection", async (t) => {

@@ -6,7 +6,7 @@ import { eventually } from '../support/processes.js';
 import { shortDir } from '../support/short-dir.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 
-/** A `systemd-notify` that writes down what it was told; test/e2e/systemd.e2e.ts has the real one. */
+/** A `systemd-notify` that records its messages; test/e2e/systemd.e2e.ts uses the real one. */
 function notifier(t: Test): { readonly path: string; readonly told: () => string } {
   const dir = shortDir(t);
   const [program, log] = [join(dir, 'systemd-notify'), join(dir, 'told')];

@@ -6,7 +6,7 @@ import { sharedSidecar, WIDE_CHAT as CHAT } from '../support/shared-sidecar.js';
 const sidecar = await sharedSidecar();
 const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
 
-/** Small answers, since the model writes noise: whatever a grammar leaves open it fills to the end. */
+/** Small answers, since random weights fill whatever a grammar leaves open. */
 const TOOLS = [
   {
     type: 'function',
@@ -49,7 +49,7 @@ const REQUIRED = { ...request, tool_choice: 'required' } as const;
 const NAMED = { ...request, tool_choice: { type: 'function', function: { name: 'switch' } } } as const;
 const SEEDS = [1, 2, 3, 4];
 
-/** The client's types call it deprecated. */
+/** The client’s types mark it as deprecated. */
 const seeded = (seed: number) => ({ seed });
 
 const ajv = new Ajv();
@@ -57,7 +57,7 @@ const accepts = new Map(TOOLS.map(({ function: { name, parameters } }) => [name,
 
 type Call = Pick<OpenAI.ChatCompletionMessageFunctionToolCall, 'id' | 'type' | 'function'>;
 
-/** Asserts that these are calls of the tools offered, with arguments that their parameters allow. */
+/** Asserts that these are calls of the offered tools, with arguments that their parameters allow. */
 function checkCalls(t: Test, calls: readonly Call[]): void {
   for (const { id, type, function: called } of calls) {
     t.match(id, /^[A-Za-z0-9]{9}$/);
@@ -72,7 +72,7 @@ function only<T>([first]: readonly T[]): T {
   return first;
 }
 
-/** A streamed reply, gathered by the client's own helper, with the raw call pieces. */
+/** A streamed reply, collected by the client’s own helper, with the raw call pieces. */
 async function streamed(body: OpenAI.ChatCompletionCreateParams) {
   const pieces: OpenAI.ChatCompletionChunk.Choice.Delta.ToolCall[] = [];
   const stream = client.chat.completions.stream({ ...body, stream: true });
@@ -80,7 +80,7 @@ async function streamed(body: OpenAI.ChatCompletionCreateParams) {
   return { choice: (await stream.finalChatCompletion()).choices[0], pieces };
 }
 
-t.test('required: one call or several, with arguments that fit', async (t) => {
+t.test('required: one call or several, with valid arguments', async (t) => {
   const counts = new Set<number>();
   for (const seed of SEEDS) {
     const { choices } = await client.chat.completions.create({ ...REQUIRED, ...seeded(seed) });
@@ -132,7 +132,7 @@ t.test('streamed: id, type and name on the first piece alone, and the arguments 
     const calls = choice?.message.tool_calls as Call[];
     t.equal(choice?.finish_reason, whole.choices[0]?.finish_reason);
     const expected = whole.choices[0]?.message.tool_calls as Call[];
-    // A reply cut off within a call has the beginning of it streamed already; whole it is left out.
+    // A reply that is cut off within a call has streamed its beginning already; a whole reply omits it.
     t.same(
       calls.slice(0, expected.length).map((call) => call.function),
       expected.map((call) => call.function),
@@ -152,7 +152,7 @@ t.test('a reply cut off within its call', async (t) => {
   const cut = { ...NAMED, max_completion_tokens: 12, ...seeded(1) };
   const whole = only((await client.chat.completions.create(cut)).choices);
   t.equal(whole.finish_reason, 'length');
-  t.equal(whole.message.tool_calls, undefined, 'half a call can only mislead');
+  t.equal(whole.message.tool_calls, undefined, 'an incomplete call would be misleading');
   t.equal(whole.message.content, '', 'and its marks are no content');
   let reason: string | null = null;
   for await (const { choices } of await client.chat.completions.create({ ...cut, stream: true })) {
@@ -168,7 +168,7 @@ t.test('several choices each have their calls', async (t) => {
   for (const { message } of choices) checkCalls(t, message.tool_calls as Call[]);
 });
 
-t.test('auto: noise is content or calls that fit', async (t) => {
+t.test('auto: the random reply is content or valid calls', async (t) => {
   for (const seed of SEEDS) {
     const { choices } = await client.chat.completions.create({
       ...request,
@@ -181,7 +181,7 @@ t.test('auto: noise is content or calls that fit', async (t) => {
   }
 });
 
-t.test('none: the tools are not shown', async (t) => {
+t.test('none: the prompt has no tools', async (t) => {
   const { model, messages } = request;
   const plain = await client.chat.completions.create({ model, messages, max_completion_tokens: 4, ...seeded(1) });
   const none = await client.chat.completions.create({
@@ -206,7 +206,7 @@ t.test('the whole loop: calls go back with their results', async (t) => {
   t.equal(answered.choices.length, 1);
 });
 
-t.test("the client's own loop runs the function that it named", async (t) => {
+t.test('the client’s own loop runs the named function', async (t) => {
   const switched: unknown[] = [];
   const runner = client.chat.completions.runTools({
     ...NAMED,

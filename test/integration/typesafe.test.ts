@@ -15,20 +15,22 @@ import { sharedSidecar, TYPESAFE as MODEL } from '../support/shared-sidecar.js';
 const sidecar = await sharedSidecar();
 type DecisionModel = Parameters<typeof experimental_decide>[0]['model'];
 
-/** The two packages bring each their own types of one interface, which TypeScript cannot reconcile under our options. */
+/**
+ * The two packages have their own types of one interface, which TypeScript cannot reconcile with the options used here.
+ */
 function evaluationModel(apiKey: string): DecisionModel {
   return createTypeSafeAi({ apiKey, baseURL: sidecar.base }).evaluationModel(MODEL) as unknown as DecisionModel;
 }
 
 const state = { document: 'I was charged twice. Please fix this.', customer: { since: 2019, vip: true } };
 
-/** Whether it is one distribution over just these answers. */
+/** Whether it is a distribution over exactly these answers. */
 function isDistribution(probabilities: Readonly<Record<string, number>>, answers: readonly string[]): boolean {
   const sum = Object.values(probabilities).reduce((total, p) => total + p, 0);
   return Object.keys(probabilities).join() === answers.join() && Math.abs(sum - 1) < 1e-9;
 }
 
-t.test('@typesafe-ai/sdk, with its base URL and key set, asks all three types of question', async (t) => {
+t.test('@typesafe-ai/sdk, with base URL and key, asks all three types of question', async (t) => {
   const client = new TypeSafeClient({ apiKey: sidecar.key, baseURL: sidecar.base.replace(/\/v1$/, '') });
   const { answers, model, usage } = await client.systemOne({
     state,
@@ -51,7 +53,7 @@ t.test('@typesafe-ai/sdk, with its base URL and key set, asks all three types of
   t.equal(usage.output_tokens, 0);
 });
 
-t.test('@typesafe-ai/sdk: errors arrive as their typed exceptions', async (t) => {
+t.test('@typesafe-ai/sdk: errors have its typed classes', async (t) => {
   const baseURL = sidecar.base.replace(/\/v1$/, '');
   const client = new TypeSafeClient({ apiKey: sidecar.key, baseURL });
   const stranger = new TypeSafeClient({ apiKey: 'ra-dev-unknown', baseURL });
@@ -61,10 +63,10 @@ t.test('@typesafe-ai/sdk: errors arrive as their typed exceptions', async (t) =>
   await t.rejects(client.systemOne({ state: ' ', questions }), BadRequestError);
 });
 
-t.test('ai with @ai-sdk/typesafe-ai, with its base URL and key set, asks all three types of question', async (t) => {
+t.test('ai with @ai-sdk/typesafe-ai, with base URL and key, asks all three types of question', async (t) => {
   const { answers, usage, providerMetadata } = await experimental_decide({
     model: evaluationModel(sidecar.key),
-    // Flat: these packages wrap it in a list of parts, which takes two of the three levels that the contract allows.
+    // Flat: these packages wrap it in a list of parts, which uses two of the three levels that the contract allows.
     state: { document: state.document, since: 2019 },
     questions: {
       refund: { type: 'boolean', instructions: 'Does the customer want money back?' },
@@ -86,7 +88,7 @@ t.test('ai with @ai-sdk/typesafe-ai, with its base URL and key set, asks all thr
   t.match(providerMetadata, { typesafe: { confidence: { team: Number, urgency: Number } } });
 });
 
-t.test('ai: an error arrives as its API call error', async (t) => {
+t.test('ai: an error is its API call error', async (t) => {
   const call = experimental_decide({
     model: evaluationModel('ra-dev-unknown'),
     state,

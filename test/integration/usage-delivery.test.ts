@@ -6,7 +6,7 @@ import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 import { UsageSink } from '../support/usage-sink.js';
 
-const CANARY = 'a prompt that nobody may see';
+const CANARY = 'a confidential prompt';
 
 async function start(t: Test, dataDir: string, delivery: object): Promise<Sidecar> {
   const config = { ...(await chatOnly(2)), dataDir, delivery };
@@ -23,7 +23,7 @@ async function folder(t: Test): Promise<string> {
   return dir;
 }
 
-t.test('what a caller used arrives at the sink', async (t) => {
+t.test('a caller’s usage arrives at the sink', async (t) => {
   const sink = await UsageSink.start(t);
   const sidecar = await start(t, await folder(t), { url: sink.url, maxAgeMs: 0, source: '/edge-7' });
   const messages = [{ role: 'user', content: CANARY }];
@@ -51,7 +51,7 @@ t.test('what a caller used arrives at the sink', async (t) => {
   await sidecar.reaches('ra_sidecar_usage_delivered_total', 1);
 });
 
-t.test('what waits at SIGTERM leaves before the process does', async (t) => {
+t.test('events that wait at SIGTERM are delivered before the process ends', async (t) => {
   const sink = await UsageSink.start(t);
   const sidecar = await start(t, await folder(t), { url: sink.url, maxAgeMs: 60_000 });
   const response = await sidecar.chat({ messages: [{ role: 'user', content: 'Hello' }], max_tokens: 2 });
@@ -62,9 +62,9 @@ t.test('what waits at SIGTERM leaves before the process does', async (t) => {
   t.equal(events(sink).length, 1);
 });
 
-t.test('a sidecar killed before it heard of the answer sends the same event again', async (t) => {
+t.test('a sidecar that is killed before it has the sink’s answer sends the same event again', async (t) => {
   const sink = await UsageSink.start(t);
-  // The sink has it, and says so to nobody.
+  // The sink has the event and does not answer.
   sink.answer = () => undefined;
   const dataDir = await folder(t);
   const first = await start(t, dataDir, { url: sink.url, maxAgeMs: 0 });

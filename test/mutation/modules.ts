@@ -1,6 +1,7 @@
 /**
- * Loads TypeScript modules from a folder into this process, as often as asked: a mutant of a schema acts while its module
- * is evaluated, and Node keeps an ES module for good. Transpiled once a file; evaluated anew for each {@link Modules.load}.
+ * Loads TypeScript modules from a folder into this process any number of times: a mutant of a schema takes effect while
+ * its module is evaluated, and Node keeps an ES module forever. Each file is transpiled once; each {@link Modules.load}
+ * evaluates it again.
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -17,14 +18,14 @@ export class Modules {
   readonly #code = new Map<string, Evaluate>();
   readonly #kept = new Map<string, object>();
 
-  /** `root`: where paths begin. `fresh`: whether a module is evaluated anew; others are kept from the first time. */
+  /** `root`: the base of paths. `fresh`: whether a module is evaluated again; others are kept from the first time. */
   constructor(root: string, fresh: (path: string) => boolean) {
     this.#root = root;
     this.#fresh = fresh;
     this.#packages = createRequire(join(root, 'package.json'));
   }
 
-  /** Evaluates a module and all it imports. `replaced` stands in for packages by name. */
+  /** Evaluates a module and all of its imports. `replaced` replaces packages by name. */
   load(path: string, replaced: ReadonlyMap<string, object>): void {
     const loaded = new Map<string, object>();
     const evaluate = (file: string): object => {

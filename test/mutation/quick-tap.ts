@@ -1,5 +1,5 @@
 /**
- * As much of tap as the contract's unit tests use, without reports: the first assertion that fails throws. Thousands of
+ * The part of tap that the contract’s unit tests use, without reports: the first failed assertion throws. Thousands of
  * runs of those tests then take minutes.
  */
 import { deepEqual, deepStrictEqual, fail, match, ok, strictEqual, throws } from 'node:assert';
@@ -10,7 +10,7 @@ export class QuickTap {
   /** Tests that were still running when their function returned. */
   readonly #running: Promise<unknown>[] = [];
 
-  /** Resolves when all asynchronous tests have passed; rejects with what one of them failed on. */
+  /** Resolves when all asynchronous tests have passed; rejects with the first failure. */
   async done(): Promise<void> {
     await Promise.all(this.#running);
   }
@@ -18,7 +18,7 @@ export class QuickTap {
   readonly test = (_name: string, body: Body): void => {
     const result = body(this);
     if (!(result instanceof Promise)) return;
-    // Waited for in done(); until then a failure is nobody's fault.
+    // done() awaits it; until then a rejection must not count as unhandled.
     result.catch(() => undefined);
     this.#running.push(result);
   };
@@ -36,7 +36,7 @@ export class QuickTap {
   readonly notMatch = (actual: unknown, pattern: unknown): void => ok(!matches(actual, pattern));
 }
 
-/** tap's match: expressions and parts for texts, some of the fields for objects. */
+/** tap’s match: expressions and substrings for texts, some of the fields for objects. */
 function matches(actual: unknown, pattern: unknown): boolean {
   if (pattern instanceof RegExp) return typeof actual === 'string' && quietly(() => match(actual, pattern));
   if (typeof pattern === 'string') return typeof actual === 'string' && actual.includes(pattern);

@@ -1,9 +1,9 @@
-/** Writes bench/results/mutation.md from what Stryker and rules.ts left in dist/. */
+/** Writes bench/results/mutation.md from the results of Stryker and rules.ts in dist/. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { machine } from '../../bench/micro/machine.js';
 import { reasonFor } from './survivors.js';
 
-/** The part of mutation-testing-report-schema that is read here. */
+/** The part of mutation-testing-report-schema that this file reads. */
 interface Report {
   readonly files: Readonly<Record<string, { readonly source: string; readonly mutants: readonly Mutant[] }>>;
 }

@@ -1,4 +1,4 @@
-/** Leaves out each rule of the schemas in turn: without it, some case of the tables must have another outcome. */
+/** Removes each rule of the schemas in turn: without it, some case of the tables must have another outcome. */
 import { ANSWER_SCHEMAS } from '../../sidecar/contracts/answer-schemas.js';
 import { CHAT_SCHEMA } from '../../sidecar/contracts/chat-schema.js';
 import { DECISIONS_SCHEMA } from '../../sidecar/contracts/decisions.js';
@@ -42,13 +42,13 @@ function bodiesOf({ base, rules, objects }: AnswerTable): Json[] {
   return [base, ...verdicts.map(({ at, value }) => withAt(base, at, value))];
 }
 
-/** What a check says of a body, for comparison. */
+/** The outcome of a check for a body, for comparison. */
 function said(check: Check<unknown>, body: Json): string {
   const outcome = check(body);
   return outcome.ok ? 'ok' : `${outcome.path} ${outcome.message}`;
 }
 
-/** The check without a rule; undefined where ajv refuses the schema, which is as good as a failing case. */
+/** The check without a rule; undefined if ajv rejects the schema, which counts as a failing case. */
 function compiled(schema: object): Check<unknown> | undefined {
   try {
     return compile(schema);
@@ -57,7 +57,7 @@ function compiled(schema: object): Check<unknown> | undefined {
   }
 }
 
-/** Rules whose absence no body notices. */
+/** Rules without which every body has the same outcome. */
 function needlessRules({ schema, bodies }: Subject, rules: readonly Lacking[]): string[] {
   const whole = compile(schema);
   const outcomes: string[] = [];
@@ -71,15 +71,15 @@ function needlessRules({ schema, bodies }: Subject, rules: readonly Lacking[]): 
     .map(({ rule }) => rule);
 }
 
-/** Rules that could go without a difference to any body, and why they stand. */
+/** Rules that could be removed without another outcome for any body, and why they are kept. */
 const SAID_TWICE: readonly (readonly [rule: RegExp, why: string])[] = [
   [/^chat: properties\/tool_choice\/else\/type$/, 'what is neither refused before nor a string is an object'],
   [
     /^chat: properties\/messages\/items\/oneOf\/2\/required$/,
-    'its one name is the tag, which the discriminator asks for',
+    'its only name is the tag, which the discriminator requires',
   ],
   [/^decisions: properties\/prompt_format_version\/type$/, 'its enum has the same types'],
-  [/\/if\/type$/, 'a pattern judges strings alone'],
+  [/\/if\/type$/, 'a pattern applies to strings only'],
   [/\/propertyNames\/type$/, 'names are strings'],
   [/^systemone: .*\/criteria\/(?:.*\/)?(?:true|false|additionalProperties|items)\/type$/, 'it lists every type'],
 ];

@@ -1,6 +1,7 @@
 /**
- * Stryker's way to our tests: each unit test file of the contracts, with all it imports, is evaluated in this process while
- * a mutant is switched on. Hence mutants of schemas, which act as a module loads, are tried like all others.
+ * Stryker’s runner for the tests: each unit test file of the contracts, with all of its imports, is evaluated in this
+ * process while a mutant is active. So mutants of schemas, which take effect when a module loads, are tested like all
+ * others.
  */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -32,10 +33,10 @@ interface StrykerState {
 
 const UNITS = 'test/sidecar/contracts';
 
-/** Not for thousands of runs: they take seconds, and what they hold to account is not a rule of the contract. */
+/** Not run: they take seconds, and what they test is not a rule of the contract. */
 const LEFT_OUT = new Set(['fuzz', 'hostile', 'long-cases']);
 
-/** The most telling first: the run of a mutant ends at the first test that fails. */
+/** The most decisive first: a mutant’s run ends at the first failed test. */
 const FIRST = ['cases', 'answer-fields', 'answers', 'decision-answers', 'validator'];
 
 function testFiles(root: string): string[] {

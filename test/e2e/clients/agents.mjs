@@ -44,7 +44,7 @@ export function agentSteps(api, { base, key, model: name }) {
     },
     async tools() {
       seen.length = 0;
-      // The runner forces the first call alone.
+      // The runner forces only the first call.
       const result = await runner.run(agentOf({ tools: [look], modelSettings: forced }), 'Hello', { maxTurns: 4 });
       assert.match(seen[0]?.at, /^[xy]$/);
       assert.equal(typeof result.finalOutput, 'string');

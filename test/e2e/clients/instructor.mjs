@@ -12,7 +12,7 @@ export default ({ base, key, model }) => {
   const request = { ...plain, max_retries: 0, response_model: { schema, name: 'Weather' } };
   const ask = (mode, more = {}, apiKey = key) => client(mode, apiKey).chat.completions.create({ ...request, ...more });
   const steps = {
-    // Without a response_model its client is the one that it was given.
+    // Without a response_model it returns the client unchanged.
     async list() {
       const ids = [];
       for await (const { id } of client('TOOLS').models.list()) ids.push(id);

@@ -24,7 +24,10 @@ export function langchainSteps(ChatOpenAI, { base, key, model: name }) {
     schema: z.object({ at: z.enum(['x', 'y']), times: z.number().int().min(1).max(9).optional() }),
   });
   const hello = [new HumanMessage('Hello')];
-  /** Forces the first call alone: the embedded model would not always make one, and never ends where it must. */
+  /**
+   * Forces only the first call: the embedded model does not always make one, and a loop that forces each call never
+   * ends.
+   */
   const forcedOnce = () => {
     let calls = 0;
     return createMiddleware({

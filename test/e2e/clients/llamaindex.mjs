@@ -60,7 +60,7 @@ export default ({ base, key, model: name }) => {
     async agent() {
       seen.length = 0;
       const llm = model({ additionalChatOptions: { tool_choice: 'required' } });
-      // The agent has no setting for the choice of tools, but its model has, and reads it before each step.
+      // The agent has no setting for the choice of tools, but its model has one and reads it before each step.
       const once = tool({
         name: 'look',
         description: 'Looks at a place',

@@ -18,7 +18,7 @@ const tool = {
 export function openaiSteps(OpenAI, { zodResponseFormat, z }, { base, key, model }) {
   const client = new OpenAI({ apiKey: key, baseURL: base, maxRetries: 0 });
   const hello = { model, messages: [{ role: 'user', content: 'Hello' }], temperature: 0, max_completion_tokens: 400 };
-  /** Rewarded for repeating itself the model goes on to the end. */
+  /** A reward for repetition makes the model continue to the token limit. */
   const endless = { frequency_penalty: -2, max_completion_tokens: 4000 };
   const chat = client.chat.completions;
   return {
@@ -81,7 +81,7 @@ export function openaiSteps(OpenAI, { zodResponseFormat, z }, { base, key, model
       });
       await forced.done();
       assert.match(seen.at(-1)?.at, /^[xy]$/);
-      // A named function ends the runner's loop after its call; the result goes back as the client itself would send it.
+      // A named function ends the runner’s loop after its call; the result is sent as the client itself would send it.
       const next = await chat.create({ ...hello, messages: forced.messages, tools: [tool] });
       assert.ok(next.choices[0].finish_reason);
     },

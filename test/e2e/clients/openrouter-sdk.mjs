@@ -54,7 +54,7 @@ export default ({ base, key, model }) => {
             execute: (given) => (seen.push(given), { found: 'a cat' }),
           }),
         ],
-        // The first call alone is forced.
+        // Only the first call is forced.
         toolChoice: ({ numberOfTurns }) => (numberOfTurns === 0 ? 'required' : 'none'),
         stopWhen: stepCountIs(3),
       });

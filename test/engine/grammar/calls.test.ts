@@ -52,7 +52,7 @@ function verdicts(t: Tap, gbnf: string, cases: Readonly<Record<string, 'whole' |
 
 type Tap = Pick<typeof t, 'equal'>;
 
-t.test('calls as the model writes them, with arguments that fit', (t) => {
+t.test('calls as models write them, with valid arguments', (t) => {
   verdicts(t, callGrammar(rules(HERMES)), {
     [LOOK]: 'whole',
     [`${LOOK}\n${GO}`]: 'whole',
@@ -93,7 +93,7 @@ t.test('one call and no more', (t) => {
   t.end();
 });
 
-t.test('white space that ends a function’s name is not left out', (t) => {
+t.test('white space at the end of a function’s name is kept', (t) => {
   const syntax = { mark: 'to=', open: ' to=', between: ' json<|message|>', alsoBetween: [' <|message|>'], close: '' };
   verdicts(t, callGrammar(rules(syntax, { single: true })), {
     ' to=look json<|message|>{"at": 1}': 'whole',
@@ -103,7 +103,7 @@ t.test('white space that ends a function’s name is not left out', (t) => {
   t.end();
 });
 
-t.test('what may come in place of calls', (t) => {
+t.test('what may follow instead of calls', (t) => {
   const call = '{"tool_calls": [{"name": "go", "arguments": {}}, {"name": "go", "arguments": {}}]}';
   const answer = '{"response": "a \\"b\\" \\u00e9"}';
   verdicts(t, callGrammar(rules(WRAPPED, { answer: true })), { [call]: 'whole', [answer]: 'whole', '{"x"': 'no' });
@@ -113,12 +113,12 @@ t.test('what may come in place of calls', (t) => {
   t.end();
 });
 
-t.test('text that is there already comes first', (t) => {
+t.test('text that exists already comes first', (t) => {
   verdicts(t, callGrammar(rules(HERMES), { before: 'é".' }), { [`é".${LOOK}`]: 'whole', [LOOK]: 'no' });
   t.end();
 });
 
-t.test('what no grammar can be made of', (t) => {
+t.test('schemas without a grammar', (t) => {
   const never = { name: 'f', parameters: { allOf: [{ type: 'string' }, { type: 'number' }] } };
   t.match(callRules(HERMES, [never], { single: true, answer: false }), { kind: 'unservable' });
   const alike = (depth: number): object =>

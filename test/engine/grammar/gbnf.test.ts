@@ -20,11 +20,11 @@ t.test('a literal matches its text and no other', (t) => {
   for (const text of ['"', '\\', '\n', '\r\n', '\t', '\0', '[]-^', '\\n', '\\"', '🎉', '\u2028']) {
     t.equal(new Gbnf(`root ::= ${literal(text)}`).reads(text), 'whole', encodeURIComponent(text));
   }
-  t.equal(literal('\ud83c'), literal('\ufffd'), 'a lone surrogate, which no text of a model holds');
+  t.equal(literal('\ud83c'), literal('\ufffd'), 'a lone surrogate, which no text of a model contains');
   t.end();
 });
 
-t.test('a grammar is put together with each rule once and its root first', (t) => {
+t.test('a grammar is assembled with each rule once and its root first', (t) => {
   const part = { rule: 'a', rules: ['a ::= "x"'] };
   t.same(grammarText('a b', [part, part, { rule: 'b', rules: ['a ::= "x"', 'b ::= "y"'] }]), {
     kind: 'ok',
@@ -33,7 +33,7 @@ t.test('a grammar is put together with each rule once and its root first', (t) =
   t.end();
 });
 
-t.test('a grammar has at most so many characters, repetitions and brackets', (t) => {
+t.test('a grammar has a maximum of characters, repetitions and brackets', (t) => {
   const sized = (characters: number): string => grammarText(`"${'x'.repeat(characters - 11)}"`, []).kind;
   t.equal(sized(MAX_GRAMMAR_CHARACTERS), 'ok');
   t.equal(sized(MAX_GRAMMAR_CHARACTERS + 1), 'unservable');
@@ -42,14 +42,14 @@ t.test('a grammar has at most so many characters, repetitions and brackets', (t)
     grammarText(counts.map((count) => `"x"{${count}}`).join(' '), []).kind;
   t.equal(counted(`0,${half}`, `${half}`), 'ok');
   t.equal(counted(`0,${half}`, `${half},`, '1'), 'unservable');
-  t.equal(counted('5,2'), 'unservable', 'bounds the wrong way round');
+  t.equal(counted('5,2'), 'unservable', 'bounds in the wrong order');
   const nested = (depth: number): string => grammarText(`${'('.repeat(depth)}"x"${')'.repeat(depth)}`, []).kind;
   t.same([nested(MAX_BRACKETS), nested(MAX_BRACKETS + 1)], ['ok', 'unservable']);
   t.equal(grammarText(`"{${MAX_REPETITIONS + 1}}" [{${MAX_REPETITIONS + 1}}]`, []).kind, 'ok', 'what is only text');
   t.end();
 });
 
-t.test('behind a text the reply is held, before it free', (t) => {
+t.test('after a given text the reply is constrained, before it free', (t) => {
   const held = new Gbnf(heldBehind('</think>', 'root ::= "a" | "b"'));
   for (const [text, verdict] of [
     ['</think>a', 'whole'],

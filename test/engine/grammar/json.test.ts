@@ -6,7 +6,7 @@ import { Gbnf, seeded } from '../../support/gbnf.js';
 
 const grammar = new Gbnf(dataGrammar);
 
-t.test('whatever it allows is one JSON object, well formed, with finite numbers', (t) => {
+t.test('every text that it allows is one well-formed JSON object with finite numbers', (t) => {
   fc.assert(
     fc.property(fc.integer(), (seed) => {
       const text = grammar.write(seeded(seed));
@@ -22,10 +22,10 @@ t.test('whatever it allows is one JSON object, well formed, with finite numbers'
   t.end();
 });
 
-t.test('it allows any object, compact or set out in lines', (t) => {
+t.test('it allows any object, compact or indented', (t) => {
   fc.assert(
     fc.property(fc.dictionary(fc.string({ unit: 'binary' }), fc.jsonValue()), (value) => {
-      // Past the bounds on digits and white space lies what no model needs.
+      // Texts past the bounds on digits and white space are not needed by any model.
       const written = JSON.stringify(value);
       const short = !/\d{16}|e[+-]\d{3}/.test(written) && !written.includes('\x7f');
       fc.pre(short && !/\n {21}/.test(JSON.stringify(value, null, 2)));
@@ -36,7 +36,7 @@ t.test('it allows any object, compact or set out in lines', (t) => {
   t.end();
 });
 
-t.test('it begins with the object and ends with it', (t) => {
+t.test('it begins and ends with the object', (t) => {
   for (const text of [
     '{}',
     '{"a":{"b":[1,-0.5e+3,null]}}',

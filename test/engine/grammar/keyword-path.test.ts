@@ -1,10 +1,10 @@
-/** Where the refusal of a schema finds what is to blame. */
+/** The path that the refusal of a schema names. */
 import t from 'tap';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 
 const NOWHERE = { $ref: '#/$defs/none' };
 
-t.test('the path of the schema that a grammar cannot hold', (t) => {
+t.test('the path of the schema that no grammar can express', (t) => {
   const many = { type: 'array', minItems: 257 };
   const values = { enum: Array.from({ length: 2049 }, (_, i) => i) };
   for (const [what, schema, path] of [
@@ -20,6 +20,6 @@ t.test('the path of the schema that a grammar cannot hold', (t) => {
     t.match(schemaGrammar(schema), { kind: 'unservable', path: [...path], why: /`\$ref`|`minItems`|`enum`/ }, what);
   }
   const made = schemaGrammar({ type: 'string', minLength: 2, maxLength: 1 });
-  t.strictSame(made, { kind: 'unservable', why: 'allows no value.' }, 'no keyword alone is to blame');
+  t.strictSame(made, { kind: 'unservable', why: 'allows no value.' }, 'no single keyword is the cause');
   t.end();
 });

@@ -1,4 +1,4 @@
-/** Arguments in notations close to JSON: held to their schema, and read as JSON. */
+/** Arguments in notations close to JSON: constrained by their schema, and converted to JSON. */
 import { Ajv } from 'ajv';
 import t from 'tap';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
@@ -51,7 +51,7 @@ function grammar(syntax: CallSyntax): Gbnf {
 }
 
 for (const [model, syntax] of Object.entries<CallSyntax>(LOOSE_SYNTAXES)) {
-  t.test(`${model}: whatever the grammar allows is read as valid arguments, wherever it is cut`, (t) => {
+  t.test(`${model}: everything that the grammar allows is parsed to valid arguments, wherever the text is cut`, (t) => {
     const gbnf = grammar(syntax);
     const format = { syntax, functions: NAMES, single: false, gbnf: '' };
     const random = seeded(7);
@@ -76,7 +76,7 @@ for (const [model, syntax] of Object.entries<CallSyntax>(LOOSE_SYNTAXES)) {
 const GEMMA = LOOSE_SYNTAXES['Gemma 4'];
 const LFM = LOOSE_SYNTAXES.LFM2;
 
-t.test('what the models write', (t) => {
+t.test('texts that models write', (t) => {
   for (const [syntax, reply, calls] of [
     [
       GEMMA,
@@ -116,7 +116,7 @@ t.test('what the models write', (t) => {
   t.end();
 });
 
-t.test('what the schema refuses', (t) => {
+t.test('texts that the schema excludes', (t) => {
   const gemma = grammar(GEMMA);
   for (const inner of [
     'city:<|"|>a<|"|>',

@@ -1,4 +1,4 @@
-/** The bounds of what grammars keep, beside what they take in this process. */
+/** The counted bytes of grammars, compared with the memory of this process. */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import t from 'tap';
@@ -13,14 +13,14 @@ import { InlineGrammars, InlineHold } from '../../../engine/llama/inline-grammar
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
 
-/** Bytes that this process keeps. */
+/** Bytes that this process retains. */
 function kept(): number {
   collect();
   const { heapUsed, external } = process.memoryUsage();
   return heapUsed + external;
 }
 
-/** What else the process may keep meanwhile, such as compiled code: the most seen is 0.8 MB. */
+/** What else the process may retain meanwhile, such as compiled code: at most 0.8 MB was measured. */
 const MIB = 2 ** 20;
 
 const times = <T>(count: number, item: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => item(i));
@@ -37,7 +37,7 @@ function vocabulary(texts: readonly Buffer[]) {
 }
 const ALL = vocabulary(TEXTS);
 
-/** A grammar of an object of texts with names of their own, whose places are as many as its characters. */
+/** A grammar of an object of texts with distinct names, which has as many states as characters. */
 function wide(seed: number): string {
   const names = times(300, (i) => `${seed}-${(i * 7919).toString(36)}`);
   const string = { type: 'string', maxLength: 20 + (seed % 7) };
@@ -51,7 +51,7 @@ function wide(seed: number): string {
   return text.gbnf;
 }
 
-/** Writes what a grammar allows, token by token, and looks at the mask of each place. */
+/** Writes a text that the grammar allows, token by token, and computes the mask of each state. */
 function write(hold: InlineHold, tokens: number): void {
   for (let i = 0; i < tokens; i++) {
     const { kind, tokens: listed } = hold.mask();
@@ -92,7 +92,7 @@ t.test('the programs of the largest grammars', async (t) => {
   }
 });
 
-t.test('what a grammar keeps is counted', async (t) => {
+t.test('the bytes that a grammar retains are counted', async (t) => {
   const tokens = sortedTokens(ALL.bytes, ALL.starts, ALL.ends);
   const grammar = MaskGrammar.of(wide(1), tokens, { work: 1e9, share: () => 1 });
   if (!grammar) throw new Error('not read');
@@ -110,7 +110,7 @@ t.test('what a grammar keeps is counted', async (t) => {
   t.ok(took < grammar.bytes + MIB, `${took} bytes in this process, ${grammar.bytes} counted`);
 });
 
-t.test('one that took much when it was alone gives it up when others come', async (t) => {
+t.test('a grammar that was large while alone is reduced when others come', async (t) => {
   const grammars = await store();
   const alone = wide(1);
   const hold = new InlineHold(grammars, alone, []);
@@ -136,7 +136,7 @@ t.test('a store stays within its bound, whatever replies use it', async (t) => {
   t.ok(most < stores / 2 + seats * perSeat, `${most} bytes`);
 });
 
-t.test('one look does not grow without a bound', async (t) => {
+t.test('the memory of one lookup is bounded', async (t) => {
   const texts = times(4000, (i) => (i * 7919).toString(36).padStart(30, 'q'));
   const many = vocabulary(texts.map((text) => Buffer.from(Array.from(text).reverse().join(''))));
   const gbnf = `root ::= ${texts.map((text) => literal(Array.from(text).reverse().join(''))).join(' | ')}`;

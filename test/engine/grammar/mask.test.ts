@@ -57,7 +57,7 @@ function grammarOf(schema: unknown): { readonly gbnf: string; readonly stacks: n
   return made.kind === 'ok' && text.kind === 'ok' ? { gbnf: text.gbnf, stacks: made.stacks } : undefined;
 }
 
-/** Where a text is, read byte by byte; throws where it cannot come. */
+/** The state after a text, read byte by byte; throws if the text is not allowed. */
 function read(grammar: MaskGrammar, text: string): Standing {
   let standing = grammar.start;
   for (const byte of Buffer.from(text)) {
@@ -68,7 +68,7 @@ function read(grammar: MaskGrammar, text: string): Standing {
   return standing;
 }
 
-t.test('denied is what no text goes on with, whatever the grammar', (t) => {
+t.test('the mask excludes exactly the tokens that no allowed text continues with, for every grammar', (t) => {
   const tokens = vocabulary([...BYTES, ...TEXTS]);
   fc.assert(
     fc.property(schemas, fc.integer(), fc.double({ min: 0, max: 1, noNaN: true }), (schema, seed, share) => {
@@ -98,7 +98,7 @@ t.test('denied is what no text goes on with, whatever the grammar', (t) => {
   t.end();
 });
 
-t.test('characters that are split over tokens are checked by their beginning', (t) => {
+t.test('characters that are split over several tokens are checked by their first bytes', (t) => {
   const tokens = vocabulary(BYTES);
   const grammar = maskGrammar('root ::= [à-ï] "中" | "🎉" | [^\\x00-\\x7F] "!"', tokens);
   const allowed = (standing: Standing): number[] => {
@@ -110,19 +110,19 @@ t.test('characters that are split over tokens are checked by their beginning', (
   const leads = allowed(grammar.start);
   t.notOk(
     leads.some((byte) => byte < 0xc2 || byte > 0xf4),
-    'no ASCII, no byte that begins nothing',
+    'no ASCII, no byte that begins no character',
   );
   t.ok(leads.includes(0xc3) && leads.includes(0xf0));
   const begun = behind(0xc3);
-  t.ok(begun && allowed(begun).every((byte) => byte >> 6 === 2), 'only its rest may follow');
+  t.ok(begun && allowed(begun).every((byte) => byte >> 6 === 2), 'only its remaining bytes may follow');
   const a = behind(0xc3, 0xa0);
-  t.same(a && allowed(a), [0x21, 0xe4], 'and then what the grammar has');
+  t.same(a && allowed(a), [0x21, 0xe4], 'and then what the grammar allows');
   t.equal(behind(0xc3, 0x41), undefined);
   t.equal(behind(0x80), undefined);
   t.end();
 });
 
-t.test('a text may go on free up to a mark, and ends where the grammar does', (t) => {
+t.test('a text may be free up to a mark, and ends where the grammar does', (t) => {
   const tokens = vocabulary([...BYTES, 'thought', '</t>', '</t>\n{', '</t>x']);
   const grammar = maskGrammar(heldBehind('</t>', dataGrammar), tokens);
   const [thought, mark, object, wrong] = [258, 259, 260, 261];
@@ -137,7 +137,7 @@ t.test('a text may go on free up to a mark, and ends where the grammar does', (t
   t.end();
 });
 
-t.test('no text is at more places than its schema says', (t) => {
+t.test('no text is in more states than its schema has', (t) => {
   fc.assert(
     fc.property(schemas, fc.integer(), (schema, seed) => {
       const made = grammarOf(schema);
@@ -155,7 +155,7 @@ t.test('no text is at more places than its schema says', (t) => {
   t.end();
 });
 
-t.test('alternatives that are equal are one', (t) => {
+t.test('equal alternatives are merged', (t) => {
   const of = (schemas: readonly object[]): number => grammarOf({ anyOf: schemas })?.stacks ?? NaN;
   for (const schema of [
     { type: 'array' },
@@ -170,7 +170,7 @@ t.test('alternatives that are equal are one', (t) => {
   t.end();
 });
 
-t.test('a grammar that grows too large begins anew with where its texts are', (t) => {
+t.test('a grammar that grows too large is rebuilt from the current states of its texts', (t) => {
   const tokens = vocabulary([...BYTES, ...TEXTS]);
   const gbnf = grammarOf({ anyOf: Array.from({ length: 100 }, (_, i) => ({ type: 'array', maxItems: i + 1 })) })?.gbnf;
   const small = maskGrammar(gbnf ?? '', tokens, { work: 1e9, share: () => 0 });
@@ -190,7 +190,7 @@ t.test('a grammar that grows too large begins anew with where its texts are', (t
   t.end();
 });
 
-t.test('work is bounded, and masks that were made are kept', (t) => {
+t.test('the work of a mask is bounded, and computed masks are kept', (t) => {
   const tokens = vocabulary(BYTES);
   const gbnf = `root ::= ${Array.from({ length: 500 }, (_, i) => `"${'a'.repeat(i + 1)}b"`).join(' | ')}`;
   t.throws(() => maskGrammar(gbnf, tokens, { work: 100, share: () => 1 }), { name: 'TooDear' });
@@ -199,12 +199,12 @@ t.test('work is bounded, and masks that were made are kept', (t) => {
   t.equal(grammar.mask(grammar.start), grammar.mask(grammar.start));
   const first = grammar.mask(grammar.start);
   for (let i = 1; i <= 50; i++) grammar.mask(read(grammar, 'a'.repeat(i)));
-  t.not(grammar.mask(grammar.start), first, 'but not for ever');
+  t.not(grammar.mask(grammar.start), first, 'but not forever');
   t.ok(grammar.bytes < 40_000, `${grammar.bytes} bytes`);
   t.end();
 });
 
-t.test('what is no grammar of ours is not read', (t) => {
+t.test('grammars of an unknown form are not used', (t) => {
   for (const gbnf of ['', 'rood ::= "a"', 'root ::= other', 'root ::= "a', 'root := "a"', 'root ::= ("a"']) {
     t.equal(programOf(gbnf), undefined, gbnf);
   }

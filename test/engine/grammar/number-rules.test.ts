@@ -1,4 +1,4 @@
-/** Numbers within bounds: what a grammar allows is valid by ajv, and what is valid and written plainly is allowed. */
+/** Numbers within bounds: what a grammar allows is valid by ajv, and what is valid and plainly written is allowed. */
 import { Ajv } from 'ajv';
 import fc from 'fast-check';
 import t from 'tap';
@@ -8,7 +8,7 @@ import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { rounds } from '../../support/long-form.js';
 
-/** Quotients of large numbers by small steps are inexact doubles. */
+/** Quotients of large numbers and small steps are inexact doubles. */
 const ajv = new Ajv({ strict: false, multipleOfPrecision: 1 });
 const exact = new Ajv({ strict: false, multipleOfPrecision: 6 });
 
@@ -100,7 +100,7 @@ const schemas = fc.record(
   { requiredKeys: ['type'] },
 );
 
-t.test('whatever a grammar writes is valid, and what is valid is allowed', (t) => {
+t.test('every text that a grammar allows is valid, and every valid number is allowed', (t) => {
   const property = fc.property(schemas, fc.nat(), fc.array(bound), (schema, seed, values) => {
     const valid = ajv.compile(schema);
     const isExact = exact.compile(schema);
@@ -122,7 +122,7 @@ t.test('whatever a grammar writes is valid, and what is valid is allowed', (t) =
   t.end();
 });
 
-t.test('decimals are those that a number is written with', (t) => {
+t.test('decimals are those with which a number is written', (t) => {
   t.strictSame(decimalOf(-273.15), { whole: '273', fraction: '15' });
   t.strictSame(decimalOf(1e21), { whole: `1${'0'.repeat(21)}`, fraction: '' });
   t.strictSame(decimalOf(1.5e-7), { whole: '0', fraction: '00000015' });

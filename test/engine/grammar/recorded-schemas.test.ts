@@ -1,6 +1,7 @@
 /**
- * Schemas as libraries and public MCP servers produce them (test/fixtures/schemas): each is taken under `contract: compatible`
- * as a tool's parameters, and what its grammar writes is valid by ajv. The short form samples every fifth one, and few times.
+ * Schemas as libraries and public MCP servers produce them (test/fixtures/schemas): each is accepted under `contract:
+ * compatible` as a tool’s parameters, and texts of its grammar are valid by ajv. The short form tests every fifth
+ * schema with few samples.
  */
 import addFormats from 'ajv-formats';
 import { Ajv, type Options } from 'ajv';
@@ -27,7 +28,7 @@ const file = join(sourceRoot, 'test/fixtures/schemas/recorded.jsonl');
 const lines = readFileSync(file, 'utf8').trim().split('\n');
 const recorded = lines.map((line) => JSON.parse(line) as Recorded);
 
-/** The grammar of a call's arguments, by the schema that the contract makes of what was sent. */
+/** The grammar of a call’s arguments, made from the schema that the contract makes of the request. */
 function grammarOf(schema: object): Gbnf {
   const tools = [{ type: 'function', function: { name: 'f', parameters: schema } }];
   const body = { model: 'm', messages: [{ role: 'user', content: 'x' }], tools };
@@ -42,7 +43,10 @@ function grammarOf(schema: object): Gbnf {
 
 let patternsNotHeld = 0;
 
-/** As ajv takes it: without the keywords that docs/contract.md lists as not held, and with draft 4's switches as bounds. */
+/**
+ * As ajv accepts it: without the keywords that docs/contract.md lists as not enforced, and with draft 4’s switches as
+ * bounds.
+ */
 function checked(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(checked);
   if (typeof value !== 'object' || value === null) return value;
@@ -67,7 +71,7 @@ function checked(value: unknown): unknown {
 }
 
 function validatorOf(schema: object): (value: unknown) => boolean {
-  // Formats of one library alone are unknown to ajv, and their patterns stand beside them.
+  // ajv does not know formats of single libraries; these have patterns beside them.
   const options: Options = { strict: false, validateSchema: false, multipleOfPrecision: 1, logger: false };
   const draft7 = /draft-0[4-7]|"items":\[/.test(JSON.stringify(schema));
   const ajv = draft7 ? new Ajv(options) : new Ajv2020(options);
@@ -76,14 +80,18 @@ function validatorOf(schema: object): (value: unknown) => boolean {
 }
 
 t.ok(recorded.length >= 200, `${recorded.length} schemas`);
-t.equal(new Set(recorded.map(({ origin }) => origin.split(/[ ,]/)[0])).size, 15, 'of so many packages');
+t.equal(
+  new Set(recorded.map(({ origin }) => origin.split(/[ ,]/)[0])).size,
+  15,
+  'there are schemas of so many packages',
+);
 
-t.test('each is taken, and has a grammar', (t) => {
+t.test('each is accepted, and has a grammar', (t) => {
   for (const { origin, name, schema } of recorded) t.doesNotThrow(() => grammarOf(schema), `${origin}: ${name}`);
   t.end();
 });
 
-t.test('what a grammar writes is valid', (t) => {
+t.test('the texts of a grammar are valid', (t) => {
   for (const { origin, name, schema } of cases(recorded, (_, i) => i % 5 === 0)) {
     const grammar = grammarOf(schema);
     const valid = validatorOf(schema);
@@ -98,7 +106,7 @@ t.test('what a grammar writes is valid', (t) => {
   t.end();
 });
 
-t.test('no more than one pattern among them is not held', (t) => {
+t.test('at most one of their patterns is not enforced', (t) => {
   patternsNotHeld = 0;
   for (const { schema } of recorded) checked(schema);
   t.equal(patternsNotHeld, 1);

@@ -22,7 +22,7 @@ function grammarOf(schema: unknown): Gbnf | undefined {
 const object = (properties: object, rest: object = {}): object => ({ type: 'object', properties, ...rest });
 const NODE = object({ value: { type: 'integer' }, next: { $ref: '#/$defs/node' } }, { required: ['value'] });
 
-/** [what, schema, texts it allows, texts it does not]. */
+/** [name, schema, texts it allows, texts it does not]. */
 const CASES: readonly (readonly [string, unknown, readonly string[], readonly string[]])[] = [
   ['anything', {}, ['1', '{"a":[null]}', '"x"', 'true'], ['', 'x', '1 ']],
   ['anything, said otherwise', true, ['{}'], ['x']],
@@ -82,7 +82,7 @@ const CASES: readonly (readonly [string, unknown, readonly string[], readonly st
     ['{}', '{"a":1,"b":2,"c":3}'],
   ],
   [
-    'a property at least, where there are declared ones',
+    'at least one property, some of them declared',
     object({ a: {}, b: {} }, { minProperties: 1, additionalProperties: false }),
     ['{"a":1}', '{"b":1}'],
     ['{}'],
@@ -116,13 +116,13 @@ const CASES: readonly (readonly [string, unknown, readonly string[], readonly st
     ['{"b":1,"a":2}', '{"a":1 "b":2}'],
   ],
   [
-    'others by default, and no declared name twice or spelled otherwise',
+    'other names by default, and no declared name twice or spelled differently',
     object({ ab: { type: 'integer' }, abc: { type: 'integer' } }),
     ['{"ab":1,"x":[]}', '{"x":1}', '{"a":1,"abcd":2,"":3,"b":4}', '{"ab":1,"abc":2,"é":1}'],
     ['{"ab":""}', '{"x":1,"ab":1}', '{"x":1,"ab":""}', '{"abc":""}', '{"\\u0061b":""}', '{"x":1,}'],
   ],
   [
-    'others of a schema',
+    'other properties with a schema',
     object({ a: {} }, { additionalProperties: { type: 'integer' } }),
     ['{"b":1,"c":2}', '{"a":"","b":1}'],
     ['{"b":""}'],
@@ -136,7 +136,7 @@ const CASES: readonly (readonly [string, unknown, readonly string[], readonly st
     ['{"a\\"\\n\\ud83c":1,"🎉":1}'],
     [],
   ],
-  ['a property that cannot be', object({ a: false, b: {} }), ['{"b":1}', '{}'], ['{"a":1}', '{"b":1,"a":1}']],
+  ['a property that cannot exist', object({ a: false, b: {} }), ['{"b":1}', '{}'], ['{"a":1}', '{"b":1,"a":1}']],
   [
     'anyOf',
     { anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'null' } }] },
@@ -181,7 +181,7 @@ const CASES: readonly (readonly [string, unknown, readonly string[], readonly st
     ['[null]', '[]'],
     ['[1]', '[null,1]'],
   ],
-  ['null as OpenAPI has it', { type: 'string', nullable: true }, ['null', '"a"'], ['1']],
+  ['null as OpenAPI writes it', { type: 'string', nullable: true }, ['null', '"a"'], ['1']],
   [
     'properties by pattern',
     { type: 'object', patternProperties: { '^x': { type: 'integer' } }, additionalProperties: false },
@@ -198,7 +198,7 @@ const CASES: readonly (readonly [string, unknown, readonly string[], readonly st
   ['itself', { type: 'array', items: { $ref: '#' } }, ['[]', '[[],[[]]]'], ['[1]']],
 ];
 
-t.test('a schema allows what it says and nothing else', (t) => {
+t.test('a schema’s grammar allows what it describes and nothing else', (t) => {
   for (const [what, schema, allowed, refused] of CASES) {
     const grammar = grammarOf(schema);
     for (const text of allowed) t.equal(grammar?.reads(text), 'whole', `${what}: ${encodeURIComponent(text)}`);
@@ -207,7 +207,7 @@ t.test('a schema allows what it says and nothing else', (t) => {
   t.end();
 });
 
-t.test('what cannot be served says why', (t) => {
+t.test('refusals name the reason', (t) => {
   const deep = (depth: number): unknown => (depth === 0 ? {} : { allOf: [deep(depth - 1)] });
   const twice = { anyOf: ['a', 'b'].map((name) => object({ [name]: { $ref: '#' } }, { required: [name] })) };
   const alike = (depth: number): unknown =>
@@ -221,10 +221,10 @@ t.test('what cannot be served says why', (t) => {
     ['required and impossible', object({ a: false }, { required: ['a'] }), /no value/],
     ['required and closed', object({}, { required: ['a'], additionalProperties: false }), /no value/],
     ['without end', object({ a: { $ref: '#' } }, { required: ['a'] }), /no value/],
-    ['bounds the wrong way', { type: 'string', minLength: 2, maxLength: 1 }, /no value/],
-    ['items the wrong way', { prefixItems: [{}], minItems: 2, maxItems: 1 }, /no value/],
-    ['a reference to nothing', { $ref: '#/$defs/a' }, /`\$ref` to what/],
-    ['a reference to elsewhere', { $ref: 'https://example.com/a' }, /`\$ref` to what/],
+    ['bounds in the wrong order', { type: 'string', minLength: 2, maxLength: 1 }, /no value/],
+    ['item counts in the wrong order', { prefixItems: [{}], minItems: 2, maxItems: 1 }, /no value/],
+    ['a reference to a place that does not exist', { $ref: '#/$defs/a' }, /`\$ref` to what/],
+    ['a reference to another document', { $ref: 'https://example.com/a' }, /`\$ref` to what/],
     ['a reference to itself', { $ref: '#' }, /too deeply/],
     ['a reference around', { $ref: '#/$defs/a', $defs: { a: { anyOf: [{ $ref: '#/$defs/a' }] } } }, /too deeply/],
     ['deep combinations', deep(70), /too deeply/],
@@ -237,7 +237,7 @@ t.test('what cannot be served says why', (t) => {
       /alternatives/,
     ],
     ['two ways back', twice, /common prefix/],
-    ['alike at each level', alike(9), /common prefix/],
+    ['the same at each level', alike(9), /common prefix/],
     ['many items', { type: 'array', minItems: MAX_COUNTED + 1 }, /minItems/],
   ] as const) {
     t.match(schemaGrammar(schema), { kind: 'unservable', why }, what);
@@ -252,7 +252,7 @@ t.test('what cannot be served says why', (t) => {
   const values = (length: number): object => ({ enum: Array.from({ length }, (_, i) => i) });
   t.match(schemaGrammar(values(MAX_VALUES + 1)), { kind: 'unservable', why: /enum/ });
   t.equal(grammarOf(values(MAX_VALUES))?.reads(`${MAX_VALUES - 1}`), 'whole');
-  t.ok(grammarOf(alike(5)), 'and what is within the bounds is served');
+  t.ok(grammarOf(alike(5)), 'schemas within the bounds are served');
   const texts = (length: number): object => ({
     anyOf: Array.from({ length }, (_, i) => ({ type: 'string', maxLength: i })),
   });
@@ -261,7 +261,7 @@ t.test('what cannot be served says why', (t) => {
   t.end();
 });
 
-t.test('names differ by their prefix, and shared rules are the same', (t) => {
+t.test('rule names begin with the prefix, and shared rules are equal', (t) => {
   const [a, b] = ['a', 'b'].map((prefix) => schemaGrammar(object({ x: { enum: [prefix] } }), prefix));
   if (a?.kind !== 'ok' || b?.kind !== 'ok') throw new Error('unservable');
   const text = grammarText(`${a.rule} "," ${b.rule}`, [a, b]);
@@ -274,7 +274,7 @@ t.test('names differ by their prefix, and shared rules are the same', (t) => {
   t.end();
 });
 
-t.test('whatever a schema’s grammar allows is JSON that is valid against it', (t) => {
+t.test('every text that a schema’s grammar allows is JSON that is valid against it', (t) => {
   fc.assert(
     fc.property(schemas, fc.integer(), (schema, seed) => {
       const grammar = grammarOf(schema);
@@ -291,7 +291,7 @@ t.test('whatever a schema’s grammar allows is JSON that is valid against it', 
   t.end();
 });
 
-t.test('a value that is valid against a schema is allowed by its grammar', (t) => {
+t.test('every value that is valid against a schema is allowed by its grammar', (t) => {
   let values = 0;
   fc.assert(
     fc.property(schemas, fc.integer(), (schema: TestSchema, seed) => {
@@ -311,8 +311,8 @@ t.test('a value that is valid against a schema is allowed by its grammar', (t) =
   t.end();
 });
 
-/** Each holds a prompt worker for seconds if it is taken at its word, and an answer is owed in 2 s (prompts.silenceMs). */
-t.test('schemas that are dear to compile are refused before the work, or cheap', (t) => {
+/** Each would occupy a prompt worker for seconds, while an answer is due in 2 s (prompts.silenceMs). */
+t.test('schemas that are expensive to compile are refused before the work, or are cheap', (t) => {
   const numbers = (from: number): number[] => Array.from({ length: 5000 }, (_, i) => from + i);
   const disjoint = { allOf: [{ enum: numbers(0) }, { enum: numbers(5000) }] };
   const stairs = { enum: Array.from({ length: 2000 }, (_, i) => 'a'.repeat(i + 1)) };
@@ -324,7 +324,7 @@ t.test('schemas that are dear to compile are refused before the work, or cheap',
   t.match(schemaGrammar(stairs), { kind: 'unservable', why: /characters|too many values/ });
   t.match(schemaGrammar(crossed), { kind: 'unservable', why: /too many/ });
   t.match(schemaGrammar({ enum: numbers(0).slice(0, 2) }), { kind: 'ok' });
-  // Counted, not timed: what is left of 25 million pairs is one look at each value.
+  // Counted, not timed: instead of 25 million pairs each value is read once.
   let looks = 0;
   const counted = { toJSON: () => (looks += 1) };
   schemaGrammar({ allOf: [{ enum: numbers(0).map(() => counted) }, { enum: numbers(5000) }] });

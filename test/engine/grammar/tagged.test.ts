@@ -62,7 +62,7 @@ function parameter(name: string, value: string): string {
   return `<parameter=${name}>\n${value}\n</parameter>\n`;
 }
 
-t.test('arguments in the order of the schema, optional ones there or not', (t) => {
+t.test('arguments in the order of the schema, with and without optional ones', (t) => {
   const { gbnf } = grammar(QWEN);
   const city = parameter('city', 'Zürich <b>\n"HB"');
   const days = parameter('days', '3');
@@ -95,7 +95,7 @@ const ajv = new Ajv({ strict: false });
 const validate = new Map(FUNCTIONS.map(({ name, parameters }) => [name, ajv.compile(parameters)]));
 
 for (const [model, syntax] of Object.entries(TAGGED_SYNTAXES)) {
-  t.test(`${model}: whatever the grammar allows is read as valid arguments, wherever it is cut`, (t) => {
+  t.test(`${model}: everything that the grammar allows is parsed to valid arguments, wherever the text is cut`, (t) => {
     const { gbnf, parameters } = grammar(syntax);
     const format = { syntax, functions: ['look', 'go'], single: false, gbnf: '', parameters };
     fc.assert(
@@ -105,7 +105,7 @@ for (const [model, syntax] of Object.entries(TAGGED_SYNTAXES)) {
         const cut = at % (characters.length + 1);
         const { content, calls } = readCalls(format, [reply]);
         const inTwo = readCalls(format, [characters.slice(0, cut).join(''), characters.slice(cut).join('')]);
-        if (!isDeepStrictEqual(inTwo.calls, calls)) throw new Error(`not the same when cut at ${cut}: ${reply}`);
+        if (!isDeepStrictEqual(inTwo.calls, calls)) throw new Error(`cut at ${cut} it differs: ${reply}`);
         if (content !== '' || calls.length === 0) throw new Error(`not all of it is a call: ${reply}`);
         for (const call of calls) {
           const valid = validate.get(call.name);
@@ -120,19 +120,19 @@ for (const [model, syntax] of Object.entries(TAGGED_SYNTAXES)) {
   });
 }
 
-t.test('what cannot be written so is said', (t) => {
+t.test('schemas that cannot be written so are refused', (t) => {
   const refused = (parameters: object): string | undefined => {
     const made = callRules(QWEN, [{ name: 'look', parameters }], { single: true, answer: false });
     return made.kind === 'unservable' ? made.why : undefined;
   };
   t.match(refused({ type: 'object', properties: { 'a>b': {} } }), /name cannot be written/);
   t.match(refused({ type: 'object', properties: { a: false }, required: ['a'] }), /allows no value/);
-  t.equal(refused({ type: 'object', properties: { a: false } }), undefined, 'it is never there');
+  t.equal(refused({ type: 'object', properties: { a: false } }), undefined, 'it never occurs');
   t.match(refused({ type: 'string' }), /allows no value/);
   t.end();
 });
 
-t.test('a schema that is one of several objects', (t) => {
+t.test('a schema that allows one of several objects', (t) => {
   const either = ['a', 'b'].map((name) => ({
     type: 'object',
     properties: { [name]: { type: 'integer' } },
@@ -145,7 +145,7 @@ t.test('a schema that is one of several objects', (t) => {
   t.end();
 });
 
-t.test('a free map has arguments of any names, held to its schema and read by it', (t) => {
+t.test('a free map has arguments with any names, constrained and parsed by its schema', (t) => {
   const free = (more: object): Parameters<typeof callRules>[1] => [
     { name: 'look', parameters: { type: 'object', ...more } },
   ];
@@ -164,7 +164,7 @@ t.test('a free map has arguments of any names, held to its schema and read by it
   t.equal(numbers.gbnf.reads(two), 'whole');
   t.equal(numbers.gbnf.reads(called(parameter('a', 'x'))), 'no');
   t.same(read(numbers), { a: 42, b_2: true });
-  t.equal(grammar(QWEN, free({})).gbnf.reads(two), 'whole', 'no word of members');
+  t.equal(grammar(QWEN, free({})).gbnf.reads(two), 'whole', 'members are not mentioned');
   t.equal(grammar(QWEN, free({ properties: {} })).gbnf.reads(two), 'no', 'a tool without parameters');
   t.equal(grammar(QWEN, free({ properties: {}, additionalProperties: true })).gbnf.reads(two), 'whole');
   t.equal(grammar(QWEN, free({ additionalProperties: false })).gbnf.reads(two), 'no');

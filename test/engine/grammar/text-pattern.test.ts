@@ -1,4 +1,4 @@
-/** Patterns as automata, beside the engine's own regular expressions, and formats beside those of ajv. */
+/** Patterns as automata, compared with JavaScript’s regular expressions, and formats compared with ajv’s. */
 import addFormats from 'ajv-formats';
 import { Ajv } from 'ajv';
 import fc from 'fast-check';
@@ -13,7 +13,7 @@ import { rounds } from '../../support/long-form.js';
 
 const ANY = { patterns: [], formats: [], least: 0, most: Infinity } as const;
 
-/** Each with its automaton's texts to be exactly the expression's. */
+/** For each, the automaton’s texts must be exactly the expression’s. */
 const PATTERNS = [
   ...['^a+$', 'b', '^a|b$', '^(a|b)*c?$', '^$', '', '^[^a]$', '^[a-c]{2,3}$', 'a{2}', '^a??b$', 'a|', '^(?:ab)+$'],
   ...[
@@ -43,7 +43,7 @@ const UNKNOWN = [
 ];
 const texts = fc.string({ unit: fc.constantFrom(...Array.from('abc1 .-]{\n\\/😀é')), maxLength: 6 });
 
-/** As JSON Schema reads it: by code points, unless the expression is not one then. */
+/** As JSON Schema reads it: by code points, unless the expression is invalid then. */
 function expressionOf(pattern: string): RegExp {
   try {
     return new RegExp(pattern, 'u');
@@ -52,7 +52,7 @@ function expressionOf(pattern: string): RegExp {
   }
 }
 
-t.test('an automaton allows what the expression finds', (t) => {
+t.test('an automaton allows the texts that the expression matches', (t) => {
   for (const pattern of PATTERNS) {
     const expression = expressionOf(pattern);
     const work = new WorkBudget();
@@ -70,13 +70,13 @@ t.test('an automaton allows what the expression finds', (t) => {
   t.end();
 });
 
-t.test('what is not regular, or is not known here, is not held', (t) => {
+t.test('expressions that are not regular, or not supported, are not enforced', (t) => {
   for (const pattern of UNKNOWN)
     t.equal(textAutomaton({ ...ANY, patterns: [pattern] }, new WorkBudget()), undefined, pattern);
   t.end();
 });
 
-t.test('lengths, texts that are left out, and patterns that must not match', (t) => {
+t.test('lengths, excluded texts, and patterns that must not match', (t) => {
   const form = { ...ANY, patterns: ['^[ab]+$'], least: 2, most: 3, without: ['ab'], unlike: ['bb'] };
   const allowed = ['a', 'aa', 'ab', 'ba', 'bb', 'aba', 'abb', 'aaaa', 'ac'].filter((text) =>
     isText(text, form, new WorkBudget()),
@@ -86,7 +86,7 @@ t.test('lengths, texts that are left out, and patterns that must not match', (t)
   t.end();
 });
 
-t.test('what a format allows is valid by ajv, and its samples are allowed', (t) => {
+t.test('texts of a format are valid by ajv, and its samples are allowed', (t) => {
   const ajv = new Ajv({ strict: false });
   (addFormats as unknown as (ajv: Ajv) => void)(ajv);
   const samples: Readonly<Record<string, readonly string[]>> = {
@@ -122,7 +122,7 @@ t.test('what a format allows is valid by ajv, and its samples are allowed', (t) 
   t.end();
 });
 
-t.test('a pattern of any kind costs a bounded number of steps, and no request is refused for it', (t) => {
+t.test('every pattern has a bounded number of steps, and no request is refused for one', (t) => {
   const hostile = [
     ...['.*a.{200}', '(a*)*b', '(a|aa|aaa){200}$', '^(.*a.{10})(.*b.{10})(.*c.{10})$', '^([a-z]{1,200}-){200}$'],
     ...['((((a{1,250}){1,250}){1,250}){1,250})', `${'('.repeat(30)}a${')*'.repeat(30)}`, `${'a|'.repeat(500)}b`],

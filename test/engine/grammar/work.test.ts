@@ -19,11 +19,11 @@ const object = (properties: Schema, required: readonly string[] = []): Schema =>
   required,
 });
 const one = (schema: Schema): Schema => object({ p: schema }, ['p']);
-/** `depth` schemas inside one another. */
+/** `depth` nested schemas. */
 const nested = (depth: number, around: (inner: Schema) => Schema): Schema =>
   depth === 0 ? {} : around(nested(depth - 1, around));
 
-/** Tools as they are, only more of each kind than any client sends: each makes a grammar near its largest. */
+/** Ordinary tools, more of each kind than any client sends: each results in a grammar near the largest. */
 const SENSIBLE: readonly (readonly [what: string, tools: readonly Schema[]])[] = [
   [
     'one tool of 1,200 required properties',
@@ -65,10 +65,10 @@ const SENSIBLE: readonly (readonly [what: string, tools: readonly Schema[]])[] =
       }),
     ],
   ],
-  ['50 objects inside one another', [nested(50, (inner) => object({ a: inner, b: { type: 'string' }, c: {} }, ['b']))]],
+  ['50 nested objects', [nested(50, (inner) => object({ a: inner, b: { type: 'string' }, c: {} }, ['b']))]],
 ];
 
-t.test('no sensible list of tools takes more than four fifths of the bound', (t) => {
+t.test('no ordinary list of tools takes more than four fifths of the bound', (t) => {
   for (const [what, tools] of SENSIBLE) {
     const work = new WorkBudget();
     work.weigh(tools);
@@ -80,7 +80,7 @@ t.test('no sensible list of tools takes more than four fifths of the bound', (t)
   t.end();
 });
 
-/** Each is at most 16 KB of JSON, and took from 0.1 to 20 s when sets were copied and only shapes were counted. */
+/** Each is at most 16 KB of JSON, and took 0.1 to 20 s when sets were copied and only shapes were counted. */
 const DEAR: readonly (readonly [what: string, schema: Schema])[] = [
   [
     '2,000 required names beside combinations',
@@ -103,7 +103,7 @@ const DEAR: readonly (readonly [what: string, schema: Schema])[] = [
     },
   ],
   [
-    'an enum that each alternative narrows',
+    'an enum that each alternative restricts',
     { allOf: [{ anyOf: times(200, () => ({ enum: names(8) })) }, ...times(100, () => ({ enum: names(8) }))] },
   ],
   [
@@ -136,7 +136,7 @@ function cpuMs(run: () => unknown): number {
   );
 }
 
-t.test('a schema of 16 KB costs no more than some sensible ones do, whatever it says', (t) => {
+t.test('a schema of 16 KB costs no more than ordinary ones, whatever it contains', (t) => {
   const usual = SENSIBLE[0]?.[1][0];
   const usualMs = cpuMs(() => schemaGrammar(usual));
   for (const [what, schema] of DEAR) {
@@ -205,7 +205,7 @@ t.test('what is past the bound is refused in words that have none of the callerâ
   t.end();
 });
 
-t.test('the work of all tools together is bounded, not that of each', (t) => {
+t.test('the bound applies to all tools of a request together', (t) => {
   const tool = object(
     each(10, () => ({ enum: names(200) })),
     names(10),
@@ -226,7 +226,7 @@ t.test('the work of all tools together is bounded, not that of each', (t) => {
   t.end();
 });
 
-t.test('a schema of many values is refused before it is read, also where the compiler would not look', (t) => {
+t.test('a schema of many values is refused before it is read, also where the compiler would ignore them', (t) => {
   let read = 0;
   const values = new Proxy(
     times(1_000_000, () => 0),

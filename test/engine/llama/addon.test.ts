@@ -11,12 +11,12 @@ const NATIVE = {
   raDecodeRun: () => Promise.reject(new Error('no run')),
 };
 
-t.test('the version known is the one that is here', async (t) => {
+t.test('the supported version is the installed one', async (t) => {
   const source = await readFile(new URL('../../../../engine/native/next-token.cpp', import.meta.url), 'utf8');
   t.equal(Number(/^constexpr int VERSION = (\d+);$/m.exec(source)?.[1]), KNOWN_NATIVE);
 });
 
-t.test('nothing of an addon of another version is used', (t) => {
+t.test('an addon of another version is not used', (t) => {
   const used = (bindings: object): readonly unknown[] => {
     const kept: unknown[] = [];
     const raUseThreads = (...args: readonly unknown[]): unknown => kept.push(args.slice(1));
@@ -31,7 +31,7 @@ t.test('nothing of an addon of another version is used', (t) => {
   t.end();
 });
 
-t.test('its thread ends with JavaScript, notified once', (t) => {
+t.test('its thread ends with the process, and the exit listener is added once', (t) => {
   const raLeave = (): void => undefined;
   t.teardown(() => process.off('exit', raLeave));
   const bindings = { ...NATIVE, raVersion: KNOWN_NATIVE, raUseThreads: () => undefined, raLeave };
@@ -42,12 +42,12 @@ t.test('its thread ends with JavaScript, notified once', (t) => {
   t.end();
 });
 
-t.test('it is outdated where it has what another version of it has', (t) => {
+t.test('it is outdated if its version is missing or another one', (t) => {
   const outdated = (bindings: object): boolean =>
     nativeCodeOf({ _bindings: bindings } as unknown as Llama) === 'outdated';
   t.notOk(outdated({ ...NATIVE, raVersion: KNOWN_NATIVE }));
   t.ok(outdated({ ...NATIVE, raVersion: KNOWN_NATIVE + 1 }));
   t.ok(outdated(NATIVE));
-  t.notOk(outdated({}), 'not built by us');
+  t.notOk(outdated({}), 'not built from this repository');
   t.end();
 });

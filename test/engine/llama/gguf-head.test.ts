@@ -9,22 +9,22 @@ function head(bytes: Buffer): Head {
   return readHead({ size: bytes.length, read: (offset, length) => bytes.subarray(offset, offset + length) });
 }
 
-t.test('a sound file: what it is and how much it holds', (t) => {
+t.test('a valid file: its kind and its length', (t) => {
   t.match(head(model), { kind: 'head', architecture: 'llama', tensors: 21 });
   t.end();
 });
 
-t.test('every place to cut it at is seen, up to the start of its last tensor', (t) => {
+t.test('a cut at any place up to the start of the last tensor is found', (t) => {
   const from = head(model);
   t.equal(from.kind, 'head');
-  // Every byte of the first kilobyte, then a prime step through the rest; the last tensor is the vocabulary's output matrix.
+  // Every byte of the first kilobyte, then every prime step of the rest; the last tensor is the output matrix.
   for (let length = 0; length < model.length - 210_000; length += length < 1024 ? 1 : 997) {
     if (head(model.subarray(0, length)).kind !== 'bad') t.fail(`cut at ${length}`);
   }
   t.end();
 });
 
-t.test('no flip of a byte makes the walk long, or makes it throw', (t) => {
+t.test('a flipped byte neither makes the walk long nor makes it throw', (t) => {
   let reads = 0;
   const end = 60_000;
   // One copy for all: a copy for each flip took longer than the walks.

@@ -1,4 +1,4 @@
-/** When a reply goes over to masks. */
+/** When a reply switches to masks. */
 import t from 'tap';
 import { GrammarHold, type HoldGrammars } from '../../../engine/llama/grammar-hold.js';
 import type { GrammarState } from '../../../engine/llama/grammars.js';
@@ -7,7 +7,7 @@ import type { MaskHold } from '../../../engine/llama/masks.js';
 const END = 0;
 const STATE = {} as GrammarState;
 
-/** Grammars of which none is expensive by its stacks; what was read in masks. */
+/** Grammars of which none is expensive by its stacks, and what was read by masks. */
 function grammars() {
   const read: number[][] = [];
   const known: HoldGrammars = {
@@ -30,14 +30,14 @@ function grammars() {
   return { known, read };
 }
 
-t.test('a reply whose tokens take long goes over to masks, with all that was read', (t) => {
+t.test('a reply whose tokens take long switches to masks, with the text read so far', (t) => {
   const { known, read } = grammars();
   const hold = new GrammarHold(known);
   t.ok(hold.hold('root ::= "x"', [5, 6]));
   for (const token of [7, 8, 9]) hold.accept(token, 19);
-  t.same([hold.state, hold.changes], [STATE, false], 'each took less than it may');
+  t.same([hold.state, hold.changes], [STATE, false], 'each took less than the limit');
   hold.accept(10, 45);
-  t.equal(hold.changes, false, 'one that took longer may be chance');
+  t.equal(hold.changes, false, 'a single slow token may be chance');
   hold.accept(11, 40);
   t.same([hold.state, hold.changes], [undefined, true]);
   t.same(read, [[5, 6, 7, 8, 9, 10, 11]]);
@@ -47,12 +47,12 @@ t.test('a reply whose tokens take long goes over to masks, with all that was rea
   t.end();
 });
 
-t.test('a reply that is quick in between, or is held anew, stays in the step', (t) => {
+t.test('a reply that is quick in between, or gets a new grammar, stays in the step', (t) => {
   const { known, read } = grammars();
   const hold = new GrammarHold(known);
   hold.hold('root ::= "x"', []);
   for (let i = 0; i < 20; i++) hold.accept(1, i % 2 === 0 ? 70 : 0);
-  t.equal(hold.changes, true, 'more than it makes up for');
+  t.equal(hold.changes, true, 'more than the quick ones compensate');
   hold.release();
   t.ok(hold.free);
   hold.hold('root ::= "x"', []);

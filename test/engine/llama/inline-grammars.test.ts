@@ -1,4 +1,4 @@
-/** Grammars that are looked at within a step. */
+/** Grammars that are evaluated within a step. */
 import t from 'tap';
 import { GrammarHold, type HoldGrammars } from '../../../engine/llama/grammar-hold.js';
 import { InlineGrammars } from '../../../engine/llama/inline-grammars.js';
@@ -31,7 +31,7 @@ async function held(gbnf: string, tokens: readonly number[] = [], markers: reado
 
 const texts = (tokens: Uint32Array): string[] => [...tokens].map((token) => TEXTS[token] ?? '').sort();
 
-t.test('where few characters may follow, the tokens are known before one is sampled', async (t) => {
+t.test('if few characters may follow, the allowed tokens are known before one is sampled', async (t) => {
   const { hold } = await held('root ::= "{\\"" ("a" | "b") "\\":" [0-9]{1,2} "}"');
   const seen: [string, string[]][] = [];
   for (const text of ['{"', 'a', '":', '12', '}']) {
@@ -46,18 +46,18 @@ t.test('where few characters may follow, the tokens are known before one is samp
     ['only', ['1', '12', '2']],
     ['only', ['}']],
   ]);
-  t.same(texts(hold.limit().tokens), ['<end>'], 'and then the reply may end and nothing else');
+  t.same(texts(hold.limit().tokens), ['<end>'], 'then the reply may only end');
 });
 
-t.test('within a text a token is sampled first, and again if it is refused', async (t) => {
+t.test('within a text a token is sampled first, and sampled again if the grammar excludes it', async (t) => {
   const { hold } = await held('root ::= [^"]* "\\""');
   const limit = hold.limit();
-  t.same([limit.kind, texts(limit.tokens)], ['but', ['<c>']], 'free but for control tokens');
+  t.same([limit.kind, texts(limit.tokens)], ['but', ['<c>']], 'everything except control tokens');
   t.equal(hold.refused(id('x')), undefined);
   const again = hold.refused(id('":'));
   t.same(again && [again.kind, again.tokens.includes(CONTROL), again.tokens.includes(id('a'))], ['only', false, true]);
   hold.accept(id('x'));
-  t.equal(hold.limit(), limit, 'the same object: nothing is set anew');
+  t.equal(hold.limit(), limit, 'the same object: nothing is set again');
   t.equal(hold.refused(id('":')), again);
 });
 
@@ -67,14 +67,14 @@ t.test('a control token that is a marker counts as its name', async (t) => {
   t.same(texts((await held(gbnf)).hold.limit().tokens), ['<c']);
 });
 
-t.test('what was sampled before is read first', async (t) => {
+t.test('tokens that were sampled before are read first', async (t) => {
   const gbnf = 'root ::= "<c>" "a"';
   const { hold, holds } = await held(gbnf, [id('<c'), id('>')]);
   t.same([holds, texts(hold.limit().tokens)], [true, ['a']]);
   t.same(await held(gbnf, [id('x')]).then((made) => [made.holds, made.hold.free]), [false, true]);
 });
 
-t.test('a grammar that cannot be used, or that no token goes on with, is a fault', async (t) => {
+t.test('a grammar that is invalid, or that no token continues, is a fault', async (t) => {
   const { hold } = await held('root ::= (');
   t.throws(() => hold.limit(), { name: 'GrammarError' });
   const { hold: stuck } = await held('root ::= "<c>" "q"');

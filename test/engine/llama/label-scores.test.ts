@@ -4,7 +4,7 @@ import { labelLogprobs } from '../../../engine/llama/label-scores.js';
 
 const VOCABULARY = [0.5, -1, 3, 2, -7];
 
-/** Of the labels' logits and the highest one, as a decoder hands them over. */
+/** The labels’ logits and the highest logit, as a decoder returns them. */
 function scores(labels: readonly number[]): readonly number[] {
   const highest = VOCABULARY.indexOf(Math.max(...VOCABULARY));
   const logits = new Map([...labels, highest].map((token) => [token, VOCABULARY[token] ?? NaN]));
@@ -23,7 +23,7 @@ t.test('log-probabilities are over the whole vocabulary, in the order of the lab
   t.end();
 });
 
-t.test('a label without a logit is a fault, and no score', (t) => {
+t.test('a label without a logit is a fault', (t) => {
   t.throws(() => labelLogprobs(Uint32Array.of(1), new Map([[2, 3]]), 1), EngineFault);
   t.end();
 });

@@ -3,7 +3,7 @@ import t from 'tap';
 import { LoadFailure } from '../../../engine/llama/load-failure.js';
 import { LlamaLog } from '../../../engine/llama/llama-log.js';
 
-t.test('the first error, without who says it and that loading failed', async (t) => {
+t.test('the first error, without its prefix and the message that loading failed', async (t) => {
   const log = new LlamaLog();
   t.equal(await log.firstError(), undefined);
   log.logger(LlamaLogLevel.warn, 'only a warning');
@@ -12,7 +12,7 @@ t.test('the first error, without who says it and that loading failed', async (t)
   t.equal(await log.firstError(), "missing tensor 'a'");
 });
 
-t.test('why something failed: what llama.cpp said, or what the error says', async (t) => {
+t.test('why something failed: llama.cpp’s message, or the error’s', async (t) => {
   const log = new LlamaLog();
   const error = new Error('Failed to load');
   t.equal(await log.why(error), 'Failed to load');
@@ -32,7 +32,7 @@ t.test('one line, and a short one', async (t) => {
   t.equal(line?.length, 120);
 });
 
-t.test('a line that comes after the failure counts, one after close does not', async (t) => {
+t.test('a line after the failure counts, one after close does not', async (t) => {
   const log = new LlamaLog();
   const waiting = log.firstError();
   setImmediate(() => log.logger(LlamaLogLevel.error, 'late'));

@@ -26,7 +26,7 @@ function masks() {
   return { masks: new Masks(() => Promise.resolve(VOCABULARY), start), threads };
 }
 
-t.test('a thread that ends fails the replies that it knew, and the next ones have another', async (t) => {
+t.test('a thread that ends fails its replies, and later ones get another thread', async (t) => {
   const { masks: made, threads } = masks();
   const [first, second] = [made.hold('root ::= "a" "b" "c"', []), made.hold('root ::= "ab"', [])];
   await Promise.all([first.pending, second.pending]);
@@ -36,7 +36,7 @@ t.test('a thread that ends fails the replies that it knew, and the next ones hav
 
   first.accept(A);
   await first.pending;
-  t.throws(() => first.check(), /grammar/, 'with a fault, once it asks');
+  t.throws(() => first.check(), /grammar/, 'with a fault, at its next request');
   const third = made.hold('root ::= "c"', []);
   await third.pending;
   t.same([third.denied.includes(C), third.denied.includes(A)], [false, true]);
@@ -45,9 +45,9 @@ t.test('a thread that ends fails the replies that it knew, and the next ones hav
   first.release();
 });
 
-t.test('so does the one whose turn it is, and those behind it are served', async (t) => {
+t.test('so does the one whose turn it is, and those after it are served', async (t) => {
   const { masks: made, threads } = masks();
-  // Work for as long as the thread is let live.
+  // Work for as long as the thread lives.
   const dear = made.hold(`root ::= ${'("a" | "b" | "ab" | "c")? '.repeat(4000)}`, []);
   const behind = made.hold('root ::= "c"', []);
   while (threads.length === 0) await new Promise(setImmediate);

@@ -43,11 +43,11 @@ t.test('left to getLlama', (t) => {
   t.equal(findPrebuilt(installed(t, '3.0.0').root, HERE), undefined, 'another version');
   const incomplete = installed(t);
   rmSync(join(incomplete.bins, '_nlcBuildMetadata.json'));
-  t.equal(findPrebuilt(incomplete.root, HERE), undefined, 'not as in this version');
+  t.equal(findPrebuilt(incomplete.root, HERE), undefined, 'other files than in this version');
   t.end();
 });
 
-t.test('no process is started to open it', async (t) => {
+t.test('no process is started to load it', async (t) => {
   const { execPath } = process;
   // What a fork of this process would run.
   process.execPath = '/bin/false';

@@ -4,7 +4,7 @@ import type { Part } from '../../../engine/scheduler/decoder.js';
 
 const text = (length: number): Part => ({ kind: 'prefill', sequence: 0, tokens: new Uint32Array(length) });
 
-/** A grid of 4 columns and 3 rows, which moves positions by 4: `length` embeddings of it from `index` on. */
+/** A grid of 4 columns and 3 rows, which advances positions by 4: `length` embeddings of it from `index` on. */
 const grid = (index: number, length: number): Part => ({
   kind: 'embeddings',
   sequence: 0,
@@ -24,11 +24,11 @@ t.test('tokens have one position each', async (t) => {
   t.equal(held.extend(text(1)), 2);
 });
 
-t.test('what is behind an image with two dimensions is behind the longer of its sides', async (t) => {
+t.test('after an image with two dimensions positions continue behind its longer side', async (t) => {
   const held = new SequencePositions();
   held.extend(text(3));
   t.equal(held.extend(grid(0, 12)), 3);
-  t.equal(held.last, 3, 'in time its embeddings have one position');
+  t.equal(held.last, 3, 'its embeddings have one temporal position');
   t.equal(held.extend(text(2)), 7);
   t.equal(held.last, 8);
   t.equal(held.extend(grid(0, 12)), 9);
@@ -56,7 +56,7 @@ t.test('parts of an image begin at its position', async (t) => {
   t.equal(held.extend(text(1)), 7);
 });
 
-t.test('cut before an image it has none, and a copy has what its source has', async (t) => {
+t.test('cut before an image a sequence does not have it, and a copy has what its source has', async (t) => {
   const held = new SequencePositions();
   held.extend(text(3));
   held.extend(grid(0, 12));

@@ -19,20 +19,20 @@ const LINK =
   'get_target_property(RA_MTMD mtmd SOURCES)\nlist(REMOVE_ITEM RA_MTMD mtmd-helper.cpp mtmd-helper-gen.cpp)\n' +
   'set_target_properties(mtmd PROPERTIES SOURCES "${RA_MTMD}")\ntarget_link_libraries(${PROJECT_NAME} mtmd stb)\n';
 
-/** A copy of the package's source as npm brings it. */
+/** A copy of the package’s source as npm installs it. */
 function copied(t: Test): { folder: string; read: (file: string) => string } {
   const folder = t.testdir();
   mkdirSync(join(folder, 'addon'));
   for (const file of FILES) {
     copyFileSync(join(PACKAGE, file), join(folder, file));
-    // This checkout's own may have been built from.
+    // The source of this checkout may have been patched already.
     const text = readFileSync(join(folder, file), 'utf8').replace(INIT, '').replace(SETTINGS, '').replace(LINK, '');
     writeFileSync(join(folder, file), text);
   }
   return { folder, read: (file) => readFileSync(join(folder, file), 'utf8') };
 }
 
-t.test('the package’s own source takes it, once', async (t) => {
+t.test('the package’s own source is patched, once', async (t) => {
   const { folder, read } = copied(t);
   for (const round of [1, 2]) {
     t.strictSame(applyNative(folder, SOURCE), { kind: 'applied' });
@@ -44,7 +44,7 @@ t.test('the package’s own source takes it, once', async (t) => {
   }
 });
 
-t.test('a source that looks otherwise is refused loudly, and left as it was', async (t) => {
+t.test('another source is refused with an error, and not changed', async (t) => {
   for (const [file, pattern] of [
     ['addon/addon.cpp', 'AddonSampler::init'],
     ['CMakeLists.txt', 'add_subdirectory("llama.cpp")'],

@@ -1,4 +1,4 @@
-/** Replies of models that write thought, content and calls as parts of their own, as gpt-oss does. */
+/** Replies of models that write thought, content and calls as separate parts, as gpt-oss does. */
 import t from 'tap';
 import { ReplyText } from '../../../engine/output/reply-text.js';
 import { familyOf } from '../../../engine/prompt/call-families.js';
@@ -81,7 +81,7 @@ const CASES: readonly [string, string, Read][] = [
   [SOLAR, '<|think|>Hm.<|end|><|begin|>assistant<|content|>So.', { reasoning: 'Hm.', content: 'So.', calls: [] }],
 ];
 
-/** Special tokens come whole. */
+/** Special tokens arrive whole. */
 function tokens(reply: string): string[] {
   return reply.split(/(<\|[a-z_:]+\|>)|(?<=[^<])(?=.)/su).filter((token): token is string => Boolean(token));
 }

@@ -26,7 +26,7 @@ t.test('pieces of one reply are joined, also with outputs of other replies in be
   t.end();
 });
 
-t.test('channels, choices and what else a reply says stay apart', (t) => {
+t.test('channels, choices and other outputs are not joined', (t) => {
   const thought = piece(1, 't', 1, { channel: 'reasoning' });
   const other = piece(1, 'o', 1, { choice: 1 });
   const apart = [thought, piece(1, 'a', 2), call(1), piece(1, 'b', 3)];

@@ -13,7 +13,7 @@ t.test('shows whole characters only, wherever the bytes are cut', (t) => {
   t.end();
 });
 
-t.test('drops a character that was never finished, keeps invalid bytes visible', (t) => {
+t.test('drops an incomplete character at the end, keeps invalid bytes visible', (t) => {
   const cut = new ReplyText([]);
   t.equal(cut.push(Buffer.from([0x61, 0xf0, 0x9f])).content, 'a');
   t.equal(cut.end().content, '');
@@ -31,7 +31,7 @@ t.test('finds a stop across tokens', (t) => {
   t.end();
 });
 
-t.test('a stop string counts in the content alone', (t) => {
+t.test('a stop string applies to the content only', (t) => {
   const thought = { open: true, starts: ['<think>'], ends: ['</think>'], breaks: [], headers: [] };
   const reply = new ReplyText(['.'], { thought });
   t.same(reply.push(Buffer.from('Hm. Hm')), { reasoning: 'Hm. Hm', content: '', calls: [] });

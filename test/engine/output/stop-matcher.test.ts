@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { StopMatcher } from '../../../engine/output/stop-matcher.js';
 
-/** What a search over the whole text says: text before the earliest-ending stop, longest of equals. */
+/** The result of a search over the whole text: the text before the stop that ends first, of those the longest. */
 function reference(text: string, stops: readonly string[]): { shown: string; matched: string | undefined } {
   for (let end = 1; end <= text.length; end++) {
     const found = stops.filter((stop) => text.slice(0, end).endsWith(stop)).sort((a, b) => b.length - a.length)[0];
@@ -27,7 +27,7 @@ t.test('equals a search over the whole text, however the text is cut', (t) => {
   t.end();
 });
 
-t.test('never shows a part of a stop that may still complete', (t) => {
+t.test('never returns a part of a stop that may still be completed', (t) => {
   const matcher = new StopMatcher(['</end>']);
   t.equal(matcher.push('text</en'), 'text');
   t.equal(matcher.push('try'), '</entry');
@@ -39,14 +39,14 @@ t.test('never shows a part of a stop that may still complete', (t) => {
   t.end();
 });
 
-t.test('gives back what it held when the text ends', (t) => {
+t.test('returns the buffered text at the end', (t) => {
   const matcher = new StopMatcher(['\n\nUser:']);
   t.equal(matcher.push('answer\n'), 'answer');
   t.equal(matcher.end(), '\n');
   t.end();
 });
 
-t.test('a hostile stop costs linear work', (t) => {
+t.test('a hostile stop takes linear time', (t) => {
   const stop = 'a'.repeat(4095) + 'b';
   const matcher = new StopMatcher([stop, stop + 'c']);
   let shown = 0;

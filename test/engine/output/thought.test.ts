@@ -12,7 +12,7 @@ const HARMONY: ThoughtFormat = {
   headers: ['<|channel|>final<|message|>', '<|start|>assistant<|channel|>final<|message|>'],
 };
 
-/** All of the reply, given as pieces. */
+/** All parts of a reply that arrives in pieces. */
 function split(format: ThoughtFormat, pieces: readonly string[]): ReplyPiece & { readonly thinking: boolean } {
   const splitter = new ThoughtSplitter(format);
   const given = pieces.map((piece) => splitter.push(piece));
@@ -28,16 +28,16 @@ function split(format: ThoughtFormat, pieces: readonly string[]): ReplyPiece & {
 const CASES: readonly (readonly [string, ThoughtFormat, string, string, string])[] = [
   ['a thought, then content', THINK, '<think>\nHm. So.\n</think>\n\nYes.', 'Hm. So.', 'Yes.'],
   ['a thought that the prompt began', OPEN, '\nHm.\n\nSo.\n</think>\n\nYes.', 'Hm.\n\nSo.', 'Yes.'],
-  ['white space in front of the mark', THINK, '\n <think>Hm.</think>Yes.', 'Hm.', 'Yes.'],
+  ['white space before the mark', THINK, '\n <think>Hm.</think>Yes.', 'Hm.', 'Yes.'],
   ['no thought', THINK, ' Yes <b>.\n', '', ' Yes <b>.\n'],
-  ['something like a mark', THINK, '<thin', '', '<thin'],
+  ['text similar to a mark', THINK, '<thin', '', '<thin'],
   ['an empty thought', THINK, '<think>\n\n</think>\n\nYes.', '', 'Yes.'],
   ['a mark later in the text', THINK, 'Say <think>no</think>.', '', 'Say <think>no</think>.'],
-  ['a mark behind the thought', THINK, '<think>Hm.</think>A <think>b</think>', 'Hm.', 'A <think>b</think>'],
+  ['a mark after the thought', THINK, '<think>Hm.</think>A <think>b</think>', 'Hm.', 'A <think>b</think>'],
   ['two thoughts in a row', THINK, '<think>Hm.</think>\n<think>So.</think>\nYes.', 'Hm.\nSo.', 'Yes.'],
   ['a thought that never ends', OPEN, 'Hm. </thin', 'Hm. </thin', ''],
-  ['nothing behind the thought', THINK, '<think>Hm.</think>\n\n', 'Hm.', ''],
-  ['half a mark behind the thought', THINK, '<think>Hm.</think>\n<th', 'Hm.', '<th'],
+  ['nothing after the thought', THINK, '<think>Hm.</think>\n\n', 'Hm.', ''],
+  ['half a mark after the thought', THINK, '<think>Hm.</think>\n<th', 'Hm.', '<th'],
   ['an end mark without a thought', THINK, 'Yes</think>', '', 'Yes</think>'],
   [
     'a break ends it and is content',
@@ -81,7 +81,7 @@ t.test('wherever the text is cut', (t) => {
   t.end();
 });
 
-t.test('says whether it is in a thought', (t) => {
+t.test('reports whether it is within a thought', (t) => {
   t.equal(split(OPEN, ['Hm.']).thinking, true);
   t.equal(split(THINK, ['<thi']).thinking, false);
   t.equal(split(THINK, ['<think>']).thinking, true);
@@ -89,7 +89,7 @@ t.test('says whether it is in a thought', (t) => {
   t.end();
 });
 
-t.test('text goes out as soon as it is certain', (t) => {
+t.test('text is returned as soon as it is certain', (t) => {
   const splitter = new ThoughtSplitter(THINK);
   t.same(splitter.push('<think>\nHm'), { reasoning: 'Hm', content: '' });
   t.same(splitter.push(', <'), { reasoning: ',', content: '' });
@@ -100,7 +100,7 @@ t.test('text goes out as soon as it is certain', (t) => {
   t.end();
 });
 
-t.test('white space without end is not held for ever', (t) => {
+t.test('buffered white space is bounded', (t) => {
   t.equal(new ThoughtSplitter(THINK).push(' '.repeat(1000)).content.length, 1000);
   const open = new ThoughtSplitter(OPEN);
   open.push('Hm.');

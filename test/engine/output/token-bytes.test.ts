@@ -6,7 +6,7 @@ const never = (): string => {
 };
 
 t.test('byte-level BPE: every byte has its stand-in', (t) => {
-  // GPT-2's own list, in its order: printable ones first, then the rest from U+0100 on.
+  // GPT-2’s own list, in its order: printable characters first, then the rest from U+0100 on.
   const printable = [...range(0x21, 0x7e), ...range(0xa1, 0xac), ...range(0xae, 0xff)];
   const rest = range(0, 0xff).filter((byte) => !printable.includes(byte));
   const tokens = [
@@ -58,7 +58,7 @@ t.test('SentencePiece: spaces and byte tokens', (t) => {
   t.end();
 });
 
-t.test('other vocabularies are asked', (t) => {
+t.test('for other vocabularies the tokenizer is called', (t) => {
   const bytes = tokenBytes({ model: 'bert', tokens: ['##x'], types: undefined, detokenize: () => 'x' });
   t.equal(Buffer.from(bytes(0)).toString(), 'x');
   t.end();

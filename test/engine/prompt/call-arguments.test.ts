@@ -9,7 +9,7 @@ import {
 const list = (count: number): string => `[${Array<string>(count).fill('0').join(',')}]`;
 const nested = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth);
 
-/** What parsing throws, by its class. */
+/** The class of the error that parsing throws. */
 function thrown(given: CallArguments, text: string): string | undefined {
   try {
     given.parse(text);
@@ -19,7 +19,7 @@ function thrown(given: CallArguments, text: string): string | undefined {
   }
 }
 
-t.test('arguments are parsed, and none are an empty object', (t) => {
+t.test('arguments are parsed, and empty ones are an empty object', (t) => {
   const given = new CallArguments();
   t.same(given.parse('{"a":[1,"[{,\\"",{}]}'), { a: [1, '[{,"', {}] });
   t.same(given.parse(' '), {});
@@ -37,7 +37,7 @@ t.test('arguments past the bounds are refused before they are parsed', (t) => {
   t.same(
     new CallArguments().parse(JSON.stringify(['[,'.repeat(1_000_000)])),
     ['[,'.repeat(1_000_000)],
-    'text is one value',
+    'a text is one value',
   );
   t.end();
 });

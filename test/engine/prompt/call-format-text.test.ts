@@ -7,7 +7,7 @@ import { TAGGED_SYNTAXES } from '../../support/call-syntaxes.js';
 const SHOWN = { lists: true, shows: true, chosen: false };
 const says = (use: Partial<ToolUse>) => callFormatText({ ...SHOWN, ...use });
 
-t.test('how a model calls tools, for the operator', (t) => {
+t.test('how a model calls tools, as text for the operator', (t) => {
   t.match(says({ chosen: true }), { native: false, chosen: true, says: /as toolFormat says.*422/ });
   t.match(says({ calls: WRAPPED }), { native: false, chosen: false, says: /JSON instruction.*is not known$/ });
   t.match(says({ calls: WRAPPED, chosen: true }), { chosen: true, says: /JSON instruction.*as toolFormat says$/ });

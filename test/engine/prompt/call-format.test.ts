@@ -10,7 +10,7 @@ const AUTO = { required: false, parallel: true };
 
 const reply = replyRules(undefined, new WorkBudget());
 
-/** What a whole reply comes to as content. */
+/** The content of a whole reply. */
 function contentOf(text: string, json: boolean): string {
   const made = callsFormat(WRAPPED, TOOLS, AUTO, reply.kind === 'ok' && json ? reply : undefined);
   if (made.kind === 'unservable') throw new Error(made.why);
@@ -18,7 +18,7 @@ function contentOf(text: string, json: boolean): string {
   return parser.push(text).content + parser.end().content;
 }
 
-t.test('in JSON mode an object that looks like a wrapped answer stands as it is', (t) => {
+t.test('in JSON mode an object that looks like a wrapped answer is content as it is', (t) => {
   const reply = '{"response": "hi", "n": 1}';
   t.equal(contentOf(reply, true), reply);
   t.equal(contentOf('{"response": "hi"}', false), 'hi');

@@ -4,7 +4,7 @@ import { guard, SpecialTexts } from '../../../engine/prompt/data-text.js';
 
 const SPECIALS = ['<|im_start|>', '<|im_end|>', '</s>', '<think>', '\u{1f600}x', 'ab', 'bcd'];
 
-t.test('text without special text is left as it is', async (t) => {
+t.test('text without special text is unchanged', async (t) => {
   const specials = new SpecialTexts(SPECIALS);
   t.same(specials.breakUp('plain < text | with > signs'), ['plain < text | with > signs']);
   const value = { messages: [{ role: 'user', content: 'plain' }], n: 1, none: null };
@@ -12,7 +12,7 @@ t.test('text without special text is left as it is', async (t) => {
   t.ok(guarded.kind === 'ok' && guarded.value === value && guarded.mark === undefined);
 });
 
-t.test('every special text is broken, overlapping ones and those behind a surrogate pair too', async (t) => {
+t.test('every special text is split, overlapping ones and those after a surrogate pair too', async (t) => {
   const specials = new SpecialTexts(SPECIALS);
   t.same(specials.breakUp('a</s>b'), ['a<', '/s>b']);
   t.same(specials.breakUp('abcd'), ['a', 'b', 'cd']);
@@ -51,13 +51,13 @@ t.test('the mark occurs nowhere in the value', async (t) => {
   t.same(guard([all, '</s>'], specials), { kind: 'unmarkable' });
 });
 
-t.test('nesting deeper than the stack is refused and not thrown', async (t) => {
+t.test('nesting deeper than the stack is refused and does not throw', async (t) => {
   let deep: unknown = '</s>';
   for (let level = 0; level < 200_000; level++) deep = [deep];
   t.same(guard(deep, new SpecialTexts(SPECIALS)), { kind: 'unmarkable' });
 });
 
-t.test('scanning takes time in proportion to the length', async (t) => {
+t.test('scanning takes linear time', async (t) => {
   const specials = new SpecialTexts(Array.from({ length: 5000 }, (_, at) => `<unused${at}>`));
   const started = performance.now();
   t.equal(specials.occursIn('<unused'.repeat(500_000)), false);

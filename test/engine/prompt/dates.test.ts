@@ -1,7 +1,7 @@
 import t from 'tap';
 import { formatDate } from '../../../engine/prompt/dates.js';
 
-t.test('dates in the notation of strftime', (t) => {
+t.test('dates in the format of strftime', (t) => {
   const morning = new Date(2026, 0, 5, 0, 7, 9);
   const evening = new Date(2026, 10, 21, 15, 0, 0);
   t.equal(formatDate(morning, '%Y-%m-%d %y %-d %e %B %b %A %a'), '2026-01-05 26 5  5 January Jan Monday Mon');

@@ -13,7 +13,7 @@ const user = (...content: PromptPart[]): PromptMessage => ({ role: 'user', conte
 const specials = ['<s>', '<|im|>'];
 const vocabulary = fakeVocabulary({ specials, bos: '<s>', addBos: true });
 
-/** The segments' texts of the prompt that a template makes of the messages; a number is a special token. */
+/** The texts of the segments of the prompt that a template makes of the messages; a number is a special token. */
 function segments(source: string, ...messages: PromptMessage[]): (string | number)[][] | string {
   const made = makeTemplate(source, { bos: '<s>', eos: '' });
   if (made.kind === 'bad') throw new Error(made.problem);
@@ -35,7 +35,7 @@ function segments(source: string, ...messages: PromptMessage[]): (string | numbe
 
 const PLAIN = `{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[reply]{% endif %}`;
 
-t.test('texts around images, in order, with line breaks between texts alone', async (t) => {
+t.test('texts around images, in order, with line breaks between texts only', async (t) => {
   t.same(segments(PLAIN, user(text('a'), image, text('b'), text('c'), image)), [
     [200_000, '[user]a'],
     ['b\nc'],
@@ -54,20 +54,20 @@ t.test('without images nothing changes', async (t) => {
   t.same(segments(PLAIN, user(text('a'), text('b'))), [[200_000, '[user]a\nb[reply]']]);
 });
 
-t.test('marks of images in callers’ text are text', async (t) => {
+t.test('image marks in callers’ text are text', async (t) => {
   for (const mark of ['<__media__>', '\ue000', '\\ue000', '<|im|>', '<image>']) {
     const found = segments(PLAIN, user(text(`x${mark}y`), image, text('z')));
     t.same(found, [[200_000, `[user]x${mark}y`], ['z[reply]']], mark);
   }
 });
 
-t.test('every character that could be a mark is taken', async (t) => {
+t.test('every character that could be a mark is in use', async (t) => {
   const all = String.fromCharCode(...Array.from({ length: 0xf8ff - 0xe000 + 1 }, (_, i) => 0xe000 + i));
   t.same(markImages({ messages: [user(text(all), image)] }), { kind: 'unmarkable' });
   t.equal(segments(PLAIN, user(text(all), image)), 'conversation');
 });
 
-t.test('a template that writes JSON, leaves an image out, repeats it or ends with it', async (t) => {
+t.test('a template that writes JSON, omits an image, repeats it or ends with it', async (t) => {
   const json = PLAIN.replace('m.content', 'm.content | tojson');
   t.same(segments(json, user(text('a'), image)), [[200_000, '[user]"a'], ['"[reply]']]);
   const says = 'its template takes no images there';

@@ -4,10 +4,10 @@ import { JinjaTemplate } from '../../../engine/prompt/jinja.js';
 const render = (source: string, items: Readonly<Record<string, unknown>> = {}): string =>
   new JinjaTemplate(source).render(items);
 
-/** Source, variables, result: what templates of real models ask for and the library alone does not do. */
+/** Source, variables, result: features that templates of real models use and the library does not have. */
 const CASES: readonly (readonly [string, string, Readonly<Record<string, unknown>>, string])[] = [
   [
-    'a method wins over a member when it is called',
+    'a method has precedence over a member in a call',
     '{% for k, v in o.items() %}{{ k }}={{ v }};{% endfor %}{{ o.items }}',
     { o: { items: 1, a: 2 } },
     'items=1;a=2;1',
@@ -31,22 +31,17 @@ const CASES: readonly (readonly [string, string, Readonly<Record<string, unknown
   ['trim of nothing', '[{{ nothing | trim }}]', {}, '[]'],
   ['joining with nothing', '{{ "a" + nothing }}{{ nothing ~ "b" }}', {}, 'ab'],
   [
-    'none and what is not defined among others',
+    'none and undefined among other values',
     '{{ none in ["a"] }}{{ nothing in ["a"] }}{{ "a" not in nothing }}',
     {},
     'FalseFalseTrue',
   ],
-  [
-    'filters of texts over what is not defined',
-    '{{ nothing | upper }}{{ nothing | lower }}|{{ none | string }}',
-    {},
-    '|None',
-  ],
+  ['text filters on undefined', '{{ nothing | upper }}{{ nothing | lower }}|{{ none | string }}', {}, '|None'],
   ['a repeated text', '{{ "ab" * 2 }}{{ 2 * "c" }}{{ "d" * 0 }}', {}, 'ababcc'],
   ['truth in texts', '{{ yes }}{{ "is " ~ no }}{{ yes | string }}', { yes: true, no: false }, 'Trueis FalseTrue'],
-  ['a member named by nothing', '{{ o[nothing] is defined }}', { o: { a: 1 } }, 'False'],
+  ['a member without a name', '{{ o[nothing] is defined }}', { o: { a: 1 } }, 'False'],
   [
-    'what can be gone over',
+    'what can be iterated',
     '{{ o is iterable }}{{ [] is iterable }}{{ nothing is iterable }}{{ 1 is not iterable }}',
     { o: {} },
     'TrueTrueTrueTrue',
@@ -56,7 +51,7 @@ const CASES: readonly (readonly [string, string, Readonly<Record<string, unknown
   ['range', '{{ range(3) | join }}{{ range(1, 3) | join }}{{ range(5, 0, -2) | join }}', {}, '01212531'],
 ];
 
-t.test('what templates ask of Jinja', (t) => {
+t.test('features that templates use', (t) => {
   for (const [what, source, items, result] of CASES) t.equal(render(source, items), result, what);
   t.end();
 });
@@ -74,7 +69,7 @@ t.test('long chains of filters and calls are evaluated once each', (t) => {
   t.end();
 });
 
-t.test('a template that raises throws, and so does a list without end', (t) => {
+t.test('a template that raises throws, and so does an endless list', (t) => {
   t.throws(() => render('{{ raise_exception("no") }}'), { message: 'no' });
   t.throws(() => render('{{ range(1000000000) }}'));
   t.throws(() => render('{{ range(0, 1, 0) }}'));
@@ -82,7 +77,7 @@ t.test('a template that raises throws, and so does a list without end', (t) => {
   t.end();
 });
 
-t.test('a rendering leaves nothing behind, in its template or in another', async (t) => {
+t.test('a rendering leaves no state, in its template or in another', async (t) => {
   const source =
     '{% set ns = namespace(n=0) %}{% set list = ["a"] %}{% set _ = list.append("b") %}{% macro m(x) %}<{{ x }}>{% endmacro %}' +
     '{% for i in range(2) %}{% set ns.n = ns.n + 1 %}{{ nobody is defined }}{% endfor %}{{ ns.n }}{{ list | join }}' +
@@ -94,6 +89,6 @@ t.test('a rendering leaves nothing behind, in its template or in another', async
   t.equal(template.render({}), text);
   const other = new JinjaTemplate('{{ none is none }}{{ range(2) | join }}{{ true }}');
   t.equal(other.render({}), 'True01True');
-  t.equal(other.render({ true: 'own', range: (n: number) => [n] }), 'True2own', 'a variable of a name that all know');
+  t.equal(other.render({ true: 'own', range: (n: number) => [n] }), 'True2own', 'a variable with a well-known name');
   t.equal(other.render({}), 'True01True');
 });

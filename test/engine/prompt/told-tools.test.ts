@@ -28,7 +28,7 @@ function first(conversation: PromptConversation, own: ToolUse, how = OFFERED): s
   return contents(toldOf(conversation, own, how).conversation)[0] ?? '';
 }
 
-t.test('a model of unknown format gets an instruction, with the answer’s form', (t) => {
+t.test('a model of unknown format gets an instruction with the form of a call', (t) => {
   const listed = use({ calls: WRAPPED, lists: true, shows: true });
   t.match(first(ASK, listed), /^Reply with one JSON object.*"response"/);
   t.match(first(ASK, listed, { offered: true, json: true }), /the answer as a JSON object/);
@@ -40,28 +40,31 @@ t.test('a model of unknown format gets an instruction, with the answer’s form'
   t.end();
 });
 
-t.test('a model of known format whose template lists no tools gets both, behind the caller’s system message', (t) => {
-  const asked = { ...ASK, messages: [{ role: 'system', content: 'Be brief.' }, ...ASK.messages] };
-  const { conversation, trusted } = toldOf(asked, use({ calls: DEEPSEEK, shows: true }), OFFERED);
-  const text = contents(conversation)[0] ?? '';
-  t.match(text, /^Be brief\.\n\n## Tools\n/);
-  t.match(text, /Description: Finds <｜tool▁sep｜>\n\nParameters: \{"type":"object","properties":\{\}\}/);
-  t.notMatch(text, /<｜tool▁calls▁begin｜>/, 'control comes in once callers’ text is cut');
-  const rendered = withTrusted(text, trusted);
-  t.match(rendered, /<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>tool_name<｜tool▁sep｜>\{"parameter": "value"\}/);
-  t.match(rendered, /<｜tool▁call▁end｜><｜tool▁call▁begin｜>other_tool_name/);
-  const escaped = text.replace(trusted?.mark ?? '', '\\ue000');
-  t.equal(withTrusted(escaped, trusted), rendered, 'where a template writes strings as JSON');
-  t.end();
-});
+t.test(
+  'for a model of known format whose template lists no tools both are added to the caller’s system message',
+  (t) => {
+    const asked = { ...ASK, messages: [{ role: 'system', content: 'Be brief.' }, ...ASK.messages] };
+    const { conversation, trusted } = toldOf(asked, use({ calls: DEEPSEEK, shows: true }), OFFERED);
+    const text = contents(conversation)[0] ?? '';
+    t.match(text, /^Be brief\.\n\n## Tools\n/);
+    t.match(text, /Description: Finds <｜tool▁sep｜>\n\nParameters: \{"type":"object","properties":\{\}\}/);
+    t.notMatch(text, /<｜tool▁calls▁begin｜>/, 'control tokens are inserted after callers’ text was cut');
+    const rendered = withTrusted(text, trusted);
+    t.match(rendered, /<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>tool_name<｜tool▁sep｜>\{"parameter": "value"\}/);
+    t.match(rendered, /<｜tool▁call▁end｜><｜tool▁call▁begin｜>other_tool_name/);
+    const escaped = text.replace(trusted?.mark ?? '', '\\ue000');
+    t.equal(withTrusted(escaped, trusted), rendered, 'where a template writes strings as JSON');
+    t.end();
+  },
+);
 
-t.test('a caller cannot name the place of the trusted text', (t) => {
+t.test('a caller’s text cannot contain the place of the trusted text', (t) => {
   const marks = String.fromCharCode(...Array.from({ length: 9 }, (_, i) => 0xe000 + i));
   const asked = { ...ASK, messages: [{ role: 'user', content: marks }] };
   const { trusted, conversation } = toldOf(asked, use({ calls: DEEPSEEK }), OFFERED);
   t.notOk(marks.includes(trusted?.mark ?? ''));
   const rendered = withTrusted(contents(conversation).join(), trusted);
-  t.equal(rendered.split('other_tool_name').length, 2, 'it stands there once');
+  t.equal(rendered.split('other_tool_name').length, 2, 'it occurs once');
   t.ok(rendered.endsWith(marks));
   const every = Array.from({ length: 0x1900 }, (_, i) => String.fromCharCode(0xe000 + i)).join('');
   const full = toldOf({ ...ASK, messages: [{ role: 'user', content: every }] }, use({ calls: DEEPSEEK }), OFFERED);
@@ -70,7 +73,7 @@ t.test('a caller cannot name the place of the trusted text', (t) => {
   t.end();
 });
 
-t.test('the format is shown in every notation', (t) => {
+t.test('the form is shown in every notation', (t) => {
   for (const calls of [...Object.values(TAGGED_SYNTAXES), ...Object.values(LOOSE_SYNTAXES)]) {
     const { trusted } = toldOf(ASK, use({ calls }), OFFERED);
     t.match(trusted?.text, calls.mark);
@@ -79,7 +82,7 @@ t.test('the format is shown in every notation', (t) => {
   t.end();
 });
 
-t.test('earlier calls and results become text where the template leaves them out', (t) => {
+t.test('earlier calls and results become text where the template omits them', (t) => {
   const call = (id: string, name: string, text: string) => ({
     id,
     type: 'function',

@@ -44,7 +44,7 @@ t.test('messages arrive whole and in order, however their bytes are cut', async 
       const pieces: Uint8Array[] = [];
       for (let at = 0; at < bytes.length;) {
         const size = Number(sizes.next().value) + 1;
-        // The reader may keep nothing of a piece, so each is one that is overwritten once it was read.
+        // The reader must copy a piece before it returns, so each is overwritten afterwards.
         pieces.push(Uint8Array.from(bytes.subarray(at, at + size)));
         at += size;
       }
@@ -60,18 +60,18 @@ t.test('messages arrive whole and in order, however their bytes are cut', async 
   );
 });
 
-t.test('what a message cannot change on its way', async (t) => {
+t.test('what a message keeps on its way', async (t) => {
   const undefinedLeft = { kind: 'x', gone: undefined, text: 'a\u2028\ud800b 😀' };
   t.strictSame(read(bytesOf(undefinedLeft)), [{ kind: 'x', text: undefinedLeft.text }]);
   const [heard] = read(bytesOf({ tokens: Uint32Array.of(1, 2, 3), none: new Float64Array(0) })) as [
     { tokens: Uint32Array; none: Float64Array },
   ];
-  t.equal(heard.tokens.buffer.byteLength, 12, 'memory of its own, nothing of its neighbours');
+  t.equal(heard.tokens.buffer.byteLength, 12, 'its own memory, none of its neighbours');
   t.ok(heard.none instanceof Float64Array);
   t.strictSame(read(bytesOf({ tokens: new Uint32Array([9, 8, 7]).subarray(1) })), [{ tokens: Uint32Array.of(8, 7) }]);
 });
 
-t.test('a Buffer is heard as the bytes that it is, and the message stays as it was', async (t) => {
+t.test('a Buffer arrives as its bytes, and the sent message is unchanged', async (t) => {
   const bytes = Buffer.from('abc').subarray(1);
   const message = { sent: { route: 'chat', bytes }, list: [{ tokens: Uint32Array.of(1) }, 2] };
   const [sent, first] = [message.sent, message.list[0]];
@@ -84,7 +84,7 @@ t.test('a Buffer is heard as the bytes that it is, and the message stays as it w
   t.strictSame(first, { tokens: Uint32Array.of(1) });
 });
 
-t.test('large arrays are not copied on their way out', async (t) => {
+t.test('large arrays are not copied when sent', async (t) => {
   const bytes = new Uint8Array(200_000).fill(7);
   const parts = pack({ first: bytes, second: Uint32Array.of(1) });
   t.equal(parts.length, 3);
@@ -104,7 +104,7 @@ t.test('an invalid frame is reported once, and nothing after it is read', async 
     'shorter than its head': changed((frame) => frame.writeUInt32LE(3, 0)),
     'text longer than the frame': changed((frame) => frame.writeUInt32LE(frame.length, 4)),
     'no JSON': changed((frame) => frame.write('x', 12)),
-    'arrays that are not there': Buffer.concat([
+    'missing arrays': Buffer.concat([
       Buffer.from([40, 0, 0, 0, 32, 0, 0, 0, 1, 0, 0, 0]),
       Buffer.from('{"a":{"$":"u32","at":8,"bytes":8}}'.slice(0, 32)),
     ]),
@@ -138,7 +138,7 @@ t.test('a child and its parent', async (t) => {
   await all;
   t.strictSame(heard, many, 'in their order');
   child.leave();
-  t.strictSame(await exit, [0, null], 'it goes with its parent');
+  t.strictSame(await exit, [0, null], 'it ends with its parent');
   child.send({ kind: 'to nobody' });
 });
 
@@ -151,11 +151,11 @@ t.test('a killed child closes the link', async (t) => {
   await closed;
 });
 
-t.test('no link where none was made', async (t) => {
+t.test('no link if none was created', async (t) => {
   const child = spawn(process.execPath, ['--version'], { stdio: 'ignore' });
   const exit = once(child, 'exit');
   t.throws(() => Link.toChild(child, { message: () => undefined, closed: () => undefined }), /without a link/);
   const [code] = (await once(spawn(process.execPath, [ECHO], { stdio: 'ignore' }), 'exit')) as [number];
-  t.not(code, 0, 'a child that nobody gave one fails at once');
+  t.not(code, 0, 'a child without a link fails at once');
   await exit;
 });

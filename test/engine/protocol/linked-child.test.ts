@@ -10,7 +10,7 @@ import { start } from '../../support/engine-messages.js';
 const ECHO = fileURLToPath(new URL('../../support/link-echo.js', import.meta.url));
 const IGNORED = { message: () => undefined, closed: () => undefined };
 
-t.test('a child sees the environment that it is given, over its link', async (t) => {
+t.test('a child has the given environment, as it reports over its link', async (t) => {
   const echoed = new Promise<unknown>((message) => {
     const forked = forkLinked(
       process.execPath,
@@ -29,14 +29,14 @@ t.test('a child sees the environment that it is given, over its link', async (t)
   t.strictSame(forked.kind === 'forked' && (await once(forked.child, 'exit')), [0, null]);
 });
 
-t.test('what cannot be forked is an outcome, with the code', async (t) => {
+t.test('a fork that fails is a result, with the code', async (t) => {
   const forked = forkLinked('/nowhere/node', [], { stderr: 'inherit', environment: {} }, IGNORED);
   t.equal(forked.kind === 'failed' && (await forked.code), 'ENOENT');
   const thrown = forkLinked('/bin/true', ['\0'], { stderr: 'inherit', environment: {} }, IGNORED);
   t.equal(thrown.kind === 'failed' && (await thrown.code), 'ERR_INVALID_ARG_VALUE');
 });
 
-t.test('an engine has variables of its own, and this process keeps its own as they were', async (t) => {
+t.test('an engine has its own variables, and this process’s stay unchanged', async (t) => {
   const before = { ...process.env };
   const message = start('/nowhere.gguf');
   if (message.kind !== 'start') throw new Error('no setup');

@@ -3,7 +3,7 @@ import t from 'tap';
 import { PREFIX_CHUNK, prefixHashes } from '../../../engine/protocol/prefix-hash.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
-t.test('one number a whole chunk, the same for the same prefix whatever follows', async (t) => {
+t.test('one number for each whole chunk, equal for equal prefixes whatever follows', async (t) => {
   const tokens = Uint32Array.from({ length: 3 * PREFIX_CHUNK + 5 }, (_, i) => (i * 7919) % 50_000);
   const hashes = prefixHashes(tokens, ALL_ACCOUNTS);
   t.equal(hashes.length, 3);
@@ -16,7 +16,7 @@ t.test('one number a whole chunk, the same for the same prefix whatever follows'
   }
 });
 
-t.test('any one token changed changes every number from its chunk on', async () => {
+t.test('a changed token changes every number from its chunk on', async () => {
   const length = 4 * PREFIX_CHUNK;
   fc.assert(
     fc.property(fc.nat(length - 1), fc.nat(200_000), fc.nat(200_000), (at, before, after) => {
@@ -30,14 +30,14 @@ t.test('any one token changed changes every number from its chunk on', async () 
   );
 });
 
-t.test('numbers are spread: no two of many alike prefixes share one', async (t) => {
+t.test('hashes of many similar prefixes do not collide', async (t) => {
   const seen = new Set<number>();
   for (let i = 0; i < 5000; i++)
     seen.add(prefixHashes(new Uint32Array(PREFIX_CHUNK).fill(i, 0, 1), ALL_ACCOUNTS)[0] ?? -1);
   t.equal(seen.size, 5000);
 });
 
-t.test('the same tokens in two scopes have nothing in common', async (t) => {
+t.test('equal tokens in two scopes have no hash in common', async (t) => {
   const tokens = new Uint32Array(3 * PREFIX_CHUNK).fill(7);
   const numbers = ['all', 'a', 'b', 'ab', ''].flatMap((scope) => [...prefixHashes(tokens, scope)]);
   t.equal(new Set(numbers).size, numbers.length);

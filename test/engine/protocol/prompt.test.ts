@@ -1,7 +1,7 @@
 import t from 'tap';
 import { promptIds, promptLength, tokenPrompt } from '../../../engine/protocol/prompt.js';
 
-t.test('a prompt has one id a place, in the order of its segments', async (t) => {
+t.test('a prompt has one id for each position, in the order of its segments', async (t) => {
   const [head, tail] = [Uint32Array.of(1, 2, 3), Uint32Array.of(4)];
   const prompt = [...tokenPrompt(head), ...tokenPrompt(new Uint32Array(0)), ...tokenPrompt(tail)];
   t.equal(promptLength(prompt), 4);

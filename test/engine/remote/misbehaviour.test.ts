@@ -3,7 +3,7 @@ import { RemoteHarness } from '../../support/remote-harness.js';
 import { KINDS, MISBEHAVIOURS } from '../../support/misbehaviours.js';
 import type { StubKind } from '../../support/server-stub.js';
 
-/** How a good reply ends, with as few messages as the stub's pieces come in. */
+/** The outputs of a good reply, independent of how the stub’s pieces are split. */
 const GOOD: Readonly<Record<StubKind, RegExp>> = {
   'llama-server': /^started:1 (a ?b ?c) stop:4 cached:1 done$/,
   vllm: /^started:0 (a ?b ?c) (stop:4 cached:1|cached:1 stop:4) done$/,
@@ -11,14 +11,14 @@ const GOOD: Readonly<Record<StubKind, RegExp>> = {
 };
 
 for (const kind of KINDS) {
-  t.test(`${kind}: each way to answer ends in the right outcome, and the server is used again`, async (t) => {
+  t.test(`${kind}: each way to answer has the right outcome, and the server is used again`, async (t) => {
     const harness = await RemoteHarness.start(t, kind, { seats: 64 });
     for (const { name, kinds = KINDS, does, ends } of MISBEHAVIOURS) {
       if (!kinds.includes(kind)) continue;
       harness.stub.misbehaviour = does;
       const end = await harness.ended(harness.generate());
       t.match(end, ends === 'good' ? GOOD[kind] : ends, name);
-      t.notMatch(end, /PROMPT/, 'without the server’s own words');
+      t.notMatch(end, /PROMPT/, 'without the server’s own text');
     }
     harness.stub.misbehaviour = {};
     t.match(await harness.ended(harness.generate()), GOOD[kind], 'afterwards');

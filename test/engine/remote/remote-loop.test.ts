@@ -8,7 +8,7 @@ const HANGS = { hangsAfter: 2 } as const;
 /** llama-server's first frame has no token. */
 const BEGUN = (harness: RemoteHarness, id: number) => () => harness.of(id).some(({ kind }) => kind === 'started');
 
-t.test('every field that decides how tokens are chosen is sent', async (t) => {
+t.test('every field that affects sampling is sent', async (t) => {
   const asked: Partial<GenerateJob> = { topK: 5, minP: 0.1, n: 2, seats: 2, seed: 0xffffffff, scope: 'account a' };
   const llama = await RemoteHarness.start(t, 'llama-server');
   await llama.ended(llama.generate(asked));
@@ -28,7 +28,7 @@ t.test('every field that decides how tokens are chosen is sent', async (t) => {
   });
   t.equal(second?.['seed'], 0, 'each reply has the next seed');
   await llama.ended(llama.generate());
-  t.equal(llama.stub.bodies[2]?.['cache_prompt'], true, 'what all accounts share is reused');
+  t.equal(llama.stub.bodies[2]?.['cache_prompt'], true, 'prefixes that all accounts share are reused');
   const vllm = await RemoteHarness.start(t, 'vllm');
   await vllm.ended(vllm.generate({ ...asked, n: 1, seats: 1 }));
   t.match(vllm.stub.bodies[0], { top_k: 5, min_p: 0.1, repetition_penalty: 1, max_tokens: 16, seed: 0xffffffff });
@@ -39,7 +39,7 @@ t.test('every field that decides how tokens are chosen is sent', async (t) => {
   t.match(sglang.stub.bodies[0], { sampling_params: { top_k: -1, min_p: 0, max_new_tokens: 16, sampling_seed: 7 } });
 });
 
-t.test('stops, grammars and calls are given to the server where it can end or hold the reply itself', async (t) => {
+t.test('stops, grammars and calls are sent to a server that can apply them itself', async (t) => {
   const format = { markers: [], grammar: { gbnf: 'root ::= "x"', after: '</think>' } };
   const llama = await RemoteHarness.start(t, 'llama-server');
   await llama.ended(llama.generate({ stops: ['q'], format }));
@@ -62,7 +62,7 @@ t.test('stops, grammars and calls are given to the server where it can end or ho
   t.match(sglang.stub.bodies[0], { sampling_params: { ebnf: 'root ::= "x"' } });
 });
 
-t.test('a stop that our own reading finds ends the reply, whatever the server goes on to send', async (t) => {
+t.test('a stop that the sidecar finds ends the reply, whatever the server sends after it', async (t) => {
   const harness = await RemoteHarness.start(t, 'vllm');
   harness.stub.misbehaviour = { hangsAfter: 3 };
   const end = await harness.ended(harness.generate({ stops: ['b'], format: { markers: [], thought: THOUGHT } }));
@@ -90,17 +90,17 @@ t.test('a cancelled job keeps its seat until the server’s count has fallen', a
   }
 });
 
-t.test('a request that may still be on its way to the server is not taken for gone', async (t) => {
+t.test('a request that may still be on its way to the server is not assumed to have ended', async (t) => {
   const harness = await RemoteHarness.start(t, 'vllm');
   harness.stub.misbehaviour = { hangsAfter: 0 };
   const id = harness.generate();
   const from = performance.now();
   harness.loop.cancel(id);
   await harness.ended(id);
-  t.ok(performance.now() - from >= 250, 'its metrics cannot know it yet');
+  t.ok(performance.now() - from >= 250, 'the server’s metrics cannot include it yet');
 });
 
-t.test('what the server does not confirm is given up after a bound, and counted', async (t) => {
+t.test('a cancel that the server does not confirm is given up after a bound, and counted', async (t) => {
   const harness = await RemoteHarness.start(t, 'llama-server', { seats: 1, cancelWaitMs: 100 });
   harness.stub.misbehaviour = { ...HANGS, goesOnMs: Infinity };
   const id = harness.generate();
@@ -113,28 +113,31 @@ t.test('what the server does not confirm is given up after a bound, and counted'
   t.match(await harness.ended(harness.generate()), /done$/, 'its seat is used again');
 });
 
-t.test('no more requests than seats and tokens allow are with the server at once, and none is passed', async (t) => {
-  const bySeats = await RemoteHarness.start(t, 'vllm', { seats: 2 });
-  bySeats.stub.misbehaviour = HANGS;
-  const [a, b, c] = [bySeats.generate(), bySeats.generate(), bySeats.generate()];
-  await bySeats.until(() => BEGUN(bySeats, a)() && BEGUN(bySeats, b)());
-  t.equal(bySeats.stub.bodies.length, 2);
-  bySeats.stub.misbehaviour = {};
-  bySeats.loop.cancel(a);
-  t.match(await bySeats.ended(c), /done$/);
-  const byTokens = await RemoteHarness.start(t, 'vllm', { seats: 8, tokens: 40 });
-  byTokens.stub.misbehaviour = HANGS;
-  const [first, large] = [byTokens.generate(), byTokens.generate({ maxTokens: 30 })];
-  const small = byTokens.generate({ maxTokens: 1 });
-  await byTokens.until(BEGUN(byTokens, first));
-  t.equal(byTokens.stub.bodies.length, 1);
-  t.strictSame(byTokens.capacities.at(-1), { seats: 3, unconfirmed: 0 }, 'the queue is given no further seat');
-  byTokens.stub.misbehaviour = {};
-  byTokens.loop.cancel(first);
-  await byTokens.ended(large);
-  await byTokens.ended(small);
-  t.strictSame(byTokens.capacities.at(-1), { seats: 8, unconfirmed: 0 });
-});
+t.test(
+  'no more requests than seats and tokens allow are at the server at once, and none overtakes another',
+  async (t) => {
+    const bySeats = await RemoteHarness.start(t, 'vllm', { seats: 2 });
+    bySeats.stub.misbehaviour = HANGS;
+    const [a, b, c] = [bySeats.generate(), bySeats.generate(), bySeats.generate()];
+    await bySeats.until(() => BEGUN(bySeats, a)() && BEGUN(bySeats, b)());
+    t.equal(bySeats.stub.bodies.length, 2);
+    bySeats.stub.misbehaviour = {};
+    bySeats.loop.cancel(a);
+    t.match(await bySeats.ended(c), /done$/);
+    const byTokens = await RemoteHarness.start(t, 'vllm', { seats: 8, tokens: 40 });
+    byTokens.stub.misbehaviour = HANGS;
+    const [first, large] = [byTokens.generate(), byTokens.generate({ maxTokens: 30 })];
+    const small = byTokens.generate({ maxTokens: 1 });
+    await byTokens.until(BEGUN(byTokens, first));
+    t.equal(byTokens.stub.bodies.length, 1);
+    t.strictSame(byTokens.capacities.at(-1), { seats: 3, unconfirmed: 0 }, 'the queue gets no further seat');
+    byTokens.stub.misbehaviour = {};
+    byTokens.loop.cancel(first);
+    await byTokens.ended(large);
+    await byTokens.ended(small);
+    t.strictSame(byTokens.capacities.at(-1), { seats: 8, unconfirmed: 0 });
+  },
+);
 
 t.test('several replies run at once as far as the job has seats, and seats are freed as they end', async (t) => {
   const harness = await RemoteHarness.start(t, 'vllm');
@@ -145,7 +148,7 @@ t.test('several replies run at once as far as the job has seats, and seats are f
   t.ok(harness.stub.bodies.every((body) => JSON.stringify(body['prompt']) === JSON.stringify([...prompt])));
 });
 
-t.test('a later reply of a job that the server refuses is tried again, and the server is given fewer', async (t) => {
+t.test('a later reply of a job that the server refuses is tried again, and the limit is reduced', async (t) => {
   const harness = await RemoteHarness.start(t, 'vllm');
   harness.stub.refused = new Set([1]);
   t.match(await harness.ended(harness.generate({ n: 2, seats: 1 })), /stop:4.*stop:4.*done$/);

@@ -4,34 +4,37 @@ import { LoadWatch, type LoadWatchEvents } from '../../../engine/remote/load-wat
 import type { LoadReading } from '../../../engine/remote/adapter.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
-t.test('it falls by a factor, once a second at most, and rises by one every two seconds without a shortage', (t) => {
-  const clock = new FakeClock();
-  const limit = new SeatLimit(clock, 10);
-  limit.short();
-  limit.short();
-  t.equal(limit.value, 7, 'one shortage shows in several answers');
-  clock.advance(1000);
-  limit.short();
-  t.equal(limit.value, 4);
-  clock.advance(1999);
-  limit.ample();
-  t.equal(limit.value, 4);
-  clock.advance(1);
-  limit.ample();
-  limit.ample();
-  t.equal(limit.value, 5);
-  for (let i = 0; i < 20; i += 1) {
-    clock.advance(2000);
-    limit.ample();
-  }
-  t.equal(limit.value, 10, 'never above what is configured');
-  for (let i = 0; i < 20; i += 1) {
+t.test(
+  'it is reduced by a factor, at most once a second, and raised by one every two seconds without a shortage',
+  (t) => {
+    const clock = new FakeClock();
+    const limit = new SeatLimit(clock, 10);
+    limit.short();
+    limit.short();
+    t.equal(limit.value, 7, 'one shortage is reported by several answers');
     clock.advance(1000);
     limit.short();
-  }
-  t.equal(limit.value, 1, 'never below one');
-  t.end();
-});
+    t.equal(limit.value, 4);
+    clock.advance(1999);
+    limit.ample();
+    t.equal(limit.value, 4);
+    clock.advance(1);
+    limit.ample();
+    limit.ample();
+    t.equal(limit.value, 5);
+    for (let i = 0; i < 20; i += 1) {
+      clock.advance(2000);
+      limit.ample();
+    }
+    t.equal(limit.value, 10, 'never above the configured number');
+    for (let i = 0; i < 20; i += 1) {
+      clock.advance(1000);
+      limit.short();
+    }
+    t.equal(limit.value, 1, 'never below one');
+    t.end();
+  },
+);
 
 class Watched implements LoadWatchEvents {
   readonly calls: string[] = [];
@@ -60,14 +63,14 @@ class Watched implements LoadWatchEvents {
   }
 }
 
-t.test('what a server reports lowers the limit, and what it does not report leaves it', async (t) => {
+t.test('a reported shortage lowers the limit, and a missing report leaves it', async (t) => {
   const cases: readonly (readonly [string, LoadReading | undefined, string])[] = [
     ['nothing unusual', { running: 1, waiting: 0, preempted: 3, kvUse: 0.5, computed: 10 }, 'moved ample looked'],
     ['the same again', { running: 1, waiting: 0, preempted: 3, kvUse: 0.5, computed: 10 }, 'ample looked'],
     ['a request waits', { running: 1, waiting: 1, preempted: 3, computed: 20 }, 'moved short looked'],
-    ['one was put back', { running: 1, waiting: 0, preempted: 4, computed: 30 }, 'moved short looked'],
+    ['one request was put back', { running: 1, waiting: 0, preempted: 4, computed: 30 }, 'moved short looked'],
     ['its memory is full', { running: 1, preempted: 4, kvUse: 0.97, computed: 40 }, 'moved short looked'],
-    ['it does not answer', undefined, 'silent looked'],
+    ['the server does not answer', undefined, 'silent looked'],
   ];
   const clock = new FakeClock();
   const events = new Watched();

@@ -25,7 +25,7 @@ function timed(seats: number, prefillShare = 100, prefillTokensPerStep = CHUNK):
   return bench;
 }
 
-/** Prompt tokens in each step that has any, by sequence. */
+/** Prompt tokens of each step that has any, by sequence. */
 function prompts(bench: Bench, sequence: number): number[] {
   return bench.decoder.steps.flatMap((parts) =>
     parts.filter((part) => part.sequence === sequence && part.tokens.includes(1)).map(({ tokens }) => tokens.length),
@@ -39,7 +39,7 @@ t.test('alone, a prompt enters in whole chunks', async (t) => {
   t.same(prompts(bench, 0), [CHUNK, CHUNK, CHUNK, 5]);
 });
 
-t.test('beside a reply it gets what the share leaves, and the reply its token between any two chunks', async (t) => {
+t.test('beside a reply a prompt gets the share, and the reply gets a token between two chunks', async (t) => {
   for (const [share, tokens] of [
     [100, 20],
     [200, 40],
@@ -55,12 +55,12 @@ t.test('beside a reply it gets what the share leaves, and the reply its token be
     bench.loop.generate(1, job(CHUNK, { maxTokens: 200 }));
     await bench.ends(2);
     const chunks = prompts(bench, 1);
-    // Also what is left of a chunk when the next one begins.
+    // Also the rest of a chunk, when the next one begins.
     t.ok(
       chunks.slice(0, -1).every((count) => count <= tokens),
       `${share} %: ${chunks.join()}`,
     );
-    t.equal(chunks.at(-1), CHUNK, 'an end that is short joins at once');
+    t.equal(chunks.at(-1), CHUNK, 'a short end of a prompt joins a step at once');
     t.equal(chunks[0], tokens);
     t.equal(
       chunks.reduce((sum, count) => sum + count, 0),
@@ -71,10 +71,10 @@ t.test('beside a reply it gets what the share leaves, and the reply its token be
   }
 });
 
-t.test('short prompts go before long ones, and a long one is not forgotten', async (t) => {
+t.test('short prompts go before long ones, and a long one does not starve', async (t) => {
   const bench = timed(3);
   bench.decoder.onStep = (step) => {
-    // A short prompt at every step that would take all there is.
+    // A short prompt at every step that would use the whole budget.
     if (step < 120) bench.loop.generate(1000 + step, job(CHUNK - 1, { maxTokens: 1 }));
   };
   bench.loop.generate(1, job(CHUNK * 6, { maxTokens: 1 }));
@@ -82,10 +82,10 @@ t.test('short prompts go before long ones, and a long one is not forgotten', asy
   await bench.ends(1);
   const shortDone = bench.outputs.filter(({ id, kind }) => id > 1000 && kind === 'done').length;
   t.ok(shortDone > 40, `${shortDone} short ones went before`);
-  t.ok(bench.decoder.steps.length < 120, 'and the long one was through before they ended');
+  t.ok(bench.decoder.steps.length < 120, 'and the long one was finished before they ended');
 });
 
-t.test('the ends of several prompts join one decode, as far as one holds them', async (t) => {
+t.test('the ends of several prompts join one decode, as far as it has room', async (t) => {
   const bench = timed(4);
   for (const id of [1, 2, 3]) bench.loop.generate(id, job(CHUNK / 2, { maxTokens: 2 }));
   await Promise.all([1, 2, 3].map((id) => bench.ends(id)));
@@ -99,7 +99,7 @@ t.test('the ends of several prompts join one decode, as far as one holds them', 
   );
 });
 
-t.test('where more prompts wait than replies run, they get as many times the room', async (t) => {
+t.test('if more prompts wait than replies run, they get proportionally more room', async (t) => {
   const short = SHORT_TOKENS / 2;
   const rounds = async (replies: number): Promise<number[]> => {
     const bench = timed(replies + 9, 50, 512);
@@ -120,7 +120,7 @@ t.test('where more prompts wait than replies run, they get as many times the roo
   };
   const [ends, chunk] = await rounds(1);
   t.equal(ends, 8 * short, 'the ends of eight short ones, beside one reply');
-  t.equal(chunk, DECODE / 2 / EACH, 'then one prompt a reply, and the share as it is set');
+  t.equal(chunk, DECODE / 2 / EACH, 'then one prompt for each reply, and the configured share');
   const [crowded] = await rounds(8);
   t.equal(crowded, SHORT_TOKENS, 'nine beside eight: as for one');
 

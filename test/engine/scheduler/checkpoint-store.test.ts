@@ -21,7 +21,7 @@ const made = (length: number, bytes = 10): Made => ({
 
 const saved = (checkpoint: Checkpoint, gain = 100): SavedState => new SavedState(checkpoint, TOKENS, gain);
 
-t.test('there are never more bytes than may be, and what is worth least goes', async (t) => {
+t.test('the bytes never exceed the bound, and the checkpoint of least value is removed', async (t) => {
   const store = new CheckpointStore(30);
   const states = new SequenceCheckpoints(store);
   const [little, much, middling] = [made(10), made(200), made(300)];
@@ -41,7 +41,7 @@ t.test('there are never more bytes than may be, and what is worth least goes', a
   t.same([large.disposed, states.lengths.includes(600)], [1, false], 'larger than all that may be');
 });
 
-t.test('one that several sequences can go back to is freed with the last of them, once', async (t) => {
+t.test('a checkpoint of several sequences is freed with the last of them, once', async (t) => {
   const store = new CheckpointStore(100);
   const [a, b] = [new SequenceCheckpoints(store), new SequenceCheckpoints(store)];
   const [short, long] = [made(10), made(20)];
@@ -57,7 +57,7 @@ t.test('one that several sequences can go back to is freed with the last of them
   t.same([short.disposed, store.bytes], [1, 0]);
 });
 
-t.test('one of other tokens is not gone back to', async (t) => {
+t.test('a checkpoint of other tokens is not restored', async (t) => {
   const store = new CheckpointStore(100);
   const state = saved(made(10));
   new SequenceCheckpoints(store).add(state);

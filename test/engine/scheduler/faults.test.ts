@@ -1,7 +1,7 @@
 import t from 'tap';
 import { asFault, EngineFault, faultReason } from '../../../engine/scheduler/faults.js';
 
-t.test('what may be said of a fault: our words, those known of llama.cpp in ours, else a name', async (t) => {
+t.test('the text of a fault: our own, ours for known ones of llama.cpp, else the class’s name', async (t) => {
   t.equal(faultReason(new EngineFault('the sequence was not copied')), 'the sequence was not copied');
   t.equal(faultReason(new Error('could not find a KV slot for the batch (try …)')), 'no room left in the KV cache');
   t.equal(faultReason(new Error('Eval has failed')), 'llama.cpp could not decode');

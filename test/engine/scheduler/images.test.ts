@@ -1,4 +1,4 @@
-/** Prompts with images: embeddings asked for where they lack, evaluated by themselves, and reused by their digests. */
+/** Prompts with images: embeddings are requested where they lack, evaluated alone, and reused by their digests. */
 import t from 'tap';
 import type { GenerateJob } from '../../../engine/protocol/jobs.js';
 import { IMAGE_IDS, type ImageSegment, type Prompt } from '../../../engine/protocol/prompt.js';
@@ -18,12 +18,12 @@ function text(...tokens: number[]): Prompt[number] {
 
 const asked = (...prompt: Prompt): GenerateJob => job(0, { prompt });
 
-/** Values that tell which embedding of which image they are of. */
+/** Values that identify the image and the embedding. */
 function values(of: number, length: number): Float32Array {
   return Float32Array.from({ length: length * EMBEDDING }, (_, i) => of * 1000 + Math.floor(i / EMBEDDING));
 }
 
-/** Supplies the embeddings that jobs want, of the image that their digest names. */
+/** Supplies the embeddings that jobs request, of the image with their digest. */
 function supplying(bench: Bench, prompts: Readonly<Record<number, Prompt>>): [job: number, image: number][] {
   const wants: [number, number][] = [];
   bench.onOutputs = (outputs) => {
@@ -38,12 +38,12 @@ function supplying(bench: Bench, prompts: Readonly<Record<number, Prompt>>): [jo
   return wants;
 }
 
-/** What each step evaluated: its kind, tokens, and the first number of its embeddings. */
+/** What each step evaluated: kind, tokens, and the first number of its embeddings. */
 function evaluated(bench: Bench): (readonly [kind: string, tokens: number])[] {
   return bench.decoder.steps.flat().map(({ kind, tokens }) => [kind, tokens.length] as const);
 }
 
-t.test('an image is evaluated between the texts, in chunks of its own', async (t) => {
+t.test('an image is evaluated between the texts, in its own chunks', async (t) => {
   const bench = new Bench(1);
   const prompt = [text(1, 2, 3), image(1, 20), text(4, 5)];
   const wants = supplying(bench, { 1: prompt });
@@ -65,7 +65,7 @@ t.test('an image is evaluated between the texts, in chunks of its own', async (t
   t.equal(bench.text(1).length, 4);
 });
 
-t.test('one that must be whole is one decode, however long', async (t) => {
+t.test('an image that must be whole is one decode, however long', async (t) => {
   const bench = new Bench(1);
   const prompt = [text(1), image(1, 20, { whole: true }), text(4)];
   supplying(bench, { 1: prompt });
@@ -74,7 +74,7 @@ t.test('one that must be whole is one decode, however long', async (t) => {
   t.same(bench.decoder.embedded, [{ index: 0, of: 20, first: 1000 }]);
 });
 
-t.test('others go on while an image is encoded, and it joins them when it is there', async (t) => {
+t.test('other jobs continue while an image is encoded, and its job joins them when it is there', async (t) => {
   const bench = new Bench(2);
   bench.loop.generate(1, job(3, { maxTokens: 40 }));
   await bench.ends(1, 'started');
@@ -90,7 +90,7 @@ t.test('others go on while an image is encoded, and it joins them when it is the
   t.equal(bench.text(2).length, 4);
 });
 
-t.test('nothing is computed and nothing spins while only embeddings are awaited', async (t) => {
+t.test('while only embeddings are awaited nothing is computed and the loop does not spin', async (t) => {
   const bench = new Bench(1);
   bench.loop.generate(1, asked(text(1, 2), image(1, 6), text(2)));
   await bench.ends(1, 'started');
@@ -99,7 +99,7 @@ t.test('nothing is computed and nothing spins while only embeddings are awaited'
   bench.loop.supply(1, 7, values(1, 6));
   bench.loop.supply(9, 0, values(1, 6));
   for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
-  t.equal(evaluated(bench).length, 1, 'what was not asked for changes nothing');
+  t.equal(evaluated(bench).length, 1, 'embeddings that were not requested change nothing');
   bench.loop.supply(1, 0, values(1, 6));
   await bench.ends(1);
   bench.loop.supply(1, 0, values(1, 6));
@@ -117,7 +117,7 @@ t.test('a cancel ends the wait', async (t) => {
   t.notOk(bench.of(1).some(({ kind }) => kind === 'done' || kind === 'failed'));
 });
 
-t.test('embeddings of another number fail their job alone', async (t) => {
+t.test('embeddings of another number fail their job only', async (t) => {
   const bench = new Bench(2);
   bench.loop.generate(1, asked(text(1, 2), image(1, 6), text(2)));
   bench.loop.generate(2, job(3));
@@ -128,7 +128,7 @@ t.test('embeddings of another number fail their job alone', async (t) => {
   t.equal(bench.text(2).length, 4);
 });
 
-t.test('several replies to one prompt want each image once', async (t) => {
+t.test('several replies to one prompt request each image once', async (t) => {
   for (const copyable of [true, false]) {
     const bench = new Bench(3, undefined, { copyable });
     const prompt = [text(1), image(1, 6), text(3), image(2, 5), text(2, 2)];
@@ -143,7 +143,7 @@ t.test('several replies to one prompt want each image once', async (t) => {
   }
 });
 
-t.test('the same image is reused; another one with the same ids stops the reuse before it', async (t) => {
+t.test('the same image is reused; another one with the same ids ends the reuse before it', async (t) => {
   const bench = new Bench(1, undefined, { prefixReuse: 'any' });
   const first = [text(1, 2, 3), image(1, 6), text(4)];
   const again = [text(1, 2, 3), image(1, 6), text(4, 9, 9)];
@@ -160,11 +160,11 @@ t.test('the same image is reused; another one with the same ids stops the reuse 
   t.same(
     wants.map(([id]) => id),
     [1, 3, 4],
-    'what is reused is not wanted',
+    'reused images are not requested',
   );
 });
 
-t.test('an image whose end is not shared is not shared at all', async (t) => {
+t.test('an image that is shared only in part is not reused at all', async (t) => {
   const bench = new Bench(1, undefined, { prefixReuse: 'any' });
   const first = [text(1), image(1, 6), text(4)];
   const cut = [text(1), image(1, 6), text(5)];
@@ -180,7 +180,7 @@ t.test('an image whose end is not shared is not shared at all', async (t) => {
   t.equal(bench.cached(3), 7);
 });
 
-t.test('a whole image waits its turns beside a running reply, then has its decode', async (t) => {
+t.test('a whole image waits beside a running reply, then has its own decode', async (t) => {
   const bench = new Bench(2, undefined, { prefillShare: 1, leastPrefillTokens: 2 });
   bench.loop.generate(1, job(3, { maxTokens: 50 }));
   await bench.ends(1, 'started');

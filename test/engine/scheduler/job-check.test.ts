@@ -38,13 +38,13 @@ function score(input: number, tail: number, label: number): ScoreJob {
 t.test('tokens outside the vocabulary are refused wherever they are', (t) => {
   t.equal(jobProblem(generate(0, 99), SIZE), undefined);
   t.equal(jobProblem(generate(0, 100, 1), SIZE), BAD);
-  t.equal(jobProblem(generate(0xffffffff), SIZE), BAD, 'what would be a negative number');
+  t.equal(jobProblem(generate(0xffffffff), SIZE), BAD, 'a number that would be negative as int32');
   t.equal(jobProblem(score(99, 99, 99), SIZE), undefined);
   for (const job of [score(100, 1, 1), score(1, 100, 1), score(1, 1, 100)]) t.equal(jobProblem(job, SIZE), BAD);
   t.end();
 });
 
-t.test('an image has ids of its own, a digest, and positions of its size', async (t) => {
+t.test('an image has its own ids, a digest, and positions of its size', async (t) => {
   const image: ImageSegment = {
     kind: 'image',
     tokens: Uint32Array.of(IMAGE_IDS, 0xffffffff),
@@ -68,8 +68,8 @@ t.test('an image has ids of its own, a digest, and positions of its size', async
     { columns: 3 },
     { positions: NaN, columns: 1 },
   ]) {
-    t.equal(problem(bad, text), 'an image that is no image', JSON.stringify(bad));
+    t.equal(problem(bad, text), 'an invalid image', JSON.stringify(bad));
   }
-  t.equal(problem({}), 'an image without tokens behind it');
+  t.equal(problem({}), 'an image without tokens after it');
   t.equal(problem({}, { kind: 'tokens', tokens: Uint32Array.of(SIZE) }), BAD);
 });

@@ -1,11 +1,11 @@
 import t from 'tap';
 import { LEAST_TOKENS, PrefillBudget } from '../../../engine/scheduler/prefill-budget.js';
 
-/** What a machine takes for a decode of prompt tokens, ms. */
+/** The time of a decode of prompt tokens on some machine, ms. */
 interface Machine {
   readonly fixed: number;
   readonly each: number;
-  /** More for each token, by the thousand that lie before it. */
+  /** Additional time for each token, for each thousand before it. */
   readonly deeper?: number;
 }
 
@@ -16,7 +16,7 @@ function ms({ fixed, each, deeper = 0 }: Machine, tokens: number, depth: number)
   return fixed + tokens * (each + (deeper * depth) / 1000);
 }
 
-/** A prompt evaluated as the pace says; the chunks that it went in. */
+/** Evaluates a prompt as the budget allows; returns its chunks. */
 function prefill(pace: PrefillBudget, machine: Machine, from: number, to: number): { tokens: number; ms: number }[] {
   const chunks: { tokens: number; ms: number }[] = [];
   for (let depth = from; depth < to;) {
@@ -35,14 +35,14 @@ function known(share: number): PrefillBudget {
   return pace;
 }
 
-t.test('all may go, as long as nothing is known', async (t) => {
+t.test('without measurements there is no limit', async (t) => {
   t.equal(new PrefillBudget(1, MOST, LEAST_TOKENS.cpu).tokens(0), MOST);
   const half = new PrefillBudget(1, MOST, LEAST_TOKENS.cpu);
   half.prefilled(MOST, 0, 100);
   t.equal(half.tokens(0), MOST);
 });
 
-t.test('prompts get their share of the time of next tokens, the fixed cost of a decode included', async (t) => {
+t.test('prompts get their share of the time of next tokens, the fixed time of a decode included', async (t) => {
   for (const share of [0.5, 1, 2]) {
     for (const fixed of [0, 20]) {
       const chunks = prefill(known(share), { fixed, each: 1 }, 0, 4000);
@@ -53,7 +53,7 @@ t.test('prompts get their share of the time of next tokens, the fixed cost of a 
   }
 });
 
-t.test('deeper prompts, whose tokens take longer, keep within the time allowed', async (t) => {
+t.test('deeper prompts, whose tokens take longer, keep within the time', async (t) => {
   const pace = known(1);
   const chunks = prefill(pace, { fixed: 5, each: 0.5, deeper: 0.8 }, 0, 8000);
   const late = chunks.slice(10).map((chunk) => chunk.ms);
@@ -62,24 +62,24 @@ t.test('deeper prompts, whose tokens take longer, keep within the time allowed',
   t.ok((chunks[10]?.tokens ?? 0) > 3 * (chunks.at(-1)?.tokens ?? NaN));
 });
 
-t.test('a short prompt between makes the deep one’s next chunk no larger', async (t) => {
+t.test('a short prompt in between does not enlarge the deep one’s next chunk', async (t) => {
   const machine = { fixed: 5, each: 0.1, deeper: 0.8 };
   const pace = known(1);
   prefill(pace, machine, 0, 6000);
   const before = pace.tokens(6000);
   const short = prefill(pace, machine, 0, 600);
-  t.ok((short.at(-1)?.tokens ?? 0) > 2 * before, 'the short one is not held to the pace of the deep one');
+  t.ok((short.at(-1)?.tokens ?? 0) > 2 * before, 'the short one is not limited by the speed of the deep one');
   t.equal(pace.tokens(6000), before);
 });
 
-t.test('what begins deep, behind a prefix that is kept, begins by the nearest that is known', async (t) => {
+t.test('a prompt that begins deep, after a reused prefix, uses the nearest known depth', async (t) => {
   const pace = known(1);
   pace.prefilled(100, 3000, 200);
   t.equal(pace.tokens(0), 25);
   t.equal(pace.tokens(9000), 25);
 });
 
-t.test('never fewer than are worth a decode, never more than one holds', async (t) => {
+t.test('never fewer tokens than are worth a decode, never more than one takes', async (t) => {
   const slow = known(1);
   slow.prefilled(100, 0, 10_000);
   t.equal(slow.tokens(0), LEAST_TOKENS.cpu);
@@ -89,7 +89,7 @@ t.test('never fewer than are worth a decode, never more than one holds', async (
   t.equal(new PrefillBudget(1, 2, LEAST_TOKENS.gpu).tokens(0), 2);
 });
 
-t.test('so many times the share, and no more than one decode holds', async (t) => {
+t.test('so many times the share, at most one decode', async (t) => {
   const pace = known(1);
   pace.prefilled(100, 0, 200);
   const once = pace.tokens(0);
@@ -97,7 +97,7 @@ t.test('so many times the share, and no more than one decode holds', async (t) =
   t.equal(pace.tokens(0, 1000), MOST);
 });
 
-t.test('no time at all is no limit, and too few tokens tell nothing', async (t) => {
+t.test('a time of zero sets no limit, and too few tokens are not measured', async (t) => {
   const still = known(1);
   still.prefilled(100, 0, 0);
   t.equal(still.tokens(0), MOST);
@@ -106,7 +106,7 @@ t.test('no time at all is no limit, and too few tokens tell nothing', async (t) 
   t.equal(tiny.tokens(0), MOST);
 });
 
-t.test('it follows what changes', async (t) => {
+t.test('it follows changes', async (t) => {
   const pace = known(1);
   prefill(pace, { fixed: 0, each: 1 }, 0, 2000);
   prefill(pace, { fixed: 0, each: 2 }, 0, 500);

@@ -5,11 +5,11 @@ import { Bench, job, questions, StepTime, type BenchOptions } from '../../suppor
 const HOUR = 3_600_000;
 const ROOM = { bytes: 1e9, maxAgeMs: HOUR };
 
-/** A prompt of its own. */
+/** A prompt without common tokens. */
 const prompt = (name: number, length = 100): Uint32Array =>
   Uint32Array.from({ length }, (_, i) => 1000 * (1 + name) + (i % 7));
 
-/** One sequence, so that each other prompt overwrites what is held. */
+/** One sequence, so that each other prompt overwrites its state. */
 function bench(more: BenchOptions = {}, seats = 1): Bench {
   return new Bench(seats, undefined, {
     contextPerSeat: 512,
@@ -30,12 +30,12 @@ async function chat(on: Bench, tokens: Uint32Array, scope = 'acme'): Promise<num
 }
 
 for (const cuttable of [true, false]) {
-  t.test(`what is overwritten comes back${cuttable ? '' : ', checkpoints included'}`, async (t) => {
+  t.test(`an overwritten prefix is restored${cuttable ? '' : ', checkpoints included'}`, async (t) => {
     const on = bench({ cuttable });
     t.equal(await chat(on, prompt(0)), 0);
     t.equal(await chat(on, prompt(1)), 0);
     t.same(on.decoder.moves, [['save', 0, 103]]);
-    // The next turn goes on from all that the sequence held: its prompt, and its reply but for the last token.
+    // The next turn continues from all that the sequence held: its prompt, and its reply except for the last token.
     const turn = Uint32Array.of(...prompt(0), ...Buffer.from('vwx'), ...prompt(2, 20));
     t.equal(await chat(on, turn), 103);
     t.match(on.decoder.moves.slice(1), [
@@ -62,7 +62,7 @@ t.test('only for its own account', async (t) => {
   t.equal(await chat(on, prompt(0), 'acme'), 99);
 });
 
-t.test('what is short, or is in another place too, is not saved', async (t) => {
+t.test('short prefixes, and those that another sequence has, are not saved', async (t) => {
   const on = bench();
   await chat(on, prompt(0, 50));
   await chat(on, prompt(1));
@@ -75,28 +75,31 @@ t.test('what is short, or is in another place too, is not saved', async (t) => {
   t.equal(two.decoder.moves.length, 1, 'the last of them is');
 });
 
-t.test('within its bytes: those go first that a sequence has too, then those used longest ago', async (t) => {
-  // Room for three states of 103 tokens.
-  const on = bench({ prefixCache: { ...ROOM, bytes: 3100 } });
-  for (const name of [0, 1, 2, 3]) await chat(on, prompt(name));
-  t.match(on.loop.report.cache, { entries: 3, bytes: 3090 });
-  t.equal(await chat(on, prompt(0)), 99, 'restored, so now in a sequence too');
-  t.match(on.loop.report.cache, { entries: 3, evictions: { room: 1 } }, 'saving the fourth dropped one');
-  await chat(on, prompt(4));
-  await chat(on, prompt(5));
-  t.ok(on.loop.report.cache.bytes <= 3100);
-  t.equal([...on.decoder.states.values()].length, 3, 'and the others are disposed');
-  const none = bench({ prefixCache: { ...ROOM, bytes: 0 } });
-  await chat(none, prompt(0));
-  await chat(none, prompt(1));
-  t.same(none.decoder.moves, [], 'no room, no copy');
-  const small = bench({ prefixCache: { ...ROOM, bytes: 1000 } });
-  for (const name of [0, 1, 2]) await chat(small, prompt(name));
-  t.match(small.loop.report.cache, { entries: 0, bytes: 0 });
-  t.equal(small.decoder.moves.length, 1, 'a second one of that size is not even copied');
-});
+t.test(
+  'entries fit into the bytes: those that a sequence has too are removed first, then the least recently used',
+  async (t) => {
+    // Room for three states of 103 tokens.
+    const on = bench({ prefixCache: { ...ROOM, bytes: 3100 } });
+    for (const name of [0, 1, 2, 3]) await chat(on, prompt(name));
+    t.match(on.loop.report.cache, { entries: 3, bytes: 3090 });
+    t.equal(await chat(on, prompt(0)), 99, 'restored, so now in a sequence too');
+    t.match(on.loop.report.cache, { entries: 3, evictions: { room: 1 } }, 'saving the fourth removed one');
+    await chat(on, prompt(4));
+    await chat(on, prompt(5));
+    t.ok(on.loop.report.cache.bytes <= 3100);
+    t.equal([...on.decoder.states.values()].length, 3, 'and the others are disposed');
+    const none = bench({ prefixCache: { ...ROOM, bytes: 0 } });
+    await chat(none, prompt(0));
+    await chat(none, prompt(1));
+    t.same(none.decoder.moves, [], 'no room, no copy');
+    const small = bench({ prefixCache: { ...ROOM, bytes: 1000 } });
+    for (const name of [0, 1, 2]) await chat(small, prompt(name));
+    t.match(small.loop.report.cache, { entries: 0, bytes: 0 });
+    t.equal(small.decoder.moves.length, 1, 'a second one of that size is not even copied');
+  },
+);
 
-t.test('where memory has become tight no more is taken, and some is given back', async (t) => {
+t.test('while memory is short no entry is added, and some are removed', async (t) => {
   let left = 1e9;
   const on = bench({ prefixCache: { ...ROOM, available: () => left } });
   for (const name of [0, 1, 2, 3]) await chat(on, prompt(name));
@@ -109,7 +112,7 @@ t.test('where memory has become tight no more is taken, and some is given back',
   t.match(on.loop.report.cache, { entries: 3 });
 });
 
-t.test('a longer prefix takes the place of those that it contains', async (t) => {
+t.test('a longer prefix replaces those that it contains', async (t) => {
   const on = bench();
   await chat(on, prompt(0));
   await chat(on, prompt(1));
@@ -118,7 +121,7 @@ t.test('a longer prefix takes the place of those that it contains', async (t) =>
   t.match(on.loop.report.cache, { evictions: { replaced: 1 } });
 });
 
-t.test('a restore that fails costs a prefill, and a save that fails what it would have saved', async (t) => {
+t.test('after a failed restore the prompt is evaluated, and a failed save saves nothing', async (t) => {
   const on = bench();
   await chat(on, prompt(0));
   await chat(on, prompt(1, 40));
@@ -131,7 +134,7 @@ t.test('a restore that fails costs a prefill, and a save that fails what it woul
   t.same(on.decoder.violations, []);
 });
 
-t.test('of two states with the same number of tokens each is restored for its own', async (t) => {
+t.test('of two states with the same number of tokens each is restored for its own prompt', async (t) => {
   const on = bench();
   for (const name of [0, 1, 2]) await chat(on, prompt(name));
   for (const name of [1, 0, 2, 1]) {
@@ -143,7 +146,7 @@ t.test('of two states with the same number of tokens each is restored for its ow
   }
 });
 
-t.test('what was not used for the longest age goes, in sequences too', async (t) => {
+t.test('a prefix that was not used for the longest age is removed, from sequences too', async (t) => {
   const clock = new StepTime();
   const on = bench({ clock });
   await chat(on, prompt(0));
@@ -165,7 +168,7 @@ t.test('what was not used for the longest age goes, in sequences too', async (t)
   ]);
 });
 
-t.test('of a forgotten account nothing is left, nor of the jobs that still ran', async (t) => {
+t.test('of a forgotten account nothing is left, also not of jobs that still ran', async (t) => {
   const on = bench({}, 2);
   await chat(on, prompt(0), 'acme');
   await chat(on, prompt(1), 'globex');
@@ -182,20 +185,20 @@ t.test('of a forgotten account nothing is left, nor of the jobs that still ran',
   t.ok(left.includes(3000) || left.includes(4000));
   t.equal(await chat(on, prompt(0), 'acme'), 0);
   await on.loop.tidy();
-  t.equal(await chat(on, prompt(0), 'acme'), 0, 'nor of a request that had waited elsewhere');
+  t.equal(await chat(on, prompt(0), 'acme'), 0, 'also not of a request that waited outside the engine');
   await on.loop.forget('all');
   await chat(on, prompt(0), 'all');
   t.equal(await chat(on, prompt(0), 'all'), 99, 'those of all accounts are kept again');
 });
 
-t.test('a saved prefix is reported as a held one, from the number of seats on', async (t) => {
+t.test('a saved prefix is reported like a held one, with numbers from the number of seats on', async (t) => {
   const on = bench();
   await chat(on, prompt(0));
   await chat(on, prompt(1));
   t.equal(on.held.filter(({ sequence, hashes }) => sequence === 1 && hashes.length === 1).length, 1);
 });
 
-t.test('running replies are held up by one copy a round', async (t) => {
+t.test('running replies are delayed by one copy a round', async (t) => {
   const on = bench({}, 4);
   for (const name of [0, 1, 2, 3, 4, 5, 6, 7]) await chat(on, prompt(name));
   on.decoder.moves.length = 0;
@@ -221,31 +224,37 @@ t.test('running replies are held up by one copy a round', async (t) => {
   );
 });
 
-t.test('any story: text and state as without a cache, within the bytes, and nothing undisposed', async (t) => {
-  const request = fc.record({
-    name: fc.nat(4),
-    turns: fc.integer({ min: 1, max: 3 }),
-    scope: fc.constantFrom('acme', 'globex'),
-    decision: fc.boolean(),
-    fails: fc.boolean(),
-  });
-  await fc.assert(
-    fc.asyncProperty(
-      fc.array(request, { maxLength: 12 }),
-      fc.boolean(),
-      fc.integer({ min: 0, max: 6000 }),
-      async (requests, cuttable, bytes) => {
-        const on = bench({ cuttable, prefixCache: { bytes, maxAgeMs: HOUR } }, 2);
-        const plain = bench({ cuttable, prefixCache: { bytes: 0, maxAgeMs: HOUR }, prefixReuse: 'off' }, 2);
-        for (const { name, turns, scope, decision, fails } of requests) {
-          if (fails) on.decoder.failingMoves.add(0);
-          const tokens = prompt(name, 70 * turns);
-          const id = ++lastId;
-          for (const each of [on, plain]) {
-            await each.run(id, () => {
-              if (decision) each.loop.score(id, questions(tokens, [3, 5], { scope }));
-              else each.loop.generate(id, job(tokens, { scope }));
-            });
+t.test(
+  'random sequences of operations: text and state as without a cache, within the bytes, everything disposed',
+  async (t) => {
+    const request = fc.record({
+      name: fc.nat(4),
+      turns: fc.integer({ min: 1, max: 3 }),
+      scope: fc.constantFrom('acme', 'globex'),
+      decision: fc.boolean(),
+      fails: fc.boolean(),
+    });
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(request, { maxLength: 12 }),
+        fc.boolean(),
+        fc.integer({ min: 0, max: 6000 }),
+        async (requests, cuttable, bytes) => {
+          const on = bench({ cuttable, prefixCache: { bytes, maxAgeMs: HOUR } }, 2);
+          const plain = bench({ cuttable, prefixCache: { bytes: 0, maxAgeMs: HOUR }, prefixReuse: 'off' }, 2);
+          for (const { name, turns, scope, decision, fails } of requests) {
+            if (fails) on.decoder.failingMoves.add(0);
+            const tokens = prompt(name, 70 * turns);
+            const id = ++lastId;
+            for (const each of [on, plain]) {
+              await each.run(id, () => {
+                if (decision) each.loop.score(id, questions(tokens, [3, 5], { scope }));
+                else each.loop.generate(id, job(tokens, { scope }));
+              });
+            }
+            const ends = (each: Bench): unknown => each.of(id).filter(({ kind }) => kind !== 'started');
+            t.same(ends(on), ends(plain));
+            if (on.loop.report.cache.bytes > bytes) t.fail('more bytes than there may be');
           }
           const ends = (each: Bench): unknown => each.of(id).filter(({ kind }) => kind !== 'started');
           t.same(ends(on), ends(plain));

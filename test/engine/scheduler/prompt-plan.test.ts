@@ -8,7 +8,7 @@ const KEY = { weights: '', kv: 'f16', scope: ALL_ACCOUNTS } as const;
 const tokens = (length: number, from = 0): Uint32Array => Uint32Array.from({ length }, (_, i) => from + i);
 const plan = (...segments: Uint32Array[]): PromptPlan => new PromptPlan(segments.flatMap(tokenPrompt), 8, KEY);
 
-t.test('segments are split from their own start on, and the last chunk is never empty', async (t) => {
+t.test('each segment is split from its own start, and the last chunk is never empty', async (t) => {
   t.same(plan(tokens(20)).ends, [8, 16, 20]);
   t.same(plan(tokens(16)).ends, [8, 16]);
   t.same(plan(tokens(1)).ends, [1]);
@@ -17,7 +17,7 @@ t.test('segments are split from their own start on, and the last chunk is never 
   t.same([...plan(tokens(10), tokens(9, 10)).tokens], [...tokens(19)]);
 });
 
-t.test('a feed goes from where the sequence is to the end of the chunk that lies in', async (t) => {
+t.test('a feed takes from the sequence’s length to the end of the chunk that contains it', async (t) => {
   const feed = new Feed(plan(tokens(20)), 0);
   t.same([feed.position, feed.left, feed.chunk], [0, 20, 8]);
   t.same([...feed.take(3)], [0, 1, 2]);
@@ -31,13 +31,13 @@ t.test('a feed goes from where the sequence is to the end of the chunk that lies
   t.same([new Feed(plan(tokens(20)), 16).chunk, new Feed(plan(tokens(20)), 17).chunk], [4, 3]);
 });
 
-/** A plan in chunks of 16 of so many tokens, with marks at these places. */
+/** A plan in chunks of 16 with so many tokens, and with marks at these places. */
 function marked(length: number, places: readonly number[], more: Partial<SavePoints> = {}): PromptPlan {
   const isMark = (token: number): boolean => places.includes(token);
   return new PromptPlan(tokenPrompt(tokens(length)), 16, KEY, { upTo: length - 1, isMark, exactly: false, ...more });
 }
 
-t.test('a prompt is also split at marks, if its chunks do not get too short, and saved there', async (t) => {
+t.test('a prompt is also split at marks, if its chunks do not become too short, and saved there', async (t) => {
   const turns = marked(120, [0, 1, 20, 21, 26, 48, 116]);
   t.same(turns.ends, [16, 20, 26, 42, 48, 64, 80, 96, 112, 116, 120]);
   t.same([...turns.saved], [20, 26, 48, 112, 116], 'and once in four chunks within a turn');
@@ -45,16 +45,16 @@ t.test('a prompt is also split at marks, if its chunks do not get too short, and
   t.same(
     longer.ends.slice(0, turns.ends.length - 1),
     turns.ends.slice(0, -1),
-    'more tokens do not move what is before',
+    'more tokens do not move earlier splits',
   );
-  t.same([...marked(180, [0, 65]).saved], [64, 128], 'a mark just behind a chunk is saved at its end');
+  t.same([...marked(180, [0, 65]).saved], [64, 128], 'a mark just after a chunk is saved at its end');
   t.same([...marked(120, [0, 1, 20], { exactly: true }).saved], [20, 84, 119]);
   t.same(marked(120, [0, 1, 20], { exactly: true }).ends.slice(-3), [116, 119, 120]);
 });
 
-t.test('without marks it is saved at each chunk and before its last token', async (t) => {
+t.test('without marks it is saved after each chunk and before its last token', async (t) => {
   t.same([...marked(40, [0]).saved], [16, 32, 39]);
   t.same(marked(40, []).ends, [16, 32, 39, 40]);
   t.same([...marked(1, []).saved], []);
-  t.equal(plan(tokens(20)).saved.size, 0, 'nothing is saved of a state that can be cut');
+  t.equal(plan(tokens(20)).saved.size, 0, 'nothing is saved if the state can be cut');
 });

@@ -7,14 +7,14 @@ const STEP = 40;
 /** A quarter of it. */
 const WITHIN = 10;
 
-/** A wait for so many seats that begins now, and whether it is over. */
+/** A wait for so many seats that begins now, and whether it has ended. */
 function waiting(refillWait: RefillWait, seats: number): { over: boolean; readonly end: Promise<void> } {
   const state = { over: false, end: refillWait.wait(seats, STEP) };
   void state.end.then(() => (state.over = true));
   return state;
 }
 
-t.test('a wait is over when jobs came for the seats', async (t) => {
+t.test('a wait ends when jobs arrived for the seats', async (t) => {
   const clock = new FakeClock();
   const refillWait = new RefillWait(clock);
   t.ok(refillWait.expects(STEP));
@@ -32,7 +32,7 @@ t.test('a wait is over when jobs came for the seats', async (t) => {
   t.equal(clock.pending, 0, 'and no timer is left');
 });
 
-t.test('it is over after a quarter of a step, and never after more than 25 ms', async (t) => {
+t.test('it ends after a quarter of a step, and never after more than 25 ms', async (t) => {
   const clock = new FakeClock();
   const refillWait = new RefillWait(clock);
   const wait = waiting(refillWait, 1);
@@ -47,15 +47,15 @@ t.test('it is over after a quarter of a step, and never after more than 25 ms', 
   t.equal(clock.pending, 0);
 });
 
-t.test('steps too short for a timer are not held up', (t) => {
+t.test('steps too short for a timer are not delayed', (t) => {
   const refillWait = new RefillWait(new FakeClock());
   t.notOk(refillWait.expects(7.9));
   t.ok(refillWait.expects(8));
-  t.notOk(refillWait.expects(0), 'nor is one whose length nobody knows');
+  t.notOk(refillWait.expects(0), 'nor is one of unknown length');
   t.end();
 });
 
-/** Whether each of so many chances, with a seat each, was waited for; `comes`: whether a job came for it. */
+/** For each of so many opportunities with one seat, whether it waited; `comes`: whether a job arrived. */
 async function chances(
   refillWait: RefillWait,
   clock: FakeClock,
@@ -74,24 +74,27 @@ async function chances(
   return waited;
 }
 
-t.test('it waits where most seats were taken over, and else tries now and then', async (t) => {
+t.test('it waits where most seats were refilled, and otherwise probes from time to time', async (t) => {
   const clock = new FakeClock();
   const refillWait = new RefillWait(clock);
   const alone = await chances(refillWait, clock, 40, () => false);
-  t.same(alone.slice(0, 4), [true, true, true, false], 'three for whom nobody came are enough');
-  t.equal(alone.slice(4).filter(Boolean).length, 4, 'of 36 every eighth is a try');
+  t.same(alone.slice(0, 4), [true, true, true, false], 'three without a job are enough');
+  t.equal(alone.slice(4).filter(Boolean).length, 4, 'of 36 every eighth is a probe');
   const busy = await chances(refillWait, clock, 160, () => true);
   t.notOk(busy[0]);
   t.ok(
     busy.slice(7).every((waited) => waited),
-    'a try that goes well is followed by another, and so on',
+    'a successful probe is followed by another, and so on',
   );
   let turn = 0;
   const mixed = await chances(refillWait, clock, 160, () => turn++ % 3 === 0);
-  t.ok(mixed.slice(40).filter(Boolean).length <= 40, 'of those with one seat in three taken no more than a third');
+  t.ok(
+    mixed.slice(40).filter(Boolean).length <= 40,
+    'where one seat in three is refilled it waits for at most a third of them',
+  );
 });
 
-t.test('of many seats it waits for as many as are likely to be taken', async (t) => {
+t.test('of many seats it waits for as many as are likely to be refilled', async (t) => {
   const clock = new FakeClock();
   const refillWait = new RefillWait(clock);
   const nobody = refillWait.wait(8, STEP);
@@ -102,11 +105,14 @@ t.test('of many seats it waits for as many as are likely to be taken', async (t)
   await second.end;
   t.equal(clock.now(), WITHIN, 'seven of eight, after one in vain');
   refillWait.came(1);
-  t.equal(clock.pending, 0, 'the last one comes to nobody who waits');
+  t.equal(clock.pending, 0, 'the last job arrives after the wait');
 });
 
 t.test('in the loop: a job that arrives when a seat is reported free takes part in the next step', async (t) => {
-  /** Steps without it between the last one of the job before and its first; it comes so many turns after it was told. */
+  /**
+   * Steps between the last one of the previous job and the first one of the next, which arrives so many turns after the
+   * report.
+   */
   const missed = async (stepMs: number, turns: number): Promise<number> => {
     const clock = new StepTime();
     const bench = new Bench(2, undefined, { clock, prefixReuse: 'off', contextPerSeat: 200 });
@@ -129,11 +135,11 @@ t.test('in the loop: a job that arrives when a seat is reported free takes part 
     return first - last - 1;
   };
   t.equal(await missed(40, 1), 0);
-  t.ok((await missed(40, 4)) > 0, 'nobody waits longer than that');
+  t.ok((await missed(40, 4)) > 0, 'it does not wait longer');
   t.ok((await missed(3, 1)) > 0, 'short steps do not wait');
 });
 
-/** Two jobs, the first of which goes on; its steps move the clock, and nothing else does. Resolves when the other is over. */
+/** Two jobs, the first of which continues; only its steps advance the clock. Resolves when the other has ended. */
 async function oneLeft(): Promise<{ readonly bench: Bench; readonly clock: FakeClock }> {
   const clock = new FakeClock();
   const bench = new Bench(2, undefined, { clock, contextPerSeat: 200 });
@@ -144,25 +150,25 @@ async function oneLeft(): Promise<{ readonly bench: Bench; readonly clock: FakeC
   return { bench, clock };
 }
 
-t.test('in the loop: it goes on as soon as the job is there', async (t) => {
+t.test('in the loop: it continues as soon as the job has arrived', async (t) => {
   const { bench, clock } = await oneLeft();
-  t.equal(clock.pending, 1, 'nobody moves the clock that it waits by');
+  t.equal(clock.pending, 1, 'the clock of the wait does not advance');
   bench.loop.generate(3, job(3, { maxTokens: 100 }));
   await bench.ends(3, 'started');
   t.equal(clock.pending, 0);
   await bench.loop.close();
 });
 
-t.test('in the loop: closed, it does not wait on', async (t) => {
+t.test('in the loop: after close it does not wait', async (t) => {
   const { bench, clock } = await oneLeft();
   const steps = bench.decoder.steps.length;
   t.equal(clock.pending, 1);
   await bench.loop.close();
   t.equal(clock.pending, 0);
-  t.equal(bench.decoder.steps.length, steps, 'nor make another step');
+  t.equal(bench.decoder.steps.length, steps, 'nor run another step');
 });
 
-t.test('in the loop: a job of several seats leaves as many', async (t) => {
+t.test('in the loop: several seats are waited for after a job of several seats', async (t) => {
   const clock = new FakeClock();
   const bench = new Bench(4, undefined, { clock, contextPerSeat: 200 });
   bench.decoder.onStep = () => clock.advance(STEP);
@@ -181,7 +187,7 @@ t.test('in the loop: a job of several seats leaves as many', async (t) => {
   await bench.loop.close();
 });
 
-t.test('in the loop: where nothing else runs nothing waits', async (t) => {
+t.test('in the loop: without other jobs it does not wait', async (t) => {
   const clock = new FakeClock();
   const bench = new Bench(2, undefined, { clock });
   bench.decoder.onStep = () => clock.advance(STEP);

@@ -24,12 +24,12 @@ const GBNF = 'calls ::= "…"';
 
 interface Run {
   readonly outputs: readonly Output[];
-  /** What was asked of the sampler. */
+  /** The calls of the sampler. */
   readonly log: readonly string[];
   readonly sampling: Sampling | undefined;
 }
 
-/** A reply of these texts, a token each, until it is over. */
+/** A reply of these texts, one token each, until it has ended. */
 function run(format: ReplyFormat, texts: readonly string[], more: Partial<GenerateJob> = {}, holds = true): Run {
   const log: string[] = [];
   let sampling: Sampling | undefined;
@@ -93,7 +93,7 @@ const part = (index: number, text: string, tokens: number, name?: string): Outpu
 const LOOK = ['Hi', ' .<', 'call>', 'look{', '"a":1', '}', '</call>'];
 const calls = { syntax: SYNTAX, functions: ['look', 'go'], single: false, gbnf: GBNF };
 
-t.test('a call is held from the token that its mark begins in to its close', (t) => {
+t.test('a call is constrained from the token in which its mark begins to its end', (t) => {
   const { outputs, log } = run({ calls, markers: [] }, [...LOOK, ' bye', '<call>', 'go{}', '</call>', '']);
   t.same(outputs, [
     content('Hi', 1),
@@ -116,28 +116,28 @@ t.test('a call is held from the token that its mark begins in to its close', (t)
   t.end();
 });
 
-t.test('a call that the grammar does not take up is text', (t) => {
+t.test('a call that the grammar does not accept is text', (t) => {
   const { outputs, log } = run({ calls, markers: [] }, [...LOOK, ''], {}, false);
   t.equal(outputs.map((output) => (output.kind === 'piece' ? output.text : '')).join(''), LOOK.join(''));
   t.same(outputs.at(-1), end('stop', 8, END));
-  t.equal(log.length, 1, 'held once, and never let go');
+  t.equal(log.length, 1, 'constrained once, and never released');
   t.end();
 });
 
-t.test('a reply that may call once ends with its call', (t) => {
+t.test('a reply with at most one call ends with its call', (t) => {
   const { outputs } = run({ calls: { ...calls, single: true }, markers: [] }, [...LOOK, ' bye', '']);
   t.same(outputs.slice(-2), [part(0, '}', 6), end('tool_calls', 6)]);
   t.end();
 });
 
-t.test('a reply with as many calls as an answer takes ends with the last', (t) => {
+t.test('a reply ends with the last call that an answer may have', (t) => {
   const many = Array.from({ length: 130 }, () => ['<call>', 'go{}', '</call>']).flat();
   const { outputs } = run({ calls, markers: [] }, many, { maxTokens: 1000 });
   t.same(outputs.slice(-2), [part(127, '{}', 383), end('tool_calls', 383)]);
   t.end();
 });
 
-t.test('a reply cut off within a call says length', (t) => {
+t.test('a reply cut off within a call ends with reason length', (t) => {
   const { outputs } = run({ calls, markers: [] }, LOOK, { maxTokens: 5 });
   t.same(outputs.slice(-2), [part(0, '"a":1', 5), end('length', 5)]);
   t.end();
@@ -155,12 +155,12 @@ t.test('control tokens are text where the format names them', (t) => {
   const format = { calls: { ...calls, syntax }, markers: ['[CALL]'] };
   const named = run(format, ['[CALL]', 'go{}', '']);
   t.same(named.outputs[0], part(0, '', 2, 'go'));
-  t.same(named.sampling?.markers, ['[CALL]'], 'and may be sampled while held');
+  t.same(named.sampling?.markers, ['[CALL]'], 'and may be sampled while constrained');
   t.same(run({ ...format, markers: [] }, ['[CALL]', 'go{}', '']).outputs[0], content('go{}', 2));
   t.end();
 });
 
-t.test('a reply that is held as a whole needs no more holding for its calls', (t) => {
+t.test('a reply that is constrained as a whole needs no constraint for its calls', (t) => {
   const held = { syntax: SYNTAX, functions: calls.functions, single: false };
   const format = { calls: held, grammar: { gbnf: 'root ::= "x"' }, markers: [] };
   const { log, outputs } = run(format, [...LOOK, '']);

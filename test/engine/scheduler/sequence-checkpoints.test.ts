@@ -14,11 +14,11 @@ interface Fake extends Pick<Decoder, 'cuttable' | 'copyable' | 'truncate' | 'cop
   readonly restore: (sequence: number, checkpoint: Checkpoint) => Promise<void>;
   readonly calls: string[];
   readonly failing: Set<string>;
-  /** Tokens that each sequence has. */
+  /** The tokens of each sequence. */
   readonly lengths: number[];
 }
 
-/** A decoder that cannot cut, over two sequences; what it was asked for, and what fails next. */
+/** A decoder that cannot cut, with two sequences; what was called, and what fails next. */
 function stateDecoder(): Fake {
   const calls: string[] = [];
   const failing = new Set<string>();
@@ -57,7 +57,7 @@ function stateDecoder(): Fake {
 const plan = (length: number): PromptPlan =>
   new PromptPlan(tokenPrompt(PROMPT.subarray(0, length)), 8, KEY, { upTo: length - 1, exactly: true });
 
-/** A sequence that was saved at 16 and holds 24 tokens, and is free again. */
+/** A sequence that was saved at 16 tokens and has 24, and is free again. */
 async function held(bytes = 1000): Promise<{ decoder: Fake; sequences: Sequences }> {
   const decoder = stateDecoder();
   const sequences = new Sequences(decoder, 2, { checkpointBytes: bytes });
@@ -75,7 +75,7 @@ async function held(bytes = 1000): Promise<{ decoder: Fake; sequences: Sequences
   return { decoder, sequences };
 }
 
-t.test('a prompt that goes on from what is held needs no checkpoint; one that differs goes back to one', async (t) => {
+t.test('a prompt that continues the held tokens needs no checkpoint; one that differs restores one', async (t) => {
   const longer = await held();
   t.same(await longer.sequences.open(plan(30), () => 'any'), { sequence: 0, keep: 24 });
   t.same(longer.decoder.calls, []);
@@ -84,7 +84,7 @@ t.test('a prompt that goes on from what is held needs no checkpoint; one that di
   t.same(shorter.decoder.calls, ['restore 0 16']);
 });
 
-t.test('a restore that fails empties that sequence, and the prompt is evaluated anew', async (t) => {
+t.test('a failed restore empties that sequence, and the prompt is evaluated again', async (t) => {
   const { decoder, sequences } = await held();
   decoder.failing.add('restore');
   t.same(await sequences.open(plan(20), () => 'any'), { sequence: 0, keep: 0 });
@@ -93,7 +93,7 @@ t.test('a restore that fails empties that sequence, and the prompt is evaluated 
   t.same(sequences.tokens, { running: 0, kept: 0 });
 });
 
-t.test('a save that fails leaves nothing to be used again', async (t) => {
+t.test('a failed save leaves nothing to reuse', async (t) => {
   const { decoder, sequences } = await held();
   await sequences.open(plan(30), () => 'any');
   decoder.failing.add('save');
@@ -104,6 +104,6 @@ t.test('a save that fails leaves nothing to be used again', async (t) => {
 
 t.test('without room nothing is saved', async (t) => {
   const { decoder, sequences } = await held(0);
-  t.same(await sequences.open(plan(20), () => 'any'), { sequence: 1, keep: 0 }, 'and what is held is kept');
+  t.same(await sequences.open(plan(20), () => 'any'), { sequence: 1, keep: 0 }, 'and the held tokens are kept');
   t.same(decoder.calls, ['empty 1']);
 });

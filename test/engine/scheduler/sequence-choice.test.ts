@@ -25,12 +25,12 @@ const [LIVE, FREE] = [true, false];
 const any = { reuse: () => 'any' as const, copyable: false };
 const copying = { ...any, copyable: true };
 
-t.test('the longest prefix wins, and is kept in place where it is free', async (t) => {
+t.test('the longest prefix wins, and is used in place if its sequence is free', async (t) => {
   t.same(choose([slot(null), slot(300), slot(500)], plan, any), { sequence: 2, keep: 500 });
   t.same(choose([slot(null), slot(300), slot(500)], plan, copying), { sequence: 2, keep: 500 });
 });
 
-t.test('nothing shared: an empty one, the longest unused, the lowest', async (t) => {
+t.test('without a shared prefix: an empty one, then the least recently used, then the lowest', async (t) => {
   t.match(choose([slot(0), slot(null), slot(null)], plan, any), { sequence: 1 });
   t.match(choose([slot(0, FREE, 3), slot(0, FREE, 1), slot(0, FREE, 2)], plan, any), { sequence: 1 });
   t.match(choose([slot(0), slot(0)], plan, any), { sequence: 0 });
@@ -38,7 +38,7 @@ t.test('nothing shared: an empty one, the longest unused, the lowest', async (t)
 });
 
 t.test('a few tokens that every prompt begins with do not overwrite a conversation', async (t) => {
-  /** Shares that many tokens, and holds as many of a conversation of its own. */
+  /** Shares that many tokens, and has as many of its own conversation. */
   const talk = (shares: number, own: number, usedAt = 0): Slot => {
     const made = slot(shares, FREE, usedAt);
     made.tokens.append(new Uint32Array(own), false);
@@ -47,17 +47,17 @@ t.test('a few tokens that every prompt begins with do not overwrite a conversati
   t.match(choose([talk(7, 400), slot(null), talk(63, 400)], plan, any), { sequence: 1 });
   t.same(choose([talk(7, 400, 2), talk(63, 400, 1)], plan, any), { sequence: 1, keep: 63 }, 'but are kept');
   t.same(choose([talk(7, 400), slot(null), talk(64, 400)], plan, any), { sequence: 2, keep: 64 }, 'more are worth it');
-  t.same(choose([talk(30, 20), slot(null)], plan, any), { sequence: 0, keep: 30 }, 'a short conversation goes on');
+  t.same(choose([talk(30, 20), slot(null)], plan, any), { sequence: 0, keep: 30 }, 'a short conversation continues');
 });
 
-t.test('live ids stay neighbours unless the prefix is worth the gap', async (t) => {
+t.test('live ids stay contiguous unless the prefix is worth the gap', async (t) => {
   const beside = (shares: number): Slot[] => [slot(0, LIVE), slot(null), slot(null), slot(shares)];
   t.match(choose(beside(100), plan, any), { sequence: 1, keep: 0 });
   t.match(choose(beside(600), plan, any), { sequence: 3, keep: 600 });
   t.match(choose([slot(0, LIVE), slot(0), slot(0, LIVE), slot(null)], plan, any), { sequence: 1 }, 'a gap is closed');
 });
 
-t.test('a prefix that another sequence holds is copied where that saves more than it costs', async (t) => {
+t.test('a prefix in another sequence is copied if that saves more than it costs', async (t) => {
   const used = (shares: number): Slot[] => [slot(shares, LIVE), slot(null), slot(30)];
   t.same(choose(used(500), plan, copying), { sequence: 1, source: 0, keep: 500 });
   t.same(choose(used(500), plan, any), { sequence: 1, keep: 0 });
@@ -72,16 +72,16 @@ t.test('each sequence gives only what its rule allows', async (t) => {
   t.same(choose([slot(200, LIVE), slot(null), slot(900)], plan, rules), { sequence: 1, source: 0, keep: 200 });
 });
 
-t.test('those that sit steps out leave no gaps between the others', async (t) => {
+t.test('replies that skip steps leave no gaps between the others', async (t) => {
   const rules = { ...any, intermittent: true };
   const out = { ...slot(null, LIVE), intermittent: true };
   t.match(choose([slot(null, LIVE), slot(null), slot(null)], plan, rules), { sequence: 2 }, 'from the last id down');
   t.match(choose([slot(null, LIVE), slot(null), slot(null), out], plan, rules), { sequence: 2 });
   t.match(choose([slot(null, LIVE), slot(null), slot(null), out], plan, any), { sequence: 1 });
-  t.match(choose([slot(null), slot(null), slot(null), out], plan, any), { sequence: 0 }, 'which join no one of them');
   t.match(
-    choose([slot(700), slot(null), slot(null)], plan, rules),
+    choose([slot(null), slot(null), slot(null), out], plan, any),
     { sequence: 0 },
-    'but for a prefix that is worth it',
+    'which are next to none of them',
   );
+  t.match(choose([slot(700), slot(null), slot(null)], plan, rules), { sequence: 0 }, 'unless a prefix is worth it');
 });

@@ -9,14 +9,14 @@ const KEY = { weights: '', kv: 'f16', scope: ALL_ACCOUNTS } as const;
 const tokens = (length: number, from = 0): Uint32Array => Uint32Array.from({ length }, (_, i) => from + i);
 const plan = (...segments: Uint32Array[]): PromptPlan => new PromptPlan(segments.flatMap(tokenPrompt), 8, KEY);
 
-/** An empty one, taken for a prompt of the usual key. */
+/** An empty one, opened for a prompt of the usual key. */
 function taken(): SequenceTokens {
   const made = new SequenceTokens();
   made.keepFor(plan(tokens(1)), 0);
   return made;
 }
 
-/** Two whole chunks by themselves, four tokens with others, and two that were generated. */
+/** Two whole chunks alone, four tokens with others, and two that were generated. */
 function held(): SequenceTokens {
   const made = taken();
   made.append(tokens(8), true);
@@ -27,7 +27,7 @@ function held(): SequenceTokens {
   return made;
 }
 
-t.test('all that is shared, but never the whole prompt', async (t) => {
+t.test('the whole common prefix, but never the whole prompt', async (t) => {
   t.equal(held().reusable(plan(tokens(30)), 'any'), 20);
   t.equal(held().reusable(plan(Uint32Array.of(...tokens(20), 90, 5)), 'any'), 21);
   t.equal(held().reusable(plan(tokens(20)), 'any'), 19);
@@ -35,10 +35,10 @@ t.test('all that is shared, but never the whole prompt', async (t) => {
   t.equal(held().reusable(plan(tokens(30)), 'none'), 0);
 });
 
-t.test('of the same split only chunks made alone, and whose ends are the plan’s', async (t) => {
+t.test('of the same split only chunks that were evaluated alone and end where the plan’s end', async (t) => {
   t.equal(held().reusable(plan(tokens(30)), 'same-split'), 16);
   t.equal(held().reusable(plan(tokens(17)), 'same-split'), 16);
-  t.equal(held().reusable(plan(tokens(16)), 'same-split'), 8, 'its last token is wanted');
+  t.equal(held().reusable(plan(tokens(16)), 'same-split'), 8, 'its last token must be evaluated');
   t.equal(held().reusable(plan(tokens(12), tokens(10, 12)), 'same-split'), 8, 'the plan ends a chunk at 12');
   t.equal(held().reusable(new PromptPlan(tokenPrompt(tokens(30)), 4, KEY), 'same-split'), 0);
 
@@ -49,7 +49,7 @@ t.test('of the same split only chunks made alone, and whose ends are the plan’
   t.equal(split.reusable(plan(tokens(30)), 'same-split'), 8);
 });
 
-t.test('what comes after a shared decode is of no split, and neither is what was cut into', async (t) => {
+t.test('tokens after a shared decode have no split, nor has a chunk that was cut', async (t) => {
   const mixed = taken();
   mixed.append(tokens(4), false);
   mixed.append(tokens(4, 4), true);
@@ -64,7 +64,7 @@ t.test('what comes after a shared decode is of no split, and neither is what was
   t.equal(cut.reusable(plan(tokens(30)), 'any'), 16);
 });
 
-t.test('a copy is the same and goes its own way', async (t) => {
+t.test('a copy is equal and then independent', async (t) => {
   const [source, target] = [held(), taken()];
   target.append(tokens(50, 100), true);
   target.become(source);
@@ -75,7 +75,7 @@ t.test('a copy is the same and goes its own way', async (t) => {
   t.equal(target.reusable(plan(tokens(30)), 'same-split'), 8);
 });
 
-t.test('nothing is shared between keys, until it is taken for one', async (t) => {
+t.test('nothing is shared between keys, until the sequence is opened for the other key', async (t) => {
   for (const other of [{ weights: 'new' }, { scope: 'another account' }]) {
     const made = held();
     const theirs = new PromptPlan(tokenPrompt(tokens(30)), 8, { ...KEY, ...other });
@@ -87,7 +87,7 @@ t.test('nothing is shared between keys, until it is taken for one', async (t) =>
     t.equal(made.reusable(plan(tokens(30)), 'any'), 0);
     const copy = taken();
     copy.become(made);
-    t.equal(copy.reusable(theirs, 'any'), 8, 'a copy has the key of what it is of');
+    t.equal(copy.reusable(theirs, 'any'), 8, 'a copy has the key of its source');
   }
   t.equal(new SequenceTokens().reusable(plan(tokens(30)), 'any'), 0);
 });

@@ -7,7 +7,7 @@ const OPTIONS = { contextPerSeat: 400, prefillTokensPerStep: 8 } as const;
 const bench = (seats: number, options: BenchOptions = {}): Bench =>
   new Bench(seats, alphabet, { ...OPTIONS, ...options });
 
-/** Tokens of a prompt: `shared` of every prompt's, then `own` of this one's alone. */
+/** Tokens of a prompt: `shared` that every prompt has, then `own` of this one. */
 function prompt(shared: number, own: number, salt: number): Uint32Array {
   return Uint32Array.from({ length: shared + own }, (_, i) => (i < shared ? 1 + (i % 5) : 10 + salt));
 }
@@ -27,7 +27,7 @@ t.test('alone, whole chunks are kept, and the reply is the same', async (t) => {
   t.same(one.decoder.violations, []);
 });
 
-t.test('with company, or where that is wanted, all that is shared is kept', async (t) => {
+t.test('beside other jobs, or if configured, the whole common prefix is kept', async (t) => {
   const busy = bench(2, { copyable: false });
   await busy.run(1, () => busy.loop.generate(1, job(prompt(20, 3, 0))));
   const other = busy.ends(2);
@@ -42,12 +42,12 @@ t.test('with company, or where that is wanted, all that is shared is kept', asyn
   t.equal(any.cached(2), 20);
 });
 
-t.test('what company left of a chunk is not what a job alone would make', async (t) => {
+t.test('what other jobs left of a chunk differs from what a job alone would compute', async (t) => {
   const clock = new StepTime();
   const one = bench(2, { prefillTokensPerStep: 32, clock });
   one.loop.generate(1, job(prompt(0, 40, 9), { maxTokens: 60 }));
   one.decoder.onStep = (step) => {
-    // A next token takes as long as ten of a prompt.
+    // A next token takes as long as ten tokens of a prompt.
     for (const { kind, tokens } of one.decoder.steps.at(-1) ?? [])
       clock.ms += kind === 'prefill' ? 3 * tokens.length : 30;
     if (step === 6) one.loop.generate(2, job(prompt(100, 3, 0), { maxTokens: 1 }));
@@ -70,14 +70,14 @@ t.test('an idle engine keeps its prefixes while there is an empty sequence', asy
     [1, 2, 3, 11, 12, 13].map((id) => one.cached(id)),
     [0, 0, 0, 24, 24, 24],
   );
-  // Now one goes that was unused longest.
+  // Now the least recently used one is overwritten.
   await one.run(20, () => one.loop.generate(20, job(prompt(0, 30, 7))));
   await one.run(21, () => one.loop.generate(21, job(prompt(0, 30, 1))));
   await one.run(22, () => one.loop.generate(22, job(prompt(0, 30, 0))));
   t.same([one.cached(21), one.cached(22)], [24, 0]);
 });
 
-t.test('a prefix in use is copied, and evaluated again where the copy fails', async (t) => {
+t.test('a prefix in use is copied, and evaluated again if the copy fails', async (t) => {
   for (const failing of [false, true]) {
     const one = bench(2);
     one.loop.generate(1, job(prompt(100, 1, 0), { maxTokens: 90 }));
@@ -88,7 +88,7 @@ t.test('a prefix in use is copied, and evaluated again where the copy fails', as
     await Promise.all([one.ends(1), one.ends(2)]);
     t.same(one.decoder.copies, failing ? [] : [[1, 0]]);
     t.equal(one.cached(2), failing ? 0 : 100);
-    t.equal(one.text(2), 'zabc', 'as 130 tokens would have it');
+    t.equal(one.text(2), 'zabc', 'as 130 tokens require');
     t.same(one.decoder.violations, []);
   }
 });
@@ -106,7 +106,7 @@ t.test('a fault leaves nothing to reuse', async (t) => {
   );
 });
 
-t.test('a state that cannot be cut is made anew', async (t) => {
+t.test('a state that cannot be cut is computed again', async (t) => {
   const one = bench(1, { cuttable: false });
   await one.run(1, () => one.loop.generate(1, job(prompt(20, 3, 0), { n: 2 })));
   t.equal(one.text(1, 1), one.text(1, 0));
@@ -119,7 +119,7 @@ t.test('a state that cannot be cut is made anew', async (t) => {
   t.same(one.decoder.violations, []);
 });
 
-t.test('the input of a decision is kept to its end, where the next one’s ends there too', async (t) => {
+t.test('the input of a decision is kept to its end, if the next one’s ends there too', async (t) => {
   const one = bench(1);
   const input = prompt(20, 0, 0);
   await one.run(1, () => one.loop.score(1, questions(input, [3, 4])));
@@ -144,7 +144,7 @@ t.test('prefixes of free sequences are reported when they change, and not withou
   t.same(off.held, []);
 });
 
-t.test('what sequences hold is counted, of those that run and of those that are free', async (t) => {
+t.test('held tokens are counted, of running and of free sequences', async (t) => {
   const one = bench(2);
   t.strictSame(one.loop.report.tokens, { running: 0, kept: 0 });
   let seen: unknown;
@@ -156,7 +156,7 @@ t.test('what sequences hold is counted, of those that run and of those that are 
   t.strictSame(one.loop.report.tokens, { running: 0, kept: 26 }, 'the last token is never evaluated');
 });
 
-t.test('a job reuses what its own scope left, in place or by a copy, and no other’s', async (t) => {
+t.test('a job reuses states of its own scope, in place or by a copy, and of no other', async (t) => {
   for (const copyable of [true, false]) {
     const any = bench(3, { prefixReuse: 'any', copyable });
     const ask = (id: number, scope: string): Promise<unknown> =>

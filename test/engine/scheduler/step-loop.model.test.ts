@@ -1,7 +1,7 @@
 /**
- * Random jobs, cancels, faults and failed copies against what must come out whatever the loop reuses, forks or cuts: each
- * reply is a function of its prompt and seed alone, each answer of its input and tail. What a sequence holds wrongly shows
- * as another text.
+ * Random jobs, cancels, faults and failed copies, compared with expected outputs that do not depend on what the loop
+ * reuses, copies or cuts: each reply is a function of its prompt and seed only, each answer of its input and tail.
+ * Wrong tokens in a sequence result in another text.
  */
 import fc from 'fast-check';
 import t from 'tap';
@@ -15,7 +15,7 @@ import { rounds } from '../../support/long-form.js';
 /** Long enough for prompts that are worth a copy. */
 const CONTEXT = 200;
 
-/** A reply's next token: any letter, and now and then the end. */
+/** A reply’s next token: any letter, and sometimes the end. */
 function next(held: readonly number[], { seed }: { readonly seed: number }): number {
   const hash = fold(held, seed);
   return hash % 11 === 0 ? END : LETTER_A + (hash % 26);
@@ -23,7 +23,7 @@ function next(held: readonly number[], { seed }: { readonly seed: number }): num
 
 const score = (held: readonly number[]): number => 1 + (fold(held, 3) % 1000) / 1000;
 
-/** A question's own; any will do that is not the same for all. */
+/** A question’s answer; any function will do that differs between questions. */
 const temperatureOf = (tail: readonly number[]): number => 1 + ((tail.at(-1) ?? 0) % 3);
 
 function fold(tokens: readonly number[], start: number): number {
@@ -54,7 +54,7 @@ type Act =
   | { readonly at: number; readonly kind: 'reduceSeats'; readonly which: number }
   | Fault;
 
-/** Rounds of the event loop between one act and the next. */
+/** Rounds of the event loop between two operations. */
 const at = fc.nat(12);
 const act: fc.Arbitrary<Act> = fc.oneof(
   {
@@ -62,7 +62,7 @@ const act: fc.Arbitrary<Act> = fc.oneof(
     arbitrary: fc.record({
       at,
       kind: fc.constantFrom('generate' as const, 'score' as const),
-      // Few prefixes, so that prompts meet what others left.
+      // Few prefixes, so that prompts meet the states of others.
       base: fc.nat(2),
       shared: fc.oneof(fc.nat(30), fc.integer({ min: 90, max: 150 })),
       own: fc.array(fc.integer({ min: 1, max: 3 }), { minLength: 1, maxLength: 12 }),
@@ -99,7 +99,7 @@ const setup = fc.record({
 
 const prefix = (base: number, length: number): number[] => Array.from({ length }, (_, i) => 1 + ((i * (base + 3)) % 5));
 
-/** What a job's receiver is to be told, in any order but each item's own. */
+/** What a job’s receiver must get, in any order except within an item. */
 interface Expected {
   readonly receiver: RecordingReceiver;
   readonly texts: readonly string[];
@@ -145,8 +145,8 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
   const broken: string[] = [];
   bench.onOutputs = (outputs: readonly Output[]): void => {
     broken.push(...[mux.apply(outputs) ?? []].flat());
-    // The mux drops them, but they should not have been sent.
-    if (outputs.some(({ id }) => cancelled.has(id))) broken.push('spoke of a cancelled job');
+    // The mux drops such outputs, but the engine should not send them.
+    if (outputs.some(({ id }) => cancelled.has(id))) broken.push('output of a cancelled job');
   };
   const jobs: Expected[] = [];
   const cancel = (which: number): void => {
@@ -197,7 +197,7 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
   await settled(bench);
   decoder.failing.clear();
   decoder.onCopy = (): void => undefined;
-  // Whatever went before: every sequence is to be had, and good.
+  // Whatever happened before, every sequence can be used and is correct.
   for (let i = 0; i < options.seats; i += 1) {
     send({
       at: 0,
@@ -237,7 +237,7 @@ interface Setup {
   readonly times: readonly number[];
 }
 
-/** No job can take longer: each round of the loop makes a token of something. */
+/** No job can take longer: each round of the loop produces a token. */
 const MAX_ROUNDS = 20_000;
 
 async function settled({ loop }: Bench): Promise<void> {
@@ -248,7 +248,7 @@ function wrongs(
   { receiver: { calls, fault }, texts, answers, seats, cancelledAfter }: Expected,
   mayFail: boolean,
 ): string[] {
-  if (cancelledAfter !== undefined) return calls.length > cancelledAfter ? ['spoke after its cancel'] : [];
+  if (cancelledAfter !== undefined) return calls.length > cancelledAfter ? ['output after its cancel'] : [];
   if (fault) return mayFail ? [] : ['failed without a fault'];
   if (calls.at(-1) !== 'done') return ['never ended'];
   const told = texts.map((_, choice) =>
@@ -268,7 +268,7 @@ function wrongs(
   ];
 }
 
-t.test('whatever comes, results are those of the job alone and nothing is left', async () => {
+t.test('whatever happens, results are those of the job alone and nothing is left', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(act, { minLength: 1, maxLength: 14 }), setup, (acts, options) => play(acts, options)),
     { numRuns: rounds({ short: 100, long: 400 }) },

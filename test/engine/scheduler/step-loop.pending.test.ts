@@ -1,11 +1,11 @@
-/** Replies whose next token is worked out beside the steps: they sit them out, and all else goes on. */
+/** Replies whose next token’s mask is computed beside the steps: they skip these steps, and all other jobs continue. */
 import t from 'tap';
 import type { Sampling } from '../../../engine/scheduler/decoder.js';
 import { alphabet, Bench, job, questions } from '../../support/step-bench.js';
 
 const EXPENSIVE = 99;
 
-/** Holds up replies of seed {@link EXPENSIVE}, each of whose tokens waits until it is opened. */
+/** Delays replies with the seed {@link EXPENSIVE}, each of whose tokens waits until the test opens it. */
 class Gate {
   #open: (() => void)[] = [];
   readonly pends = ({ seed }: Sampling): Promise<void> | undefined =>
@@ -22,18 +22,18 @@ class Gate {
 
 const slow = { seed: EXPENSIVE };
 
-t.test('the others go on without it, and it joins the next step once it is ready', async (t) => {
+t.test('the others continue without it, and it joins the next step once it is ready', async (t) => {
   const gate = new Gate();
   const bench = new Bench(3, alphabet, { pends: gate.pends });
   bench.loop.generate(1, job(1, slow));
   bench.loop.generate(2, job(1, { maxTokens: 9 }));
   await bench.ends(2);
   t.equal(bench.text(2), 'abcdefghi');
-  t.equal(bench.text(1), '', 'nothing came of the one that waits');
+  t.equal(bench.text(1), '', 'the waiting one had no output');
   bench.loop.generate(3, job(1, { maxTokens: 30 }));
   bench.decoder.onStep = () => gate.open();
   await bench.ends(3);
-  t.equal(bench.text(1), 'abcd', 'its text is what it is anyway');
+  t.equal(bench.text(1), 'abcd', 'its text is unaffected');
   t.ok(
     bench.decoder.steps.some((parts) => parts.length === 2),
     'in steps that it shares',
@@ -41,7 +41,7 @@ t.test('the others go on without it, and it joins the next step once it is ready
   t.same(bench.decoder.violations, []);
 });
 
-t.test('where all wait the loop waits too, and goes on with whichever is ready', async (t) => {
+t.test('if all wait the loop waits too, and continues with the first that is ready', async (t) => {
   const gate = new Gate();
   const bench = new Bench(2, alphabet, { pends: gate.pends });
   const finished = bench.ends(1);
@@ -59,14 +59,14 @@ t.test('where all wait the loop waits too, and goes on with whichever is ready',
   t.ok(opened >= 4, 'one for each token');
 });
 
-t.test('cancelled, crowded by others or closed while it waits', async (t) => {
+t.test('cancelled, displaced by other jobs or closed while it waits', async (t) => {
   const gate = new Gate();
   const bench = new Bench(2, alphabet, { pends: gate.pends });
   bench.loop.generate(1, job(1, slow));
   await bench.ends(1, 'started');
   bench.loop.generate(2, job(20));
   await bench.ends(2);
-  t.equal(bench.text(2).length, 4, 'a job that comes meanwhile is served');
+  t.equal(bench.text(2).length, 4, 'a job that arrives meanwhile is served');
   bench.loop.score(3, questions(3, [2]));
   await bench.ends(3);
   bench.loop.cancel(1);
@@ -76,7 +76,7 @@ t.test('cancelled, crowded by others or closed while it waits', async (t) => {
   t.same(
     bench.of(1).filter(({ kind }) => kind !== 'started'),
     [],
-    'nothing comes of a cancelled one',
+    'a cancelled one has no output',
   );
   t.ok(bench.decoder.samplers.every(({ disposed }) => disposed));
   bench.loop.generate(5, job(1, slow));
@@ -85,7 +85,7 @@ t.test('cancelled, crowded by others or closed while it waits', async (t) => {
   t.same(bench.decoder.violations, []);
 });
 
-t.test('a long prompt is evaluated meanwhile, but for its end; n replies wait each for themselves', async (t) => {
+t.test('a long prompt is evaluated meanwhile, except its end; n replies wait independently', async (t) => {
   const gate = new Gate();
   const bench = new Bench(3, alphabet, { pends: gate.pends });
   bench.loop.generate(1, job(20, { ...slow, n: 2, seats: 2, maxTokens: 3 }));
@@ -104,7 +104,7 @@ t.test('a long prompt is evaluated meanwhile, but for its end; n replies wait ea
   t.same(bench.decoder.violations, []);
 });
 
-t.test('while one waits, no run of the others passes by what it waits for', async (t) => {
+t.test('while one waits, a run of the others does not delay it', async (t) => {
   const gate = new Gate();
   const bench = new Bench(2, alphabet, { pends: gate.pends, runTells: 1 });
   bench.loop.generate(1, job(1, { ...slow, maxTokens: 1 }));
@@ -117,7 +117,7 @@ t.test('while one waits, no run of the others passes by what it waits for', asyn
   t.equal(joined, 4, 'it is in the step after the one in which it became ready');
 });
 
-t.test('it sits out where it leaves no gap between the others', async (t) => {
+t.test('it skips steps where that leaves no gap between the others', async (t) => {
   const gate = new Gate();
   const bench = new Bench(4, alphabet, { pends: gate.pends });
   const format = { grammar: { gbnf: 'root ::= "a"', stacks: 2 }, markers: [] };

@@ -1,10 +1,10 @@
-/** What one account sent changes nothing for another: not its cached tokens, and not the work of its requests. */
+/** Requests of one account change nothing for another: neither its cached tokens nor the work of its requests. */
 import t from 'tap';
 import { Bench, job, questions, type BenchOptions } from '../../support/step-bench.js';
 
 const PROMPT = Uint32Array.from({ length: 40 }, (_, i) => 1 + (i % 7));
 
-/** The decodes of a chat and a decision, after the same requests of an account, or of none. */
+/** The decodes of a chat and a decision, after the same requests of another account, or of none. */
 async function steps(before: 'none' | 'same' | 'other', options: BenchOptions): Promise<unknown> {
   const bench = new Bench(4, undefined, options);
   const scope = before === 'same' ? 'acme' : 'globex';

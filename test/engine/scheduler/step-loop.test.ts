@@ -17,7 +17,7 @@ t.test('one reply: started, pieces, finished by length, done', async (t) => {
   t.ok(bench.decoder.samplers.every((sampler) => sampler.disposed));
 });
 
-t.test('an end token and a stop string end the reply and say so', async (t) => {
+t.test('an end token and a stop string end the reply with their reasons', async (t) => {
   const ends = new Bench(1, (held) => (held.length === 3 ? END : alphabet(held)));
   ends.loop.generate(1, job(1, { maxTokens: 9 }));
   await ends.ends(1);
@@ -31,7 +31,7 @@ t.test('an end token and a stop string end the reply and say so', async (t) => {
   t.equal(stops.text(1), 'ab');
 });
 
-t.test('a thought goes out on its own channel and is counted, its marks included', async (t) => {
+t.test('a thought is sent on its own channel and counted, its marks included', async (t) => {
   const [THINK, ENOUGH] = [1000, 1001];
   const named = { ...model, control: (token: number) => ({ [THINK]: '<t>', [ENOUGH]: '</t>' })[token] };
   const said = [THINK, 97, 98, ENOUGH, 99, 46];
@@ -58,12 +58,12 @@ t.test('a thought goes out on its own channel and is counted, its marks included
   t.same(
     await run({ format: { thought, markers }, maxTokens: 3 }),
     [...ab, { ...finished, reason: 'length', completionTokens: 3, reasoningTokens: 3 }],
-    'cut within its thought it has no content',
+    'cut off within its thought it has no content',
   );
   t.match(
     await run({ format: { thought, markers }, maxTokens: 1 }),
     [{ ...finished, completionTokens: 1, reasoningTokens: 1 }],
-    'cut at its first mark it is a thought all the same',
+    'cut off at its first mark it is a thought too',
   );
   t.match(
     (await run({ format: { thought, markers: [] } })).at(-1),
@@ -72,7 +72,7 @@ t.test('a thought goes out on its own channel and is counted, its marks included
   );
 });
 
-t.test('n replies run in turn over one prefill, each with its own seed', async (t) => {
+t.test('n replies run in turn after one prefill, each with its own seed', async (t) => {
   const bench = new Bench(1, (held, sampling) => LETTER_A + sampling.seed + held.length - 12);
   bench.loop.generate(1, job(12, { n: 3, maxTokens: 2, seed: 0 }));
   await bench.ends(1);
@@ -92,7 +92,7 @@ t.test('n replies run in turn over one prefill, each with its own seed', async (
   );
 });
 
-t.test('all live sequences share each step, in order, on dense ids', async (t) => {
+t.test('all live sequences share each step, in order, on contiguous ids', async (t) => {
   const bench = new Bench(4);
   for (let id = 1; id <= 4; id++) bench.loop.generate(id, job(1));
   await Promise.all([1, 2, 3, 4].map((id) => bench.ends(id)));
@@ -110,7 +110,7 @@ t.test('a long prompt enters in chunks beside running replies', async (t) => {
   const chunks = bench.decoder.steps.flat().filter((part) => part.sequence === 1 && part.tokens.includes(1));
   t.same(
     chunks.map((part) => [part.kind, part.tokens.length]),
-    // The first step takes the other's prompt as well; chunks end where they always do.
+    // The first step includes the other’s prompt; chunks end where they always do.
     [
       ['prefill', 7],
       ['prefill', 1],
@@ -120,11 +120,11 @@ t.test('a long prompt enters in chunks beside running replies', async (t) => {
     ],
   );
   const kinds = bench.decoder.steps.map((parts) => (parts.length === 1 && parts[0]?.kind === 'prefill' ? 'chunk' : ''));
-  t.ok(!kinds.join(' ').includes('chunk chunk'), 'the reply had its token between any two');
+  t.ok(!kinds.join(' ').includes('chunk chunk'), 'the reply had a token between any two chunks');
   t.ok(bench.decoder.steps.every((parts) => parts.reduce((sum, part) => sum + part.tokens.length, 0) <= 8 + 2));
 });
 
-t.test('what a step brought is sent while the next one computes', async (t) => {
+t.test('the results of a step are sent while the next one computes', async (t) => {
   const bench = new Bench(1);
   const sent: number[] = [];
   const step = bench.decoder.step.bind(bench.decoder);
@@ -139,7 +139,7 @@ t.test('what a step brought is sent while the next one computes', async (t) => {
   t.same(sent, [0, 0, 0, 1, 1, 2, 2, 3]);
 });
 
-t.test('quick steps share a message, first tokens and ends do not wait', async (t) => {
+t.test('quick steps share a message; first tokens and ends are sent at once', async (t) => {
   const messages = async (sendMs: number): Promise<string[]> => {
     const clock = new StepTime();
     const bench = new Bench(1, undefined, { sendMs, clock });
@@ -153,7 +153,7 @@ t.test('quick steps share a message, first tokens and ends do not wait', async (
     return sent;
   };
   t.same(await messages(0), ['s', 'p', 'p', 'p', 'p', 'p', 'p', 'p', 'pfd']);
-  t.same(await messages(3), ['s', 'p', 'p', 'pfd'], 'as one piece each; what has waited goes with the end');
+  t.same(await messages(3), ['s', 'p', 'p', 'pfd'], 'as one piece each; what has waited is sent with the end');
 });
 
 t.test('replies continue in a run, whose results are reported meanwhile', async (t) => {
@@ -164,21 +164,21 @@ t.test('replies continue in a run, whose results are reported meanwhile', async 
   bench.loop.generate(2, job(1, { maxTokens: 7, seed: 8 }));
   await Promise.all([bench.ends(1), bench.ends(2)]);
   t.same([bench.text(1), bench.text(2)], ['abcdefghi', 'abcdefg']);
-  t.equal(bench.decoder.runs, 2, 'to the end of the shorter one, and on from there');
+  t.equal(bench.decoder.runs, 2, 'to the end of the shorter one, and then on');
   t.equal(bench.loop.steps, 9);
   t.same(
     bench.decoder.steps.map((parts) => parts.length),
     [2, 2, 2, 2, 2, 2, 2, 1, 1],
   );
-  t.same(whileRunning, [0, 1, 3, 5, 7, 9], 'letters at each message');
+  t.same(whileRunning, [0, 1, 3, 5, 7, 9], 'letters in each message');
   t.same(bench.decoder.held.get(0)?.length, 9, 'the last token is not evaluated');
   const turn = Uint32Array.from([1, ...Buffer.from('abcdefgh'), 2]);
   bench.loop.generate(3, job(turn));
   await bench.ends(3);
-  t.equal(bench.cached(3), 9, 'what it was made from is known, token by token');
+  t.equal(bench.cached(3), 9, 'every decoded token is recorded');
 });
 
-t.test('whatever comes from outside halts a run', async (t) => {
+t.test('any call from outside stops a run', async (t) => {
   const acts: Readonly<Record<string, (bench: Bench) => unknown>> = {
     generate: ({ loop }) => loop.generate(2, job(1)),
     score: ({ loop }) => loop.score(2, questions(1, [1])),
@@ -206,7 +206,7 @@ t.test('whatever comes from outside halts a run', async (t) => {
   }
 });
 
-t.test('replies to one prompt start together: none runs on before the others could', async (t) => {
+t.test('replies to one prompt start together: none runs ahead before the others could start', async (t) => {
   const bench = new Bench(3, undefined, { runTells: 5 });
   bench.loop.generate(1, job(1, { n: 3, seats: 3, maxTokens: 9 }));
   await bench.ends(1);
@@ -216,7 +216,7 @@ t.test('replies to one prompt start together: none runs on before the others cou
   );
 });
 
-t.test("a job that comes during a decode before the replies' waits for no run of theirs", async (t) => {
+t.test('a job that arrives during a decode before a run does not wait for the run', async (t) => {
   const bench = new Bench(3, undefined, { runTells: 50 });
   let came = 0;
   bench.decoder.onStep = (step) => {
@@ -243,8 +243,12 @@ t.test('a run ends with its reply’s text, and there is none while a call may b
   t.match(stopped.of(1).at(-2), { kind: 'finished', reason: 'stop', matchedStop: 'bc', completionTokens: 3 });
   t.equal(stopped.text(1), 'a');
   t.equal(stopped.of(1).filter(({ kind }) => kind === 'finished').length, 1);
-  t.same([stopped.decoder.runs, stopped.decoder.steps.length], [1, 5], 'the step that was under way when it was told');
-  t.equal(stopped.decoder.held.get(0)?.length, stopped.loop.report.tokens.kept, 'what was evaluated too much is known');
+  t.same([stopped.decoder.runs, stopped.decoder.steps.length], [1, 5], 'the running step is finished first');
+  t.equal(
+    stopped.decoder.held.get(0)?.length,
+    stopped.loop.report.tokens.kept,
+    'tokens that were evaluated in excess are recorded',
+  );
 
   const syntax = { mark: '<', open: '<call>', between: ' ', close: '</call>' };
   const calls = { syntax, functions: ['look'], single: false, gbnf: 'calls ::= "x"' };
@@ -253,7 +257,7 @@ t.test('a run ends with its reply’s text, and there is none while a call may b
   t.equal(free.text(1).length, 30);
 });
 
-t.test('a short prompt is not held up by a long one', async (t) => {
+t.test('a short prompt is not delayed by a long one', async (t) => {
   const bench = new Bench(2);
   bench.loop.generate(1, job(50, { maxTokens: 2 }));
   bench.loop.generate(2, job(3, { maxTokens: 2 }));
@@ -263,7 +267,7 @@ t.test('a short prompt is not held up by a long one', async (t) => {
   await bench.ends(1);
 });
 
-t.test('cancel frees the sequence for the next job before the next step, decoding or prefilling', async (t) => {
+t.test('a cancel frees the sequence for the next job before the next step, while decoding or prefilling', async (t) => {
   for (const prompt of [1, 60]) {
     const bench = new Bench(1);
     bench.decoder.onStep = (step) => {
@@ -274,14 +278,14 @@ t.test('cancel frees the sequence for the next job before the next step, decodin
     };
     bench.loop.generate(1, job(prompt, { maxTokens: 3 }));
     await bench.ends(2);
-    t.equal(bench.decoder.steps.length, 3, 'the very next step is the next job');
-    t.equal(bench.text(2), 'a', 'nothing of the cancelled job is left in the sequence');
+    t.equal(bench.decoder.steps.length, 3, 'the very next step is the next job’s');
+    t.equal(bench.text(2), 'a', 'the sequence has nothing of the cancelled job');
     t.ok(bench.of(1).every((output) => output.kind === 'started' || output.kind === 'piece'));
     t.equal(bench.loop.live, 0);
   }
 });
 
-t.test('cancelled during one decode of a round, a reply is not in the next one', async (t) => {
+t.test('a reply that is cancelled during one decode of a round is not in the next one', async (t) => {
   const bench = new Bench(2);
   let last = Infinity;
   bench.decoder.onStep = (step) => {
@@ -310,7 +314,7 @@ t.test('a cancelled job that still waits for a sequence never starts', async (t)
   t.equal(bench.loop.live, 0);
 });
 
-t.test('a fault ends its own job alone and the sequence is clean for the next', async (t) => {
+t.test('a fault ends its own job only, and the sequence is clean for the next', async (t) => {
   const bench = new Bench(2);
   bench.loop.generate(1, job(1));
   bench.loop.generate(2, job(1));
@@ -323,7 +327,7 @@ t.test('a fault ends its own job alone and the sequence is clean for the next', 
   t.equal(bench.text(3), 'abcd');
 });
 
-t.test('what cannot fit fails at once', async (t) => {
+t.test('a job that cannot fit fails at once', async (t) => {
   const bench = new Bench(1);
   bench.loop.generate(1, job(61));
   bench.loop.generate(2, job(0));
@@ -333,7 +337,7 @@ t.test('what cannot fit fails at once', async (t) => {
   t.equal(bench.loop.live, 0);
 });
 
-t.test('questions share the input, are cut off again, and decode alone', async (t) => {
+t.test('questions share the input, are cut back to it, and decode alone', async (t) => {
   const bench = new Bench(3);
   bench.loop.generate(1, job(1, { maxTokens: 6 }));
   bench.loop.score(2, questions(10, [3, 9]));
@@ -341,7 +345,7 @@ t.test('questions share the input, are cut off again, and decode alone', async (
   const scoring = bench.decoder.steps.filter((parts) => parts.some((part) => part.sequence === 1));
   t.ok(
     scoring.every((parts) => parts.length === 1),
-    'no neighbour in its decodes',
+    'no other sequence in its decodes',
   );
   t.same(
     scoring.flat().map((part) => [part.kind, part.tokens.length]),
@@ -362,7 +366,7 @@ t.test('questions share the input, are cut off again, and decode alone', async (
     answers.map((answer) => answer.labelMass.toPrecision(6)),
     [(Math.exp(-13) + Math.exp(-26)).toPrecision(6), (Math.exp(-19) + Math.exp(-38)).toPrecision(6)],
   );
-  t.equal(bench.text(1), 'abcdef', 'the reply went on between');
+  t.equal(bench.text(1), 'abcdef', 'the reply continued in between');
 });
 
 t.test('two decision requests take turns', async (t) => {
@@ -376,7 +380,7 @@ t.test('two decision requests take turns', async (t) => {
   );
 });
 
-t.test('close stops after the step under way', async (t) => {
+t.test('close stops after the running step', async (t) => {
   const bench = new Bench(1);
   bench.loop.generate(1, job(1, { maxTokens: 60 }));
   const closed = new Promise<void>((resolve) => {

@@ -3,7 +3,7 @@ import { Bench, job, LETTER_A, questions, type BenchOptions } from '../../suppor
 
 const PROMPT = 100;
 
-/** Each choice says its own letter, as often as its turn allows. */
+/** Each choice repeats its own letter, as often as its turn allows. */
 const own = (held: readonly number[], { seed }: { readonly seed: number }): number =>
   held.length > PROMPT + 1 + seed ? LETTER_A + 25 : LETTER_A + seed;
 
@@ -14,7 +14,7 @@ const freed = (one: Bench, id: number): number => one.of(id).filter(({ kind }) =
 const evaluated = (one: Bench): number =>
   one.decoder.steps.flat().reduce((sum, { tokens }) => sum + tokens.filter((token) => token === 1).length, 0);
 
-t.test('choices are forked from one prefill and step together', async (t) => {
+t.test('choices start from copies of one prefill and step together', async (t) => {
   const one = bench(4);
   await one.run(1, () => one.loop.generate(1, job(PROMPT, { n: 4, seats: 4, seed: 0 })));
   t.same(
@@ -28,11 +28,11 @@ t.test('choices are forked from one prefill and step together', async (t) => {
     one.decoder.samplers.map(({ sampling }) => sampling.seed),
     [0, 1, 2, 3],
   );
-  t.equal(freed(one, 1), 1, 'the first ends a step before the others, which end together');
+  t.equal(freed(one, 1), 1, 'the first ends one step before the others, which end together');
   t.same(one.of(1).at(-1), { id: 1, kind: 'done' });
 });
 
-t.test('more choices than seats: the rest in turn, and each seat back when it is not needed', async (t) => {
+t.test('more choices than seats: the rest follow, and each seat is freed when it is not needed', async (t) => {
   const one = bench(4);
   await one.run(1, () => one.loop.generate(1, job(PROMPT, { n: 5, seats: 2, seed: 0 })));
   t.equal(new Set(one.decoder.steps.flat().map(({ sequence }) => sequence)).size, 2);
@@ -45,7 +45,7 @@ t.test('more choices than seats: the rest in turn, and each seat back when it is
   t.equal(one.loop.live, 0);
 });
 
-t.test('a seat that was given back serves the next job while the other choices go on', async (t) => {
+t.test('a freed seat serves the next job while the other choices continue', async (t) => {
   // The second choice ends at once.
   const one = new Bench(2, (_, { seed }) => (seed === 1 ? 0 : LETTER_A), { contextPerSeat: 200 });
   one.loop.generate(1, job(10, { n: 2, seats: 2, seed: 0, maxTokens: 60 }));
@@ -98,14 +98,14 @@ t.test('a cancel during a copy frees all', async (t) => {
   await one.ends(2);
   t.ok(
     one.of(1).every(({ kind }) => kind === 'started'),
-    'nothing was said after it',
+    'no output came after it',
   );
   t.equal(one.decoder.copies.length, 1);
   t.equal(one.loop.live, 0);
   t.ok(one.decoder.samplers.every(({ disposed }) => disposed));
 });
 
-t.test('questions that need no decode to themselves share one', async (t) => {
+t.test('questions that may share decodes share one', async (t) => {
   const one = bench(4);
   const steps = await one.run(1, () =>
     one.loop.score(1, questions(PROMPT, [4, 5, 6, 7, 8], { isolate: false, seats: 3 })),
@@ -113,11 +113,11 @@ t.test('questions that need no decode to themselves share one', async (t) => {
   t.same(
     steps.map((parts) => parts.map(([, tokens]) => tokens)),
     [[32], [32], [32], [4], [4, 5, 6], [3, 3]],
-    'the last two share the start of their tails with what was there',
+    'the last two share the start of their tails with the held tokens',
   );
   const answers = one.of(1).filter((output) => output.kind === 'answer');
   t.same(answers.map(({ question }) => question).toSorted(), [0, 1, 2, 3, 4]);
-  // By what each sequence held: the input and its own tail.
+  // Each sequence had the input and its own tail.
   for (const { question, labelMass } of answers) {
     const held = PROMPT + 4 + question;
     t.equal(labelMass, Math.exp(-held) + Math.exp(-2 * held));
@@ -125,14 +125,14 @@ t.test('questions that need no decode to themselves share one', async (t) => {
   t.equal(freed(one, 1), 1);
 });
 
-t.test('a job that others wait for goes on with a seat less, down to its last', async (t) => {
+t.test('a job for whose seats others wait continues with one seat less, down to its last', async (t) => {
   const one = bench(4);
   const tails = new Array<number>(24).fill(4);
   const widths: number[] = [];
   one.decoder.onStep = (step) => {
     const parts = one.decoder.steps[step - 1] ?? [];
     widths.push(parts.length);
-    // As soon as all four run, and then more often than there are seats to give.
+    // As soon as all four run, and then more often than it has seats to free.
     if (parts.length === 4) one.loop.reduceSeats(1);
     if (freed(one, 1) === 1) for (let i = 0; i < 5; i += 1) one.loop.reduceSeats(1);
   };
@@ -152,7 +152,7 @@ t.test('a job that others wait for goes on with a seat less, down to its last', 
   t.equal(one.loop.live, 0);
 });
 
-t.test('a job that is asked for seats before it has begun begins with fewer', async (t) => {
+t.test('a job whose seats are recalled before it began starts with fewer', async (t) => {
   const one = bench(3);
   one.loop.generate(1, job(PROMPT, { n: 4, seats: 3, seed: 0 }));
   one.loop.reduceSeats(1);
@@ -168,7 +168,7 @@ t.test('a job that is asked for seats before it has begun begins with fewer', as
   t.equal(freed(one, 1), 2, 'the seats that it was given and does not use');
 });
 
-t.test('isolated questions take one sequence, whatever they may have', async (t) => {
+t.test('isolated questions use one sequence, whatever the number of seats', async (t) => {
   const one = bench(4);
   const steps = await one.run(1, () => one.loop.score(1, questions(PROMPT, [4, 5], { isolate: true, seats: 2 })));
   t.ok(steps.every((parts) => parts.length === 1));

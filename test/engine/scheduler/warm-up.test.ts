@@ -14,7 +14,7 @@ const LIMITS = {
 
 const holds = ({ held }: FakeDecoder): number[][] => [...held.values()].filter(({ length }) => length > 0);
 
-t.test('a prompt and a step of a reply, and nothing is left of them', async (t) => {
+t.test('it runs a prompt and a step of a reply, and leaves nothing', async (t) => {
   const decoder = new FakeDecoder(alphabet);
   await warmUp(decoder, model, LIMITS);
   const steps = decoder.steps.map((parts) => parts.map(({ kind, tokens }) => `${kind} ${tokens.length}`));
@@ -25,13 +25,13 @@ t.test('a prompt and a step of a reply, and nothing is left of them', async (t) 
   t.strictSame(decoder.violations, []);
 });
 
-t.test('also where the first token is an end', async (t) => {
+t.test('also if the first token is an end', async (t) => {
   const decoder = new FakeDecoder(alphabet);
   await warmUp(decoder, { ...model, isEnd: () => true }, LIMITS);
   t.match(decoder.steps.at(-1), [{ kind: 'sample', tokens: { length: 1 } }]);
 });
 
-t.test('a context that has hardly room', async (t) => {
+t.test('a context with little room', async (t) => {
   const decoder = new FakeDecoder(alphabet);
   await warmUp(decoder, model, { ...LIMITS, contextPerSeat: 4 });
   t.strictSame(holds(decoder), []);
@@ -42,13 +42,13 @@ t.test('a context that has hardly room', async (t) => {
   );
 });
 
-t.test('on a GPU as many tokens of a prompt as choose the kernels of long ones', async (t) => {
+t.test('on a GPU as many prompt tokens as select the kernels of long ones', async (t) => {
   const decoder = new FakeDecoder(alphabet);
   await warmUp(decoder, model, { ...LIMITS, contextPerSeat: 128, prefillTokensPerStep: 512 }, 'gpu');
   t.ok(decoder.steps.flat().some(({ tokens }) => tokens.length === 64));
 });
 
-t.test('on a GPU next tokens of as many sequences as have kernels of their own', async (t) => {
+t.test('on a GPU next tokens of as many sequences as have separate kernels', async (t) => {
   for (const [seats, wanted] of [
     [1, [1]],
     [3, [1, 2, 3]],
@@ -71,7 +71,7 @@ t.test('on a GPU next tokens of as many sequences as have kernels of their own',
   }
 });
 
-t.test('on a GPU where a seat has hardly room', async (t) => {
+t.test('on a GPU where a seat has little room', async (t) => {
   const decoder = new FakeDecoder(alphabet);
   await warmUp(decoder, model, { ...LIMITS, contextPerSeat: 4, seats: 9 }, 'gpu');
   t.strictSame(holds(decoder), []);

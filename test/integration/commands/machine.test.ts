@@ -1,4 +1,6 @@
-/** `ra-sidecar check-config`, `doctor` and `bench` as an operator runs them, some in this process, and the command line around them. */
+/**
+ * `ra-sidecar check-config`, `doctor` and `bench` as an operator runs them, some in this process, and the command line.
+ */
 import { execFile } from 'node:child_process';
 import { readdir, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
@@ -35,8 +37,8 @@ function diagnosis({ stdout }: Ran): Diagnosis {
   return JSON.parse(stdout) as Diagnosis;
 }
 
-t.test('help goes to stdout, and needs no configuration that is right', async (t) => {
-  // What each help says is held by command.test.ts, without a process.
+t.test('help goes to stdout, and needs no valid configuration', async (t) => {
+  // command.test.ts checks the text of each help without a process.
   for (const [path] of cases(allCommands(), (_, index) => index < 2)) {
     const ran = await runCli([...path.split(' '), '--help'], { RA_NONSENSE: '1' });
     t.match(ran, { code: 0, stdout: new RegExp(`^usage: ra-sidecar ${path}\\b`), stderr: '' }, path);
@@ -50,7 +52,7 @@ t.test('help goes to stdout, and needs no configuration that is right', async (t
   });
 });
 
-t.test('check-config: what is in force, without what may be secret, or all that is wrong', async (t) => {
+t.test('check-config: the settings in force without secrets, or all problems', async (t) => {
   const dir = t.testdir();
   const path = join(dir, 'ra.jsonc');
   await writeFile(
@@ -85,7 +87,7 @@ t.test('check-config: what is in force, without what may be secret, or all that 
   t.match(JSON.parse(hinted.stdout), { ok: true, hints: [/contextPerSeat is below 8192/], config: { queue: {} } });
 });
 
-t.test('doctor: what would be used of this machine, and why', async (t) => {
+t.test('doctor: what a start would use of this machine, and why', async (t) => {
   const dir = t.testdir();
   const ran = await runHere(['doctor', '--json'], { ...models(small), RA_DATA_DIR: join(dir, 'data') });
   t.match(ran, { code: 0, stderr: '' });
@@ -110,7 +112,7 @@ t.test('doctor: what would be used of this machine, and why', async (t) => {
   t.match(text.stdout, /\d+ ok, \d+ warnings, 0 failures\n$/);
 });
 
-t.test('doctor: what is in the way, with what to do about it', async (t) => {
+t.test('doctor: problems, each with what to do', async (t) => {
   const huge = { ...small, id: 'huge', seats: 256, contextPerSeat: 1_048_576, threads: 512, gpu: false };
   const lazy = { ...huge, id: 'lazy', load: 'lazy' };
   const gone = { ...small, id: 'gone', file: '/nowhere.gguf', gpu: 'metal' };
@@ -134,7 +136,7 @@ t.test('doctor: what is in the way, with what to do about it', async (t) => {
   t.match(of('cores'), { level: 'warn', advice: /set threads/ });
 });
 
-t.test('doctor: an engine that uses every core gets the advice to leave one', async (t) => {
+t.test('doctor: an engine that uses every core gets the advice to leave one free', async (t) => {
   const cores = availableParallelism();
   const ran = await runHere(['doctor', '--json'], {
     ...models({ ...small, threads: cores }),
@@ -148,11 +150,11 @@ t.test('doctor: an engine that uses every core gets the advice to leave one', as
   );
 });
 
-t.test('doctor: what a lazy model would take is not missing when the start loads the others', async (t) => {
+t.test('doctor: the memory of a lazy model is not counted as missing when the start loads the others', async (t) => {
   const environment = { RA_DATA_DIR: t.testdir() };
   const verified = await runHere(['models', 'verify', '--json'], { ...models(small), ...environment });
   const [{ memory }] = JSON.parse(verified.stdout) as readonly [{ memory: { usable: number } }];
-  // Two of them do not fit, however the machine's use sways; the test model takes 256 bytes for a token.
+  // Two of them do not fit, however the machine’s use changes; the test model takes 256 bytes for a token.
   const contextPerSeat = Math.min(1_048_576, Math.floor((0.6 * memory.usable) / 256 / 256));
   const share = { ...small, seats: 256, contextPerSeat };
   const lazies = Math.ceil((1.2 * memory.usable) / (contextPerSeat * 256 * 256)) - 1;
@@ -165,9 +167,9 @@ t.test('doctor: what a lazy model would take is not missing when the start loads
   t.equal(ran.code, 0);
 });
 
-t.test('doctor: a failed step is reported, and leaves nothing behind', async (t) => {
+t.test('doctor: a failed step is reported, and leaves no file', async (t) => {
   const dir = t.testdir({ data: {} });
-  // No file may grow: it gets its name and then no byte. Coverage's hooks would write one of their own.
+  // No file may grow: it is created and then gets no byte. Coverage’s hooks would write a file of their own.
   const args = ['-c', 'unset NODE_OPTIONS; ulimit -f 0; exec "$0" "$@"', process.execPath, CLI, 'doctor', '--json'];
   const options = { env: { ...process.env, ...models(small), RA_DATA_DIR: join(dir, 'data') } };
   const full = await new Promise<string>((resolve) => {
@@ -180,38 +182,41 @@ t.test('doctor: a failed step is reported, and leaves nothing behind', async (t)
   t.strictSame(await readdir(join(dir, 'data')), []);
 });
 
-t.test('doctor and verify beside a sidecar that runs: neither its ports nor its memory are in the way', async (t) => {
-  const dataDir = t.testdir();
-  const sidecar = await Sidecar.start(t, { config: { dataDir, models: [{ ...small, id: CHAT }] } });
-  const ports = { RA_LISTEN_PORT: String(sidecar.port), RA_OPERATORS_PORT: String(sidecar.operatorsPort) };
-  const huge = { ...small, id: 'huge', seats: 256, contextPerSeat: 1_048_576 };
-  const environment = { ...models(small, huge), ...ports, RA_DATA_DIR: dataDir };
-  const ran = await runHere(['doctor', '--json'], environment);
-  const { ok, checks } = diagnosis(ran);
-  t.equal(ok, true);
-  t.equal(ran.code, 0);
-  t.match(
-    checks.filter(({ what }) => what.endsWith('address')),
-    [
-      { level: 'ok', says: /in use, and a sidecar runs/ },
-      { level: 'ok', says: /in use, and a sidecar runs/ },
-    ],
-  );
-  const held = /^it needs .* \(a sidecar that runs on this data folder uses a part of it now\)/;
-  t.match(
-    checks.filter(({ what }) => what.startsWith('model ')),
-    [{ level: 'ok' }, { level: 'warn', says: held, advice: /while that sidecar is stopped/ }],
-  );
-  t.match(await runHere(['models', 'verify'], environment), {
-    code: 0,
-    stdout:
-      /it can be served as a chat model\n(.*\n)*.*it can be served as a chat model, once there is enough memory\n$/,
-  });
-  const named = await runHere(['models', 'verify', 'huge', '--memory', '1GiB'], environment);
-  t.match(named, { code: 1, stdout: /it cannot be served: it needs/ }, 'memory that was named is held by nobody');
-});
+t.test(
+  'doctor and verify beside a running sidecar: its ports and its memory are not reported as problems',
+  async (t) => {
+    const dataDir = t.testdir();
+    const sidecar = await Sidecar.start(t, { config: { dataDir, models: [{ ...small, id: CHAT }] } });
+    const ports = { RA_LISTEN_PORT: String(sidecar.port), RA_OPERATORS_PORT: String(sidecar.operatorsPort) };
+    const huge = { ...small, id: 'huge', seats: 256, contextPerSeat: 1_048_576 };
+    const environment = { ...models(small, huge), ...ports, RA_DATA_DIR: dataDir };
+    const ran = await runHere(['doctor', '--json'], environment);
+    const { ok, checks } = diagnosis(ran);
+    t.equal(ok, true);
+    t.equal(ran.code, 0);
+    t.match(
+      checks.filter(({ what }) => what.endsWith('address')),
+      [
+        { level: 'ok', says: /in use, and a sidecar runs/ },
+        { level: 'ok', says: /in use, and a sidecar runs/ },
+      ],
+    );
+    const held = /^it needs .* \(a sidecar that runs on this data folder uses a part of it now\)/;
+    t.match(
+      checks.filter(({ what }) => what.startsWith('model ')),
+      [{ level: 'ok' }, { level: 'warn', says: held, advice: /while that sidecar is stopped/ }],
+    );
+    t.match(await runHere(['models', 'verify'], environment), {
+      code: 0,
+      stdout:
+        /it can be served as a chat model\n(.*\n)*.*it can be served as a chat model, once there is enough memory\n$/,
+    });
+    const named = await runHere(['models', 'verify', 'huge', '--memory', '1GiB'], environment);
+    t.match(named, { code: 1, stdout: /it cannot be served: it needs/ }, 'of a named amount of memory none is in use');
+  },
+);
 
-t.test('bench: figures of the real engine, within the time that was given', async (t) => {
+t.test('bench: figures of the real engine, within the given time', async (t) => {
   const decide = { id: 'two', kind: 'decision', file, seats: 2, contextPerSeat: 512 };
   const environment = { ...models(small, decide), RA_DATA_DIR: t.testdir() };
   const ran = await runHere(['bench', '--seconds', '1', '--json'], environment);
@@ -231,7 +236,7 @@ t.test('bench: figures of the real engine, within the time that was given', asyn
   ]) {
     t.ok(Number.isFinite(value) && value > 0, String(value));
   }
-  t.ok(chat.promptTokensPerSecond > chat.replyTokensPerSecond.oneSeat, 'a prompt goes faster than next tokens');
+  t.ok(chat.promptTokensPerSecond > chat.replyTokensPerSecond.oneSeat, 'prompt tokens are faster than next tokens');
 
   const text = await runHere(['bench', 'two', '--seconds', '1'], environment);
   t.match(text, { code: 0, stdout: /^MODEL +ON +SEATS.*\ntwo +\S.*\n$/, stderr: '' });

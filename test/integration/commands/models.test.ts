@@ -1,4 +1,4 @@
-/** `ra-sidecar models` as an operator runs it, with real files and a real inspector; most of it in this process. */
+/** `ra-sidecar models` as an operator runs it, with real files and a real inspector, mostly in this process. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFile, readdir, readFile, stat, utimes, writeFile } from 'node:fs/promises';
@@ -34,7 +34,7 @@ function json(ran: Ran): unknown {
   return JSON.parse(ran.stdout);
 }
 
-t.test('list: what is configured, and what its files say of themselves', async (t) => {
+t.test('list: the configured models, and their files’ metadata', async (t) => {
   const dir = t.testdir();
   const models = [
     { id: 'one', kind: 'chat', file, seats: 2, contextPerSeat: 512, load: 'lazy', idleUnloadMs: 60_000 },
@@ -63,7 +63,7 @@ t.test('list: what is configured, and what its files say of themselves', async (
   ]);
 });
 
-t.test('verify: what a model takes, and the seats that fit at which context', async (t) => {
+t.test('verify: a model’s memory, and the seats that fit at which context', async (t) => {
   const environment = configured(t.testdir(), { id: 'one', kind: 'decision', file, seats: 2, contextPerSeat: 1024 });
   const ran = await runHere(['models', 'verify', '--json'], environment);
   t.match(ran, { code: 0, stderr: '' });
@@ -88,11 +88,11 @@ t.test('verify: what a model takes, and the seats that fit at which context', as
   t.equal(total, weights + 2 * perSeat + compute + prefixCache);
   t.ok(weights > 0 && weights <= (await stat(file)).size);
   // Two layers, one KV head of 32 numbers, keys and values, two bytes each.
-  t.equal(perSeat, 1024 * 2 * 32 * 2 * 2, 'KV as it is reckoned by hand');
+  t.equal(perSeat, 1024 * 2 * 32 * 2 * 2, 'KV as computed by hand');
   t.strictSame(
     found.sizes.map((row) => row.contextPerSeat),
     [1024, 2048, 4096, 8192],
-    'up to what it was trained for',
+    'up to the training context',
   );
   for (const row of found.sizes) {
     t.equal(row.perSeat, row.contextPerSeat * 2 * 32 * 2 * 2);
@@ -106,7 +106,7 @@ t.test('verify: what a model takes, and the seats that fit at which context', as
   t.match(text.stdout, /it can be served as a decision model\n$/);
 });
 
-t.test('verify: another chat template, a chosen format, and a template that is not there', async (t) => {
+t.test('verify: another chat template, a configured format, and a missing template', async (t) => {
   const dir = t.testdir({ 'plain.jinja': '{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}' });
   const model = { kind: 'chat', file, seats: 2, contextPerSeat: 1024 };
   const chatTemplate = join(dir, 'plain.jinja');
@@ -133,7 +133,7 @@ t.test('verify: another chat template, a chosen format, and a template that is n
   t.match(served, { code: 1, stderr: /model gone: chatTemplate cannot be read/ });
 });
 
-t.test('verify: flash attention on a CPU where heads are wide, or seats short', async (t) => {
+t.test('verify: flash attention on a CPU with wide heads or short seats', async (t) => {
   const tiny = planFor('tiny');
   for (const [heads, contextPerSeat, flashAttention] of [
     [2, 1024, 'auto'],
@@ -168,39 +168,45 @@ interface Found {
   readonly serves: boolean;
 }
 
-t.test('verify: what does not fit is refused with the numbers, alone and together, and so is a start', async (t) => {
-  const big = { kind: 'chat', file, seats: 256, contextPerSeat: 8192 };
-  const environment = configured(t.testdir(), { id: 'one', ...big }, { id: 'two', ...big });
-  const numbers =
-    /it needs 1\.\d GiB of memory \(weights 0, KV 0\.5 for 256 seats of 8,192 tokens, compute 0\.\d+, grammars 1\.\d\) and [\d.]+ GiB are free\. Fewer seats or a smaller context fit: at most \d+ seats?$/m;
-  const small = await runHere(['models', 'verify', 'one', '--memory', '512MiB'], environment);
-  t.match(small, { code: 1, stdout: numbers });
-  t.match(small.stdout, /it cannot be served: it needs/);
-  const less = ['models', 'verify', 'one', '--memory', '512MiB', '--seats', '8'];
-  t.match(await runHere(less, environment), { code: 0, stdout: /8 seats of 8,192 tokens fit/ });
+t.test(
+  'verify: a model that does not fit is refused with the numbers, alone and together, and so is a start',
+  async (t) => {
+    const big = { kind: 'chat', file, seats: 256, contextPerSeat: 8192 };
+    const environment = configured(t.testdir(), { id: 'one', ...big }, { id: 'two', ...big });
+    const numbers =
+      /it needs 1\.\d GiB of memory \(weights 0, KV 0\.5 for 256 seats of 8,192 tokens, compute 0\.\d+, grammars 1\.\d\) and [\d.]+ GiB are free\. Fewer seats or a smaller context fit: at most \d+ seats?$/m;
+    const small = await runHere(['models', 'verify', 'one', '--memory', '512MiB'], environment);
+    t.match(small, { code: 1, stdout: numbers });
+    t.match(small.stdout, /it cannot be served: it needs/);
+    const less = ['models', 'verify', 'one', '--memory', '512MiB', '--seats', '8'];
+    t.match(await runHere(less, environment), { code: 0, stdout: /8 seats of 8,192 tokens fit/ });
 
-  const together = await runHere(['models', 'verify', '--memory', '2.5GiB', '--json'], environment);
-  t.equal(together.code, 1);
-  t.match(json(together), [{ serves: true }, { serves: false }], 'each alone would fit, both do not');
+    const together = await runHere(['models', 'verify', '--memory', '2.5GiB', '--json'], environment);
+    t.equal(together.code, 1);
+    t.match(json(together), [{ serves: true }, { serves: false }], 'each would fit alone, both do not');
 
-  // Room for the weights once and a half, and for all else of both: enough, since they have the same file.
-  const [found] = json(
-    await runHere(['models', 'verify', 'one', '--seats', '2', '--memory', '1GiB', '--json'], environment),
-  ) as [Found];
-  const { weights, total } = found.memory;
-  t.ok(weights > 100_000, 'or half of them could not be told apart');
-  const kib = ((RESERVE + 2 * total - weights / 2) / 1024).toFixed(3);
-  const shared = await runHere(['models', 'verify', '--seats', '2', '--memory', `${kib}KiB`, '--json'], environment);
-  t.match(json(shared), [{ serves: true }, { serves: true }]);
-  t.equal(shared.code, 0);
+    // Room for one and a half times the weights, and for everything else of both: enough, since they share a file.
+    const [found] = json(
+      await runHere(['models', 'verify', 'one', '--seats', '2', '--memory', '1GiB', '--json'], environment),
+    ) as [Found];
+    const { weights, total } = found.memory;
+    t.ok(weights > 100_000, 'or half of them could not be distinguished');
+    const kib = ((RESERVE + 2 * total - weights / 2) / 1024).toFixed(3);
+    const shared = await runHere(['models', 'verify', '--seats', '2', '--memory', `${kib}KiB`, '--json'], environment);
+    t.match(json(shared), [{ serves: true }, { serves: true }]);
+    t.equal(shared.code, 0);
 
-  const huge = { id: 'one', kind: 'chat', file, seats: 256, contextPerSeat: 1_048_576 };
-  const ports = { RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' };
-  const served = await runCli(['serve'], { ...configured(t.testdir(), huge), ...ports });
-  t.match(served, { code: 1, stderr: /model one cannot be served from .*: it needs [\d.,]+ GiB of memory \(weights/ });
-});
+    const huge = { id: 'one', kind: 'chat', file, seats: 256, contextPerSeat: 1_048_576 };
+    const ports = { RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' };
+    const served = await runCli(['serve'], { ...configured(t.testdir(), huge), ...ports });
+    t.match(served, {
+      code: 1,
+      stderr: /model one cannot be served from .*: it needs [\d.,]+ GiB of memory \(weights/,
+    });
+  },
+);
 
-t.test('verify: cores that are not there, but on the machine whose memory was named', async (t) => {
+t.test('verify: cores that do not exist, unless the memory of another machine was named', async (t) => {
   const environment = configured(t.testdir(), { id: 'one', kind: 'chat', file, contextPerSeat: 512, cores: '4095' });
   const here = await runHere(['models', 'verify', '--json'], environment);
   const says = /^cores 4095 cannot be used here, [-,\d]+ can$/;
@@ -247,7 +253,7 @@ t.test('verify: a file that cannot be served is reported, whatever its damage', 
     [await brokenModel(dir, 'with no heads'), /the inspector aborted \(assertion\)/],
     [await bundleVocabulary('gpt-2'), /the file holds a vocabulary and no weights/],
   ] as const;
-  // One that our check of the head refuses, one that llama.cpp does, one that ends the inspector.
+  // One that the check of the head refuses, one that llama.cpp refuses, one that ends the inspector.
   for (const [path, reason] of cases<readonly [string, RegExp]>(all, (_, index) => [1, 2, 4].includes(index))) {
     const ran = await runHere(['models', 'verify', path], configured(dir, { id: 'one', kind: 'chat', file }));
     t.match(ran, { code: 1, stdout: reason }, basename(path));
@@ -262,7 +268,7 @@ t.test('wrong command lines', async (t) => {
   }
 });
 
-t.test('add: fetched, verified, named; never twice and never over another file', async (t) => {
+t.test('add: downloaded, verified, renamed; never twice and never over another file', async (t) => {
   const dir = t.testdir({ models: {} });
   const environment = { RA_DATA_DIR: dir };
   const host = await FileServer.open(t, [file]);
@@ -275,9 +281,9 @@ t.test('add: fetched, verified, named; never twice and never over another file',
     added.stderr,
     /it can be served as a chat model\nin models of the configuration: \{"id":"ra-tiny-[0-9a-f]{16}"/,
   );
-  t.notMatch(added.stderr, /\u001b/, 'no bar where there is no terminal');
+  t.notMatch(added.stderr, /\u001b/, 'no progress bar without a terminal');
   t.ok((await readFile(path)).equals(await readFile(file)));
-  t.strictSame(await readdir(join(dir, 'models')), [basename(file)], 'nothing else is left');
+  t.strictSame(await readdir(join(dir, 'models')), [basename(file)], 'no other file is left');
 
   const again = await runHere(['models', 'add', uri, '--json'], environment);
   t.match(again, { code: 0, stderr: /^the file already exists\n/ });
@@ -305,7 +311,7 @@ t.test('add: fetched, verified, named; never twice and never over another file',
 });
 
 // Ten commands, each with an inspector.
-t.test('add: what cannot be fetched, or is no model, leaves nothing', { timeout: 120_000 }, async (t) => {
+t.test('add: an address that cannot be downloaded, or is no model, leaves no file', { timeout: 120_000 }, async (t) => {
   const dir = t.testdir();
   const host = await FileServer.open(t, [await brokenModel(dir, 'garbage')]);
   const models = join(dir, 'models');
@@ -321,7 +327,7 @@ t.test('add: what cannot be fetched, or is no model, leaves nothing', { timeout:
     ['hf:user/none-404:Q4_K_M', /its host has no such model, or not in that quantisation/],
     ['nothing-here.gguf', /it cannot be downloaded|no such file/],
   ] as const;
-  // Of each kind of place one: a host's answer, a file that is no model, an address with a password, Hugging Face.
+  // One of each kind: an HTTP answer, a file that is no model, an address with a password, Hugging Face.
   for (const [uri, why] of cases<readonly [string, RegExp]>(all, (_, index) => [0, 2, 5, 8].includes(index))) {
     const ran = await runHere(['models', 'add', uri, '--dir', models], { RA_DATA_DIR: dir, MODEL_ENDPOINT: host.base });
     t.match(ran, { code: 1, stdout: '', stderr: why }, uri);
@@ -345,7 +351,7 @@ t.test('add: a split model, and again', async (t) => {
   t.match(await add(), { code: 1, stderr: /m-00002-of-00002\.gguf is there already and is another one/ });
 });
 
-t.test('add: what killed ones left is removed when it is a day old', async (t) => {
+t.test('add: files of killed commands are removed when they are a day old', async (t) => {
   const dir = t.testdir({
     models: { '.adding-old': {}, '.adding-new': {}, '.adding-busy': { 'm.gguf.ipull': '' } },
   });
@@ -375,11 +381,11 @@ t.test('add: if the command is killed half-way, nothing of the download is left'
   t.match(inspector?.command, /inspect\.js/);
   child.kill('SIGKILL');
   await once(child, 'exit');
-  await eventually('the inspector leaves by itself', () => !isRunning(Number(inspector?.pid)));
+  await eventually('the inspector ends by itself', () => !isRunning(Number(inspector?.pid)));
   t.strictSame(await readdir(join(dir, 'models')), []);
 });
 
-t.test('vocabulary: a file without weights, which is not written over another', async (t) => {
+t.test('vocabulary: a file without weights, which does not overwrite another', async (t) => {
   const dir = t.testdir();
   const out = join(dir, 'vocabulary.gguf');
   const ran = await runHere(['models', 'vocabulary', file, out]);
@@ -388,7 +394,7 @@ t.test('vocabulary: a file without weights, which is not written over another', 
   t.match(head, { kind: 'head', tensors: 0 });
   const [whole, alone] = [await readFile(file), await readFile(out)];
   t.ok(alone.length < whole.length);
-  t.ok(alone.subarray(16).equals(whole.subarray(16, alone.length)), 'the metadata as it is');
+  t.ok(alone.subarray(16).equals(whole.subarray(16, alone.length)), 'the metadata unchanged');
   t.match(await runHere(['models', 'vocabulary', file, out]), { code: 1, stderr: /vocabulary\.gguf exists/ });
   t.match(await runHere(['models', 'vocabulary', join(dir, 'none'), out]), { code: 1, stderr: /does not exist/ });
   t.equal((await runHere(['models', 'vocabulary', file])).code, 2);

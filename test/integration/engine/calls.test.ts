@@ -1,4 +1,4 @@
-/** Calls on a real decoder with real grammars, which the noise of a random model drives into whatever they leave open. */
+/** Calls on a real decoder with real grammars; a random model samples whatever they leave open. */
 import t, { type Test } from 'tap';
 import type { Decoder, Part, PartResult, Sampler } from '../../../engine/scheduler/decoder.js';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
@@ -32,9 +32,9 @@ const ALLOWED = /^(look|go) (\{\s*\}|\{\s*"at":\s*("here"|"\\"there\\" \{e\}")\s
 interface Engine {
   /** Runs a reply to its end. */
   readonly run: (seed: number, format: GenerateJob['format']) => Promise<readonly Output[]>;
-  /** All tokens sampled. */
+  /** All sampled tokens. */
   readonly sampled: number[];
-  /** Grammars held, with whether they took up the text that was there. */
+  /** Grammars that were applied, with whether they accepted the text so far. */
   readonly holds: { readonly gbnf: string; readonly took: boolean }[];
   /** A control token by its name. */
   readonly token: (text: string) => number;
@@ -61,7 +61,7 @@ async function start(t: Test, file: string): Promise<Engine> {
   const { decoder } = runtime;
   const watched = Object.create(decoder, {
     step: {
-      // No runs: what they choose would not pass here.
+      // No runs, whose choices would not be seen here.
       value: async (parts: readonly Part[]): Promise<PartResult[]> => {
         const results = await decoder.step(parts);
         for (const result of results) if (result.kind === 'token') sampled.push(result.token);
@@ -97,7 +97,7 @@ async function start(t: Test, file: string): Promise<Engine> {
         },
       );
       const sampling = { temperature: 1, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed };
-      // Another prompt each time: what a random model says first is much the same, whatever the seed.
+      // Another prompt each time: the first tokens of a random model depend little on the seed.
       const prompt = Uint32Array.from({ length: 8 }, (_, i) => 60 + i * seed);
       loop.generate(1, {
         prompt: tokenPrompt(prompt),
@@ -134,9 +134,9 @@ function rulesOf(syntax: CallSyntax): string {
   return rules.gbnf;
 }
 
-t.test('a reply is free until a call begins, held until it is over, and free again', async (t) => {
+t.test('a reply is free until a call begins, constrained until its end, and free again', async (t) => {
   const { run, holds } = await start(t, await testModel());
-  // A mark that noise writes all the time, in tokens that begin before it and end behind it.
+  // A mark that random weights write often, in tokens that begin before it and end after it.
   const syntax: CallSyntax = {
     mark: 'e',
     open: 'e{"name": "',
@@ -160,7 +160,7 @@ t.test('a reply is free until a call begins, held until it is over, and free aga
     const kinds = outputs.map(({ kind }) => kind);
     goesOn ||= made.length > 0 && kinds.lastIndexOf('piece') > kinds.indexOf('call');
   }
-  t.ok(goesOn, 'with content behind a call');
+  t.ok(goesOn, 'with content after a call');
   const took = holds.filter((hold) => hold.took);
   t.ok(calls > SEEDS.length, `${calls} calls`);
   t.ok(
@@ -169,11 +169,11 @@ t.test('a reply is free until a call begins, held until it is over, and free aga
   );
   t.ok(
     holds.some((hold) => !hold.took),
-    'some tokens go on behind the mark as no call does, and stay text',
+    'some tokens continue after the mark as no call does, and stay text',
   );
 });
 
-t.test('a mark that is one control token may be sampled while held, and no other may', async (t) => {
+t.test('a mark that is one control token may be sampled while constrained, and no other may', async (t) => {
   const { run, sampled, token } = await start(t, await modelWithVocabulary('llama-bpe'));
   const mark = token('<|start_header_id|>');
   const syntax: CallSyntax = {

@@ -1,6 +1,6 @@
 /**
- * Models whose state cannot be cut go on from saved states: what a request that runs alone gets is the same with and
- * without, bit for bit.
+ * Models whose state cannot be cut continue from saved states: a request that runs alone gets the same reply with and
+ * without them, bit for bit.
  */
 import type { LlamaModel } from 'node-llama-cpp';
 import t from 'tap';
@@ -13,7 +13,7 @@ import { cpuLlama } from '../../support/llama.js';
 
 const CHUNK = 64;
 const REPLY = 24;
-/** Begins a turn; no prompt of these tests has it otherwise. */
+/** Begins a turn; prompts of these tests have it nowhere else. */
 const MARK = 40;
 const ROOM = { checkpointBytes: 64 * 1024 * 1024 } as const;
 
@@ -40,7 +40,7 @@ const ask = (input: readonly number[], salts: readonly number[]): ScoreJob => ({
   scope: ALL_ACCOUNTS,
 });
 
-/** A job on a fresh context that reuses nothing. */
+/** A job on a new context that reuses nothing. */
 async function clean(model: LlamaModel, job: GenerateJob | ScoreJob, options: RealLoopOptions = ROOM): Promise<Ran> {
   const loop = await RealLoop.make(model, { ...options, prefixReuse: 'off' });
   const ran = await loop.run(job);
@@ -69,7 +69,7 @@ for (const name of ARCHITECTURES) {
     });
 
     await t.test(
-      'the turns of a chat whose template marks them: all but what was said since the last prompt',
+      'the turns of a chat whose template marks them: everything before the last prompt’s new text',
       async (t) => {
         const options = { ...ROOM, mark: MARK };
         const loop = await RealLoop.make(model, options);
@@ -80,7 +80,7 @@ for (const name of ARCHITECTURES) {
           prompt = [...prompt, MARK, ...words(3, 8)];
           const ran = await loop.run(chat(prompt));
           t.same(ran.tokens, (await clean(model, chat(prompt), options)).tokens, `turn ${turn}`);
-          t.equal(ran.cached, before, 'the prompt before, up to the mark at its end');
+          t.equal(ran.cached, before, 'the previous prompt, up to the mark at its end');
           before = asked;
           prompt = [...prompt, ...(ran.tokens[0] ?? []), MARK, ...words(30, turn + 1)];
         }
@@ -88,12 +88,12 @@ for (const name of ARCHITECTURES) {
       },
     );
 
-    await t.test('any: up to what differs, or the last token of the prompt before', async (t) => {
+    await t.test('any: up to the first difference, or the last token of the previous prompt', async (t) => {
       const loop = await RealLoop.make(model, { ...ROOM, prefixReuse: 'any' });
       const prompt = words(3 * CHUNK + 20);
       const first = await loop.run(chat(prompt));
       const other = await loop.run(chat([...prompt, ...words(30, 9)]));
-      t.equal(other.cached, prompt.length - 1, 'another continuation goes on before the last token');
+      t.equal(other.cached, prompt.length - 1, 'another continuation begins before the last token');
       const said = [...prompt, ...(first.tokens[0] ?? [])];
       t.equal((await loop.run(chat([...said, ...words(10, 3)]))).cached, prompt.length - 1);
       await loop.dispose();
@@ -115,11 +115,11 @@ for (const name of ARCHITECTURES) {
         );
       }
       const ran = await loop.run(chat(prompt, { n: 3, seats: 1 }));
-      t.same(ran.tokens, [alone, alone, alone], 'one after the other they are what one alone is');
+      t.same(ran.tokens, [alone, alone, alone], 'one after the other they equal one alone');
       await loop.dispose();
     });
 
-    await t.test('decisions about one input evaluate it once, and so do later ones', async (t) => {
+    await t.test('decisions with one input evaluate it once, and so do later ones', async (t) => {
       const loop = await RealLoop.make(model, ROOM);
       const input = words(2 * CHUNK + 30);
       for (const salts of [
@@ -140,7 +140,7 @@ for (const name of ARCHITECTURES) {
       await loop.dispose();
     });
 
-    await t.test('without room for checkpoints nothing is reused, and all is answered', async (t) => {
+    await t.test('without room for checkpoints nothing is reused, and all requests are answered', async (t) => {
       const loop = await RealLoop.make(model, {});
       const prompt = words(2 * CHUNK + 5);
       const none = await clean(model, chat(prompt), {});

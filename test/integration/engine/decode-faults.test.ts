@@ -1,18 +1,18 @@
-/** What llama.cpp refuses in one step, for real, and who lives on. */
+/** Batches that llama.cpp refuses, and which sequences continue. */
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
 import type { Part, PartResult } from '../../../engine/scheduler/decoder.js';
 import { testModel } from '../../support/models.js';
 import { cpuLlama } from '../../support/llama.js';
 
-/** llama.cpp rounds a sequence's cells up to this. */
+/** llama.cpp rounds a sequence’s cells up to this. */
 const CELLS = 256;
 const LETTER = 97;
 const GREEDY = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 8 };
 
 interface Bench {
   readonly decoder: BatchDecoder;
-  /** One step over these parts, in the order given. */
+  /** One step of these parts, in the given order. */
   readonly step: (...parts: Part[]) => Promise<PartResult[]>;
   readonly fill: (sequence: number, tokens: number) => Part;
   readonly sample: (sequence: number, token?: number) => Part;
@@ -46,7 +46,7 @@ const FILLED = { kind: 'filled' } as const;
 const FULL = { kind: 'fault', reason: 'no room left in the KV cache' } as const;
 const REFUSED = { kind: 'fault', reason: 'llama.cpp could not decode' } as const;
 
-t.test('a sequence without room fails alone, and the others give what they give without it', async (t) => {
+t.test('a sequence without room fails alone, and the others get the same results as without it', async (t) => {
   const { decoder, step, fill, sample } = await bench(t);
   t.same(await step(fill(0, 20), fill(1, CELLS), fill(2, 30)), [FILLED, FILLED, FILLED]);
   const results = await step(sample(0), sample(1), sample(2));
@@ -56,24 +56,24 @@ t.test('a sequence without room fails alone, and the others give what they give 
   await decoder.truncate(1, 0);
   await decoder.truncate(2, 0);
   await step(fill(0, 20), fill(2, 30));
-  // Alone, as they were tried again: batches change the last digits.
+  // Alone, as they were retried: batches change the last digits.
   t.same([...(await step(sample(0))), ...(await step(sample(2)))], [results[0], results[2]]);
 
   t.same(await step(fill(1, 40)), [FILLED], 'the full one serves the next job');
 });
 
-t.test('the same for a batch that llama.cpp refuses as it stands', async (t) => {
+t.test('the same for a batch that llama.cpp refuses as a whole', async (t) => {
   const { step, fill, sample } = await bench(t);
   await step(fill(0, 20), fill(1, 20), fill(2, 20));
   const results = await step(sample(0), sample(1, 0x7fffffff), sample(2));
   t.same(results[1], REFUSED);
   t.equal(results[0]?.kind, 'token');
-  t.same(results[0], results[2], 'equal sequences go on equally');
+  t.same(results[0], results[2], 'equal sequences continue alike');
   t.same(await step(sample(1, 0x7fffffff)), [REFUSED]);
-  t.match(await step(sample(1)), [{ kind: 'token' }], 'what it held before is still there');
+  t.match(await step(sample(1)), [{ kind: 'token' }], 'it still has its earlier tokens');
 });
 
-t.test('a full sequence can be cut back and goes on', async (t) => {
+t.test('a full sequence can be cut back and continues', async (t) => {
   const { decoder, step, fill, sample } = await bench(t);
   await step(fill(0, CELLS));
   t.same(await step(sample(0)), [FULL]);

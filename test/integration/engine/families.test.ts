@@ -1,6 +1,6 @@
 /**
- * One tiny random model of each architecture family, through what an engine does with a model. The table in docs/models.md is
- * made of what is found here: `node dist/test/integration/engine/families.test.js write` writes it.
+ * One tiny random model of each architecture family in everything that an engine does with a model. The results are the
+ * table in docs/models.md: `node dist/test/integration/engine/families.test.js write` writes it.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import t from 'tap';
@@ -19,7 +19,7 @@ const PAGE = `${sourceRoot}/docs/models.md`;
 const [BEGIN, END] = ['<!-- families: begin -->', '<!-- families: end -->'];
 const REPLY = 12;
 const CHUNK = 64;
-/** What neighbours in a batch may move a probability by, on random weights. */
+/** The most that other sequences in a batch may change a probability, on random weights. */
 const TOLERANCE = 0.03;
 const OPTIONS = { seats: 8, checkpointBytes: 64 * 1024 * 1024 } as const;
 
@@ -61,12 +61,12 @@ for (const { name, state, model: file } of FAMILIES) {
     const golden = goldens.families[name];
     const greedy = await fresh.run(chat(goldenPrompt(golden?.prompt ?? 0), { maxTokens: REPLY_TOKENS }));
     t.same(greedy.tokens, [golden?.tokens], 'the greedy reply of llama-server');
-    t.equal(greedy.calls < greedy.decodes, native, 'steps follow one another with the native addon alone');
+    t.equal(greedy.calls < greedy.decodes, native, 'steps follow one another only with the native addon');
 
     let prompt = words(2 * CHUNK + 20);
     for (const cached of [0, 2 * CHUNK]) {
       const ran = await loop.run(chat(prompt));
-      t.same(ran.tokens, (await fresh.run(chat(prompt))).tokens, 'a turn is what it is on a fresh context');
+      t.same(ran.tokens, (await fresh.run(chat(prompt))).tokens, 'a turn equals the one on a new context');
       t.equal(ran.cached, cached);
       prompt = Uint32Array.of(...prompt, ...(ran.tokens[0] ?? []), ...words(30, 1));
     }
@@ -88,12 +88,12 @@ for (const { name, state, model: file } of FAMILIES) {
     await neighbour.speaks;
     const bad = loop.start(chat(Uint32Array.of(...words(20, 3), 1 << 30)));
     await t.rejects(bad.ran, 'llama.cpp refuses its token');
-    t.equal((await neighbour.ran).tokens[0]?.length, 60, 'its neighbour goes on');
+    t.equal((await neighbour.ran).tokens[0]?.length, 60, 'its neighbour continues');
 
     const left = loop.start(chat(words(40, 4), { maxTokens: 500 }));
     await left.speaks;
     left.cancel();
-    t.same((await loop.run(chat(own))).tokens, (await fresh.run(chat(own))).tokens, 'and all is as before');
+    t.same((await loop.run(chat(own))).tokens, (await fresh.run(chat(own))).tokens, 'and everything is as before');
     await loop.dispose();
     await fresh.dispose();
     await model.dispose();
@@ -101,7 +101,7 @@ for (const { name, state, model: file } of FAMILIES) {
   });
 }
 
-t.test('the page has what was found', async (t) => {
+t.test('the page has these results', async (t) => {
   const table = [
     BEGIN,
     '',

@@ -1,5 +1,5 @@
 /**
- * Calls that a random model is made to write in each family's format: whatever the noise fills in is valid by the tools'
+ * Calls that a random model is made to write in each family’s format: whatever it fills in is valid by the tools’
  * schemas. The streamed pieces of a call join to its arguments.
  */
 import { Ajv } from 'ajv';
@@ -16,11 +16,11 @@ import { bundleFormats } from '../../support/bundle-formats.js';
 import { cases, rounds } from '../../support/long-form.js';
 import { testModel } from '../../support/models.js';
 
-/** Calls of each family, half of them by `required` and half by a function's name. */
+/** Calls of each family, half of them by `required` and half by a function’s name. */
 const CALLS = rounds({ short: 12, long: 100 });
 const SEATS = 16;
 const MAX_TOKENS = 400;
-/** Replies that are made before one gives up. */
+/** The most replies per family. */
 const MOST_REPLIES = 20 * CALLS;
 
 const FUNCTIONS = [
@@ -45,7 +45,7 @@ const FUNCTIONS = [
 ];
 const TOOLS = FUNCTIONS.map((each) => ({ type: 'function', function: { description: 'A tool', ...each } }));
 
-/** Formats of the short form, of each notation one or two. */
+/** Formats of the short form, one or two of each notation. */
 const SHORT = [
   'openai-gpt-oss-120b',
   'Qwen3-Coder',
@@ -102,7 +102,7 @@ const loop = new StepLoop(
 );
 let lastId = 0;
 
-/** Runs a reply to its end. Prompts differ: what a random model says first is much the same, whatever the seed. */
+/** Runs a reply to its end. Prompts differ, since the first tokens of a random model depend little on the seed. */
 function run(format: ReplyFormat): Promise<readonly Output[]> {
   const id = ++lastId;
   outputs.set(id, []);
@@ -125,7 +125,7 @@ function run(format: ReplyFormat): Promise<readonly Output[]> {
   });
 }
 
-/** How such a reply is held, without a thought that the prompt has begun: noise ends none. */
+/** The constraint of such a reply, without a thought that the prompt has begun: random weights end none. */
 function formatOf(parts: PromptParts, name: string | undefined): ReplyFormat {
   const made = chatPrompt(
     parts,
@@ -161,7 +161,7 @@ function read(all: readonly Output[]): { readonly calls: readonly Call[]; readon
     if (output.kind !== 'call') continue;
     if (output.name !== undefined) calls.push({ name: output.name, arguments: '' });
     const call = calls[output.index];
-    if (call === undefined || output.index !== calls.length - 1) throw new Error('a piece of no call under way');
+    if (call === undefined || output.index !== calls.length - 1) throw new Error('a piece without a call');
     call.arguments += output.arguments;
   }
   const cut = all.some((output) => output.kind === 'finished' && output.reason === 'length');
@@ -201,7 +201,7 @@ for (const [family, parts] of cases([...(await bundleFormats(vocabulary))], ([na
       else
         t.ok(
           calls.every((call) => call.name === name),
-          'the function that was named',
+          'the named function',
         );
     }
   });

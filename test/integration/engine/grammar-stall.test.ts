@@ -1,7 +1,7 @@
 /**
- * One caller's expensive grammars do not hold up the streams of another: gaps between their tokens beside tools of schemas that
- * hundreds of alternatives begin alike in, against those beside a tool as any caller has it. With the tool sampled in the step the
- * ratio is 20 and more.
+ * One caller’s expensive grammars do not delay another’s streams: compares the gaps between tokens beside tools whose
+ * schemas have hundreds of alternatives with a common beginning, and beside an ordinary tool. If such a tool were
+ * sampled in the step, the ratio would be 20 and more.
  */
 import type { Token } from 'node-llama-cpp';
 import t from 'tap';
@@ -16,7 +16,7 @@ import { cpuLlama } from '../../support/llama.js';
 const STREAMS = 4;
 const HELD = 4;
 const TOKENS = 40;
-/** Meant is 2; the machine has other work besides. */
+/** 2 is the goal; the machine runs other work too. */
 const RATIO = 5;
 
 const llama = await cpuLlama(1);
@@ -41,11 +41,11 @@ const HARMLESS = grammarOf({
   required: ['location'],
 });
 const HOSTILE = {
-  'alternatives that are equal': grammarOf(arrays(() => ({}))),
+  'equal alternatives': grammarOf(arrays(() => ({}))),
   'alternatives that differ': grammarOf(arrays((i) => ({ maxItems: i + 1 }))),
 };
 
-t.test('streams beside expensive grammars have the gaps that they have beside cheap ones', async (t) => {
+t.test('streams beside expensive grammars have the same gaps as beside cheap ones', async (t) => {
   const decoder = await BatchDecoder.over(context, 1);
   if (!decoder) throw new Error('the layer below is not the one that batch-decoder.ts knows');
   const beside = async (grammar: ReplyGrammar): Promise<{ readonly high: number; readonly heldTokens: number }> => {
@@ -58,7 +58,7 @@ t.test('streams beside expensive grammars have the gaps that they have beside ch
     });
     return { high: gaps[Math.floor(0.95 * gaps.length)] ?? NaN, heldTokens };
   };
-  // The first one of each starts what is started once.
+  // The first of each starts what is started once.
   await beside(HARMLESS);
   await beside(HOSTILE['alternatives that differ']);
   for (const [what, grammar] of Object.entries(HOSTILE)) {

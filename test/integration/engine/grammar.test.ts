@@ -15,7 +15,7 @@ import { cpuLlama } from '../../support/llama.js';
 
 const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 400 };
 const THREADS = 1;
-/** Two texts of which the model would write neither. */
+/** Two texts that the model would not write by itself. */
 const CHOICE = 'root ::= "{\\"verdict\\":" ("true" | "false") "}"';
 
 const llama = await cpuLlama(THREADS);
@@ -34,8 +34,8 @@ const DECODERS: Readonly<Record<string, Make>> = {
 };
 
 /**
- * Runs a script on a fresh context of each decoder; returns the results. Under a grammar a seed gives other random numbers in each,
- * since the one samples again where the other knows beforehand what may come.
+ * Runs a script on a new context of each decoder; returns the results. Under a grammar equal seeds give different
+ * random numbers: one decoder samples again where the other computes beforehand what may follow.
  */
 async function each<T>(script: (decoder: Decoder) => Promise<T>): Promise<readonly T[]> {
   const results: T[] = [];
@@ -53,18 +53,18 @@ async function each<T>(script: (decoder: Decoder) => Promise<T>): Promise<readon
   return results;
 }
 
-/** The same for a script without random numbers, of which both decoders must make the same. */
+/** The same for a script without random numbers, whose results must be equal. */
 async function both<T>(t: Test, script: (decoder: Decoder) => Promise<T>): Promise<T> {
   const results = await each(script);
-  t.same(results[1], results[0], 'both decoders make the same of it');
+  t.same(results[1], results[0], 'both decoders have equal results');
   return results[0]!;
 }
 
 const PROMPT = Uint32Array.from({ length: 20 }, (_, i) => 60 + ((i * 7) % 90));
 
 /**
- * Tokens of one reply, to the end token or `count`; `before(i)` is called before token i. A fault ends it as its reason. `past`:
- * an end token does not.
+ * Tokens of one reply, to the end token or `count`; `before(i)` is called before token i. A fault ends it with its
+ * reason. `past`: an end token does not.
  */
 async function reply(
   decoder: Decoder,
@@ -96,7 +96,7 @@ async function reply(
 const isEnd = (token: number | string | undefined): boolean =>
   typeof token === 'number' && model.isEogToken(token as Token);
 
-/** Their text without the end token, as they are written byte by byte. */
+/** Their text without the end token, decoded byte by byte. */
 function textOf(tokens: readonly (number | string)[]): string {
   return model.detokenize(tokens.filter((token) => !isEnd(token)) as Token[], true);
 }
@@ -105,7 +105,7 @@ const from = (gbnf: string) => (sampler: Sampler, i: number) => {
   if (i === 0) sampler.hold(gbnf, []);
 };
 
-t.test('JSON mode: whatever the model wants, the reply is an object or on its way to one', async (t) => {
+t.test('JSON mode: the reply is an object or the beginning of one', async (t) => {
   const grammar = new Gbnf(dataGrammar);
   const ended: string[] = [];
   for (const temperature of [0, 1, 2]) {
@@ -122,7 +122,7 @@ t.test('JSON mode: whatever the model wants, the reply is an object or on its wa
   for (const text of ended) t.type(JSON.parse(text), 'object');
 });
 
-t.test('a finished grammar lets the reply end and nothing else', async (t) => {
+t.test('after a finished grammar the reply may only end', async (t) => {
   for (const sampling of [GREEDY, { ...GREEDY, temperature: 2 }, { ...GREEDY, frequencyPenalty: 2, temperature: 1 }]) {
     for (const tokens of await each((decoder) => reply(decoder, sampling, 100, from(CHOICE)))) {
       t.ok(isEnd(tokens.at(-1)));
@@ -131,19 +131,19 @@ t.test('a finished grammar lets the reply end and nothing else', async (t) => {
   }
 });
 
-t.test('a reply is held behind a text, free before it', async (t) => {
+t.test('a reply is constrained after a given text, and free before it', async (t) => {
   const plain = await both(t, (decoder) => reply(decoder, GREEDY, 30));
-  // Of whole tokens, and its first place is the reply's beginning: within a token what follows would be held already.
+  // Made of whole tokens, and not at the reply’s beginning: after a part of a token the constraint would apply already.
   const marker = textOf(plain.slice(0, 3));
   const tokens = await both(t, (decoder) => reply(decoder, GREEDY, 100, from(heldBehind(marker, CHOICE))));
   t.ok(isEnd(tokens.at(-1)));
-  t.same(tokens.slice(0, 3), plain.slice(0, 3), 'the same as it would be unheld');
+  t.same(tokens.slice(0, 3), plain.slice(0, 3), 'the same as without a constraint');
   t.match(textOf(tokens.slice(3)), /^[ \n]{0,2}\{"verdict":(true|false)\}$/);
   const never = await both(t, (decoder) => reply(decoder, GREEDY, 30, from(heldBehind('\u2028', CHOICE))));
-  t.same(never, plain, 'and where the text does not come it is not held');
+  t.same(never, plain, 'and without that text it is not constrained');
 });
 
-t.test('a grammar takes up what was sampled before', async (t) => {
+t.test('a grammar reads what was sampled before', async (t) => {
   const plain = await both(t, (decoder) => reply(decoder, GREEDY, 40));
   const begun = textOf(plain.slice(0, 10));
   const grammar = (text: string): string => `root ::= ${JSON.stringify(text)} "!"`;
@@ -160,7 +160,7 @@ t.test('a grammar takes up what was sampled before', async (t) => {
     );
     t.equal(held, holds, what);
     if (holds) t.same([textOf(tokens), isEnd(tokens.at(-1))], [`${begun}!`, true]);
-    else t.same(tokens, plain, 'and goes on unheld');
+    else t.same(tokens, plain, 'and the reply continues without it');
   }
   await both(t, async (decoder) => {
     const sampler = decoder.sampler(GREEDY);
@@ -170,7 +170,7 @@ t.test('a grammar takes up what was sampled before', async (t) => {
   });
 });
 
-t.test('a released reply goes on as it likes, and one may be held anew', async (t) => {
+t.test('a released reply is free, and may be constrained again', async (t) => {
   const plain = await both(t, (decoder) => reply(decoder, GREEDY, 20));
   const tokens = await both(t, (decoder) =>
     reply(decoder, GREEDY, 20, (sampler, i) => {
@@ -184,7 +184,7 @@ t.test('a released reply goes on as it likes, and one may be held anew', async (
   t.equal(textOf(tokens.slice(15)), 'b');
 });
 
-t.test('penalties count over all of a reply, held for a while or not', async (t) => {
+t.test('penalties count over the whole reply, constrained for a while or not', async (t) => {
   const anything = 'root ::= [^\\x00]*';
   const hold = (sampler: Sampler, i: number): void => {
     if (i === 3) sampler.hold(anything, []);
@@ -199,19 +199,19 @@ t.test('penalties count over all of a reply, held for a while or not', async (t)
   }
 });
 
-t.test('a held reply leaves nothing to the next one', async (t) => {
+t.test('a constrained reply does not affect the next one', async (t) => {
   for (const sampling of [GREEDY, { ...GREEDY, temperature: 1 }, { ...GREEDY, frequencyPenalty: 1 }]) {
     await each(async (decoder) => {
       const first = await reply(decoder, sampling, 20);
       await reply(decoder, sampling, 5, from(CHOICE));
       t.same(await reply(decoder, sampling, 20), first);
       const held = await reply(decoder, sampling, 20, from(CHOICE));
-      t.same(await reply(decoder, sampling, 20, from(CHOICE)), held, 'nor to the next one held alike');
+      t.same(await reply(decoder, sampling, 20, from(CHOICE)), held, 'nor the next one with the same constraint');
     });
   }
 });
 
-t.test('a grammar that is none faults its own reply and no other', async (t) => {
+t.test('an invalid grammar fails its own reply only', async (t) => {
   for (const bad of [
     ...['', 'root ::= "a', 'root ::= x', 'other ::= "a"', 'root ::= root "a" | "b"', '\0'],
     `root ::= ${'('.repeat(20)}`,
@@ -235,7 +235,7 @@ t.test('a grammar that is none faults its own reply and no other', async (t) => 
   }
 });
 
-t.test('a held reply has no tokens without a text of their own', async (t) => {
+t.test('a constrained reply has no tokens without text', async (t) => {
   const control = [...model.iterateAllTokens()].find(
     (token) => model.getTokenAttributes(token).control && !isEnd(token),
   );
@@ -249,7 +249,7 @@ t.test('a held reply has no tokens without a text of their own', async (t) => {
   t.notOk(tokens.includes(control as number));
 });
 
-t.test('so many grammars are kept compiled, and an older one is compiled again', (t) => {
+t.test('a bounded number of grammars stays compiled, and an older one is compiled again', (t) => {
   const grammars = Grammars.of(model);
   for (let i = 0; i < MAX_GRAMMARS + 5; i++) t.equal(grammars?.take(`root ::= "${i}"`, []).kind, 'state');
   t.equal(grammars?.size, MAX_GRAMMARS);
@@ -259,7 +259,7 @@ t.test('so many grammars are kept compiled, and an older one is compiled again',
   t.end();
 });
 
-t.test('llama.cpp reads the grammars as our reader does', (t) => {
+t.test('llama.cpp reads the grammars as the sidecar’s reader does', (t) => {
   const { _bindings: bindings } = llama as unknown as {
     _bindings: { AddonGrammar: new (gbnf: string, options: object) => { isTextCompatible(text: string): boolean } };
   };

@@ -1,4 +1,4 @@
-/** Past state in other number formats, and sliding windows that keep all of it, as an engine loads them. */
+/** KV in other number formats, and sliding windows that keep all of it, as an engine loads them. */
 import t from 'tap';
 import { heldOutLoss } from '../../../bench/support/held-out-loss.js';
 import { inspectModel } from '../../../engine/llama/inspect/model.js';
@@ -33,7 +33,7 @@ async function perSeat(kv: KvTypes): Promise<number> {
   return report.memory?.perSeat ?? NaN;
 }
 
-t.test('a seat of q8_0 takes 0.53 of what one of f16 takes, by the memory check', async (t) => {
+t.test('a seat of q8_0 takes 0.53 of one of f16, by the memory check', async (t) => {
   const share = (await perSeat(Q8)) / (await perSeat({ keys: 'f16', values: 'f16' }));
   t.ok(Math.abs(share - 34 / 64) < 0.01, String(share));
 });
@@ -45,7 +45,7 @@ t.test('an engine answers with them', async (t) => {
   await loop.dispose();
 });
 
-t.test('what llama.cpp refuses ends the start with a line', async (t) => {
+t.test('a combination that llama.cpp refuses ends the start with a line', async (t) => {
   await t.rejects(RealLoop.load(await testModel(), { kv: Q8, flashAttention: false }), {
     message: 'kv.values q8_0 needs flash attention: set flashAttention to auto or true, or kv.values to f16',
   });
@@ -55,7 +55,7 @@ t.test('what llama.cpp refuses ends the start with a line', async (t) => {
   });
 });
 
-t.test('swaFull cuts at any token, and gives what a fresh prefill gives', async (t) => {
+t.test('swaFull can be cut at any token, with the results of a new prefill', async (t) => {
   const file = await architectureModel('sliding-window');
   const loop = await RealLoop.load(file, { swaFull: true, prefixReuse: 'any' });
   t.equal(loop.decoder.cuttable, true);
@@ -69,7 +69,7 @@ t.test('swaFull cuts at any token, and gives what a fresh prefill gives', async 
   await fresh.dispose();
 });
 
-t.test('q8_0 moves the loss of the seedling on held-out replies by less than half a percent', async (t) => {
+t.test('q8_0 changes the loss of the embedded model on held-out replies by less than half a percent', async (t) => {
   const exact = await heldOutLoss({ keys: 'f16', values: 'f16' }, 500);
   const off = (await heldOutLoss(Q8, 500)) / exact - 1;
   t.ok(Math.abs(off) < 0.005, String(off));

@@ -1,4 +1,4 @@
-/** Replies held by masks, as those of expensive grammars are, on real decoders. */
+/** Replies constrained by masks, as those with expensive grammars are, on real decoders. */
 import type { LlamaContext, Token } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
@@ -13,7 +13,7 @@ import { testModel } from '../../support/models.js';
 import { cpuLlama } from '../../support/llama.js';
 
 const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 400 };
-/** Whatever the vocabulary, this is expensive. */
+/** Expensive with any vocabulary. */
 const MANY = 1e9;
 
 const llama = await cpuLlama(1);
@@ -54,11 +54,11 @@ const textOf = (tokens: readonly number[]): string =>
 interface Reply {
   readonly tokens: readonly number[];
   readonly fault?: string;
-  /** Tokens that had to be waited for. */
+  /** Tokens that waited for their mask. */
   readonly waits: number;
 }
 
-/** A reply of at most `count` tokens, held by `gbnf` from its token `at` on. */
+/** A reply of at most `count` tokens, constrained by `gbnf` from its token `at` on. */
 async function reply(
   decoder: Decoder,
   sampling: Sampling,
@@ -102,19 +102,19 @@ const SCHEMA = grammarOf({
   required: ['é', 'all'],
 });
 
-t.test('the most likely reply is the one that llama.cpp makes by the same grammar', async (t) => {
+t.test('the most likely reply equals llama.cpp’s with the same grammar', async (t) => {
   await each(t, async (t, decoder) => {
     for (const gbnf of [dataGrammar, SCHEMA, heldBehind('\u2028', SCHEMA)]) {
       const plain = await reply(decoder, GREEDY, gbnf, 1);
       const masked = await reply(decoder, GREEDY, gbnf, MANY);
       t.same(masked.tokens, plain.tokens);
       t.ok(plain.waits <= 1, 'at most for the vocabulary');
-      t.equal(masked.waits, masked.tokens.length, 'each token was waited for');
+      t.equal(masked.waits, masked.tokens.length, 'each token waited for its mask');
     }
   });
 });
 
-t.test('a reply that goes over to masks in its middle is held by the same grammar', async (t) => {
+t.test('a reply that switches to masks in its middle has the same constraint', async (t) => {
   await each(t, async (t, decoder) => {
     const { tokens } = await reply(decoder, GREEDY, SCHEMA, 1);
     const grammars = Grammars.of(model);
@@ -131,7 +131,7 @@ t.test('a reply that goes over to masks in its middle is held by the same gramma
   });
 });
 
-t.test('a seed gives the same reply again, and one that the grammar allows', async (t) => {
+t.test('a seed reproduces the reply, and the grammar allows it', async (t) => {
   await each(t, async (t, decoder) => {
     const texts = new Set<string>();
     for (const seed of [1, 2, 3, 4]) {
@@ -147,11 +147,11 @@ t.test('a seed gives the same reply again, and one that the grammar allows', asy
         if (isEnd(one.tokens.at(-1) ?? -1)) t.match(JSON.parse(text), { é: /^(ja|jein)$/, all: Array });
       }
     }
-    t.ok(texts.size > 4, 'and another seed another one');
+    t.ok(texts.size > 4, 'and another seed gives another one');
   });
 });
 
-t.test('what cannot go on fails alone, and the next reply is served', async (t) => {
+t.test('a reply that cannot continue fails alone, and the next one is served', async (t) => {
   await each(t, async (t, decoder) => {
     const cases = { 'root ::= [': /cannot be used/, 'root ::= "ab" [\\x00-\\x00]': /no token goes on/ };
     for (const [gbnf, fault] of Object.entries(cases)) t.match((await reply(decoder, GREEDY, gbnf, MANY)).fault, fault);
@@ -159,7 +159,7 @@ t.test('what cannot go on fails alone, and the next reply is served', async (t) 
   });
 });
 
-t.test('a reply may be held in its midst, by a text that is there already', async (t) => {
+t.test('a reply may be constrained from its middle, after existing text', async (t) => {
   await each(t, async (t, decoder) => {
     const { tokens } = await reply(decoder, GREEDY, 'root ::= .', 1, { count: 4, at: 9 });
     const read = tokens.slice(-2);
@@ -169,6 +169,6 @@ t.test('a reply may be held in its midst, by a text that is there already', asyn
     t.same(held.tokens.slice(0, 4), tokens);
     t.match(textOf(held.tokens).slice(textOf(tokens).length), /^![0-9]!$/);
     const other = await reply(decoder, GREEDY, `root ::= "x" ${JSON.stringify(begun)}`, MANY, { at: 4, read });
-    t.equal(other.tokens.length, 4, 'and not by another text');
+    t.equal(other.tokens.length, 4, 'and not after other text');
   });
 });

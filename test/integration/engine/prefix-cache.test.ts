@@ -48,7 +48,7 @@ async function turns(loop: RealLoop): Promise<Turns> {
   return { tokens, cached, prompts };
 }
 
-/** Names of this process's files in memory. */
+/** Names of this process’s files in memory. */
 const memoryFiles = (): string[] => readdirSync('/dev/shm').filter((name) => name.startsWith(`ra-${process.pid}-`));
 
 /** Changes each state that this process has in memory. */

@@ -1,4 +1,4 @@
-/** What a request that runs alone gets is the same with and without reuse, token for token and bit for bit. */
+/** A request that runs alone gets the same reply with and without reuse, token for token and bit for bit. */
 import t from 'tap';
 import type { GenerateJob, ScoreJob } from '../../../engine/protocol/jobs.js';
 import { testModel } from '../../support/models.js';
@@ -34,7 +34,7 @@ const ask = (input: readonly number[], salts: readonly number[], more: Partial<S
   ...more,
 });
 
-/** A job on a fresh context that reuses nothing. */
+/** A job on a new context that reuses nothing. */
 async function clean(job: GenerateJob | ScoreJob, options: RealLoopOptions): Promise<Ran> {
   const loop = await RealLoop.make(model, { ...options, prefixReuse: 'off' });
   const ran = await loop.run(job);
@@ -55,12 +55,12 @@ for (const layer of LAYERS) {
       cached.push(ran.cached);
       prompt = [...prompt, ...(ran.tokens[0] ?? []), ...words(30, turn + 1)];
     }
-    // Whole chunks that were prefilled, and no token that was generated.
+    // Whole chunks that were prefilled, and no generated token.
     t.same(cached, [0, 3 * CHUNK, 4 * CHUNK, 4 * CHUNK]);
     await loop.dispose();
   });
 
-  t.test(`${layer}: a system prompt that requests share, on whatever sequence they land`, async (t) => {
+  t.test(`${layer}: a system prompt that requests share, on whatever sequence they run`, async (t) => {
     const loop = await RealLoop.make(model, { layer });
     const system = words(2 * CHUNK + 30);
     const cached: number[] = [];
@@ -74,7 +74,7 @@ for (const layer of LAYERS) {
     await loop.dispose();
   });
 
-  t.test(`${layer}: the same prompt again, also when whole chunks make it up`, async (t) => {
+  t.test(`${layer}: the same prompt again, also if it consists of whole chunks`, async (t) => {
     for (const length of [3 * CHUNK, 3 * CHUNK + 1]) {
       const loop = await RealLoop.make(model, { layer });
       const job = chat(words(length));
@@ -86,7 +86,7 @@ for (const layer of LAYERS) {
     }
   });
 
-  t.test(`${layer}: decisions on an input that was there before`, async (t) => {
+  t.test(`${layer}: decisions with an input that was evaluated before`, async (t) => {
     const loop = await RealLoop.make(model, { layer });
     const input = words(5 * CHUNK + 17);
     const first = await loop.run(ask(input, [1, 2, 3]));
@@ -94,13 +94,13 @@ for (const layer of LAYERS) {
     t.same([first.cached, second.cached], [0, input.length]);
     const fresh = await clean(ask(input, [4, 3, 1]), { layer });
     t.same(second.answers.map(bits), fresh.answers.map(bits));
-    t.same(bits(second.answers[1]), bits(first.answers[2]), 'the same question, in another place');
+    t.same(bits(second.answers[1]), bits(first.answers[2]), 'the same question at another place');
     t.not(bits(second.answers[0]), bits(second.answers[1]));
 
-    // A tail's own whole chunk counts as well.
+    // A tail’s own whole chunk counts too.
     t.equal((await loop.run(ask(input, [1]))).cached, input.length + CHUNK);
 
-    // Its end is none of the longer input's, so only whole chunks are.
+    // The longer input does not end there, so only whole chunks count.
     const longer = await loop.run(ask([...input, ...words(30, 9)], [2]));
     t.equal(longer.cached, 5 * CHUNK);
     t.same(longer.answers.map(bits), (await clean(ask([...input, ...words(30, 9)], [2]), { layer })).answers.map(bits));
@@ -116,7 +116,7 @@ for (const layer of LAYERS) {
       const again = await loop.run(job);
       const fresh = await clean(job, { layer });
       t.same(first.tokens, fresh.tokens);
-      t.same(again.tokens, fresh.tokens, 'with its prompt held');
+      t.same(again.tokens, fresh.tokens, 'while its prompt is held');
       t.equal(new Set(first.tokens.map((tokens) => tokens.join())).size, 4, 'four different ones');
       t.same(first.tokens[0], (await clean({ ...job, n: 1, seats: 1 }, { layer })).tokens[0]?.slice(0, 24));
       const once = prompt.length + 3 + 4 * 23;
@@ -126,7 +126,7 @@ for (const layer of LAYERS) {
     }
   });
 
-  t.test(`${layer}: beside others, all that is shared`, async (t) => {
+  t.test(`${layer}: beside other jobs, the whole common prefix`, async (t) => {
     const loop = await RealLoop.make(model, { layer, prefillTokensPerStep: CHUNK });
     const system = words(2 * CHUNK + 30);
     await loop.run(chat(system, { maxTokens: 1 }));
@@ -137,12 +137,12 @@ for (const layer of LAYERS) {
     await long.ran;
     const any = await RealLoop.make(model, { layer, prefixReuse: 'any' });
     await any.run(chat(system, { maxTokens: 1 }));
-    t.equal((await any.run(chat([...system, ...words(15, 3)]))).cached, system.length, 'or alone, if that is wanted');
+    t.equal((await any.run(chat([...system, ...words(15, 3)]))).cached, system.length, 'or alone, if configured');
     await Promise.all([loop.dispose(), any.dispose()]);
   });
 }
 
-t.test('a prefix that another sequence is using is copied', async (t) => {
+t.test('a prefix in use by another sequence is copied', async (t) => {
   const loop = await RealLoop.make(model);
   const system = words(3 * CHUNK);
   const long = loop.start(chat([...system, ...words(5)], { maxTokens: 120 }));
@@ -157,7 +157,7 @@ t.test('a prefix that another sequence is using is copied', async (t) => {
   await loop.dispose();
 });
 
-t.test('questions together are near the isolated ones, and evaluate as few tokens', async (t) => {
+t.test('questions together are close to isolated ones, and evaluate as few tokens', async (t) => {
   const input = words(8 * CHUNK + 3);
   const salts = [2, 4, 6, 8, 10, 12];
   // Room for all tails in one decode.

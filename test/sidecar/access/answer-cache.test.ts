@@ -13,7 +13,7 @@ function make(changes = {}): { clock: FakeClock; cache: AnswerCache } {
   return { clock, cache: new AnswerCache(clock, { ...OPTIONS, ...changes }) };
 }
 
-t.test('callers and denials each for their time, to the millisecond', async (t) => {
+t.test('callers and denials are kept for their times, to the millisecond', async (t) => {
   const { clock, cache } = make();
   cache.keep('a', ACME);
   cache.keep('b', UNKNOWN);
@@ -27,14 +27,14 @@ t.test('callers and denials each for their time, to the millisecond', async (t) 
   t.equal(cache.fresh('c'), undefined);
 });
 
-t.test('a caller outlives its time within its bound, a denial never', async (t) => {
+t.test('a caller may be kept longer within its bound, a denial never', async (t) => {
   const { clock, cache } = make();
   cache.keep('a', ACME);
   cache.keep('b', UNKNOWN);
   clock.advance(1099);
   t.equal(cache.stale('a', 0), ACME);
   t.equal(cache.stale('b', 0), undefined);
-  t.equal(cache.fresh('a'), undefined, 'it is asked about again');
+  t.equal(cache.fresh('a'), undefined, 'it is looked up again');
   clock.advance(1);
   t.equal(cache.stale('a', 0), undefined);
   t.equal(cache.size, 1);
@@ -43,14 +43,14 @@ t.test('a caller outlives its time within its bound, a denial never', async (t) 
   clock.advance(150);
   cache.stale('a', 30);
   clock.advance(29);
-  t.equal(cache.fresh('a'), ACME, 'it is held for a little');
+  t.equal(cache.fresh('a'), ACME, 'it is kept for a short time');
   clock.advance(1);
   t.equal(cache.fresh('a'), undefined);
   for (let i = 0; i < 2000; i += 1) {
     cache.stale('a', 30);
     clock.advance(1);
   }
-  t.equal(cache.stale('a', 30), undefined, 'holding moves no bound');
+  t.equal(cache.stale('a', 30), undefined, 'keeping it does not change its bound');
 });
 
 t.test('the last answer counts', async (t) => {
@@ -58,13 +58,13 @@ t.test('the last answer counts', async (t) => {
   cache.keep('a', ACME);
   cache.keep('a', { kind: 'denied', code: 'revoked_api_key' });
   t.match(cache.fresh('a'), { code: 'revoked_api_key' });
-  t.equal(cache.stale('a', 0), undefined, 'a revoked key is not known any more');
+  t.equal(cache.stale('a', 0), undefined, 'a revoked key is no longer known');
   cache.keep('a', ACME);
   t.equal(cache.fresh('a'), ACME);
   t.equal(cache.size, 1);
 });
 
-t.test('a wait that was named goes down and is not outlived', async (t) => {
+t.test('a named wait counts down and ends with its time', async (t) => {
   const { clock, cache } = make({ deniedTtlMs: 10_000 });
   cache.keep('a', { kind: 'denied', code: 'quota_exceeded', retryAfterMs: 1000 });
   clock.advance(400.5);
@@ -76,7 +76,7 @@ t.test('a wait that was named goes down and is not outlived', async (t) => {
   t.equal(cache.fresh('a'), undefined);
 });
 
-t.test('made-up keys push out no caller', async (t) => {
+t.test('invalid keys displace no caller', async (t) => {
   const { cache } = make();
   cache.keep('a', ACME);
   for (let i = 0; i < 1000; i += 1) cache.keep(`made up ${i}`, UNKNOWN);
@@ -84,7 +84,7 @@ t.test('made-up keys push out no caller', async (t) => {
   t.equal(cache.size, 4);
 });
 
-t.test('the one that was asked for longest ago goes first', async (t) => {
+t.test('the least recently used is removed first', async (t) => {
   const { cache } = make();
   for (const index of ['a', 'b', 'c']) cache.keep(index, ACME);
   cache.fresh('a');
@@ -96,10 +96,10 @@ t.test('the one that was asked for longest ago goes first', async (t) => {
   const none = make({ entries: 0 }).cache;
   none.keep('a', ACME);
   none.keep('b', UNKNOWN);
-  t.equal(none.size, 0, 'it can be turned off');
+  t.equal(none.size, 0, 'it can be disabled');
 });
 
-t.test('against a cache that forgets nothing', async (t) => {
+t.test('compared with a cache that removes nothing', async (t) => {
   const step = fc.record({
     act: fc.constantFrom('caller', 'denied', 'fresh', 'stale', 'wait'),
     index: fc.constantFrom('a', 'b', 'c', 'd', 'e'),

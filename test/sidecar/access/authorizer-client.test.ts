@@ -1,4 +1,4 @@
-/** The HTTP half against real servers that behave as badly as servers do. */
+/** The HTTP client against real servers that misbehave. */
 import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -48,7 +48,7 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
   return Buffer.concat(parts).toString();
 }
 
-t.test('a question, over TCP and over a Unix socket', async (t) => {
+t.test('a request, over TCP and over a Unix socket', async (t) => {
   const socket = join(shortDir(t), 'auth.sock');
   for (const at of [undefined, socket]) {
     const seen: object[] = [];
@@ -76,7 +76,7 @@ t.test('a question, over TCP and over a Unix socket', async (t) => {
   }
 });
 
-t.test('answers that are none', async (t) => {
+t.test('invalid answers', async (t) => {
   const elsewhere = await authorizer(t, (_request, response) => response.end('{"caller":{}}'));
   const answers: Record<string, { respond: RequestListener; is: object }> = {
     'an error': { respond: (_request, response) => response.writeHead(500).end('{}'), is: { why: 'status 500' } },
@@ -123,7 +123,7 @@ t.test('answers that are none', async (t) => {
   t.same(await gone.client().ask({}), { kind: 'failed', why: 'ECONNREFUSED' });
 });
 
-t.test('an authorizer that is overloaded says so with 429, or with 503 and a time', async (t) => {
+t.test('an authorizer reports overload by 429, or by 503 with a time', async (t) => {
   for (const [status, retryAfter, retryAfterMs] of [
     [429, undefined, 1000],
     [429, '7', 7000],
@@ -139,7 +139,7 @@ t.test('an authorizer that is overloaded says so with 429, or with 503 and a tim
   }
 });
 
-t.test('time runs from the question to the last byte, however it is spent', async (t) => {
+t.test('the time limit runs from the request to the last byte', async (t) => {
   for (const started of [false, true]) {
     const clock = new FakeClock();
     const reached = deferred();
@@ -158,13 +158,13 @@ t.test('time runs from the question to the last byte, however it is spent', asyn
   }
 });
 
-t.test('a connection is kept, and one that went stale costs no failure', async (t) => {
+t.test('a connection is kept, and one that was closed meanwhile causes no failure', async (t) => {
   let connections = 0;
   const asked = new Map<object, number>();
   const { server, client } = await authorizer(t, ({ socket }, response) => {
     const count = (asked.get(socket) ?? 0) + 1;
     asked.set(socket, count);
-    // The third question on a connection finds it closed, as one does that was idle for too long.
+    // The third request on a connection finds it closed, as after a long idle time.
     if (count === 3) socket.destroy();
     else response.end('{}');
   });

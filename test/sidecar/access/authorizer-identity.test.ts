@@ -11,7 +11,7 @@ const FAILED = { kind: 'failed', why: 'timeout' } as const;
 const UNAVAILABLE = { kind: 'denied', code: 'gateway_unavailable' } as const;
 const OVERLOADED = { kind: 'denied', code: 'control_plane_overloaded' } as const;
 
-/** Stands in for the network: questions wait until a test answers them. */
+/** Replaces the network: requests wait until a test answers them. */
 class Script {
   readonly questions: { readonly question: object; readonly answer: (reply: Reply) => void }[] = [];
 
@@ -24,7 +24,7 @@ interface Harness {
   readonly clock: FakeClock;
   readonly script: Script;
   readonly from: (key: string) => Promise<Caller | Denied>;
-  /** Asks, and answers the question that this must cause. */
+  /** Resolves credentials, and answers the request that this must cause. */
   readonly said: (key: string, reply: Reply) => Promise<Caller | Denied>;
 }
 
@@ -55,7 +55,7 @@ function harness(changes: Partial<AuthorizerOptions> = {}): Harness {
   };
 }
 
-t.test('what is asked, and what is made of the answer', async (t) => {
+t.test('requests, and the results of their answers', async (t) => {
   const hash = createHash('sha256').update('key-1').digest('hex');
   const hashed = harness();
   t.strictSame(await hashed.said('key-1', GOOD), {
@@ -91,26 +91,23 @@ t.test('what is asked, and what is made of the answer', async (t) => {
   t.strictSame(await harness().said('k', { kind: 'json', value: { denied } }), { kind: 'denied', ...denied });
 });
 
-t.test(
-  'a denial that calls for a wait names one that is not shorter than the time for which it is remembered',
-  async (t) => {
-    const { clock, script, from, said } = harness();
-    for (const code of ['user_rate_limited', 'quota_exceeded']) {
-      t.same(await said(code, { kind: 'json', value: { denied: { code } } }), {
-        kind: 'denied',
-        code,
-        retryAfterMs: 2000,
-      });
-      clock.advance(1500);
-      t.match(await from(code), { retryAfterMs: 500 });
-    }
-    t.equal(script.questions.length, 2);
-    const named = { kind: 'denied', code: 'user_rate_limited', retryAfterMs: 60_000 };
-    t.same(await said('named', { kind: 'json', value: { denied: { code: named.code, retryAfterMs: 60_000 } } }), named);
-  },
-);
+t.test('a denial that names a wait names one not shorter than the time for which it is cached', async (t) => {
+  const { clock, script, from, said } = harness();
+  for (const code of ['user_rate_limited', 'quota_exceeded']) {
+    t.same(await said(code, { kind: 'json', value: { denied: { code } } }), {
+      kind: 'denied',
+      code,
+      retryAfterMs: 2000,
+    });
+    clock.advance(1500);
+    t.match(await from(code), { retryAfterMs: 500 });
+  }
+  t.equal(script.questions.length, 2);
+  const named = { kind: 'denied', code: 'user_rate_limited', retryAfterMs: 60_000 };
+  t.same(await said('named', { kind: 'json', value: { denied: { code: named.code, retryAfterMs: 60_000 } } }), named);
+});
 
-t.test('what is no credential is not asked about', async (t) => {
+t.test('malformed credentials are not looked up', async (t) => {
   const { script, from } = harness();
   for (const key of ['', 'a b', 'ü', 'x'.repeat(3073)]) t.match(await from(key), { code: 'invalid_api_key' });
   t.equal(script.questions.length, 0);
@@ -131,7 +128,7 @@ t.test('answers outside the schema are failures', async (t) => {
     { caller: { ...caller, models: 'none' } },
     { caller: { ...caller, models: ['*'] } },
     { caller: { ...caller, models: Array.from({ length: 257 }, (_, i) => `m${i}`) } },
-    { caller: { ...caller, region: 'a restriction that nobody here knows' } },
+    { caller: { ...caller, region: 'an unknown restriction' } },
     { caller: { ...caller, vouched: true } },
     { caller: { ...caller, limits: { inFlight: 0, perMinute: 1 } } },
     { caller: { ...caller, limits: { inFlight: 1 } } },
@@ -153,7 +150,7 @@ t.test('answers outside the schema are failures', async (t) => {
   }
 });
 
-t.test('a key is asked about once at a time, and remembered', async (t) => {
+t.test('a key is looked up once at a time, and cached', async (t) => {
   const { clock, script, from } = harness();
   const waiting = Array.from({ length: 50 }, () => from('key-1'));
   t.equal(script.questions.length, 1);
@@ -167,7 +164,7 @@ t.test('a key is asked about once at a time, and remembered', async (t) => {
   t.equal(script.questions.length, 2);
 });
 
-t.test('no more questions at once than allowed; who is known goes on', async (t) => {
+t.test('no more lookups at once than allowed; cached callers continue', async (t) => {
   const { clock, script, from, said } = harness();
   await said('known', GOOD);
   clock.advance(10_000);
@@ -181,7 +178,7 @@ t.test('no more questions at once than allowed; who is known goes on', async (t)
   t.equal(script.questions.length, 5, 'and there is room again');
 });
 
-t.test('an authorizer that fails is left alone, and those who were known are served meanwhile', async (t) => {
+t.test('a failing authorizer is not asked for a while, and cached callers are served meanwhile', async (t) => {
   const { clock, script, from, said } = harness();
   await said('known', GOOD);
   await said('revoked', { kind: 'json', value: { denied: { code: 'revoked_api_key' } } });
@@ -191,10 +188,10 @@ t.test('an authorizer that fails is left alone, and those who were known are ser
   t.same(await said('b', FAILED), { ...UNAVAILABLE, retryAfterMs: 5000 }, 'the third opens the breaker');
   const asked = script.questions.length;
   t.same(await from('c'), { ...UNAVAILABLE, retryAfterMs: 5000 });
-  t.same(await from('revoked'), { ...UNAVAILABLE, retryAfterMs: 5000 }, 'a denial is not outlived');
+  t.same(await from('revoked'), { ...UNAVAILABLE, retryAfterMs: 5000 }, 'a denial is not kept longer');
   t.match(await from('known'), { account: 'acme' });
   clock.advance(4000);
-  t.same(await from('c'), { ...UNAVAILABLE, retryAfterMs: 1000 }, 'Retry-After goes down');
+  t.same(await from('c'), { ...UNAVAILABLE, retryAfterMs: 1000 }, 'Retry-After counts down');
   t.equal(script.questions.length, asked);
   clock.advance(1000);
   t.match(await said('c', GOOD), { account: 'acme' });
@@ -207,10 +204,10 @@ t.test('an authorizer that fails is left alone, and those who were known are ser
   down.clock.advance(59_999);
   t.match(await down.from('known'), { account: 'acme' });
   down.clock.advance(1);
-  t.match(await down.from('known'), UNAVAILABLE, 'nobody goes on for ever');
+  t.match(await down.from('known'), UNAVAILABLE, 'no caller is kept forever');
 });
 
-t.test('one key whose question always fails does not open the breaker', async (t) => {
+t.test('one key whose lookup always fails does not open the breaker', async (t) => {
   const { clock, script, from, said } = harness();
   await said('poisoned', FAILED);
   for (let i = 0; i < 100; i += 1) t.match(await from('poisoned'), UNAVAILABLE);
@@ -223,13 +220,13 @@ t.test('one key whose question always fails does not open the breaker', async (t
     clock.advance(1000);
     await said('poisoned', FAILED);
   }
-  t.match(await said('new', GOOD), { account: 'acme' }, 'nor when nobody else is asked about meanwhile');
+  t.match(await said('new', GOOD), { account: 'acme' }, 'nor if no other key is looked up meanwhile');
   await said('a', FAILED);
   await said('b', FAILED);
   t.match(await said('c', FAILED), { retryAfterMs: 5000 }, 'several keys do');
 });
 
-t.test('an authorizer that says it is overloaded is left alone for as long as it says', async (t) => {
+t.test('an authorizer that reports overload is not asked for as long as it demands', async (t) => {
   const { clock, script, from, said } = harness();
   t.same(await said('a', { kind: 'overloaded', retryAfterMs: 3000 }), { ...OVERLOADED, retryAfterMs: 3000 });
   clock.advance(1000);
@@ -265,7 +262,7 @@ t.test('the callbacks report how each caller was resolved, and the outcome of ea
   t.strictSame(heard(), ['asked', 'overloaded after 0']);
   clock.advance(11_000);
   await said('a', FAILED);
-  t.strictSame(heard(), ['asked', 'failed after 0', 'stale'], 'a caller that was known goes on');
+  t.strictSame(heard(), ['asked', 'failed after 0', 'stale'], 'a cached caller continues');
   await from('d');
   t.strictSame(heard(), ['left_alone']);
   clock.advance(5001);
@@ -275,5 +272,5 @@ t.test('the callbacks report how each caller was resolved, and the outcome of ea
   t.strictSame(heard(), [], 'no key, no lookup');
   clock.advance(60_000);
   await said('a', { kind: 'json', value: { denied: { code: 'account_frozen' } } });
-  t.strictSame(heard(), ['asked', 'answered after 0', 'acme is frozen'], 'of a caller that was known');
+  t.strictSame(heard(), ['asked', 'answered after 0', 'acme is frozen'], 'of a cached caller');
 });

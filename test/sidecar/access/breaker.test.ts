@@ -20,7 +20,7 @@ function shutFor(breaker: Breaker): number {
   return breaker.shutForMs;
 }
 
-t.test('it opens after failures in a row, not after as many in all', async (t) => {
+t.test('it opens after consecutive failures, not after as many in all', async (t) => {
   const breaker = new Breaker(new FakeClock(), OPTIONS);
   for (const end of ['failed', 'failed', 'succeeded', 'failed', 'failed', 'succeeded'] as const) {
     permit(breaker)[end]('timeout');
@@ -30,7 +30,7 @@ t.test('it opens after failures in a row, not after as many in all', async (t) =
   t.equal(breaker.state, 'open');
 });
 
-t.test('failures of one cause in a row are one, but a trial is a trial', async (t) => {
+t.test('consecutive failures of one cause count once, but a trial always counts', async (t) => {
   const clock = new FakeClock();
   const breaker = new Breaker(clock, OPTIONS);
   for (const cause of ['a', 'a', 'a', 'b', 'b']) permit(breaker).failed('timeout', cause);
@@ -53,13 +53,13 @@ t.test('open, then one trial at a time, then closed or open again', async (t) =>
   for (let i = 0; i < 3; i += 1) permit(breaker).failed('timeout');
   t.same(shut(breaker), { why: 'failing', retryAfterMs: 1000 });
   clock.advance(999.5);
-  t.same(shut(breaker), { why: 'failing', retryAfterMs: 1 }, 'what is named is never too short');
+  t.same(shut(breaker), { why: 'failing', retryAfterMs: 1 }, 'the returned wait is never too short');
   clock.advance(0.5);
   t.equal(breaker.state, 'half-open');
   const trial = permit(breaker);
   t.same(shut(breaker), { why: 'failing', retryAfterMs: 100 }, 'by then the trial is over');
   trial.failed('status 500');
-  t.same(shut(breaker), { why: 'failing', retryAfterMs: 1000 }, 'one failure is enough now');
+  t.same(shut(breaker), { why: 'failing', retryAfterMs: 1000 }, 'now one failure is enough');
   clock.advance(1000);
   permit(breaker).succeeded();
   t.equal(breaker.state, 'closed');
@@ -84,7 +84,7 @@ t.test('results of calls from before it opened are ignored, and each permit coun
   t.equal(breaker.state, 'closed', 'old failures are forgotten');
 });
 
-t.test('a service that asks for it is left alone at once, for as long as it says', async (t) => {
+t.test('a service that requests a pause is not called for as long as it requests', async (t) => {
   const clock = new FakeClock();
   const breaker = new Breaker(clock, OPTIONS);
   permit(breaker).overloaded(7000);
@@ -94,7 +94,7 @@ t.test('a service that asks for it is left alone at once, for as long as it says
   t.same(shut(breaker), { why: 'overloaded', retryAfterMs: 2000 });
 });
 
-t.test('a trial that is never answered does not shut it for good', async (t) => {
+t.test('a trial that is never answered does not keep it open forever', async (t) => {
   const clock = new FakeClock();
   const breaker = new Breaker(clock, OPTIONS);
   for (let i = 0; i < 3; i += 1) permit(breaker).failed('timeout');
@@ -105,7 +105,7 @@ t.test('a trial that is never answered does not shut it for good', async (t) => 
   t.equal(breaker.state, 'closed');
 });
 
-t.test('whatever happens, Retry-After is true and only trials run while it is not closed', async (t) => {
+t.test('whatever happens, Retry-After is exact and only trials run while it is not closed', async (t) => {
   const event = fc.oneof(
     fc.record({ kind: fc.constantFrom('succeeded', 'failed', 'overloaded'), which: fc.nat(9) }),
     fc.record({ kind: fc.constant('ask'), which: fc.constant(0) }),
@@ -124,7 +124,7 @@ t.test('whatever happens, Retry-After is true and only trials run while it is no
           const entered = breaker.enter();
           if ('kind' in entered) {
             if (before === 'closed' || entered.retryAfterMs < 1 || entered.retryAfterMs > 1000) return false;
-            // True: one ms earlier it is still shut, and then it is not.
+            // Exact: one ms earlier it is still open, and then it is not.
             clock.advance(entered.retryAfterMs - 1);
             if (shutFor(breaker) !== 1) return false;
             clock.advance(1);
@@ -132,7 +132,7 @@ t.test('whatever happens, Retry-After is true and only trials run while it is no
           } else {
             if (before === 'open') return false;
             held.push(entered);
-            // A second one is shut out while the first is the trial.
+            // A second one is refused while the first is the trial.
             if (before === 'half-open' && !('kind' in breaker.enter())) return false;
           }
         } else {
@@ -146,5 +146,5 @@ t.test('whatever happens, Retry-After is true and only trials run while it is no
     }),
     { numRuns: 3000 },
   );
-  t.ok(openings > 500, `${openings} openings were seen`);
+  t.ok(openings > 500, `${openings} openings occurred`);
 });

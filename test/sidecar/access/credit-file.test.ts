@@ -33,7 +33,7 @@ t.test('an account has the sum of its grants', async (t) => {
   );
 });
 
-t.test('what cannot be read exactly is refused, and said where', async (t) => {
+t.test('amounts that cannot be read exactly are refused, with their place', async (t) => {
   for (const [content, line] of [
     ['{', /is not JSON/],
     [{ version: 1 }, /accounts is required/],

@@ -8,7 +8,7 @@ function held(ledger: CreditLedger, account: string, amount: bigint): Reservatio
   return reserved.reservation;
 }
 
-t.test('a reservation is held in full, settled once, and its rest is free again', async (t) => {
+t.test('a reservation is held in full, settled once, and its rest is available again', async (t) => {
   let settled = 0;
   const ledger = new CreditLedger(new Map([['acme', 100n]]), () => (settled += 1));
   ledger.open(new Map([['acme', 10n]]));
@@ -26,7 +26,7 @@ t.test('a reservation is held in full, settled once, and its rest is free again'
   t.equal(settled, 2);
 });
 
-t.test('before what was spent is known, nothing that costs is let through', async (t) => {
+t.test('before earlier spending is known, only free requests are admitted', async (t) => {
   const ledger = new CreditLedger(new Map([['acme', 100n]]));
   t.strictSame(ledger.reserve('acme', 1n), { kind: 'unavailable' });
   const free = held(ledger, 'acme', 0n);
@@ -34,10 +34,10 @@ t.test('before what was spent is known, nothing that costs is let through', asyn
   t.strictSame(ledger.reserve('acme', 2n), { kind: 'insufficient' });
   held(ledger, 'acme', 1n);
   free.settle(0n);
-  t.throws(() => ledger.open(new Map([['acme', 99n]])), 'what was spent cannot be counted twice');
+  t.throws(() => ledger.open(new Map([['acme', 99n]])), 'earlier spending cannot be counted twice');
 });
 
-t.test('an account without a grant has nothing, and what is free needs nothing', async (t) => {
+t.test('an account without a grant has nothing, and free requests need nothing', async (t) => {
   const ledger = new CreditLedger(new Map());
   ledger.open(new Map());
   t.strictSame(ledger.reserve('stranger', 1n), { kind: 'insufficient' });
@@ -45,7 +45,7 @@ t.test('an account without a grant has nothing, and what is free needs nothing',
   t.strictSame(ledger.reserve('toString', 1n), { kind: 'insufficient' });
 });
 
-t.test('grants change under way', async (t) => {
+t.test('grants change during requests', async (t) => {
   const ledger = new CreditLedger(new Map([['acme', 10n]]));
   ledger.open(new Map());
   const running = held(ledger, 'acme', 10n);
@@ -53,13 +53,13 @@ t.test('grants change under way', async (t) => {
   held(ledger, 'acme', 5n).settle(0n);
   ledger.grant(new Map());
   t.strictSame(ledger.reserve('acme', 1n), { kind: 'insufficient' });
-  // What is free goes on below 0 too.
+  // Free requests continue below 0 too.
   held(ledger, 'acme', 0n).settle(0n);
   running.settle(10n);
   t.strictSame(ledger.balance('acme'), { granted: 0n, settled: 10n, reserved: 0n });
 });
 
-/** Requests of three accounts in any order: each reserves, and settles for no more than it reserved, maybe twice. */
+/** Requests of three accounts in any order: each reserves, and settles at most that much, possibly twice. */
 const STEPS = fc.array(
   fc.oneof(
     fc.record({
@@ -107,7 +107,7 @@ t.test('however requests overlap: nothing is overspent, nothing leaks', async ()
           one.reservation.settle(actual);
           spent.set(one.account, (spent.get(one.account) ?? 0n) + actual);
           ended.push(one);
-          // Whoever settles again changes nothing.
+          // A second settlement changes nothing.
           ended[step.which % ended.length]?.reservation.settle(60n);
         }
         for (const [account, amount] of granted) {

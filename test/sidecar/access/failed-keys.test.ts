@@ -27,7 +27,7 @@ class Guarded {
     return this.limit.resolve(sends(`Bearer ${key}`, address));
   }
 
-  /** Codes of several answers. */
+  /** The codes of several answers. */
   async codes(key: string, times: number, address?: string): Promise<string[]> {
     const answers: string[] = [];
     for (let i = 0; i < times; i++) {
@@ -61,7 +61,7 @@ t.test('a valid key passes from any address, and errors of its account stay the 
   t.strictSame(await guarded.codes(frozen.key, 2), ['account_frozen', 'account_frozen']);
 });
 
-t.test('good keys, and keys of a frozen account, use up nothing', async (t) => {
+t.test('valid keys, and keys of a frozen account, use up nothing', async (t) => {
   const guarded = new Guarded(1);
   await guarded.codes(good.key, 50);
   await guarded.codes(frozen.key, 50);

@@ -5,7 +5,7 @@ import type { Caller, Denied, Identity } from '../../../sidecar/access/identity.
 
 const SECRET = 's'.repeat(32);
 const SOMEONE: Denied = { kind: 'denied', code: 'revoked_api_key' };
-/** Answers in a way that a gateway's callers never see. */
+/** Its answers differ from those for a gateway’s callers. */
 const others: Identity = { resolve: () => Promise.resolve(SOMEONE) };
 
 const GOOD = {
@@ -30,7 +30,7 @@ async function code(headers: Readonly<Record<string, string | undefined>>): Prom
   return found.kind === 'denied' ? found.code : 'served';
 }
 
-t.test('a proven gateway names its caller', async (t) => {
+t.test('an authenticated gateway names its caller', async (t) => {
   const caller: Caller = {
     kind: 'caller',
     account: 'acme',
@@ -48,14 +48,14 @@ t.test('a proven gateway names its caller', async (t) => {
   });
 });
 
-t.test('anyone else is judged as if there were no gateway', async (t) => {
+t.test('other requests are resolved as if there were no gateway', async (t) => {
   for (const authorization of [undefined, '', SECRET, `Bearer ${SECRET}x`, `Basic ${SECRET}`, `Bearer ${SECRET} x`]) {
     t.strictSame(await resolve({ ...GOOD, authorization }, others), SOMEONE, String(authorization));
     t.strictSame(await resolve({ ...GOOD, authorization }), { kind: 'denied', code: 'invalid_api_key' });
   }
 });
 
-t.test('who judges everyone else can go on with the request’s trace', async (t) => {
+t.test('their identity source can continue the request’s trace', async (t) => {
   const seen: unknown[] = [];
   const behind: Identity = {
     resolve: (_, trace) => {
@@ -94,7 +94,7 @@ t.test('without an account or key id: refused', async (t) => {
   }
 });
 
-t.test('another environment, or models that cannot be read: no entitlement', async (t) => {
+t.test('another environment, or malformed models: no entitlement', async (t) => {
   for (const environment of [undefined, '', 'staging', 'Production', 'production ', 'production,production']) {
     t.equal(await code({ 'x-ra-environment': environment }), 'model_not_entitled', String(environment));
   }
@@ -105,7 +105,7 @@ t.test('another environment, or models that cannot be read: no entitlement', asy
   t.equal(await code({ 'x-ra-models': many.slice(0, many.lastIndexOf(',')) }), 'served', '256 ids');
 });
 
-t.test('whatever the headers say, they entitle to what they name literally or to nothing', async () => {
+t.test('whatever the headers contain, they entitle to what they name literally or to nothing', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(fc.string({ unit: 'binary', maxLength: 12 }), { maxLength: 6 }), async (parts) => {
       const found = await resolve({ ...GOOD, 'x-ra-models': parts.join(',') });

@@ -51,7 +51,7 @@ t.test('a key is a token or a quoted string', async (t) => {
   }
 });
 
-t.test('a fingerprint is of the route and every byte', async (t) => {
+t.test('a fingerprint covers the route and every byte', async (t) => {
   const long = Buffer.alloc(2 * 1024 * 1024 + 1, 'x');
   const changed = Buffer.from(long);
   changed[changed.length - 1] = 0;
@@ -64,7 +64,7 @@ t.test('a fingerprint is of the route and every byte', async (t) => {
   ]);
   t.equal(new Set(prints).size, prints.length);
   t.equal(await fingerprint('chat', Buffer.from(long)), prints[0]);
-  for (const print of prints) t.equal(print.length, 32, 'and nothing but a hash');
+  for (const print of prints) t.equal(print.length, 32, 'and only a hash');
 });
 
 t.test('once in flight, once completed, per account', async (t) => {
@@ -81,7 +81,7 @@ t.test('once in flight, once completed, per account', async (t) => {
   t.match(keys.claim('acme', 'k', 'a'), { kind: 'completed' }, 'the first end counts');
 });
 
-t.test('what was released is as if never seen', async (t) => {
+t.test('a released key can be used as a new one', async (t) => {
   const keys = new IdempotencyKeys(new FakeClock(), { maxKeys: 10, keepMs: 100 });
   const first = claimed(keys, 'acme', 'k');
   first.release();
@@ -89,7 +89,7 @@ t.test('what was released is as if never seen', async (t) => {
   const second = claimed(keys, 'acme', 'k', 'b');
   first.release();
   first.complete();
-  t.match(keys.claim('acme', 'k', 'b'), { kind: 'in-flight' }, 'a late end does not touch the next claim');
+  t.match(keys.claim('acme', 'k', 'b'), { kind: 'in-flight' }, 'a late end does not affect the next claim');
   second.complete();
   t.equal(keys.size, 1);
 });
@@ -104,13 +104,13 @@ t.test('a completed key is kept for its time', async (t) => {
   clock.advance(1);
   t.match(keys.claim('acme', 'quick', 'a'), { kind: 'claimed' });
   clock.advance(1000);
-  t.match(keys.claim('acme', 'slow', 'a'), { kind: 'in-flight' }, 'in flight it does not age');
+  t.match(keys.claim('acme', 'slow', 'a'), { kind: 'in-flight' }, 'in flight it does not expire');
   slow.complete();
   clock.advance(99);
-  t.match(keys.claim('acme', 'slow', 'a'), { kind: 'completed' }, 'its time begins with its end');
+  t.match(keys.claim('acme', 'slow', 'a'), { kind: 'completed' }, 'its time begins with its completion');
 });
 
-t.test('when full, the oldest completed is forgotten, in-flight ones never', async (t) => {
+t.test('when full, the oldest completed key is removed, one in flight never', async (t) => {
   const keys = new IdempotencyKeys(new FakeClock(), { maxKeys: 2, keepMs: 100 });
   const running = Array.from({ length: 5 }, (_, i) => claimed(keys, 'acme', `running ${i}`));
   for (const key of ['1', '2', '3']) claimed(keys, 'acme', key).complete();
@@ -119,19 +119,19 @@ t.test('when full, the oldest completed is forgotten, in-flight ones never', asy
   t.match(keys.claim('acme', '3', 'a'), { kind: 'completed' });
   for (const i of running.keys()) t.match(keys.claim('acme', `running ${i}`, 'a'), { kind: 'in-flight' });
   for (const claim of running) claim.complete();
-  t.equal(keys.size, 2, 'and they make no exception once completed');
+  t.equal(keys.size, 2, 'and once completed they are no exception');
   t.match(keys.claim('acme', '1', 'a'), { kind: 'claimed' });
   t.match(keys.claim('acme', 'running 4', 'a'), { kind: 'completed' });
 });
 
-t.test('nothing is remembered with no room', async (t) => {
+t.test('without room no key is kept', async (t) => {
   const keys = new IdempotencyKeys(new FakeClock(), { maxKeys: 0, keepMs: 100 });
   claimed(keys, 'acme', 'k').complete();
   t.equal(keys.size, 0);
   claimed(keys, 'acme', 'k');
 });
 
-t.test('a request without a key holds nothing', async () => {
+t.test('a request without a key stores nothing', async () => {
   NO_CLAIM.complete();
   NO_CLAIM.release();
 });

@@ -12,13 +12,13 @@ import { makeKey, sends } from '../../support/keys.js';
 
 const A = makeKey({ id: 'a' });
 const B = makeKey({ id: 'b' });
-/** Longer than any test: what happens is told by events, or by the fake clock. */
+/** Longer than any test: changes are found by events, or with the fake clock. */
 const NEVER_MS = 600_000;
 
 class Watched {
   readonly dir: string;
   readonly file: string;
-  /** What was said, in order. */
+  /** The hooks that were called, in order. */
   readonly said: (number | string)[] = [];
   readonly #news = new EventEmitter();
   #keys: WatchedKeys | undefined;
@@ -29,7 +29,7 @@ class Watched {
   }
 
   /**
-   * In a folder of its own, with these keys to begin with; undefined: no file. `linked`: the file is a link into another
+   * A watch in its own folder, with these keys at first; undefined: no file. `linked`: the file is a link into another
    * folder.
    */
   static async open(
@@ -76,13 +76,13 @@ class Watched {
     return writeKeyFile(this.file, { version: 1, keys });
   }
 
-  /** Resolves once so much was said in all. */
+  /** Resolves once so many hooks were called in all. */
   async saidSoFar(count: number): Promise<void> {
     while (this.said.length < count) await once(this.#news, 'said');
   }
 }
 
-t.test('a file that is replaced is taken at once, and a caller of before stays as it was', async (t) => {
+t.test('a replaced file is used at once, and callers that were resolved before stay unchanged', async (t) => {
   const watched = await Watched.open(t, [A.stored]);
   t.strictSame(watched.said, [1]);
   const before = await watched.ask(A);
@@ -95,33 +95,36 @@ t.test('a file that is replaced is taken at once, and a caller of before stays a
   t.match(before, { kind: 'caller', keyId: 'a', models: 'all' });
 });
 
-t.test('a bad file is refused once, by what is wrong and not by what is in it; the last good keys stay', async (t) => {
-  const watched = await Watched.open(t, [A.stored]);
-  await writeFile(watched.file, `{"version":1,"keys":[{"secret-${A.key}"`);
-  await watched.saidSoFar(2);
-  t.strictSame(watched.said[1], 'is not JSON');
-  t.match(await watched.ask(A), { keyId: 'a' });
+t.test(
+  'an invalid file is refused once, with the problem and without its content; the last valid keys stay',
+  async (t) => {
+    const watched = await Watched.open(t, [A.stored]);
+    await writeFile(watched.file, `{"version":1,"keys":[{"secret-${A.key}"`);
+    await watched.saidSoFar(2);
+    t.strictSame(watched.said[1], 'is not JSON');
+    t.match(await watched.ask(A), { keyId: 'a' });
 
-  await writeFile(watched.file, JSON.stringify({ version: 1, keys: [{ ...B.stored, hash: B.key }] }));
-  await watched.saidSoFar(3);
-  t.match(watched.said[2], /^keys\[0\]\.hash must match/);
-  t.notOk(String(watched.said[2]).includes(B.key));
-  t.match(await watched.ask(A), { keyId: 'a' });
-  t.match(await watched.ask(B), { code: 'invalid_api_key' });
+    await writeFile(watched.file, JSON.stringify({ version: 1, keys: [{ ...B.stored, hash: B.key }] }));
+    await watched.saidSoFar(3);
+    t.match(watched.said[2], /^keys\[0\]\.hash must match/);
+    t.notOk(String(watched.said[2]).includes(B.key));
+    t.match(await watched.ask(A), { keyId: 'a' });
+    t.match(await watched.ask(B), { code: 'invalid_api_key' });
 
-  await rm(watched.file);
-  await watched.saidSoFar(4);
-  t.equal(watched.said[3], 'does not exist');
-  t.match(await watched.ask(A), { keyId: 'a' });
+    await rm(watched.file);
+    await watched.saidSoFar(4);
+    t.equal(watched.said[3], 'does not exist');
+    t.match(await watched.ask(A), { keyId: 'a' });
 
-  await watched.put(B.stored);
-  await watched.saidSoFar(5);
-  t.equal(watched.said[4], 1, 'the first good one is taken again');
-  t.match(await watched.ask(A), { code: 'invalid_api_key' });
-  t.match(await watched.ask(B), { keyId: 'b' });
-});
+    await watched.put(B.stored);
+    await watched.saidSoFar(5);
+    t.equal(watched.said[4], 1, 'the next valid one is used again');
+    t.match(await watched.ask(A), { code: 'invalid_api_key' });
+    t.match(await watched.ask(B), { keyId: 'b' });
+  },
+);
 
-t.test('an account whose last key goes, or that is frozen, is reported once', async (t) => {
+t.test('an account that loses its last key, or is frozen, is reported once', async (t) => {
   const keys = ['acme', 'globex', 'initech'].map((account) => makeKey({ id: account, account }).stored);
   const [acme, globex, initech] = keys as [StoredKey, StoredKey, StoredKey];
   const watched = await Watched.open(t, [acme, globex, initech, { ...acme, id: 'second', hash: A.stored.hash }]);
@@ -135,7 +138,7 @@ t.test('an account whose last key goes, or that is frozen, is reported once', as
   t.strictSame(watched.said, [4, 'closed globex', 2, 'closed acme,initech', 2, 2]);
 });
 
-t.test('a file that comes later, by a rename or in a folder that comes with it', async (t) => {
+t.test('a file that is created later, by a rename or with its folder', async (t) => {
   const watched = await Watched.open(t, undefined);
   t.strictSame(watched.said, [0]);
   const elsewhere = join(watched.dir, 'draft');
@@ -152,7 +155,7 @@ t.test('a file that comes later, by a rename or in a folder that comes with it',
   t.match(await folderless.ask(A), { keyId: 'a' }, 'the poll found it');
   await folderless.put(B.stored);
   while (folderless.said.length < 3) {
-    // From now on the folder's own events tell, long before the next poll.
+    // From now on the folder’s own events arrive, long before the next poll.
     clock.advance(1);
     await new Promise((resolve) => setImmediate(resolve));
     if (clock.now() >= 2 * NEVER_MS) throw new Error('no event came');
@@ -160,29 +163,29 @@ t.test('a file that comes later, by a rename or in a folder that comes with it',
   t.match(await folderless.ask(B), { keyId: 'b' });
 });
 
-t.test('where no event comes, the poll finds the change', async (t) => {
+t.test('without an event the poll finds the change', async (t) => {
   const clock = new FakeClock();
   const watched = await Watched.open(t, [A.stored], { clock, pollMs: 1000, linked: true });
-  // Changed behind the link, whose own folder hears nothing of it.
+  // Changed behind the link, whose own folder has no event.
   await watched.put(B.stored);
   clock.advance(999);
-  t.equal(clock.pending, 1, 'nothing is due but the poll');
+  t.equal(clock.pending, 1, 'only the poll is due');
   clock.advance(1);
   await watched.saidSoFar(2);
   t.match(await watched.ask(B), { keyId: 'b' });
   t.match(await watched.ask(A), { code: 'invalid_api_key' });
 });
 
-t.test('a key that was created a moment ago counts at its first request, without an event or a poll', async (t) => {
+t.test('a key that was just created is valid at its first request, without an event or a poll', async (t) => {
   const clock = new FakeClock();
   const watched = await Watched.open(t, [A.stored], { clock, pollMs: NEVER_MS, linked: true });
   await watched.put(A.stored, B.stored);
   t.match(await watched.ask(B), { kind: 'caller', keyId: 'b' });
   t.match(await watched.ask(A), { kind: 'caller', keyId: 'a' });
-  t.equal(clock.pending, 1, 'nothing is left but the poll');
+  t.equal(clock.pending, 1, 'only the poll is left');
 });
 
-t.test('unknown keys have the file looked at ten times a second at most, however many come', async (t) => {
+t.test('unknown keys cause at most ten checks of the file a second, however many come', async (t) => {
   const clock = new FakeClock();
   const watched = await Watched.open(t, [A.stored], { clock, pollMs: NEVER_MS, linked: true });
   t.match(await watched.ask(B), { code: 'invalid_api_key' });
@@ -198,22 +201,22 @@ t.test('unknown keys have the file looked at ten times a second at most, however
   const after = await Promise.all(Array.from({ length: 1000 }, () => watched.ask(B)));
   t.ok(
     after.every((answer) => answer.kind === 'caller'),
-    'all wait for the one look',
+    'all wait for the one check',
   );
   t.strictSame(watched.said, [1, 2], 'and the file is read once');
 });
 
-t.test('a file that is made in a folder that came later is followed by events', async (t) => {
+t.test('a file in a folder that is created later is followed by events', async (t) => {
   const watched = await Watched.open(t, undefined, { file: join('later', 'keys.json') });
   await watched.put(A.stored);
-  // As a first start does, once it has written the development key.
+  // As at a first start, after it has written the development key.
   await watched.keys.reload();
   await watched.put(B.stored);
   await watched.saidSoFar(3);
   t.match(await watched.ask(B), { keyId: 'b' });
 });
 
-t.test('asked to, it reads and says what there is, changed or not', async (t) => {
+t.test('reload() reads the file and reports its keys, changed or not', async (t) => {
   const watched = await Watched.open(t, [A.stored]);
   await watched.keys.reload();
   t.strictSame(watched.said, [1, 1]);
@@ -223,7 +226,7 @@ t.test('asked to, it reads and says what there is, changed or not', async (t) =>
   t.equal(watched.said.at(-1), 2);
 });
 
-t.test('closed, it follows no longer and holds nothing', async (t) => {
+t.test('after close it watches nothing and keeps nothing open', async (t) => {
   const clock = new FakeClock();
   const watched = await Watched.open(t, [A.stored], { clock, pollMs: 1000 });
   watched.keys.close();
@@ -235,7 +238,7 @@ t.test('closed, it follows no longer and holds nothing', async (t) => {
   t.strictSame(watched.said, [1]);
 });
 
-t.test('a file that is bad at the start stops the start', async (t) => {
+t.test('an invalid file at the start ends the start', async (t) => {
   const dir = await mkdtemp(join(tmpdir(), 'ra-watch-'));
   t.teardown(() => rm(dir, { recursive: true, force: true }));
   const file = join(dir, 'keys.json');
@@ -247,11 +250,11 @@ t.test('a file that is bad at the start stops the start', async (t) => {
   );
 });
 
-t.test('replaced again and again, it ends with the last', async (t) => {
+t.test('after several replacements it has the last one', async (t) => {
   const watched = await Watched.open(t, [A.stored]);
   const last = makeKey({ id: 'last' });
   for (let i = 0; i < 100; i++) await watched.put(makeKey().stored);
   await watched.put(last.stored);
   while ((await watched.ask(last)).kind !== 'caller') await watched.saidSoFar(watched.said.length + 1);
-  t.ok(watched.said.length < 50, 'several changes are one read');
+  t.ok(watched.said.length < 50, 'several changes are read once');
 });

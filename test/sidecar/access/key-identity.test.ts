@@ -22,7 +22,7 @@ async function code(...args: Parameters<typeof ask>): Promise<string> {
   return answer.kind === 'denied' ? answer.code : 'caller';
 }
 
-t.test('a good key names its account, models and weight', async (t) => {
+t.test('a valid key has its account, models and weight', async (t) => {
   const limits = { inFlight: 2, perMinute: 60 };
   t.strictSame(await ask({ id: 'k1', limits }), {
     kind: 'caller',
@@ -41,7 +41,7 @@ t.test('a good key names its account, models and weight', async (t) => {
   t.match(await ask({ class: 'batch' }), { weight: 1 });
 });
 
-t.test('each of several keys is its own', async (t) => {
+t.test('each of several keys has its own', async (t) => {
   const keys = [makeKey({ id: 'a' }), makeKey({ id: 'b' }), makeKey({ id: 'c' })];
   const identity = new KeyFileIdentity({ version: 1, keys: keys.map(({ stored }) => stored) }, 'development');
   for (const { key, stored } of keys) {
@@ -68,10 +68,10 @@ t.test('whatever is not a known key after Bearer is invalid', async (t) => {
   ]) {
     t.strictSame(await identity.resolve(sends(authorization)), { kind: 'denied', code: 'invalid_api_key' });
   }
-  t.match(await identity.resolve(sends(`bearer   ${key}`)), { kind: 'caller' }, 'the scheme has no case');
+  t.match(await identity.resolve(sends(`bearer   ${key}`)), { kind: 'caller' }, 'the scheme is case-insensitive');
 });
 
-t.test('every credential costs one hash and one lookup, whatever becomes of it', async (t) => {
+t.test('every credential costs one hash and one lookup, whatever the result', async (t) => {
   const good = makeKey();
   const revoked = makeKey({ revoked: '2026-05-01T00:00:00Z' });
   const expired = makeKey({ expires: '2026-05-01T00:00:00Z' });
@@ -81,7 +81,7 @@ t.test('every credential costs one hash and one lookup, whatever becomes of it',
   const identity = new KeyFileIdentity(file, 'development', () => NOW);
   const credentials = [
     ...[good, revoked, expired, frozen].map(({ key }) => `Bearer ${key}`),
-    // As good as right for all but its end; unknown; and none at all.
+    // A key that differs only at its end, an unknown one, and none.
     `Bearer ${good.key.slice(0, -1)}_`,
     `Bearer ${makeKey().key}`,
     `Bearer ${'x'.repeat(100_000)}`,
@@ -95,7 +95,7 @@ t.test('every credential costs one hash and one lookup, whatever becomes of it',
   }
 });
 
-t.test('a credential without a key is none, even if the hash of nothing is on file', async (t) => {
+t.test('a credential without a key is refused, even if the hash of the empty string is in the file', async (t) => {
   const { stored } = makeKey({ hash: hashKey('') });
   const identity = new KeyFileIdentity({ version: 1, keys: [stored] }, 'development', () => NOW);
   for (const authorization of [undefined, '', 'Bearer', 'Bearer ']) {
@@ -103,9 +103,9 @@ t.test('a credential without a key is none, even if the hash of nothing is on fi
   }
 });
 
-t.test('what else keeps a key out', async (t) => {
+t.test('other reasons to refuse a key', async (t) => {
   t.equal(await code({ revoked: '2026-05-01T00:00:00Z' }), 'revoked_api_key');
-  t.equal(await code({ expires: '2026-06-01T00:00:00Z' }), 'expired_api_key', 'from the very millisecond on');
+  t.equal(await code({ expires: '2026-06-01T00:00:00Z' }), 'expired_api_key', 'from that millisecond on');
   t.equal(await code({ expires: '2026-06-01T00:00:00.001Z' }), 'caller');
   t.equal(await code({ revoked: '2026-05-01T00:00:00Z', expires: '2026-05-01T00:00:00Z' }), 'revoked_api_key');
   t.equal(await code({}, { accounts: { acme: { frozen: true } } }), 'account_frozen');
@@ -120,7 +120,7 @@ t.test('what else keeps a key out', async (t) => {
   t.match(await identity.resolve(sends(`Bearer ${key}`)), { code: 'unattributed_key' });
 });
 
-t.test('entitlements are those of the environment alone', async (t) => {
+t.test('entitlements are those of the environment only', async (t) => {
   const entitlements = {
     development: { models: 'all' as const },
     production: { models: ['a', 'b'], routes: ['chat' as const] },
@@ -141,7 +141,7 @@ t.test('entitlements are those of the environment alone', async (t) => {
   t.match(await ask({ entitlements: pilots }), { cohort: 'pilots', tokensPerDay: 5 });
 });
 
-t.test('a gated model is open to its cohort, and to whom a gateway vouches for', async (t) => {
+t.test('a model of a cohort is open to its keys, and to callers of a gateway', async (t) => {
   const caller: Caller = {
     kind: 'caller',
     account: 'acme',

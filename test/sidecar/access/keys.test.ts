@@ -8,7 +8,7 @@ import { hashKey } from '../../../sidecar/access/key-index.js';
 import { createKey, KeyStore, renewDevelopmentKey } from '../../../sidecar/access/keys.js';
 import { makeKey, sends } from '../../support/keys.js';
 
-t.test('the development key works, only its hash is stored, and for its owner alone', async (t) => {
+t.test('the development key works, only its hash is stored, and only its owner can read the file', async (t) => {
   const file = join(t.testdir(), 'data', 'keys.json');
   const key = await renewDevelopmentKey(file, 'development');
   t.match(key, /^ra-dev-[A-Za-z0-9_-]{43}$/);
@@ -52,7 +52,7 @@ t.test('no file: no keys', async (t) => {
   t.strictSame(await readKeyFile(join(t.testdir(), 'keys.json')), { version: 1, keys: [] });
 });
 
-t.test('a file that cannot be used says why in one line', async (t) => {
+t.test('a file that cannot be used is reported in one line', async (t) => {
   const { stored } = makeKey({ id: 'k' });
   const content = (changes: object): string => JSON.stringify({ version: 1, keys: [{ ...stored, ...changes }] });
   const hashless = { ...stored, hash: undefined };
@@ -86,13 +86,13 @@ t.test('a file that cannot be used says why in one line', async (t) => {
     t.notMatch((error as Error).message, '\n', name);
   }
   await t.rejects(renewDevelopmentKey(join(dir, 'broken'), 'development'), KeyFileError);
-  t.equal(readFileSync(join(dir, 'broken'), 'utf8'), '{', 'a file that was not understood is not replaced');
+  t.equal(readFileSync(join(dir, 'broken'), 'utf8'), '{', 'an invalid file is not replaced');
 });
 
-t.test('whose the file is and who may read it stays', async (t) => {
+t.test('the file’s owner and mode are kept', async (t) => {
   const file = join(t.testdir({ 'keys.json': '' }), 'keys.json');
   chmodSync(file, 0o640);
-  // Only root can give a file away; anybody else's is its own before and after.
+  // Only root can change a file’s owner; otherwise it is the same before and after.
   if (process.getuid?.() === 0) chownSync(file, 12_345, 23_456);
   const { uid, gid, ino } = statSync(file);
   await writeKeyFile(file, { version: 1, keys: [] });
@@ -101,7 +101,7 @@ t.test('whose the file is and who may read it stays', async (t) => {
   t.same([now.uid, now.gid, now.mode & 0o777], [uid, gid, 0o640]);
 });
 
-t.test('a key is rotated once: the end of its grace is no expiry to hand on', async (t) => {
+t.test('a key is rotated once: the end of its grace period is not the new key’s expiry', async (t) => {
   const file = join(t.testdir({}), 'keys.json');
   const { stored } = makeKey({ id: 'k' });
   await writeKeyFile(file, { version: 1, keys: [stored] });
@@ -113,7 +113,7 @@ t.test('a key is rotated once: the end of its grace is no expiry to hand on', as
   t.equal(readFileSync(file, 'utf8'), before);
   const next = (await readKeyFile(file)).keys[1];
   t.equal(next?.expires, undefined);
-  t.match(await store.rotate(next?.id ?? '', 0), { kind: 'done' }, 'the one that took its place can be');
+  t.match(await store.rotate(next?.id ?? '', 0), { kind: 'done' }, 'its successor can be rotated');
   t.same(await store.rotate(next?.id ?? '', 0), { kind: 'revoked' });
 });
 
@@ -130,10 +130,10 @@ t.test('a change whose lock was broken meanwhile is not made', async (t) => {
   });
   await t.rejects(slow.revoke('k'), LockError);
   t.equal(readFileSync(file, 'utf8'), before);
-  t.strictSame(readdirSync(dir), ['keys.json', 'keys.json.lock'], 'the lock of the other stays, and no draft');
+  t.strictSame(readdirSync(dir), ['keys.json', 'keys.json.lock'], 'the other’s lock stays, and no draft');
 });
 
-t.test('a write that fails leaves the file and no draft', async (t) => {
+t.test('a failed write leaves the file and no draft', async (t) => {
   const dir = t.testdir({ 'keys.json': { folder: 'in the way' } });
   const keys: StoredKey[] = [];
   await t.rejects(writeKeyFile(join(dir, 'keys.json'), { version: 1, keys }));

@@ -19,7 +19,7 @@ function placeOf(taken: Taken): Permit {
   return taken.permit;
 }
 
-t.test('32 at once, not 33, and each that ends lets one in', async (t) => {
+t.test('32 in flight, not 33, and each that ends admits one', async (t) => {
   const limits = new RequestLimits(new FakeClock(), SPEC);
   const places = Array.from({ length: 32 }, () => placeOf(limits.take(KEY, 'decisions')));
   t.strictSame(limits.take(KEY, 'decisions'), { kind: 'limited', by: 'inFlight', retryAfterMs: 1000 });
@@ -29,10 +29,10 @@ t.test('32 at once, not 33, and each that ends lets one in', async (t) => {
   places[7]?.end(true);
   places[7]?.end(true);
   t.equal(limits.take(KEY, 'decisions').kind, 'taken');
-  t.equal(limits.take(KEY, 'decisions').kind, 'limited', 'a place that ends twice lets one in');
+  t.equal(limits.take(KEY, 'decisions').kind, 'limited', 'a permit that ends twice admits one');
 });
 
-t.test('600 in a minute, not 601, and the wait is the truth', async (t) => {
+t.test('600 in a minute, not 601, and the wait is exact', async (t) => {
   const clock = new FakeClock();
   const limits = new RequestLimits(clock, SPEC);
   for (let i = 0; i < 600; i++) {
@@ -48,7 +48,7 @@ t.test('600 in a minute, not 601, and the wait is the truth', async (t) => {
   t.match(limits.take(KEY, 'decisions'), { kind: 'limited', retryAfterMs: 10 }, 'the next leaves 10 ms later');
 });
 
-t.test('a refused request counts nowhere, in whatever order they end', async (t) => {
+t.test('a refused request does not count, in whatever order they end', async (t) => {
   const clock = new FakeClock();
   const limits = new RequestLimits(clock, { ...SPEC, decisions: { inFlight: 0, perMinute: 3 } });
   const [first, second, third] = [1, 2, 3].map(() => {
@@ -59,7 +59,7 @@ t.test('a refused request counts nowhere, in whatever order they end', async (t)
   second?.end(false);
   second?.end(false);
   placeOf(limits.take(KEY, 'decisions')).end(true);
-  t.match(limits.take(KEY, 'decisions'), { retryAfterMs: 59_800 }, 'one place came free and no more');
+  t.match(limits.take(KEY, 'decisions'), { retryAfterMs: 59_800 }, 'one place is free and no more');
   first?.end(false);
   third?.end(true);
   const again = placeOf(limits.take(KEY, 'decisions'));
@@ -67,7 +67,7 @@ t.test('a refused request counts nowhere, in whatever order they end', async (t)
   clock.advance(MINUTE);
   again.end(false);
   for (let i = 0; i < 3; i++) placeOf(limits.take(KEY, 'decisions')).end(true);
-  t.match(limits.take(KEY, 'decisions'), { by: 'perMinute' }, 'a refund after the minute adds nothing');
+  t.match(limits.take(KEY, 'decisions'), { by: 'perMinute' }, 'removing a request after its minute changes nothing');
 });
 
 t.test('a key’s own limits, one by one', async (t) => {
@@ -80,10 +80,10 @@ t.test('a key’s own limits, one by one', async (t) => {
   const free: Limited = { ...KEY, keyId: 'free', limits: { decisions: NONE } };
   const kinds = Array.from({ length: 1000 }, () => limits.take(free, 'decisions').kind);
   t.strictSame(new Set(kinds), new Set(['taken']));
-  t.equal(limits.size, 2, 'who has no limit is not remembered');
+  t.equal(limits.size, 2, 'a key without limits is not remembered');
 });
 
-t.test('a limit that was lowered holds at once, and the wait is for as many to leave as are too many', async (t) => {
+t.test('a lowered limit applies at once, and the wait is until enough requests have left', async (t) => {
   const clock = new FakeClock();
   const limits = new RequestLimits(clock, SPEC);
   for (let i = 0; i < 10; i++) {
@@ -96,7 +96,7 @@ t.test('a limit that was lowered holds at once, and the wait is for as many to l
   t.equal(limits.take(lower, 'decisions').kind, 'taken');
 });
 
-/** One step of a key's life. */
+/** One step of a key’s history. */
 type Step =
   | { readonly do: 'pass'; readonly ms: number }
   | { readonly do: 'take'; readonly key: number; readonly group: LimitGroup }
@@ -115,7 +115,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 4, arbitrary: fc.record({ do: fc.constant('end' as const), which: fc.nat(20), ran: fc.boolean() }) },
 );
 
-t.test('against a model that keeps every request there ever was', async (t) => {
+t.test('compared with a model that keeps every request', async (t) => {
   const bound = { inFlight: 4, perMinute: 6 };
   let limitedRuns = 0;
   fc.assert(
@@ -158,7 +158,7 @@ t.test('against a model that keeps every request there ever was', async (t) => {
     }),
     { numRuns: 500 },
   );
-  t.ok(limitedRuns > 250, 'most runs meet a limit');
+  t.ok(limitedRuns > 250, 'most runs reach a limit');
 });
 
 t.test('a request after its Retry-After is admitted, and any 60 s have at most 600', async (t) => {
@@ -185,7 +185,7 @@ t.test('a request after its Retry-After is admitted, and any 60 s have at most 6
     }),
     { numRuns: 30 },
   );
-  t.equal(most, 600, 'and not one fewer than that is let in');
+  t.equal(most, 600, 'and no fewer');
 });
 
 t.test('a million requests of many keys leave nothing behind', async (t) => {
@@ -195,7 +195,7 @@ t.test('a million requests of many keys leave nothing behind', async (t) => {
   const running: Permit[] = [];
   for (let i = 0; i < 1_000_000; i++) {
     if (i % 10 === 0) clock.advance(20);
-    // A new key every 20 requests, as when keys are rotated all the time.
+    // A new key every 20 requests, as with permanent rotation.
     const taken = limits.take({ account: 'a', keyId: String(i / 20 - ((i / 20) % 1)) }, 'decisions');
     if (taken.kind === 'taken') running.push(taken.permit);
     if (running.length > 50) running.shift()?.end(i % 3 > 0);
@@ -207,5 +207,5 @@ t.test('a million requests of many keys leave nothing behind', async (t) => {
   clock.advance(MINUTE);
   const last: Limited = { account: 'a', keyId: 'last' };
   for (let i = 0; i < most; i++) limits.take(last, 'decisions');
-  t.equal(limits.size, 1, 'only the one that is still asking');
+  t.equal(limits.size, 1, 'only the one that is still used');
 });

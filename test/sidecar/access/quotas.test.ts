@@ -3,7 +3,7 @@ import { TokenQuotas } from '../../../sidecar/access/quotas.js';
 
 const KEY = { account: 'acme', keyId: 'k', tokensPerDay: 100 };
 
-t.test('a clock that jumps ahead and back locks no key out for longer than a day', (t) => {
+t.test('a clock that jumps ahead and back blocks no key for longer than a day', (t) => {
   const today = Date.parse('2026-06-01T23:00:00Z');
   let now = Date.parse('2036-06-01T00:00:00Z');
   const quotas = new TokenQuotas(() => new Date(now));
@@ -35,5 +35,5 @@ t.test('a day’s tokens, until midnight', async (t) => {
   quotas.charge(KEY, 1000);
   t.equal(quotas.waitMs(KEY), 86_400_000);
   now -= 10_000;
-  t.equal(quotas.waitMs(KEY), 10_000, 'a clock put back does not bring tokens back');
+  t.equal(quotas.waitMs(KEY), 10_000, 'a clock that is set back does not return tokens');
 });

@@ -4,13 +4,13 @@ import t from 'tap';
 import { AccountColumns } from '../../../sidecar/admission/account-columns.js';
 import { Account } from '../../../sidecar/admission/account.js';
 
-/** What may happen to accounts, by a number that picks one of them. */
+/** Operations on accounts, with a number that selects one of them. */
 const steps = fc.array(
   fc.record({ what: fc.constantFrom('make', 'forget', 'wait', 'leave', 'end'), which: fc.nat(1000) }),
   { maxLength: 600, size: 'max' },
 );
 
-t.test('columns keep each account’s numbers while others come, grow the columns and are forgotten', async () => {
+t.test('columns keep each account’s numbers while others are added, grow the columns and are removed', async () => {
   fc.assert(
     fc.property(steps, (list) => {
       const columns = new AccountColumns();

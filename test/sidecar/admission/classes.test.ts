@@ -1,4 +1,4 @@
-/** Service classes inside one account, in fake time under random loads. */
+/** Service classes within one account, on a fake clock with random loads. */
 import fc from 'fast-check';
 import t from 'tap';
 import type { QueueRequest } from '../../../sidecar/admission/seat-queue.js';
@@ -10,7 +10,7 @@ import { rounds } from '../../support/long-form.js';
 
 const MINUTE = 60_000;
 const { interactive: INTERACTIVE, standard: STANDARD, batch: BATCH } = CLASS_WEIGHTS;
-/** Callers as patient as batch jobs are, and room for their backlog. */
+/** Patience as of batch jobs, and room for their backlog. */
 const PATIENT = { config: { maxWaitMs: 60_000, waitingPerSeat: 25, waitingBytes: 1e9 } };
 
 /** Arrivals that would keep all seats busy `times` over. */
@@ -30,34 +30,37 @@ function longestWait(fates: readonly Fate[]): number {
   return Math.max(...fates.map(({ waitedMs }) => waitedMs));
 }
 
-t.test('an interactive request passes the batch backlog of its own account', async (t) => {
+t.test('an interactive request goes before the batch backlog of its own account', async (t) => {
   const harness = new SeatHarness(1, PATIENT);
   harness.offer({ account: 'a', weight: BATCH, holdMs: 1000, everyMs: everyMs(1000, 3) });
   harness.offer({ account: 'a', weight: INTERACTIVE, holdMs: 1000, everyMs: everyMs(1000, 0.2) });
   await harness.run(5 * MINUTE);
   const fates = ofClass(harness, 'a', INTERACTIVE).filter(({ at }) => at < 4.5 * MINUTE);
   t.equal(share(fates, 'done'), 1, 'none is refused');
-  // A seat comes free every quarter of a second, and a batch request may have the first by its share.
+  // A seat is freed every quarter of a second, and a batch request may get the first by its share.
   t.ok(longestWait(fates) < 2500, `${longestWait(fates)} ms`);
 });
 
-t.test('beside another account too: what its batch took is not charged to its interactive requests', async (t) => {
-  let asked = 0;
-  let late = 0;
-  // How many wait for a batch request to end depends on the seed: 0 to 10 %, 4 % over 24 seeds.
-  for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
-    const harness = new SeatHarness(seed, PATIENT);
-    harness.offer({ account: 'a', weight: BATCH, holdMs: 10_000, everyMs: everyMs(10_000, 2) });
-    harness.offer({ account: 'b', weight: STANDARD, holdMs: 1000, everyMs: everyMs(1000, 3), fromMs: 30_000 });
-    harness.offer({ account: 'a', weight: INTERACTIVE, holdMs: 500, everyMs: everyMs(500, 0.1), fromMs: 30_000 });
-    await harness.run(5 * MINUTE);
-    const fates = ofClass(harness, 'a', INTERACTIVE).filter(({ at }) => at < 4.5 * MINUTE);
-    t.equal(share(fates, 'done'), 1, 'none is refused');
-    asked += fates.length;
-    late += fates.filter(({ waitedMs }) => waitedMs > 2500).length;
-  }
-  t.ok(late < 0.06 * asked, `${late} of ${asked} waited longer than a few of the other's requests take`);
-});
+t.test(
+  'also beside another account: seat time of its batch requests is not charged to its interactive ones',
+  async (t) => {
+    let asked = 0;
+    let late = 0;
+    // How many wait for a batch request to end depends on the seed: 0 to 10 %, 4 % over 24 seeds.
+    for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
+      const harness = new SeatHarness(seed, PATIENT);
+      harness.offer({ account: 'a', weight: BATCH, holdMs: 10_000, everyMs: everyMs(10_000, 2) });
+      harness.offer({ account: 'b', weight: STANDARD, holdMs: 1000, everyMs: everyMs(1000, 3), fromMs: 30_000 });
+      harness.offer({ account: 'a', weight: INTERACTIVE, holdMs: 500, everyMs: everyMs(500, 0.1), fromMs: 30_000 });
+      await harness.run(5 * MINUTE);
+      const fates = ofClass(harness, 'a', INTERACTIVE).filter(({ at }) => at < 4.5 * MINUTE);
+      t.equal(share(fates, 'done'), 1, 'none is refused');
+      asked += fates.length;
+      late += fates.filter(({ waitedMs }) => waitedMs > 2500).length;
+    }
+    t.ok(late < 0.06 * asked, `${late} of ${asked} waited longer than a few of the other's requests take`);
+  },
+);
 
 t.test('batch gets its share while interactive requests of the same account always wait', async (t) => {
   const harness = new SeatHarness(3, PATIENT);
@@ -100,7 +103,7 @@ t.test('a full queue: each class keeps the places that its weight gives it', asy
   t.strictSame([...new Set(settled)], [`${BATCH} dropped`]);
 });
 
-t.test('a batch newcomer gets a place in a queue that its account’s interactive requests fill', async (t) => {
+t.test('a new batch request gets a place in a queue that is full of its account’s interactive requests', async (t) => {
   const config = { maxWaitMs: 1e6, waitingPerSeat: 34, waitingBytes: 1e6 };
   const queue = createFairQueue({ clock: new FakeClock(), random: () => 0, config, seats: 1 });
   queue.pause();
@@ -112,8 +115,8 @@ t.test('a batch newcomer gets a place in a queue that its account’s interactiv
   t.match(queue.snapshot().waitingBy, { interactive: 32, batch: 2 });
 });
 
-t.test('an interactive request is told the wait of its own class', async (t) => {
-  // A long queue, as it is before the queue counts as standing.
+t.test('the wait predicted for an interactive request is that of its own class', async (t) => {
+  // A long queue, before the overload counts as standing.
   const harness = new SeatHarness(4, { ...PATIENT, learns: false });
   harness.offer({ account: 'a', weight: BATCH, holdMs: 2000, everyMs: everyMs(2000, 3) });
   harness.offer({ account: 'a', weight: INTERACTIVE, holdMs: 200, everyMs: everyMs(200, 0.05) });
@@ -136,7 +139,7 @@ t.test('the users of an account take turns in each class', async (t) => {
   t.ok(longestWait(fates) < 2500, `${longestWait(fates)} ms`);
 });
 
-/** What `a` gets, of all seat time, beside an account of each class that always waits. */
+/** The share of all seat time that `a` gets beside an account of each class that always waits. */
 async function shareOfA(seed: number, loads: readonly Load[]): Promise<number> {
   const harness = new SeatHarness(seed, PATIENT);
   for (const [account, weight] of Object.entries({ i: INTERACTIVE, s: STANDARD, b: BATCH })) {
@@ -147,12 +150,12 @@ async function shareOfA(seed: number, loads: readonly Load[]): Promise<number> {
   return seatMs(harness.of('a')) / (SEATS * 4 * MINUTE);
 }
 
-t.test('an account gains nothing over others by spreading its requests over classes', async () => {
+t.test('an account gains nothing by spreading its requests over classes', async () => {
   const part = fc.record({
     weight: fc.constantFrom(INTERACTIVE, STANDARD, BATCH),
     holdMs: fc.integer({ min: 100, max: 1500 }),
     times: fc.double({ min: 0.3, max: 2, noNaN: true }),
-    // By turns, so that a class comes and goes.
+    // In turn, so that a class is active and idle.
     fromMs: fc.integer({ min: 0, max: 60_000 }),
     forMs: fc.integer({ min: 10_000, max: 4 * MINUTE }),
   });
@@ -172,8 +175,8 @@ t.test('an account gains nothing over others by spreading its requests over clas
   );
 });
 
-t.test('classes by turns do not escape what an account owes', async (t) => {
-  // One class at a time, always full: each begins anew where the queue stands, were they not charged together.
+t.test('changing classes does not reduce what an account is charged', async (t) => {
+  // One class at a time, always full: without a common charge each would begin at the queue’s level.
   const loads: Load[] = [];
   for (let at = 0; at < 4 * MINUTE; at += 6000) {
     [INTERACTIVE, STANDARD, BATCH].forEach((weight, i) => {

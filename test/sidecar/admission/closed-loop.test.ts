@@ -1,4 +1,6 @@
-/** Callers who each wait for their answer before they ask again are not more than the seats can serve, however many wait. */
+/**
+ * Callers that wait for an answer before their next request never exceed what the seats can serve, however many wait.
+ */
 import fc from 'fast-check';
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
@@ -10,14 +12,14 @@ const CONFIG = { maxWaitMs: 3_600_000, waitingPerSeat: 64, waitingBytes: 1e9 };
 
 interface Loop {
   readonly seats: number;
-  /** Callers of each account, who ask again as soon as they are answered. */
+  /** Callers of each account, each of which sends its next request once it is answered. */
   readonly callers: readonly number[];
-  /** Seat times, ms, taken in turn. The first ones are short: what is known of requests at first is wrong. */
+  /** Seat times, ms, in turn. The first ones are short, so that the first estimates are wrong. */
   readonly holds: readonly number[];
   readonly requests: number;
 }
 
-/** Runs the loop until so many requests have ended; the reasons of those that were refused. */
+/** Runs the loop until so many requests have ended; returns the reasons of refused ones. */
 async function refusals({ seats, callers, holds, requests }: Loop): Promise<RefusalReason[]> {
   const clock = new FakeClock();
   const queue = createFairQueue({ clock, random: () => 0.5, config: CONFIG, seats });

@@ -3,7 +3,7 @@ import { Demand, roomFor } from '../../../sidecar/admission/demand.js';
 
 const WINDOW_MS = 10_000;
 
-t.test('load is arrivals for each seating, and time between seats their mean', async (t) => {
+t.test('load is arrivals per grant, and the time between grants is their mean', async (t) => {
   const demand = new Demand();
   t.equal(demand.load(0), 1, 'nothing known');
   t.equal(demand.everyMs, Infinity);
@@ -15,15 +15,15 @@ t.test('load is arrivals for each seating, and time between seats their mean', a
   t.ok(Math.abs(demand.everyMs - 400) < 20, `${demand.everyMs}`);
 });
 
-t.test('those who wait for their seat do not count as load', async (t) => {
+t.test('requests of callers that wait for their seat do not count as load', async (t) => {
   const demand = new Demand();
   for (let i = 0; i < 10; i += 1) demand.came(0, WINDOW_MS);
   demand.seated(0, WINDOW_MS);
   t.equal(demand.load(9), 1);
-  t.equal(demand.load(20), 0.5, 'what waits longer than the window counts once at most');
+  t.equal(demand.load(20), 0.5, 'a request that waits longer than the window counts at most once');
 });
 
-t.test('what was long ago does not count', async (t) => {
+t.test('old arrivals do not count', async (t) => {
   const demand = new Demand();
   for (let i = 0; i < 100; i += 1) demand.came(0, WINDOW_MS);
   demand.seated(10 * WINDOW_MS, WINDOW_MS);
@@ -35,7 +35,7 @@ function empty(load: number, most: number): number {
   return (load - 1) / (load ** (most + 1) - 1);
 }
 
-t.test('room: the least that is empty for no more than the part given', async (t) => {
+t.test('room: the least that is empty for at most the given share of time', async (t) => {
   for (const load of [1.1, 1.25, 2, 4, 10]) {
     for (const part of [0.01, 0.0005]) {
       const room = roomFor(load, part);
@@ -43,5 +43,5 @@ t.test('room: the least that is empty for no more than the part given', async (t
       t.ok(room === 1 || empty(load, room - 1) > part, `${load}, ${part}: ${room - 1} is not`);
     }
   }
-  t.equal(roomFor(0.5), roomFor(1), 'below its share an account has the most room');
+  t.equal(roomFor(0.5), roomFor(1), 'an account below its share has the most room');
 });

@@ -9,7 +9,7 @@ const EVENTS = 1000;
 
 t.test(`${WALKS * EVENTS} random events leak no seat, byte, timer or outcome`, { timeout: 120_000 }, async (t) => {
   let events = 0;
-  // Of fixed length, so that the total is known; a failing walk shrinks towards events that do nothing.
+  // Of fixed length, so that the total is known; a failing walk shrinks towards events without effect.
   const walk = fc.array(fc.nat({ max: 2 ** 46 }), { minLength: EVENTS, maxLength: EVENTS });
   await fc.assert(
     fc.asyncProperty(fc.integer({ min: 1, max: 5 }), walk, async (seats, values) => {

@@ -1,4 +1,4 @@
-/** Each rule of the discipline, alone: without it one of these fails. */
+/** Each rule of the queue alone: without it one of these tests fails. */
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { FairQueueConfig, FairQueueOptions } from '../../../sidecar/admission/fair-queue-options.js';
@@ -50,7 +50,7 @@ class Desk {
     lease.release('done');
   }
 
-  /** Ends whoever is seated, `count` times over, after `ms` each; names who it was in turn. */
+  /** Ends the seated request after `ms`, `count` times in turn; returns their names in order. */
   async turns(first: Lease, waiting: Readonly<Record<string, Ticket>>, ms: number): Promise<string[]> {
     const order: string[] = [];
     const leases: Lease[] = [first];
@@ -87,17 +87,17 @@ t.test('accrue: seats held, over time, over weight', async (t) => {
   lease.release('done');
   desk.clock.advance(100);
   t.equal(desk.virtual('a'), 100);
-  t.equal(desk.queue.report(1).accounts[0]?.holdMs, 400, 'what it took, in seat time');
+  t.equal(desk.queue.report(1).accounts[0]?.holdMs, 400, 'its seat time');
 });
 
-t.test('the lowest V goes next, so accounts take turns whatever each has waiting', async (t) => {
+t.test('the lowest V goes next, so accounts take turns whatever the number of their requests', async (t) => {
   const desk = new Desk();
   const first = await desk.seat(desk.wait('a'));
   const [a1, a2, b1, b2] = [desk.wait('a'), desk.wait('a'), desk.wait('b'), desk.wait('b')];
   t.same(await desk.turns(first, { a1, a2, b1, b2 }, 100), ['b1', 'a1', 'b2', 'a2']);
 });
 
-t.test('of two with one V, whoever holds fewer seats goes first', async () => {
+t.test('of two with equal V, the one with fewer seats goes first', async () => {
   const desk = new Desk(2);
   desk.queue.pause();
   const tickets = { a1: desk.wait('a'), a2: desk.wait('a'), b1: desk.wait('b'), b2: desk.wait('b') };
@@ -106,7 +106,7 @@ t.test('of two with one V, whoever holds fewer seats goes first', async () => {
   await desk.seat(tickets.b1);
 });
 
-t.test('lift: being idle saves up nothing', async (t) => {
+t.test('lift: an idle account saves nothing', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 100_000 });
   await desk.serve('b', 10);
   await desk.serve('a', 5000);
@@ -118,7 +118,7 @@ t.test('lift: being idle saves up nothing', async (t) => {
   t.same(await desk.turns(first, { a1, a2, b1, b2 }, 100), ['b1', 'a1', 'b2', 'a2']);
 });
 
-t.test('lift: nor does running a little while others run much', async (t) => {
+t.test('lift: nor does one that runs little while others run much', async (t) => {
   const desk = new Desk(4, { maxWaitMs: 100_000 });
   await desk.seat(desk.wait('b'));
   const leases = [await desk.seat(desk.wait('a')), await desk.seat(desk.wait('a')), await desk.seat(desk.wait('a'))];
@@ -129,7 +129,7 @@ t.test('lift: nor does running a little while others run much', async (t) => {
   t.equal(desk.virtual('b'), desk.virtual('a'));
 });
 
-t.test('lift: nor is it to the level of one that only ever runs', async (t) => {
+t.test('lift: not to the level of an account that only runs', async (t) => {
   const desk = new Desk(3, { maxWaitMs: 100_000 });
   await desk.seat(desk.wait('ever', { weight: 16 }));
   for (let i = 0; i < 3; i += 1) await desk.serve('a', 5000);
@@ -139,7 +139,7 @@ t.test('lift: nor is it to the level of one that only ever runs', async (t) => {
   t.equal(desk.virtual('b'), 15_000);
 });
 
-t.test('lift: no debt outlives the contention that it came from', async (t) => {
+t.test('lift: no debt outlives the contention that caused it', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 100_000 });
   await desk.serve('a', 50_000);
   await desk.serve('b', 10);
@@ -149,7 +149,7 @@ t.test('lift: no debt outlives the contention that it came from', async (t) => {
 });
 
 t.test(
-  'inside an account: users take turns, the earliest deadline of a user goes first, then first come',
+  'within an account: users take turns, a user’s earliest deadline goes first, then the order of arrival',
   async (t) => {
     const desk = new Desk();
     const first = await desk.seat(desk.wait('a', { user: 'x' }));
@@ -166,23 +166,20 @@ t.test(
   },
 );
 
-t.test(
-  'predicted: refused at once when the wait would be longer than the longest, with the rest of it as Retry-After',
-  async (t) => {
-    const desk = new Desk(2);
-    await desk.serve('a', 4000);
-    await desk.seat(desk.wait('a'));
-    await desk.seat(desk.wait('a'));
-    for (let i = 0; i < 4; i += 1) desk.wait('a');
-    // Ahead of it (4 · 4 s + 2 · 4 s / 2) / 2 = 10 s.
-    const last = desk.wait('a');
-    t.match(desk.ask('a'), { code: 'capacity_exceeded', reason: 'predicted', retryAfterMs: 2000 });
-    last.cancel();
-    t.notOk('kind' in desk.ask('a'), 'not by less');
-  },
-);
+t.test('predicted: refused at once if the wait would exceed the longest, with the excess as Retry-After', async (t) => {
+  const desk = new Desk(2);
+  await desk.serve('a', 4000);
+  await desk.seat(desk.wait('a'));
+  await desk.seat(desk.wait('a'));
+  for (let i = 0; i < 4; i += 1) desk.wait('a');
+  // Ahead of it (4 · 4 s + 2 · 4 s / 2) / 2 = 10 s.
+  const last = desk.wait('a');
+  t.match(desk.ask('a'), { code: 'capacity_exceeded', reason: 'predicted', retryAfterMs: 2000 });
+  last.cancel();
+  t.notOk('kind' in desk.ask('a'), 'not by less');
+});
 
-t.test('predicted: other accounts count with what they are owed until then, by weight', async (t) => {
+t.test('predicted: other accounts count with their claims until then, by weight', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 20_000 });
   await desk.serve('a', 1000);
   await desk.seat(desk.wait('a'));
@@ -193,12 +190,12 @@ t.test('predicted: other accounts count with what they are owed until then, by w
     ticket.cancel();
     return found;
   };
-  // As if one more came: its own 1 s, of the other 2 s by weight, and 1 s until the seat is free.
+  // As if one more arrived: its own 1 s, of the other 2 s by weight, and 1 s until the seat is free.
   t.equal(predicted({ weight: 1 }), 4000);
   t.equal(predicted({ weight: 4 }), 2500);
 });
 
-t.test('predicted: the deadline counts, less what a request takes; not where a seat is free', async (t) => {
+t.test('predicted: the deadline counts, less the hold time; not where a seat is free', async (t) => {
   const desk = new Desk();
   await desk.serve('a', 3000);
   const deadlineAt = (ms: number): number => desk.clock.now() + ms;
@@ -214,48 +211,45 @@ t.test('predicted: the deadline counts, less what a request takes; not where a s
   wide.enter('a', { deadlineAt: wide.clock.now() + 1 });
 });
 
-t.test('predicted: who was charged more waits for others to catch up', async (t) => {
+t.test('predicted: an account that was charged more waits for others to catch up', async (t) => {
   const desk = new Desk();
   await desk.serve('a', 1000);
   await desk.seat(desk.wait('a'));
   for (let i = 0; i < 4; i += 1) desk.wait('b');
   desk.clock.advance(1500);
-  // Of b's 4 s what it is owed: a's next 1 s and the 1.5 s that a is ahead; and 1 s until the seat is free.
+  // Of b’s 4 s its claim: a’s next 1 s and the 1.5 s that a is ahead; and 1 s until the seat is free.
   t.match(desk.queue.report(1).accounts, [{ account: 'a', predictedWaitMs: 3500 }]);
 });
 
-t.test(
-  'nothing is foretold before a first lease has ended; then a new account is taken for the usual one',
-  async (t) => {
-    const desk = new Desk(1, { maxWaitMs: 1500 });
-    const lease = await desk.seat(desk.wait('a'));
-    for (let i = 0; i < 7; i += 1) desk.wait('a');
-    desk.wait('b').cancel();
-    desk.clock.advance(1400);
-    lease.release('done');
-    t.match(desk.ask('new'), { reason: 'predicted' });
+t.test('nothing is predicted before a first lease has ended; then a new account has the usual hold time', async (t) => {
+  const desk = new Desk(1, { maxWaitMs: 1500 });
+  const lease = await desk.seat(desk.wait('a'));
+  for (let i = 0; i < 7; i += 1) desk.wait('a');
+  desk.wait('b').cancel();
+  desk.clock.advance(1400);
+  lease.release('done');
+  t.match(desk.ask('new'), { reason: 'predicted' });
 
-    const other = new Desk();
-    await other.serve('a', 3000);
-    await other.seat(other.wait('a'));
-    other.wait('new');
-    t.match(other.queue.report(2).accounts[1], { account: 'new', holdMs: null, predictedWaitMs: 6000 });
-  },
-);
+  const other = new Desk();
+  await other.serve('a', 3000);
+  await other.seat(other.wait('a'));
+  other.wait('new');
+  t.match(other.queue.report(2).accounts[1], { account: 'new', holdMs: null, predictedWaitMs: 6000 });
+});
 
 t.test(
-  'calibration: longer after a wait in vain, a little shorter after a good one, twice longer for a seat in vain',
+  'calibration: longer after a wait in vain, a little shorter after a good one, twice as long for a seat in vain',
   async (t) => {
     const desk = new Desk(1, { maxWaitMs: 5000 });
     const calibration = (): number | undefined => desk.queue.report(1).accounts[0]?.calibration;
     await desk.serve('a', 100);
     const lease = await desk.seat(desk.wait('a'));
-    t.equal(calibration(), 1, 'no wait, no lesson');
+    t.equal(calibration(), 1, 'without a wait nothing is learned');
     const vain = desk.wait('a');
     const unready = desk.enter('a');
     desk.clock.advance(5000);
     t.match([await vain.outcome, await unready.outcome], [{ reason: 'wait' }, { reason: 'wait' }]);
-    t.equal(calibration(), 1.08, 'the checks of one that was not ready took too long, not the queue');
+    t.equal(calibration(), 1.08, 'if a request was not ready, its checks took too long and not the queue');
     const well = desk.wait('a');
     desk.clock.advance(1);
     lease.release('engine-lost');
@@ -267,7 +261,7 @@ t.test(
   },
 );
 
-t.test('calibration: what a lost engine made wait in vain says nothing', async (t) => {
+t.test('calibration: a wait in vain because of a lost engine teaches nothing', async (t) => {
   const desk = new Desk();
   await desk.serve('a', 100);
   desk.queue.pause();
@@ -277,7 +271,7 @@ t.test('calibration: what a lost engine made wait in vain says nothing', async (
   t.equal(desk.queue.report(1).accounts[0]?.calibration, 1);
 });
 
-t.test('calibration: nor does what waited while the engine was away for a part of it', async (t) => {
+t.test('calibration: nor a wait during part of which the engine was away', async (t) => {
   const desk = new Desk();
   const calibration = (): number | undefined => desk.queue.report(1).accounts[0]?.calibration;
   await desk.serve('a', 100);
@@ -301,7 +295,7 @@ t.test('calibration: nor does what waited while the engine was away for a part o
   t.ok((calibration() ?? 9) <= 1);
 });
 
-t.test('calibration: a wait that is short beside what the seat was held did not make the reply late', async (t) => {
+t.test('calibration: a wait that is short compared with the hold time did not make the reply late', async (t) => {
   for (const [heldMs, steps] of [
     [1001, 0],
     [1000, 2],
@@ -323,7 +317,7 @@ t.test('calibration: a wait that is short beside what the seat was held did not 
 });
 
 t.test(
-  'calibration: it locks nobody out, for each refusal that it alone caused makes it a little smaller',
+  'calibration: it blocks no account, since each refusal caused by it alone makes it a little smaller',
   async (t) => {
     const desk = new Desk(1, { maxWaitMs: 5000 });
     const calibration = (): number | undefined =>
@@ -336,7 +330,7 @@ t.test(
       desk.clock.advance(5000);
       t.match(await vain.outcome, { reason: 'wait' });
     }
-    // 4 s until the seat is free are taken for more than the 5 s that it may wait.
+    // 4 s until the seat is free are predicted as more than the 5 s that it may wait.
     t.ok((calibration() ?? 0) > 1.25);
     let refused = 0;
     for (; 'kind' in desk.ask('a'); refused += 1);
@@ -344,18 +338,18 @@ t.test(
     t.match(desk.ask('a'), { reason: 'predicted' });
     const kept = calibration();
     t.match(desk.ask('a'), { reason: 'predicted' });
-    t.equal(calibration(), kept, 'not where it would be refused without it too');
+    t.equal(calibration(), kept, 'not if it would be refused without it too');
     lease.release('failed');
   },
 );
 
-t.test('calibration: refusals take it back to 1 and no further', async (t) => {
+t.test('calibration: refusals reduce it to 1 and no further', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 5000 });
   const calibration = (): number | undefined =>
     desk.queue.report(9).accounts.find(({ account }) => account === 'a')?.calibration;
   await desk.serve('b', 5000);
   await desk.seat(desk.wait('b'));
-  // Without a correction the wait of one more of it is just as long as it may be.
+  // Without a correction the wait of one more of it equals the longest.
   const vain = desk.wait('a');
   desk.clock.advance(5000);
   t.match(await vain.outcome, { reason: 'wait' });
@@ -366,27 +360,30 @@ t.test('calibration: refusals take it back to 1 and no further', async (t) => {
   t.equal(calibration(), 1);
 });
 
-t.test('calibration: while one of the account is in line, its wait teaches, and refusals do not', async (t) => {
-  const desk = new Desk(1, { maxWaitMs: 5000 });
-  const calibration = (): number | undefined =>
-    desk.queue.report(9).accounts.find(({ account }) => account === 'a')?.calibration;
-  await desk.serve('b', 2400);
-  await desk.seat(desk.wait('b'));
-  const vain = desk.wait('a');
-  desk.clock.advance(5000);
-  t.match(await vain.outcome, { reason: 'wait' });
-  // One of 2.4 s before it and 2.4 s until the seat is free: too long by the correction of 1.08 alone.
-  const line = desk.wait('a');
-  for (let i = 0; i < 3; i += 1) t.match(desk.ask('a'), { reason: 'predicted' });
-  t.equal(calibration(), 1.08);
-  line.cancel();
-  const unready = desk.enter('a');
-  t.match(desk.ask('a'), { reason: 'predicted' });
-  t.equal(calibration(), 1.08 * (1 - 0.08 * 0.02), 'one that is still checked teaches nothing');
-  unready.cancel();
-});
+t.test(
+  'calibration: while a request of the account waits, its wait is learned from, and refusals are not',
+  async (t) => {
+    const desk = new Desk(1, { maxWaitMs: 5000 });
+    const calibration = (): number | undefined =>
+      desk.queue.report(9).accounts.find(({ account }) => account === 'a')?.calibration;
+    await desk.serve('b', 2400);
+    await desk.seat(desk.wait('b'));
+    const vain = desk.wait('a');
+    desk.clock.advance(5000);
+    t.match(await vain.outcome, { reason: 'wait' });
+    // One of 2.4 s before it and 2.4 s until the seat is free: too long only by the correction of 1.08.
+    const line = desk.wait('a');
+    for (let i = 0; i < 3; i += 1) t.match(desk.ask('a'), { reason: 'predicted' });
+    t.equal(calibration(), 1.08);
+    line.cancel();
+    const unready = desk.enter('a');
+    t.match(desk.ask('a'), { reason: 'predicted' });
+    t.equal(calibration(), 1.08 * (1 - 0.08 * 0.02), 'one that is still checked teaches nothing');
+    unready.cancel();
+  },
+);
 
-t.test('pace: an account that is alone is not kept to an old one', async (t) => {
+t.test('service rate: an account that is alone is not limited by an old one', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 1e6 });
   await desk.serve('a', 1000);
   const predicted = (): number | undefined =>
@@ -401,11 +398,11 @@ t.test('pace: an account that is alone is not kept to an old one', async (t) => 
   }
   t.ok((predicted() ?? 9e9) <= 3000, 'two that wait and one that runs, of 1 s each');
   const beside = desk.enter('b');
-  t.ok((predicted() ?? 0) >= 59_000, 'beside another its pace of 20 s counts');
+  t.ok((predicted() ?? 0) >= 59_000, 'beside another its gap of 20 s counts');
   beside.cancel();
 });
 
-t.test('predicted: several seats of one request are counted once, as one lease', async (t) => {
+t.test('predicted: several seats of one request count once, as one lease', async (t) => {
   const desk = new Desk(8, { maxWaitMs: 1e6 });
   const grown = async (ms: number): Promise<Lease> => {
     const lease = await desk.seat(desk.wait('a', { seatsWanted: 8 }));
@@ -424,7 +421,7 @@ t.test('predicted: several seats of one request are counted once, as one lease',
 });
 
 t.test(
-  'who is seated in the step in which it became ready has not waited, on a clock that never stands still',
+  'a request that is seated in the step in which it became ready has not waited, on a clock that always advances',
   async (t) => {
     const time = new FakeClock();
     let reads = 0;
@@ -445,7 +442,7 @@ t.test(
 );
 
 t.test(
-  'full: the newest of the longest queue makes room, but not for its own account or one with as much',
+  'full: the newest of the longest queue makes room, but not for its own account or one with as many',
   async (t) => {
     const desk = new Desk(1, { waitingPerSeat: 6 });
     const lease = await desk.seat(desk.wait('a'));
@@ -460,13 +457,17 @@ t.test(
     t.match(desk.ask('b'), { reason: 'full' }, 'as long');
     const c1 = desk.enter('c');
     t.match(desk.queue.snapshot(), { waiting: 6, refused: { full: 2, dropped: 2 } });
-    t.match(desk.ask('c', { deadlineAt: desk.clock.now() }), { reason: 'deadline' }, 'a doomed one pushes nobody out');
+    t.match(
+      desk.ask('c', { deadlineAt: desk.clock.now() }),
+      { reason: 'deadline' },
+      'a request without a chance displaces none',
+    );
     for (const ticket of [a1, a2, a3, b1, b2, b3, c1]) ticket.cancel();
     t.match(desk.queue.snapshot(), { waiting: 0, waitingBytes: 0 });
   },
 );
 
-t.test('full: the dropped come back once one of their own is seated', async (t) => {
+t.test('full: Retry-After of a dropped request is when one of its own is seated', async (t) => {
   const desk = new Desk(1, { waitingPerSeat: 3 });
   await desk.serve('a', 2800);
   await desk.seat(desk.wait('a'));
@@ -478,23 +479,20 @@ t.test('full: the dropped come back once one of their own is seated', async (t) 
   t.match(await newest.outcome, { reason: 'dropped', retryAfterMs: 2800 });
 });
 
-t.test(
-  'full: when seats are lost, those let in before stay, and a newcomer takes the place of one alone',
-  async (t) => {
-    const desk = new Desk(2, { waitingPerSeat: 3 });
-    await desk.seat(desk.wait('a'));
-    await desk.seat(desk.wait('a'));
-    for (let i = 0; i < 6; i += 1) desk.wait('a');
-    desk.queue.pause();
-    desk.queue.resume(1);
-    t.match(desk.queue.snapshot(), { busy: 2, waiting: 6 }, 'there is room for three');
-    desk.wait('b');
-    t.match(desk.queue.snapshot(), { waiting: 6, refused: { dropped: 1 } });
-    t.match(desk.ask('a'), { reason: 'full' });
-  },
-);
+t.test('full: when seats are lost, admitted requests stay, and a new one takes the place of only one', async (t) => {
+  const desk = new Desk(2, { waitingPerSeat: 3 });
+  await desk.seat(desk.wait('a'));
+  await desk.seat(desk.wait('a'));
+  for (let i = 0; i < 6; i += 1) desk.wait('a');
+  desk.queue.pause();
+  desk.queue.resume(1);
+  t.match(desk.queue.snapshot(), { busy: 2, waiting: 6 }, 'there is room for three');
+  desk.wait('b');
+  t.match(desk.queue.snapshot(), { waiting: 6, refused: { dropped: 1 } });
+  t.match(desk.ask('a'), { reason: 'full' });
+});
 
-t.test('bytes: likewise, and nobody is dropped when that does not help', async (t) => {
+t.test('bytes: the same, and none is dropped if that does not help', async (t) => {
   const desk = new Desk();
   await desk.seat(desk.wait('a'));
   const big = [300, 200, 300].map((bytes) => desk.wait('a', { bytes }));
@@ -528,7 +526,7 @@ t.test('Retry-After is spread over a quarter more', async (t) => {
   t.match(desk.ask('a'), { reason: 'predicted', retryAfterMs: 10_000 });
 });
 
-t.test('affinity: a head close behind goes first when a free sequence holds enough of its prompt', async (t) => {
+t.test('affinity: a head that is close behind goes first if a free sequence has enough of its prompt', async (t) => {
   const shares = ([tokens]: Uint32Array): number => tokens ?? 0;
   const after = async (aheadMs: number, a: number, b: number): Promise<string[]> => {
     const desk = new Desk(1, {}, { shares });
@@ -544,7 +542,7 @@ t.test('affinity: a head close behind goes first when a free sequence holds enou
   t.same(await after(400, 0, 256), ['a', 'b'], 'too far behind');
 });
 
-/** Seats that `x` with a prompt in the cache got, one request after another, before `a`, which waits all the time. */
+/** Seats of `x` with a prompt in the cache, one request after another, before `a`, which always waits. */
 async function passes(weight: number, takesMs: number, usualMs: number, maxWaitMs = 1e6): Promise<number> {
   const desk = new Desk(1, { maxWaitMs }, { shares: ([tokens]) => tokens ?? 0 });
   await desk.serve('x', takesMs);
@@ -563,7 +561,7 @@ async function passes(weight: number, takesMs: number, usualMs: number, maxWaitM
 }
 
 t.test(
-  'affinity: repeated requests pass one that waits by a quarter of a request’s seat time, of any weight',
+  'affinity: repeated requests overtake a waiting one by at most a quarter of a request’s seat time, for any weight',
   async (t) => {
     for (const weight of [1, 4, 16]) {
       t.equal(await passes(weight, 1000, 1000), 1, `one request crosses the line, weight ${weight}`);
@@ -576,7 +574,7 @@ t.test('affinity: nor by more than a tenth of the longest wait', async (t) => {
   t.equal(await passes(1, 4000, 60_000, 100_000), 3);
 });
 
-t.test('affinity: a tenth of the prompt at least', async (t) => {
+t.test('affinity: only for at least a tenth of the prompt', async (t) => {
   for (const [promptTokens, order] of [
     [3000, ['b', 'a']],
     [3001, ['a', 'b']],
@@ -591,7 +589,7 @@ t.test('affinity: a tenth of the prompt at least', async (t) => {
   }
 });
 
-t.test('affinity: for one seat sixteen heads are looked at, however many accounts wait', async (t) => {
+t.test('affinity: for one seat sixteen heads are compared, however many accounts wait', async (t) => {
   let looks = 0;
   const shares = (): number => ((looks += 1), 0);
   for (const [accounts, most] of [
@@ -607,7 +605,7 @@ t.test('affinity: for one seat sixteen heads are looked at, however many account
   }
 });
 
-t.test('a request that is still checked, or turns out too large, blocks nobody', async (t) => {
+t.test('a request that is still checked, or proves too large, blocks no other', async (t) => {
   const desk = new Desk();
   const first = await desk.seat(desk.wait('b'));
   const oversize = desk.enter('a', { deadlineAt: 1 });
@@ -620,21 +618,24 @@ t.test('a request that is still checked, or turns out too large, blocks nobody',
   lease.release('done');
 });
 
-t.test('grow: takes what is free, which nobody in line waits for; the unready hold up nothing', async (t) => {
-  const desk = new Desk(3);
-  const a = await desk.seat(desk.wait('a', { seatsWanted: 4 }));
-  desk.clock.advance(10);
-  const unready = desk.enter('b');
-  t.equal(a.takeSeat(), true);
-  unready.ready(WORK);
-  t.equal(a.takeSeat(), false, 'it took the last seat');
-  const next = desk.wait('b');
-  a.freeSeat();
-  t.equal(a.takeSeat(), false, 'given back, a seat is for who waits');
-  await desk.seat(next);
-});
+t.test(
+  'grow: takes free seats for which no ready request waits; requests that are not ready prevent nothing',
+  async (t) => {
+    const desk = new Desk(3);
+    const a = await desk.seat(desk.wait('a', { seatsWanted: 4 }));
+    desk.clock.advance(10);
+    const unready = desk.enter('b');
+    t.equal(a.takeSeat(), true);
+    unready.ready(WORK);
+    t.equal(a.takeSeat(), false, 'it took the last seat');
+    const next = desk.wait('b');
+    a.freeSeat();
+    t.equal(a.takeSeat(), false, 'a freed seat goes to a waiting request');
+    await desk.seat(next);
+  },
+);
 
-t.test('lift: bodies that overlap and never become ready save up nothing', async (t) => {
+t.test('lift: overlapping bodies that never become ready save nothing', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 1e6 });
   let body = desk.enter('b');
   let lease = await desk.seat(desk.wait('a'));
@@ -653,7 +654,7 @@ t.test('lift: bodies that overlap and never become ready save up nothing', async
   t.same(await desk.turns(lease, { b1: b[0]!, b2: b[1]!, a1: first }, 1000), ['b1', 'a1', 'b2']);
 });
 
-t.test('accounts: ten thousand are remembered, and none who waits or runs is forgotten', async (t) => {
+t.test('accounts: ten thousand are remembered, and none that waits or runs is removed', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 1e9 });
   const lease = await desk.seat(desk.wait('running'));
   for (let i = 0; i < 10_050; i += 1) desk.wait(`idle ${i}`).cancel();
@@ -664,7 +665,7 @@ t.test('accounts: ten thousand are remembered, and none who waits or runs is for
   t.match(desk.queue.report(1).accounts, [{ account: 'running', seatMs: 5 }]);
 });
 
-t.test('accounts: the one that has been idle longest is forgotten first', async (t) => {
+t.test('accounts: the least recently active is removed first', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 1e9 });
   const known = (): string[] => {
     const { accounts } = desk.queue.report(10);
@@ -685,6 +686,6 @@ t.test('accounts: the one that has been idle longest is forgotten first', async 
   t.match(
     desk.queue.report(10).accounts.find(({ account }) => account === 'b'),
     { seatMs: 7, holdMs: 7 },
-    'who comes back is a new one',
+    'an account that returns is a new one',
   );
 });

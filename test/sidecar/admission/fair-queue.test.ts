@@ -51,7 +51,7 @@ function record(tickets: Record<string, Ticket>): string[] {
   return order;
 }
 
-t.test('a free seat is given at once, and counted at once', async (t) => {
+t.test('a free seat is granted at once, and counted at once', async (t) => {
   const { queue } = setup();
   const ticket = enter(queue);
   t.match(queue.snapshot(), { busy: 0, waiting: 1, waitingBytes: 10 }, 'not before it is ready');
@@ -73,7 +73,7 @@ t.test('a free seat is given at once, and counted at once', async (t) => {
   t.notOk('failed' in queue.snapshot().released);
 });
 
-t.test('an account’s seats go in the order of entering, past those that are not ready', async (t) => {
+t.test('an account’s seats are granted in the order of entering, past those that are not ready', async (t) => {
   const { clock, queue } = setup();
   const first = await seated(enterReady(queue).outcome);
   const [b, c, d, e] = [enter(queue), enter(queue), enter(queue), enter(queue)];
@@ -93,11 +93,11 @@ t.test('an account’s seats go in the order of entering, past those that are no
   t.same(order, ['c', 'b', 'd', 'e']);
 });
 
-t.test('no place to wait at all still lets those pass who find a seat', async (t) => {
+t.test('without places to wait, requests that find a free seat are admitted', async (t) => {
   const { queue } = setup(2, { waitingPerSeat: 0 });
   const first = await seated(enterReady(queue).outcome);
   const second = enter(queue);
-  t.match(tryEnter(queue), { kind: 'refused', reason: 'full' }, 'the last seat is spoken for');
+  t.match(tryEnter(queue), { kind: 'refused', reason: 'full' }, 'the last seat is taken');
   second.ready(WORK);
   t.match(tryEnter(queue), { kind: 'refused', reason: 'full' });
   first.release('done');
@@ -116,7 +116,7 @@ t.test('bytes: waiting bodies are bounded, running ones are not counted', async 
   enter(queue, { bytes: 600 });
 });
 
-t.test('the longest wait counts from entering and is 429; so does a deadline, which is 504', async (t) => {
+t.test('the longest wait is counted from entering and is 429; a deadline is 504', async (t) => {
   const { clock, queue } = setup();
   await seated(enterReady(queue).outcome);
   const slow = enter(queue);
@@ -139,7 +139,7 @@ t.test('the longest wait counts from entering and is 429; so does a deadline, wh
   t.same(queue.snapshot().refused, { deadline: 3, wait: 2 });
 });
 
-t.test('no timer is left behind by those who are seated or gone', async (t) => {
+t.test('seated and cancelled requests leave no timer', async (t) => {
   const { clock, queue } = setup();
   const lease = await seated(enterReady(queue, { deadlineAt: 5000 }).outcome);
   t.equal(clock.pending, 0);
@@ -148,7 +148,7 @@ t.test('no timer is left behind by those who are seated or gone', async (t) => {
   gone.cancel();
   t.equal(clock.pending, 0);
   clock.advance(60_000);
-  t.equal(lease.seats, 1, 'a running request’s deadline is its owner’s to watch');
+  t.equal(lease.seats, 1, 'the deadline of a running request is not watched by the queue');
 });
 
 t.test('cancel: before ready, while waiting, after the end', async (t) => {
@@ -185,7 +185,7 @@ t.test('a cancel, then a lost engine between grant and delivery: the seat is tak
   t.match(queue.snapshot(), { busy: 0, waiting: 0, accounts: [] });
 });
 
-t.test('a cancel after delivery changes nothing: the lease is its holder’s', async (t) => {
+t.test('a cancel after delivery changes nothing: the lease belongs to its owner', async (t) => {
   const { queue } = setup();
   const ticket = enterReady(queue);
   const lease = await seated(ticket.outcome);
@@ -194,7 +194,7 @@ t.test('a cancel after delivery changes nothing: the lease is its holder’s', a
   t.equal(queue.snapshot().busy, 1);
 });
 
-t.test('a paused queue seats nobody; places and timers stay; resume brings its own seats', async (t) => {
+t.test('a paused queue grants no seat; places and timers stay; resume has its own number of seats', async (t) => {
   const { clock, queue } = setup();
   queue.pause();
   const [a, b, c] = [enterReady(queue), enterReady(queue), enterReady(queue)];
@@ -208,7 +208,7 @@ t.test('a paused queue seats nobody; places and timers stay; resume brings its o
   t.match(await c.outcome, { reason: 'wait' });
 });
 
-t.test('an engine lost between grant and delivery: the request just goes on waiting', async (t) => {
+t.test('an engine lost between grant and delivery: the request continues to wait', async (t) => {
   const { clock, queue } = setup();
   const a = enterReady(queue);
   queue.pause();
@@ -225,7 +225,7 @@ t.test('an engine lost between grant and delivery: the request just goes on wait
   await seated(late.outcome);
 });
 
-t.test('giveBack: to the head of the line, in the old order, once', async (t) => {
+t.test('giveBack: to the head of the queue, in the old order, once', async (t) => {
   const { clock, queue } = setup(2);
   const unready = enter(queue);
   const [a, b] = [enterReady(queue), enterReady(queue)];
@@ -278,7 +278,7 @@ t.test('giveBack keeps the time already waited and the deadline', async (t) => {
   t.equal(clock.pending, 0);
 });
 
-t.test('the waits of both lives add up', async (t) => {
+t.test('the waits before and after are added', async (t) => {
   const { clock, queue } = setup();
   const first = await seated(enterReady(queue).outcome);
   const ticket = enterReady(queue);
@@ -293,7 +293,7 @@ t.test('the waits of both lives add up', async (t) => {
   t.equal((await seated(back)).waitedMs, 130);
 });
 
-t.test('the caller of a request that was given back can still leave', async (t) => {
+t.test('the caller of a request that was given back can still disconnect', async (t) => {
   const { queue } = setup();
   const ticket = enterReady(queue);
   const lease = await seated(ticket.outcome);
@@ -312,7 +312,7 @@ t.test('giveBack of a lease that has ended', async (t) => {
   t.equal(queue.snapshot().busy, 0);
 });
 
-t.test('a lease grows while seats are free that nobody waits for, and shrinks to one', async (t) => {
+t.test('a lease grows while seats are free for which no request waits, and shrinks to one', async (t) => {
   const { queue } = setup(3);
   const lease = await seated(enterReady(queue, { seatsWanted: 3 }).outcome);
   t.equal(lease.takeSeat(), true);
@@ -341,7 +341,7 @@ t.test('a lease grows while seats are free that nobody waits for, and shrinks to
 });
 
 t.test(
-  'who holds several seats is asked for one when others wait, and for the next one once that is back',
+  'a lease of several seats is recalled for one when others wait, and for the next once that is free',
   async (t) => {
     const { queue } = setup(4);
     const lease = await seated(enterReady(queue, { seatsWanted: 4 }).outcome);
@@ -349,11 +349,11 @@ t.test(
     let asked = 0;
     lease.whenWanted(() => (asked += 1));
     const unready = enter(queue, { account: 'b' });
-    t.equal(asked, 0, 'nobody could use it yet');
+    t.equal(asked, 0, 'no request could use it yet');
     unready.ready(WORK);
     t.equal(asked, 1);
     const third = enterReady(queue, { account: 'c' });
-    t.equal(asked, 1, 'it owes one already');
+    t.equal(asked, 1, 'one is recalled already');
     lease.freeSeat();
     await seated(unready.outcome);
     t.equal(asked, 2, 'somebody still waits');
@@ -365,12 +365,12 @@ t.test(
     lease.freeSeat();
     await seated(fourth.outcome);
     enterReady(queue, { account: 'e' });
-    t.equal(asked, 3, 'its last one it keeps');
+    t.equal(asked, 3, 'its last one is never recalled');
     last.release('done');
   },
 );
 
-t.test('a lease that is over or has but one seat is asked for nothing', async (t) => {
+t.test('a lease that has ended or has one seat is not recalled', async (t) => {
   const { queue } = setup(2);
   const one = await seated(enterReady(queue, { seatsWanted: 2 }).outcome);
   const never = (): void => void t.fail('asked');
@@ -386,7 +386,7 @@ t.test('a lease that is over or has but one seat is asked for nothing', async (t
   (await seated(waits.outcome)).release('done');
 });
 
-t.test('fewer seats after a restart: nobody is seated until they are free', async (t) => {
+t.test('fewer seats after a restart: none is granted until they are free', async (t) => {
   const { queue } = setup(2);
   const leases = [await seated(enterReady(queue).outcome), await seated(enterReady(queue).outcome)];
   queue.pause();
@@ -398,7 +398,7 @@ t.test('fewer seats after a restart: nobody is seated until they are free', asyn
   await seated(waiting.outcome);
 });
 
-t.test('drain refuses everyone who waits, comes, or comes back; leases run on', async (t) => {
+t.test('drain refuses all requests that wait, arrive or return; leases continue', async (t) => {
   const { clock, queue } = setup();
   const lease = await seated(enterReady(queue).outcome);
   const [unready, ready] = [enter(queue), enterReady(queue)];

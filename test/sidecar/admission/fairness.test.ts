@@ -1,4 +1,4 @@
-/** What the queue must reach (docs/admission.md#goals), in fake time under random loads. */
+/** The goals of docs/admission.md#goals, on a fake clock with random loads. */
 import fc from 'fast-check';
 import t from 'tap';
 import { jain } from '../../../sidecar/admission/fairness-window.js';
@@ -13,7 +13,7 @@ function everyMs(holdMs: number, times: number, seats = SEATS): number {
   return holdMs / (seats * times);
 }
 
-t.test('backlogged accounts get the same seat time, however long their requests are', async (t) => {
+t.test('accounts with a backlog get the same seat time, however long their requests are', async (t) => {
   const harness = new SeatHarness(1);
   harness.offer({ account: 'short', holdMs: 250, everyMs: everyMs(250, 1.5) });
   harness.offer({ account: 'long', holdMs: 2000, everyMs: everyMs(2000, 1.5) });
@@ -22,10 +22,10 @@ t.test('backlogged accounts get the same seat time, however long their requests 
   const index = jain(['short', 'long', 'flood'].map((account) => harness.usefulMs(account)));
   t.ok(index >= 0.99, `Jain's index ${index}`);
   const { fairness } = harness.queue.report(10);
-  t.ok(fairness !== null && fairness >= 0.99, `as told to operators: ${fairness}`);
+  t.ok(fairness !== null && fairness >= 0.99, `as operators see it: ${fairness}`);
 });
 
-t.test('the fairness index leaves out those that had nobody to seat', async (t) => {
+t.test('the fairness index leaves out accounts that had no request to seat', async (t) => {
   const harness = new SeatHarness(7, { seats: 3 });
   t.equal(harness.queue.report(1).fairness, null);
   const entry = { account: 'alone', weight: 4, bytes: 1, seatsWanted: 2 };
@@ -40,7 +40,7 @@ t.test('the fairness index leaves out those that had nobody to seat', async (t) 
   t.ok(fairness !== null && fairness > 0.99, `${fairness}`);
 });
 
-t.test('light accounts are served inside their budget beside one at four times the load', async (t) => {
+t.test('light accounts are served within their budget beside one at four times the load', async (t) => {
   const harness = new SeatHarness(2);
   harness.offer({ account: 'heavy', holdMs: 1500, everyMs: everyMs(1500, 4), deadlineMs: 8000 });
   const light = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
@@ -51,14 +51,14 @@ t.test('light accounts are served inside their budget beside one at four times t
 });
 
 for (const times of [1.5, 2, 4, 10]) {
-  t.test(`at ${times} times the load seats do useful work, and few are let in for nothing`, async (t) => {
+  t.test(`at ${times} times the load seats do useful work, and few requests wait in vain`, async (t) => {
     const harness = new SeatHarness(3);
     const load = { holdMs: 1500, everyMs: everyMs(1500, times / 3), deadlineMs: 8000 };
     for (const account of ['a', 'b', 'c']) harness.offer({ ...load, account });
     await harness.run(15 * MINUTE);
     const useful = harness.usefulMs() / (SEATS * 15 * MINUTE);
     t.ok(useful >= 0.98, `useful ${useful}`);
-    // Without the first minute: nothing can be foretold before something has ended.
+    // Without the first minute: nothing can be predicted before a request has ended.
     const admitted = harness
       .of(undefined, MINUTE, 14 * MINUTE)
       .filter(({ end }) => end !== 'full' && end !== 'predicted');
@@ -67,7 +67,7 @@ for (const times of [1.5, 2, 4, 10]) {
   });
 }
 
-t.test('a minute at twice the load is forgotten ten seconds later', async (t) => {
+t.test('a minute at twice the load has no effect ten seconds later', async (t) => {
   const harness = new SeatHarness(4);
   const load = { holdMs: 1000, deadlineMs: 12_000 };
   harness.offer({ ...load, account: 'a', everyMs: everyMs(1000, 1), untilMs: MINUTE });
@@ -83,8 +83,8 @@ t.test('a minute at twice the load is forgotten ten seconds later', async (t) =>
   );
 });
 
-t.test('weights: each account’s share is the max-min one that can be worked out', async (t) => {
-  // Of what seats can do, in weights of 16, 4, 4, 1: the first wants only 0.2, which leaves 0.8 in parts of 4, 4 and 1.
+t.test('weights: each account’s share is the computed max-min share', async (t) => {
+  // As shares of the seats, for weights 16, 4, 4, 1: the first needs only 0.2, which leaves 0.8 in parts of 4, 4 and 1.
   const wants = { interactive: 0.2, standard: 3, other: 3, batch: 3 };
   const weights = { interactive: 16, standard: 4, other: 4, batch: 1 };
   const expected = { interactive: 0.2, standard: (0.8 * 4) / 9, other: (0.8 * 4) / 9, batch: 0.8 / 9 };
@@ -111,18 +111,21 @@ t.test('the users of an account take turns', async (t) => {
   t.ok(mean(waits('quiet')) < mean(waits('loud')) / 2, `${mean(waits('quiet'))}, ${mean(waits('loud'))}`);
 });
 
-/** Of the longest request's seat time: what prefix affinity may take out of turn (docs/admission.md#fair-between-accounts). */
+/**
+ * Of the longest request’s seat time: what prefix affinity may grant out of order
+ * (docs/admission.md#fair-between-accounts).
+ */
 const AFFINITY = 1 / 4;
 
 for (const affinity of [false, true]) {
-  const how = affinity ? ', whoever shares a prompt with a free sequence' : '';
-  t.test(`virtual times of those who wait stay close together${how}`, async () => {
+  const how = affinity ? ', with any shared prefixes' : '';
+  t.test(`virtual times of waiting accounts stay close together${how}`, async () => {
     const loadArb = fc.record({
       weight: fc.constantFrom(1, 4, 16),
       holdMs: fc.integer({ min: 100, max: 3000 }),
       times: fc.double({ min: 0.2, max: 3, noNaN: true }),
       fromMs: fc.integer({ min: 0, max: 30_000 }),
-      // Tokens that free sequences hold of its prompts, at all times: none, some, most.
+      // Tokens of its prompts that free sequences always have: none, some, most.
       prefix: fc.constantFrom(0, 300, 900),
     });
     await fc.assert(

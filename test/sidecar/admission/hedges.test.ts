@@ -11,7 +11,7 @@ function request(fingerprint: string | undefined, enteredAt = 0, account = 'a'):
   return queued;
 }
 
-t.test('a caller that leaves as a copy is answered shows nothing', async (t) => {
+t.test('a caller that disconnects because a copy was answered shows no patience', async (t) => {
   const hedges = new Hedges();
   const [first, copy] = [request('x'), request('x', 10)];
   hedges.entered(first);
@@ -20,10 +20,10 @@ t.test('a caller that leaves as a copy is answered shows nothing', async (t) => 
   hedges.answered(first, 500);
   hedges.over(first);
   t.ok(hedges.mayEnd(copy, 600));
-  t.notOk(hedges.mayEnd(copy, 5000), 'long after that it leaves by itself');
+  t.notOk(hedges.mayEnd(copy, 5000), 'long after that it disconnects for itself');
 });
 
-t.test('only copies count: same account, same body, under way', async (t) => {
+t.test('only copies count: same account, same body, in flight', async (t) => {
   const hedges = new Hedges();
   const [first, otherBody, otherAccount, later, unknown] = [
     request('x'),

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { HoldTime, retryAfter } from '../../../sidecar/admission/hold-time.js';
 
-t.test('the mean moves by a tenth of the newest lease', async (t) => {
+t.test('the mean moves by a tenth towards the newest lease', async (t) => {
   const hold = new HoldTime();
   t.equal(hold.meanMs, undefined, 'before anything is known');
   hold.observe(3000);
@@ -10,7 +10,7 @@ t.test('the mean moves by a tenth of the newest lease', async (t) => {
   t.equal(hold.meanMs, 4000);
 });
 
-t.test('retries come back from 1 to 59 s later, spread over a quarter more', async (t) => {
+t.test('retries come back 1 to 59 s later, spread over a quarter more', async (t) => {
   t.equal(retryAfter(0, 0), 1000);
   t.equal(retryAfter(0, 1), 1250);
   t.equal(retryAfter(10_000, 0.5), 11_250);

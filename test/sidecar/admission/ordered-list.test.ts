@@ -15,7 +15,7 @@ function orders(list: OrderedList<Member>): number[] {
   return found;
 }
 
-t.test('it is a sorted list, whatever comes and goes', async () => {
+t.test('it equals a sorted list after any additions and removals', async () => {
   const orderArb = fc.nat({ max: 20 });
   fc.assert(
     fc.property(fc.array(orderArb), (moves) => {
@@ -41,7 +41,7 @@ t.test('it is a sorted list, whatever comes and goes', async () => {
   );
 });
 
-t.test('a member of another line is left alone', async (t) => {
+t.test('a member of another list is not affected', async (t) => {
   const [a, b] = [new OrderedList<Member>(), new OrderedList<Member>()];
   const member = new Member(1);
   a.insert(member);

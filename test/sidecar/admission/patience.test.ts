@@ -6,7 +6,7 @@ import { Survival } from '../../../sidecar/admission/survival.js';
 const HALF_MS = 15_000;
 const at = (now: number): Times => ({ now, holdMs: 1000 });
 
-/** Callers of one account who wait for whole replies that take a second, and leave after `patienceMs`. */
+/** Callers of one account that wait for whole replies of a second, and disconnect after `patienceMs`. */
 function teach(book: PatienceBook, own: OwnPatience, patienceMs: number, from: number, count = 60): void {
   for (let i = 0; i < count; i += 1) {
     const now = from + i * 100;
@@ -16,7 +16,7 @@ function teach(book: PatienceBook, own: OwnPatience, patienceMs: number, from: n
   }
 }
 
-t.test('where no caller leaves no wait is too long', async (t) => {
+t.test('if no caller disconnects no wait is too long', async (t) => {
   const book = new PatienceBook();
   const own: OwnPatience = {};
   for (let i = 0; i < 50; i += 1) book.observe(own, 'end', { ms: 20_000, left: false }, at(i * 100));
@@ -24,7 +24,7 @@ t.test('where no caller leaves no wait is too long', async (t) => {
   t.strictSame([freshMs, longestMs, hopelessMs], [Infinity, Infinity, Infinity]);
 });
 
-t.test('callers who leave after 4 s bound the wait by that less what a reply takes', async (t) => {
+t.test('callers that disconnect after 4 s bound the wait by that less a reply’s time', async (t) => {
   const book = new PatienceBook();
   const own: OwnPatience = {};
   teach(book, own, 4000, 0);
@@ -33,7 +33,7 @@ t.test('callers who leave after 4 s bound the wait by that less what a reply tak
   t.ok(freshMs <= agedMs && agedMs <= hopelessMs && hopelessMs < 4000, `${freshMs}, ${agedMs}, ${hopelessMs}`);
 });
 
-t.test('a patience that shrank or grew is known 60 s later', async (t) => {
+t.test('a reduced or increased patience is learned within 60 s', async (t) => {
   for (const [before, after] of [
     [8000, 2000],
     [2000, 8000],
@@ -43,13 +43,13 @@ t.test('a patience that shrank or grew is known 60 s later', async (t) => {
     teach(book, own, before, 0, 300);
     teach(book, own, after, 30_000, 600);
     const { longestMs } = book.of(own, 'end', at(90_000));
-    // Less what a reply takes, to a bin or two.
+    // Less a reply’s time, to a bin or two.
     const most = after - 1000;
     t.ok(longestMs >= 0.7 * most && longestMs <= most, `${before} to ${after}: ${longestMs}`);
   }
 });
 
-t.test('an account that leaves on purpose decides over its own requests alone', async (t) => {
+t.test('an account whose callers disconnect on purpose affects its own requests only', async (t) => {
   const book = new PatienceBook();
   const [attacker, other, unknown]: OwnPatience[] = [{}, {}, {}];
   for (let i = 0; i < 2000; i += 1) {
@@ -58,30 +58,33 @@ t.test('an account that leaves on purpose decides over its own requests alone', 
     book.served('end', { ms: 1000, answered: true }, at(i * 10));
   }
   t.ok(book.of(attacker ?? {}, 'end', at(20_000)).longestMs < 100, 'its own');
-  t.equal(book.of(other ?? {}, 'end', at(20_000)).longestMs, Infinity, 'one that is known');
-  t.equal(book.of(unknown ?? {}, 'end', at(20_000)).longestMs, Infinity, 'one of which nothing is known');
+  t.equal(book.of(other ?? {}, 'end', at(20_000)).longestMs, Infinity, 'a known account');
+  t.equal(book.of(unknown ?? {}, 'end', at(20_000)).longestMs, Infinity, 'an unknown account');
 });
 
-t.test('streams and whole replies are learned apart', async (t) => {
+t.test('streams and whole replies are learned separately', async (t) => {
   const book = new PatienceBook();
   const own: OwnPatience = {};
   teach(book, own, 2000, 0);
   t.equal(book.of(own, 'first-token', at(6000)).longestMs, Infinity);
 });
 
-t.test('what comes of a seat: checked against callers who all stay 3 s and replies of 1 or 4 s', async (t) => {
-  const survival = new Survival();
-  const service = new ServiceTime();
-  for (let i = 0; i < 1000; i += 1) {
-    survival.observe(0, HALF_MS, { ms: 3000, left: true });
-    service.observe(0, HALF_MS, { ms: i % 2 === 0 ? 1000 : 4000, answered: true });
-  }
-  survival.fit(0, HALF_MS, { callers: 0, hazardOf: undefined });
-  service.fit(0, HALF_MS);
-  const { good, served } = outcomeOf(survival, service, 0, undefined);
-  t.ok(Math.abs(served - 0.5) < 0.05, `half are served: ${served}`);
-  t.ok(Math.abs(good - 1 / (1 + 3)) < 0.05, `a second of four is good: ${good}`);
-  t.equal(outcomeOf(survival, service, 3500, undefined).good, 0, 'after they left');
-  const stream = outcomeOf(survival, service, 0, 10_000);
-  t.ok(Math.abs(stream.good - 10 / 13) < 0.05, `ten seconds of thirteen, once it began: ${stream.good}`);
-});
+t.test(
+  'the chance that a seat is useful: compared with callers that all wait 3 s and replies of 1 or 4 s',
+  async (t) => {
+    const survival = new Survival();
+    const service = new ServiceTime();
+    for (let i = 0; i < 1000; i += 1) {
+      survival.observe(0, HALF_MS, { ms: 3000, left: true });
+      service.observe(0, HALF_MS, { ms: i % 2 === 0 ? 1000 : 4000, answered: true });
+    }
+    survival.fit(0, HALF_MS, { callers: 0, hazardOf: undefined });
+    service.fit(0, HALF_MS);
+    const { good, served } = outcomeOf(survival, service, 0, undefined);
+    t.ok(Math.abs(served - 0.5) < 0.05, `half are served: ${served}`);
+    t.ok(Math.abs(good - 1 / (1 + 3)) < 0.05, `a second of four is good: ${good}`);
+    t.equal(outcomeOf(survival, service, 3500, undefined).good, 0, 'after they left');
+    const stream = outcomeOf(survival, service, 0, 10_000);
+    t.ok(Math.abs(stream.good - 10 / 13) < 0.05, `ten seconds of thirteen, once it began: ${stream.good}`);
+  },
+);

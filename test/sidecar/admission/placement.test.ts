@@ -10,7 +10,7 @@ function replica(changes: Partial<Replica> = {}): Replica {
 const WANTS: Wants = { seatTokens: 500, promptTokens: 400, seats: 1 };
 const none: (at: number) => number = () => 0;
 
-t.test('where a request goes', async (t) => {
+t.test('the replica of a request', async (t) => {
   const held =
     (...tokens: number[]) =>
     (at: number): number =>
@@ -19,12 +19,12 @@ t.test('where a request goes', async (t) => {
     ['nothing is free', [replica({ busy: 4 }), replica({ up: false })], none, -1],
     ['the only one that is up', [replica({ up: false }), replica({ busy: 3 })], none, 1],
     ['the less busy', [replica({ busy: 2 }), replica({ busy: 1 })], none, 1],
-    ['the one that was given nothing for longest', [replica({ grantedLast: 7 }), replica({ grantedLast: 3 })], none, 1],
+    ['the one that got no request for longest', [replica({ grantedLast: 7 }), replica({ grantedLast: 3 })], none, 1],
     ['to its past turns', [replica(), replica({ busy: 3 })], held(0, 384), 1],
     ['not for a small part of the prompt', [replica(), replica({ busy: 2 })], held(0, 128), 0],
     ['by the share of busy seats', [replica({ seats: 2, busy: 1 }), replica({ seats: 8, busy: 2 })], none, 1],
-    ['the shortest seats that will do', [replica({ contextPerSeat: 8000 }), replica({ busy: 3 })], none, 1],
-    ['the long one where the short are busy', [replica({ contextPerSeat: 8000 }), replica({ busy: 4 })], none, 0],
+    ['the shortest seats that suffice', [replica({ contextPerSeat: 8000 }), replica({ busy: 3 })], none, 1],
+    ['the long one if the short ones are busy', [replica({ contextPerSeat: 8000 }), replica({ busy: 4 })], none, 0],
     ['only where it fits', [replica({ contextPerSeat: 499 }), replica({ busy: 3 })], none, 1],
     ['where all its seats are free', [replica({ busy: 2 }), replica({ busy: 0 })], none, 1, { ...WANTS, seats: 4 }],
     [
@@ -40,7 +40,7 @@ t.test('where a request goes', async (t) => {
   }
 });
 
-t.test('prefixes are asked for only where there is a choice', async (t) => {
+t.test('prefixes are looked up only if there is a choice', async (t) => {
   const asked: number[] = [];
   const ask = (at: number): number => asked.push(at);
   place([replica()], WANTS, ask);
@@ -50,7 +50,7 @@ t.test('prefixes are asked for only where there is a choice', async (t) => {
   t.strictSame(asked, [0, 2]);
 });
 
-t.test('a request is placed if and only if a seat is free for it, on the shortest that will do', async () => {
+t.test('a request is placed if and only if a seat is free for it, on the shortest that suffices', async () => {
   const replicas = fc.array(
     fc.record({
       seats: fc.integer({ min: 1, max: 4 }),

@@ -14,7 +14,7 @@ interface Waiting {
   readonly tokens: number;
 }
 
-/** A queue of three unequal replicas under random events, with books of its own. */
+/** A queue of three unequal replicas under random events, with a model of its seats. */
 class ReplicaWalk {
   readonly #clock = new FakeClock();
   readonly #queue: SeatQueue;
@@ -43,14 +43,14 @@ class ReplicaWalk {
     else this.#nth(this.#waiting, pick)?.ticket.cancel();
   }
 
-  /** Lets the outcomes settle, then compares the books. Returns what is wrong. */
+  /** Lets the outcomes settle, then compares the queue with the model. Returns the problems. */
   async check(): Promise<string | undefined> {
     for (let turn = 0; turn < 6; turn += 1) await Promise.resolve();
     const { all } = this.#queue.load.replicas;
     const held = all.map((_, at) => [...this.#running].filter(({ lease }) => lease.replica === at));
     const sums = held.map((of) => of.reduce((sum, { lease }) => sum + lease.seats, 0));
     if (sums.some((sum, at) => sum !== all[at]?.busy)) return `${sums.join()} seats are held, ${JSON.stringify(all)}`;
-    if (all.some(({ seats, busy }) => busy > seats)) return 'more are held than there are';
+    if (all.some(({ seats, busy }) => busy > seats)) return 'more are held than exist';
     const short = [...this.#running].find(({ lease, tokens }) => (CONTEXTS[lease.replica] ?? 0) < tokens);
     if (short) return 'a seat is too short for its request';
     const free = all.map(({ up, seats, busy }) => (up ? seats - busy : 0));
@@ -98,7 +98,7 @@ class ReplicaWalk {
     else this.#await({ ticket: NO_TICKET, tokens: running.tokens }, running.lease.giveBack());
   }
 
-  /** A replica goes, with all that it runs, or comes. */
+  /** A replica is lost, with all that it runs, or added. */
   #toggle(at: number): void {
     const up = (this.#up[at] = this.#up[at] !== true);
     if (up) {
@@ -122,7 +122,7 @@ class ReplicaWalk {
 const NO_TICKET: Ticket = { ready: () => undefined, cancel: () => undefined, outcome: new Promise(() => undefined) };
 
 t.test(
-  'whatever comes and goes, no seat is lost, too short, or free beside one who could take it',
+  'whatever happens, no seat is lost, too short, or free beside a request that could use it',
   { timeout: 120_000 },
   async () => {
     const seats = fc.array(fc.integer({ min: 1, max: 3 }), { minLength: 3, maxLength: 3 });

@@ -38,7 +38,7 @@ async function seated({ outcome }: { readonly outcome: Promise<TicketOutcome> })
   return settled.lease;
 }
 
-t.test('requests spread over the replicas, and each lease says whose seats it has', async (t) => {
+t.test('requests are spread over the replicas, and each lease names its replica', async (t) => {
   const { queue } = setup([equal(2), equal(2)]);
   const leases = await Promise.all([1, 2, 3, 4].map(() => seated(enter(queue))));
   t.strictSame(
@@ -57,7 +57,7 @@ t.test('requests spread over the replicas, and each lease says whose seats it ha
   t.match(queue.snapshot(), { busy: 4, waiting: 1 });
 });
 
-t.test('a conversation goes back to the replica that holds its past turns', async (t) => {
+t.test('a conversation returns to the replica that has its past turns', async (t) => {
   const { queue } = setup([equal(4), equal(4)], (prefix, replica) => (prefix[0] === replica ? 960 : 0));
   for (const home of [1, 1, 0, 1]) {
     const lease = await seated(enter(queue, { ...NEEDS, prefix: Uint32Array.of(home) }));
@@ -65,7 +65,7 @@ t.test('a conversation goes back to the replica that holds its past turns', asyn
   }
 });
 
-t.test('a job of several seats grows on its own replica alone', async (t) => {
+t.test('a job of several seats grows on its own replica only', async (t) => {
   const { queue } = setup([equal(2), equal(3)]);
   const lease = await seated(enter(queue, NEEDS, { seatsWanted: 4 }));
   t.equal(lease.replica, 1, 'the one with the most free seats');
@@ -75,7 +75,7 @@ t.test('a job of several seats grows on its own replica alone', async (t) => {
   t.equal(queue.snapshot().busy, 0);
 });
 
-t.test('a lost replica takes its seats away, and nothing waits that another can serve', async (t) => {
+t.test('a lost replica removes its seats, and no request waits that another can serve', async (t) => {
   const { queue } = setup([equal(2), equal(2)]);
   const [first, second] = await Promise.all([seated(enter(queue)), seated(enter(queue))]);
   queue.pause(0);
@@ -86,13 +86,13 @@ t.test('a lost replica takes its seats away, and nothing waits that another can 
   t.match(queue.snapshot(), { busy: 2, waiting: 0, released: { 'given-back': 1 } });
   t.equal(second.replica, 1);
   const waiting = enter(queue);
-  t.match(queue.snapshot(), { waiting: 1 }, 'no seat of the lost one is handed out');
+  t.match(queue.snapshot(), { waiting: 1 }, 'no seat of the lost one is granted');
   queue.resume(2, 0);
   t.equal((await seated(waiting)).replica, 0, 'until it is back');
   t.match(queue.snapshot(), { seats: 4, busy: 3 });
 });
 
-t.test('a request is lost as often as there are replicas, then it is refused', async (t) => {
+t.test('a request is lost at most as often as there are replicas, then it is refused', async (t) => {
   const { queue } = setup([equal(1), equal(1)]);
   const ticket = enter(queue);
   let lease = await seated(ticket);
@@ -101,7 +101,7 @@ t.test('a request is lost as often as there are replicas, then it is refused', a
   t.match(await lease.giveBack(), { kind: 'refused', reason: 'engine-lost' });
 });
 
-t.test('a seat that was given just before its replica was lost is taken back', async (t) => {
+t.test('a seat that was granted just before its replica was lost is taken back', async (t) => {
   const { queue } = setup([equal(1), equal(1)]);
   const ticket = enter(queue);
   queue.pause(0);
@@ -109,12 +109,16 @@ t.test('a seat that was given just before its replica was lost is taken back', a
   t.match(queue.report(1), { busy: 1, replicas: [{ busy: 0, up: false }, { busy: 1 }] });
 });
 
-t.test('the queue pauses only when no replica is left', async (t) => {
+t.test('the queue pauses only if no replica is left', async (t) => {
   const { queue } = setup([equal(1), equal(3)]);
   queue.pause(1);
   t.match(queue.snapshot(), { paused: false, seats: 1 });
   queue.pause(0);
-  t.match(queue.snapshot(), { paused: true, seats: 4 }, 'all that there were count for those who come meanwhile');
+  t.match(
+    queue.snapshot(),
+    { paused: true, seats: 4 },
+    'requests that arrive meanwhile are judged by all replicas’ seats',
+  );
   const ticket = enter(queue);
   t.match(queue.snapshot(), { busy: 0, waiting: 1 });
   queue.resume(1, 0);
@@ -122,7 +126,7 @@ t.test('the queue pauses only when no replica is left', async (t) => {
   t.match(queue.snapshot(), { paused: false, seats: 1, busy: 1 });
 });
 
-t.test('Retry-After follows the seats that are there', async (t) => {
+t.test('Retry-After follows the available seats', async (t) => {
   const { clock, queue } = setup([equal(2), equal(2)]);
   const leases = await Promise.all([1, 2, 3, 4].map(() => seated(enter(queue))));
   clock.advance(1000);
@@ -151,7 +155,7 @@ t.test('a long request does not wait behind short ones while a long seat is free
   t.equal(lease.replica, 1);
 });
 
-t.test('a long request at the head blocks no short one, whatever account it is of', async (t) => {
+t.test('a long request at the head blocks no short one, of whatever account', async (t) => {
   const { queue } = setup([equal(1), long(1)]);
   const first = await seated(enter(queue));
   const occupant = await seated(enter(queue, LONG));
@@ -168,7 +172,7 @@ t.test('a long request at the head blocks no short one, whatever account it is o
   t.equal((await seated(waits)).replica, 1);
 });
 
-t.test('a long seat that comes free goes to the long request of an account, not to its short ones', async (t) => {
+t.test('a freed long seat goes to an account’s long request, not to its short ones', async (t) => {
   const { queue } = setup([equal(1), long(1)]);
   await seated(enter(queue));
   const occupant = await seated(enter(queue));
@@ -200,7 +204,7 @@ t.test('seat time is shared over all replicas together', async (t) => {
       lease.release('done');
     }
   };
-  // Both ask for more than there is, one for half as much again as the other.
+  // Both demand more than there is, one half as much again as the other.
   const all = Promise.all(['a', 'a', 'a', 'a', 'a', 'a', 'b', 'b', 'b', 'b'].map(run));
   for (let step = 0; step < 40; step += 1) {
     for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();

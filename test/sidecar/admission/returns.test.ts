@@ -4,7 +4,7 @@ import { LONGEST_MS, Returns, type Appointments } from '../../../sidecar/admissi
 
 const WINDOW_MS = 10_000;
 
-/** A class to which a seat is given each second while four requests come. */
+/** A class that gets a seat each second while four requests arrive. */
 function overloaded(): Appointments {
   const demand = new Demand();
   for (let at = 0; at < 100_000; at += 250) {
@@ -14,7 +14,7 @@ function overloaded(): Appointments {
   return { demand, load: demand.load(0), reservedAt: 0 };
 }
 
-t.test('times are reserved at half the rate at which the class is given seats', async (t) => {
+t.test('times are reserved at half the rate at which the class gets seats', async (t) => {
   const returns = new Returns();
   const of = overloaded();
   const times = ['a', 'b', 'c'].map((key) => returns.offer(of, key, 100_000)?.ms ?? 0);
@@ -28,7 +28,7 @@ t.test('times are reserved at half the rate at which the class is given seats', 
   }
 });
 
-t.test('a caller gets a long time that reserves nothing once the next free one lies too far ahead', async (t) => {
+t.test('a caller gets a long time that reserves nothing if the next free one is too far ahead', async (t) => {
   const returns = new Returns();
   const of = overloaded();
   const kinds = Array.from({ length: 100 }, (_, at) => returns.offer(of, `${at}`, 100_000));
@@ -40,7 +40,7 @@ t.test('a caller gets a long time that reserves nothing once the next free one l
   t.equal(returns.size, reserved.length);
 });
 
-t.test('a time counts once, not before it and not long after', async (t) => {
+t.test('a time is valid once, not before it and not long after', async (t) => {
   const returns = new Returns();
   const of = overloaded();
   for (const key of ['a', 'b', 'c']) returns.offer(of, key, 100_000);
@@ -52,7 +52,7 @@ t.test('a time counts once, not before it and not long after', async (t) => {
   t.notOk(returns.redeem(undefined, 101_000));
   t.equal(returns.counts.kept, 1);
   returns.offer(of, 'd', 300_000);
-  t.equal(returns.size, 1, 'what is past is forgotten');
+  t.equal(returns.size, 1, 'past times are forgotten');
 });
 
 t.test('no time is reserved for a class whose seats serve all of it, nor without a key', async (t) => {

@@ -4,14 +4,14 @@ import type { Lease, Ticket } from '../../../sidecar/admission/seat-queue.js';
 import { ServiceRate } from '../../../sidecar/admission/service-rate.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
-t.test('nothing is known before two seats were given in a row to an account that waits', async (t) => {
+t.test('nothing is known before two consecutive grants to an account that waits', async (t) => {
   const serviceRate = new ServiceRate();
   t.equal(serviceRate.waitMs(5), 0);
   serviceRate.seated(1000, 1e6, true);
   t.equal(serviceRate.waitMs(5), 0);
   serviceRate.seated(1200, 1e6, false);
   t.equal(serviceRate.waitMs(5), 6 * 200);
-  t.equal(serviceRate.waitMs(0), 0, 'who finds nobody waiting of its own does not follow its pace');
+  t.equal(serviceRate.waitMs(0), 0, 'a request without others of its account before it is not predicted by the rate');
 });
 
 t.test('a pause in waiting is no gap', async (t) => {
@@ -25,7 +25,7 @@ t.test('a pause in waiting is no gap', async (t) => {
   t.equal(serviceRate.waitMs(1), 200);
 });
 
-t.test('it follows a change of pace', async (t) => {
+t.test('it follows a changed rate', async (t) => {
   const serviceRate = new ServiceRate();
   let now = 0;
   for (let i = 0; i < 100; i += 1) serviceRate.seated((now += 100), 1e6, true);
@@ -33,7 +33,7 @@ t.test('it follows a change of pace', async (t) => {
   t.ok(serviceRate.waitMs(9) > 2950 && serviceRate.waitMs(9) <= 3000);
 });
 
-t.test('a gap that is out of date is forgotten by an account that has one waiting at a time', async (t) => {
+t.test('an old gap is forgotten by an account with one waiting request at a time', async (t) => {
   const serviceRate = new ServiceRate();
   serviceRate.seated(0, 0, true);
   serviceRate.seated(5000, 5000, false);
@@ -73,7 +73,7 @@ function oneSeat() {
   };
 }
 
-t.test('the time in which the engine was away is not taken for a slow pace', async (t) => {
+t.test('the time in which the engine was away does not count as a slow rate', async (t) => {
   const { clock, queue, leases, enter, serve, predicted } = oneSeat();
   for (let i = 0; i < 20; i += 1) enter();
   await serve(5);
@@ -87,7 +87,7 @@ t.test('the time in which the engine was away is not taken for a slow pace', asy
   t.ok(predicted() < 150 * (waiting + 2), `${predicted()} ms`);
 });
 
-t.test('nor is the time after those who waited left', async (t) => {
+t.test('nor does the time after the waiting requests left', async (t) => {
   const { clock, enter, serve, predicted } = oneSeat();
   enter();
   enter();

@@ -3,7 +3,7 @@ import { StandingQueue } from '../../../sidecar/admission/standing-queue.js';
 
 const HOLD_MS = 1000;
 
-t.test('a queue stands once no seat was free for four times what a request takes', async (t) => {
+t.test('overload stands once no seat was free for four times a request’s time', async (t) => {
   const queue = new StandingQueue();
   queue.passed(3900, 0, HOLD_MS);
   t.notOk(queue.stands);
@@ -12,7 +12,7 @@ t.test('a queue stands once no seat was free for four times what a request takes
   t.equal(queue.fullMs, 4000);
 });
 
-t.test('a seat that is free ends it soon: a fiftieth of a request with all seats free', async (t) => {
+t.test('a free seat ends it soon: after a fiftieth of a request’s time with all seats free', async (t) => {
   const queue = new StandingQueue();
   queue.passed(60_000, 0, HOLD_MS);
   t.ok(queue.stands);

@@ -12,7 +12,7 @@ function fitted(seen: readonly { readonly ms: number; readonly left: boolean }[]
   return survival;
 }
 
-t.test('a time lies in the bin that ends behind it', async (t) => {
+t.test('a time belongs to the bin that ends after it', async (t) => {
   fc.assert(
     fc.property(fc.double({ min: 0, max: 500_000, noNaN: true }), (ms) => {
       const bin = binOf(ms);
@@ -24,7 +24,7 @@ t.test('a time lies in the bin that ends behind it', async (t) => {
   t.end();
 });
 
-t.test('without callers who are served, the share that is still there is the share that has not left', async (t) => {
+t.test('without served callers the share still there is the share that has not left', async (t) => {
   const seen = [1000, 1000, 4000, 16_000].map((ms) => ({ ms, left: true }));
   const survival = fitted(seen);
   t.equal(survival.after(900), 1, 'no caller has left yet');
@@ -37,16 +37,16 @@ t.test('without callers who are served, the share that is still there is the sha
   }
 });
 
-t.test('a caller who was served counts as there until then, and not as one who left', async (t) => {
+t.test('a served caller counts as there until then, and not as one that left', async (t) => {
   const left = { ms: 4000, left: true };
   const served = { ms: 1000, left: false };
-  // Two of four were served before anyone left, so of the two at risk one leaves: Kaplan and Meier's 1/2, not 1/4.
+  // Two of four were served before any left, so of the two at risk one leaves: Kaplan and Meier’s 1/2, not 1/4.
   const survival = fitted([served, served, left, { ms: 16_000, left: true }]);
   t.ok(Math.abs(survival.after(6000) - 0.5) < 1e-6);
-  t.equal(fitted([served, served]).timeOf(0.5), undefined, 'where no caller left, nothing is known');
+  t.equal(fitted([served, served]).timeOf(0.5), undefined, 'if no caller left, nothing is known');
 });
 
-t.test('chances only fall with time, whatever was seen', async (t) => {
+t.test('chances only fall with time, whatever was observed', async (t) => {
   const seen = fc.array(fc.record({ ms: fc.integer({ min: 0, max: 600_000 }), left: fc.boolean() }), { maxLength: 50 });
   fc.assert(
     fc.property(seen, (list) => {

@@ -50,7 +50,7 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
     released: { done: 1 },
     overload: {
       standing: false,
-      // All who came wait or were seated.
+      // All requests wait or were seated.
       load: 1,
       leftMs: 0,
       patience: { 'first-token': { p10: null, p50: null, p90: null }, end: { p10: null, p50: null, p90: null } },

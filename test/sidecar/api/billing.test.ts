@@ -1,4 +1,4 @@
-/** What each end of a request costs, and that nothing of it stays held. docs/billing.md has the same as a table. */
+/** The price of each end of a request, and that no reservation is left. docs/billing.md has the same as a table. */
 import fc from 'fast-check';
 import t from 'tap';
 import { PROGRESS_MS, PROGRESS_TOKENS } from '../../../sidecar/api/usage-session.js';
@@ -8,15 +8,15 @@ import { ACME } from '../../support/in-process.js';
 import { BilledHarness, DECISION, RATES, type Asked } from '../../support/billed-harness.js';
 
 const GRANT = 10n ** 12n;
-/** The worst case of a chat request as `ask` makes it: 10 prompt tokens and 100 for the completion. */
+/** The highest price of a chat request as `ask` makes it: 10 prompt tokens and 100 for the completion. */
 const WORST = 10n * RATES.input + 100n * RATES.output;
 /** 10 prompt tokens, 4 of them reused, and 3 tokens generated. */
 const SERVED = 6n * RATES.input + 4n * RATES.cachedInput + 3n * RATES.output;
 
-/** Lets everything that waits for nothing happen. */
+/** Lets all settled promises continue. */
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-t.test('a request holds its worst case while it runs, and pays what it came to', async (t) => {
+t.test('a request reserves its highest price while it runs, and pays its actual one', async (t) => {
   const harness = new BilledHarness(GRANT);
   const asked = harness.ask();
   const job = await harness.chatEngine.generation(0);
@@ -39,7 +39,7 @@ t.test('a request holds its worst case while it runs, and pays what it came to',
   t.equal(harness.clock.pending, 0);
 });
 
-t.test('n choices hold n completions and bill the prompt once', async (t) => {
+t.test('n choices reserve n completions and bill the prompt once', async (t) => {
   const harness = new BilledHarness(GRANT);
   const asked = harness.ask({ n: 4 });
   const job = await harness.chatEngine.generation(0);
@@ -56,7 +56,7 @@ t.test('a decision bills its input once per question, however much was reused', 
   const asked = harness.ask({ route: 'decisions', questions: 3 });
   const job = await harness.decisionEngine.scoring(0);
   const price = 3n * 12n * DECISION;
-  t.equal(harness.balance, GRANT - price, 'its worst case is its price');
+  t.equal(harness.balance, GRANT - price, 'its highest price is its price');
   job.started(10);
   for (const question of [0, 1, 2]) job.answer(question, [0.5, 0.5]);
   job.done();
@@ -65,7 +65,7 @@ t.test('a decision bills its input once per question, however much was reused', 
   t.match(harness.closes, [{ promptTokens: 36, cachedTokens: 10, price: { picodollars: String(price) } }]);
 });
 
-/** How a request that is under way ends, and what it comes to. `job`: it waits in the engine for the test to play it. */
+/** How a running request ends, and its price. `job`: it waits in the engine until the test continues it. */
 const ENDS: readonly {
   readonly name: string;
   readonly stream?: boolean;
@@ -75,14 +75,14 @@ const ENDS: readonly {
   readonly cost: bigint;
 }[] = [
   {
-    name: 'the caller leaves before the engine took it up',
+    name: 'the caller disconnects before the engine began',
     end: (_, asked) => asked.leave(),
     answer: undefined,
     outcome: 'cancelled',
     cost: 0n,
   },
   {
-    name: 'the caller leaves during the prefill',
+    name: 'the caller disconnects during the prefill',
     end: (harness, asked) => {
       harness.chatEngine.generations[0]?.started(4);
       asked.leave();
@@ -92,7 +92,7 @@ const ENDS: readonly {
     cost: 6n * RATES.input + 4n * RATES.cachedInput,
   },
   ...[false, true].map((stream) => ({
-    name: `the caller leaves ${stream ? 'a stream' : 'a whole reply'} after three tokens`,
+    name: `the caller disconnects from ${stream ? 'a stream' : 'a whole reply'} after three tokens`,
     stream,
     end: (harness: BilledHarness, asked: Asked) => {
       harness.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c');
@@ -103,7 +103,7 @@ const ENDS: readonly {
     cost: SERVED,
   })),
   {
-    name: 'the deadline passes before the engine took it up',
+    name: 'the deadline passes before the engine began',
     end: (harness) => harness.clock.advance(1000),
     answer: 'timeout',
     outcome: 'timeout',
@@ -165,7 +165,7 @@ const ENDS: readonly {
       ['the sidecar drains', (harness: BilledHarness) => harness.queue('chat').drain(), 'draining', 'refused'],
     ] as const
   ).map(([name, end, answer, outcome]) => ({
-    name: `${name} while the request waits for another engine than the one it lost`,
+    name: `${name} while the request waits for another engine after the first was lost`,
     end: (harness: BilledHarness, asked: Asked) => {
       harness.queue('chat').pause();
       harness.chatEngine.lose();
@@ -176,7 +176,7 @@ const ENDS: readonly {
     cost: 0n,
   })),
   {
-    name: 'the engine is lost twice before it took it up',
+    name: 'the engine is lost twice before it began',
     end: async (harness) => {
       for (const index of [0, 1]) {
         await harness.chatEngine.generation(index);
@@ -190,7 +190,7 @@ const ENDS: readonly {
   },
 ];
 
-t.test('each end has its price, and gives back the rest', async (t) => {
+t.test('each end has its price, and releases the rest', async (t) => {
   for (const { name, stream = false, end, answer, outcome, cost } of ENDS) {
     await t.test(name, async (t) => {
       const harness = new BilledHarness(GRANT);
@@ -208,7 +208,7 @@ t.test('each end has its price, and gives back the rest', async (t) => {
   }
 });
 
-t.test('tokens are counted once an engine took the prompt up', async (t) => {
+t.test('tokens are counted once an engine began the prompt', async (t) => {
   const harness = new BilledHarness(GRANT);
   const tokens = async (): Promise<number> => {
     const { text } = await harness.metrics.render();
@@ -224,7 +224,7 @@ t.test('tokens are counted once an engine took the prompt up', async (t) => {
   }
 });
 
-t.test('a decision that fails or is left costs nothing, or what was taken up', async (t) => {
+t.test('a decision that fails costs nothing, one whose caller disconnects its prompt', async (t) => {
   const harness = new BilledHarness(GRANT);
   const failing = harness.ask({ route: 'decisions', questions: 3 });
   (await harness.decisionEngine.scoring(0)).started(0).answer(0, [0.5, 0.5]).failed('failed');
@@ -237,7 +237,7 @@ t.test('a decision that fails or is left costs nothing, or what was taken up', a
   t.equal(harness.balance, GRANT - 3n * 12n * DECISION);
 });
 
-t.test('who cannot pay the worst case is refused, and pays nothing', async (t) => {
+t.test('a caller that cannot pay the highest price is refused, and pays nothing', async (t) => {
   const harness = new BilledHarness(WORST - 1n);
   t.equal(await harness.ask().over, 'insufficient_credit');
   t.equal(await harness.ask({ maxTokens: 5000 }).over, 'bad_request', 'token bounds come before');
@@ -252,7 +252,7 @@ t.test('who cannot pay the worst case is refused, and pays nothing', async (t) =
   t.equal(await asked.over, 200, 'to the last picodollar');
 });
 
-t.test('while balances are not known, what costs something waits outside', async (t) => {
+t.test('while balances are not known, priced requests are refused', async (t) => {
   const harness = new BilledHarness(GRANT, { open: false });
   t.equal(await harness.ask().over, 'credit_gate_unavailable');
   t.match((await harness.metrics.render()).text, /ra_sidecar_credit_refusals_total\{reason="unavailable"\} 1\n/);
@@ -261,7 +261,7 @@ t.test('while balances are not known, what costs something waits outside', async
   t.equal(await vouched.over, 200);
 });
 
-t.test('a vouched caller’s usage is priced, and its credit is its gateway’s', async (t) => {
+t.test('usage of a gateway’s caller is priced, and its credit is the gateway’s', async (t) => {
   const harness = new BilledHarness(0n);
   const asked = harness.ask({ caller: { ...ACME, vouched: true } });
   const job = await harness.chatEngine.generation(0);
@@ -282,10 +282,10 @@ t.test('two requests cannot spend the same credit', async (t) => {
   await first.over;
   const second = harness.ask();
   (await harness.chatEngine.generation(1)).started().finished().done();
-  t.equal(await second.over, 200, 'the rest came back');
+  t.equal(await second.over, 200, 'the rest is available again');
 });
 
-t.test('who waits for a seat holds credit, until it is seated or leaves the queue', async (t) => {
+t.test('a request that waits for a seat reserves credit, until it is seated or leaves the queue', async (t) => {
   const harness = new BilledHarness(GRANT);
   const running = harness.ask();
   const job = await harness.chatEngine.generation(0);
@@ -306,10 +306,10 @@ t.test('who waits for a seat holds credit, until it is seated or leaves the queu
   job.started().finished().done();
   await running.over;
   t.equal(harness.balance, GRANT - 10n * RATES.input);
-  t.equal(harness.closes.length, 1, 'who never ran leaves no line');
+  t.equal(harness.closes.length, 1, 'a request that never ran has no record');
 });
 
-t.test('nothing starts on a spool that went bad meanwhile, and what runs goes on', async (t) => {
+t.test('nothing starts on a spool that became unhealthy meanwhile, and running requests continue', async (t) => {
   const harness = new BilledHarness(GRANT);
   const running = harness.ask();
   const job = await harness.chatEngine.generation(0);
@@ -327,7 +327,11 @@ t.test('nothing starts on a spool that went bad meanwhile, and what runs goes on
   t.equal(await running.over, 200);
   t.equal(await scoring.over, 200);
   for (const { over } of waiting) t.equal(await over, 'spool_unhealthy', 'with its seat');
-  t.equal(harness.spool.records.filter(({ kind }) => kind === 'open').length, 2, 'no line of those that never ran');
+  t.equal(
+    harness.spool.records.filter(({ kind }) => kind === 'open').length,
+    2,
+    'no record of requests that never ran',
+  );
   t.equal(harness.closes.length, 2);
   t.equal(harness.ledger.outstanding, 0);
   t.equal(harness.chatEngine.generations.length, 1);
@@ -336,7 +340,7 @@ t.test('nothing starts on a spool that went bad meanwhile, and what runs goes on
   t.equal(harness.clock.pending, 0);
 });
 
-t.test('a place that is lost while its prompt is tokenized holds nothing', async (t) => {
+t.test('a place that is lost while its prompt is tokenized reserves nothing', async (t) => {
   for (const [name, lose, answer, cancels] of [
     ['its deadline', (harness: BilledHarness) => harness.clock.advance(1000), 'timeout', 0],
     ['its caller', (_: BilledHarness, asked: Asked) => asked.leave(), undefined, 1],
@@ -360,7 +364,7 @@ t.test('a place that is lost while its prompt is tokenized holds nothing', async
   }
 });
 
-t.test('an engine that is lost while a prompt is tokenized is waited for', async (t) => {
+t.test('a request waits for an engine that is lost while its prompt is tokenized', async (t) => {
   const harness = new BilledHarness(GRANT);
   let tokenized = (): void => undefined;
   const asked = harness.ask({ tokenizing: new Promise((resolve) => (tokenized = resolve)) });
@@ -379,7 +383,7 @@ t.test('an engine that is lost while a prompt is tokenized is waited for', async
   t.equal(harness.closes.length, 1);
 });
 
-t.test('the prices of its opening hold for a request throughout', async (t) => {
+t.test('a request keeps the prices of its opening record', async (t) => {
   const harness = new BilledHarness(GRANT);
   harness.clock.advance(9_999);
   const asked = harness.ask();
@@ -396,7 +400,7 @@ t.test('the prices of its opening hold for a request throughout', async (t) => {
   ]);
 });
 
-t.test('a line of progress is due every 256 tokens or 5 s, whichever comes first', async (t) => {
+t.test('a progress record is due every 256 tokens or 5 s, whichever comes first', async (t) => {
   const harness = new BilledHarness(GRANT);
   const asked = harness.ask({ stream: true, maxTokens: 900 });
   const job = await harness.chatEngine.generation(0);
@@ -418,7 +422,7 @@ t.test('a line of progress is due every 256 tokens or 5 s, whichever comes first
   is('nothing to tell');
   job.started();
   harness.clock.advance(PROGRESS_MS);
-  is('a prompt is free as long as nothing came of it', ['progress', 10, 0, '0']);
+  is('a prompt is free as long as it had no result', ['progress', 10, 0, '0']);
   harness.clock.advance(PROGRESS_MS);
   is('nothing new');
   job.pieces(...Array.from({ length: PROGRESS_TOKENS - 1 }, () => 'x'));
@@ -427,11 +431,11 @@ t.test('a line of progress is due every 256 tokens or 5 s, whichever comes first
   is('256 tokens', ['progress', 10, 256, cost(256)]);
   harness.clock.advance(PROGRESS_MS - 1);
   job.pieces('x');
-  is('each line starts both anew');
+  is('each record restarts both');
   harness.clock.advance(1);
   is('5 s', ['progress', 10, 257, cost(257)]);
   job.pieces(...Array.from({ length: 2 * PROGRESS_TOKENS }, () => 'x'));
-  is('counted from the last line', ['progress', 10, 513, cost(513)], ['progress', 10, 769, cost(769)]);
+  is('counted from the last record', ['progress', 10, 513, cost(513)], ['progress', 10, 769, cost(769)]);
   job.finished().done();
   t.equal(await asked.over, 200);
   is('the end', ['close', 10, 769, cost(769)]);
@@ -455,7 +459,7 @@ t.test('progress of a whole reply has its tokens, and bills nothing', async (t) 
   await asked.over;
 });
 
-t.test('a fault of the handler’s own leaves no seat, credit, timer or open line behind', async (t) => {
+t.test('a fault of the handler leaves no seat, credit, timer or open record', async (t) => {
   for (const kind of ['open', 'close'] as const) {
     const harness = new BilledHarness(GRANT);
     const asked = harness.ask();
@@ -497,12 +501,12 @@ const EVENT = fc.oneof(
 );
 
 t.test(
-  'whatever happens to requests: balances are what the records say, and nothing is overspent or kept',
+  'whatever happens to requests: balances equal the sum of the records, and nothing is overspent or kept',
   async (t) => {
     const seen = new Set<string>();
     await fc.assert(
       fc.asyncProperty(fc.array(EVENT, { minLength: 10, maxLength: 60 }), async (events) => {
-        // Some three chat requests' worth, so that credit runs out.
+        // Some three chat requests’ worth, so that credit runs out.
         const granted = 1_500_000_000n;
         const harness = new BilledHarness(granted, { seats: 3 });
         const all: Asked[] = [];
@@ -545,12 +549,12 @@ t.test(
   },
 );
 
-/** What the closing lines of acme's own requests come to. */
+/** The sum of the closing records of acme’s own requests. */
 function billed({ closes }: BilledHarness): bigint {
   return closes.filter(({ prepaid }) => prepaid).reduce((sum, { price }) => sum + BigInt(price?.picodollars ?? 0), 0n);
 }
 
-/** Plays a job one step further, as its engine might. */
+/** Continues a job by one step, as its engine might. */
 function play(act: 'start' | 'say' | 'end' | 'fail', job: FakeGeneration | FakeScoring | undefined): void {
   if (!job) return;
   if (act === 'fail') job.failed('failed');

@@ -11,7 +11,7 @@ const TEXT = chatChunk(HEAD, 0, 'content', SECRET);
 const LAST = finishChunk(HEAD, 0, 'stop');
 const USAGE = usageChunk(HEAD, { promptTokens: 1, cachedTokens: 0, completionTokens: 1, reasoningTokens: 0 });
 
-/** A checked exchange on `path`, what went through it, and what was logged. */
+/** A checked exchange on `path`, its answers, and the log lines. */
 function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: unknown[] } {
   const sent: unknown[] = [];
   const logged: unknown[] = [];
@@ -37,7 +37,7 @@ function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: u
   return { exchange: checkAnswers(log)(inner), sent, logged };
 }
 
-/** `reply` goes through unchanged; what is logged of it. */
+/** Sends `reply`, which must pass unchanged; returns what was logged about it. */
 function reasonOf(t: Test, path: string, reply: Reply): unknown {
   const { exchange, sent, logged } = checked(path);
   exchange.reply(reply);
@@ -73,7 +73,7 @@ t.test('whole answers', async (t) => {
   t.strictSame(reasonOf(t, '/readyz', { status: 503, body: ready({ reasons: [SECRET] }) }), [
     'readiness: the body has a field outside the contract; its fields are status, parts',
   ]);
-  t.strictSame(reasonOf(t, '/metrics', { status: 200, body: '# HELP' }), [], 'not ours to check');
+  t.strictSame(reasonOf(t, '/metrics', { status: 200, body: '# HELP' }), [], 'not the server’s own body');
   t.strictSame(reasonOf(t, '/v1/models', { status: 204 }), [], 'no body, nothing to check');
 });
 
@@ -149,7 +149,7 @@ t.test('an error that ends a stream', async (t) => {
   }
 });
 
-t.test('the rest is the exchange’s own', async (t) => {
+t.test('everything else is the exchange’s own', async (t) => {
   const { exchange } = checked('/');
   t.equal(exchange.head.requestId, 'r1');
   t.equal(exchange.gone.aborted, true);

@@ -11,7 +11,7 @@ t.test('the header is ignored without a gateway', async (t) => {
   t.equal(allowed('50', 1000, false), 1000);
 });
 
-t.test('of two times the shorter one counts', async (t) => {
+t.test('the shorter of two times counts', async (t) => {
   t.equal(allowed(undefined, 0, true), undefined);
   t.equal(allowed(undefined, 1000, true), 1000);
   t.equal(allowed('50', 0, true), 50);
@@ -19,13 +19,13 @@ t.test('of two times the shorter one counts', async (t) => {
   t.equal(allowed('5000', 1000, true), 1000);
 });
 
-t.test('a gateway whose time is over says 0, and that is no time', async (t) => {
+t.test('a gateway sends 0 for a time that is over', async (t) => {
   t.equal(allowed('0', 1000, true), 0);
   t.equal(allowed('0', 0, true), 0);
   t.equal(allowed('0', 0, false), undefined);
 });
 
-t.test('what is no whole number of milliseconds is taken for none', async (t) => {
+t.test('a value that is no integer of milliseconds is ignored', async (t) => {
   for (const header of ['', '00', '-5', '-0', '1.5', '1e3', ' 50', '50, 60', 'soon', '123456789']) {
     t.equal(allowed(header, 1000, true), 1000, header);
   }

@@ -1,4 +1,4 @@
-/** The seats of a decision. What its answers are is in test/sidecar/contracts, what it costs in billing.test.ts. */
+/** The seats of a decision. Its answers are tested in test/sidecar/contracts, its price in billing.test.ts. */
 import t from 'tap';
 import { BilledHarness } from '../../support/billed-harness.js';
 import { ACME } from '../../support/in-process.js';
@@ -6,10 +6,10 @@ import { ACME } from '../../support/in-process.js';
 const GRANT = 10n ** 12n;
 const OTHER = { ...ACME, account: 'other', keyId: 'key-2' };
 
-/** Lets everything that waits for nothing happen. */
+/** Lets all settled promises continue. */
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-t.test('questions that share decodes have a seat each, and each is the next oneâ€™s as it comes free', async (t) => {
+t.test('questions that share decodes have a seat each, and each is available to others once it is freed', async (t) => {
   const harness = new BilledHarness(GRANT, { seats: 3, isolate: false });
   harness.ledger.grant(new Map([ACME, OTHER].map(({ account }) => [account, GRANT])));
   const asked = harness.ask({ route: 'decisions', questions: 3 });
@@ -22,14 +22,14 @@ t.test('questions that share decodes have a seat each, and each is the next oneâ
   t.match(harness.queue('decide').snapshot(), { busy: 3, waiting: 2 });
   job.answer(0, [0.5, 0.5]).seatFreed();
   const second = await harness.decisionEngine.scoring(1);
-  t.match(second.job, { seats: 1 }, 'one question wants no second seat');
+  t.match(second.job, { seats: 1 }, 'one question needs no second seat');
   t.ok(job.live, 'the first is not done yet');
   t.match(harness.queue('decide').snapshot(), { busy: 3, waiting: 1, released: {} });
   job.answer(1, [0.5, 0.5]).seatFreed();
   const third = await harness.decisionEngine.scoring(2);
   t.match(harness.queue('decide').snapshot(), { busy: 3, waiting: 0, released: {} });
   job.seatFreed();
-  t.match(harness.queue('decide').snapshot(), { busy: 3 }, 'the last seat goes with the job');
+  t.match(harness.queue('decide').snapshot(), { busy: 3 }, 'the last seat ends with the job');
 
   for (const each of [second, third]) each.started().answer(0, [0.5, 0.5]).done();
   for (const { over } of others) t.equal(await over, 200);
@@ -39,14 +39,14 @@ t.test('questions that share decodes have a seat each, and each is the next oneâ
   t.match(harness.queue('decide').snapshot(), { busy: 0, waiting: 0 });
 });
 
-t.test('of more questions than free seats some share one, and none is taken later', async (t) => {
+t.test('if there are more questions than free seats some share one, and none is taken later', async (t) => {
   const harness = new BilledHarness(GRANT, { seats: 3, isolate: false });
   harness.ledger.grant(new Map([ACME, OTHER].map(({ account }) => [account, GRANT])));
   const running = harness.ask({ route: 'decisions', caller: OTHER });
   const first = (await harness.decisionEngine.scoring(0)).started();
   const asked = harness.ask({ route: 'decisions', questions: 128 });
   const job = await harness.decisionEngine.scoring(1);
-  t.equal(job.job.seats, 2, 'what is free, and no more');
+  t.equal(job.job.seats, 2, 'the free seats, and no more');
   first.answer(0, [0.5, 0.5]).done();
   t.equal(await running.over, 200);
   job.started();

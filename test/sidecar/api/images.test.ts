@@ -1,4 +1,7 @@
-/** Images of a request: counted by the vision process, placed, and encoded when their engine wants them. */
+/**
+ * Images of a request: counted by the vision process, placed in the prompt, and encoded when their engine requests
+ * them.
+ */
 import t from 'tap';
 import { seeImages } from '../../../sidecar/api/images.js';
 import type { Prompt } from '../../../engine/protocol/prompt.js';
@@ -81,14 +84,14 @@ t.test('an image’s tokens are in the prompt, and it is encoded once for all of
       ['tokens', 1],
     ],
   );
-  t.same(vision.orders, [], 'not before it is wanted');
+  t.same(vision.orders, [], 'not before it is requested');
   t.same(await images.embeddings(1), Float32Array.of(2));
   t.same(await images.embeddings(0), Float32Array.of(1));
   t.equal(vision.orders.length, 1);
   t.match(vision.orders[0], { bytes: Uint8Array.of(1), size: { width: 200, height: 100 } });
 });
 
-t.test('digests differ by image, size, scope, projector and secret, and are else the same', async (t) => {
+t.test('digests depend on image, size, scope, projector and secret, and on nothing else', async (t) => {
   const of = async (vision: Vision, one: RequestImage, scope?: string): Promise<string | undefined> =>
     digests((await seen(vision, [one], scope)).prompt)[0];
   const base = await of(new FakeVision(), image(1));
@@ -103,14 +106,14 @@ t.test('digests differ by image, size, scope, projector and secret, and are else
   for (const vision of [other, secret, fewer]) t.not(await of(vision, image(1)), base);
 });
 
-t.test('few tokens are asked for where they are fewer', async (t) => {
+t.test('detail low reduces the tokens', async (t) => {
   const vision = new FakeVision();
   const { prompt, images } = await seen(vision, [image(1, 2000, 1000, true)]);
   t.equal(prompt[1]?.tokens.length, 14, '512 x 256 pixels');
   await images.embeddings(0);
   t.match(vision.orders[0], { size: { width: 2000, height: 1000 }, shrunk: { width: 512, height: 256 } });
   const whole = await seen(vision, [image(1, 300, 200, true)]);
-  t.equal(whole.prompt[1]?.tokens.length, 6, 'a small one stays');
+  t.equal(whole.prompt[1]?.tokens.length, 6, 'a small one is unchanged');
 });
 
 t.test('refusals', async (t) => {
@@ -126,7 +129,7 @@ t.test('refusals', async (t) => {
   t.same(await ask(), { status: 502, code: 'bad_gateway' });
 });
 
-t.test('what cannot be encoded, and what is asked for too late', async (t) => {
+t.test('images that cannot be encoded, and requests that come too late', async (t) => {
   const vision = new FakeVision();
   vision.answers = { kind: 'undecodable' };
   const damaged = await seen(vision, [image(1)]);

@@ -60,7 +60,7 @@ function exchange(): Exchange {
   };
 }
 
-t.test('a fault on the way in keeps no place of its key', async (t) => {
+t.test('a fault in a check keeps no place of its key', async (t) => {
   for (const [group, handler] of [
     ['chat', chat],
     ['decisions', (exchange: Exchange, services: Services) => decide('systemone', exchange, services)],
@@ -71,7 +71,7 @@ t.test('a fault on the way in keeps no place of its key', async (t) => {
   }
 });
 
-t.test('a fault behind the way in does not either', async (t) => {
+t.test('nor does a fault after the checks', async (t) => {
   const clock = new FakeClock();
   const prompt: OpenBody = {
     check: () =>

@@ -1,10 +1,10 @@
-/** What the metrics page says of requests to models, told by the handlers on a clock that the test drives. */
+/** The metrics of requests to models, recorded by the handlers on a clock that the test advances. */
 import t from 'tap';
 import { BilledHarness } from '../../support/billed-harness.js';
 
 const GRANT = 10n ** 12n;
 
-/** A sample of the page by its name and the labels that it must have; undefined: it is not there. */
+/** A sample of the page by its name and the labels that it must have; undefined: there is none. */
 async function sample(harness: BilledHarness, name: string, ...labels: string[]): Promise<number | undefined> {
   const { text } = await harness.metrics.render();
   const line = text
@@ -13,7 +13,7 @@ async function sample(harness: BilledHarness, name: string, ...labels: string[])
   return line === undefined ? undefined : Number(line.slice(line.lastIndexOf(' ') + 1));
 }
 
-t.test('a reply: its first token, its pauses, its time by token, its tokens', async (t) => {
+t.test('a reply: time to first token, gaps, time by token, tokens', async (t) => {
   const harness = new BilledHarness(GRANT);
   const asked = harness.ask();
   const job = await harness.chatEngine.generation(0);
@@ -37,7 +37,7 @@ t.test('a reply: its first token, its pauses, its time by token, its tokens', as
   t.equal(await sample(harness, 'ra_sidecar_cached_tokens_total'), 4);
 });
 
-t.test('two replies of one request are timed apart, and their tokens summed', async (t) => {
+t.test('two replies of one request are timed separately, and their tokens added', async (t) => {
   const harness = new BilledHarness(GRANT);
   const asked = harness.ask({ n: 2 });
   const job = await harness.chatEngine.generation(0);
@@ -48,11 +48,11 @@ t.test('two replies of one request are timed apart, and their tokens summed', as
   job.finished(1).done();
   t.equal(await asked.over, 200);
   t.equal(await sample(harness, 'gen_ai_server_time_per_output_token_seconds_count'), 1, 'one had no piece at all');
-  t.equal(await sample(harness, 'ra_sidecar_inter_token_seconds_sum'), 0.01, 'the time between them is nobody’s pause');
+  t.equal(await sample(harness, 'ra_sidecar_inter_token_seconds_sum'), 0.01, 'the time between them is no gap');
   t.equal(await sample(harness, 'gen_ai_client_token_usage_sum', '"output"'), 2);
 });
 
-t.test('a refused request, one that failed and one whose caller left have their error', async (t) => {
+t.test('a request that was refused, that failed or whose caller disconnected has its error', async (t) => {
   const harness = new BilledHarness(GRANT);
   t.equal(await harness.ask({ maxTokens: 5000 }).over, 'bad_request');
   const failing = harness.ask();
@@ -68,12 +68,12 @@ t.test('a refused request, one that failed and one whose caller left have their 
   t.equal(
     await sample(harness, 'gen_ai_server_time_per_output_token_seconds_count'),
     undefined,
-    'of whole replies alone',
+    'of whole replies only',
   );
   t.equal(await sample(harness, 'ra_sidecar_cancels_total', 'phase="prefilling"'), 1);
 });
 
-t.test('decisions count their input once a question, whether they end well or are left', async (t) => {
+t.test('decisions count their input once a question, whether they end well or are cancelled', async (t) => {
   const harness = new BilledHarness(GRANT);
   const asked = harness.ask({ route: 'decisions', questions: 3 });
   const job = (await harness.decisionEngine.scoring(0)).started(5);

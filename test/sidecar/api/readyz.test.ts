@@ -12,13 +12,13 @@ const unused = (): never => {
   throw new Error('not to be called here');
 };
 
-/** What llama.cpp or the disk said. */
+/** A message of llama.cpp or the operating system. */
 const WHY = '/models/weights.gguf is cut off';
 
 /** A prompt host that is away for a moment. */
 const HOST = { lane: 'short', up: false, queued: 0, running: 0, restarts: 1 } as const;
 
-/** What a listener answers. */
+/** The answer of a listener. */
 function answer(handler: typeof readyz, parts: Parts): { readonly status: number; readonly body: unknown } {
   const replies: Reply[] = [];
   const exchange: Exchange = {
@@ -39,7 +39,7 @@ function model(id: string, state: EngineState, onDemand = false): [string, Hoste
   return [id, { id, engine } as HostedModel];
 }
 
-/** One of whose replicas some do not serve. */
+/** A model of which some replicas do not serve. */
 function replicated(id: string): [string, HostedModel] {
   const replicas = [
     { state: 'ready', problem: undefined },
@@ -54,17 +54,17 @@ function parts(changes: Partial<Parts> = {}): Parts {
   return { leaving: () => false, spool: new FakeSpool(), models, credit: undefined, ...changes };
 }
 
-/** A sidecar in this state: what strangers are told, and what operators are told beside it. */
+/** A sidecar in this state, as callers and as operators see it. */
 function told(changes: Partial<Parts>): unknown[] {
   const open = answer(readyz, parts(changes));
   const { reasons, ...rest } = answer(readyzWithReasons, parts(changes)).body as { reasons: string[] };
-  t.strictSame(rest, open.body, 'both say the same of its state');
+  t.strictSame(rest, open.body, 'both have the same status');
   t.equal(open.status, (open.body as { status: string }).status === 'ready' ? 200 : 503);
   t.notMatch(JSON.stringify(open.body), /gguf|late|secret-model/, 'nothing of why');
   return [open.body, reasons];
 }
 
-t.test('each state: for strangers without a reason, for operators with it', (t) => {
+t.test('each state: for callers without a reason, for operators with it', (t) => {
   const ill = new FakeSpool();
   ill.health = { ok: false, why: 'late' };
   const state = (status: string, models: string, usage: string): object => ({ status, parts: { models, usage } });

@@ -1,4 +1,4 @@
-/** The events of POST /v1/responses as OpenAI's own client reads them: reasoning, a call, keep-alives, an early end. */
+/** The events of POST /v1/responses as OpenAI’s own client reads them: reasoning, a call, keep-alives, an early end. */
 import OpenAI, { APIError } from 'openai';
 import t from 'tap';
 import { ResponseStreamWriter } from '../../../sidecar/api/response-writers.js';
@@ -56,14 +56,14 @@ class Written {
     return this.#frames.join('');
   }
 
-  /** OpenAI's client, whose request these frames answer. */
+  /** OpenAI’s client, whose request these frames answer. */
   get client(): OpenAI {
     const headers = { 'content-type': 'text/event-stream' };
     return new OpenAI({ apiKey: 'k', fetch: () => Promise.resolve(new Response(this.text, { headers })) });
   }
 }
 
-t.test('the client’s stream helper takes a reply that reasons, says and calls', async (t) => {
+t.test('the client’s stream helper accepts a reply with reasoning, text and calls', async (t) => {
   const written = new Written();
   const { writer } = written;
   for (const text of ['So ', 'it is.']) writer.piece({ choice: 0, channel: 'reasoning', text, tokens: 1 });
@@ -89,7 +89,7 @@ t.test('the client’s stream helper takes a reply that reasons, says and calls'
   ]);
 });
 
-t.test('a stream that ends early is the client’s typed error, streamed and by the helper', async (t) => {
+t.test('a stream that ends early is the client’s typed error, streamed and with the helper', async (t) => {
   const written = new Written();
   written.writer.piece({ choice: 0, channel: 'reasoning', text: 'So ', tokens: 1 });
   written.fail(contractError('bad_gateway', 'The engine ended.'));
@@ -111,11 +111,11 @@ t.test('a stream that ends early is the client’s typed error, streamed and by 
   t.match(
     JSON.parse(last),
     { code: 'bad_gateway', message: 'The engine ended.', param: null },
-    'as the reference has it',
+    'as in the API’s reference',
   );
 });
 
-t.test('a keep-alive before the first token is the first events, later ones are comments', async (t) => {
+t.test('a keep-alive before the first token sends the first events, later ones are comments', async (t) => {
   const written = new Written();
   written.clock.advance(KEEP_ALIVE_MS);
   t.match(written.text, /^data: \{"type":"response\.created".*\n\ndata: \{"type":"response\.in_progress".*\n\n$/);

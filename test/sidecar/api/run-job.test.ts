@@ -113,7 +113,7 @@ class Seated {
   }
 }
 
-t.test('past its deadline a job is cancelled and its seat free', async (t) => {
+t.test('after its deadline a job is cancelled and its seat free', async (t) => {
   const seated = new Seated(500);
   const end = seated.run();
   const job = (await seated.engine.generation(0)).started();
@@ -125,29 +125,26 @@ t.test('past its deadline a job is cancelled and its seat free', async (t) => {
   t.match(seated.queue.snapshot(), { busy: 0, released: { deadline: 1 } });
 });
 
-t.test(
-  'a seat is taken until the engine says that it has ended what was cancelled, and the answer does not wait',
-  async (t) => {
-    for (const [stop, kind, reason] of [
-      [(seated: Seated) => seated.leaving.abort(), 'left', 'cancelled'],
-      [(seated: Seated) => seated.clock.advance(500), 'failed', 'deadline'],
-    ] as const) {
-      const seated = new Seated(500);
-      const end = seated.run();
-      const job = (await seated.engine.generation(0)).started();
-      let settle = (): void => undefined;
-      job.leaving = new Promise<void>((resolve) => (settle = resolve));
-      stop(seated);
-      t.equal((await end).kind, kind);
-      t.match(seated.queue.snapshot(), { busy: 1, released: {} });
-      settle();
-      await job.leaving;
-      t.match(seated.queue.snapshot(), { busy: 0, released: { [reason]: 1 } });
-    }
-  },
-);
+t.test('a seat stays in use until the engine confirms the cancel, and the answer does not wait for that', async (t) => {
+  for (const [stop, kind, reason] of [
+    [(seated: Seated) => seated.leaving.abort(), 'left', 'cancelled'],
+    [(seated: Seated) => seated.clock.advance(500), 'failed', 'deadline'],
+  ] as const) {
+    const seated = new Seated(500);
+    const end = seated.run();
+    const job = (await seated.engine.generation(0)).started();
+    let settle = (): void => undefined;
+    job.leaving = new Promise<void>((resolve) => (settle = resolve));
+    stop(seated);
+    t.equal((await end).kind, kind);
+    t.match(seated.queue.snapshot(), { busy: 1, released: {} });
+    settle();
+    await job.leaving;
+    t.match(seated.queue.snapshot(), { busy: 0, released: { [reason]: 1 } });
+  }
+});
 
-t.test('what ends before its deadline leaves no timer', async (t) => {
+t.test('a job that ends before its deadline leaves no timer', async (t) => {
   for (const [how, finish, released] of [
     ['done', (seated: Seated) => seated.engine.generations[0]?.done(), 'done'],
     ['left', (seated: Seated) => seated.leaving.abort(), 'cancelled'],
@@ -172,7 +169,7 @@ t.test('without a deadline there is no timer at all', async (t) => {
   t.equal((await end).kind, 'done');
 });
 
-t.test('a job takes the seats that are free, and each is the next one’s as soon as it is given back', async (t) => {
+t.test('a job takes the free seats, and each is available to others as soon as it is freed', async (t) => {
   const seated = new Seated(undefined, 3);
   const other = await seated.lease();
   const end = seated.run(16);
@@ -182,7 +179,7 @@ t.test('a job takes the seats that are free, and each is the next one’s as soo
   t.equal(job.reductions, 0);
   const waiting = seated.lease();
   t.match(seated.queue.snapshot(), { busy: 3, waiting: 1 });
-  t.equal(job.reductions, 1, 'it was asked for one');
+  t.equal(job.reductions, 1, 'one was recalled');
   job.seatFreed();
   const next = await waiting;
   t.match(seated.queue.snapshot(), { busy: 3, waiting: 0 });
@@ -194,7 +191,7 @@ t.test('a job takes the seats that are free, and each is the next one’s as soo
 });
 
 t.test(
-  'an engine that is lost before the start gives all seats back, and the next try takes what is free then',
+  'an engine that is lost before the start frees all seats, and the next try takes those that are free then',
   async (t) => {
     const seated = new Seated(undefined, 3);
     const end = seated.run(3);
@@ -226,7 +223,7 @@ t.test('a start that throws leaves no seat, timer or listener behind', async (t)
   t.equal(seated.clock.pending, 0);
 });
 
-t.test('a job whose usage must not be opened is not started', async (t) => {
+t.test('a job whose usage record cannot be opened is not started', async (t) => {
   const seated = new Seated(500);
   const refusal = contractError('spool_unhealthy', 'The spool is full.');
   const parts = seated.parts({ usage: { open: () => refusal } });
@@ -249,7 +246,7 @@ t.test('a job may end before its start returns', async (t) => {
     const lease = await seated.lease();
     const generate = (_: unknown, receiver: GenerationReceiver): JobHandle => {
       finish(receiver);
-      return { cancel: () => void t.fail('cancelled, though it was over'), reduceSeats: () => undefined };
+      return { cancel: () => void t.fail('cancelled, although it had ended'), reduceSeats: () => undefined };
     };
     const engine = { generate, score: unused };
     const end = runJob(seated.context, lease, chatOf(), seated.parts({ engine }));
@@ -260,19 +257,19 @@ t.test('a job may end before its start returns', async (t) => {
   }
 });
 
-t.test('who was given a seat is on the board until its request ends, and no longer', async (t) => {
+t.test('a seated request is on the board until it ends, and no longer', async (t) => {
   const { context, board, clock } = new Seated();
   context.caller = ACME;
   context.model = 'm';
   clock.advance(5);
-  // One that never says that it ended: the request's end is what counts.
+  // Its lease is never released: the request’s end counts.
   const lease = { seats: 1, waitedMs: 0 } as Lease;
   await context.awaitSeat(Promise.resolve({ kind: 'seated', lease }));
   const [holder] = board.holders('m');
   t.match(holder, { account: 'acme', class: 'standard', since: 5, context: { phase: 'waiting' } });
   t.strictSame(board.holders('other'), []);
   context.started(0);
-  t.equal(holder?.context.phase, 'prefilling', 'read when it is looked at');
+  t.equal(holder?.context.phase, 'prefilling', 'read when the board is read');
   const second = { ...lease, seats: 2 };
   await context.awaitSeat(Promise.resolve({ kind: 'seated', lease: second }));
   t.strictSame(
@@ -284,7 +281,7 @@ t.test('who was given a seat is on the board until its request ends, and no long
   t.strictSame(board.holders('m'), []);
 });
 
-/** Images whose embeddings come when the test says. */
+/** Images whose embeddings arrive when the test sends them. */
 class Looked implements JobImages {
   readonly asked: number[] = [];
   closed = 0;
@@ -302,7 +299,7 @@ class Looked implements JobImages {
 
 const UNSEEN: Unseen = { kind: 'unseen', error: imageFailed() };
 
-t.test('embeddings that a job wants are handed on', async (t) => {
+t.test('requested embeddings are sent to the engine', async (t) => {
   const seated = new Seated();
   const images = new Looked();
   const end = runJob(seated.context, await seated.lease(), chatOf(1), seated.parts({ images }));
@@ -332,7 +329,7 @@ t.test('an image without embeddings fails its job, which is cancelled', async (t
   t.match(seated.queue.snapshot(), { busy: 0 });
 });
 
-t.test('embeddings that come after the end change nothing', async (t) => {
+t.test('embeddings that arrive after the end change nothing', async (t) => {
   for (const late of [UNSEEN, Float32Array.of(1)]) {
     const seated = new Seated();
     const images = new Looked();

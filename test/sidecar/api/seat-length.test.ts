@@ -1,7 +1,7 @@
 import t from 'tap';
 import { seatLength } from '../../../sidecar/api/seat-length.js';
 
-t.test('a reply without a limit has room as its prompt has, on the shortest seats that give it', async (t) => {
+t.test('a reply without a limit has the rest of the context, on the shortest seats with enough', async (t) => {
   t.equal(seatLength(2048, [2048]), 2048, 'with one length of seats all of it');
   for (const [promptTokens, length] of [
     [1, 1024],

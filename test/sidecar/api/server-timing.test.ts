@@ -31,15 +31,15 @@ const PARAMS: ChatParams = {
   jsonObject: false,
 };
 
-/** What each part of the way in takes, in ms of the fake clock. */
+/** The duration of each part before the model, in ms of the fake clock. */
 interface Takes {
-  /** The key's check, while the body, as of its last byte, is there. */
+  /** The key’s check, while the body is there, from its last byte on. */
   readonly authorize: number;
   readonly check: number;
   readonly tokenize: number;
 }
 
-/** One model with one seat, behind parts that take the time they are told to. */
+/** One model with one seat, behind parts with configured durations. */
 class Harness {
   readonly clock = new FakeClock();
   readonly engine = new FakeEngine();
@@ -54,7 +54,7 @@ class Harness {
     this.#queue.resume(1);
   }
 
-  /** A whole chat reply, resolved once it is written. The body's last byte comes with the head, now. */
+  /** A whole chat reply, resolved once it is written. The body’s last byte arrives with the head. */
   ask(takes: Takes): Promise<Reply> {
     const replied = deferred<Reply>();
     const receivedAt = this.clock.now();
@@ -72,7 +72,7 @@ class Harness {
       reply: replied.resolve,
       fail: ({ status }, headers) => replied.resolve({ status, ...(headers && { headers }) }),
       stream: () => {
-        throw new Error('nobody asked for a stream');
+        throw new Error('no stream was requested');
       },
     };
     chat(exchange, this.#services(takes)).catch((fault: unknown) => t.fail(String(fault)));
@@ -81,7 +81,7 @@ class Harness {
 
   #services({ authorize, check, tokenize }: Takes): Services {
     const { clock } = this;
-    /** The clock moves on before the step ends, as if it had taken so long. */
+    /** Advances the clock before the step ends, as if it had taken so long. */
     const after = <T>(ms: number, value: T): Promise<T> => {
       clock.advance(ms);
       return Promise.resolve(value);
@@ -127,15 +127,15 @@ class Harness {
 
 const HEADERS = new Map([['content-type', 'application/json']]);
 
-t.test('ra-queue and ra-admit are what passed before the hand-over, each its own part', async (t) => {
+t.test('ra-queue and ra-admit are the times before the engine, each its own part', async (t) => {
   const harness = new Harness();
   const first = harness.ask({ authorize: 2, check: 0.25, tokenize: 1.5 });
   const running = await harness.engine.generation(0);
-  // What the model takes is in neither, though the header of a whole reply is written after it.
+  // Neither includes the model, although the header of a whole reply is written after it.
   harness.clock.advance(100);
 
   const second = harness.ask({ authorize: 1, check: 0.5, tokenize: 3 });
-  // Its turn comes once its last check passed and the first is over; the macrotask lets all its steps pass.
+  // It is seated once its last check passed and the first has ended; the macrotask lets all its steps pass.
   await new Promise((resolve) => setImmediate(resolve));
   t.equal(harness.engine.generations.length, 1, 'it waits');
   harness.clock.advance(40);

@@ -33,33 +33,30 @@ t.test('one try, mark by mark', async (t) => {
   t.equal(times.trailer(), 'ra-ttft;dur=7');
 });
 
-t.test(
-  'an engine that was lost before it began: the first try is kept apart, and waiting counts from both',
-  async (t) => {
-    const clock = new FakeClock();
-    const times = new Timeline(clock);
-    times.receivedAt = clock.now();
-    times.waits();
-    clock.advance(1);
-    times.seated(1);
-    times.handedOver();
-    clock.advance(4);
-    times.ran();
-    times.waits();
-    t.strictSame(times.lost, [{ readyAt: 0, seatedAt: 1, handedOverAt: 1, firstTokenAt: undefined, ranUntil: 5 }]);
-    const waits = {
-      readyAt: 5,
-      seatedAt: undefined,
-      handedOverAt: undefined,
-      firstTokenAt: undefined,
-      ranUntil: undefined,
-    };
-    t.strictSame(times.last, waits, 'the second has no mark of the first');
-    clock.advance(2);
-    t.equal(times.queuedMs(clock.now()), 3);
-    times.seated(3);
-    times.handedOver();
-    t.match(times.last, { readyAt: 5, seatedAt: 7, handedOverAt: 7 });
-    t.equal(times.header(), 'ra-queue;dur=3, ra-admit;dur=4');
-  },
-);
+t.test('an engine that was lost before it began: the first try is kept separately, and both waits count', async (t) => {
+  const clock = new FakeClock();
+  const times = new Timeline(clock);
+  times.receivedAt = clock.now();
+  times.waits();
+  clock.advance(1);
+  times.seated(1);
+  times.handedOver();
+  clock.advance(4);
+  times.ran();
+  times.waits();
+  t.strictSame(times.lost, [{ readyAt: 0, seatedAt: 1, handedOverAt: 1, firstTokenAt: undefined, ranUntil: 5 }]);
+  const waits = {
+    readyAt: 5,
+    seatedAt: undefined,
+    handedOverAt: undefined,
+    firstTokenAt: undefined,
+    ranUntil: undefined,
+  };
+  t.strictSame(times.last, waits, 'the second has no mark of the first');
+  clock.advance(2);
+  t.equal(times.queuedMs(clock.now()), 3);
+  times.seated(3);
+  times.handedOver();
+  t.match(times.last, { readyAt: 5, seatedAt: 7, handedOverAt: 7 });
+  t.equal(times.header(), 'ra-queue;dur=3, ra-admit;dur=4');
+});

@@ -45,7 +45,7 @@ t.test('without files there are the built-in prices and no credit', async (t) =>
   t.equal(options.clock.pending, 0);
 });
 
-t.test('a file that cannot be used stops the start, and nothing is left open', async (t) => {
+t.test('a file that cannot be used ends the start, and nothing is left open', async (t) => {
   for (const variable of ['RA_PRICING_FILE', 'RA_CREDIT_FILE']) {
     const options = await desk(t, { environment: { [variable]: NO_SUCH_FILE } });
     await t.rejects(openBilling(options), {
@@ -55,7 +55,7 @@ t.test('a file that cannot be used stops the start, and nothing is left open', a
   }
 });
 
-t.test('credit opens once what was spent is added up, and its segments are kept until then', async (t) => {
+t.test('credit opens once earlier spending is added up, and its segments are kept until then', async (t) => {
   const options = await desk(t);
   const billing = await openBilling(options);
   const spool = new MemorySpool();
@@ -73,7 +73,7 @@ t.test('credit opens once what was spent is added up, and its segments are kept 
   t.equal(options.clock.pending, 0);
 });
 
-t.test('a close does not wait for sums that are still added up longer than its bound', async (t) => {
+t.test('a close does not wait longer than its bound for sums that are still computed', async (t) => {
   const options = await desk(t);
   const billing = await openBilling(options);
   const spool = new MemorySpool();
@@ -86,7 +86,7 @@ t.test('a close does not wait for sums that are still added up longer than its b
   t.match(options.log.lines.at(-1), { event: 'balances not written in time' });
 });
 
-t.test('what cannot be known is said in one line, and nothing is let through', async (t) => {
+t.test('unknown balances are reported in one line, and no priced request is admitted', async (t) => {
   const options = await desk(t);
   const { dataDir } = options.config;
   await writeSnapshot(join(dataDir, 'usage', 'balances.json'), {
@@ -106,7 +106,7 @@ t.test('what cannot be known is said in one line, and nothing is let through', a
   await broken.close();
 });
 
-t.test('where no spool is kept, spending is counted for as long as the process lives', async (t) => {
+t.test('without a spool, spending is counted for as long as the process lives', async (t) => {
   const billing = await openBilling(await desk(t));
   t.equal(await billing.begin(undefined), undefined);
   t.match(billing.credit?.reserve('acme', GRANTED), { kind: 'reserved' });

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { mappedBeside } from '../../../sidecar/app/compose-models.js';
 
-t.test('what other engines have mapped counts once a file, without what each laid out anew for itself', async (t) => {
+t.test('the mapped bytes of other engines count once a file, without what each has repacked', async (t) => {
   const dir = t.testdir();
   const file = (name: string, bytes: number): string => {
     writeFileSync(join(dir, name), new Uint8Array(bytes));
@@ -20,7 +20,7 @@ t.test('what other engines have mapped counts once a file, without what each lai
   };
   t.equal(mappedBeside(own, [...ready(own), ...ready(q8), ...ready(q8)]), 1000);
   t.equal(mappedBeside(own, [...ready(q8), ...ready(q4, 450)]), 1050);
-  t.equal(mappedBeside(own, ready(q4, 600)), 0, 'never less than none');
+  t.equal(mappedBeside(own, ready(q4, 600)), 0, 'never less than 0');
   t.equal(mappedBeside(own, ready(q8, 0, 'cuda')), 0);
   t.equal(mappedBeside(own, [{ file: q8, engine: { state: 'cold' } }]), 0);
   t.equal(mappedBeside(own, ready(join(dir, 'away'))), 0);

@@ -4,7 +4,7 @@ import { spoolDir, spoolReader } from '../../../sidecar/app/compose-spool.js';
 import { encodeMark } from '../../../sidecar/usage/frame.js';
 import { segmentPath, START, type Position } from '../../../sidecar/usage/segments.js';
 
-t.test('the oldest records are the first where no segment was ever pruned, whatever its number', async (t) => {
+t.test('the oldest records are the first ones if no segment was ever pruned, whatever its number', async (t) => {
   for (const [what, after, oldest] of [
     ['the first segment failed', null, START],
     ['older ones were pruned', { segment: 1, offset: 70 }, { segment: 2, offset: 0 }],

@@ -15,7 +15,7 @@ const AWAY: readonly [bus: string, environment: (port: number) => Record<string,
 ];
 for (const [bus, environment] of AWAY) {
   t.test(
-    `${bus}: a sink that is away shows in the metrics, and at the backlog’s bound no more work is taken`,
+    `${bus}: an unavailable sink is shown in the metrics, and at the backlog’s bound no new requests are accepted`,
     async (t) => {
       const port = await deadPort();
       const small = { RA_USAGE_SEGMENT_BYTES: '1024', RA_USAGE_MAX_BACKLOG_BYTES: '4096', RA_USAGE_PROBE_MS: '10' };
@@ -33,7 +33,7 @@ for (const [bus, environment] of AWAY) {
   );
 }
 
-t.test('a stream that comes back gets all that waited, and a stop leaves no connection', async (t) => {
+t.test('a stream that is available again gets all that waited, and a stop leaves no connection', async (t) => {
   const port = await deadPort();
   const ids = Array.from({ length: 30 }, (_, i) => `n${i}`);
   const harness = await openHarness(t, folder(t), {

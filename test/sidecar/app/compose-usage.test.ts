@@ -23,7 +23,7 @@ async function arrived(sink: UsageSink, ...ids: readonly string[]): Promise<void
   while (!ids.every((id) => sink.ids.flat().includes(id))) await sink.came(sink.requests.length + 1);
 }
 
-t.test('what is billed arrives, and a restart goes on behind it', async (t) => {
+t.test('billed usage arrives, and after a restart delivery continues where it ended', async (t) => {
   const sink = await UsageSink.start(t);
   const dir = folder(t);
   writeFileSync(join(dir, 'secret'), `${SECRET}\n`);
@@ -58,7 +58,7 @@ t.test('a crash between the answer and the cursor sends the same events again', 
   await arrived(sink, 'a', 'b');
   await first.stop();
   const before = sink.requests.flatMap(({ body }) => JSON.parse(body) as unknown[]);
-  // What such a crash leaves behind.
+  // The files that such a crash leaves.
   rmSync(join(first.dir, 'cursor.json'));
   sink.requests.length = 0;
   const second = await openHarness(t, dir, { RA_DELIVERY_URL: sink.url });
@@ -83,7 +83,7 @@ t.test('a sink that is down at the start is waited for', async (t) => {
   t.ok((await harness.metric('usage_delivery_retries_total')) > 0);
 });
 
-t.test('a sink that fails in every way gets it in the end', async (t) => {
+t.test('a sink that fails in every way gets everything in the end', async (t) => {
   const sink = await UsageSink.start(t);
   const failures: ((request: SinkRequest) => void)[] = [
     ({ response }) => void response.writeHead(500).end(),
@@ -107,7 +107,7 @@ t.test('a sink that fails in every way gets it in the end', async (t) => {
   t.notOk(existsSync(join(harness.dir, 'dead-letters.jsonl')));
 });
 
-t.test('Retry-After is waited for', async (t) => {
+t.test('Retry-After is respected', async (t) => {
   const sink = await UsageSink.start(t);
   const times: number[] = [];
   sink.answer = ({ response }) => {
@@ -126,7 +126,9 @@ t.test('Retry-After is waited for', async (t) => {
 t.test('the one event that the sink refuses is a dead letter, and the rest arrives', async (t) => {
   const sink = await UsageSink.start(t);
   sink.answer = ({ body, response }) => {
-    response.writeHead(body.includes('"bad"') ? 400 : 204).end('because of <secret reasons>');
+    response
+      .writeHead(body.includes('"bad"') ? 400 : 204)
+      .end('the one event that the sink refuses is a dead letter, and the rest arrives');
   };
   const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_MAX_AGE_MS: '60000' });
   await harness.bill('a', 'b', 'bad', 'c');
@@ -141,20 +143,20 @@ t.test('the one event that the sink refuses is a dead letter, and the rest arriv
   t.notOk(JSON.stringify(harness.log.lines).includes('secret reasons'));
 });
 
-t.test('a stop does not wait for a sink that hangs longer than its bound', async (t) => {
+t.test('a stop does not wait longer than its bound for a sink that hangs', async (t) => {
   const sink = await UsageSink.start(t);
   sink.answer = () => undefined;
   const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
   await harness.bill('a');
   await sink.came(1);
   await Promise.all([harness.stop(), harness.stop()]);
-  t.notOk(existsSync(join(harness.dir, 'cursor.json')), 'what was not acknowledged is not passed');
+  t.notOk(existsSync(join(harness.dir, 'cursor.json')), 'the cursor does not pass events that were not acknowledged');
 });
 
-t.test('a stop does not wait for a disk that hangs longer than its bound', async (t) => {
+t.test('a stop does not wait longer than its bound for a disk that hangs', async (t) => {
   const sink = await UsageSink.start(t);
   const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
-  // Opening a pipe that nobody reads waits, as a disk does that hangs.
+  // Opening a pipe without a reader blocks, as a disk that hangs does.
   const draft = join(harness.dir, 'cursor.json.tmp');
   execFileSync('mkfifo', [draft]);
   t.teardown(() => closeSync(openSync(draft, constants.O_RDWR)));
@@ -176,7 +178,7 @@ t.test('delivered segments are deleted', async (t) => {
   t.strictSame(sink.ids.flat(), ids);
 });
 
-t.test('without a sink segments are kept, as long as the retention says', async (t) => {
+t.test('without a sink segments are kept, as long as the retention is', async (t) => {
   const dir = folder(t);
   const small = { RA_USAGE_SEGMENT_BYTES: '1024' };
   const first = await openHarness(t, dir, small);
@@ -204,7 +206,7 @@ t.test('without a sink segments are kept, as long as the retention says', async 
   t.ok(segments(fourth.dir).length > left, '0 days: for ever');
 });
 
-t.test('a spool that filled up while its sink failed accepts work again once it is delivered', async (t) => {
+t.test('a spool that filled up while its sink failed accepts requests again once it is delivered', async (t) => {
   const dir = folder(t);
   const port = await deadPort();
   const small = { RA_USAGE_SEGMENT_BYTES: '1024', RA_USAGE_MAX_BACKLOG_BYTES: '4096', RA_USAGE_PROBE_MS: '10' };
@@ -214,7 +216,7 @@ t.test('a spool that filled up while its sink failed accepts work again once it 
   await first.log.seen('usage spool unhealthy');
   await first.stop();
 
-  // The sink is given up, and credit still adds up what was spent.
+  // The sink is removed, and credit still adds up the spending.
   let keepFrom: Position | undefined = START;
   const second = await openHarness(t, dir, small, () => keepFrom);
   t.strictSame(second.spool.health, { ok: false, why: 'backlog' });
@@ -222,7 +224,7 @@ t.test('a spool that filled up while its sink failed accepts work again once it 
   await second.log.seen('usage spool healthy');
   await second.stop();
 
-  // The same with a sink that has it all by now.
+  // The same with a sink that has everything by now.
   const third = await openHarness(t, dir, { ...small, RA_USAGE_MAX_BACKLOG_BYTES: '65536' });
   await third.bill(...Array.from({ length: 30 }, (_, i) => `m${i}`));
   await third.stop();
@@ -235,7 +237,7 @@ t.test('a spool that filled up while its sink failed accepts work again once it 
   await fourth.log.seen('usage spool healthy');
 });
 
-t.test('a start that cannot read its secret fails with a line and releases the spool', async (t) => {
+t.test('a start that cannot read its secret ends with a line and releases the spool', async (t) => {
   const dir = folder(t);
   const environment = { RA_DELIVERY_URL: 'http://127.0.0.1:9/', RA_DELIVERY_SECRET_FILE: join(dir, 'none') };
   await t.rejects(openHarness(t, dir, environment), { message: /^delivery\.secretFile: does not exist/ });

@@ -2,7 +2,7 @@ import t from 'tap';
 import { DescriptorReserve } from '../../../sidecar/app/descriptor-reserve.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
-t.test('a reserve is given up when none is left, and taken again when there is enough', (t) => {
+t.test('a reserve is closed if no descriptor is left, and opened again when there are enough', (t) => {
   const clock = new FakeClock();
   /** Descriptors that the process could still open. */
   let free = 100;
@@ -16,7 +16,7 @@ t.test('a reserve is given up when none is left, and taken again when there is e
   const reserve = new DescriptorReserve(clock, (refusing) => changes.push(refusing), descriptors);
   t.equal(free, 92);
   clock.advance(5000);
-  t.same([free, reserve.refusing], [92, false], 'a look takes none for long');
+  t.same([free, reserve.refusing], [92, false], 'a check uses none for long');
   free = 0;
   clock.advance(1000);
   t.same([free, reserve.refusing], [8, true]);
@@ -34,6 +34,6 @@ t.test('a reserve is given up when none is left, and taken again when there is e
   reserve.close();
   free = 100;
   clock.advance(5000);
-  t.equal(free, 100, 'none is looked for any more');
+  t.equal(free, 100, 'no more checks');
   t.end();
 });

@@ -8,22 +8,22 @@ function configured(environment: Record<string, string> = {}): Config {
   return loaded.config;
 }
 
-/** What the public listener has; undefined: the start is refused. */
+/** The public listener’s bound; undefined: the start is refused. */
 function publicBound(config: Config, limit: number): number | undefined {
   const shared = connectionBounds(config, limit);
   return shared.kind === 'bounds' ? shared.bounds.public : undefined;
 }
 
-t.test('the default leaves a reserve below the limit, and has a bound of its own', async (t) => {
+t.test('the default leaves a reserve below the limit, and has its own maximum', async (t) => {
   const config = configured();
   const bound = publicBound(config, 1024) ?? 0;
   t.ok(bound > 512 && bound < 1024 - 128, String(bound));
   t.equal(publicBound(config, 2048), bound + 1024, 'the reserve does not grow with the limit');
   t.equal(publicBound(config, Infinity), 65_536);
-  t.equal(publicBound(config, 128), undefined, 'no service in so few');
+  t.equal(publicBound(config, 128), undefined, 'no service with so few');
 });
 
-t.test('questions to an authorizer need connections too', async (t) => {
+t.test('lookups at an authorizer need connections too', async (t) => {
   const url = {
     RA_ACCESS_MODE: 'authorizer',
     RA_AUTHORIZER_URL: 'http://127.0.0.1:1/',

@@ -19,7 +19,7 @@ t.test('a model is up once each replica is ready', async (t) => {
   t.strictSame(ends, ['up'], 'once');
 });
 
-t.test('one whose starts crash is left out while another serves', async (t) => {
+t.test('a replica whose starts crash is left out while another serves', async (t) => {
   const { starts, ends } = three();
   starts.lost(0, 'crashed', false);
   starts.ready(1);

@@ -8,7 +8,7 @@ const OWN = { kind: 'llama.cpp', cancelWaitMs: 1, silentMs: 1 } as const;
 const SIZES = { seats: 8, contextPerSeat: 2048, threads: 0 };
 const MODEL = { id: 'm', file: '/m.gguf', engine: OWN, ...SIZES, gpu: 'auto' } as ModelConfig;
 
-/** A host with these devices, of which only some see the model fit. */
+/** A host with these devices, on only some of which the model fits. */
 function host(devices: readonly string[], fits: (visible: string) => boolean = () => true): Inspectors {
   return {
     machine: async (_, { CUDA_VISIBLE_DEVICES: visible }) => {
@@ -32,7 +32,7 @@ function plan(
   return planReplicas({ ...MODEL, ...changes, replicas }, ask);
 }
 
-t.test('one process sees all that there is, and no inspector is asked', async (t) => {
+t.test('one process sees all devices, and no inspector is started', async (t) => {
   t.strictSame(await plan(1, BLIND), {
     kind: 'planned',
     replicas: [{ seats: 8, contextPerSeat: 2048, threads: 0, devices: [], environment: {} }],
@@ -81,7 +81,7 @@ t.test('auto is one for each device on which the model fits, or one over all of 
   );
 });
 
-t.test('a list says what differs, and a device that is not there is named', async (t) => {
+t.test('a list has the differences, and a missing device is named', async (t) => {
   const all = await plan(
     [
       { devices: [0, 1], seats: 2, contextPerSeat: 8192 },
@@ -104,7 +104,7 @@ t.test('a list says what differs, and a device that is not there is named', asyn
   t.match(await plan('auto', failing), { kind: 'unfit', why: 'no driver' });
 });
 
-t.test('each server elsewhere is a replica, and no inspector is asked', async (t) => {
+t.test('each server elsewhere is a replica, and no inspector is started', async (t) => {
   const replica = { ...SIZES, devices: [], environment: {} };
   const url = ['http://127.0.0.1:8000/', 'https://host/base'];
   t.strictSame(await plan(1, BLIND, { engine: { ...OWN, kind: 'vllm', url } }), {

@@ -53,7 +53,7 @@ t.test('options and operands are parsed, and errors do not repeat the given valu
   );
 });
 
-t.test('a wrong command line is said with its help; what else is thrown goes through', async (t) => {
+t.test('a wrong command line is reported with its help; other errors pass through', async (t) => {
   let said = '';
   const say = (text: string): void => void (said += text);
   const wrong = (): Promise<number> => Promise.reject(new UsageError('no'));
@@ -80,7 +80,7 @@ t.test('each command has a help text with all of its options and its exit codes'
   }
 });
 
-t.test('docs/cli.md is what the table says today (`make docs` writes it)', async (t) => {
+t.test('docs/cli.md equals what the commands generate (`make docs` writes it)', async (t) => {
   t.equal(readFileSync(`${sourceRoot}/docs/cli.md`, 'utf8'), cliDocs());
 });
 

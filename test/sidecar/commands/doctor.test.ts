@@ -14,7 +14,7 @@ const FACTS: MachineFacts = {
 };
 const CUDA: MachineFacts = { ...FACTS, available: ['cuda', false], gpu: 'cuda', devices: ['NVIDIA H100'] };
 
-t.test('what computes, why, and whose binaries it has', (t) => {
+t.test('the backend, why it is used, and whose binaries it has', (t) => {
   const says = (facts: MachineFacts): string => backendCheck('auto', facts).says;
   t.equal(says(FACTS), 'CPU (auto: available are CPU), the package’s own binaries, without engine/native: AVX2 FMA');
   t.equal(
@@ -46,7 +46,7 @@ t.test('binaries of another version, or without engine/native, are reported with
   t.end();
 });
 
-t.test('how a model calls tools, and what to do where that is not its own format', (t) => {
+t.test('how a model calls tools, and what to do if that is not its own format', (t) => {
   const checked = (ok: boolean, says: string) => {
     const answer = {
       head: undefined,

@@ -9,7 +9,7 @@ import type { Check } from '../../../sidecar/commands/check.js';
 import { loadConfig } from '../../../sidecar/config/config.js';
 import { lockDir } from '../../../sidecar/usage/lock.js';
 
-/** The checks of a configuration, by what they are about. */
+/** The checks of a configuration, by their subject. */
 async function checksOf(environment: Record<string, string>): Promise<ReadonlyMap<string, Check>> {
   const loaded = loadConfig({ RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0', ...environment });
   if (loaded.kind === 'invalid') throw new Error(loaded.line);
@@ -32,7 +32,7 @@ t.test('the connections that the limit of open files leaves', async (t) => {
   t.match(connectionsCheck(loaded.config, 4096), { level: 'fail', says: /LimitNOFILE/ });
 });
 
-t.test('a machine in order, where nothing has run yet: nothing is made', async (t) => {
+t.test('a machine without problems, before a first start: nothing is created', async (t) => {
   const dir = t.testdir();
   const checks = await checksOf({ RA_DATA_DIR: join(dir, 'data') });
   t.strictSame(
@@ -53,12 +53,12 @@ t.test('the contract that is in force', async (t) => {
   t.match(await says({ RA_CONTRACT: 'compatible' }), { level: 'ok', says: /^compatible: .*POST \/v1\/responses$/ });
 });
 
-t.test('what cannot be looked at is one more thing to mend', async (t) => {
+t.test('a check that fails is one more problem', async (t) => {
   const found = await guarded('disk', () => Promise.reject(new Error('EIO: i/o error, statfs')));
   t.strictSame(found, [{ what: 'disk', level: 'fail', says: 'the check itself failed: EIO: i/o error, statfs' }]);
 });
 
-t.test('addresses that are taken, by a stranger and by this very sidecar', async (t) => {
+t.test('addresses in use, by another program and by this sidecar', async (t) => {
   const dir = t.testdir({ data: { usage: {} } });
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -106,7 +106,7 @@ t.test('the files that the configuration names are read as the sidecar reads the
   for (const what of ['keys', 'gateway’s secrets', 'price list', 'credit', 'delivery’s secret']) {
     t.match(bad.get(what), { level: 'fail', advice: /^fix the file/ }, what);
   }
-  t.notMatch(JSON.stringify([...bad.values()]), /hush/, 'nothing of what they hold is told');
+  t.notMatch(JSON.stringify([...bad.values()]), /hush/, 'nothing of their content is shown');
   t.match((await named({ RA_PRICING_FILE: join(dir, 'list') })).get('price list'), { level: 'fail' });
   t.match((await named({ RA_GATEWAY_SECRET_FILE: join(dir, 'secret') })).get('gateway’s secrets'), { level: 'ok' });
   const production = { RA_KEYS_FILE: join(dir, 'empty'), RA_ENVIRONMENT: 'production' };
@@ -117,7 +117,7 @@ t.test('the files that the configuration names are read as the sidecar reads the
   });
 });
 
-t.test('what traces, scrapers and a message bus need is read too, each file of it', async (t) => {
+t.test('the files of traces, scrapers and a message bus are read too', async (t) => {
   const secret = 'x'.repeat(40);
   const dir = t.testdir({
     bad: 'hush hush\nhush',
@@ -130,7 +130,7 @@ t.test('what traces, scrapers and a message bus need is read too, each file of i
   });
   const of = async (what: string, named: Record<string, string>): Promise<Check | undefined> => {
     const check = (await checksOf({ RA_DATA_DIR: dir, ...named })).get(what);
-    t.notMatch(JSON.stringify(check), /hush/, 'nothing of what it holds is told');
+    t.notMatch(JSON.stringify(check), /hush/, 'nothing of its content is shown');
     return check;
   };
   const path = (name: string): string => join(dir, name);

@@ -13,7 +13,7 @@ if (MODEL === undefined) throw new Error('the defaults name a model');
 
 const NOW = Date.parse('2026-06-01T00:00:00Z');
 
-t.test('what the options of create say', async (t) => {
+t.test('the options of create', async (t) => {
   const properties = (options: object): object => propertiesOf({ account: 'acme', ...options }, 'staging', NOW);
   t.strictSame(properties({}), { account: 'acme', entitlements: { staging: { models: 'all' } } });
   t.strictSame(properties({ environment: 'production', models: 'a, b,a' }), {
@@ -27,7 +27,7 @@ t.test('what the options of create say', async (t) => {
   t.ok(JSON.stringify(properties({ environment: '__proto__' })).includes('"__proto__":{"models":"all"}'));
 });
 
-t.test('what is wrong is said without what was given, and nothing is changed', async (t) => {
+t.test('errors do not repeat the given values, and nothing is changed', async (t) => {
   const file = join(t.testdir(), 'keys.json');
   const revoked = makeKey({ id: 'gone', revoked: '2026-01-02T00:00:00Z' });
   const expired = makeKey({ id: 'old', expires: '2026-01-02T00:00:00Z' });
@@ -88,7 +88,7 @@ t.test('what is wrong is said without what was given, and nothing is changed', a
   t.equal(await readFile(file, 'utf8'), before);
 });
 
-t.test('a key for a model that the configuration does not have is made, with a warning', async (t) => {
+t.test('a key for a model that the configuration does not have is created, with a warning', async (t) => {
   const file = join(t.testdir(), 'keys.json');
   const own = { ...MODEL, id: 'mine', file: '/models/mine.gguf' };
   const said = async (named: string, models: Config['models']): Promise<string> => {

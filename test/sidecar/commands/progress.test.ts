@@ -12,7 +12,7 @@ function terminal(more: { isTTY?: boolean; columns?: number }): { text: string; 
   };
 }
 
-t.test('nothing is drawn where there is no terminal', async (t) => {
+t.test('without a terminal nothing is drawn', async (t) => {
   const pipe = terminal({});
   const bar = new Progress(new FakeClock(), pipe);
   bar.show('fetching', 0.5);
@@ -20,12 +20,12 @@ t.test('nothing is drawn where there is no terminal', async (t) => {
   t.equal(pipe.text, '');
 });
 
-t.test('one line, drawn again ten times a second at most, and taken away', async (t) => {
+t.test('one line, redrawn at most ten times a second, and removed at the end', async (t) => {
   const clock = new FakeClock();
   const screen = terminal({ isTTY: true, columns: 60 });
   const bar = new Progress(clock, screen);
   bar.clear();
-  t.equal(screen.text, '', 'nothing to take away yet');
+  t.equal(screen.text, '', 'nothing to remove yet');
   bar.show('fetching', 0.5, 'of 4 MiB');
   t.equal(screen.text, `\r\u001b[Kfetching [${'#'.repeat(17)}${' '.repeat(16)}] 50% of 4 MiB`);
   t.ok(screen.text.length - 4 < 60, 'it fits the line');
@@ -41,7 +41,7 @@ t.test('one line, drawn again ten times a second at most, and taken away', async
   t.ok(screen.text.endsWith('100% \r\u001b[K'));
 });
 
-t.test('a narrow terminal has no bar, and the number all the same', async (t) => {
+t.test('a narrow terminal has no bar, but the number', async (t) => {
   const screen = terminal({ isTTY: true, columns: 12 });
   new Progress(new FakeClock(), screen).show('fetching', 0.25);
   t.equal(screen.text, '\r\u001b[Kfetching 25% ');

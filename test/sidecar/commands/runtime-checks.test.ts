@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { httpCheck, nodeCheck, swapCheck } from '../../../sidecar/commands/runtime-checks.js';
 
-t.test('Node by the package’s engines', async (t) => {
+t.test('Node’s version against the package’s engines', async (t) => {
   for (const version of ['22.13.0', '22.23.3', '24.0.0', '24.21.0', '26.10.0'])
     t.match(nodeCheck(version), { level: 'ok' }, version);
   for (const version of ['18.20.0', '20.18.9', '22.12.0', '23.1.0', '25.0.0', '27.1.0']) {

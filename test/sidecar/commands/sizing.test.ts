@@ -13,13 +13,16 @@ import {
   type ToSize,
 } from '../../../sidecar/commands/sizing.js';
 
-/** Weights of every model, and what each has besides: as the inspector below has it. */
+/** The weights of every model, and the other memory of each, as in the inspector below. */
 const WEIGHTS = 1000;
 const OWN = 10;
 /** Of the weights of the file q4. */
 const REPACKED = 900;
 
-/** An inspector to which a model of more than 100 seats does not fit, and that answers with what it heard was taken. */
+/**
+ * An inspector for which a model of more than 100 seats does not fit, and that answers with the memory reported as
+ * taken.
+ */
 function entry(t: Test): string {
   const file = join(t.testdir(), 'inspector.mjs');
   writeFileSync(
@@ -45,17 +48,17 @@ function size(t: Test, models: readonly ToSize[], options: Partial<SizingOptions
   return sizeModels(models, { load: false, entry: entry(t), ...options }, io);
 }
 
-/** What each model heard was taken of the memory before it. */
+/** The memory before each model that was reported as taken. */
 function heard(sizings: readonly Sizing[]): (number | undefined)[] {
   return sizings.map(({ inspected }) => (inspected.kind === 'answer' ? inspected.answer.memory?.perSeat : undefined));
 }
 
-t.test('weights of one file are there once, whichever model is asked about', async (t) => {
+t.test('weights of one file count once, for whichever model', async (t) => {
   const found = heard(await size(t, [model('a'), model('a'), model('b'), model('a')]));
   t.strictSame(found, [0, OWN, WEIGHTS + 2 * OWN, WEIGHTS + 3 * OWN]);
 });
 
-t.test('what each engine holds of the weights for itself is there as often as there are engines', async (t) => {
+t.test('each engine’s own copy of weights counts once per engine', async (t) => {
   const found = heard(await size(t, [model('q4'), model('q4'), model('b')]));
   t.strictSame(found, [0, OWN + REPACKED, WEIGHTS - REPACKED + 2 * (OWN + REPACKED)]);
 });
@@ -65,7 +68,7 @@ t.test('on a GPU each has its own', async (t) => {
   t.match(third, { inspected: { answer: { memory: { compute: 14 } } } });
 });
 
-t.test('what does not fit, and what the start does not load, takes nothing', async (t) => {
+t.test('a model that does not fit, or is not loaded at the start, takes nothing', async (t) => {
   t.strictSame(heard(await size(t, [model('big', { seats: 101 }), model('a')])), [0, 0]);
   t.strictSame(heard(await size(t, [model('lazy', {}, true), model('a'), model('b')])), [0, 0, WEIGHTS + OWN]);
 });
@@ -82,5 +85,5 @@ t.test('beside a running sidecar a model that does not fit is reported but not r
   t.match(shortOfMemory(beside), /^too large \(a sidecar that runs on this data folder uses a part of it now\)$/);
   t.strictSame(heard([next]), [0]);
   t.equal(shortOfMemory(next), undefined);
-  t.strictSame(reasons(named), ['too large'], 'with memory that was named nothing is held by anybody');
+  t.strictSame(reasons(named), ['too large'], 'of a named amount of memory nothing is in use');
 });

@@ -14,7 +14,7 @@ import { usageRecord } from '../../support/usage-records.js';
 
 const CLI = fileURLToPath(new URL('../../../sidecar/cli.js', import.meta.url));
 
-/** A spool of one segment, in a folder of its own. */
+/** A spool of one segment, in its own folder. */
 function spool(t: Test, ...records: readonly UsageRecord[]): string {
   const dir = join(t.testdir(), 'usage');
   mkdirSync(dir);
@@ -50,7 +50,7 @@ function ids(out: string): string[] {
 
 const price = { version: '2026-10-03.4', picodollars: '18446744073709551615' };
 
-t.test('closes alone, whole, in the order of the spool', async (t) => {
+t.test('only closing records, complete, in the order of the spool', async (t) => {
   const close = usageRecord('a', 'close', { price });
   const dir = spool(t, usageRecord('b', 'open'), usageRecord('a', 'open'), close, usageRecord('b', 'close'));
   const { code, out, complaints } = await run(dir);
@@ -78,7 +78,7 @@ t.test('from a time on, before a time, of one account', async (t) => {
   t.equal(await found('--account', 'nobody'), '');
 });
 
-t.test('CSV has a head, all columns, and quotes where it must', async (t) => {
+t.test('CSV has a header, all columns, and quotes where needed', async (t) => {
   const record = usageRecord('a', 'close', { account: 'a "b", c', price, estimated: true });
   const { out } = await run(spool(t, record, usageRecord('b', 'close')), '--format', 'csv');
   t.equal(
@@ -144,7 +144,7 @@ t.test('it reads no faster than its reader', async (t) => {
   t.equal(taken, 5000);
 });
 
-t.test('it is over once all of it is taken', async (t) => {
+t.test('it ends once all of it is read', async (t) => {
   const dir = spool(t, usageRecord('a', 'close'), usageRecord('b', 'close'), usageRecord('c', 'close'));
   const taking: (() => void)[] = [];
   const out = new Writable({
@@ -172,7 +172,7 @@ t.test('as a command', async (t) => {
       stdio: ['ignore', 'pipe', 'pipe'],
     });
 
-  await t.test('all of it comes through a pipe', async (t) => {
+  await t.test('all of it arrives through a pipe', async (t) => {
     const child = start();
     let out = '';
     child.stdout?.setEncoding('utf8').on('data', (text: string) => (out += text));
@@ -181,7 +181,7 @@ t.test('as a command', async (t) => {
     t.equal(ids(out).length, 5000);
   });
 
-  await t.test('a reader that leaves ends it', async (t) => {
+  await t.test('it ends when its reader closes the pipe', async (t) => {
     const child = start();
     let complaints = '';
     child.stderr?.setEncoding('utf8').on('data', (text: string) => (complaints += text));
@@ -192,7 +192,7 @@ t.test('as a command', async (t) => {
     t.equal(complaints, '');
   });
 
-  await t.test('a wrong command line has a code of its own', async (t) => {
+  await t.test('a wrong command line has its own exit code', async (t) => {
     const [code] = (await once(start('--nonsense'), 'close')) as [number];
     t.equal(code, 2);
   });

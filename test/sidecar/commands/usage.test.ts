@@ -32,7 +32,7 @@ async function run(args: readonly string[], config: Config): Promise<{ code: num
   return { code, text };
 }
 
-/** A spool on the real disk with one request in it, closed. */
+/** A spool on the real disk with one closed request. */
 async function spoolIn(dataDir: string): Promise<DurableSpool> {
   const opened = await DurableSpool.open(
     join(dataDir, 'usage'),
@@ -46,7 +46,7 @@ async function spoolIn(dataDir: string): Promise<DurableSpool> {
   return opened.spool;
 }
 
-t.test('verify: 0 for a spool in order, also while it is written and before there is one', async (t) => {
+t.test('verify: 0 for a spool without problems, also while it is written and before it exists', async (t) => {
   const config = configOf(t.testdir());
   t.strictSame(await run(['verify', '--json'], config), {
     code: 0,
@@ -58,7 +58,7 @@ t.test('verify: 0 for a spool in order, also while it is written and before ther
   t.match(await run(['verify'], config), { code: 0, text: /: 1 segments, 1 records, no damage\n$/ });
 });
 
-t.test('verify: 1 for damage, for a segment that is gone and for an end that is cut', async (t) => {
+t.test('verify: 1 for damage, for a missing segment and for a cut end', async (t) => {
   const config = configOf(t.testdir());
   const dir = join(config.dataDir, 'usage');
   mkdirSync(dir);
@@ -86,7 +86,7 @@ t.test('anything else is a wrong command line', async (t) => {
   }
 });
 
-t.test('the command line leads to it, and prints nothing else on stdout', async (t) => {
+t.test('the program calls the command, and prints nothing else on stdout', async (t) => {
   const dataDir = t.testdir();
   const cli = (...args: string[]): ReturnType<typeof spawnSync> =>
     spawnSync(process.execPath, [CLI, ...args], { encoding: 'utf8', env: { ...process.env, RA_DATA_DIR: dataDir } });
@@ -94,7 +94,7 @@ t.test('the command line leads to it, and prints nothing else on stdout', async 
   t.match(cli('nonsense'), { status: 2, stderr: /usage verify\|export/ });
 });
 
-t.test('a disk that fails under verify is no finding but a fault', async (t) => {
-  const config = configOf(t.testdir({ usage: 'a file where a folder should be' }));
+t.test('a failing disk is no finding of verify but an error', async (t) => {
+  const config = configOf(t.testdir({ usage: 'a file in place of a folder' }));
   await t.rejects(run(['verify'], config), { code: 'ENOTDIR' });
 });

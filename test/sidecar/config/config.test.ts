@@ -13,7 +13,7 @@ function line(environment: Record<string, string>): string {
   return result.kind === 'invalid' ? result.line : 'accepted';
 }
 
-t.test('nothing set: every default', async (t) => {
+t.test('without settings: every default', async (t) => {
   const { models, ...rest } = loaded();
   t.strictSame(rest, {
     listen: { host: '127.0.0.1', port: 8080, tcp: true, socketMode: '0660' },
@@ -126,7 +126,7 @@ t.test('nothing set: every default', async (t) => {
   t.strictSame(loaded(), loaded(), 'a second load starts from the same defaults');
 });
 
-t.test('a file with comments, and variables over it', async (t) => {
+t.test('a file with comments, and variables that replace its settings', async (t) => {
   const dir = t.testdir({
     'ra.jsonc': '{ // where\n "listen": { "port": 1111, "host": "0.0.0.0", }, "dataDir": "/var/ra" }',
   });
@@ -149,7 +149,7 @@ t.test('switches are true or false', async (t) => {
   for (const value of ['1', 'yes', 'TRUE', '']) t.equal(line({ [variable]: value }), `config: ${problem}`, value);
 });
 
-t.test('paths of the operator’s files are taken from the working directory', async (t) => {
+t.test('paths of the operator’s files are relative to the working directory', async (t) => {
   const { pricing, credit } = loaded({ RA_PRICING_FILE: 'prices.json', RA_CREDIT_FILE: '/etc/credit.json' });
   t.equal(pricing.file, join(process.cwd(), 'prices.json'));
   t.equal(credit.file, '/etc/credit.json');
@@ -166,14 +166,14 @@ t.test('lists come as JSON', async (t) => {
   t.equal(config.keys.file, join(process.cwd(), 'elsewhere.json'));
 });
 
-t.test('frozen to the bottom', async (t) => {
+t.test('frozen at every level', async (t) => {
   const config = loaded();
   t.throws(() => ((config.models[0] as { seats: number }).seats = 1), TypeError);
   t.throws(() => (config.cors.origins as string[]).push('*'), TypeError);
   t.throws(() => ((config as { environment: string }).environment = 'production'), TypeError);
 });
 
-t.test('what stops the start, in one line', async (t) => {
+t.test('errors that end the start, in one line', async (t) => {
   const dir = t.testdir({
     'key.json': '{"queue":{"maxWait":1}}',
     'value.json': '{"queue":{"maxWaitMs":-1}}',
@@ -279,18 +279,18 @@ t.test('what stops the start, in one line', async (t) => {
   for (const [environment, expected] of cases) t.equal(line(environment), `config: ${expected}`);
 });
 
-t.test('both listeners may take any port', async (t) => {
+t.test('both listeners may use any port', async (t) => {
   t.equal(loaded({ RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' }).listen.port, 0);
 });
 
-t.test('a small decision context is allowed and hinted at', async (t) => {
+t.test('a small decision context is allowed, with a warning', async (t) => {
   const small = '[{"id":"d","kind":"decision","file":"f","contextPerSeat":512}]';
   const result = loadConfig({ RA_MODELS: small });
   t.match(result, { kind: 'config', hints: [/^models\[0\]\.contextPerSeat is below 8192/] });
   t.match(loadConfig({}), { hints: [] });
 });
 
-t.test('a secret that travels in clear is allowed and hinted at', async (t) => {
+t.test('a secret that is sent unencrypted is allowed, with a warning', async (t) => {
   const hintsFor = (url: string, secretFile?: string): unknown =>
     loadConfig({ RA_DELIVERY_URL: url, ...(secretFile !== undefined && { RA_DELIVERY_SECRET_FILE: secretFile }) });
   t.match(hintsFor('http://sink.example/', 'secret'), { hints: [/^delivery\.url is not https/] });
@@ -310,7 +310,7 @@ t.test('a secret that travels in clear is allowed and hinted at', async (t) => {
   for (const host of ['127.0.0.1', '[::1]']) t.match(bus(host), { hints: [] });
 });
 
-t.test('an OTLP endpoint: where it may be, and when its headers travel in clear', async (t) => {
+t.test('an OTLP endpoint: where it may be, and the warning for unencrypted headers', async (t) => {
   const endpointOf = (endpoint: string): string | undefined =>
     loaded({ RA_TELEMETRY_OTLP_ENDPOINT: endpoint }).telemetry.otlp.endpoint;
   for (const good of ['https://otlp.example', 'http://127.0.0.1:4318', 'https://otlp.example:4318/behind/a/path/']) {
@@ -330,7 +330,7 @@ t.test('an OTLP endpoint: where it may be, and when its headers travel in clear'
   for (const endpoint of ['https://otlp.example', 'http://127.0.0.1:4318', 'http://[::1]:4318', undefined]) {
     t.strictSame((hintsFor(endpoint, 'headers') as { hints: unknown }).hints, [], endpoint ?? 'none');
   }
-  t.strictSame((hintsFor('http://otlp.example') as { hints: unknown }).hints, [], 'nothing secret is sent');
+  t.strictSame((hintsFor('http://otlp.example') as { hints: unknown }).hints, [], 'no secret is sent');
 });
 
 t.test('listeners and access', async (t) => {
@@ -343,7 +343,7 @@ t.test('listeners and access', async (t) => {
 
   t.match(line(file('a.json', { listen: { tcp: false } })), /listen\.tcp must be true unless listen\.socket is set/);
   const alone = loaded(file('a.json', { listen: { tcp: false, port: 9090, socket: 'ra.sock' } }));
-  t.equal(alone.listen.socket, join(process.cwd(), 'ra.sock'), 'a port that nobody listens on may be any');
+  t.equal(alone.listen.socket, join(process.cwd(), 'ra.sock'), 'a port without a listener may be any');
   t.match(
     line(file('a.json', { listen: { socket: `/${'ü'.repeat(60)}` } })),
     /listen\.socket must have at most 107 bytes/,
@@ -354,7 +354,7 @@ t.test('listeners and access', async (t) => {
   const gateway = loaded(file('a.json', { access: { mode: 'gateway' }, gateway: { secretFile: 'secret' } }));
   t.equal(gateway.gateway.secretFile, join(process.cwd(), 'secret'));
   const open = loaded(file('a.json', { operators: { host: '0.0.0.0', secretFile: 'operators' } }));
-  t.equal(open.operators.secretFile, join(process.cwd(), 'operators'), 'with a key it may be anywhere');
+  t.equal(open.operators.secretFile, join(process.cwd(), 'operators'), 'with a key it may be on any address');
 
   t.match(line(file('a.json', { access: { mode: 'authorizer' } })), /authorizer\.url must be set/);
   for (const url of ['https://keys.example/v1', 'http://127.0.0.1:1/', 'http://[::1]:1/', 'http://localhost/x']) {
@@ -362,7 +362,11 @@ t.test('listeners and access', async (t) => {
   }
   for (const url of ['http://keys.example/', 'http://10.0.0.1/', 'http://127.0.0.1.example/', 'http://[::2]/']) {
     t.match(line(authorizer(url)), /authorizer\.url must be https/, url);
-    t.equal(loaded(authorizer(url, { socket: '/run/a.sock' })).authorizer.url, url, 'over a socket it stays here');
+    t.equal(
+      loaded(authorizer(url, { socket: '/run/a.sock' })).authorizer.url,
+      url,
+      'over a socket it stays on this host',
+    );
   }
   for (const url of ['ftp://127.0.0.1/', 'http://user:canary@127.0.0.1/', 'https://', 'http://127.0.0.1/#x']) {
     const refused = line(authorizer(url));
@@ -410,7 +414,7 @@ t.test('a key and its certificate are set together, for a port', async (t) => {
   t.same(loaded(both).tls, { keyFile: join(process.cwd(), 'key.pem'), certFile: join(process.cwd(), 'cert.pem') });
 });
 
-t.test('a chat template and a format of calls', (t) => {
+t.test('a chat template and a tool format', (t) => {
   const models = (more: object) => ({
     RA_MODELS: JSON.stringify([{ id: 'a', kind: 'chat', file: 'a.gguf', ...more }]),
   });
@@ -430,7 +434,7 @@ t.test('a chat template and a format of calls', (t) => {
   t.end();
 });
 
-t.test('an engine elsewhere is named by URLs or a socket, and only with what it can do', (t) => {
+t.test('an engine elsewhere is named by URLs or a socket, and only with settings that it supports', (t) => {
   const of = (engine: object, more: object = {}): Record<string, string> => ({
     RA_MODELS: JSON.stringify([{ id: 'm', kind: 'chat', file: '/m.gguf', engine, ...more }]),
   });

@@ -2,7 +2,7 @@ import t from 'tap';
 import { loadConfig } from '../../../sidecar/config/config.js';
 import { deviceEnvironment, deviceProblems, devicesOf } from '../../../sidecar/config/devices.js';
 
-t.test('a process sees its devices alone', async (t) => {
+t.test('a process sees only its own devices', async (t) => {
   t.strictSame(deviceEnvironment([], '0,1'), {});
   t.strictSame(deviceEnvironment(['0', '2'], undefined), {
     CUDA_VISIBLE_DEVICES: '0,2',
@@ -11,9 +11,9 @@ t.test('a process sees its devices alone', async (t) => {
   t.strictSame(deviceEnvironment(['MIG-4a'], undefined), { CUDA_VISIBLE_DEVICES: 'MIG-4a' });
 });
 
-t.test('indices count through what this process itself may see', async (t) => {
+t.test('indices refer to the devices that this process sees', async (t) => {
   const { CUDA_VISIBLE_DEVICES: cuda } = deviceEnvironment(['1', 'GPU-9', '5'], 'GPU-7, GPU-8');
-  t.equal(cuda, 'GPU-8,GPU-9,-1', 'one that is not there stays one');
+  t.equal(cuda, 'GPU-8,GPU-9,-1', 'a missing one stays in the list');
 });
 
 t.test('devices are named once, and not without a GPU', async (t) => {
@@ -29,7 +29,7 @@ t.test('devices are named once, and not without a GPU', async (t) => {
   t.strictSame(deviceProblems({ gpu: false, replicas: 4 }), []);
 });
 
-t.test('what `replicas` may be', async (t) => {
+t.test('values of `replicas`', async (t) => {
   const load = (replicas: unknown): ReturnType<typeof loadConfig> => {
     const models = [{ id: 'm', kind: 'chat', file: 'embedded', replicas }];
     return loadConfig({ RA_MODELS: JSON.stringify(models) });

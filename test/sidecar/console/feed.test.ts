@@ -40,12 +40,12 @@ function setup() {
   return { feed, harness };
 }
 
-/** Lets what was taken be sent. */
+/** Lets queued frames be sent. */
 async function told(): Promise<void> {
   for (let i = 0; i < 4; i += 1) await Promise.resolve();
 }
 
-t.test('no snapshot is made without viewers: neither before the first nor after the last', async (t) => {
+t.test('no snapshot is made without viewers, neither before the first nor after the last', async (t) => {
   const { feed, harness } = setup();
   harness.clock.advance(60_000);
   t.equal(harness.taken, 0);
@@ -62,7 +62,7 @@ t.test('no snapshot is made without viewers: neither before the first nor after 
   t.equal(harness.taken, 1);
   feed.join(viewer);
   await told();
-  t.strictSame(viewer.seen, ['1', '2'], 'who comes later is shown no old one');
+  t.strictSame(viewer.seen, ['1', '2'], 'a later viewer gets no old one');
 });
 
 t.test('one snapshot an interval, made once for all', async (t) => {
@@ -70,7 +70,7 @@ t.test('one snapshot an interval, made once for all', async (t) => {
   const viewers = [new FakeViewer(), new FakeViewer(), new FakeViewer()] as const;
   for (const viewer of viewers) feed.join(viewer);
   await told();
-  t.equal(harness.taken, 1, 'those who come together wait for the same one');
+  t.equal(harness.taken, 1, 'viewers that come together wait for the same one');
   for (let second = 0; second < 3; second += 1) {
     harness.clock.advance(1000);
     await told();
@@ -79,7 +79,7 @@ t.test('one snapshot an interval, made once for all', async (t) => {
   for (const { seen } of viewers) t.strictSame(seen, ['1', '2', '3', '4']);
 });
 
-t.test('who comes later sees the last one, and none is made for it', async (t) => {
+t.test('a later viewer gets the last one, and none is made for it', async (t) => {
   const { feed, harness } = setup();
   const [first, second] = [new FakeViewer(), new FakeViewer()];
   feed.join(first);
@@ -92,10 +92,10 @@ t.test('who comes later sees the last one, and none is made for it', async (t) =
   feed.leave(first);
   harness.clock.advance(600);
   await told();
-  t.strictSame(second.seen, ['1', '2'], 'the beat goes on');
+  t.strictSame(second.seen, ['1', '2'], 'the interval continues');
 });
 
-t.test('who is behind is left out until it has caught up, and nothing waits for it', async (t) => {
+t.test('a slow viewer is skipped until it has caught up, and nothing waits for it', async (t) => {
   const { feed, harness } = setup();
   const [quick, slow] = [new FakeViewer(), new FakeViewer()];
   feed.join(quick);
@@ -110,10 +110,10 @@ t.test('who is behind is left out until it has caught up, and nothing waits for 
   harness.clock.advance(1000);
   await told();
   t.equal(quick.seen.length, 7);
-  t.strictSame(slow.seen, ['1', '7'], 'the newest, not what was missed');
+  t.strictSame(slow.seen, ['1', '7'], 'the newest, not the skipped ones');
 });
 
-t.test('so many may watch', async (t) => {
+t.test('the number of viewers is limited', async (t) => {
   const { feed } = setup();
   const viewers = Array.from({ length: OPTIONS.viewers }, () => new FakeViewer());
   for (const viewer of viewers) {
@@ -125,7 +125,7 @@ t.test('so many may watch', async (t) => {
   t.notOk(feed.full, 'a place is free again');
 });
 
-t.test('the end ends every stream, for good', async (t) => {
+t.test('the end ends every stream, permanently', async (t) => {
   const { feed, harness } = setup();
   const viewer = new FakeViewer();
   feed.join(viewer);
@@ -137,7 +137,7 @@ t.test('the end ends every stream, for good', async (t) => {
   t.equal(harness.clock.pending, 0);
 });
 
-t.test('a snapshot that cannot be made sends the viewers away, who may come again', async (t) => {
+t.test('if a snapshot fails the viewers are disconnected, and may come again', async (t) => {
   const { feed, harness } = setup();
   const viewer = new FakeViewer();
   harness.broken = true;
@@ -145,21 +145,21 @@ t.test('a snapshot that cannot be made sends the viewers away, who may come agai
   await told();
   t.equal(viewer.ended, 1);
   t.match(harness.faults, [{ message: 'no snapshot' }]);
-  t.equal(harness.clock.pending, 0, 'nothing is tried for nobody');
+  t.equal(harness.clock.pending, 0, 'without viewers nothing is tried');
   harness.broken = false;
   feed.join(viewer);
   await told();
   t.strictSame(viewer.seen, ['2']);
 });
 
-t.test('who leaves while one is made leaves nothing behind', async (t) => {
+t.test('a viewer that disconnects while a snapshot is made leaves nothing behind', async (t) => {
   const clock = new FakeClock();
   const making = deferred<string>();
   const feed = new ConsoleFeed(
     clock,
     OPTIONS,
     () => making.promise,
-    () => t.fail('it can be made'),
+    () => t.fail('now it succeeds'),
   );
   const viewer = new FakeViewer();
   feed.join(viewer);

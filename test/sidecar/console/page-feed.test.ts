@@ -1,4 +1,4 @@
-/** How the page keeps to its feed: what it takes for a picture, when it tries again, and when it gives up. */
+/** How the page follows its feed: which frames it accepts, when it tries again, and when it gives up. */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -27,7 +27,7 @@ const { Feed } = (await import(pathToFileURL(join(sourceRoot, 'sidecar/console/p
 
 const picture = (n: number, v = 2): string => `data: ${JSON.stringify({ v, n, intervalMs: 250 })}\n\n`;
 
-/** A page's feed from a server that answers as told. What it hears comes out of `heard`, in order. */
+/** A page’s feed from a server with scripted answers. `heard` has its events, in order. */
 async function harness(
   t: Test,
   answer: (response: ServerResponse, asked: number, key: string | undefined) => void,
@@ -70,7 +70,7 @@ async function harness(
   return { feed, heard, lost, closed: closed.promise, asked: () => asked };
 }
 
-t.test('pictures come whole, however they are cut on the way; what is no picture is passed over', async (t) => {
+t.test('snapshots are assembled however they are cut; other frames are ignored', async (t) => {
   const { feed, heard } = await harness(t, (response) => {
     const bytes = Buffer.from(`: keep-alive\n\nid: 1\n${picture(1)}${picture(2)}`);
     for (let i = 0; i < bytes.length; i += 7) response.write(bytes.subarray(i, i + 7));
@@ -79,17 +79,17 @@ t.test('pictures come whole, however they are cut on the way; what is no picture
   t.strictSame([await heard(), await heard()], ['picture 1', 'picture 2']);
 });
 
-t.test('pictures of a version that the page cannot read end it: it does not ask again and again', async (t) => {
+t.test('a snapshot of an unknown version ends the feed: the page does not try again', async (t) => {
   const { feed, heard, asked, closed } = await harness(t, (response) => {
     response.write(picture(1) + picture(2, 3) + picture(3));
   });
   feed.start();
-  t.strictSame([await heard(), await heard()], ['picture 1', 'other']);
+  t.strictSame([await heard(), await heard()], ['and its place is free', 'other']);
   await closed;
   t.equal(asked(), 1, 'and its place is free');
 });
 
-t.test('what cannot be shown is asked for later and later, as a feed that is gone', async (t) => {
+t.test('a snapshot that cannot be shown counts as a lost feed, which is retried with growing waits', async (t) => {
   const { feed, heard, lost } = await harness(
     t,
     (response) => response.end(picture(1)),
@@ -106,7 +106,7 @@ t.test('what cannot be shown is asked for later and later, as a feed that is gon
   t.ok(second >= 740, `${second} ms`);
 });
 
-t.test('one that was shown makes the next try soon again', async (t) => {
+t.test('a shown one resets the wait', async (t) => {
   const { feed, heard, lost } = await harness(t, (response, asked) => {
     if (asked === 1) response.writeHead(500).end();
     else response.end(picture(asked));
@@ -123,7 +123,7 @@ t.test('when refused it reconnects after Retry-After', async (t) => {
   t.ok((await lost()) >= 9_990);
 });
 
-t.test('a key is asked for, tried, and used', async (t) => {
+t.test('a key is requested, tried, and used', async (t) => {
   const { feed, heard } = await harness(t, (response, asked, key) => {
     if (key === 'Bearer good') response.write(picture(asked));
     else response.writeHead(401).end();

@@ -1,4 +1,4 @@
-/** What the page works out by itself: rates, the last minute of a histogram, quantiles, and how they are said. */
+/** The page’s own computations: rates, the last minute of a histogram, quantiles, and their texts. */
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
@@ -27,24 +27,24 @@ const text = await page<
   }
 >('text.js');
 
-/** A snapshot of which only its time and its count of streams are looked at. */
+/** A snapshot of which only the time and the count of streams matter. */
 function at(ms: number, streams = 0, startedAt = 0): Snapshot {
   return { at: ms, streams, startedAt } as Snapshot;
 }
 
 const streams = (snapshot: Snapshot): number => snapshot.streams;
 
-t.test('the last minute is counted from the oldest picture within it', async (t) => {
+t.test('the last minute begins with the oldest snapshot in it', async (t) => {
   const history = new History();
   t.equal(history.base, undefined);
   history.add(at(0));
-  t.equal(history.base, undefined, 'one picture tells of no change');
+  t.equal(history.base, undefined, 'one snapshot has no change');
   for (let second = 1; second <= 90; second += 1) history.add(at(second * 1000, second * 3));
   t.equal(history.base?.at, 30_000);
   t.equal(perSecond(at(90_000, 270), history.base, streams), 3);
 });
 
-t.test('another life of the sidecar counts anew', async (t) => {
+t.test('a restarted sidecar is counted anew', async (t) => {
   const history = new History();
   history.add(at(0, 500));
   history.add(at(1000, 510));
@@ -53,20 +53,17 @@ t.test('another life of the sidecar counts anew', async (t) => {
   t.equal(perSecond(at(3000, 1), at(2000, 5), streams), 0);
 });
 
-t.test(
-  'a clock that was set back begins anew, and does not hold rates at nothing until it is where it was',
-  async (t) => {
-    const history = new History();
-    for (let second = 0; second <= 30; second += 1) history.add(at(3_600_000 + second * 1000, second));
-    history.add(at(1000, 31));
-    t.equal(history.base, undefined);
-    t.strictSame(history.curve(streams), [], 'no picture of the future is in a curve');
-    history.add(at(2000, 35));
-    t.equal(perSecond(at(2000, 35), history.base, streams), 4);
-  },
-);
+t.test('after the clock was set back the page begins anew, without rates of 0 until the old time', async (t) => {
+  const history = new History();
+  for (let second = 0; second <= 30; second += 1) history.add(at(3_600_000 + second * 1000, second));
+  history.add(at(1000, 31));
+  t.equal(history.base, undefined);
+  t.strictSame(history.curve(streams), [], 'no snapshot of the future is in a curve');
+  history.add(at(2000, 35));
+  t.equal(perSecond(at(2000, 35), history.base, streams), 4);
+});
 
-t.test('pictures are kept for two minutes, however often they come', async (t) => {
+t.test('snapshots are kept for two minutes, however many', async (t) => {
   const history = new History();
   for (let i = 0; i < 5000; i += 1) history.add(at(i * 250, i));
   const curve = history.curve(streams);
@@ -79,14 +76,14 @@ t.test('pictures are kept for two minutes, however often they come', async (t) =
   );
 });
 
-t.test('a histogram of the last minute is the difference, its quantiles are Prometheus’', async (t) => {
+t.test('a histogram of the last minute is the difference, and its quantiles are Prometheus’', async (t) => {
   const before = { bounds: [0.1, 0.5, 1], counts: [4, 4, 4, 4], sum: 0.2 };
   const now = { bounds: [0.1, 0.5, 1], counts: [4, 14, 24, 25], sum: 20.2 };
   const minute = since(now, before);
   t.strictSame(minute, { bounds: [0.1, 0.5, 1], counts: [0, 10, 20, 21], sum: 20 });
-  // histogram_quantile(0.5): rank 10.5 lies 0.5 of 10 into the bucket from 0.5 to 1.
+  // histogram_quantile(0.5): rank 10.5 is 0.5 of 10 into the bucket from 0.5 to 1.
   t.equal(quantile(minute, 0.5), 0.525);
-  t.equal(quantile(minute, 1), 1, 'past the last bound that bound');
+  t.equal(quantile(minute, 1), 1, 'above the last bound it is that bound');
   t.equal(quantile(since(now, now), 0.5), null, 'of nothing there is none');
   t.equal(since(now), now, 'since the start');
 });

@@ -1,4 +1,4 @@
-/** The page's own files: typed against what the feed sends, all of them served, and nothing asked of anybody else. */
+/** The page’s own files: types that match the feed, all of them served, and no request to another origin. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
@@ -9,10 +9,10 @@ import { sourceRoot } from '../../support/source-root.js';
 const FOLDER = join(sourceRoot, 'sidecar/console/page');
 const names = readdirSync(FOLDER).filter((name) => name !== 'tsconfig.json');
 const textOf = (name: string): string => readFileSync(join(FOLDER, name), 'utf8');
-/** `/console` stands for the page itself, beside which its files are named `console/…`. */
+/** `/console` is the page itself, whose files are named `console/…` beside it. */
 const served = new Map(Object.entries(PAGE_FILES).map(([path, name]) => [name as string, path]));
 
-t.test('its scripts agree with their types and with what the feed sends', async (t) => {
+t.test('its scripts agree with their types and with the feed’s', async (t) => {
   const file = join(FOLDER, 'tsconfig.json');
   const parsed = ts.getParsedCommandLineOfConfigFile(
     file,
@@ -32,7 +32,7 @@ t.test('its scripts agree with their types and with what the feed sends', async 
   t.strictSame(said, []);
 });
 
-t.test('each file is served, and each that is named is there', async (t) => {
+t.test('each file is served, and each named file exists', async (t) => {
   t.strictSame([...served.keys()].sort(), [...names].sort());
   for (const [, named = ''] of textOf('index.html').matchAll(/(?:src|href)="([^"#][^"]*)"/g)) {
     t.ok([...served.values()].includes(`/${named}`), named);
@@ -47,13 +47,17 @@ t.test('each file is served, and each that is named is there', async (t) => {
 t.test('it sends no request to another origin, and no text becomes markup', async (t) => {
   for (const name of names) {
     const text = textOf(name).replaceAll('http://www.w3.org/2000/svg', '');
-    t.notMatch(text, /https?:|url\(|@import/, `${name} names no other place`);
+    t.notMatch(text, /https?:|url\(|@import/, `${name} names no other origin`);
     t.notMatch(text, /innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function/, name);
   }
   const html = textOf('index.html');
-  t.notMatch(html, /<style|style=|<script(?![^>]*src=)|\son\w+=/, 'nothing inline, which its policy would refuse');
+  t.notMatch(
+    html,
+    /<style|style=|<script(?![^>]*src=)|\son\w+=/,
+    'no inline script or style, which its policy would block',
+  );
 });
 
-t.test('no file is long', async (t) => {
+t.test('no file is too long', async (t) => {
   for (const name of names) t.ok(textOf(name).split('\n').length <= 300, name);
 });

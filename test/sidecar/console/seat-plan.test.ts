@@ -13,28 +13,28 @@ function holder(seats: number): Movable {
   return { model: 'm', account: 'acme', class: 'standard', since: 0, lease: { seats }, context: { phase: 'decoding' } };
 }
 
-t.test('requests keep their seats, and new ones take the lowest free ones', async (t) => {
+t.test('requests keep their seats, and new ones get the lowest free ones', async (t) => {
   const plan = new SeatPlan();
   const [a, b, c, d] = [holder(1), holder(2), holder(1), holder(2)] as const;
   const seats = (holders: readonly Movable[]): (readonly number[])[] => plan.place(holders).map((each) => each.seats);
   t.strictSame(seats([a, b, c]), [[0], [1, 2], [3]]);
   b.lease.seats = 1;
-  t.strictSame(seats([a, b, c]), [[0], [1], [3]], 'the highest is given back');
+  t.strictSame(seats([a, b, c]), [[0], [1], [3]], 'the highest is freed');
   t.strictSame(seats([b, c, d]), [[1], [3], [0, 2]]);
   b.lease.seats = 3;
   t.strictSame(seats([b, c]), [[1, 0, 2], [3]]);
 });
 
-t.test('each request has a number of its own', async (t) => {
+t.test('each request has its own number', async (t) => {
   const plan = new SeatPlan();
   const [a, b] = [holder(1), holder(1)] as const;
   const ids = (holders: readonly Movable[]): number[] => plan.place(holders).map(({ id }) => id);
   t.strictSame(ids([a]), [1]);
   t.strictSame(ids([b]), [2], 'in the same seat');
-  t.strictSame(ids([a]), [3], 'who left and is back is another');
+  t.strictSame(ids([a]), [3], 'a request that ended and one that comes later are different');
 });
 
-t.test('a plan that is not used any more keeps no finished request', async (t) => {
+t.test('a plan that is no longer used keeps no ended request', async (t) => {
   const plan = new SeatPlan();
   const place = (): WeakRef<SeatHolder> => {
     const here = holder(1);
@@ -44,14 +44,14 @@ t.test('a plan that is not used any more keeps no finished request', async (t) =
   const left = place();
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
-  // A reference that was made or asked in this turn of the loop is held to its end.
+  // A reference that was made or read in this turn of the loop is kept until its end.
   await new Promise((resolve) => setImmediate(resolve));
   collect();
   t.equal(left.deref(), undefined);
   t.strictSame(plan.place([holder(1)])[0]?.seats, [0], 'its seat is free');
 });
 
-t.test('no seat has two holders, and each holder has as many as it holds', async () => {
+t.test('no seat has two requests, and each request has as many as its lease', async () => {
   fc.assert(
     fc.property(
       fc.array(fc.array(fc.tuple(fc.nat(9), fc.integer({ min: 1, max: 4 })), { maxLength: 8 })),

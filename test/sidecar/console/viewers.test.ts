@@ -1,4 +1,4 @@
-/** Viewers over real sockets: who reads slowly, and who leaves while a picture is on its way. */
+/** Viewers over real sockets: slow ones, and ones that disconnect while a snapshot is being sent. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
@@ -8,18 +8,18 @@ import { FakeClock } from '../../support/fake-clock.js';
 import { serve } from '../../support/http-server.js';
 
 const INTERVAL_MS = 1000;
-/** Far longer than pictures are, so that few of them fill a socket. */
+/** Far longer than real snapshots, so that few of them fill a socket. */
 const PICTURE = 400_000;
 /** Longer than `data: `, a number and its dot. */
 const BEGINNING = 16;
-/** What the system's sockets hold for a reader who reads nothing is less. */
+/** More than the kernel’s sockets buffer for a reader that reads nothing. */
 const MANY = 60;
 
-/** One who watches, and which pictures have begun to come. */
+/** A viewer, and the snapshots whose beginning it has received. */
 class Viewer {
   readonly socket: Socket;
   readonly seen: number[] = [];
-  /** What the beginning of a picture may be cut in. */
+  /** A buffer for the beginning of a snapshot, which may be cut. */
   #tail = '';
 
   constructor(socket: Socket) {
@@ -32,13 +32,13 @@ class Viewer {
     });
   }
 
-  /** Resolves once one came that fits. */
+  /** Resolves once a matching one has arrived. */
   async sees(fits: (number: number) => boolean): Promise<void> {
     while (!this.seen.some(fits)) await once(this.socket, 'data');
   }
 }
 
-/** A server with a feed whose pictures are numbers, and long. */
+/** A server with a feed whose snapshots are numbers, and long. */
 async function harness(t: Test) {
   const clock = new FakeClock();
   let taken = 0;
@@ -60,7 +60,7 @@ async function harness(t: Test) {
     await viewer.sees((number) => number > 0);
     return viewer;
   };
-  /** The next picture, when this one has it. */
+  /** The next snapshot, once this viewer has the current one. */
   const next = async (viewer: Viewer): Promise<number> => {
     const number = taken + 1;
     clock.advance(INTERVAL_MS);
@@ -70,12 +70,12 @@ async function harness(t: Test) {
   return { clock, feed, http, faults, open, next };
 }
 
-t.test('who reads nothing is left out: one picture waits for it, others get theirs', async (t) => {
+t.test('a viewer that reads nothing is skipped: one snapshot waits for it, others get theirs', async (t) => {
   const { http, open, next } = await harness(t);
   const slow = await open();
   slow.socket.pause();
   const quick = await open();
-  t.strictSame(quick.seen, [1], 'who comes later has the last one, at once');
+  t.strictSame(quick.seen, [1], 'a later viewer gets the last one, at once');
   let most = 0;
   for (let i = 0; i < MANY; i += 1) {
     await next(quick);
@@ -83,29 +83,32 @@ t.test('who reads nothing is left out: one picture waits for it, others get thei
   }
   t.equal(quick.seen.length, MANY + 1, 'all of them');
   t.ok(most > 0, 'the sockets are full');
-  t.ok(most < 2 * PICTURE, `a picture for each of them, and no more: ${most} bytes`);
+  t.ok(most < 2 * PICTURE, `one snapshot for each of them, and no more: ${most} bytes`);
   slow.socket.resume();
   while (http.server.bufferedBytes > 0) await once(slow.socket, 'data');
   const newest = await next(quick);
   await slow.sees((number) => number === newest);
-  t.ok(slow.seen.length < MANY / 2, `of ${newest} it saw ${slow.seen.length}, and then the newest`);
+  t.ok(slow.seen.length < MANY / 2, `of ${newest} it got ${slow.seen.length}, and then the newest`);
 });
 
-t.test('who leaves while a picture is on its way leaves a place, and nothing waits for it any more', async (t) => {
-  const { clock, feed, http, faults, open, next } = await harness(t);
-  const [leaving, staying] = [await open(), await open()];
-  leaving.socket.pause();
-  t.ok(feed.full);
-  for (let i = 0; i < MANY; i += 1) await next(staying);
-  t.ok(http.server.bufferedBytes > 0);
-  leaving.socket.destroy();
-  await http.ended(1);
-  t.match(http.ends, [{ outcome: 'gone' }]);
-  t.notOk(feed.full);
-  await next(staying);
-  staying.socket.destroy();
-  await http.ended(2);
-  t.equal(http.server.bufferedBytes, 0);
-  t.equal(clock.pending, 0, 'no timer is left');
-  t.strictSame(faults, []);
-});
+t.test(
+  'a viewer that disconnects while a snapshot is sent frees its place, and nothing waits for it any more',
+  async (t) => {
+    const { clock, feed, http, faults, open, next } = await harness(t);
+    const [leaving, staying] = [await open(), await open()];
+    leaving.socket.pause();
+    t.ok(feed.full);
+    for (let i = 0; i < MANY; i += 1) await next(staying);
+    t.ok(http.server.bufferedBytes > 0);
+    leaving.socket.destroy();
+    await http.ended(1);
+    t.match(http.ends, [{ outcome: 'gone' }]);
+    t.notOk(feed.full);
+    await next(staying);
+    staying.socket.destroy();
+    await http.ended(2);
+    t.equal(http.server.bufferedBytes, 0);
+    t.equal(clock.pending, 0, 'no timer is left');
+    t.strictSame(faults, []);
+  },
+);

@@ -1,4 +1,4 @@
-/** The schemas of our own answers, field by field, as the requests' are. */
+/** The schemas of the sidecar’s answers, field by field, as the requests’ are. */
 import t from 'tap';
 import { validateAnswer } from '../../../sidecar/contracts/answer-checks.js';
 import { ANSWER_TABLES } from '../../contract/tables/answer-tables.js';
@@ -9,7 +9,7 @@ import { type Json, pathText, shown, withAt } from '../../support/bodies.js';
 for (const { kind, base, rules, objects } of ANSWER_TABLES) {
   t.same(validateAnswer(kind, base), { ok: true, value: base }, `${kind}: every field at once`);
   for (const { at, value, refused } of [...rules.flatMap(verdictsOfRule), ...objects.flatMap(verdictsOfClosed)]) {
-    // Kept for long-cases.test.ts.
+    // Left to long-cases.test.ts.
     if (isLong(value)) continue;
     const outcome = validateAnswer(kind, withAt(base, at, value));
     const told = outcome.ok ? undefined : { path: outcome.path, message: outcome.message };

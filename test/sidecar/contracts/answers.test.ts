@@ -114,7 +114,7 @@ t.test('errors', (t) => {
   t.end();
 });
 
-t.test('the schemas refuse what the contract does not have', (t) => {
+t.test('the schemas refuse what is outside the contract', (t) => {
   const completion = JSON.parse(chatCompletion(HEAD, [{ content: 'x', finishReason: 'stop' }], USAGE, 'sha')) as Record<
     string,
     unknown

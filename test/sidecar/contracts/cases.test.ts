@@ -1,4 +1,4 @@
-/** The contract's tables, in-process. test/contract/fields.test.ts runs the same over HTTP. */
+/** The contract’s tables, in-process. test/contract/fields.test.ts runs the same over HTTP. */
 import t from 'tap';
 import { parseBody, parseChat } from '../../../sidecar/contracts/parse.js';
 import { withSetting } from '../../contract/tables/accepted.js';
@@ -7,10 +7,10 @@ import { CANARY } from '../../contract/tables/rule.js';
 import { verdictOf } from '../../support/bodies.js';
 import { promptOf } from '../../support/prompt-shape.js';
 
-/** Bodies that both contracts for chat were asked about. */
+/** Bodies that were checked under both chat contracts. */
 let compared = 0;
 
-/** Whatever the strict contract takes, the compatible one takes, for the same prompt and the same job. */
+/** A body that the strict contract accepts is accepted by the compatible one, with the same prompt and the same job. */
 function compare(name: string, bytes: Uint8Array): void {
   const strict = parseChat(bytes);
   if (strict.kind === 'invalid') return;
@@ -21,7 +21,7 @@ function compare(name: string, bytes: Uint8Array): void {
 }
 
 t.ok(LIGHT_CASES.length > 1000, `${LIGHT_CASES.length} cases`);
-t.equal(new Set(LIGHT_CASES.map(({ name }) => name)).size, LIGHT_CASES.length, 'no case is there twice');
+t.equal(new Set(LIGHT_CASES.map(({ name }) => name)).size, LIGHT_CASES.length, 'no case occurs twice');
 
 for (const one of LIGHT_CASES) {
   const { route, name, body } = one;

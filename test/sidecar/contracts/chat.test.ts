@@ -32,7 +32,7 @@ t.test('defaults', (t) => {
   t.end();
 });
 
-t.test('every field reaches its place', (t) => {
+t.test('every field is used', (t) => {
   const { params, conversation } = accepted(FULL_CHAT);
   t.same(params, {
     route: 'chat',
@@ -58,7 +58,7 @@ t.test('every field reaches its place', (t) => {
   t.end();
 });
 
-t.test('max_tokens counts when max_completion_tokens is absent', (t) => {
+t.test('max_tokens applies if max_completion_tokens is absent', (t) => {
   t.equal(accepted({ ...SMALL, max_tokens: 3 }).params.maxTokens, 3);
   t.equal(accepted({ ...SMALL, max_tokens: 3, max_completion_tokens: 5 }).params.maxTokens, 5);
   t.end();
@@ -69,7 +69,7 @@ t.test('a single stop becomes a list', (t) => {
   t.end();
 });
 
-t.test('response_format text asks for nothing', (t) => {
+t.test('response_format text has no effect', (t) => {
   t.equal(accepted({ ...SMALL, response_format: { type: 'text' } }).params.jsonObject, false);
   t.end();
 });
@@ -91,7 +91,7 @@ t.test('tool_choice', (t) => {
   t.same(alone.params.calls, { required: false, parallel: false });
   const { params, conversation } = accepted({ ...SMALL, tools: TOOLS, tool_choice: 'none' });
   t.equal(params.calls, undefined);
-  t.equal(conversation.tools, undefined, 'a template is not shown tools that may not be called');
+  t.equal(conversation.tools, undefined, 'a template does not get tools that may not be called');
   t.equal(accepted({ ...SMALL, tool_choice: 'none' }).params.calls, undefined);
   t.equal(accepted({ ...SMALL, tool_choice: 'auto' }).params.calls, undefined);
   t.match(parseChat(bytesOf({ ...SMALL, tool_choice: 'required' })), {
@@ -128,8 +128,8 @@ t.test('a seed past 2^53 is the nearest double', (t) => {
   t.end();
 });
 
-t.test('a long path stops at a whole name', (t) => {
-  // A property schema whose fault is far down, every step a name of the contract.
+t.test('a long path ends at a whole name', (t) => {
+  // A property schema with a fault at a deep place, every step a name of the contract.
   let schema: Json = { type: 'nonsense' };
   for (let i = 0; i < 50; i++) schema = { additionalProperties: schema };
   const body = withAt(

@@ -17,7 +17,7 @@ function refusal(body: object, form: 'chat' | 'compatible' = 'compatible'): stri
   return parsed.kind === 'invalid' ? parsed.error.message : 'accepted';
 }
 
-t.test('what clients add and what is null changes nothing', (t) => {
+t.test('fields that clients add and fields that are null change nothing', (t) => {
   const plain = accepted({});
   for (const body of [
     { max_tokens: null, temperature: null, stop: null, user: null, seed: null, response_format: null },
@@ -72,7 +72,7 @@ t.test('messages as clients send them back', (t) => {
   t.end();
 });
 
-t.test('what means something reaches its place', (t) => {
+t.test('fields with a meaning are used', (t) => {
   const schema = { type: 'object', properties: { a: { type: ['string', 'null'], title: 'A', examples: ['x'] } } };
   const held = (more: object): ChatRequest =>
     accepted({ response_format: { type: 'json_schema', json_schema: { name: 'r', schema, ...more } } });
@@ -81,14 +81,14 @@ t.test('what means something reaches its place', (t) => {
   for (const more of [{ strict: true }, { strict: false }, { strict: null }, {}]) {
     const { params, replySchema } = held(more);
     t.ok(params.jsonObject);
-    t.strictSame(replySchema, schema, `strict ${JSON.stringify(more)}: held all the same`);
+    t.strictSame(replySchema, schema, `strict ${JSON.stringify(more)}: constrained in any case`);
   }
   t.strictSame(accepted({ response_format: { type: 'json_object', schema } }).replySchema, schema);
   t.strictSame(request.switches, { enable_thinking: false });
   t.end();
 });
 
-t.test('the parameters of a tool are those of an object, wherever its schema has them', (t) => {
+t.test('a tool’s parameters are those of an object, wherever its schema has them', (t) => {
   const parametersOf = (parameters: unknown): unknown =>
     accepted({ tools: [{ type: 'function', function: { name: 'f', description: null, strict: null, parameters } }] })
       .conversation.tools?.[0]?.function;
@@ -104,7 +104,7 @@ t.test('the parameters of a tool are those of an object, wherever its schema has
   t.end();
 });
 
-t.test('what would change the answer is refused by its name', (t) => {
+t.test('a field that would change the answer is refused by its name', (t) => {
   t.equal(refusal({ logprobs: true }), 'logprobs must be false: log probabilities are not served');
   t.equal(refusal({ logit_bias: { 5: -100 } }), 'logit_bias must be empty: token biases are not served');
   t.equal(refusal({ modalities: ['audio'] }), 'modalities[0] must be text: other modalities are not served');
@@ -114,7 +114,7 @@ t.test('what would change the answer is refused by its name', (t) => {
   t.end();
 });
 
-t.test('the strict contract names the field, and the setting where that is all it takes', (t) => {
+t.test('the strict contract names the field, and the setting if that setting would accept the body', (t) => {
   const message = { role: 'assistant', content: 'x', refusal: null };
   t.equal(
     refusal({ messages: [...HI, message] }, 'chat'),

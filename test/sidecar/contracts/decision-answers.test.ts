@@ -66,7 +66,7 @@ t.test('systemone, to the letter and in order', (t) => {
   );
   t.match(validateAnswer('systemone', JSON.parse(text)), { ok: true });
   const plain = systemOneAnswer({ ...PARAMS, questions: [third!] }, [RESULTS[2]!], { promptTokens: 1 }, ID);
-  t.match(plain, '"legend":{"0":"low","1":"mid","2":"high"}', 'levels stand in for a missing legend');
+  t.match(plain, '"legend":{"0":"low","1":"mid","2":"high"}', 'levels replace a missing legend');
   t.end();
 });
 
@@ -77,7 +77,7 @@ t.test('confidence', (t) => {
   t.equal(choiceConfidence(Float64Array.of(0.49, 0.49)), 0, 'not below 0');
   t.equal(scoreConfidence(Float64Array.of(0, 1, 0)), 1);
   t.equal(scoreConfidence(Float64Array.of(0.5, 0, 0.5)), 0, 'not below 0');
-  // n = 4: an even spread is 1 from the middle on average; 0.2 of the mass is 1 from the mode.
+  // n = 4: a uniform distribution is 1 from the middle on average; 0.2 of the mass is 1 from the mode.
   t.ok(Math.abs(scoreConfidence(Float64Array.of(0.1, 0.8, 0.1, 0)) - 0.8) < 1e-12);
   const spread = fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { minLength: 2, maxLength: 26 });
   fc.assert(
@@ -94,7 +94,7 @@ t.test('confidence', (t) => {
   t.end();
 });
 
-t.test('an engine that breaks its word is a fault, not an answer', (t) => {
+t.test('an engine’s result that violates the protocol is a fault, not an answer', (t) => {
   const usage = { promptTokens: 1 };
   const one = { ...PARAMS, questions: PARAMS.questions.slice(0, 1) };
   for (const [results, message] of [
@@ -112,7 +112,10 @@ t.test('an engine that breaks its word is a fault, not an answer', (t) => {
   t.end();
 });
 
-/** Stands in for the network: answers a systemone request with an even spread, its first answer a little ahead. */
+/**
+ * Replaces the network: answers a systemone request with a nearly uniform distribution, the first answer slightly
+ * above.
+ */
 async function answering(_url: unknown, init?: RequestInit): Promise<Response> {
   const parsed = parseDecisions('systemone', bytesOf(init?.body));
   if (parsed.kind === 'invalid') throw new Error(parsed.error.message);
@@ -148,7 +151,7 @@ t.test('@typesafe-ai/sdk, unchanged', async (t) => {
 t.test('ai and @ai-sdk/typesafe-ai, unchanged', async (t) => {
   const provider = createTypeSafeAi({ apiKey: 'k', baseURL: 'http://localhost/v1', fetch: answering });
   const { answers } = await decide({
-    // The two packages' types disagree on what a state may hold beyond text and JSON; nothing of that is sent here.
+    // The two packages’ types disagree on what a state may contain beyond text and JSON; neither is sent here.
     model: provider.evaluationModel('m') as unknown as Parameters<typeof decide>[0]['model'],
     state: 'I was charged twice.',
     questions: {

@@ -1,4 +1,4 @@
-/** Any body at all gives a request or a refusal that fits its schema and repeats nothing. `make fuzz` asks for more. */
+/** Every random body gives a request, or a refusal that fits its schema and repeats nothing. `make fuzz` runs more. */
 import fc from 'fast-check';
 import t from 'tap';
 import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
@@ -15,7 +15,7 @@ import { FORMS, bodiesFor, runsOr } from '../../support/fuzz.js';
 
 const RUNS = runsOr(6000);
 
-/** Parses, and holds a refusal to the error schema and to silence about what it refuses. */
+/** Parses; a refusal must fit the error schema and repeat nothing of the body. */
 function check(route: BodyForm, bytes: Uint8Array): 'ok' | 'invalid' {
   const parsed = parseBody(route, bytes);
   if (parsed.kind === 'invalid') {
@@ -29,17 +29,17 @@ function check(route: BodyForm, bytes: Uint8Array): 'ok' | 'invalid' {
   return parsed.kind;
 }
 
-/** Whatever the strict contract takes, the compatible one takes, for the same prompt and the same job. */
+/** A body that the strict contract accepts is accepted by the compatible one, with the same prompt and the same job. */
 function checkCompatible(bytes: Uint8Array): void {
   const [strict, compatible] = [parseChat(bytes), parseChat(bytes, 'compatible')];
   if (strict.kind === 'invalid' || compatible.kind === 'invalid')
-    throw new Error('strict takes what compatible refuses');
+    throw new Error('strict accepts what compatible refuses');
   if (promptOf(compatible.request) !== promptOf(strict.request)) throw new Error('compatible: another prompt');
 }
 
 const held = { ok: 0, unservable: 0 };
 
-/** Schemas as a contract takes them are made into a grammar, or refused without a word of the caller's. */
+/** Schemas that a contract accepts are made into a grammar, or refused without any of the caller’s text. */
 function checkHeld(route: BodyForm, { params, conversation, replySchema, replySchemaAt }: ChatRequest): void {
   const { calls, jsonObject } = params;
   const wanted = { jsonObject, ...(calls && { calls }), ...(replySchema && { replySchema }) };
@@ -72,5 +72,5 @@ for (const { route, how, bodies } of properties) {
 }
 
 t.ok(seen.ok > 0 && seen.invalid > 0, 'bodies of both kinds were tried');
-t.ok(held.ok > 0, `${held.ok} bodies whose replies are held, ${held.unservable} whose cannot be`);
+t.ok(held.ok > 0, `${held.ok} bodies with constrained replies, ${held.unservable} without a grammar`);
 t.comment(`${seen.ok + seen.invalid} bodies, ${seen.ok} of them requests; the longest took ${longestMs.toFixed(1)} ms`);

@@ -1,6 +1,6 @@
 /**
- * Input made to be slow. Time is measured in the bench; here the shape is: what is far too deep or too many is refused by
- * its first broken bound, and what is wide but allowed is accepted whole.
+ * Input that is meant to be slow. Benches measure times; here the behaviour is tested: what is far too deep or too
+ * numerous is refused at its first exceeded bound, and what is wide but allowed is accepted completely.
  */
 import t from 'tap';
 import { parseBody, parseChat, parseDecisions } from '../../../sidecar/contracts/parse.js';
@@ -10,15 +10,15 @@ import { HOSTILE } from '../../support/hostile.js';
 
 const USER: Json = [{ role: 'user', content: 'x' }];
 
-/** Refused as text, before there is a value. */
-const UNPARSED = new Set(['parameters: one schema in another, past the 64 levels', 'brackets']);
+/** Refused as text, before a value exists. */
+const UNPARSED = new Set(['parameters: nested schemas, past the 64 levels', 'brackets']);
 
 function withParameters(properties: Json): Json {
   const parameters = { type: 'object', properties };
   return { model: 'm', messages: USER, tools: [{ type: 'function', function: { name: 'f', parameters } }] };
 }
 
-t.test('nesting is refused before anything recursive sees it', (t) => {
+t.test('nesting is refused before anything recursive runs', (t) => {
   for (const [open, close] of [
     ['[', ']'],
     ['{"a":', '}'],
@@ -31,7 +31,7 @@ t.test('nesting is refused before anything recursive sees it', (t) => {
       });
     }
   }
-  // Unclosed, and hidden behind a valid beginning.
+  // Unclosed, and hidden after a valid beginning.
   t.match(parseChat(bytesOf(`{"model":"m","messages":${'['.repeat(500_000)}`)), { error: { param: null } });
   t.end();
 });
@@ -60,11 +60,11 @@ t.test('wide parameters', (t) => {
 t.test('a pattern of the caller is never run', (t) => {
   const pattern = '^(a+)+$(('.repeat(100);
   const property = { type: 'string', pattern, const: 'a'.repeat(10_000), default: `${'a'.repeat(10_000)}!` };
-  t.equal(parseChat(bytesOf(withParameters({ a: property }))).kind, 'ok', 'not even when it is no expression at all');
+  t.equal(parseChat(bytesOf(withParameters({ a: property }))).kind, 'ok', 'not even if it is no valid expression');
   t.end();
 });
 
-t.test('as many messages and parts as there may be', (t) => {
+t.test('the maximum of messages and parts', (t) => {
   const parts = Array.from({ length: 16 }, () => ({ type: 'text', text: 'x' }));
   const messages = Array.from({ length: 4096 }, () => ({ role: 'user', content: parts }));
   const body = { model: 'm', messages };
@@ -74,7 +74,7 @@ t.test('as many messages and parts as there may be', (t) => {
   t.end();
 });
 
-t.test('texts that make an expression walk', (t) => {
+t.test('texts that make an expression backtrack', (t) => {
   const blank = ' '.repeat(1_000_000);
   t.match(parseDecisions('decisions', bytesOf({ model: 'm', input: blank, questions: [] })), {
     error: { message: 'input must not be blank' },
@@ -111,7 +111,7 @@ function counted(value: unknown, count: () => void): unknown {
   });
 }
 
-/** Reads of a chat body's parts on the way to its verdict. */
+/** Reads of a chat body’s parts until its outcome. */
 function readsOf(body: string): number {
   let reads = 0;
   const count = (): void => {
@@ -121,7 +121,7 @@ function readsOf(body: string): number {
   return reads;
 }
 
-t.test('what a check looks at grows with the body and no faster', (t) => {
+t.test('the reads of a check grow with the body and no faster', (t) => {
   const valued = HOSTILE.filter(({ route, name }) => route === 'chat' && !UNPARSED.has(name));
   t.ok(valued.length > 5);
   for (const { name, body } of valued) {

@@ -5,14 +5,14 @@ import { type Span, compactText, elementsOf, membersOf, rootOf } from '../../../
 
 const slice = (text: string, { from, to }: Span): string => text.slice(from, to);
 
-/** Rebuilds a value from its text through the functions under test. */
+/** Rebuilds a value from its text with the functions under test. */
 function rebuilt(text: string, span: Span): unknown {
   if (text.charAt(span.from) === '[') return elementsOf(text, span).map((element) => rebuilt(text, element));
   if (text.charAt(span.from) !== '{') return JSON.parse(slice(text, span));
   return Object.fromEntries(membersOf(text, span).map((member) => [member.name, rebuilt(text, member)]));
 }
 
-t.test('the text holds what JSON.parse sees', (t) => {
+t.test('the text has the values of JSON.parse', (t) => {
   fc.assert(
     fc.property(fc.jsonValue(), fc.constantFrom('', ' ', '\t\n'), (value, space) => {
       const text = space + JSON.stringify(value, undefined, space) + space;
@@ -24,7 +24,7 @@ t.test('the text holds what JSON.parse sees', (t) => {
   t.end();
 });
 
-t.test('order and odd names survive', (t) => {
+t.test('order and unusual names are kept', (t) => {
   const text = '{ "z": 1, "10": 2, "__proto__": 3, "2": 4, "\\u0061": 5, "": 6 }';
   t.same(
     membersOf(text, rootOf(text)).map((member) => [member.name, slice(text, member)]),

@@ -11,7 +11,7 @@ function faultOf(text: string | Uint8Array): string | undefined {
   return result.ok ? undefined : result.fault;
 }
 
-t.test('values come as JSON.parse makes them', (t) => {
+t.test('values equal those of JSON.parse', (t) => {
   fc.assert(
     fc.property(fc.json(), (text) => {
       const result = read(text);
@@ -55,7 +55,7 @@ t.test('bytes', (t) => {
   t.end();
 });
 
-t.test('values are counted before there are any', (t) => {
+t.test('values are counted before they are created', (t) => {
   const list = (count: number, value: string): string => `[${Array<string>(count).fill(value).join(',')}]`;
   for (const value of ['0', '{}', '"a,["']) {
     // The list is one value too.

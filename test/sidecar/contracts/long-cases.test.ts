@@ -1,4 +1,4 @@
-/** The tables' bodies of 1 MB and of 16 MiB: at the bound of every long text, and one character past it. */
+/** The tables’ bodies of 1 MB and of 16 MiB: at the bound of every long text, and one character past it. */
 import t from 'tap';
 import { validateAnswer } from '../../../sidecar/contracts/answer-checks.js';
 import { parseBody } from '../../../sidecar/contracts/parse.js';

@@ -23,7 +23,7 @@ t.test('a text is a user’s message, with the defaults of chat', (t) => {
   t.end();
 });
 
-t.test('items become messages, what the assistant did in a row one of them', (t) => {
+t.test('items become messages; consecutive ones of the assistant become one', (t) => {
   const { params, conversation, replySchema } = accepted(FULL_RESPONSES);
   const call = (id: string, text: string): object => ({
     id,
@@ -67,7 +67,7 @@ t.test('items become messages, what the assistant did in a row one of them', (t)
   t.end();
 });
 
-t.test('a second message of the assistant, and one after its calls, stand alone', (t) => {
+t.test('a second message of the assistant, and one after its calls, are separate', (t) => {
   const said = (content: string): object => ({ role: 'assistant', content });
   const call = { type: 'function_call', call_id: 'c', name: 'f', arguments: '{}' };
   const { conversation } = accepted({ model: 'm', input: [said('a'), said('b'), call, said('c')] });
@@ -79,7 +79,7 @@ t.test('a second message of the assistant, and one after its calls, stand alone'
   t.end();
 });
 
-t.test('what needs a stored response, or a tool that runs here, is refused by name', (t) => {
+t.test('a field that needs a stored response, or a tool that runs in the server, is refused by name', (t) => {
   t.match(refusal({ previous_response_id: 'r' }), /^previous_response_id must be null: no response is stored/);
   t.match(refusal({ conversation: 'c' }), /^conversation must be null/);
   t.match(refusal({ background: true }), /^background must be false/);

@@ -1,4 +1,6 @@
-/** The schemas: held against the meta-schema, which the sidecar does not do, and the code of their checks that the build writes. */
+/**
+ * The schemas, checked against the meta-schema, which the sidecar does not do, and the written code of their checks.
+ */
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,17 +19,17 @@ import { LIGHT_CASES } from '../../contract/tables/cases.js';
 
 const schemas = await allSchemas();
 
-t.test('each is a schema', (t) => {
+t.test('each is a valid schema', (t) => {
   const ajv = new Ajv({ strict: false });
   const wrong = schemas.filter(({ schema }) => ajv.validateSchema(schema) !== true);
   t.strictSame(wrong, []);
   t.equal(new Set(schemas.map(({ schema }) => schema)).size, schemas.length, 'each once');
   t.ok(schemas.length > 20, `${schemas.length} schemas`);
-  t.notOk(ajv.validateSchema({ type: 'object', properties: { n: { minimum: 'one' } } }), 'a wrong one is found');
+  t.notOk(ajv.validateSchema({ type: 'object', properties: { n: { minimum: 'one' } } }), 'an invalid one is found');
   t.end();
 });
 
-/** What a function finds wrong with a value, as far as messages are made from it. */
+/** The results of a check function that messages are made from. */
 function problems(validate: ValidateFunction, value: unknown): unknown {
   return validate(value)
     ? 'none'
@@ -48,7 +50,7 @@ t.test('the written code finds what ajv finds', async (t) => {
     schemas.map((known) => codeName(known)).sort(),
     'one file for each, and no others',
   );
-  // Code of one generator: some bodies show what could differ, which is what the code refers to.
+  // Code of one generator: some bodies are enough for what could differ, which is what the code refers to.
   const bodies = LIGHT_CASES.filter((_, at) => at % 20 === 0).flatMap(({ value }) => (value ? [value()] : []));
   const apart = schemas.filter((known) => {
     const written = fromCode(readFileSync(join(folder, codeName(known)), 'utf8'));
@@ -78,7 +80,7 @@ function nameOf({ schema, flavour }: KnownSchema): string {
   return `${flavour} ${JSON.stringify(schema).slice(0, 200)}`;
 }
 
-t.test('a process loads ajv only for a schema that no code was written for', async (t) => {
+t.test('a process loads ajv only for a schema without written code', async (t) => {
   await writeSchemas();
   const loadsAjv = async (main: string): Promise<unknown> => {
     const script = `await import(${JSON.stringify(main)});

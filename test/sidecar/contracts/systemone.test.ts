@@ -40,7 +40,7 @@ t.test('a whole request', (t) => {
   t.end();
 });
 
-t.test('order, odd names and number texts survive', (t) => {
+t.test('order, unusual names and number texts are kept', (t) => {
   const parsed = parse(`{
     "questions": {
       "z": { "criteria": { "b": "x", "10": { "y": 1.0, "2": [ ] }, "__proto__": null, "2": "two" }, "type": "choice",
@@ -76,7 +76,7 @@ t.test('order, odd names and number texts survive', (t) => {
   t.end();
 });
 
-t.test('what the top takes', (t) => {
+t.test('fields of the body', (t) => {
   for (const name of ['temperature', 'prompt_format_version', 'return_prompt_token_ids', 'chat_template_kwargs']) {
     t.equal(put([name], null).kind, 'ok', `${name} may be null`);
     for (const value of [0, 1, false, {}, '']) {
@@ -150,7 +150,7 @@ t.test('names of questions', (t) => {
   t.end();
 });
 
-/** Places in the second, third or first question, and what is said of them. */
+/** Places in the second, third or first question, and the message. */
 const PROBLEMS: readonly (readonly [at: At, value: Json | undefined, words: string])[] = [
   [['a'], 'x', '(index 0) that must be an object'],
   [['a', 'type'], undefined, '(index 0) whose type is required'],
@@ -236,7 +236,7 @@ t.test('the index is the place in the text, not in a JavaScript object', (t) => 
   t.end();
 });
 
-t.test('what a question takes', (t) => {
+t.test('fields of a question', (t) => {
   for (const [at, value] of [
     [['a', 'instructions'], ['a'.repeat(65_532)]],
     [['a', 'instructions'], 'a'.repeat(65_536)],

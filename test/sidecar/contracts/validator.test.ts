@@ -22,11 +22,11 @@ const SCHEMA = {
   },
 } as const;
 
-t.test('a value that fits comes back', (t) => {
+t.test('a valid value is returned', (t) => {
   const check = compile<{ models: readonly { seats?: number }[] }>(SCHEMA);
   const value = { models: [{}] };
   t.same(check(value), { ok: true, value });
-  t.same(value, { models: [{}] }, 'defaults are filled in only where asked for');
+  t.same(value, { models: [{}] }, 'defaults are filled in only if requested');
   t.end();
 });
 
@@ -36,7 +36,7 @@ t.test('defaults', (t) => {
   t.end();
 });
 
-t.test('the first problem, where and what', (t) => {
+t.test('the first problem with its place', (t) => {
   const check = compile(SCHEMA);
   const cases: readonly (readonly [unknown, string, string])[] = [
     [[], '', 'must be an object'],
@@ -83,7 +83,7 @@ t.test('lengths count code points on both sides of every bound', (t) => {
   t.end();
 });
 
-t.test('each rule in words', (t) => {
+t.test('the message of each rule', (t) => {
   for (const [schema, value, message] of [
     [{ type: 'string', minLength: 1 }, '', 'must not be empty'],
     [{ type: 'string', minLength: 2 }, 'a', 'must have at least 2 characters'],
@@ -103,19 +103,19 @@ t.test('each rule in words', (t) => {
   t.end();
 });
 
-t.test('a number where a text may stand is no text of that length', (t) => {
+t.test('a number where a text is allowed is no text of that length', (t) => {
   const check = compile({ type: ['string', 'number'], minLength: 2, maxLength: 3 });
   for (const value of [1, 12345]) t.same(check(value), { ok: true, value });
   t.end();
 });
 
-t.test('a schema that says what this ajv does not know is refused', (t) => {
+t.test('a schema with a keyword that this ajv does not know is refused', (t) => {
   t.throws(() => compile({ minLenght: 1 }), { message: 'strict mode: unknown keyword: "minLenght"' });
   t.throws(() => compile({ type: 'string', minLength: '1' }), { name: 'Error' });
   t.end();
 });
 
-t.test('a value is not kept', (t) => {
+t.test('a checked value is not retained', (t) => {
   const check = compile({ type: 'object', properties: { a: { type: 'number' } } });
   const outcome = check({ a: 'zcanary' });
   t.notMatch(JSON.stringify(outcome), /zcanary/);

@@ -2,7 +2,9 @@ import t from 'tap';
 import { CATALOGUE, type CatalogueRow, type ErrorCode } from '../../../sidecar/domain/error-catalogue.js';
 import { contractError, errorBody } from '../../../sidecar/domain/errors.js';
 
-/** docs/contract.md#error-table: codes, statuses, type. Written down here once more, so that the catalogue cannot drift. */
+/**
+ * docs/contract.md#error-table: codes, statuses, type. Repeated here, so that the catalogue cannot change unnoticed.
+ */
 const CONTRACT: readonly (readonly [codes: string, statuses: readonly number[], type: string])[] = [
   ['bad_request', [400, 405, 415], 'invalid_request_error'],
   ['unsupported_endpoint', [400], 'invalid_request_error'],
@@ -30,7 +32,7 @@ const CONTRACT: readonly (readonly [codes: string, statuses: readonly number[], 
 
 const rows = Object.entries(CATALOGUE) as [ErrorCode, CatalogueRow][];
 
-t.test('the catalogue is the contract’s table, both ways', async (t) => {
+t.test('the catalogue equals the contract’s table', async (t) => {
   const expected = CONTRACT.flatMap(([codes, statuses, type]) =>
     codes.split(', ').map((code): [string, unknown] => [code, { statuses, type }]),
   );
@@ -39,21 +41,18 @@ t.test('the catalogue is the contract’s table, both ways', async (t) => {
   t.equal(rows.length, 29);
 });
 
-t.test(
-  'what a retry can mend: all that is the server’s or the moment’s fault, nothing that is the request’s',
-  async (t) => {
-    for (const [code, { status, retryable }] of rows) t.equal(retryable, status === 429 || status >= 499, code);
-  },
-);
+t.test('a retry can succeed after errors of the server or the moment, and after none of the request', async (t) => {
+  for (const [code, { status, retryable }] of rows) t.equal(retryable, status === 429 || status >= 499, code);
+});
 
-t.test('every row says what it means and what to do', async (t) => {
+t.test('every row has a meaning and what to do', async (t) => {
   for (const [code, { meaning, advice }] of rows) {
     t.match(meaning, /^[A-Z][^|\n]{10,}\.$/, code);
     t.match(advice, /^[A-Z][^|\n]{10,}\.$/, code);
   }
 });
 
-t.test('an error is its row', async (t) => {
+t.test('an error has its row’s values', async (t) => {
   for (const [code, { status, also = [], type, retryable }] of rows) {
     for (const each of [status, ...also]) {
       const error = contractError(code, 'Why.', { status: each });

@@ -25,7 +25,7 @@ t.test('rates are picodollars a token, exactly', async (t) => {
   }
 });
 
-t.test('what is no whole number of picodollars a token, or no number, is no rate', async (t) => {
+t.test('a rate that is no integer of picodollars a token, or no number, is refused', async (t) => {
   for (const text of [
     '0.0000001',
     '0.0420001',
@@ -52,7 +52,7 @@ t.test('dollars are a million million picodollars', async (t) => {
     ['-3.5', -3_500_000_000_000n],
     ['0.000000000001', 1n],
     ['-0.000000042', -42_000n],
-    // More than a floating-point number holds exactly.
+    // More than a floating-point number represents exactly.
     ['999999999999.999999999999', 999_999_999_999_999_999_999_999n],
   ] as const) {
     t.equal(parseUsd(text), picodollars, text);
@@ -60,7 +60,7 @@ t.test('dollars are a million million picodollars', async (t) => {
   for (const text of ['0.0000000000001', '--1', '1e-12', '']) t.equal(parseUsd(text), undefined, text);
 });
 
-t.test('text and picodollars are the same amount, whichever comes first', async () => {
+t.test('text and picodollars convert both ways', async () => {
   fc.assert(
     fc.property(fc.bigInt({ min: -(10n ** 23n), max: 10n ** 23n }), (amount) => {
       return parseUsd(formatUsd(amount)) === amount && parsePicodollars(String(amount)) === amount;

@@ -2,7 +2,7 @@ import t from 'tap';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 import { CacheScopes } from '../../../sidecar/engine-client/cache-scopes.js';
 
-t.test('an account has a scope of its own, which does not name it', async (t) => {
+t.test('an account has its own scope, which does not contain its name', async (t) => {
   const scopes = new CacheScopes('account');
   t.equal(scopes.of('acme'), scopes.of('acme'));
   t.match(scopes.of('acme'), /^[\w-]{22}$/);
@@ -11,7 +11,7 @@ t.test('an account has a scope of its own, which does not name it', async (t) =>
   t.not(new CacheScopes('account').of('acme'), scopes.of('acme'), 'another process has another secret');
 });
 
-t.test('an account that was closed gets another one', async (t) => {
+t.test('a closed account gets another one', async (t) => {
   const scopes = new CacheScopes('account');
   const [first, other] = [scopes.of('acme'), scopes.of('globex')];
   t.equal(scopes.close('acme'), first);

@@ -10,7 +10,7 @@ t.test('a signal, or none, is one word', async (t) => {
   t.equal(exitReason('SIGTERM'), 'killed');
 });
 
-t.test('stderr is only matched, across chunks, and forgotten from its beginning', async (t) => {
+t.test('stderr is only searched, across chunks, and its beginning is forgotten', async (t) => {
   const tail = new StderrTail();
   t.equal(tail.hint, undefined);
   tail.add('FATAL ERROR: JavaScript heap ');

@@ -22,7 +22,7 @@ t.test('idle: called back once, on time', (t) => {
   t.end();
 });
 
-t.test('a job between two looks counts', (t) => {
+t.test('a job between two checks counts', (t) => {
   const { clock, watch, idle } = setup();
   clock.advance(IDLE_MS - 10);
   watch.touch();
@@ -33,7 +33,7 @@ t.test('a job between two looks counts', (t) => {
   t.end();
 });
 
-t.test('what runs or waits for longer counts until it is over', (t) => {
+t.test('a job or a request counts until its end, however long', (t) => {
   let busy = true;
   const { clock, idle } = setup(() => busy);
   clock.advance(20 * IDLE_MS);
@@ -46,7 +46,7 @@ t.test('what runs or waits for longer counts until it is over', (t) => {
   t.end();
 });
 
-t.test('stopped, it does not call back', (t) => {
+t.test('after stop there is no callback', (t) => {
   const { clock, watch, idle } = setup();
   watch.stop();
   clock.advance(10 * IDLE_MS);

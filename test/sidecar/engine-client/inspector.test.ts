@@ -7,7 +7,7 @@ import { inspect, type Inspected } from '../../../sidecar/engine-client/inspecto
 
 import { FakeClock } from '../../support/fake-clock.js';
 
-/** An inspector of our own making that runs `body` once it was asked. */
+/** An inspector stub that runs `body` after its question. */
 function entry(t: Test, body: string): string {
   const file = join(t.testdir(), 'inspector.mjs');
   writeFileSync(
@@ -55,7 +55,7 @@ t.test('each end without an answer is reported in one line', async (t) => {
   t.match(nowhere, { kind: 'failed', reason: /ended with 1/ });
 });
 
-t.test('one that falls silent is killed', async (t) => {
+t.test('a silent one is killed', async (t) => {
   const clock = new FakeClock();
   let heard = (): void => undefined;
   const told = new Promise<void>((resolve) => (heard = resolve));
@@ -63,7 +63,7 @@ t.test('one that falls silent is killed', async (t) => {
   const asked = inspect('heads', { files: [] }, { clock, entry: entry(t, body), onProgress: () => heard() });
   await told;
   clock.advance(299_999);
-  t.equal(clock.pending, 1, 'it still has a millisecond');
+  t.equal(clock.pending, 1, 'it has a millisecond left');
   clock.advance(1);
   t.equal(clock.pending, 0);
   t.match(await asked, { kind: 'failed', reason: 'it does not answer' });

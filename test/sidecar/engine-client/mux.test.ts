@@ -77,7 +77,7 @@ const answer = (id: number, question: number, ...p: number[]): Output => ({
 });
 const done = (id: number): Output => ({ id, kind: 'done' });
 
-t.test('jobs go out with ids of their own; outputs come to their receivers in order', async (t) => {
+t.test('jobs are sent with their own ids; outputs reach their receivers in order', async (t) => {
   const { mux, sent } = setup();
   const [a, b] = [new RecordingReceiver(), new RecordingReceiver()];
   mux.generate(job, a);
@@ -93,7 +93,7 @@ t.test('jobs go out with ids of their own; outputs come to their receivers in or
   t.equal(mux.open, 0);
 });
 
-t.test('seats come back one by one, all but the last', async (t) => {
+t.test('seats are freed one by one, except the last', async (t) => {
   const { mux } = setup();
   const receiver = new RecordingReceiver();
   mux.generate({ ...job, n: 3, seats: 3 }, receiver);
@@ -115,7 +115,7 @@ t.test('a cancelled job gets no more results, and the engine gets one cancel', a
   t.same(sent.slice(1), [{ v: PROTOCOL_VERSION, kind: 'cancel', id: 1 }]);
 });
 
-t.test('a job is asked for one seat at a time, until it is over', async (t) => {
+t.test('a job is asked for one seat at a time, until it has ended', async (t) => {
   const { mux, sent } = setup();
   const { reduceSeats: narrow } = mux.generate(job, new RecordingReceiver());
   narrow();
@@ -144,7 +144,7 @@ t.test('a receiver that cancels itself inside a step gets no more of that step',
   t.same(receiver.calls, ['started 0']);
 });
 
-t.test('a job that fails alone says whether it had started', async (t) => {
+t.test('a job that fails alone reports whether it had started', async (t) => {
   const { mux } = setup();
   const [a, b] = [new RecordingReceiver(), new RecordingReceiver()];
   mux.generate(job, a);
@@ -190,7 +190,7 @@ t.test("a reply's calls reach its receiver, each named once", (t) => {
   t.end();
 });
 
-t.test('what the protocol does not allow is reported and not handed on', async (t) => {
+t.test('protocol violations are reported and not forwarded', async (t) => {
   const cases: [string, Output[]][] = [
     ['unknown-job', [done(0)]],
     ['unknown-job', [done(3)]],
@@ -241,7 +241,7 @@ t.test('a receiver that throws fails alone', async (t) => {
   t.same(sent.at(-1), { v: PROTOCOL_VERSION, kind: 'cancel', id: 1 });
 });
 
-t.test('a receiver that throws when it fails does not keep the others from failing', async (t) => {
+t.test('a receiver that throws when it fails does not prevent the others from failing', async (t) => {
   const { mux, thrown } = setup();
   const [bad, good] = [new RecordingReceiver(), new RecordingReceiver()];
   bad.failed = () => {
@@ -254,7 +254,7 @@ t.test('a receiver that throws when it fails does not keep the others from faili
   t.same(good.calls, ['failed lost false']);
 });
 
-t.test('there is a bound', async (t) => {
+t.test('the number of jobs is bounded', async (t) => {
   const { mux, sent } = setup();
   for (let i = 0; i < MAX_JOBS; i += 1) mux.generate(job, new RecordingReceiver());
   const receiver = new RecordingReceiver();
@@ -267,7 +267,7 @@ t.test('there is a bound', async (t) => {
   t.equal(sent.length, MAX_JOBS);
 });
 
-t.test('where the engine confirms cancels, a cancel settles once nothing of the job is computed', async (t) => {
+t.test('if the engine confirms cancels, a cancel settles once nothing of the job is computed', async (t) => {
   const { mux, sent } = setup();
   mux.confirmsCancels = true;
   const settled: string[] = [];
@@ -292,7 +292,7 @@ t.test('where the engine confirms cancels, a cancel settles once nothing of the 
   t.equal(handles[0]?.cancel(), undefined);
 });
 
-t.test('a job that its server did not take may go back to the queue, unless it had started', (t) => {
+t.test('a job that its server refused may return to the queue, unless it had started', (t) => {
   const { mux } = setup();
   const [taken, refused] = [new RecordingReceiver(), new RecordingReceiver()];
   mux.generate(job, taken);
@@ -311,7 +311,7 @@ function turn(): Promise<void> {
   return new Promise((done) => setImmediate(done));
 }
 
-t.test('a job that wants embeddings gets them once, and lacks them until then', async (t) => {
+t.test('a job that requests embeddings gets them once, and lacks them until then', async (t) => {
   const { mux, sent } = setup();
   const wanted: number[] = [];
   const handle = mux.generate(
@@ -337,7 +337,7 @@ t.test('a job that wants embeddings gets them once, and lacks them until then', 
   t.equal(sent.length, 3, 'after its end nothing is sent');
 });
 
-t.test('wants are a violation before the start, twice, and of jobs without images', async (t) => {
+t.test('requests for embeddings are a violation before the start, twice, and of jobs without images', async (t) => {
   const seeing = Object.assign(new RecordingReceiver(), { wants: () => undefined });
   const wants = (id: number): Output => ({ id, kind: 'wants', image: 0 });
   for (const [outputs, violation] of [

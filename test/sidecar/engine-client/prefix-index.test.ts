@@ -16,7 +16,7 @@ const held = (sequence: number, tokens: Uint32Array): { sequence: number; hashes
 const longest = (index: HeldPrefixes, tokens: Uint32Array): number =>
   index.longestOf(prefixHashes(tokens, ALL_ACCOUNTS));
 
-t.test('the longest prefix that any sequence holds, in whole chunks', async (t) => {
+t.test('the longest prefix in any sequence, in whole chunks', async (t) => {
   const index = new HeldPrefixes(4, CONTEXT);
   t.equal(longest(index, prompt(3, 0)), 0);
   t.equal(index.apply([held(0, prompt(2, 0)), held(1, prompt(5, 0)), held(3, prompt(1, 9))]), undefined);
@@ -26,7 +26,7 @@ t.test('the longest prefix that any sequence holds, in whole chunks', async (t) 
   t.equal(longest(index, prompt(4, 5)), 0);
 });
 
-t.test('what a sequence holds no more is forgotten, and another that holds it too is not', async (t) => {
+t.test('a prefix that a sequence no longer has is forgotten, unless another has it', async (t) => {
   const index = new HeldPrefixes(4, CONTEXT);
   index.apply([held(0, prompt(4, 0)), held(1, prompt(2, 0))]);
   index.apply([held(0, prompt(3, 7))]);

@@ -34,7 +34,7 @@ class FakeReplica implements EngineReplica {
   /** The last job. */
   job: GenerateJob | ScoreJob | undefined;
   report = { ...NO_REPORT, tokens: { running: 1, kept: 10 } };
-  /** What was called, in order. */
+  /** The calls, in order. */
   readonly calls: string[] = [];
 
   wake(): void {
@@ -77,7 +77,7 @@ function three(): { engine: ReplicatedEngine; replicas: [FakeReplica, FakeReplic
   return { engine: new ReplicatedEngine(replicas, [1024, 4096, 1024]), replicas };
 }
 
-t.test('it is in the state of the replica that comes closest to taking jobs', async (t) => {
+t.test('its state is the best of its replicas’', async (t) => {
   const { engine, replicas } = three();
   for (const [states, expected] of [
     [['lost', 'lost', 'lost'], 'lost'],
@@ -90,7 +90,7 @@ t.test('it is in the state of the replica that comes closest to taking jobs', as
   }
 });
 
-t.test('it is ready as soon as one of those is that are not given up', async (t) => {
+t.test('readyInMs is the least of its replicas that are not lost', async (t) => {
   const { engine, replicas } = three();
   replicas[0].state = 'lost';
   replicas[0].readyInMs = 0;
@@ -100,7 +100,7 @@ t.test('it is ready as soon as one of those is that are not given up', async (t)
   t.equal(engine.readyInMs, 0);
 });
 
-t.test('a job goes to the replica whose seats it has, and keeps the others from being unloaded', async (t) => {
+t.test('a job goes to the replica that its lease names, and prevents the others from being unloaded', async (t) => {
   const { engine, replicas } = three();
   engine.generate(JOB, RECEIVER, 1);
   engine.score(JOB, RECEIVER, 2);

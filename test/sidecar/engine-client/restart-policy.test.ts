@@ -14,7 +14,7 @@ function end(reason: ChildEnd['reason'], more: Partial<ChildEnd> = {}): ChildEnd
 
 const again = (waitMs: number): object => ({ kind: 'again', waitMs });
 
-t.test('deaths are answered by ever longer waits, and a long life begins them anew', (t) => {
+t.test('ends are followed by growing waits, and a long life resets them', (t) => {
   const p = policy();
   const dies = end('killed');
   t.same([p.after(dies, undefined), p.after(dies, undefined), p.after(dies, 79)], [again(10), again(20), again(40)]);
@@ -31,17 +31,17 @@ t.test('a model that cannot be served stays so, however often it was ready', (t)
   t.end();
 });
 
-t.test('what may mend is final at a first start alone', (t) => {
+t.test('a temporary cause is final only at a first start', (t) => {
   const unable = end('unable', { detail: 'no memory', mayMend: true });
   t.same(policy().after(unable, undefined), { kind: 'final', why: 'no memory', unfit: true });
-  t.same(policy(true).after(unable, undefined), again(10), 'lazy: somebody will ask again');
+  t.same(policy(true).after(unable, undefined), again(10), 'lazy: a later request loads it again');
   const p = policy();
   p.after(end('killed'), 1);
   t.same(p.after(unable, undefined), again(20), 'it was ready before');
   t.end();
 });
 
-t.test('a load that crashes again and again is given up', (t) => {
+t.test('a load that crashes repeatedly is given up', (t) => {
   for (const reason of ['aborted', 'crashed'] as const) {
     const p = policy(true);
     const dies = end(reason, { hint: 'assertion' });
@@ -55,7 +55,7 @@ t.test('a load that crashes again and again is given up', (t) => {
   t.end();
 });
 
-t.test('not when it was ready before, and not for deaths that are not its own', (t) => {
+t.test('not if it was ready before, and not for ends with other causes', (t) => {
   const p = policy();
   p.after(end('aborted'), 5);
   for (let i = 0; i < 10; i += 1) t.equal(p.after(end('aborted'), undefined).kind, 'again');

@@ -1,19 +1,19 @@
 import t from 'tap';
 import { StartGate } from '../../../sidecar/engine-client/start-gate.js';
 
-t.test('one at a time, in the order they came', (t) => {
+t.test('one at a time, in the order of arrival', (t) => {
   const gate = new StartGate();
   const begun: string[] = [];
   const [a, b, c] = ['a', 'b', 'c'].map((name) => gate.enter(() => void begun.push(name)));
   t.same(begun, ['a'], 'the first need not wait');
   b?.();
-  t.same(begun, ['a'], 'who leaves the line lets nobody in');
+  t.same(begun, ['a'], 'one that leaves while it waits admits none');
   a?.();
   t.same(begun, ['a', 'c']);
   a?.();
   b?.();
   const d = gate.enter(() => void begun.push('d'));
-  t.same(begun, ['a', 'c'], 'leaving again frees nothing');
+  t.same(begun, ['a', 'c'], 'leaving again changes nothing');
   c?.();
   t.same(begun, ['a', 'c', 'd']);
   d();

@@ -54,7 +54,7 @@ t.test('steps, or results within one step, are progress', async (t) => {
   t.same(hangs, []);
 });
 
-t.test('time in which this process stood still does not count', async (t) => {
+t.test('time in which this process was stopped does not count', async (t) => {
   const fake = new FakeClock();
   let stall = 0;
   const clock = {
@@ -74,10 +74,10 @@ t.test('time in which this process stood still does not count', async (t) => {
   t.same(hangs, []);
   dog.heard(1, true);
   fake.advance(2 * HANG_MS);
-  t.same(hangs, ['silent'], 'and it still sees one afterwards');
+  t.same(hangs, ['silent'], 'and it still finds one afterwards');
 });
 
-t.test('stopped, it does not call back', async (t) => {
+t.test('after stop there is no callback', async (t) => {
   const { clock, dog, hangs } = setup(() => true);
   dog.stop();
   clock.advance(10 * HANG_MS);

@@ -28,7 +28,7 @@ const held = (more: object): unknown => ({
 });
 const step = (...outputs: unknown[]): unknown => ({ v, kind: 'step', step: 1, outputs, held: [] });
 
-t.test('every message of the protocol is taken, as the same object', async (t) => {
+t.test('every message of the protocol is accepted, as the same object', async (t) => {
   const messages = [
     { v, kind: 'ready', facts },
     { v, kind: 'ready', facts: { ...facts, gpu: 'cuda' } },

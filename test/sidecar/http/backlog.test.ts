@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { Backlog, type Backlogged, type CutReason } from '../../../sidecar/http/backlog.js';
 
-/** A stream whose reader took all but `unread` bytes, which shows once it is asked. */
+/** A stream whose reader has `unread` bytes left, which is known once it was asked. */
 class Stream implements Backlogged {
   readonly id: number;
   buffered = 0;
@@ -39,7 +39,7 @@ class Stream implements Backlogged {
   }
 }
 
-t.test('a stream is asked past half of its share, and cut past all of it', (t) => {
+t.test('a stream is asked past half of its share, and cut off past all of it', (t) => {
   const book = new Backlog({ streamBytes: 100, totalBytes: 1000 });
   const stream = new Stream(book).write(50);
   t.notOk(stream.asked);
@@ -54,23 +54,26 @@ t.test('a stream is asked past half of its share, and cut past all of it', (t) =
   t.end();
 });
 
-t.test('past the total, who only seems to be behind is asked, and the worst who is behind is cut', (t) => {
-  const book = new Backlog({ streamBytes: 100, totalBytes: 100 });
-  const reading = new Stream(book, 0).write(45);
-  const behind = new Stream(book).write(40);
-  const other = new Stream(book).write(16);
-  t.ok(reading.asked, 'the most bytes, but all were read');
-  t.notOk(behind.asked, 'that was enough');
-  t.equal(book.bytes, 56);
-  other.write(30);
-  const third = new Stream(book).write(30);
-  t.equal(other.cutFor, 'total');
-  t.same([reading.cutFor, behind.cutFor, third.cutFor], [undefined, undefined, undefined]);
-  t.equal(book.bytes, 70);
-  t.end();
-});
+t.test(
+  'past the total, streams with the highest bound are asked, and the one that is really furthest behind is cut off',
+  (t) => {
+    const book = new Backlog({ streamBytes: 100, totalBytes: 100 });
+    const reading = new Stream(book, 0).write(45);
+    const behind = new Stream(book).write(40);
+    const other = new Stream(book).write(16);
+    t.ok(reading.asked, 'the most bytes, but all were read');
+    t.notOk(behind.asked, 'that was enough');
+    t.equal(book.bytes, 56);
+    other.write(30);
+    const third = new Stream(book).write(30);
+    t.equal(other.cutFor, 'total');
+    t.same([reading.cutFor, behind.cutFor, third.cutFor], [undefined, undefined, undefined]);
+    t.equal(book.bytes, 70);
+    t.end();
+  },
+);
 
-t.test('whatever is written, the bounds hold and no reading connection is closed', (t) => {
+t.test('whatever is written, the bounds are kept and no reading connection is closed', (t) => {
   const writes = fc.array(fc.tuple(fc.nat(7), fc.integer({ min: 1, max: 60 })), { maxLength: 200 });
   fc.assert(
     fc.property(writes, (writes) => {
@@ -78,7 +81,7 @@ t.test('whatever is written, the bounds hold and no reading connection is closed
       const streams = Array.from({ length: 8 }, (_, i) => new Stream(book, i % 2 === 0 ? 0 : Infinity));
       return writes.every(([i, bytes]) => {
         const stream = streams[i]!;
-        // Once asked, a reader who reads leaves nothing.
+        // Once asked, a reader that reads has nothing left.
         if (stream.cutFor === undefined && !(stream.asked && i % 2 === 0)) stream.write(bytes);
         const all = streams.reduce((sum, { buffered }) => sum + buffered, 0);
         const fit = streams.every(({ buffered }) => buffered <= 100);

@@ -3,7 +3,7 @@ import t from 'tap';
 import { BodyBudget, BodyReader } from '../../../sidecar/http/body.js';
 import type { Body } from '../../../sidecar/http/exchange.js';
 
-/** A reader whose socket and clock are in the test's hands. */
+/** A reader whose socket and clock the test controls. */
 function setup({
   declared,
   cap = 1 << 20,
@@ -30,7 +30,7 @@ function setup({
   const push = (text: string, last = false): void => {
     const { buffer } = new TextEncoder().encode(text);
     reader.push(buffer, last);
-    // uWS takes the memory back.
+    // uWS frees the memory.
     new Uint8Array(buffer).fill(0);
   };
   return { reader, push, calls, timers, budget };
@@ -40,7 +40,7 @@ function text(body: Body): string {
   return body.kind === 'body' ? Buffer.from(body.bytes).toString() : body.kind;
 }
 
-t.test('chunks are copied and joined, asked for before or after', async (t) => {
+t.test('chunks are copied and joined, requested before or after', async (t) => {
   for (const early of [true, false]) {
     const { reader, push, budget, timers } = setup();
     const asked = early ? reader.read(10) : undefined;
@@ -63,7 +63,7 @@ t.test('chunks are copied and joined, asked for before or after', async (t) => {
   }
 });
 
-t.test('any cutting gives the same bytes, and memory is charged and given back', async (t) => {
+t.test('any split gives the same bytes, and memory is charged and released', async (t) => {
   const property = fc.asyncProperty(
     fc.array(fc.string({ unit: 'grapheme', maxLength: 300 }), { minLength: 1, maxLength: 50 }),
     fc.boolean(),
@@ -81,7 +81,7 @@ t.test('any cutting gives the same bytes, and memory is charged and given back',
   await t.resolves(fc.assert(property));
 });
 
-t.test('too large: by declaration, while reading, or before it was asked for', async (t) => {
+t.test('too large: by its declared length, while reading, or before it was requested', async (t) => {
   const declared = setup({ declared: 11 });
   t.same(await declared.reader.read(10), { kind: 'too-large' });
 
@@ -96,7 +96,7 @@ t.test('too large: by declaration, while reading, or before it was asked for', a
   t.equal(reading.timers.size, 0);
   t.notOk(reading.reader.complete);
   reading.push('', true);
-  t.ok(reading.reader.complete, 'yet its end is seen');
+  t.ok(reading.reader.complete, 'but its end is noticed');
 
   const before = setup();
   before.push('abcd', true);
@@ -108,7 +108,7 @@ t.test('too large: by declaration, while reading, or before it was asked for', a
   t.equal(text(await exact.reader.read(4)), 'abcd');
 });
 
-t.test('no room: what other bodies hold counts', async (t) => {
+t.test('no room: other bodies’ memory counts', async (t) => {
   const { reader, push, budget } = setup({ cap: 10 });
   t.ok(budget.take(7, 7));
   const asked = reader.read(100);
@@ -118,7 +118,7 @@ t.test('no room: what other bodies hold counts', async (t) => {
   t.equal(budget.held, 7);
 });
 
-t.test('long bodies leave the last part to short ones', async (t) => {
+t.test('long bodies leave the reserved part to short ones', async (t) => {
   const MIB = 1 << 20;
   const budget = new BodyBudget(5 * MIB, 2 * MIB);
   const all: BodyReader[] = [];
@@ -131,7 +131,7 @@ t.test('long bodies leave the last part to short ones', async (t) => {
   };
   t.equal(await bring(2 * MIB, true), 'body');
   t.equal(await bring(MIB, true), 'body');
-  t.equal(await bring(MIB + 1, true), 'no-room', 'declared too long for what is left');
+  t.equal(await bring(MIB + 1, true), 'no-room', 'its declared length exceeds what is left');
   const early = setup({ budget, declared: MIB + 1 });
   early.push('x');
   t.equal(budget.held, 3 * MIB, 'and refused with its first byte');
@@ -145,12 +145,12 @@ t.test('long bodies leave the last part to short ones', async (t) => {
   t.equal(await bring(3 * MIB, true), 'body');
 });
 
-t.test('a caller that leaves', async (t) => {
+t.test('a caller that disconnects', async (t) => {
   const { reader, push, calls, timers, budget } = setup();
   push('x'.repeat(70_000));
   reader.abandon();
   t.same(await reader.read(1 << 20), { kind: 'gone' });
-  t.same(calls, ['pause'], 'its socket is left alone');
+  t.same(calls, ['pause'], 'its socket is not used');
   t.equal(timers.size, 0);
   t.equal(budget.held, 0);
   push('x', true);
@@ -173,7 +173,7 @@ t.test('too slow: the connection is closed', async (t) => {
   t.same(await asked, { kind: 'gone' });
 });
 
-t.test('held back until asked for', async (t) => {
+t.test('paused until requested', async (t) => {
   const { reader, push, calls } = setup();
   push('x'.repeat(65_536));
   t.same(calls, []);
@@ -189,12 +189,12 @@ t.test('held back until asked for', async (t) => {
   const refused = setup();
   refused.push('x'.repeat(70_000));
   refused.reader.close();
-  t.same(refused.calls, ['pause', 'resume'], 'a reply lets the rest flow');
+  t.same(refused.calls, ['pause', 'resume'], 'a reply resumes the rest');
   refused.reader.close();
   t.same(refused.calls, ['pause', 'resume']);
 
   const ended = setup();
   ended.push('x'.repeat(70_000));
   ended.push('', true);
-  t.same(ended.calls, ['pause', 'resume'], 'so does the end, that a leaving caller be noticed');
+  t.same(ended.calls, ['pause', 'resume'], 'so does the end, so that a disconnect is noticed');
 });

@@ -34,12 +34,12 @@ t.test('connections past the bound are closed at once, and their places are free
   const late = await open(t, port);
   await once(late, 'close');
   t.equal(refused, 1);
-  t.equal(server.connections, MOST, 'it is not counted any more');
+  t.equal(server.connections, MOST, 'it is no longer counted');
 
   const [first, second] = kept;
   second?.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n');
   const [reply] = (await once(second as Socket, 'data')) as [Buffer];
-  t.match(reply.toString(), /^HTTP\/1\.1 200/, 'those within it are served');
+  t.match(reply.toString(), /^HTTP\/1\.1 200/, 'those within the bound are served');
 
   first?.destroy();
   await eventually('a place', () => server.connections === MOST - 1);

@@ -9,7 +9,7 @@ function head(fields: Record<string, string>): RequestHead {
 const ID = new Set(['x-request-id']);
 const READABLE = ['Access-Control-Expose-Headers', 'x-request-id'] as const;
 
-t.test('no origin is allowed by default, and what is readable is always said', async (t) => {
+t.test('no origin is allowed by default, and the exposed headers are always named', async (t) => {
   const cors = new Cors([]);
   const asking = head({ origin: 'https://a.example', 'access-control-request-method': 'POST' });
   t.same(cors.fields(asking, ID), [READABLE]);
@@ -19,7 +19,7 @@ t.test('no origin is allowed by default, and what is readable is always said', a
   ]);
 });
 
-t.test('origins are compared whole', async (t) => {
+t.test('origins are compared as a whole', async (t) => {
   const cors = new Cors(['https://a.example']);
   const vary = ['Vary', 'Origin'] as const;
   t.same(cors.fields(head({ origin: 'https://a.example' }), ID), [
@@ -44,7 +44,7 @@ t.test('all origins', async (t) => {
   t.same(cors.fields(head({}), ID), [READABLE]);
 });
 
-t.test('a preflight names of the asked headers those that may be sent', async (t) => {
+t.test('a preflight names those of the requested headers that may be sent', async (t) => {
   const cors = new Cors(['*']);
   const ask = (asked: string) =>
     cors.preflight(

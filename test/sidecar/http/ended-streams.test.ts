@@ -25,9 +25,9 @@ function followed(exchange: FollowedExchange | undefined): FollowedExchange {
   return exchange;
 }
 
-t.test('what streams leave is summed by address and in all, until the address has been quiet', (t) => {
+t.test('unread rests of ended streams are summed by address and in all, until the address has been quiet', (t) => {
   const { clock, streams, leaves } = setup();
-  t.equal(streams.follow('a', NOTHING), undefined, 'before anything was left there is nothing to follow');
+  t.equal(streams.follow('a', NOTHING), undefined, 'before anything was left no exchange is followed');
   t.same([leaves('a', 60), leaves('a', 40), leaves('a', 1)], [true, true, false]);
   t.equal(streams.bytes, 100);
   t.same([leaves('b', 90), leaves('c', 20)], [true, false], 'all together');
@@ -65,11 +65,11 @@ t.test('an address that is never quiet asks for a while, and may then leave rest
   const later = followed(streams.follow('gateway', () => (asked += 1)));
   t.notOk(leaves('gateway', 1));
   open.done();
-  t.equal(streams.bytes, 0, 'what began later is on a connection that was found empty');
+  t.equal(streams.bytes, 0, 'a later one is on a connection that was found empty');
   t.ok(leaves('gateway', 60));
   later.done();
   clock.advance(19_000);
-  t.equal(streams.bytes, 60, 'it is not counted for what was left since');
+  t.equal(streams.bytes, 60, 'it is not counted for later rests');
   t.equal(asked, 1);
   t.end();
 });

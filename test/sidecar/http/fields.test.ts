@@ -7,7 +7,7 @@ t.test('status lines', async (t) => {
   t.equal(statusLine(499), '499 Client Closed Request');
 });
 
-t.test('what errors call for', async (t) => {
+t.test('the headers of errors', async (t) => {
   const wait = (retryAfterMs: number) => errorFields(contractError('capacity_exceeded', 'a', { retryAfterMs }));
   t.same(wait(1000), { 'Retry-After': '1', 'retry-after-ms': '1000' });
   t.same(wait(1000.5), { 'Retry-After': '2', 'retry-after-ms': '1001' });

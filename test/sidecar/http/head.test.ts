@@ -15,7 +15,7 @@ function take(...fields: [name: string, value: string][]): Snapshot {
   );
 }
 
-t.test('what a head says', async (t) => {
+t.test('the fields of a head', async (t) => {
   const { head, bodyLength, refusal } = take(['content-length', '12'], ['accept', 'a'], ['accept', 'b'], ['x', '']);
   t.match(head, { method: 'POST', path: '/v1/models', address: '192.0.2.7', scheme: 'https' });
   t.equal(head.header('accept'), 'a, b');

@@ -15,33 +15,33 @@ function folders(t: Test, there: Readonly<Record<string, string>> = {}): { from:
   return { from: join(root, 'from'), dir: join(root, 'dir') };
 }
 
-/** As a file system without hard links answers. */
+/** The error of a file system without hard links. */
 function noLinks(code: string): () => Promise<never> {
   return () => Promise.reject(Object.assign(new Error(code), { code }));
 }
 
-t.test('all parts are there, some, or another file has a name', async (t) => {
+t.test('whether all parts exist, some, or another file has a name', async (t) => {
   t.equal(await areThere(PARTS, folders(t).dir), false);
   t.equal(await areThere(PARTS, folders(t, { a: 'one' }).dir), false);
   t.equal(await areThere(PARTS, folders(t, { a: 'one', b: 'two' }).dir), true);
   await t.rejects(areThere(PARTS, folders(t, { a: 'one', b: 'mine' }).dir), { message: IN_THE_WAY });
 });
 
-t.test('parts get their names; one that is there stays', async (t) => {
+t.test('parts get their names; an existing one stays', async (t) => {
   const { from, dir } = folders(t, { a: 'old' });
   await placeAll(PARTS, from, dir);
   t.equal(readFileSync(join(dir, 'a'), 'utf8'), 'old');
   t.equal(readFileSync(join(dir, 'b'), 'utf8'), 'two');
 });
 
-t.test('when one name is taken, none is given', async (t) => {
+t.test('if one name is taken, none is given', async (t) => {
   const { from, dir } = folders(t);
   symlinkSync('nowhere', join(dir, 'b'));
   await t.rejects(placeAll(PARTS, from, dir), { message: IN_THE_WAY });
   t.strictSame(readdirSync(dir), ['b']);
 });
 
-t.test('without hard links: moved, and still over nothing', async (t) => {
+t.test('without hard links files are moved, and none is overwritten', async (t) => {
   for (const code of ['EPERM', 'ENOTSUP', 'EOPNOTSUPP']) {
     const { from, dir } = folders(t);
     await placeAll(PARTS, from, dir, noLinks(code));
@@ -57,7 +57,7 @@ t.test('without hard links: moved, and still over nothing', async (t) => {
 
   mkdirSync(join(dir, 'c'));
   await t.rejects(placeAll(PARTS, join(dir, 'c'), from + 'x', noLinks('EPERM')), { code: 'ENOENT' });
-  await t.rejects(placeAll(PARTS, from, dir, noLinks('EIO')), { code: 'EIO' }, 'other failures stay what they are');
+  await t.rejects(placeAll(PARTS, from, dir, noLinks('EIO')), { code: 'EIO' }, 'other errors are passed on');
   await t.rejects(placeAll([{ name: 'gone', bytes: 1 }], from, dir, noLinks('EPERM')), { code: 'ENOENT' });
-  t.notOk(readdirSync(dir).includes('gone'), 'nor is the name left that was taken for it');
+  t.notOk(readdirSync(dir).includes('gone'), 'and the name that was taken is removed');
 });

@@ -10,17 +10,17 @@ function files(all: Readonly<Record<string, string>>): ReadText {
 
 const meminfo = `MemTotal: ${kB(32 * GIB)}\nMemFree:         ${kB(GIB)}\nMemAvailable:   ${kB(20 * GIB)}\n`;
 
-t.test('without control groups: what the kernel calls available', (t) => {
+t.test('without control groups: the kernel’s available memory', (t) => {
   t.equal(availableMemory(files({ '/proc/meminfo': meminfo })), 20 * GIB);
   t.end();
 });
 
-t.test('elsewhere than on Linux nothing is known', (t) => {
+t.test('on other systems than Linux it is unknown', (t) => {
   t.equal(availableMemory(files({})), undefined);
   t.end();
 });
 
-t.test('version 2: the tightest group above us, its page cache counted as free', (t) => {
+t.test('version 2: the tightest enclosing group, with its page cache counted as free', (t) => {
   const all = {
     '/proc/meminfo': meminfo,
     '/proc/self/cgroup': '0::/pod/box\n',
@@ -36,7 +36,7 @@ t.test('version 2: the tightest group above us, its page cache counted as free',
   t.end();
 });
 
-t.test('version 2 in a container: our path is not mounted, its root is', (t) => {
+t.test('version 2 in a container: the process’s path is not mounted, its root is', (t) => {
   const all = {
     '/proc/meminfo': meminfo,
     '/proc/self/cgroup': '0::/kubepods/a\n',
@@ -47,7 +47,7 @@ t.test('version 2 in a container: our path is not mounted, its root is', (t) => 
   t.end();
 });
 
-t.test('version 1: a limit that is no limit does not count', (t) => {
+t.test('version 1: a limit above the machine’s memory is ignored', (t) => {
   const all = {
     '/proc/meminfo': meminfo,
     '/proc/self/cgroup': '9:name=systemd:/\n4:cpu,memory:/box\n0::/\n',

@@ -19,9 +19,9 @@ t.test('a quarter of what is left, shared by all engines, at most 8 GiB, and non
   t.equal(of(6 * GIB), GIB, 'of 4 GiB that are left');
   t.equal(of(6 * GIB, { engines: 4 }), GIB / 4);
   t.equal(of(100 * GIB), 8 * GIB);
-  t.equal(of(2.2 * GIB), 0, 'too little is left');
+  t.equal(of(2.2 * GIB), 0, 'too little is free');
   t.equal(of(GIB), 0, 'nothing is left');
-  t.equal(of(GIB, { bytes: 5 * GIB }), 5 * GIB, 'what is asked for');
+  t.equal(of(GIB, { bytes: 5 * GIB }), 5 * GIB, 'the configured value');
   t.equal(of(6 * GIB, { bytes: 0 }), 0);
   t.equal(of(6 * GIB, {}, { prefixReuse: 'off' }), undefined, 'nothing is reused');
   t.equal(withPrefixCache(needs, { seats: 8 }, 100 * GIB, 0), needs, 'absent: none');

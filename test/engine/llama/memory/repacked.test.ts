@@ -16,7 +16,7 @@ function of(...tensors: readonly ReturnType<typeof tensor>[]): number {
   return repackedBytes([...tensors, tensor('output.weight', GgmlType.F16, 256, 8)], AVX2);
 }
 
-t.test('matrices of the types that are laid out anew count with all of their bytes', async (t) => {
+t.test('matrices of types that are repacked count with all of their bytes', async (t) => {
   const name = 'blk.0.ffn_up.weight';
   t.equal(of(tensor(name, GgmlType.Q4_0, 256, 8)), 8 * 8 * 18);
   t.equal(of(tensor(name, GgmlType.IQ4_NL, 256, 8)), 8 * 8 * 18);
@@ -30,14 +30,14 @@ t.test('others do not count', async (t) => {
   for (const type of [GgmlType.Q8_0, GgmlType.F16, GgmlType.Q5_K, GgmlType.Q6_K, GgmlType.Q2_K]) {
     t.equal(of(tensor(name, type, 256, 8)), 0, GgmlType[type]);
   }
-  t.equal(of(tensor(name, GgmlType.Q4_0, 256, 12)), 0, 'rows that are no multiple of eight');
+  t.equal(of(tensor(name, GgmlType.Q4_0, 256, 12)), 0, 'rows whose number is no multiple of eight');
   t.equal(of(tensor('token_embd.weight', GgmlType.Q4_0, 256, 8)), 0, 'looked up, not multiplied');
   const tensors = [tensor(name, GgmlType.Q4_0, 256, 8)];
   t.equal(repackedBytes(tensors, AVX2.replace('AVX2 = 1', 'AVX2 = 0')), 0);
   t.equal(repackedBytes(tensors, AVX2.replace(' REPACK = 1 |', '')), 0);
 });
 
-t.test('embeddings that are the output too count, and what AVX-512 adds', async (t) => {
+t.test('embeddings that are also the output count, and AVX-512 adds types', async (t) => {
   t.equal(repackedBytes([tensor('token_embd.weight', GgmlType.Q4_0, 256, 8)], AVX2), 8 * 8 * 18);
   const q2 = [tensor('blk.0.ffn_up.weight', GgmlType.Q2_K, 256, 8)];
   t.equal(repackedBytes(q2, AVX2), 0);

@@ -5,7 +5,7 @@ const GIB = 2 ** 30;
 const need = { weights: 8 * GIB, perSeat: 0.4 * GIB, compute: 0.3 * GIB };
 const plan = { seats: 16, contextPerSeat: 8192 };
 
-t.test('what fits to the byte fits', (t) => {
+t.test('a need equal to the free memory fits', (t) => {
   const total = need.weights + 16 * need.perSeat + need.compute;
   t.equal(misfit(need, plan, total + RESERVE, 'memory'), undefined);
   t.type(misfit(need, plan, total + RESERVE - 1, 'memory'), 'string');
@@ -13,18 +13,18 @@ t.test('what fits to the byte fits', (t) => {
   t.end();
 });
 
-t.test('what the line says fits does fit, to the seat and to the step of a context', (t) => {
+t.test('what the line proposes does fit, and one seat or one context step more does not', (t) => {
   const free = 10 * GIB + RESERVE;
   const usable = usableOf(free);
   t.equal(seatsThatFit(need, usable), 4);
   t.ok(totalOf(need, 4) <= usable && totalOf(need, 5) > usable);
   const shorter = (tokens: number): number => totalOf({ ...need, perSeat: (need.perSeat / 8192) * tokens }, 16);
   t.ok(shorter(2048) <= usable && shorter(2048 + 256) > usable);
-  t.equal(seatsThatFit(need, 8 * GIB), 0, 'weights alone fill it');
+  t.equal(seatsThatFit(need, 8 * GIB), 0, 'the weights alone fill it');
   t.end();
 });
 
-t.test('grammars count: what all share, and a part for each seat', (t) => {
+t.test('grammars count: a shared part, and a part for each seat', (t) => {
   const chat = { ...need, grammars: { stores: 0.14 * GIB, perSeat: 0.01 * GIB } };
   const free = 10 * GIB + RESERVE;
   t.equal(

@@ -42,7 +42,7 @@ interface Read {
   readonly complete: number;
 }
 
-/** What the parser makes of a reply that comes in these pieces. */
+/** The parser’s results for a reply that arrives in these pieces. */
 function read(syntax: CallSyntax, pieces: readonly string[], hold?: CallHold, held = false): Read {
   const parser = new CallParser({ syntax, functions: ['look', 'go'], single: false, ...(!held && { gbnf: '' }) }, hold);
   let content = '';
@@ -112,7 +112,7 @@ t.test('calls as models write them', (t) => {
   t.end();
 });
 
-t.test('what is no call is content, to the last space', (t) => {
+t.test('text that is no call is content, to the last space', (t) => {
   const cases: readonly [keyof typeof SYNTAXES, string][] = [
     ['HERMES', 'a < b <tool_ca> <tool_call'],
     ['HERMES', ' <tool_call>{"name": "unknown", "arguments": {}}</tool_call>'],
@@ -132,7 +132,7 @@ t.test('what is no call is content, to the last space', (t) => {
   t.end();
 });
 
-t.test('a call that nothing holds is content', (t) => {
+t.test('a call without a constraint is content', (t) => {
   const refused: string[] = [];
   const hold: CallHold = { begin: (text) => (refused.push(text), false), end: () => t.fail('was not held') };
   const call = 'x <tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>';
@@ -143,7 +143,7 @@ t.test('a call that nothing holds is content', (t) => {
   t.end();
 });
 
-t.test("holds from a call's mark to its close", (t) => {
+t.test('constrains from a call’s mark to its end', (t) => {
   const log: string[] = [];
   const hold: CallHold = { begin: (text) => log.push(text) > 0, end: () => log.push('end') };
   const text =
@@ -153,26 +153,26 @@ t.test("holds from a call's mark to its close", (t) => {
   t.end();
 });
 
-t.test('a reply cut off', (t) => {
+t.test('a reply that was cut off', (t) => {
   const call = '<tool_call>\n{"name": "look", "arguments": {"a": "b"}}\n</tool_call>';
   t.same(
     read(HERMES, [call.slice(0, 48)]),
     { content: '', calls: [one('look', '{"a": ')], complete: 0 },
     'within arguments',
   );
-  t.same(read(HERMES, [call.slice(0, 30)]), { content: '', calls: [], complete: 0 }, 'behind a mark it was a call');
+  t.same(read(HERMES, [call.slice(0, 30)]), { content: '', calls: [], complete: 0 }, 'after a mark it was a call');
   t.same(
     read(LLAMA, ['{"name": "lo']),
     { content: '{"name": "lo', calls: [], complete: 0 },
-    'without one nobody knows',
+    'without one it is unknown',
   );
   const nothing = { content: '', calls: [], complete: 0 };
-  t.same(read(LLAMA, ['{"name": "lo'], undefined, true), nothing, 'unless the reply is held as a whole');
+  t.same(read(LLAMA, ['{"name": "lo'], undefined, true), nothing, 'unless the whole reply is constrained');
   t.same(read(WRAPPED, ['{"resp'], undefined, true), nothing);
-  t.same(read(HERMES, ['\n<to']), { content: '\n<to', calls: [], complete: 0 }, 'so with a mark');
+  t.same(read(HERMES, ['\n<to']), { content: '\n<to', calls: [], complete: 0 }, 'so it is with a mark');
   t.same(read(HERMES, ['\n<to'], undefined, true), nothing);
   const { content, complete } = read(HERMES, [`${call}\n<to`], undefined, true);
-  t.same({ content, complete }, { content: '', complete: 1 }, 'behind a call too');
+  t.same({ content, complete }, { content: '', complete: 1 }, 'after a call too');
   t.equal(read(HERMES, ['{"a": "<to'], undefined, true).content, '{"a": "<to', 'but not within a JSON answer');
   t.end();
 });
@@ -219,7 +219,7 @@ function cuts(text: string, seed: readonly number[]): string[] {
 const sizes = fc.array(fc.nat(50), { minLength: 1, maxLength: 12 });
 
 for (const [name, syntax] of Object.entries(SYNTAXES)) {
-  t.test(`${name}: however a text is cut, it says the same`, (t) => {
+  t.test(`${name}: however a text is cut, the result is the same`, (t) => {
     const text = fc.array(word, { maxLength: 20 }).map((words) => words.join(''));
     fc.assert(
       fc.property(text, sizes, (text, sizes) => {
@@ -230,7 +230,7 @@ for (const [name, syntax] of Object.entries(SYNTAXES)) {
     t.end();
   });
 
-  t.test(`${name}: calls come back as they were written`, (t) => {
+  t.test(`${name}: parsed calls equal the written ones`, (t) => {
     const call = fc.record(
       { name: fc.constantFrom('look', 'go'), arguments: argumentsText },
       { noNullPrototype: true },

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { RecentTokens } from '../../../../engine/output/calls/recent-tokens.js';
 
-t.test('leads text back to its tokens', (t) => {
+t.test('finds the tokens of a text', (t) => {
   const recent = new RecentTokens();
   const say = ['<tool', '_call>', ' é.<', 'tool', '', '_call', '>\n'];
   say.forEach((text, i) => recent.push(i, Buffer.from(text)));
@@ -16,6 +16,6 @@ t.test('keeps no more than it needs', (t) => {
   for (let i = 1; i <= 1018; i++) recent.push(i, Buffer.from('x'));
   t.same(recent.since('<mark>')?.tokens.length, 1019, '1,024 bytes');
   for (let i = 0; i < 6; i++) recent.push(i, Buffer.from('x'));
-  t.equal(recent.since('<mark>'), undefined, 'and then the oldest token goes');
+  t.equal(recent.since('<mark>'), undefined, 'and then the oldest token is removed');
   t.end();
 });

@@ -16,7 +16,7 @@ function format(syntax: CallFormat['syntax']): CallFormat {
   return { syntax, functions: ['look', 'go'], single: false, gbnf: '', parameters: [LOOK, []] };
 }
 
-/** As the models write them: two calls behind some words. */
+/** As the models write them: two calls after some words. */
 const REPLIES: Readonly<Record<keyof typeof TAGGED_SYNTAXES, string>> = {
   'Qwen3-Coder':
     'I look.\n<tool_call>\n<function=look>\n<parameter=city>\nZürich "HB"\n\nGleis 3 </tool_call> <\n</parameter>\n<parameter=days>\n3\n</parameter>\n' +
@@ -51,7 +51,7 @@ const READ = {
 };
 
 for (const [model, reply] of Object.entries(REPLIES) as [keyof typeof REPLIES, string][]) {
-  t.test(`${model}: a reply is read the same wherever it is cut`, (t) => {
+  t.test(`${model}: a reply is parsed alike wherever it is cut`, (t) => {
     const own = format(TAGGED_SYNTAXES[model]);
     const whole = readCalls(own, [reply]);
     t.equal(whole.content, 'I look.');
@@ -68,7 +68,7 @@ for (const [model, reply] of Object.entries(REPLIES) as [keyof typeof REPLIES, s
       const read = readCalls(own, [reply.slice(0, at), reply.slice(at)]);
       if (JSON.stringify(read) !== JSON.stringify(whole)) different.push(at);
     }
-    t.same(different, [], 'places to cut that change something');
+    t.same(different, [], 'cuts that matter');
     t.same(readCalls(own, Array.from(reply)), whole, 'one character at a time');
     t.end();
   });
@@ -81,7 +81,7 @@ function valueOf(text: string, types: ParameterTypes['types']): unknown {
   return (JSON.parse(call?.arguments ?? '{}') as { x?: unknown }).x;
 }
 
-t.test('a value is what its schema says', (t) => {
+t.test('a value has the type of its schema', (t) => {
   t.equal(valueOf('42', ['string']), '42');
   t.equal(valueOf('42', ['integer']), 42);
   t.equal(valueOf('42', ['string', 'number']), 42);
@@ -93,19 +93,19 @@ t.test('a value is what its schema says', (t) => {
   t.same(valueOf('{"a": 1}', ['string', 'object']), { a: 1 });
   t.equal(valueOf('True', ['boolean']), true, "Python's notation");
   t.equal(valueOf('', ['string']), '');
-  t.equal(valueOf('\n a\n', ['string']), '\n a\n', 'one line end on either side is the notation’s');
+  t.equal(valueOf('\n a\n', ['string']), '\n a\n', 'one line end on either side belongs to the notation');
   t.equal(valueOf('-', ['string', 'number']), '-');
   t.end();
 });
 
-t.test('what stands between arguments and is none ends the call', (t) => {
+t.test('text between arguments that is no argument ends the call', (t) => {
   const reply = '<tool_call>\n<function=look>\n<parameter=city>\nBern\n</parameter>and so on';
   const read = readCalls(format(TAGGED_SYNTAXES['Qwen3-Coder']), Array.from(reply));
   t.same(read, { content: 'and so on', calls: [{ name: 'look', arguments: '{"city": "Bern"}' }], complete: 1 });
   t.end();
 });
 
-t.test('a reply that is cut short gives what it has', (t) => {
+t.test('a reply that is cut off has the arguments so far', (t) => {
   const reply = '<tool_call>\n<function=look>\n<parameter=city>\nBer';
   const read = readCalls(format(TAGGED_SYNTAXES['Qwen3-Coder']), Array.from(reply));
   t.same(read, { content: '', calls: [{ name: 'look', arguments: '{"city": "Ber' }], complete: 0 });

@@ -20,7 +20,7 @@ async function cli(...args: string[]): Promise<{ code: number; out: string; err:
   return { code, out, err };
 }
 
-t.test('makes a model and says where it is and how large', async (t) => {
+t.test('makes a model and prints its path and size', async (t) => {
   const out = join(t.testdir(), 'tiny.gguf');
   const done = await cli('--recipe', 'tiny', '--out', out, '--seed', '4294967295');
   t.equal(done.code, 0);
@@ -28,7 +28,7 @@ t.test('makes a model and says where it is and how large', async (t) => {
   t.equal(done.err, '');
 });
 
-t.test('takes the vocabulary of another file', async (t) => {
+t.test('uses the vocabulary of another file', async (t) => {
   const out = join(t.testdir(), '13m.gguf');
   const vocab = join(await bundleCheckout(), 'models', 'ggml-vocab-gpt-2.gguf');
   t.equal((await cli('--recipe', '13m', '--out', out, '--vocab', vocab)).code, 0);
@@ -47,7 +47,7 @@ t.test('--help goes to standard output', async (t) => {
   t.equal(err, '');
 });
 
-t.test('wrong arguments: what is wrong, the help, exit code 2, no file', async (t) => {
+t.test('wrong arguments: the problem, the help, exit code 2, no file', async (t) => {
   const dir = t.testdir();
   const out = ['--out', join(dir, 'x')];
   const wrong: [string[], RegExp][] = [
@@ -69,7 +69,7 @@ t.test('wrong arguments: what is wrong, the help, exit code 2, no file', async (
   t.same(await readdir(dir), []);
 });
 
-t.test('what cannot be done: one line, exit code 1', async (t) => {
+t.test('a failure: one line, exit code 1', async (t) => {
   const dir = t.testdir({ file: '' });
   const runs = await Promise.all([
     cli('--recipe', 'tiny', '--out', join(dir, 'file', 'x.gguf')),

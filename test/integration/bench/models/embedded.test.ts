@@ -11,7 +11,7 @@ import { cpuLlama } from '../../../support/llama.js';
 
 const run = promisify(execFile);
 
-t.test('made at first run under 20 MB, kept after that', async (t) => {
+t.test('made at the first run with less than 20 MB, then kept', async (t) => {
   const dir = join(t.testdir(), 'not', 'there');
   const path = await ensureEmbeddedModel(dir);
   t.match(path, /ra-embedded-[0-9a-f]{16}\.gguf$/);
@@ -23,7 +23,7 @@ t.test('made at first run under 20 MB, kept after that', async (t) => {
   t.equal((await readdir(dir)).length, 1);
 });
 
-t.test('several processes at once: all succeed, one file, whole', async (t) => {
+t.test('several processes at once: all succeed, with one complete file', async (t) => {
   const dir = t.testdir({ models: {} });
   const script = join(dir, 'make.mjs');
   const module = new URL('../../../../bench/models/embedded.js', import.meta.url);
@@ -44,34 +44,37 @@ t.test('several processes at once: all succeed, one file, whole', async (t) => {
   t.equal(await sum([...paths][0] ?? ''), await sum(await embeddedTestModel()));
 });
 
-t.test('what it says is text: it ends, by itself, mostly soon, and holds no broken or hidden characters', async (t) => {
-  const llama = await cpuLlama(1);
-  t.teardown(() => llama.dispose());
-  const model = await llama.loadModel({ modelPath: await embeddedTestModel() });
-  t.ok(model.trainContextSize >= 8192);
-  const context = await model.createContext({ contextSize: 1024, threads: 1 });
-  const sequence = context.getSequence();
-  const most = 400;
-  const reply = async (seed: number, temperature: number): Promise<Token[]> => {
-    const prompt = `<|im_start|>user\nQuestion ${seed}<|im_end|>\n<|im_start|>assistant\n`;
-    const tokens: Token[] = [];
-    await sequence.clearHistory();
-    for await (const token of sequence.evaluate(model.tokenize(prompt, true), { temperature, seed })) {
-      if (tokens.push(token) === most) break;
+t.test(
+  'its replies are text: they end by themselves, mostly soon, and have no broken or hidden characters',
+  async (t) => {
+    const llama = await cpuLlama(1);
+    t.teardown(() => llama.dispose());
+    const model = await llama.loadModel({ modelPath: await embeddedTestModel() });
+    t.ok(model.trainContextSize >= 8192);
+    const context = await model.createContext({ contextSize: 1024, threads: 1 });
+    const sequence = context.getSequence();
+    const most = 400;
+    const reply = async (seed: number, temperature: number): Promise<Token[]> => {
+      const prompt = `<|im_start|>user\nQuestion ${seed}<|im_end|>\n<|im_start|>assistant\n`;
+      const tokens: Token[] = [];
+      await sequence.clearHistory();
+      for await (const token of sequence.evaluate(model.tokenize(prompt, true), { temperature, seed })) {
+        if (tokens.push(token) === most) break;
+      }
+      return tokens;
+    };
+    for (const temperature of [1, 0]) {
+      const lengths: number[] = [];
+      for (let seed = 1; seed <= 16; seed++) {
+        const tokens = await reply(seed, temperature);
+        lengths.push(tokens.length);
+        t.notMatch(model.detokenize(tokens, true), /\ufffd|[^\P{C}\n]|<\||<\/?think|<\/?tool/u);
+      }
+      const ended = lengths.filter((length) => length < most).length;
+      t.ok(ended >= 12, `${ended} of ${lengths.length} ended at temperature ${temperature}`);
+      const mean = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
+      t.ok(mean > 10 && mean < 150, `mean length ${mean} at temperature ${temperature}`);
+      t.ok(new Set(lengths).size > 5, 'of many lengths');
     }
-    return tokens;
-  };
-  for (const temperature of [1, 0]) {
-    const lengths: number[] = [];
-    for (let seed = 1; seed <= 16; seed++) {
-      const tokens = await reply(seed, temperature);
-      lengths.push(tokens.length);
-      t.notMatch(model.detokenize(tokens, true), /\ufffd|[^\P{C}\n]|<\||<\/?think|<\/?tool/u);
-    }
-    const ended = lengths.filter((length) => length < most).length;
-    t.ok(ended >= 12, `${ended} of ${lengths.length} ended at temperature ${temperature}`);
-    const mean = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
-    t.ok(mean > 10 && mean < 150, `mean length ${mean} at temperature ${temperature}`);
-    t.ok(new Set(lengths).size > 5, 'of many lengths');
-  }
-});
+  },
+);

@@ -34,7 +34,7 @@ async function sha256(path: string): Promise<string> {
     .digest('hex');
 }
 
-t.test('the file says what was asked for and has the tensors of the shape', async (t) => {
+t.test('the file has the requested metadata and the tensors of the shape', async (t) => {
   const path = join(t.testdir(), 'm.gguf');
   await writeRandomModel(path, plan());
   const { metadata, tensorInfo } = await readGgufFileInfo(path, { logWarnings: false });
@@ -73,7 +73,7 @@ t.test('the file says what was asked for and has the tensors of the shape', asyn
   );
 });
 
-t.test('the bytes are pinned: a change needs a higher MAKER_VERSION, or old files stay in use', async (t) => {
+t.test('the bytes are pinned: a change requires a higher MAKER_VERSION, or old files stay in use', async (t) => {
   const dir = t.testdir();
   const f16 = plan({ shape: { ...SHAPE, weights: 'F16' } });
   await writeRandomModel(join(dir, 'q8'), plan());
@@ -89,7 +89,7 @@ t.test('the bytes are pinned: a change needs a higher MAKER_VERSION, or old file
 });
 
 t.test(
-  'the same plan gives the same bytes; another seed or any other difference gives others, and another hash',
+  'equal plans give equal bytes; another seed or any other difference gives other bytes and another hash',
   async (t) => {
     const dir = t.testdir();
     const plans = [
@@ -114,7 +114,7 @@ t.test(
   },
 );
 
-t.test('impossible shapes are refused and leave nothing', async (t) => {
+t.test('impossible shapes are refused and leave no file', async (t) => {
   const dir = t.testdir();
   const wrong: Partial<ModelShape>[] = [
     { width: 80 },

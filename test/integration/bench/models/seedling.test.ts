@@ -1,4 +1,4 @@
-/** The file that is served by default: what it is, and that llama.cpp computes what it was trained to. */
+/** The file that is served by default: its properties, and that llama.cpp computes what it was trained to. */
 import { readFile, stat } from 'node:fs/promises';
 import t from 'tap';
 import { readGgufFileInfo } from 'node-llama-cpp';
@@ -11,14 +11,14 @@ import { EMBEDDED_MODEL } from '../../../../sidecar/engine-client/embedded-model
 import { sourceRoot } from '../../../support/source-root.js';
 import { ALL_ACCOUNTS } from '../../../../engine/protocol/cache-key.js';
 
-/** What Q8_0 may change of a log-probability. */
+/** The most that Q8_0 may change a log-probability. */
 const MOST_APART = 0.35;
 const MEAN_APART = 0.07;
 
 interface Reference {
   readonly tokens: readonly number[];
   readonly likeliest: readonly number[];
-  /** By PyTorch, from weights in float32. */
+  /** Computed by PyTorch from float32 weights. */
   readonly logprobs: readonly number[];
 }
 
@@ -29,7 +29,7 @@ t.test('small, a Llama, for contexts of 8,192 tokens', async (t) => {
   t.ok((metadata.llama?.context_length ?? 0) >= 8192);
 });
 
-t.test('llama.cpp gives the probabilities that PyTorch gave', async (t) => {
+t.test('llama.cpp’s probabilities equal PyTorch’s', async (t) => {
   const text = await readFile(`${sourceRoot}/bench/seedling/reference.json`, 'utf8');
   const references = JSON.parse(text) as Reference[];
   t.ok(references.length >= 20);
@@ -95,7 +95,7 @@ t.test('a question in a training row has the steps to its label as targets', asy
       .filter((at) => at % ROW === 0 && rows[at + 2] === weight && rows[at + 3] === group)
       .map((at) => rows[at + 1] ?? -1);
   t.same(targets(1, 100), [id('B')], 'the label');
-  t.same(targets(1, 99), [id(' green')], 'where the question ends: the answer itself');
-  t.same(targets(1, 50), [id('no'), id('yes'), id('no')], 'where an option ends: whether it is the one');
+  t.same(targets(1, 99), [id(' green')], 'at the question’s end: the answer itself');
+  t.same(targets(1, 50), [id('no'), id('yes'), id('no')], 'at an option’s end: whether it is the answer');
   t.same([targets(2, 100), targets(2, 99), targets(2, 50)], [[id('no')], [id('no')], []]);
 });

@@ -24,7 +24,7 @@ const models = join(await bundleCheckout(), 'models');
 const llama = await cpuLlama(1);
 t.teardown(() => llama.dispose());
 
-// Byte-level BPE, and SentencePiece with its scores. llama.cpp's own test texts and tokens are the judge.
+// Byte-level BPE, and SentencePiece with its scores, compared with llama.cpp’s own test texts and tokens.
 for (const [name, size] of [
   ['gpt-2', 50_257],
   ['llama-spm', 32_000],
@@ -53,14 +53,14 @@ for (const [name, size] of [
   });
 }
 
-t.test("a file's own chat template is kept", async (t) => {
+t.test('a file’s own chat template is kept', async (t) => {
   const file = join(models, 'ggml-vocab-phi-3.gguf');
   const info = await readGgufFileInfo(file, { logWarnings: false });
   const { metadata } = await copyVocabulary(file);
   t.same(metadata.get('tokenizer.chat_template'), { type: 'string', value: info.metadata.tokenizer.chat_template });
 });
 
-t.test('what has no vocabulary, an unknown key, or is no GGUF file is refused', async (t) => {
+t.test('a file without a vocabulary, with an unknown key, or that is no GGUF is refused', async (t) => {
   const dir = t.testdir({ 'text.gguf': 'no GGUF at all, only text' });
   await t.rejects(copyVocabulary(join(dir, 'text.gguf')));
   await t.rejects(copyVocabulary(join(dir, 'missing.gguf')));

@@ -23,11 +23,11 @@ function only(text: string, special = false): Token | undefined {
   return tokens.length === 1 ? tokens[0] : undefined;
 }
 
-t.test('every token is there once and the whole is small', (t) => {
+t.test('every token occurs once and the file is small', (t) => {
   const vocabulary = ownVocabulary();
   const tokens = vocabulary.metadata.get('tokenizer.ggml.tokens')?.value as string[];
   t.equal(tokens.length, vocabulary.size);
-  t.equal(new Set(tokens).size, tokens.length, 'llama.cpp aborts on a token given twice');
+  t.equal(new Set(tokens).size, tokens.length, 'llama.cpp aborts on a repeated token');
   t.equal(vocabulary.logFrequencies?.length, tokens.length);
   t.ok(tokens.length < 4000);
   t.same(ownVocabulary(), vocabulary, 'the same each time');
@@ -50,7 +50,7 @@ t.test('special tokens: one token each where they are parsed, plain text where t
   t.end();
 });
 
-t.test('decision labels: distinct, and one token after each line end that a template has', (t) => {
+t.test('decision labels: distinct, and one token after each line end of a template', (t) => {
   const labels = 'A B C D E F G H I J K L M N O P Q R S T U V W X Y Z 0 1 2 3 4 5 6 7 8 9 yes no'.split(' ');
   const found = new Set<number>();
   for (const label of labels) {
@@ -71,7 +71,7 @@ t.test('each word of the lists is one token', (t) => {
   t.end();
 });
 
-t.test('any text comes back from its tokens', (t) => {
+t.test('every text is restored from its tokens', (t) => {
   const some =
     'Hello, world! 123\n\n\tназдар, 你好, नमस्ते, é\u0301, 👩‍👩‍👧‍👦 🎉\r\n "quoted" don\'t {"a":[1,2]}\u0000\u007f\u00ad';
   t.equal(words.detokenize(words.tokenize(some)), some);
@@ -85,7 +85,7 @@ t.test('any text comes back from its tokens', (t) => {
   t.end();
 });
 
-t.test('200,000 equal characters do not kill a worker thread', async (t) => {
+t.test('200,000 equal characters do not end a worker thread', async (t) => {
   const worker = new Worker(new URL('../../../support/tokenize-worker.js', import.meta.url), { workerData: path });
   for (const character of ['a', '!', '1', '中', ' ', '\n', "'", '\u0301']) {
     worker.postMessage(character.repeat(200_000));

@@ -1,4 +1,4 @@
-/** A tokenizer loaded by the addon alone is the one that node-llama-cpp loads. */
+/** A tokenizer loaded by the addon alone equals the one that node-llama-cpp loads. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';

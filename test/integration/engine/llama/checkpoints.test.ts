@@ -1,4 +1,7 @@
-/** What a restored state gives, against a fresh prefill with the same splits, for each kind of state, to the last bit. */
+/**
+ * Results after a restored state compared with a new prefill with the same splits, for each kind of state, to the last
+ * bit.
+ */
 import t from 'tap';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
 import type { PartResult } from '../../../../engine/scheduler/decoder.js';
@@ -18,13 +21,13 @@ const prompt = (length: number, salt = 0): Uint32Array =>
 interface Bench {
   readonly decoder: BatchDecoder;
   readonly dispose: () => Promise<void>;
-  /** Each piece in a decode of its own. */
+  /** Each piece in its own decode. */
   readonly fill: (sequence: number, ...pieces: readonly Uint32Array[]) => Promise<void>;
   /** All log-probabilities after some more tokens. */
   readonly score: (sequence: number) => Promise<number[]>;
 }
 
-/** A decoder over four sequences, and the words of these tests for it. */
+/** A decoder with four sequences, and operations of these tests. */
 async function bench(name: ArchitectureName): Promise<Bench> {
   const model = await llama.loadModel({ modelPath: await architectureModel(name) });
   const context = await model.createContext({ sequences: 4, contextSize: 512, batchSize: 2 * CHUNK });
@@ -59,16 +62,16 @@ function read(result: PartResult | undefined): number[] {
 }
 
 for (const name of ARCHITECTURES) {
-  t.test(`${name}: a restored state is the one that was saved, to the last bit`, async (t) => {
+  t.test(`${name}: a restored state equals the saved one, to the last bit`, async (t) => {
     const { decoder, dispose, fill, score } = await bench(name);
     let furthest = 0;
-    // Before the window's end, beyond it, and where its ring of 256 cells is full and begins anew.
+    // Before the window’s end, beyond it, and where its ring of 256 cells wraps around.
     for (const length of [WINDOW / 2, WINDOW + 1, 8 * WINDOW - 3, 8 * WINDOW, 9 * WINDOW]) {
       const chunks: Uint32Array[] = [];
       for (let at = 0; at < length; at += CHUNK) chunks.push(prompt(length).subarray(at, at + CHUNK));
       await decoder.truncate(1, 0);
       await fill(1, ...chunks);
-      // Whoever is saved goes on from the same arrangement of cells as whoever is restored.
+      // The saved and the restored sequence continue with the same arrangement of cells.
       (await decoder.save(1)).dispose();
       const fresh = await score(1);
       await decoder.truncate(1, 0);
@@ -87,25 +90,25 @@ for (const name of ARCHITECTURES) {
         t.equal(off(await score(2), fresh), 0, `restored at ${length} after ${more} more tokens`);
       }
       saved.dispose();
-      await t.rejects(decoder.restore(2, saved), 'a disposed one is not restored');
+      await t.rejects(decoder.restore(2, saved), 'a disposed one cannot be restored');
       await decoder.truncate(2, 0);
       await fill(2, ...chunks);
       (await decoder.save(2)).dispose();
-      t.equal(off(await score(2), fresh), 0, 'and after a failed restore a sequence can be filled anew');
+      t.equal(off(await score(2), fresh), 0, 'after a failed restore a sequence can be filled again');
     }
-    t.ok(furthest < 0.05, `where nothing was saved, scores are off by ${furthest}`);
+    t.ok(furthest < 0.05, `without a save scores are off by ${furthest}`);
     t.comment(`${name}: without the save off by ${furthest}`);
     await dispose();
   });
 
-  t.test(`${name}: a copy is what its source was, and both go on by themselves`, async (t) => {
+  t.test(`${name}: a copy equals its source, and both continue independently`, async (t) => {
     const { decoder, dispose, fill, score } = await bench(name);
     await fill(0, prompt(CHUNK), prompt(CHUNK, 1));
     const saved = await decoder.save(0);
     const fresh = await score(0);
     await decoder.restore(0, saved);
     await decoder.copy(3, 0);
-    await t.rejects(decoder.restore(0, saved), 'the copy is still to be made');
+    await t.rejects(decoder.restore(0, saved), 'the copy is still pending');
     await t.rejects(decoder.save(3), 'the copy is still to be made');
     await fill(0, prompt(30, 7));
     t.same(await score(3), fresh);
@@ -117,7 +120,7 @@ for (const name of ARCHITECTURES) {
     await dispose();
   });
 
-  t.test(`${name}: what fails leaves its neighbours whole`, async (t) => {
+  t.test(`${name}: a failure does not affect other sequences`, async (t) => {
     const { decoder, dispose, fill } = await bench(name);
     const sample = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 8 };
     const reply = async (sequence: number, token = LETTER): Promise<PartResult> => {

@@ -26,7 +26,7 @@ const DECODERS: Readonly<Record<string, Make>> = {
   },
 };
 
-/** Runs a script on a fresh context of each decoder and returns what each made of it. */
+/** Runs a script on a new context of each decoder and returns each result. */
 async function both<T>(script: (decoder: Decoder) => Promise<T>): Promise<Record<string, T>> {
   const results: Record<string, T> = {};
   for (const [name, make] of Object.entries(DECODERS)) {
@@ -74,7 +74,7 @@ async function reply(
   return made;
 }
 
-t.test('both decoders keep the promises of the port', async (t) => {
+t.test('both decoders fulfil the contract of the port', async (t) => {
   await both((decoder) => keepsDecoderContract(t, decoder));
 });
 
@@ -95,7 +95,7 @@ t.test('both decoders make the same reply, greedy and by seed, penalized or not'
 t.test('a seed gives the same tokens with each decoder and each kind of sampler', async (t) => {
   const drawn = [0.3, 1, 1.7].flatMap((temperature) => [
     { temperature },
-    // With more of it llama.cpp's floats round away more than the last tokens have.
+    // With a larger value llama.cpp’s floats lose more than the last tokens.
     ...[0, 0.1, 0.5, 0.9].map((topP) => ({ temperature, topP })),
     { temperature, topP: 0.9, frequencyPenalty: 0.7, presencePenalty: -0.3 },
     { temperature, presencePenalty: 1.5 },
@@ -112,56 +112,59 @@ t.test('a seed gives the same tokens with each decoder and each kind of sampler'
   const others = iterators?.flatMap((said, i) =>
     String(said) === String(batches?.[i]) ? [] : [drawn[Math.floor(i / 8)]],
   );
-  // On some processor a draw may fall just where the two round differently.
+  // On some processor a draw may be exactly where the two round differently.
   t.ok(Number(others?.length) <= 2, JSON.stringify(others));
-  t.ok(new Set(batches?.map(String)).size > 120, 'all of it matters');
+  t.ok(new Set(batches?.map(String)).size > 120, 'each setting matters');
 });
 
-t.test('top_p draws from the fewest tokens that have it together, as often as each is likely among them', async (t) => {
-  const draws = 400;
-  const drawn = await both(async (decoder) => {
-    const all = Uint32Array.from({ length: vocabulary }, (_, token) => token);
-    const [whole] = await decoder.step([{ kind: 'score', sequence: 0, tokens: prompt(20), labels: all }]);
-    if (whole?.kind !== 'scores') throw new Error('no scores');
-    const of = async (topP: number): Promise<number[]> => {
-      const tokens: number[] = [];
-      for (let seed = 0; seed < draws; seed++) {
-        tokens.push(...(await reply(decoder, 1, { ...GREEDY, temperature: 1, topP, seed }, 1)));
-      }
-      return tokens;
-    };
-    return {
-      logprobs: [...whole.logprobs],
-      by: new Map([
-        [0.3, await of(0.3)],
-        [0.95, await of(0.95)],
-        [0.9999, await of(0.9999)],
-      ]),
-    };
-  });
-  for (const [name, { logprobs, by }] of Object.entries(drawn)) {
-    const likely = logprobs.map((logprob, token) => ({ token, p: Math.exp(logprob) })).sort((a, b) => b.p - a.p);
-    for (const [topP, tokens] of by) {
-      let sum = 0;
-      // A token more, should two that are hardly less likely than one another be told apart by rounding.
-      const count = 2 + likely.findIndex(({ p }) => (sum += p) >= topP);
-      const kept = new Set(likely.slice(0, count).map(({ token }) => token));
-      t.same(
-        tokens.filter((token) => !kept.has(token)),
-        [],
-        `${name}, ${topP}: ${count} tokens`,
-      );
-      for (const { token, p } of likely.slice(0, Math.min(5, count - 1))) {
-        const expected = p / sum;
-        const share = tokens.filter((each) => each === token).length / draws;
-        const off = Math.abs(share - expected) / Math.sqrt((expected * (1 - expected)) / draws + 1e-9);
-        t.ok(off < 4, `${name}, ${topP}: ${share} for ${expected}`);
+t.test(
+  'top_p draws from the smallest set of tokens with that probability, each as often as it is likely among them',
+  async (t) => {
+    const draws = 400;
+    const drawn = await both(async (decoder) => {
+      const all = Uint32Array.from({ length: vocabulary }, (_, token) => token);
+      const [whole] = await decoder.step([{ kind: 'score', sequence: 0, tokens: prompt(20), labels: all }]);
+      if (whole?.kind !== 'scores') throw new Error('no scores');
+      const of = async (topP: number): Promise<number[]> => {
+        const tokens: number[] = [];
+        for (let seed = 0; seed < draws; seed++) {
+          tokens.push(...(await reply(decoder, 1, { ...GREEDY, temperature: 1, topP, seed }, 1)));
+        }
+        return tokens;
+      };
+      return {
+        logprobs: [...whole.logprobs],
+        by: new Map([
+          [0.3, await of(0.3)],
+          [0.95, await of(0.95)],
+          [0.9999, await of(0.9999)],
+        ]),
+      };
+    });
+    for (const [name, { logprobs, by }] of Object.entries(drawn)) {
+      const likely = logprobs.map((logprob, token) => ({ token, p: Math.exp(logprob) })).sort((a, b) => b.p - a.p);
+      for (const [topP, tokens] of by) {
+        let sum = 0;
+        // One token more, in case two of almost equal probability are ordered by rounding.
+        const count = 2 + likely.findIndex(({ p }) => (sum += p) >= topP);
+        const kept = new Set(likely.slice(0, count).map(({ token }) => token));
+        t.same(
+          tokens.filter((token) => !kept.has(token)),
+          [],
+          `${name}, ${topP}: ${count} tokens`,
+        );
+        for (const { token, p } of likely.slice(0, Math.min(5, count - 1))) {
+          const expected = p / sum;
+          const share = tokens.filter((each) => each === token).length / draws;
+          const off = Math.abs(share - expected) / Math.sqrt((expected * (1 - expected)) / draws + 1e-9);
+          t.ok(off < 4, `${name}, ${topP}: ${share} for ${expected}`);
+        }
       }
     }
-  }
-});
+  },
+);
 
-t.test('a reply leaves nothing of its random numbers or penalties to the next', async (t) => {
+t.test('a reply leaves no random state or penalties to the next', async (t) => {
   const seeded: Sampling = { ...GREEDY, temperature: 1, seed: 7 };
   for (const before of [seeded, { ...seeded, frequencyPenalty: 2 }, GREEDY]) {
     const { batches } = await both(async (decoder) => {
@@ -173,7 +176,7 @@ t.test('a reply leaves nothing of its random numbers or penalties to the next', 
   }
 });
 
-t.test('penalties count over the completion alone', async (t) => {
+t.test('penalties count over the completion only', async (t) => {
   const { batches: plain = [] } = await both((decoder) => reply(decoder, 0, GREEDY, 30));
   const { batches: penalized = [] } = await both((decoder) =>
     reply(decoder, 0, { ...GREEDY, frequencyPenalty: 2 }, 30),
@@ -182,7 +185,7 @@ t.test('penalties count over the completion alone', async (t) => {
   t.ok(new Set(penalized).size > new Set(plain).size, 'fewer repeats');
 });
 
-t.test('a sequence cut back and one used before leave nothing behind', async (t) => {
+t.test('a sequence that was cut back and one that was used before have no effect on the next', async (t) => {
   const { iterators, batches } = await both(async (decoder) => {
     const first = await reply(decoder, 2, GREEDY, 10);
     await reply(decoder, 2, GREEDY, 5, 3);
@@ -194,7 +197,7 @@ t.test('a sequence cut back and one used before leave nothing behind', async (t)
   t.same(iterators?.again, iterators?.first);
 });
 
-t.test('scores are the same, whole distributions, and repeat after a cut', async (t) => {
+t.test('scores are the same, whole distributions, and repeatable after a cut', async (t) => {
   const { iterators, batches } = await both(async (decoder) => {
     const input = prompt(40);
     await decoder.step([{ kind: 'prefill', sequence: 0, tokens: input }]);
@@ -216,7 +219,7 @@ t.test('scores are the same, whole distributions, and repeat after a cut', async
   t.ok(Math.abs((batches?.mass ?? 0) - 1) < 1e-4, 'the log-probabilities are of the whole vocabulary');
 });
 
-t.test('sequences step together and do not mix', async (t) => {
+t.test('sequences step together and do not affect each other', async (t) => {
   const alone = await both((decoder) => reply(decoder, 0, GREEDY, 1, 4));
   const { iterators, batches } = await both(async (decoder) => {
     const samplers = [0, 1, 2, 3].map(() => decoder.sampler(GREEDY));
@@ -229,8 +232,8 @@ t.test('sequences step together and do not mix', async (t) => {
   t.equal(batches?.[0], alone['batches']?.[0]);
 });
 
-t.test('questions scored in one step are read each by itself', async (t) => {
-  // All of them, so that reading takes long enough for the four to meet.
+t.test('questions scored in one step are read separately', async (t) => {
+  // All labels, so that reading takes long enough for the four to overlap.
   const labels = Uint32Array.from(
     { length: model.fileInfo.metadata.tokenizer.ggml.tokens.length },
     (_, token) => token,
@@ -259,7 +262,7 @@ t.test('questions scored in one step are read each by itself', async (t) => {
   t.ok((iterators ?? 1) < 0.1 && (batches ?? 1) < 0.1, `off by ${iterators} and ${batches}`);
 });
 
-t.test('a copy holds what its source held, and each goes its own way', async (t) => {
+t.test('a copy has its source’s tokens, and each continues independently', async (t) => {
   const { batches } = await both(async (decoder) => {
     if (!decoder.copyable) return undefined;
     const fresh = await reply(decoder, 0, GREEDY, 10);
@@ -267,7 +270,7 @@ t.test('a copy holds what its source held, and each goes its own way', async (t)
     const tokens = prompt(20);
     await decoder.step([{ kind: 'prefill', sequence: 0, tokens: tokens.subarray(0, 12) }]);
     await decoder.copy(3, 0);
-    // Before the copy is made, at the next decode, its source goes on.
+    // Before the copy is made, at the next decode, its source continues.
     await decoder.truncate(0, 6);
     await decoder.step([{ kind: 'prefill', sequence: 0, tokens: prompt(30, 5) }]);
     await decoder.truncate(1, 0);
@@ -297,5 +300,5 @@ t.test('a copy holds what its source held, and each goes its own way', async (t)
     return { fresh, replies, empty, clean };
   });
   t.same(batches?.replies, [batches?.fresh, batches?.fresh]);
-  t.same(batches?.empty, batches?.clean, 'a copy of nothing is nothing');
+  t.same(batches?.empty, batches?.clean, 'a copy of an empty sequence is empty');
 });

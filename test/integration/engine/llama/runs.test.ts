@@ -1,6 +1,6 @@
 /**
- * What a run makes is what its steps one by one make. With the addon of `make engine-native` steps follow one another by
- * themselves here; with the prebuilt one each step is a run of one, of which the same is true.
+ * A run has the results of its single steps. With the addon of `make engine-native` steps follow one another without
+ * JavaScript here; with the prebuilt one each run has one step, and the results are the same.
  */
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
@@ -27,7 +27,7 @@ const PENALIZED: readonly Sampling[] = SEEDED.map((seeded) => ({ ...seeded, topP
 
 interface Bench {
   readonly decoder: BatchDecoder;
-  /** Steps follow one another by themselves. */
+  /** Steps follow one another without JavaScript. */
   readonly runs: boolean;
   readonly isEnd: (token: number) => boolean;
 }
@@ -48,7 +48,7 @@ async function bench(t: Test, threads = 1, spread?: Spread): Promise<Bench> {
   return { decoder, runs, isEnd: (token) => model.isEogToken(token as Parameters<typeof model.isEogToken>[0]) };
 }
 
-/** Replies on all sequences, begun anew: what each has said, and what comes next. */
+/** Replies on all sequences, started anew: the tokens of each so far, and its next one. */
 class Replies {
   readonly said: number[][] = SEQUENCES.map(() => []);
   /** Calls of the decoder. */
@@ -69,7 +69,10 @@ class Replies {
     return replies;
   }
 
-  /** Steps until each has said so many, or one fails. `most`: of one run; without, one by one. `told`: while one runs. */
+  /**
+   * Steps until each has so many tokens, or one fails. `most`: steps of one run; absent: single steps. `told`: called
+   * while one runs.
+   */
   async until(count: number, most?: number, told?: () => void): Promise<this> {
     while (this.fault === undefined && this.length < count) {
       await this.step(most === undefined ? undefined : Math.min(most, count - this.length), told);
@@ -77,7 +80,7 @@ class Replies {
     return this;
   }
 
-  /** Tokens that each has said. */
+  /** The tokens of each. */
   get length(): number {
     return this.said[0]?.length ?? 0;
   }
@@ -112,10 +115,10 @@ class Replies {
   }
 }
 
-t.test('greedy, by seed, and by top_p and penalties, whatever the length of the runs', async (t) => {
+t.test('greedy, by seed, with top_p and penalties, whatever the length of the runs', async (t) => {
   for (const threads of [1, 2]) {
     const { decoder, runs } = await bench(t, threads);
-    // Two threads wait for each other by turning in a loop, which on a busy machine takes many times the work's time.
+    // Two threads wait for each other in a busy loop, which on a busy machine takes many times as long as the work.
     const all = [[], SEEDED, PENALIZED];
     for (const samplings of threads === 1 ? all : cases(all, (_, index) => index === 2)) {
       const { said } = await (await Replies.begin(decoder, samplings)).until(60);
@@ -137,11 +140,11 @@ t.test('picked by one thread or by several', async (t) => {
     }
     return said;
   };
-  // Each has logits that are worth a thread.
+  // Each has enough logits to be worth a thread.
   t.same(await all({ threads: 2, logits: 1 }), await all({ threads: 0, logits: 1 }));
 });
 
-/** Replies of 100 tokens, one by one, the first of which to end does so after `from` tokens, and before `to`. */
+/** Replies of 100 tokens in single steps, the first of which ends after `from` tokens and before `to`. */
 async function ending(
   { decoder, isEnd }: Bench,
   from: number,
@@ -156,7 +159,7 @@ async function ending(
   }
 }
 
-t.test('halted, it stops, reports all results, and continues from there', async (t) => {
+t.test('when halted it stops, reports all results, and continues from there', async (t) => {
   const made = await bench(t);
   const { samplings, said } = await ending(made, 60, Infinity);
   const replies = await Replies.begin(made.decoder, samplings);
@@ -171,7 +174,7 @@ t.test('halted, it stops, reports all results, and continues from there', async 
 
 t.test('no step follows one in which a reply ends', async (t) => {
   const made = await bench(t);
-  // Far enough in for a run to be under way.
+  // Late enough for a run to be going on.
   const { samplings, said, end } = await ending(made, 10, 90);
   const replies = await Replies.begin(made.decoder, samplings);
   while (replies.length <= end) await replies.step(80);
@@ -181,11 +184,11 @@ t.test('no step follows one in which a reply ends', async (t) => {
   );
 });
 
-t.test('a sequence that gets full in a later step fails in that one, and no token is lost', async (t) => {
+t.test('a sequence that becomes full in a later step fails in that step, and no token is lost', async (t) => {
   const { decoder } = await bench(t);
   const single = await (await Replies.begin(decoder)).until(2 * CELLS);
   t.equal(single.fault, 'no room left in the KV cache');
-  t.equal(single.said[0]?.length, CELLS - PROMPT + 1, 'as many as it holds, and one that is not evaluated');
+  t.equal(single.said[0]?.length, CELLS - PROMPT + 1, 'as many as it has room for, and one that is not evaluated');
   const run = await (await Replies.begin(decoder)).until(2 * CELLS, 2 * CELLS);
   t.equal(run.fault, single.fault);
   t.same(run.said, single.said);

@@ -1,6 +1,6 @@
 /**
- * What is found in the bundle's templates. docs/models.md has it as a table, which
- * `node dist/test/integration/engine/prompt/call-syntax.test.js write` writes.
+ * The call formats of the bundle’s templates. docs/models.md has them as a table, which `node
+ * dist/test/integration/engine/prompt/call-syntax.test.js write` writes.
  */
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -34,7 +34,7 @@ const R1 =
   '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME ```json ARGS … ```<｜tool▁call▁end｜> <｜tool▁call▁begin｜>function<｜tool▁sep｜> … ```<｜tool▁call▁end｜><｜tool▁calls▁end｜>';
 const WRAPPED_LOOK = 'wrapped';
 
-/** What calls look like, with spaces left out, or that replies are wrapped; by template of the bundle. */
+/** The form of calls, without spaces, or that replies are wrapped; by template of the bundle. */
 const EXPECTED: Readonly<Record<string, string>> = {
   'Apertus-8B-Instruct': '<|tools_prefix|>[{"NAME": ARGS … }, {" … }]',
   'Apriel-1.6-15b-Thinker-fixed':
@@ -148,7 +148,7 @@ function rowOf(name: string, parts: PromptParts): string {
   return `| ${name} | ${tools} | ${several} | ${parts.thoughts === undefined ? 'no' : 'yes'} | ${jsonMode(parts)} |`;
 }
 
-/** Whether a reply is held to a schema, and whether the template writes that down. */
+/** Whether a reply is constrained by a schema, and whether the template writes the schema. */
 function jsonMode(parts: PromptParts): string {
   const conversation = { messages: [{ role: 'user', content: 'x' }] };
   const replySchema = { type: 'object', properties: { probe_member: { type: 'string' } } };
@@ -194,7 +194,7 @@ const NAMED_BY: Readonly<Record<string, string>> = {
 /** Their earlier calls are not in the prompt, whatever their model writes. */
 const UNWRITTEN = ['LFM2-8B-A1B', 'LFM2.5-Instruct', 'ibm-granite-granite-3.3-2B-Instruct'];
 
-/** A syntax written out, NAME and ARGS in their places. */
+/** A syntax as text, with NAME and ARGS in their places. */
 function look({ open, between, next, close, answer, arguments: notation }: CallSyntax): string {
   if (answer !== undefined) return WRAPPED_LOOK;
   const further = next === undefined ? '' : ` … ${next}`;
@@ -224,7 +224,7 @@ const TOOLS = ['get_weather', 'go', 'probe_other'].map((name) => ({
   },
 }));
 
-/** What the template writes for these calls: all of the prompt behind the user's words. */
+/** What the template writes for these calls: the prompt after the user’s text. */
 function turnOf(template: ChatTemplate, calls: typeof CALLS): string | undefined {
   const turn: PromptConversation = {
     tools: TOOLS,
@@ -243,7 +243,7 @@ function turnOf(template: ChatTemplate, calls: typeof CALLS): string | undefined
   return rendered.text.slice(rendered.text.lastIndexOf('user-words'), rendered.text.indexOf('tool-result'));
 }
 
-/** The text from where a call begins. */
+/** The text from the beginning of a call. */
 function fromCall(text: string, { mark, open }: CallSyntax): string {
   return text.slice(text.indexOf(mark === '' ? open : mark));
 }
@@ -278,22 +278,22 @@ t.test('the templates of real models', async (t) => {
       call.name += piece.name ?? '';
       call.arguments += piece.arguments;
     }
-    t.equal(parser.calls, calls.length, `${name}: as many calls as the template was given`);
+    t.equal(parser.calls, calls.length, `${name}: as many calls as the template got`);
     const parsed = (list: typeof CALLS) => list.map((call) => [call.name, JSON.parse(call.arguments) as unknown]);
     t.strictSame(parsed(read), parsed(calls), `${name}: the same names and arguments`);
   }
   t.strictSame(found, EXPECTED);
-  t.strictSame(unwritten, UNWRITTEN, 'templates that leave earlier calls out of the prompt');
+  t.strictSame(unwritten, UNWRITTEN, 'templates that omit earlier calls from the prompt');
   const head = ['| template | tools | calls a reply | thoughts | JSON mode |', '| --- | --- | --- | --- | --- |'];
   const table = [BEGIN, '', ...head, ...rows, '', END].join('\n');
   const page = await readFile(PAGE, 'utf8');
   const there = page.slice(page.indexOf(BEGIN), page.indexOf(END) + END.length);
   const cells = (text: string): string[] => text.split('\n').map((line) => line.replaceAll(/[\s-]+/g, ' '));
   if (process.argv.includes('write')) await writeFile(PAGE, page.replace(there, table));
-  else t.same(cells(there), cells(table), 'the page has what was found');
+  else t.same(cells(there), cells(table), 'the page has these results');
 });
 
-t.test('formats that the configuration names are those that templates have', async (t) => {
+t.test('the configuration names the formats that templates have', async (t) => {
   t.strictSame([...TOOL_FORMATS], [...CONFIGURED], 'the configuration has the same names');
   for (const [format, name] of Object.entries(NAMED_BY)) {
     const made = makeTemplate(await bundleTemplate(name), { bos: '<s>', eos: '</s>' });
@@ -308,7 +308,7 @@ t.test('formats that the configuration names are those that templates have', asy
   t.strictSame(['auto', 'json', 'none', ...Object.keys(NAMED_BY)].sort(), [...TOOL_FORMATS].sort(), 'each is compared');
 });
 
-t.test('an operator’s format is used whatever the template says', async (t) => {
+t.test('an operator’s format is used whatever the template has', async (t) => {
   const source = await bundleTemplate('Qwen3-Coder');
   const made = (format: string): ToolUse | undefined => {
     const template = makeTemplate(source, { bos: '', eos: '' }, format);

@@ -39,7 +39,7 @@ function tokensOf(prompt: DecisionPrompt, input: string, questions: readonly Que
   return made;
 }
 
-t.test('each kind of question shows its answers with their labels', async (t) => {
+t.test('each kind of question lists its answers with their labels', async (t) => {
   t.match(questionText(YES_OR_NO), 'Question: Is it long?\n\nLabels: yes or no\nyes\nno: short\n');
   t.match(questionText(CHOICE), 'Labels: A to B, one for each option\nA) cat: it purrs\nB) dog\n');
   t.match(questionText(SCORE), 'Labels: 0 to 2, from the lowest level to the highest\n0) bad\n1) fair\n2) good\n');
@@ -56,17 +56,17 @@ t.test('head and input are one part, question and tail the other, and neither de
     const all = tokensOf(prompt, 'A text.', [YES_OR_NO, CHOICE, SCORE]);
     for (const [at, question] of [YES_OR_NO, CHOICE, SCORE].entries()) {
       const alone = tokensOf(prompt, 'A text.', [question]);
-      t.same(alone.input, all.input, `${vocabulary}: the input's part is the same whatever is asked`);
+      t.same(alone.input, all.input, `${vocabulary}: the input’s part is the same for all questions`);
       t.same(alone.questions[0], all.questions[at]);
       t.same(tokensOf(prompt, 'Other words', [question]).questions[0], alone.questions[0]);
     }
     t.same([...(all.questions[1]?.labels ?? [])], [...prompt.labels.letters.slice(0, 2)]);
     const { bos, addBos } = parts.vocabulary;
-    t.equal(all.input[0] === bos?.token, addBos, 'BOS stands first where the model wants it');
+    t.equal(all.input[0] === bos?.token, addBos, 'BOS comes first if the model uses it');
   }
 });
 
-t.test('the two parts together are the rendered template with both texts in it', async (t) => {
+t.test('the two parts together are the rendered template with both texts', async (t) => {
   const prompt = promptOf(partsOf(fakeVocabulary(FAKE), CHATML));
   const { input, questions } = tokensOf(prompt, 'INPUT', [CHOICE]);
   const text = (tokens: Uint32Array) =>
@@ -121,7 +121,7 @@ t.test('the bound counts head, input, question and tail, to the token', async (t
   t.match(prompt.tokenize('x'.repeat(1_000_000), [YES_OR_NO]), { kind: 'too-long', question: 0, exact: false });
 });
 
-t.test('each question has its type’s temperature, as the file says', async (t) => {
+t.test('each question has its type’s temperature from the file', async (t) => {
   const calibrated = { ...fakeVocabulary(FAKE), calibration: { yes_no: 2.5, score: 0.5 } };
   const { questions } = tokensOf(promptOf(partsOf(calibrated, CHATML)), 'x', [SCORE, YES_OR_NO, CHOICE]);
   t.same(
@@ -130,7 +130,7 @@ t.test('each question has its type’s temperature, as the file says', async (t)
   );
 });
 
-t.test('a model that cannot decide says why', async (t) => {
+t.test('a model that cannot decide has a reason', async (t) => {
   const wrong = { ...fakeVocabulary(FAKE), calibration: { choice: 0 } };
   t.match(makeDecisionPrompt(partsOf(wrong, CHATML)), { kind: 'bad', problem: /^ra_sidecar\.calibration\.choice / });
   t.match(makeDecisionPrompt(partsOf(fakeVocabulary(), CHATML)), { kind: 'bad', problem: /"yes" is not one token/ });

@@ -9,19 +9,19 @@ import { ourOutcome, readGoldens, type Outcome } from '../../../goldens/hashes.j
 import { bundleCheckout, bundleCommit, testModel } from '../../../support/models.js';
 import { bundleTemplate } from '../../../support/prompt-models.js';
 
-/** Conversations with tools that are answered 422 though llama-server renders them. */
+/** Conversations with tools that are answered 422 although llama-server renders them. */
 const REFUSED: readonly string[] = [];
 
-/** Templates of the bundle of which all conversations of a class must render as llama.cpp renders them, at least. */
+/** The least number of the bundle’s templates of which all conversations of a class render as in llama.cpp. */
 const AT_LEAST: Readonly<Partial<Record<GoldenClass, number>>> = { plain: 62, tools: 57, loop: 54 };
 
 t.test('each template of the bundle renders as with llama-server', async (t) => {
   const { llama, templates } = await readGoldens();
-  t.equal(llama, await bundleCommit(), 'the goldens are of this bundle; else `make goldens`');
+  t.equal(llama, await bundleCommit(), 'the goldens are of this bundle; otherwise run `make goldens`');
   const files = await readdir(join(await bundleCheckout(), 'models/templates'));
   const names = files.filter((name) => name.endsWith('.jinja')).map((name) => name.slice(0, -'.jinja'.length));
   t.same(Object.keys(templates).sort(), names.sort());
-  // The one that llama-server was started with, for its BOS and EOS.
+  // The model that llama-server was started with, for its BOS and EOS.
   const vocabulary = await loadVocabulary(await testModel());
   t.teardown(() => vocabulary.dispose());
 

@@ -1,4 +1,4 @@
-/** Text of callers in every template of the bundle: whatever marks it has, none of them becomes a control token. */
+/** Callers’ text in every template of the bundle: none of its marks becomes a control token. */
 import t from 'tap';
 import { promptPieces, type PromptParts } from '../../../../engine/prompt/chat-prompt.js';
 import { makePromptParts } from '../../../../engine/prompt/prompt-parts.js';
@@ -7,7 +7,7 @@ import { bundleTemplates } from '../../../support/bundle-formats.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
 import { bundleTemplate } from '../../../support/prompt-models.js';
 
-/** What looks like a mark in a template's source, of which each counts as a control token here. */
+/** Text in a template’s source that looks like a mark; each counts as a control token here. */
 function marksOf(source: string): readonly string[] {
   const found = source.match(
     /<[|｜]?\/?[A-Za-z][^<>\s'"{}]*[|｜]?>|<\/?[a-z_:]+=|\[\/?[A-Z_]{3,}\]|\]<\]minimax\[>\[|\]~!?b\[?\]?/g,
@@ -15,7 +15,7 @@ function marksOf(source: string): readonly string[] {
   return [...new Set(found ?? [])];
 }
 
-/** A conversation in which callers write `text` wherever they can. */
+/** A conversation in which callers write `text` in every place. */
 function conversation(text: string) {
   const called = { name: 'look', arguments: JSON.stringify({ city: text }) };
   const parameters = { type: 'object', properties: { city: { type: 'string', description: text, enum: [text] } } };
@@ -42,7 +42,7 @@ function control(parts: PromptParts, text: string): string | undefined {
   return tokens.map((token) => parts.vocabulary.specialTexts[token - 200_000]).join(' ');
 }
 
-t.test('marks of the template in text of users and tools, and in calls', async (t) => {
+t.test('the template’s marks in text of users and tools, and in calls', async (t) => {
   let tried = 0;
   for (const name of await bundleTemplates()) {
     const source = await bundleTemplate(name);

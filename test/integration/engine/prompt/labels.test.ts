@@ -23,7 +23,7 @@ for (const name of ['qwen2', 'llama-bpe', 'command-r', 'gemma-4', 'deepseek-llm'
   });
 }
 
-t.test('a label that is not one token of its own is found', async (t) => {
+t.test('a label that is not a single token is found', async (t) => {
   const all = [...YES_NO];
   t.match(verifyLabels(fakeVocabulary({ words: all }), ':'), { kind: 'ok' });
   t.match(verifyLabels(fakeVocabulary({ words: ['yes'] }), ':'), { kind: 'bad', problem: /"no" is not one token/ });
@@ -39,7 +39,7 @@ t.test('a label that is not one token of its own is found', async (t) => {
   t.match(verifyLabels(folding, ':'), { kind: 'bad', problem: /"B" shares its token/ });
 });
 
-t.test('a question takes as many labels as it has answers, from the first', async (t) => {
+t.test('a question uses as many labels as it has answers, from the first', async (t) => {
   const labels = {
     yesNo: Uint32Array.of(1, 2),
     letters: Uint32Array.of(10, 11, 12),

@@ -1,5 +1,5 @@
 /**
- * Replies as each family's template writes them down: a thought, some text and calls. They are read the same wherever they
+ * Replies as each family’s template writes them: a thought, some text and calls. They are parsed alike wherever they
  * are cut.
  */
 import t from 'tap';
@@ -41,7 +41,10 @@ function conversation(calls: typeof CALLS): PromptConversation {
   return { tools: TOOLS, messages: [USER, turn, ...results] };
 }
 
-/** What stands in a rendered conversation behind where the reply begins, up to the first result; undefined: the calls are not in it. */
+/**
+ * The text of a rendered conversation after the reply’s beginning, up to the first result; undefined: it does not have
+ * the calls.
+ */
 function replyIn({ template }: PromptParts, calls: typeof CALLS): string | undefined {
   const prompt = template.render({ tools: TOOLS, messages: [USER] }, ANSWER);
   const rendered = template.render(conversation(calls), { ...ANSWER, addGenerationPrompt: false });
@@ -87,7 +90,7 @@ function cutUp(reply: string, { size, from }: (typeof CUTS)[number]): Uint8Array
   });
 }
 
-/** As it is where it is no JSON. */
+/** Unchanged if it is not JSON. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -96,7 +99,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Templates that leave earlier calls out of the prompt, or write them otherwise than the model does. */
+/** Templates that omit earlier calls from the prompt, or write them differently than the model. */
 const UNWRITTEN = [
   'LFM2-8B-A1B',
   'Reka-Edge',
@@ -109,7 +112,7 @@ const formats = await bundleFormats(fakeVocabulary());
 t.test('replies of each family, cut at every byte', (t) => {
   const unwritten: string[] = [];
   for (const [name, parts] of formats) {
-    // The JSON instruction is ours: no template writes calls so.
+    // The JSON instruction is the sidecar’s: no template writes calls so.
     if (parts.template.calls?.answer !== undefined) continue;
     const calls = parts.template.calls?.next === undefined ? CALLS.slice(0, 1) : CALLS;
     const reply = replyIn(parts, calls);
@@ -124,10 +127,10 @@ t.test('replies of each family, cut at every byte', (t) => {
       continue;
     }
     const { format } = made;
-    // Where the prompt begins a thought, a model ends it, which some templates leave out of earlier turns.
+    // If the prompt begins a thought, a model ends it; some templates omit that end from earlier turns.
     const { open = false, ends = [] } = format.thought ?? {};
     const thought = open && !ends.some((end) => reply.includes(end)) ? `I must look.${ends[0] ?? ''}` : '';
-    // Behind the end of a turn nothing is generated.
+    // After the end of a turn nothing is generated.
     const [turn = ''] = reply.split(format.thought?.close ?? 'tool-result');
     const bytes = Buffer.from(thought + turn);
     const whole = read(format, [bytes]);
@@ -139,7 +142,7 @@ t.test('replies of each family, cut at every byte', (t) => {
     t.match(whole.reasoning, /^(I must look\.)?$/, `${name}: the thought`);
     t.notMatch(whole.content, /I must look|日本/, `${name}: the text`);
     const different = CUTS.filter((cut) => !isDeepStrictEqual(read(format, cutUp(thought + turn, cut)), whole));
-    t.same(different, [], `${name}: cuts that change something`);
+    t.same(different, [], `${name}: cuts that matter`);
   }
   t.same(unwritten, UNWRITTEN);
   t.end();

@@ -74,7 +74,7 @@ t.test('the templates of real models', async (t) => {
   }
   t.equal(names.length, 70);
   t.ok(count.plain >= 66, `${count.plain} render a conversation`);
-  t.ok(count.withTools >= 57, `${count.withTools} show the tools offered`);
+  t.ok(count.withTools >= 57, `${count.withTools} list the offered tools`);
   t.ok(count.withTools + count.withoutTools >= 66, `${count.withoutTools} list no tools`);
   t.ok(count.loop >= 53, `${count.loop} render a tool loop`);
 });
@@ -94,14 +94,14 @@ t.test('arguments reach each template in the form that it writes as JSON', async
   }
 });
 
-t.test('arguments written out unasked are handed over as text', async (t) => {
+t.test('arguments that a template writes unchanged are passed as text', async (t) => {
   const raw = template(
     '{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ "(" ~ c.function.arguments ~ ")" }}{% endfor %}{% endfor %}',
   );
   t.match(raw.render({ messages: LOOP.messages }, ANSWER), { text: /\(\{"city":"Paris"\}\)/ });
 });
 
-t.test('a template that cannot take what it is given says so and never throws', async (t) => {
+t.test('a template that cannot render a conversation returns that and never throws', async (t) => {
   t.match(makeTemplate('{% if %}', { bos: '', eos: '' }), { kind: 'bad', problem: /does not parse/ });
   t.match(makeTemplate('fixed text', { bos: '', eos: '' }), { kind: 'bad', problem: /cannot render/ });
   const strict = template(
@@ -130,16 +130,16 @@ t.test('a template that cannot take what it is given says so and never throws', 
   );
 });
 
-t.test('a system message goes before the next one where there is no system role', async (t) => {
+t.test('a system message is added to the next one where there is no system role', async (t) => {
   const gemma = template(await bundleTemplate('google-gemma-2-2b-it'));
   t.equal(gemma.capabilities.system, false);
   const rendered = gemma.render(PLAIN, ANSWER);
   t.match(rendered, { kind: 'text', text: 'user\nBe brief.\nHello' });
   const alone = gemma.render({ messages: [{ role: 'system', content: 'Be brief.' }] }, ANSWER);
-  t.match(alone, { kind: 'text', text: 'user\nBe brief.' }, 'and alone it is the message');
+  t.match(alone, { kind: 'text', text: 'user\nBe brief.' }, 'alone it is the message');
 });
 
-t.test('of a tool its name, description and parameters reach the template, in this order', (t) => {
+t.test('name, description and parameters of a tool reach the template, in this order', (t) => {
   const chat = template(
     '{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}',
   );
@@ -184,7 +184,7 @@ t.test('parameters without a type, and nested ones', async (t) => {
   }
 });
 
-t.test('text parts are one text', async (t) => {
+t.test('text parts become one text', async (t) => {
   const chat = template('{% for m in messages %}[{{ m.content }}]{% endfor %}');
   const content = [
     { type: 'text', text: 'one' },
@@ -216,7 +216,7 @@ t.test('reasoning effort reaches the template, and its absence too', async (t) =
   t.match(
     named.render({ messages: [{ role: 'user', content: 'x' }] }, { ...ANSWER, reasoningEffort: 'none' }),
     { text: 'x<think></think>none</think>' },
-    'one that is kept from it by the name of the effort alone',
+    'a model that thinks unless the effort’s name prevents it',
   );
   const picky = template(
     '{{ messages[0].content }}{% if reasoning_effort == "medium" %}{{ raise_exception("no") }}{% endif %}{{ enable_thinking }}',
@@ -224,7 +224,7 @@ t.test('reasoning effort reaches the template, and its absence too', async (t) =
   t.match(
     picky.render({ messages: [{ role: 'user', content: 'x' }] }, { ...ANSWER, reasoningEffort: 'medium' }),
     { text: 'xTrue' },
-    'an effort that the template throws at is left out',
+    'an effort at which the template throws is omitted',
   );
   const qwen = template(await bundleTemplate('Qwen-Qwen3-0.6B'));
   t.match(qwen.render(OFFER, { addGenerationPrompt: true, reasoningEffort: 'none' }), {
@@ -232,7 +232,7 @@ t.test('reasoning effort reaches the template, and its absence too', async (t) =
   });
 });
 
-t.test('of a call no more reaches a template than templates know', async (t) => {
+t.test('of a call only what templates know reaches a template', async (t) => {
   const all = template('{% for m in messages %}{{ m.content }}{{ m.tool_calls | tojson }}{% endfor %}');
   const call = { id: 'a', type: 'function', function: { name: 'f', arguments: '{}' }, index: 0 };
   const rendered = all.render({ messages: [{ role: 'assistant', tool_calls: [call] }] }, ANSWER);
@@ -251,9 +251,9 @@ t.test(
     };
     const plain = text();
     t.notMatch(plain, /<think>\n\n<\/think>\n\n$/);
-    t.match(text({ enable_thinking: false }), /<think>\n\n<\/think>\n\n$/, 'a switch of its own');
+    t.match(text({ enable_thinking: false }), /<think>\n\n<\/think>\n\n$/, 'another switch');
     const ours = { messages: 'x', tools: 'x', bos_token: 'x', eos_token: 'x', add_generation_prompt: false };
-    t.equal(text(ours), plain, 'names that carry the conversation');
+    t.equal(text(ours), plain, 'names of the conversation');
     const marks = template('{{ bos_token }}{{ messages[0].content }}{{ eos_token }}{{ mood }}');
     t.match(marks.render(PLAIN, { ...ANSWER, switches: { ...ours, mood: '!' } }), { text: '<s>Be brief.</s>!' });
   },

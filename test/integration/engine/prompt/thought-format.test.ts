@@ -19,7 +19,10 @@ async function formatOf(template: string, reasoningEffort?: string): Promise<Rep
   return made.format;
 }
 
-/** Template; a reply in its format, as it follows the prompt of an effort `high`; whether that prompt, and that of `none`, is open. */
+/**
+ * Template; a reply in its format, as it follows the prompt with effort `high`; whether that prompt’s thought is open,
+ * and that of `none`.
+ */
 const REPLIES: readonly (readonly [string, string, boolean, boolean])[] = [
   ['Qwen-Qwen3-0.6B', '<think>\nHm.\n</think>\n\nYes.', false, false],
   ['Qwen3.5-4B', 'Hm.\n</think>\n\nYes.', true, false],
@@ -86,7 +89,7 @@ t.test('templates without thoughts', async (t) => {
   }
 });
 
-t.test('control tokens that marks are made of are named', async (t) => {
+t.test('control tokens in marks are named', async (t) => {
   t.same((await formatOf('openai-gpt-oss-120b'))?.markers, ['<|channel|>', '<|message|>', '<|end|>']);
   t.same((await formatOf('mistralai-Ministral-3-14B-Reasoning-2512'))?.markers, ['[THINK]', '[/THINK]']);
   t.same((await formatOf('Qwen-Qwen3-0.6B'))?.markers, []);

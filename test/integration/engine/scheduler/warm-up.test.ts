@@ -1,4 +1,4 @@
-/** What a warm engine replies is what a cold one replies, and none of its seats has anything of another's. */
+/** A warmed-up engine replies as one without a warm-up, and no seat has tokens of another. */
 import t from 'tap';
 import { warmUp } from '../../../../engine/scheduler/warm-up.js';
 import { embeddedTestModel } from '../../../support/models.js';
@@ -15,7 +15,7 @@ const LIMITS = {
 } as const;
 const SEATS = 2;
 
-/** Begins with what the engine warmed up with. */
+/** Begins with the warm-up’s tokens. */
 const PROMPT = Uint32Array.from({ length: 40 }, (_, i) => (i < 16 ? 0 : 300 + i));
 
 for (const layer of LAYERS) {

@@ -31,7 +31,7 @@ function demand(more: Partial<OnDemand>): OnDemand {
   return { lazy: false, idleUnloadMs: 0, wanted: () => false, ...more };
 }
 
-/** A port that a stub connects to; its connection closes when the stub is dead. */
+/** A port to which a stub connects; the connection closes when the stub has ended. */
 async function lifeline(t: Test): Promise<{ port: number; connected: Promise<Socket> }> {
   const server = createServer().listen(0, '127.0.0.1');
   t.teardown(() => server.close());
@@ -40,7 +40,9 @@ async function lifeline(t: Test): Promise<{ port: number; connected: Promise<Soc
   return { port: (server.address() as AddressInfo).port, connected };
 }
 
-/** Settles when a process is gone and this one knows it. Nothing emits that here, so it looks, for 5 s at most. */
+/**
+ * Settles when a process has ended and this one can see that. No event reports it here, so it polls, for 5 s at most.
+ */
 async function reaped(pid: number): Promise<void> {
   const end = performance.now() + 5000;
   for (;;) {
@@ -67,7 +69,7 @@ t.test('handshake: cold, then ready with the engine’s facts', async (t) => {
   t.match(engine.facts, { model: 'stub', seats: 4, contextPerSeat: 64 });
 });
 
-t.test('a job given while cold fails at once, not started', async (t) => {
+t.test('a job while cold fails at once, not started', async (t) => {
   const { engine } = launch(t);
   const [receiver, cancelled] = [new RecordingReceiver(), new RecordingReceiver()];
   engine.generate(stubJob('echo', 1), receiver);
@@ -104,7 +106,7 @@ t.test('jobs reach their receivers, many at once, each in order', async (t) => {
   t.same(scored.calls, ['started 0', 'answer 0 0.5/0.5 0.5', 'answer 1 0.5/0.5 0.5', 'done']);
 });
 
-t.test('what its sequences hold is known until it is lost', async (t) => {
+t.test('the prefixes in its sequences are known until it is lost', async (t) => {
   const harness = launch(t);
   const { engine } = harness;
   const job = stubJob('echo', ...Array.from({ length: PREFIX_CHUNK - 1 }, (_, i) => i));
@@ -121,7 +123,7 @@ t.test('what its sequences hold is known until it is lost', async (t) => {
   t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt, ALL_ACCOUNTS)), 0);
 });
 
-t.test('nothing comes after a cancel, even while the engine still speaks of the job', async (t) => {
+t.test('nothing is delivered after a cancel, even if the engine still reports on the job', async (t) => {
   const harness = launch(t);
   await harness.ready();
   const late = new RecordingReceiver();
@@ -133,10 +135,10 @@ t.test('nothing comes after a cancel, even while the engine still speaks of the 
   harness.engine.generate(stubJob('echo', 1, 2, 3), other);
   t.equal(await other.ended, 'done');
   t.equal(late.calls.length, heard);
-  t.same(harness.lost, [], 'and it is no breach of protocol');
+  t.same(harness.lost, [], 'and that is no protocol violation');
 });
 
-t.test('a job that fails alone leaves the engine as it is', async (t) => {
+t.test('a job that fails alone does not affect the engine', async (t) => {
   const harness = launch(t);
   await harness.ready();
   const receiver = new RecordingReceiver();
@@ -146,7 +148,7 @@ t.test('a job that fails alone leaves the engine as it is', async (t) => {
   t.match(harness.logs.at(-1), /^job failed .*"reason":"no room"/);
 });
 
-t.test('kill -9 under running jobs: each fails with its own `started`, then the engine is back', async (t) => {
+t.test('kill -9 during jobs: each fails with its own `started`, then the engine is back', async (t) => {
   const harness = launch(t);
   const { engine } = harness;
   await harness.ready();
@@ -170,7 +172,7 @@ t.test('kill -9 under running jobs: each fails with its own `started`, then the 
   t.equal(engine.state, 'cold');
   t.ok(engine.facts, 'the facts are kept');
   t.ok(engine.readyInMs > 0);
-  t.equal(seatsBefore, 0, 'the queue has no seats before a job gives its seat back');
+  t.equal(seatsBefore, 0, 'the queue has no seats before a job frees its seat');
 
   await harness.ready(2);
   t.same(harness.seats, [engine.facts?.seats, 0, engine.facts?.seats]);
@@ -198,7 +200,7 @@ t.test('exit reasons', async (t) => {
   }
 });
 
-t.test('a blocked event loop is silence: killed, restarted', async (t) => {
+t.test('an engine with a blocked event loop is killed for its silence, and restarted', async (t) => {
   const harness = launch(t, {}, { hangMs: 400 });
   await harness.ready();
   const receiver = new RecordingReceiver();
@@ -218,7 +220,7 @@ t.test('heartbeats without steps while a job waits: killed, restarted', async (t
   await harness.ready(2);
 });
 
-t.test('steps keep a long job alive', async (t) => {
+t.test('an engine that makes steps is not killed during a long job', async (t) => {
   const harness = launch(t, {}, { hangMs: 300 });
   await harness.ready();
   const receiver = new RecordingReceiver();
@@ -241,7 +243,7 @@ t.test('a model that cannot be served is not tried again', async (t) => {
   t.equal(harness.lost.length, 1);
 });
 
-t.test('starts that fail are retried, ever slower', async (t) => {
+t.test('failed starts are retried, with growing waits', async (t) => {
   const cases = [
     ['wrong-version', { reason: 'protocol', detail: 'version' }],
     ['ready-twice', { reason: 'protocol', detail: 'ready-twice' }],
@@ -258,13 +260,13 @@ t.test('starts that fail are retried, ever slower', async (t) => {
   }
 });
 
-t.test('an engine that never says ready is killed', async (t) => {
+t.test('an engine that never becomes ready is killed', async (t) => {
   const harness = launch(t, { start: 'silent' }, { startTimeoutMs: 300 });
   t.match(await harness.loss(), { reason: 'start-timeout' });
   t.match(await harness.loss(2), { reason: 'start-timeout' });
 });
 
-t.test('a first load that ends by its own fault, three times, is given up', async (t) => {
+t.test('a model whose first load fails three times by its own fault is given up', async (t) => {
   const harness = launch(t, { start: 'abort' });
   for (const life of [1, 2])
     t.match(await harness.loss(life), { reason: 'aborted', detail: 'assertion', final: false });
@@ -273,7 +275,7 @@ t.test('a first load that ends by its own fault, three times, is given up', asyn
   t.match(harness.engine.problem, /may be damaged$/);
 });
 
-t.test('memory that was short at the first load: final; later, or for a lazy engine: tried again', async (t) => {
+t.test('too little memory at the first load is final; later, or for a lazy engine, the load is retried', async (t) => {
   const eager = launch(t, { start: 'unable-now' });
   t.match(await eager.loss(), { final: true, detail: 'no memory' });
 
@@ -283,13 +285,13 @@ t.test('memory that was short at the first load: final; later, or for a lazy eng
   lazy.engine.wake();
   t.match(await lazy.loss(), { final: false });
   t.equal(lazy.engine.state, 'unloaded');
-  t.ok(lazy.engine.readyInMs > 50_000, 'a request that comes now is answered with a later time');
+  t.ok(lazy.engine.readyInMs > 50_000, 'a request that arrives now gets a later time');
   lazy.engine.wake();
-  t.equal(lazy.engine.state, 'unloaded', 'and does not make it load in vain');
+  t.equal(lazy.engine.state, 'unloaded', 'and does not start a load in vain');
   t.same(lazy.restarts, []);
 });
 
-t.test('memory that is short for a lazy engine: tried again by itself while a request waits', async (t) => {
+t.test('too little memory for a lazy engine: the load is retried while a request waits', async (t) => {
   const demands = { waiting: 1 };
   const lazy = launch(t, { start: 'unable-now' }, { backoffMinMs: 1, backoffMaxMs: 1 }, STUB_ENTRY, {
     onDemand: demand({ lazy: true, wanted: () => demands.waiting > 0 }),
@@ -302,7 +304,7 @@ t.test('memory that is short for a lazy engine: tried again by itself while a re
   t.equal(lazy.engine.state, 'unloaded');
 });
 
-t.test('a message that the engine does not know ends it, and the log says so', async (t) => {
+t.test('an engine that gets an unknown message ends, and the log shows why', async (t) => {
   const harness = launch(t);
   await harness.ready();
   const receiver = new RecordingReceiver();
@@ -312,23 +314,26 @@ t.test('a message that the engine does not know ends it, and the log says so', a
   await harness.ready(2);
 });
 
-t.test('engines that share a gate load one after another, and each gets the bytes mapped by then', async (t) => {
-  const gate = new StartGate();
-  const first = launch(t, { start: 'silent' }, { startTimeoutMs: 60_000 }, STUB_ENTRY, { gate });
-  let asked = 0;
-  const second = launch(t, {}, {}, STUB_ENTRY, { gate, mappedElsewhere: () => (asked += 1) });
-  t.ok(first.engine.pid);
-  t.equal(second.engine.pid, undefined);
-  t.equal(second.engine.state, 'cold');
-  t.equal(asked, 0);
-  await first.engine.close();
-  await second.ready();
-  t.equal(asked, 1);
-  const third = launch(t, {}, {}, STUB_ENTRY, { gate });
-  await third.ready();
-});
+t.test(
+  'engines with a common gate load one after another, and each gets the bytes that are mapped by then',
+  async (t) => {
+    const gate = new StartGate();
+    const first = launch(t, { start: 'silent' }, { startTimeoutMs: 60_000 }, STUB_ENTRY, { gate });
+    let asked = 0;
+    const second = launch(t, {}, {}, STUB_ENTRY, { gate, mappedElsewhere: () => (asked += 1) });
+    t.ok(first.engine.pid);
+    t.equal(second.engine.pid, undefined);
+    t.equal(second.engine.state, 'cold');
+    t.equal(asked, 0);
+    await first.engine.close();
+    await second.ready();
+    t.equal(asked, 1);
+    const third = launch(t, {}, {}, STUB_ENTRY, { gate });
+    await third.ready();
+  },
+);
 
-t.test('lazy: no process until it is woken', async (t) => {
+t.test('lazy: no process before wake()', async (t) => {
   const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand: demand({ lazy: true }) });
   const { engine } = harness;
   t.equal(engine.pid, undefined);
@@ -347,10 +352,10 @@ t.test('lazy: no process until it is woken', async (t) => {
   t.equal(await receiver.ended, 'done');
 });
 
-t.test('idle: shut down, its process gone, and back when it is woken, even while it leaves', async (t) => {
+t.test('idle: shut down, its process ended, and loaded again by wake(), also while it ends', async (t) => {
   let looks = 0;
   let wanted = true;
-  // Five idle times with somebody waiting, then nobody.
+  // Five idle times with a waiting request, then without.
   const onDemand = demand({ idleUnloadMs: 80, wanted: () => wanted && (wanted = ++looks < 40) });
   const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand });
   const { engine } = harness;
@@ -359,23 +364,23 @@ t.test('idle: shut down, its process gone, and back when it is woken, even while
   const pid = engine.pid!;
   const receiver = new RecordingReceiver();
   engine.generate(stubJob('slow', 60), receiver);
-  t.equal(await receiver.ended, 'done', 'nothing is unloaded under a job');
+  t.equal(await receiver.ended, 'done', 'nothing is unloaded during a job');
   t.equal(harness.unloads, 0);
   await harness.unloaded();
   t.equal(looks, 40, 'nor while a request waits');
   t.match(engine, { state: 'unloaded', onDemand: true });
-  t.ok(engine.facts, 'what it is stays known');
+  t.ok(engine.facts, 'its facts stay known');
   engine.wake();
   await harness.ready(2);
-  t.throws(() => process.kill(pid, 0), { code: 'ESRCH' }, 'the first is gone before the second is there');
+  t.throws(() => process.kill(pid, 0), { code: 'ESRCH' }, 'the first has ended before the second is forked');
   t.not(engine.pid, pid);
   await harness.unloaded(2);
   await reaped(engine.pid!);
-  t.same(harness.lost, [], 'none of it is a loss');
+  t.same(harness.lost, [], 'none of it is logged as a loss');
   t.same(harness.restarts, []);
 });
 
-t.test('idle: never under a job, whatever the queue says', async (t) => {
+t.test('idle: never during a job, whatever the queue reports', async (t) => {
   const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand: demand({ idleUnloadMs: 100 }) });
   await harness.ready();
   const receiver = new RecordingReceiver();
@@ -385,7 +390,7 @@ t.test('idle: never under a job, whatever the queue says', async (t) => {
   await harness.unloaded();
 });
 
-t.test('close while unloaded, and while a woken engine waits for the one that leaves', async (t) => {
+t.test('close while unloaded, and while a woken engine waits for the one that ends', async (t) => {
   const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand: demand({ idleUnloadMs: 10 }) });
   await harness.unloaded();
   harness.engine.wake();
@@ -400,7 +405,7 @@ t.test('an entry that does not exist', async (t) => {
   t.match(await harness.loss(), { reason: 'exited', code: 1 });
 });
 
-t.test('breaches of protocol: killed; started jobs fail as protocol, the others as lost', async (t) => {
+t.test('protocol violations: killed; started jobs fail as protocol, the others as lost', async (t) => {
   for (const [what, detail] of [
     ['nonsense', 'malformed'],
     ['stranger', 'unknown-job'],
@@ -418,7 +423,7 @@ t.test('breaches of protocol: killed; started jobs fail as protocol, the others 
   }
 });
 
-t.test('a life that was ready for the longest wait begins the waits anew', async (t) => {
+t.test('after a process was ready for the longest wait the waits start from the least one', async (t) => {
   const harness = launch(t, {}, { backoffMinMs: 1, backoffMaxMs: 2 });
   for (let life = 1; life <= 3; life += 1) {
     await harness.ready(life);
@@ -431,7 +436,7 @@ t.test('a life that was ready for the longest wait begins the waits anew', async
   }
 });
 
-t.test('close: jobs fail, the process leaves, no restart; twice is once', async (t) => {
+t.test('close: jobs fail, the process ends, no restart; a second call does nothing', async (t) => {
   const { port, connected } = await lifeline(t);
   const harness = launch(t, { lifeline: port });
   await harness.ready();
@@ -451,7 +456,7 @@ t.test('close: jobs fail, the process leaves, no restart; twice is once', async 
   t.equal(harness.logs.length, 2, 'forked and ready, nothing else');
 });
 
-t.test('close kills an engine that does not listen', async (t) => {
+t.test('close kills an engine that does not react', async (t) => {
   const { port, connected } = await lifeline(t);
   const harness = launch(t, { deaf: true, lifeline: port }, { closeMs: 50 });
   await harness.ready();
@@ -477,7 +482,7 @@ t.test('close before start, mid-start, while restarting', async (t) => {
   t.equal(restarting.lost.length, 1);
 });
 
-t.test('the engine dies with the process that owns it, killed or not', async (t) => {
+t.test('the engine ends with the process that owns it, killed or not', async (t) => {
   for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
     await t.test(signal, async (t) => {
       const { port, connected } = await lifeline(t);

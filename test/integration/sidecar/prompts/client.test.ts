@@ -14,7 +14,7 @@ const PAYER = { account: 'a', weight: 1 };
 const STUB = fileURLToPath(new URL('../../../support/prompt-worker.js', import.meta.url));
 const NEVER = new AbortController().signal;
 
-/** A client over stand-in workers, with a folder for what they write; closed after the test. */
+/** A client with stub workers, and a folder for their files; closed after the test. */
 function host(t: Test, options: Partial<PromptHostOptions> = {}) {
   const folder = t.testdir();
   const restarts: string[] = [];
@@ -39,7 +39,7 @@ function host(t: Test, options: Partial<PromptHostOptions> = {}) {
     },
     ...options,
   });
-  // Between two hosts only the clock's timer is pending, and that does not keep a process alive.
+  // Between two hosts only the clock’s timer is pending, which does not keep a process alive.
   const alive = setInterval(() => undefined, 60_000);
   t.teardown(() => {
     clearInterval(alive);
@@ -59,7 +59,7 @@ function host(t: Test, options: Partial<PromptHostOptions> = {}) {
     send,
     make: (name: string) => writeFile(file(name), ''),
     runs: async () => (await readFile(log, 'utf8')).trim().split('\n'),
-    /** Other processes write the log, and nothing tells when. */
+    /** Other processes write the log without an event, so it is polled. */
     logged: async (line: string) => {
       for (let tries = 0; tries < 2000; tries++) {
         if ((await readFile(log, 'utf8').catch(() => '')).includes(`${line}\n`)) return;
@@ -83,7 +83,7 @@ for (const workers of [0, 1]) {
   });
 
   t.test(
-    `the item that kills the host fails and is not tried again; those that wait are answered by the next, ${where}`,
+    `the item that ends the host fails and is not retried; waiting ones are answered by the next host, ${where}`,
     async (t) => {
       const { client, send, runs, restarts } = host(t, { workers });
       const [killer, waiting] = await Promise.all([send('killer', 'die'), send('waiting', 'answer')]);
@@ -95,7 +95,7 @@ for (const workers of [0, 1]) {
     },
   );
 
-  t.test(`abandoned while it runs and then fatal: no other item fails, ${where}`, async (t) => {
+  t.test(`cancelled while it runs and then fatal: no other item fails, ${where}`, async (t) => {
     const { send, make, logged } = host(t, { workers });
     const controller = new AbortController();
     const killer = send('killer', 'wait-die', 'go', controller.signal);
@@ -109,7 +109,7 @@ for (const workers of [0, 1]) {
 }
 
 t.test(
-  'a silent item holds a host’s own thread: it fails after silenceMs, and the one behind it does not',
+  'a hanging item blocks a host’s own thread: it fails after silenceMs, and the one behind it does not',
   async (t) => {
     const { send, runs, restarts } = host(t, { workers: 0, silenceMs: 1000 });
     const hung = send('hung', 'hang');
@@ -121,7 +121,7 @@ t.test(
   },
 );
 
-t.test('of two that ran when the host died the innocent is tried again and answered', async (t) => {
+t.test('of two that ran when the host ended the other one is retried and answered', async (t) => {
   const { send, runs, make, logged } = host(t, { workers: 2 });
   const innocent = send('innocent', 'wait', 'go');
   await logged('innocent start');
@@ -132,11 +132,11 @@ t.test('of two that ran when the host died the innocent is tried again and answe
   t.match(await innocent, { kind: 'chat' });
   const all = await runs();
   t.same(all.filter((line) => line === 'innocent end').length, 1);
-  t.same(all.filter((line) => line === 'killer start').length, 2, 'the second time alone, which proves it');
+  t.same(all.filter((line) => line === 'killer start').length, 2, 'the second time alone, which identifies it');
   t.same(all.slice(2), ['innocent start', 'innocent end', 'killer start']);
 });
 
-t.test('a silent item fails after silenceMs and the host is killed; the one beside it is tried again', async (t) => {
+t.test('a hanging item fails after silenceMs and the host is killed; the one beside it is retried', async (t) => {
   const { send, runs, restarts, logged, make, restarted } = host(t, { workers: 2, silenceMs: 1000 });
   const hung = send('hung', 'hang');
   await logged('hung start');
@@ -152,32 +152,37 @@ t.test('a silent item fails after silenceMs and the host is killed; the one besi
 });
 
 for (const workers of [0, 1])
-  t.test(`an item given up while it waits, with the host or here, never runs, workers: ${workers}`, async (t) => {
-    const { client, send, runs, make, logged } = host(t, { workers });
-    const running = send('running', 'wait', 'go');
-    await logged('running start');
-    const ahead = send('ahead', 'answer');
-    const controller = new AbortController();
-    const waiting = ['sent', 'sent', 'here', 'here'].map((name) => send(name, 'answer', undefined, controller.signal));
-    t.equal(client.stats().queued, 2);
-    controller.abort();
-    for (const item of waiting) t.same(await item, { kind: 'aborted' });
-    t.equal(client.stats().queued, 0, 'their places are free');
-    await make('go');
-    t.match(await running, { kind: 'chat' });
-    t.match(await ahead, { kind: 'chat' }, 'it was with the host already');
-    t.match(await send('last', 'answer'), { kind: 'chat' });
-    t.same(await runs(), ['running start', 'running end', 'ahead start', 'ahead end', 'last start', 'last end']);
-  });
+  t.test(
+    `an item that is cancelled while it waits, in the host or here, never runs, workers: ${workers}`,
+    async (t) => {
+      const { client, send, runs, make, logged } = host(t, { workers });
+      const running = send('running', 'wait', 'go');
+      await logged('running start');
+      const ahead = send('ahead', 'answer');
+      const controller = new AbortController();
+      const waiting = ['sent', 'sent', 'here', 'here'].map((name) =>
+        send(name, 'answer', undefined, controller.signal),
+      );
+      t.equal(client.stats().queued, 2);
+      controller.abort();
+      for (const item of waiting) t.same(await item, { kind: 'aborted' });
+      t.equal(client.stats().queued, 0, 'its place is free');
+      await make('go');
+      t.match(await running, { kind: 'chat' });
+      t.match(await ahead, { kind: 'chat' }, 'it was in the host already');
+      t.match(await send('last', 'answer'), { kind: 'chat' });
+      t.same(await runs(), ['running start', 'running end', 'ahead start', 'ahead end', 'last start', 'last end']);
+    },
+  );
 
-t.test('an item given up while it runs is over at once, and its result is ignored', async (t) => {
+t.test('an item that is cancelled while it runs settles at once, and its result is ignored', async (t) => {
   const { client, send, make, logged } = host(t);
   const controller = new AbortController();
   const running = send('running', 'wait', 'go', controller.signal);
   await logged('running start');
   controller.abort();
   t.same(await running, { kind: 'aborted' });
-  t.equal(client.stats().running, 1, 'the worker is still at it');
+  t.equal(client.stats().running, 1, 'the worker still runs it');
   await make('go');
   t.match(await send('next', 'answer'), { kind: 'chat' });
   t.same(
@@ -187,18 +192,18 @@ t.test('an item given up while it runs is over at once, and its result is ignore
   );
 });
 
-t.test('one more than may wait is refused', async (t) => {
+t.test('one more than the maximum of waiting items is refused', async (t) => {
   const { send, make, logged } = host(t, { maxQueued: 1 });
   const first = send('first', 'wait', 'go');
   await logged('first start');
-  // Three are with the host already, as long as an item of this account is expected to take half a millisecond.
+  // Three are in the host already, while an item of this account is expected to take half a millisecond.
   const others = ['ahead', 'ahead', 'ahead', 'waiting'].map((name) => send(name, 'answer'));
   t.match(await send('one more', 'answer'), { kind: 'invalid', error: { code: 'capacity_exceeded', status: 429 } });
   await make('go');
   for (const item of [first, ...others]) t.match(await item, { kind: 'chat' });
 });
 
-t.test('a host that cannot start keeps no caller waiting', async (t) => {
+t.test('a host that cannot start makes no caller wait', async (t) => {
   const { client, send, restarts } = host(t, { models: [{ id: 'm', kind: 'chat', file: 'fatal', contextPerSeat: 1 }] });
   const waiting = send('waiting', 'answer');
   t.same(await client.ready(), { kind: 'unable' });
@@ -208,7 +213,7 @@ t.test('a host that cannot start keeps no caller waiting', async (t) => {
   t.equal(restarts[0], 'start');
 });
 
-t.test('close ends the host and fails what it owed, whenever it comes', async (t) => {
+t.test('close ends the host and fails its items, at any time', async (t) => {
   const early = host(t);
   const waiting = early.send('waiting', 'answer');
   early.client.close();

@@ -29,7 +29,7 @@ function clientOf(t: Test, models: readonly PromptModel[], workers = 1) {
     clock: systemClock,
     hooks: { restart: (why) => restarts.push(why) },
   });
-  // Between two hosts only the clock's timer is pending, and that does not keep a process alive.
+  // Between two hosts only the clock’s timer is pending, which does not keep a process alive.
   const alive = setInterval(() => undefined, 60_000);
   t.teardown(() => {
     clearInterval(alive);
@@ -60,7 +60,7 @@ async function real(
 
 const user = (content: string) => [{ role: 'user', content }];
 
-t.test('bodies become tokens, and what cannot is refused with the reason', async (t) => {
+t.test('bodies become tokens, or are refused with the reason', async (t) => {
   const { client, send, restarts } = clientOf(t, [
     await real('qwen', 'chat', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct'),
     await real('r1', 'chat', 'qwen2', 'deepseek-ai-DeepSeek-R1-Distill-Qwen-32B'),
@@ -116,7 +116,7 @@ t.test('bodies become tokens, and what cannot is refused with the reason', async
 });
 
 for (const workers of [0, 1]) {
-  t.test(`tools that are dear to compile are compiled beside other prompts, ${workers} workers`, async (t) => {
+  t.test(`tools that are expensive to compile are compiled beside other prompts, ${workers} workers`, async (t) => {
     const { send, restarts } = clientOf(
       t,
       [await real('qwen', 'chat', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct', 100_000)],
@@ -151,7 +151,7 @@ for (const workers of [0, 1]) {
   });
 }
 
-t.test('what a template cannot express is refused, and says what', async (t) => {
+t.test('a conversation that a template cannot express is refused, with what cannot', async (t) => {
   const gemma = await real('gemma', 'chat', 'llama-bpe', 'google-gemma-2-2b-it');
   const { send } = clientOf(t, [
     await real('llama', 'chat', 'llama-bpe', 'meta-llama-Llama-3.1-8B-Instruct'),
@@ -186,7 +186,7 @@ t.test('what a template cannot express is refused, and says what', async (t) => 
   );
 });
 
-t.test('how a reply is taken apart comes with the tokens', async (t) => {
+t.test('the reply’s format is returned with the tokens', async (t) => {
   const { send } = clientOf(t, [
     await real('thinker', 'chat', 'qwen2', 'Qwen3.5-4B'),
     await real('plain', 'chat', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct'),
@@ -203,11 +203,11 @@ t.test("a model's own template is used", async (t) => {
   t.match(await send('chat', { model: 'own', messages: user('Hello') }), { kind: 'chat' });
 });
 
-t.test('20,000 equal letters are tokenized, and so many that the tokenizer dies of them fail alone', async (t) => {
+t.test('20,000 equal letters are tokenized, and a number that ends the tokenizer fails alone', async (t) => {
   const { send, restarts } = clientOf(t, [
     await real('deepseek', 'chat', 'deepseek-llm', 'Qwen-Qwen2.5-7B-Instruct', 100_000),
   ]);
-  // With a thread's usual stack the process ends here already: a segmentation fault in llama.cpp.
+  // With a thread’s usual stack the process would end here: a segmentation fault in llama.cpp.
   t.match(await send('chat', { model: 'deepseek', messages: user('a'.repeat(20_000)) }), { kind: 'chat' });
   t.same(restarts, []);
   const [killer, other] = await Promise.all([
@@ -219,7 +219,7 @@ t.test('20,000 equal letters are tokenized, and so many that the tokenizer dies 
   t.same(restarts, ['died']);
 });
 
-t.test('a host goes with its parent, and with a message that it does not know', async (t) => {
+t.test('a host ends with its parent, and at an unknown message', async (t) => {
   const started = async (): Promise<LinkedChild> => {
     const child = new LinkedChild(HOST);
     child.send(versioned({ kind: 'start', setup: { models: [], workers: 1, workerFile: STUB } }));

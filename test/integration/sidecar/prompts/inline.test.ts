@@ -1,4 +1,4 @@
-/** Only short bodies are parsed on the event loop: what a hostile one can hold it for is bounded by `bodies.inlineBytes`. */
+/** Only short bodies are parsed on the event loop: `bodies.inlineBytes` bounds how long a hostile one can block it. */
 import t from 'tap';
 import { systemClock } from '../../../../sidecar/lib/clock.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
@@ -24,5 +24,5 @@ t.test('a body of one byte more waits for the host', async (t) => {
   t.equal(client.stats().queued, 1, 'one is queued for the host');
   client.close();
   t.match(await short, { kind: 'invalid' }, 'the short one was parsed at once');
-  t.same(await long, { kind: 'failed' }, 'the long one was not: the host was closed before it was up');
+  t.same(await long, { kind: 'failed' }, 'the long one was not: the host was closed before it was ready');
 });

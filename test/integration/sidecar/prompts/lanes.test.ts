@@ -25,7 +25,7 @@ function lanesOf(t: Test, options: Partial<PromptLanesOptions> = {}) {
     hooks: { restart: (_why, _delayMs, lane) => restarts.push(lane) },
     ...options,
   });
-  // Between two hosts only the clock's timer is pending, and that does not keep a process alive.
+  // Between two hosts only the clock’s timer is pending, which does not keep a process alive.
   const alive = setInterval(() => undefined, 60_000);
   t.teardown(() => {
     clearInterval(alive);
@@ -34,7 +34,7 @@ function lanesOf(t: Test, options: Partial<PromptLanesOptions> = {}) {
   return { lanes, restarts };
 }
 
-/** Lanes over stand-in workers. `send`: one body of the length that its lane takes. */
+/** Lanes with stub workers. `send`: one body of the length that its lane accepts. */
 function stubs(t: Test) {
   const { lanes, restarts } = lanesOf(t, { workerFile: STUB });
   const folder = t.testdir();
@@ -49,7 +49,7 @@ function stubs(t: Test) {
   return { lanes, restarts, send, go: () => writeFileSync(until, '') };
 }
 
-t.test('short bodies are answered while the long lane is busy, and the other way about', async (t) => {
+t.test('short bodies are answered while the long lane is busy, and vice versa', async (t) => {
   for (const [slow, quick] of [
     ['long', 'short'],
     ['short', 'long'],
@@ -58,14 +58,14 @@ t.test('short bodies are answered while the long lane is busy, and the other way
     t.match(await lanes.ready(), { kind: 'ready', models: [{ id: 'm' }] });
     const busy = send(slow, 'wait');
     t.match(await send(quick, 'answer'), { kind: 'chat' });
-    t.equal(lanes.stats(slow).running, 1, 'it is still at it');
+    t.equal(lanes.stats(slow).running, 1, 'it is still running');
     go();
     t.match(await busy, { kind: 'chat' });
     t.same(restarts, []);
   }
 });
 
-t.test('a lane whose host dies leaves the other alone', async (t) => {
+t.test('a lane whose host ends does not affect the other', async (t) => {
   const { lanes, send, go, restarts } = stubs(t);
   const short = send('short', 'wait');
   t.same(await send('long', 'die'), { kind: 'failed' });
@@ -76,7 +76,7 @@ t.test('a lane whose host dies leaves the other alone', async (t) => {
   t.same([lanes.stats('short').restarts, lanes.stats('long').restarts], [0, 1]);
 });
 
-t.test('lanes whose hosts cannot start say so, and what they are asked fails', async (t) => {
+t.test('lanes whose hosts cannot start report that, and their items fail', async (t) => {
   const { lanes } = lanesOf(t, {
     workerFile: STUB,
     models: [{ id: 'm', kind: 'chat', file: 'fatal', contextPerSeat: 100 }],
@@ -84,7 +84,7 @@ t.test('lanes whose hosts cannot start say so, and what they are asked fails', a
   t.same(await lanes.ready(), { kind: 'unable' });
 });
 
-t.test('closed, they answer nothing more, however often they are closed', async (t) => {
+t.test('after close nothing is answered, also after several calls', async (t) => {
   const { lanes, send } = stubs(t);
   const [short, long] = [send('short', 'wait'), send('long', 'wait')];
   lanes.close();
@@ -98,9 +98,9 @@ const DEEP = [
   ['falcon', '!'],
 ] as const;
 
-t.test('the longest short body does not end a host by the depth of llama.cpp’s regular expressions', async (t) => {
+t.test('the longest short body does not end a host by the recursion of llama.cpp’s regular expressions', async (t) => {
   const template = await bundleTemplate('Qwen-Qwen2.5-7B-Instruct');
-  // The most that bodies.inlineBytes may be.
+  // The maximum of bodies.inlineBytes.
   const inlineBytes = 64 * 1024;
   const models = await Promise.all(
     DEEP.map(async ([id]) => {

@@ -39,18 +39,18 @@ t.test('Redocly’s recommended rules find no error', async (t) => {
   t.strictSame(
     problems.map(({ at }) => at).sort(),
     [
-      // The rule does not look for the field in the schema around the condition.
+      // The rule does not see the field in the schema around the condition.
       '#/components/schemas/AssistantMessage/allOf/0/anyOf/1/required/0',
-      // That of the other contract.
+      // The path of the other contract.
       '#/components/schemas/CompatibleChatRequest',
       '#/components/schemas/ResponseEvent',
       '#/components/schemas/ResponsesRequest',
-      // The condition looks for a field of the schemas beside it.
+      // The condition refers to a field of the schemas beside it.
       '#/components/schemas/ResponsesRequest/properties/input/items/if/required/0',
-      // It has no answer but a refusal.
+      // It is always refused.
       '#/paths/~1v1~1completions/post/responses',
     ],
-    'warnings that are false alarms',
+    'known false alarms of the linter',
   );
   const compatible = await problemsOf(openApiDocument('compatible'));
   t.strictSame(
@@ -60,11 +60,11 @@ t.test('Redocly’s recommended rules find no error', async (t) => {
   const broken = { ...openApiDocument(), paths: { '/x': { get: { responses: { 200: { $ref: '#/nowhere' } } } } } };
   t.ok(
     (await problemsOf(broken)).some(({ severity }) => severity === 'error'),
-    'the linter does look',
+    'the linter does check',
   );
 });
 
-t.test('the same every time, and JSON', async (t) => {
+t.test('the document is always equal, and JSON', async (t) => {
   const text = JSON.stringify(openApiDocument());
   t.equal(JSON.stringify(openApiDocument()), text);
   t.strictSame(JSON.parse(text), openApiDocument());
@@ -126,7 +126,7 @@ const RESPONSES_CHANGES: readonly Change[] = [
   [['tools', 0, 'parameters', 'properties', 'a'], { contains: {} }],
 ];
 
-t.test('what is published says what is checked', async (t) => {
+t.test('the published schemas equal the checked ones', async (t) => {
   const check = publishedCheck('ChatCompletionRequest');
   t.ok(check(FULL_CHAT), 'a full body');
   const changed: [At, Parameters<typeof withAt>[2]][] = [
@@ -197,7 +197,7 @@ t.test('each schema of the contract is published', async (t) => {
   }
 });
 
-t.test('every field is described, and only fields that exist', async (t) => {
+t.test('every field is described, and only existing ones', async (t) => {
   const components = componentSchemas();
   for (const [name, schema] of Object.entries(components)) {
     t.strictSame(Object.keys(NOTES[name] ?? {}).sort(), fieldsOf(schema).sort(), `the fields of ${name}`);
@@ -205,7 +205,7 @@ t.test('every field is described, and only fields that exist', async (t) => {
   for (const name of [...Object.keys(NOTES), ...Object.keys(SHAPES)]) t.ok(components[name], `${name} is a shape`);
 });
 
-t.test('the defaults that are published are those that hold', async (t) => {
+t.test('the published defaults are those in force', async (t) => {
   const model = 'm';
   const required = { model, messages: [{ role: 'user', content: 'x' }] };
   const plain = toChatRequest(required);
