@@ -1,13 +1,12 @@
 /**
  * Which folder may import which, and which folder alone may import a package, as rules for dependency-cruiser. Type
- * imports count. docs/architecture.md has the same table with what each folder is for.
- *
- * A folder sees itself and what `sees` names. A source file in no module, or in two, fails the architecture test.
+ * imports count. docs/architecture.md has the same table with the content of each folder. A folder may import itself
+ * and the folders in `sees`. A source file in no module, or in two, fails the architecture test.
  */
 import type { IFlattenedRuleSet, IForbiddenRuleType } from 'dependency-cruiser';
 
 export interface Module {
-  /** A folder from the repository's root, or one of the few files that lie above all folders. */
+  /** A folder from the repository’s root, or one of the few files above all folders. */
   readonly name: string;
   /** Names of the other modules that it may import. */
   readonly sees: readonly string[];
@@ -28,7 +27,7 @@ const MIDDLE = [
 const UPPER = [...MIDDLE, 'sidecar/api'];
 const PURE = ['engine/protocol', 'engine/output', 'engine/grammar'];
 
-/** All modules, lowest layer first: none sees one that stands behind it in this list. */
+/** All modules, lowest layer first: none imports one that follows it in this list. */
 export const modules: readonly Module[] = [
   { name: 'engine/native', sees: [] },
   { name: 'engine/protocol', sees: [] },
@@ -62,7 +61,7 @@ export const modules: readonly Module[] = [
   { name: 'sidecar/build', sees: UPPER },
 ];
 
-/** Who alone may import a package: a folder or a file. Tests and benches may import any. */
+/** Which folder or file alone may import a package. Tests and benches may import any. */
 export const vendors: Readonly<Record<string, readonly string[]>> = {
   'uWebSockets.js': ['sidecar/http'],
   'uWebSockets.js-20.51': ['sidecar/http'],
@@ -79,7 +78,7 @@ export const vendors: Readonly<Record<string, readonly string[]>> = {
   '@opentelemetry': ['sidecar/telemetry/otlp'],
 };
 
-/** A regular expression for a folder with all that is below it, or for one file. */
+/** A regular expression for a folder with everything below it, or for one file. */
 export function pathOf(name: string): string {
   const path = `^${name.replaceAll('.', '\\.')}`;
   return name.endsWith('.ts') ? `${path}$` : `${path}/`;
@@ -127,7 +126,7 @@ export const architectureRules: IFlattenedRuleSet = {
       to: { path: pathOf('engine/llama'), pathNot: pathOf('engine/llama/vocabulary.ts') },
     },
     {
-      // So that replicas or a server elsewhere can take one process's place. The measuring command drives a process itself.
+      // So that replicas or a server elsewhere can replace one process. The bench command drives a process itself.
       name: 'an engine is used through its port',
       severity: 'error',
       from: {
@@ -139,7 +138,7 @@ export const architectureRules: IFlattenedRuleSet = {
       },
     },
     {
-      // A fork is no import, so this holds while native code stays behind child processes.
+      // A fork is no import, so this is true as long as native code is loaded in child processes only.
       name: 'no native code in the sidecar',
       severity: 'error',
       from: { path: ['sidecar/cli.ts', 'sidecar/app/app.ts'].map(pathOf) },
@@ -153,7 +152,7 @@ export const architectureRules: IFlattenedRuleSet = {
       to: { path: packagePath('node-llama-cpp'), dynamic: false, dependencyTypesNot: ['type-only'] },
     },
     {
-      // OpenTelemetry's SDK is some two hundred files, and few hosts have a collector.
+      // OpenTelemetry's SDK has some two hundred files, and few hosts have a collector.
       name: 'OpenTelemetry is loaded when it is configured',
       severity: 'error',
       from: { path: '^sidecar/', pathNot: pathOf('sidecar/telemetry/otlp') },

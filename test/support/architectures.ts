@@ -1,6 +1,6 @@
 /**
- * Tiny random models of architectures other than llama's, whose past state cannot be cut back like a list of tokens. All
- * weights are float32, so that who shares a decode moves no more than the seventh digit.
+ * Tiny random models of architectures other than llama’s, whose past state cannot be cut like a list of tokens. All
+ * weights are float32, so that sharing a decode changes only the seventh digit.
  */
 import { createHash } from 'node:crypto';
 import { access } from 'node:fs/promises';
@@ -14,9 +14,9 @@ import type { Vocabulary } from '../../bench/models/vocabulary.js';
 import { CACHE } from './models.js';
 
 /**
- * recurrent: a state alone (mamba). hybrid: layers with a state and layers with attention (lfm2). sliding-window: layers
- * that see the last 32 tokens and layers that see all (cohere2). unseen-window: the same, but its context is no longer than
- * the window, which node-llama-cpp takes for no window at all.
+ * recurrent: only a state (mamba). hybrid: layers with a state and layers with attention (lfm2). sliding-window: layers
+ * that see the last 32 tokens and layers that see all (cohere2). unseen-window: the same, but its context is no longer
+ * than the window, which node-llama-cpp does not recognize as a window.
  */
 export const ARCHITECTURES = ['recurrent', 'hybrid', 'sliding-window', 'unseen-window'] as const;
 
@@ -25,7 +25,7 @@ export type ArchitectureName = (typeof ARCHITECTURES)[number];
 /** Tokens that the windows of the two last see. */
 export const WINDOW = 32;
 
-/** Raise it when the files' bytes change and their heads do not. */
+/** Raise it if the files’ bytes change and their heads do not. */
 const VERSION = 1;
 export const WIDTH = 64;
 const LAYERS = 2;
@@ -36,14 +36,14 @@ const FEED_FORWARD = 128;
 export const CONTEXT = 8192;
 export const EPSILON = 1e-5;
 
-/** A model's own keys, without the architecture's prefix, and its tensors. */
+/** A model’s own keys, without the architecture’s prefix, and its tensors. */
 export interface Architecture {
   readonly name: string;
   readonly keys: readonly (readonly [key: string, value: MetadataValue])[];
   readonly tensors: readonly TensorSource[];
 }
 
-/** The file's path. Made on the first call; any number of processes may call at once. */
+/** The file’s path. Created on the first call; any number of processes may call at once. */
 export async function architectureModel(name: ArchitectureName): Promise<string> {
   return writeArchitecture(name, MAKERS[name]);
 }
@@ -71,7 +71,7 @@ const MAKERS: Readonly<Record<ArchitectureName, (vocabulary: Vocabulary) => Arch
   'unseen-window': (vocabulary) => slidingWindow(vocabulary, WINDOW),
 };
 
-/** Tensors as llama.cpp's models/mamba.cpp asks for them. */
+/** Tensors as llama.cpp’s models/mamba.cpp requires them. */
 function recurrent({ size }: Vocabulary): Architecture {
   const inner = 2 * WIDTH;
   const [kernel, state, rank] = [4, 16, 4];
@@ -82,7 +82,7 @@ function recurrent({ size }: Vocabulary): Architecture {
     constant(`blk.${n}.ssm_conv1d.bias`, [inner], 0),
     matrix(`blk.${n}.ssm_x.weight`, inner, rank + 2 * state, 6),
     matrix(`blk.${n}.ssm_dt.weight`, rank, inner, 0.2),
-    // softplus(-5) is 0.007: with the slowest rate a state fades over some 150 tokens.
+    // softplus(-5) is 0.007: with the slowest rate a state decays over some 150 tokens.
     constant(`blk.${n}.ssm_dt.bias`, [inner], -5),
     tensor(`blk.${n}.ssm_a`, [state, inner], (values) => values.forEach((_, i) => (values[i] = -1 - (i % state)))),
     constant(`blk.${n}.ssm_d`, [inner], 1),
@@ -109,7 +109,7 @@ function recurrent({ size }: Vocabulary): Architecture {
   };
 }
 
-/** Tensors as llama.cpp's models/lfm2.cpp asks for them: a layer without key-value heads is a short convolution. */
+/** Tensors as llama.cpp’s models/lfm2.cpp requires them: a layer without key-value heads is a short convolution. */
 function hybrid({ size }: Vocabulary): Architecture {
   const kernel = 3;
   const attends = (n: number): boolean => n % 2 === 1;
@@ -149,7 +149,7 @@ function hybrid({ size }: Vocabulary): Architecture {
   };
 }
 
-/** Tensors as llama.cpp's models/cohere2.cpp asks for them. The embeddings are also the output matrix. */
+/** Tensors as llama.cpp’s models/cohere2.cpp requires them. The embeddings are also the output matrix. */
 function slidingWindow({ size }: Vocabulary, context: number): Architecture {
   const layer = (n: number): TensorSource[] => [
     constant(`blk.${n}.attn_norm.weight`, [WIDTH], 1),
@@ -168,7 +168,7 @@ function slidingWindow({ size }: Vocabulary, context: number): Architecture {
       ['attention.head_count_kv', uint32(KV_HEADS)],
     ],
     tensors: [
-      // Small beside what the layers add, since it would else say each token again.
+      // Small compared with the layers’ output; otherwise the model would repeat each token.
       matrix('token_embd.weight', WIDTH, size, 2),
       ...layersOf(layer),
       constant('output_norm.weight', [WIDTH], 1),
@@ -186,7 +186,7 @@ export function attentionKeys(epsilon: string): (readonly [string, MetadataValue
   ];
 }
 
-/** Large enough that what was said before weighs about as much as the last token. */
+/** Large enough that earlier tokens weigh about as much as the last one. */
 export function attention(n: number): TensorSource[] {
   return [
     matrix(`blk.${n}.attn_q.weight`, WIDTH, WIDTH, 2),

@@ -33,7 +33,7 @@ export interface Asking {
   readonly maxTokens?: number;
   /** Tokens of a chat prompt, or of a decision's input. */
   readonly prompt?: number;
-  /** A decision's questions, of two tokens each. */
+  /** A decision’s questions, of two tokens each. */
   readonly questions?: number;
   readonly caller?: Caller;
   /** From the body on. */
@@ -42,9 +42,9 @@ export interface Asking {
   readonly tokenizing?: Promise<void>;
 }
 
-/** One request under way. */
+/** A running request. */
 export interface Asked {
-  /** Its caller goes away. */
+  /** Its caller disconnects. */
   leave(): void;
   /** Settles when nothing of the request is left: status of the answer, or code of the error. */
   readonly over: Promise<number | string | undefined>;
@@ -52,7 +52,10 @@ export interface Asked {
   readonly events: readonly string[];
 }
 
-/** The handlers of a chat and a decision model, one seat each unless told otherwise, on a clock and engines that the test drives. */
+/**
+ * The handlers of a chat and a decision model, with one seat each by default, on a clock and engines that the test
+ * drives.
+ */
 export class BilledHarness {
   readonly clock = new FakeClock();
   readonly spool = new FakeSpool();
@@ -64,7 +67,7 @@ export class BilledHarness {
   readonly #models: ReadonlyMap<string, HostedModel>;
   readonly #isolate: boolean;
 
-  /** `granted`: acme's, picodollars. `isolate`: a decision's questions share no decode. */
+  /** `granted`: acme’s, picodollars. `isolate`: a decision’s questions share no decode. */
   constructor(granted: bigint, { seats = 1, open = true, isolate = true } = {}) {
     this.#isolate = isolate;
     this.ledger = new CreditLedger(new Map([['acme', granted]]));
@@ -185,7 +188,7 @@ export class BilledHarness {
   }
 }
 
-/** The new prices hold from the 10th second on. */
+/** The new prices are in force from the 10th second on. */
 const PRICES = new PriceList([
   { version: 'test.1', effective: 0, decisions: decisionRates(DECISION), chat: new Map([['chat', RATES]]) },
   {

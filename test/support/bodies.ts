@@ -1,4 +1,4 @@
-/** Request bodies for tests: whole ones, and ways to change one place in them. */
+/** Request bodies for tests: complete ones, and functions that change one place in them. */
 
 import type { Parsed } from '../../sidecar/contracts/parse.js';
 
@@ -8,7 +8,7 @@ export function bytesOf(body: unknown): Uint8Array {
   return new TextEncoder().encode(typeof body === 'string' ? body : JSON.stringify(body));
 }
 
-/** A refusal's status, message and param, for exact comparison (tap's `match` takes a part of a string for the whole). */
+/** A refusal’s status, message and param, for exact comparison (tap’s `match` accepts a substring). */
 export function verdictOf(parsed: Parsed<unknown>): unknown {
   if (parsed.kind === 'ok') return 'ok';
   const { code, status, message, param } = parsed.error;
@@ -18,7 +18,7 @@ export function verdictOf(parsed: Parsed<unknown>): unknown {
 /** A place in a body: names and indexes. */
 export type At = readonly (string | number)[];
 
-/** A copy with `value` at a place; `undefined` takes the place away. */
+/** A copy with `value` at a place; `undefined` removes the place. */
 export function withAt(body: Json, at: At, value: Json | undefined): Json {
   const [step, ...rest] = at;
   if (step === undefined) return value ?? null;
@@ -42,7 +42,7 @@ export function pathText(at: At): string {
   }, '');
 }
 
-/** A value in a test's name: short and in ASCII, for TAP breaks on some line separators. */
+/** A value in a test’s name: short and in ASCII, since TAP breaks at some line separators. */
 export function shown(value: Json | undefined): string {
   const json = value === undefined ? 'nothing' : JSON.stringify(value);
   const ascii = json
@@ -177,7 +177,7 @@ export const FULL_RESPONSES: Json = {
   previous_response_id: null,
 };
 
-/** A chat body with what the compatible contract takes besides. */
+/** A chat body with what the compatible contract accepts in addition. */
 export const FULL_COMPATIBLE: Json = {
   ...(FULL_CHAT as Record<string, Json>),
   messages: [

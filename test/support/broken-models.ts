@@ -2,10 +2,10 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { testModel } from './models.js';
 
-/** What was done to a sound model, by a name for it. */
+/** The damage of a valid model, by a name. */
 export type Damage = keyof typeof DAMAGES;
 
-/** Bytes of a key's or a tensor's name end here; what follows is its type and value, or its dimensions. */
+/** The end of a key’s or a tensor’s name; its type and value, or its dimensions, follow. */
 function after(file: Buffer, name: string): number {
   const at = file.indexOf(name);
   if (at < 0) throw new Error(`the test model has no ${name}`);
@@ -32,13 +32,13 @@ const DAMAGES = {
   'with absurdly many keys': (file: Buffer) => void file.writeBigUInt64LE(HUGE, 16),
   'with a few keys too many': (file: Buffer) => void file.writeBigUInt64LE(40n, 16),
   'with an absurdly long key': (file: Buffer) => void file.writeBigUInt64LE(HUGE, 24),
-  // A name's end is followed by the array's type code, its items' type code and its length.
+  // A name’s end is followed by the array’s type code, its items’ type code and its length.
   'with an absurdly long list': (file: Buffer) =>
     void file.writeBigUInt64LE(HUGE, after(file, 'tokenizer.ggml.tokens') + 8),
   'with an unknown type of value': (file: Buffer) =>
     void file.writeUInt32LE(77, after(file, 'tokenizer.ggml.tokens') + 4),
   'of an unknown architecture': (file: Buffer) =>
-    // The value's length comes between the type code and the text.
+    // The value’s length is between the type code and the text.
     void file.write('zzzzz', after(file, 'general.architecture') + 12),
   'without a tensor': (file: Buffer) => void file.write('X', after(file, 'blk.1.attn_')),
   'with a tensor of a wrong shape': (file: Buffer) => void file.writeBigUInt64LE(32n, after(file, TENSOR) + 12),

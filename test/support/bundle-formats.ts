@@ -1,4 +1,4 @@
-/** The bundle's chat templates, and those of them whose models write calls differently. */
+/** The bundle’s chat templates, and those whose models write calls differently. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { makePromptParts } from '../../engine/prompt/prompt-parts.js';

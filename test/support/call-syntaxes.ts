@@ -1,11 +1,11 @@
-/** Notations of arguments as models' templates have them (test/integration/engine/prompt/call-syntax.test.ts finds them). */
+/** Notations of arguments of real templates (test/integration/engine/prompt/call-syntax.test.ts finds them). */
 import type { CallSyntax, TaggedArguments } from '../../engine/protocol/reply-format.js';
 
 function between(text: string, json = text): TaggedArguments['between'] {
   return { string: text, number: json, boolean: json, array: json, object: json, null: json };
 }
 
-/** By the models that write so. */
+/** By the models that use them. */
 export const TAGGED_SYNTAXES = {
   'Qwen3-Coder': {
     mark: '<tool_call>',
@@ -65,7 +65,7 @@ export const TAGGED_SYNTAXES = {
   },
 } as const satisfies Readonly<Record<string, CallSyntax>>;
 
-/** The same of notations that are close to JSON. */
+/** The same for notations that are close to JSON. */
 export const LOOSE_SYNTAXES = {
   'Gemma 4': {
     mark: '<|tool_call>',

@@ -1,10 +1,10 @@
 /**
- * Requests that hold a canary in every place where a caller's content can stand: text that no other part of the system
- * writes, so that finding its mark anywhere means that content got there.
+ * Requests with a canary in every place where a caller’s content can be: text that no other part of the system writes,
+ * so that finding it anywhere proves that content got there.
  */
 import { CHAT, DECIDE } from './sidecar.js';
 
-/** Every canary begins with it. Letters and digits alone, so that it is the same in JSON, in a URL and in a name. */
+/** Every canary begins with it. Letters and digits only, so that it is the same in JSON, in a URL and in a name. */
 export const MARK = 'kanarienvogel';
 
 let made = 0;
@@ -45,7 +45,7 @@ export function toolFields(): Fields {
   };
 }
 
-/** A tool conversation, a turn of each role. */
+/** A tool conversation, one turn of each role. */
 export function toolMessages(given = `{"${canary()}":1}`): readonly Fields[] {
   const call = { id: canary(), type: 'function', function: { name: canary(), arguments: given } };
   return [
@@ -55,7 +55,7 @@ export function toolMessages(given = `{"${canary()}":1}`): readonly Fields[] {
   ];
 }
 
-/** A tool that nothing could ever be passed to. */
+/** A tool to which nothing can be passed. */
 function impossibleTool(): Fields {
   const never = { allOf: [{ enum: [canary()] }, { enum: [canary()] }] };
   const parameters = { type: 'object', properties: { [canary()]: never }, required: [] as string[] };
@@ -96,7 +96,7 @@ export function systemOneBody(more: Fields = {}): Fields {
   };
 }
 
-/** One request that is to be refused. */
+/** A request that must be refused. */
 export interface Refusal {
   readonly status: number;
   readonly path: string;
@@ -106,7 +106,7 @@ export interface Refusal {
 
 const CHATS = '/chat/completions';
 
-/** Every way of a body to be wrong that one request can show. */
+/** Every way in which one request’s body can be invalid. */
 export function wrongBodies(): readonly Refusal[] {
   const chat = (body: Refusal['body']): Refusal => ({ status: 400, path: CHATS, body });
   const decisions = (more: Fields): Refusal => ({ status: 400, path: '/decisions', body: decisionBody(more) });
@@ -116,7 +116,7 @@ export function wrongBodies(): readonly Refusal[] {
   const question = { id: canary(), type: 'yes_no', question: canary() };
   const twice = canary();
   return [
-    // Not the JSON that is taken.
+    // Not the accepted JSON.
     chat(canary()),
     chat(`{"model":"${canary()}`),
     chat(`{"${canary()}":"${canary()}",}`),
@@ -175,7 +175,7 @@ export function wrongBodies(): readonly Refusal[] {
   ];
 }
 
-/** Refused for something else than its body being wrong. */
+/** Refused for another reason than its body. */
 export function otherRefusals(): readonly Refusal[] {
   const headed = (status: number, headers: Record<string, string>): Refusal => ({
     status,

@@ -6,7 +6,7 @@ const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 /** Long enough for a loaded machine, ms; a command that takes longer is killed. */
 const COMMAND_MS = 60_000;
 
-/** Of what a command prints: an export of a long soak has 20,000 records. */
+/** The most output of a command: an export of a long soak has 20,000 records. */
 const MOST_PRINTED_BYTES = 256 * 1024 * 1024;
 
 export interface Ran {
@@ -15,7 +15,7 @@ export interface Ran {
   readonly stderr: string;
 }
 
-/** Runs `ra-sidecar` with these arguments to its end, in a process of its own, with `environment` over ours. */
+/** Runs `ra-sidecar` with these arguments to its end, in a process, with `environment` over this process’s. */
 export function runCli(args: readonly string[], environment: Readonly<Record<string, string>> = {}): Promise<Ran> {
   return new Promise((resolve) => {
     const options = { env: { ...process.env, ...environment }, timeout: COMMAND_MS, maxBuffer: MOST_PRINTED_BYTES };

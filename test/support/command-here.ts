@@ -4,12 +4,12 @@ import { runCommand } from '../../sidecar/commands/command-line.js';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import type { Ran } from './cli.js';
 
-/** What is to be put back into the environment when the running command has ended. */
+/** Variables to be restored when the running command has ended. */
 let replaced: ReadonlyMap<string, string | undefined> | undefined;
 
 /**
- * Runs a command other than `serve` to its end. `environment` is over this process's own while it runs, also for the children
- * that it starts, so only one command runs at a time.
+ * Runs a command other than `serve` to its end. `environment` replaces variables of this process while it runs, also
+ * for the children that it starts, so only one command runs at a time.
  */
 export async function runHere(
   args: readonly string[],

@@ -1,6 +1,6 @@
 /**
- * A process that confines itself as a vision process does, tries what it may not, and prints the codes of its failures as JSON.
- * Arguments: a model's file and its projector's.
+ * A process that confines itself as a vision process does, tries what is forbidden, and prints the codes of its
+ * failures as JSON. Arguments: a model’s file and its projector’s.
  */
 import { spawnSync } from 'node:child_process';
 import { openSync, readFileSync, statSync, writeFileSync, writeSync } from 'node:fs';
@@ -38,7 +38,7 @@ const results = {
   spawned: spawnSync('/bin/true').error?.message.replace(/^.* /, '') ?? 'done',
   signalled: codeOf(() => process.kill(process.ppid, 0)),
   itself: codeOf(() => process.kill(process.pid, 0)),
-  // What it is for still works, on threads of its own.
+  // Its own task still works, on its own threads.
   layout: vision.layout({ width: 10, height: 10 }).length > 0,
 };
 writeSync(1, JSON.stringify(results));

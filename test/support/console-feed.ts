@@ -1,9 +1,9 @@
-/** The console's feed as its page reads it, and what its numbers have to be equal to. */
+/** The console’s feed as its page reads it, and the numbers that it must equal. */
 import type { Test } from 'tap';
 import type { HistogramView, Snapshot } from '../../sidecar/console/views.js';
 import { KV_TOKENS } from '../../sidecar/telemetry/definitions/processes.js';
 
-/** One viewer over HTTP. Whoever opens it closes it. */
+/** One viewer over HTTP. Its owner closes it. */
 export class FeedReader {
   readonly response: Response;
   readonly #leave: AbortController;
@@ -40,7 +40,7 @@ export class FeedReader {
     }
   }
 
-  /** The next one that fits. Throws when the feed ends before. */
+  /** The next one that fits. Throws if the feed ends before. */
   async until(fits: (snapshot: Snapshot) => boolean): Promise<Snapshot> {
     for (;;) {
       const snapshot = await this.next();
@@ -73,8 +73,8 @@ function linesOf(page: string): Line[] {
 }
 
 /**
- * Asserts that a snapshot says what the metrics page and /admission of the same moment say, number by number. Memory is
- * left out: it is never the same twice.
+ * Asserts that a snapshot equals the metrics page and /admission of the same moment, number by number. Memory is left
+ * out: it is never the same twice.
  */
 export function sameNumbers(t: Test, snapshot: Snapshot, page: string, admission: unknown): void {
   const lines = linesOf(page);
@@ -121,7 +121,7 @@ export function sameNumbers(t: Test, snapshot: Snapshot, page: string, admission
     t.equal(
       holders.reduce((sum, { seats }) => sum + seats.length, 0),
       queue.busy,
-      'each seat that is held has its holder',
+      'each seat in use has its request',
     );
     t.equal(queue.waiting, value('ra_sidecar_waiting_requests', own));
     t.equal(queue.waitingBytes, value('ra_sidecar_waiting_bytes', own));
@@ -177,8 +177,8 @@ export function sameNumbers(t: Test, snapshot: Snapshot, page: string, admission
 }
 
 /**
- * A snapshot and the metrics page of one moment, once nobody comes or goes: engines tell now and then what their memory
- * holds, so it is the first snapshot that the page says the same of before and after it.
+ * A snapshot and the metrics page of one moment, once no request begins or ends. Engines report their memory only from
+ * time to time, so it is the first snapshot that equals the page before and after it.
  */
 export async function atRest(
   feed: FeedReader,
@@ -188,7 +188,7 @@ export async function atRest(
   let before = await read();
   for (;;) {
     const since = Date.now();
-    // Who comes later is shown the last picture first, which may be from before.
+    // A new viewer gets the last snapshot first, which may be older.
     const snapshot = await feed.until(({ at }) => at > since);
     const page = await read();
     if (held(page) === held(before)) return { snapshot, page };
@@ -196,14 +196,14 @@ export async function atRest(
   }
 }
 
-/** One count of a snapshot, cumulative since the start, and the samples of the metrics page that it is the sum of. */
+/** One cumulative count of a snapshot, and the samples of the metrics page whose sum it is. */
 interface Counted {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly value: number;
 }
 
-/** All that a snapshot counts. */
+/** All counts of a snapshot. */
 function countsOf({ models, spool, errors, promptHostRestarts }: Snapshot): Counted[] {
   const by = (
     name: string,
@@ -246,8 +246,8 @@ function countsOf({ models, spool, errors, promptHostRestarts }: Snapshot): Coun
 }
 
 /**
- * Counts of a snapshot, while work goes on, that do not lie between those of the metrics page as it was before and after
- * it, as texts; and how many moved meanwhile.
+ * Counts of a snapshot under load that are not between those of the metrics page before and after it, as texts; and how
+ * many changed meanwhile.
  */
 export function outside(snapshot: Snapshot, before: string, after: string): { wrong: string[]; moved: number } {
   const [earlier, later] = [linesOf(before), linesOf(after)];
@@ -270,7 +270,10 @@ export function outside(snapshot: Snapshot, before: string, after: string): { wr
   return { wrong, moved };
 }
 
-/** What of a queue does not move while nobody comes or goes: predictions and seat time follow the clock. */
+/**
+ * The parts of a queue’s report that are constant while no request begins or ends: predictions and seat time follow the
+ * clock.
+ */
 function still({ accounts, ...queue }: Snapshot['models'][number]['queue']): object {
   const lines = accounts.map(({ account, weight, waiting, running, holdMs, calibration }) => {
     return { account, weight, waiting, running, holdMs, calibration };

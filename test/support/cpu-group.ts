@@ -1,8 +1,13 @@
-/** A control group that counts the processor time of a process and of all that come from it, killed ones too. Linux, as root. */
+/**
+ * A control group that counts the processor time of a process and of all its descendants, killed ones too. Linux, as
+ * root.
+ */
 import { existsSync, mkdirSync, readFileSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Where each version of control groups counts: the folder of groups, the file and how many of its units a second has. */
+/**
+ * Where each version of control groups counts: the folder of groups, the file and how many of its units a second has.
+ */
 const COUNTERS = [
   { root: '/sys/fs/cgroup/cpuacct', file: 'cpuacct.usage', figure: /^(\d+)/, perSecond: 1e9 },
   { root: '/sys/fs/cgroup', file: 'cpu.stat', figure: /^usage_usec (\d+)/m, perSecond: 1e6 },
@@ -19,7 +24,7 @@ export class CpuGroup {
     this.#counter = counter;
   }
 
-  /** Undefined: this user may make none, or none counts here. */
+  /** Undefined: this user may create none, or none counts here. */
   static make(): CpuGroup | undefined {
     for (const counter of COUNTERS) {
       const path = join(counter.root, `ra-times-${process.pid}-${(made += 1)}`);
@@ -34,7 +39,7 @@ export class CpuGroup {
     return undefined;
   }
 
-  /** The file that a process' id is written to. */
+  /** The file to which a process’ id is written. */
   get members(): string {
     return join(this.#path, 'cgroup.procs');
   }

@@ -3,14 +3,17 @@ import { join } from 'node:path';
 import { cruise as dependencyCruise, type IModule } from 'dependency-cruiser';
 import { architectureRules } from './architecture-rules.js';
 
-/** One broken rule: its name and the two ends of the import. */
+/** One violation: the rule’s name and the two ends of the import. */
 export interface Violation {
   readonly rule: string;
   readonly from: string;
   readonly to: string;
 }
 
-/** All imports below `root` (types included) checked against the layers. `files`: all sources of ours that were read. */
+/**
+ * Checks all imports below `root` (types included) against the layers. `files`: all sources of the repository that were
+ * read.
+ */
 export async function cruise(root: string): Promise<{ files: string[]; violations: Violation[] }> {
   const folders = ['sidecar', 'engine', 'bench', 'test'].filter((folder) => existsSync(join(root, folder)));
   const { output } = await dependencyCruise(

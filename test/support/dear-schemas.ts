@@ -1,7 +1,7 @@
 /** Schemas of a few kilobytes that each take more work than the compiler of tools does, and are refused. */
 import { SHORT } from './open-stream.js';
 
-/** The longest body that the prompt host of short bodies takes, by default. */
+/** The longest body of the prompt host for short bodies, by default. */
 export const INLINE_BYTES = 16 * 1024;
 
 const names = (count: number): string[] => Array.from({ length: count }, (_, i) => i.toString(36));

@@ -1,4 +1,4 @@
-/** What the decoder port promises, for every decoder: the fake one of the scheduler's tests and the real ones. */
+/** The contract of the decoder port, for every decoder: the fake one of the scheduler’s tests and the real ones. */
 import type { Test } from 'tap';
 import type { Decoder, PartResult, Sampler, Sampling } from '../../engine/scheduler/decoder.js';
 
@@ -13,7 +13,7 @@ function chosen(results: readonly PartResult[]): number[] {
   return [result.token, ...(result.then ?? [])];
 }
 
-/** Goes on from `fed` until `count` tokens are chosen. `most`: steps that may follow by themselves. */
+/** Continues from `fed` until `count` tokens are chosen. `most`: steps that may follow without a call. */
 async function speak(
   decoder: Decoder,
   sequence: number,
@@ -37,7 +37,7 @@ async function speak(
   return tokens;
 }
 
-/** A greedy reply to {@link PROMPT} on a sequence that holds its first `held` tokens. */
+/** A greedy reply to {@link PROMPT} on a sequence that has its first `held` tokens. */
 async function reply(decoder: Decoder, sequence: number, held = 0, most = 1): Promise<number[]> {
   const sampler = decoder.sampler(GREEDY);
   const tokens = await speak(decoder, sequence, sampler, PROMPT.subarray(held), REPLY, most);
@@ -45,18 +45,18 @@ async function reply(decoder: Decoder, sequence: number, held = 0, most = 1): Pr
   return tokens;
 }
 
-/** `decoder` has three sequences of 64 tokens, which hold nothing, can cut and is used for nothing else. */
+/** `decoder` has three empty sequences of 64 tokens, can cut and is not used otherwise. */
 export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<void> {
   const expected = await reply(decoder, 0);
 
-  await t.test('a part’s tokens are evaluated behind what its sequence holds, however they are split', async (t) => {
+  await t.test('a part’s tokens are evaluated after those of its sequence, however they are split', async (t) => {
     const results = await decoder.step([{ kind: 'prefill', sequence: 1, tokens: PROMPT.subarray(0, 7) }]);
     t.same(results, [{ kind: 'filled' }]);
     t.same(await reply(decoder, 1, 7), expected);
     await decoder.truncate(1, 0);
   });
 
-  await t.test('afterwards it holds the part’s tokens and what was chosen, but for the last', async (t) => {
+  await t.test('afterwards the sequence has the part’s tokens and the chosen ones, except the last', async (t) => {
     const held = PROMPT.length + REPLY - 1;
     const sampler = decoder.sampler(GREEDY);
     const more = await speak(decoder, 0, sampler, Uint32Array.of(expected.at(-1) ?? -1), 4);
@@ -66,7 +66,7 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
     t.same(
       await speak(decoder, 0, again, Uint32Array.of(expected.at(-1) ?? -1), 4),
       more,
-      'cut back to there, it goes on alike',
+      'cut back to there, it continues alike',
     );
     again.dispose();
   });
@@ -77,15 +77,18 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
     t.same(await reply(decoder, 1, PROMPT.length - 1, 5), expected);
   });
 
-  await t.test('several tokens of a reply in one part: the state and the choice are those of one by one', async (t) => {
-    const known = Uint32Array.of(...PROMPT, ...expected.slice(0, 5));
-    await decoder.truncate(1, 0);
-    const sampler = decoder.sampler(GREEDY);
-    t.same(await speak(decoder, 1, sampler, known, REPLY - 5), expected.slice(5));
-    sampler.dispose();
-  });
+  await t.test(
+    'several tokens of a reply in one part: the state and the choice equal those of single steps',
+    async (t) => {
+      const known = Uint32Array.of(...PROMPT, ...expected.slice(0, 5));
+      await decoder.truncate(1, 0);
+      const sampler = decoder.sampler(GREEDY);
+      t.same(await speak(decoder, 1, sampler, known, REPLY - 5), expected.slice(5));
+      sampler.dispose();
+    },
+  );
 
-  await t.test('cut to nothing, a sequence is as new', async (t) => {
+  await t.test('cut to nothing, a sequence is like a new one', async (t) => {
     for (const sequence of [0, 1]) {
       await decoder.truncate(sequence, 0);
       t.same(await reply(decoder, sequence), expected);
@@ -93,7 +96,7 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
     }
   });
 
-  await t.test('a copy goes on as its source would, and neither changes the other', async (t) => {
+  await t.test('a copy continues as its source would, and neither changes the other', async (t) => {
     if (!decoder.copyable) {
       await t.rejects(decoder.copy(2, 0));
       return;
@@ -104,7 +107,7 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
     t.same(await reply(decoder, 0, 15), expected);
   });
   await t.test(
-    'a whole state is restored into any sequence, whatever it holds, and saving it changes nothing',
+    'a whole state is restored into any sequence, whatever it has, and saving it changes nothing',
     async (t) => {
       if (!decoder.saveWhole || !decoder.restoreWhole) return;
       for (const sequence of [0, 1, 2]) await decoder.truncate(sequence, 0);
@@ -118,7 +121,7 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
         await decoder.restoreWhole(sequence, state);
         t.same(await reply(decoder, sequence, 15), expected, `into sequence ${sequence}`);
       }
-      t.same(await reply(decoder, 0, 15), expected, 'the one that was saved');
+      t.same(await reply(decoder, 0, 15), expected, 'the saved one');
       state.dispose();
       for (const sequence of [0, 1, 2]) await decoder.truncate(sequence, 0);
     },

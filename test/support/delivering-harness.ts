@@ -34,7 +34,7 @@ function configure(environment: Readonly<Record<string, string>>): Config {
   return loaded.config;
 }
 
-/** An empty folder. Teardowns run last in, first out: by the time it is removed its spool is closed. */
+/** An empty folder. Teardowns run last in, first out, so its spool is closed before it is removed. */
 export function folder(t: Test): string {
   const dir = mkdtempSync(join(tmpdir(), 'ra-delivering-'));
   t.teardown(() => rmSync(dir, { recursive: true, force: true }));
@@ -48,7 +48,7 @@ export async function openHarness(
   environment: Readonly<Record<string, string>>,
   keepFrom: () => Position | undefined = () => undefined,
 ): Promise<DeliveringHarness> {
-  // Waits alone do not keep a process alive; in the sidecar its listeners do.
+  // Timers alone do not keep a process alive; in the sidecar its listeners do.
   const alive = setInterval(() => undefined, 2 ** 30);
   t.teardown(() => clearInterval(alive));
   const log = new RecordingLog();

@@ -8,33 +8,33 @@ import { usageRecord } from './usage-records.js';
 const ACCOUNTS = ['a', 'b', 'c'];
 const KINDS = ['open', 'progress', 'close', 'close', 'close'] as const;
 
-/** What a sink does with a batch, drawn by number; the last is the likeliest. */
+/** What a sink does with a batch, selected by a number; the last is the most likely. */
 const MOODS = ['down', 'halves', 'names', 'lies', 'well', 'well', 'well'] as const;
 
-/** Never. The process that waits for it is dead. */
+/** Never: the process that waits for it was killed. */
 const DEAD = new Promise<never>(() => undefined);
 
 /**
- * Drives a delivery by random numbers: records come and get durable, time passes, the sink takes, refuses or fails, and
- * the process dies before or after any step that has an effect. It keeps books of its own and compares.
+ * Drives a delivery by random numbers: records arrive and become durable, time passes, the sink accepts, refuses or
+ * fails, and the process is killed before or after any step with an effect. It keeps its own model and compares.
  */
 export class DeliveryWalk {
   readonly harness = new DeliveryHarness();
   crashes = 0;
-  /** Events that the sink was sent after it had accepted them. */
+  /** Events that the sink got after it had accepted them. */
   repeats = 0;
   #delivery: Delivery | undefined;
   /** By id, as they were first sent. */
   readonly #sent = new Map<string, string>();
   /** Ids that the sink accepted, in the order in which it did so first. */
   readonly #accepted = new Set<string>();
-  /** Of the next answers, one a digit; 0: well from here on. */
+  /** The next answers, one a digit; 0: success from here on. */
   #moods = 0;
-  /** Steps with an effect until the process dies; undefined: it lives. */
+  /** Steps with an effect until the process is killed; undefined: it is not. */
   #fuse: number | undefined;
   #dead = false;
   readonly #problems: string[] = [];
-  /** Counts lives: steps of a dead process do nothing. */
+  /** Counts processes: steps of a killed process do nothing. */
   #life = 0;
 
   constructor() {
@@ -67,7 +67,7 @@ export class DeliveryWalk {
     if (this.#problems.length > 0) throw new Error(this.#problems.join('; '));
   }
 
-  /** The sink is well and nothing dies any more: all that is durable gets settled. */
+  /** The sink works and nothing is killed any more: all durable records are settled. */
   async finish(): Promise<void> {
     const { harness } = this;
     this.#crash();
@@ -82,7 +82,7 @@ export class DeliveryWalk {
     for (const { id } of this.#closes()) {
       this.#check(this.#accepted.has(id) || harness.letters.some(({ event }) => event.id === id), `${id} was lost`);
     }
-    // One that a sink refused, and took after a crash, came when it came.
+    // An event that a sink refused, and accepted after a crash, came when it came.
     const refused = new Set(harness.letters.map(({ event }) => event.id));
     const taken = [...this.#accepted].filter((id) => !refused.has(id));
     for (const account of ACCOUNTS) {
@@ -98,7 +98,7 @@ export class DeliveryWalk {
   #append(detail: number): void {
     const account = ACCOUNTS[detail % 3] ?? 'a';
     const kind = KINDS[(detail >> 2) % KINDS.length] ?? 'close';
-    // An `x` marks an event that a sink refuses whenever it is in the mood to.
+    // An `x` marks an event that a sink refuses with a given probability.
     const bad = (detail >> 5) % 4 === 0 ? { route: 'x' } : {};
     const { records } = this.harness.source;
     records.push(usageRecord(`${account}${records.length}`, kind, { account, ...bad }));
@@ -122,12 +122,12 @@ export class DeliveryWalk {
       if (this.#accepted.has(id)) this.repeats += 1;
       this.#accepted.add(id);
     }
-    // The sink has them; whether the sidecar lives to hear of it is another matter.
+    // The sink has them; whether the sidecar gets the answer is another matter.
     await this.#step();
     return { kind: 'accepted' };
   }
 
-  /** A place at which the process can die. */
+  /** A point at which the process can be killed. */
   async #step(): Promise<void> {
     const life = this.#life;
     if (this.#fuse !== undefined) {
@@ -145,7 +145,7 @@ export class DeliveryWalk {
     this.#fuse = undefined;
     this.#life += 1;
     this.#delivery = undefined;
-    // What was not durable is gone, and what comes after has ids of its own.
+    // What was not durable is lost, and later records have new ids.
     const { source } = this.harness;
     source.records.length = source.durable;
   }
@@ -154,7 +154,7 @@ export class DeliveryWalk {
     return this.harness.source.records.slice(0, this.harness.source.durable).filter(({ kind }) => kind === 'close');
   }
 
-  /** The records past the cursor bill nothing, so it need not be saved for them. */
+  /** Nothing is billed after the cursor, so it need not be saved for these records. */
   #idle(): boolean {
     return this.harness.source.records.slice(this.harness.savedCount).every(({ kind }) => kind !== 'close');
   }

@@ -9,7 +9,7 @@ import { STUB_JOB, type StubScript } from './stub-script.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
-/** A real clock whose timers keep the process alive, as the service's listeners do. */
+/** A real clock whose timers keep the process alive, as the service’s listeners do. */
 export const keepingClock: Clock = {
   now: () => performance.now(),
   after(ms, fn) {
@@ -44,7 +44,7 @@ function stubSetup(script: StubScript): EngineSetup {
   };
 }
 
-/** A job that makes the stub do `what`, with `tokens` behind it. */
+/** A job that makes the stub do `what`, followed by `tokens`. */
 export function stubJob(what: keyof typeof STUB_JOB, ...tokens: number[]): GenerateJob {
   return {
     prompt: tokenPrompt(Uint32Array.of(STUB_JOB[what], ...tokens)),
@@ -61,7 +61,7 @@ export function stubJob(what: keyof typeof STUB_JOB, ...tokens: number[]): Gener
   };
 }
 
-/** The end of a process as it was logged; `detail` of a final one is what the operator reads. */
+/** The end of a process as logged; `detail` of a final one is what the operator reads. */
 interface Lost {
   readonly reason: string;
   detail: string | undefined;
@@ -70,20 +70,20 @@ interface Lost {
   readonly code?: number;
 }
 
-/** What of the supervisor's log lines the harness reads. */
+/** The supervisor’s log lines that the harness reads. */
 interface LogFields {
   readonly reason?: string;
   readonly signal?: string;
   readonly exitCode?: number;
 }
 
-/** An EngineProcess on the stub, with all that it logs and reports. Its clean-up is the caller's: `engine.close()`. */
+/** An EngineProcess on the stub, with its log lines and events. The caller closes it: `engine.close()`. */
 export class EngineHarness {
   readonly engine: EngineProcess;
   readonly lost: Lost[] = [];
   readonly restarts: number[] = [];
   readonly logs: string[] = [];
-  /** Every number of seats that was reported, oldest first. */
+  /** Every reported number of seats, oldest first. */
   readonly seats: number[] = [];
   unloads = 0;
   #waiters: (() => void)[] = [];

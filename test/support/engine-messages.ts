@@ -5,7 +5,7 @@ import type { EngineSetup } from '../../engine/protocol/setup.js';
 /** The engine process's own module. */
 export const ENGINE_ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
-/** What a sidecar says first: a file to serve, on one seat of 256 tokens and one thread. */
+/** A sidecar’s first message: a file to serve, on one seat of 256 tokens and one thread. */
 export function start(file: string, more: Partial<EngineSetup> = {}): ToEngine {
   const setup: EngineSetup = {
     file,

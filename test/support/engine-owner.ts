@@ -1,4 +1,4 @@
-/** A process that owns an engine, for a test that kills it: argv[2] is the stub's script. Says `ready` once it is. */
+/** A process that owns an engine, for a test that kills it: argv[2] is the stub’s script. Prints `ready` once it is. */
 import { EngineHarness } from './engine-harness.js';
 import type { StubScript } from './stub-script.js';
 

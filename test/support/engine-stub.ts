@@ -1,4 +1,7 @@
-/** A stand-in for the engine's child process: speaks engine/protocol/messages.ts, does what a {@link StubScript} and its jobs say. */
+/**
+ * A stub of the engine’s child process: it speaks engine/protocol/messages.ts, and does what a {@link StubScript} and
+ * its jobs select.
+ */
 import { connect } from 'node:net';
 import { basename } from 'node:path';
 import { Link } from '../../engine/protocol/link.js';
@@ -24,7 +27,7 @@ const live = new Map<number, 'hold' | 'queued' | 'stuck'>();
 const late = new Set<number>();
 /** Paced jobs: tokens of the prompt, and when the first of the reply came. */
 const paces = new Map<number, { readonly prompt: number; readonly since: number }>();
-/** Jobs that flood, who was served longest ago first. */
+/** Jobs that flood, the least recently served first. */
 const floods = new Set<number>();
 const FLOODS_A_TICK = 8;
 const FLOOD = 'x'.repeat(FLOOD_BYTES);
@@ -214,7 +217,7 @@ function generate(id: number, job: GenerateJob): void {
       break;
     case STUB_JOB.block:
       started(id);
-      // The channel is written asynchronously: let `started` out first.
+      // The link is written asynchronously: `started` is sent first.
       setTimeout(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0), 20);
       break;
     case STUB_JOB.nonsense:

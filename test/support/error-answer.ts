@@ -1,7 +1,7 @@
 import type { Test } from 'tap';
 import type { RawResponse } from './raw-http.js';
 
-/** What an error answer is to be; docs/contract.md#errors. */
+/** The expected error answer; docs/contract.md#errors. */
 export interface Expected {
   readonly status: number;
   readonly type: string;
@@ -24,12 +24,14 @@ export function errorOf(response: Pick<RawResponse, 'body'>): Envelope['error'] 
   return (JSON.parse(response.body) as Envelope).error;
 }
 
-/** `fits` if the text fits the pattern, else the text, so that a failed comparison shows it. */
+/** `fits` if the text matches the pattern, otherwise the text, so that a failed comparison shows it. */
 function shape(text: string | null | undefined, pattern: RegExp): string | null | undefined {
   return typeof text === 'string' && pattern.test(text) ? 'fits' : text;
 }
 
-/** Holds an error response to all that is promised of one, by one assertion that shows each part that differs. */
+/**
+ * Checks everything that the contract says of an error response with one assertion, which shows each part that differs.
+ */
 export function holdError(t: Test, name: string, response: RawResponse, expected: Expected): void {
   const { status, type, code, retry, param } = expected;
   const body = JSON.parse(response.body) as Envelope;

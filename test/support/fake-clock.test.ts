@@ -1,7 +1,7 @@
 import t from 'tap';
 import { FakeClock } from './fake-clock.js';
 
-t.test('timers fire in the order of their times, then of their making, each at its time', async (t) => {
+t.test('timers fire in the order of their times, then of their creation, each at its time', async (t) => {
   const clock = new FakeClock();
   const fired: string[] = [];
   const note = (name: string) => () => void fired.push(`${name}@${clock.now()}`);
@@ -15,7 +15,7 @@ t.test('timers fire in the order of their times, then of their making, each at i
   t.equal(clock.pending, 1);
 });
 
-t.test('never synchronously; a timer made by a timer fires in the same advance when due', async (t) => {
+t.test('never synchronously; a timer created by a timer fires in the same advance if due', async (t) => {
   const clock = new FakeClock();
   let fired = 0;
   clock.after(0, () => {
@@ -30,7 +30,7 @@ t.test('never synchronously; a timer made by a timer fires in the same advance w
 });
 
 t.test(
-  'a cancelled timer never fires, not even from one that is due with it; cancelling again does nothing',
+  'a cancelled timer never fires, even if cancelled by one that is due with it; cancelling again does nothing',
   async (t) => {
     const clock = new FakeClock();
     let fired = 0;

@@ -5,7 +5,7 @@ interface Timer {
   readonly fn: () => void;
 }
 
-/** A clock that moves only when told. Timers fire in the order of their times, then of their making. */
+/** A clock that moves only on command. Timers fire in the order of their times, then of their creation. */
 export class FakeClock implements Clock {
   #now = 0;
   readonly #timers = new Set<Timer>();
@@ -25,7 +25,7 @@ export class FakeClock implements Clock {
     return () => void this.#timers.delete(timer);
   }
 
-  /** Moves time on by `ms`, firing what falls due on the way, timers made meanwhile included. */
+  /** Advances time by `ms`, firing due timers on the way, those created meanwhile included. */
   advance(ms: number): void {
     const end = this.#now + ms;
     for (let timer = this.#next(end); timer !== undefined; timer = this.#next(end)) {
@@ -36,7 +36,7 @@ export class FakeClock implements Clock {
     this.#now = end;
   }
 
-  /** Moves time on to the next timer that is due by `end` and fires it alone. False: there is none, and it is `end`. */
+  /** Advances time to the next timer that is due by `end` and fires it alone. False: there is none, and it is `end`. */
   step(end: number): boolean {
     const timer = this.#next(end);
     this.#now = Math.max(this.#now, timer?.at ?? end);

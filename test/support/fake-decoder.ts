@@ -13,7 +13,7 @@ import type {
 import type { SharedState, StateElsewhere } from '../../engine/protocol/shared-state.js';
 import { EngineFault } from '../../engine/scheduler/faults.js';
 
-/** What one step was asked to do, for assertions. */
+/** The parts of one step, for assertions. */
 export interface SeenPart {
   readonly kind: Part['kind'];
   readonly sequence: number;
@@ -28,13 +28,13 @@ export interface FakeDecoderOptions {
   readonly copyable?: boolean;
   /** It has checkpoints, and saves whole states. */
   readonly saves?: boolean;
-  /** Steps of a run before it tells of them; 0: it makes none. */
+  /** Steps of a run before it reports them; 0: there are no runs. */
   readonly runTells?: number;
   /** Whether a token ends a run. */
   readonly isEnd?: (token: number) => boolean;
-  /** Asked at first and after each token of a reply: until when the next one is pending. */
+  /** Called at first and after each token of a reply: until when the next one is pending. */
   readonly pends?: (sampling: Sampling) => Promise<void> | undefined;
-  /** Minus the first label's log-probability, by what the sequence holds: unless given, how many tokens. */
+  /** Minus the first label’s log-probability, by the sequence’s tokens; by default their number. */
   readonly score?: (held: readonly number[]) => number;
 }
 
@@ -45,8 +45,8 @@ interface FakeSampler extends Sampler {
 }
 
 /**
- * A decoder without a model: it keeps what each sequence holds, and chooses the next token by a function of it, so that
- * a loop which feeds wrong tokens, forgets to cut back or mixes sequences up gives wrong text.
+ * A decoder without a model: it records each sequence’s tokens, and chooses the next token by a function of them, so
+ * that a loop that evaluates wrong tokens, forgets to cut or confuses sequences produces wrong text.
  */
 export class FakeDecoder implements Decoder {
   readonly steps: SeenPart[][] = [];
@@ -54,13 +54,13 @@ export class FakeDecoder implements Decoder {
   /** Parts with embeddings: where in their image they begin, and their first number. */
   readonly embedded: { index: number; of: number; first: number | undefined }[] = [];
   readonly samplers: FakeSampler[] = [];
-  /** Sequences whose next part is to fail. */
+  /** Sequences whose next part fails. */
   readonly failing = new Set<number>();
-  /** Sequences that the next copy to is to fail. */
+  /** Sequences to which the next copy fails. */
   readonly failingCopies = new Set<number>();
   /** Copies made, as [target, source]. */
   readonly copies: [target: number, source: number][] = [];
-  /** What the loop did that no decoder allows; it is thrown too, but the loop may live through that. */
+  /** Forbidden calls of the loop; they also throw, but the loop may catch that. */
   readonly violations: string[] = [];
   readonly cuttable: boolean;
   readonly copyable: boolean;
@@ -77,7 +77,7 @@ export class FakeDecoder implements Decoder {
   readonly moves: [what: 'save' | 'restore', sequence: number, tokens: number][] = [];
   /** Called before a step resolves, with its number from 1 on. */
   onStep: (step: number) => void | Promise<void> = () => undefined;
-  /** Called while a copy is under way. */
+  /** Called during a copy. */
   onCopy: () => void = () => undefined;
   /** Runs that made more than one step. */
   runs = 0;
@@ -175,7 +175,7 @@ export class FakeDecoder implements Decoder {
     let untold = results;
     for (let made = 1; run && made < run.most && this.#goesOn(parts, results); made += 1) {
       if (made === 1) this.runs += 1;
-      // As in the addon, whatever is outside has its turn meanwhile.
+      // As in the addon, other code has its turn meanwhile.
       await new Promise(setImmediate);
       if (!this.#goesOn(parts, results)) break;
       if (made % this.#runTells === 0) {
@@ -198,7 +198,7 @@ export class FakeDecoder implements Decoder {
     if (this.#inStep) throw this.#violation('cut during a step');
     const held = this.held.get(sequence) ?? [];
     if (!this.cuttable && length > 0 && length < held.length) return Promise.reject(new Error('cannot be cut'));
-    // After a fault what is held is unknown, so whoever keeps any of it is wrong.
+    // After a fault the sequence’s tokens are unknown, so a loop that keeps any of them is wrong.
     if (length > held.length) throw this.#violation('kept what is not there');
     this.held.set(sequence, held.slice(0, length));
     return Promise.resolve();
@@ -249,7 +249,7 @@ export class FakeDecoder implements Decoder {
     return parts.map((part) => this.#run(part));
   }
 
-  /** Whether a run makes another step: it is one, nothing has ended, and nothing is to fail. */
+  /** Whether a run makes another step: nothing has ended, and nothing fails. */
   #goesOn(parts: readonly Part[], results: readonly PartResult[]): boolean {
     if (this.#runTells === 0 || this.#halted) return false;
     const next = parts.every(({ kind, tokens }) => kind === 'sample' && tokens.length === 1);
@@ -284,7 +284,7 @@ export class FakeDecoder implements Decoder {
         return { kind: 'token', token };
       }
       case 'score':
-        // The first label gets what the sequence's length says, so that leftovers of another question would show.
+        // The first label’s value depends on the sequence’s length, so that leftovers of another question would show.
         return { kind: 'scores', logprobs: Float64Array.from(part.labels, (_, i) => -(i + 1) * this.#score(held)) };
     }
   }

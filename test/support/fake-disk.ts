@@ -20,30 +20,30 @@ export type DiskCall =
 interface FakeFile {
   /** What a process reads. */
   bytes: Buffer;
-  /** What is certain to survive a crash. */
+  /** What certainly survives a crash. */
   durable: Buffer;
-  /** The folder was synced since the file was made. */
+  /** The folder was synced since the file was created. */
   named: boolean;
 }
 
-/** An error as the system throws it. */
+/** An error as the operating system reports it. */
 export function systemError(code: string, message = `${code}: injected`): NodeJS.ErrnoException {
   return Object.assign(new Error(message), { code, syscall: 'injected' });
 }
 
 /**
- * A file system in memory. Any call can be made to fail or to wait, and it can crash: then of what was not synced any
- * part is left, as on a real one.
+ * A file system in memory. Any call can fail or wait, and it can crash: then of what was not synced any part may be
+ * left, as on a real one.
  */
 export class FakeDisk implements Disk {
   readonly files = new Map<string, FakeFile>();
   readonly calls: { readonly call: DiskCall; readonly name: string }[] = [];
-  /** Asked before each call; what it returns is thrown. A failed write leaves its first half behind, as a full disk does. */
+  /** Called before each call; what it returns is thrown. A failed write leaves its first half, as on a full disk. */
   fail: (call: DiskCall, name: string) => Error | undefined = () => undefined;
   /** Awaited before each call. */
   wait: (call: DiskCall, name: string) => Promise<void> | undefined = () => undefined;
   freeBytes = 1e12;
-  /** Set by a crash: descriptors of before are of no use. */
+  /** Set by a crash: earlier descriptors are invalid. */
   #life = 0;
 
   makeDir(dir: string): Promise<void> {
@@ -123,8 +123,8 @@ export class FakeDisk implements Disk {
   }
 
   /**
-   * The machine goes down. `left` says of each file what is left of the bytes at its end that were not synced, and `named`
-   * whether a file is whose name was not.
+   * The machine crashes. `left` returns for each file how many of its unsynced bytes at its end are left, and `named`
+   * whether a file whose name was not synced exists.
    */
   crash(left: (unsynced: Buffer) => Buffer, named: () => boolean = () => true): void {
     this.#life++;
@@ -135,21 +135,21 @@ export class FakeDisk implements Disk {
       }
       const { bytes, durable } = file;
       const tail = left(bytes.subarray(durable.length));
-      // A cut may have reached the disk or not.
+      // A truncation may have reached the disk or not.
       const base = bytes.length < durable.length && named() ? bytes : durable;
       file.bytes = file.durable = Buffer.concat([base, tail]);
       file.named = true;
     }
   }
 
-  /** A file's content, to look at or to damage. */
+  /** A file’s content, to read or to damage. */
   content(path: string): Buffer {
     const file = this.files.get(path);
     if (!file) throw new Error(`no file ${path}`);
     return file.bytes;
   }
 
-  /** Puts a file there, synced. */
+  /** Creates a file, synced. */
   put(path: string, bytes: Buffer): void {
     this.files.set(path, { bytes, durable: bytes, named: true });
   }

@@ -22,14 +22,14 @@ const FAKE_FACTS: EngineFacts = {
   gpu: false,
 };
 
-/** One job at the fake. The test plays the engine: what it says after the job ended or was cancelled is dropped. */
+/** One job at the fake. The test acts as the engine: results after the job ended or was cancelled are dropped. */
 class FakeJob<Job, Receiver extends GenerationReceiver | ScoreReceiver> {
   readonly job: Job;
   readonly #receiver: Receiver;
   readonly #onEnd: () => void;
-  /** Settles when the job was cancelled by its owner. */
+  /** Settles when its owner cancelled the job. */
   readonly cancelled: Promise<void>;
-  /** How often it was asked for a seat. */
+  /** How often a seat was recalled. */
   reductions = 0;
   #markCancelled!: () => void;
   /** What a cancel returns. */
@@ -99,12 +99,12 @@ class FakeJob<Job, Receiver extends GenerationReceiver | ScoreReceiver> {
 export class FakeGeneration extends FakeJob<GenerateJob, GenerationReceiver> {
   #tokens = 0;
 
-  /** Tokens of the choice under way. */
+  /** Tokens of the current choice. */
   get said(): number {
     return this.#tokens;
   }
 
-  /** One piece of content a text, one token each. */
+  /** One piece of content per text, one token each. */
   pieces(...texts: string[]): this {
     for (const text of texts) {
       this.#tokens += 1;
@@ -132,13 +132,16 @@ export class FakeScoring extends FakeJob<ScoreJob, ScoreReceiver> {
   }
 }
 
-/** Plays a job as soon as it came, one microtask later; undefined: the test takes it from `next…` and plays it by hand. */
+/**
+ * Plays a job as soon as it arrives, one microtask later; undefined: the test takes it from `next…` and plays it step
+ * by step.
+ */
 export interface FakeScript {
   generate?: (job: FakeGeneration) => void;
   score?: (job: FakeScoring) => void;
 }
 
-/** An Engine in this process, for tests of handlers: ready at once, with {@link FAKE_FACTS} unless told otherwise. */
+/** An Engine in this process, for tests of handlers: ready at once, with {@link FAKE_FACTS} by default. */
 export class FakeEngine implements Engine {
   state: Engine['state'] = 'ready';
   facts: EngineFacts | undefined = FAKE_FACTS;
@@ -150,7 +153,7 @@ export class FakeEngine implements Engine {
   script: FakeScript;
   prefixes: PrefixIndex = NO_PREFIXES;
   readonly replicas = [this];
-  /** All jobs that came, oldest first. */
+  /** All jobs that arrived, oldest first. */
   readonly generations: FakeGeneration[] = [];
   readonly scorings: FakeScoring[] = [];
   readonly #live = new Set<{ failed(kind: JobFault['kind']): void }>();
@@ -167,7 +170,7 @@ export class FakeEngine implements Engine {
   /** Embeddings that jobs were given. */
   readonly supplied: [image: number, values: Float32Array][] = [];
 
-  /** Jobs that hold a sequence now. */
+  /** Jobs that have a sequence now. */
   get live(): number {
     return this.#live.size;
   }
@@ -192,23 +195,23 @@ export class FakeEngine implements Engine {
     return this.prefixes;
   }
 
-  /** Settles with the `index`th generation once it came. */
+  /** Settles with the `index`th generation once it arrived. */
   async generation(index: number): Promise<FakeGeneration> {
     return this.#nth(this.generations, index);
   }
 
-  /** Settles with the `index`th scoring once it came. */
+  /** Settles with the `index`th scoring once it arrived. */
   async scoring(index: number): Promise<FakeScoring> {
     return this.#nth(this.scorings, index);
   }
 
-  /** Dies: cold, and every live job fails as lost. */
+  /** Ends: cold, and every live job fails as lost. */
   lose(): void {
     this.state = 'cold';
     for (const job of [...this.#live]) job.failed('lost');
   }
 
-  /** Takes jobs again. */
+  /** Accepts jobs again. */
   revive(): void {
     this.state = 'ready';
   }

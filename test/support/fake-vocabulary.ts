@@ -1,8 +1,8 @@
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 
 /**
- * A vocabulary whose ordinary tokens are UTF-16 code units, with a few words as single tokens from 100,000 on and special
- * texts from 200,000 on. Like llama.cpp it takes special texts for tokens only when told to.
+ * A vocabulary whose ordinary tokens are UTF-16 code units, with a few words as single tokens from 100,000 on and
+ * special texts from 200,000 on. Like llama.cpp it parses special texts as tokens only on request.
  */
 export function fakeVocabulary(
   options: { words?: readonly string[]; specials?: readonly string[]; bos?: string; addBos?: boolean } = {},

@@ -1,8 +1,8 @@
-/** What tests do to a running sidecar, and how they see what came of it. */
+/** Faults that tests cause in a running sidecar, and how they observe the results. */
 import { childrenOf, eventually } from './processes.js';
 import { CHAT, type Sidecar } from './sidecar.js';
 
-/** Stops the chat engine's `life`th process, counted from 1, before it can be ready. Returns what lets it go on. */
+/** Stops the chat engine’s `life`th process, counted from 1, before it can be ready. Returns what continues it. */
 export async function holdEngine(sidecar: Sidecar, life: number): Promise<() => void> {
   const pid = Number((await sidecar.logged('engine forked', life, ({ model }) => model === CHAT))['pid']);
   process.kill(pid, 'SIGSTOP');
@@ -10,8 +10,8 @@ export async function holdEngine(sidecar: Sidecar, life: number): Promise<() => 
 }
 
 /**
- * Kills the prompt host of a lane, which is a child of `parent`, and stops the one that comes after it before it can be
- * ready. Returns what lets that one go on.
+ * Kills the prompt host of a lane, which is a child of `parent`, and stops its successor before it can be ready.
+ * Returns what continues that one.
  */
 export async function holdPromptHost(parent: number, lane: 'short' | 'long'): Promise<() => void> {
   const hosts = (): number[] =>
@@ -30,7 +30,7 @@ export async function holdPromptHost(parent: number, lane: 'short' | 'long'): Pr
   return () => next.forEach((pid) => process.kill(pid, 'SIGCONT'));
 }
 
-/** Waits until a gauge or counter of the chat model is at `value`: scrapes tell nobody when it changes. */
+/** Waits until a gauge or counter of the chat model is at `value`: no event reports its changes. */
 export async function counted(
   sidecar: Sidecar,
   metric: 'seats_busy' | 'waiting_requests' | 'cancels_total',

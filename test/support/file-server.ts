@@ -1,4 +1,4 @@
-/** A host of model files on this machine, as a downloader meets them: ranges, sizes, statuses. */
+/** A host of model files on this machine for downloads: ranges, sizes, statuses. */
 import { createReadStream, statSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { once } from 'node:events';
@@ -11,9 +11,9 @@ interface Owner {
 
 export class FileServer {
   readonly base: string;
-  /** Resolves when a file's bytes have begun to leave and stopped half-way; only where `half` was set. */
+  /** Resolves when half of a file’s bytes have been sent; only if `half` was set. */
   readonly halfway: Promise<void>;
-  /** Send only the first half of each file, and leave the connection open. */
+  /** Sends only the first half of each file, and leaves the connection open. */
   half = false;
   #markHalfway: () => void = () => undefined;
 
@@ -51,7 +51,7 @@ export class FileServer {
       'content-length': end - start + 1,
       ...(first !== undefined && { 'content-range': `bytes ${start}-${end}/${size}` }),
     });
-    // A look at the first bytes is no download.
+    // Reading the first bytes is no download.
     const cut = this.half && end - start > 1000;
     if (method === 'HEAD') response.end();
     else if (!cut) createReadStream(file, { start, end }).pipe(response);

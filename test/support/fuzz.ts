@@ -1,4 +1,4 @@
-/** Bodies at random, from bytes that are nothing to requests that are almost right. */
+/** Random bodies, from arbitrary bytes to almost valid requests. */
 import fc from 'fast-check';
 import type { BodyForm, Route } from '../../sidecar/contracts/requests.js';
 import { CANARY } from '../contract/tables/rule.js';
@@ -20,10 +20,10 @@ const FULL: Readonly<Record<BodyForm, Json>> = {
   responses: FULL_RESPONSES,
 };
 
-/** What is sent to each route. */
+/** The bodies for each route. */
 export const ROUTES: readonly Route[] = ['chat', 'decisions', 'systemone'];
 
-/** All contracts that a body can be held to. */
+/** All contracts for a body. */
 export const FORMS = Object.keys(FULL) as BodyForm[];
 
 /** Runs of a fuzz test: the first argument of its command line, or few, as part of all tests. */
@@ -112,7 +112,7 @@ function damaged(route: BodyForm): fc.Arbitrary<Uint8Array> {
     });
 }
 
-/** Pieces that mean something to a parser. */
+/** Pieces with a meaning for a parser. */
 const PIECES = [
   ...['{', '}', '[', ']', '"', ',', ':', '\\', '\ufeff', '\u0000', '\u2028', '-', '1e999', '-0', '9007199254740993'],
   ...['NaN', 'null', 'true', '"\\ud800"', '\\udfff', '"model":"x",', '"__proto__":{},', '[[[[[[[[', '{"a":{"a":'],
@@ -128,7 +128,7 @@ function spliced(route: BodyForm): fc.Arbitrary<Uint8Array> {
     .map((pieces) => bytesOf(pieces.reduce((text, [at, what]) => text.slice(0, at) + what + text.slice(at), intact)));
 }
 
-/** Arbitrary bodies for a route, by how they come about. */
+/** Arbitrary bodies for a route, by their origin. */
 export function bodiesFor(route: BodyForm): Readonly<Record<string, fc.Arbitrary<Uint8Array>>> {
   return {
     'arbitrary bytes': fc.uint8Array({ maxLength: 300 }),

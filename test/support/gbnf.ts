@@ -1,4 +1,7 @@
-/** A small reader of GBNF: it says what a grammar allows, and writes texts by it. Grammars without left recursion. */
+/**
+ * A small interpreter of GBNF: it decides whether a grammar allows a text, and generates texts. Grammars without left
+ * recursion.
+ */
 
 type Node =
   | { readonly kind: 'ref'; readonly name: string }
@@ -7,12 +10,12 @@ type Node =
   | { readonly kind: 'any'; readonly nodes: readonly Node[] }
   | { readonly kind: 'times'; readonly node: Node; readonly least: number; readonly most: number };
 
-/** whole: the grammar allows it; begun: some text goes on from it, and it is not whole; no: none does. */
+/** whole: the grammar allows it; begun: some text continues it, and it is not whole; no: none does. */
 export type Verdict = 'whole' | 'begun' | 'no';
 
-/** Beyond this depth of rules the shortest way out is taken. */
+/** Beyond this depth of rules the shortest alternative is taken. */
 const DEPTH = 40;
-/** What a text holds where almost any character may stand. */
+/** Characters of generated texts where almost any is allowed. */
 const POOL = Array.from('abcxyz019 _-.,:{}[]<>/\\"\n\t\u0001\u007fäß中🎉');
 
 export class Gbnf {
@@ -92,7 +95,7 @@ export class Gbnf {
     else if (node.kind !== 'class') node.nodes.forEach((inner) => this.#refs(inner));
   }
 
-  /** Rules to go through at least until everything is written. */
+  /** Least number of rules until everything is written. */
   #depth(node: Node): number {
     switch (node.kind) {
       case 'ref':

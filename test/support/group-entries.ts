@@ -1,4 +1,4 @@
-/** Writes what a group of test files is started from: a module that runs them one after the other. */
+/** Writes the entry of a group of test files: a module that runs them one after the other. */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { groupsOf } from './test-groups.js';
@@ -6,7 +6,7 @@ import { groupsOf } from './test-groups.js';
 const TESTS = 'dist/test';
 const ENTRIES = 'dist/test/groups';
 
-/** Paths from the repository's root, of test files and in their place of those that run them. */
+/** Paths from the repository’s root, with groups’ entries in place of their files. */
 export function entriesFor(files: readonly string[]): string[] {
   rmSync(ENTRIES, { recursive: true, force: true });
   mkdirSync(ENTRIES, { recursive: true });

@@ -1,6 +1,6 @@
 /**
- * Runs several test files in one process, one after the other, each as a subtest that has the file's name. A process, tap in
- * it and the modules that many files import cost half a second a file, which is more than most unit tests take.
+ * Runs several test files in one process, one after the other, each as a subtest with the file’s name. A process, tap
+ * in it and modules that many files import cost half a second a file, more than most unit tests take.
  */
 import { register } from 'node:module';
 import { resolve } from 'node:path';
@@ -10,13 +10,13 @@ import { shareLanes } from './shared-lanes.js';
 
 let current: Test | undefined;
 
-/** The subtest of the file that is being loaded. Throws outside of a group. */
+/** The subtest of the file that is being loaded. Throws outside a group. */
 export function rootOfFile(): Test {
   if (!current) throw new Error('no file of a group is being loaded');
   return current;
 }
 
-/** Runs the files, as paths from the repository's root. A file that fails to load fails its own subtest. */
+/** Runs the files, as paths from the repository’s root. A file that fails to load fails its own subtest. */
 export function runGroup(files: readonly string[]): void {
   shareLanes(tap, 'common');
   register('./group-hooks.js', import.meta.url);

@@ -1,4 +1,4 @@
-/** Module hooks of a group of test files: `tap`, imported by one of them, is that file's own subtest. */
+/** Module hooks of a group of test files: `tap`, imported by one of them, is that file’s own subtest. */
 import type { ResolveHook } from 'node:module';
 
 const ROOT = new URL('./group-root.js', import.meta.url).href;

@@ -2,8 +2,9 @@ import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
 /**
- * The most bytes that V8 had taken over into the old generation at any `look` of `work`, which should hold on to nothing, and
- * calls it so often that no full collection passes unseen. What is alive before is old before. Large objects are not counted.
+ * The most bytes in V8’s old generation above those before, at any call of `look` by `work`, which must not retain
+ * anything and calls it often enough that no full collection passes unseen. Live objects are made old before. Large
+ * objects are not counted.
  */
 export async function grownOld(work: (look: () => void) => Promise<void> | void): Promise<number> {
   setFlagsFromString('--expose-gc');

@@ -1,11 +1,11 @@
 /**
- * A worker thread that requests a server's health (`workerData` is its port on 127.0.0.1) until it gets a message, one request
- * after another. It posts once when it begins, after {@link WARM} answers, and then how long each answer took, in ms. In a thread
- * of its own, so that what the test does besides is not measured.
+ * A worker thread that requests a server’s health (`workerData` is its port on 127.0.0.1) until it gets a message, one
+ * request after another. It posts once when it begins, after {@link WARM} answers, and then the time of each answer, in
+ * ms. It is a separate thread so that the test’s other work is not measured.
  */
 import { parentPort, workerData } from 'node:worker_threads';
 
-/** The first answers take longer, because this thread's own code is loaded for them. */
+/** The first answers take longer, since this thread’s own code is loaded for them. */
 const WARM = 20;
 
 const state = { over: false };

@@ -1,7 +1,7 @@
 import { EventEmitter, once } from 'node:events';
 import { systemDisk, type Disk, type DiskFile } from '../../sidecar/usage/disk.js';
 
-/** The machine's disk, which keeps the sync of a closing record waiting until it is told to go on. */
+/** The machine’s disk, which delays the sync of a closing record until the test releases it. */
 export class HeldDisk {
   readonly #news = new EventEmitter();
   #held = false;
@@ -11,7 +11,7 @@ export class HeldDisk {
     if (!this.#held) await once(this.#news, 'held');
   }
 
-  /** The sync that waits goes on. */
+  /** The waiting sync continues. */
   goOn(): void {
     this.#held = false;
     this.#news.emit('go');

@@ -1,4 +1,4 @@
-/** Bodies made to cost more than their bytes, at any length. For the test that counts and the bench that times. */
+/** Bodies that cost more than their bytes suggest, of any length, for the test that counts and the bench that times. */
 import type { Route } from '../../sidecar/contracts/requests.js';
 
 export interface Hostile {
@@ -26,7 +26,7 @@ function withParameters(bytes: number, open: string, unit: (i: number) => string
 
 const comma = (i: number, text: string): string => (i === 0 ? text : `,${text}`);
 
-/** As deep as a body may be under `properties`: 55 schemas inside one another. */
+/** As deep as a body may be under `properties`: 55 nested schemas. */
 const DEEPEST = `${'{"items":'.repeat(55)}{}${'}'.repeat(55)}`;
 
 export const HOSTILE: readonly Hostile[] = [

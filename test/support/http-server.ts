@@ -12,13 +12,13 @@ export interface RunningServer {
   readonly port: number;
   readonly ends: ExchangeEnd[];
   readonly faults: unknown[];
-  /** A connection that the test's teardown closes. */
+  /** A connection that the test’s teardown closes. */
   readonly connect: () => Promise<RawConnection>;
   /** Resolves once `count` exchanges have ended in all. */
   readonly ended: (count: number) => Promise<void>;
 }
 
-/** A real server on a free port, closed with the test. A lone handler is put at `POST /` and `GET /`. */
+/** A real server on a free port, closed with the test. A single handler is put at `POST /` and `GET /`. */
 export async function serve(
   t: Test,
   routes: Routes | Handler,

@@ -1,4 +1,4 @@
-/** Small PNG and JPEG files for tests, made by hand. */
+/** Small PNG and JPEG files for tests, encoded here. */
 import { crc32, deflateSync } from 'node:zlib';
 
 /** RGB of a place, 0 to 255 each. */
@@ -53,7 +53,9 @@ const DC_CODES = [
 ];
 const DC_LENGTHS = [0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0];
 
-/** A grey baseline JPEG whose blocks of 8 x 8 pixels are each of one shade: `shade` of its column and row, -1024 to 1023. */
+/**
+ * A grey baseline JPEG whose blocks of 8 x 8 pixels each have one shade: `shade` of its column and row, -1024 to 1023.
+ */
 export function jpeg(width: number, height: number, shade: (column: number, row: number) => number): Buffer {
   let bits = '';
   let before = 0;

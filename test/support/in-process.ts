@@ -28,7 +28,7 @@ export const ACME: Caller = {
   weight: 4,
 };
 
-/** Whoever sends `Bearer good` is ACME; a test adds others. Of those it does not know it asks `behind`, if given. */
+/** `Bearer good` is ACME; a test adds others. Unknown ones are passed to `behind`, if given. */
 export class FakeIdentity implements Identity {
   readonly #behind: Identity | undefined;
   /** By Authorization header; an error is thrown. */
@@ -46,10 +46,13 @@ export class FakeIdentity implements Identity {
   }
 }
 
-/** A sample that has not got its value by then never will: a renamed label is told by name, not by tap's own limit. */
+/**
+ * The time after which a sample without its value never gets it: then the failure names the sample, unlike tap’s own
+ * limit.
+ */
 const UNTIL_MS = 60_000;
 
-/** Keeps all records, or none; a test says how it feels. */
+/** Keeps all records, or none; a test sets its health. */
 export class FakeSpool implements Spool {
   readonly #keeps: boolean;
   health: Spool['health'] = { ok: true };
@@ -70,7 +73,7 @@ export class FakeSpool implements Spool {
     return Promise.resolve();
   }
 
-  /** What it keeps is durable at once. */
+  /** Its records are durable at once. */
   revise(): boolean {
     return false;
   }
@@ -95,11 +98,11 @@ export interface Options {
   /** Sections of the configuration, besides those that this harness sets. */
   readonly config?: Readonly<Record<string, unknown>>;
   readonly identity?: FakeIdentity;
-  /** False: no usage record and no line of a request's is kept, for benches. */
+  /** False: no usage record and no log line of a request is kept, for benches. */
   readonly keeps?: boolean;
-  /** Who may read all metrics on the public listener. */
+  /** The secrets of scrapers that may read all metrics on the public listener. */
   readonly scrapers?: Scrapers;
-  /** Takes the records in place of {@link InProcess.spool}. */
+  /** Receives the records in place of {@link InProcess.spool}. */
   readonly takesRecords?: Spool;
 }
 
@@ -113,8 +116,8 @@ export interface Line extends LogFields {
 }
 
 /**
- * The sidecar as startApp() wires it, in this process, over real sockets and a real prompt host. Only its engines are
- * stand-ins: a chat job does what its `seed` says (STUB_JOB), a decision always answers.
+ * The sidecar as startApp() composes it, in this process, over real sockets and a real prompt host. Only its engines
+ * are stubs: a chat job does what its `seed` selects (STUB_JOB), a decision always answers.
  */
 export class InProcess {
   readonly app: App;
@@ -131,7 +134,7 @@ export class InProcess {
     this.#log = log;
   }
 
-  /** Resolves once all models but the cold ones take work. */
+  /** Resolves once all models but the cold ones are ready. */
   static async start(
     t: Owner,
     { models, config = {}, identity = new FakeIdentity(), scrapers, keeps = true, takesRecords }: Options,
@@ -174,7 +177,7 @@ export class InProcess {
     return connection;
   }
 
-  /** One request on a connection of its own, and its answer. */
+  /** One request on its own connection, and its answer. */
   async ask(
     method: string,
     path: string,
@@ -187,7 +190,7 @@ export class InProcess {
     return response;
   }
 
-  /** POSTs JSON with the good key, `headers` over it. */
+  /** POSTs JSON with the valid key; `headers` replace its headers. */
   post(path: string, body: unknown, headers: Readonly<Record<string, string>> = {}): Promise<RawResponse> {
     return this.ask('POST', path, { ...JSON_HEADERS, ...headers }, JSON.stringify(body));
   }
@@ -198,19 +201,19 @@ export class InProcess {
     return connection.request('POST', path, { ...JSON_HEADERS, ...headers }, JSON.stringify(body));
   }
 
-  /** Resolves with the first log line that fits, come or yet to come. */
+  /** Resolves with the first log line that fits, existing or later. */
   seen(event: string, fits?: (line: Line) => boolean): Promise<Line> {
     return this.#log.seen(event, fits);
   }
 
-  /** One sample of the operators' metrics, 0 when it is not there. */
+  /** One sample of the operators’ metrics, 0 if there is none. */
   async metric(sample: string): Promise<number> {
     const page = await (await fetch(`http://127.0.0.1:${this.app.operatorsPort}/metrics`)).text();
     const line = page.split('\n').find((text) => text.startsWith(`${sample} `));
     return line === undefined ? 0 : Number(line.slice(sample.length));
   }
 
-  /** Resolves once a sample has a value. Nothing tells of a queue's length, so it is asked again and again. */
+  /** Resolves once a sample has a value. No event reports a queue’s length, so it is polled. */
   async until(sample: string, value: number): Promise<void> {
     const from = performance.now();
     for (let looks = 0; ; looks += 1) {
@@ -224,7 +227,7 @@ export class InProcess {
 
 export const JSON_HEADERS = { Authorization: 'Bearer good', 'Content-Type': 'application/json' } as const;
 
-/** A chat body that makes a stub behave as named. */
+/** A chat body that selects a stub’s behaviour. */
 export function chatBody(
   model: string,
   act: keyof typeof STUB_JOB,
@@ -245,7 +248,7 @@ export function systemOneBody(model: string, more: Readonly<Record<string, unkno
 
 async function configure(dir: string, models: readonly StubModel[], config: object): Promise<Config> {
   const real = await embeddedTestModel();
-  // The stand-in reads its script from the name, the prompt host the model behind it.
+  // The stub reads its script from the name, the prompt host the model behind it.
   const link = async (script: StubScript): Promise<string> => {
     const path = join(dir, JSON.stringify(script));
     await symlink(real, path);
@@ -258,7 +261,7 @@ async function configure(dir: string, models: readonly StubModel[], config: obje
     listen: { port: 0 },
     operators: { port: 0 },
     dataDir: dir,
-    // Whatever a test is about, each answer it causes is held to its schema.
+    // Whatever a test is about, each answer is checked against its schema.
     development: { validateAnswers: true },
     ...decisionsPart(),
     models: models.map(({ cold: never, ...model }) => ({
@@ -269,7 +272,7 @@ async function configure(dir: string, models: readonly StubModel[], config: obje
       file: never === true ? cold : ready,
     })),
     ...config,
-    // Stand-ins need no memory, and one that never gets ready is not to hold up the others.
+    // Stubs need no memory, and one that never becomes ready must not delay the others.
     engine: { checkMemory: false, ...(config as { engine?: object }).engine },
     prompts: { silenceMs: PATIENT_MS, ...(config as { prompts?: object }).prompts },
   };
@@ -279,7 +282,7 @@ async function configure(dir: string, models: readonly StubModel[], config: obje
   return loaded.config;
 }
 
-/** Keeps all lines, or only those of no request. */
+/** Keeps all lines, or only those without a request. */
 export class RecordingLog implements Log {
   readonly #keepsRequests: boolean;
   readonly lines: Line[] = [];

@@ -1,4 +1,4 @@
-/** Schemas as the contract takes them for a tool's parameters, with the keywords that say of what a value is made. */
+/** Schemas that the contract accepts for a tool’s parameters, with the keywords about a value’s structure. */
 import * as fc from 'fast-check';
 
 export interface TestSchema {
@@ -19,8 +19,8 @@ export interface TestSchema {
 const NAMES = ['a', 'ab', 'abc', 'b', 'x y', 'é"\n', ''];
 const name = fc.constantFrom(...NAMES);
 /**
- * Without the empty one, which the contract takes for none and ajv does not miss; and without the one that JSON escapes,
- * which grammars write only where it is declared.
+ * Without the empty name, which the contract treats as none and ajv does not miss; and without the name that JSON
+ * escapes, which grammars write only if it is declared.
  */
 const REQUIRED = NAMES.filter((each) => /^[a-z ]+$/.test(each));
 const scalar = fc.oneof(fc.string({ maxLength: 3 }), fc.integer({ min: -3, max: 3 }), fc.boolean(), fc.constant(null));
@@ -54,7 +54,7 @@ export const schemas: fc.Arbitrary<TestSchema> = fc.letrec<{ schema: TestSchema 
   ),
 })).schema;
 
-/** A value that is likely to be valid against the schema, its properties in the schema's order; undefined: none found. */
+/** A value that is probably valid against the schema, its properties in the schema’s order; undefined: none found. */
 export function valueOf(schema: TestSchema, random: () => number): unknown {
   const below = (count: number): number => Math.floor(random() * count);
   const pick = <T>(from: readonly T[]): T | undefined => from[below(from.length)];

@@ -3,7 +3,7 @@ import type { Credentials } from '../../sidecar/access/identity.js';
 import { RequestLimits } from '../../sidecar/access/limits.js';
 import { createKey } from '../../sidecar/access/keys.js';
 
-/** A good key for everything in `development`, and its entry in the keys file with `changes` over it. */
+/** A valid key for everything in `development`, and its entry in the keys file with `changes` over it. */
 export function makeKey(changes: Partial<StoredKey> = {}): { readonly key: string; readonly stored: StoredKey } {
   const { key, stored } = createKey('ra-test-');
   return {
@@ -27,7 +27,7 @@ export function noLimits(): RequestLimits {
   );
 }
 
-/** A request's head with this Authorization header, from `address`. */
+/** A request’s head with this Authorization header, from `address`. */
 export function sends(authorization: string | undefined, address = '127.0.0.1'): Credentials {
   return { address, header: (name) => (name === 'authorization' ? authorization : undefined) };
 }

@@ -1,36 +1,36 @@
 /**
- * Looks for secrets in texts in the shapes that they take on their way out: whole or cut, in another case, with the escapes
- * of JSON and of URLs, with zero bytes between, in hexadecimal, in base64.
+ * Searches texts for secrets in every form in which they may leave: whole or cut, in another case, with the escapes of
+ * JSON and of URLs, with zero bytes between, in hexadecimal, in base64.
  */
 
-/** A secret is looked for in pieces of so many characters, so that one that was cut shows too. */
+/** A secret is searched in pieces of so many characters, so that a cut one is found too. */
 export const PIECE = 12;
 
-/** Characters shown on each side of what was found. */
+/** Characters shown on each side of a finding. */
 const AROUND = 40;
 
-/** What to look for, made once for any number of texts. */
+/** The needles, made once for any number of texts. */
 export class LeakSearch {
   /** In lower case. */
   readonly #folded = new Set<string>();
-  /** Where case counts. */
+  /** Where case matters. */
   readonly #exact = new Set<string>();
 
   /**
-   * `secrets` are looked for in pieces, `phrases` whole: a piece of plain words could be anybody's. Throws on what is too
-   * short to be told from chance.
+   * `secrets` are searched in pieces, `phrases` whole: a piece of plain words could occur by chance. Throws on texts
+   * that are too short to be distinguished from chance.
    */
   constructor(secrets: Iterable<string>, phrases: Iterable<string> = []) {
     for (const secret of secrets) for (const piece of pieces(secret)) this.#add(piece);
     for (const phrase of phrases) if (longEnough(phrase)) this.#add(phrase);
   }
 
-  /** How many shapes are looked for. */
+  /** How many forms are searched. */
   get size(): number {
     return this.#folded.size + this.#exact.size;
   }
 
-  /** The place in `text` where a secret shows, with what is around it; undefined: nowhere. */
+  /** The place in `text` where a secret is, with the text around it; undefined: nowhere. */
   find(text: string): string | undefined {
     const plain = unescaped(text);
     return (
@@ -53,14 +53,14 @@ function longEnough(needle: string): boolean {
   throw new Error(`${needle.length} characters could be found by chance`);
 }
 
-/** Pieces side by side, and the last one: whatever has two pieces' length of the secret has one of them. */
+/** Adjacent pieces, and the last one: a part of the secret of two pieces’ length contains one of them. */
 function pieces(secret: string): string[] {
   longEnough(secret);
   const starts = Array.from({ length: Math.floor(secret.length / PIECE) }, (_, i) => i * PIECE);
   return [...starts, secret.length - PIECE].map((start) => secret.slice(start, start + PIECE));
 }
 
-/** What base64 makes of these bytes alone, wherever they stand: the characters that they share with others are left out. */
+/** The base64 of these bytes alone, at any offset: characters shared with neighbouring bytes are left out. */
 function base64Inside(bytes: Buffer, shift: number): string {
   const text = Buffer.concat([Buffer.alloc(shift), bytes]).toString('base64');
   return text.slice(Math.ceil((shift * 8) / 6), Math.floor(((shift + bytes.length) * 8) / 6));

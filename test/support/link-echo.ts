@@ -1,4 +1,4 @@
-/** Sends back what comes over its link, and ends with its parent. */
+/** Sends back what arrives over its link, and ends with its parent. */
 import { Link } from '../../engine/protocol/link.js';
 
 const link = Link.toParent({

@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { EventEmitter } from 'node:events';
 import { Link } from '../../engine/protocol/link.js';
 
-/** A process of ours that a test or a bench started, and this end of its link; `message`: what it said. */
+/** A process that a test or a bench started, and this end of its link; `message`: its messages. */
 export class LinkedChild extends EventEmitter<{ message: [raw: unknown] }> {
   readonly process: ChildProcess;
   readonly #link: Link;
@@ -17,12 +17,12 @@ export class LinkedChild extends EventEmitter<{ message: [raw: unknown] }> {
     });
   }
 
-  /** Also what is no message. */
+  /** Sends any value, also invalid messages. */
   send(raw: unknown): void {
     this.#link.send(raw as object);
   }
 
-  /** What the child sees of a parent that is gone. */
+  /** What the child sees of a parent that has ended. */
   leave(): void {
     this.#link.close();
   }

@@ -10,7 +10,7 @@ import { comparePositions, START, type Position, type Read } from '../../sidecar
 import { FakeClock } from './fake-clock.js';
 import { RecordingLog } from './in-process.js';
 
-/** Bytes that one record stands for, and records in a segment. */
+/** Bytes that each record counts as, and records in a segment. */
 const RECORD_BYTES = 10;
 const SEGMENT_RECORDS = 4;
 
@@ -23,12 +23,12 @@ const LIMITS: DeliveryLimits = {
   stopMs: 500,
 };
 
-/** Lets all that can go on without time or a test's doing go on. Everything here is in memory: one turn is enough. */
+/** Lets everything continue that needs neither time nor the test. Everything here is in memory: one turn is enough. */
 export function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** A spool in memory. What is not durable is there, as on a disk, and is not to be read. */
+/** A spool in memory. Records that are not durable exist, as on a disk, and must not be read. */
 export class MemorySource implements UsageSource {
   readonly records: UsageRecord[] = [];
   durable = 0;
@@ -71,7 +71,7 @@ export class MemorySource implements UsageSource {
   }
 }
 
-/** Delivery with everything around it in memory, and a clock that moves when told. */
+/** Delivery with everything around it in memory, and a clock that the test advances. */
 export class DeliveryHarness {
   readonly clock = new FakeClock();
   readonly source = new MemorySource();
@@ -80,11 +80,11 @@ export class DeliveryHarness {
   readonly batches: (readonly UsageEvent[])[] = [];
   readonly letters: DeadLetter[] = [];
   readonly counted = { delivered: 0, refused: 0, retried: 0 };
-  /** What the cursor's file holds. */
+  /** The content of the cursor’s file. */
   saved: Awaited<ReturnType<CursorStore['load']>> = { kind: 'none' };
   keepFrom: Position = { segment: Infinity, offset: 0 };
   random = 1;
-  /** How the sink answers. */
+  /** The sink’s answers. */
   answer: (batch: readonly UsageEvent[], signal: AbortSignal) => SinkAnswer | Promise<SinkAnswer> = () => ({
     kind: 'accepted',
   });
@@ -115,7 +115,7 @@ export class DeliveryHarness {
     },
   };
 
-  /** A delivery that has begun, over what this harness holds by now. */
+  /** A started delivery, with what this harness has by now. */
   async start(limits: Partial<DeliveryLimits> = {}): Promise<Delivery> {
     const delivery = this.make(limits);
     await delivery.start();
@@ -143,7 +143,7 @@ export class DeliveryHarness {
     });
   }
 
-  /** Puts records into the spool, durably. */
+  /** Adds durable records to the spool. */
   append(...records: readonly UsageRecord[]): void {
     this.source.records.push(...records);
     this.source.durable = this.source.records.length;
@@ -154,19 +154,19 @@ export class DeliveryHarness {
     return this.batches.map((batch) => batch.map(({ id }) => id));
   }
 
-  /** Records that the cursor's file is past. */
+  /** Records before the cursor’s file. */
   get savedCount(): number {
     return MemorySource.index(this.saved.kind === 'at' ? this.saved.position : START);
   }
 
-  /** Lets happen what is due, moves time on by `ms`, and lets happen what then is. */
+  /** Runs what is due, advances time by `ms`, and runs what is due then. */
   async pass(ms: number): Promise<void> {
     await turn();
     this.clock.advance(ms);
     await turn();
   }
 
-  /** Whether a position is at or before the cursor's file. */
+  /** Whether a position is at or before the cursor’s file. */
   isSaved(position: Position): boolean {
     return this.saved.kind === 'at' && comparePositions(position, this.saved.position) <= 0;
   }

@@ -1,9 +1,12 @@
-/** What is in the memory of another process of this user (Linux). */
+/** Searches the memory of another process of this user (Linux). */
 import { closeSync, openSync, readFileSync, readSync } from 'node:fs';
 
 const PIECE = 1 << 20;
 
-/** How often any of the needles is in the memory of a process, without what is mapped from files. All are of one length. */
+/**
+ * How often any of the needles is in the memory of a process, without memory that is mapped from files. All have one
+ * length.
+ */
 export function countInMemory(pid: number, needles: readonly Uint8Array[]): number {
   const regions = readFileSync(`/proc/${pid}/maps`, 'utf8')
     .split('\n')
@@ -35,7 +38,7 @@ export function countInMemory(pid: number, needles: readonly Uint8Array[]): numb
   return count;
 }
 
-/** 0 for what cannot be read: it was given back meanwhile. */
+/** 0 for memory that cannot be read: it was freed meanwhile. */
 function readSomeSync(file: number, buffer: Buffer, bytes: number, at: number): number {
   try {
     return readSync(file, buffer, 0, bytes, at);

@@ -6,8 +6,8 @@ import type { Position, Read } from '../../sidecar/usage/segments.js';
 const LINES = 10;
 
 /**
- * A spool in memory, ten lines a segment: what was appended is durable when the test says so, a crash loses the rest, and
- * recovery closes what has no close, as sidecar/usage/durable-spool.ts does.
+ * A spool in memory, ten lines a segment: records become durable when the test says so, a crash loses the rest, and
+ * recovery closes open requests, as sidecar/usage/durable-spool.ts does.
  */
 export class MemorySpool implements SpoolReader {
   #lines: UsageRecord[] = [];
@@ -40,7 +40,7 @@ export class MemorySpool implements SpoolReader {
     this.#durable = this.#lines.length;
   }
 
-  /** The process dies and another opens what is left. */
+  /** The process is killed and another opens what is left. */
   restart(): void {
     this.#lines = this.#lines.slice(0, this.#durable);
     const open = new Map<string, UsageRecord>();

@@ -10,7 +10,7 @@ import { planFor } from '../../bench/models/recipes.js';
 
 const run = promisify(execFile);
 
-/** Kept between runs and shared by test processes: dist/.cache. Whatever lies in it was put there by a rename. */
+/** Kept between runs and shared by test processes: dist/.cache. Every file was put there by a rename. */
 export const CACHE = fileURLToPath(new URL('../../.cache/', import.meta.url));
 
 const BUNDLE = fileURLToPath(new URL('../llama/gitRelease.bundle', import.meta.resolve('node-llama-cpp')));
@@ -20,19 +20,22 @@ const MAKERS = fileURLToPath(new URL('../../bench/models/', import.meta.url));
 let tiny: Promise<string> | undefined;
 let embedded: Promise<string> | undefined;
 
-/** Path of the `tiny` model: our vocabulary, two layers. Made on the first call; any number of processes may call at once. */
+/**
+ * Path of the `tiny` model: the tests’ own vocabulary, two layers. Created on the first call; any number of processes
+ * may call at once.
+ */
 export function testModel(): Promise<string> {
   return (tiny ??= remembered('tiny', (folder) => ensureModel(folder, planFor('tiny'))));
 }
 
-/** Path of the embedded model, made like testModel(). */
+/** Path of the embedded model, created like testModel(). */
 export function embeddedTestModel(): Promise<string> {
   return (embedded ??= remembered('embedded', ensureEmbeddedModel));
 }
 
 /**
- * The path that `make` returned for the same code. A file's name depends on its vocabulary, which takes a fifth of a second
- * of processor time to make, in each test process.
+ * The path that `make` returned for the same code. A file’s name depends on its vocabulary, whose creation takes a
+ * fifth of a second of processor time in each test process.
  */
 async function remembered(name: string, make: (folder: string) => Promise<string>): Promise<string> {
   const code = createHash('sha256');
@@ -49,7 +52,7 @@ async function remembered(name: string, make: (folder: string) => Promise<string
 }
 
 /**
- * Path of a folder that holds the `models/` folder of the llama.cpp bundled with node-llama-cpp: real vocabularies
+ * Path of a folder with the `models/` folder of the llama.cpp bundled with node-llama-cpp: real vocabularies
  * (`models/ggml-vocab-*.gguf`, with `.inp` and `.out`) and chat templates (`models/templates/*.jinja`). Checked out on
  * the first call; any number of processes may call at once. Needs git.
  */
@@ -64,14 +67,14 @@ export async function bundleCheckout(): Promise<string> {
   try {
     await rename(own, folder);
   } catch (error) {
-    // A folder cannot be renamed over a full one: another process was first.
+    // A folder cannot replace a full one by rename: another process was first.
     await rm(own, { recursive: true });
     if (!(await exists(folder))) throw error;
   }
   return folder;
 }
 
-/** The commit that the bundle holds. Needs git. */
+/** The commit of the bundle. Needs git. */
 export async function bundleCommit(): Promise<string> {
   const { stdout } = await run('git', ['bundle', 'list-heads', BUNDLE, 'HEAD']);
   return stdout.slice(0, stdout.indexOf(' '));

@@ -1,7 +1,7 @@
 /**
- * The part of a NATS server with a JetStream stream that a publisher meets, over TCP: acknowledgements, ids that it has
- * seen, the stream that is expected, messages that are too long, subjects that no stream takes. `make e2e` holds the same
- * contract against the real server.
+ * The part of a NATS server with a JetStream stream that a publisher uses, over TCP: acknowledgements, known ids, the
+ * expected stream, messages that are too long, subjects without a stream. `make e2e` runs the same contract against the
+ * real server.
  */
 import { once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
@@ -18,22 +18,22 @@ export interface PeerMessage {
 
 interface Client {
   readonly socket: Socket;
-  /** By their numbers, subjects without the wildcard that they end in. */
+  /** By their numbers, subjects without the wildcard at their end. */
   readonly subscriptions: Map<string, string>;
 }
 
-/** In answer to one message: its number in the stream, or JetStream's own error. */
+/** The answer to one message: its number in the stream, or JetStream’s own error. */
 type Verdict = { readonly seq: number; readonly duplicate: boolean } | { readonly code: number } | 'no responders';
 
 const STREAM = 'USAGE';
 const SUBJECTS = /^usage\.[^.]+$/;
-/** Of the stream; the server takes more. */
+/** Of the stream; the server accepts more. */
 const MAX_MESSAGE = 4096;
 const MAX_PAYLOAD = 64 * 1024;
 
 export class NatsPeer {
   readonly messages: PeerMessage[] = [];
-  /** What clients said of themselves when they connected. */
+  /** The clients’ CONNECT messages. */
   readonly connects: Readonly<Record<string, unknown>>[] = [];
   /** Decides in place of the stream. */
   verdict: (message: PeerMessage) => Verdict | undefined = () => undefined;
@@ -57,7 +57,7 @@ export class NatsPeer {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** Connections that are open. */
+  /** Open connections. */
   get connections(): number {
     return this.#sockets.size;
   }
@@ -84,7 +84,7 @@ export class NatsPeer {
     });
   }
 
-  /** Does what the first command of `bytes` says and returns how long it was; 0: it is not all there yet. */
+  /** Runs the first command in `bytes` and returns its length; 0: it is incomplete. */
   #take({ socket, subscriptions }: Client, bytes: Buffer): number {
     const end = bytes.indexOf('\r\n');
     if (end < 0) return 0;

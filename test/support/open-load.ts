@@ -1,7 +1,7 @@
-/** Requests at random times that wait for no answer, until they are told to end: what callers do. */
+/** Requests at random times that do not wait for answers, until the load is ended. */
 import { seeded } from '../../bench/support/load.js';
 
-/** How a load went: what each request's `send` gave, in the order of sending. */
+/** The results of a load: what each request’s `send` returned, in the order of sending. */
 export class OpenLoad<Answer> {
   readonly #perSecond: number;
   readonly #send: (i: number) => Promise<Answer>;

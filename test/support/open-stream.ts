@@ -3,8 +3,8 @@ import { RawConnection, type RawResponse } from './raw-http.js';
 import { CHAT, type Sidecar } from './sidecar.js';
 
 /**
- * A request whose reply goes on until `max_tokens` or the context ends it: a reward for repeating makes greedy decoding
- * say one thing for ever, so that no end token comes.
+ * A request whose reply continues until `max_tokens` or the context ends it: a reward for repetition makes greedy
+ * decoding repeat one text forever, so that no end token is sampled.
  */
 export const ENDLESS = {
   model: CHAT,
@@ -13,23 +13,23 @@ export const ENDLESS = {
   frequency_penalty: -2,
 } as const;
 
-/** The same, over after four tokens. */
+/** The same, ended after four tokens. */
 export const SHORT = { ...ENDLESS, max_tokens: 4 } as const;
 
-/** A chat stream under way, over a connection of its own that shows every byte. */
+/** A running chat stream, on its own connection that records every byte. */
 export class OpenStream {
   readonly connection: RawConnection;
-  /** The whole response once it is there; rejects when the connection ends before. */
+  /** The whole response once it is there; rejects if the connection ends before. */
   readonly response: Promise<RawResponse>;
 
   private constructor(connection: RawConnection) {
     this.connection = connection;
     this.response = connection.response();
-    // Who does not wait for the response leaves it.
+    // Avoids an unhandled rejection if the response is not awaited.
     this.response.catch(() => undefined);
   }
 
-  /** Asks for a stream and resolves once `sign` is among its bytes: the first token, unless told otherwise. */
+  /** Requests a stream and resolves once `sign` is among its bytes: by default the first token. */
   static async begin(
     sidecar: Pick<Sidecar, 'port' | 'key'>,
     body: Readonly<Record<string, unknown>> = ENDLESS,
@@ -46,7 +46,7 @@ export class OpenStream {
     return new OpenStream(connection);
   }
 
-  /** The caller goes away. */
+  /** The caller disconnects. */
   leave(): void {
     this.connection.close();
   }
@@ -57,13 +57,13 @@ interface Frame {
   readonly error?: { readonly code: string; readonly type: string };
 }
 
-/** The data of a stream's frames, in order; comments are left out. */
+/** The data of a stream’s frames, in order; comments are left out. */
 export function frames({ body }: RawResponse): string[] {
   const all = body.split('\n\n').filter((frame) => frame.startsWith('data: '));
   return all.map((frame) => frame.slice('data: '.length));
 }
 
-/** Asserts that a stream that had begun was ended early as docs/contract.md#stream-frames says. */
+/** Asserts that a stream that had begun was ended early as docs/contract.md#stream-frames requires. */
 export function endsEarly(t: Test, response: RawResponse, error: { code: string; type: string }): void {
   const data = frames(response);
   t.notOk(data.includes('[DONE]'), 'no [DONE]');
@@ -79,7 +79,7 @@ export function endsEarly(t: Test, response: RawResponse, error: { code: string;
   hasTrailer(t, response);
 }
 
-/** Asserts that a stream ended as it should: a finish_reason, `[DONE]`, the trailer, no error. */
+/** Asserts that a stream ended properly: a finish_reason, `[DONE]`, the trailer, no error. */
 export function endsWell(t: Test, response: RawResponse): void {
   const data = frames(response);
   t.equal(data.at(-1), '[DONE]');

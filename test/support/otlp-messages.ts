@@ -1,4 +1,4 @@
-/** OTLP's two requests, read with the field numbers of opentelemetry-proto. */
+/** OTLP’s two requests, read with the field numbers of opentelemetry-proto. */
 import { bytes, double, fieldsOf, integer, message, messages, packed, text, type Fields } from './protobuf.js';
 
 export type Attributes = Readonly<Record<string, string | number | boolean>>;

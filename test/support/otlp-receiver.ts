@@ -13,19 +13,19 @@ interface Owner {
   teardown(fn: () => Promise<void>): void;
 }
 
-/** A server's own span, and those within it in the order of their times. */
+/** The server’s span, and its children in the order of their times. */
 export interface ReceivedTrace {
   readonly server: ReceivedSpan;
   readonly parts: readonly ReceivedSpan[];
 }
 
-/** Longest wait for what is to come, ms: a test that waits so long has failed. */
+/** Longest wait for what is expected, ms: a test that waits so long has failed. */
 const PATIENCE_MS = 30_000;
 
-/** A real HTTP server that takes OTLP in protobuf, and answers as its test says. Closed with the test. */
+/** A real HTTP server that receives OTLP in protobuf, with the answers of its test. Closed with the test. */
 export class OtlpReceiver {
   readonly requests: OtlpRequest[] = [];
-  /** Answers a request, or leaves it. */
+  /** Answers a request, or does not. */
   answer: (response: ServerResponse, request: OtlpRequest) => void = (response) =>
     void response.writeHead(200, { 'content-type': 'application/x-protobuf' }).end();
   readonly #server: Server;
@@ -66,12 +66,12 @@ export class OtlpReceiver {
     return last ? metricsIn(last.body) : [];
   }
 
-  /** Whatever came, as text in which every byte stands for itself. */
+  /** Everything received, as text in which every byte is one character. */
   get raw(): string[] {
     return this.requests.map(({ body }) => body.toString('latin1'));
   }
 
-  /** Waits for what a request brings. */
+  /** Waits for the content of a request. */
   async until<T>(what: string, find: () => T | undefined): Promise<T> {
     const signal = AbortSignal.timeout(PATIENCE_MS);
     for (;;) {
@@ -83,7 +83,7 @@ export class OtlpReceiver {
     }
   }
 
-  /** The trace whose server span has this id, come or yet to come. */
+  /** The trace whose server span has this id, received or yet to be received. */
   trace(spanId: string): Promise<ReceivedTrace> {
     return this.until(`span ${spanId}`, () => {
       const { spans } = this;
@@ -94,7 +94,7 @@ export class OtlpReceiver {
     });
   }
 
-  /** Cuts all connections. */
+  /** Closes all connections. */
   async close(): Promise<void> {
     if (!this.#server.listening) return;
     const closed = once(this.#server.close(), 'close');

@@ -1,4 +1,4 @@
-/** Metrics as a receiver got them, in the names of Prometheus' text format: what a collector would make of them. */
+/** Received metrics, with the names of Prometheus’ text format: what a collector would make of them. */
 import type { ReceivedMetric } from './otlp-messages.js';
 
 type Labels = readonly (readonly [label: string, value: string])[];

@@ -1,4 +1,4 @@
-/** A sidecar in this process with prices and credit, and what its usage lines are compared with. */
+/** A sidecar in this process with prices and credit, and what its usage records are compared with. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -21,11 +21,11 @@ const PRICES = {
   ],
 };
 
-/** Picodollars for a token of a prompt, of a reply and of a decision's input. */
+/** Picodollars for a token of a prompt, of a reply and of a decision’s input. */
 export const [INPUT, OUTPUT, DECISION] = [150_000, 600_000, 42_000];
 const CACHED = 75_000;
 
-/** A sidecar with prices, whose one account has a credit of `usd`. */
+/** A sidecar with prices, whose only account has a credit of `usd`. */
 export async function startPriced(t: Test, usd: string, options: Partial<Options> = {}): Promise<InProcess> {
   const dir = await mkdtemp(join(tmpdir(), 'ra-billing-'));
   t.teardown(() => rm(dir, { recursive: true, force: true }));
@@ -42,7 +42,7 @@ export async function startPriced(t: Test, usd: string, options: Partial<Options
   });
 }
 
-/** What an answer of chat or of decisions has as its usage. */
+/** The `usage` of an answer of chat or of decisions. */
 export interface Usage {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
@@ -61,7 +61,7 @@ export function lastClose({ spool }: InProcess): UsageRecord {
   return close;
 }
 
-/** Compares a closing line with the answer's usage and with the price, in numbers small enough for exact doubles. */
+/** Compares a closing record with the answer’s usage and with the price, in numbers small enough for exact doubles. */
 export function agrees(t: Test, close: UsageRecord, usage: Usage, picodollars: number): void {
   const cachedTokens = usage.prompt_tokens_details?.cached_tokens ?? 0;
   t.match(close, {
@@ -75,7 +75,7 @@ export function agrees(t: Test, close: UsageRecord, usage: Usage, picodollars: n
   t.ok(usage.prompt_tokens > 0);
 }
 
-/** Picodollars; `cached`: tokens of the prompt that an earlier one left. */
+/** Picodollars; `cached`: tokens of the prompt that were reused. */
 export function chatPrice({ prompt_tokens: prompt, completion_tokens: completion }: Usage, cached = 0): number {
   return (prompt - cached) * INPUT + cached * CACHED + completion * OUTPUT;
 }

@@ -1,10 +1,10 @@
-/** Processes as the kernel shows them in /proc, for tests that kill some and count who is left. Linux only. */
+/** Processes as the kernel shows them in /proc, for tests that kill some and count the others. Linux only. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
 
 /** Long enough for a loaded machine. */
 const SEEN_MS = 60_000;
-/** Between two looks at what announces no change, ms: at first, and at most. */
+/** Between two polls of what has no event, ms: at first, and at most. */
 const LOOK_MS = 10;
 const MOST_LOOK_MS = 50;
 
@@ -14,24 +14,24 @@ export interface Running {
   readonly command: string;
 }
 
-/** Who runs in a process group; a process that ended and was not yet collected does not. */
+/** The processes of a process group; one that has ended and was not yet collected is none. */
 export function groupMembers(group: number): Running[] {
   return running((status) => status.group === group);
 }
 
-/** Processes that `parent` started and that are still there. */
+/** Processes that `parent` started and that still run. */
 export function childrenOf(parent: number): Running[] {
   return running((status) => status.parent === parent);
 }
 
-/** Bytes of physical memory that a process holds. Throws when there is no such process. */
+/** Bytes of physical memory of a process. Throws if there is no such process. */
 export function residentBytes(pid: number): number {
   const kib = /^VmRSS:\s+([0-9]+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
   if (kib === undefined) throw new Error(`process ${pid} has no memory`);
   return Number(kib) * 1024;
 }
 
-/** Processor time that a process has used, ms. Throws when there is no such process. */
+/** Processor time that a process has used, ms. Throws if there is no such process. */
 export function usedCpuMs(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
   // After the name: user and system time are the 12th and 13th, in ticks of 10 ms on every Linux that Node runs on.
@@ -42,14 +42,14 @@ export function usedCpuMs(pid: number): number {
   return (Number(user) + Number(system)) * 10;
 }
 
-/** The one member of a group whose command names this module. Throws when there is not exactly one. */
+/** The only process of a group whose command names this module. Throws if there is not exactly one. */
 export function memberNamed(group: number, module: string): number {
   const found = groupMembers(group).filter(({ command }) => command.includes(module));
   if (found.length !== 1 || !found[0]) throw new Error(`${found.length} processes run ${module}`);
   return found[0].pid;
 }
 
-/** Signals every process of a group; one without members is left in peace. */
+/** Signals every process of a group; does nothing if it has none. */
 export function signalGroup(group: number, signal: NodeJS.Signals): void {
   try {
     process.kill(-group, signal);
@@ -77,7 +77,7 @@ export function threadCores(pid: number): string[] {
   });
 }
 
-/** Looks again and again until `seen`: for what tells nobody when it happens. Rejects after {@link SEEN_MS}. */
+/** Polls until `seen`, for what has no event. Rejects after {@link SEEN_MS}. */
 export async function eventually(what: string, seen: () => boolean | Promise<boolean>): Promise<void> {
   const until = performance.now() + SEEN_MS;
   for (let looks = 0; !(await seen()); looks += 1) {
@@ -87,8 +87,8 @@ export async function eventually(what: string, seen: () => boolean | Promise<boo
 }
 
 /**
- * Waits before what announces no change is looked at again; `looks`: how often it was. Longer each time: a look may take
- * as much processor time as the wait, which what is waited for needs.
+ * Waits before the next poll; `looks`: how many there were. Longer each time: a poll may take as much processor time as
+ * the wait, which the awaited process needs.
  */
 export async function untilNextLook(looks: number): Promise<void> {
   await wait(Math.min(MOST_LOOK_MS, LOOK_MS * 1.2 ** looks));
@@ -111,14 +111,14 @@ function running(wanted: (status: Status) => boolean): Running[] {
 }
 
 function statusOf(pid: number): Status | undefined {
-  // After the name, which may hold anything: state, parent, group.
+  // After the name, which may contain anything: state, parent, group.
   const stat = read(pid, 'stat');
   const [state, parent, group] = stat?.slice(stat.lastIndexOf(')') + 2).split(' ') ?? [];
   if (state === undefined || state === 'Z' || state === 'X') return undefined;
   return { parent: Number(parent), group: Number(group) };
 }
 
-/** Undefined when the process is gone. */
+/** Undefined if the process has ended. */
 function read(pid: number, file: string): string | undefined {
   try {
     return readFileSync(`/proc/${pid}/${file}`, 'utf8');

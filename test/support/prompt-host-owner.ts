@@ -1,4 +1,7 @@
-/** Owns a short lane's prompt host on the stub's worker, for a test that kills it: argv[2] is the body of its one item. */
+/**
+ * Owns a short lane’s prompt host with the stub’s worker, for a test that kills it: argv[2] is the body of its only
+ * item.
+ */
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import { PromptHostClient } from '../../sidecar/prompts/client.js';

@@ -20,7 +20,7 @@ export async function bundleVocabulary(name: string): Promise<string> {
   return join(await bundleCheckout(), 'models', `ggml-vocab-${name}.gguf`);
 }
 
-/** A real vocabulary with a template: the vocabulary's own unless one is named. Disposed of after the test. */
+/** A real vocabulary with a template: the vocabulary’s own unless one is named. Disposed after the test. */
 export async function promptParts(
   t: { teardown(fn: () => Promise<void>): void },
   vocabularyName: string,
@@ -32,7 +32,7 @@ export async function promptParts(
   return partsOf(vocabulary, source);
 }
 
-/** Any vocabulary with any template. Throws when the template is bad. */
+/** Any vocabulary with any template. Throws if the template is invalid. */
 export function partsOf(vocabulary: Vocabulary, source: string): PromptParts {
   const made = makePromptParts(vocabulary, { chatTemplate: source });
   if (made.kind === 'bad') throw new Error(made.problem);
@@ -40,8 +40,8 @@ export function partsOf(vocabulary: Vocabulary, source: string): PromptParts {
 }
 
 /**
- * Path of a model small enough to serve in tests that has one of the bundle's vocabularies and a context long enough for
- * what upsets a tokenizer. Made on the first call, like testModel().
+ * Path of a model small enough to serve in tests with one of the bundle’s vocabularies and a context long enough for
+ * texts that end a tokenizer. Created on the first call, like testModel().
  */
 export async function modelWithVocabulary(name: string): Promise<string> {
   const vocabulary = await copyVocabulary(await bundleVocabulary(name));
@@ -50,7 +50,10 @@ export async function modelWithVocabulary(name: string): Promise<string> {
   return ensureModel(join(CACHE, 'models'), { ...plan, name: `ra-${name}`, shape });
 }
 
-/** Path of a model with our own vocabulary and one of the bundle's templates; otherwise like {@link modelWithVocabulary}. */
+/**
+ * Path of a model with the tests’ own vocabulary and one of the bundle’s templates; otherwise like {@link
+ * modelWithVocabulary}.
+ */
 export async function modelWithTemplate(name: string): Promise<string> {
   const own = ownVocabulary();
   const value = await bundleTemplate(name);

@@ -1,8 +1,8 @@
-/** What decides of a chat's prompt and job, as one text. */
+/** What determines a chat’s prompt and job, as one text. */
 import { shapeConversation, type Shape } from '../../engine/prompt/conversation.js';
 import type { ChatRequest } from '../../sidecar/contracts/requests.js';
 
-/** The form of conversation that most templates take. */
+/** The form of conversation that most templates accept. */
 export const SHAPE: Shape = {
   content: 'string',
   arguments: 'string',
@@ -12,7 +12,7 @@ export const SHAPE: Shape = {
   system: true,
 };
 
-/** What a template is given, keys in order, with the job's parameters. */
+/** What a template gets, keys in order, with the job’s parameters. */
 export function promptOf({ params, conversation, replySchema, switches }: ChatRequest): string {
   return JSON.stringify([params, shapeConversation(conversation, SHAPE), replySchema, switches]);
 }

@@ -1,6 +1,6 @@
 /**
- * A stand-in for the prompt host's worker. A body is JSON text: `do` says what becomes of the item, `log` names a file to
- * which every run is written first, as `<name> start` and, when it is answered, `<name> end`.
+ * A stub of the prompt host’s worker. A body is JSON text: `do` selects what the item does, `log` names a file to which
+ * every run is written first, as `<name> start` and, when it is answered, `<name> end`.
  */
 import { appendFileSync, existsSync } from 'node:fs';
 import { getEnvironmentData } from 'node:worker_threads';
@@ -11,7 +11,7 @@ import { tokenPrompt } from '../../engine/protocol/prompt.js';
 export interface StubBody {
   readonly name: string;
   readonly log: string;
-  /** answer; end the process; never return; throw; answer once the file `until` exists; end the process then. */
+  /** answer; end the process; never return; throw; answer once the file `until` exists; then end the process. */
   readonly do: 'answer' | 'die' | 'hang' | 'throw' | 'wait' | 'wait-die';
   readonly until?: string;
 }
@@ -19,7 +19,7 @@ export interface StubBody {
 const setup = getEnvironmentData('setup') as HostSetup;
 const never = new Int32Array(new SharedArrayBuffer(4));
 
-// A model whose file says so stands for a host that cannot start.
+// A model whose file name selects it represents a host that cannot start.
 if (setup.models.some((model) => model.file === 'fatal')) die();
 
 export default function run(task: WorkerTask): readonly ModelReport[] | Tokenized {
@@ -34,7 +34,7 @@ export default function run(task: WorkerTask): readonly ModelReport[] | Tokenize
 function act(body: StubBody): void {
   if (body.do === 'throw') throw new Error('stub');
   if (body.do === 'hang') Atomics.wait(never, 0, 0);
-  // Another process makes the file, and nothing wakes this thread when it does.
+  // Another process creates the file, without an event for this thread.
   while (body.until !== undefined && !existsSync(body.until)) Atomics.wait(never, 0, 0, 5);
   if (body.do === 'die' || body.do === 'wait-die') die();
 }

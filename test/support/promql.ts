@@ -1,8 +1,11 @@
-/** What a PromQL expression asks for, as far as a test needs it to know whether anything can answer. No parser: names alone. */
+/**
+ * The metrics and labels that a PromQL expression uses, as far as a test needs them to check that they exist. It is no
+ * parser: it finds names only.
+ */
 import { METRICS } from '../../sidecar/telemetry/definitions/catalogue.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
 
-/** Labels that Prometheus puts on whatever it scrapes, and on its own series. */
+/** Labels that Prometheus adds to whatever it scrapes, and to its own series. */
 const SCRAPE_LABELS = ['instance', 'job'];
 
 /** Prometheus' own series. */
@@ -11,7 +14,7 @@ const OWN = new Map([['up', SCRAPE_LABELS]]);
 /** Every series that a scrape can find, with its labels. */
 export async function knownSeries(): Promise<ReadonlyMap<string, readonly string[]>> {
   const known = new Map(OWN);
-  // The process's own metrics are prom-client's to name.
+  // prom-client names the process’s own metrics.
   for (const [, name = ''] of (await new Metrics([]).render()).text.matchAll(/^# TYPE ((?:process|nodejs)_\w+) /gm)) {
     known.set(name, SCRAPE_LABELS);
   }
@@ -26,7 +29,7 @@ export async function knownSeries(): Promise<ReadonlyMap<string, readonly string
   return known;
 }
 
-/** What an expression names that nothing has, each in a few words; none: all of it is there. */
+/** Names in an expression that do not exist, each in a few words; none: all exist. */
 export function unknownIn(expr: string, known: ReadonlyMap<string, readonly string[]>): string[] {
   const problems: string[] = [];
   const labels = new Set([...known.values()].flat());

@@ -1,4 +1,4 @@
-/** Whether an object, as YAML gives it, can be a message of protobuf's: its names, kinds, choices and messages within. */
+/** Whether an object, as parsed from YAML, can be a protobuf message: its names, kinds, choices and nested messages. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import protobuf from 'protobufjs';
@@ -7,7 +7,7 @@ import protobuf from 'protobufjs';
 const WRAPPER = /^google\.protobuf\.(Bool|String|Bytes|Int32|Int64|UInt32|UInt64|Float|Double)Value$/;
 const KIND_OF: Readonly<Record<string, string>> = { bool: 'boolean', string: 'string', bytes: 'string' };
 
-/** Loads definitions, each looked for in all folders. Rejects when one is not there. */
+/** Loads definitions, each searched in all folders. Rejects if one is missing. */
 export async function protoRoot(files: readonly string[], folders: readonly string[]): Promise<protobuf.Root> {
   const root = new protobuf.Root();
   root.resolvePath = (_origin, target) =>
@@ -17,7 +17,7 @@ export async function protoRoot(files: readonly string[], folders: readonly stri
   return root;
 }
 
-/** What is wrong, each as its path and a few words; none: it can be such a message. `seen` counts the fields. */
+/** The problems, each as its path and a few words; none: it can be such a message. `seen` counts the fields. */
 export class ProtoCheck {
   readonly #root: protobuf.Root;
   readonly problems: string[] = [];

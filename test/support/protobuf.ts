@@ -1,12 +1,15 @@
-/** Just enough of protobuf's wire format to read what an exporter sends, made apart from the exporter's own code. */
+/**
+ * The part of protobuf’s wire format that is needed to read what an exporter sends, written independently of the
+ * exporter’s own code.
+ */
 
-/** The fields of one message, in the order they came, by number. */
+/** The fields of one message, in the order of arrival, by number. */
 export type Fields = ReadonlyMap<number, readonly Field[]>;
 
-/** Varints and fixed widths are numbers of their bits; all else is bytes. */
+/** Varints and fixed widths are numbers of their bits; all others are bytes. */
 export type Field = bigint | Buffer;
 
-/** Throws on what is no message. */
+/** Throws if the bytes are no message. */
 export function fieldsOf(bytes: Buffer): Fields {
   const fields = new Map<number, Field[]>();
   let at = 0;
@@ -43,7 +46,7 @@ export function messages(fields: Fields, number: number): Fields[] {
   return (fields.get(number) ?? []).map((field) => fieldsOf(bytesOf(field)));
 }
 
-/** The message of a field; empty when it is not there. */
+/** The message of a field; empty if absent. */
 export function message(fields: Fields, number: number): Fields {
   return messages(fields, number)[0] ?? new Map();
 }
@@ -57,7 +60,7 @@ export function bytes(fields: Fields, number: number): Buffer {
   return field === undefined ? Buffer.alloc(0) : bytesOf(field);
 }
 
-/** An integer, 0 when it is not there. */
+/** An integer, 0 if absent. */
 export function integer(fields: Fields, number: number): bigint {
   const field = fields.get(number)?.at(-1) ?? 0n;
   if (typeof field !== 'bigint') throw new Error(`field ${number} is no number`);

@@ -10,7 +10,7 @@ import type {
 import { FakeClock } from './fake-clock.js';
 
 const CONFIG = { maxWaitMs: 200, waitingPerSeat: 4, waitingBytes: 150 };
-/** Of one body: more than all that wait may hold. */
+/** Of one body: more than all waiting ones may have. */
 const MAX_BYTES = 160;
 const MAX_SEATS = 5;
 const ACCOUNTS = ['a', 'b', 'c'];
@@ -23,11 +23,11 @@ interface Request {
   ready: boolean;
   /** undefined while it waits. */
   lease: Lease | undefined;
-  /** Of its several seats: not to be told of those who want one, to be told, told. */
+  /** Of a lease with several seats: no recall is wanted, one is wanted, one was made. */
   wanted: 'untold' | 'watched' | 'asked';
 }
 
-/** Small choices out of one random number. */
+/** Small choices derived from one random number. */
 class Dice {
   #rest: number;
 
@@ -43,7 +43,7 @@ class Dice {
 }
 
 /**
- * Drives a queue by random numbers, one event each, and keeps books of its own: what it put in, what came out. `check`
+ * Drives a queue by random numbers, one event each, with its own model of what was put in and what came out. `check`
  * compares the two. Sometimes it lets the outcomes settle between two events, sometimes not.
  */
 export class QueueWalk {
@@ -53,7 +53,7 @@ export class QueueWalk {
   readonly #running: Request[] = [];
   #seats: number;
   #busyAtResume = 0;
-  /** Places that there are, or that were there when those came who still wait. */
+  /** Places that exist now, or that existed when waiting requests arrived. */
   #places = 0;
   #returnedWaiting = 0;
   #paused = false;
@@ -82,7 +82,7 @@ export class QueueWalk {
     return settle ? this.#settle() : undefined;
   }
 
-  /** Lets everything end: nothing may be left in the queue or owed to anyone. */
+  /** Lets everything end: nothing may be left in the queue or undelivered. */
   async finish(): Promise<void> {
     await this.#settle();
     this.#drain();
@@ -148,7 +148,7 @@ export class QueueWalk {
 
   #shrink(request: Request): void {
     const several = (request.lease?.seats ?? 0) > 2;
-    // Before the seat is back, since it may be asked for the next one at once.
+    // Before the seat is freed, since the next one may be recalled at once.
     request.wanted = several && request.wanted !== 'untold' ? 'watched' : 'untold';
     request.lease?.freeSeat();
   }
@@ -221,13 +221,14 @@ export class QueueWalk {
   #bounds(): void {
     const { busy, waiting, waitingBy, waitingBytes, accounts } = this.#queue.snapshot();
     if (busy > Math.max(this.#seats, this.#busyAtResume)) throw new Error(`${busy} busy of ${this.#seats}`);
-    // By the seats in force, or by more that were when those came who still wait. A seat may be free for each besides.
+    // By the seats in force, or by more that existed when waiting requests arrived. A seat may be free for each
+    // besides.
     const places = (CONFIG.waitingPerSeat + 1) * this.#seats;
     this.#places = waiting > places ? Math.max(this.#places, places) : places;
-    // Put back, or given a seat and not told yet when the engine went away.
+    // Put back, or granted and not delivered when the engine was lost.
     const most = this.#places + this.#returnedWaiting + MAX_SEATS;
     if (waiting > most) throw new Error(`${waiting} wait, more than ${most}`);
-    // One may have come to an empty room, whatever it weighs; those put back, at most one a lease, pass the cap too.
+    // One may have entered an empty queue, whatever its size; those put back, at most one a lease, exceed the cap too.
     const bytes = CONFIG.waitingBytes + MAX_BYTES * (this.#returnedWaiting + 1);
     if (waitingBytes > bytes) throw new Error(`${waitingBytes} bytes wait, more than ${bytes}`);
     this.#same(
@@ -246,7 +247,7 @@ export class QueueWalk {
     if (this.#drained && waiting > 0) throw new Error(`${waiting} wait in a drained queue`);
   }
 
-  /** Lets every outcome be delivered; then the queue's books and these agree. */
+  /** Lets every outcome be delivered; then the queue and this model agree. */
   async #settle(): Promise<void> {
     for (let i = 0; i < 5; i += 1) await Promise.resolve();
     const { busy, waiting, waitingBytes, refused, released } = this.#queue.snapshot();

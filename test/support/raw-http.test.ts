@@ -13,7 +13,7 @@ t.test('whole responses', async (t) => {
   t.equal(read('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n', true)?.response.body, '');
 });
 
-t.test('every prefix of a response is not whole yet', async (t) => {
+t.test('every prefix of a response is incomplete', async (t) => {
   for (const text of [
     'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab',
     'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nT: u\r\n\r\n',

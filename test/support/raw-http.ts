@@ -7,7 +7,7 @@ export interface RawResponse {
   readonly reason: string;
   /** In order, names as sent. */
   readonly fields: readonly (readonly [name: string, value: string])[];
-  /** The one value of a field, by any case; undefined when absent. Throws when there are two. */
+  /** The one value of a field, in any case; undefined if absent. Throws if there are two. */
   field(name: string): string | undefined;
   /** De-chunked. */
   readonly body: string;
@@ -19,14 +19,14 @@ export interface RawResponse {
 }
 
 interface Waiter {
-  /** True when it is satisfied and need not be asked again. */
+  /** True when it is satisfied and need not be called again. */
   attempt(): boolean;
   fail(error: Error): void;
 }
 
 /**
- * A connection that sends what it is told and parses responses strictly: CRLF everywhere, no folded fields, exact
- * lengths, nothing between two responses. What a lenient client would forgive is an error here.
+ * A connection that sends given bytes and parses responses strictly: CRLF everywhere, no folded fields, exact lengths,
+ * nothing between two responses. What a lenient client would accept is an error here.
  */
 export class RawConnection {
   readonly socket: Socket;
@@ -40,7 +40,7 @@ export class RawConnection {
       this.#received = Buffer.concat([this.#received, bytes]);
       this.#advance();
     });
-    // A reset shows as the end of what was received.
+    // A reset is treated as the end of the received bytes.
     socket.on('error', () => undefined);
     for (const event of ['end', 'close'] as const) {
       socket.on(event, () => {
@@ -68,7 +68,7 @@ export class RawConnection {
     return this;
   }
 
-  /** Sends a request. A body brings its Content-Length unless `headers` frames it. */
+  /** Sends a request. A body gets a Content-Length unless `headers` frame it. */
   request(method: string, path: string, headers: Readonly<Record<string, string>> = {}, body?: string): this {
     const framed = 'Content-Length' in headers || 'Transfer-Encoding' in headers;
     const all: Record<string, string> = { Host: 'test', ...headers };
@@ -131,7 +131,7 @@ export class RawConnection {
   }
 }
 
-/** A response at the start of `bytes`, undefined when it is not whole yet. Throws on what HTTP/1.1 forbids. */
+/** A response at the start of `bytes`, undefined if it is incomplete. Throws on what HTTP/1.1 forbids. */
 export function parse(bytes: Buffer, head: boolean): { response: RawResponse; length: number } | undefined {
   const cursor = new Cursor(bytes);
   const start = cursor.line();
@@ -207,7 +207,7 @@ class Cursor {
     return undefined;
   }
 
-  /** Collects the data of all chunks up to the last; false when they are not all there. */
+  /** Collects the data of all chunks up to the last; false if they are incomplete. */
   chunks(into: Buffer[]): boolean {
     for (let line = this.line(); line !== undefined; line = this.line()) {
       if (!/^[0-9a-f]+$/i.test(line)) fault(`chunk size ${JSON.stringify(line)}`);

@@ -2,15 +2,15 @@ import { CallParser } from '../../engine/output/calls/call-parser.js';
 import type { CallHold } from '../../engine/output/calls/call-text.js';
 import type { CallFormat } from '../../engine/protocol/reply-format.js';
 
-/** What a parser made of a reply. */
+/** The results of parsing a reply. */
 export interface ReadCalls {
   readonly content: string;
   readonly calls: readonly { readonly name: string; readonly arguments: string }[];
-  /** Calls that are complete. */
+  /** Complete calls. */
   readonly complete: number;
 }
 
-/** Reads a reply that comes in these pieces. Throws when a piece is of no call under way. */
+/** Parses a reply that arrives in these pieces. Throws on a piece without a call. */
 export function readCalls(format: CallFormat, pieces: readonly string[], hold?: CallHold): ReadCalls {
   const parser = new CallParser(format, hold);
   const calls: { name: string; arguments: string }[] = [];

@@ -19,10 +19,10 @@ const ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 type Kind = Output['kind'];
 type Seen = Output & { readonly step: number };
 
-/** An engine process without a sidecar: jobs go in by hand, and every output is kept with the number of its step. */
+/** An engine process without a sidecar: the test sends jobs, and every output is kept with the number of its step. */
 export class RealEngine {
   readonly outputs: Seen[] = [];
-  /** The last heartbeat; undefined until one came after what was sent last. */
+  /** The last heartbeat; undefined until one arrives after the last message was sent. */
   report: EngineReport | undefined;
   readonly #child = new LinkedChild(ENTRY);
   readonly #events = new EventEmitter();
@@ -32,7 +32,10 @@ export class RealEngine {
     this.#child.on('message', (message) => this.#take(message as FromEngine));
   }
 
-  /** Jobs that hold a sequence or wait for one, by the last heartbeat; undefined until one came after what was sent last. */
+  /**
+   * Jobs that have a sequence or wait for one, by the last heartbeat; undefined until one arrives after the last
+   * message was sent.
+   */
   get live(): number | undefined {
     return this.report?.live;
   }
@@ -68,7 +71,7 @@ export class RealEngine {
     return tokenPrompt(new Uint32Array(tokens).fill(LETTER));
   }
 
-  /** Greedy, and so fond of repeating itself that no end token comes. */
+  /** Greedy, with a reward for repetition, so that no end token is sampled. */
   generate(
     id: number,
     {
@@ -99,7 +102,7 @@ export class RealEngine {
     return this.#child.process.pid ?? -1;
   }
 
-  /** Waits for a report of which this is true, that was sent after the last message to it. */
+  /** Waits for a report that satisfies this, sent after the last message to it. */
   async reports(seen: (report: EngineReport) => boolean): Promise<void> {
     await this.#until(() => this.report !== undefined && seen(this.report));
   }
@@ -109,7 +112,7 @@ export class RealEngine {
     await this.#until(() => this.outputs.some((output) => output.id === id && output.kind === kind));
   }
 
-  /** The step that brought a job's first output of a kind. Throws when none came. */
+  /** The step with a job’s first output of a kind. Throws if there is none. */
   stepOf(id: number, kind: Kind): number {
     const output = this.outputs.find((other) => other.id === id && other.kind === kind);
     if (!output) throw new Error(`no ${kind} of job ${id}`);

@@ -1,4 +1,4 @@
-/** The step loop over a real model in this process, for tests of what the engine computes. */
+/** The step loop with a real model in this process, for tests of what the engine computes. */
 import { EventEmitter, once } from 'node:events';
 import type { LlamaContext, LlamaModel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
@@ -40,16 +40,16 @@ export type LoadOptions = Omit<RealLoopOptions, 'layer' | 'mark'> &
 
 type Answer = Extract<Output, { kind: 'answer' }>;
 
-/** A job under way. */
+/** A running job. */
 export interface Started {
   /** Resolves with its first text. */
   readonly speaks: Promise<unknown>;
   readonly ran: Promise<Ran>;
-  /** `ran` is then never settled. */
+  /** `ran` then never settles. */
   readonly cancel: () => void;
 }
 
-/** What one job came to. */
+/** The results of one job. */
 export interface Ran {
   readonly cached: number;
   /** Token ids by choice. */
@@ -60,7 +60,7 @@ export interface Ran {
   readonly evaluated: number;
   /** Decodes that were made meanwhile. */
   readonly decodes: number;
-  /** Calls of the decoder meanwhile; fewer than decodes where steps follow one another in a run. */
+  /** Calls of the decoder meanwhile; fewer than decodes if steps follow one another in a run. */
   readonly calls: number;
 }
 
@@ -98,7 +98,7 @@ export class RealLoop {
       this.#evaluated += steps * parts.length;
       return results;
     };
-    // A token's text is its id, so that replies can be compared token for token, and none ends a reply.
+    // A token’s text is its id, so that replies can be compared token for token, and none ends a reply.
     const bytes = (token: number): Uint8Array => Buffer.from(`${token} `);
     const control = (token: number): string | undefined => (token === mark ? '<mark>' : undefined);
     const tokens = { isEnd: () => false, bytes, control };
@@ -109,7 +109,7 @@ export class RealLoop {
     });
   }
 
-  /** Four sequences of 1,024 tokens, prompts split at 64, unless told otherwise. Dispose it. */
+  /** Four sequences of 1,024 tokens, prompts split at 64, by default. Dispose it. */
   static async make(model: LlamaModel, options: RealLoopOptions = {}): Promise<RealLoop> {
     const { layer = 'batches', mark, ...rest } = options;
     const limits = { ...LIMITS, ...rest };
@@ -128,7 +128,7 @@ export class RealLoop {
     return new RealLoop(context, decoder, limits, mark);
   }
 
-  /** The same over a file as an engine process loads it, with the decoder that it picks. Dispose it. */
+  /** The same with a file as an engine process loads it, with the decoder that it chooses. Dispose it. */
   static async load(file: string, options: LoadOptions = {}): Promise<RealLoop> {
     const { kv, swaFull, flashAttention = 'auto', ...rest } = options;
     const limits = { ...LIMITS, ...rest };
@@ -147,7 +147,7 @@ export class RealLoop {
     return new RealLoop(runtime, runtime.decoder, limits);
   }
 
-  /** Starts a job and returns what tells of its first text and of its end. */
+  /** Starts a job and returns promises of its first text and of its end. */
   start(job: GenerateJob | ScoreJob): Started {
     const id = ++this.#lastId;
     const before = { evaluated: this.#evaluated, decodes: this.#loop.steps, calls: this.#calls };
@@ -166,7 +166,7 @@ export class RealLoop {
     return this.#loop.report.cache;
   }
 
-  /** Nothing that jobs of this scope left is kept. */
+  /** Drops what jobs of this scope left. */
   forget(scope: string): Promise<void> {
     return this.#loop.forget(scope);
   }

@@ -1,6 +1,6 @@
 import type { JobFault, GenerationReceiver, ScoreReceiver } from '../../sidecar/engine-client/engine.js';
 
-/** A receiver that writes down what is called on it, for jobs of either kind. */
+/** A receiver that records its calls, for jobs of either kind. */
 export class RecordingReceiver implements GenerationReceiver, ScoreReceiver {
   readonly calls: string[] = [];
   /** Settles when the job has started. */

@@ -1,4 +1,4 @@
-/** A remote loop before a stub of a server, without processes: jobs go in by hand, and every output is kept. */
+/** A remote loop with a stub of a server, without processes: the test adds jobs, and every output is kept. */
 import { adapterFor } from '../../engine/remote/adapters.js';
 import { RemoteLoop } from '../../engine/remote/remote-loop.js';
 import { ServerClient } from '../../engine/remote/server-client.js';
@@ -108,7 +108,7 @@ export class RemoteHarness {
     return this.outputs.filter((output) => output.id === id);
   }
 
-  /** Settles with what a job's outputs say, once it has ended. */
+  /** Settles with a job’s outputs, once it has ended. */
   async ended(id: number): Promise<string> {
     const ends = ['done', 'failed', 'returned', 'cancelled'];
     await this.until(() => this.of(id).some(({ kind }) => ends.includes(kind)));

@@ -1,4 +1,4 @@
-/** What tests ask of a chat model and read of its answers. */
+/** Requests of tests to a chat model, and the parts of its answers. */
 import { validateAnswer } from '../../sidecar/contracts/answer-checks.js';
 import type { AnswerKind } from '../../sidecar/contracts/answer-schemas.js';
 import type { Sidecar } from './sidecar.js';
@@ -38,7 +38,7 @@ export interface ErrorAnswer {
   };
 }
 
-/** The answer, parsed. Throws when it breaks the contract. */
+/** The answer, parsed. Throws if it violates the contract. */
 export function checked(kind: AnswerKind, text: string): unknown {
   const outcome = validateAnswer(kind, JSON.parse(text));
   if (!outcome.ok) throw new Error(`not a ${kind} of the contract: ${outcome.path} ${outcome.message}`);
@@ -65,7 +65,7 @@ export async function textOf(
   return (await complete(sidecar, prompt, options)).choices[0].message.content;
 }
 
-/** A refusal: its status and its error, held to the contract. */
+/** A refusal: its status and its error, checked against the contract. */
 export async function refusalOf(response: Response): Promise<ErrorAnswer['error'] & { readonly status: number }> {
   const { error } = checked('error', await response.text()) as ErrorAnswer;
   return { status: response.status, ...error };
@@ -97,14 +97,14 @@ export function eventsOf(body: string): string[] {
     });
 }
 
-/** All chunks of a stream that ended well. */
+/** All chunks of a stream that ended properly. */
 export function chunksOf(body: string): Chunk[] {
   const events = eventsOf(body);
   if (events.pop() !== '[DONE]') throw new Error('the stream does not end with [DONE]');
   return events.map((event) => checked(event.includes('"choices":[]') ? 'usageChunk' : 'chunk', event) as Chunk);
 }
 
-/** A stream's text, of the one choice. */
+/** The text of a stream with one choice. */
 export function contentOf(chunks: readonly Chunk[]): string {
   return chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('');
 }

@@ -1,9 +1,9 @@
 import type { RequestRecord, Try } from '../../sidecar/telemetry/tracing.js';
 
-/** A try that came through, 10 ms each part, after 20 ms. */
+/** A successful try, 10 ms each part, after 20 ms. */
 export const TRY: Try = { readyAt: 20, seatedAt: 30, handedOverAt: 30, firstTokenAt: 40, ranUntil: 50 };
 
-/** What is kept of a chat of 60 ms that went well, unless `more` says otherwise. */
+/** The record of a successful chat of 60 ms, with `more` over it. */
 export function requestRecord(more: Partial<RequestRecord> = {}): RequestRecord {
   return {
     method: 'POST',

@@ -1,4 +1,4 @@
-/** The search for leaks itself: each shape and each place is shown to be found. */
+/** Tests the search for leaks itself: each form and each place is found. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ import { PLACES, RetentionWatch, type Place } from './retention-watch.js';
 const KEY = 'ra-test-Zq3vT8_kLm0-WxY7bN2cD5fG9hJ1pR4sU6aE0iOtQzX';
 const search = new LeakSearch([MARK, KEY], ['quietly the harbour']);
 
-t.test('each shape is found, whole and in part', (t) => {
+t.test('each form is found, whole and in part', (t) => {
   const escaped = Array.from(canary(), (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`).join('');
   const percent = Array.from(KEY, (c) => `%${c.charCodeAt(0).toString(16)}`).join('');
   const bytes = Buffer.from(`x${KEY}`);
@@ -51,7 +51,7 @@ t.test('each shape is found, whole and in part', (t) => {
   t.end();
 });
 
-/** A watch with clean texts everywhere, but for `plant` in one of its places; of the pages it is in the one named. */
+/** A watch with clean texts everywhere, except `plant` in one of its places. */
 async function planted(t: Test, place: Place, plant: string, page = '/admission'): Promise<RetentionWatch> {
   const watch = new RetentionWatch();
   const at = (here: Place): string => (here === place ? plant : 'clean');

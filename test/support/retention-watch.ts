@@ -1,4 +1,4 @@
-/** Collects what comes out of a sidecar by another way than a reply, and looks through it for what must not be there. */
+/** Collects everything that leaves a sidecar other than in a reply, and searches it for secrets and content. */
 import { readdir, readFile } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import type { LeakSearch } from './leak-search.js';
 import { FeedReader } from './console-feed.js';
 import { childrenOf } from './processes.js';
 
-/** Where texts come out. */
+/** Where texts leave. */
 export const PLACES = [
   'stdout',
   'stderr',
@@ -23,7 +23,7 @@ export type Place = (typeof PLACES)[number];
 
 export interface Leak {
   readonly place: Place;
-  /** What was found, with what is around it. */
+  /** A finding, with the text around it. */
   readonly found: string;
 }
 
@@ -41,15 +41,15 @@ const OPERATORS_PAGES = ['/metrics', '/admission', '/healthz', '/readyz', '/cons
 
 export class RetentionWatch {
   readonly #texts = new Map<Place, string[]>();
-  /** Texts of replies, which nothing else may hold. */
+  /** Texts of replies, which nothing else may contain. */
   readonly #replies: string[] = [];
 
-  /** So many places have something to look through. */
+  /** So many places have something to search. */
   get places(): Place[] {
     return PLACES.filter((place) => this.#texts.get(place)?.some((text) => text.trim() !== ''));
   }
 
-  /** Phrases of three words out of the replies so far, long enough to be no chance. */
+  /** Phrases of three words from the replies so far, too long to be chance. */
   get phrases(): string[] {
     const all = this.#replies.flatMap((text) => text.match(/[A-Za-z]+ [A-Za-z]+ [A-Za-z]+/g) ?? []);
     return [...new Set(all)].filter((phrase) => phrase.length >= 16);
@@ -59,14 +59,14 @@ export class RetentionWatch {
     this.#texts.set(place, [...(this.#texts.get(place) ?? []), ...texts]);
   }
 
-  /** An error's answer, of which nothing may echo. Returns what it says. */
+  /** An error’s answer, which may repeat nothing. Returns its text. */
   async refused(response: Response): Promise<{ status: number; code: string }> {
     const text = await response.text();
     this.saw('errors', JSON.stringify([...response.headers]), text);
     return { status: response.status, code: (JSON.parse(text) as { error: { code: string } }).error.code };
   }
 
-  /** A reply: its body is the caller's own, its head is not. Returns the body. */
+  /** A reply: its body is the caller’s own, its head is not. Returns the body. */
   async replied(response: Response): Promise<string> {
     this.saw('heads', JSON.stringify([...response.headers]));
     const text = await response.text();
@@ -74,7 +74,7 @@ export class RetentionWatch {
     return text;
   }
 
-  /** The body of a reply, also of one that ended early: its error frame is an error's answer. */
+  /** The body of a reply, also of one that ended early: its error frame is an error’s answer. */
   streamed(body: string): void {
     const end = body.search(/^data: \{(?:"error"|"type":"error")/m);
     if (end >= 0) this.saw('errors', body.slice(end));
@@ -82,7 +82,7 @@ export class RetentionWatch {
     this.#replies.push(Array.from(texts, ([, json]) => JSON.parse(json ?? '') as string).join(''));
   }
 
-  /** What anyone, and what operators can read of it now. */
+  /** What callers and operators can read of it now. */
   async pages({ port, operatorsPort }: Pick<Watched, 'port' | 'operatorsPort'>): Promise<void> {
     const urls = [
       ...PUBLIC_PAGES.map((path) => `http://127.0.0.1:${port}${path}`),
@@ -94,26 +94,26 @@ export class RetentionWatch {
     feed.close();
   }
 
-  /** What the machine's users can see of a process and of those it started: arguments and environment. */
+  /** What the machine’s users can see of a process and of those it started: arguments and environment. */
   processes(pid: number): void {
     for (const file of ['cmdline', 'environ']) this.saw('processes', readFileSync(`/proc/${pid}/${file}`, 'latin1'));
     for (const child of childrenOf(pid)) {
       try {
         this.processes(child.pid);
       } catch (error) {
-        // It ended while it was looked at: nobody can see anything of it.
+        // It ended meanwhile: no user can see anything of it.
         if (!['ENOENT', 'ESRCH'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
       }
     }
   }
 
-  /** All that a sidecar said so far. */
+  /** The whole log of a sidecar so far. */
   output({ lines, printed }: Pick<Watched, 'lines' | 'printed'>): void {
     this.saw('stdout', ...lines.map((line) => JSON.stringify(line)));
     this.saw('stderr', printed);
   }
 
-  /** What a command wrote. */
+  /** A command’s output. */
   command({ stdout, stderr }: { readonly stdout: string; readonly stderr: string }): void {
     this.saw('commands', stdout, stderr);
   }

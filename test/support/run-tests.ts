@@ -1,6 +1,7 @@
 /**
- * `make test` and `make check`: runs tap with the options given and shows a digest that ends in the counts. Test files that
- * can share a process do (test-groups.ts), but not with coverage, which tap counts for each file. With no file named: all.
+ * `make test` and `make check`: runs tap with the given options and shows a digest that ends with the counts. Test
+ * files that can share a process do (test-groups.ts), except with coverage, which tap counts for each file. Without a
+ * named file: all.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -4,15 +4,15 @@ type Schema = Readonly<Record<string, unknown>>;
 
 /** A schema that lacks one rule. */
 export interface Lacking {
-  /** Where the rule stood: `properties/model/pattern`, `required/messages`. */
+  /** Where the rule was: `properties/model/pattern`, `required/messages`. */
   readonly rule: string;
   readonly schema: object;
 }
 
-/** What a schema, or a keyword's value, becomes without the rule at a path. */
+/** A schema, or a keyword’s value, without the rule at a path. */
 type Variant<T> = readonly [path: readonly string[], without: T];
 
-/** Keywords that hold a schema, a list of schemas, or schemas by name. */
+/** Keywords with a schema, a list of schemas, or schemas by name. */
 const ONE = new Set(['items', 'additionalProperties', 'propertyNames', 'not', 'if', 'then', 'else']);
 const LIST = new Set(['oneOf', 'anyOf', 'allOf']);
 const NAMED = new Set(['properties', '$defs']);
@@ -20,10 +20,10 @@ const NAMED = new Set(['properties', '$defs']);
 /** Keywords whose value is a set: each member is a rule. */
 const SETS = new Set(['required', 'enum']);
 
-/** What a branch repeats of its discriminator: that there is an object and that it has the tag. */
+/** What a branch repeats of its discriminator: that it is an object and has the tag. */
 const SAID_BY_DISCRIMINATOR = /oneOf\/\d+\/(?:type|required\/(?:type|role))$/;
 
-/** Every schema that comes of leaving out one keyword, one field, one branch or one member of a set. */
+/** Every schema without one keyword, one field, one branch or one member of a set. */
 export function lackingOneRule(schema: object): Lacking[] {
   return variants(schema as Schema)
     .map(([path, variant]) => ({ rule: path.join('/'), schema: variant }))
@@ -41,7 +41,7 @@ function variants(schema: Schema): Variant<Schema>[] {
   });
 }
 
-/** What a keyword's value becomes when one rule inside it is left out. */
+/** A keyword’s value without one rule inside it. */
 function variantsOfValue(keyword: string, value: unknown): Variant<unknown>[] {
   if (Array.isArray(value) && (SETS.has(keyword) || LIST.has(keyword))) {
     return value.flatMap((item: unknown, i) => {

@@ -3,32 +3,32 @@ import type { FairQueueOptions } from '../../sidecar/admission/fair-queue-option
 import type { SeatQueue, Lease, QueueReport, Refused } from '../../sidecar/admission/seat-queue.js';
 import { FakeClock } from './fake-clock.js';
 
-/** An account's stream of requests. Times in ms. */
+/** An account’s stream of requests. Times in ms. */
 export interface Load {
   readonly account: string;
   readonly weight?: number;
   /** Users' labels, in turn. */
   readonly users?: readonly string[];
-  /** Mean time between two arrivals, which come at random (Poisson). */
+  /** Mean time between two arrivals, which are random (Poisson). */
   readonly everyMs: number;
-  /** Seat time of a request: between half and one and a half of it, evenly. */
+  /** Seat time of a request: uniform between half of it and one and a half. */
   readonly holdMs: number;
-  /** From arrival to when nobody waits for the answer any more. */
+  /** From arrival until no caller waits for the answer. */
   readonly deadlineMs?: number;
-  /** What its prompts begin with, as the option `shares` is asked for it; absent: nothing that others have. */
+  /** What its prompts begin with, as the option `shares` is called; absent: nothing in common. */
   readonly prefix?: number;
   /** When it begins and ends. */
   readonly fromMs?: number;
   readonly untilMs?: number;
 }
 
-/** What became of one request. */
+/** The outcome of one request. */
 export interface Fate {
   readonly account: string;
   readonly at: number;
   readonly user: string | undefined;
   readonly weight: number;
-  /** `done`: inside its deadline; `late`: cut at it while it ran. */
+  /** `done`: within its deadline; `late`: cut at it while it ran. */
   end: 'done' | 'late' | Refused['reason'] | undefined;
   waitedMs: number;
   seatMs: number;
@@ -40,7 +40,7 @@ const PROMPT_TOKENS = 1000;
 export const SEATS = 4;
 const CONFIG = { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1e9 };
 
-/** Random loads against a queue in fake time: who asked, who was served, how long seats were held and for what. */
+/** Random loads of a queue on a fake clock: the requests, their outcomes, and seat time by use. */
 export class SeatHarness {
   readonly clock = new FakeClock();
   readonly queue: SeatQueue;
@@ -72,7 +72,7 @@ export class SeatHarness {
     this.clock.after(from + gap, again);
   }
 
-  /** Lets time pass, event by event, so that outcomes are told in between. `watch` sees the queue after each. */
+  /** Lets time pass, event by event, so that outcomes are delivered in between. `watch` sees the queue after each. */
   async run(ms: number, watch?: (report: QueueReport) => void): Promise<void> {
     const end = this.clock.now() + ms;
     while (this.clock.step(end)) {
@@ -81,14 +81,14 @@ export class SeatHarness {
     }
   }
 
-  /** Of requests that came between two times. */
+  /** Of requests that arrived between two times. */
   of(account: string | undefined, from = 0, until = Infinity): Fate[] {
     return this.fates.filter((fate) => {
       return (account === undefined || fate.account === account) && fate.at >= from && fate.at < until;
     });
   }
 
-  /** Seat time of an account that served somebody, ms. */
+  /** Useful seat time of an account, ms. */
   usefulMs(account?: string): number {
     return this.of(account).reduce((sum, { end, seatMs }) => sum + (end === 'late' ? 0 : seatMs), 0);
   }
@@ -135,12 +135,12 @@ export class SeatHarness {
   }
 }
 
-/** The share of fates that ended so. */
+/** The share of requests with this outcome. */
 export function share(fates: readonly Fate[], ...ends: readonly Fate['end'][]): number {
   return fates.filter(({ end }) => ends.includes(end)).length / fates.length;
 }
 
-/** A small generator of random numbers that can be repeated (T. Ettinger). */
+/** A small generator of repeatable random numbers (T. Ettinger). */
 function mulberry32(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

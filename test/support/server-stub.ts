@@ -1,6 +1,6 @@
 /**
- * A stand-in for vLLM, SGLang and llama-server, made after what they publish of their interfaces. It is strict about the
- * fields that it is sent, and misbehaves in the ways that are known of them. It proves how we read them, not how they are.
+ * A stub of vLLM, SGLang and llama-server, made after their published interfaces. It is strict about the fields that it
+ * gets, and misbehaves in known ways. It tests how their answers are read, not how they behave.
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -26,18 +26,18 @@ export interface Misbehaviour {
   readonly resetAfter?: number;
   /** Ends the answer after so many frames, as if it were complete. */
   readonly endAfter?: number;
-  /** In place of the frame with this number, or behind the last one. */
+  /** In place of the frame with this number, or after the last one. */
   readonly frames?: Readonly<Record<number, string>>;
   /** Changes each frame. */
   readonly frame?: (frame: Record<string, unknown>) => unknown;
-  /** How the bytes of the answer are cut: each by itself, or all at once. */
+  /** How the answer’s bytes are split: each alone, or all at once. */
   readonly cut?: 'bytes' | 'whole';
   readonly lineEnd?: string;
-  /** The connection stays open behind the end. */
+  /** The connection stays open after the end. */
   readonly staysOpen?: boolean;
   /** The stub sends this many frames and then nothing more, until its connection is closed. */
   readonly hangsAfter?: number;
-  /** How long it goes on after its connection was closed, ms; Infinity: for ever. */
+  /** How long it continues after its connection was closed, ms; Infinity: forever. */
   readonly goesOnMs?: number;
   readonly noEndToken?: boolean;
   /** SGLang with incremental output. */
@@ -46,7 +46,9 @@ export interface Misbehaviour {
   readonly scores?: readonly unknown[];
 }
 
-/** Fields that each server knows; others are refused with 400, as a misspelt one would be ignored silently. */
+/**
+ * Fields that each server knows; others are refused with 400, since the real one would ignore a misspelt one silently.
+ */
 const KNOWN: Readonly<Record<StubKind, ReadonlySet<string>>> = {
   'llama-server': new Set(
     (
@@ -94,10 +96,10 @@ export class ServerStub {
   misbehaviour: Misbehaviour = {};
   /** Requests, by their number from 0, that are answered with 503. */
   refused: ReadonlySet<number> = new Set();
-  /** The bodies that it was sent, in their order. */
+  /** The bodies that it got, in their order. */
   readonly bodies: Record<string, unknown>[] = [];
   readonly aborted: unknown[] = [];
-  /** What its metrics say besides the requests that run; undefined: they are garbage. */
+  /** Its metrics besides the running requests; undefined: they are garbage. */
   load: { waiting: number; preempted: number; kvUse: number } | undefined = { waiting: 0, preempted: 0, kvUse: 0 };
   running = 0;
   version = '1';
@@ -342,7 +344,7 @@ export class ServerStub {
       const usage = { prompt_tokens: listOf(body['prompt']).length, completion_tokens: 1 };
       return { choices: [{ logprobs: { top_logprobs: [top] } }], usage };
     }
-    // The token that was asked for, and one that ranks higher.
+    // The requested token, and one with a higher probability.
     const chosen = listOf(listOf(body['logit_bias'])[0])[0];
     return {
       tokens_evaluated: listOf(body['prompt']).length,

@@ -1,7 +1,7 @@
 /**
- * Prompt hosts that the tests of one process share. A host takes a second of processor time to start, and most tests that
- * run the sidecar in their own process want nothing special of it. A group of test files shares (group-files.ts), and a file
- * that asks for it. Otherwise each sidecar has hosts of its own.
+ * Prompt hosts that the tests of one process share. A host takes a second of processor time to start, and most tests
+ * that run the sidecar in their own process need no special one. A group of test files shares them (group-files.ts),
+ * and a file that asks for it. Otherwise each sidecar has its own.
  */
 import { realpathSync } from 'node:fs';
 import { PromptLanes, type Prompts, type PromptLanesOptions } from '../../sidecar/prompts/lanes.js';
@@ -9,7 +9,10 @@ import { PromptLanes, type Prompts, type PromptLanesOptions } from '../../sideca
 /** Configurations whose hosts are kept: two processes each, of about 100 MB. */
 const MOST = 3;
 
-/** Models that tests name, with the context that in-process.ts gives them: one pair of hosts serves every choice of them. */
+/**
+ * Models that tests name, with the context that in-process.ts gives them: one pair of hosts serves every selection of
+ * them.
+ */
 const COMMON_CONTEXT = 1024;
 const COMMON_MODELS: readonly (readonly ['chat' | 'decision', readonly string[]])[] = [
   ['chat', ['chat', 'narrow', 'mortal', 'm', 'c', 's', 'secret', 'open', 'gated', 'one', 'two', 'hosted', 'cold-chat']],
@@ -18,17 +21,17 @@ const COMMON_MODELS: readonly (readonly ['chat' | 'decision', readonly string[]]
 
 interface Kept {
   readonly lanes: PromptLanes;
-  /** What each sidecar that uses them now wants to know. */
+  /** The hooks of each sidecar that uses them now. */
   readonly users: Set<NonNullable<PromptLanesOptions['hooks']>>;
 }
 
-/** By configuration, the one used longest ago first. */
+/** By configuration, the least recently used first. */
 const kept = new Map<string, Kept>();
 let shares: 'not' | 'alike' | 'common' = 'not';
 
 /**
- * From now on sidecars of one configuration in this process share, until `owner` ends. `common`: the hosts have all common
- * models, which is worth their loading where many files run.
+ * From now on sidecars with one configuration in this process share hosts, until `owner` ends. `common`: the hosts have
+ * all common models, which is worth loading them if many files run.
  */
 export function shareLanes(owner: { teardown(fn: () => void): void }, which: 'alike' | 'common' = 'alike'): void {
   shares = which;
@@ -38,13 +41,13 @@ export function shareLanes(owner: { teardown(fn: () => void): void }, which: 'al
   });
 }
 
-/** What a sidecar in this process gets its prompt hosts from; undefined: each has its own. */
+/** The function from which a sidecar in this process gets its prompt hosts; undefined: each has its own. */
 export function sharedLanes(): typeof lanesFor | undefined {
   return shares === 'not' ? undefined : lanesFor;
 }
 
 function lanesFor({ hooks = {}, ...options }: PromptLanesOptions): Prompts {
-  // Each test links to the one model from a folder of its own.
+  // Each test links to the one model from its own folder.
   const models = widened(options.models.map((model) => ({ ...model, file: realpathSync(model.file) })));
   const { workers, silenceMs, maxQueued, inlineBytes } = options;
   const key = JSON.stringify({ models, workers, silenceMs, maxQueued, inlineBytes });
@@ -67,7 +70,7 @@ function lanesFor({ hooks = {}, ...options }: PromptLanesOptions): Prompts {
   };
 }
 
-/** All common models, if none is another one. */
+/** All common models, if no other model is used. */
 function widened(models: PromptLanesOptions['models']): PromptLanesOptions['models'] {
   const [first] = models;
   const isCommon = ({ id, kind, file, contextPerSeat, template }: (typeof models)[number]): boolean =>

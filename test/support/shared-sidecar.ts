@@ -1,6 +1,6 @@
 /**
- * One sidecar on real engines for all test files of a process. A sidecar of its own takes a file five seconds of processor
- * time to start, and most files that ask a model want nothing special of it. A file that is run alone starts it for itself.
+ * One sidecar on real engines for all test files of a process. A separate one takes a file five seconds of processor
+ * time to start, and most files that use a model need no special one. A file that runs alone starts it for itself.
  */
 import tap from 'tap';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
@@ -9,24 +9,24 @@ import { embeddedTestModel } from './models.js';
 import { PATIENT_MS } from './patience.js';
 import { CHAT, DECIDE, Sidecar } from './sidecar.js';
 
-/** The embedded test model with longer contexts than {@link CHAT} has. */
+/** The embedded test model with longer contexts than {@link CHAT}. */
 export const WIDE_CHAT = 'ra-tiny-wide';
 /** The embedded test model with a context that few questions fit into. */
 export const NARROW_DECIDE = 'ra-tiny-narrow';
-/** The model that TypeSafe's clients ask for by default. */
+/** The model that TypeSafe’s clients request by default. */
 export const TYPESAFE = 'jev-latest';
 export const SEEDLING_CHAT = 'seedling-chat';
 export const SEEDLING_DECIDE = 'seedling-decide';
 
-/** Tokens that a seat of {@link CHAT} holds. */
+/** Tokens of a seat of {@link CHAT}. */
 export const CHAT_CONTEXT = 2048;
 
-/** The chat models, in the order of their ids' list. */
+/** The chat models, in the order of their ids’ list. */
 export const CHAT_MODELS = [CHAT, WIDE_CHAT, SEEDLING_CHAT];
 
 let started: Promise<Sidecar> | undefined;
 
-/** Started on the first call and stopped when the process' tests have ended. Its counters are those of all files. */
+/** Started on the first call and stopped when the process’ tests have ended. Its counters include all files. */
 export function sharedSidecar(): Promise<Sidecar> {
   return (started ??= start());
 }

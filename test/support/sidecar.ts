@@ -12,28 +12,28 @@ import { signalGroup, untilNextLook } from './processes.js';
 
 const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
-/** Long enough for a loaded machine; a start that takes longer fails the test with what was printed. */
+/** Long enough for a loaded machine; a start that takes longer fails the test with the output so far. */
 const START_MS = 240_000;
 
 /** One line of the sidecar's log. */
 export type LogLine = Readonly<Record<string, unknown>> & { readonly event: string };
 
 export interface StartOptions {
-  /** Settings as in the configuration file; deep objects replace the defaults of this harness key by key at the top. */
+  /** Settings as in the configuration file; at the top level they replace this harness’s defaults key by key. */
   readonly config?: Readonly<Record<string, unknown>>;
   /** Seats of the chat model, unless `config` names models. */
   readonly seats?: number;
-  /** Tokens that one seat of the chat model holds; a long context makes for long replies. */
+  /** Tokens of one seat of the chat model; with a long context replies are long. */
   readonly contextPerSeat?: number;
   /** Resolve as soon as the listener answers, while the models still load. */
   readonly early?: boolean;
-  /** Lead a process group of its own, so that a test can signal all of it and count who is left. */
+  /** Start a process group of its own, so that a test can signal all of it and count its processes. */
   readonly ownGroup?: boolean;
   /** Variables of the process besides its configuration. */
   readonly environment?: Readonly<Record<string, string>>;
   /** Its working directory; ours unless given. */
   readonly cwd?: string;
-  /** How many descriptors it may have; as many as this process unless given. */
+  /** How many descriptors it may have; by default as many as this process. */
   readonly openFiles?: number;
 }
 
@@ -41,7 +41,7 @@ interface Owner {
   teardown(fn: () => Promise<void>): void;
 }
 
-/** The chat and the decision model that tests run on: the embedded file under two ids. */
+/** The chat and the decision model of the tests: the embedded file under two ids. */
 export const CHAT = 'ra-tiny-chat';
 export const DECIDE = 'ra-tiny-decide';
 
@@ -50,7 +50,7 @@ export async function chatOnly(seats: number, contextPerSeat = 2048): Promise<{ 
   return { models: [{ id: CHAT, kind: 'chat', file: await embeddedTestModel(), seats, contextPerSeat }] };
 }
 
-/** The real sidecar in a process of its own, on free ports, with real engines. Stopped when its test ends. */
+/** The real sidecar as a process, on free ports, with real engines. Stopped when its test ends. */
 export class Sidecar {
   readonly child: ChildProcess;
   readonly lines: LogLine[] = [];
@@ -94,12 +94,12 @@ export class Sidecar {
     });
   }
 
-  /** Starts it and waits until it takes work; with `early`, until it listens. */
+  /** Starts it and waits until it is ready; with `early`, until it listens. */
   static async start(t: Owner, options: StartOptions = {}): Promise<Sidecar> {
     return await (await Sidecar.launch(t, options)).#up(options.early ?? false);
   }
 
-  /** The same with `environment` alone: whatever it does not set has its default. */
+  /** The same with `environment` alone: unset variables have their defaults. */
   static async startWith(
     t: Owner,
     environment: Readonly<Record<string, string>>,
@@ -126,14 +126,14 @@ export class Sidecar {
         },
         { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
       ],
-      // Whatever a test is about, each answer it causes is held to its schema.
+      // Whatever a test is about, each answer is checked against its schema.
       development: { validateAnswers: true },
       ...options.config,
       prompts: { silenceMs: PATIENT_MS, ...(options.config?.['prompts'] as object | undefined) },
     };
     const configFile = join(dir, 'config.json');
     await writeFile(configFile, JSON.stringify(config));
-    // Teardowns run last in, first out: the process is gone by then.
+    // Teardowns run last in, first out: the process has ended by then.
     t.teardown(() => rm(dir, { recursive: true, force: true }));
     return Sidecar.#spawn(t, { ...options.environment, RA_CONFIG: configFile }, options);
   }
@@ -178,7 +178,7 @@ export class Sidecar {
     return `http://127.0.0.1:${this.port}/v1`;
   }
 
-  /** Waits for something that shows in the log, on stderr or in the exit. Rejects after START_MS with what there was. */
+  /** Waits for something in the log, on stderr or in the exit. Rejects after START_MS with the output so far. */
   async until(seen: () => boolean, what: string): Promise<void> {
     const signal = AbortSignal.timeout(START_MS);
     while (!seen()) {
@@ -204,19 +204,19 @@ export class Sidecar {
     return found()[count - 1] as LogLine;
   }
 
-  /** Resolves when the process is gone. */
+  /** Resolves when the process has ended. */
   exited(): Promise<{ code: number | null; signal: string | null }> {
     return this.#exit;
   }
 
-  /** The process of a model's engine, of its latest life. */
+  /** The latest process of a model’s engine. */
   enginePid(model: string): number {
     const forked = this.lines.filter((line) => line.event === 'engine forked' && line['model'] === model).at(-1);
     if (!forked) throw new Error(`no engine of ${model} was forked`);
     return Number(forked['pid']);
   }
 
-  /** POST with the development key, or without one when `key` is null. */
+  /** POST with the development key, or without one if `key` is null. */
   post(
     path: string,
     body: unknown,
@@ -239,13 +239,13 @@ export class Sidecar {
     return this.post('/chat/completions', { model: CHAT, ...body }, options);
   }
 
-  /** GET /readyz, the public one unless it is asked on the operators' port: its status and its body. */
+  /** GET /readyz on the public or the operators’ port: its status and its body. */
   async readyz(port = this.port): Promise<{ status: number; body: unknown }> {
     const response = await fetch(`http://127.0.0.1:${port}/readyz`);
     return { status: response.status, body: await response.json() };
   }
 
-  /** One sample of the operators' metrics, 0 when it is not there. `labels` must all be on it. */
+  /** One sample of the operators’ metrics, 0 if there is none. It must have all `labels`. */
   async metric(name: string, labels: Readonly<Record<string, string>> = {}): Promise<number> {
     const page = await (await fetch(`http://127.0.0.1:${this.operatorsPort}/metrics`)).text();
     const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
@@ -257,7 +257,10 @@ export class Sidecar {
       )
       .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
   }
-  /** Waits until a metric, which announces no change, has a value, or one of which `value` is true. Rejects after START_MS. */
+  /**
+   * Waits until a metric, whose changes have no event, has a value, or one for which `value` is true. Rejects after
+   * START_MS.
+   */
   async reaches(
     name: string,
     value: number | ((now: number) => boolean),

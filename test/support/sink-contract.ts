@@ -1,6 +1,6 @@
 /**
- * What holds of every sink, whatever is behind it: all that is billed arrives, in order for each account, the cursor moves
- * after the acknowledgement alone, and what comes again is the same to the last byte.
+ * The contract of every sink: all billed events arrive, in order for each account, the cursor moves only after the
+ * acknowledgement, and a repeated event is the same to the last byte.
  */
 import type { Test } from 'tap';
 import { systemClock } from '../../sidecar/lib/clock.js';
@@ -15,30 +15,32 @@ import { MemorySource } from './memory-delivery.js';
 import { eventually } from './processes.js';
 import { usageRecord } from './usage-records.js';
 
-/** What is behind a sink, and how it can be broken. */
+/** The peer of a sink, and how it can be broken. */
 export interface SinkPeer {
-  /** Another sink to it, which waits for it no longer than a test may take. The contract closes it. */
+  /** Another sink to it, with a timeout short enough for a test. The contract closes it. */
   sink(): DeliverySink;
-  /** Bodies of the events that it stored, in the order in which it did, second times too. Never what it did not acknowledge safely. */
+  /**
+   * Bodies of the events that it stored, in order, repeated ones too. Never events that it did not acknowledge safely.
+   */
   stored(): Promise<readonly string[]>;
   /** Ways to break it, each until heal(). */
   readonly faults: Readonly<Record<string, () => void | Promise<void>>>;
   heal(): void | Promise<void>;
-  /** A text of so many bytes in an event is more than it takes; undefined: no event is too long for it. */
+  /** An event with a text of so many bytes is refused; undefined: no event is too long. */
   readonly tooLong: number | undefined;
 }
 
-/** An account may hold anything that a name can: none of it is a subject's or a key's business. */
+/** An account’s name may contain anything that is allowed in one: none of it may affect a subject or a key. */
 const ACCOUNTS = ['acme', 'a.b', 'x > *', 'ünï'];
 
-/** A sidecar's delivery over a spool in memory, which outlives it. */
+/** A sidecar’s delivery over a spool in memory, which outlives it. */
 class Harness {
   readonly source = new MemorySource();
   readonly letters: DeadLetter[] = [];
   readonly log = new RecordingLog();
   readonly #peer: SinkPeer;
   #saved: Awaited<ReturnType<CursorStore['load']>> = { kind: 'none' };
-  /** Positions that were saved while an event before them was nowhere. */
+  /** Positions that were saved while an event before them was not stored. */
   readonly early: string[] = [];
   #made = 0;
 
@@ -50,7 +52,7 @@ class Harness {
     return this.#saved.kind === 'at' ? MemorySource.index(this.#saved.position) : 0;
   }
 
-  /** As a crash between an answer and its note leaves it. */
+  /** As a crash between an answer and its cursor leaves it. */
   loseCursor(): void {
     this.#saved = { kind: 'none' };
   }
@@ -66,7 +68,7 @@ class Harness {
     this.source.durable = this.source.records.length;
   }
 
-  /** Ids of what was billed, of one account or of all. */
+  /** Ids of billed events, of one account or of all. */
   billed(account?: string): string[] {
     const closes = this.source.records.filter(({ kind }) => kind === 'close');
     return closes.filter((record) => account === undefined || record.account === account).map(({ id }) => id);
@@ -126,32 +128,35 @@ class Harness {
   }
 }
 
-/** Runs the contract. `open`: a peer with nothing in it, closed with the test. */
+/** Runs the contract. `open`: an empty peer, closed with the test. */
 export function sinkContract(t: Test, name: string, open: (t: Test) => Promise<SinkPeer>): void {
-  t.test(`${name}: whatever breaks, all arrives in order for each account, and the cursor only follows`, async (t) => {
-    const peer = await open(t);
-    const harness = new Harness(peer);
-    const { delivery, stop } = await harness.start();
-    let faults = 0;
-    for (const [fault, begin] of [...Object.entries(peer.faults), ...Object.entries(peer.faults)]) {
-      const before = harness.saved;
-      await begin();
-      harness.bill(19);
-      delivery.notify();
-      await harness.waits((faults += 1));
-      t.equal(harness.saved, before, `${fault}: nothing is passed`);
-      await peer.heal();
-      await harness.delivered();
-      // How often it failed until it was seen is nobody's business.
-      faults = harness.log.lines.filter(({ event }) => event === 'usage delivery waits').length;
-    }
-    await stop();
-    t.strictSame(harness.early, [], 'the cursor passed nothing that was not stored');
-    t.strictSame(harness.letters, [], 'a fault is no refusal');
-    await check(t, harness, peer);
-  });
+  t.test(
+    `${name}: whatever breaks, all events arrive in order for each account, and the cursor only follows`,
+    async (t) => {
+      const peer = await open(t);
+      const harness = new Harness(peer);
+      const { delivery, stop } = await harness.start();
+      let faults = 0;
+      for (const [fault, begin] of [...Object.entries(peer.faults), ...Object.entries(peer.faults)]) {
+        const before = harness.saved;
+        await begin();
+        harness.bill(19);
+        delivery.notify();
+        await harness.waits((faults += 1));
+        t.equal(harness.saved, before, `${fault}: nothing is passed`);
+        await peer.heal();
+        await harness.delivered();
+        // How often it failed until that was noticed does not matter.
+        faults = harness.log.lines.filter(({ event }) => event === 'usage delivery waits').length;
+      }
+      await stop();
+      t.strictSame(harness.early, [], 'the cursor passed no event that was not stored');
+      t.strictSame(harness.letters, [], 'a fault is no refusal');
+      await check(t, harness, peer);
+    },
+  );
 
-  t.test(`${name}: what it will never take is a dead letter, and its account goes on behind it`, async (t) => {
+  t.test(`${name}: an event that it never accepts is a dead letter, and its account continues after it`, async (t) => {
     const peer = await open(t);
     if (peer.tooLong === undefined) return;
     const harness = new Harness(peer);
@@ -165,11 +170,11 @@ export function sinkContract(t: Test, name: string, open: (t: Test) => Promise<S
       harness.letters.map(({ event }) => event.id),
       ['n5'],
     );
-    t.ok((harness.letters[0]?.status ?? 0) > 0, 'with the peer’s own number for why');
+    t.ok((harness.letters[0]?.status ?? 0) > 0, 'with the peer’s own code for the reason');
     await check(t, harness, peer);
   });
 
-  t.test(`${name}: a stop waits no longer than its bound, and the next start goes on`, async (t) => {
+  t.test(`${name}: a stop waits no longer than its bound, and the next start continues`, async (t) => {
     const peer = await open(t);
     const harness = new Harness(peer);
     const [begin] = Object.values(peer.faults);
@@ -185,18 +190,21 @@ export function sinkContract(t: Test, name: string, open: (t: Test) => Promise<S
     await check(t, harness, peer);
   });
 
-  t.test(`${name}: after a crash before the cursor was saved the same comes again, to the last byte`, async (t) => {
-    const peer = await open(t);
-    const harness = new Harness(peer);
-    harness.bill(9);
-    for (let life = 0; life < 2; life += 1) {
-      const { stop } = await harness.start();
-      await harness.delivered();
-      await stop();
-      harness.loseCursor();
-    }
-    await check(t, harness, peer);
-  });
+  t.test(
+    `${name}: after a crash before the cursor was saved the same events are sent again, to the last byte`,
+    async (t) => {
+      const peer = await open(t);
+      const harness = new Harness(peer);
+      harness.bill(9);
+      for (let life = 0; life < 2; life += 1) {
+        const { stop } = await harness.start();
+        await harness.delivered();
+        await stop();
+        harness.loseCursor();
+      }
+      await check(t, harness, peer);
+    },
+  );
 }
 
 async function check(t: Test, harness: Harness, peer: SinkPeer): Promise<void> {

@@ -1,4 +1,7 @@
-/** What the sinks' contract is held against in `make test`: over TCP but for Kafka, which speaks too much for a small peer. */
+/**
+ * The peers of the sinks’ contract in `make test`: over TCP, except for Kafka, whose protocol is too large for a small
+ * peer.
+ */
 import type { Test } from 'tap';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import { loadConfig, type Config } from '../../sidecar/config/config.js';
@@ -80,7 +83,7 @@ export async function natsPeer(t: Test): Promise<SinkPeer> {
   };
 }
 
-/** Behind the port to Kafka's client: one partition for each key, no acknowledgement but for a whole batch. */
+/** In place of Kafka’s client: one partition for each key, only whole batches are acknowledged. */
 export function kafkaPeer(): Promise<SinkPeer> {
   const stored: string[] = [];
   let state: 'well' | 'away' | 'lost' | 'silent' = 'well';
@@ -101,7 +104,7 @@ export function kafkaPeer(): Promise<SinkPeer> {
     },
     heal: () => {
       state = 'well';
-      // Too late for who asked, and stored all the same.
+      // Too late for the sender, and stored all the same.
       release();
     },
     stored: () => Promise.resolve(stored),

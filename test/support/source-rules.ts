@@ -1,4 +1,4 @@
-/** What imports alone do not show: read from the syntax tree of one file. */
+/** Rules that imports alone do not show: read from the syntax tree of one file. */
 import ts from 'typescript';
 
 /** The only file that may read the process's environment. */
@@ -7,7 +7,7 @@ const ENVIRONMENT_READER = 'sidecar/config/config.ts';
 /** Names of the rules that `text`, the source of `path`, breaks. */
 export function brokenSourceRules(path: string, text: string): string[] {
   const mayRead = /^(sidecar|engine)\//.test(path) && path !== ENVIRONMENT_READER && text.includes('process');
-  // To parse a file takes longer than to see that it can break no rule.
+  // Parsing a file takes longer than finding that it cannot break a rule.
   if (!mayRead && !/\bexport\b[^;]*\bfrom\b/.test(text)) return [];
   const source = ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true);
   const broken: string[] = [];
@@ -16,7 +16,7 @@ export function brokenSourceRules(path: string, text: string): string[] {
   return broken;
 }
 
-/** A file with nothing of its own: it passes on what others export. */
+/** A file that only exports what others export. */
 function isBarrel({ statements }: ts.SourceFile): boolean {
   return (
     statements.some(ts.isExportDeclaration) &&
@@ -25,8 +25,8 @@ function isBarrel({ statements }: ts.SourceFile): boolean {
 }
 
 /**
- * `process.env` in any spelling: a property, an index, a pattern, or an import of node:process. Setting one variable for
- * a library is no reading.
+ * `process.env` in any spelling: a property, an index, a pattern, or an import of node:process. Setting one variable
+ * for a library is allowed.
  */
 function readsEnvironment(node: ts.Node): boolean {
   if (ts.isBinaryExpression(node) && node.operatorToken.kind === ts.SyntaxKind.EqualsToken) {

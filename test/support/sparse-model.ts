@@ -4,12 +4,12 @@ import { aligned, encodeHead, tensorBytes, type TensorDescription } from '../../
 import { modelMetadata } from '../../bench/models/random-model.js';
 import { planFor } from '../../bench/models/recipes.js';
 
-/** Each layer has the most of its weights here. */
+/** Each layer has most of its weights here. */
 const FEED_FORWARD = 2 ** 20;
 
 /**
- * Path of a model in `dir` with at least so many bytes of weights, all of them zero and none of them on the disk: llama.cpp
- * reads its head as that of any other. Never to be loaded.
+ * Path of a model in `dir` with at least so many bytes of weights, all of them zero and none of them on the disk:
+ * llama.cpp reads its head like any other. Never load it.
  */
 export async function sparseModel(dir: string, bytes: number): Promise<string> {
   const tiny = planFor('tiny');

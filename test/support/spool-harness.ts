@@ -22,12 +22,12 @@ export const OPTIONS: SpoolOptions = {
   closeWaitMs: 10_000,
 };
 
-/** Lets everything that waits for nothing but a turn of the event loop come to its end. The fake disk needs few. */
+/** Lets everything finish that needs only turns of the event loop. The fake disk needs few. */
 export async function settled(): Promise<void> {
   for (let turn = 0; turn < 20; turn++) await setImmediate();
 }
 
-/** A durable spool on a disk in memory, which outlives it, and a clock that stands still. */
+/** A durable spool on a disk in memory, which outlives it, and a clock that does not advance by itself. */
 export class SpoolHarness {
   /** Another one with each start: the timers of a process end with it. */
   clock = new FakeClock();
@@ -40,7 +40,7 @@ export class SpoolHarness {
   dropped = 0;
   readonly removed: (Removed & { readonly records: number })[] = [];
   readonly taken: number[] = [];
-  /** What the lock says when the spool looks after it. */
+  /** The lock’s state when the spool checks it. */
   lock: Awaited<ReturnType<Lock['check']>> = { kind: 'kept' };
   spool!: DurableSpool;
   recovered!: Recovered;
@@ -49,7 +49,7 @@ export class SpoolHarness {
     this.options = { ...OPTIONS, ...options };
   }
 
-  /** On a disk that holds these files. */
+  /** On a disk with these files. */
   static async on(files: Iterable<readonly [string, Buffer]>): Promise<SpoolHarness> {
     const harness = new SpoolHarness({});
     for (const [path, bytes] of files) harness.disk.put(path, bytes);
@@ -63,7 +63,7 @@ export class SpoolHarness {
     return harness;
   }
 
-  /** Opens the spool that is on the disk, as a process that starts does. */
+  /** Opens the spool on the disk, as a process that starts does. */
   async open(): Promise<void> {
     this.clock = new FakeClock();
     const opened = await DurableSpool.open(DIR, this.options, {
@@ -90,19 +90,19 @@ export class SpoolHarness {
     this.recovered = opened.recovered;
   }
 
-  /** Moves time on and lets what that began go as far as it can. */
+  /** Advances time and lets the consequences finish as far as they can. */
   async pass(ms: number): Promise<void> {
     this.clock.advance(ms);
     await settled();
   }
 
-  /** What a reader finds up to the spool's position. */
+  /** What a reader finds up to the spool’s position. */
   async durable(): Promise<string[]> {
     const { records } = await readAll(DIR, { disk: this.disk, until: this.spool.position });
     return records.map(short);
   }
 
-  /** What a reader finds of a spool that nobody writes. */
+  /** What a reader finds in a spool that no process writes. */
   async left(): Promise<string[]> {
     return (await readAll(DIR, { disk: this.disk })).records.map(short);
   }

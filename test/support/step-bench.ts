@@ -21,7 +21,7 @@ export const model: ModelTokens = {
   control: () => undefined,
 };
 
-/** Time that passes only where a test says so, and to the next timer once the event loop has turned. */
+/** Time that passes only where a test advances it, and to the next timer once the event loop has turned. */
 export class StepTime implements Clock {
   ms = 0;
 
@@ -39,7 +39,7 @@ export class StepTime implements Clock {
   }
 }
 
-/** Says the alphabet, one letter further with every token the sequence holds beyond its first. */
+/** Writes the alphabet, one letter further with every token of the sequence after its first. */
 export const alphabet = (held: readonly number[]): number => LETTER_A + ((held.length - 1) % 26);
 
 export interface BenchOptions extends FakeDecoderOptions, Partial<StepLimits> {
@@ -56,7 +56,7 @@ export class Bench {
   onOutputs: (outputs: readonly Output[]) => void = () => undefined;
   readonly #events = new EventEmitter();
 
-  /** One sequence holds 64 tokens and prompts are split at 8, unless told otherwise; no time passes. */
+  /** Sequences have 64 tokens and prompts are split at 8 by default; no time passes. */
   constructor(
     seats: number,
     next: ConstructorParameters<typeof FakeDecoder>[0] = alphabet,
@@ -105,7 +105,7 @@ export class Bench {
     if (!this.of(id).some((output) => output.kind === kind)) await once(this.#events, `${id}:${kind}`);
   }
 
-  /** Runs a job to its end and returns the steps that it took, as [kind, tokens] of each part. */
+  /** Runs a job to its end and returns its steps, as [kind, tokens] of each part. */
   async run(id: number, start: () => void): Promise<[kind: string, tokens: number][][]> {
     const from = this.decoder.steps.length;
     start();

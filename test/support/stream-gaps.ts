@@ -1,4 +1,4 @@
-/** What streams wait between two tokens while replies beside them are held by a grammar. */
+/** The gaps between tokens of streams while replies beside them are constrained by a grammar. */
 import type { Decoder } from '../../engine/scheduler/decoder.js';
 import type { ModelTokens } from '../../engine/scheduler/task.js';
 import type { GenerateJob } from '../../engine/protocol/jobs.js';
@@ -12,7 +12,7 @@ export interface Beside {
   readonly streams: number;
   /** Tokens of each. */
   readonly tokens: number;
-  /** Replies held by `grammar`; each that ends is followed by another. */
+  /** Replies constrained by `grammar`; each that ends is followed by another. */
   readonly held: number;
   readonly grammar: ReplyGrammar;
 }
@@ -24,10 +24,13 @@ const LIMITS = {
   prefixReuse: 'off',
   origin: { weights: '', kv: 'f16' },
 } as const;
-/** As callers ask who want as many tokens as can be refused. */
+/** As of callers that want as many tokens as can be refused. */
 const HOT = { temperature: 2, topP: 1, frequencyPenalty: 0, presencePenalty: 0 };
 
-/** Gaps between one stream's tokens, ms, ascending, of all streams from when all replies have begun; and tokens of held ones. */
+/**
+ * Gaps between one stream’s tokens, ms, ascending, of all streams from when all replies have begun; and tokens of
+ * constrained ones.
+ */
 export async function gapsBeside(
   decoder: Decoder,
   isEnd: ModelTokens['isEnd'],

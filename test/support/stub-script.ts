@@ -1,8 +1,8 @@
 import { NO_CACHE, type CacheCounts } from '../../engine/protocol/messages.js';
 
 /**
- * How the stand-in engine (engine-stub.ts) is told what to do: the name of its setup's `file` is a {@link StubScript} as
- * JSON. Behind a whole sidecar that file is a link to a real model, for the prompt host reads it too.
+ * How a test controls the stub engine (engine-stub.ts): the name of its setup’s `file` is a {@link StubScript} as JSON.
+ * Behind a whole sidecar that file is a link to a real model, since the prompt host reads it too.
  */
 export interface StubScript {
   readonly start?:
@@ -19,11 +19,11 @@ export interface StubScript {
     | 'exit'
     /** Prints an assertion and aborts. */
     | 'abort';
-  /** A generate job's seed says what it does, not the first token of its prompt. */
+  /** A generate job’s seed selects what it does, not the first token of its prompt. */
   readonly bySeed?: boolean;
-  /** Goes on after `shutdown`. */
+  /** Continues after `shutdown`. */
   readonly deaf?: boolean;
-  /** A port on 127.0.0.1 to connect to: the connection closes when the stub dies, however it dies. */
+  /** A port on 127.0.0.1 to connect to: the connection closes when the stub ends, however it ends. */
   readonly lifeline?: number;
 }
 
@@ -35,32 +35,34 @@ export const STUB_JOB = {
   hold: 1,
   /** Started, then heartbeats alone. */
   stuck: 2,
-  /** Started, then the event loop blocks for good. */
+  /** Started, then the event loop blocks forever. */
   block: 3,
   /** A message of an unknown kind. */
   nonsense: 4,
-  /** Never started; steps go on. */
+  /** Never started; steps continue. */
   queued: 5,
   segv: 6,
   /** Prints an assertion and the prompt's second token, aborts. */
   abort: 7,
   /** The job alone fails. */
   fail: 8,
-  /** An output for a job that nobody asked for. */
+  /** An output for a job that was never sent. */
   stranger: 9,
-  /** Like hold, but goes on sending pieces for it after its cancel. */
+  /** Like hold, but sends more pieces for it after its cancel. */
   late: 10,
-  /** Started, then as many steps without outputs as the prompt's second token says, one every 5 ms; finished; done. */
+  /**
+   * Started, then as many steps without outputs as the prompt’s second token selects, one every 5 ms; finished; done.
+   */
   slow: 11,
   /** Started, then a message of an unknown kind. */
   breach: 12,
   /** Started, one piece, then steps without outputs until cancelled. */
   begun: 13,
-  /** Leaves as an engine that was sent a message it does not know. */
+  /** Ends as an engine that got an unknown message. */
   refuse: 14,
-  /** Started, then pieces of {@link FLOOD_BYTES} until cancelled, as fast as all who flood share some 100 MB/s. */
+  /** Started, then pieces of {@link FLOOD_BYTES} until cancelled, as fast as all flooding jobs share some 100 MB/s. */
   flood: 15,
-  /** Started, one piece that says when the job came, in ns of the system's monotonic clock; finished; done. */
+  /** Started, one piece with the job’s arrival, in ns of the system’s monotonic clock; finished; done. */
   clocked: 16,
   /** The same, and it holds its seat for 5 ms. */
   clockedSlow: 17,
@@ -70,7 +72,7 @@ export const STUB_JOB = {
   paced: 19,
 } as const;
 
-/** What a stub says that its sequences hold. */
+/** The tokens that a stub reports for its sequences. */
 export const HELD_TOKENS = { running: 30, kept: 12 } as const;
 
 /** Its prefix cache, as each of its heartbeats has it. */

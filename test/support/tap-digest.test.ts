@@ -7,7 +7,7 @@ function digest(text: string, status: number) {
   return { shown, ...tap.verdict(status) };
 }
 
-t.test('a good run: its files, the coverage table and tap’s own counts', async (t) => {
+t.test('a successful run: its files, the coverage table and tap’s own counts', async (t) => {
   const { shown, line, ok } = digest(
     `TAP version 14
 # Subtest: dist/test/a.test.js
@@ -37,7 +37,7 @@ ok 2 - dist/test/groups/unit-1.js # time=3ms
   t.ok(ok);
 });
 
-t.test('a failure is shown with its details, whatever they look like', async (t) => {
+t.test('a failure is shown with its details, whatever their form', async (t) => {
   const failure = `        not ok 1 - should be equal
           ---
           diff: |
@@ -54,13 +54,13 @@ t.test('a failure is shown with its details, whatever they look like', async (t)
   t.notOk(ok);
 });
 
-t.test('a failure without details swallows nothing', async (t) => {
+t.test('a failure without details hides nothing', async (t) => {
   const { shown, line } = digest('    not ok 1 - x # TODO later\n    ok 2 - y\n# { total: 2, pass: 1, todo: 1 }', 0);
   t.strictSame(shown, ['    not ok 1 - x # TODO later']);
   t.equal(line, '1 passed, 0 failed');
 });
 
-t.test('a run that ended badly has failed, whatever it counted', async (t) => {
+t.test('a run with a failure status has failed, whatever it counted', async (t) => {
   t.match(digest('# { total: 3, pass: 3 }', 1), { line: '3 passed, 1 failed', ok: false });
   t.match(digest('# { total: 0 }', 0), { line: '0 passed, 1 failed', ok: false });
   t.match(digest('', 0), { line: '0 passed, 1 failed', ok: false });

@@ -1,6 +1,7 @@
 /**
- * What a person wants of a run's TAP: a line for each file as it ends (one that shares a process with others is a test of their group), every failure in full, the coverage table, and a
- * last line that counts. Fed line by line.
+ * The part of a run’s TAP that a reader needs: a line for each file as it ends (one that shares a process with others
+ * is a test of their group), every failure in full, the coverage table, and a last line with the counts. Fed line by
+ * line.
  */
 export class TapDigest {
   #counts = '';
@@ -24,8 +25,8 @@ export class TapDigest {
   }
 
   /**
-   * The last line, with tap's own counts of assertions. A run that ended badly (`status`, tap's own) without a counted
-   * failure, or in which nothing passed, has failed once.
+   * The last line, with tap’s own counts of assertions. A run with a failure status (`status`, tap’s own) without a
+   * counted failure, or in which nothing passed, has failed once.
    */
   verdict(status: number): { readonly line: string; readonly ok: boolean } {
     const count = (name: string): number => Number(new RegExp(` ${name}: (\\d+)`).exec(this.#counts)?.[1] ?? 0);

@@ -6,8 +6,8 @@ interface Owner {
 }
 
 /**
- * What a link does: `open`: all of it; `mute`: what the server says is lost; `deaf`: what the client says is; `cut`: nobody
- * can connect, and who was connected no longer is.
+ * The states of a link. `open`: everything passes; `mute`: the server’s bytes are lost; `deaf`: the client’s are;
+ * `cut`: no new connection is possible, and existing ones are closed.
  */
 export type LinkState = 'open' | 'mute' | 'deaf' | 'cut';
 
@@ -23,7 +23,7 @@ export class TcpLink {
     this.#server = createServer((client) => this.#carry(client));
   }
 
-  /** `target`: the server's port, asked for at each connection. */
+  /** `target`: returns the server’s port, called for each connection. */
   static async start(t: Owner, target: () => number): Promise<TcpLink> {
     const link = new TcpLink(target);
     await once(link.#server.listen(0, '127.0.0.1'), 'listening');
@@ -39,7 +39,7 @@ export class TcpLink {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** From here on. A connection that lost something is of no use any more: it ends when the link is opened again. */
+  /** From here on. A connection that lost bytes is useless: it ends when the link is opened again. */
   set(state: LinkState): void {
     if (state === 'cut' || this.#state === 'mute' || this.#state === 'deaf') this.#cutAll();
     this.#state = state;

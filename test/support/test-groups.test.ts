@@ -14,7 +14,7 @@ t.test('each test file is in exactly one group', async (t) => {
   );
 });
 
-t.test('those that need a process to themselves have it', async (t) => {
+t.test('those that need their own process have it', async (t) => {
   const groups = groupsOf(all);
   for (const file of Object.keys(ALONE)) {
     t.strictSame(groups.find(({ files }) => files.includes(file))?.files, [file], file);

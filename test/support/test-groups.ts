@@ -1,9 +1,9 @@
 /** Which test files share a process, and which cannot. */
 
-/** Test files that run in one process: a test that fails leaves the others of its group alone, one that crashes does not. */
+/** Test files that run in one process: a failing test does not affect the others of its group, a crash does. */
 const MOST_OF_A_GROUP = 30;
 
-/** Files below one of these folders that share a process, as they share what they test with. */
+/** Files below one of these folders share a process, since they share what they test with. */
 const SHARING: readonly { readonly name: string; readonly files: RegExp; readonly most: number }[] = [
   {
     // One sidecar on real engines (shared-sidecar.ts).
@@ -20,7 +20,7 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     most: 9,
   },
   {
-    // Sidecars as processes of their own, and nothing of this process.
+    // Sidecars as separate processes, and nothing in this process.
     name: 'sidecars',
     files:
       /^(fault\/(balances|cancel|cold|descriptors|drain|engine-hang|engine-jobs|engine-killed|engine-left|odd-files|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed)|integration\/(access|affinity|call-formats|console|decisions-fairness|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-compatible|no-content-crash|no-content-usage|operations|otlp|picker-metrics|prompts-fairness|reload|replicas|responses|systemd|usage-delivery))\./,
@@ -35,20 +35,20 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
   },
 ];
 
-/** Files that start engines and sidecars as processes of their own; each has its process too. */
+/** Files that start engines and sidecars as processes; each has its own process too. */
 const PROCESSES = /^(contract|integration|fault|regression|e2e)\/|^docs\/commands\./;
 
-/** Unit tests that need a process to themselves, and why. */
+/** Unit tests that need their own process, and why. */
 export const ALONE: Readonly<Record<string, string>> = {
-  'architecture.test.js': 'reads the whole tree, which is as much work as a group',
-  'bench/admission/simulate.test.js': 'as much work as a group',
-  'bench/models/random-weights.test.js': 'as much work as a group',
-  'bench/soak/watch.test.js': 'watches the memory of its own process',
+  'architecture.test.js': 'reads the whole tree, which takes as long as a group',
+  'bench/admission/simulate.test.js': 'takes as long as a group',
+  'bench/models/random-weights.test.js': 'takes as long as a group',
+  'bench/soak/watch.test.js': 'measures the memory of its own process',
   'sidecar/contracts/schemas.test.js': 'must see each schema as its module loads, which happens once a process',
-  'sidecar/usage/corruption.test.js': 'as much work as a group',
-  'support/bare-children.test.js': 'looks at what its own process was started with',
-  'support/retention-watch.test.js': 'watches the heap of its own process',
-  'support/tap-environment.test.js': 'looks at what its own process was started with',
+  'sidecar/usage/corruption.test.js': 'takes as long as a group',
+  'support/bare-children.test.js': 'reads its own process’s arguments',
+  'support/retention-watch.test.js': 'measures the heap of its own process',
+  'support/tap-environment.test.js': 'reads its own process’s arguments',
 };
 
 export interface TestGroup {
@@ -76,7 +76,7 @@ export function groupsOf(files: readonly string[]): readonly TestGroup[] {
   ];
 }
 
-/** Dealt out one by one, so that what one folder holds of long tests does not fall to one group. */
+/** Distributed one by one, so that long tests of one folder are not all in one group. */
 function chunks(name: string, files: readonly string[], most: number): TestGroup[] {
   const count = Math.ceil(files.length / most);
   return Array.from({ length: count }, (_, group) => ({

@@ -1,13 +1,15 @@
-/** What tests ask of a request's trace. */
+/** Assertions of tests about a request’s trace. */
 import type { Test } from 'tap';
 import type { ReceivedSpan } from './otlp-messages.js';
 import type { ReceivedTrace } from './otlp-receiver.js';
 import type { RawResponse } from './raw-http.js';
 
-/** Two clocks of this machine, one of which tells whole milliseconds; and what is between a caller and its socket. */
+/**
+ * The difference of two clocks of this machine, one of which has whole milliseconds, and of a caller and its socket.
+ */
 export const NEAR_MS = 100;
 
-/** What follows each other; the key is checked within that. */
+/** Consecutive parts; the key’s check is within one of them. */
 export const story = ({ parts }: ReceivedTrace): ReceivedSpan[] => parts.filter(({ name }) => name !== 'authorize');
 export const names = (trace: ReceivedTrace): string[] => story(trace).map(({ name }) => name);
 
@@ -16,7 +18,7 @@ export function lasts(trace: ReceivedTrace, ...which: string[]): number {
   return trace.parts.filter(({ name }) => which.includes(name)).reduce((sum, { from, until }) => sum + until - from, 0);
 }
 
-/** Whatever else a test is about: one trace, parts in their order, side by side, within the whole. */
+/** For every test: one trace, parts in their order, adjacent, within the whole. */
 export function isWhole(t: Test, trace: ReceivedTrace): void {
   const { server, parts } = trace;
   t.equal(server.kind, 2, 'a server');

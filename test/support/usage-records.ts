@@ -2,7 +2,7 @@ import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { Disk } from '../../sidecar/usage/disk.js';
 import { readFrom, START, type Position, type Read } from '../../sidecar/usage/segments.js';
 
-/** A record of request `id`, `rest` over what it has by default. */
+/** A record of request `id`, with `rest` over the defaults. */
 export function usageRecord(id: string, kind: UsageRecord['kind'], rest: Partial<UsageRecord> = {}): UsageRecord {
   return {
     id,
@@ -26,7 +26,7 @@ export interface Reading {
   readonly damage: Extract<Read, { readonly kind: 'damage' }>[];
 }
 
-/** All that a reader of a spool meets. */
+/** Everything that a reader finds in a spool. */
 export async function readAll(
   dir: string,
   { from = START, ...options }: { from?: Position; until?: Position; disk?: Disk } = {},

@@ -14,10 +14,10 @@ interface Owner {
   teardown(fn: () => Promise<void>): void;
 }
 
-/** A real HTTP server that takes usage, and does with each request what its test says. Closed with the test. */
+/** A real HTTP server that receives usage, with the answers of its test. Closed with the test. */
 export class UsageSink {
   readonly requests: SinkRequest[] = [];
-  /** Answers a request, or leaves it. */
+  /** Answers a request, or does not. */
   answer: (request: SinkRequest) => void = ({ response }) => void response.writeHead(204).end();
   readonly #server: Server;
   readonly #waiting: { readonly count: number; readonly resolve: () => void }[] = [];
@@ -49,7 +49,7 @@ export class UsageSink {
     return this.requests.map(({ body }) => (JSON.parse(body) as { id: string }[]).map(({ id }) => id));
   }
 
-  /** Resolves once so many requests have come in all. */
+  /** Resolves once so many requests have arrived in all. */
   came(count: number): Promise<void> {
     return new Promise((resolve) => {
       if (this.requests.length >= count) resolve();
@@ -57,7 +57,7 @@ export class UsageSink {
     });
   }
 
-  /** Cuts all connections. */
+  /** Closes all connections. */
   async close(): Promise<void> {
     if (!this.#server.listening) return;
     const closed = once(this.#server.close(), 'close');
@@ -76,7 +76,7 @@ export class UsageSink {
   }
 }
 
-/** A port of this machine on which nobody listens. */
+/** A port of this machine without a listener. */
 export async function deadPort(): Promise<number> {
   const server = createServer();
   await once(server.listen(0, '127.0.0.1'), 'listening');

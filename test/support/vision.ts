@@ -17,7 +17,7 @@ export interface SeeingModel {
   readonly projector: string;
 }
 
-/** A random model of the kind that a projector is for; `hybrid`: layers with a state, and layers with attention. */
+/** A random model of the kind that a projector fits; `hybrid`: layers with a state, and layers with attention. */
 export async function seeingModel(name: ProjectorName | 'hybrid'): Promise<SeeingModel> {
   const projector = await ensureProjector(join(CACHE, 'models'), name === 'hybrid' ? 'mlp' : name, WIDTH);
   switch (name) {

@@ -1,8 +1,8 @@
-/** The walk of docs/architecture.md, "One request's way": its steps and the files that each names. */
+/** The steps of docs/architecture.md, "One request’s way", and the files that each names. */
 import { readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 
-/** The files of each row, from the repository's root. A file without a folder lies in the folder of the one before it. */
+/** The files of each row, from the repository’s root. A file without a folder is in the folder of the one before it. */
 export function walkOf(page: string): string[][] {
   const section = page.slice(page.indexOf("\n## One request's way\n"));
   const rows = section.slice(0, section.indexOf('\n## ', 1)).matchAll(/^\| \d+\. .*\|(.*)\|$/gm);
@@ -15,7 +15,7 @@ export function walkOf(page: string): string[][] {
   });
 }
 
-/** The files of ours that a source imports, types and imports at run time included. */
+/** The repository’s files that a source imports, types and imports at run time included. */
 export function importsOf(root: string, path: string): string[] {
   const text = readFileSync(join(root, path), 'utf8');
   return Array.from(text.matchAll(/(?:^(?:import|export|\}).* from |\bimport\()'(\.[^']+)\.js'/gm), ([, to = '']) =>

@@ -1,4 +1,4 @@
-/** A sidecar whose console is watched, for contract tests of the operators' listener. */
+/** A sidecar with a viewer of its console, for contract tests of the operators’ listener. */
 import type { Test } from 'tap';
 import { FeedReader } from './console-feed.js';
 import { InProcess, type Options } from './in-process.js';
@@ -10,7 +10,7 @@ export const MODELS = [
   { id: 'd', kind: 'decision', seats: 1 },
 ] as const;
 
-/** A quarter of a second is the shortest there is. */
+/** A quarter of a second is the shortest interval. */
 export function start(t: Test, config: Options['config'] = {}): Promise<InProcess> {
   return InProcess.start(t, { models: MODELS, config: { console: { intervalMs: 250 }, ...config } });
 }

@@ -193,7 +193,7 @@ t.test('unknown keys cause at most ten checks of the file a second, however many
   const flood = await Promise.all(Array.from({ length: 1000 }, () => watched.ask(B)));
   t.ok(
     flood.every((answer) => answer.kind === 'denied'),
-    'not looked at again',
+    'not checked again',
   );
   clock.advance(99);
   t.match(await watched.ask(B), { code: 'invalid_api_key' });

@@ -124,7 +124,7 @@ t.test('a change whose lock was broken meanwhile is not made', async (t) => {
   await writeKeyFile(file, { version: 1, keys: [stored] });
   const before = readFileSync(file, 'utf8');
   const slow = new KeyStore(file, () => {
-    // The file is read and its change being made; now somebody else takes the lock.
+    // The file is read and the change is being made; now another command takes the lock.
     writeFileSync(`${file}.lock`, 'another');
     return new Date();
   });

@@ -58,7 +58,7 @@ t.test('chances only fall with time, whatever was observed', async (t) => {
   t.end();
 });
 
-t.test('what was seen loses half its weight in each half life, and later callers outweigh it', async (t) => {
+t.test('observations lose half their weight in each half life, and later callers outweigh them', async (t) => {
   const survival = new Survival();
   for (let i = 0; i < 8; i++) survival.observe(0, HALF_MS, { ms: 1000, left: true });
   t.ok(Math.abs(survival.count(3 * HALF_MS, HALF_MS) - 1) < 1e-6, 'eight count as one after three half lives');

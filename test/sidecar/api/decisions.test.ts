@@ -55,7 +55,7 @@ t.test('if there are more questions than free seats some share one, and none is 
   t.equal(await asked.over, 200);
 });
 
-t.test('questions that share no decode have one seat together', async (t) => {
+t.test('questions that share no decode use one seat together', async (t) => {
   const harness = new BilledHarness(GRANT, { seats: 3 });
   const asked = harness.ask({ route: 'decisions', questions: 3 });
   const job = (await harness.decisionEngine.scoring(0)).started();

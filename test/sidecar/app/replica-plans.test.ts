@@ -48,7 +48,7 @@ t.test('on a CPU a number is so many processes, which share the cores', async (t
   t.match(await plan('auto', host([])), { replicas: { length: 1 } });
 });
 
-t.test('on GPUs a number is one for each of the first so many', async (t) => {
+t.test('on GPUs a number is one for each of the first devices', async (t) => {
   t.match(await plan(2, host(['A', 'B', 'C'])), {
     replicas: [
       { devices: ['0'], environment: { CUDA_VISIBLE_DEVICES: '0', GGML_VK_VISIBLE_DEVICES: '0' } },

@@ -27,7 +27,7 @@ t.test('both formats, to the byte', async (t) => {
   ]);
 });
 
-t.test('when: for all, or for those that ask', async (t) => {
+t.test('when: for all requests, or for those that ask for it', async (t) => {
   const formats = (when: LoadReportOptions['when']): (string | undefined)[] =>
     [undefined, 'text', 'JSON', 'bin', ''].map((format) =>
       make(when)
@@ -39,7 +39,7 @@ t.test('when: for all, or for those that ask', async (t) => {
   t.strictSame(formats('text'), ['TEXT', 'TEXT', 'JSON', 'TEXT', 'TEXT']);
 });
 
-t.test('requests for a model count, also those that want no report; probes and preflights do not', async (t) => {
+t.test('requests for a model count, also those without a report; probes and preflight requests do not', async (t) => {
   const { report, clock } = make('asked');
   const rates = (): unknown => {
     const [, value = ''] = report.field(head('GET', '/healthz', 'json'), 200) ?? [];
@@ -56,10 +56,10 @@ t.test('requests for a model count, also those that want no report; probes and p
   t.strictSame(rates(), { eps: 0, rps_fractional: 0 });
 });
 
-t.test('utilization is of seats, counts who waits, and is never 0', async (t) => {
+t.test('utilization is of seats, includes waiting requests, and is never 0', async (t) => {
   const used = (load: typeof LOAD): string | undefined =>
     /application_utilization=([^,]*)/.exec(make('text', load).report.field(head('GET', '/'), 200)?.[1] ?? '')?.[1];
   t.equal(used({ ...LOAD, running: 8, waiting: 12 }), '2.5');
-  t.equal(used({ ...LOAD, running: 0 }), '0.125', 'idle: the request that is answered');
+  t.equal(used({ ...LOAD, running: 0 }), '0.125', 'idle: only the request being answered');
   t.equal(used({ ...LOAD, running: 0, seats: 0 }), '1');
 });

@@ -20,14 +20,14 @@ t.test('counts the last ten seconds', async (t) => {
   t.equal(rate.perSecond, 0);
 });
 
-t.test('after a long silence nothing is left, and counting goes on', async (t) => {
+t.test('after a long silence nothing is left, and counting continues', async (t) => {
   const clock = new FakeClock();
   const rate = new Rate(clock);
   for (let second = 0; second < 25; second++) {
     rate.add();
     clock.advance(1000);
   }
-  t.equal(rate.perSecond, 0.9, 'one a second, less the piece that has just begun');
+  t.equal(rate.perSecond, 0.9, 'one a second, without the part that has just begun');
   clock.advance(3_600_000);
   t.equal(rate.perSecond, 0);
   rate.add();

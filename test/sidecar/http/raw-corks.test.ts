@@ -1,12 +1,12 @@
-/** Much that is written in one tick, for a reader who stops again and again: every byte is compared. */
+/** Many writes in one tick for a reader that stops repeatedly: every byte is compared. */
 import t from 'tap';
 import type { EventStream } from '../../../sidecar/http/exchange.js';
 import { deferred, serve } from '../../support/http-server.js';
 
 const GIB = 2 ** 30;
-/** No stream is ever asked for being behind. */
+/** No stream is ever asked for being slow. */
 const LIMITS = { totalBytes: GIB, backlog: { streamBytes: GIB, totalBytes: GIB } };
-/** Of one, two, three and four bytes: what is counted in characters is too short. */
+/** Characters of one, two, three and four bytes: a count of characters would be too small. */
 const LETTERS = 'aö中🌍';
 const ROUNDS = 5;
 
@@ -16,9 +16,9 @@ function turn(): Promise<void> {
 
 for (const [what, text, perTick] of [
   ['many frames a tick', LETTERS.repeat(18), 120],
-  ['a frame longer than a cork now and then', LETTERS.repeat(2500), 2],
+  ['sometimes a frame longer than a cork', LETTERS.repeat(2500), 2],
 ] as const) {
-  t.test(`a reader who stops and goes on misses no byte of a stream: ${what}`, async (t) => {
+  t.test(`a reader that stops and continues misses no byte of a stream: ${what}`, async (t) => {
     const opened = deferred<EventStream>();
     const { connect } = await serve(t, (exchange) => opened.resolve(exchange.stream()), { limits: LIMITS });
     const caller = await connect();
@@ -33,7 +33,7 @@ for (const [what, text, perTick] of [
     let sent = 0;
     for (let round = 0; round < ROUNDS; round++) {
       caller.socket.pause();
-      // What the sockets have no room for shows when it is written in one go.
+      // Sent in one go, so that more is written than the sockets have room for.
       const goal = bytes + 6 * 1024 * 1024;
       for (const start = stream.bytes; stream.bytes - start < goal - bytes;) {
         for (let i = 0; i < perTick; i++) stream.event(`${sent++} ${text}`);
@@ -61,7 +61,7 @@ t.test('pipelined answers whose heads and bodies are not ASCII', async (t) => {
   );
   const caller = await connect();
   for (let round = 0; round < 50; round++) {
-    // Two such heads fill a cork but for a little.
+    // Two such heads nearly fill a cork.
     caller.send('GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(2));
     for (let i = 0; i < 2; i++) {
       const response = await caller.response();
@@ -72,17 +72,17 @@ t.test('pipelined answers whose heads and bodies are not ASCII', async (t) => {
   }
 });
 
-/** Turns of the loop after which a reply that is not complete waits for its reader. */
+/** Turns of the loop after which an incomplete reply waits for its reader. */
 const TURNS = 200;
 
 /**
- * Of five answers in one cork the head of the last crosses the cork's end by some hundred bytes, so that it is most likely
- * there that the socket is found full.
+ * Of five answers in one cork the head of the last exceeds the cork by some hundred bytes, so the socket is most likely
+ * found full there.
  */
 const LENGTHS = [1560, 1590, 1620];
 
 for (const length of LENGTHS) {
-  t.test(`pipelined answers that fill the socket of a reader who stops: no byte is missing: ${length}`, async (t) => {
+  t.test(`pipelined answers that fill the socket of a reader that stops: no byte is missing: ${length}`, async (t) => {
     const value = 'v'.repeat(length);
     const { connect, ends } = await serve(t, (exchange) =>
       exchange.reply({ status: 200, headers: { 'x-name': value, 'x-more': value }, body: 'b' }),
@@ -113,7 +113,7 @@ for (const length of LENGTHS) {
   });
 }
 
-/** The data of the chunks of one response. Throws where a length is not followed by so many bytes and a line break. */
+/** The data of the chunks of one response. Throws if a length is not followed by so many bytes and a line break. */
 function dechunked(response: Buffer): string {
   const chunks: Buffer[] = [];
   for (let at = response.indexOf('\r\n\r\n') + 4; ;) {

@@ -2,13 +2,13 @@ import fc from 'fast-check';
 import t from 'tap';
 import { Blocks, BLOCK_BYTES, SendBuffer } from '../../../sidecar/http/send-buffer.js';
 
-/** Counts what is lent and not given back. */
+/** Counts the blocks that are in use. */
 class CountedBlocks extends Blocks {
   out = 0;
 
   override lend(): Uint8Array {
     this.out += 1;
-    // What was in it before may not come out.
+    // Its previous content must not be sent.
     return super.lend().fill(0xff);
   }
 
@@ -18,10 +18,10 @@ class CountedBlocks extends Blocks {
   }
 }
 
-t.test('what is pushed comes out in order, byte for byte, whatever is taken at a time, and no block is lost', (t) => {
+t.test('pushed text is taken in order, byte for byte, in parts of any size, and no block is lost', (t) => {
   const text = fc.oneof(
     fc.string({ unit: 'binary', maxLength: 50 }),
-    // Around a block's end, with characters of one to four bytes.
+    // Around a block’s end, with characters of one to four bytes.
     fc.tuple(fc.integer({ min: 0, max: 8 }), fc.constantFrom('x', 'é', '€', '😀')).map(([less, character]) => {
       const room = BLOCK_BYTES - less;
       return 'x'.repeat(room) + character.repeat(3);
@@ -51,7 +51,7 @@ t.test('what is pushed comes out in order, byte for byte, whatever is taken at a
           expected = expected.subarray(bytes);
         }
         if (held.bytes !== expected.length) return false;
-        // Two parts of blocks, and up to three bytes that no character fitted in per whole one.
+        // Two partial blocks, and up to three bytes per whole one in which no character fits.
         if (blocks.out > Math.ceil(expected.length / (BLOCK_BYTES - 3)) + 1) return false;
       }
       held.clear();
@@ -62,7 +62,7 @@ t.test('what is pushed comes out in order, byte for byte, whatever is taken at a
   t.end();
 });
 
-t.test('nothing that a reader waited for stays in a block that is kept', (t) => {
+t.test('no reader’s data stays in a block that is kept', (t) => {
   const blocks = new Blocks();
   const buffer = new SendBuffer(blocks);
   buffer.push('secret'.repeat(1000));
@@ -71,7 +71,7 @@ t.test('nothing that a reader waited for stays in a block that is kept', (t) => 
   t.end();
 });
 
-t.test('blocks are used again, up to a number', (t) => {
+t.test('blocks are reused, up to a number', (t) => {
   const blocks = new Blocks();
   const first = blocks.lend();
   blocks.giveBack(first);

@@ -68,7 +68,7 @@ t.test('an error, byte for byte', async (t) => {
   );
 });
 
-t.test('an error that a retry cannot mend says so', async (t) => {
+t.test('an error that a retry cannot correct has x-should-retry: false', async (t) => {
   const { connect } = await serve(t, (exchange) => exchange.fail(contractError('invalid_api_key', 'No.')));
   const caller = await connect();
   const response = await caller.request('GET', '/').response();
@@ -77,7 +77,7 @@ t.test('an error that a retry cannot mend says so', async (t) => {
   t.equal(response.field('retry-after'), undefined);
 });
 
-t.test('the caller’s request id is kept when well-formed, else made', async (t) => {
+t.test('a caller’s well-formed request id is kept, otherwise one is made', async (t) => {
   const { connect } = await serve(t, (exchange) => exchange.reply({ status: 200, body: exchange.head.requestId }));
   const caller = await connect();
   for (const id of ['a', 'A.z_9:-', 'x'.repeat(128)]) {
@@ -90,10 +90,10 @@ t.test('the caller’s request id is kept when well-formed, else made', async (t
     t.match(response.field('x-request-id'), UUID, JSON.stringify(id));
   }
   caller.send('GET / HTTP/1.1\r\nHost: a\r\nx-request-id: a\r\nx-request-id: b\r\n\r\n');
-  t.match((await caller.response()).field('x-request-id'), UUID, 'two ids are none');
+  t.match((await caller.response()).field('x-request-id'), UUID, 'two ids count as none');
 });
 
-t.test('HEAD is GET without its body, and the connection goes on', async (t) => {
+t.test('HEAD is GET without its body, and the connection continues', async (t) => {
   const { connect } = await serve(t, hello);
   const caller = await connect();
   const head = await caller.request('HEAD', '/').response({ head: true });
@@ -113,7 +113,11 @@ t.test('unknown paths and methods', async (t) => {
     t.equal(errorOf(response).code, 'not_found');
     t.match(response.field('x-request-id'), UUID);
   }
-  t.equal((await caller.request('GET', '/v1/models?limit=3').response()).status, 200, 'a query is no part of the path');
+  t.equal(
+    (await caller.request('GET', '/v1/models?limit=3').response()).status,
+    200,
+    'a query is not part of the path',
+  );
   t.equal((await caller.request('HEAD', '/nothing').response({ head: true })).status, 404);
 
   for (const [method, path, allow] of [
@@ -130,7 +134,11 @@ t.test('unknown paths and methods', async (t) => {
     t.equal(response.field('x-should-retry'), 'false');
     if (method !== 'HEAD') t.equal(errorOf(response).code, 'bad_request');
   }
-  t.same([...new Set(ends.map((end) => end.route))], [undefined, '/v1/models', '/v1/chat'], 'ends name routes only');
+  t.same(
+    [...new Set(ends.map((end) => end.route))],
+    [undefined, '/v1/models', '/v1/chat'],
+    'reported ends name routes only',
+  );
 });
 
 t.test('OPTIONS', async (t) => {
@@ -164,7 +172,7 @@ t.test('OPTIONS', async (t) => {
       '\r\n',
   );
   caller.request('GET', '/nothing');
-  t.equal(await caller.rest(), '', 'its connection carries no other request');
+  t.equal(await caller.rest(), '', 'its connection serves no other request');
 
   const stranger = await ask('/chat', {
     Origin: 'https://evil.example',
@@ -177,7 +185,7 @@ t.test('OPTIONS', async (t) => {
   t.equal((await ask('/nothing')).status, 404);
 });
 
-t.test('heads that two parsers read differently are refused and their connection is closed', async (t) => {
+t.test('heads that two parsers may read differently are refused and their connection is closed', async (t) => {
   let handled = 0;
   const { connect } = await serve(t, (exchange) => {
     handled++;
@@ -214,7 +222,7 @@ t.test('heads that two parsers read differently are refused and their connection
   t.equal(handled, 0);
 });
 
-t.test('what uWS itself refuses never reaches a handler', async (t) => {
+t.test('requests that uWS itself refuses never reach a handler', async (t) => {
   let answered = 0;
   const { connect } = await serve(t, (exchange) => {
     answered++;
@@ -256,7 +264,7 @@ t.test('requests in one packet', async (t) => {
 
   const unlucky = await connect();
   unlucky.send(request('/later') + request('/now'));
-  t.equal(await unlucky.rest(), '', 'else uWS cuts the connection');
+  t.equal(await unlucky.rest(), '', 'otherwise uWS closes the connection');
   await ended(3);
   t.match(ends[2], { route: '/later', outcome: 'gone', status: 499 });
   late.resolve();
@@ -327,7 +335,7 @@ t.test('other bodies', async (t) => {
   t.equal(bytes.field('content-type'), 'image/png');
   t.ok(bytes.raw.endsWith('\r\n\r\n\0\xff'));
   const none = await caller.request('GET', '/none').response();
-  t.equal(none.field('connection'), 'close', 'nothing shows whether its caller reads');
+  t.equal(none.field('connection'), 'close', 'there is no evidence that its caller reads');
   t.equal(none.field('content-length'), '0');
   t.equal(none.field('content-type'), undefined);
   const other = await connect();
@@ -358,7 +366,7 @@ t.test('stopping', async (t) => {
   await t.rejects(connect(), { code: 'ECONNREFUSED' });
   release.resolve();
   const last = await caller.response();
-  t.equal(last.status, 200, 'what runs is finished');
+  t.equal(last.status, 200, 'running requests are finished');
   t.equal(last.field('connection'), 'close');
   t.equal(await caller.rest(), '');
 
@@ -366,7 +374,7 @@ t.test('stopping', async (t) => {
   t.equal(ends.length, 3);
 });
 
-t.test('closing cuts off who still waits', async (t) => {
+t.test('close() disconnects waiting callers', async (t) => {
   const seen = deferred<Signal>();
   const { server, connect, ends } = await serve(t, (exchange) => seen.resolve(exchange.gone));
   const caller = await connect();
@@ -378,7 +386,7 @@ t.test('closing cuts off who still waits', async (t) => {
   t.equal(await caller.rest(), '');
 });
 
-t.test('an address that cannot be had', async (t) => {
+t.test('an address that is in use', async (t) => {
   const other = createTcpServer().listen(0, '127.0.0.1');
   await new Promise((resolve) => other.once('listening', resolve));
   t.teardown(() => other.close());
@@ -397,7 +405,7 @@ t.test('an address that cannot be had', async (t) => {
   }
 });
 
-t.test('an address can be had again at once, though its old connections linger', async (t) => {
+t.test('an address can be used again at once, although its old connections linger', async (t) => {
   const make = (): Server =>
     createServer({
       routes: { '/': { GET: hello } },
@@ -422,7 +430,7 @@ t.test('an address can be had again at once, though its old connections linger',
   }
 });
 
-t.test('what is wrapped around an exchange sees all that is answered, the server’s own refusals too', async (t) => {
+t.test('a wrapper of exchanges sees all answers, the server’s own refusals too', async (t) => {
   const seen: unknown[] = [];
   const { connect } = await serve(
     t,

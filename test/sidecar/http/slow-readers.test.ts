@@ -1,4 +1,4 @@
-/** Readers who are behind, over real sockets. What the system's own buffers take comes first: some MiB. */
+/** Slow readers over real sockets. The kernel’s own buffers fill first: some MiB. */
 import t from 'tap';
 import type { Signal } from '../../../sidecar/lib/abort.js';
 import type { EventStream } from '../../../sidecar/http/exchange.js';
@@ -11,7 +11,7 @@ const LIMITS = { totalBytes: 1 << 30, backlog: { streamBytes: 256 * KIB, totalBy
 const FRAME = 'x'.repeat(4 * KIB);
 const ASKING = /^: \r\nDate: [^\r\n]{29}\r\nContent-Length: 9007199254740991\r\n$/;
 
-/** A server that hands out each stream it opens. */
+/** A server that passes each stream it opens to the test. */
 async function streams(t: Parameters<typeof serve>[0]) {
   let next = deferred<{ stream: EventStream; gone: Signal }>();
   const cuts: ReaderCut[] = [];
@@ -32,7 +32,7 @@ function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-t.test('who reads gets all of a long stream, be it ever so long, and the connection goes on', async (t) => {
+t.test('a reader gets all of a long stream, however long, and the connection continues', async (t) => {
   const { open, server, cuts } = await streams(t);
   const { caller, stream } = await open();
   const count = 250;
@@ -48,7 +48,7 @@ t.test('who reads gets all of a long stream, be it ever so long, and the connect
     Array.from({ length: count }, (_, i) => `data: ${i}${FRAME}\n\n`),
   );
   const [asking, ...comments] = response.chunks.filter((text) => !text.startsWith('data: '));
-  t.match(asking, ASKING, 'what asking costs, once');
+  t.match(asking, ASKING, 'the bytes of asking, once');
   t.same(comments, [': \n\n']);
   t.same(response.trailers, [['Server-Timing', 'x;dur=1']]);
   t.same(cuts, []);
@@ -57,12 +57,12 @@ t.test('who reads gets all of a long stream, be it ever so long, and the connect
   t.equal((await caller.response()).status, 204);
 });
 
-t.test('who stops reading and goes on finds nothing missing', async (t) => {
+t.test('a reader that stops and continues misses nothing', async (t) => {
   const { open, server, cuts, ended } = await streams(t);
   const { caller, stream } = await open();
   caller.socket.pause();
   let count = 0;
-  // Half of its share makes it ask, and by then nothing says that it is behind; a little more shows that it is.
+  // Half of its share makes it ask, when it is not yet known to be slow; a little more shows that it is.
   while (server.bufferedBytes < 192 * KIB) {
     stream.event(`${count++}${FRAME}`);
     await turn();
@@ -70,7 +70,7 @@ t.test('who stops reading and goes on finds nothing missing', async (t) => {
   stream.end('x;dur=1');
   stream.event('late');
   await turn();
-  t.ok(server.bufferedBytes >= 128 * KIB, 'an end that nobody reads is held too');
+  t.ok(server.bufferedBytes >= 128 * KIB, 'the end of an unread stream is buffered too');
   caller.socket.resume();
   const response = await caller.response();
   const frames = response.chunks.filter((text) => text.startsWith('data: '));
@@ -82,7 +82,7 @@ t.test('who stops reading and goes on finds nothing missing', async (t) => {
   t.same(cuts, []);
 });
 
-t.test('who is further behind than its share is cut off, and others are not', async (t) => {
+t.test('a reader that is further behind than its share is cut off, and others are not', async (t) => {
   const { open, server, cuts, ends } = await streams(t);
   const [stalled, reading] = [await open(), await open()];
   stalled.caller.socket.pause();
@@ -101,7 +101,7 @@ t.test('who is further behind than its share is cut off, and others are not', as
   t.equal((await reading.caller.response()).status, 200);
 });
 
-t.test('past the total the one that is furthest behind is cut off', async (t) => {
+t.test('past the total the reader that is furthest behind is cut off', async (t) => {
   const { open, server, cuts } = await streams(t);
   const all = [await open(), await open(), await open(), await open()];
   for (const { caller } of all) caller.socket.pause();
@@ -116,26 +116,26 @@ t.test('past the total the one that is furthest behind is cut off', async (t) =>
   t.equal(all.filter(({ gone }) => gone.aborted).length, 1);
 });
 
-t.test('a sender can ask what its reader has not taken, and leave out what would wait', async (t) => {
+t.test('a sender can ask for the unread bytes, and skip what would wait', async (t) => {
   const { open, cuts } = await streams(t);
   const { caller, stream } = await open();
   stream.event('first');
   await turn();
   t.equal(stream.unread(), 0, 'it reads');
   caller.socket.pause();
-  // The system's own buffers come first: some MiB.
+  // The kernel’s own buffers fill first: some MiB.
   let sent = 0;
   for (; stream.unread() === 0; sent += 1) {
     stream.event(`${sent}${FRAME}`);
     await turn();
   }
-  t.ok(sent > 1, `${sent} frames went before one had to wait`);
+  t.ok(sent > 1, `${sent} frames were sent before one had to wait`);
   caller.socket.resume();
   while (stream.unread() > 0) await turn();
   stream.end('x;dur=1');
   const { chunks } = await caller.response();
   const frames = chunks.join('').match(/data: [^\n]*/g);
-  t.equal(frames?.length, sent + 1, 'nothing that was sent is missing');
+  t.equal(frames?.length, sent + 1, 'no sent frame is missing');
   t.equal(stream.unread(), 0, 'after the end nothing waits');
   t.same(cuts, []);
 });

@@ -1,7 +1,7 @@
 /**
- * Requests that a proxy in front may frame otherwise than we do: whatever stands behind one is never served as a request
- * of its own, be it in the same packet or sent later. What is not listed here, because uWS misreads it and can only be
- * kept from doing harm, is in docs/http.md.
+ * Requests that a proxy in front may frame differently: bytes behind one are never served as a request of their own,
+ * whether in the same packet or sent later. docs/http.md lists cases that uWS misreads and that can only be made
+ * harmless.
  */
 import t from 'tap';
 import { serve } from '../../support/http-server.js';
@@ -10,22 +10,22 @@ const HIDDEN = 'GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n';
 const POST = 'POST / HTTP/1.1\r\nHost: a\r\n';
 const CHUNKED = `${POST}Transfer-Encoding: chunked\r\n\r\n`;
 
-/** By what is odd about it: the request, and what it hides. */
+/** By what is unusual: the request, and the request hidden in it. */
 const SHAPES: Readonly<Record<string, string>> = {
   'CL.TE': `${POST}Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${HIDDEN}`,
   'TE.CL': `${POST}Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n5c\r\n${HIDDEN}\r\n0\r\n\r\n`,
-  'CL.TE, TE spoilt': `${POST}Content-Length: 5\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n${HIDDEN}`,
+  'CL.TE, TE malformed': `${POST}Content-Length: 5\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n${HIDDEN}`,
   'a coding that is not chunked': `${POST}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n${HIDDEN}`,
   'a coding in quotes': `${POST}Transfer-Encoding: "chunked"\r\n\r\n0\r\n\r\n${HIDDEN}`,
-  'a coding and nothing': `${POST}Transfer-Encoding: chunked,\r\n\r\n0\r\n\r\n${HIDDEN}`,
+  'a coding and an empty one': `${POST}Transfer-Encoding: chunked,\r\n\r\n0\r\n\r\n${HIDDEN}`,
   'identity and a length': `${POST}Transfer-Encoding: identity\r\nContent-Length: 0\r\n\r\n${HIDDEN}`,
   'two codings': `${POST}Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n${HIDDEN}`,
   'a space before the colon of TE': `${POST}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n${HIDDEN}`,
   'a space before the colon of CL': `${POST}Content-Length : 5\r\n\r\nhello${HIDDEN}`,
   'a control character before the coding': `${POST}Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n${HIDDEN}`,
   'a folded line': `${POST}Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n${HIDDEN}`,
-  'a field behind a bare LF': `${POST}X: x\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${HIDDEN}`,
-  'a field behind a bare CR': `${POST}X: x\rContent-Length: 5\r\n\r\nhello${HIDDEN}`,
+  'a field after a bare LF': `${POST}X: x\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${HIDDEN}`,
+  'a field after a bare CR': `${POST}X: x\rContent-Length: 5\r\n\r\nhello${HIDDEN}`,
   'a field that begins with a space': `${POST} Content-Length: 5\r\n\r\nhello${HIDDEN}`,
   'a field without a colon': `${POST}Content-Length\r\n\r\n${HIDDEN}`,
   'a NUL in a field': `${POST}X: a\0b\r\nContent-Length: 0\r\n\r\n${HIDDEN}`,
@@ -48,11 +48,11 @@ const SHAPES: Readonly<Record<string, string>> = {
   'a chunk size with 0x': `${CHUNKED}0x5\r\nhello\r\n0\r\n\r\n${HIDDEN}`,
   'chunk lines that end with LF': `${CHUNKED}5\nhello\n0\n\n${HIDDEN}`,
   'a chunk longer than its size': `${CHUNKED}5\r\nhelloXX\r\n0\r\n\r\n${HIDDEN}`,
-  'whole chunks, and more behind them': `${CHUNKED}5\r\nhello\r\n0\r\n\r\n${HIDDEN}`,
-  'no chunk, and more behind': `${CHUNKED}0\r\n\r\n${HIDDEN}`,
+  'whole chunks, and more bytes after them': `${CHUNKED}5\r\nhello\r\n0\r\n\r\n${HIDDEN}`,
+  'no chunk, and more bytes after it': `${CHUNKED}0\r\n\r\n${HIDDEN}`,
 };
 
-t.test('nothing that a request hides is served', async (t) => {
+t.test('a hidden request is not served', async (t) => {
   const hidden: string[] = [];
   const { connect } = await serve(t, {
     '/': {
@@ -62,7 +62,7 @@ t.test('nothing that a request hides is served', async (t) => {
         exchange.reply({ status: 200, body: '{}' });
       },
     },
-    // At once: as if a key were refused before the body is looked at.
+    // At once: as if a key were refused before the body is read.
     '/refused': { POST: (exchange) => exchange.reply({ status: 401, body: '{}' }) },
     '/hidden': {
       GET: (exchange) => {
@@ -77,7 +77,7 @@ t.test('nothing that a request hides is served', async (t) => {
       const caller = await connect();
       caller.send(Buffer.from(bytes, 'latin1'));
       caller.socket.end();
-      // Closing our side ends the connection, so everything that was to come has come.
+      // Closing this side ends the connection, so everything that would be sent has arrived.
       const answers = (await caller.rest()).match(/HTTP\/1\.1 \d{3}/g) ?? [];
       t.ok(answers.length <= 1, `${name}: ${answers.join(', ')}`);
     }
@@ -86,7 +86,7 @@ t.test('nothing that a request hides is served', async (t) => {
   const ordinary = await connect();
   ordinary.request('POST', '/', {}, 'hello');
   t.equal((await ordinary.response()).status, 200);
-  t.equal((await ordinary.request('GET', '/hidden').response()).status, 200, 'what hides nothing is served');
+  t.equal((await ordinary.request('GET', '/hidden').response()).status, 200, 'an ordinary request is served');
   t.equal(hidden.length, 1);
 });
 
@@ -104,10 +104,11 @@ t.test('bytes of a value that are not ASCII', async (t) => {
     t.equal((await caller.response()).status, 200);
     return got;
   };
-  t.equal(await taken('aéb'), 'aéb', 'within it UTF-8 is read');
+  t.equal(await taken('aéb'), 'aéb', 'within a value UTF-8 is read');
   t.equal(await taken('a', 0xff, 'b'), 'a\ufffdb');
-  t.equal(await taken('a', 0xc0, 0xaf, 'b'), 'a\ufffd\ufffdb', 'an overlong slash is none');
-  // uWS takes them for blanks: nobody can tell this account from `ab`. docs/gateway.md says what that asks of a gateway.
+  t.equal(await taken('a', 0xc0, 0xaf, 'b'), 'a\ufffd\ufffdb', 'an overlong slash is no slash');
+  // uWS takes them for blanks, so this account cannot be distinguished from `ab`. docs/gateway.md says what a gateway
+  // must do.
   t.equal(await taken('abé'), 'ab');
   t.equal(await taken(0xff, 'ab'), 'ab');
 });

@@ -6,7 +6,7 @@ import { SseStream } from '../../../sidecar/http/sse.js';
 import { grownOld } from '../../support/grown-old.js';
 import { parse } from '../../support/raw-http.js';
 
-/** A stream whose packets are strings; `writeHeader` and `endWithoutBody` write what uWS's do. */
+/** A stream whose packets are strings; `writeHeader` and `endWithoutBody` write what uWS’s do. */
 function setup() {
   const packets: string[] = [];
   const ends: number[] = [];
@@ -46,7 +46,7 @@ function setup() {
 
 const HEAD = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
 
-t.test('what is written in one tick leaves in one packet', async (t) => {
+t.test('all that is written in one tick is sent in one packet', async (t) => {
   const { stream, packets, ends } = setup();
   stream.event('a');
   stream.comment('b');
@@ -57,17 +57,17 @@ t.test('what is written in one tick leaves in one packet', async (t) => {
   stream.end('x;dur=1');
   t.equal(packets[1], '9\r\ndata: c\n\n\r\n0\r\nServer-Timing: x;dur=1\r\nDate: -\r\n\r\n');
   await Promise.resolve();
-  t.equal(packets.length, 2, 'the flush that was planned finds nothing');
+  t.equal(packets.length, 2, 'the planned flush finds nothing');
   t.same(ends, [stream.bytes]);
 });
 
-t.test('the head leaves though nothing follows', async (t) => {
+t.test('the head is sent though nothing follows', async (t) => {
   const { packets } = setup();
   await Promise.resolve();
   t.same(packets, [HEAD]);
 });
 
-t.test('after the end or the caller’s leaving nothing happens', async (t) => {
+t.test('after the end or a disconnect nothing happens', async (t) => {
   for (const how of ['end', 'abandon'] as const) {
     const { stream, packets, ends } = setup();
     stream.event('a');
@@ -85,7 +85,7 @@ t.test('after the end or the caller’s leaving nothing happens', async (t) => {
   }
 });
 
-t.test('a line break is a fault', async (t) => {
+t.test('a line break throws', async (t) => {
   const { stream } = setup();
   for (const text of ['a\nb', 'a\rb']) {
     t.throws(() => stream.event(text), RangeError);
@@ -95,7 +95,7 @@ t.test('a line break is a fault', async (t) => {
   t.equal(stream.bytes, 0);
 });
 
-t.test('whatever the text and the ticks, a strict parser reads back the frames', async (t) => {
+t.test('whatever the text and the ticks, a strict parser reads the same frames', async (t) => {
   const line = fc.string({ unit: 'binary', maxLength: 400 }).map((text) => text.replace(/[\r\n]/g, ' '));
   const property = fc.asyncProperty(
     fc.array(fc.tuple(line, fc.boolean(), fc.boolean()), { maxLength: 20 }),
@@ -126,7 +126,7 @@ t.test('whatever the text and the ticks, a strict parser reads back the frames',
 });
 
 t.test(
-  'what was sent is gone with the young generation, though several collections pass between two packets',
+  'sent data is collected with the young generation, although several collections pass between two packets',
   async (t) => {
     const sent = { send: () => undefined, end: () => undefined, unread: () => 0 };
     const streams = Array.from({ length: 100 }, () => new SseStream(sent, { add: queueMicrotask }));
@@ -143,6 +143,6 @@ t.test(
     await rounds(2);
     // 100 MB are sent.
     const old = await grownOld((look) => rounds(20, look));
-    t.ok(old < 20_000_000, `${old} bytes grew old`);
+    t.ok(old < 20_000_000, `${old} bytes reached the old generation`);
   },
 );

@@ -9,7 +9,7 @@ import { eventually } from '../../support/processes.js';
 
 const [a, b] = [testPair('a'), testPair('b')];
 
-/** A reply that no socket takes at once. */
+/** A reply that no socket accepts at once. */
 const LONG = 'x'.repeat(8 << 20);
 
 const streams: EventStream[] = [];
@@ -136,7 +136,7 @@ t.test('a certificate is renewed while streams run and callers connect', async (
   for (const body of await Promise.all(bodies)) t.match(body, /after 0[^]*after 1[^]*after 2[^]*\r\n0\r\n/);
 });
 
-t.test('a pair that uWS cannot use is a fault, and the previous one stays', async (t) => {
+t.test('a pair that uWS cannot use throws, and the previous one stays', async (t) => {
   const { port, server } = await start(t);
   t.throws(() => server.renewTls({ keyFile: a.keyFile, certFile: b.certFile }));
   t.throws(() => server.renewTls({ keyFile: '/nowhere', certFile: b.certFile }));

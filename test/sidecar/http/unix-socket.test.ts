@@ -31,7 +31,7 @@ function server(t: Owner): Server {
   return made;
 }
 
-/** What a client of Node's own gets, over a socket or a port. */
+/** The answer to a client of Node’s own, over a socket or a port. */
 function ask(where: { socketPath: string } | { port: number }): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const asking = request({ ...where, method: 'POST', path: '/', agent: false }, (response) => {
@@ -54,7 +54,7 @@ t.test('a socket, a port, or both', async (t) => {
   t.same(await ask({ port }), { text: 'hello', address: '127.0.0.1' });
   await t.rejects(both.listenUnix(`${path}2`, 0o600), { message: 'a server listens once' });
   await both.close();
-  t.equal(existsSync(path), false, 'the file goes with the server');
+  t.equal(existsSync(path), false, 'the file is removed with the server');
   await t.rejects(ask({ socketPath: path }));
 
   const alone = server(t);
@@ -63,7 +63,7 @@ t.test('a socket, a port, or both', async (t) => {
   t.same(await ask({ socketPath: path }), { text: 'hello', address: '' });
 });
 
-t.test('what is at the path already', async (t) => {
+t.test('existing files at the path', async (t) => {
   const dir = shortDir(t);
   const file = join(dir, 'file');
   writeFileSync(file, 'precious');
@@ -79,7 +79,7 @@ t.test('what is at the path already', async (t) => {
   const stale = join(dir, 'stale.sock');
   const code = `require('net').createServer().listen(${JSON.stringify(stale)}, () => process.kill(process.pid, 'SIGKILL'))`;
   t.equal(spawnSync(process.execPath, ['-e', code]).signal, 'SIGKILL');
-  t.ok(statSync(stale).isSocket(), 'a killed process leaves its socket');
+  t.ok(statSync(stale).isSocket(), 'a killed process leaves its socket file');
   await server(t).listenUnix(stale, 0o600);
   t.same(await ask({ socketPath: stale }), { text: 'hello', address: '' });
 
@@ -100,7 +100,7 @@ t.test('a successor’s socket is not removed', async (t) => {
   t.equal(existsSync(path), true);
 });
 
-t.test('a file that cannot be removed does not keep a server from closing', async (t) => {
+t.test('a file that cannot be removed does not prevent a server from closing', async (t) => {
   const dir = join(shortDir(t), 'dir');
   mkdirSync(dir);
   const path = join(dir, 'ra.sock');

@@ -1,4 +1,4 @@
-/** Callers who send requests and do not read, over real sockets, and callers who read what was held back for them. */
+/** Callers that send requests and do not read, and callers that read the buffered answers later, over real sockets. */
 import { once } from 'node:events';
 import t from 'tap';
 import type { EventStream } from '../../../sidecar/http/exchange.js';
@@ -9,7 +9,7 @@ import { serve } from '../../support/http-server.js';
 import { unreading } from '../../support/unreading.js';
 
 const MIB = 1 << 20;
-/** More than the system's buffers of one connection take: `tcp_wmem` and `tcp_rmem` bound them. */
+/** More than the kernel buffers for one connection: `tcp_wmem` and `tcp_rmem` bound that. */
 const SOCKETS_BYTES = 48 * MIB;
 const DOCUMENT = Buffer.alloc(92_000, 'd');
 /** Characters of one, two, three and four bytes, at every offset of a block once. */
@@ -21,7 +21,7 @@ function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** What a server without a bound would take. */
+/** What a server without a bound would buffer. */
 const FLOOD_BYTES = 64 * MIB;
 
 t.test('pipelined requests whose answers are not read are not all accepted', async (t) => {
@@ -42,7 +42,10 @@ t.test('pipelined requests whose answers are not read are not all accepted', asy
   }
 });
 
-/** Requests that come one in a packet, and the most that may be answered. (Short answers would fill the sockets too, later.) */
+/**
+ * Requests that come one in a packet, and the most that may be answered. (Short answers would fill the sockets too,
+ * later.)
+ */
 const ONE_BY_ONE: Record<string, { readonly request: string; readonly most: number }> = {
   'a document': { request: 'GET / HTTP/1.1\r\nHost: a\r\n\r\n', most: SOCKETS_BYTES / DOCUMENT.length },
   'no body': { request: 'OPTIONS / HTTP/1.1\r\nHost: a\r\n\r\n', most: 1 },
@@ -52,11 +55,11 @@ const ONE_BY_ONE: Record<string, { readonly request: string; readonly most: numb
   },
 };
 
-/** Turns of the loop in which a request that can be taken was. */
+/** Turns of the loop in which an acceptable request is accepted. */
 const TURNS = 20;
 
 for (const [what, { request, most }] of Object.entries(ONE_BY_ONE)) {
-  t.test(`one request a packet and no reading ends the connection: ${what}`, async (t) => {
+  t.test(`one request a packet without reading ends the connection: ${what}`, async (t) => {
     let [taken, answered] = [0, 0];
     const { port } = await serve(
       t,
@@ -69,7 +72,7 @@ for (const [what, { request, most }] of Object.entries(ONE_BY_ONE)) {
     const socket = unreading(port);
     for (let sent = 1; !socket.destroyed && answered <= most; sent++) {
       socket.write(request);
-      // Until it was answered, or else is not going to be.
+      // Until it was answered, or will not be.
       for (let turns = 0; turns < TURNS && answered < sent; turns++) await turn();
     }
     t.ok(socket.destroyed, 'it ended');
@@ -78,7 +81,7 @@ for (const [what, { request, most }] of Object.entries(ONE_BY_ONE)) {
   });
 }
 
-t.test('who reads late finds every byte of a whole reply, and its connection goes on', async (t) => {
+t.test('a late reader gets every byte of a whole reply, and its connection continues', async (t) => {
   const { connect, server, ended } = await serve(t, {
     '/text': { GET: (exchange) => exchange.reply({ status: 200, body: TEXT }) },
     '/kept': { GET: (exchange) => exchange.reply({ status: 200, body: Buffer.from(TEXT) }) },
@@ -87,21 +90,21 @@ t.test('who reads late finds every byte of a whole reply, and its connection goe
     const caller = await connect();
     caller.socket.pause();
     caller.request('GET', path);
-    // Another connection's answer shows that the server's loop went round.
+    // Another connection’s answer shows that the server’s loop ran.
     for (let i = 0; i < 20; i++) await (await connect()).request('HEAD', path).response({ head: true });
-    if (path === '/text') t.equal(server.bufferedBytes, Buffer.byteLength(TEXT), 'what waits is counted');
-    else t.equal(server.bufferedBytes, 0, 'what the handler keeps anyway is not');
+    if (path === '/text') t.equal(server.bufferedBytes, Buffer.byteLength(TEXT), 'buffered bytes are counted');
+    else t.equal(server.bufferedBytes, 0, 'bytes that the handler keeps anyway are not');
     caller.socket.resume();
     const response = await caller.response();
     t.equal(response.field('content-length'), String(Buffer.byteLength(TEXT)));
-    t.ok(response.body === TEXT, 'not a byte is missing or twice');
+    t.ok(response.body === TEXT, 'no byte is missing or repeated');
     t.equal((await caller.request('HEAD', path).response({ head: true })).status, 200);
   }
   await ended(44);
   t.equal(server.bufferedBytes, 0);
 });
 
-t.test('who reads late finds every byte before its connection is closed', async (t) => {
+t.test('a late reader gets every byte before its connection is closed', async (t) => {
   const { connect } = await serve(t, (exchange) => exchange.reply({ status: 200, body: TEXT }));
   for (const headers of [{ Connection: 'close' }, { 'Transfer-Encoding': 'chunked' }]) {
     const caller = await connect();
@@ -114,7 +117,7 @@ t.test('who reads late finds every byte before its connection is closed', async 
   }
 });
 
-t.test('pipelined requests of a caller who reads are answered in order', async (t) => {
+t.test('pipelined requests of a reading caller are answered in order', async (t) => {
   const names = Array.from({ length: 20 }, (_, i) => `/${i}`);
   const long = 'é'.repeat(20_000);
   const { connect } = await serve(
@@ -133,13 +136,13 @@ t.test('pipelined requests of a caller who reads are answered in order', async (
   }
 });
 
-t.test('streams whose ends wait unread on a kept connection do not add up', async (t) => {
+t.test('streams whose ends are unread on a kept connection do not accumulate', async (t) => {
   const frame = 'x'.repeat(4096);
   const { port, ends } = await serve(
     t,
     (exchange) => {
       const stream = exchange.stream();
-      // Below half of a stream's share, from which on it would ask anyway.
+      // Below half of a stream’s share, above which it would ask anyway.
       for (let i = 0; i < 24; i++) stream.event(frame);
       stream.end('x;dur=1');
     },
@@ -156,7 +159,7 @@ t.test('streams whose ends wait unread on a kept connection do not add up', asyn
   socket.destroy();
 });
 
-/** What a stream that asks puts between two events (chunked.ts). */
+/** What an asking stream writes between two events (chunked.ts). */
 const ASKED = 'Content-Length: 9007199254740991';
 
 t.test('streams of an address that is never quiet ask for a part of the time', async (t) => {
@@ -183,13 +186,13 @@ t.test('streams of an address that is never quiet ask for a part of the time', a
   other.request('POST', '/', { 'Content-Length': '0' });
   while (waiting.length === 0) await turn();
   clock.advance(1000);
-  t.notOk(await asks(), 'the open stream was asked, and its reader had taken everything');
+  t.notOk(await asks(), 'the open stream was asked, and its reader had read everything');
   t.notOk(await asks());
   waiting[0]?.end('x;dur=1');
   t.ok((await other.response()).raw.includes(ASKED));
 });
 
-t.test('past the total the reply that waits most is cut off', async (t) => {
+t.test('past the total the reply with the most unread bytes is cut off', async (t) => {
   const cuts: ReaderCut[] = [];
   const { port, connect, server, ended } = await serve(t, (exchange) => exchange.reply({ status: 200, body: TEXT }), {
     limits: { totalBytes: 1 << 30, backlog: { streamBytes: 64 * 1024, totalBytes: 9 * MIB } },

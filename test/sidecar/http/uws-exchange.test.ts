@@ -89,7 +89,7 @@ t.test('a stream without a trailer', async (t) => {
   t.same(empty.trailers[0], ['Server-Timing', 'ra-ttft;dur=1']);
 });
 
-t.test('the head goes out at once, and each tick’s frames after it', async (t) => {
+t.test('the head is sent at once, and each tick’s frames after it', async (t) => {
   const opened = deferred<EventStream>();
   const { connect } = await serve(t, (exchange) => opened.resolve(exchange.stream()));
   const caller = await connect();
@@ -134,10 +134,10 @@ t.test('HEAD of a stream is its head', async (t) => {
   const head = await caller.request('HEAD', '/').response({ head: true });
   t.equal(head.field('content-type'), 'text/event-stream');
   t.equal(head.field('transfer-encoding'), undefined);
-  t.equal(head.field('connection'), 'close', 'nothing shows whether its caller reads');
+  t.equal(head.field('connection'), 'close', 'there is no evidence that its caller reads');
 });
 
-t.test('a handler that fails mid-stream ends it with one error frame', async (t) => {
+t.test('a handler that fails during a stream ends it with one error frame', async (t) => {
   const { connect, faults, ends } = await serve(t, {
     '/open': {
       GET: async (exchange) => {
@@ -174,7 +174,7 @@ t.test('a handler that fails mid-stream ends it with one error frame', async (t)
       [200, 'internal'],
       [200, undefined],
     ],
-    'what ended it is told, whatever its status was',
+    'the report has the error that ended it, whatever its status',
   );
 });
 
@@ -202,7 +202,7 @@ t.test('an exchange is reported when its head has arrived, and when it has ended
   ]);
 });
 
-/** Echoes what became of the body under a limit of 1,000 bytes, with some awaiting before. */
+/** Replies with the result of a body under a limit of 1,000 bytes, some handlers awaiting before. */
 async function measure(exchange: Exchange): Promise<void> {
   await Promise.resolve();
   const body = await exchange.body(1000);
@@ -219,7 +219,7 @@ t.test('request bodies', async (t) => {
   t.equal((await caller.request('POST', '/', {}, 'x'.repeat(1000)).response()).body.length, 1000);
 
   caller.request('POST', '/', { 'Content-Length': '4' }, 'ab').request('POST', '/');
-  t.equal(await caller.rest(), '', 'after a length that lies, `ST /` is another request, before the answer');
+  t.equal(await caller.rest(), '', 'after a wrong length, `ST /` is another request, before the answer');
   t.match(ends.at(-1), { requestBytes: 4, outcome: 'gone' });
 
   const waiting = await connect();
@@ -231,18 +231,18 @@ t.test('request bodies', async (t) => {
   chunked.request('POST', '/', { 'Transfer-Encoding': 'chunked' }, '2\r\nab\r\n1').send('\r\nc\r\n0\r').send('\n\r\n');
   const answer = await chunked.response();
   t.equal(answer.body, 'abc');
-  t.equal(answer.field('connection'), 'close', 'uWS cannot be trusted with what follows a chunked body');
+  t.equal(answer.field('connection'), 'close', 'after a chunked body uWS may misread what follows');
   t.equal(await chunked.rest(), '');
   t.match(ends.at(-1), { requestBytes: 3, responseBytes: 3 });
-  t.equal(server.bodyBytes, 0, 'all memory is given back');
+  t.equal(server.bodyBytes, 0, 'all memory is released');
 });
 
-t.test('a body over its limit is refused while it is still being read, and the connection goes on', async (t) => {
+t.test('a body over its limit is refused while it is still being read, and the connection continues', async (t) => {
   const { connect, server } = await serve(t, measure);
   const caller = await connect();
 
   caller.request('POST', '/', { 'Content-Length': '1001' });
-  t.equal((await caller.response()).body, 'too-large', 'told before a byte of it came');
+  t.equal((await caller.response()).body, 'too-large', 'refused before a byte of it arrived');
   caller.send('x'.repeat(1001));
   t.equal((await caller.request('POST', '/', {}, 'abc').response()).body, 'abc');
 
@@ -254,7 +254,7 @@ t.test('a body over its limit is refused while it is still being read, and the c
   t.equal(server.bodyBytes, 0);
 });
 
-t.test('all bodies at once have a cap', async (t) => {
+t.test('all bodies together have a cap', async (t) => {
   const held = deferred<Body>();
   const free = deferred();
   const { connect, server } = await serve(
@@ -281,10 +281,10 @@ t.test('all bodies at once have a cap', async (t) => {
   t.equal((await other.request('POST', '/measure', {}, 'x'.repeat(1000)).response()).body.length, 1000);
   free.resolve();
   t.equal((await holder.response()).status, 200);
-  t.equal(server.bodyBytes, 0, 'released twice, given back once');
+  t.equal(server.bodyBytes, 0, 'released twice, returned once');
 });
 
-t.test('a stream’s prompt does not count any more', async (t) => {
+t.test('a stream’s prompt no longer counts', async (t) => {
   const { connect, server } = await serve(t, async (exchange) => {
     await exchange.body(1000);
     exchange.stream().event(String(server.bodyBytes));
@@ -295,7 +295,7 @@ t.test('a stream’s prompt does not count any more', async (t) => {
   caller.close();
 });
 
-t.test('a large body is held back until someone asks for it', async (t) => {
+t.test('a large body is paused until it is requested', async (t) => {
   const asked = deferred();
   const size = 8 << 20;
   const { connect, server } = await serve(t, async (exchange) => {
@@ -305,7 +305,7 @@ t.test('a large body is held back until someone asks for it', async (t) => {
   });
   const caller = await connect();
   caller.request('POST', '/', { 'Content-Length': String(size) }, 'x'.repeat(size));
-  // Another connection's round trips show that the server's loop went round while it held the body back.
+  // Another connection’s round trips show that the server’s loop ran while the body was paused.
   const other = await connect();
   for (let i = 0; i < 20; i++) await other.request('GET', '/nothing').response();
   t.ok(server.bodyBytes < 2 << 20, `${server.bodyBytes} held`);
@@ -319,7 +319,7 @@ t.test('a large body is held back until someone asks for it', async (t) => {
   const stranger = await refusing.connect();
   stranger.request('POST', '/', { 'Content-Length': String(size) }, 'x'.repeat(size));
   t.equal((await stranger.response()).status, 401);
-  t.equal((await stranger.request('GET', '/').response()).status, 401, 'a body that nobody asked for is skipped');
+  t.equal((await stranger.request('GET', '/').response()).status, 401, 'a body that was not requested is skipped');
 });
 
 t.test('a body that takes too long', async (t) => {
@@ -331,7 +331,7 @@ t.test('a body that takes too long', async (t) => {
   t.match(ends, [{ outcome: 'gone', status: 499 }]);
 });
 
-t.test('a caller that leaves', async (t) => {
+t.test('a caller that disconnects', async (t) => {
   interface Seen {
     readonly exchange: Exchange;
     readonly fired: Promise<void>;
@@ -348,7 +348,7 @@ t.test('a caller that leaves', async (t) => {
     seen.resolve({ exchange, fired: fired.promise, fires: () => fires });
   };
   const { connect, ends, faults, server } = await serve(t, take);
-  /** Sends the start of a request and hands out the exchange that the handler got. */
+  /** Sends the start of a request and passes on the exchange that the handler got. */
   const arrive = async (headers: Record<string, string>, body: string) => {
     seen = deferred<Seen>();
     const caller = await connect();

@@ -4,7 +4,7 @@ import { WholeReply, type WholeResponse } from '../../../sidecar/http/whole-repl
 
 const BODY = Buffer.alloc(92_000, 'd');
 
-/** A response whose socket takes so many bytes of each call, and what it was given. */
+/** A response whose socket accepts so many bytes of each call, and the calls. */
 function responseTaking(most: number): {
   readonly res: WholeResponse;
   readonly given: Uint8Array[];

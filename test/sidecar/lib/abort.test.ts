@@ -7,7 +7,7 @@ const both: readonly (readonly [string, () => { signal: Signal; abort: () => voi
 ];
 
 for (const [name, make] of both) {
-  t.test(`${name}: listeners are called once, in their order, and those that left or come late are not`, (t) => {
+  t.test(`${name}: listeners are called once, in their order; removed and late ones are not`, (t) => {
     const { signal, abort } = make();
     const heard: string[] = [];
     const first = (): void => void heard.push(`first ${String(signal.aborted)}`);
@@ -25,7 +25,7 @@ for (const [name, make] of both) {
     t.end();
   });
 
-  t.test(`${name}: what a listener throws is the process's, and the next one is called`, async (t) => {
+  t.test(`${name}: a listener’s exception is uncaught, and the next listener is called`, async (t) => {
     const { signal, abort } = make();
     const fault = new Error('a listener');
     const thrown = new Promise((resolve) => {

@@ -11,7 +11,7 @@ t.test('waits double from the shortest to the longest and stay there', async (t)
   t.equal(backoff.next(), 100);
 });
 
-t.test('a wait is drawn from the upper half of its step', async (t) => {
+t.test('a wait is random within the upper half of its step', async (t) => {
   const least = new Backoff(100, 1000, () => 0);
   t.same([least.next(), least.next()], [50, 100]);
 });

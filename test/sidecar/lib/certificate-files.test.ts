@@ -20,7 +20,7 @@ function problemOf(key: string, certificate: string): string {
   return 'none';
 }
 
-t.test('a pair that cannot be used is one line that names the file and quotes nothing of it', (t) => {
+t.test('a pair that cannot be used is reported in one line that names the file and quotes nothing of it', (t) => {
   const cases: readonly (readonly [string, string, RegExp])[] = [
     [a.key, b.cert, /^tls\.certFile: is not the certificate of the key in tls\.keyFile \(file the\.crt\)$/],
     ['no key', a.cert, /^tls\.keyFile: must be an unencrypted private key in PEM \(file the\.key\)$/],
@@ -42,7 +42,7 @@ t.test('a pair that cannot be used is one line that names the file and quotes no
   t.end();
 });
 
-t.test('what is in force', (t) => {
+t.test('the certificate in force', (t) => {
   const { fingerprint, notAfter } = checkPair(a.key, a.cert, PATHS);
   t.match(fingerprint, /^[0-9A-F]{2}(:[0-9A-F]{2}){31}$/);
   t.ok(notAfter.getUTCFullYear() > 2100);
@@ -79,17 +79,17 @@ async function follow(t: Test): Promise<Followed> {
   return { files, clock, put, seen };
 }
 
-t.test('a renewed pair is taken a second after its files changed', async (t) => {
+t.test('a renewed pair is used a second after its files changed', async (t) => {
   const { files, clock, put, seen } = await follow(t);
   const before = files.inForce.fingerprint;
   await put(b.key, b.cert);
-  t.strictSame(seen, [], 'the other file may not be there yet');
+  t.strictSame(seen, [], 'the other file may not have been written yet');
   clock.advance(1000);
   t.strictSame(seen, [checkPair(b.key, b.cert, PATHS).fingerprint]);
   t.not(files.inForce.fingerprint, before);
 });
 
-t.test('of a pair that does not fit the previous one stays, until it fits', async (t) => {
+t.test('while a pair does not fit the previous one stays, until it fits', async (t) => {
   const { files, clock, put, seen } = await follow(t);
   const before = files.inForce.fingerprint;
   await put(b.key, a.cert);

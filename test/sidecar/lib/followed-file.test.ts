@@ -8,7 +8,7 @@ import { FakeClock } from '../../support/fake-clock.js';
 const POLL_MS = 1000;
 const MAX_BYTES = 20;
 
-/** A file of one number, and what was said of it. What becomes of it on real clocks, with events: key-file-watch.test. */
+/** A file of one number, and the hooks’ calls. key-file-watch.test.ts uses real clocks and events. */
 class Harness {
   readonly clock = new FakeClock();
   readonly file: string;
@@ -46,7 +46,7 @@ class Harness {
     await rename(`${this.file}.new`, this.file);
   }
 
-  /** What is said next. Polls come again and again, as they do: one that is due while a read still runs comes after it. */
+  /** The next call of a hook. Polls repeat: one that is due during a read comes after it. */
   async next(): Promise<number | string | undefined> {
     const before = this.said.length;
     while (this.said.length === before) {
@@ -57,7 +57,7 @@ class Harness {
   }
 }
 
-t.test('each change is taken, and a file that cannot be used leaves what was', async (t) => {
+t.test('each change is used, and a file that cannot be used leaves the previous value', async (t) => {
   const harness = new Harness(t, '1');
   t.equal(await harness.open(), 1);
   await harness.put('2');
@@ -73,17 +73,17 @@ t.test('each change is taken, and a file that cannot be used leaves what was', a
   t.strictSame(harness.said.length, 5);
 });
 
-t.test('what is the same is not said again, unless asked for', async (t) => {
+t.test('an unchanged value is not reported again, except by reload()', async (t) => {
   const harness = new Harness(t, '1');
   await harness.open();
   await harness.put('1');
   harness.clock.advance(POLL_MS);
-  // A poll that had found news would say it before this read, which is one after it.
+  // A poll that had found a change would report it before this read, which follows it.
   await harness.followed?.reload();
   t.strictSame(harness.said, [1]);
 });
 
-t.test('a start without a file: what stands for it, or no start at all', async (t) => {
+t.test('a start without a file: the configured substitute, or an error', async (t) => {
   const harness = new Harness(t);
   await t.rejects(harness.open(), { message: `number: does not exist (file ${harness.file})` });
   t.equal(harness.clock.pending, 0, 'nothing is followed');
@@ -92,12 +92,12 @@ t.test('a start without a file: what stands for it, or no start at all', async (
   t.equal(await harness.next(), 5);
 });
 
-t.test('a bad file at the start is no start, whatever stands for one that is not there', async (t) => {
+t.test('an invalid file at the start is an error, also with a substitute for a missing one', async (t) => {
   const harness = new Harness(t, 'five');
   await t.rejects(harness.open({ absent: 0 }), FileProblem);
 });
 
-t.test('closed, it holds nothing', async (t) => {
+t.test('after close nothing is kept open', async (t) => {
   const harness = new Harness(t, '1');
   await harness.open();
   harness.followed?.close();
@@ -108,10 +108,10 @@ t.test('closed, it holds nothing', async (t) => {
   t.strictSame(harness.said, []);
 });
 
-t.test('what is no regular file is refused, and holds up nothing', async (t) => {
+t.test('a file that is not regular is refused, and delays nothing', async (t) => {
   const harness = new Harness(t);
   execFileSync('mkfifo', [harness.file]);
-  await t.rejects(harness.open(), { message: /^number: is not a regular file \(file / }, 'at the start');
+  await t.rejects(harness.open(), { message: /^number: and the next one is used \(file / }, 'at the start');
   await t.rejects(harness.open({ file: '/dev/zero' }), { message: /is not a regular file/ });
 
   await harness.put('1');

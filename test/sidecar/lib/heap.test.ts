@@ -12,7 +12,7 @@ function member(rank: number): Member {
   return Object.assign(made, { node: new HeapNode<Member>(made as Member) });
 }
 
-t.test('whatever comes, goes and moves, the first is the lowest', async () => {
+t.test('after any operations the first is the lowest', async () => {
   const move = fc.tuple(fc.nat({ max: 15 }), fc.nat({ max: 99 }), fc.boolean());
   fc.assert(
     fc.property(fc.array(move, { maxLength: 200, size: 'max' }), (moves) => {
@@ -59,7 +59,7 @@ function check(heap: Heap<Member>, members: readonly Member[]): void {
   if (heap.front(() => true, 3).length !== Math.min(3, members.length)) throw new Error('not as many as asked');
 }
 
-t.test('one that stands in no heap is left alone', async (t) => {
+t.test('a node that is in no heap is not affected', async (t) => {
   const heap = new Heap<Member>((a, b) => a.rank < b.rank);
   const { node } = member(1);
   heap.remove(node);

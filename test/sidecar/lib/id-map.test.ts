@@ -4,7 +4,7 @@ import t from 'tap';
 import { IdMap } from '../../../sidecar/lib/id-map.js';
 import { grownOld } from '../../support/grown-old.js';
 
-t.test('it says what a Map would, in the order of its keys', (t) => {
+t.test('it equals a Map, in the order of its keys', (t) => {
   const key = fc.nat({ max: 8 });
   const act = fc.oneof(
     fc.record({ kind: fc.constant('set' as const), key, value: fc.string() }),
@@ -33,7 +33,7 @@ t.test('it says what a Map would, in the order of its keys', (t) => {
   t.end();
 });
 
-t.test('what went through it is gone with the young generation', async (t) => {
+t.test('removed entries are collected with the young generation', async (t) => {
   const table = new IdMap<readonly number[]>();
   const through = (count: number): void => {
     for (let i = 0; i < count; i++) {
@@ -43,7 +43,7 @@ t.test('what went through it is gone with the young generation', async (t) => {
   };
   // Whatever is in the table now is old from here on.
   through(1000);
-  // 40 MB in all. Of a Map most of that would be left, until the next full collection.
+  // 40 MB in all. A Map would keep most of that until the next full collection.
   const old = await grownOld(() => through(20_000));
-  t.ok(old < 2_000_000, `${old} bytes grew old`);
+  t.ok(old < 2_000_000, `${old} bytes reached the old generation`);
 });

@@ -8,7 +8,7 @@ function fresh(): string {
   return `ra-sidecar/test/${randomUUID()}`;
 }
 
-t.test('a name has one holder until it is released', async (t) => {
+t.test('a name has one owner until it is released', async (t) => {
   const name = fresh();
   t.equal(await holderOf(name), undefined);
   const claims = await Promise.all(Array.from({ length: 20 }, () => lockName(name)));

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { replaceFile } from '../../../sidecar/lib/replace-file.js';
 
-t.test('the file is what was written, for its owner alone, in a folder that is made', async (t) => {
+t.test('the file has the written content, for its owner only, in a folder that is created', async (t) => {
   const dir = join(t.testdir(), 'new');
   const file = join(dir, 'file');
   await replaceFile(file, (draft) => draft.writeFile('one'));
@@ -13,7 +13,7 @@ t.test('the file is what was written, for its owner alone, in a folder that is m
   t.same(readdirSync(dir), ['file']);
 });
 
-t.test('what cannot be written, or may not take its place, leaves the old file and no draft', async (t) => {
+t.test('a failed write or rename leaves the old file and no draft', async (t) => {
   const dir = t.testdir({ file: 'old' });
   const file = join(dir, 'file');
   const fault = new Error('a fault');
@@ -34,19 +34,19 @@ t.test('what cannot be written, or may not take its place, leaves the old file a
   t.same(readdirSync(dir), ['file']);
 });
 
-t.test('a sole writer’s draft overwrites what a crash left of one', async (t) => {
+t.test('a sole writer’s draft overwrites one that a crash left', async (t) => {
   const dir = t.testdir({ 'file.tmp': 'left behind, and longer' });
   await replaceFile(join(dir, 'file'), (draft) => draft.writeFile('new'), { soleWriter: true });
   t.same(readdirSync(dir), ['file']);
   t.equal(readFileSync(join(dir, 'file'), 'utf8'), 'new');
 });
 
-t.test('others’ drafts are left alone', async (t) => {
+t.test('others’ drafts are not touched', async (t) => {
   const dir = t.testdir();
   const file = join(dir, 'file');
   await replaceFile(file, async (draft) => {
     await draft.writeFile('slow');
     await replaceFile(file, (other) => other.writeFile('quick'));
   });
-  t.equal(readFileSync(file, 'utf8'), 'slow', 'the last to be done');
+  t.equal(readFileSync(file, 'utf8'), 'slow', 'the last writer wins');
 });

@@ -20,7 +20,7 @@ t.test('secrets are the lines of a file', async (t) => {
   t.equal(secrets.first, OLD);
 });
 
-t.test('a file that cannot be used stops the start, and is not quoted', async (t) => {
+t.test('a file that cannot be used ends the start, and is not quoted', async (t) => {
   const canary = 'kanarienvogel';
   const files: Record<string, string> = {
     short: canary,
@@ -45,7 +45,7 @@ t.test('a file that cannot be used stops the start, and is not quoted', async (t
   }
 });
 
-t.test('it is read again, and a file gone bad leaves the last good secrets in force', async (t) => {
+t.test('it is read again, and an invalid file leaves the last valid secrets in force', async (t) => {
   const dir = t.testdir({ secrets: OLD });
   const file = join(dir, 'secrets');
   const clock = new FakeClock();
@@ -63,12 +63,12 @@ t.test('it is read again, and a file gone bad leaves the last good secrets in fo
   await writeFile(join(dir, 'next'), `${OLD}\n${NEW}`);
   await rename(join(dir, 'next'), file);
   t.equal(await look(), 'changed');
-  t.ok(secrets.has(OLD) && secrets.has(NEW), 'both, while the gateway changes over');
+  t.ok(secrets.has(OLD) && secrets.has(NEW), 'both, while the gateway changes its secret');
 
   await writeFile(file, NEW);
   news = deferred();
   await secrets.reload();
-  t.equal(await news.promise, 'changed', 'a signal need not wait for the next look');
+  t.equal(await news.promise, 'changed', 'SIGHUP reads it at once');
   t.notOk(secrets.has(OLD));
 
   await rm(file);
@@ -76,8 +76,8 @@ t.test('it is read again, and a file gone bad leaves the last good secrets in fo
   await secrets.reload();
   t.equal(await news.promise, 'does not exist');
   t.ok(secrets.has(NEW));
-  t.ok(clock.pending > 0, 'it is looked at again');
+  t.ok(clock.pending > 0, 'it is read again');
   secrets.close();
   secrets.close();
-  t.equal(clock.pending, 0, 'and no more once closed');
+  t.equal(clock.pending, 0, 'and no longer after close');
 });

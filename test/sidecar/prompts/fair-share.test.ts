@@ -6,21 +6,21 @@ import { rounds } from '../../support/long-form.js';
 
 const ONE = 1;
 
-/** A host on a fake clock: one worker, which takes as many ms for an item as its job says. */
+/** A host on a fake clock with one worker; a job’s number is its duration in ms. */
 class Harness {
   readonly clock = new FakeClock();
   #ids = 0;
   readonly queue = new FairShare<{ readonly ms: number; readonly name: string }>(() => this.#ids++);
   /** Host time by account, in ms. */
   readonly spent = new Map<string, number>();
-  /** Done, in order. */
+  /** Finished items, in order. */
   readonly done: { readonly name: string; readonly at: number }[] = [];
 
   add(account: string, ms: number, { weight = ONE, name = account } = {}): void {
     this.queue.add({ ms, name }, { account, weight });
   }
 
-  /** Works one item off. False: none waits. */
+  /** Runs one item. False: none waits. */
   step(): boolean {
     const item = this.queue.take();
     if (!item) return false;
@@ -33,29 +33,32 @@ class Harness {
   }
 }
 
-t.test('items of one account are done in their order', async (t) => {
+t.test('items of one account run in their order', async (t) => {
   const harness = new Harness();
   for (const name of ['a', 'b', 'c']) harness.add('one', 5, { name });
   while (harness.step());
   t.equal(harness.done.map(({ name }) => name).join(''), 'abc');
 });
 
-t.test('a prompt now and then waits for the item that runs, however many another account has waiting', async (t) => {
-  const harness = new Harness();
-  for (let i = 0; i < 200; i++) harness.add('flood', 20);
-  for (let i = 0; i < 5; i++) harness.step();
-  for (let round = 0; round < 20; round++) {
-    const from = harness.clock.now();
-    harness.add('visitor', 0.2, { name: `visit ${round}` });
-    // The flood’s item that runs when the visitor comes.
-    harness.step();
-    if (harness.done.at(-1)?.name !== `visit ${round}`) harness.step();
-    t.equal(harness.done.at(-1)?.name, `visit ${round}`);
-    t.ok(harness.clock.now() - from <= 20.2);
-  }
-});
+t.test(
+  'an account’s single prompt waits only for the running item, however many of another account wait',
+  async (t) => {
+    const harness = new Harness();
+    for (let i = 0; i < 200; i++) harness.add('flood', 20);
+    for (let i = 0; i < 5; i++) harness.step();
+    for (let round = 0; round < 20; round++) {
+      const from = harness.clock.now();
+      harness.add('visitor', 0.2, { name: `visit ${round}` });
+      // The other account’s item that runs when the prompt arrives.
+      harness.step();
+      if (harness.done.at(-1)?.name !== `visit ${round}`) harness.step();
+      t.equal(harness.done.at(-1)?.name, `visit ${round}`);
+      t.ok(harness.clock.now() - from <= 20.2);
+    }
+  },
+);
 
-t.test('an account that was away has saved nothing up', async (t) => {
+t.test('an account that was idle has saved nothing', async (t) => {
   const harness = new Harness();
   for (let i = 0; i < 100; i++) harness.add('busy', 10);
   harness.add('away', 1);
@@ -77,7 +80,7 @@ t.test('host time is shared by weight, whatever an item costs', async () => {
       fc.integer({ min: 0, max: 1000 }),
       (accounts, seed) => {
         const harness = new Harness();
-        // Items of one account cost between half of it and all.
+        // Items of one account cost between half of its maximum and all of it.
         const cost = (ms: number, i: number): number => ms * (1 + ((seed + i * 7919) % 100) / 100);
         for (const [i, { weight, ms }] of accounts.entries())
           for (let n = 0; n < 400; n++) harness.add(`${i}`, cost(ms, n), { weight });
@@ -88,7 +91,7 @@ t.test('host time is shared by weight, whatever an item costs', async () => {
           total.set(name, (total.get(name) ?? 0) - 1);
         }
         if ([...total.values()].some((left) => left <= 0)) return;
-        // The bound of start-time fair queuing: two of the dearest items of each.
+        // The bound of start-time fair queuing: two of the longest items of each.
         const shares = accounts.map(({ weight }, i) => (harness.spent.get(`${i}`) ?? 0) / weight);
         for (const [i, a] of accounts.entries())
           for (const [j, b] of accounts.entries()) {

@@ -22,15 +22,19 @@ t.test('a JPEG with segments and stray bytes before its frame', async (t) => {
   const plain = jpeg(33, 17, grey);
   const comment = Buffer.from([0xff, 0xfe, 0, 6, 0xff, 0xc0, 1, 2]);
   const spaced = Buffer.concat([plain.subarray(0, 2), comment, Buffer.from([0xff, 0xff]), plain.subarray(2)]);
-  t.same(imageSize(spaced), { width: 33, height: 17 }, 'a frame within a comment is none');
+  t.same(imageSize(spaced), { width: 33, height: 17 }, 'a frame within a comment does not count');
   const progressive = Buffer.from(plain);
   progressive[plain.indexOf(Buffer.from([0xff, 0xc0])) + 1] = 0xc2;
   t.same(imageSize(progressive), { width: 33, height: 17 });
   const lossless = Buffer.from(plain);
   lossless[plain.indexOf(Buffer.from([0xff, 0xc0])) + 1] = 0xc3;
-  t.equal(imageSize(lossless), undefined, 'a frame that no decoder here reads');
+  t.equal(imageSize(lossless), undefined, 'a frame type that the decoder does not support');
   t.equal(imageSize(plain.subarray(0, plain.length - 1)), undefined, 'cut off');
-  t.same(imageSize(Buffer.concat([plain, Buffer.from('more')])), { width: 33, height: 17 }, 'with more behind its end');
+  t.same(
+    imageSize(Buffer.concat([plain, Buffer.from('more')])),
+    { width: 33, height: 17 },
+    'with more bytes after its end',
+  );
 });
 
 t.test('neither a PNG nor a JPEG', async (t) => {
@@ -53,7 +57,7 @@ t.test('neither a PNG nor a JPEG', async (t) => {
   t.equal(imageSize(first), undefined, 'another chunk before the head');
 });
 
-t.test('cut and changed files have a size or none, and nothing is thrown', async (t) => {
+t.test('truncated and changed files have a size or none, and nothing throws', async (t) => {
   const random = new RandomWords(11);
   const below = (most: number): number => (random.next() >>> 0) % most;
   const files = [png(9, 9), jpeg(40, 24, grey)];

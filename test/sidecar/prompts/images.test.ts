@@ -13,7 +13,7 @@ const text: ContentPart = { type: 'text', text: 'What is this?' };
 const user = (...content: ContentPart[]): Message => ({ role: 'user', content });
 const PARAM = 'messages[1].content[1].image_url';
 
-/** What is said of one image, the second part of the second message. */
+/** The result for one image, the second part of the second message. */
 function refused(url: string): string {
   const read = readImages([{ role: 'system', content: 'x' }, user(text, image(url))], BOUNDS);
   if (read.kind !== 'invalid') return read.kind;
@@ -47,7 +47,7 @@ t.test('the files of all messages, in order', async (t) => {
   });
 });
 
-t.test('the ways in which data URLs are written', async (t) => {
+t.test('all forms of data URLs', async (t) => {
   const file = png(2, 2);
   const base64 = file.toString('base64');
   for (const url of [
@@ -60,7 +60,7 @@ t.test('the ways in which data URLs are written', async (t) => {
   }
 });
 
-t.test('what is refused, each with its reason', async (t) => {
+t.test('refused images, each with its reason', async (t) => {
   t.match(refused('https://example.com/a.png'), /^is an https URL, and no URL is fetched/);
   for (const url of [
     'data:,hello',
@@ -80,7 +80,7 @@ t.test('what is refused, each with its reason', async (t) => {
   t.equal(refused(dataUrl(png(200, 1))), 'images');
 });
 
-t.test('as many as the model takes', async (t) => {
+t.test('as many as the model accepts', async (t) => {
   const one = image(dataUrl(png(1, 1)));
   t.match(readImages([user(one, one)], BOUNDS), { kind: 'images' });
   const more = readImages([user(...Array.from({ length: 4096 }, () => one))], BOUNDS, () => 'input');

@@ -15,7 +15,7 @@ function filled(width: number, ...jobs: string[]): { queue: ItemQueue<string>; i
   return { queue, items: jobs.map((job) => add(queue, job)) };
 }
 
-/** The host is gone after so many ms. Returns the job that fails for it. */
+/** The host ends after so many ms. Returns the job that fails for it. */
 function lost<T>(queue: ItemQueue<T>, hung?: Item<T>, ms = 0): T | undefined {
   const blamed = queue.lost(() => ms, hung);
   return blamed?.abandoned === false ? blamed.job : undefined;
@@ -38,7 +38,7 @@ t.test('items run in their order, as many as there are workers', async (t) => {
   t.same([queue.running, queue.queued], [2, 0]);
 });
 
-t.test('one more than may wait is not taken', async (t) => {
+t.test('one more than the maximum of waiting items is not added', async (t) => {
   const queue = new ItemQueue<string>(1, 2, 0);
   const kind = (job: string): string => queue.add(job, { account: 'a', weight: 1 }).kind;
   t.equal(kind('a'), 'added');
@@ -46,17 +46,17 @@ t.test('one more than may wait is not taken', async (t) => {
   t.same([kind('b'), kind('c'), kind('d')], ['added', 'added', 'full']);
 });
 
-t.test('who ran alone killed the host; those that wait are not touched', async (t) => {
+t.test('an item that ran alone ended the host; waiting ones are not affected', async (t) => {
   const { queue } = filled(1, 'a', 'b');
   startAll(queue);
   t.equal(lost(queue), 'a');
   t.equal(startAll(queue), 'b');
 });
 
-t.test('of several that ran each is tried alone, before the others, and the guilty is found', async (t) => {
+t.test('of several that ran each is retried alone, before the others, and the cause is found', async (t) => {
   const { queue, items } = filled(2, 'a', 'b', 'c', 'd');
   t.equal(startAll(queue), 'ab');
-  t.equal(lost(queue), undefined, 'nobody is blamed yet');
+  t.equal(lost(queue), undefined, 'none is the cause yet');
   t.equal(startAll(queue), 'a');
   queue.finish(items[0]!.id, 1);
   t.equal(startAll(queue), 'b');
@@ -64,7 +64,7 @@ t.test('of several that ran each is tried alone, before the others, and the guil
   t.equal(startAll(queue), 'cd');
 });
 
-t.test('a silent item is to blame, not those beside it', async (t) => {
+t.test('an item that hung is the cause, not those beside it', async (t) => {
   const { queue, items } = filled(3, 'a', 'b', 'c');
   startAll(queue);
   t.equal(lost(queue, items[1]), 'b');
@@ -73,13 +73,13 @@ t.test('a silent item is to blame, not those beside it', async (t) => {
   t.equal(startAll(queue), 'c');
 });
 
-t.test('an abandoned item is taken out, or counted as running until it ends, and never tried again', async (t) => {
+t.test('a cancelled item is removed, or counts as running until it ends, and is never retried', async (t) => {
   const { queue, items } = filled(1, 'a', 'b', 'c');
   startAll(queue);
   queue.abandon(items[1]!);
   queue.abandon(items[0]!);
-  t.equal(startAll(queue), '', 'the worker is still at it');
-  t.equal(lost(queue), undefined, 'nobody waits to hear of it');
+  t.equal(startAll(queue), '', 'the worker still runs it');
+  t.equal(lost(queue), undefined, 'no caller waits for it');
   t.equal(startAll(queue), 'c');
   const two = filled(2, 'a', 'b');
   startAll(two.queue);
@@ -90,7 +90,7 @@ t.test('an abandoned item is taken out, or counted as running until it ends, and
   t.same([two.queue.running, two.queue.queued], [0, 0]);
 });
 
-t.test('whatever happens, an item runs twice at most and only killers fail', async () => {
+t.test('whatever happens, an item runs at most twice and only those that end a host fail', async () => {
   fc.assert(
     fc.property(
       fc.nat({ max: 3 }),
@@ -120,8 +120,8 @@ t.test('whatever happens, an item runs twice at most and only killers fail', asy
   );
 });
 
-t.test('those sent ahead are not suspected, and go first to the next host', async (t) => {
-  // Three of the half a millisecond that an account’s items are expected to cost at first.
+t.test('items that were sent ahead are no suspects, and go first to the next host', async (t) => {
+  // Three, of the half a millisecond that an account’s items are expected to cost at first.
   const queue = new ItemQueue<string>(1, 100, 1.5);
   const items = ['a', 'b', 'c', 'd', 'e'].map((job) => add(queue, job));
   t.equal(startAll(queue), 'abc');
@@ -133,7 +133,7 @@ t.test('those sent ahead are not suspected, and go first to the next host', asyn
   t.equal(startAll(queue), 'ce');
 });
 
-t.test('how many are sent ahead goes by what the account’s items cost', async (t) => {
+t.test('how many are sent ahead depends on the cost of the account’s items', async (t) => {
   const queue = new ItemQueue<string>(1, 100, 2);
   const first = add(queue, 'a');
   for (const job of ['b', 'c', 'd', 'e', 'f', 'g']) add(queue, job);
@@ -147,7 +147,7 @@ t.test('how many are sent ahead goes by what the account’s items cost', async 
   t.equal(startAll(queue), 'e');
 });
 
-t.test('a full queue drops the newest of the account that has most waiting', async (t) => {
+t.test('a full queue drops the newest item of the account with the most waiting', async (t) => {
   const queue = new ItemQueue<string>(1, 4, 0);
   for (const job of ['a1', 'a2', 'a3', 'a4']) add(queue, job, 'a');
   const outcome = (job: string, account: string): string => {
@@ -175,7 +175,7 @@ t.test('an item that was sent and has not begun may be taken back', async (t) =>
   t.equal(jobs([...queue.runs()]), 'c');
 });
 
-t.test('who killed a host is charged for it: the others come first', async (t) => {
+t.test('an account whose item ended a host is charged for it: others go first', async (t) => {
   const queue = new ItemQueue<string>(1, 100, 0);
   for (const job of ['k1', 'k2', 'k3']) add(queue, job, 'killer');
   t.equal(startAll(queue), 'k1');
@@ -190,7 +190,7 @@ t.test('who killed a host is charged for it: the others come first', async (t) =
   t.equal(order, 'o0 o1 o2 o3 o4 k2 k3 ');
 });
 
-t.test('items that compile run one at a time, and hold up none of the others', async (t) => {
+t.test('items that compile run one at a time, and delay no others', async (t) => {
   const queue = new ItemQueue<string>(1, 100, 0);
   const [first, second] = ['c1', 'c2'].map((job) => add(queue, job, 'dear', true));
   const items = ['a', 'b'].map((job) => add(queue, job, 'quick'));
@@ -201,17 +201,17 @@ t.test('items that compile run one at a time, and hold up none of the others', a
   t.equal(startAll(queue), 'b', 'and not the second that compiles');
   t.same([queue.running, queue.queued, jobs([...queue.runs()])], [2, 1, 'bc1']);
   queue.abandon(first);
-  t.equal(startAll(queue), '', 'the compiler is still at it');
+  t.equal(startAll(queue), '', 'the compiler is still running');
   t.equal(queue.finish(first.id, 20), first);
   t.equal(startAll(queue), 'c2');
 });
 
-t.test('an item that compiles is suspected like others, and tried again alone', async (t) => {
+t.test('an item that compiles is suspected like others, and retried alone', async (t) => {
   const queue = new ItemQueue<string>(1, 100, 0);
   const compiled = add(queue, 'c', 'dear', true);
   const items = ['a', 'b'].map((job) => add(queue, job));
   t.equal(startAll(queue), 'ca');
-  t.equal(lost(queue), undefined, 'either may have killed the host');
+  t.equal(lost(queue), undefined, 'either may have ended the host');
   t.equal(startAll(queue), 'a');
   queue.finish(items[0]!.id, 1);
   t.equal(startAll(queue), 'c', 'without b');

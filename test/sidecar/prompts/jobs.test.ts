@@ -1,7 +1,7 @@
 import t from 'tap';
 import { longestSilenceMs } from '../../../sidecar/prompts/jobs.js';
 
-t.test('a host is given time for the bytes of a body besides', async (t) => {
+t.test('a host gets additional time for the bytes of a body', async (t) => {
   t.equal(longestSilenceMs(2000, { bytes: undefined }), 2000);
   t.equal(longestSilenceMs(2000, { bytes: new Uint8Array(64 * 1024) }), 2002);
   t.equal(longestSilenceMs(2000, { bytes: new Uint8Array(80 << 20) }), 2000 + 2560);

@@ -2,7 +2,7 @@ import t from 'tap';
 import { AuthorizerMetrics, type BreakerLabel } from '../../../sidecar/telemetry/authorizer-metrics.js';
 import { Instruments } from '../../../sidecar/telemetry/instruments.js';
 
-t.test('lookups, questions and the breaker', async (t) => {
+t.test('lookups, requests and the breaker', async (t) => {
   const instruments = new Instruments();
   const authorizer = new AuthorizerMetrics(instruments);
   const page = async (): Promise<string> => {
@@ -12,7 +12,7 @@ t.test('lookups, questions and the breaker', async (t) => {
   const before = await page();
   t.match(before, /^ra_sidecar_authorizer_lookups_total\{result="left_alone"\} 0$/m);
   t.match(before, /^ra_sidecar_authorizer_request_duration_seconds_count\{outcome="failed"\} 0$/m);
-  t.notMatch(before, 'breaker_state{', 'no authorizer, no breaker');
+  t.notMatch(before, 'breaker_state{', 'without an authorizer there is no breaker');
   authorizer.lookedUp('cached');
   authorizer.stale();
   authorizer.asked('answered', 30);

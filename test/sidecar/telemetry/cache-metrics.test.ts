@@ -3,7 +3,7 @@ import { EVICTION_REASONS, type CacheReading } from '../../../sidecar/telemetry/
 import { EVICTIONS, NO_CACHE } from '../../../engine/protocol/messages.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 
-t.test('sums of processes that are started again keep growing; bytes are those of now', async (t) => {
+t.test('sums of restarted processes keep growing; bytes are current', async (t) => {
   t.strictSame([...EVICTION_REASONS], [...EVICTIONS], 'the engine’s reasons');
   const metrics = new Metrics(['m']);
   let readings: CacheReading[] = [NO_CACHE, NO_CACHE];
@@ -22,7 +22,7 @@ t.test('sums of processes that are started again keep growing; bytes are those o
   t.same(await lines(), [3, 100, 15, 3]);
   t.same(await lines(), [3, 100, 15, 3], 'read twice');
   readings = [{ ...first, hits: 4 }, { ...NO_CACHE }];
-  t.same(await lines(), [5, 100, 10, 3], 'the second was started again');
+  t.same(await lines(), [5, 100, 10, 3], 'the second was restarted');
   readings = [first, { ...NO_CACHE, hits: 1 }];
   t.same(
     await lines(),

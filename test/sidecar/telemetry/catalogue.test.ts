@@ -1,4 +1,4 @@
-/** The metrics that are defined, those on the page, and those that the reference tells of: the same. */
+/** The defined metrics, those on the page, and those of the reference are the same. */
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { LABELS, metricDocs } from '../../generate/metric-docs.js';
@@ -8,11 +8,11 @@ import { sourceRoot } from '../../support/source-root.js';
 
 const defined = METRICS.flatMap(({ metrics }) => metrics);
 
-t.test('docs/metrics.md is what the definitions say today (`make docs` writes it)', async (t) => {
+t.test('docs/metrics.md equals what the definitions generate (`make docs` writes it)', async (t) => {
   t.equal(readFileSync(`${sourceRoot}/docs/metrics.md`, 'utf8'), metricDocs());
 });
 
-t.test('every metric that is defined is on the page, and no other but the process’s', async (t) => {
+t.test('every defined metric is on the page, and no other except the process’s', async (t) => {
   const { text } = await new Metrics(['m']).render();
   const shown = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)]
     .map(([, name = '', type = '']) => ({ name, type }))
@@ -22,7 +22,7 @@ t.test('every metric that is defined is on the page, and no other but the proces
   for (const { name, help } of defined) t.ok(text.includes(`# HELP ${name} ${help}\n`), name);
 });
 
-t.test('names, units and bounds are as Prometheus’ own rules have them', async (t) => {
+t.test('names, units and bounds follow Prometheus’ rules', async (t) => {
   t.equal(new Set(defined.map(({ name }) => name)).size, defined.length, 'no name twice');
   for (const { name, type, unit, buckets, help, advice } of defined) {
     t.match(name, /^(ra_sidecar|http_server|gen_ai)_[a-z_]+$/, name);
@@ -31,11 +31,11 @@ t.test('names, units and bounds are as Prometheus’ own rules have them', async
     t.match(help, /^[A-Z0-9].*\.$/, `${name}: a sentence`);
     t.match(advice, /^[A-Z`0-9].*\.$/, `${name}: advice`);
     t.equal(buckets !== undefined, type === 'histogram', `${name}: bounds`);
-    t.strictSame(buckets, buckets && [...buckets].sort((a, b) => a - b), `${name}: bounds go up`);
+    t.strictSame(buckets, buckets && [...buckets].sort((a, b) => a - b), `${name}: bounds increase`);
   }
 });
 
-t.test('every label is explained, and none that is not there', async (t) => {
+t.test('every label is explained, and no other', async (t) => {
   const used = new Set(defined.flatMap(({ labels }) => labels));
   t.strictSame(Object.keys(LABELS), [...used].sort());
 });

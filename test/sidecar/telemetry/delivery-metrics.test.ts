@@ -7,7 +7,7 @@ async function samples(metrics: Metrics): Promise<Record<string, number>> {
   return Object.fromEntries([...found].map(([, name = '', value]) => [name, Number(value)]));
 }
 
-t.test('delivery is on the page from the start, at zero, and counts from there', async (t) => {
+t.test('delivery metrics are on the page from the start, at zero, and count from there', async (t) => {
   const metrics = new Metrics([]);
   t.strictSame(await samples(metrics), {
     delivered_total: 0,

@@ -6,7 +6,7 @@ async function samples(metrics: Metrics): Promise<string[]> {
   return text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
 }
 
-t.test('models are added up, and read anew each time', async (t) => {
+t.test('models are added up, and read each time', async (t) => {
   const metrics = new Metrics(['a', 'b']);
   const one = { seats: 4, busy: 1, waiting: 2, heldTokens: 300, capacityTokens: 1000, blockTokens: 64 };
   const other = { seats: 6, busy: 4, waiting: 3, heldTokens: 450, capacityTokens: 2000, blockTokens: 64 };
@@ -30,11 +30,11 @@ t.test('models are added up, and read anew each time', async (t) => {
       'ra_sidecar_endpoint_seat_usage_ratio 0.8',
       'ra_sidecar_endpoint_cache_info{block_size="64",num_gpu_blocks="15"} 1',
     ],
-    'one line of information, not one for each number of blocks that there ever was',
+    'one info series, not one for each number of blocks that ever was',
   );
 });
 
-t.test('ratios stay within 0 and 1, with nothing loaded and with more held than there is', async (t) => {
+t.test('ratios stay within 0 and 1, with nothing loaded and with more in use than capacity', async (t) => {
   const metrics = new Metrics(['a']);
   const { endpoint } = metrics;
   t.match(endpoint.now(), { kvUsage: 0, seatUsage: 0, running: 0, waiting: 0 });

@@ -11,7 +11,7 @@ const ANSWERED: AnsweredRequest = {
   outcome: 'complete',
 };
 
-/** Metrics, and the samples of theirs that begin with `name`. */
+/** Metrics, and their samples that begin with `name`. */
 function harness(): { http: HttpMetrics; samples: (name: string) => Promise<string[]> } {
   const instruments = new Instruments();
   const http = new HttpMetrics(instruments);
@@ -24,7 +24,7 @@ function harness(): { http: HttpMetrics; samples: (name: string) => Promise<stri
   };
 }
 
-t.test('requests by method, route, status and what went wrong, as OpenTelemetry has it', async (t) => {
+t.test('requests by method, route, status and error, as OpenTelemetry defines it', async (t) => {
   const { http, samples } = harness();
   for (const ended of [
     ANSWERED,
@@ -55,7 +55,7 @@ t.test('requests by method, route, status and what went wrong, as OpenTelemetry 
   ]);
 });
 
-t.test('what is open now', async (t) => {
+t.test('open requests and streams', async (t) => {
   const { http, samples } = harness();
   http.began(ANSWERED);
   http.began(ANSWERED);

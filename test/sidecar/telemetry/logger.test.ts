@@ -12,7 +12,7 @@ function capture(level: LogLevel = 'debug') {
   return { log, lines };
 }
 
-t.test('a line is an event, its time, and the fields given', async (t) => {
+t.test('a line has an event, its time, and the given fields', async (t) => {
   const { log, lines } = capture();
   log.info('engine ready', { model: 'm', durationMs: 12.5 });
   t.match(lines, [{ event: 'engine ready', level: 30, model: 'm', durationMs: 12.5, time: /^\d{4}-.*Z$/ }]);
@@ -50,7 +50,7 @@ t.test('fields that are not in the list are dropped', async (t) => {
   t.equal(lines[0]!['model'], 'm');
 });
 
-t.test('keys and credentials are blotted out of the texts', async (t) => {
+t.test('keys and credentials are redacted in texts', async (t) => {
   const { log, lines } = capture();
   const key = `ra-dev-${'x'.repeat(43)}`;
   log.forRequest(key).warn('denied', { reason: `got Bearer ${CANARY} and ${key}, sorry` });
@@ -63,7 +63,7 @@ t.test('texts are cut', async (t) => {
   t.equal((lines[0]!['reason'] as string).length, 257);
 });
 
-t.test('an error keeps where, and loses what it may have quoted', async (t) => {
+t.test('an error keeps its place, and loses its message, which may quote content', async (t) => {
   const { log, lines } = capture();
   let thrown: unknown;
   try {
@@ -117,7 +117,7 @@ t.test('on stdout: lines written just before the process ends are there', async 
   t.match(JSON.parse(lines.at(-1)!), { event: 'last' });
 });
 
-t.test('on stdout: a reader that is gone does not keep the process', async (t) => {
+t.test('on stdout: a closed reader does not keep the process running', async (t) => {
   const logger = new URL('../../../sidecar/telemetry/logger.js', import.meta.url).href;
   const program = `
     const { openLog } = await import(${JSON.stringify(logger)});

@@ -3,7 +3,7 @@ import type { EngineReading } from '../../../sidecar/telemetry/engine-metrics.js
 import type { QueueReading } from '../../../sidecar/telemetry/queue-metrics.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 
-/** The lines of the page that begin with `name`, without the prefix that all of ours share. */
+/** The lines of the page that begin with `name`, without the common prefix. */
 async function lines(metrics: Metrics, name: string): Promise<string[]> {
   const { text } = await metrics.render();
   return text
@@ -19,7 +19,7 @@ t.test('the page is Prometheus text, with the process’s own metrics', async (t
   t.match(text, /^# HELP ra_sidecar_seats \S/m);
 });
 
-t.test('refusals, cancels and restarts are there from the start, at zero', async (t) => {
+t.test('refusals, cancels and restarts exist from the start, at zero', async (t) => {
   const metrics = new Metrics(['m']);
   t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 12);
   t.equal((await lines(metrics, 'cancels_total{model="m"')).length, 3);
@@ -81,7 +81,7 @@ t.test('queues are read at each scrape', async (t) => {
   ]);
 });
 
-t.test('an engine is in one state, and holds tokens', async (t) => {
+t.test('an engine has one state, and a number of tokens', async (t) => {
   const metrics = new Metrics(['m']);
   let reading: EngineReading = { state: 'unloaded', running: 0, kept: 0, capacity: 0 };
   metrics.watchEngine('m', () => reading);

@@ -6,7 +6,7 @@ import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import type { QueueReading } from '../../../sidecar/telemetry/queue-metrics.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
-/** The lines of the page that begin with `name`, without the prefix that all of ours share. */
+/** The lines of the page that begin with `name`, without the common prefix. */
 async function lines(metrics: Metrics, name: string): Promise<string[]> {
   const { text } = await metrics.render();
   return text
@@ -31,7 +31,7 @@ const READING: QueueReading = {
 };
 
 t.test(
-  'accounts that are named have their own lines, the others one together; who is named no more is gone',
+  'named accounts have their own series, the others one together; an account that is no longer named has none',
   async (t) => {
     const metrics = new Metrics(['m']);
     let reading = READING;
@@ -58,11 +58,15 @@ t.test(
     t.strictSame(await lines(metrics, 'account_seat_seconds'), [
       'account_seat_seconds{model="m",account="",rest="true"} 1.75',
     ]);
-    t.strictSame(await lines(metrics, 'fairness_index'), [], 'nothing to compare is not zero');
+    t.strictSame(
+      await lines(metrics, 'fairness_index'),
+      [],
+      'without accounts to compare there is no index, rather than 0',
+    );
   },
 );
 
-t.test('what was learned of overload: patience that is not known has no line', async (t) => {
+t.test('overload: unknown patience has no series', async (t) => {
   const metrics = new Metrics(['m']);
   metrics.watchQueue('m', () => READING);
   t.strictSame(await lines(metrics, 'patience_seconds'), [
@@ -81,7 +85,7 @@ t.test('what was learned of overload: patience that is not known has no line', a
   ]);
 });
 
-t.test('waits by class, and how wrong their predictions were', async (t) => {
+t.test('waits by class, and the errors of their predictions', async (t) => {
   const metrics = new Metrics(['m']);
   metrics.seated('m', { waitedMs: 0, predictedMs: 0, class: 'batch' });
   metrics.seated('m', { waitedMs: 300, class: 'interactive' });
@@ -96,14 +100,14 @@ t.test('waits by class, and how wrong their predictions were', async (t) => {
   t.ok(errors.includes('queue_wait_error_seconds_count{model="m"} 2'));
 });
 
-t.test('refusals of every reason are there from the start', async (t) => {
+t.test('refusals of every reason exist from the start', async (t) => {
   const metrics = new Metrics(['m']);
   t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 12);
   metrics.refused('m', 'predicted');
   t.ok((await lines(metrics, 'refusals')).includes('refusals_total{model="m",reason="predicted"} 1'));
 });
 
-t.test('how many wait by class, as they come, are seated, put back, leave and are refused', async (t) => {
+t.test('waiting requests by class, as they arrive, are seated, put back, cancelled and refused', async (t) => {
   const metrics = new Metrics(['m', 'unwatched']);
   const clock = new FakeClock();
   const config = { maxWaitMs: 1000, waitingPerSeat: 8, waitingBytes: 1000 };
@@ -123,7 +127,7 @@ t.test('how many wait by class, as they come, are seated, put back, leave and ar
   t.equal((await lines(metrics, 'waiting_requests{model="unwatched"')).length, 3, 'there from the start');
   await shows('nobody came', 0, 0, 0);
   const first = enter('standard', 'acme');
-  await shows('it waits while its checks go on', 0, 1, 0);
+  await shows('it waits while its checks run', 0, 1, 0);
   first.ready(work);
   const outcome = await first.outcome;
   await shows('seated', 0, 0, 0);
@@ -139,7 +143,7 @@ t.test('how many wait by class, as they come, are seated, put back, leave and ar
   void outcome.lease.giveBack();
   await shows('its engine was lost: it waits again', 0, 1, 2);
   clock.advance(1001);
-  await shows('nobody waits longer than the longest wait', 0, 0, 0);
+  await shows('no request waits longer than the longest wait', 0, 0, 0);
 });
 
 function waiting(ticket: Ticket | Refused): Ticket {

@@ -1,12 +1,12 @@
 import t from 'tap';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 
-t.test('what the spool does and how it is', async (t) => {
+t.test('the spool’s operations and its state', async (t) => {
   const { spool, page } = ((metrics) => ({ spool: metrics.spool, page: async () => (await metrics.render()).text }))(
     new Metrics([]),
   );
   t.match(await page(), /^ra_sidecar_usage_records_total\{kind="progress"\} 0$/m);
-  t.notMatch(await page(), /^ra_sidecar_spool_healthy /m, 'it is not known before the spool is read');
+  t.notMatch(await page(), /^ra_sidecar_spool_healthy /m, 'it is unknown before the spool is read');
   spool.recorded('close');
   spool.synced(3);
   spool.failed();

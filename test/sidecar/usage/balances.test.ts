@@ -45,7 +45,7 @@ function line(
   };
 }
 
-/** Everything that {@link Balances} needs, and what it told. */
+/** The dependencies of {@link Balances}, and its reports. */
 class Keeper {
   readonly clock = new FakeClock();
   readonly spool: MemorySpool;
@@ -82,7 +82,7 @@ class Keeper {
   }
 }
 
-t.test('balances are what the closing lines that were paid here come to', async (t) => {
+t.test('balances equal the sum of the closing records that were paid here', async (t) => {
   const keeper = new Keeper(await snapshotFile(t));
   const { spool } = keeper;
   spool.append(line('a', 'open', 0n));
@@ -103,14 +103,14 @@ t.test('balances are what the closing lines that were paid here come to', async 
       ['other', 5n],
     ]),
   );
-  t.strictSame(balances.keepFrom, { segment: 1, offset: 0 }, 'nothing is written down yet');
+  t.strictSame(balances.keepFrom, { segment: 1, offset: 0 }, 'nothing is written yet');
   await balances.close();
   t.strictSame(balances.keepFrom, spool.position);
   t.strictSame(await readSnapshot(keeper.options.file), { position: { segment: 1, offset: 6 }, settled });
   t.equal(keeper.clock.pending, 0);
 });
 
-t.test('a start goes on from the snapshot, and needs nothing before it', async (t) => {
+t.test('a start continues from the snapshot, and needs nothing before it', async (t) => {
   const file = await snapshotFile(t);
   const { spool, ...first } = new Keeper(file);
   for (let i = 0; i < 25; i += 1) spool.append(line(`a${i}`, 'close', 1n));
@@ -146,12 +146,12 @@ t.test('a close that recovery appended counts before it is durable, and once', a
   t.strictSame((await new Keeper(file, spool).rebuild()).settled, new Map([['acme', 37n]]));
 });
 
-t.test('a snapshot is written in time or after so many closes, of what is durable', async (t) => {
+t.test('a snapshot is written in time or after so many closes, of durable records', async (t) => {
   const keeper = new Keeper(await snapshotFile(t));
   const { spool, clock, options } = keeper;
   const { balances } = await keeper.rebuild();
   await keeper.tick();
-  t.equal(await readSnapshot(options.file), 'missing', 'nothing to write down');
+  t.equal(await readSnapshot(options.file), 'missing', 'nothing to write');
   spool.append(line('a', 'close', 1n));
   spool.flush();
   spool.append(line('b', 'close', 2n));
@@ -168,7 +168,7 @@ t.test('a snapshot is written in time or after so many closes, of what is durabl
   t.strictSame(await readdir(join(options.file, '..')), ['balances.json'], 'no drafts are left');
 });
 
-t.test('a snapshot that cannot be made is tried again, and nothing is counted twice', async (t) => {
+t.test('a failed snapshot is retried, and nothing is counted twice', async (t) => {
   const keeper = new Keeper(await snapshotFile(t));
   const { spool } = keeper;
   const { balances } = await keeper.rebuild();
@@ -184,7 +184,7 @@ t.test('a snapshot that cannot be made is tried again, and nothing is counted tw
   await balances.close();
 });
 
-t.test('a snapshot that is not what was written is not believed', async (t) => {
+t.test('a damaged snapshot is not used', async (t) => {
   const file = await snapshotFile(t);
   const settled = new Map([
     ['acme', 12_345n],
@@ -206,14 +206,14 @@ t.test('a snapshot that is not what was written is not believed', async (t) => {
     t.equal(await readSnapshot(file), 'damaged', `${from} -> ${to}`);
   }
 
-  // The whole spool is there: it is added up anew.
+  // The whole spool exists: it is added up again.
   const spool = new MemorySpool();
   spool.append(line('a', 'close', 3n));
   spool.flush();
   t.strictSame((await new Keeper(file, spool).rebuild()).settled, new Map([['acme', 3n]]));
 });
 
-t.test('a snapshot of the version before is read as it was', async (t) => {
+t.test('a snapshot of the previous version is read as it was', async (t) => {
   const file = await snapshotFile(t);
   const checksum = createHash('sha256').update('[1,7,[["acme","12345"],["b","1"]]]').digest('hex');
   const stored = { version: 1, position: { segment: 1, offset: 7 }, settled: { b: '1', acme: '12345' }, checksum };
@@ -223,7 +223,7 @@ t.test('a snapshot of the version before is read as it was', async (t) => {
   t.equal(await readSnapshot(file), 'damaged');
 });
 
-/** Sums that tell how many of them were taken in one turn of the event loop. */
+/** Sums that count how many of them were read in one turn of the event loop. */
 class WatchedSums extends Map<string, bigint> {
   taken = 0;
 
@@ -256,7 +256,7 @@ t.test('however many accounts there are, few are written in one turn of the even
   t.strictSame(await readSnapshot(file), { position, settled: new Map() });
 });
 
-t.test('balances that cannot be known are refused, unless they are to begin anew', async (t) => {
+t.test('balances that cannot be known are refused, unless they are to be reset', async (t) => {
   const file = await snapshotFile(t);
   const spool = new MemorySpool();
   for (let i = 0; i < 25; i += 1) spool.append(line(`a${i}`, 'close', 1n));
@@ -284,14 +284,14 @@ t.test('balances that cannot be known are refused, unless they are to begin anew
   t.match(await Balances.rebuild(new Keeper(file, spool).options), { kind: 'lost', why });
 });
 
-t.test('a snapshot that is ahead of the spool is taken as it is, and nothing is charged twice', async (t) => {
+t.test('a snapshot that is ahead of the spool is used as it is, and nothing is charged twice', async (t) => {
   const file = await snapshotFile(t);
   const spool = new MemorySpool();
   for (let i = 0; i < 5; i += 1) spool.append(line(`a${i}`, 'close', 1n));
   spool.append(line('b', 'open', 0n));
   spool.append(line('b', 'progress', 30n));
   spool.flush();
-  // What the snapshot counts besides went with the end of the spool, the close of `b` perhaps among it.
+  // What the snapshot counts besides was lost with the spool’s end, perhaps including the close of `b`.
   await writeSnapshot(file, { position: { segment: 3, offset: 0 }, settled: new Map([['acme', 47n]]) });
   spool.restart();
   const keeper = new Keeper(file, spool, true);
@@ -303,7 +303,7 @@ t.test('a snapshot that is ahead of the spool is taken as it is, and nothing is 
   spool.flush();
   await balances.close();
   spool.restart();
-  t.strictSame((await new Keeper(file, spool).rebuild()).settled, new Map([['acme', 49n]]), 'the next start goes on');
+  t.strictSame((await new Keeper(file, spool).rebuild()).settled, new Map([['acme', 49n]]), 'the next start continues');
 });
 
 const ACCOUNTS = ['acme', 'other'];
@@ -332,7 +332,7 @@ const STEP = fc.oneof(
   },
 );
 
-t.test('whatever happens and whenever the process dies, balances are the sum of the records', async (t) => {
+t.test('whatever happens and whenever the process is killed, balances equal the sum of the records', async (t) => {
   const file = await snapshotFile(t);
   let restarts = 0;
   await fc.assert(

@@ -5,7 +5,7 @@ import { DIR, SpoolHarness } from '../../support/spool-harness.js';
 import { readAll, short, usageRecord } from '../../support/usage-records.js';
 import { cases, rounds } from '../../support/long-form.js';
 
-/** Files of a spool that was closed in order, by path. */
+/** Files of a properly closed spool, by path. */
 type Files = ReadonlyMap<string, Buffer>;
 
 /** A spool of closed requests in some segments. */
@@ -19,7 +19,7 @@ async function closedSpool(requests: number, segmentBytes: number): Promise<File
   return new Map([...harness.disk.files].map(([path, { bytes }]) => [path, bytes]));
 }
 
-/** The records whose line holds any byte from `from` on, `bytes` in all: short names. */
+/** The records whose line contains one of `bytes` bytes from `from` on: short names. */
 function touched(file: Buffer, from: number, bytes: number): Set<string> {
   const hit = new Set<string>();
   let at = 0;
@@ -38,7 +38,7 @@ async function names(disk: FakeDisk): Promise<string[]> {
   return (await readAll(DIR, { disk })).records.map(short);
 }
 
-/** Damages one file, and says what is wrong with what verify, recovery and reading make of it. */
+/** Damages one file; returns what is wrong with the results of verify, recovery and reading. */
 async function afterDamage(files: Files, path: string, damaged: Buffer, hit: ReadonlySet<string>): Promise<string[]> {
   const disk = new FakeDisk();
   const changed = new Map(files).set(path, damaged);
@@ -56,16 +56,16 @@ async function afterDamage(files: Files, path: string, damaged: Buffer, hit: Rea
   return wrong;
 }
 
-/** A byte in another's place: a bit flipped at either end, a line cut in two, a byte lost. */
+/** Another byte in a byte’s place: a flipped bit at either end, a line cut in two, a lost byte. */
 const CHANGES: readonly ((byte: number) => number)[] = [(byte) => byte ^ 1, (byte) => byte ^ 0x80, () => 0x0a, () => 0];
 
-t.test('any byte of a small spool changed', async (t) => {
+t.test('any changed byte of a small spool', async (t) => {
   const files = await closedSpool(2, 400);
   t.ok(files.size > 1, 'segments');
   let tried = 0;
   for (const [path, bytes] of files) {
     for (let at = 0; at < bytes.length; at++) {
-      // In the short form one change a byte, each kind in turn.
+      // The short form tests one change a byte, each kind in turn.
       for (const change of cases(CHANGES, (_, kind) => kind === at % CHANGES.length)) {
         const damaged = Buffer.from(bytes);
         damaged[at] = change(bytes[at]!);
@@ -89,7 +89,7 @@ t.test('a small spool cut anywhere', async (t) => {
   }
 });
 
-t.test('a large spool damaged at random', async (t) => {
+t.test('a large spool with random damage', async (t) => {
   const count = Number(process.argv[2] ?? rounds({ short: 15, long: 60 }));
   const files = await closedSpool(400, 40_000);
   const paths = [...files.keys()];
@@ -102,7 +102,7 @@ t.test('a large spool damaged at random', async (t) => {
     const length = Math.min(1 + random(round % 2 === 0 ? 1 : 3000), bytes.length - at);
     for (let i = at; i < at + length; i++) damaged[i] = random(256);
     if (damaged.equals(bytes)) continue;
-    // A line may begin within what is damaged, and the line that it follows then has no end.
+    // A line may begin within the damaged bytes, and the previous line then has no end.
     const wrong = await afterDamage(files, path, damaged, touched(bytes, at, length + 1));
     t.strictSame(
       wrong,
@@ -112,7 +112,7 @@ t.test('a large spool damaged at random', async (t) => {
   }
 });
 
-t.test('a segment that is gone', async (t) => {
+t.test('a missing segment', async (t) => {
   const files = await closedSpool(6, 500);
   const paths = [...files.keys()].sort();
   for (const gone of paths.slice(1)) {
@@ -123,7 +123,7 @@ t.test('a segment that is gone', async (t) => {
   }
 });
 
-t.test('a spool in order has no findings; one that is written has no end yet', async (t) => {
+t.test('a spool without damage has no findings; one that is being written has no end yet', async (t) => {
   const harness = await SpoolHarness.start({ segmentBytes: 500 });
   t.strictSame(await verify(DIR, false, harness.disk), { segments: 0, records: 0, findings: [] });
   harness.spool.append(usageRecord('a', 'open'));

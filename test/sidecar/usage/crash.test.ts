@@ -39,7 +39,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constant('restart' as const) }) },
 );
 
-/** Calls that fail when told to; the others only read. */
+/** Calls that may fail; the others only read. */
 const FAILING: ReadonlySet<DiskCall> = new Set([
   'open',
   'write',
@@ -63,7 +63,7 @@ class Story {
 
   constructor(harness: SpoolHarness) {
     this.harness = harness;
-    // Each call takes a turn, so that a crash can come between any two.
+    // Each call takes a turn of the event loop, so that a crash can come between any two.
     harness.disk.wait = () => setImmediate();
     harness.disk.fail = (call) =>
       FAILING.has(call) && this.failures > 0 && this.failures-- > 0 ? systemError('EIO') : undefined;
@@ -132,7 +132,7 @@ class Story {
   }
 }
 
-t.test('whatever happens when, what was acknowledged is there, once, and nothing else is', async (t) => {
+t.test('whatever happens at any time, acknowledged records exist once, and no others', async (t) => {
   let crashes = 0;
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 80 }), async (steps) => {
@@ -161,7 +161,7 @@ t.test('whatever happens when, what was acknowledged is there, once, and nothing
   t.ok(crashes > 0);
 });
 
-t.test('any one call of the disk fails: nothing is lost and the spool gets well', async (t) => {
+t.test('any one disk call fails: nothing is lost and the spool becomes healthy', async (t) => {
   let calls = Infinity;
   let failed = 0;
   for (let at = 0; at < calls; at++) {
@@ -184,7 +184,7 @@ t.test('any one call of the disk fails: nothing is lost and the spool gets well'
     calls = count;
     harness.disk.fail = () => undefined;
     for (let probe = 0; probe < 3; probe++) await harness.pass(1000);
-    t.ok(harness.spool.health.ok, `well again after call ${at} failed`);
+    t.ok(harness.spool.health.ok, `healthy again after call ${at} failed`);
     t.strictSame(await harness.durable(), ['a:open', 'a:close', 'b:open', 'b:close', 'c:open', 'c:close']);
     await harness.spool.prune({ segment: 2, offset: 0 });
     t.equal(await harness.spool.close(), 0);

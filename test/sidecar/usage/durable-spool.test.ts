@@ -6,7 +6,7 @@ import { systemError } from '../../support/fake-disk.js';
 import { DIR, settled, SpoolHarness } from '../../support/spool-harness.js';
 import { readAll, usageRecord } from '../../support/usage-records.js';
 
-/** Whether a promise is settled by now. */
+/** Whether a promise has settled by now. */
 async function isSettled(promise: Promise<unknown>): Promise<boolean> {
   let done = false;
   void promise.then(() => (done = true));
@@ -26,7 +26,7 @@ function close(harness: SpoolHarness, id: string): Promise<void> {
   return harness.spool.sync(record);
 }
 
-t.test('records without a waiter are written after 5 ms, with one sync', async (t) => {
+t.test('records that no caller awaits are written after 5 ms, with one sync', async (t) => {
   const harness = await SpoolHarness.start();
   open(harness, 'a', 'b');
   await harness.pass(4.9);
@@ -37,7 +37,7 @@ t.test('records without a waiter are written after 5 ms, with one sync', async (
   t.strictSame(await harness.durable(), ['a:open', 'b:open']);
 });
 
-t.test('what someone waits for waits for no company, but for what ends in the same turn', async (t) => {
+t.test('an awaited record is written at once, with those of the same turn', async (t) => {
   const harness = await SpoolHarness.start();
   open(harness, 'a', 'b', 'c');
   const closed = ['a', 'b'].map((id) => close(harness, id));
@@ -56,7 +56,7 @@ t.test('64 records are written at once', async (t) => {
   t.strictSame(harness.groups, [64]);
 });
 
-t.test('one sync at a time; what comes meanwhile is the next group', async (t) => {
+t.test('one sync at a time; records that arrive meanwhile are the next group', async (t) => {
   const harness = await SpoolHarness.start();
   let go = (): void => undefined;
   harness.disk.wait = (call) => (call === 'sync' ? new Promise((resolve) => (go = resolve)) : undefined);
@@ -83,7 +83,7 @@ t.test('a record that is durable, or was never appended, is not waited for', asy
   t.ok(await isSettled(harness.spool.sync(usageRecord('b', 'close'))));
 });
 
-t.test('a full segment is followed by another; its folder is synced before anything in it counts', async (t) => {
+t.test('a full segment is followed by another; its folder is synced before its records count', async (t) => {
   const harness = await SpoolHarness.start({ segmentBytes: 1000 });
   for (const id of ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h']) {
     open(harness, id);
@@ -102,34 +102,34 @@ t.test('a full segment is followed by another; its folder is synced before anyth
     open(harness, 'x');
     await harness.pass(5);
   }
-  t.ok((await listSegments(DIR, harness.disk)).length > segments.length, 'a new one is begun and its name is not safe');
+  t.ok(
+    (await listSegments(DIR, harness.disk)).length > segments.length,
+    'a new one is begun and its name is not durable',
+  );
 });
 
-t.test(
-  'a sync that fails is not tried again on that file: the next segment has what was not acknowledged',
-  async (t) => {
-    const harness = await SpoolHarness.start();
-    open(harness, 'a');
-    await harness.pass(5);
-    const before = harness.spool.position;
-    let failures = 1;
-    harness.disk.fail = (call, name) =>
-      call === 'sync' && name.endsWith('1.seg') && failures-- > 0 ? systemError('EIO') : undefined;
-    const closed = close(harness, 'a');
-    await harness.pass(5);
-    t.ok(await isSettled(closed), 'it is durable in the new segment');
-    const calls = harness.disk.calls.slice(harness.disk.calls.findIndex(({ call }) => call === 'sync') + 1);
-    const after = calls.slice(calls.findIndex(({ call }) => call === 'sync') + 1);
-    t.notOk(after.some(({ call, name }) => (call === 'sync' || call === 'write') && name.endsWith('1.seg')));
-    t.strictSame(await harness.durable(), ['a:open', 'a:close']);
-    t.match(harness.spool.position, { segment: 2 });
-    t.equal(harness.disk.content(segmentPath(DIR, 1)).length, before.offset, 'what did not count is cut');
-    t.strictSame(harness.health, [{ ok: false, why: 'write' }]);
-  },
-);
+t.test('a failed sync is not repeated on that file: the next segment has the unacknowledged records', async (t) => {
+  const harness = await SpoolHarness.start();
+  open(harness, 'a');
+  await harness.pass(5);
+  const before = harness.spool.position;
+  let failures = 1;
+  harness.disk.fail = (call, name) =>
+    call === 'sync' && name.endsWith('1.seg') && failures-- > 0 ? systemError('EIO') : undefined;
+  const closed = close(harness, 'a');
+  await harness.pass(5);
+  t.ok(await isSettled(closed), 'it is durable in the new segment');
+  const calls = harness.disk.calls.slice(harness.disk.calls.findIndex(({ call }) => call === 'sync') + 1);
+  const after = calls.slice(calls.findIndex(({ call }) => call === 'sync') + 1);
+  t.notOk(after.some(({ call, name }) => (call === 'sync' || call === 'write') && name.endsWith('1.seg')));
+  t.strictSame(await harness.durable(), ['a:open', 'a:close']);
+  t.match(harness.spool.position, { segment: 2 });
+  t.equal(harness.disk.content(segmentPath(DIR, 1)).length, before.offset, 'unacknowledged records are cut off');
+  t.strictSame(harness.health, [{ ok: false, why: 'write' }]);
+});
 
 for (const call of ['open', 'write', 'sync', 'syncDir'] as const) {
-  t.test(`${call} fails for a while: nothing is lost, new work waits for three good probes`, async (t) => {
+  t.test(`${call} fails for a while: nothing is lost, new requests wait for three successful probes`, async (t) => {
     const harness = await SpoolHarness.start();
     harness.disk.fail = (now) => (now === call ? systemError('ENOSPC') : undefined);
     open(harness, 'a', 'b');
@@ -149,11 +149,11 @@ for (const call of ['open', 'write', 'sync', 'syncDir'] as const) {
     t.strictSame(harness.spool.health, { ok: true });
     t.strictSame(await harness.durable(), ['a:open', 'b:open', 'a:close']);
     t.strictSame(harness.health, [{ ok: false, why: 'write' }, { ok: true }]);
-    t.strictSame((await harness.left()).length, 3, 'nor does a reader without a position meet one twice');
+    t.strictSame((await harness.left()).length, 3, 'nor does a reader without a position get one twice');
   });
 }
 
-t.test('a bad probe between good ones starts the count again', async (t) => {
+t.test('a failed probe between successful ones restarts the count', async (t) => {
   const harness = await SpoolHarness.start();
   harness.disk.fail = (call) => (call === 'sync' ? systemError('EIO') : undefined);
   open(harness, 'a');
@@ -175,7 +175,7 @@ t.test('a bad probe between good ones starts the count again', async (t) => {
   );
 });
 
-t.test('a disk that hangs: late after 2 s, well after it came back', async (t) => {
+t.test('a disk that hangs: late after 2 s, healthy after it continues', async (t) => {
   const harness = await SpoolHarness.start();
   let go = (): void => undefined;
   const hung = new Promise<void>((resolve) => (go = resolve));
@@ -198,7 +198,7 @@ t.test('a disk that hangs: late after 2 s, well after it came back', async (t) =
   t.ok(harness.spool.health.ok);
 });
 
-t.test('too little free space and too long a backlog', async (t) => {
+t.test('too little free space and too large a backlog', async (t) => {
   const harness = await SpoolHarness.start({ maxBacklogBytes: 2000, segmentBytes: 1000 });
   harness.disk.freeBytes = 999;
   await harness.pass(1000);
@@ -223,7 +223,7 @@ t.test('too little free space and too long a backlog', async (t) => {
   t.ok(harness.spool.health.ok);
 });
 
-t.test('a spool that starts on a full disk says so before its first request', async (t) => {
+t.test('a spool that starts on a full disk is unhealthy before its first request', async (t) => {
   const harness = await SpoolHarness.start();
   await harness.spool.close();
   harness.disk.freeBytes = 0;
@@ -231,14 +231,14 @@ t.test('a spool that starts on a full disk says so before its first request', as
   t.strictSame(harness.spool.health, { ok: false, why: 'space' });
 });
 
-t.test('a free space that cannot be read is a disk that fails', async (t) => {
+t.test('unreadable free space counts as a failing disk', async (t) => {
   const harness = await SpoolHarness.start();
   harness.disk.fail = (call) => (call === 'free' ? systemError('EIO') : undefined);
   await harness.pass(1000);
   t.strictSame(harness.spool.health, { ok: false, why: 'write' });
 });
 
-t.test('a close waits for the disk for as long as is set, and is written afterwards', async (t) => {
+t.test('a close waits for the disk as long as configured, and is written afterwards', async (t) => {
   const harness = await SpoolHarness.start();
   harness.disk.fail = (call) => (call === 'write' ? systemError('ENOSPC') : undefined);
   open(harness, 'a');
@@ -253,7 +253,7 @@ t.test('a close waits for the disk for as long as is set, and is written afterwa
   t.strictSame(await harness.durable(), ['a:open', 'a:close']);
 });
 
-t.test('of too many that wait only progress is left out', async (t) => {
+t.test('if too many records wait only progress is dropped', async (t) => {
   const harness = await SpoolHarness.start();
   harness.disk.fail = (call) => (call === 'write' ? systemError('ENOSPC') : undefined);
   for (let i = 0; i < MAX_ENTRIES_WITH_PROGRESS; i++) harness.spool.append(usageRecord('a', 'progress'));
@@ -282,14 +282,14 @@ t.test('prune keeps what a running request or a reader needs', async (t) => {
   t.strictSame(await listSegments(DIR, harness.disk), [2, 3, 4]);
   t.strictSame((await readAll(DIR, { disk: harness.disk, from: START })).records.length, 3);
   await harness.spool.prune({ segment: 99, offset: 0 });
-  t.strictSame(await listSegments(DIR, harness.disk), [4], 'the newest stays, so that no number comes twice');
+  t.strictSame(await listSegments(DIR, harness.disk), [4], 'the newest stays, so that no number is used twice');
   harness.disk.fail = (call) => (call === 'remove' ? systemError('EIO') : undefined);
   open(harness, 'c');
   await harness.pass(5);
   await t.rejects(harness.spool.prune(harness.spool.position), { code: 'EIO' });
 });
 
-t.test('closing writes what is left and marks the end', async (t) => {
+t.test('close() writes what is left and marks the end', async (t) => {
   const harness = await SpoolHarness.start();
   open(harness, 'a');
   const record = usageRecord('a', 'close');
@@ -304,7 +304,7 @@ t.test('closing writes what is left and marks the end', async (t) => {
   t.strictSame(await listSegments(DIR, harness.disk), [1], 'nothing to write, no new segment');
 });
 
-t.test('closing on a disk that fails or hangs takes no longer than it may', async (t) => {
+t.test('close() on a failing or hanging disk takes no longer than its bound', async (t) => {
   const harness = await SpoolHarness.start();
   harness.disk.fail = (call) => (call === 'write' ? systemError('EIO') : undefined);
   open(harness, 'a', 'b');

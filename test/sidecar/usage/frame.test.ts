@@ -24,7 +24,7 @@ t.test('a frame is one line: length, checksum, JSON', async (t) => {
   t.strictSame(decode(encode(record)), { kind: 'record', record, bytes: text.length - 1 });
 });
 
-t.test('what is written is read again, whatever its texts hold', async () => {
+t.test('written frames are read again, whatever their texts contain', async () => {
   await fc.assert(
     fc.asyncProperty(fc.string({ unit: 'binary', maxLength: 40 }), fc.maxSafeNat(), async (name, tokens) => {
       const record = usageRecord(`i${name}`, 'close', { account: name, promptTokens: tokens });
@@ -37,7 +37,7 @@ t.test('what is written is read again, whatever its texts hold', async () => {
   );
 });
 
-t.test('every change of any byte is seen', async (t) => {
+t.test('every changed byte is detected', async (t) => {
   const line = encode(usageRecord('a', 'close')).subarray(0, -1);
   const unseen: string[] = [];
   for (let i = 0; i < line.length; i++) {
@@ -51,14 +51,14 @@ t.test('every change of any byte is seen', async (t) => {
   t.strictSame(unseen, []);
 });
 
-t.test('a frame that the buffer ends in is short, wherever it ends', async (t) => {
+t.test('a frame that is cut by the buffer’s end is incomplete, wherever it is cut', async (t) => {
   const line = encode(usageRecord('a', 'open'));
   for (let bytes = 0; bytes < line.length - 1; bytes++) {
     t.equal(decodeAt(line.subarray(0, bytes), 0).kind, 'short', `${bytes} bytes`);
   }
 });
 
-t.test('other ways to write the same frame are bad', async (t) => {
+t.test('other ways to write the same frame are invalid', async (t) => {
   const line = encode(usageRecord('a', 'open')).toString();
   const crc = line.slice(line.indexOf(' ') + 1).slice(0, 8);
   for (const other of [
@@ -72,7 +72,7 @@ t.test('other ways to write the same frame are bad', async (t) => {
   t.equal(decode(Buffer.from(`${MAX_JSON_BYTES + 1} 00000000 {`)).kind, 'bad', 'too long');
 });
 
-t.test('JSON that is no usage record is bad, one of a newer sidecar is not', async (t) => {
+t.test('JSON that is no usage record is invalid, one of a newer sidecar is not', async (t) => {
   const record = usageRecord('a', 'close');
   for (const wrong of [
     { ...record, kind: 'other' },

@@ -15,7 +15,7 @@ async function taken(dir: string): Promise<Lock> {
   return locked;
 }
 
-/** What a lock file says of a live process. */
+/** A lock file of a live process. */
 function ownerFile(pid: number): string {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
   const started = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];
@@ -33,12 +33,12 @@ t.test('one at a time, until it is released', async (t) => {
   await first.release();
   const second = await taken(dir);
   await first.release();
-  t.equal(await lockOwner(dir), process.pid, 'who released it before does not release it for another');
+  t.equal(await lockOwner(dir), process.pid, 'a second release does not release another’s lock');
   await second.release();
   t.strictSame(readdirSync(dir), [], 'nothing is left');
 });
 
-t.test('of many that come together one has it', async (t) => {
+t.test('of several at once one gets it', async (t) => {
   for (const stale of ['', '{"pid":0}', 'null', 'null', 'null', 'null', 'null', 'null']) {
     const dir = t.testdir();
     writeFileSync(join(dir, 'lock'), stale);
@@ -49,7 +49,7 @@ t.test('of many that come together one has it', async (t) => {
   }
 });
 
-t.test('the lock of a process that was killed is taken over', async (t) => {
+t.test('the lock of a killed process is taken over', async (t) => {
   const dir = t.testdir();
   const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)']);
   await once(child, 'spawn');
@@ -58,7 +58,7 @@ t.test('the lock of a process that was killed is taken over', async (t) => {
   const owner = JSON.parse(readFileSync(path, 'utf8')) as object;
   await mine.release();
   writeFileSync(path, JSON.stringify({ ...owner, pid: child.pid }));
-  t.equal(await lockOwner(dir), undefined, 'an id given out again is another process');
+  t.equal(await lockOwner(dir), undefined, 'a reused process id is another process');
   writeFileSync(path, ownerFile(child.pid ?? 0));
   t.strictSame(await lockDir(dir), { kind: 'held', pid: child.pid });
   child.kill('SIGKILL');
@@ -67,7 +67,7 @@ t.test('the lock of a process that was killed is taken over', async (t) => {
   t.notOk(existsSync(path));
 });
 
-t.test('a lock file that is deleted frees nothing, and its owner writes it again', async (t) => {
+t.test('deleting a lock file frees nothing, and its owner writes it again', async (t) => {
   const dir = t.testdir();
   const mine = await taken(dir);
   t.strictSame(await mine.check(), { kind: 'kept' });
@@ -81,7 +81,7 @@ t.test('a lock file that is deleted frees nothing, and its owner writes it again
   t.strictSame(readdirSync(dir), []);
 });
 
-t.test('a folder that was made anew is locked too, unless another process was faster', async (t) => {
+t.test('a folder that was created again is locked too, unless another process was faster', async (t) => {
   const dir = join(t.testdir(), 'usage');
   mkdirSync(dir);
   const mine = await taken(dir);
@@ -97,11 +97,11 @@ t.test('a folder that was made anew is locked too, unless another process was fa
   t.strictSame(await mine.check(), { kind: 'held', pid: process.pid });
   const theirs = readFileSync(join(dir, 'lock'), 'utf8');
   await mine.release();
-  t.equal(readFileSync(join(dir, 'lock'), 'utf8'), theirs, 'the lock of the other one stays');
+  t.equal(readFileSync(join(dir, 'lock'), 'utf8'), theirs, 'the other’s lock stays');
   await other.release();
 });
 
-t.test('a lock file that names another live process is not written over; one of a dead one is', async (t) => {
+t.test('a lock file that names another live process is not overwritten; one of an ended process is', async (t) => {
   const dir = t.testdir();
   const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)']);
   await once(child, 'spawn');
@@ -114,9 +114,9 @@ t.test('a lock file that names another live process is not written over; one of 
   await mine.release();
 });
 
-t.test('a process that ended and that its parent has not collected holds nothing', async (t) => {
+t.test('a process that has ended and was not yet collected by its parent owns nothing', async (t) => {
   const dir = t.testdir();
-  // The shell becomes a program that never collects the child it was left.
+  // The shell becomes a program that never collects its inherited child.
   const parent = spawn('sh', ['-c', 'sleep 600 & echo $!; exec sleep 600'], { stdio: ['ignore', 'pipe', 'inherit'] });
   t.teardown(() => parent.kill('SIGKILL'));
   const pid = Number(String(await once(parent.stdout, 'data')));
@@ -128,12 +128,15 @@ t.test('a process that ended and that its parent has not collected holds nothing
   await (await taken(dir)).release();
 });
 
-t.test('a spool that another process writes is not opened, nor is one left locked that cannot be', async (t) => {
-  const dir = t.testdir({ usage: {} });
-  const parts = { clock: new FakeClock() };
-  const first = await DurableSpool.open(join(dir, 'usage'), OPTIONS, parts);
-  t.equal(first.kind, 'open');
-  t.strictSame(await DurableSpool.open(join(dir, 'usage'), OPTIONS, parts), { kind: 'held', pid: process.pid });
-  if (first.kind === 'open') await first.spool.close();
-  t.equal(await lockOwner(join(dir, 'usage')), undefined);
-});
+t.test(
+  'a spool that another process writes is not opened, and one that cannot be opened is not left locked',
+  async (t) => {
+    const dir = t.testdir({ usage: {} });
+    const parts = { clock: new FakeClock() };
+    const first = await DurableSpool.open(join(dir, 'usage'), OPTIONS, parts);
+    t.equal(first.kind, 'open');
+    t.strictSame(await DurableSpool.open(join(dir, 'usage'), OPTIONS, parts), { kind: 'held', pid: process.pid });
+    if (first.kind === 'open') await first.spool.close();
+    t.equal(await lockOwner(join(dir, 'usage')), undefined);
+  },
+);

@@ -26,7 +26,7 @@ async function file(t: Test, content: unknown): Promise<string> {
   return path;
 }
 
-t.test('without a file decisions cost what is published, and chat nothing', async (t) => {
+t.test('without a file decisions have the published price, and chat is free', async (t) => {
   t.strictSame(BUILT_IN_PRICES.tariff(DECIDE, NOW), {
     version: '2026-10-03.4',
     rates: { input: 42_000n, cachedInput: 42_000n, output: 0n },
@@ -35,7 +35,7 @@ t.test('without a file decisions cost what is published, and chat nothing', asyn
   t.equal(BUILT_IN_PRICES.unpriced([CHAT, DECIDE], NOW), undefined);
 });
 
-t.test('each moment has the version that is in force', async (t) => {
+t.test('each moment has the version in force', async (t) => {
   const list = await readPriceFile(await file(t, { version: 1, prices: [NEXT, OLD, CURRENT] }), [CHAT, DECIDE], NOW);
   t.strictSame(list.tariff(CHAT, NOW), {
     version: '2026-10-03.4',
@@ -51,7 +51,7 @@ t.test('each moment has the version that is in force', async (t) => {
   t.equal(list.tariff(DECIDE, Date.parse(CURRENT.effective) - 1).version, '2026-01-01.1');
 });
 
-t.test('what cannot be charged exactly as written is refused, and said where', async (t) => {
+t.test('prices that cannot be charged exactly are refused, with their place', async (t) => {
   const priced = (change: object): object => ({ version: 1, prices: [{ ...CURRENT, ...change }] });
   for (const [content, line] of [
     ['{', /is not JSON/],

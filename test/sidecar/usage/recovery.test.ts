@@ -8,7 +8,7 @@ import { readAll, usageRecord } from '../../support/usage-records.js';
 const FIRST = segmentPath(DIR, 1);
 const HEAD = encodeMark({ kind: 'head', after: null });
 
-/** A harness whose disk holds `bytes` as its first segment, and the spool that was opened on it. */
+/** A harness whose disk has `bytes` as its first segment, and the spool that was opened on it. */
 async function startOn(...bytes: readonly Buffer[]): Promise<SpoolHarness> {
   const harness = await SpoolHarness.start();
   await harness.spool.close();
@@ -17,7 +17,7 @@ async function startOn(...bytes: readonly Buffer[]): Promise<SpoolHarness> {
   return harness;
 }
 
-t.test('a torn tail is cut, wherever it is torn', async (t) => {
+t.test('a torn end is cut off, wherever it is torn', async (t) => {
   const whole = encode(usageRecord('a', 'close'));
   const torn = encode(usageRecord('b', 'open'));
   for (let bytes = 1; bytes < torn.length; bytes++) {
@@ -54,10 +54,10 @@ t.test('damage that cannot be copied, on a full disk, is reported and left in pl
   await harness.spool.close();
   harness.disk.fail = () => undefined;
   await harness.open();
-  t.match(harness.recovered.quarantined, [{ bytes: 20, known: false, file: /bad$/ }], 'the next start does it');
+  t.match(harness.recovered.quarantined, [{ bytes: 20, known: false, file: /bad$/ }], 'the next start copies it');
 });
 
-/** Damages the close of `a` that the spool holds, as a disk that rots does. */
+/** Damages the close of `a` in the spool, as a failing disk might. */
 function damageCloseOf(harness: SpoolHarness, id: string): void {
   for (const [path, { bytes }] of harness.disk.files) {
     const at = bytes.indexOf(`"id":"${id}","requestId":"r-${id}","kind":"close"`);
@@ -83,7 +83,7 @@ t.test('a close damaged after the spool was closed is reported, and no second on
   }
 });
 
-t.test('a close damaged after a start is reported, after an unclean stop too', async (t) => {
+t.test('a close damaged after a start is reported, also after an unclean end', async (t) => {
   const harness = await SpoolHarness.start();
   harness.spool.append(usageRecord('a', 'open'));
   for (const kind of ['open', 'close'] as const) harness.spool.append(usageRecord('b', kind));
@@ -98,10 +98,10 @@ t.test('a close damaged after a start is reported, after an unclean stop too', a
   damageCloseOf(harness, 'a');
   damageCloseOf(harness, 'b');
   await harness.open();
-  t.match(harness.recovered, { closesLost: 2, estimated: [{ id: 'c' }] }, 'of this life, not of the one before');
+  t.match(harness.recovered, { closesLost: 2, estimated: [{ id: 'c' }] }, 'of this process, not of the previous one');
 });
 
-t.test('the mark of a recovery waits for its closes, and no request that runs is before an end', async (t) => {
+t.test('the mark of a recovery waits for its closes, and no running request is before an end', async (t) => {
   const harness = await SpoolHarness.start();
   harness.spool.append(usageRecord('a', 'open'));
   await harness.pass(5);
@@ -146,7 +146,7 @@ t.test('a request without a close is billed at its last progress, once', async (
   t.strictSame(harness.recovered.estimated, [], 'a second start finds it closed');
 });
 
-t.test('a progress whose open is damaged is billed', async (t) => {
+t.test('a progress record whose open record is damaged is billed', async (t) => {
   const harness = await startOn(Buffer.from('rubbish\n'), encode(usageRecord('a', 'progress')));
   t.match(harness.recovered.estimated, [{ id: 'a', completionTokens: 34 }]);
 });
@@ -159,12 +159,12 @@ t.test('segments of a request that recovery closed are kept until its close is d
   t.ok(harness.disk.files.has(FIRST));
 });
 
-t.test('what a killed process left with the system is synced before it counts', async (t) => {
+t.test('what a killed process left in the page cache is synced before it counts', async (t) => {
   const harness = await SpoolHarness.start();
   harness.disk.wait = (call) => (call === 'sync' ? new Promise(() => undefined) : undefined);
   harness.spool.append(usageRecord('a', 'close'));
   await harness.pass(5);
-  // The process is gone; the machine is not.
+  // The process has ended; the machine has not.
   harness.disk.wait = () => undefined;
   await harness.open();
   t.match(harness.recovered, { estimated: [], position: { segment: 1 } });
@@ -176,7 +176,7 @@ t.test('what a killed process left with the system is synced before it counts', 
   t.strictSame(await harness.left(), ['a:close']);
 });
 
-t.test('a disk that cannot be read prevents the start, and the lock is given back', async (t) => {
+t.test('an unreadable disk prevents the start, and the lock is released', async (t) => {
   const harness = await startOn(encode(usageRecord('a', 'open')), Buffer.from('torn'));
   await harness.spool.close();
   for (const failing of ['list', 'open', 'size', 'read'] as const) {

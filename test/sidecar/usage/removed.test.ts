@@ -1,4 +1,4 @@
-/** Files of a spool that something other than its sidecar removes, renames or replaces. */
+/** Files of a spool that are removed, renamed or replaced by another program. */
 import t from 'tap';
 import { segmentPath } from '../../../sidecar/usage/segments.js';
 import { verify } from '../../../sidecar/usage/verify.js';
@@ -8,7 +8,7 @@ import { usageRecord } from '../../support/usage-records.js';
 
 const FIRST = segmentPath(DIR, 1);
 
-/** A request from its open to its durable close. */
+/** A request from its open record to its durable close. */
 async function request(harness: SpoolHarness, id: string): Promise<void> {
   harness.spool.append(usageRecord(id, 'open'));
   const close = usageRecord(id, 'close');
@@ -20,14 +20,14 @@ function shorts(...ids: readonly string[]): string[] {
   return ids.flatMap((id) => [`${id}:open`, `${id}:close`]);
 }
 
-/** Ends the spool, and looks at what it left as a next start would. */
+/** Ends the spool, and reads what it left as a next start would. */
 async function ended(harness: SpoolHarness): Promise<{ lost: number; records: string[]; findings: readonly object[] }> {
   const lost = await harness.spool.close();
   const { findings } = await verify(DIR, false, harness.disk);
   return { lost, records: await harness.left(), findings };
 }
 
-t.test('the open segment is removed: noticed with the next probe, written again, nothing is lost', async (t) => {
+t.test('the open segment is removed: noticed by the next probe, written again, nothing is lost', async (t) => {
   const harness = await SpoolHarness.start();
   await request(harness, 'a');
   await harness.pass(1000);
@@ -35,7 +35,7 @@ t.test('the open segment is removed: noticed with the next probe, written again,
   const content = harness.disk.content(FIRST);
   harness.disk.files.delete(FIRST);
   await request(harness, 'b');
-  t.strictSame(harness.spool.health, { ok: true }, 'a caller is answered before anything can be known');
+  t.strictSame(harness.spool.health, { ok: true }, 'a caller is answered before the removal can be noticed');
 
   await harness.pass(1000);
   t.strictSame(harness.spool.health, { ok: false, why: 'removed' });
@@ -44,7 +44,7 @@ t.test('the open segment is removed: noticed with the next probe, written again,
   t.match(before, { segment: 1, offset: content.length });
 
   await request(harness, 'c');
-  t.match(harness.spool.position, { segment: 2 }, 'a file that was copied is not written on');
+  t.match(harness.spool.position, { segment: 2 }, 'a copied file is not appended to');
   for (const ok of [false, false, true]) {
     await harness.pass(1000);
     t.equal(harness.spool.health.ok, ok);
@@ -65,7 +65,7 @@ t.test('a segment that is full before the next probe is written again before the
   t.strictSame(await ended(harness), { lost: 0, records: shorts('a', ...ids), findings: [] });
 });
 
-t.test('a spool that is closed before the next probe is whole too', async (t) => {
+t.test('a spool that is closed before the next probe is complete too', async (t) => {
   const harness = await SpoolHarness.start();
   await request(harness, 'a');
   harness.disk.files.delete(FIRST);
@@ -76,10 +76,10 @@ t.test('a spool that is closed before the next probe is whole too', async (t) =>
   await running.pass(5);
   running.disk.files.delete(FIRST);
   t.strictSame(await running.spool.close(), 0);
-  t.strictSame(await running.left(), ['a:open'], 'also with a request under way, which the next start closes');
+  t.strictSame(await running.left(), ['a:open'], 'also with a running request, which the next start closes');
 });
 
-t.test('a file that took the name of the open segment is kept aside', async (t) => {
+t.test('a file with the name of the open segment is moved aside', async (t) => {
   const harness = await SpoolHarness.start();
   await request(harness, 'a');
   harness.disk.files.delete(FIRST);
@@ -120,7 +120,7 @@ for (const [when, kept] of [
   ['in the middle of a line', 300],
 ] as const) {
   for (const writtenOn of [false, true]) {
-    t.test(`the open segment is cut ${when}, ${writtenOn ? 'and written on' : 'and left'}: noticed`, async (t) => {
+    t.test(`the open segment is cut ${when}, ${writtenOn ? 'and appended to' : 'and left'}: noticed`, async (t) => {
       const harness = await SpoolHarness.start();
       await request(harness, 'a');
       await harness.pass(1000);
@@ -133,7 +133,7 @@ for (const [when, kept] of [
       file.bytes = Buffer.from(file.bytes.subarray(0, kept));
       if (writtenOn) {
         await request(harness, 'c');
-        t.ok(harness.disk.content(FIRST).length > length, 'as long as it should be');
+        t.ok(harness.disk.content(FIRST).length > length, 'it has its length again');
       }
       await harness.pass(1000);
       t.strictSame(harness.spool.health, { ok: false, why: 'removed' });
@@ -151,7 +151,7 @@ for (const [when, kept] of [
   }
 }
 
-t.test('a closed segment that is removed is lost, and reported once; one that was pruned is not', async (t) => {
+t.test('a closed segment that is removed is lost, and reported once; a pruned one is not', async (t) => {
   const harness = await SpoolHarness.start({ segmentBytes: 500 });
   for (const id of ['a', 'b', 'c', 'd']) await request(harness, id);
   t.ok(harness.spool.position.segment >= 3);
@@ -189,7 +189,7 @@ t.test('a closed segment that is truncated is reported once', async (t) => {
   t.not((await ended(harness)).findings.length, 0, '`usage verify` shows it');
 });
 
-t.test('a prune under way is no removal', async (t) => {
+t.test('pruning is no removal', async (t) => {
   const harness = await SpoolHarness.start({ segmentBytes: 500 });
   for (const id of ['a', 'b', 'c', 'd', 'e', 'f']) await request(harness, id);
   t.ok(harness.spool.position.segment > 4);
@@ -207,10 +207,10 @@ t.test('a prune under way is no removal', async (t) => {
   t.equal(harness.spool.reading.bytes, bytes);
   harness.disk.fail = () => undefined;
   await harness.pass(1000);
-  t.strictSame(harness.removed, [], 'nor is one that failed');
+  t.strictSame(harness.removed, [], 'nor is a prune that failed');
 });
 
-t.test('removed while a write is under way: noticed when that is over', async (t) => {
+t.test('removed during a write: noticed after it', async (t) => {
   const harness = await SpoolHarness.start();
   await request(harness, 'a');
   let go = (): void => undefined;
@@ -229,7 +229,7 @@ t.test('removed while a write is under way: noticed when that is over', async (t
   t.strictSame(await ended(harness), { lost: 0, records: shorts('a', 'b'), findings: [] });
 });
 
-t.test('a lock that was removed is reported; another process that has it stops new work while it has it', async (t) => {
+t.test('a removed lock is reported; while another process has it new requests are refused', async (t) => {
   const harness = await SpoolHarness.start();
   harness.lock = { kind: 'restored' };
   await harness.pass(1000);
@@ -247,6 +247,6 @@ t.test('a lock that was removed is reported; another process that has it stops n
   t.strictSame(harness.taken, [4711, 4711]);
   t.strictSame(harness.spool.health, { ok: false, why: 'taken' });
   await request(harness, 'a');
-  t.strictSame(await harness.durable(), shorts('a'), 'what runs is recorded');
+  t.strictSame(await harness.durable(), shorts('a'), 'running requests are recorded');
   await harness.spool.close();
 });

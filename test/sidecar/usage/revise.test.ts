@@ -26,7 +26,7 @@ t.test('before it is written, while it is written, and after', async (t) => {
   const first = append(harness, 'a');
   t.ok(harness.spool.revise(first.close, first.cancelled));
   await first.synced;
-  t.notOk(harness.spool.revise(first.cancelled, first.close), 'what is durable stays');
+  t.notOk(harness.spool.revise(first.cancelled, first.close), 'a durable record stays');
   t.strictSame(await outcomes(harness), ['a:cancelled']);
 
   let go = (): void => undefined;
@@ -50,7 +50,7 @@ t.test('before it is written, while it is written, and after', async (t) => {
   const shorter = { ...e.close, requestId: 'r' };
   harness.disk.wait = (call) => (call === 'sync' ? new Promise((resolve) => (go = resolve)) : undefined);
   await settled();
-  t.ok(harness.spool.revise(e.close, shorter), 'a shorter record leaves no rest behind');
+  t.ok(harness.spool.revise(e.close, shorter), 'a shorter record leaves no bytes of the longer one');
   go();
   harness.disk.wait = () => undefined;
   await e.synced;

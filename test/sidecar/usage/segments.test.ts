@@ -25,7 +25,7 @@ const A = usageRecord('a', 'open');
 const B = usageRecord('b', 'open');
 const C = usageRecord('c', 'close');
 
-t.test('segments are listed by number; other files are none', async (t) => {
+t.test('segments are listed by number; other files are ignored', async (t) => {
   const disk = spool(segment(null), segment({ segment: 1, offset: 99 }));
   disk.put(`${DIR}/lock`, Buffer.alloc(0));
   disk.put(segmentPath(DIR, 12), Buffer.alloc(0));
@@ -34,7 +34,7 @@ t.test('segments are listed by number; other files are none', async (t) => {
   t.strictSame(await listSegments(DIR, disk), [], 'no folder, no segments');
 });
 
-t.test('reading goes on where it stopped, over segments', async (t) => {
+t.test('reading continues where it stopped, over segments', async (t) => {
   const first = segment(null, A, B);
   const disk = spool(first, segment({ segment: 1, offset: first.length }, C));
   let position = START;
@@ -64,7 +64,7 @@ t.test('the last segment is read up to its last whole line, then from there', as
   }
 });
 
-t.test('nothing past `until` is read, and what is missing before it is damage', async (t) => {
+t.test('nothing past `until` is read, and missing bytes before it are damage', async (t) => {
   const whole = segment(null, A, B);
   const upToA = { segment: 1, offset: whole.length - encode(B).length };
   const disk = spool(whole, segment(upToA, C));
@@ -80,14 +80,14 @@ t.test('nothing past `until` is read, and what is missing before it is damage', 
   ]);
 });
 
-t.test('what a segment was given up with comes once', async (t) => {
+t.test('what a segment was given up with is reported once', async (t) => {
   const given = segment(null, A, B);
   const end = { segment: 1, offset: given.length - encode(B).length };
   const disk = spool(given, segment(end, B), segment(end, B, C));
   t.strictSame((await readAll(DIR, { disk })).records.map(short), ['a:open', 'b:open', 'c:close']);
 });
 
-t.test('a segment that was pruned is passed by', async (t) => {
+t.test('a pruned segment is skipped', async (t) => {
   const disk = spool(segment(null, A), segment({ segment: 1, offset: 9 }, B));
   disk.files.delete(segmentPath(DIR, 1));
   t.strictSame((await readAll(DIR, { disk })).records.map(short), ['b:open']);
@@ -101,7 +101,7 @@ t.test('damage is reported and all valid lines around it are read', async (t) =>
   const lines = [A, 'rubbish\n', B, 'more\nrubbish\n', '17 rubbish', C];
   const disk = spool(segment(null, ...lines));
   const { records, damage } = await readAll(DIR, { disk });
-  t.strictSame(records.map(short), ['a:open', 'b:open'], 'a line that is begun badly is bad to its end');
+  t.strictSame(records.map(short), ['a:open', 'b:open'], 'a line with a damaged beginning is invalid to its end');
   t.strictSame(
     damage.map(({ bytes }) => bytes),
     ['rubbish\n'.length, 'more\nrubbish\n17 rubbish'.length + encode(C).length],
@@ -122,7 +122,7 @@ t.test('a long spool and long damage are read in pieces', async (t) => {
   );
 });
 
-t.test('errors of the disk are passed on', async (t) => {
+t.test('disk errors are passed on', async (t) => {
   const disk = spool(segment(null, A));
   for (const failing of ['list', 'open', 'size', 'read'] as const) {
     disk.fail = (call) => (call === failing ? Object.assign(new Error('EIO'), { code: 'EIO' }) : undefined);

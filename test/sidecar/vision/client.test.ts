@@ -20,7 +20,7 @@ const order = (of: number): EncodeOrder => ({
 type Sent = ToVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
 type Answer = FromVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
 
-/** A process that does what the test says. */
+/** A process that the test controls. */
 class FakeProcess {
   readonly pid = 1;
   readonly sent: Sent[] = [];
@@ -56,7 +56,7 @@ class FakeProcess {
     return this.sent.flatMap((message) => (message.kind === 'encode' ? [message.order.bytes[0] ?? -1] : []));
   }
 
-  /** Answers the last order. */
+  /** Answers the last message. */
   answers(answer: 'encoded' | 'undecodable'): void {
     const last = this.sent.at(-1);
     const id = last && 'id' in last ? last.id : 0;
@@ -107,7 +107,7 @@ t.test('until it is ready there is no layout, and images wait', async (t) => {
   t.equal(await kindOf(encoding.result), 'encoded');
 });
 
-t.test('a layout is asked for once', async (t) => {
+t.test('a layout is requested once', async (t) => {
   const { client, process } = new Subject();
   process.ready();
   const both = [client.layout(SIZE), client.layout({ ...SIZE })];
@@ -125,7 +125,7 @@ t.test('a layout is asked for once', async (t) => {
   t.same(await refused, { kind: 'failed' });
 });
 
-t.test('one image at a time, and those not needed any more are left out', async (t) => {
+t.test('one image at a time; images that are no longer needed are skipped', async (t) => {
   const { client, process } = new Subject();
   process.ready();
   const all = [1, 2, 3].map((of) => client.encode(order(of)));
@@ -136,7 +136,7 @@ t.test('one image at a time, and those not needed any more are left out', async 
   t.same(process.encodes, [1, 3]);
 });
 
-t.test('its end fails the image that it had and no other', async (t) => {
+t.test('if it ends, its current image fails and no other', async (t) => {
   const subject = new Subject();
   const { client, process, clock } = subject;
   process.ready();
@@ -153,7 +153,7 @@ t.test('its end fails the image that it had and no other', async (t) => {
   t.equal(await kindOf(second.result), 'encoded');
 });
 
-t.test('a size that ends it fails; others are to ask again', async (t) => {
+t.test('a size that ends it fails; others are requested again', async (t) => {
   const { client, process } = new Subject();
   process.ready();
   const counted = client.layout(SIZE);
@@ -163,7 +163,7 @@ t.test('a size that ends it fails; others are to ask again', async (t) => {
   t.same(await other, { kind: 'away' });
 });
 
-t.test('an image that hangs is killed with its process', async (t) => {
+t.test('an image that hangs is ended with its process', async (t) => {
   const subject = new Subject();
   const { client, process, clock } = subject;
   process.ready();
@@ -186,7 +186,7 @@ t.test('an answered image leaves no timer', async (t) => {
   t.equal(clock.pending, 0);
 });
 
-t.test('without the addon’s part, or with a bad projector, it is not tried again', async (t) => {
+t.test('without the addon’s part, or with an invalid projector, it is not restarted', async (t) => {
   for (const noAddon of [true, false]) {
     const subject = new Subject();
     const { client, process, clock } = subject;
@@ -209,7 +209,7 @@ t.test('a process that is not confined is reported', async (t) => {
   t.match(JSON.stringify(log), 'vision is not confined');
 });
 
-t.test('closed, everything fails and nothing is started', async (t) => {
+t.test('after close everything fails and nothing is started', async (t) => {
   const subject = new Subject();
   const { client, process, clock } = subject;
   process.ready();

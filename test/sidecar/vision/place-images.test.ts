@@ -7,7 +7,7 @@ const embeddings = { kind: 'embeddings', count: 3, positions: 2, columns: 2 } as
 const framed: LaidImage['parts'] = [tokens(90), embeddings, tokens(91)] as LaidImage['parts'];
 const digest = (byte: number): Uint8Array => new Uint8Array(32).fill(byte);
 
-t.test('texts side by side become one segment, and each image is framed by its own', async (t) => {
+t.test('adjacent texts become one segment, and each image is framed by its own', async (t) => {
   const { prompt, placed } = placeImages(
     [tokens(1, 2), tokens(3), tokens(4, 5)],
     [
@@ -51,10 +51,10 @@ t.test('an image of several parts, without text before and between', async (t) =
   const digests = [first, second].map(
     (segment) => segment?.kind === 'image' && Buffer.from(segment.digest).toString('hex'),
   );
-  t.not(digests[0], digests[1], 'its parts are not each other');
+  t.not(digests[0], digests[1], 'its parts differ');
 });
 
-t.test('ids are above every vocabulary, alike for alike images, and others for others', async (t) => {
+t.test('ids are above every vocabulary, equal for equal images, and different for others', async (t) => {
   const ids = (byte: number): number[] => {
     const { prompt } = placeImages([tokens(1), tokens(2)], [{ parts: [embeddings], digest: digest(byte) }], false);
     return [...(prompt[1]?.tokens ?? [])];

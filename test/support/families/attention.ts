@@ -80,7 +80,10 @@ export function gptOss(vocabulary: Vocabulary): Architecture {
   return { name: 'gpt-oss', keys: [...base, ...moe, ...window], tensors: ends(vocabulary, layersOf(layer)) };
 }
 
-/** Latent attention: keys and values are kept as one compressed vector per token, and a rotated part that the heads share. */
+/**
+ * Latent attention: keys and values are kept as one compressed vector per token, and a rotated part that the heads
+ * share.
+ */
 export function deepseek2(vocabulary: Vocabulary): Architecture {
   const [queryRank, rank, rotated] = [32, 32, HEAD / 2];
   const layer = (n: number): TensorSource[] => [

@@ -4,7 +4,7 @@ import { testModel } from '../models.js';
 import { deepseek2, gemma3, gptOss, qwen3 } from './attention.js';
 import { falconH1, mamba2, qwen3next } from './recurrent.js';
 
-/** A family, the state that its models keep, and where to get a model of it. */
+/** A family, the state of its models, and the function that makes one. */
 export interface Family {
   /** llama.cpp's name of the architecture. */
   readonly name: string;

@@ -47,7 +47,7 @@ export function experts(n: number): TensorSource[] {
   ];
 }
 
-/** The output matrix is one of its own: the embeddings would say each token again. */
+/** The output matrix is separate: with the embeddings the model would repeat each token. */
 export function ends({ size }: Vocabulary, layers: readonly TensorSource[], gain = 8): TensorSource[] {
   return [
     matrix('token_embd.weight', WIDTH, size, gain),

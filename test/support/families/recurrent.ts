@@ -63,7 +63,7 @@ export function falconH1(vocabulary: Vocabulary): Architecture {
     norm(`blk.${n}.attn_norm.weight`),
     ...mambaMixer(n),
     ...attention(n),
-    // llama.cpp asks for it without a suffix.
+    // llama.cpp requires it without a suffix.
     norm(`blk.${n}.ffn_norm`),
     ...feedForward(n),
   ];

@@ -92,7 +92,7 @@ t.test('after close nothing is answered, also after several calls', async (t) =>
   t.same(await Promise.all([short, long]), [{ kind: 'failed' }, { kind: 'failed' }]);
 });
 
-/** Vocabularies, and what their regular expressions recurse over. */
+/** Vocabularies, and the characters over which their regular expressions recurse. */
 const DEEP = [
   ['deepseek-llm', 'a'],
   ['falcon', '!'],

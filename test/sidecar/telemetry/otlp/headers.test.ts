@@ -6,7 +6,7 @@ t.test('a header a line', async (t) => {
   t.strictSame(parseHeaders(text), { authorization: 'Basic dXNlcjpzZWNyZXQ=', 'x-scope-orgid': 'tenant-1' });
 });
 
-t.test('what cannot be sent is refused, and not quoted', async (t) => {
+t.test('invalid headers are refused, and not quoted', async (t) => {
   for (const [text, problem] of [
     ['', 'must contain 1 to 16 headers'],
     ['# none\n', 'must contain 1 to 16 headers'],

@@ -1,4 +1,4 @@
-/** What the metrics page shows, as OpenTelemetry's. The integration test compares both on a real sidecar. */
+/** The metrics page’s content in OpenTelemetry’s form. The integration test compares both on a real sidecar. */
 import { DataPointType } from '@opentelemetry/sdk-metrics';
 import t from 'tap';
 import { metricOf } from '../../../../sidecar/telemetry/otlp/metric-bridge.js';
@@ -13,7 +13,7 @@ const readings = await metrics.readings();
 const sent = readings.flatMap((reading) => metricOf(reading, [1, 0], [2, 0]) ?? []);
 const named = (name: string) => sent.find(({ descriptor }) => descriptor.name === name);
 
-t.test('every metric that is defined is sent, and no name twice', async (t) => {
+t.test('every defined metric is sent, and no name twice', async (t) => {
   const names = sent.map(({ descriptor }) => descriptor.name);
   t.equal(new Set(names).size, names.length);
   const defined = METRICS.flatMap(({ metrics: each }) => each);
@@ -22,7 +22,7 @@ t.test('every metric that is defined is sent, and no name twice', async (t) => {
   t.ok(names.includes('process_cpu_seconds_total'));
 });
 
-t.test('a histogram counts each bucket alone, and what is above all', async (t) => {
+t.test('a histogram counts each bucket separately, and those above all bounds', async (t) => {
   const metric = named('gen_ai.server.request.duration');
   t.match(metric, { descriptor: { unit: 's' }, dataPointType: DataPointType.HISTOGRAM, aggregationTemporality: 1 });
   const points = metric?.dataPoints ?? [];
@@ -38,7 +38,7 @@ t.test('a histogram counts each bucket alone, and what is above all', async (t) 
   t.equal(buckets.counts.at(-1), 1);
 });
 
-t.test('types and units are the conventions’, or those of the name', async (t) => {
+t.test('types and units follow the conventions, or the name', async (t) => {
   t.match(named('http.server.active_requests'), { dataPointType: DataPointType.SUM, isMonotonic: false });
   t.match(named('ra_sidecar_cached_tokens_total'), { dataPointType: DataPointType.SUM, isMonotonic: true });
   for (const [name, unit] of [
@@ -53,7 +53,7 @@ t.test('types and units are the conventions’, or those of the name', async (t)
   }
 });
 
-t.test('what is no number is left out', async (t) => {
+t.test('values that are not numbers are left out', async (t) => {
   const point = (value: number) => ({ labels: {}, value });
   const reading = { name: 'lag', help: '', values: { type: 'gauge' as const, points: [point(NaN), point(1)] } };
   t.equal(metricOf(reading, [1, 0], [2, 0])?.dataPoints.length, 1);

@@ -2,13 +2,13 @@ import t from 'tap';
 import { phasesOf } from '../../../../sidecar/telemetry/otlp/phases.js';
 import { requestRecord, TRY } from '../../../support/request-records.js';
 
-/** `name from-until`, each. */
+/** `name from-until` of each. */
 const told = (...args: Parameters<typeof requestRecord>): string[] =>
   phasesOf(requestRecord(...args)).map(
     ({ name, from, until, lost }) => `${name} ${from}-${until}${lost ? ' lost' : ''}`,
   );
 
-t.test('a reply comes through all of them, without a gap', async (t) => {
+t.test('a reply has all parts, without gaps', async (t) => {
   t.strictSame(told(), [
     'receive 0-10',
     'prepare 10-20',
@@ -20,11 +20,11 @@ t.test('a reply comes through all of them, without a gap', async (t) => {
   t.equal(
     told({ authorized: { from: 2, until: 12 } })[0],
     'authorize 2-12',
-    'beside them, where the key was checked here',
+    'beside them the key’s check, if it was checked here',
   );
 });
 
-t.test('it ends where the request ended', async (t) => {
+t.test('the last part ends when the request ended', async (t) => {
   const nothing = { last: undefined, receivedAt: undefined };
   t.strictSame(told({ ...nothing, endedAt: 7 }), ['receive 0-7']);
   t.equal(told({ last: undefined, endedAt: 17 }).at(-1), 'prepare 10-17');
@@ -43,12 +43,12 @@ t.test('questions are answered in the prefill', async (t) => {
   t.strictSame(told({ operation: 'decisions', last }).slice(3), ['prefill 30-50', 'flush 50-60']);
 });
 
-t.test('what uses no model has its key’s check alone', async (t) => {
+t.test('a request without a model has only its key’s check', async (t) => {
   t.strictSame(told({ operation: undefined, authorized: { from: 1, until: 3 } }), ['authorize 1-3']);
   t.strictSame(told({ operation: undefined }), []);
 });
 
-t.test('an engine that was lost before it began leaves a try of its own', async (t) => {
+t.test('an engine that was lost before it began results in a separate try', async (t) => {
   const lost = { readyAt: 20, seatedAt: 21, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
   const last = { readyAt: 25, seatedAt: 30, handedOverAt: 30, firstTokenAt: 40, ranUntil: 50 };
   t.strictSame(told({ lost: [lost], last }).slice(1), [
@@ -62,7 +62,7 @@ t.test('an engine that was lost before it began leaves a try of its own', async 
   ]);
 });
 
-t.test('a second one too, after which the queue takes it back no more', async (t) => {
+t.test('a second one too, after which the queue does not take it back', async (t) => {
   const lost = [
     { readyAt: 20, seatedAt: 21, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 },
     { readyAt: 25, seatedAt: 30, handedOverAt: 30, firstTokenAt: undefined, ranUntil: 35 },

@@ -1,4 +1,4 @@
-/** Batches, bounds and losses on a fake clock; the tracer and its spans are the SDK's own. */
+/** Batches, bounds and losses on a fake clock; the tracer and its spans are the SDK’s own. */
 import { W3CTraceContextPropagator } from '@opentelemetry/core';
 import {
   AlwaysOnSampler,
@@ -13,7 +13,7 @@ import { deferred } from '../../../support/http-server.js';
 import { requestRecord } from '../../../support/request-records.js';
 
 const LIMITS = { batchRequests: 2, batchMs: 100, maxQueued: 3 };
-/** Of a chat that went well: the request and its six parts. */
+/** Spans of a successful chat: the request and its six parts. */
 const SPANS = 7;
 
 class Harness {
@@ -37,7 +37,7 @@ class Harness {
     });
     this.traces = new RequestTraces({
       clock: this.clock,
-      // A minute after 1970 the clock began.
+      // The clock began a minute after 1970.
       date: () => 60_000 + this.clock.now(),
       tracer: provider.getTracer('test'),
       propagator: new W3CTraceContextPropagator(),
@@ -58,14 +58,14 @@ class Harness {
     this.traces.begin({ header }, this.clock.now()).ended(requestRecord());
   }
 
-  /** Ends the batch under way, and lets what hangs on it run. */
+  /** Ends the current batch, and lets what depends on it continue. */
   async end(ok: boolean): Promise<void> {
     this.sent.at(-1)?.end(ok);
     await new Promise((resolve) => setImmediate(resolve));
   }
 }
 
-t.test('a batch goes when it is full, or when its time has come', async (t) => {
+t.test('a batch is sent when it is full, or when its time has come', async (t) => {
   const harness = new Harness();
   harness.request();
   harness.clock.advance(99);
@@ -86,7 +86,7 @@ t.test('a batch goes when it is full, or when its time has come', async (t) => {
   t.strictSame(harness.dropped, []);
 });
 
-t.test('an endpoint that hangs fills what may wait, and no more', async (t) => {
+t.test('a hanging endpoint lets at most the configured number wait', async (t) => {
   const harness = new Harness();
   for (let i = 0; i < 2; i += 1) harness.request();
   harness.clock.advance(0);
@@ -95,9 +95,9 @@ t.test('an endpoint that hangs fills what may wait, and no more', async (t) => {
   t.equal(harness.sent.length, 1, 'one at a time');
   t.strictSame(harness.dropped, Array(7).fill('1 queue_full'));
   await harness.end(false);
-  t.equal(harness.dropped.at(-1), '2 export_failed', 'what it held is lost');
+  t.equal(harness.dropped.at(-1), '2 export_failed', 'its spans are lost');
   harness.clock.advance(0);
-  t.equal(harness.sent[1]?.spans.length, 2 * SPANS, 'the next goes at once');
+  t.equal(harness.sent[1]?.spans.length, 2 * SPANS, 'the next is sent at once');
   await harness.end(true);
   harness.clock.advance(100);
   t.equal(harness.sent[2]?.spans.length, SPANS);
@@ -116,11 +116,11 @@ t.test('a flush sends all of it', async (t) => {
   t.ok(flushed);
 });
 
-t.test('times are those of the clock, and a request outside the sample costs nothing further', async (t) => {
+t.test('times are those of the clock, and an unsampled request costs nothing further', async (t) => {
   const harness = new Harness();
   harness.clock.advance(0);
   harness.request('00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00');
-  t.equal(harness.clock.pending, 0, 'nobody waits for it');
+  t.equal(harness.clock.pending, 0, 'no export waits for it');
   harness.request();
   harness.clock.advance(100);
   const spans = harness.sent[0]?.spans ?? [];

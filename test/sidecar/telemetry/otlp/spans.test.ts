@@ -1,4 +1,4 @@
-/** How a request that is over is told, by what became of it. */
+/** The spans of an ended request, by its outcome. */
 import { ROOT_CONTEXT } from '@opentelemetry/api';
 import {
   BasicTracerProvider,
@@ -10,7 +10,7 @@ import t from 'tap';
 import { finish, SERVER, time } from '../../../../sidecar/telemetry/otlp/spans.js';
 import { requestRecord, TRY } from '../../../support/request-records.js';
 
-/** The server's span, and the last of its parts. */
+/** The server’s span, and the last of its parts. */
 function told(...args: Parameters<typeof requestRecord>): { server: ReadableSpan; parts: ReadableSpan[] } {
   const exporter = new InMemorySpanExporter();
   const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] });
@@ -27,7 +27,7 @@ function told(...args: Parameters<typeof requestRecord>): { server: ReadableSpan
   return { server, parts: spans.slice(0, -1) };
 }
 
-t.test('whose fault it was decides the status', async (t) => {
+t.test('only server errors set the span’s error status', async (t) => {
   const cut = { ...TRY, ranUntil: undefined };
   for (const { outcome, status, code, error } of [
     { outcome: 'cancelled', status: 499, code: 'request_cancelled', error: 0 },
@@ -40,7 +40,7 @@ t.test('whose fault it was decides the status', async (t) => {
     t.match(server, { ...wanted, attributes: { ...wanted.attributes, 'http.response.status_code': status } }, code);
     t.match(parts.at(-1), { name: 'decode', ...wanted });
     t.match(parts.at(-2), { status: { code: 0 }, attributes: {} });
-    t.equal(parts.at(-2)?.attributes['error.type'], undefined, 'only the part where it ended');
+    t.equal(parts.at(-2)?.attributes['error.type'], undefined, 'only the part in which it ended');
     t.equal(server.status.message, undefined, 'no text');
   }
 });
@@ -67,5 +67,5 @@ t.test('an attempt with a lost engine is marked, and the request continues', asy
 
 t.test('a time keeps its fractions', async (t) => {
   t.strictSame(time(1_700_000_000_123.25), [1_700_000_000, 123_250_000]);
-  t.strictSame(time(1999.999_999_9), [2, 0], 'and is never a whole second of nanoseconds');
+  t.strictSame(time(1999.999_999_9), [2, 0], 'and never has a whole second of nanoseconds');
 });

@@ -5,7 +5,7 @@ import { FakeClock } from '../../../support/fake-clock.js';
 
 type Told = (result: ExportResult) => void;
 
-/** An export under way, and what was said of its end. */
+/** A running export, and its reported outcome. */
 function exporting(inner: (told: Told) => void): { clock: FakeClock; ends: string[]; results: number[] } {
   const clock = new FakeClock();
   const ends: string[] = [];
@@ -29,7 +29,7 @@ t.test('an export that never ends by itself is ended, once', async (t) => {
   t.strictSame([ends, results], [['timeout'], [ExportResultCode.FAILED]]);
 });
 
-t.test('why it failed is a status or a code, whatever the endpoint says', async (t) => {
+t.test('the reason of a failure is a status or a code, never the endpoint’s text', async (t) => {
   const failing = (error: Error & { code?: unknown }): string[] =>
     exporting((told) => told({ code: ExportResultCode.FAILED, error })).ends;
   t.strictSame(failing(Object.assign(new Error('words'), { code: 503 })), ['status 503']);

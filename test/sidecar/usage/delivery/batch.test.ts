@@ -4,7 +4,7 @@ import { START } from '../../../../sidecar/usage/segments.js';
 import { MemorySource } from '../../../support/memory-delivery.js';
 import { usageRecord } from '../../../support/usage-records.js';
 
-t.test('a long stretch that bills nothing is read in pieces', async (t) => {
+t.test('a long part without billed records is read in pieces', async (t) => {
   const source = new MemorySource();
   const open = usageRecord('a', 'open');
   source.records.push(...new Array<typeof open>(100_000).fill(open), open, usageRecord('a', 'close'));

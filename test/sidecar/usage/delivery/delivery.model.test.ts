@@ -1,4 +1,4 @@
-/** Whatever the sink answers and whenever the process dies: nothing is lost, passed over or put out of order. */
+/** Whatever the sink answers and whenever the process is killed: nothing is lost, skipped or out of order. */
 import fc from 'fast-check';
 import t from 'tap';
 import { DeliveryWalk } from '../../../support/delivery-model.js';
@@ -7,7 +7,7 @@ import { rounds } from '../../../support/long-form.js';
 const WALKS = rounds({ short: 100, long: 400 });
 const EVENTS = 120;
 
-t.test('every close is delivered or a dead letter, in order, behind a cursor that waits for it', async (t) => {
+t.test('every close is delivered or a dead letter, in order, after which the cursor moves', async (t) => {
   let crashes = 0;
   let letters = 0;
   let repeats = 0;

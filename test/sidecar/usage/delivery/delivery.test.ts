@@ -8,7 +8,7 @@ const close = (id: string): ReturnType<typeof usageRecord> => usageRecord(id, 'c
 const closes = (ids: string): ReturnType<typeof close>[] => ids.split('').map(close);
 const LATER: SinkAnswer = { kind: 'later', why: 'status 503' };
 
-t.test('closes alone are sent, after they waited for company, and the cursor passes all', async (t) => {
+t.test('only closing records are sent, after a wait for more of them, and the cursor passes all records', async (t) => {
   const harness = new DeliveryHarness();
   const delivery = await harness.start();
   harness.append(usageRecord('a', 'open'), close('a'));
@@ -28,7 +28,7 @@ t.test('closes alone are sent, after they waited for company, and the cursor pas
   await delivery.stop();
 });
 
-t.test('what is not durable is not sent', async (t) => {
+t.test('records that are not durable are not sent', async (t) => {
   const harness = new DeliveryHarness();
   const delivery = await harness.start();
   harness.append(close('a'));
@@ -40,7 +40,7 @@ t.test('what is not durable is not sent', async (t) => {
   await delivery.stop();
 });
 
-t.test('a batch has at most so many events and bytes, and a backlog goes out batch after batch', async (t) => {
+t.test('a batch has at most so many events and bytes, and a backlog is sent batch after batch', async (t) => {
   const harness = new DeliveryHarness();
   harness.append(...closes('abcdefg'));
   const delivery = await harness.start();
@@ -63,7 +63,7 @@ t.test('a batch has at most so many events and bytes, and a backlog goes out bat
   tiny.append(...closes('ab'));
   const alone = await tiny.start({ maxBytes: 1 });
   await turn();
-  t.strictSame(tiny.ids, [['a'], ['b']], 'an event that is too long goes alone; a full backlog does not wait');
+  t.strictSame(tiny.ids, [['a'], ['b']], 'an event that is too long is sent alone; a full backlog does not wait');
   await alone.stop();
 });
 
@@ -88,7 +88,7 @@ t.test('one batch is in flight, and the cursor waits for its answer', async (t) 
   await delivery.stop();
 });
 
-t.test('a sink that is down is tried again after waits that double up to their bound', async (t) => {
+t.test('a sink that is down is retried after waits that double up to their bound', async (t) => {
   const harness = new DeliveryHarness();
   harness.append(close('a'));
   harness.answer = () => LATER;
@@ -100,7 +100,7 @@ t.test('a sink that is down is tried again after waits that double up to their b
     t.equal(harness.batches.length, sent, `${wait} ms are waited`);
     delivery.notify();
     await turn();
-    t.equal(harness.batches.length, sent, 'news do not cut a wait short');
+    t.equal(harness.batches.length, sent, 'new records do not shorten a wait');
     await harness.pass(1);
     t.equal(harness.batches.length, sent + 1);
   }
@@ -121,7 +121,7 @@ t.test('a sink that is down is tried again after waits that double up to their b
   await delivery.stop();
 });
 
-t.test('waits are drawn, and a Retry-After that is longer wins', async (t) => {
+t.test('waits are random, and a longer Retry-After wins', async (t) => {
   const harness = new DeliveryHarness();
   harness.random = 0;
   harness.append(close('a'));
@@ -132,19 +132,19 @@ t.test('waits are drawn, and a Retry-After that is longer wins', async (t) => {
   await harness.pass(499);
   t.equal(harness.batches.length, 1);
   await harness.pass(1);
-  t.equal(harness.batches.length, 2, 'half of the step at the least');
+  t.equal(harness.batches.length, 2, 'at least half of the step');
   await harness.pass(59_999);
   t.equal(harness.batches.length, 2);
   await harness.pass(1);
   t.equal(harness.batches.length, 3);
   await harness.pass(1999);
-  t.equal(harness.batches.length, 3, 'one that is shorter does not');
+  t.equal(harness.batches.length, 3, 'a shorter one does not');
   await harness.pass(1);
   t.equal(harness.savedCount, 1);
   await delivery.stop();
 });
 
-t.test('the event that is refused is found, kept and passed; the others arrive in order', async (t) => {
+t.test('a refused event is found, stored and passed; the others arrive in order', async (t) => {
   const harness = new DeliveryHarness();
   harness.append(...closes('abcde'));
   harness.answer = (batch) => {
@@ -158,11 +158,11 @@ t.test('the event that is refused is found, kept and passed; the others arrive i
   t.equal(harness.savedCount, 5);
   t.same(harness.counted, { delivered: 4, refused: 1, retried: 0 });
   const line = harness.log.lines.find(({ event }) => event === 'usage event refused');
-  t.strictSame(line, { event: 'usage event refused', usageId: 'd', status: 400 }, 'by its id only');
+  t.strictSame(line, { event: 'usage event refused', usageId: 'd', status: 400 }, 'logged by its id only');
   await delivery.stop();
 });
 
-t.test('a sink that names the refused ones is believed, unless it names none that exist', async (t) => {
+t.test('a sink that names refused events is trusted, unless it names none that exist', async (t) => {
   const harness = new DeliveryHarness();
   harness.append(...closes('abcd'));
   harness.answer = (batch) => {
@@ -189,21 +189,21 @@ t.test('a sink that names the refused ones is believed, unless it names none tha
   await delivery.stop();
 });
 
-t.test('a sink that goes down while a batch is halved gets only the rest again', async (t) => {
+t.test('a sink that fails while a batch is halved gets only the rest again', async (t) => {
   const harness = new DeliveryHarness();
   harness.append(...closes('abcd'));
   const answers: SinkAnswer[] = [{ kind: 'refused', status: 400 }, { kind: 'accepted' }, LATER];
   harness.answer = () => answers[harness.batches.length - 1] ?? { kind: 'accepted' };
   const delivery = await harness.start({ maxAgeMs: 0 });
   await harness.pass(0);
-  t.equal(harness.savedCount, 2, 'the first half is the sink’s');
+  t.equal(harness.savedCount, 2, 'the sink has the first half');
   await harness.pass(8000);
   t.strictSame(harness.ids.slice(3), [['c', 'd']]);
   t.same(harness.counted, { delivered: 4, refused: 0, retried: 1 });
   await delivery.stop();
 });
 
-t.test('while dead letters cannot be kept, the refused event waits', async (t) => {
+t.test('while dead letters cannot be stored, the refused event waits', async (t) => {
   const harness = new DeliveryHarness();
   harness.append(close('a'));
   harness.roomForLetters = false;
@@ -242,7 +242,7 @@ t.test('a cursor that cannot be saved is saved later, and nothing is sent twice 
   await delivery.stop();
 });
 
-t.test('a crash between the answer and the cursor sends the same events again, under the same ids', async (t) => {
+t.test('a crash between the answer and the cursor sends the same events again, with the same ids', async (t) => {
   const harness = new DeliveryHarness();
   harness.append(close('a'), close('b'));
   harness.beforeSave = () => new Promise(() => undefined);
@@ -258,7 +258,7 @@ t.test('a crash between the answer and the cursor sends the same events again, u
   await delivery.stop();
 });
 
-t.test('delivery goes on where the cursor stands, and from the start when that is lost', async (t) => {
+t.test('delivery continues from the cursor, and from the start if it is lost', async (t) => {
   for (const [saved, ids] of [
     [{ kind: 'at', position: MemorySource.position(1) }, [['b']]],
     [{ kind: 'at', position: MemorySource.position(2) }, []],
@@ -303,11 +303,11 @@ t.test('segments behind the cursor are pruned, but not those that others still r
   delivery.notify();
   await harness.pass(0);
   t.strictSame(harness.source.prunes[1], MemorySource.position(14));
-  for (const before of harness.source.prunes) t.ok(harness.isSaved(before), 'never past what the file says');
+  for (const before of harness.source.prunes) t.ok(harness.isSaved(before), 'never past the saved cursor');
   await delivery.stop();
 });
 
-t.test('what could not be pruned is pruned when it can be, without anything new to deliver', async (t) => {
+t.test('a segment that could not be pruned is pruned when it can be, without new events', async (t) => {
   const harness = new DeliveryHarness();
   harness.keepFrom = { segment: 1, offset: 0 };
   harness.source.pinned = 2;
@@ -315,7 +315,7 @@ t.test('what could not be pruned is pruned when it can be, without anything new 
   harness.saved = { kind: 'at', position: harness.source.end };
   const delivery = await harness.start();
   await delivery.prune();
-  t.strictSame(harness.source.prunes, [], 'others read it all');
+  t.strictSame(harness.source.prunes, [], 'others have read it all');
   harness.keepFrom = { segment: Infinity, offset: 0 };
   await delivery.prune();
   harness.source.pinned = Infinity;
@@ -327,11 +327,11 @@ t.test('what could not be pruned is pruned when it can be, without anything new 
   harness.source.pinned = 0;
   harness.saved = { kind: 'at', position: MemorySource.position(99) };
   await delivery.prune();
-  t.equal(harness.source.prunes.length, 2, 'the spool may be another process’s');
+  t.equal(harness.source.prunes.length, 2, 'the spool may belong to another process');
 });
 
 t.test('stop', async (t) => {
-  await t.test('sends what waits, and settles at once for all who ask', async (t) => {
+  await t.test('sends what waits, and settles at once for all callers', async (t) => {
     const harness = new DeliveryHarness();
     harness.append(close('a'));
     const delivery = await harness.start();
@@ -359,7 +359,7 @@ t.test('stop', async (t) => {
     t.equal(harness.savedCount, 1);
   });
 
-  await t.test('cuts the batch in flight after its bound', async (t) => {
+  await t.test('aborts the batch in flight after its bound', async (t) => {
     const harness = new DeliveryHarness();
     harness.answer = (_, signal) =>
       new Promise((resolve) => signal.addEventListener('abort', () => resolve({ kind: 'later', why: 'AbortError' })));

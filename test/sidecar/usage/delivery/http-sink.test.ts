@@ -17,14 +17,14 @@ function sinkTo(url: string, options: Partial<HttpSinkOptions> = {}): HttpSink {
   return new HttpSink({ clock: systemClock, date: () => 0, url, timeoutMs: 30_000, ...options });
 }
 
-/** What is made of an answer. */
+/** The outcome of an answer. */
 async function answerTo(t: Test, answer: (response: ServerResponse) => void): Promise<SinkAnswer> {
   const server = await UsageSink.start(t);
   server.answer = ({ response }) => answer(response);
   return await sinkTo(server.url).deliver(EVENTS, new AbortController().signal);
 }
 
-t.test('a batch is CloudEvents 1.0 in batched content mode, under the secret', async (t) => {
+t.test('a batch is CloudEvents 1.0 in batched content mode, with the secret', async (t) => {
   const server = await UsageSink.start(t);
   const sink = sinkTo(server.url, { secret: () => Promise.resolve(SECRET) });
   t.strictSame(await sink.deliver(EVENTS, new AbortController().signal), { kind: 'accepted' });
@@ -49,7 +49,7 @@ t.test('a batch is CloudEvents 1.0 in batched content mode, under the secret', a
   t.notOk(request?.body.includes(SECRET));
 });
 
-t.test('without a secret none is sent; with one that cannot be read nothing is', async (t) => {
+t.test('without a secret none is sent; with an unreadable one nothing is', async (t) => {
   const server = await UsageSink.start(t);
   await sinkTo(server.url).deliver(EVENTS, new AbortController().signal);
   t.equal(server.requests[0]?.headers.authorization, undefined);
@@ -58,12 +58,12 @@ t.test('without a secret none is sent; with one that cannot be read nothing is',
   t.equal(server.requests.length, 1);
 });
 
-t.test('what an answer means', async (t) => {
+t.test('the outcome of each answer', async (t) => {
   const cases: readonly (readonly [statuses: readonly number[], kind: SinkAnswer['kind']])[] = [
     [[200, 201, 202, 204, 299], 'accepted'],
     [[400, 409, 413, 422], 'refused'],
     [[408, 425, 428, 429, 500, 502, 503, 504], 'later'],
-    // No event is at fault for these.
+    // These are not caused by an event.
     [[401, 402, 403, 404, 405, 410, 415, 421, 431, 451], 'later'],
     [[300, 301, 302, 303, 304, 307, 308], 'later'],
   ];
@@ -78,7 +78,7 @@ t.test('what an answer means', async (t) => {
   }
 });
 
-t.test('no redirect is followed, so the secret goes nowhere else', async (t) => {
+t.test('no redirect is followed, so the secret is sent nowhere else', async (t) => {
   const elsewhere = await UsageSink.start(t);
   for (const status of [301, 302, 307, 308]) {
     const server = await UsageSink.start(t);
@@ -89,18 +89,18 @@ t.test('no redirect is followed, so the secret goes nowhere else', async (t) => 
   t.equal(elsewhere.requests.length, 0);
 });
 
-t.test('Retry-After is heeded, in seconds and as a date, within a bound', async (t) => {
+t.test('Retry-After is respected, in seconds and as a date, within a bound', async (t) => {
   const answer = await answerTo(t, (response) => response.writeHead(503, { 'retry-after': '7' }).end());
   t.strictSame(answer, { kind: 'later', why: 'status 503', retryAfterMs: 7000 });
   const now = Date.parse('2026-10-03T00:00:00Z');
   t.equal(retryAfter('Sat, 03 Oct 2026 00:01:00 GMT', now), 60_000);
-  t.equal(retryAfter('Fri, 02 Oct 2026 00:01:00 GMT', now), 0, 'long ago is now');
+  t.equal(retryAfter('Fri, 02 Oct 2026 00:01:00 GMT', now), 0, 'a past date is now');
   t.equal(retryAfter('86400', now), 600_000);
   t.equal(retryAfter('Sat, 03 Oct 2099 00:01:00 GMT', now), 600_000);
   for (const broken of ['', 'soon', '-1x', null]) t.equal(retryAfter(broken, now), undefined, broken ?? 'none');
 });
 
-t.test('an answer that is not whole is none', async (t) => {
+t.test('an incomplete answer is none', async (t) => {
   const cut = await answerTo(t, (response) => {
     response.writeHead(200, { 'content-length': '10' }).write('half', () => response.destroy());
   });
@@ -126,7 +126,7 @@ t.test('of a long answer only a part is read', async (t) => {
   await closed;
 });
 
-t.test('a sink that hangs is left after the timeout, in the head and in the body', async (t) => {
+t.test('a hanging sink is given up after the timeout, in the head and in the body', async (t) => {
   for (const begin of [false, true]) {
     const server = await UsageSink.start(t);
     const clock = new FakeClock();
@@ -145,7 +145,7 @@ t.test('a sink that hangs is left after the timeout, in the head and in the body
   }
 });
 
-t.test('a signal ends a request under way, and one that was aborted before sends nothing', async (t) => {
+t.test('a signal ends a running request, and one that was aborted before sends nothing', async (t) => {
   const server = await UsageSink.start(t);
   server.answer = () => undefined;
   const stop = new AbortController();

@@ -8,7 +8,7 @@ import { RecordingLog } from '../../../support/in-process.js';
 const HOUR = 3_600_000;
 const NOW = Date.parse('2026-10-03T00:00:00Z');
 
-t.test('a clock that jumps ahead makes nothing old, and time that passes does', async (t) => {
+t.test('a clock that jumps ahead makes nothing old, and elapsed time does', async (t) => {
   const dir = t.testdir();
   for (const [segment, age] of [
     [1, 11],
@@ -40,12 +40,12 @@ t.test('a clock that jumps ahead makes nothing old, and time that passes does', 
   });
   jumped = 1000 * HOUR;
   await retention.prune();
-  t.strictSame(prunes.splice(0), [{ segment: 2, offset: 0 }], 'what was old at the start goes');
+  t.strictSame(prunes.splice(0), [{ segment: 2, offset: 0 }], 'what was old at the start is removed');
   clock.advance(2 * HOUR);
   await retention.prune();
   t.strictSame(prunes.splice(0), [{ segment: 3, offset: 0 }]);
   jumped = -1000 * HOUR;
   await retention.prune();
-  t.strictSame(prunes.splice(0), [], 'a clock put back keeps more');
+  t.strictSame(prunes.splice(0), [], 'a clock that is set back keeps more');
   await retention.stop();
 });

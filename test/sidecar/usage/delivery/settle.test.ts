@@ -28,24 +28,24 @@ async function settled(
   return { ...(await settle(EVENTS, sink, refuse, new AbortController().signal)), sent, buried };
 }
 
-t.test('what was taken before a failure is settled up to the first that was not', async (t) => {
+t.test('accepted events before a failure are settled up to the first that was not accepted', async (t) => {
   const later = { kind: 'later', why: 'x' } as const;
   t.match(await settled({ ...later, taken: [0, 1, 3] }), { settled: 2, accepted: 3, later });
   t.match(await settled({ ...later, taken: [1] }), { settled: 0, accepted: 1, later });
   t.match(await settled({ ...later, taken: [] }), { settled: 0, accepted: 0, later });
 });
 
-t.test('what was taken beside a refused one is not sent again, and the rest is', async (t) => {
+t.test('events accepted beside a refused one are not sent again, and the rest is', async (t) => {
   const outcome = await settled({ kind: 'refused', indices: [1], taken: [0, 3], status: 7 });
   t.strictSame(outcome, { settled: 4, accepted: 3, sent: ['abcd', 'c'], buried: 'b' });
 });
 
-t.test('one that is left of a refused batch is the one at fault', async (t) => {
+t.test('a single event in a refused batch is the refused one', async (t) => {
   const outcome = await settled({ kind: 'refused', taken: [0, 1, 3], status: 7 });
   t.strictSame(outcome, { settled: 4, accepted: 3, sent: ['abcd'], buried: 'c' });
 });
 
-t.test('a sink that refuses what it has taken comes to an end', async (t) => {
+t.test('a sink that refuses what it has accepted leads to an end', async (t) => {
   const outcome = await settled({ kind: 'refused', indices: [0], taken: [0, 1, 2, 3], status: 7 });
   t.strictSame(outcome, { settled: 4, accepted: 4, sent: ['abcd'], buried: '' });
   const halved = await settled({ kind: 'refused', indices: [0], taken: [0], status: 7 });

@@ -19,7 +19,7 @@ const EVENTS = ['a1', 'b1', 'a2'].map((id) =>
 );
 const FOREVER = new AbortController().signal;
 
-/** A producer that answers as told. */
+/** A producer with scripted answers. */
 class Producer implements KafkaProducer {
   readonly sent: (readonly KafkaMessage[])[] = [];
   produced: () => Produced | Promise<Produced> = () => ({ kind: 'stored' });
@@ -60,7 +60,7 @@ t.test('a batch is one request, keyed by account, each event a message', async (
 });
 
 t.test(
-  'a broker’s word about messages is a refusal, about anything else it waits; either ends the producer',
+  'a broker’s error about messages is a refusal, any other error is retried; either ends the producer',
   async (t) => {
     for (const [code, kind] of [
       [10, 'refused'],
@@ -82,7 +82,7 @@ t.test(
           ? { kind, status: code }
           : { kind, why: code === undefined ? 'KafkaJSProtocolError' : `KafkaJSProtocolError ${code}` },
       );
-      t.equal(producer.closed, 1, 'its numbers of sequence are in doubt');
+      t.equal(producer.closed, 1, 'its sequence numbers are unknown');
       producer.produced = () => ({ kind: 'stored' });
       t.strictSame(await sink.deliver(EVENTS, FOREVER), { kind: 'accepted' });
       t.equal(producer.opened, 2);
@@ -90,7 +90,7 @@ t.test(
   },
 );
 
-t.test('a cluster that hangs is left after the timeout, and at an abort', async (t) => {
+t.test('a hanging cluster is given up after the timeout, and at an abort', async (t) => {
   const producer = new Producer();
   producer.produced = () => new Promise(() => undefined);
   const clock = new FakeClock();

@@ -4,7 +4,7 @@ import t from 'tap';
 
 const MODULE = new URL('../../../../../sidecar/usage/delivery/kafka/timer-warning.js', import.meta.url).href;
 
-/** In a process of its own, since warnings belong to the process. Returns what it printed. */
+/** In a separate process, since warnings belong to the process. Returns its output. */
 async function printed(silence: boolean): Promise<string> {
   const program = `
     import { silenceTimerWarning } from '${MODULE}';

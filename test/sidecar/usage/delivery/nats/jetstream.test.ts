@@ -14,7 +14,7 @@ const SECRET = 'bus-secret-canary';
 const EVENT = usageEvent(usageRecord('a', 'close', { account: 'a.b' }) as CloseRecord, '/edge-1');
 const NEVER = new AbortController().signal;
 
-/** What is made of one event by a server on this port, with this configuration. */
+/** The outcome of one event at a server on this port, with this configuration. */
 async function answerOf(
   port: number,
   environment: Readonly<Record<string, string>> = {},
@@ -41,7 +41,7 @@ t.test(
   async (t) => {
     const server = await NatsPeer.start(t);
     t.strictSame(await answerOf(server.port), { kind: 'accepted' });
-    t.strictSame(await answerOf(server.port), { kind: 'accepted' }, 'a duplicate is as good');
+    t.strictSame(await answerOf(server.port), { kind: 'accepted' }, 'a duplicate counts as stored');
     t.equal(server.messages.length, 1);
     const [message] = server.messages;
     t.equal(message?.subject, 'usage.a%2Eb');
@@ -53,13 +53,13 @@ t.test(
   },
 );
 
-t.test('JetStream’s word about an event is a refusal, about anything else it waits', async (t) => {
+t.test('JetStream’s error about an event is a refusal, any other error is retried', async (t) => {
   const server = await NatsPeer.start(t);
   for (const code of [10_054, 10_097]) {
     server.verdict = () => ({ code });
     t.match(await answerOf(server.port), { kind: 'refused', indices: [0], status: code });
   }
-  // Another stream, no room, no storage, no quorum, a stream that is sealed.
+  // Another stream, no room, no storage, no quorum, a sealed stream.
   for (const code of [10_060, 10_077, 10_047, 10_008, 10_109]) {
     server.verdict = () => ({ code });
     t.match(await answerOf(server.port), { kind: 'later', why: `JetStream ${code}` });
@@ -68,7 +68,7 @@ t.test('JetStream’s word about an event is a refusal, about anything else it w
   t.match(await answerOf(server.port), { kind: 'later', why: 'no stream' });
 });
 
-t.test('one that is longer than the server takes is refused before it is sent', async (t) => {
+t.test('an event that is longer than the server accepts is refused before it is sent', async (t) => {
   const server = await NatsPeer.start(t);
   const long = { ...EVENT, data: { ...EVENT.data, requestId: 'x'.repeat(70_000) } };
   t.match(await answerOf(server.port, {}, long), { kind: 'refused', status: 10_054 });
@@ -86,7 +86,7 @@ t.test('another stream and another subject', async (t) => {
   t.match(await answerOf(server.port, environment), { kind: 'accepted' });
 });
 
-t.test('who we are is read from a file with each connection', async (t) => {
+t.test('credentials are read from a file for each connection', async (t) => {
   const server = await NatsPeer.start(t);
   const secret = file(t, `edge:${SECRET}:7\n`);
   const withFile = (auth: string): Record<string, string> => ({
@@ -121,5 +121,5 @@ t.test('no server, and a server without TLS although it is required', async (t) 
   t.match(await answerOf(await deadPort()), { kind: 'later', why: 'ECONNREFUSED' });
   const server = await NatsPeer.start(t);
   t.match(await answerOf(server.port, { RA_DELIVERY_NATS_TLS: 'true' }), { kind: 'later', why: 'ConnectionError' });
-  t.equal(server.connects.length, 0, 'nothing is told in clear');
+  t.equal(server.connects.length, 0, 'nothing is sent unencrypted');
 });

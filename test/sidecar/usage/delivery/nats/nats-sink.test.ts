@@ -43,7 +43,7 @@ class Stream {
 
 const FOREVER = new AbortController().signal;
 
-t.test('one account’s events go one after another, accounts beside each other', async (t) => {
+t.test('events of one account are sent one after another, accounts in parallel', async (t) => {
   const stream = new Stream();
   const answer = stream.sink().deliver(events('a1 b1 a2 c1 b2'), FOREVER);
   await turn();
@@ -66,7 +66,7 @@ t.test('no more accounts at once than the window', async (t) => {
   t.strictSame(await answer, { kind: 'accepted' });
 });
 
-t.test('after a failure nothing more is sent, and what was stored is said', async (t) => {
+t.test('after a failure nothing more is sent, and stored events are reported', async (t) => {
   for (const broken of [true, false]) {
     const stream = new Stream();
     const sink = stream.sink();
@@ -74,7 +74,7 @@ t.test('after a failure nothing more is sent, and what was stored is said', asyn
     await stream.answer('a1', { kind: 'failed', why: 'JetStream 10077', broken });
     await stream.answer('b1');
     t.strictSame(await answer, { kind: 'later', taken: [1], why: 'JetStream 10077' });
-    t.strictSame(stream.asked, ['a1', 'b1'], 'no b2 either: the stream is in trouble');
+    t.strictSame(stream.asked, ['a1', 'b1'], 'no b2 either: the stream fails');
     t.equal(stream.closed, broken ? 1 : 0);
     const again = sink.deliver(events('a1'), FOREVER);
     await stream.answer('a1');
@@ -83,7 +83,7 @@ t.test('after a failure nothing more is sent, and what was stored is said', asyn
   }
 });
 
-t.test('a refused event holds up its own account until it is buried', async (t) => {
+t.test('a refused event delays its own account until it is a dead letter', async (t) => {
   const stream = new Stream();
   const answer = stream.sink().deliver(events('a1 b1 a2 b2'), FOREVER);
   await stream.answer('a1', { kind: 'refused', status: 10_054 });
@@ -93,7 +93,7 @@ t.test('a refused event holds up its own account until it is buried', async (t) 
   t.strictSame(stream.asked, ['a1', 'b1', 'b2']);
 });
 
-t.test('an abort ends it at once, with what was stored by then', async (t) => {
+t.test('an abort ends it at once, with the events stored by then', async (t) => {
   const stream = new Stream();
   const stop = new AbortController();
   const answer = stream.sink().deliver(events('a1 b1 a2'), stop.signal);
@@ -105,28 +105,25 @@ t.test('an abort ends it at once, with what was stored by then', async (t) => {
   await stream.answer('b1');
 });
 
-t.test(
-  'a server that cannot be reached, an abort while it is sought, and a connection that comes too late',
-  async (t) => {
-    const refused = new NatsSink({
-      connect: () => Promise.reject(Object.assign(new Error('x'), { code: 'ECONNREFUSED' })),
-      subject: '{account}',
-      window: 1,
-    });
-    t.match(await refused.deliver(events('a1'), FOREVER), { kind: 'later', why: 'ECONNREFUSED' });
+t.test('an unreachable server, an abort during the connection, and a connection that comes too late', async (t) => {
+  const refused = new NatsSink({
+    connect: () => Promise.reject(Object.assign(new Error('x'), { code: 'ECONNREFUSED' })),
+    subject: '{account}',
+    window: 1,
+  });
+  t.match(await refused.deliver(events('a1'), FOREVER), { kind: 'later', why: 'ECONNREFUSED' });
 
-    const late = deferred<{ publish: () => Promise<Published>; close: () => Promise<void> }>();
-    const slow = new NatsSink({ connect: () => late.promise, subject: '{account}', window: 1 });
-    const stop = new AbortController();
-    const answer = slow.deliver(events('a1'), stop.signal);
-    stop.abort();
-    t.match(await answer, { kind: 'later', why: 'AbortError' });
-    let closed = false;
-    late.resolve({
-      publish: () => Promise.reject(new Error('nobody asked')),
-      close: () => Promise.resolve(void (closed = true)),
-    });
-    await turn();
-    t.ok(closed);
-  },
-);
+  const late = deferred<{ publish: () => Promise<Published>; close: () => Promise<void> }>();
+  const slow = new NatsSink({ connect: () => late.promise, subject: '{account}', window: 1 });
+  const stop = new AbortController();
+  const answer = slow.deliver(events('a1'), stop.signal);
+  stop.abort();
+  t.match(await answer, { kind: 'later', why: 'AbortError' });
+  let closed = false;
+  late.resolve({
+    publish: () => Promise.reject(new Error('nobody asked')),
+    close: () => Promise.resolve(void (closed = true)),
+  });
+  await turn();
+  t.ok(closed);
+});

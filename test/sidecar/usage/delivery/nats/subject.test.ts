@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { accountToken, subjectOf } from '../../../../../sidecar/usage/delivery/nats/subject.js';
 
-t.test('an account is one token, which no other account makes', async (t) => {
+t.test('an account is one token, and different accounts have different tokens', async (t) => {
   t.equal(accountToken('acme-7_X'), 'acme-7_X');
   t.equal(accountToken('a.b'), 'a%2Eb');
   t.equal(accountToken('a%2Eb'), 'a%252Eb');
@@ -14,8 +14,8 @@ t.test('an account is one token, which no other account makes', async (t) => {
   t.equal(accountToken(''), '%');
 });
 
-t.test('whatever an account is called, its subject has as many tokens, and no wildcard', async () => {
-  // Half of a surrogate pair is in no account: names come as UTF-8.
+t.test('whatever an account’s name, its subject has as many tokens, and no wildcard', async () => {
+  // No account has half of a surrogate pair: names arrive as UTF-8.
   const name = fc.string({ unit: 'binary' });
   fc.assert(
     fc.property(name, (account) => {
@@ -25,6 +25,6 @@ t.test('whatever an account is called, its subject has as many tokens, and no wi
   fc.assert(fc.property(name, name, (one, other) => (accountToken(one) === accountToken(other)) === (one === other)));
 });
 
-t.test('what is special in a replacement is not', async (t) => {
+t.test('special characters of replacements are literal', async (t) => {
   t.equal(subjectOf('usage.{account}', '$&'), 'usage.%24%26');
 });
