@@ -1,4 +1,7 @@
-/** Which discipline keeps its promises under overload: `node dist/bench/admission/admission.bench.js`, part of `make bench`. */
+/**
+ * The seat queue beside other queue disciplines under overload: `node dist/bench/admission/admission.bench.js`, part of
+ * `make bench`.
+ */
 import { keep, keepFile, markdown, type Row } from '../support/results.js';
 import { shown } from '../support/stats.js';
 import { chart, type Panel } from '../support/chart.js';
@@ -63,7 +66,7 @@ for (const policy of POLICIES) {
 }
 
 const truths: Row[] = [];
-for (const [header, told] of [
+for (const [header, reported] of [
   ['Retry-After, whole seconds', BY_SECONDS],
   ['retry-after-ms', BY_MILLISECONDS],
 ] as const) {
@@ -71,8 +74,8 @@ for (const [header, told] of [
     const shares = { 'let in': letIn.toFixed(3), 'served in time': served.toFixed(3) };
     truths.push({ header, 'its account meanwhile': meanwhile, retries, ...shares });
   };
-  add('sends nothing', await truthInSilence(ours, told));
-  for (const load of [2, 4, 10]) add(`goes on, load ${load}`, await truthUnderLoad(ours, told, load));
+  add('sends nothing', await truthInSilence(ours, reported));
+  for (const load of [2, 4, 10]) add(`goes on, load ${load}`, await truthUnderLoad(ours, reported, load));
 }
 
 const forecasts: Row[] = [];
@@ -92,10 +95,10 @@ for (const mix of [ONE_LENGTH, NEAR_SHARE, TWO_LENGTHS, ALL_OVER])
 await keepFile(
   CHART,
   chart(
-    'Who is served when too many come',
+    'Which requests are served under overload',
     `${SEATS} seats, ten accounts, one of them heavy; clients wait ${PATIENCE_MS / 1000} s at most; ${MEASURED_MS / 60_000} simulated minutes a point.`,
     [
-      panel('Goodput', 'share of seat time spent on clients who were still there', oneLength, ({ goodput }) => goodput),
+      panel('Goodput', 'share of seat time of clients who had not left', oneLength, ({ goodput }) => goodput),
       panel(
         'Light accounts served',
         'share of their requests that got a seat in time',
@@ -103,8 +106,8 @@ await keepFile(
         ({ lightServed }) => lightServed,
       ),
       panel(
-        'Let in for nothing',
-        'share of those let in whose client left with nothing',
+        'Admitted in vain',
+        'share of the admitted whose client left unserved',
         oneLength,
         ({ timedOut }) => timedOut,
       ),
@@ -132,13 +135,13 @@ await keep('admission', {
       ),
     ),
     '## Recovery',
-    `From the end of a minute at twice the load, with half the load from then on, until nobody is turned away or leaves with nothing any more. Twenty runs each.`,
+    `From the end of a minute at twice the load, with half the load from then on, until no request is refused or times out any more. Twenty runs each.`,
     markdown(recoveries),
-    '## Whether predicted waits are true',
-    'What ra-sidecar took the wait to be when the request came, against what it was, over the seated who had to wait. Bias: predicted less actual, on average.',
+    '## Accuracy of predicted waits',
+    'The wait that ra-sidecar predicted when a request arrived, compared with the actual one, over seated requests that waited. Bias: predicted less actual, on average.',
     markdown(forecasts),
-    '## Whether Retry-After is true',
-    'Of those whom ra-sidecar refused, some come back once, when they were told to. Retry-After says when there is room for one more of the same account. While its load stays, others of it come first and find that room.',
+    '## Accuracy of Retry-After',
+    'Of the requests that ra-sidecar refuses, some are retried once, after their Retry-After. It says when there is room for one more request of the same account. While the load stays, other requests of that account may arrive first and take that room.',
     markdown(truths),
   ],
 });

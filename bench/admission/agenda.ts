@@ -8,8 +8,8 @@ interface Event {
 }
 
 /**
- * What is still to come, as a clock: time jumps from event to event. A heap, since a queue under ten times its load
- * holds thousands of timers, for which test/support's FakeClock would search each time.
+ * Future events as a clock: time jumps from event to event. A heap, since a queue under ten times its load has
+ * thousands of timers, among which test/support’s FakeClock would search each time.
  */
 export class Agenda implements Clock {
   #now = 0;
@@ -28,7 +28,10 @@ export class Agenda implements Clock {
     return () => (event.fn = undefined);
   }
 
-  /** Runs the next event, unless it is later than `until`. False when there is none. Equal times: as they were made. */
+  /**
+   * Runs the next event, unless it is later than `until`. False: there is none. Events of equal times run in the order
+   * of their creation.
+   */
   step(until: number): boolean {
     for (let first = this.#events[0]; first !== undefined && first.at <= until; first = this.#events[0]) {
       this.#removeFirst();
@@ -65,7 +68,7 @@ export class Agenda implements Clock {
     }
   }
 
-  /** True when they stood the wrong way round. */
+  /** True if they were in the wrong order. */
   #swapUnless(upper: number, lower: number): boolean {
     if (!this.#before(lower, upper)) return false;
     const [a, b] = [this.#events[upper], this.#events[lower]];

@@ -1,4 +1,4 @@
-/** What docs/admission.md#goals asks of the discipline, beside what came out. */
+/** The goals of docs/admission.md#goals, beside the results. */
 import type { Row } from '../support/results.js';
 import { ALL_OVER, NEAR_SHARE, ONE_LENGTH, TWO_LENGTHS, type Mix, type Result } from './scenarios.js';
 import type { Recovery } from './surge.js';
@@ -8,11 +8,11 @@ interface Goal {
   readonly least?: number;
   readonly most?: number;
   readonly came: number;
-  /** Where the worst figure came from. */
+  /** The case of the worst figure. */
   readonly where: string;
 }
 
-/** The worst figure that each goal speaks of. `results` are those of one policy, of all mixes. */
+/** The worst figure of each goal. `results` are those of one policy, for all mixes. */
 export function goals(results: readonly Result[], { worst }: Recovery): Row[] {
   const overloaded = results.filter(({ load }) => load >= 1.5);
   const heavy = overloaded.filter(({ mix }) => mix !== ALL_OVER);

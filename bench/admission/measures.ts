@@ -1,9 +1,9 @@
-/** What came of a simulation. Shares are from 0 to 1, NaN where there is nothing to share. */
+/** Measures of a simulation. Shares are from 0 to 1, NaN if there is nothing to share. */
 import { quantile } from '../support/stats.js';
 import { inTime, type SimulatedRequest } from './simulate.js';
 import { HEAVY, type Account } from './traffic.js';
 
-/** Who arrives in it is followed to the end; seats are looked at from its begin to its end. */
+/** Requests that arrive in it are followed to their end; seats are counted from its begin to its end. */
 export interface Window {
   readonly fromMs: number;
   readonly toMs: number;
@@ -12,23 +12,23 @@ export interface Window {
 }
 
 export interface Figures {
-  /** Seat time of replies whose client was there when they began, over all seat time. */
+  /** Seat time of replies whose client had not left when they began, over all seat time. */
   readonly goodput: number;
-  /** Light accounts' requests that got a seat in time, of all that they sent. */
+  /** Light accounts’ requests that got a seat in time, as a share of all that they sent. */
   readonly lightServed: number;
-  /** Jain's index of seat time over the accounts that ask for more than their equal share. */
+  /** Jain’s index of seat time over the accounts that demand more than their equal share. */
   readonly jain: number;
-  /** The same of seat time over what max-min fairness would give, over all accounts. */
+  /** The same of seat time over the max-min fair share, over all accounts. */
   readonly jainOfShares: number;
-  /** Of those let in: their client waited to the end of its patience and had nothing. */
+  /** Of the admitted: their client waited to the end of its patience and was not served. */
   readonly timedOut: number;
-  /** The same, of the heavy account's alone, which the others' would hide. */
+  /** The same of the heavy account alone, which the others’ would hide. */
   readonly heavyTimedOut: number;
   /** Of all: refused at once. */
   readonly refused: number;
-  /** Of all: let in, then dropped before the client's patience ended. */
+  /** Of all: admitted, then dropped before the client’s patience ended. */
   readonly pushedOut: number;
-  /** The light accounts' wait for a seat that 99 of 100 did not pass, of those served in time, s. */
+  /** The light accounts’ wait for a seat that 99 of 100 did not exceed, of those served in time, s. */
   readonly lightWait99: number;
 }
 
@@ -72,9 +72,9 @@ export interface Errors {
   readonly foretold: number;
   /** Mean wait. */
   readonly wait: number;
-  /** Mean of predicted less actual: above 0 it is a pessimist. */
+  /** Mean of predicted less actual: above 0 the prediction is pessimistic. */
   readonly bias: number;
-  /** Of the difference, whichever way: what half of them do not pass, and nine of ten. */
+  /** Of the absolute difference: what half of them do not exceed, and nine of ten. */
   readonly off50: number;
   readonly off90: number;
 }
@@ -97,7 +97,7 @@ export function predictionErrors(visits: readonly SimulatedRequest[]): Errors {
   };
 }
 
-/** Let in, and its client left with nothing. */
+/** Admitted, and its client left unserved. */
 export function timedOut(visit: SimulatedRequest, patienceMs: number): boolean {
   return visit.fate !== 'refused' && !inTime(visit, patienceMs) && !pushedOut(visit, patienceMs);
 }
@@ -107,12 +107,12 @@ export function turnedAway(visit: SimulatedRequest, patienceMs: number): boolean
   return visit.fate === 'refused' || pushedOut(visit, patienceMs);
 }
 
-/** (Σx)² / (n·Σx²): 1 when all have the same, 1/n when one has all. */
+/** (Σx)² / (n·Σx²): 1 if all have the same, 1/n if one has all. */
 export function jain(shares: readonly number[]): number {
   return shares.length < 2 ? NaN : sum(shares) ** 2 / (shares.length * sum(shares.map((share) => share ** 2)));
 }
 
-/** What max-min fairness gives each of `demands` of `capacity`: all that it asks for, or an equal part of what is left. */
+/** The max-min fair share of each of `demands` of `capacity`: all that it demands, or an equal part of the rest. */
 export function maxMin(demands: readonly number[], capacity: number): number[] {
   const given = demands.map(() => 0);
   const rising = demands.map((demand, i) => ({ demand, i })).sort((a, b) => a.demand - b.demand);
@@ -133,7 +133,7 @@ function pushedOut({ fate, settledAt, atMs }: SimulatedRequest, patienceMs: numb
   return fate === 'dropped' && settledAt - atMs < patienceMs - 1e-6;
 }
 
-/** How long the visit held a seat inside the window. */
+/** How long the request held a seat within the window. */
 function seatMs({ fate, settledAt, holdMs }: SimulatedRequest, { fromMs, toMs }: Window): number {
   if (fate !== 'seated') return 0;
   return Math.max(0, Math.min(settledAt + holdMs, toMs) - Math.max(settledAt, fromMs));

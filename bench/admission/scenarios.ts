@@ -1,4 +1,4 @@
-/** What the policies are put to. One account of ten is heavy; the others' demand stays the same, whatever the load. */
+/** The scenarios of all policies. One account of ten is heavy; the others’ demand stays the same, whatever the load. */
 import { measure, type Figures } from './measures.js';
 import { fifoUnbounded, fifoWithCap } from './policies/fifo.js';
 import { ours } from './policies/ours.js';
@@ -21,14 +21,14 @@ const SEED = 20_240_710;
 
 export interface Mix {
   readonly name: string;
-  /** What one light account asks for, of all seats. The equal share is a tenth. */
+  /** The demand of one light account, as a share of all seats. The equal share is a tenth. */
   readonly light: number;
   readonly lengths: (account: number) => Lengths;
 }
 
 export const ONE_LENGTH: Mix = { name: 'one heavy', light: 0.05, lengths: () => ({ meanMs: 1000 }) };
 
-/** Hard to foretell for the heavy account: what the light ones leave it is little, and varies. */
+/** Hard to predict for the heavy account: what the light ones leave it is little, and varies. */
 export const NEAR_SHARE: Mix = { name: 'near their share', light: 0.08, lengths: () => ({ meanMs: 1000 }) };
 
 export const TWO_LENGTHS: Mix = {
@@ -50,7 +50,7 @@ export interface Result extends Figures {
   readonly policy: Policy;
 }
 
-/** Every policy meets the same arrivals. Loads that the light accounts alone would exceed are left out. */
+/** Every policy gets the same arrivals. Loads that the light accounts alone would exceed are left out. */
 export async function results(mix: Mix): Promise<Result[]> {
   const list: Result[] = [];
   for (const load of LOADS.filter((load) => load > 9 * mix.light))
@@ -61,7 +61,7 @@ export async function results(mix: Mix): Promise<Result[]> {
   return list;
 }
 
-/** Who comes at the end of the window is followed until its patience ends. */
+/** Requests that arrive at the end of the window are followed until their client’s patience ends. */
 export function run(policy: Policy, mix: Mix, load: number): Promise<SimulatedRequest[]> {
   const untilMs = WINDOW.toMs + PATIENCE_MS + 1;
   const traffic = arrivals(accountsOf(mix, load), SEATS, untilMs, SEED);

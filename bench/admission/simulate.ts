@@ -1,26 +1,26 @@
 /**
- * Arrivals against a policy, on a clock that jumps from event to event. A client waits `patienceMs` for its seat and is
- * gone then; it never retries. A request that is seated holds its seat to the end, even when its client is gone: only a
- * policy that drops it in time spares that.
+ * Arrivals at a policy, on a clock that jumps from event to event. A client waits `patienceMs` for its seat and then
+ * leaves; it never retries. A seated request holds its seat to the end, even if its client has left: only a policy that
+ * drops it in time avoids that.
  */
 import { seeded } from '../support/load.js';
 import { Agenda } from './agenda.js';
 import type { Door, Policy, Seated } from './policies/door.js';
 import type { Arrival } from './traffic.js';
 
-/** Waiting until it says otherwise. Refused: at once. Dropped: it had a place and lost it, sooner or later. */
+/** Waiting until another outcome. Refused: at once. Dropped: it had a place and lost it, sooner or later. */
 export type Fate = 'waiting' | 'refused' | 'dropped' | 'seated';
 
-/** What became of one request; times in ms on the simulation's clock. */
+/** The outcome of one request; times in ms on the simulation’s clock. */
 export interface SimulatedRequest extends Arrival {
   fate: Fate;
   /** When that was settled. */
   settledAt: number;
   /** Of a refusal. */
   retryAfterMs: number;
-  /** What the policy took the wait to be, if it said so: known of the seated. */
+  /** The wait that the policy predicted, if any: known of seated requests. */
   predictedMs: number | undefined;
-  /** The visit that this one tries again, and which would not be here by itself. */
+  /** The request that this one retries, without which it would not exist. */
   readonly retries: SimulatedRequest | undefined;
 }
 
@@ -28,17 +28,17 @@ export interface Simulation {
   readonly seats: number;
   readonly patienceMs: number;
   readonly untilMs: number;
-  /** After how many ms the client of this refused visit comes once more; undefined: never, which is the default. */
+  /** After how many ms the client of this refused request returns once; undefined: never, which is the default. */
   readonly comesBack?: (visit: SimulatedRequest) => number | undefined;
 }
 
 /** The same for all: the length of a reply is not known in advance. */
 const BODY_BYTES = 2000;
 const WORK = { promptTokens: 100, maxTokens: 1000 };
-/** For the policy's own use: the spread of Retry-After. */
+/** For the policy’s own use: the spread of Retry-After. */
 const POLICY_SEED = 7;
 
-/** Returns the visits in the order of their arrival. Deterministic. */
+/** Returns the requests in the order of their arrival. Deterministic. */
 export async function simulate(
   policy: Policy,
   list: readonly Arrival[],
@@ -53,9 +53,9 @@ export async function simulate(
   return run.visits;
 }
 
-/** The visit was seated while its client was there. */
+/** The request was seated before its client left. */
 export function inTime(visit: SimulatedRequest, patienceMs: number): boolean {
-  // Sums of fractions of milliseconds: what happens at the very end of the patience is in time.
+  // Sums of fractions of milliseconds: an event at the very end of the patience is in time.
   return visit.fate === 'seated' && visit.settledAt - visit.atMs <= patienceMs + 1e-6;
 }
 
@@ -122,7 +122,7 @@ class Run {
   }
 }
 
-/** A queue reports its outcomes some microtasks after the event: all of them run before an immediate does. */
+/** A queue delivers its outcomes some microtasks after the event: all of them run before an immediate does. */
 function outcomesTold(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

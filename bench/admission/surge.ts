@@ -9,7 +9,7 @@ import { HEAVY, arrivals, oneHeavy, type Arrival } from './traffic.js';
 const SURGE_MS = 60_000;
 const SURGE_LOAD = 2;
 const CALM_LOAD = 0.5;
-/** An unbounded queue of a minute's surplus needs two minutes. */
+/** An unbounded queue of a minute’s surplus needs two minutes. */
 const UNTIL_MS = SURGE_MS + 240_000;
 const RUNS = 20;
 const REFUSALS_A_RUN = 10;
@@ -31,7 +31,7 @@ export interface Truth {
   readonly served: number;
 }
 
-/** When a refused client comes back, ms after it was refused. */
+/** When a refused client returns, ms after it was refused. */
 export type Told = (visit: SimulatedRequest) => number;
 
 export const BY_MILLISECONDS: Told = ({ retryAfterMs }) => retryAfterMs;
@@ -49,10 +49,10 @@ export async function recovery(policy: Policy): Promise<Recovery> {
 }
 
 /**
- * Of those of the heavy account who are refused under twice the load, each in a run of its own: all else of its account
- * stops with the refusal, and it retries after its Retry-After, which predicts whether there is room then.
+ * Of the heavy account’s requests that are refused at twice the load, each in a run of its own: the account’s other
+ * requests stop with the refusal, and it retries after its Retry-After, which predicts whether there is room then.
  */
-export async function truthInSilence(policy: Policy, told: Told): Promise<Truth> {
+export async function truthInSilence(policy: Policy, reported: Told): Promise<Truth> {
   const found: SimulatedRequest[] = [];
   for (let seed = 1; seed <= RUNS; seed++) {
     const list = traffic(SURGE_LOAD, 2 * SURGE_MS, seed);
@@ -64,7 +64,7 @@ export async function truthInSilence(policy: Policy, told: Told): Promise<Truth>
       const alone = list.filter((arrival) => arrival.account !== HEAVY || arrival.atMs <= atMs);
       const untilMs = atMs + MAX_RETRY_MS + PATIENCE_MS;
       const comesBack = (visit: SimulatedRequest): number | undefined =>
-        visit.fate === 'refused' && visit.atMs === atMs ? told(visit) : undefined;
+        visit.fate === 'refused' && visit.atMs === atMs ? reported(visit) : undefined;
       const again = await simulate(policy, alone, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs, comesBack });
       found.push(...again.filter(({ retries }) => retries !== undefined));
     }
@@ -73,10 +73,11 @@ export async function truthInSilence(policy: Policy, told: Told): Promise<Truth>
 }
 
 /** The load stays: one in a hundred refused requests is retried once, after its Retry-After. */
-export async function truthUnderLoad(policy: Policy, told: Told, load: number): Promise<Truth> {
+export async function truthUnderLoad(policy: Policy, reported: Told, load: number): Promise<Truth> {
   const untilMs = 1_800_000;
   let refusals = 0;
-  const comesBack = (visit: SimulatedRequest): number | undefined => (refusals++ % 100 === 0 ? told(visit) : undefined);
+  const comesBack = (visit: SimulatedRequest): number | undefined =>
+    refusals++ % 100 === 0 ? reported(visit) : undefined;
   const traffic = arrivals(oneHeavy(load, ONE_LENGTH.light, ONE_LENGTH.lengths), SEATS, untilMs, 1);
   const visits = await simulate(policy, traffic, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs, comesBack });
   return truth(visits.filter(({ retries, atMs }) => retries !== undefined && atMs < untilMs - PATIENCE_MS));

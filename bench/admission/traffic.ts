@@ -8,7 +8,7 @@ export interface Arrival {
   readonly holdMs: number;
 }
 
-/** Hold times of an account: log-normal of this mean; of two such classes when `long` says how often and how long. */
+/** Hold times of an account: log-normal with this mean; of two such classes if `long` has their share and mean. */
 export interface Lengths {
   readonly meanMs: number;
   readonly long?: { readonly share: number; readonly meanMs: number };
@@ -16,7 +16,7 @@ export interface Lengths {
 
 export interface Account {
   readonly name: string;
-  /** Seat time asked for over seat time there is: 1 fills all seats alone. */
+  /** Demanded seat time over available seat time: 1 fills all seats alone. */
   readonly demand: number;
   readonly lengths: Lengths;
 }
@@ -24,7 +24,7 @@ export interface Account {
 /** Spread of the log-normal: the coefficient of variation is 0.95, close to that of chat replies. 0 makes all alike. */
 const SIGMA = 0.8;
 
-/** Arrivals from 0 to `untilMs`, the same for the same seed, so that every policy meets the same ones. */
+/** Arrivals from 0 to `untilMs`, the same for the same seed, so that every policy gets the same ones. */
 export function arrivals(accounts: readonly Account[], seats: number, untilMs: number, seed: number): Arrival[] {
   const random = seeded(seed);
   const rates = accounts.map(({ demand, lengths }) => (demand * seats) / mean(lengths));
@@ -42,7 +42,7 @@ export function arrivals(accounts: readonly Account[], seats: number, untilMs: n
 export const HEAVY = 'heavy';
 const LIGHT = Array.from({ length: 9 }, (_, i) => `light-${i + 1}`);
 
-/** All ask for `load` together: each light one for `light`, the heavy one for the rest. */
+/** All demand `load` together: each light one `light`, the heavy one the rest. */
 export function oneHeavy(load: number, light: number, lengths: (account: number) => Lengths): Account[] {
   const heavy = { name: HEAVY, demand: load - LIGHT.length * light, lengths: lengths(0) };
   return [heavy, ...LIGHT.map((name, i) => ({ name, demand: light, lengths: lengths(i + 1) }))];

@@ -1,4 +1,4 @@
-/** What saving and restoring a state costs, beside a step of running replies, on a CPU. */
+/** The time to save and restore a state, compared with a step of running replies, on a CPU. */
 import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { sequenceOrder } from '../../engine/llama/iterator-decoder.js';

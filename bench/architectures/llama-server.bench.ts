@@ -15,7 +15,7 @@ const CONTEXT = 512;
 const RUNS = 5;
 const TOKENS = 64;
 const WARM_UP = 64;
-/** How many replies a run of so many callers is. */
+/** How many replies a run of so many callers has. */
 const CLOSED = new Map([
   [1, 6],
   [8, 32],

@@ -1,2 +1,2 @@
-/** Accounts that the bench's sidecars know: as many as the console names. */
+/** The accounts of the bench’s sidecars: as many as the console names. */
 export const ACCOUNTS = 20;

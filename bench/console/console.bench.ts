@@ -1,4 +1,4 @@
-/** What the console takes from requests: never opened, watched, closed again. */
+/** The console’s cost for requests: never opened, watched, closed again. */
 import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { FeedReader } from '../../test/support/console-feed.js';
@@ -15,9 +15,9 @@ const CALLERS = 4;
 const REQUESTS = 600;
 const WARM_UP = 2000;
 const VIEWERS = 3;
-/** How long idle sidecars' own work is looked at, ms: as many pictures as seconds. */
+/** How long idle sidecars’ own work is measured, ms: as many snapshots as seconds. */
 const IDLE_MS = 10_000;
-/** Past what a median moves by itself. */
+/** More than a median varies by itself. */
 const TOLERATED = 0.03;
 
 const NEVER = 'never opened';
@@ -33,7 +33,7 @@ interface Open {
   readonly operatorsPort: number;
 }
 
-/** Those of the life that is under way. */
+/** The processes of the current life. */
 const open = new Map<string, Open>();
 /** ms of work a second of idle sidecars. */
 const idles = new Map<string, number>();
@@ -44,15 +44,15 @@ function callers({ port }: Pick<Open, 'port'>, count = CALLERS): Promise<TimedCa
   return Promise.all(Array.from({ length: count }, (_, i) => TimedCaller.open(port, body, String(i))));
 }
 
-/** A sidecar that knows all its accounts, for they fill the picture. */
+/** A sidecar with all accounts, which fill the snapshot. */
 async function start(): Promise<Open> {
-  const { child, told } = await forked(SIDECAR);
-  const ports = told as Omit<Open, 'child'>;
+  const { child, reported } = await forked(SIDECAR);
+  const ports = reported as Omit<Open, 'child'>;
   await closedLoop(await callers(ports, ACCOUNTS), WARM_UP);
   return { child, ...ports };
 }
 
-/** Viewers who read all that comes, while `work` is done. */
+/** Viewers that read everything, while `work` runs. */
 async function watched<T>({ operatorsPort }: Open, work: () => Promise<T>): Promise<T> {
   const feeds = await Promise.all(Array.from({ length: VIEWERS }, () => FeedReader.open(operatorsPort)));
   for (const feed of feeds) await feed.next();
@@ -69,7 +69,7 @@ async function watched<T>({ operatorsPort }: Open, work: () => Promise<T>): Prom
 
 const nothing = (): Promise<void> => Promise.resolve();
 
-/** What is done with a state's sidecar around a run, or around a look at it while it is idle. */
+/** What happens with a state’s sidecar around a run, or around a measurement while it is idle. */
 const AROUND: Readonly<Record<string, <T>(of: Open, work: () => Promise<T>) => Promise<T>>> = {
   [NEVER]: (_, work) => work(),
   [TWIN]: (_, work) => work(),
@@ -124,7 +124,7 @@ const [twins, closed, watching] = [TWIN, CLOSED, WATCHED].map((name) =>
 if (!twins || !closed || !watching) throw new Error('all states ran');
 
 await keep('console', {
-  title: 'What the console takes from requests',
+  title: 'The console’s cost for requests',
   about: [
     `Whole chat replies of a small body through the real HTTP server, prompt host and queue, on stand-in engines that answer at once; ${CALLERS} callers, each its next request when its last was answered, ${REQUESTS} requests a run. Each state has a sidecar of its own; in each of ${ROUNDS} rounds all run in turn, and all of that ${LIVES} times with new processes. Medians; ratios are of pairs within a round, their median in each life, and the median of the lives. Callers, viewers and sidecars are processes of one machine.`,
     `Viewers: ${VIEWERS} connections that read \`/console/events\`, one picture a second of two models, 72 seats and ${ACCOUNTS} accounts. Never opened: nobody ever asked for its console; twice, since two processes differ by themselves. Closed again: watched and left just before each run. Idle: processor time of a sidecar that nobody sends anything, over ${IDLE_MS / 1000} s.`,

@@ -13,7 +13,9 @@ export interface Answered {
   readonly labelMass: number;
 }
 
-/** Decisions of one model, rendered and scored as the server does it: isolated, at temperature 1. Whoever opened it closes it. */
+/**
+ * Decisions of one model, rendered and scored as the server does it: isolated, at temperature 1. Its owner closes it.
+ */
 export class Asker {
   readonly #vocabulary: Vocabulary;
   readonly #prompt: DecisionPrompt;
@@ -25,14 +27,14 @@ export class Asker {
     this.#engine = engine;
   }
 
-  /** Rejects when the file is no model that can decide. */
+  /** Rejects if the file is no model that can decide. */
   static async open(file: string): Promise<Asker> {
     const vocabulary = await loadVocabulary(file);
     const parts = makePromptParts(vocabulary);
     if (parts.kind === 'bad') throw new Error(parts.problem);
     const made = makeDecisionPrompt(parts.parts);
     if (made.kind === 'bad') throw new Error(made.problem);
-    // As the engine of a decision model on a CPU has it.
+    // As the engine of a decision model on a CPU.
     const setup = {
       kind: 'decision',
       contextPerSeat: CONTEXT,
@@ -43,7 +45,7 @@ export class Asker {
     return new Asker(vocabulary, made.prompt, engine);
   }
 
-  /** Throws when a prompt is too long. */
+  /** Throws if a prompt is too long. */
   async ask(input: string, questions: readonly Question[]): Promise<Answered[]> {
     const tokens = this.#prompt.tokenize(input, questions);
     if (tokens.kind === 'too-long') throw new Error('a prompt is too long');
@@ -66,7 +68,7 @@ export class Asker {
     return answers;
   }
 
-  /** Tokens of an input with what stands before it. */
+  /** Tokens of an input with the text before it. */
   lengthOf(input: string): number {
     const tokens = this.#prompt.tokenize(input, []);
     return tokens.kind === 'tokens' ? tokens.input.length : tokens.tokens;

@@ -11,7 +11,7 @@ import { Asker } from './asker.js';
 import { at, brier, calibrationError, fittedTemperature, type Outcome } from './measures.js';
 import { asked, readCases } from './questions.js';
 
-/** Fewer questions on either side say nothing. */
+/** Fewer questions on either side are not significant. */
 const LEAST_QUESTIONS = 30;
 
 const [file, questions, out] = process.argv.slice(2);

@@ -1,4 +1,4 @@
-/** How good probabilities are: accuracy, Brier score, expected calibration error, and the temperature that would mend them. */
+/** The quality of probabilities: accuracy, Brier score, expected calibration error, and the best temperature. */
 
 /** A question's probabilities, in its answers' order, and the index of the right one. */
 export interface Outcome {
@@ -24,7 +24,7 @@ export function accuracy(outcomes: readonly Outcome[]): number {
   return mean(outcomes.map(({ probabilities, answer }) => (best(probabilities) === answer ? 1 : 0)));
 }
 
-/** Share whose likeliest level is the right one or beside it. */
+/** Share whose most likely level is the right one or beside it. */
 export function withinOne(outcomes: readonly Outcome[]): number {
   return mean(outcomes.map(({ probabilities, answer }) => (Math.abs(best(probabilities) - answer) <= 1 ? 1 : 0)));
 }
@@ -38,7 +38,9 @@ export function brier(outcomes: readonly Outcome[]): number {
   );
 }
 
-/** Mean distance of confidence and accuracy over ten bins of the likeliest answer's probability, each by its share. */
+/**
+ * Mean distance of confidence and accuracy over ten bins of the most likely answer’s probability, each by its share.
+ */
 export function calibrationError(outcomes: readonly Outcome[]): number {
   const bins = Array.from({ length: BINS }, (): { confidence: number; right: number } => ({ confidence: 0, right: 0 }));
   for (const { probabilities, answer } of outcomes) {
@@ -51,7 +53,7 @@ export function calibrationError(outcomes: readonly Outcome[]): number {
   return bins.reduce((sum, { confidence, right }) => sum + Math.abs(confidence - right), 0) / outcomes.length;
 }
 
-/** The temperature under which the right answers are likeliest. */
+/** The temperature at which the right answers are most likely. */
 export function fittedTemperature(outcomes: readonly Outcome[]): number {
   const loss = (temperature: number): number =>
     mean(outcomes.map((outcome) => -Math.log(at(temperature, outcome).probabilities[outcome.answer] ?? LEAST)));

@@ -33,7 +33,7 @@ interface Answered extends Outcome {
   readonly type: string;
   readonly topic: string;
   readonly labelMass: number;
-  /** Whether the answer was another with the options reversed. Choices alone. */
+  /** Whether the answer changed with the options reversed. Choices only. */
   readonly flipped?: boolean;
 }
 
@@ -77,7 +77,7 @@ await asker.close();
 
 function row(what: string, some: readonly Answered[]): Row {
   const flips = some.flatMap(({ flipped }) => (flipped === undefined ? [] : [flipped ? 1 : 0]));
-  // Fitted on one half, tried on the other.
+  // Fitted on one half, tested on the other.
   const half = <T>(list: readonly T[], which: number): T[] => list.filter((_, index) => index % 2 === which);
   const temperature = fittedTemperature(half(some, 0));
   return {

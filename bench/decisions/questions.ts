@@ -38,13 +38,13 @@ export interface KnownCase {
   readonly questions: readonly KnownQuestion[];
 }
 
-/** A question as the prompt wants it, with the index of its answer. */
+/** A question as the prompt needs it, with the index of its answer. */
 export interface Asked {
   readonly question: Question;
   readonly answer: number;
 }
 
-/** The file's lines. Throws, with the line's number, at one that is no such case. */
+/** The file’s lines. Throws, with the line’s number, at one that is no such case. */
 export function readCases(text: string): KnownCase[] {
   return text
     .split('\n')
@@ -80,7 +80,7 @@ export function asked(known: KnownQuestion): Asked {
   }
 }
 
-/** The same question with its answers the other way round. */
+/** The same question with its answers in reverse order. */
 export function reversed({ question, answer }: Asked): Asked {
   const answers = question.answers.toReversed();
   return {

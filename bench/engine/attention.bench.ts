@@ -1,4 +1,4 @@
-/** Flash attention on a CPU, on and off: next tokens, and chunks of a prompt, by what lies before them. */
+/** Flash attention on a CPU, on and off: next tokens, and chunks of a prompt, by the number of tokens before them. */
 import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import type { Decoder, Part } from '../../engine/scheduler/decoder.js';
@@ -33,7 +33,7 @@ async function fill(decoder: Decoder, from: number, to: number): Promise<void> {
   }
 }
 
-/** Milliseconds of the three kinds of steps behind `depth` tokens, which every sequence holds before and after. */
+/** Milliseconds of the three kinds of steps after `depth` tokens, which every sequence has before and after. */
 async function measure(decoder: Decoder, depth: number): Promise<Record<'next' | 'small' | 'whole', number>> {
   const sampler = decoder.sampler(GREEDY);
   const next = Array.from({ length: REPLIES }, (_, sequence) => ({

@@ -17,7 +17,7 @@ const RUNS = 5;
 
 const labels = Uint32Array.from({ length: LABELS }, (_, i) => 15 + i);
 
-/** Ordinary tokens of any vocabulary, others for each `seed`, so that no run is served from what another left. */
+/** Ordinary tokens of any vocabulary, others for each `seed`, so that no run reuses what another left. */
 function tokens(length: number, seed: number): Uint32Array {
   return Uint32Array.from({ length }, (_, at) => 300 + ((seed * 97 + at * 7 + (at >> 3)) % 20_000));
 }
@@ -77,7 +77,7 @@ async function complete(server: LlamaServer, { input, questions }: Case): Promis
 }
 
 const file = await random150m();
-// As the engine of a decision model on a CPU has it.
+// As the engine of a decision model on a CPU.
 const setup = {
   contextPerSeat: CONTEXT,
   threads: THREADS,

@@ -1,4 +1,7 @@
-/** The two decoders behind engine/scheduler/decoder.ts, side by side in one process: what the layer below the iterators is worth. */
+/**
+ * The two decoders behind engine/scheduler/decoder.ts, compared in one process: the gain of the layer below the
+ * iterators.
+ */
 import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import type { Decoder } from '../../engine/scheduler/decoder.js';
@@ -25,7 +28,7 @@ const LIMITS = {
   origin: { weights: '', kv: 'f16' },
 } as const;
 
-/** Tokens a second of `sequences` replies side by side, on a loop of their own over the decoder. */
+/** Tokens a second of `sequences` parallel replies, with a loop of their own over the decoder. */
 async function rate(decoder: Decoder, sequences: number): Promise<number> {
   const tokens = { isEnd: () => false, bytes: () => new Uint8Array(), control: () => undefined };
   const from = performance.now();

@@ -1,4 +1,7 @@
-/** What streams wait between two tokens while replies beside them are held by tools: plain ones, and ones made to be expensive. */
+/**
+ * The gaps between tokens of streams while replies beside them are constrained by tools: plain ones, and ones made to
+ * be expensive.
+ */
 import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { grammarText } from '../../engine/grammar/gbnf.js';
@@ -77,7 +80,7 @@ for (const held of HELD) {
 await context.dispose();
 
 await keep('grammar-stall', {
-  title: 'What streams wait beside replies that a grammar holds',
+  title: 'Gaps of streams beside replies that a grammar constrains',
   about: [
     `${STREAMS} free replies of ${TOKENS} tokens and as many held ones beside them as the row says, each followed by another when it ends; temperature 2, so that nearly every token is refused at first. Llama 3’s vocabulary of 128,256 tokens, two layers of random weights, one compute thread, batch decoder, prebuilt addon. Gaps between two tokens of a free reply.`,
     'Where stacks times vocabulary are 2.5 million or more, what may come is worked out on a thread of its own and the reply sits steps out; below that llama.cpp asks the grammar within the step.',

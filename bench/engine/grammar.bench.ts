@@ -1,4 +1,7 @@
-/** What it costs to hold a reply by a grammar, a token, where a vocabulary is large: each held token asks all of it. */
+/**
+ * The cost per token of constraining a reply by a grammar with a large vocabulary: each constrained token checks all of
+ * it.
+ */
 import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { grammarText, heldBehind } from '../../engine/grammar/gbnf.js';
@@ -108,7 +111,7 @@ function job(id: number, grammar: ReplyGrammar | undefined): GenerateJob {
   };
 }
 
-/** Milliseconds until a reply can be held: by a grammar not seen before, by one that is kept. */
+/** Milliseconds until a reply can be constrained: by a grammar not seen before, by one that is kept. */
 function compiling(gbnf: string): [first: number, again: number] {
   const times = Array.from({ length: 9 }, () => {
     const grammars = Grammars.of(model);
@@ -135,7 +138,7 @@ for (const [held, grammar] of HELD) {
 await context.dispose();
 
 await keep('grammar', {
-  title: 'What it costs to hold a reply by a grammar',
+  title: 'The cost of constraining a reply by a grammar',
   about: [
     `The 13m model with GPT-2’s vocabulary of 50,257 tokens and random weights, one compute thread, batch decoder; up to ${TOKENS} tokens a reply at temperature 1, fewer where the grammar is finished; medians of ${RUNS} runs after one to warm up. Milliseconds a token over all replies of a run, prefill of 16 tokens included.`,
     'Where few characters may follow, the tokens that may come are known before one is sampled; elsewhere a token is sampled freely first, and once more if the grammar refuses it. Masks are kept by the place in the grammar. A tool of 200 optional parameters has more than 200 stacks: its masks come from a thread, and a reply sits out steps. Random weights want next to nothing that a grammar allows, so nearly every token needs a mask.',

@@ -1,4 +1,4 @@
-/** Our engine process against llama-batched-bench on a CPU. */
+/** The engine process against llama-batched-bench on a CPU. */
 import { limitRows } from '../support/limit.js';
 import { random13m, random150m } from '../support/models.js';
 import { keep, keptRows, type Row } from '../support/results.js';
@@ -17,7 +17,7 @@ const only = process.argv[3];
 const rows: Row[] = [];
 for (const [model, make, replies] of [
   ['150m', random150m, 8],
-  // A reply is over in 25 ms.
+  // A reply ends in 25 ms.
   ['13m', random13m, 32],
 ] as const) {
   if (only !== undefined && only !== model) {
@@ -25,7 +25,7 @@ for (const [model, make, replies] of [
     continue;
   }
   const file = await make();
-  // As many compute threads as cores: beside the point, so fewer runs.
+  // As many compute threads as cores: a special case, so fewer runs.
   for (const [threads, runs] of [
     [1, RUNS],
     [2, 3],

@@ -1,4 +1,7 @@
-/** What a long prompt costs the replies beside it, and what sparing them costs the prompt: the trade of `prefillShare`. */
+/**
+ * What a long prompt costs the replies beside it, and what protecting them costs the prompt: the effect of
+ * `prefillShare`.
+ */
 import { EngineDriver, randomJob, type Job } from '../support/engine-driver.js';
 import { random13m, random150m } from '../support/models.js';
 import { keep, keptRows, type Row } from '../support/results.js';
@@ -6,11 +9,13 @@ import { median, quantile } from '../support/stats.js';
 
 const PROMPT_TOKENS = 4000;
 const STREAMS = 8;
-/** Tokens of each reply before the long prompt comes. */
+/** Tokens of each reply before the long prompt arrives. */
 const QUIET_TOKENS = 64;
 const CONTEXT = 6144;
 
-/** Parts of the way that are compared each with its own: replies grow on it, and their steps with them. */
+/**
+ * The measurement is divided into parts, each compared with itself: replies grow meanwhile, and their steps with them.
+ */
 const PARTS = 10;
 
 /** Between two arrivals of a reply's tokens, ms, and how many tokens it had then. */
@@ -23,7 +28,7 @@ interface Gap {
 interface Trade {
   readonly undisturbed: readonly Gap[];
   readonly disturbed: readonly Gap[];
-  /** That each reply had in the end. */
+  /** The tokens of each reply in the end. */
   readonly tokens: number;
   readonly ttftMs: number;
 }
@@ -91,7 +96,7 @@ async function trade(engine: EngineDriver): Promise<Trade> {
   return { undisturbed, disturbed, tokens, ttftMs };
 }
 
-/** Of each gap beside the prompt over the undisturbed median of the same part of the way: the p99. */
+/** The p99 of each gap beside the prompt over the undisturbed median of the same part. */
 function withinParts(runs: readonly Trade[]): number {
   const part = ({ tokens: end }: Trade, tokens: number): number =>
     Math.min(PARTS - 1, Math.floor(((tokens - QUIET_TOKENS) / (end - QUIET_TOKENS)) * PARTS));
@@ -105,8 +110,8 @@ function withinParts(runs: readonly Trade[]): number {
 }
 
 /**
- * Replies, and when they have been under way for QUIET_TOKENS a long prompt beside them until its first token comes; or
- * without one until the last of them has so many tokens.
+ * Replies, and when they have run for QUIET_TOKENS a long prompt beside them until its first token; or without one
+ * until the last of them has so many tokens.
  */
 async function replies(
   engine: EngineDriver,

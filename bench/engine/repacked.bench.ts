@@ -1,6 +1,6 @@
 /**
- * What engines of one file have in memory, for weights that llama.cpp repacks on a CPU (Q4_0, Q4_K, IQ4_NL, MXFP4) and for ones
- * that it does not (Q8_0): mapped weights are shared between processes, repacked ones are each process's own.
+ * The memory of engines of one file, for weights that llama.cpp repacks on a CPU (Q4_0, Q4_K, IQ4_NL, MXFP4) and for
+ * ones that it does not (Q8_0): mapped weights are shared between processes, repacked ones are each process’s own.
  */
 import { once } from 'node:events';
 import { readFileSync, statSync } from 'node:fs';
@@ -12,13 +12,13 @@ import { keep, type Row } from '../support/results.js';
 
 const MIB = 1 << 20;
 
-/** At once; JavaScript's heaps differ by tens of MiB between them, so the least counts. */
+/** At once; JavaScript’s heaps differ by tens of MiB between them, so the least counts. */
 const ENGINES = 6;
 
 interface Engine {
   readonly child: LinkedChild;
   readonly pid: number;
-  /** As the engine reports it, which the memory check uses, bytes. */
+  /** As the engine reports it to the memory check, bytes. */
   readonly repacked: number;
 }
 
@@ -35,7 +35,7 @@ async function engineOf(file: string): Promise<Engine> {
   }
 }
 
-/** Kilobytes of each field that a text of the kernel has once or several times. */
+/** Kilobytes of each field that occurs once or several times in a text of the kernel. */
 function sum(text: string, field: string): number {
   return [...text.matchAll(new RegExp(`^${field}:\\s+([0-9]+) kB$`, 'gm'))].reduce(
     (all, [, kib]) => all + Number(kib),
@@ -43,7 +43,7 @@ function sum(text: string, field: string): number {
   );
 }
 
-/** What a process has of its own, and what of a file it has mapped, bytes. */
+/** A process’s own memory, and the memory of a file that it has mapped, bytes. */
 function memoryOf(pid: number, file: string): { readonly own: number; readonly mapped: number } {
   const mappings = readFileSync(`/proc/${pid}/smaps`, 'utf8').split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m);
   const ofFile = mappings.filter((mapping) => mapping.split('\n', 1)[0]?.endsWith(file)).join('');

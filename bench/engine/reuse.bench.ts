@@ -1,4 +1,4 @@
-/** What reuse saves: questions over one input, replies to one prompt, and what a copy of a sequence costs beside it. */
+/** The gain of reuse: questions with one input, replies to one prompt, and the cost of a copy of a sequence. */
 import { getLlama, LlamaLogLevel, type LlamaModel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { sequenceOrder } from '../../engine/llama/iterator-decoder.js';
@@ -45,7 +45,7 @@ function reply(seats: number): GenerateJob {
   };
 }
 
-/** Seconds that jobs take one after another, each time on a loop that has nothing yet but what `before` left. */
+/** Seconds that jobs take one after another, each time on a loop that has only what `before` left. */
 async function seconds(
   model: LlamaModel,
   jobs: readonly (ScoreJob | GenerateJob)[],
@@ -98,7 +98,7 @@ async function copyCost(model: LlamaModel, contextSize: number): Promise<{ copy:
   return { copy: median(copying) - median(plain), token: median(prompts) };
 }
 
-/** Milliseconds of one question's decode behind the input: the fastest of some, since the others were disturbed. */
+/** Milliseconds of one question’s decode after the input: the fastest of some, since the others were disturbed. */
 async function tailCost(model: LlamaModel, flashAttention: boolean): Promise<number> {
   const context = await model.createContext({
     sequences: 1,

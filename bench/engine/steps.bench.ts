@@ -1,4 +1,4 @@
-/** What the engine process alone gives, driven over its protocol: tokens a second by the number of sequences. */
+/** The throughput of the engine process alone, driven over its protocol: tokens a second by the number of sequences. */
 import { EngineDriver, type Round } from '../support/engine-driver.js';
 import { endlessEmbedded, random13m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';

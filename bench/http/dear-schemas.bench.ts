@@ -1,6 +1,6 @@
 /**
- * What the refusal of a schema takes whose work is past the bound, on a sidecar that is just ready and on one that has refused
- * many: with the real model's template and vocabulary, over HTTP.
+ * The time to refuse a schema whose work exceeds the bound, on a sidecar that is just ready and on one that has refused
+ * many: with the real model’s template and vocabulary, over HTTP.
  */
 import { CHAT, chatOnly, Sidecar } from '../../test/support/sidecar.js';
 import { childrenOf } from '../../test/support/processes.js';
@@ -10,7 +10,7 @@ import { keep, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 import { Teardowns } from '../support/teardowns.js';
 
-/** A refusal's latency, p99, of short bodies and long ones, the first one after the start included. */
+/** A refusal’s latency, p99, of short bodies and long ones, the first one after the start included. */
 const GOAL_MS = 20;
 /** Sidecars started; each has one first request of either length, and the schemas take turns. */
 const STARTS = 6;

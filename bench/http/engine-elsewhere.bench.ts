@@ -1,4 +1,7 @@
-/** What the sidecar adds to a first token of a llama-server: asked in turn, directly and through the sidecar. Needs `make peers`. */
+/**
+ * The time that the sidecar adds to a first token of a llama-server, which is called alternately directly and through
+ * the sidecar. Needs `make peers`.
+ */
 import { Agent } from 'node:http';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
 import { Sidecar } from '../../test/support/sidecar.js';
@@ -10,7 +13,7 @@ import { Teardowns } from '../support/teardowns.js';
 
 const MODEL = 'elsewhere';
 const PAIRS = 300;
-/** Before those that count. */
+/** Requests before those that count. */
 const WARM_UP = 50;
 const CONTEXT = 1024;
 
@@ -43,7 +46,7 @@ async function firstToken(target: Target, at: number): Promise<number> {
 
 const [alone, behind, added]: [number[], number[], number[]] = [[], [], []];
 for (let pair = -WARM_UP; pair < PAIRS; pair += 1) {
-  // Who is first changes, since the second one's server is warmer.
+  // The order alternates, since the second one’s server is warmer.
   const order = pair % 2 === 0 ? [direct, through] : [through, direct];
   const times = new Map<Target, number>();
   for (const [i, target] of order.entries()) times.set(target, await firstToken(target, 10_000 + 2 * pair + i));

@@ -1,5 +1,5 @@
 /**
- * What one account's streams wait between two pieces of text while another account's requests beside them force a tool: a
+ * The gaps between pieces of text of one account’s streams while another account’s requests beside them force a tool: a
  * plain one, and ones made to be expensive. Over the whole path, from HTTP to the engine and back.
  */
 import { setMaxListeners } from 'node:events';
@@ -59,7 +59,7 @@ const target = ({ key }: { readonly key: string }): Target => ({
 });
 const [others, attackers] = [target(visitor), target(hostile)];
 const messages = [{ role: 'user', content: 'Hello' }];
-// A reward for repeating keeps the end token away.
+// A reward for repetition prevents the end token.
 const FREE = { model: CHAT, messages, temperature: 0, frequency_penalty: -2, max_tokens: TOKENS };
 
 /** Replies forced to call a tool with an argument of `schema`, one after another until `over`. */
@@ -67,7 +67,7 @@ async function held(schema: object, over: AbortSignal): Promise<void> {
   const parameters = { type: 'object', properties: { p: schema }, required: ['p'] };
   const tools = [{ type: 'function', function: { name: 'f', parameters } }];
   const body = { model: CHAT, messages, tools, tool_choice: 'required', temperature: 2, max_tokens: HOSTILE_TOKENS };
-  // What is left of the last replies would take longer than the measurement.
+  // The last replies would take longer than the measurement.
   while (await lastedWhole(stream(attackers, body, over), over));
 }
 

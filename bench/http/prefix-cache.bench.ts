@@ -1,7 +1,6 @@
 /**
- * Conversations that come back, on fewer seats than there are of them, beside llama-server with `--cache-ram` of the same size.
- *
- *     node dist/bench/http/prefix-cache.bench.js
+ * Conversations that continue, more of them than seats, beside llama-server with `--cache-ram` of the same size. node
+ * dist/bench/http/prefix-cache.bench.js
  */
 import { CHAT, Sidecar } from '../../test/support/sidecar.js';
 import { ask, type ChatTarget, type Turn } from '../support/conversation.js';
@@ -87,7 +86,7 @@ function row(server: string, memory: string, { turns, seconds }: Served): Row {
   const all = turns.flat();
   const sum = (of: (turn: Turn) => number, some: readonly Turn[] = all): number =>
     some.reduce((total, turn) => total + of(turn), 0);
-  // What a conversation's prompt has of the one before: all of that.
+  // What a conversation’s prompt has in common with the previous one: all of that.
   const most = sum(
     (turn) => turn.promptTokens,
     turns.flatMap((each) => each.slice(0, -1)),

@@ -1,4 +1,6 @@
-/** What a refusal takes over HTTP while all seats are held and the room is full, by its reason. Stand-in engines. */
+/**
+ * The time of a refusal over HTTP, by its reason, while all seats are in use and the queue is full. With stub engines.
+ */
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
@@ -15,20 +17,22 @@ import { TimedCaller, type Answered } from '../support/timed-caller.js';
 export const GOAL_MS = 5;
 
 export const RATE = { perSecond: 200, seconds: 4 } as const;
-/** All reasons in turn, again and again; the figures are medians of the rounds'. The one before them is not counted. */
+/** All reasons in turn, repeatedly; the figures are medians of the rounds’. The first round is not counted. */
 const ROUNDS = 5;
-/** More than are ever under way at that rate. */
+/** More than are ever in flight at that rate. */
 const CONNECTIONS = 16;
 
 /** Of timing-sidecar.ts. */
 const SEATS = { narrow: 2, wide: 64 } as const;
 const WAITING_PER_SEAT = 8;
-/** Whoever waits, waits on until the bench is over. Few bytes may, so that a body of so many is refused for them. */
+/**
+ * Waiting requests wait until the bench ends. Only few bytes may wait, so that a body of so many is refused for them.
+ */
 const WAITING_BYTES = 8192;
 const QUEUE = { maxWaitMs: 600_000, waitingPerSeat: WAITING_PER_SEAT, waitingBytes: WAITING_BYTES };
-/** Less than those wait who are before it: two seats of 5 ms for sixteen, and half of that at best. */
+/** Shorter than the wait of those before it: two seats of 5 ms for sixteen, and half of that at best. */
 const HURRIED = { 'x-ra-deadline-ms': '20' };
-/** From which the queue learns what a request takes, so that it can foretell waits. */
+/** From these the queue learns hold times, so that it can predict waits. */
 const LESSONS = 200;
 
 const OTHER = 'other answers';
@@ -62,11 +66,11 @@ function bodyOf(model: keyof typeof SEATS, act: 'hold' | 'clockedSlow' | 'echo')
   return JSON.stringify(chatBody(model, act));
 }
 
-/** Starts a sidecar, fills it, and has it refuse. Its `p99 ms` are what the goal is about. */
+/** Starts a sidecar, fills it, and has it refuse. The goal is about its `p99 ms`. */
 export async function refusals(): Promise<readonly Row[]> {
   const sidecar = fileURLToPath(new URL('../support/timing-sidecar.js', import.meta.url));
-  const { child, told } = await forked(sidecar, [JSON.stringify({ queue: QUEUE })]);
-  const port = Number(told);
+  const { child, reported } = await forked(sidecar, [JSON.stringify({ queue: QUEUE })]);
+  const port = Number(reported);
   try {
     const teacher = await TimedCaller.open(port, bodyOf('narrow', 'clockedSlow'));
     for (let i = 0; i < LESSONS; i++) await teacher.ask();
@@ -88,7 +92,7 @@ export async function refusals(): Promise<readonly Row[]> {
   }
 }
 
-/** Callers who keep all seats of a model, and so many more who wait for them. They are never answered. */
+/** Callers that keep all seats of a model in use, and so many more that wait for them. They are never answered. */
 async function hold(
   child: ChildProcess,
   port: number,

@@ -1,4 +1,7 @@
-/** Whether Server-Timing is true: `ra-queue` and `ra-admit` against a clock outside the sidecar, on stand-in engines. */
+/**
+ * The accuracy of Server-Timing: `ra-queue` and `ra-admit` compared with a clock outside the sidecar, with stub
+ * engines.
+ */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
@@ -15,10 +18,10 @@ const PER_SECOND = 1000;
 const RATE = { perSecond: PER_SECOND, seconds: 4 };
 /** Of Poisson arrivals. */
 const SEED = 1;
-/** More than are ever under way at that rate, unless the sidecar falls behind; then arrivals wait and are counted. */
+/** More than are ever in flight at that rate, unless the sidecar falls behind; then arrivals wait and are counted. */
 const CONNECTIONS = 64;
 const ALONE = 2000;
-/** Rounds at the rate before those that count: compilers and heaps are settled by then. */
+/** Rounds at the rate before those that count: compilers and heaps are stable by then. */
 const WARM_UP_ROUNDS = 2;
 /** Callers in turn for two seats that are held 5 ms each. */
 const QUEUED_CALLERS = 8;
@@ -55,7 +58,7 @@ async function requests(rate: Rate): Promise<Asked<Timed>> {
   return asked;
 }
 
-/** Round trips to a process that does nothing, by the clock, in ms: `ra-admit` holds one, to the prompt host. */
+/** Round trips to a process that does nothing, by the clock, in ms: `ra-admit` contains one, to the prompt host. */
 async function echoes(): Promise<number[]> {
   const child = new LinkedChild(fileURLToPath(new URL('../../test/support/link-echo.js', import.meta.url)));
   const times: number[] = [];
@@ -103,13 +106,13 @@ async function alone(): Promise<Row> {
   return row('one at a time', 1000 / meanMs, done);
 }
 
-/** The clock's load, and the echo after it. */
+/** The clock’s load, and the echo after it. */
 async function clocked(): Promise<{ readonly row: Row; readonly late: number; readonly floor: readonly number[] }> {
   const { done, late, perSecond } = await requests(RATE);
   return { row: row(`${PER_SECOND}/s by the clock`, perSecond, done), late, floor: await echoes() };
 }
 
-/** As many, as of callers who know nothing of each other. */
+/** As many, of independent callers. */
 async function atRandom(): Promise<Row> {
   const { done, perSecond } = await requests({ ...RATE, seed: SEED });
   return row(`${PER_SECOND}/s at random`, perSecond, done);

@@ -40,7 +40,7 @@ const sidecar = await Sidecar.start(teardowns, {
 const target: Target = { agent: new Agent({ keepAlive: true }), port: sidecar.port, key: sidecar.key };
 const engine = await EngineDriver.start(file, SEATS);
 
-/** REPLIES streams, so many at a time, and what they came to in tokens a second. */
+/** REPLIES streams, so many at a time; returns tokens a second. */
 async function overHttp(streams: number): Promise<{ replies: Streamed[]; rate: number }> {
   const replies: Streamed[] = [];
   const from = performance.now();
@@ -65,7 +65,7 @@ for (const streams of STREAMS) {
   await overHttp(streams);
   await alone(streams);
   const runs: { http: number; engine: number; replies: Streamed[] }[] = [];
-  // In turn, so that whatever else the machine does falls on both.
+  // In turn, so that other work of the machine affects both.
   for (let i = 0; i < RUNS; i++) {
     const { rate, replies } = await overHttp(streams);
     runs.push({ http: rate, engine: await alone(streams), replies });

@@ -1,6 +1,6 @@
 /**
- * What TLS costs the sidecar's process, by processor time: `node dist/bench/http/tls.bench.js`, part of `make bench`; half a minute.
- * The server runs in a child, so that the callers' own work is not counted.
+ * The processor time that TLS costs the sidecar: `node dist/bench/http/tls.bench.js`, part of `make bench`; half a
+ * minute. The server runs in a child, so that the callers’ own work is not counted.
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,4 +1,4 @@
-/** What traces and metrics by OTLP take from requests, over HTTP: no endpoint, and one that is sent all or a tenth. */
+/** The cost of traces and metrics by OTLP for requests, over HTTP: no endpoint, and one that gets all or a tenth. */
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { chatBody } from '../../test/support/in-process.js';
@@ -11,14 +11,14 @@ const ROUNDS = Number(process.argv[3] ?? 8);
 const CALLERS = 4;
 const REQUESTS = 600;
 const WARM_UP = 2000;
-/** A tenth of the default, so that exports of the metrics fall into runs; those of traces do anyway. */
+/** A tenth of the default, so that exports of the metrics occur during runs; those of traces do anyway. */
 const METRICS_MS = 6000;
 
 const SIDECAR = fileURLToPath(new URL('../support/timing-sidecar.js', import.meta.url));
 const COLLECTOR = fileURLToPath(new URL('../support/otlp-collector.js', import.meta.url));
 
 const collector = await forked(COLLECTOR);
-const endpoint = `http://127.0.0.1:${String(collector.told)}`;
+const endpoint = `http://127.0.0.1:${String(collector.reported)}`;
 
 const NONE = 'no endpoint';
 const TWIN = 'no endpoint, another process';
@@ -34,10 +34,10 @@ const STATES: Readonly<Record<string, object>> = {
 const states = Object.entries(STATES).map(([name, otlp]): State => ({
   name,
   start: async () => {
-    const { child, told } = await forked(SIDECAR, [JSON.stringify({ telemetry: { otlp } })]);
+    const { child, reported } = await forked(SIDECAR, [JSON.stringify({ telemetry: { otlp } })]);
     const body = JSON.stringify(chatBody('wide', 'clocked'));
     const callers = (): Promise<TimedCaller[]> =>
-      Promise.all(Array.from({ length: CALLERS }, () => TimedCaller.open(Number(told), body)));
+      Promise.all(Array.from({ length: CALLERS }, () => TimedCaller.open(Number(reported), body)));
     await closedLoop(await callers(), WARM_UP);
     return { run: async () => closedLoop(await callers(), REQUESTS), close: () => end(child) };
   },
@@ -61,7 +61,7 @@ const rows = states.map(({ name }): Row => ({
 }));
 
 await keep('tracing-http', {
-  title: 'What traces cost over HTTP',
+  title: 'The cost of traces over HTTP',
   about: [
     `Whole chat replies of a small body through the real HTTP server, prompt host and queue, on stand-in engines that answer at once; ${CALLERS} callers, each its next request when its last was answered, ${REQUESTS} requests a run. Each state has a sidecar of its own; in each of ${ROUNDS} rounds all run in turn, and all of that ${LIVES} times with new processes. Medians; ratios are of pairs within a round, their median in each life, and the median of the lives.`,
     `The endpoint is a process that reads what is sent and answers 200. It, callers and sidecars share the machine, so what it and the exports' other side cost is in these figures. Metrics are sent every ${METRICS_MS / 1000} s. A process is busy all through a run: requests that wait for an engine leave time for exports.`,

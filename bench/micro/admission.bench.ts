@@ -1,6 +1,6 @@
 /**
- * What one operation of the seat queue takes with 1,000 accounts waiting: `node dist/bench/micro/admission.bench.js`, part
- * of `make bench`. The goal is 50 µs at p99.
+ * The time of one operation of the seat queue with 1,000 waiting accounts: `node dist/bench/micro/admission.bench.js`,
+ * part of `make bench`. The goal is 50 µs at p99.
  */
 import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
 import type { Lease, Ticket } from '../../sidecar/admission/seat-queue.js';
@@ -24,7 +24,7 @@ async function measure(seats: number): Promise<Map<Operation, number[]>> {
     random: () => 0.5,
     config: { maxWaitMs: 1e9, waitingPerSeat: Math.ceil((2 * ACCOUNTS) / seats), waitingBytes: 1e12 },
     seats,
-    // So many wait only before the queue counts as standing.
+    // So many wait only before the overload counts as standing.
     learns: false,
     // A third of the prompts share enough.
     shares: (prefix) => ((prefix[0] ?? 0) % 3 === 0 ? 64 * prefix.length : 0),

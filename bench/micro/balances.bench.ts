@@ -1,6 +1,6 @@
 /**
- * How long the event loop stands still while the balances of 100,000 accounts are written down:
- * `node dist/bench/micro/balances.bench.js`. Prints a line; the goal is 5 ms at most.
+ * How long the event loop is blocked while the balances of 100,000 accounts are written: `node
+ * dist/bench/micro/balances.bench.js`. Prints a line; the goal is 5 ms at most.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -13,7 +13,7 @@ const ACCOUNTS = 100_000;
 const ROUNDS = 20;
 const WARM_UP = 3;
 
-/** The longest time between two turns of the event loop while `work` runs, ms, and how long all of it took. */
+/** The longest time between two turns of the event loop while `work` runs, ms, and the duration of all of it. */
 async function longestBlock(work: () => Promise<void>): Promise<{ readonly block: number; readonly whole: number }> {
   const from = performance.now();
   let last = from;

@@ -48,7 +48,10 @@ function inlineMs({ route, body }: Hostile): number {
   return Math.min(...runs);
 }
 
-/** A large body through the prompt host: the loop's own part, the longest delay while it is checked, and how long that takes. */
+/**
+ * A large body through the prompt host: the loop’s own part, the longest delay while it is checked, and how long that
+ * takes.
+ */
 async function besideMs(route: Route, body: string): Promise<{ handOver: number; delay: number; check: number }> {
   const bytes = new TextEncoder().encode(body);
   const runs: { handOver: number; delay: number; check: number }[] = [];

@@ -1,6 +1,6 @@
 /**
- * Up to which length should a body be parsed on the sidecar's own event loop (`bodies.inlineBytes`)? Inline parsing holds
- * the loop; handing the body over costs a round trip to the prompt host, and some work on the loop as well.
+ * Up to which length should a body be parsed on the sidecar’s own event loop (`bodies.inlineBytes`)? Inline parsing
+ * blocks the loop; handing the body over costs a round trip to the prompt host, and some work on the loop as well.
  */
 import { configSchema } from '../../sidecar/config/schema.js';
 import { parseBody } from '../../sidecar/contracts/parse.js';
@@ -14,7 +14,7 @@ const PAYER = { account: 'a', weight: 1 };
 
 const SIZES = [256, 1024, 4096, 8192, 16_384, 32_768, 65_536, 131_072, 262_144, 524_288, 1_048_576];
 
-/** The longest that one body may hold the loop, ms: below the jitter that a stream's reader sees anyway. */
+/** The longest time that one body may block the loop, ms: below the jitter that a stream’s reader sees anyway. */
 const MAX_HOLD_MS = 0.25;
 
 const PARSES = 300;
@@ -58,7 +58,7 @@ function parseTimes(bytes: Buffer): number[] {
     times.push(performance.now() - from);
     if (kind !== 'ok') throw new Error('the body is not a good one');
   }
-  // The first ones run before the compiler has had its turn.
+  // The first ones run before the compiler has optimized the code.
   return times.slice(PARSES / 3);
 }
 

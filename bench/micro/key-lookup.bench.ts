@@ -1,6 +1,6 @@
 /**
- * What it costs to check a credential, by what becomes of it: `node dist/bench/micro/key-lookup.bench.js`, part of
- * `make bench`. Good and bad ones take the same steps, so they should take the same time; this shows that they do.
+ * The time to check a credential, by the result: `node dist/bench/micro/key-lookup.bench.js`, part of `make bench`.
+ * Valid and invalid ones take the same steps and should take the same time; this measures it.
  */
 import { KeyFileIdentity } from '../../sidecar/access/key-identity.js';
 import { createKey } from '../../sidecar/access/keys.js';
@@ -11,7 +11,7 @@ import { systemClock } from '../../sidecar/lib/clock.js';
 import { keep } from '../support/results.js';
 
 const KEYS = 10_000;
-/** Calls timed together: one alone is shorter than the clock's own noise. */
+/** Calls timed together: one alone is shorter than the clock’s own noise. */
 const BATCH = 200;
 const BATCHES = 1000;
 
@@ -46,7 +46,7 @@ const KINDS: readonly (readonly [name: string, credentials: Credentials])[] = [
   ['expired', head(`Bearer ${expired.key}`)],
 ];
 
-// In turn, so that whatever else the machine does falls on all of them alike.
+// In turn, so that other work of the machine affects all of them alike.
 const times = KINDS.map((): number[] => []);
 for (let batch = 0; batch < BATCHES; batch++) {
   for (const [i, [, credentials]] of KINDS.entries()) {
@@ -73,10 +73,10 @@ for (let batch = 0; batch < BATCHES; batch++) {
 
 const medians = times.map(median);
 await keep('key-lookup', {
-  title: 'Checking a credential, by what becomes of it',
+  title: 'Checking a credential, by the result',
   about: [
     `Medians of ${BATCHES} batches of ${BATCH} calls each, the kinds in turn; a file of ${KEYS} keys.`,
-    'Every credential is hashed once and looked up once (sidecar/access/key-index.ts); a test holds that, this shows it.',
+    'Every credential is hashed once and looked up once (sidecar/access/key-index.ts), which a test asserts.',
   ],
   rows: [
     ...KINDS.map(([credential], i) => ({ credential, 'median, µs': Number((medians[i] ?? NaN).toFixed(2)) })),

@@ -1,4 +1,6 @@
-/** The link between our processes (engine/protocol/link.ts) beside Node's own channel: why there is one. */
+/**
+ * The link between the service’s processes (engine/protocol/link.ts) compared with Node’s own channel: why it exists.
+ */
 import { fork } from 'node:child_process';
 import { PerformanceObserver, constants } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
@@ -10,7 +12,7 @@ const ROUNDS = 5;
 const MESSAGES = 20_000;
 const AHEAD = 4;
 
-/** About what a short request's body is, and what its prompt's tokens are. */
+/** About the size of a short request’s body and of its prompt’s tokens. */
 const MESSAGE = {
   v: 1,
   kind: 'item',
@@ -52,7 +54,7 @@ async function round(open: Open): Promise<Round> {
   const pauses: number[] = [];
   const observer = new PerformanceObserver((list) => {
     for (const entry of list.getEntries()) {
-      // Node's types know no details of entries.
+      // Node’s types have no details of entries.
       const { duration, detail } = entry as typeof entry & { readonly detail: { readonly kind: number } };
       if (detail.kind === constants.NODE_PERFORMANCE_GC_MINOR) pauses.push(duration);
     }
@@ -72,7 +74,7 @@ async function round(open: Open): Promise<Round> {
   await all;
   const ms = performance.now() - from;
   const { user, system } = process.cpuUsage(cpu);
-  // Entries come a turn later.
+  // Entries arrive a turn later.
   await new Promise((resolve) => setImmediate(resolve));
   observer.disconnect();
   peer.close();

@@ -1,6 +1,6 @@
 import { availableParallelism, cpus, loadavg, totalmem } from 'node:os';
 
-/** What a result was measured on, as a line of Markdown. */
+/** The machine of a result, as a line of Markdown. */
 export function machine(): string {
   const load = loadavg()[0]?.toFixed(1) ?? '?';
   const gib = Math.round(totalmem() / 2 ** 30);

@@ -1,6 +1,6 @@
 /**
- * What it costs to be counted: `node dist/bench/micro/metrics.bench.js`, part of `make bench`. A token is told of on the
- * event loop that all streams share, so its cost is multiplied by seats and steps.
+ * The cost of metrics: `node dist/bench/micro/metrics.bench.js`, part of `make bench`. A token is counted on the event
+ * loop that all streams share, so its cost is multiplied by seats and steps.
  */
 import { HttpMetrics } from '../../sidecar/telemetry/http-metrics.js';
 import { Instruments } from '../../sidecar/telemetry/instruments.js';
@@ -52,7 +52,7 @@ const CALLS: readonly (readonly [what: string, call: (i: number) => void])[] = [
   ],
 ];
 
-// In turn, so that whatever else the machine does falls on all of them alike.
+// In turn, so that other work of the machine affects all of them alike.
 const times = CALLS.map((): number[] => []);
 for (let batch = 0; batch < BATCHES; batch++) {
   for (const [k, [, call]] of CALLS.entries()) {
@@ -72,10 +72,10 @@ for (let i = 0; i < SCRAPES; i++) {
 
 const perToken = median(times[0] ?? []) + median(times[1] ?? []);
 await keep('metrics', {
-  title: 'What it costs to be counted',
+  title: 'The cost of metrics',
   about: [
     `Medians of ${BATCHES} batches of ${BATCH} calls each, the kinds in turn, on the event loop of the sidecar.`,
-    'Labels are settled once for each model (sidecar/telemetry/model-metrics.ts): a token makes none.',
+    'Labels are resolved once for each model (sidecar/telemetry/model-metrics.ts): a token creates none.',
   ],
   rows: CALLS.map(([what], k) => ({ what, 'median, µs': Number(median(times[k] ?? []).toFixed(3)) })),
   conclusions: [

@@ -41,7 +41,7 @@ function questionsBody(): string {
   return JSON.stringify({ model: 'decider-1', state: { text: 'I was charged twice. '.repeat(1000) }, questions });
 }
 
-/** Time of one call in the quickest of ten batches, in microseconds: what else the machine does only adds. */
+/** Time of one call in the quickest of ten batches, in microseconds: other work of the machine only adds. */
 function time(call: () => unknown): number {
   const batchOf = (calls: number): number => {
     const start = performance.now();

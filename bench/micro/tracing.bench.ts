@@ -1,6 +1,6 @@
 /**
- * What traces cost a request: `node dist/bench/micro/tracing.bench.js`, part of `make bench`. All requests share one event
- * loop, so what is done on it is paid by every stream.
+ * The cost of traces per request: `node dist/bench/micro/tracing.bench.js`, part of `make bench`. All requests share
+ * one event loop, so every stream pays for work on it.
  */
 import { W3CTraceContextPropagator } from '@opentelemetry/core';
 import { ProtobufTraceSerializer } from '@opentelemetry/otlp-transformer';
@@ -22,14 +22,14 @@ import { median } from '../support/stats.js';
 /** Requests timed together: one alone is shorter than the clock's own noise. */
 const BATCH = 500;
 const BATCHES = 300;
-/** As `telemetry.otlp.batchRequests` has it. */
+/** The default of `telemetry.otlp.batchRequests`. */
 const EXPORT = 32;
 
 const PARENT = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
 const HEAD = { header: (): undefined => undefined };
 const CHILD = { header: (name: string) => (name === 'traceparent' ? PARENT : undefined) };
 
-/** Traces whose exports go through all of it up to the socket. */
+/** Traces whose exports run through everything up to the socket. */
 function traces(ratio: number, send: (spans: ReadableSpan[]) => void): RequestTraces {
   const ended: ReadableSpan[] = [];
   const provider = new BasicTracerProvider({
@@ -61,7 +61,10 @@ function traces(ratio: number, send: (spans: ReadableSpan[]) => void): RequestTr
   });
 }
 
-/** All that a request does for its timing: every mark, Server-Timing, and what request-context.ts does for a trace. */
+/**
+ * Everything that a request does for its timing: every mark, Server-Timing, and what request-context.ts does for a
+ * trace.
+ */
 function request(tracing: Tracing | undefined, head: typeof HEAD | typeof CHILD): object {
   const times = new Timeline(systemClock);
   const trace: RequestTrace | undefined = tracing?.begin(head, times.startedAt);
@@ -95,7 +98,7 @@ const CASES: readonly (readonly [
   ['an endpoint, sampled, in its caller’s trace', all, CHILD],
 ];
 
-// In turn, so that whatever else the machine does falls on all of them alike.
+// In turn, so that other work of the machine affects all of them alike.
 const times = CASES.map((): number[] => []);
 const marks: number[] = [];
 let kept: object = {};
@@ -104,7 +107,7 @@ for (let batch = 0; batch < BATCHES; batch++) {
     const from = performance.now();
     for (let i = 0; i < BATCH; i++) kept = request(tracing, head);
     times[k]?.push(((performance.now() - from) * 1000) / BATCH);
-    // What waits is sent where nobody measures it.
+    // Waiting spans are sent outside the measurement.
     await tracing?.flush();
   }
   const from = performance.now();
@@ -133,7 +136,7 @@ const us = (k: number): number => median(times[k] ?? []);
 const rounded = (value: number): number => Number(value.toFixed(3));
 const exportUs = (median(written) * 1000) / EXPORT;
 await keep('tracing', {
-  title: 'What traces cost a request',
+  title: 'The cost of traces per request',
   about: [
     `Medians of ${BATCHES} batches of ${BATCH} requests each, the kinds in turn, on the event loop of the sidecar. Each request takes every mark of a streamed chat and writes its Server-Timing, as it does without traces; the first two rows are the same, and what lies between them is noise.`,
     `Spans are made of a request’s record when its export is due, ${EXPORT} requests at a time, not while it runs: eight spans and their part of the message (\`http\` itself not counted).`,

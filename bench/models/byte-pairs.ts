@@ -6,7 +6,7 @@
 /** 256 characters, one per byte value: GPT-2's way to write any byte as a visible character. */
 export const BYTE_CHARACTERS: readonly string[] = byteCharacters();
 
-/** What is learnt: the pair at index i is joined before those after it. */
+/** The merges: the pair at index i is joined before those after it. */
 export interface Merges {
   /** `left right`, as GGUF stores them. */
   readonly merges: readonly string[];
@@ -20,9 +20,9 @@ export function toByteCharacters(text: string): string {
 }
 
 /**
- * Joins the commonest neighbouring pair, over and over, until each word is one piece; of equals the one that sorts first. So each
- * word of the list is one token of the vocabulary made from it, unless `most` merges are made before that. `weight` says how
- * often a word counts.
+ * Joins the most frequent neighbouring pair repeatedly, until each word is one piece; of equally frequent ones the
+ * first in sort order. So each word of the list is one token of the vocabulary made from it, unless `most` merges are
+ * made before that. `weight`: how often a word counts.
  */
 export function learnMerges(
   words: readonly { readonly text: string; readonly weight: number }[],
@@ -31,7 +31,7 @@ export function learnMerges(
   let open = words.map(({ text, weight }) => ({ parts: Array.from(toByteCharacters(text)), weight }));
   const merges: string[] = [];
   const pieces = new Set<string>();
-  // Ends: every round makes at least one word a part shorter.
+  // Terminates: every round makes at least one word a part shorter.
   for (;;) {
     const pair = commonestPair(open);
     if (pair === undefined || merges.length >= most) return { merges, pieces: [...pieces] };

@@ -1,8 +1,8 @@
 /**
- * The chat template of our own vocabulary: ChatML turns, tools in the Hermes manner (a JSON list in the system turn,
- * calls as JSON in `<tool_call>`, answers in `<tool_response>` within a user turn), thoughts in `<think>`. Thoughts of earlier
- * turns are left out, as they are by the models whose format this is; `enable_thinking` false closes the thought before the reply,
- * and an effort opens it, since noise would not.
+ * The chat template of the tests’ vocabulary: ChatML turns, tools in the Hermes format (a JSON list in the system turn,
+ * calls as JSON in `<tool_call>`, results in `<tool_response>` within a user turn), thoughts in `<think>`. Thoughts of
+ * earlier turns are left out, as by the models with this format; `enable_thinking` false closes the thought before the
+ * reply, and an effort opens it, since random weights would not.
  */
 export const CHAT_TEMPLATE = `{%- set tools = tools if tools is defined and tools else [] -%}
 {%- set state = namespace(question=-1) -%}

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** Makes a model file by hand, for benches and for looking at. */
+/** Creates a model file from the command line, for benches and for inspection. */
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -28,7 +28,7 @@ interface Order {
   readonly seed: number | undefined;
 }
 
-/** The order that the arguments give, or what is wrong with them. */
+/** The arguments’ order, or the problem. */
 function readOrder(args: string[]): Order | 'help' | { readonly wrong: string } {
   const string = { type: 'string' } as const;
   let values;
@@ -59,7 +59,7 @@ async function make(order: Order): Promise<string> {
   return `${order.out}  ${size} bytes (${(size / 1e6).toFixed(1)} MB)\n`;
 }
 
-/** node-llama-cpp is loaded only where a vocabulary is to be read. */
+/** node-llama-cpp is loaded only if a vocabulary is read. */
 async function vocabularyOf(file: string): Promise<Vocabulary> {
   const { copyVocabulary } = await import('./vocabulary-copy.js');
   return await copyVocabulary(resolve(file));

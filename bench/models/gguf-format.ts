@@ -1,6 +1,6 @@
 /**
- * The head of a GGUF version 3 file: magic, counts, metadata and tensor descriptions, as ggml's docs/gguf.md lays it
- * down. Pure: values in, bytes out. gguf-writer.ts puts the head and the tensors into a file.
+ * The head of a GGUF version 3 file: magic, counts, metadata and tensor descriptions, as ggml’s docs/gguf.md defines
+ * it. Pure: values in, bytes out. gguf-writer.ts puts the head and the tensors into a file.
  */
 import { Q8_0_BYTES, Q8_0_WEIGHTS } from './number-formats.js';
 
@@ -38,14 +38,14 @@ const TENSOR_TYPES = {
 
 export type TensorType = keyof typeof TENSOR_TYPES;
 
-/** What the head says of a tensor. `dimensions[0]` is the length of a row, which lies together in memory. */
+/** What the head has of a tensor. `dimensions[0]` is the length of a row, which is contiguous in memory. */
 export interface TensorDescription {
   readonly name: string;
   readonly type: TensorType;
   readonly dimensions: readonly number[];
 }
 
-/** Bytes of a tensor's data, without padding. Throws a RangeError when the shape is not one that the type can hold. */
+/** Bytes of a tensor’s data, without padding. Throws a RangeError if the type cannot have that shape. */
 export function tensorBytes(tensor: TensorDescription): number {
   const { weights, bytes } = TENSOR_TYPES[tensor.type];
   const count = tensor.dimensions.reduce((product, dimension) => product * dimension, 1);

@@ -1,10 +1,10 @@
-/** The layers of random models, with tensors as llama.cpp asks for them. */
+/** The layers of random models, with tensors as llama.cpp requires them. */
 import type { TensorSource } from './gguf-writer.js';
 import type { MetadataValue } from './gguf-format.js';
 import type { ModelArchitecture, ModelShape } from './model-shape.js';
 import type { RandomMatrix } from './random-weights.js';
 
-/** What makes tensors. `lanes`: leading numbers of the residual stream that no layer may add to. */
+/** What creates tensors. `lanes`: leading numbers of the residual stream that no layer may add to. */
 export interface LayerTools {
   readonly shape: ModelShape;
   readonly lanes: number;
@@ -15,15 +15,15 @@ export interface LayerTools {
 
 interface Design {
   readonly layer: (tools: LayerTools, n: number) => readonly TensorSource[];
-  /** Tensors between the embeddings and the output matrix that are of no layer. */
+  /** Tensors between the embeddings and the output matrix that belong to no layer. */
   readonly ends: (tools: LayerTools) => readonly TensorSource[];
-  /** Keys besides those that all have, without the architecture's prefix. */
+  /** Keys besides the common ones, without the architecture’s prefix. */
   readonly keys: (shape: ModelShape) => readonly (readonly [string, MetadataValue])[];
   /** What llama.cpp multiplies embeddings by. */
   readonly embeddingScale: (shape: ModelShape) => number;
 }
 
-/** Tokens that a sliding window holds: as many as Gemma 3's smallest models. */
+/** Tokens of a sliding window: as many as in Gemma 3’s smallest models. */
 const WINDOW = 512;
 /** Inputs that a short convolution sees, as LFM2's. */
 const CONVOLVED = 3;

@@ -17,7 +17,7 @@ export interface ModelShape {
   readonly kvHeads: number;
   /** Inner width of the feed-forward part; a multiple of 32. */
   readonly feedForward: number;
-  /** Tokens that the model says it was trained for. */
+  /** The training context in the model’s metadata. */
   readonly context: number;
   readonly weights: WeightType;
   /** Base of the rotary angles; 10,000 by default. */

@@ -12,8 +12,8 @@ const scratch = new Float32Array(1);
 const scratchBits = new Uint32Array(scratch.buffer);
 
 /**
- * The 16 bits of the half float nearest to `value` (taken as a float32 first), ties to even, as ggml's own conversion:
- * over 65,519 becomes infinity, below 2^-25 zero, and subnormal halves are kept.
+ * The 16 bits of the half float nearest to `value` (converted to float32 first), ties to even, as ggml’s own
+ * conversion: over 65,519 becomes infinity, below 2^-25 zero, and subnormal halves are kept.
  */
 export function toHalf(value: number): number {
   scratch[0] = value;

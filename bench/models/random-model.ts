@@ -28,12 +28,12 @@ export interface ModelPlan {
   readonly vocabulary: Vocabulary;
 }
 
-/** Raise it when the same plan would give other bytes, so that files kept under a hash of the plan are made anew. */
+/** Raise it if the same plan would give other bytes, so that files kept under a hash of the plan are created again. */
 export const MAKER_VERSION = 1;
 
 /** Standard deviation of the random part of a logit. */
 const LOGIT_DEVIATION = 2;
-/** About what the root mean square of the residual stream has grown to at the last norm. */
+/** About the root mean square of the residual stream at the last norm. */
 const FINAL_RMS = 1.4;
 const NO_KNOWLEDGE = 'random weights: the cost of a language model without its knowledge';
 const ROPE_BASE = 10_000;
@@ -41,13 +41,13 @@ const NORM_EPSILON = 1e-5;
 /** llama_ftype of files whose matrices are mostly of the type. */
 const FILE_TYPE = { F16: 1, Q4_0: 2, Q8_0: 7, Q4_K: 14, IQ4_NL: 25, MXFP4: 38 } as const;
 
-/** Writes the planned model to `path`; see writeGguf for what happens when it cannot. Throws a RangeError for an impossible shape. */
+/** Writes the planned model to `path`; see writeGguf for failures. Throws a RangeError for an impossible shape. */
 export async function writeRandomModel(path: string, plan: ModelPlan): Promise<void> {
   checkShape(plan.shape);
   await writeGguf(path, modelMetadata(plan), modelTensors(plan));
 }
 
-/** 16 hexadecimal digits that change whenever the file that the plan gives does. */
+/** 16 hexadecimal digits that change whenever the plan’s file does. */
 export function planHash(plan: ModelPlan): string {
   const { logFrequencies } = plan.vocabulary;
   const hash = createHash('sha256').update(

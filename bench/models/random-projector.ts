@@ -1,6 +1,6 @@
 /**
- * Makes projectors with random weights: small vision encoders that libmtmd loads, for models of any width. Their embeddings are
- * of about the size of a random model's own. Tensors as llama.cpp's tools/mtmd/clip.cpp asks for them.
+ * Creates projectors with random weights: small vision encoders that libmtmd loads, for models of any width. Their
+ * embeddings have about the size of a random model’s own. Tensors as llama.cpp’s tools/mtmd/clip.cpp requires them.
  */
 import { createHash } from 'node:crypto';
 import { access } from 'node:fs/promises';
@@ -11,14 +11,14 @@ import { encodeF32 } from './number-formats.js';
 import { RandomWords } from './random-weights.js';
 
 /**
- * mlp: a fixed number of tokens, causal (LLaVA). qwen2vl_merger: as many as the image's size asks for, with positions of two
- * dimensions. gemma3: a fixed number whose embeddings attend to each other.
+ * mlp: a fixed number of tokens, causal (LLaVA). qwen2vl_merger: a number that depends on the image’s size, with
+ * positions of two dimensions. gemma3: a fixed number whose embeddings attend to each other.
  */
 export const PROJECTORS = ['mlp', 'qwen2vl_merger', 'gemma3'] as const;
 
 export type ProjectorName = (typeof PROJECTORS)[number];
 
-/** Raise it when the same projector would get other bytes. */
+/** Raise it if the same projector would get other bytes. */
 const VERSION = 1;
 
 /** An encoder's shape. */
@@ -26,7 +26,7 @@ export interface EncoderShape {
   readonly width: number;
   /** `mlp` computes one less. */
   readonly layers: number;
-  /** Of what an image is resized to, px, where that is fixed; a multiple of {@link PATCH}. */
+  /** The size to which an image is scaled, px, if it is fixed; a multiple of {@link PATCH}. */
   readonly side: number;
 }
 
@@ -41,7 +41,7 @@ const SMALL: Readonly<Record<ProjectorName, EncoderShape>> = {
 
 const uint32 = (value: number): MetadataValue => ({ type: 'uint32', value });
 
-/** The file's path in `dir`, made there if it is not yet. `width`: of the model's embeddings. */
+/** The file’s path in `dir`, created if it does not exist. `width`: of the model’s embeddings. */
 export async function ensureProjector(
   dir: string,
   name: ProjectorName,

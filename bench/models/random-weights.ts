@@ -6,10 +6,12 @@
  */
 import { encodeF16, Q8_0_BYTES, Q8_0_WEIGHTS, quantizeQ8, toHalf } from './number-formats.js';
 
-/** Number formats that random weights come in. Those of 4 bits have no lane: such models are for measuring memory. */
+/** Number formats of random weights. Those of 4 bits have no lane: such models are for measuring memory. */
 export type WeightType = 'F16' | 'Q8_0' | 'Q4_0' | 'Q4_K' | 'IQ4_NL' | 'MXFP4';
 
-/** Weights in a block, its bytes, and what it begins with: so many half floats as scales, or a power of two in one byte. */
+/**
+ * Weights in a block, its bytes, and what it begins with: so many half floats as scales, or a power of two in one byte.
+ */
 interface Block {
   readonly weights: number;
   readonly bytes: number;
@@ -48,7 +50,7 @@ export interface RandomMatrix {
 const LEVELS_DEVIATION = Math.sqrt((128 ** 2 - 1) / 3);
 const PIECE_BYTES = 1 << 20;
 
-/** Yields the matrix row by row in pieces of about 1 MiB; every piece is the same buffer, filled anew. */
+/** Yields the matrix row by row in pieces of about 1 MiB; every piece is the same buffer, filled again. */
 export function* randomMatrix(matrix: RandomMatrix): Generator<Uint8Array> {
   const block = matrix.type === 'F16' ? { weights: 1, bytes: 2 } : BLOCKS[matrix.type];
   const rowBytes = (matrix.columns / block.weights) * block.bytes;

@@ -12,11 +12,11 @@ interface Recipe {
   /** `general.name` of the file. */
   readonly title: string;
   readonly shape: ModelShape;
-  /** Whose vocabulary it has when none is given; `none`: one must be given. */
+  /** Its vocabulary by default; `none`: one must be given. */
   readonly vocabulary: 'own' | 'none';
   /**
-   * How long replies get hangs on the weights of the end token's row, so on the seed. Those of the models that talk were
-   * picked from the first 40: their replies end after some tens of tokens, most greedy ones too.
+   * How long replies are depends on the weights of the end token’s row, so on the seed. Those of the models with text
+   * were picked from the first 40: their replies end after some tens of tokens, most greedy ones too.
    */
   readonly seed: number;
 }
@@ -35,7 +35,7 @@ const SHAPE_77M = {
 } as const;
 
 const RECIPES: Readonly<Record<RecipeName, Recipe>> = {
-  /** For tests and benches that want long, fast replies: small enough to be made in a second. */
+  /** For tests and benches that want long, fast replies: small enough to be created in a second. */
   embedded: {
     title: 'ra-embedded',
     shape: { width: 256, layers: 4, heads: 4, kvHeads: 2, feedForward: 768, context: 32_768, weights: 'Q8_0' },
@@ -93,8 +93,8 @@ export function needsVocabulary(name: RecipeName): boolean {
 }
 
 /**
- * What to hand to writeRandomModel. A vocabulary given replaces the recipe's own; throws when the recipe has none and
- * none is given. `seed`: 32 unsigned bits, the recipe's own by default.
+ * The plan for writeRandomModel. A given vocabulary replaces the recipe’s own; throws if there is neither. `seed`: 32
+ * unsigned bits, the recipe’s own by default.
  */
 export function planFor(name: RecipeName, options: { vocabulary?: Vocabulary; seed?: number } = {}): ModelPlan {
   if (needsVocabulary(name) && options.vocabulary === undefined)

@@ -3,7 +3,7 @@ import { CHAT_TEMPLATE } from './chat-template.js';
 import type { MetadataValue } from './gguf-format.js';
 import type { Vocabulary } from './vocabulary.js';
 
-/** The reader gives numbers without their GGUF type; llama.cpp wants these. */
+/** The reader returns numbers without their GGUF type; llama.cpp requires these. */
 const ARRAY_TYPES: Readonly<Record<string, 'int32s' | 'float32s' | 'uint8s'>> = {
   'tokenizer.ggml.token_type': 'int32s',
   'tokenizer.ggml.scores': 'float32s',
@@ -13,9 +13,9 @@ const ARRAY_TYPES: Readonly<Record<string, 'int32s' | 'float32s' | 'uint8s'>> = 
 const UINT32_KEY = /^tokenizer\.ggml\.(\w+_token_id|token_type_count)$/;
 
 /**
- * The vocabulary of an existing GGUF file: all its `tokenizer.` keys as they are, and our ChatML template where the file
- * has none (its marks are then ordinary text to the tokenizer, unless the vocabulary has them). Throws when the file cannot be read as GGUF,
- * holds no tokens, or has a tokenizer key of a type that is not known here.
+ * The vocabulary of an existing GGUF file: all its `tokenizer.` keys unchanged, and the tests’ ChatML template if the
+ * file has none (its marks are then ordinary text to the tokenizer, unless the vocabulary has them). Throws if the file
+ * cannot be read as GGUF, has no tokens, or has a tokenizer key of an unknown type.
  */
 export async function copyVocabulary(file: string): Promise<Vocabulary> {
   const info = await readGgufFileInfo(file, { readTensorInfo: false, sourceType: 'filesystem', logWarnings: false });
@@ -29,7 +29,7 @@ export async function copyVocabulary(file: string): Promise<Vocabulary> {
   return { size: tokens.value.length, metadata };
 }
 
-/** The reader makes nested objects of dotted keys; this undoes it. */
+/** The reader makes nested objects of dotted keys; this reverses that. */
 function* flatten(key: string, value: unknown): Generator<[string, unknown]> {
   if (value === undefined) return;
   if (typeof value !== 'object' || value === null || Array.isArray(value)) yield [key, value];

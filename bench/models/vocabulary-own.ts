@@ -1,7 +1,7 @@
 /**
- * A byte-level vocabulary of ours: 256 bytes, tokens for some common words and marks, ChatML's special tokens and
- * those of thoughts and tools as Qwen's models have them. The pre-tokenizer is `qwen2`, which llama.cpp implements by hand
- * (no regular expression whose recursion a long input could overflow) and which takes digits one by one.
+ * A byte-level vocabulary for tests: 256 bytes, tokens for some common words and marks, ChatML’s special tokens and
+ * those of thoughts and tools as in Qwen’s models. The pre-tokenizer is `qwen2`, which llama.cpp implements without a
+ * regular expression (whose recursion a long input could overflow) and which splits digits one by one.
  */
 import { BYTE_CHARACTERS, learnMerges, toByteCharacters } from './byte-pairs.js';
 import { CHAT_TEMPLATE } from './chat-template.js';
@@ -17,18 +17,21 @@ export const END_OF_TURN = '<|im_end|>';
 export const CONTROL = [END_OF_TEXT, '<|im_start|>', END_OF_TURN];
 export const MARKUP = ['<think>', '</think>', '<tool_call>', '</tool_call>', '<tool_response>', '</tool_response>'];
 
-/** Tokens of a reply, its end included, about the mean. */
+/** Mean number of tokens of a reply, its end included. */
 const REPLY_TOKENS = 40;
-/** Logarithm of the frequency of what a reply should not hold: bytes that are no character alone, control tokens, markup. */
+/**
+ * Logarithm of the frequency of what a reply should not contain: bytes that are no character alone, control tokens,
+ * markup.
+ */
 const NEVER = -25;
 
-/** Texts in order of falling frequency, and the share of a reply that they make up together. */
+/** Texts in order of falling frequency, and the share of a reply that they have together. */
 interface Share {
   readonly texts: readonly string[];
   readonly share: number;
 }
 
-/** Adds up to 1, with the end of the turn. The figures are a guess at what reads well. */
+/** Adds up to 1, with the end of the turn. The figures are estimates of what reads well. */
 const SHARES: readonly Share[] = [
   { texts: WORDS.map((word) => ` ${word}`), share: 0.74 },
   { texts: MARKS, share: 0.13 },
@@ -40,7 +43,7 @@ const SHARES: readonly Share[] = [
   { texts: Array.from({ length: 0x7f - 0x20 }, (_, i) => String.fromCodePoint(0x20 + i)), share: 0.01 },
 ];
 
-/** Makes the vocabulary; the same each time. Takes some tens of milliseconds. */
+/** Creates the vocabulary; the same each time. Takes some tens of milliseconds. */
 export function ownVocabulary(): Vocabulary {
   const frequencies = wantedFrequencies();
   const { merges, pieces } = learnMerges([...frequencies].map(([text, weight]) => ({ text, weight })));
@@ -48,12 +51,12 @@ export function ownVocabulary(): Vocabulary {
   return { size, metadata, logFrequencies: logFrequencies(tokens, frequencies) };
 }
 
-/** A vocabulary of the same make for other merges: bytes, ChatML's tokens, those of thoughts and tools, pieces. */
+/** A vocabulary of the same form for other merges: bytes, ChatML’s tokens, those of thoughts and tools, pieces. */
 export function bytePairVocabulary(
   merges: readonly string[],
   pieces: readonly string[],
 ): Vocabulary & { readonly tokens: readonly string[] } {
-  // The special ones before the words, so that they keep their ids, and with them their weights, when the words change.
+  // The special ones before the words, so that their ids, and with them their weights, stay if the words change.
   const tokens = [...BYTE_CHARACTERS, ...CONTROL, ...MARKUP, ...pieces];
   const id = (token: string): MetadataValue => ({ type: 'uint32', value: tokens.indexOf(token) });
   return {
@@ -93,7 +96,7 @@ function wantedFrequencies(): Map<string, number> {
   return frequencies;
 }
 
-/** Mandelbrot's form, which keeps the first words from drowning the others. */
+/** Mandelbrot’s form, which keeps the first words from dominating. */
 function zipf(rank: number): number {
   return 1 / (rank + 10);
 }

@@ -1,7 +1,7 @@
 /**
- * What our own vocabulary has whole tokens for, written down by hand; within a list the commoner first. Each item is one
- * piece to the `qwen2` pre-tokenizer (letters with at most one other character before them, or punctuation with line breaks
- * behind it), or no merge could ever join it.
+ * The words that the tests’ vocabulary has as whole tokens, chosen by hand; within a list the more frequent first. Each
+ * item is one piece to the `qwen2` pre-tokenizer (letters with at most one other character before them, or punctuation
+ * with line breaks after it), since otherwise no merge could join it.
  */
 
 /** English words; each gets a token with a space before it and one without. */

@@ -1,8 +1,8 @@
-/** One request of a caller with little patience, and how it ended. */
+/** One request of a caller with limited patience, and how it ended. */
 import { request, type Agent } from 'node:http';
 import { MAX_REFUSAL, refusalOf, type Refusal } from './refusal.js';
 
-/** Who is called, and what of a body this server needs and others do not know. */
+/** The server, and fields of a body that only this server has. */
 export interface Target {
   readonly port: number;
   /** Bearer keys by account. */
@@ -12,9 +12,9 @@ export interface Target {
 
 export interface Attempt {
   readonly account: string;
-  /** When it was to be sent, ms from the start of the load. All times count from there, also where the sender was late. */
+  /** When it was due, ms from the start of the load. All times count from there, also if the sender was late. */
   readonly scheduledMs: number;
-  /** `good`: whole within the caller's patience. `refused`: an answer of 4xx or 5xx. `gone`: the caller gave up. */
+  /** `good`: complete within the caller’s patience. `refused`: an answer of 4xx or 5xx. `gone`: the caller gave up. */
   readonly end: 'good' | 'refused' | 'gone' | 'broken';
   readonly status: number;
   readonly ttftMs: number;
@@ -31,7 +31,7 @@ export interface Sending {
   /** performance.now() at the start of the load. */
   readonly startedAt: number;
   readonly patienceMs: number;
-  /** What the caller's patience is for: the whole of a stream, as where it is absent; its first token; a whole reply. */
+  /** What the caller’s patience is for: the whole of a stream, which is the default; its first token; a whole reply. */
   readonly awaits?: 'first-token' | 'end';
   readonly body: object;
 }

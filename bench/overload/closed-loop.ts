@@ -1,7 +1,7 @@
 import { CHAT } from '../../test/support/sidecar.js';
 import type { Target } from './attempt.js';
 
-/** Seconds that a server may go on refusing when all callers are gone. */
+/** Seconds for which a server may still refuse after all callers have left. */
 const SETTLE_TRIES = 60;
 
 /** Callers at once, for how long, and tokens of a reply. */
@@ -26,7 +26,7 @@ export async function served(target: Target, { callers, seconds, tokens }: Close
   return count / ((performance.now() - from) / 1000);
 }
 
-/** One whole reply, to a caller who waits for it. */
+/** One whole reply, to a caller that waits for it. */
 async function ask(target: Target, tokens: number): Promise<void> {
   const response = await fetch(`http://127.0.0.1:${target.port}/v1/chat/completions`, {
     method: 'POST',

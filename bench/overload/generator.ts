@@ -1,12 +1,12 @@
 /**
- * An open-loop load in a process of its own, so that what the bench does beside it never delays a request: arrivals are
- * a Poisson process that does not wait for answers, and latencies count from when a request was to be sent.
+ * An open-loop load in a process, so that the bench’s other work never delays a request: arrivals are a Poisson process
+ * that does not wait for answers, and latencies count from when a request was due.
  */
 import { Agent } from 'node:http';
 import { seeded } from '../support/load.js';
 import { attempt, type Attempt, type Target } from './attempt.js';
 
-/** A stretch of time with one rate. */
+/** A period with one rate. */
 export interface Phase {
   readonly perSecond: number;
   readonly seconds: number;
@@ -26,11 +26,11 @@ export interface Load {
   readonly tokens: number;
 }
 
-/** Sends it all; resolves when the last request ended. */
+/** Sends all requests; resolves when the last one ended. */
 async function run(load: Load): Promise<Attempt[]> {
   const { phases, accounts, seed, model, tokens, patienceMs, target, awaits } = load;
   const random = seeded(seed);
-  // A connection a request: one of the peers closes idle ones just when the next request is on its way.
+  // A connection per request: one of the peers closes idle ones just when the next request is on its way.
   const agent = new Agent({ keepAlive: false });
   const startedAt = performance.now();
   const open: Promise<Attempt>[] = [];

@@ -1,35 +1,35 @@
-/** What a load came to, from how each of its requests ended. */
+/** The measures of a load, from how each of its requests ended. */
 import { quantile } from '../support/stats.js';
 import type { Attempt } from './attempt.js';
 import type { Refusal } from './refusal.js';
 
-/** Left out at the start of a stretch, where the first replies are still on their way. */
+/** Left out at the start of a period, in which the first replies have not ended yet. */
 const WARM_MS = 2000;
 
 export interface Point {
-  /** Replies that were whole in their caller's time, a second. */
+  /** Replies that were complete in their caller’s time, a second. */
   readonly good: number;
   /** The same of one account. */
   readonly goodOf: Readonly<Record<string, number>>;
   readonly ttft: number;
   readonly ttft99: number;
-  /** From when a request was to be sent to its last byte, of good replies, ms. */
+  /** From when a request was due to its last byte, of good replies, ms. */
   readonly total: number;
   readonly total99: number;
   readonly refused: number;
   readonly refusal: number;
   readonly refusal99: number;
-  /** Of the refused: those that had no place in the queue before; how many, and their time to the last byte, ms. */
+  /** Of the refused: those that never had a place in the queue; how many, and their time to the last byte, ms. */
   readonly atOnce: number;
   readonly atOnce50: number;
   readonly atOnce99: number;
   /** Those that had one. */
   readonly afterWait: number;
-  /** What the refused were told of when to come back, ms. NaN: nothing. */
+  /** The Retry-After of refused requests, ms. NaN: none. */
   readonly retryAfter: number;
   /** Callers that gave up. */
   readonly gone: number;
-  /** Connections that broke or streams that ended without their end. */
+  /** Connections that broke or streams that ended early. */
   readonly broken: number;
 }
 
@@ -73,7 +73,7 @@ export function measure(runs: readonly (readonly Attempt[])[], seconds: number):
   };
 }
 
-/** How many of the refused were told which error, by its code; `none`: of a proxy, which has none. */
+/** How many of the refused got which error, by its code; `none`: of a proxy, which has none. */
 export function codes(runs: readonly (readonly Attempt[])[]): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const { refusal } of runs.flat()) {
@@ -84,13 +84,16 @@ export function codes(runs: readonly (readonly Attempt[])[]): Record<string, num
   return counts;
 }
 
-/** Seconds from `fromMs`, when the load fell, to the sending of the last request that was not served in time; 0: all were. */
+/**
+ * Seconds from `fromMs`, when the load fell, to the sending of the last request that was not served in time; 0: all
+ * were.
+ */
 export function recovery(attempts: readonly Attempt[], fromMs: number): number {
   const late = attempts.filter(({ scheduledMs, end }) => scheduledMs >= fromMs && end !== 'good');
   return Math.max(0, ...late.map(({ scheduledMs }) => (scheduledMs - fromMs) / 1000));
 }
 
-/** What max-min fairness gives one of two accounts, a second: what it asks for, its half, or what the other leaves. */
+/** The max-min fair share of one of two accounts, a second: its demand, its half, or what the other leaves. */
 export function fairShare(own: number, other: number, capacity: number): number {
   return Math.min(own, Math.max(capacity / 2, capacity - other));
 }

@@ -14,26 +14,26 @@ import { behindNginx, llamaServer, needNginx, sidecar, type Server } from './ser
 const SEATS = 8;
 const TOKENS = 32;
 const FACTORS = [0.5, 1, 2, 4, 10];
-/** All loads on all servers in turn, so often: what else the machine does then falls on all of them. */
+/** All loads on all servers in turn, repeated so often: other work of the machine affects all of them. */
 const ROUNDS = Number(process.argv[2] ?? 3);
 /** `native`: the addon of `make engine-native` is in place. */
 const build = process.argv[3] === 'native' ? 'native' : 'prebuilt';
 /** Of a point. Eight replies end together: over 20 s one wave more or less was a tenth of what was served. */
 const SECONDS = 30;
-/** After the highest load: half of what can be served, for so long. */
+/** After the highest load: half of the capacity, for so long. */
 const CALM = { factor: 0.5, seconds: 15 };
 const PATIENCE_MS = 8000;
 /** Seats, and as many again waiting; half of that for each key. */
 const CONNECTIONS = { all: 2 * SEATS, perKey: SEATS };
 const ACCOUNTS = { heavy: 0.8, light: 0.2 };
-/** The closed loop that measures what can be served. */
+/** The closed loop that measures the capacity. */
 const CLOSED: ClosedLoop = { callers: SEATS, seconds: 12, tokens: TOKENS };
 
 /** What one server did under one load, over all rounds. */
 interface Measured {
   /** The attempts of each round. */
   readonly runs: Attempt[][];
-  /** Of each round, where the calm follows. */
+  /** Of each round, if the quiet period follows. */
   readonly recoveredS: number[];
 }
 
@@ -86,7 +86,7 @@ await keep('overload', {
     `150m model, ${SEATS} seats or slots, one compute thread, ${TOKENS} tokens a reply, whole; Poisson arrivals from a process of their own, ${SECONDS} s a point; callers give up after ${PATIENCE_MS / 1000} s. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests, light the rest. Times count from when a request was to be sent. The load is in multiples of ${capacity.toFixed(2)} replies a second, what ${CLOSED.callers} callers in a closed loop get of ra-sidecar; of llama-server they get ${rateOf(theirs).toFixed(2)}. ${ROUNDS} rounds of all loads on all servers.`,
     `ra-sidecar: default settings. nginx: \`limit_conn\` ${CONNECTIONS.all} for all callers together and ${CONNECTIONS.perKey} for each key, 429 for the rest. llama-server: the native build with OpenMP of \`make peers\`, no prompt cache, samples as our API does; ours runs the ${build} addon.`,
     'good: replies that were whole within their caller’s patience, a second, once the first two seconds are over. reply: the time to its end, of those replies alone. fair share: what max-min fairness would give the light account of what was good. recovered: at worst, seconds from the fall of the highest load to half of what can be served, to the sending of the last request that was not served in time.',
-    'refused at once: those that had no place in the queue before, by what the answer itself says (`ra-queue` of 0 in Server-Timing; nginx’ own page, for limit_conn has no queue); after a wait: those that had one. Retry-After: what the refused were told, where they were.',
+    'refused at once: those that never had a place in the queue, by the answer itself (`ra-queue` of 0 in Server-Timing; nginx’ own page, since limit_conn has no queue); after a wait: those that had one. Retry-After: that of refused requests, if any.',
   ],
   rows,
   conclusions: [conclusion(), refusedWith()],
@@ -146,7 +146,7 @@ function row({ name }: Server, factor: number, { runs, recoveredS }: Measured): 
   };
 }
 
-/** What max-min fairness would give the light account of `good` replies a second. */
+/** The max-min fair share of the light account in `good` replies a second. */
 function lightShare(factor: number, good: number): number {
   const offered = factor * capacity;
   return fairShare(ACCOUNTS.light * offered, ACCOUNTS.heavy * offered, good);
@@ -169,11 +169,11 @@ function conclusion(): string {
 }
 
 function refusedWith(): string {
-  const told = servers.map((server) => {
+  const reported = servers.map((server) => {
     const counts = Object.entries(codes((measured.get(server) ?? []).flatMap(({ runs }) => runs)));
     return `${server.name} ${counts.map(([code, count]) => `${code} ${count}`).join(', ') || 'nobody'}`;
   });
-  return `Codes that were refused with: ${told.join('; ')}.`;
+  return `Codes that were refused with: ${reported.join('; ')}.`;
 }
 
 function drawn(): string {

@@ -1,4 +1,4 @@
-/** What patience.bench.ts measured, as a table and as what follows from it. */
+/** The measurements of patience.bench.ts as a table, and the conclusions. */
 import type { Row } from '../support/results.js';
 import { median } from '../support/stats.js';
 
@@ -18,14 +18,14 @@ export interface Done {
   readonly gone: number;
 }
 
-/** A patience, a load and what callers wait for, with what each server made of it, medians over rounds. */
+/** A patience, a load and what callers wait for, with each server’s results, medians over rounds. */
 interface Case {
   readonly patienceMs: number;
   readonly load: number;
   readonly awaits: Done['awaits'];
   readonly good: Readonly<Record<string, number>>;
   readonly fixed: number;
-  /** The slowest hundredth of what the default settings served, to what was waited for, ms. */
+  /** The slowest hundredth of the requests that the default settings served, ms. */
   readonly slowest: number;
 }
 

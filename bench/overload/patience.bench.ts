@@ -85,7 +85,7 @@ await keep('overload-patience', {
 });
 process.exit(0);
 
-/** What is compared, by name; each is started for its point, but for llama-server. */
+/** What is compared, by name; each is started for its point, except llama-server. */
 function servers(patienceMs: number): Record<string, () => Promise<Server>> {
   const all = Math.max(SEATS, Math.round((capacity * patienceMs * TUNED) / 1000));
   const fixed = FIXED.map((part) => {

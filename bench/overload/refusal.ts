@@ -1,19 +1,19 @@
 import type { IncomingHttpHeaders } from 'node:http';
 
-/** What a refusal says of itself. */
+/** The content of a refusal. */
 export interface Refusal {
   /** The code of its error; undefined: it has none, as those of a proxy. */
   readonly code?: string;
-  /** When to come back; undefined: it does not say. */
+  /** When to retry; undefined: it has no time. */
   readonly retryAfterMs?: number;
-  /** Whether its request had a place to wait in before it was refused; `untold`: nothing in it says. */
+  /** Whether its request had a place to wait in before it was refused; `untold`: unknown. */
   readonly came: 'at once' | 'after a wait' | 'untold';
 }
 
-/** Longest body of a refusal that is kept, characters; the rest is not looked at. */
+/** Longest body of a refusal that is kept, characters; the rest is ignored. */
 export const MAX_REFUSAL = 16_384;
 
-/** By what the answer says, never by the time that it took. */
+/** By the answer’s content, never by its duration. */
 export function refusalOf(headers: IncomingHttpHeaders, body: string): Refusal {
   const { code, message } = errorOf(body);
   const retryAfterMs = Number(headers['retry-after-ms'] ?? Number(headers['retry-after']) * 1000);
@@ -28,9 +28,9 @@ export function refusalOf(headers: IncomingHttpHeaders, body: string): Refusal {
 function cameAt(timing: string | string[] | undefined, text: string): Refusal['came'] {
   const queueMs = /\bra-queue;dur=([\d.]+)/.exec(String(timing))?.[1];
   if (queueMs !== undefined) return Number(queueMs) === 0 ? 'at once' : 'after a wait';
-  // Only 429s of the sidecar tell their times; of its others this one has waited.
+  // Only 429s of the sidecar have their times; of its others this one has waited.
   if (text.includes('while it waited for a seat')) return 'after a wait';
-  // nginx' own page: limit_conn has no queue to wait in.
+  // nginx’ own page: limit_conn has no queue to wait in.
   return /<h1>429 .*<center>nginx/s.test(text) ? 'at once' : 'untold';
 }
 

@@ -1,4 +1,7 @@
-/** Who is compared: the sidecar, llama-server with the same seats, and llama-server behind nginx as people run it. */
+/**
+ * The compared servers: the sidecar, llama-server with the same seats, and llama-server behind nginx as commonly
+ * configured.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
@@ -12,13 +15,13 @@ import { LlamaServer } from '../support/peers.js';
 import type { Target } from './attempt.js';
 import { Teardowns } from '../support/teardowns.js';
 
-/** Where Debian's package puts it. */
+/** Where Debian’s package installs it. */
 const NGINX = '/usr/sbin/nginx';
 
-/** nginx starts in milliseconds; past this it never will. */
+/** nginx starts in milliseconds; after this time it has failed. */
 const START_MS = 10_000;
 
-/** What our API does by default is said to llama-server; left alone it would cut to its top 40 and reuse prompts. */
+/** The API’s defaults, sent to llama-server; by default it would use top_k 40 and reuse prompts. */
 const SAME = { top_k: 0, top_p: 1, min_p: 0, cache_prompt: false };
 
 export interface Sizes {
@@ -78,7 +81,7 @@ export async function sidecar(
   };
 }
 
-/** It asks for no key and reads none; what stands in front can tell its callers apart by theirs. */
+/** It requires no key and reads none; a proxy in front can distinguish callers by theirs. */
 export async function llamaServer(
   { file, seats, context, threads }: Sizes,
   accounts: readonly string[],
@@ -98,12 +101,14 @@ export async function llamaServer(
   };
 }
 
-/** Throws with what to do when nginx is not there. */
+/** Throws with what to do if nginx is not installed. */
 export function needNginx(): void {
   if (!existsSync(NGINX)) throw new Error(`${NGINX} is not there: apt-get install nginx-light`);
 }
 
-/** nginx in front of a llama-server, which the caller closes. `connections`: further ones are refused; absent: none is. */
+/**
+ * nginx in front of a llama-server, which the caller closes. `connections`: further ones are refused; absent: none is.
+ */
 export async function behindNginx(server: Server, connections?: Connections): Promise<Server> {
   const folder = await mkdtemp(join(tmpdir(), 'ra-overload-nginx-'));
   const port = await freePort();
@@ -133,7 +138,10 @@ export interface Connections {
   readonly perKey: number;
 }
 
-/** Streaming left alone, a new connection for each request as the callers do, and 429 for what is over the limits. */
+/**
+ * Without buffering of streams, a new connection for each request as the callers do, and 429 for requests over the
+ * limits.
+ */
 function nginxConfig(folder: string, port: number, upstream: number, connections: Connections | undefined): string {
   const limits =
     connections === undefined

@@ -1,4 +1,4 @@
-/** Three sidecars, each with a stand-in for an engine of its own, and what stands in front of them. */
+/** Three sidecars, each with a stub of an engine, and the picker in front of them. */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
@@ -11,18 +11,18 @@ const SIDECAR = fileURLToPath(new URL('../support/timing-sidecar.js', import.met
 export const SIDECARS = 3;
 export const MODEL = 'paced';
 
-/** Looks at a sidecar that is to have no work, and how far they are apart, ms: longer than any reply takes. */
+/** Polls of a sidecar that should be idle, and the time between them, ms: longer than any reply takes. */
 const LOOKS = 600;
 const LOOK_MS = 50;
 
 export interface Fleet {
   readonly ports: readonly number[];
-  /** Resolves when none has work; rejects when one still has after half a minute. */
+  /** Resolves when none has work; rejects if one still has after half a minute. */
   idle(): Promise<void>;
   close(): void;
 }
 
-/** Waits are never too long and queues never full: what is compared is who waits, not who is refused. */
+/** Waits are never too long and queues never full: the bench compares waits, not refusals. */
 export async function startFleet(seats: number): Promise<Fleet> {
   const config = { queue: { maxWaitMs: 120_000, waitingPerSeat: 1000 }, fleet: { pickerMetrics: true } };
   const models: readonly StubModel[] = [{ id: MODEL, kind: 'chat', seats }];
@@ -41,7 +41,7 @@ export async function startFleet(seats: number): Promise<Fleet> {
   };
 }
 
-/** No request waits at a sidecar, and no seat is held. */
+/** No request waits at a sidecar, and no seat is in use. */
 async function settled(port: number): Promise<void> {
   const names = { waiting: 'ra_sidecar_endpoint_waiting_requests', kvUsage: 'ra_sidecar_endpoint_seat_usage_ratio' };
   for (let looks = 0; looks < LOOKS; looks++) {
@@ -55,12 +55,12 @@ async function settled(port: number): Promise<void> {
 
 export interface Front {
   readonly port: number;
-  /** Requests that each sidecar was given so far. */
+  /** Requests that each sidecar got so far. */
   picked(): Promise<readonly number[]>;
   close(): void;
 }
 
-/** A picker of its own for each load, so that none begins with what the one before it read. */
+/** A new picker for each load, so that none begins with earlier readings. */
 export async function startPicker({ ports }: Fleet, policy: Policy, seed: number): Promise<Front> {
   const child = fork(PICKER);
   const orders: Orders = { ports, policy, seed };

@@ -1,14 +1,14 @@
 /**
- * Two open-loop loads in a process of its own: short and long requests to the picker, and long ones straight to the first
- * sidecar, as of a caller that is bound to it. Arrivals are Poisson processes that do not wait for answers; the same seed
- * gives the same requests at the same times.
+ * Two open-loop loads in a process: short and long requests to the picker, and long ones straight to the first sidecar,
+ * as of a caller that is bound to it. Arrivals are Poisson processes that do not wait for answers; the same seed gives
+ * the same requests at the same times.
  */
 import { Agent } from 'node:http';
 import { STUB_JOB } from '../../test/support/stub-script.js';
 import { attempt, type Attempt } from '../overload/attempt.js';
 import { seeded } from '../support/load.js';
 
-/** Tokens of a reply, and how many of the requests are such. */
+/** Tokens of a reply, and the share of such requests. */
 export interface Kind {
   readonly name: string;
   readonly share: number;

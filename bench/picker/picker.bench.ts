@@ -1,4 +1,4 @@
-/** Three sidecars behind a picker that sees nothing of them but their metrics, beside the same picker in turn. */
+/** Three sidecars behind a picker that reads only their metrics, beside the same picker in turn. */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
@@ -15,13 +15,13 @@ import type { Policy } from './picker.js';
 const ROUNDS = Number(process.argv[2] ?? 3);
 const SECONDS = Number(process.argv[3] ?? 30);
 const SEATS = 4;
-/** Of what all seats can do: at the lowest few wait, at the highest nearly all do. */
+/** As a part of what all seats can serve: at the lowest few wait, at the highest nearly all do. */
 const FACTORS = [0.5, 0.7, 0.9];
 const KINDS: readonly Kind[] = [
   { name: 'short', share: 0.8, tokens: 16 },
   { name: 'long', share: 0.2, tokens: 256 },
 ];
-/** Of all the work that the fleet is given, what a caller sends to the first sidecar without asking the picker. */
+/** The part of all work that a caller sends to the first sidecar without the picker. */
 const BOUND = 0.2;
 const BOUND_KIND: Kind = { name: 'bound', share: 1, tokens: 256 };
 /** Tokens a second, all seats taken. */
@@ -37,7 +37,7 @@ const POLICIES: readonly { readonly name: string; readonly policy: Policy }[] = 
 interface Measured {
   readonly name: string;
   readonly factor: number;
-  /** Of the requests that were picked for, over all rounds. */
+  /** Of the picked requests, over all rounds. */
   readonly ttfts: number[];
   /** The p99 of each round. */
   readonly ttft99s: number[];
@@ -52,7 +52,7 @@ const measured: Measured[] = POLICIES.flatMap(({ name }) =>
 try {
   for (let round = 0; round < ROUNDS; round++) {
     for (const factor of FACTORS) {
-      // Each comes first in turn: what the machine does besides falls on all.
+      // Each comes first in turn: other work of the machine affects all.
       const first = round % POLICIES.length;
       for (const { name, policy } of [...POLICIES.slice(first), ...POLICIES.slice(0, first)]) {
         const one = measured.find((each) => each.name === name && each.factor === factor);

@@ -1,10 +1,10 @@
-/** A picker and the proxy behind it in a process of its own: picks a sidecar for each request and passes it through. */
+/** A picker and the proxy behind it in a process: picks a sidecar for each request and forwards it. */
 import { Agent, createServer, request, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { seeded } from '../support/load.js';
 import { pick, readingOf, type Reading } from './scorers.js';
 
-/** How it picks: in turn, or by what it read of this metric for the KV scorer. */
+/** How it picks: in turn, or by its readings of this metric for the KV scorer. */
 export type Policy = { readonly kind: 'round robin' } | { readonly kind: 'scores'; readonly kvUsage: string };
 
 export interface Orders {
@@ -16,7 +16,7 @@ export interface Orders {
 
 /** Its refresh-metrics-interval by default, ms. */
 const REFRESH_MS = 50;
-/** What a sidecar of which nothing was read is taken for. */
+/** The assumed reading of a sidecar without one. */
 const UNKNOWN: Reading = { waiting: 0, kvUsage: 0 };
 const WAITING = 'ra_sidecar_endpoint_waiting_requests';
 
@@ -30,7 +30,7 @@ function run({ ports, policy, seed }: Orders): void {
     const names = { waiting: WAITING, kvUsage: policy.kvUsage };
     for (const [i, port] of ports.entries()) void follow(port, (page) => (readings[i] = readingOf(page, names)));
   }
-  // No idle connections: a sidecar ends those after a while, maybe just when the next request is on its way.
+  // No idle connections: a sidecar closes those after a while, possibly just when the next request is on its way.
   const agent = new Agent({ keepAlive: false });
   const server = createServer((from, to) => {
     const i = choose();
@@ -41,7 +41,7 @@ function run({ ports, policy, seed }: Orders): void {
   process.on('message', () => process.send?.(picked));
 }
 
-/** Reads one sidecar's page again and again. A page that cannot be had leaves the last reading as it was. */
+/** Reads one sidecar’s page repeatedly. If a page cannot be read the last reading stays. */
 async function follow(port: number, take: (page: string) => void): Promise<void> {
   for (;;) {
     await fetch(`http://127.0.0.1:${port}/metrics`)
@@ -52,7 +52,7 @@ async function follow(port: number, take: (page: string) => void): Promise<void>
   }
 }
 
-/** Passes a request on and its answer back, byte for byte, as they come. */
+/** Forwards a request and its answer, byte for byte, as they arrive. */
 function pass(from: IncomingMessage, to: ServerResponse, port: number, agent: Agent): void {
   const { method, url, headers } = from;
   const onward = request({ agent, host: '127.0.0.1', port, method, path: url, headers }, (answer) => {

@@ -1,10 +1,10 @@
 /**
- * What the endpoint picker of the Gateway API Inference Extension does by default with what it has read of its endpoints:
- * its queue scorer and its KV scorer, weighed and added up, and the highest score wins. Its third, for prompts' prefixes,
- * has nothing to find in prompts that are all different, so it is left out.
+ * The default decision of the Gateway API Inference Extension’s endpoint picker from its readings: the weighted sum of
+ * its queue scorer and its KV scorer, and the highest score wins. Its third scorer, for prompts’ prefixes, has no
+ * effect for prompts that are all different, so it is left out.
  */
 
-/** What was read of one endpoint last. */
+/** The last reading of one endpoint. */
 export interface Reading {
   readonly waiting: number;
   /** 0 to 1. */
@@ -33,7 +33,7 @@ export function pick(readings: readonly Reading[], random: () => number): number
   return winners[Math.floor(random() * winners.length)] ?? 0;
 }
 
-/** Reads a metrics page as the picker does: the first sample of a name. Throws when one is not there. */
+/** Reads a metrics page as the picker does: the first sample of a name. Throws if one is missing. */
 export function readingOf(page: string, names: { readonly waiting: string; readonly kvUsage: string }): Reading {
   const first = (name: string): number => {
     const line = page.split('\n').find((text) => text.startsWith(`${name} `) || text.startsWith(`${name}{`));

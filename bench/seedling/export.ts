@@ -15,7 +15,7 @@ import { modelMetadata } from '../models/random-model.js';
 import { CALIBRATION_KEY } from '../../engine/prompt/calibration.js';
 import { vocabularyOf, type Merged } from './vocabulary.js';
 
-/** What bench/decisions/calibrate.ts writes, where there is any: temperatures by type of question. */
+/** The output of bench/decisions/calibrate.ts, if any: temperatures by type of question. */
 type Calibration = Readonly<Record<string, number>>;
 
 /** What export.py writes. */

@@ -1,4 +1,6 @@
-/** What past state in other number formats costs the seedling on held-out replies, and what a seat then takes. */
+/**
+ * The effect of KV in other number formats on the embedded model’s loss on held-out replies, and a seat’s memory then.
+ */
 import { heldOutLoss } from '../support/held-out-loss.js';
 import { keep, type Row } from '../support/results.js';
 

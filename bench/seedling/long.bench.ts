@@ -1,7 +1,6 @@
 /**
- * What is left of the seedling's decisions when the input lies in text that does not matter.
- *
- *   node dist/bench/seedling/long.bench.js [MODEL.gguf RESULT_NAME]
+ * The quality of the embedded model’s decisions if the input is within irrelevant text. node
+ * dist/bench/seedling/long.bench.js [MODEL.gguf RESULT_NAME]
  */
 import { fileURLToPath } from 'node:url';
 import { longDecisionAt } from './mix.js';

@@ -30,15 +30,15 @@ export function decisionAt(seed: number, at: number, split: Split): DecisionExam
   return decision(new Draw(spread(seed, at), split));
 }
 
-/** A decision whose input lies in about `tokens` tokens of text that does not matter. */
+/** A decision whose input is within about `tokens` tokens of irrelevant text. */
 export function longDecisionAt(seed: number, at: number, split: Split, tokens: number): DecisionExample {
   const draw = new Draw(spread(seed, at), split);
   return inFiller(draw, tokens, decision);
 }
 
 /**
- * For the beginning: copies and look-ups, from which a model learns soonest to find things in its prompt, and messages and posts
- * sorted, from which it learns what they are about.
+ * For the beginning: copies and look-ups, from which a model learns soonest to find things in its prompt, and messages
+ * and posts to classify, from which it learns their topics.
  */
 export function earlyAt(seed: number, at: number, split: Split): Example {
   const draw = new Draw(spread(seed, at), split);
@@ -48,7 +48,7 @@ export function earlyAt(seed: number, at: number, split: Split): Example {
   return sorting(draw);
 }
 
-/** For the end: what the first user meets, chats, things found, messages and posts told apart. */
+/** For the end: what a first user tries: chats, look-ups, messages and posts to distinguish. */
 export function focusAt(seed: number, at: number, split: Split): Example {
   const draw = new Draw(spread(seed, at), split);
   const kind = draw.next();

@@ -6,7 +6,7 @@ import { TALKS } from './corpus/talk.js';
 export interface Reply {
   readonly content: string;
   readonly thought: string;
-  /** By itself, not by the limit of tokens. */
+  /** By itself, not by the token limit. */
   readonly ended: boolean;
   readonly calls: readonly { readonly name: string; readonly arguments: string }[];
 }

@@ -1,7 +1,7 @@
 /**
- * Examples as training rows. The server's own code renders and tokenizes them, so the model trains on the very tokens that it
- * will be asked with. A decision's questions share their input: group 0 is the input, each question a group that sees group 0
- * and itself.
+ * Examples as training rows. The server’s own code renders and tokenizes them, so the model trains on exactly the
+ * tokens of its later prompts. A decision’s questions share their input: group 0 is the input, each question a group
+ * that sees group 0 and itself.
  */
 import { makeDecisionPrompt, type DecisionPrompt } from '../../engine/prompt/decision-prompt.js';
 import { chatPrompt, type ChatPrompt, type PromptParts } from '../../engine/prompt/chat-prompt.js';
@@ -11,7 +11,7 @@ import { END_OF_TURN } from '../models/vocabulary-own.js';
 import type { Asked, ChatExample, DecisionExample, Example } from './corpus/example.js';
 import { promptIds } from '../../engine/protocol/prompt.js';
 
-/** Numbers in a row: token, the token to come, the loss's weight in hundredths, group, position. 16 bits each. */
+/** Numbers in a row: token, next token, the loss’s weight in hundredths, group, position. 16 bits each. */
 export const ROW = 5;
 
 const LABEL_WEIGHT = 100;
@@ -19,7 +19,7 @@ const LABEL_WEIGHT = 100;
 const FOUND_WEIGHT = 99;
 const OPTION_WEIGHT = 50;
 const REPLY_WEIGHT = 40;
-/** Prompts count a little: that is how words that mean the same come to lie together. */
+/** Prompts count a little, so that words with the same meaning get similar embeddings. */
 const PROMPT_WEIGHT = 2;
 /** Tokens at a question's end that are always the same. */
 const CONSTANT_TAIL = 14;
@@ -37,7 +37,7 @@ export class RowMaker {
   readonly #yesNo: Uint32Array;
   readonly #constantHead: number;
 
-  /** Throws when the vocabulary cannot be used as the server would. */
+  /** Throws if the vocabulary cannot be used as the server would. */
   constructor(vocabulary: Vocabulary) {
     const made = makePromptParts(vocabulary);
     if (made.kind === 'bad') throw new Error(made.problem);
@@ -54,12 +54,12 @@ export class RowMaker {
     this.#constantHead = probe.kind === 'tokens' ? probe.input.length - 1 : 0;
   }
 
-  /** The rows of one example, `ROW` numbers each. Throws when it cannot be rendered. */
+  /** The rows of one example, `ROW` numbers each. Throws if it cannot be rendered. */
   rows(example: Example): Uint16Array {
     return example.kind === 'decision' ? this.#decision(example) : this.#chat(example);
   }
 
-  /** A chat's prompt, and how its reply is held, as the server makes them. */
+  /** A chat’s prompt, and its reply’s constraint, as the server makes them. */
   prompt({ conversation, reasoningEffort, jsonObject, topic }: ChatExample): ChatPrompt & { readonly kind: 'prompt' } {
     const tools = (conversation.tools?.length ?? 0) > 0;
     const prompt = chatPrompt(
@@ -83,7 +83,7 @@ export class RowMaker {
     const tokens = [...prompt, ...reply, this.#end];
     const rows = new Uint16Array((tokens.length - 1) * ROW);
     for (let at = 0; at + 1 < tokens.length; at++) {
-      // The first token of a reply says which reply it is: a call, an answer, or that there is none.
+      // The first token of a reply decides which reply it is: a call, an answer, or that there is none.
       const first = at + 1 === prompt.length;
       const weight = first ? FOUND_WEIGHT : at + 1 > prompt.length ? REPLY_WEIGHT : PROMPT_WEIGHT;
       rows.set([tokens[at] ?? 0, tokens[at + 1] ?? 0, weight, 0, at], at * ROW);
@@ -116,9 +116,9 @@ export class RowMaker {
   }
 
   /**
-   * What the model is to know on its way to the label, by place in the question, each with its weight: where the question ends, yes
-   * or no, or the first word of the answer; where an option's line ends, whether that option is the one. A label alone says too
-   * little about how to come by it: without these steps nothing was ever looked up. Nobody asks a model to continue a prompt
+   * What the model should know before the label, by place in the question, each with its weight: at the question’s end,
+   * yes or no, or the first word of the answer; at an option’s end, whether that option is the one. A label alone
+   * contains too little information: without these steps the model learned no look-ups. Prompts are never continued
    * there, so other tokens than the real next ones do no harm.
    */
   #steps({ type, answer, answers }: Asked, tail: Uint32Array, label: number): Map<number, [number, number]> {
@@ -129,8 +129,8 @@ export class RowMaker {
     const [first = 0, ...ends] = [...tail.keys()].filter(
       (at) => at === close || (at > heading && at < close && tail[at] === this.#lineEnd),
     );
-    // Tokens that join a line's end with a mark before it: not in this corpus.
-    if (ends.length !== answers.length) throw new Error(`${answers.join()}: lines cannot be told apart`);
+    // Tokens that join a line’s end with a mark before it: not in this corpus.
+    if (ends.length !== answers.length) throw new Error(`${answers.join()}: lines cannot be distinguished`);
     ends.forEach((at, option) => steps.set(at, [this.#yesNo[option === answer ? 0 : 1] ?? 0, OPTION_WEIGHT]));
     const start = [first, ...ends][answer] ?? 0;
     if (type === 'choice') steps.set(heading - 1, [tail[start + LABEL_TOKENS] ?? 0, FOUND_WEIGHT]);

@@ -1,9 +1,9 @@
-/** The seedling's vocabulary: byte pairs learnt from its own corpus. */
+/** The embedded model’s vocabulary: byte pairs learnt from its own corpus. */
 import { learnMerges } from '../models/byte-pairs.js';
 import { CONTROL, MARKUP, bytePairVocabulary } from '../models/vocabulary-own.js';
 import type { Vocabulary } from '../models/vocabulary.js';
 
-/** Words seen less often are left in pieces. */
+/** Words that occur less often are left in pieces. */
 const RAREST = 4;
 /** Merges, and so about the number of tokens: a word of the corpus is one, a made-up name two to four. */
 const MERGES = 2600;
@@ -13,7 +13,7 @@ const PIECE =
   /(?:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+/giu;
 const SPECIAL = new RegExp([...CONTROL, ...MARKUP].map((text) => text.replaceAll('|', '\\|')).join('|'), 'g');
 
-/** Words that must be whole whatever the corpus says: the labels. */
+/** Words that must be whole whatever the corpus contains: the labels. */
 const LABELS = ['yes', 'no'];
 
 export interface Merged {

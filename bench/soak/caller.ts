@@ -1,7 +1,7 @@
-/** One caller of the soak: reads its answer to the end, or leaves in the middle of it. */
+/** One caller of the soak: reads its answer to the end, or disconnects in the middle of it. */
 import { request, type Agent } from 'node:http';
 
-/** What is asked, and of whom. */
+/** The request, and the server. */
 export interface Call {
   readonly agent: Agent;
   readonly port: number;
@@ -9,17 +9,17 @@ export interface Call {
   /** Sent as x-request-id, by which the usage record is found. */
   readonly id: string;
   readonly body: object;
-  /** The body is made at least so long, bytes, by blanks at its end. */
+  /** The body is padded at its end with blanks to so many bytes. */
   readonly bytes?: number;
   readonly stream: boolean;
-  /** The caller leaves after so long, ms. */
+  /** The caller disconnects after so long, ms. */
   readonly leavesAfterMs?: number;
 }
 
 /** As the server reported them to this caller. */
 export interface Told {
   readonly promptTokens: number;
-  /** Of the prompt's, those that were reused. */
+  /** Of the prompt’s, those that were reused. */
   readonly cachedTokens: number;
   readonly completionTokens: number;
 }
@@ -34,7 +34,7 @@ export interface Answer {
   /** Of the error, where there was one. */
   readonly code?: string;
   /** Of a whole one. */
-  readonly told?: Told;
+  readonly reported?: Told;
   readonly durationMs: number;
 }
 
@@ -61,7 +61,7 @@ export function call({ agent, port, key, id, body, bytes = 0, stream, leavesAfte
             end({ end: 'left' });
             sent.destroy();
           }, leavesAfterMs);
-    // After it left it has ended already, and these change nothing.
+    // After a disconnect the request has ended already, and these change nothing.
     sent.on('error', () => end({ end: 'broken' }));
     sent.on('response', (response) => {
       let text = '';
@@ -74,9 +74,9 @@ export function call({ agent, port, key, id, body, bytes = 0, stream, leavesAfte
   });
 }
 
-type Ending = Pick<Answer, 'end' | 'code' | 'told'>;
+type Ending = Pick<Answer, 'end' | 'code' | 'reported'>;
 
-/** How an answer that came to its end is to be read. */
+/** How a complete answer ended. */
 export function endOf(status: number, text: string, stream: boolean): Ending {
   const codes = [...text.matchAll(/"error":\{[^{}]*"code":"([a-z_]+)"/g)].map(([, code]) => code ?? '');
   const [code] = codes;
@@ -87,6 +87,6 @@ export function endOf(status: number, text: string, stream: boolean): Ending {
   if (codes.length > 0 || (stream && !done) || !counts) return { end: 'broken' };
   const cached = /"cached_tokens":(\d+)/.exec(text)?.[1] ?? '0';
   const [, prompt, completion] = counts.map(Number);
-  const told = { promptTokens: prompt ?? NaN, cachedTokens: Number(cached), completionTokens: completion ?? NaN };
-  return { end: 'whole', told };
+  const reported = { promptTokens: prompt ?? NaN, cachedTokens: Number(cached), completionTokens: completion ?? NaN };
+  return { end: 'whole', reported };
 }

@@ -1,4 +1,4 @@
-/** What a soak found, row by row, and how many of the rows are not as they should be. */
+/** The results of a soak, row by row, and how many of them differ from what they should be. */
 import type { Row } from '../support/results.js';
 
 /** Values are counts, MiB, ms or, as bigint, picodollars. */
@@ -6,13 +6,13 @@ export class Findings {
   readonly #rows: Row[] = [];
   #wrong = 0;
 
-  /** A value; with `should`, one that has to be this. */
+  /** A value; with `should`, one that must equal this. */
   is<Value extends number | bigint>(what: string, value: Value, should?: NoInfer<Value>): void {
     if (should !== undefined && value !== should) this.#wrong += 1;
     this.#keep(what, value, should === undefined ? '' : cell(should));
   }
 
-  /** A value that may be `most`. NaN, for what was never seen, is wrong. */
+  /** A value that may be `most`. NaN, for a value never seen, is wrong. */
   atMost(what: string, value: number, most: number): void {
     if (!(value <= most)) this.#wrong += 1;
     this.#keep(what, value, `at most ${most}`);
@@ -36,7 +36,7 @@ export class Findings {
   }
 }
 
-/** JSON holds no number as long as a sum of money. */
+/** JSON has no number as long as a sum of money. */
 function cell(value: number | bigint): number | string {
   return typeof value === 'bigint' ? String(value) : value;
 }

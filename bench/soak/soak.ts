@@ -1,7 +1,7 @@
 /**
- * A sidecar for a long time at 0.8 of what it can do, with callers who leave and an engine that is killed again and again:
- * what grows, what is left over, and whether the usage adds up. `node dist/bench/soak/soak.js [minutes] [seconds between
- * kills]`; exits with 1 where something is not as it should be.
+ * A sidecar for a long time at 0.8 of its capacity, with callers that disconnect and an engine that is killed
+ * repeatedly: what grows, what is left over, and whether the usage adds up. `node dist/bench/soak/soak.js [minutes]
+ * [seconds between kills]`; exits with 1 if a value is wrong.
  */
 import { Agent } from 'node:http';
 import { join } from 'node:path';
@@ -31,22 +31,23 @@ const LEAVING = 0.05;
 const TOKENS = [16, 192] as const;
 const WORDS = [5, 200] as const;
 const SAMPLE_MS = 5000;
-/** The closed loop that says what can be served: callers, and seconds of each of two runs, the first to warm up. */
+/** The closed loop that measures the capacity: callers, and seconds of each of two runs, the first to warm up. */
 const CLOSED = { callers: SEATS, seconds: 15 };
-/** Memory that a warming process takes does not count as growth: this share of the samples is left out. */
+/** Memory growth during the warm-up does not count: this share of the samples is left out. */
 const WARM_SHARE = 0.25;
 /**
- * What memory may grow over the samples after that, MiB. V8 keeps some tens of MiB more or less between two full collections
- * however long a run is; a leak of 8 KiB a request passes it within half an hour at three requests a second, one of less in a longer run.
+ * The most that memory may grow over the samples after that, MiB. V8 keeps some tens of MiB more or less between two
+ * full collections however long a run is; a leak of 8 KiB a request exceeds it within half an hour at three requests a
+ * second, a smaller one in a longer run.
  */
 const MOST_GROWN_MIB = 32;
-/** `bodies.inlineBytes`: what is longer is the long prompt host's. */
+/** `bodies.inlineBytes`: longer ones are read by the long prompt host. */
 const INLINE_BYTES = 16 * 1024;
 /** Bodies that are, and how long they are, bytes. */
 const LONG_SHARE = 0.02;
 const LONG_BYTES = 256 * 1024;
 const MIB = 1024 * 1024;
-/** Refused while the engine comes back; refused for the queue; running when the engine was killed. */
+/** Refused while the engine restarts; refused by the queue; running when the engine was killed. */
 const EXPECTED: ReadonlySet<string> = new Set(['cold', 'capacity_exceeded', 'bad_gateway']);
 
 const dir = await mkdtemp(join(tmpdir(), 'ra-soak-'));
@@ -66,7 +67,7 @@ const sidecar = await Sidecar.start(teardowns, {
 });
 const agent = new Agent({ keepAlive: true });
 const random = seeded(7);
-/** How long whole answers took lately, ms: who leaves does so within that. */
+/** The recent durations of whole answers, ms: callers disconnect within these. */
 let usualMs = 1000;
 let longBodies = 0;
 
@@ -120,7 +121,7 @@ interface Found {
 async function rests(): Promise<Rests> {
   agent.destroy();
   for (const name of ['ra_sidecar_seats_busy', 'ra_sidecar_waiting_requests']) await sidecar.reaches(name, 0);
-  // The connection that asked is among those that the sidecar closes within its ten idle seconds.
+  // The asking connection is among those that the sidecar closes after ten idle seconds.
   const watch = new Watch(sidecar.pid, SAMPLE_MS);
   await new Promise((later) => setTimeout(later, 12_000));
   watch.end();
@@ -211,8 +212,8 @@ async function report({
   findings.is('sidecar’s open files: after', restsAfter.files, restsBefore.files);
   findings.is('seats taken after', restsAfter.busy, 0);
   findings.is('requests waiting after', restsAfter.waiting, 0);
-  findings.is('whole replies by the usage reported to callers, picodollars', sums.told);
-  findings.is('the same as billed, picodollars', sums.billed, sums.told);
+  findings.is('whole replies by the usage reported to callers, picodollars', sums.reported);
+  findings.is('the same as billed, picodollars', sums.billed, sums.reported);
   findings.is(
     'requests closed twice, and whole replies billed differently from their reported usage',
     sums.different,
@@ -234,7 +235,7 @@ async function report({
   if (findings.wrong > 0) process.exitCode = 1;
 }
 
-/** Closes of the spool, which is not written any more. */
+/** Closes of the spool, which is no longer written. */
 async function exported(): Promise<Close[]> {
   const { code, stdout, stderr } = await runCli(['usage', 'export'], { RA_DATA_DIR: dir });
   if (code !== 0) throw new Error(`usage export ended with ${String(code)}: ${stderr}`);

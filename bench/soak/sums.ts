@@ -17,17 +17,17 @@ export interface Close extends Told {
   readonly price?: { readonly picodollars: string };
 }
 
-/** Sums are picodollars, all else counts requests. */
+/** Sums are picodollars, everything else counts requests. */
 export interface Sums {
-  /** The price of whole replies by the counts reported to their callers. */
-  readonly told: bigint;
+  /** The price of whole replies by the usage reported to their callers. */
+  readonly reported: bigint;
   /** The prices of their closes. */
   readonly billed: bigint;
   /** The prices of the closes of all others: cut off, or left by their callers. */
   readonly billedOthers: bigint;
   /** Requests that were closed twice, however they ended, and whole replies whose close is missing or has other counts. */
   readonly different: number;
-  /** Requests that were answered with an error, and billed for. */
+  /** Requests that were answered with an error, and billed. */
   readonly billedForNothing: number;
   /** Closes of requests that no caller sent. */
   readonly strange: number;
@@ -37,15 +37,15 @@ export interface Sums {
 export function compare(answers: readonly Answer[], closes: readonly Close[]): Sums {
   const byId = new Map<string, Close[]>();
   for (const close of closes) byId.set(close.requestId, [...(byId.get(close.requestId) ?? []), close]);
-  const sums = { told: 0n, billed: 0n, billedOthers: 0n, different: 0, billedForNothing: 0 };
-  for (const { id, end, told } of answers) {
+  const sums = { reported: 0n, billed: 0n, billedOthers: 0n, different: 0, billedForNothing: 0 };
+  for (const { id, end, reported } of answers) {
     const found = byId.get(id) ?? [];
     byId.delete(id);
     const price = found.reduce((sum, close) => sum + BigInt(close.price?.picodollars ?? 0), 0n);
     const [close] = found;
-    if (found.length > 1 || (told && (!close || !same(close, told)))) sums.different += 1;
-    if (told) {
-      sums.told += cost(told);
+    if (found.length > 1 || (reported && (!close || !same(close, reported)))) sums.different += 1;
+    if (reported) {
+      sums.reported += cost(reported);
       sums.billed += price;
     } else {
       sums.billedOthers += price;
@@ -60,6 +60,8 @@ function cost({ promptTokens, cachedTokens, completionTokens }: Told): bigint {
   return fresh + BigInt(cachedTokens) * RATES.cachedInput + BigInt(completionTokens) * RATES.output;
 }
 
-function same(close: Close, told: Told): boolean {
-  return (['promptTokens', 'cachedTokens', 'completionTokens'] as const).every((count) => close[count] === told[count]);
+function same(close: Close, reported: Told): boolean {
+  return (['promptTokens', 'cachedTokens', 'completionTokens'] as const).every(
+    (count) => close[count] === reported[count],
+  );
 }

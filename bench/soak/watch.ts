@@ -1,4 +1,4 @@
-/** What the kernel shows of the sidecar's processes while it is under load, and whether it grows. */
+/** Memory and files of the sidecar’s processes under load, from the kernel, and whether they grow. */
 import { readdirSync } from 'node:fs';
 import { childrenOf, residentBytes } from '../../test/support/processes.js';
 
@@ -7,19 +7,19 @@ export type Role = 'sidecar' | 'short prompt host' | 'long prompt host' | 'engin
 export interface Sample {
   /** Since the watch began. */
   readonly seconds: number;
-  /** Of a role whose process was not there just then, nothing. */
+  /** A role whose process did not run just then has none. */
   readonly bytes: Readonly<Partial<Record<Role, number>>>;
   readonly files: Readonly<Partial<Record<Role, number>>>;
 }
 
-/** How the commands of the children begin to differ: modules, and the lane that a prompt host is given. */
+/** How the commands of the children differ: modules, and the prompt host’s lane. */
 const CHILDREN: Readonly<Record<Exclude<Role, 'sidecar'>, string>> = {
   'short prompt host': 'sidecar/prompts/host.js short',
   'long prompt host': 'sidecar/prompts/host.js long',
   engine: 'engine/main',
 };
 
-/** Looks at a sidecar of one engine every `everyMs`, from its making until it is ended. */
+/** Measures a sidecar of one engine every `everyMs`, from its creation until it is ended. */
 export class Watch {
   readonly samples: Sample[] = [];
   readonly #pid: number;
@@ -32,7 +32,7 @@ export class Watch {
     this.#look();
   }
 
-  /** Looks once more and no more. */
+  /** Measures once more and stops. */
   end(): void {
     clearInterval(this.#timer);
     this.#look();
@@ -59,7 +59,7 @@ export class Watch {
   }
 }
 
-/** Undefined: it ended while it was looked at, as an engine does that was just killed. */
+/** Undefined: it ended meanwhile, as an engine does that was just killed. */
 function look(pid: number): [bytes: number, files: number] | undefined {
   try {
     return [residentBytes(pid), readdirSync(`/proc/${pid}/fd`).length];
@@ -69,8 +69,8 @@ function look(pid: number): [bytes: number, files: number] | undefined {
 }
 
 /**
- * Bytes by which a role's memory grew over the samples, by the line nearest to them, not counting the first `warmShare` of
- * them. NaN where it was seen less than twice.
+ * Bytes by which a role’s memory grew over the samples, by the least-squares line, not counting the first `warmShare`
+ * of them. NaN if it was measured less than twice.
  */
 export function grown(samples: readonly Sample[], role: Role, warmShare: number): number {
   const late = samples.slice(Math.floor(samples.length * warmShare));
@@ -80,7 +80,7 @@ export function grown(samples: readonly Sample[], role: Role, warmShare: number)
   return slope(points) * ((points.at(-1)?.[0] ?? NaN) - (points[0]?.[0] ?? NaN));
 }
 
-/** Slope of the straight line nearest to the points (least squares), y for each x; NaN for fewer than two points. */
+/** Slope of the least-squares line, y for each x; NaN for fewer than two points. */
 export function slope(points: readonly (readonly [x: number, y: number])[]): number {
   const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
   const [x, y] = [mean(points.map(([at]) => at)), mean(points.map(([, value]) => value))];

@@ -3,7 +3,9 @@ import { open } from 'lmdb';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { Subject } from './subjects.js';
 
-/** LMDB through lmdb-js, which puts writes of about the same time into one transaction. Its sync is part of the commit. */
+/**
+ * LMDB with lmdb-js, which combines writes of about the same time in one transaction. Its sync is part of the commit.
+ */
 export function lmdb(dir: string): Subject {
   // Rising keys, so that it appends as the spool does.
   let next = 0;

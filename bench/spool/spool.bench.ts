@@ -1,5 +1,5 @@
 /**
- * What it costs to make usage durable: `node dist/bench/spool/spool.bench.js`, part of `make bench`. So many callers each
+ * The time to make usage durable: `node dist/bench/spool/spool.bench.js`, part of `make bench`. So many callers each
  * write a record, wait until it is durable and write the next.
  */
 import { randomUUID } from 'node:crypto';
@@ -16,7 +16,7 @@ const CALLERS = [1, 8, 64, 512] as const;
 const SECONDS = Number(process.argv[2] ?? 5);
 /** Not counted: files grow, code is compiled. */
 const WARM_SECONDS = 0.5;
-/** Beside the sources, for /tmp may be memory. */
+/** Beside the sources, since /tmp may be memory. */
 const CACHE = fileURLToPath(new URL('../../../bench/.cache/', import.meta.url));
 
 function record(): UsageRecord {

@@ -11,16 +11,16 @@ import { median } from './stats.js';
 import type { Target } from './streaming.js';
 import { Teardowns } from './teardowns.js';
 
-/** What our API does by default is said to llama-server; left alone it would cut to its top 40 and reuse prompts. */
+/** The API’s defaults, sent to llama-server; by default it would use top_k 40 and reuse prompts. */
 const SAME = { top_k: 0, top_p: 1, min_p: 0, cache_prompt: false };
 
 /** Tokens of a reply that only warms up. */
 const WARM_UP_TOKENS = 8;
 
-/** Nobody is refused for waiting: the bench is about speed. */
+/** No request is refused for its wait: the bench measures speed. */
 const PATIENCE_MS = 600_000;
 
-/** The defaults, said to our engine alone as to the sidecar's. */
+/** The defaults, sent to the engine alone as to the sidecar’s. */
 const PROMPTS = { prefillTokensPerStep: 256, prefillShare: 50 } as const;
 
 /** In the table, in place of cores. */
@@ -35,17 +35,20 @@ export interface BesideCase {
   /** Where each of the three computes; absent: anywhere. */
   readonly cores?: string;
   readonly seats: number;
-  /** Tokens a seat or slot holds. */
+  /** Tokens of a seat or slot. */
   readonly context: number;
-  /** Of a reply, on average: from half to one and a half times as many. Of equal ones all would begin and end together. */
+  /**
+   * Of a reply, on average: from half to one and a half times as many. With equal lengths all would begin and end
+   * together.
+   */
   readonly tokens: number;
   /** Callers at once, and how many replies a closed run of them is. */
   readonly closed: ReadonlyMap<number, number>;
-  /** Shares of the rate that our closed loop with the most callers reached. */
+  /** Shares of the highest rate of the sidecar’s closed loops. */
   readonly open: readonly number[];
   readonly openSeconds: number;
   readonly runs: number;
-  /** Short replies that each makes before it is measured: JavaScript that has run for a while is another than at first. */
+  /** Short replies of each server before it is measured: JavaScript is faster after a while. */
   readonly warmUp: number;
   readonly temperatures: readonly number[];
   readonly prompt: (i: number) => string;
@@ -54,7 +57,7 @@ export interface BesideCase {
 interface Pair {
   readonly ours: Outcome;
   readonly theirs: Outcome;
-  /** Tokens a second of our engine alone, on prompts and replies of the same lengths. */
+  /** Tokens a second of the engine alone, on prompts and replies of the same lengths. */
   readonly engine?: number;
   /** The most memory so far, MiB. */
   readonly peaks?: Peaks;
@@ -66,14 +69,14 @@ interface Peaks {
   readonly theirs: number;
 }
 
-/** What is measured of one load. */
+/** The measures of one load. */
 interface Load {
   readonly name: string;
   readonly temperature: number;
   readonly pairs: Pair[];
 }
 
-/** So many callers that make so many replies, of so many tokens each. */
+/** So many callers that send so many requests, of so many tokens each. */
 interface Turn {
   readonly callers: number;
   readonly replies: number;
@@ -81,7 +84,7 @@ interface Turn {
   readonly length: (i: number) => number;
 }
 
-/** Both servers, and our engine alone, in one life of theirs. */
+/** Both servers, and the engine alone, in one life of theirs. */
 interface Servers {
   readonly ours: Target;
   readonly theirs: Target;
@@ -93,8 +96,8 @@ interface Servers {
 }
 
 /**
- * A row for each load and temperature, medians of paired runs. Each run has processes of its own: where their memory lies
- * makes some percent, and stays so for a life.
+ * A row for each load and temperature, medians of paired runs. Each run has its own processes: the placement of their
+ * memory changes some percent, and stays for a life.
  */
 export async function besideRows(options: BesideCase): Promise<Row[]> {
   const { tokens, closed, open, temperatures, runs } = options;
@@ -153,7 +156,7 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
   );
 }
 
-/** Starts both servers and the engine; `probe` is sent once. Whoever began them closes them. */
+/** Starts both servers and the engine; `probe` is sent once. Their owner closes them. */
 async function begin({ file, threads, gpu, cores, seats, context }: BesideCase, probe: object): Promise<Servers> {
   const where = cores === undefined ? {} : { cores };
   const teardowns = new Teardowns();
@@ -187,7 +190,7 @@ async function begin({ file, threads, gpu, cores, seats, context }: BesideCase, 
     ...PROMPTS,
     ...where,
   });
-  // A connection a request: llama-server closes idle ones, just when the next request is on its way.
+  // A connection per request: llama-server closes idle ones, just when the next request is on its way.
   const agent = new Agent({ keepAlive: false });
   const ours: Target = { agent, port: sidecar.port, key: sidecar.key };
   const theirs: Target = { agent, port: server.port, extras: SAME };

@@ -1,4 +1,4 @@
-/** An open loop on few connections: what is sent, and when, does not hang on what came back. */
+/** An open loop on few connections: what is sent, and when, does not depend on answers. */
 import { Worker } from 'node:worker_threads';
 import type { Ticks } from './clock-thread.js';
 
@@ -6,7 +6,7 @@ export interface Rate extends Ticks {
   readonly seconds: number;
 }
 
-/** Calls `send` at the rate, until it has sent them all. It returns false when it cannot send now; then it is asked again. */
+/** Calls `send` at the rate, until it has sent all. It returns false if it cannot send now; then it is called again. */
 export async function byTheClock({ seconds, ...ticks }: Rate, send: () => boolean): Promise<void> {
   const total = ticks.perSecond * seconds;
   const clock = new Worker(new URL('clock-thread.js', import.meta.url), { workerData: ticks });
@@ -26,11 +26,11 @@ export interface Asked<T> {
   readonly done: readonly T[];
   /** How often no caller was free. */
   readonly late: number;
-  /** Answered in fact, from the first one's sending on. */
+  /** The actual rate of answers, from the first request on. */
   readonly perSecond: number;
 }
 
-/** By the clock, on whichever of the callers is free. Rejects as `ask` does. */
+/** By the clock, on any free caller. Rejects as `ask` does. */
 export async function onWhoIsFree<C, T>(
   callers: readonly C[],
   rate: Rate,

@@ -1,4 +1,6 @@
-/** Small multiples over the load as one SVG: a line a policy, named at its end. The same input gives the same bytes. */
+/**
+ * Small multiples over the load as one SVG: a line a policy, labelled at its end. The same input gives the same bytes.
+ */
 
 export interface Point {
   readonly load: number;
@@ -15,7 +17,9 @@ export interface Panel {
   readonly title: string;
   readonly unit: string;
   readonly percent: boolean;
-  /** At most as many as there are styles, in the same order in each panel; the last is the one that the chart is about. */
+  /**
+   * At most as many as there are styles, in the same order in each panel; the last is the one that the chart is about.
+   */
   readonly lines: readonly Line[];
 }
 
@@ -25,7 +29,7 @@ interface Style {
   readonly dash: string;
 }
 
-/** Told apart by lightness and dashes too, for readers who see few colours. */
+/** Distinguished by lightness and dashes too, for readers who see few colours. */
 const STYLES: readonly Style[] = [
   { light: '#6b7280', dark: '#9aa3af', dash: '2 3' },
   { light: '#b45309', dark: '#f0a03c', dash: '8 3' },
@@ -37,7 +41,7 @@ const STYLES: readonly Style[] = [
 const WIDTH = 960;
 const TOP = 86;
 const PANEL = { width: 480, height: 270 };
-/** The plot inside its panel; the names stand to the right of it. */
+/** The plot inside its panel; the labels are to the right of it. */
 const PLOT = { left: 56, top: 44, width: 268, height: 160 };
 const LABEL_GAP = 15;
 const COLUMNS = 2;
@@ -77,7 +81,7 @@ function drawn({ title, unit, percent, lines }: Panel): string {
       text(x(load), y(0) + 18, 'tick middle', `${load}×`),
     ]),
     text(PLOT.left + PLOT.width / 2, y(0) + 36, 'note middle', 'load, times what the seats can serve'),
-    // The last line lies under the others, for it is broad: lines that fall together can all be seen.
+    // The last line is drawn under the others, since it is broad: coinciding lines can all be seen.
     ...lines.map((line, i) => curve(line, styleOf(i, lines.length), x)).reverse(),
     ...labels(lines, x),
   ].join('\n');
@@ -98,7 +102,7 @@ function curve({ points }: Line, style: number, x: (load: number) => number): st
   return [`<path class="line s${style}" d="${path}"/>`, ...dots].join('');
 }
 
-/** At the height of the line's end, or as near to it as the other names let it. */
+/** At the height of the line’s end, or as near to it as the other labels allow. */
 function labels(lines: readonly Line[], x: (load: number) => number): string[] {
   const ends = lines
     .map(({ name, points }, i) => ({
@@ -117,7 +121,7 @@ function labels(lines: readonly Line[], x: (load: number) => number): string[] {
   });
 }
 
-/** Moves heights (ascending) apart until none overlap, keeping each group around where it wanted to be. */
+/** Moves heights (ascending) apart until none overlap, keeping each group around its original place. */
 function spread(wanted: readonly number[]): number[] {
   const groups: { sum: number; count: number }[] = [];
   const top = ({ sum, count }: { sum: number; count: number }): number =>

@@ -1,14 +1,14 @@
 /**
- * A thread that says each time that a request is due, until it is ended. It sleeps by far less than a millisecond; a timer of the event
- * loop goes by whole milliseconds, and at a thousand a second would send two of them at once again and again.
+ * A thread that reports each time that a request is due, until it is ended. It sleeps by far less than a millisecond; a
+ * timer of the event loop uses whole milliseconds, and at a thousand a second would often send two at once.
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import { seeded } from './load.js';
 
-/** What the thread is started with. */
+/** The thread’s options. */
 export interface Ticks {
   readonly perSecond: number;
-  /** Poisson arrivals by these numbers; without: all gaps are equal. */
+  /** Poisson arrivals with these numbers; absent: all gaps are equal. */
   readonly seed?: number | undefined;
 }
 

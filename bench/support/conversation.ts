@@ -1,8 +1,8 @@
-/** A chat over HTTP that grows turn by turn, and what each turn took. */
+/** A chat over HTTP that grows turn by turn, and the times of each turn. */
 export interface ChatTarget {
   readonly port: number;
   readonly key?: string;
-  /** Fields of every body that this server needs and others do not know. */
+  /** Fields of every body that only this server has. */
   readonly extras?: Readonly<Record<string, unknown>>;
 }
 
@@ -22,7 +22,7 @@ interface Chunk {
   };
 }
 
-/** Asks each question behind the replies to those before it, greedily, with replies of `tokens`. */
+/** Sends each question after the replies to those before it, greedily, with replies of `tokens`. */
 export async function converse(
   target: ChatTarget,
   model: string,

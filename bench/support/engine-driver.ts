@@ -1,4 +1,4 @@
-/** An engine process driven over its protocol, with no sidecar and no HTTP between. */
+/** An engine process driven over its protocol, without a sidecar and HTTP. */
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
@@ -14,23 +14,23 @@ import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
-/** Nothing longer is waited for: a bench that hangs should say so. */
+/** The longest wait: a bench that hangs should report it. */
 const TIMEOUT_MS = 300_000;
 
 type Order = ToEngine extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
 
-/** A job of a bench: an id is given to it. */
+/** A job of a bench, which gets an id. */
 export type Job =
   { readonly kind: 'generate'; readonly job: GenerateJob } | { readonly kind: 'score'; readonly job: ScoreJob };
 
-/** One output of a job, and when it came, ms from the jobs' start. `index`: of the job in its list. */
+/** One output of a job, and when it arrived, ms from the jobs’ start. `index`: of the job in its list. */
 export interface Heard {
   readonly index: number;
   readonly output: Output;
   readonly atMs: number;
 }
 
-/** What some sequences at once came to. */
+/** The results of some sequences at once. */
 export interface Round {
   readonly tokens: number;
   readonly seconds: number;
@@ -51,7 +51,7 @@ export interface Load {
   readonly frequencyPenalty?: number;
 }
 
-/** A loaded engine, by default on one compute thread. Whoever started it closes it. */
+/** A loaded engine, by default on one compute thread. Its owner closes it. */
 export class EngineDriver {
   readonly #child: LinkedChild;
   #nextId = 1;
@@ -60,7 +60,7 @@ export class EngineDriver {
     this.#child = child;
   }
 
-  /** Starts an engine process; rejects when it cannot serve the file. */
+  /** Starts an engine process; rejects if it cannot serve the file. */
   static async start(file: string, seats: number, setup: Partial<EngineSetup> = {}): Promise<EngineDriver> {
     process.env['UV_THREADPOOL_SIZE'] = String(poolThreads(availableParallelism()));
     const child = new LinkedChild(ENTRY);
@@ -88,8 +88,8 @@ export class EngineDriver {
   }
 
   /**
-   * Runs jobs side by side until all are done, or until `heard`, which is shown every output of theirs, says `enough`: then
-   * the others are cancelled. What `heard` returns as a list is started as well. A job that fails rejects.
+   * Runs jobs in parallel until all are done, or until `heard`, which gets every output of theirs, returns `enough`:
+   * then the others are cancelled. A list that `heard` returns is started as well. A job that fails rejects.
    */
   async run(jobs: readonly Job[], heard: (heard: Heard) => readonly Job[] | 'enough' | undefined): Promise<void> {
     const open = new Map<number, number>();
@@ -122,12 +122,14 @@ export class EngineDriver {
     });
   }
 
-  /** Runs `sequences` replies side by side, each of exactly `tokens` tokens if the model never ends one before. */
+  /** Runs `sequences` replies in parallel, each of exactly `tokens` tokens if the model never ends one before. */
   round(sequences: number, load: Load): Promise<Round> {
     return this.rounds(sequences, sequences, load);
   }
 
-  /** As many rounds one after another as make `replies` replies, as one: at few sequences a single round is too short. */
+  /**
+   * As many rounds one after another as make `replies` replies, as one: at few sequences a single round is too short.
+   */
   async rounds(replies: number, sequences: number, load: Load): Promise<Round> {
     let tokens = 0;
     const before = await this.cpu();
@@ -152,7 +154,10 @@ export class EngineDriver {
     };
   }
 
-  /** So many replies at once, the next when one ended, until there were `replies` in all; `load` says of each what it is. */
+  /**
+   * So many replies at once, the next when one ended, until there were `replies` in all; `load` returns the parameters
+   * of each.
+   */
   async closedLoop(
     callers: number,
     replies: number,
@@ -173,7 +178,7 @@ export class EngineDriver {
     return Number(this.#child.process.pid);
   }
 
-  /** CPU time that the process has spent. */
+  /** CPU time that the process has used. */
   cpu(): Promise<Cpu> {
     return cpuOf(this.pid);
   }
@@ -187,7 +192,7 @@ export class EngineDriver {
     this.#child.send({ v: PROTOCOL_VERSION, ...order });
   }
 
-  /** Resolves with the first message that `isLast`; every one before is shown to it. */
+  /** Resolves with the first message that `isLast`; earlier ones are passed to it too. */
   #hear(isLast: (message: FromEngine) => boolean): Promise<void> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => end(new Error('the engine does not answer')), TIMEOUT_MS);

@@ -1,4 +1,4 @@
-/** The loss of the seedling on replies that it was not trained on, by the number format of its past state. */
+/** The loss of the embedded model on replies that it was not trained on, by the number format of its KV. */
 import { fileURLToPath } from 'node:url';
 import { loadRuntime } from '../../engine/llama/runtime.js';
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
@@ -7,9 +7,9 @@ import { chatAt } from '../seedling/mix.js';
 import { ROW, RowMaker } from '../seedling/rows.js';
 
 const SEEDLING = fileURLToPath(new URL('../../../engine/assets/seedling.gguf', import.meta.url));
-/** Of chats; those of training have others. */
+/** Seeds of chats; those of training are others. */
 const SEED = 21;
-/** Weights of a row's target, in hundredths, from which on it is of the reply. */
+/** Weights of a row’s target, in hundredths, from which on it belongs to the reply. */
 const REPLY_WEIGHT = 40;
 const CONTEXT = 8192;
 const CHUNK = 256;
@@ -20,7 +20,9 @@ interface HeldOutChat {
   readonly prompt: number;
 }
 
-/** Mean negative log-likelihood in nats, over the first `tokens` tokens of held-out replies, each behind its own prompt. */
+/**
+ * Mean negative log-likelihood in nats, over the first `tokens` tokens of held-out replies, each after its own prompt.
+ */
 export async function heldOutLoss(kv: KvTypes, tokens: number): Promise<number> {
   const chats = await heldOutChats(tokens);
   const runtime = await loadRuntime({

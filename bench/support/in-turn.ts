@@ -1,15 +1,15 @@
 /**
- * Small differences between states of a sidecar, on a machine that is never quite still: every state has a process of its
- * own, all run in turn again and again, and what is compared are runs of the same round. Two processes that do the same
- * differ all the same (compilers, heaps, where memory lies), so all of that is done in several lives, each with new ones,
- * and one state comes twice: what lies between these two is what a difference has to be larger than.
+ * Small differences between states of a sidecar, on a machine that is never idle: every state has its own process, all
+ * run in turn repeatedly, and runs of the same round are compared. Two processes that do the same differ all the same
+ * (compilers, heaps, placement of memory), so all of that is repeated in several lives, each with new ones, and one
+ * state occurs twice: a difference must exceed that of these two.
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { median, quantile } from './stats.js';
 import type { TimedCaller } from './timed-caller.js';
 
-/** What one run came to. */
+/** The results of one run. */
 export interface Run {
   readonly perSecond: number;
   readonly p50: number;
@@ -44,7 +44,7 @@ export async function inTurn(
       for (const { name, start } of states) subjects.push([name, await start()]);
       for (const all of runs.values()) all.push([]);
       for (let round = 0; round < rounds; round += 1) {
-        // Each comes first as often as the others: what the machine does besides falls on all.
+        // Each comes first as often as the others: other work of the machine affects all.
         const first = (life + round) % subjects.length;
         for (const [name, subject] of [...subjects.slice(first), ...subjects.slice(0, first)]) {
           runs.get(name)?.[life]?.push(await subject.run());
@@ -86,12 +86,12 @@ const END_MS = 15_000;
 export async function forked(
   module: string,
   args: readonly string[] = [],
-): Promise<{ readonly child: ChildProcess; readonly told: unknown }> {
+): Promise<{ readonly child: ChildProcess; readonly reported: unknown }> {
   const child = fork(module, args);
   const gone = new AbortController();
   child.once('exit', () => gone.abort());
-  const [told] = (await once(child, 'message', { signal: gone.signal })) as [unknown];
-  return { child, told };
+  const [reported] = (await once(child, 'message', { signal: gone.signal })) as [unknown];
+  return { child, reported };
 }
 
 /** Ends such a process, and waits for it. */
@@ -104,9 +104,9 @@ export async function end(child: ChildProcess): Promise<void> {
   clearTimeout(timer);
 }
 
-/** How one state compares with another: of pairs within a round the median in each life. */
+/** How one state compares with another: the median of pairs within a round, in each life. */
 export interface Compared {
-  /** The median of the lives'. */
+  /** The median of the lives’. */
   readonly ratio: number;
   /** The lives'. */
   readonly each: readonly number[];
@@ -131,8 +131,12 @@ export function change({ ratio, each }: Compared): string {
 }
 
 /** Whether a state is as good as its base: within `tolerated` of it; beyond that it cannot be distinguished if twins differ as much. */
-export function verdict(changed: Compared, twins: Compared, tolerated: number): 'Held' | 'Missed' | 'Not told apart' {
+export function verdict(
+  changed: Compared,
+  twins: Compared,
+  tolerated: number,
+): 'Held' | 'Missed' | 'Not distinguished' {
   const off = Math.abs(changed.ratio - 1);
   if (off <= tolerated) return 'Held';
-  return off <= Math.max(...twins.each.map((each) => Math.abs(each - 1))) ? 'Not told apart' : 'Missed';
+  return off <= Math.max(...twins.each.map((each) => Math.abs(each - 1))) ? 'Not distinguished' : 'Missed';
 }

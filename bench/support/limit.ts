@@ -1,4 +1,4 @@
-/** Our engine process against llama-batched-bench, which decodes the same batches and samples nothing: the limit. */
+/** The engine process against llama-batched-bench, which decodes the same batches and samples nothing: the limit. */
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import { EngineDriver, type Load } from './engine-driver.js';
 import { peakMiB } from './memory.js';
@@ -10,10 +10,10 @@ type Sampling = Omit<Load, 'promptTokens' | 'tokens'>;
 
 const GREEDY: Sampling = { temperature: 0 };
 const SAMPLED: Sampling = { temperature: 1 };
-/** What many clients ask for. */
+/** The sampling parameters of many clients. */
 const NARROWED: Sampling = { temperature: 1, topP: 0.9, frequencyPenalty: 0.5 };
 
-/** Steps before anything is measured, unless the case has another number. */
+/** Steps before the measurement, unless the case has another number. */
 const WARM_STEPS = 1500;
 
 export interface LimitCase {
@@ -44,8 +44,9 @@ interface Pair {
 }
 
 /**
- * A row for each number of sequences: medians of paired runs, one of the peer's, then ours by each way of sampling. Each
- * pair has an engine of its own, as it has a peer: where its memory lies makes some percent, and stays so for a process.
+ * A row for each number of sequences: medians of paired runs, one of the peer’s, then of the engine with each kind of
+ * sampling. Each pair has its own engine and its own peer: the placement of their memory changes some percent, and
+ * stays for a process.
  */
 export async function limitRows(options: LimitCase): Promise<Row[]> {
   const pairs = new Map(options.sequences.map((sequences): [number, Pair[]] => [sequences, []]));
@@ -73,7 +74,10 @@ export async function limitRows(options: LimitCase): Promise<Row[]> {
   });
 }
 
-/** An engine serves for days: its first thousand steps, in which JavaScript is interpreted and compiled, are not its speed. */
+/**
+ * An engine serves for days: its first thousand steps, in which JavaScript is interpreted and compiled, do not
+ * represent its speed.
+ */
 async function warmEngine(options: LimitCase): Promise<EngineDriver> {
   const { file, threads, gpu, promptTokens, tokens, sequences } = options;
   const contextPerSeat = promptTokens + tokens + 16;

@@ -1,4 +1,6 @@
-/** The most memory that a process had at any time, as Linux counts it: mapped weights that it has read are in it. */
+/**
+ * The most memory that a process had at any time, as Linux counts it, which includes mapped weights that it has read.
+ */
 import { readdir, readFile } from 'node:fs/promises';
 
 const KIB = 1024;
@@ -9,7 +11,7 @@ export async function peakMiB(pid: number): Promise<number> {
   return Number(/^VmHWM:\s+([0-9]+) kB$/m.exec(status)?.[1] ?? NaN) / KIB;
 }
 
-/** The process whose parent is `pid` and whose command line has `text`. Throws when there is none. */
+/** The process whose parent is `pid` and whose command line contains `text`. Throws if there is none. */
 export async function childWith(pid: number, text: string): Promise<number> {
   for (const thread of await readdir(`/proc/${pid}/task`)) {
     const children = await readFile(`/proc/${pid}/task/${thread}/children`, 'utf8');

@@ -1,4 +1,4 @@
-/** Model files that benches run on, made at the first call and kept in bench/.cache. */
+/** Model files of benches, created at the first call and kept in bench/.cache. */
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ensureModel } from '../models/embedded.js';
@@ -12,7 +12,7 @@ import { bundleCheckout } from '../../test/support/models.js';
 /** From dist/bench/support. */
 const CACHE = fileURLToPath(new URL('../../../bench/.cache/', import.meta.url));
 
-/** As rare as a token can be made. */
+/** As rare as a token can be. */
 const NEVER = -25;
 
 /** The shape and cost of the embedded model, but its replies do not end before their last allowed token. */

@@ -1,4 +1,4 @@
-/** llama.cpp's own programs, built by `make peers` from the very source that the adapter runs. */
+/** llama.cpp’s own programs, built by `make peers` from the same source as the addon. */
 import { execFile, execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
@@ -13,13 +13,13 @@ const run = promisify(execFile);
 /** From dist/bench/support. */
 const BIN = fileURLToPath(new URL('../../../bench/.cache/peers/build/bin/', import.meta.url));
 
-/** A model loads in seconds; past this it never will. */
+/** A model loads in seconds; after this time it has failed. */
 const START_MS = 120_000;
 
 /** How often the memory of a process that ends by itself is read. */
 const LOOK_MS = 100;
 
-/** Path of a peer's program. Throws with what to do when it is not there. */
+/** Path of a peer’s program. Throws with what to do if it does not exist. */
 function peer(name: 'llama-server' | 'llama-batched-bench'): string {
   const path = join(BIN, name);
   if (!existsSync(path)) throw new Error(`${path} is not there: run "make peers" first (5 to 10 minutes)`);
@@ -48,7 +48,7 @@ export interface BatchedOptions {
 /** One run of llama-batched-bench: prefill and generation of `sequences` at once, with nothing sampled. */
 export async function batchedBench(file: string, options: BatchedOptions): Promise<BatchedRun[]> {
   const { threads, promptTokens, tokens, sequences, more = [] } = options;
-  // llama.cpp rounds each sequence's share up to 256 cells.
+  // llama.cpp rounds each sequence’s share up to 256 cells.
   const context = Math.max(...sequences) * Math.ceil((promptTokens + tokens) / 256) * 256;
   const running = run(
     peer('llama-batched-bench'),
@@ -77,7 +77,7 @@ export async function batchedBench(file: string, options: BatchedOptions): Promi
   });
 }
 
-/** A running llama-server on a free port. Whoever started it closes it. */
+/** A running llama-server on a free port. Its owner closes it. */
 export class LlamaServer {
   readonly port: number;
   readonly #child: ChildProcess;
@@ -88,8 +88,8 @@ export class LlamaServer {
   }
 
   /**
-   * `slots` sequences of `contextPerSlot` tokens. Resolves once it answers /health with 200. `cores`: where its main thread
-   * is kept, which computes: the only one that does if there is one compute thread.
+   * `slots` sequences of `contextPerSlot` tokens. Resolves once it answers /health with 200. `cores`: where its main
+   * thread is kept, which computes: the only one that does if there is one compute thread.
    */
   static async start(
     file: string,

@@ -1,4 +1,6 @@
-/** Benches of many minutes in pieces: what was measured is kept in bench/.cache, and the next start goes on behind it. */
+/**
+ * Benches of many minutes in pieces: measurements are kept in bench/.cache, and the next start continues after them.
+ */
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import type { Row } from './results.js';
@@ -7,7 +9,10 @@ import { median } from './stats.js';
 /** From dist/bench/support. */
 const PIECES = fileURLToPath(new URL('../../../bench/.cache/pieces/', import.meta.url));
 
-/** Makes what is missing of `count` pieces, one after another, and returns all. They are kept under `name` until `forget`. */
+/**
+ * Runs the missing ones of `count` pieces, one after another, and returns all. They are kept under `name` until
+ * `forget`.
+ */
 export async function inPieces<Piece>(
   name: string,
   count: number,

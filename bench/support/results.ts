@@ -1,4 +1,4 @@
-/** Results are kept beside the benches, with where and how they came to be: for people as Markdown, for tools as JSON. */
+/** Results are kept beside the benches, with their machine and command: for people as Markdown, for tools as JSON. */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
@@ -16,18 +16,18 @@ export interface Results {
   readonly about: readonly string[];
   /** Rows kept from an earlier run may lack some columns. */
   readonly rows: readonly Row[];
-  /** What follows from them, a paragraph each. */
+  /** The conclusions, a paragraph each. */
   readonly conclusions?: readonly string[];
-  /** Figures of a simulation: whatever else the machine does, they come out the same. */
+  /** Figures of a simulation: other work of the machine does not change them. */
   readonly simulated?: boolean;
 }
 
-/** How long other work on the machine is looked at before the bench begins, ms. */
+/** How long other work on the machine is measured before the bench begins, ms. */
 const LOOK_MS = 1000;
-/** Cores that others keep busy, from where on the figures are said to be rough. */
+/** Cores in use by others, from which on the figures are marked as rough. */
 const BUSY = 0.2;
 
-/** Percent of the machine's time that its host gave to others, from where on the figures are said to be rough. */
+/** Percent of the machine’s time that its host gave to others, from which on the figures are marked as rough. */
 const ROBBED = 2;
 
 const stolen = new Stolen();
@@ -73,7 +73,7 @@ export async function keep(
   process.stdout.write(`${table}\n${conclusions.join('\n')}\n`);
 }
 
-/** The rows that a bench kept the last time; none before the first. */
+/** The rows of the bench’s last run; none before the first. */
 export async function keptRows(name: string): Promise<readonly Row[]> {
   const text = await readFile(new URL(`${name}.json`, RESULTS), 'utf8').catch(() => '{"rows":[]}');
   return (JSON.parse(text) as Results).rows;
@@ -85,7 +85,7 @@ export async function keepFile(name: string, text: string): Promise<void> {
   await writeFile(fileURLToPath(new URL(name, RESULTS)), text);
 }
 
-/** The median of each column of numbers; the first row's words. */
+/** The median of each column of numbers; the first row’s texts. */
 export function medians(rows: readonly Row[]): Row {
   const [first = {}] = rows;
   return Object.fromEntries(
@@ -96,7 +96,7 @@ export function medians(rows: readonly Row[]): Row {
   );
 }
 
-/** A table; blank where a row lacks a column. */
+/** A table; a cell is empty if a row lacks the column. */
 export function markdown(rows: readonly Row[]): string {
   const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
   const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;

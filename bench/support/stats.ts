@@ -1,4 +1,4 @@
-/** The value that `share` (0 to 1) of the values do not pass. NaN for none. */
+/** The value that `share` (0 to 1) of the values do not exceed. NaN for none. */
 export function quantile(values: readonly number[], share: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? NaN;
@@ -8,7 +8,7 @@ export function median(values: readonly number[]): number {
   return quantile(values, 0.5);
 }
 
-/** For tables: three significant figures, or whole numbers where those are longer. */
+/** For tables: three significant figures, or whole numbers if those are longer. */
 export function shown(value: number): string {
   return Math.abs(value) >= 100 ? Math.round(value).toLocaleString('en') : String(Number(value.toPrecision(3)));
 }

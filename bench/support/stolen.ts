@@ -1,10 +1,13 @@
 import { readFileSync } from 'node:fs';
 
-/** What of this machine's time its own host gave to others while there was work for it: Linux's "steal". From its making on. */
+/**
+ * The time of this machine that its host gave to others while there was work for it: Linux’s "steal". From its creation
+ * on.
+ */
 export class Stolen {
   readonly #from = ticks();
 
-  /** Of all processors' time, in percent; undefined where the system does not say. */
+  /** Of all processors’ time, in percent; undefined if the system does not report it. */
   get percent(): number | undefined {
     const now = ticks();
     if (!now || !this.#from) return undefined;
@@ -18,7 +21,9 @@ interface Ticks {
   readonly stolen: number;
 }
 
-/** The first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal; what guests take is in user already. */
+/**
+ * The first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal; guests’ time is in user already.
+ */
 function ticks(): Ticks | undefined {
   try {
     const [, ...fields] = (readFileSync('/proc/stat', 'utf8').split('\n', 1)[0] ?? '').split(/\s+/);
@@ -33,7 +38,7 @@ function ticks(): Ticks | undefined {
 /** Rounds that count, and rounds at most. */
 const COUNTED = 5;
 const TRIED = 30;
-/** Percent of all processors' time that the host may take in a quiet round: on two cores one percent of each. */
+/** Percent of all processors’ time that the host may take in a quiet round: on two cores one percent of each. */
 const QUIET_PERCENT = 0.5;
 
 export interface QuietRounds<T> {
@@ -41,11 +46,11 @@ export interface QuietRounds<T> {
   readonly rounds: readonly T[];
   /** These and all others. */
   readonly tried: readonly T[];
-  /** The most that it took in one that counts; undefined: that is not known, and the first ones count. */
+  /** The most that it took in one that counts; undefined: unknown, and the first ones count. */
   readonly stolenPercent: number | undefined;
 }
 
-/** Measures until enough rounds were quiet; after so many tries the quietest count, and `stolenPercent` says how quiet they were. */
+/** Measures until enough rounds were quiet; after so many tries the quietest count, with `stolenPercent`. */
 export async function quietRounds<T>(measure: () => Promise<T>): Promise<QuietRounds<T>> {
   const all: { readonly round: T; readonly percent: number | undefined }[] = [];
   const quiet = (): number => all.filter(({ percent = 0 }) => percent <= QUIET_PERCENT).length;

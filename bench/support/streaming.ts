@@ -1,22 +1,22 @@
-/** A caller who streams chat completions over HTTP and notes when text came. */
+/** A caller that streams chat completions over HTTP and records when text arrived. */
 import { request, type Agent } from 'node:http';
 
-/** Who is called: a server that speaks the chat completions of OpenAI's clients. */
+/** The server: one that speaks the chat completions of OpenAI’s clients. */
 export interface Target {
   readonly agent: Agent;
   readonly port: number;
   /** Sent as the bearer key, if there is one. */
   readonly key?: string;
-  /** Fields of every body that this server needs and others do not know. */
+  /** Fields of every body that only this server has. */
   readonly extras?: Readonly<Record<string, unknown>>;
 }
 
 export interface Streamed {
-  /** Events with text; a token that ends inside a character gives none, and quick ones may share one. */
+  /** Events with text; a token that ends inside a character has none, and quick ones may share one. */
   readonly pieces: number;
   /** From the request's last byte written to the first text, ms. */
   readonly ttftMs: number;
-  /** Between one arrival of text and the next, ms; what one read brings arrived at once. */
+  /** Between one arrival of text and the next, ms; text of one read arrived at once. */
   readonly gapsMs: readonly number[];
   /** As the server counts them. */
   readonly completionTokens: number;
@@ -43,7 +43,7 @@ export function stream({ agent, port, key, extras }: Target, body: object, signa
     sent.on('response', (response) => {
       response.setEncoding('utf8').on('error', reject);
       response.on('data', (chunk: string) => {
-        // All that one read brings is handed over in one turn.
+        // All text of one read is handled in one turn.
         if (now === undefined) queueMicrotask(() => (now = undefined));
         now ??= performance.now();
         const frames = (rest + chunk).split('\n\n');

@@ -1,10 +1,10 @@
 import { connect, type Socket } from 'node:net';
 
-/** One answered request: what the sidecar says of its times, and what a clock outside says, in ms. */
+/** One answered request: the sidecar’s times, and those of a clock outside, in ms. */
 export interface Timed {
   readonly queueMs: number;
   readonly admitMs: number;
-  /** From the request's last byte written to the job's coming at the engine. */
+  /** From the request’s last byte written to the job’s arrival at the engine. */
   readonly outsideMs: number;
 }
 
@@ -18,7 +18,7 @@ export interface Answered {
 
 const TIMING = /\r\nserver-timing: [^\r\n]*ra-queue;dur=([0-9.]+), ra-admit;dur=([0-9.]+)\r\n/i;
 
-/** A kept-alive connection with one request at a time, as bare as can be, so that the caller's work is small. */
+/** A kept-alive connection with one request at a time, as simple as possible, so that the caller’s work is small. */
 export class TimedCaller {
   readonly #socket: Socket;
   readonly #request: string;
@@ -34,7 +34,7 @@ export class TimedCaller {
     socket.on('error', () => undefined).once('close', () => this.#failed?.(new Error('the connection was closed')));
   }
 
-  /** `body`: of every request. `key`: who calls. `headers`: besides those that every request has. */
+  /** `body`: of every request. `key`: the caller’s. `headers`: in addition to those of every request. */
   static async open(
     port: number,
     body: string,
@@ -50,8 +50,8 @@ export class TimedCaller {
   }
 
   /**
-   * The engine's reply must say when its job came (STUB_JOB.clocked). Rejects on anything but a 200 that tells its times;
-   * so when the sidecar has closed the connection, as it does with idle ones.
+   * The engine’s reply must contain when its job arrived (STUB_JOB.clocked). Rejects on anything but a 200 with its
+   * times; also if the sidecar has closed the connection, as it does with idle ones.
    */
   async ask(): Promise<Timed> {
     const from = process.hrtime.bigint();
@@ -63,14 +63,14 @@ export class TimedCaller {
     return { queueMs: Number(queueMs), admitMs: Number(admitMs), outsideMs };
   }
 
-  /** Whatever is answered, and how long that took. */
+  /** Any answer, and its duration. */
   async time(): Promise<Answered> {
     const from = performance.now();
     const response = await this.send();
     return { response, ms: performance.now() - from };
   }
 
-  /** Whatever is answered. Rejects when the connection ends before. */
+  /** Any answer. Rejects if the connection ends before. */
   send(): Promise<string> {
     return new Promise((resolve, reject) => {
       this.#failed = reject;

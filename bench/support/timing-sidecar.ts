@@ -1,12 +1,12 @@
 /**
- * A sidecar with stand-in engines in a separate process: sends its port and ends with its parent. Its arguments, if there
- * are any, are JSON: sections of its configuration, and its models. Told a sample of the metrics and a value it answers once
- * that is reached. `Bearer vouched` is the same account as `Bearer good`, named by a gateway.
+ * A sidecar with stub engines in a separate process: sends its port and ends with its parent. Its arguments, if any,
+ * are JSON: sections of its configuration, and its models. If it gets a sample of the metrics and a value it answers
+ * once that is reached. `Bearer vouched` is the same account as `Bearer good`, named by a gateway.
  */
 import { ACME, FakeIdentity, InProcess, type StubModel } from '../../test/support/in-process.js';
 import { Teardowns } from './teardowns.js';
 
-/** Seats that are never all taken, and few that always are. */
+/** Seats that are never all in use, and few that always are. */
 const MODELS: readonly StubModel[] = [
   { id: 'wide', kind: 'chat', seats: 64 },
   { id: 'narrow', kind: 'chat', seats: 2 },

@@ -1,6 +1,6 @@
 /**
- * What running text streams wait between two pieces of text while images beside them are encoded: paired with the same streams
- * without images, here and by llama-server. Needs `make peers` and `make engine-native`.
+ * The gaps between pieces of text of running streams while images beside them are encoded: paired with the same streams
+ * without images, here and with llama-server. Needs `make peers` and `make engine-native`.
  */
 import { Agent } from 'node:http';
 import { join } from 'node:path';
@@ -29,15 +29,15 @@ const encoder = { width: 512, layers: 12, side: 336 };
 const projector = await ensureProjector(join(CACHE, 'models'), 'mlp', WIDTH, encoder);
 
 const messages = [{ role: 'user', content: 'Hello' }];
-// A reward for repeating keeps the end token away.
+// A reward for repetition prevents the end token.
 const FREE = { model: SEEING, messages, temperature: 0, frequency_penalty: -2, max_tokens: TOKENS };
 
-/** None is like another. Painted before anything is measured, since callers share this process. */
+/** All are different. Created before the measurement, since callers share this process. */
 const images = Array.from({ length: MOST_IMAGES }, (_, shade) =>
   dataUrl(png(64, 48, (x, y) => [(x + shade * 7) & 255, (y * shade) & 255, shade & 255])),
 );
 
-/** An image that none before it is like, and one token about it. */
+/** An image that differs from all before it, and one token about it. */
 async function look(target: Target): Promise<number> {
   const url = images.pop();
   if (url === undefined) throw new Error('there are no more images');
@@ -115,7 +115,7 @@ rows.push(await measured('llama-server', { agent: new Agent(), port: server.port
 await server.close();
 
 await keep('vision-gaps', {
-  title: 'What text streams wait while images beside them are encoded',
+  title: 'Gaps of text streams while images beside them are encoded',
   about: [
     `${STREAMS} streams of ${TOKENS} tokens of the embedded model (5 million weights), alone and beside one caller who sends one image after another, each a new one, ${PAIRS} pairs. The encoder has ${encoder.layers} layers of width ${encoder.width} over 576 patches, random weights; an image is 576 tokens. One compute thread each: the engine on core ${ENGINE_CORE}, the vision process on core ${VISION_CORE}, where the sidecar and the callers compute too; llama-server with one thread for both. Gaps between two arrivals of text at the caller.`,
   ],

@@ -112,8 +112,8 @@ t.test('errors', async (t) => {
       const models = await sidecar.ask('GET', '/v1/models', { ...origin, Authorization: `Bearer ${code}` });
       hold(t, `${code} of /models`, models, expect(code));
     }
-    const nobody = await sidecar.ask('POST', CHAT, { ...origin, 'Content-Type': 'application/json' }, '{}');
-    hold(t, 'no key', nobody, expect('invalid_api_key'));
+    const keyless = await sidecar.ask('POST', CHAT, { ...origin, 'Content-Type': 'application/json' }, '{}');
+    hold(t, 'no key', keyless, expect('invalid_api_key'));
   });
 
   await t.test('requests that are invalid in themselves', async (t) => {

@@ -282,9 +282,9 @@ t.test('failed keys are limited by address; a valid key is accepted', async (t) 
   for (const who of ['revoked', 'expired'] as const) {
     hold(t, who, await harness.post(who, CHAT, chatBody('open', 'echo')), 429, 'user_rate_limited');
   }
-  const nobody = await harness.sidecar.ask('GET', '/v1/models', {});
-  hold(t, 'nobody', nobody, 429, 'user_rate_limited');
-  const ms = Number(nobody.field('retry-after-ms'));
+  const keyless = await harness.sidecar.ask('GET', '/v1/models', {});
+  hold(t, 'no key', keyless, 429, 'user_rate_limited');
+  const ms = Number(keyless.field('retry-after-ms'));
   t.ok(ms > 0 && ms <= 30_000, 'half a minute until the next');
   t.strictSame(await harness.list('good'), ['open']);
   hold(t, 'a frozen account', await harness.models('frozen'), 403, 'account_frozen');

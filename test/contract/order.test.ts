@@ -63,7 +63,7 @@ t.test('the order of checks', async (t) => {
     ...headers,
     'Content-Type': 'text/plain',
   });
-  const nobody = { 'Content-Type': 'application/json' };
+  const keyless = { 'Content-Type': 'application/json' };
   identity.answers.set('Bearer limited', { kind: 'denied', code: 'user_rate_limited' });
   identity.answers.set('Bearer icy', { kind: 'denied', code: 'account_frozen' });
   identity.answers.set('Bearer modelless', { ...ACME, models: new Set() });
@@ -88,14 +88,14 @@ t.test('the order of checks', async (t) => {
 
   const nowhere = '/v1/nothing';
   is('path, method', await sidecar.ask('PATCH', nowhere, {}), 404, 'not_found');
-  is('path, key', await sidecar.ask('POST', nowhere, nobody, '{}'), 404, 'not_found');
+  is('path, key', await sidecar.ask('POST', nowhere, keyless, '{}'), 404, 'not_found');
   is('method, key', await sidecar.ask('PATCH', CHAT, {}), 405, 'bad_request');
 
   spool.health = { ok: false, why: 'a test' };
   for (const { path } of ROUTES) {
-    is('path, spool', await sidecar.ask('POST', `${path}/`, nobody, '{}'), 404, 'not_found');
-    is('method, spool', await sidecar.ask('DELETE', path, nobody), 405, 'bad_request');
-    is('spool, key', await sidecar.ask('POST', path, nobody, '{}'), 503, 'spool_unhealthy');
+    is('path, spool', await sidecar.ask('POST', `${path}/`, keyless, '{}'), 404, 'not_found');
+    is('method, spool', await sidecar.ask('DELETE', path, keyless), 405, 'bad_request');
+    is('spool, key', await sidecar.ask('POST', path, keyless, '{}'), 503, 'spool_unhealthy');
     is('spool, content type', await sidecar.ask('POST', path, text(JSON_HEADERS), '{}'), 503, 'spool_unhealthy');
   }
   spool.health = { ok: true };
@@ -108,10 +108,10 @@ t.test('the order of checks', async (t) => {
 
     is(at('key, account: revoked'), await post(as(frozen.key), body(own)), 401, 'revoked_api_key');
     is(at('key, account: expired'), await post(as(expired.key), body(own)), 401, 'expired_api_key');
-    is(at('key, content type'), await post(text(nobody), ''), 401, 'invalid_api_key');
+    is(at('key, content type'), await post(text(keyless), ''), 401, 'invalid_api_key');
     is(at('account, content type'), await post(text(as('icy')), ''), 403, 'account_frozen');
     is(at('per-key limits, content type'), await post(text(as('limited')), ''), 429, 'user_rate_limited');
-    is(at('key, size'), await post(nobody, large), 401, 'invalid_api_key');
+    is(at('key, size'), await post(keyless, large), 401, 'invalid_api_key');
     is(at('content type, size'), await post(text(JSON_HEADERS), large), 415, 'bad_request');
     is(at('content type, schema'), await post(text(JSON_HEADERS), '{'), 415, 'bad_request');
     is(at('size, schema'), await post(JSON_HEADERS, large), 413, 'payload_too_large');
@@ -199,11 +199,11 @@ t.test('the order of checks', async (t) => {
   await open.until('begun');
   const drained = sidecar.app.drain();
   spool.health = { ok: false, why: 'a test' };
-  is('path, draining', await sidecar.ask('POST', nowhere, nobody, '{}'), 404, 'not_found');
+  is('path, draining', await sidecar.ask('POST', nowhere, keyless, '{}'), 404, 'not_found');
   for (const { path } of ROUTES) {
-    is('method, draining', await sidecar.ask('PUT', path, nobody, '{}'), 405, 'bad_request');
+    is('method, draining', await sidecar.ask('PUT', path, keyless, '{}'), 405, 'bad_request');
     is('draining, spool', await sidecar.ask('POST', path, JSON_HEADERS, '{}'), 503, 'draining');
-    is('draining, key', await sidecar.ask('POST', path, nobody, '{}'), 503, 'draining');
+    is('draining, key', await sidecar.ask('POST', path, keyless, '{}'), 503, 'draining');
   }
   open.close();
   await drained;

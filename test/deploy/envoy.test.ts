@@ -105,7 +105,7 @@ t.test('it sends to all ready sidecars and no others, and uses no connection tha
   t.strictSame(address, { address: 'ra-sidecar-each.ra-sidecar.svc.cluster.local', port_value: 8080 });
   const check = mapAt(cluster, 'health_checks.0');
   t.equal(at(check, 'http_health_check.path'), '/readyz');
-  t.equal(check['interval'], check['no_traffic_interval'], 'also while nobody calls');
+  t.equal(check['interval'], check['no_traffic_interval'], 'also without requests');
   t.equal(at(cluster, 'common_lb_config.healthy_panic_threshold.value'), 0);
   t.ok(ms(textAt(upstream, 'common_http_protocol_options.idle_timeout')) < 10_000, 'before the sidecar does');
 });

@@ -41,7 +41,7 @@ const ajv = new Ajv({ allErrors: true });
 /** No package has its definition. */
 const inferencePool = ajv.compile(INFERENCE_POOL);
 
-function told(check: ValidateFunction, object: unknown): string[] {
+function reported(check: ValidateFunction, object: unknown): string[] {
   return check(object) ? [] : [ajv.errorsText(check.errors)];
 }
 
@@ -65,7 +65,7 @@ function pathsOf(value: unknown, path = ''): string[] {
 
 /** The problems of an object, each in a few words. */
 function problemsOf(kind: string, object: Node): string[] {
-  if (kind === 'InferencePool') return told(inferencePool, object);
+  if (kind === 'InferencePool') return reported(inferencePool, object);
   const known = KINDS[kind];
   if (known === undefined) return [`no schema of ${kind}`];
   const seen = new Set<string>();
@@ -89,11 +89,11 @@ t.test('every object fits its schema and has no unknown field', async (t) => {
 t.test('the picker’s configuration fits its types', async (t) => {
   const check = ajv.compile(PICKER_CONFIG);
   const config = pickerConfig();
-  t.strictSame(told(check, config), []);
+  t.strictSame(reported(check, config), []);
   const text = JSON.stringify(config);
-  t.match(told(check, JSON.parse(text.replace('"dataLayer"', '"data"')))[0], /additional properties/);
-  t.match(told(check, JSON.parse(text.replace('"pluginRef"', '"plugin"')))[0], /required property 'pluginRef'/);
-  t.match(told(check, JSON.parse(text.replace('"weight":2', '"weight":"2"')))[0], /weight must be number/);
+  t.match(reported(check, JSON.parse(text.replace('"dataLayer"', '"data"')))[0], /additional properties/);
+  t.match(reported(check, JSON.parse(text.replace('"pluginRef"', '"plugin"')))[0], /required property 'pluginRef'/);
+  t.match(reported(check, JSON.parse(text.replace('"weight":2', '"weight":"2"')))[0], /weight must be number/);
 });
 
 t.test('so does the Deployment that the component creates from the StatefulSet', async (t) => {

@@ -141,9 +141,12 @@ t.test('a sidecar as KEDA’s queries see it', async (t) => {
   await t.test('other waiting requests: the wait of nine of ten', async (t) => {
     const longest = await harness.wait('interactive');
     t.ok(longest > 0.05, `${longest} s`);
-    const told = await harness.ask(QUEUE_TIME);
-    t.equal(told.length, 1);
-    t.ok(Number(told[0]) > longest / BUCKET && Number(told[0]) < longest * BUCKET, `${told.join()} of ${longest} s`);
+    const reported = await harness.ask(QUEUE_TIME);
+    t.equal(reported.length, 1);
+    t.ok(
+      Number(reported[0]) > longest / BUCKET && Number(reported[0]) < longest * BUCKET,
+      `${reported.join()} of ${longest} s`,
+    );
   });
 
   await t.test('seats wanted: those in use and those waited for', async (t) => {
@@ -167,6 +170,6 @@ t.test('a Prometheus without a sidecar returns no value, and KEDA keeps the repl
   t.strictSame(await prometheus.query(QUEUE_TIME), []);
   t.strictSame(await prometheus.query(SEATS_WANTED), []);
   for (const trigger of listAt(manifest('ScaledObject'), 'spec.triggers')) {
-    t.equal(textAt(trigger, 'metadata.ignoreNullValues'), 'false', 'for which it is told to take none for an answer');
+    t.equal(textAt(trigger, 'metadata.ignoreNullValues'), 'false', 'KEDA treats an empty result as an error');
   }
 });

@@ -79,12 +79,12 @@ for (const [client, steps] of Object.entries(CLIENTS)) {
       maxBuffer: 2 ** 26,
     });
     const lines = stdout.split('\n').filter((line) => line.startsWith('{"step"'));
-    const told = lines.map((line) => JSON.parse(line) as Step);
+    const reported = lines.map((line) => JSON.parse(line) as Step);
     t.strictSame(
-      told.map(({ step }) => step),
+      reported.map(({ step }) => step),
       steps,
     );
-    for (const { step, ok, why = '' } of told) t.ok(ok, `${step} ${why}`);
+    for (const { step, ok, why = '' } of reported) t.ok(ok, `${step} ${why}`);
     // Without the client’s abort the reply would have thousands of tokens.
     t.match(await sidecar.logged('request', left + 1, isLeft), { status: 499 });
   });

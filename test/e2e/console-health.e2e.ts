@@ -35,7 +35,7 @@ t.test('failures on the page', async (t) => {
     const goOn = await holdEngine(sidecar, 2);
     await tab.until(`/^cold, ready in .+/.test(${state}) && ${restarts} === '1'`);
     t.equal(await tab.value(text('state')), 'starting');
-    t.equal(await tab.value(text('news')), `Sidecar starting, engine of ${CHAT} cold`, 'screen readers are told');
+    t.equal(await tab.value(text('news')), `Sidecar starting, engine of ${CHAT} cold`, 'screen readers are reported');
     goOn();
     await tab.until(`${state} === 'ready' && ${text('state')} === 'ready'`);
     t.equal(await tab.value(restarts), String(await sidecar.metric('ra_sidecar_engine_restarts_total')));

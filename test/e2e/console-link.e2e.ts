@@ -65,7 +65,7 @@ t.test(
     await tab.until(`!document.getElementById('lost').hidden`);
     const text = (id: string): Promise<string> => tab.value(`document.getElementById('${id}').textContent`);
     t.equal(await text('lost-text'), 'This page is of another version than the sidecar.');
-    t.match(await text('news'), /another version/, 'screen readers are told');
+    t.match(await text('news'), /another version/, 'screen readers are reported');
     t.equal(await text('again'), 'Reload');
     t.equal(asked, 1);
     await tab.value(`window.before = true; document.getElementById('again').click()`);

@@ -48,13 +48,13 @@ t.test('systemd’s own program can write to its socket', async (t) => {
     listener.kill();
     await gone;
   });
-  let told = '';
-  listener.stdout.setEncoding('utf8').on('data', (text: string) => (told += text));
+  let reported = '';
+  listener.stdout.setEncoding('utf8').on('data', (text: string) => (reported += text));
   await eventually('it listens', () => existsSync(socket));
   const sidecar = await Sidecar.start(t, { config: await chatOnly(1), environment: { NOTIFY_SOCKET: socket } });
-  await eventually('ready', () => told.includes('READY=1'));
+  await eventually('ready', () => reported.includes('READY=1'));
   sidecar.child.kill('SIGTERM');
-  await eventually('stopping', () => told.includes('STOPPING=1'));
+  await eventually('stopping', () => reported.includes('STOPPING=1'));
   t.strictSame(await sidecar.exited(), { code: 0, signal: null });
 });
 

@@ -292,7 +292,7 @@ t.test('no content, key or account is in any byte; variables of the environment 
     'no account and no key’s id in a span',
   );
   t.ok(receiver.requests.every(({ headers }) => headers['x-strange'] === undefined));
-  t.match(await sidecar.logged('OpenTelemetry’s variables are not read'), { count: 4 });
+  t.match(await sidecar.logged('variables of OpenTelemetry are not read'), { count: 4 });
 });
 
 t.test('a lost engine is an error', async (t) => {

@@ -7,40 +7,40 @@ import { shortDir } from '../support/short-dir.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 
 /** A `systemd-notify` that records its messages; test/e2e/systemd.e2e.ts uses the real one. */
-function notifier(t: Test): { readonly path: string; readonly told: () => string } {
+function notifier(t: Test): { readonly path: string; readonly reported: () => string } {
   const dir = shortDir(t);
-  const [program, log] = [join(dir, 'systemd-notify'), join(dir, 'told')];
+  const [program, log] = [join(dir, 'systemd-notify'), join(dir, 'reported')];
   writeFileSync(program, `#!/bin/sh\necho "$1 $NOTIFY_SOCKET" >> '${log}'\n`);
   chmodSync(program, 0o755);
   return {
     path: `${dir}${delimiter}${env['PATH'] ?? ''}`,
-    told: () => (existsSync(log) ? readFileSync(log, 'utf8') : ''),
+    reported: () => (existsSync(log) ? readFileSync(log, 'utf8') : ''),
   };
 }
 
 t.test('systemd is notified once it is ready, and when it stops', async (t) => {
-  const { path, told } = notifier(t);
+  const { path, reported } = notifier(t);
   const sidecar = await Sidecar.start(t, {
     config: await chatOnly(1),
     early: true,
     environment: { PATH: path, NOTIFY_SOCKET: '@test' },
   });
   await sidecar.logged('engine forked');
-  t.equal(told(), '', 'not while a model loads');
-  await eventually('told', () => told() === 'READY=1 @test\n');
+  t.equal(reported(), '', 'not while a model loads');
+  await eventually('reported', () => reported() === 'READY=1 @test\n');
   t.equal((await sidecar.readyz()).status, 200);
   sidecar.child.kill('SIGTERM');
-  await eventually('told', () => told() === 'READY=1 @test\nSTOPPING=1 @test\n');
+  await eventually('reported', () => reported() === 'READY=1 @test\nSTOPPING=1 @test\n');
   t.strictSame(await sidecar.exited(), { code: 0, signal: null });
 });
 
 t.test('without systemd there is no notification; without its program that is logged', async (t) => {
-  const { path, told } = notifier(t);
+  const { path, reported } = notifier(t);
   await Sidecar.start(t, { config: await chatOnly(1), environment: { PATH: path, NOTIFY_SOCKET: '' } });
   const sidecar = await Sidecar.start(t, {
     config: await chatOnly(1),
     environment: { PATH: shortDir(t), NOTIFY_SOCKET: '@test' },
   });
   t.match(await sidecar.logged('systemd was not notified'), { reason: 'READY=1' });
-  t.equal(told(), '');
+  t.equal(reported(), '');
 });

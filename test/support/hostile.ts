@@ -31,7 +31,7 @@ const DEEPEST = `${'{"items":'.repeat(55)}{}${'}'.repeat(55)}`;
 
 export const HOSTILE: readonly Hostile[] = [
   {
-    name: 'parameters: one schema in another, past the 64 levels',
+    name: 'parameters: nested schemas, past the 64 levels',
     route: 'chat',
     body: (bytes) => withParameters(bytes, '"properties":{"a":', () => '{"items":', ''),
   },

@@ -23,7 +23,7 @@ export function isWhole(t: Test, trace: ReceivedTrace): void {
   const { server, parts } = trace;
   t.equal(server.kind, 2, 'a server');
   t.match(server.spanId, /^(?!0{16})[0-9a-f]{16}$/);
-  const told = story(trace);
+  const reported = story(trace);
   for (const [i, part] of parts.entries()) {
     t.equal(part.traceId, server.traceId, `${part.name} in the trace`);
     t.equal(part.kind, 1, 'internal');
@@ -34,10 +34,10 @@ export function isWhole(t: Test, trace: ReceivedTrace): void {
       'an id of its own',
     );
   }
-  t.equal(told[0]?.from, server.from, 'from the head on');
-  t.equal(told.at(-1)?.until, server.until, 'to the end');
-  for (const [i, part] of told.entries()) {
-    const gap = part.from - (told[i - 1]?.until ?? part.from);
+  t.equal(reported[0]?.from, server.from, 'from the head on');
+  t.equal(reported.at(-1)?.until, server.until, 'to the end');
+  for (const [i, part] of reported.entries()) {
+    const gap = part.from - (reported[i - 1]?.until ?? part.from);
     t.ok(gap >= 0 && gap < NEAR_MS, `${part.name} follows what was before it, ${gap} ms`);
   }
 }

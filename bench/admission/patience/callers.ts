@@ -1,4 +1,4 @@
-/** Who comes in the overload simulation, how long each waits for what, and how long its reply takes. */
+/** The callers of the overload simulation: their arrivals, patience, what they wait for, and their replies’ lengths. */
 import { seeded } from '../../support/load.js';
 
 /** What a caller waits for. */
@@ -14,7 +14,7 @@ export interface Caller {
   readonly long: boolean;
 }
 
-/** How long callers wait, by their account and when they come. */
+/** How long callers wait, by their account and their arrival. */
 export interface Endurance {
   readonly name: string;
   patienceMs(normal: () => number, account: number, atMs: number, untilMs: number): number;
@@ -62,7 +62,7 @@ export function meanOf({ meanMs, long }: Mix): number {
   return long === undefined ? meanMs : meanMs * (1 - long.share) + long.meanMs * long.share;
 }
 
-/** Poisson arrivals of six accounts that ask for the same; the same for the same seed. */
+/** Poisson arrivals of six accounts with equal demand; the same for the same seed. */
 export function callers(load: number, endurance: Endurance, mix: Mix, untilMs: number, seed: number): Caller[] {
   const random = seeded(seed);
   const exponential = (): number => -Math.log(1 - random());

@@ -14,10 +14,10 @@ import { oracle, type OracleFigures } from './oracle.js';
 import { figuresOf, simulate, type Figures } from './simulate.js';
 
 const FIXED_MS = [125, 250, 500, 1000, 2000, 4000, 8000];
-/** The queue's default. */
+/** The queue’s default. */
 const LEARNS_UP_TO_MS = 10_000;
 const SEED = 1;
-/** What is learned at first is left out. */
+/** The first minutes, in which the queue learns, are left out. */
 const LEARNING_MS = 120_000;
 /** Requests of the last seconds may still run at the end. */
 const TAIL_MS = 10_000;
@@ -29,7 +29,7 @@ const untilMs = minutes * 60_000;
 const pattern = new RegExp(process.argv[3] ?? '');
 const pieceMs = Number(process.argv[4] ?? 4) * 60_000;
 
-/** What the learned queue is held against. */
+/** What the learning queue is compared with. */
 interface Beside {
   readonly fixed: { readonly maxWaitMs: number; readonly good: number };
   readonly oracle: OracleFigures;
@@ -88,7 +88,7 @@ await keep('patience', {
 
 async function compared({ name, mix, endurance, kind, load }: Cell): Promise<Row> {
   const list = callers(load, endurance, mix, untilMs, SEED);
-  // A patience that changes at half time is to be known a minute later.
+  // A patience that changes at half time must be learned within a minute.
   const fromMs = endurance.name.includes('then') ? untilMs / 2 + 60_000 : LEARNING_MS;
   const toMs = untilMs - TAIL_MS;
   const run = async (maxWaitMs: number, learns: boolean): Promise<Figures> =>

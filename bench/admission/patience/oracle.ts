@@ -1,19 +1,18 @@
 /**
- * The most good seat time that a queue could make which knows how patient each account's callers are and how long replies take,
- * as distributions, but no single caller's patience and no reply's length.
- *
- * It shares seats between accounts as the real one does, by seat time. Of the account whose turn it is it seats the request
- * whose seat time is most likely to be good, given how long it has waited; one whose chance is below a part of the best is
- * left to wait. No request is refused, so that a seat is free only while no caller worth it is there. Of several such parts
- * the best counts. All chances are drawn from the traffic's own distributions.
+ * The most good seat time of a queue that knows the distributions of each account’s patience and of the replies’
+ * lengths, but no single caller’s patience and no reply’s length. It shares seats between accounts as the real one
+ * does, by seat time. Of the next account it seats the request whose seat time is most likely to be good, given how
+ * long it has waited; one whose chance is below a part of the best is left to wait. No request is refused, so a seat is
+ * free only while no worthwhile caller waits. Several such parts are tried and the best counts. All chances are
+ * computed from the traffic’s own distributions.
  */
 import { seeded } from '../../support/load.js';
 import { Agenda } from '../agenda.js';
 import { HOLD_SIGMA, meanOf, PREFILL, SEATS, type Caller, type Endurance, type Kind, type Mix } from './callers.js';
 
-/** Draws for each account, of patience and of lengths together. */
+/** Samples for each account, of patience and of lengths together. */
 const DRAWS = 2000;
-/** Ages for which chances are worked out. */
+/** Ages for which chances are computed. */
 const AGES = 640;
 /** A request whose chance is below this part of the best is not seated. */
 const PARTS = [0, 0.3, 0.5, 0.7, 0.85] as const;
@@ -45,7 +44,7 @@ export function oracle(list: readonly Caller[], setting: OracleSetting): OracleF
   return best;
 }
 
-/** How much of a seat's time is good, by account and by the time that the request has waited. */
+/** How much of a seat’s time is good, by account and by the time that the request has waited. */
 class Chances {
   readonly #stepMs: number;
   readonly #tables = new Map<string, readonly number[]>();
@@ -92,7 +91,7 @@ interface Waiting {
   gone: boolean;
 }
 
-/** One account: its requests that wait, in the order of arrival, and the seat time that it was given. */
+/** One account: its waiting requests, in the order of arrival, and the seat time that it got. */
 interface Share {
   readonly index: number;
   readonly line: Waiting[];
@@ -100,7 +99,7 @@ interface Share {
   running: number;
 }
 
-/** Requests of one account that are looked at for a seat, newest first. */
+/** Requests of one account that are considered for a seat, newest first. */
 const LOOKED_AT = 64;
 
 /** One run with one part. */

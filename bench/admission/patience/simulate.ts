@@ -1,7 +1,7 @@
 /**
- * Callers who leave, against the seat queue, on a clock that jumps from event to event. A caller of a stream leaves when it
- * has no first token in time, one of a whole reply when it has no end in time; its place or seat is free at once then, as in
- * the service.
+ * Callers that leave, and the seat queue, on a clock that jumps from event to event. A caller of a stream leaves if it
+ * has no first token in time, one of a whole reply if it has no end in time; its place or seat is free at once then, as
+ * in the service.
  */
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { SeatQueue, Lease, Refused } from '../../../sidecar/admission/seat-queue.js';
@@ -12,7 +12,7 @@ import { PREFILL, SEATS, type Caller, type Kind } from './callers.js';
 export interface Visit extends Caller {
   end: 'waiting' | 'good' | 'left' | 'refused' | 'cut';
   reason?: string;
-  /** Seat time, ms, and where it lay. */
+  /** Seat time, ms, and when it was. */
   seatedAt: number;
   endedAt: number;
   retryAfterMs: number;
@@ -27,14 +27,14 @@ export interface Setting {
   readonly maxWaitMs: number;
   readonly learns: boolean;
   readonly seed?: number;
-  /** After how many ms a refused caller comes once more. */
+  /** After how many ms a refused caller returns once. */
   readonly comesBack?: (visit: Visit, random: () => number) => number | undefined;
-  /** Called now and then with the queue. */
+  /** Called periodically with the queue. */
   readonly watch?: (queue: SeatQueue, now: number) => void;
   readonly watchMs?: number;
 }
 
-/** Returns what became of each, in the order of arrival. Deterministic. */
+/** Returns the outcome of each, in the order of arrival. Deterministic. */
 export async function simulate(list: readonly Caller[], setting: Setting): Promise<Visit[]> {
   const agenda = new Agenda();
   const random = seeded(setting.seed ?? 7);
@@ -125,7 +125,7 @@ export async function simulate(list: readonly Caller[], setting: Setting): Promi
 /** Microtasks between an event and the last outcome that it settles: the queue's, the promise's, the caller's. */
 const TURNS = 4;
 
-/** What came of those who came from `fromMs` on: shares of seat time and of requests. */
+/** The outcomes of arrivals from `fromMs` on: shares of seat time and of requests. */
 export interface Figures {
   /** Seat time of replies whose caller had what it waited for, over all seat time. */
   readonly good: number;
@@ -137,7 +137,7 @@ export interface Figures {
   readonly left: number;
   /** Of long requests, served; NaN where there are none. */
   readonly longServed: number;
-  /** Waits of the served that 50 and 99 of 100 do not pass, s. */
+  /** Waits of the served that 50 and 99 of 100 do not exceed, s. */
   readonly wait50: number;
   readonly wait99: number;
 }

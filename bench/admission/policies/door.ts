@@ -1,7 +1,7 @@
 import type { Clock } from '../../../sidecar/lib/clock.js';
 import type { QueueRequest, Lease, Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
 
-/** The part of a SeatQueue that a request needs when nothing fails: what the simulator drives. */
+/** The part of a SeatQueue that a request uses when nothing fails: what the simulator drives. */
 export interface Door {
   enter(request: QueueRequest): Pass | Refused;
 }
@@ -13,12 +13,12 @@ export interface Pass extends Pick<Ticket, 'ready'> {
 export interface Seated {
   readonly kind: 'seated';
   readonly lease: Pick<Lease, 'release'> & {
-    /** What the wait was taken to be on arrival, ms; undefined: nothing was foretold. */
+    /** The wait predicted on arrival, ms; undefined: none was predicted. */
     readonly predictedMs?: number | undefined;
   };
 }
 
-/** What each policy is given. */
+/** The environment of each policy. */
 export interface Setting {
   readonly clock: Clock;
   readonly random: () => number;

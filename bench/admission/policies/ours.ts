@@ -1,7 +1,7 @@
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { Policy } from './door.js';
 
-/** What the sidecar ships, with the config that it ships with. */
+/** The sidecar’s queue with its default settings. */
 export const ours: Policy = {
   name: 'ra-sidecar',
   open: ({ clock, random, seats, patienceMs }) =>

@@ -1,12 +1,12 @@
 import type { QueueRequest, Refused } from '../../../sidecar/admission/seat-queue.js';
 import type { Door, Pass, Seated, Setting } from './door.js';
 
-/** Whoever waits, in the order of the policy. */
+/** The waiting requests, in the order of the policy. */
 export interface Discipline {
   add(waiting: Waiting): void;
-  /** Removes and returns who is next. */
+  /** Removes and returns the next one. */
   take(): Waiting | undefined;
-  /** It gave up. */
+  /** Its client gave up. */
   remove(waiting: Waiting): void;
   /** A seat of this account is free again. */
   ended?(account: string): void;
@@ -15,7 +15,7 @@ export interface Discipline {
 export interface Waiting {
   readonly account: string;
   readonly settle: (outcome: Seated | Refused) => void;
-  /** Stops its timer, if any. */
+  /** Cancels its timer, if any. */
   disarm: () => void;
 }
 
@@ -26,7 +26,7 @@ export interface Limits {
   readonly ttlMs?: number;
 }
 
-/** Seats, a line before them, and what others make of it: the frame of the reference policies. */
+/** Seats and a queue before them: the common part of the reference policies. */
 export class ReferenceQueue implements Door {
   readonly #setting: Setting;
   readonly #line: Discipline;
@@ -81,7 +81,7 @@ export class ReferenceQueue implements Door {
   }
 }
 
-/** These policies do not know when to come back. */
+/** These policies do not know when to retry. */
 function refused(reason: 'full' | 'wait'): Refused {
   return { kind: 'refused', code: 'capacity_exceeded', reason, retryAfterMs: 1000 };
 }

@@ -8,7 +8,7 @@ export const roundRobin: Policy = {
 };
 
 class RoundRobin implements Discipline {
-  /** In the order of their turns; only who waits has one. */
+  /** In the order of their turns; only waiting accounts have one. */
   readonly #accounts = new Map<string, Set<Waiting>>();
 
   add(waiting: Waiting): void {

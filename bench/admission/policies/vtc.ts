@@ -4,8 +4,8 @@ import { ReferenceQueue, type Discipline, type Waiting } from './reference-queue
 
 /**
  * The virtual token counter (Sheng et al., Fairness in Serving Large Language Models, OSDI 2024), algorithm 2, with a
- * time to live. Every seat makes tokens at the same pace here, so that a counter of tokens is one of seat time: its
- * prices are exact, which flatters it.
+ * time to live. Every seat makes tokens at the same rate here, so that a counter of tokens equals one of seat time: its
+ * prices are exact, which favours it.
  */
 export const vtc: Policy = {
   name: 'VTC with TTL',
@@ -22,7 +22,7 @@ class Counters implements Discipline {
   readonly #clock: Clock;
   readonly #states = new Map<string, CounterState>();
   #chargedAt = 0;
-  /** Whose queue became empty last. */
+  /** The account whose queue became empty last. */
   #lastToLeave: CounterState | undefined;
 
   constructor(clock: Clock) {
@@ -63,7 +63,7 @@ class Counters implements Discipline {
     if (state.waiting.size === 0) this.#lastToLeave = state;
   }
 
-  /** As tokens come, not at the end. */
+  /** While tokens are made, not at the end. */
   #charge(): void {
     const ms = this.#clock.now() - this.#chargedAt;
     this.#chargedAt = this.#clock.now();

@@ -71,12 +71,12 @@ t.test('Jain’s index: 1 for equal shares, 1/n if one account has everything, u
 });
 
 t.test('predictions are compared with the waits of seated requests that had a prediction', async (t) => {
-  const told = (predictedMs: number, made: SimulatedRequest): SimulatedRequest => ({ ...made, predictedMs });
+  const reported = (predictedMs: number, made: SimulatedRequest): SimulatedRequest => ({ ...made, predictedMs });
   const { foretold, wait, bias, off50, off90 } = predictionErrors([
-    told(3000, visit('a', 0, 'seated', 2000)),
-    told(1000, visit('a', 1000, 'seated', 5000)),
-    told(0, visit('a', 5000, 'seated', 5000)),
-    told(9000, visit('a', 0, 'dropped', 10_000)),
+    reported(3000, visit('a', 0, 'seated', 2000)),
+    reported(1000, visit('a', 1000, 'seated', 5000)),
+    reported(0, visit('a', 5000, 'seated', 5000)),
+    reported(9000, visit('a', 0, 'dropped', 10_000)),
     visit('a', 0, 'seated', 9000),
   ]);
   t.strictSame([foretold, wait, bias, off50, off90], [2, 3, -1, 3, 3]);

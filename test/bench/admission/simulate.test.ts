@@ -149,7 +149,7 @@ t.test(
 
 t.test('a refused client retries at most once, after its Retry-After', async (t) => {
   const always: Policy = {
-    name: 'nobody',
+    name: 'refusing',
     open: () => ({
       enter: () => ({ kind: 'refused', code: 'capacity_exceeded', reason: 'full', retryAfterMs: 3000 }),
     }),

@@ -18,13 +18,13 @@ function bodyOf(reason: RefusalReason): string {
 t.test('a refusal has its code, its Retry-After, and whether it came after a wait', async (t) => {
   const headers = { 'retry-after': '2', 'retry-after-ms': '1500' };
   const at = (timing: string): Record<string, string> => ({ ...headers, 'server-timing': timing });
-  const told = { code: 'capacity_exceeded', retryAfterMs: 1500 };
+  const reported = { code: 'capacity_exceeded', retryAfterMs: 1500 };
   t.strictSame(refusalOf(at('authorize;dur=0.1, ra-queue;dur=0, ra-admit;dur=0.4'), bodyOf('full')), {
-    ...told,
+    ...reported,
     came: 'at once',
   });
   t.strictSame(refusalOf(at('authorize;dur=0.1, ra-queue;dur=5000.2, ra-admit;dur=1'), bodyOf('wait')), {
-    ...told,
+    ...reported,
     came: 'after a wait',
   });
   t.match(refusalOf(at('ra-queue;dur=0.004, ra-admit;dur=1'), bodyOf('dropped')), { came: 'after a wait' });

@@ -69,7 +69,7 @@ t.test('a difference is reported only if it exceeds that of two equal states', a
   const twins = { ratio: 1, each: [0.95, 1.02] };
   const of = (ratio: number): string => verdict({ ratio, each: [ratio] }, twins, 0.03);
   t.equal(of(0.98), 'Held');
-  t.equal(of(1.04), 'Not told apart');
-  t.equal(of(0.96), 'Not told apart');
+  t.equal(of(1.04), 'Not distinguished');
+  t.equal(of(0.96), 'Not distinguished');
   t.equal(of(0.9), 'Missed');
 });

@@ -139,7 +139,7 @@ t.test('a child and its parent', async (t) => {
   t.strictSame(heard, many, 'in their order');
   child.leave();
   t.strictSame(await exit, [0, null], 'it ends with its parent');
-  child.send({ kind: 'to nobody' });
+  child.send({ kind: 'unread' });
 });
 
 t.test('a killed child closes the link', async (t) => {

@@ -11,7 +11,7 @@ t.test(
     const limit = new SeatLimit(clock, 10);
     limit.short();
     limit.short();
-    t.equal(limit.value, 7, 'one shortage is reported by several answers');
+    t.equal(limit.value, 7, 'one shortage shows in several answers');
     clock.advance(1000);
     limit.short();
     t.equal(limit.value, 4);

@@ -68,8 +68,8 @@ t.test('an image has its own ids, a digest, and positions of its size', async (t
     { columns: 3 },
     { positions: NaN, columns: 1 },
   ]) {
-    t.equal(problem(bad, text), 'an invalid image', JSON.stringify(bad));
+    t.equal(problem(bad, text), 'an image that is no image', JSON.stringify(bad));
   }
-  t.equal(problem({}), 'an image without tokens after it');
+  t.equal(problem({}), 'an image without tokens behind it');
   t.equal(problem({}, { kind: 'tokens', tokens: Uint32Array.of(SIZE) }), BAD);
 });

@@ -97,9 +97,9 @@ t.test('it waits where most seats were refilled, and otherwise probes from time 
 t.test('of many seats it waits for as many as are likely to be refilled', async (t) => {
   const clock = new FakeClock();
   const refillWait = new RefillWait(clock);
-  const nobody = refillWait.wait(8, STEP);
+  const first = refillWait.wait(8, STEP);
   clock.advance(WITHIN);
-  await nobody;
+  await first;
   const second = waiting(refillWait, 8);
   for (let i = 0; i < 7; i += 1) refillWait.came(1);
   await second.end;

@@ -251,7 +251,7 @@ function wrongs(
   if (cancelledAfter !== undefined) return calls.length > cancelledAfter ? ['output after its cancel'] : [];
   if (fault) return mayFail ? [] : ['failed without a fault'];
   if (calls.at(-1) !== 'done') return ['never ended'];
-  const told = texts.map((_, choice) =>
+  const reported = texts.map((_, choice) =>
     calls.flatMap((call) => (call.startsWith(`piece ${choice} `) ? [call.split(' ')[2]] : [])).join(''),
   );
   const found = calls.flatMap((call) => {
@@ -260,7 +260,7 @@ function wrongs(
   });
   const freed = calls.filter((call) => call === 'seatFreed').length;
   return [
-    ...texts.flatMap((text, i) => (told[i] === text ? [] : [`choice ${i} is ${told[i]}, not ${text}`])),
+    ...texts.flatMap((text, i) => (reported[i] === text ? [] : [`choice ${i} is ${reported[i]}, not ${text}`])),
     ...(found.toSorted().join() === answers.toSorted().join()
       ? []
       : [`answers ${found.join()}, not ${answers.join()}`]),

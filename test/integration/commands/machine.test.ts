@@ -80,9 +80,9 @@ t.test('check-config: the settings in force without secrets, or all problems', a
       .sort(),
     ['listen.prot', 'log.level', 'queue.maxWaitMs', undefined],
   );
-  const told = await runHere(['check-config', '--json', path]);
-  t.match(told, { code: 1, stderr: '' });
-  t.match(JSON.parse(told.stdout), { ok: false, problems: [/^config: /, /^config: /] });
+  const reported = await runHere(['check-config', '--json', path]);
+  t.match(reported, { code: 1, stderr: '' });
+  t.match(JSON.parse(reported.stdout), { ok: false, problems: [/^config: /, /^config: /] });
   const hinted = await runHere(['check-config', '--json'], models({ ...small, kind: 'decision' }));
   t.match(JSON.parse(hinted.stdout), { ok: true, hints: [/contextPerSeat is below 8192/], config: { queue: {} } });
 });

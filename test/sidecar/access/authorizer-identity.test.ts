@@ -237,18 +237,18 @@ t.test('an authorizer that reports overload is not asked for as long as it deman
 });
 
 t.test('the callbacks report how each caller was resolved, and the outcome of each lookup', async (t) => {
-  const told: string[] = [];
+  const reported: string[] = [];
   const { clock, from, said, script } = harness({
     concurrency: 1,
     breaker: { failures: 1, openMs: 5000, trialMs: 500 },
     events: {
-      lookedUp: (result) => told.push(result),
-      stale: () => told.push('stale'),
-      frozen: (account) => told.push(`${account} is frozen`),
-      asked: (outcome, ms) => told.push(`${outcome} after ${ms}`),
+      lookedUp: (result) => reported.push(result),
+      stale: () => reported.push('stale'),
+      frozen: (account) => reported.push(`${account} is frozen`),
+      asked: (outcome, ms) => reported.push(`${outcome} after ${ms}`),
     },
   });
-  const heard = (): string[] => told.splice(0);
+  const heard = (): string[] => reported.splice(0);
   const first = from('a');
   const second = from('a');
   const third = from('b');

@@ -44,11 +44,11 @@ t.test('consecutive failures of one cause count once, but a trial always counts'
 
 t.test('open, then one trial at a time, then closed or open again', async (t) => {
   const clock = new FakeClock();
-  const told: string[] = [];
+  const reported: string[] = [];
   const breaker = new Breaker(clock, {
     ...OPTIONS,
-    opened: (reason, forMs) => told.push(`${reason} ${forMs}`),
-    closed: () => told.push('closed'),
+    opened: (reason, forMs) => reported.push(`${reason} ${forMs}`),
+    closed: () => reported.push('closed'),
   });
   for (let i = 0; i < 3; i += 1) permit(breaker).failed('timeout');
   t.same(shut(breaker), { why: 'failing', retryAfterMs: 1000 });
@@ -64,7 +64,7 @@ t.test('open, then one trial at a time, then closed or open again', async (t) =>
   permit(breaker).succeeded();
   t.equal(breaker.state, 'closed');
   t.equal(breaker.shutForMs, 0);
-  t.same(told, ['timeout 1000', 'status 500 1000', 'closed']);
+  t.same(reported, ['timeout 1000', 'status 500 1000', 'closed']);
 });
 
 t.test('results of calls from before it opened are ignored, and each permit counts once', async (t) => {

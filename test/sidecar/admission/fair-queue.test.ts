@@ -356,10 +356,10 @@ t.test(
     t.equal(asked, 1, 'one is recalled already');
     lease.freeSeat();
     await seated(unready.outcome);
-    t.equal(asked, 2, 'somebody still waits');
+    t.equal(asked, 2, 'a request still waits');
     lease.freeSeat();
     const last = await seated(third.outcome);
-    t.equal(asked, 2, 'nobody waits');
+    t.equal(asked, 2, 'no request waits');
     const fourth = enterReady(queue, { account: 'd' });
     t.equal(asked, 3);
     lease.freeSeat();

@@ -55,7 +55,7 @@ function parts(changes: Partial<Parts> = {}): Parts {
 }
 
 /** A sidecar in this state, as callers and as operators see it. */
-function told(changes: Partial<Parts>): unknown[] {
+function reported(changes: Partial<Parts>): unknown[] {
   const open = answer(readyz, parts(changes));
   const { reasons, ...rest } = answer(readyzWithReasons, parts(changes)).body as { reasons: string[] };
   t.strictSame(rest, open.body, 'both have the same status');
@@ -108,7 +108,7 @@ t.test('each state: for callers without a reason, for operators with it', (t) =>
       ['draining', 'spool_unhealthy: late'],
     ],
   ] as const satisfies readonly (readonly [Partial<Parts>, object, readonly string[]])[]) {
-    t.strictSame(told(changes), [publicState, reasons]);
+    t.strictSame(reported(changes), [publicState, reasons]);
   }
   t.end();
 });
@@ -116,11 +116,11 @@ t.test('each state: for callers without a reason, for operators with it', (t) =>
 t.test('a sidecar that does not know its balances yet is not ready', (t) => {
   const credit = new CreditLedger(new Map());
   const ready = { models: 'ready', usage: 'ready' };
-  t.strictSame(told({ credit }), [
+  t.strictSame(reported({ credit }), [
     { status: 'starting', parts: { ...ready, credit: 'starting' } },
     ['credit_gate_unavailable'],
   ]);
   credit.open(new Map());
-  t.strictSame(told({ credit }), [{ status: 'ready', parts: { ...ready, credit: 'ready' } }, []]);
+  t.strictSame(reported({ credit }), [{ status: 'ready', parts: { ...ready, credit: 'ready' } }, []]);
   t.end();
 });

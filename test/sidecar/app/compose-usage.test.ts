@@ -126,9 +126,7 @@ t.test('Retry-After is respected', async (t) => {
 t.test('the one event that the sink refuses is a dead letter, and the rest arrives', async (t) => {
   const sink = await UsageSink.start(t);
   sink.answer = ({ body, response }) => {
-    response
-      .writeHead(body.includes('"bad"') ? 400 : 204)
-      .end('the one event that the sink refuses is a dead letter, and the rest arrives');
+    response.writeHead(body.includes('"bad"') ? 400 : 204).end('because of <secret reasons>');
   };
   const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_MAX_AGE_MS: '60000' });
   await harness.bill('a', 'b', 'bad', 'c');

@@ -45,7 +45,7 @@ t.test('bash completes commands, options and values', async (t) => {
   t.strictSame(await all('ra-sidecar keys create --account acme --class s'), ['standard']);
   t.strictSame(await all('ra-sidecar models verify a'), ['a model.gguf'], 'one file, spaces and all');
   t.strictSame(await all('ra-sidecar models add --dir f'), ['folder']);
-  t.strictSame(await all('a file is no folder'), [], 'a file is no folder');
+  t.strictSame(await all('ra-sidecar models add --dir a'), [], 'a file is no folder');
   t.strictSame(await all('ra-sidecar nonsense '), [...Object.keys(COMMANDS), '--help']);
   for (const [path, { options }] of allCommands()) {
     const flags = [...Object.keys(options).map((name) => `--${name}`), '--help'];

@@ -41,7 +41,7 @@ function setup() {
 }
 
 /** Lets queued frames be sent. */
-async function told(): Promise<void> {
+async function reported(): Promise<void> {
   for (let i = 0; i < 4; i += 1) await Promise.resolve();
 }
 
@@ -52,16 +52,16 @@ t.test('no snapshot is made without viewers, neither before the first nor after 
   t.equal(harness.clock.pending, 0);
   const viewer = new FakeViewer();
   feed.join(viewer);
-  await told();
+  await reported();
   t.strictSame(viewer.seen, ['1'], 'at once');
   feed.leave(viewer);
   feed.leave(viewer);
   t.equal(harness.clock.pending, 0, 'no timer is left');
   harness.clock.advance(60_000);
-  await told();
+  await reported();
   t.equal(harness.taken, 1);
   feed.join(viewer);
-  await told();
+  await reported();
   t.strictSame(viewer.seen, ['1', '2'], 'a later viewer gets no old one');
 });
 
@@ -69,11 +69,11 @@ t.test('one snapshot an interval, made once for all', async (t) => {
   const { feed, harness } = setup();
   const viewers = [new FakeViewer(), new FakeViewer(), new FakeViewer()] as const;
   for (const viewer of viewers) feed.join(viewer);
-  await told();
+  await reported();
   t.equal(harness.taken, 1, 'viewers that come together wait for the same one');
   for (let second = 0; second < 3; second += 1) {
     harness.clock.advance(1000);
-    await told();
+    await reported();
   }
   t.equal(harness.taken, 4);
   for (const { seen } of viewers) t.strictSame(seen, ['1', '2', '3', '4']);
@@ -83,15 +83,15 @@ t.test('a later viewer gets the last one, and none is made for it', async (t) =>
   const { feed, harness } = setup();
   const [first, second] = [new FakeViewer(), new FakeViewer()];
   feed.join(first);
-  await told();
+  await reported();
   harness.clock.advance(400);
   feed.join(second);
-  await told();
+  await reported();
   t.strictSame(second.seen, ['1']);
   t.equal(harness.taken, 1);
   feed.leave(first);
   harness.clock.advance(600);
-  await told();
+  await reported();
   t.strictSame(second.seen, ['1', '2'], 'the interval continues');
 });
 
@@ -100,15 +100,15 @@ t.test('a slow viewer is skipped until it has caught up, and nothing waits for i
   const [quick, slow] = [new FakeViewer(), new FakeViewer()];
   feed.join(quick);
   feed.join(slow);
-  await told();
+  await reported();
   slow.behind = 70_000;
   for (let second = 0; second < 5; second += 1) {
     harness.clock.advance(1000);
-    await told();
+    await reported();
   }
   slow.behind = 0;
   harness.clock.advance(1000);
-  await told();
+  await reported();
   t.equal(quick.seen.length, 7);
   t.strictSame(slow.seen, ['1', '7'], 'the newest, not the skipped ones');
 });
@@ -129,7 +129,7 @@ t.test('the end ends every stream, permanently', async (t) => {
   const { feed, harness } = setup();
   const viewer = new FakeViewer();
   feed.join(viewer);
-  await told();
+  await reported();
   feed.close();
   feed.close();
   t.equal(viewer.ended, 1);
@@ -142,13 +142,13 @@ t.test('if a snapshot fails the viewers are disconnected, and may come again', a
   const viewer = new FakeViewer();
   harness.broken = true;
   feed.join(viewer);
-  await told();
+  await reported();
   t.equal(viewer.ended, 1);
   t.match(harness.faults, [{ message: 'no snapshot' }]);
   t.equal(harness.clock.pending, 0, 'without viewers nothing is tried');
   harness.broken = false;
   feed.join(viewer);
-  await told();
+  await reported();
   t.strictSame(viewer.seen, ['2']);
 });
 
@@ -165,7 +165,7 @@ t.test('a viewer that disconnects while a snapshot is made leaves nothing behind
   feed.join(viewer);
   feed.leave(viewer);
   making.resolve('late');
-  await told();
+  await reported();
   t.strictSame(viewer.seen, []);
   t.equal(clock.pending, 0);
 });

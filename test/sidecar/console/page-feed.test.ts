@@ -41,11 +41,11 @@ async function harness(
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const waiting: ((what: string) => void)[] = [];
-  const told: string[] = [];
+  const reported: string[] = [];
   const hear = (what: string): void => {
     const next = waiting.shift();
     if (next) next(what);
-    else told.push(what);
+    else reported.push(what);
   };
   const feed = new Feed(`http://127.0.0.1:${(server.address() as AddressInfo).port}/console/events`, {
     picture: ({ n }) => {
@@ -62,7 +62,7 @@ async function harness(
     server.close();
   });
   const heard = (): Promise<string> => {
-    const first = told.shift();
+    const first = reported.shift();
     return first === undefined ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve(first);
   };
   /** How long it waits. */
@@ -84,7 +84,7 @@ t.test('a snapshot of an unknown version ends the feed: the page does not try ag
     response.write(picture(1) + picture(2, 3) + picture(3));
   });
   feed.start();
-  t.strictSame([await heard(), await heard()], ['and its place is free', 'other']);
+  t.strictSame([await heard(), await heard()], ['picture 1', 'other']);
   await closed;
   t.equal(asked(), 1, 'and its place is free');
 });

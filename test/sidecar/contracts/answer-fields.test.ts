@@ -12,9 +12,9 @@ for (const { kind, base, rules, objects } of ANSWER_TABLES) {
     // Left to long-cases.test.ts.
     if (isLong(value)) continue;
     const outcome = validateAnswer(kind, withAt(base, at, value));
-    const told = outcome.ok ? undefined : { path: outcome.path, message: outcome.message };
+    const reported = outcome.ok ? undefined : { path: outcome.path, message: outcome.message };
     const expected = refused && { path: pathText(refused.at), message: refused.predicate };
-    t.same(told, expected, `${kind}: ${pathText(at)} ${shown(value)}`);
+    t.same(reported, expected, `${kind}: ${pathText(at)} ${shown(value)}`);
   }
 }
 

@@ -58,10 +58,10 @@ t.test('each end without an answer is reported in one line', async (t) => {
 t.test('a silent one is killed', async (t) => {
   const clock = new FakeClock();
   let heard = (): void => undefined;
-  const told = new Promise<void>((resolve) => (heard = resolve));
+  const reported = new Promise<void>((resolve) => (heard = resolve));
   const body = `process.send({ v, kind: 'progress', done: 0, total: 1 }); setInterval(() => undefined, 1e6);`;
   const asked = inspect('heads', { files: [] }, { clock, entry: entry(t, body), onProgress: () => heard() });
-  await told;
+  await reported;
   clock.advance(299_999);
   t.equal(clock.pending, 1, 'it has a millisecond left');
   clock.advance(1);

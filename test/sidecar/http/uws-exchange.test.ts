@@ -179,20 +179,20 @@ t.test('a handler that fails during a stream ends it with one error frame', asyn
 });
 
 t.test('an exchange is reported when its head has arrived, and when it has ended', async (t) => {
-  const told: string[] = [];
+  const reported: string[] = [];
   const { connect } = await serve(
     t,
     { '/': { GET: (exchange) => exchange.fail(contractError('cold', 'Loading.')) } },
     {
-      onExchange: ({ method }) => told.push(`begins ${method}`),
-      onExchangeEnd: ({ status, code = 'well' }) => told.push(`ends ${status} ${code}`),
+      onExchange: ({ method }) => reported.push(`begins ${method}`),
+      onExchangeEnd: ({ status, code = 'well' }) => reported.push(`ends ${status} ${code}`),
     },
   );
   const caller = await connect();
   await caller.request('GET', '/').response();
   await caller.request('PUT', '/').response();
   await caller.request('GET', '/nowhere').response();
-  t.strictSame(told, [
+  t.strictSame(reported, [
     'begins GET',
     'ends 503 cold',
     'begins PUT',

@@ -111,7 +111,7 @@ t.test('after close nothing is kept open', async (t) => {
 t.test('a file that is not regular is refused, and delays nothing', async (t) => {
   const harness = new Harness(t);
   execFileSync('mkfifo', [harness.file]);
-  await t.rejects(harness.open(), { message: /^number: and the next one is used \(file / }, 'at the start');
+  await t.rejects(harness.open(), { message: /^number: is not a regular file \(file / }, 'at the start');
   await t.rejects(harness.open({ file: '/dev/zero' }), { message: /is not a regular file/ });
 
   await harness.put('1');
@@ -122,5 +122,5 @@ t.test('a file that is not regular is refused, and delays nothing', async (t) =>
   t.strictSame(harness.said, ['is not a regular file']);
   await harness.put('2');
   await harness.followed?.reload();
-  t.strictSame(harness.said, ['is not a regular file', 2], 'and the next one is taken');
+  t.strictSame(harness.said, ['is not a regular file', 2], 'and the next one is used');
 });

@@ -49,7 +49,7 @@ function line(
 class Keeper {
   readonly clock = new FakeClock();
   readonly spool: MemorySpool;
-  readonly told: string[] = [];
+  readonly reported: string[] = [];
   readonly options: BalancesOptions;
 
   constructor(file: string, spool = new MemorySpool(), beginAnew = false) {
@@ -62,9 +62,9 @@ class Keeper {
       snapshotCloses: 5,
       beginAnew,
       listener: {
-        damaged: (bytes) => this.told.push(`damaged ${bytes}`),
-        unwritten: () => this.told.push('unwritten'),
-        begunAnew: (why) => this.told.push(why),
+        damaged: (bytes) => this.reported.push(`damaged ${bytes}`),
+        unwritten: () => this.reported.push('unwritten'),
+        begunAnew: (why) => this.reported.push(why),
       },
     };
   }
@@ -176,7 +176,7 @@ t.test('a failed snapshot is retried, and nothing is counted twice', async (t) =
   spool.flush();
   spool.broken = true;
   await keeper.tick();
-  t.strictSame(keeper.told, ['unwritten']);
+  t.strictSame(keeper.reported, ['unwritten']);
   t.strictSame(balances.keepFrom, { segment: 1, offset: 0 });
   spool.broken = false;
   await keeper.tick();
@@ -276,7 +276,7 @@ t.test('balances that cannot be known are refused, unless they are to be reset',
     t.match(await Balances.rebuild(new Keeper(file, spool).options), { kind: 'lost', why }, what);
     const anew = new Keeper(file, spool, true);
     t.strictSame((await anew.rebuild()).settled, new Map([['acme', settled]]), what);
-    t.match(anew.told, [why]);
+    t.match(anew.reported, [why]);
   }
   await writeSnapshot(file, { position: { segment: 2, offset: 1 }, settled: new Map([['acme', 11n]]) });
   spool.wipe();
@@ -297,7 +297,7 @@ t.test('a snapshot that is ahead of the spool is used as it is, and nothing is c
   const keeper = new Keeper(file, spool, true);
   const { balances, settled } = await keeper.rebuild();
   t.strictSame(settled, new Map([['acme', 47n]]));
-  t.match(keeper.told, [/counts more than the spool holds/]);
+  t.match(keeper.reported, [/counts more than the spool holds/]);
   t.strictSame(await readSnapshot(file), { position: { segment: 1, offset: 7 }, settled }, 'written at once');
   spool.append(line('c', 'close', 2n));
   spool.flush();

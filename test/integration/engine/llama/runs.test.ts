@@ -73,9 +73,9 @@ class Replies {
    * Steps until each has so many tokens, or one fails. `most`: steps of one run; absent: single steps. `told`: called
    * while one runs.
    */
-  async until(count: number, most?: number, told?: () => void): Promise<this> {
+  async until(count: number, most?: number, reported?: () => void): Promise<this> {
     while (this.fault === undefined && this.length < count) {
-      await this.step(most === undefined ? undefined : Math.min(most, count - this.length), told);
+      await this.step(most === undefined ? undefined : Math.min(most, count - this.length), reported);
     }
     return this;
   }
@@ -86,10 +86,10 @@ class Replies {
   }
 
   /** One call of the decoder. */
-  step(most?: number, told: () => void = () => undefined): Promise<void> {
+  step(most?: number, reported: () => void = () => undefined): Promise<void> {
     const made = (results: readonly PartResult[]): void => {
       this.#hear(results);
-      told();
+      reported();
     };
     return this.#step(
       (i) => Uint32Array.of(this.said[i]?.at(-1) ?? 0),

@@ -3,13 +3,13 @@ import { phasesOf } from '../../../../sidecar/telemetry/otlp/phases.js';
 import { requestRecord, TRY } from '../../../support/request-records.js';
 
 /** `name from-until` of each. */
-const told = (...args: Parameters<typeof requestRecord>): string[] =>
+const reported = (...args: Parameters<typeof requestRecord>): string[] =>
   phasesOf(requestRecord(...args)).map(
     ({ name, from, until, lost }) => `${name} ${from}-${until}${lost ? ' lost' : ''}`,
   );
 
 t.test('a reply has all parts, without gaps', async (t) => {
-  t.strictSame(told(), [
+  t.strictSame(reported(), [
     'receive 0-10',
     'prepare 10-20',
     'queue 20-30',
@@ -18,7 +18,7 @@ t.test('a reply has all parts, without gaps', async (t) => {
     'flush 50-60',
   ]);
   t.equal(
-    told({ authorized: { from: 2, until: 12 } })[0],
+    reported({ authorized: { from: 2, until: 12 } })[0],
     'authorize 2-12',
     'beside them the key’s check, if it was checked here',
   );
@@ -26,32 +26,36 @@ t.test('a reply has all parts, without gaps', async (t) => {
 
 t.test('the last part ends when the request ended', async (t) => {
   const nothing = { last: undefined, receivedAt: undefined };
-  t.strictSame(told({ ...nothing, endedAt: 7 }), ['receive 0-7']);
-  t.equal(told({ last: undefined, endedAt: 17 }).at(-1), 'prepare 10-17');
+  t.strictSame(reported({ ...nothing, endedAt: 7 }), ['receive 0-7']);
+  t.equal(reported({ last: undefined, endedAt: 17 }).at(-1), 'prepare 10-17');
   const waited = { ...TRY, seatedAt: undefined, handedOverAt: undefined, firstTokenAt: undefined, ranUntil: undefined };
-  t.equal(told({ last: waited, endedAt: 99 }).at(-1), 'queue 20-99');
-  t.equal(told({ last: { ...waited, seatedAt: 30 }, endedAt: 99 }).at(-1), 'queue 20-99', 'with a seat, and no job');
+  t.equal(reported({ last: waited, endedAt: 99 }).at(-1), 'queue 20-99');
   t.equal(
-    told({ last: { ...TRY, firstTokenAt: undefined, ranUntil: undefined }, endedAt: 99 }).at(-1),
+    reported({ last: { ...waited, seatedAt: 30 }, endedAt: 99 }).at(-1),
+    'queue 20-99',
+    'with a seat, and no job',
+  );
+  t.equal(
+    reported({ last: { ...TRY, firstTokenAt: undefined, ranUntil: undefined }, endedAt: 99 }).at(-1),
     'prefill 30-99',
   );
-  t.equal(told({ last: { ...TRY, ranUntil: undefined }, endedAt: 99 }).at(-1), 'decode 40-99');
+  t.equal(reported({ last: { ...TRY, ranUntil: undefined }, endedAt: 99 }).at(-1), 'decode 40-99');
 });
 
 t.test('questions are answered in the prefill', async (t) => {
   const last = { ...TRY, firstTokenAt: undefined };
-  t.strictSame(told({ operation: 'decisions', last }).slice(3), ['prefill 30-50', 'flush 50-60']);
+  t.strictSame(reported({ operation: 'decisions', last }).slice(3), ['prefill 30-50', 'flush 50-60']);
 });
 
 t.test('a request without a model has only its key’s check', async (t) => {
-  t.strictSame(told({ operation: undefined, authorized: { from: 1, until: 3 } }), ['authorize 1-3']);
-  t.strictSame(told({ operation: undefined }), []);
+  t.strictSame(reported({ operation: undefined, authorized: { from: 1, until: 3 } }), ['authorize 1-3']);
+  t.strictSame(reported({ operation: undefined }), []);
 });
 
 t.test('an engine that was lost before it began results in a separate try', async (t) => {
   const lost = { readyAt: 20, seatedAt: 21, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
   const last = { readyAt: 25, seatedAt: 30, handedOverAt: 30, firstTokenAt: 40, ranUntil: 50 };
-  t.strictSame(told({ lost: [lost], last }).slice(1), [
+  t.strictSame(reported({ lost: [lost], last }).slice(1), [
     'prepare 10-20',
     'queue 20-21',
     'prefill 22-25 lost',
@@ -74,7 +78,7 @@ t.test('a second one too, after which the queue does not take it back', async (t
     firstTokenAt: undefined,
     ranUntil: undefined,
   };
-  t.strictSame(told({ lost, last, endedAt: 36 }).slice(1), [
+  t.strictSame(reported({ lost, last, endedAt: 36 }).slice(1), [
     'prepare 10-20',
     'queue 20-21',
     'prefill 22-25 lost',

@@ -11,7 +11,7 @@ import { finish, SERVER, time } from '../../../../sidecar/telemetry/otlp/spans.j
 import { requestRecord, TRY } from '../../../support/request-records.js';
 
 /** The server’s span, and the last of its parts. */
-function told(...args: Parameters<typeof requestRecord>): { server: ReadableSpan; parts: ReadableSpan[] } {
+function reported(...args: Parameters<typeof requestRecord>): { server: ReadableSpan; parts: ReadableSpan[] } {
   const exporter = new InMemorySpanExporter();
   const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] });
   const tracer = provider.getTracer('test');
@@ -35,7 +35,7 @@ t.test('only server errors set the span’s error status', async (t) => {
     { outcome: 'failed', status: 200, code: 'bad_gateway', error: 2 },
     { outcome: 'failed', status: 503, code: 'draining', error: 2 },
   ] as const) {
-    const { server, parts } = told({ outcome, status, code, last: cut });
+    const { server, parts } = reported({ outcome, status, code, last: cut });
     const wanted = { status: { code: error }, attributes: { 'error.type': code } };
     t.match(server, { ...wanted, attributes: { ...wanted.attributes, 'http.response.status_code': status } }, code);
     t.match(parts.at(-1), { name: 'decode', ...wanted });
@@ -47,11 +47,11 @@ t.test('only server errors set the span’s error status', async (t) => {
 
 t.test('spans have tokens for requests sent to an engine, and a reason for refused ones', async (t) => {
   const waited = { ...TRY, seatedAt: undefined, handedOverAt: undefined, firstTokenAt: undefined, ranUntil: undefined };
-  const { server } = told({ last: waited, outcome: 'refused', code: 'capacity_exceeded', reason: 'wait' });
+  const { server } = reported({ last: waited, outcome: 'refused', code: 'capacity_exceeded', reason: 'wait' });
   t.equal(server.attributes['ra_sidecar.refusal.reason'], 'wait');
   t.equal(server.attributes['ra_sidecar.phase'], 'queue');
   t.equal(server.attributes['gen_ai.usage.input_tokens'], undefined);
-  t.match(told().server.attributes, {
+  t.match(reported().server.attributes, {
     'gen_ai.usage.input_tokens': 5,
     'gen_ai.usage.cache_read.input_tokens': 2,
     'gen_ai.usage.output_tokens': 3,
@@ -60,7 +60,7 @@ t.test('spans have tokens for requests sent to an engine, and a reason for refus
 
 t.test('an attempt with a lost engine is marked, and the request continues', async (t) => {
   const lost = { readyAt: 20, seatedAt: 21, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
-  const { server, parts } = told({ lost: [lost], last: { ...TRY, readyAt: 25 } });
+  const { server, parts } = reported({ lost: [lost], last: { ...TRY, readyAt: 25 } });
   t.equal(server.status.code, 0);
   t.match(parts[3], { name: 'prefill', status: { code: 2 }, attributes: { 'error.type': 'bad_gateway' } });
 });

@@ -6,12 +6,12 @@ import { FakeClock } from '../../../support/fake-clock.js';
 type Told = (result: ExportResult) => void;
 
 /** A running export, and its reported outcome. */
-function exporting(inner: (told: Told) => void): { clock: FakeClock; ends: string[]; results: number[] } {
+function exporting(inner: (reported: Told) => void): { clock: FakeClock; ends: string[]; results: number[] } {
   const clock = new FakeClock();
   const ends: string[] = [];
   const results: number[] = [];
   const exporter = new WatchedExporter<string>(
-    { export: (_, told) => inner(told), shutdown: () => Promise.resolve() },
+    { export: (_, reported) => inner(reported), shutdown: () => Promise.resolve() },
     { clock, timeoutMs: 5000, ended: (ok, why) => ends.push(ok ? 'ok' : why) },
   );
   exporter.export('items', ({ code }) => results.push(code));
@@ -20,7 +20,7 @@ function exporting(inner: (told: Told) => void): { clock: FakeClock; ends: strin
 
 t.test('an export that never ends by itself is ended, once', async (t) => {
   let late: Told = () => undefined;
-  const { clock, ends, results } = exporting((told) => (late = told));
+  const { clock, ends, results } = exporting((reported) => (late = reported));
   clock.advance(5999);
   t.strictSame(ends, []);
   clock.advance(1);
@@ -31,7 +31,7 @@ t.test('an export that never ends by itself is ended, once', async (t) => {
 
 t.test('the reason of a failure is a status or a code, never the endpoint’s text', async (t) => {
   const failing = (error: Error & { code?: unknown }): string[] =>
-    exporting((told) => told({ code: ExportResultCode.FAILED, error })).ends;
+    exporting((reported) => reported({ code: ExportResultCode.FAILED, error })).ends;
   t.strictSame(failing(Object.assign(new Error('words'), { code: 503 })), ['status 503']);
   t.strictSame(failing(Object.assign(new Error('words'), { code: 'ECONNRESET' })), ['ECONNRESET']);
   t.strictSame(failing(Object.assign(new Error('words'), { code: 'some words' })), ['failed']);
@@ -45,5 +45,5 @@ t.test('one that throws has failed, and no timer is left', async (t) => {
   });
   t.strictSame(results, [ExportResultCode.FAILED]);
   t.equal(clock.pending, 0);
-  t.equal(exporting((told) => told({ code: ExportResultCode.SUCCESS })).clock.pending, 0);
+  t.equal(exporting((reported) => reported({ code: ExportResultCode.SUCCESS })).clock.pending, 0);
 });

@@ -111,7 +111,7 @@ t.test('a secret is the one token in its file', async (t) => {
     writeFileSync(file, text);
     const error: unknown = await readBearerToken(file).catch((thrown: unknown) => thrown);
     t.type(error, FileProblem);
-    t.equal((error as Error).message, `it does not quote the file`, 'it does not quote the file');
+    t.equal((error as Error).message, `delivery.secretFile: ${problem} (file ${file})`, 'it does not quote the file');
   }
   await t.rejects(readBearerToken(`${file}.none`), { message: /^delivery\.secretFile: does not exist/ });
 });
