@@ -1,6 +1,7 @@
 /**
- * The time to save and restore a sequence’s whole state, compared with the prefill of its tokens. node
- * dist/bench/engine/restore.bench.js
+ * What saving and restoring a sequence's whole state take, beside the prefill of its tokens.
+ *
+ *     node dist/bench/engine/restore.bench.js
  */
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { loadRuntime } from '../../engine/llama/runtime.js';

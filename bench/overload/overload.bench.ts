@@ -1,4 +1,4 @@
-/** The running service under more than it can do, beside llama-server and beside llama-server behind nginx. */
+/** The running service under overload, beside llama-server and beside llama-server behind nginx. */
 import { CHAT } from '../../test/support/sidecar.js';
 import { chart, type Line, type Panel } from '../support/chart.js';
 import { random150m } from '../support/models.js';
@@ -29,7 +29,7 @@ const ACCOUNTS = { heavy: 0.8, light: 0.2 };
 /** The closed loop that measures the capacity. */
 const CLOSED: ClosedLoop = { callers: SEATS, seconds: 12, tokens: TOKENS };
 
-/** What one server did under one load, over all rounds. */
+/** The results of one server under one load, over all rounds. */
 interface Measured {
   /** The attempts of each round. */
   readonly runs: Attempt[][];
@@ -169,11 +169,11 @@ function conclusion(): string {
 }
 
 function refusedWith(): string {
-  const reported = servers.map((server) => {
+  const told = servers.map((server) => {
     const counts = Object.entries(codes((measured.get(server) ?? []).flatMap(({ runs }) => runs)));
     return `${server.name} ${counts.map(([code, count]) => `${code} ${count}`).join(', ') || 'nobody'}`;
   });
-  return `Codes that were refused with: ${reported.join('; ')}.`;
+  return `Codes that were refused with: ${told.join('; ')}.`;
 }
 
 function drawn(): string {

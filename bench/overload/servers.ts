@@ -44,8 +44,9 @@ export interface Server {
 }
 
 /**
- * The sidecar, with a key for each account. `maxWaitMs`: what an operator sets for callers of known patience, with a queue that
- * learns nothing; absent: the default settings. `engine`: a server elsewhere, which the caller closes; absent: our own engine.
+ * The sidecar, with a key for each account. `maxWaitMs`: what an operator sets for callers of known patience, with a
+ * queue that learns nothing; absent: the default settings. `engine`: a server elsewhere, which the caller closes;
+ * absent: our own engine.
  */
 export async function sidecar(
   sizes: Sizes,

@@ -1,4 +1,4 @@
-/** A llama-server behind the queue that dies, hangs, and comes back as another model. Needs `make peers`. */
+/** A llama-server behind the queue that is killed, hangs, and restarts with another model. Needs `make peers`. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -107,25 +107,28 @@ async function busy(): Promise<Promise<Streamed>[]> {
   return all;
 }
 
-t.test('a server that is killed: one error frame each, and who waits is served by the next one', async (t) => {
-  const running = await busy();
-  const waiting = Array.from({ length: SEATS }, () => stream(SHORT));
-  await sidecar.reaches('ra_sidecar_waiting_requests', SEATS, { model: MODEL });
-  await server.close();
-  const cut = await Promise.all(running);
-  t.strictSame(
-    cut.map(outcome),
-    cut.map(() => CUT),
-  );
-  server = await serve();
-  const served = await Promise.all(waiting);
-  t.strictSame(
-    served.map(outcome),
-    served.map(() => SERVED),
-  );
-  await billedOnce(t, cut, 'failed');
-  await billedOnce(t, served, 'done');
-});
+t.test(
+  'a killed server: one error frame for each stream, and waiting requests are served by its successor',
+  async (t) => {
+    const running = await busy();
+    const waiting = Array.from({ length: SEATS }, () => stream(SHORT));
+    await sidecar.reaches('ra_sidecar_waiting_requests', SEATS, { model: MODEL });
+    await server.close();
+    const cut = await Promise.all(running);
+    t.strictSame(
+      cut.map(outcome),
+      cut.map(() => CUT),
+    );
+    server = await serve();
+    const served = await Promise.all(waiting);
+    t.strictSame(
+      served.map(outcome),
+      served.map(() => SERVED),
+    );
+    await billedOnce(t, cut, 'failed');
+    await billedOnce(t, served, 'done');
+  },
+);
 
 t.test('a server that is stopped for 40 s: one error frame each, and it is used again once it goes on', async (t) => {
   const running = await busy();
@@ -149,7 +152,7 @@ t.test('a server that is stopped for 40 s: one error frame each, and it is used 
   await billedOnce(t, served, 'done');
 });
 
-t.test('another model at the same place is not used, and the reason is there', async (t) => {
+t.test('another model at the same address is not used, and the reason is shown', async (t) => {
   const running = await busy();
   await server.close();
   server = await serve(EMBEDDED_MODEL);

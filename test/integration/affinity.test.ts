@@ -24,7 +24,7 @@ await writeFile(keyFile, JSON.stringify({ version: 1, keys: [...keys.values()].m
 interface Served {
   /** The same once more, when the sharer's prefix is saved and no sequence has it. */
   readonly later: string[];
-  /** Accounts in the order in which they were served; the stranger had come before the sharer. */
+  /** Accounts in the order in which they were served; the stranger had arrived before the sharer. */
   readonly order: string[];
   /** Tokens of the sharer’s prompt that were not evaluated: of its first request, and of the same one again. */
   readonly cached: readonly [first: number, again: number];
@@ -64,7 +64,7 @@ async function served(prefixReuse: 'any' | 'off', scope: 'all' | 'account'): Pro
   const first = await inTurn(SHARED);
   await sidecar.logged('request', ACCOUNTS.length);
   const order = accounts();
-  // The seat holds what the last of them left; twice, so that it is the sharer's.
+  // The seat has what the last of them left; repeated, so that it is the sharer’s own.
   await ask('sharer', SHARED, 4);
   const again = await ask('sharer', SHARED, 4);
   await sidecar.logged('request', ACCOUNTS.length + 2);
@@ -82,7 +82,7 @@ t.test(
   },
 );
 
-t.test('where each account has its own, neither the order nor the usage shows what another one sent', async (t) => {
+t.test('if each account has its own, neither the order nor the usage shows what another one sent', async (t) => {
   const { order, cached, later } = await served('any', 'account');
   t.same(order, ['occupant', 'stranger', 'sharer']);
   t.equal(cached[0], 0, 'nothing of another account');

@@ -1,7 +1,8 @@
 /**
- * Twelve senders of one account keep the prompt hosts as busy as they can, beside the chat of another account. `node
- * dist/test/integration/prompts-fairness.test.js 300` is the long form, with so many chats before and during the
- * attack, whose p99 is compared too, for an idle machine. Each part reports its figures as a comment.
+ * Twelve senders of one account that keep the prompt hosts as busy as they can, and the chat of another account.
+ *
+ * `node dist/test/integration/prompts-fairness.test.js 300`: the long form, with so many chats before and during the attack, whose
+ * p99 is compared too. For a machine that does nothing else. Each part reports its figures as a comment.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -106,7 +107,7 @@ for (const lane of ['short', 'long'] as const) {
   });
 }
 
-t.test('a dear body of another account is next, not behind all that were sent before', async (t) => {
+t.test('another account’s expensive body is next, not behind all that were sent before', async (t) => {
   let over = false;
   let answers = 0;
   const sender = async (): Promise<void> => {
@@ -133,11 +134,11 @@ t.test('a dear body of another account is next, not behind all that were sent be
   t.ok(quantile(before, 0.5) <= SENDERS / 2, `${quantile(before, 0.5)}`);
 });
 
-t.test('what callers sent who are gone is not worked on', async (t) => {
+t.test('requests of disconnected callers are not worked on', async (t) => {
   const headers = { Authorization: `Bearer ${hostile.key}`, 'Content-Type': 'application/json' };
   const connections = await Promise.all(Array.from({ length: 30 }, () => RawConnection.open(sidecar.port)));
   for (const connection of connections) connection.request('POST', '/v1/chat/completions', headers, DEAREST);
-  // Some are under way by then.
+  // Some are being worked on by then.
   await sidecar.reaches('ra_sidecar_account_waiting_requests', (waiting) => waiting > 0, { account: 'hostile' });
   for (const connection of connections) connection.close();
   const from = performance.now();

@@ -59,7 +59,7 @@ t.test('getting-started shows a decision with the answers that this model gives'
   const [, json = ''] = /v1\/decisions \\\n[^]*?-d '(\{[^]*?\})'\n```/.exec(page) ?? [];
   const asked = JSON.parse(json) as { input: string; questions: { id: string; options?: { name: string }[] }[] };
   const answersTo = async (questions: readonly object[]): Promise<Record<string, Answer>> => {
-    // The page's model under the name that it has here.
+    // The page’s model under its name here.
     const text = await (await sidecar.post('/decisions', { ...asked, model: DECIDE, questions })).text();
     return (checked('decisions', text) as { answers: Record<string, Answer> }).answers;
   };

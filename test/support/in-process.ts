@@ -89,7 +89,7 @@ export interface StubModel {
   /** A server elsewhere; its engine process is the real one. Absent: a stand-in. */
   readonly engine?: object;
   readonly prefixCache?: object;
-  /** Never gets ready. */
+  /** Never becomes ready. */
   readonly cold?: boolean;
 }
 

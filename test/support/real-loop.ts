@@ -45,7 +45,7 @@ export interface Started {
   /** Resolves with its first text. */
   readonly speaks: Promise<unknown>;
   readonly ran: Promise<Ran>;
-  /** `ran` then never settles. */
+  /** ``ran` then never settles. */
   readonly cancel: () => void;
 }
 
@@ -68,7 +68,7 @@ export class RealLoop {
   readonly decoder: Decoder;
   /** What it reported of its sequences and its cache. */
   readonly held: HeldPrefix[] = [];
-  /** What lies under the loop. */
+  /** The decoder under the loop. */
   readonly #below: Pick<LlamaContext, 'dispose'>;
   readonly #loop: StepLoop;
   readonly #outputs: Output[] = [];

@@ -85,7 +85,7 @@ export const HELD_CACHE: CacheCounts = {
   evictions: { ...NO_CACHE.evictions, room: 5 },
 };
 
-/** What a paced job takes for a token, ms. */
+/** The time of a paced job for a token, ms. */
 export const PACED_MS = 5;
 
 /** Of the prompt of a job that reuses. */

@@ -19,7 +19,7 @@ const object = (properties: Schema, required: readonly string[] = []): Schema =>
   required,
 });
 const one = (schema: Schema): Schema => object({ p: schema }, ['p']);
-/** `depth` nested schemas. */
+/** ``depth` nested schemas. */
 const nested = (depth: number, around: (inner: Schema) => Schema): Schema =>
   depth === 0 ? {} : around(nested(depth - 1, around));
 
@@ -196,7 +196,7 @@ t.test('work that is foreseen is refused once it is more than what is left, and 
   t.end();
 });
 
-t.test('what is past the bound is refused in words that have none of the caller’s', (t) => {
+t.test('a refusal for the bound repeats none of the caller’s text', (t) => {
   const [, , [, dear] = []] = DEAR;
   t.match(schemaGrammar(one(dear ?? {})), {
     kind: 'unservable',

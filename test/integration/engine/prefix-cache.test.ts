@@ -1,4 +1,6 @@
-/** Prefixes that were overwritten and are restored, on real models: a request that runs alone gets the same, bit for bit. */
+/**
+ * Overwritten prefixes that are restored, on real models: a request that runs alone gets the same reply, bit for bit.
+ */
 import { closeSync, fstatSync, ftruncateSync, openSync, readdirSync, readlinkSync, readSync, writeSync } from 'node:fs';
 import t from 'tap';
 import type { GenerateJob } from '../../../engine/protocol/jobs.js';
@@ -31,7 +33,7 @@ interface Turns {
   readonly prompts: number[][];
 }
 
-/** Turns of several chats in turn on one sequence, so that each overwrites the one before. */
+/** Turns of several chats in turn on one sequence, so that each overwrites the previous one. */
 async function turns(loop: RealLoop): Promise<Turns> {
   const prompts = Array.from({ length: CHATS }, (_, salt) => words(2 * CHUNK + 20, salt));
   const tokens: unknown[] = [];

@@ -55,7 +55,7 @@ t.test('what other processes can restore is counted by itself, with the state th
   t.equal(shared(prompt(8, 0)), undefined, 'nothing is shared any more');
 });
 
-t.test('more than the engine can hold breaks the protocol', async (t) => {
+t.test('more than the engine can have is a protocol violation', async (t) => {
   const index = new HeldPrefixes(4, CONTEXT);
   t.equal(index.apply([held(4 + MOST_SAVED, prompt(1, 0))]), 'held-too-much');
   t.equal(index.apply([held(0, prompt(11, 0))]), 'held-too-much');

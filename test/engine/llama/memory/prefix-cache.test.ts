@@ -7,7 +7,7 @@ const NONE = { weights: 0, perSeat: 0, compute: 0 };
 const needs = { cpu: { weights: GIB, perSeat: GIB / 8, compute: 0 }, gpu: NONE };
 const AGE = { maxAgeMs: 1000 };
 
-t.test('a quarter of what is left, shared by all engines, at most 8 GiB, and none below 64 MiB', async (t) => {
+t.test('a quarter of the free memory, shared by all engines, at most 8 GiB, and none below 64 MiB', async (t) => {
   const of = (
     free: number,
     asked: object = {},
@@ -16,7 +16,7 @@ t.test('a quarter of what is left, shared by all engines, at most 8 GiB, and non
   ): number | undefined =>
     withPrefixCache(needs, { seats: 8, prefixCache: { ...AGE, ...asked }, ...more }, free + RESERVE, room).cpu
       .prefixCache;
-  t.equal(of(6 * GIB), GIB, 'of 4 GiB that are left');
+  t.equal(of(6 * GIB), GIB, 'of 4 GiB of free memory');
   t.equal(of(6 * GIB, { engines: 4 }), GIB / 4);
   t.equal(of(100 * GIB), 8 * GIB);
   t.equal(of(2.2 * GIB), 0, 'too little is free');
@@ -38,7 +38,7 @@ t.test('at most what files in memory have room for, whatever is asked for', asyn
   t.equal(of(undefined), 0, 'a system without any');
 });
 
-t.test('it counts where memory is checked', async (t) => {
+t.test('it counts in the memory check', async (t) => {
   const { cpu } = withPrefixCache(needs, { seats: 8, prefixCache: { ...AGE, bytes: 5 * GIB } }, 4 * GIB, 9 * GIB);
   t.equal(totalOf(cpu, 8), 7 * GIB);
   t.match(misfit(cpu, { seats: 8, contextPerSeat: 4096 }, 4 * GIB, 'memory'), /compute 0, prefix cache 5\) and/);
