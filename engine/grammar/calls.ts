@@ -1,8 +1,10 @@
-import type { CallSyntax, ParameterTypes } from '../protocol/reply-format.js';
+import type { CallSyntax, NestedTypes, ParameterTypes } from '../protocol/reply-format.js';
 import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart } from './gbnf.js';
 import { JSON_RULES } from './json.js';
 import { looseGrammar } from './loose.js';
-import { schemaGrammar } from './schema.js';
+import { nestedGrammar, type NestedGrammar } from './nested.js';
+import { addressedRules } from './recipients.js';
+import { schemaGrammar, type SchemaGrammar } from './schema.js';
 import { spaced, SPACED_RULES } from './spaced.js';
 import { MAX_STACKS } from './stacks.js';
 import { taggedGrammar, type TaggedGrammar } from './tagged.js';
@@ -16,7 +18,7 @@ export interface Callable {
 
 /**
  * `stacks`: the most places that a text of it can be at, all at once. `parameters`: of each function, where its arguments
- * are tagged.
+ * are tagged; `nested`: where they are nested elements.
  */
 export type CallRules =
   | {
@@ -24,6 +26,7 @@ export type CallRules =
       readonly gbnf: string;
       readonly stacks: number;
       readonly parameters?: readonly (readonly ParameterTypes[])[];
+      readonly nested?: readonly (readonly NestedTypes[])[];
     }
   /** `at`: the index of the function whose parameters are to blame; absent: all together are. */
   | (NoGrammar & { readonly at?: number });
@@ -50,6 +53,7 @@ export function callRules(
 ): CallRules {
   const parts: GrammarPart[] = [];
   const types: (readonly ParameterTypes[])[] = [];
+  const nested: (readonly NestedTypes[])[] = [];
   const notation = syntax.arguments;
   let characters = 0;
   /** By name: calls of functions with one name differ only by their arguments, so a text is at a place in each. */
@@ -59,8 +63,12 @@ export function callRules(
     if (part.kind === 'unservable') return work.exhausted ? { kind: 'unservable', why: part.why } : { ...part, at: i };
     parts.push(part);
     types.push(part.types);
+    nested.push(part.nodes);
+    if (name === syntax.userRecipient || name === syntax.answerTool)
+      return { kind: 'unservable', why: 'has a name that means something else to this model: give it another.', at: i };
     const most = (places.get(name) ?? 0) + part.stacks;
-    if (most > MAX_STACKS)
+    // Nested elements are read by their function's own schema.
+    if (most > MAX_STACKS || (notation?.kind === 'nested' && places.has(name)))
       return { kind: 'unservable', why: 'has too many tools of one name: give each tool its own name.' };
     places.set(name, most);
     // Checked early: a hostile tool list costs no more than one hostile schema.
@@ -70,12 +78,14 @@ export function callRules(
   }
   const call = functions.map(({ name }, i) => `${literal(name)} call-between ${parts[i]?.rule ?? ''}`).join(' | ');
   const further = single || syntax.next === undefined ? '' : ` (${spaced(syntax.next)} call-one)*`;
-  const answers =
-    answer && syntax.answer !== undefined ? ` | ${spaced(syntax.answer)} call-answer-unit* "\\"" call-gap "}"` : '';
+  const answers = answer ? answersOf(syntax) : '';
   const opens = [syntax.open, ...(syntax.alsoOpen ?? [])].map(spaced);
-  const betweens = [syntax.between, ...(syntax.alsoBetween ?? [])].map((text) => behindName(text) || '""');
+  const gap = syntax.userRecipient === undefined ? behindName : literal;
+  const betweens = [syntax.between, ...(syntax.alsoBetween ?? [])].map((text) => gap(text) || '""');
   const rules = [
-    `${START} ::= (${opens.join(' | ')}) call-one${further} ${spaced(syntax.close)}${answers}`,
+    ...(syntax.userRecipient === undefined
+      ? [`${START} ::= (${opens.join(' | ')}) call-one${further} ${spaced(syntax.close)}${answers}`]
+      : addressedRules(START, syntax.open, syntax.userRecipient, { further, answer })),
     `call-one ::= ${call}`,
     `call-between ::= ${betweens.join(' | ')}`,
     ...(syntax.lead === undefined ? [] : [`call-name ::= ${functions.map(({ name }) => literal(name)).join(' | ')}`]),
@@ -86,7 +96,22 @@ export function callRules(
   const stacks = Math.max(functions.length, ...places.values());
   // Without its root, which callGrammar adds.
   const gbnf = text.gbnf.slice(text.gbnf.indexOf('\n') + 1);
-  return { kind: 'ok', gbnf, stacks, ...(notation?.kind === 'tagged' && { parameters: types }) };
+  return {
+    kind: 'ok',
+    gbnf,
+    stacks,
+    ...(notation?.kind === 'tagged' && { parameters: types }),
+    ...(notation?.kind === 'nested' && { nested }),
+  };
+}
+
+/** Alternatives to calls, each behind a bar. */
+function answersOf({ answer, answerTool, open, between, close }: CallSyntax): string {
+  const wrapped = answer === undefined ? '' : ` | ${spaced(answer)} call-answer-unit* "\\"" call-gap "}"`;
+  if (answerTool === undefined) return wrapped;
+  // What it says follows, at least one character of it.
+  const called = `${spaced(open)} ${literal(answerTool)} ${spaced(between)} "{" call-gap "}" ${spaced(close)}`;
+  return `${wrapped} | ${called} [\\n ]{0,2} [^\\x00-\\x20] [^\\x00]*`;
 }
 
 /** White space may be left out elsewhere; in front of a letter it is what ends the function's name. */
@@ -95,30 +120,46 @@ function behindName(text: string): string {
   return space === '' ? spaced(text) : `${literal(space)} ${spaced(text.slice(space.length))}`;
 }
 
+type ArgumentsGrammar =
+  (Extract<TaggedGrammar, { kind: 'ok' }> & { readonly nodes: readonly NestedTypes[] }) | NoGrammar;
+
 function argumentsOf(
   schema: unknown,
   notation: CallSyntax['arguments'],
   prefix: string,
   work: WorkBudget,
-): TaggedGrammar {
-  if (notation?.kind === 'tagged') return taggedGrammar(schema, notation, prefix, work);
-  const part =
-    notation === undefined ? schemaGrammar(schema, prefix, work) : looseGrammar(schema, notation, prefix, work);
-  return part.kind === 'ok' ? { ...part, types: [] } : part;
+): ArgumentsGrammar {
+  const part = ((): SchemaGrammar | TaggedGrammar | NestedGrammar => {
+    if (notation === undefined) return schemaGrammar(schema, prefix, work);
+    switch (notation.kind) {
+      case 'tagged':
+        return taggedGrammar(schema, notation, prefix, work);
+      case 'nested':
+        return nestedGrammar(schema, notation, prefix, work);
+      default:
+        return looseGrammar(schema, notation, prefix, work);
+    }
+  })();
+  return part.kind === 'ok' ? { types: [], nodes: [], ...part } : part;
 }
 
 /**
  * A grammar whose root is these rules' start, behind `before`: text that is there already, or behind the syntax's `lead`.
- * `or`: what may come in place of calls.
+ * `or`: what may come in place of calls, behind the text `orLead`.
  */
 export function callGrammar(
   rules: string,
-  { before = '', lead = '', or }: { readonly before?: string; readonly lead?: string; readonly or?: GrammarPart } = {},
+  {
+    before = '',
+    lead = '',
+    or,
+    orLead = '',
+  }: { readonly before?: string; readonly lead?: string; readonly or?: GrammarPart; readonly orLead?: string } = {},
 ): string {
   const head = before === '' ? spaced(lead) : literal(before);
   const root = `${head === '' ? '' : `${head} `}${START}`;
   if (or === undefined) return `root ::= ${root}\n${rules}`;
   const known = new Set(rules.split('\n'));
   const further = or.rules.filter((rule) => !known.has(rule));
-  return [`root ::= ${root} | ${or.rule}`, rules, ...further].join('\n');
+  return [`root ::= ${root} | ${orLead === '' ? '' : `${literal(orLead)} `}${or.rule}`, rules, ...further].join('\n');
 }

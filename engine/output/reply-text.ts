@@ -48,9 +48,17 @@ export class ReplyText {
   /** Adds one token's bytes; returns the newly parsed text, which is often empty. */
   push(bytes: Uint8Array): ReplyParts {
     const text = this.#decoder.decode(bytes, { stream: true });
-    const { reasoning, content } = this.#apart(text);
-    const called = this.#calls?.push(content) ?? { content, calls: [] };
-    return { reasoning, content: this.#stops.push(called.content), calls: called.calls };
+    // What ends the content may stand in a call's arguments, or behind them: which it is shows character by character.
+    const apart = this.#calls !== undefined && this.#thought?.mayEndIn(text) === true;
+    const all = { reasoning: '', content: '', calls: [] as CallPiece[] };
+    for (const part of apart ? text : [text]) {
+      const { reasoning, content } = this.#apart(part);
+      const called = this.#calls?.push(content) ?? { content, calls: [] };
+      all.reasoning += reasoning;
+      all.content += this.#stops.push(called.content);
+      all.calls.push(...called.calls);
+    }
+    return all;
   }
 
   /** Marks of thoughts within a call are text like any other. */

@@ -47,6 +47,12 @@ export class ThoughtSplitter {
     return this.#state === 'content' && !this.#close.holds;
   }
 
+  /** A mark that ends the content, or a part of it, may begin in this text of several characters. */
+  mayEndIn(text: string): boolean {
+    const { close, part } = this.#format;
+    return text.length > 1 && [close, part].some((mark) => mark?.[0] !== undefined && text.includes(mark[0]));
+  }
+
   /** The text so far ends within a thought. */
   get thinking(): boolean {
     return this.#state === 'thought';

@@ -3,6 +3,9 @@
  * up to 16,777,216 characters: counted before they are parsed, since a value takes ten times the memory of its text.
  */
 
+import { unusedMark } from './data-text.js';
+import { WholeFloat } from './whole-float.js';
+
 /** How deep arrays and objects may nest in one call's arguments: as deep as in a request. */
 export const MAX_ARGUMENT_NESTING = 64;
 
@@ -20,15 +23,22 @@ export class CallArguments {
   parse(text: string): unknown {
     // Callers send no text at all for a call without arguments.
     if (text.trim() === '') return {};
-    this.#count(text);
-    return JSON.parse(text);
+    const floats = this.#count(text);
+    // Checked as it is: what is put in place of a number must not make JSON of it.
+    const plain: unknown = JSON.parse(text);
+    return floats.length > 0 ? (withFloats(text, floats) ?? plain) : plain;
   }
 
-  /** Counts arrays, objects and the commas between values. What it counts in text that is not JSON does not matter. */
-  #count(text: string): void {
+  /**
+   * Counts arrays, objects and the commas between values, and finds the whole numbers that are written with a point or an exponent.
+   * What it makes of text that is not JSON does not matter.
+   */
+  #count(text: string): readonly Place[] {
+    const floats: Place[] = [];
     let open = 0;
     for (let at = 0; at < text.length; at++) {
-      switch (text.charCodeAt(at)) {
+      const unit = text.charCodeAt(at);
+      switch (unit) {
         case 0x22: // "
           at = endOfString(text, at);
           break;
@@ -45,10 +55,46 @@ export class CallArguments {
           this.#values++;
           break;
         default:
+          // A digit or a minus.
+          if (unit === 0x2d || (unit >= 0x30 && unit <= 0x39)) {
+            const end = endOfNumber(text, at);
+            if (isWholeFloat(text.slice(at, end))) floats.push([at, end]);
+            at = end - 1;
+          }
       }
       if (open > MAX_ARGUMENT_NESTING || this.#values > MAX_ARGUMENT_VALUES) throw new OversizedArguments();
     }
+    return floats;
   }
+}
+
+/** Where a number begins and ends. */
+type Place = readonly [from: number, to: number];
+
+function endOfNumber(text: string, at: number): number {
+  let end = at + 1;
+  while (end < text.length && '0123456789+-.eE'.includes(text[end] ?? '')) end++;
+  return end;
+}
+
+function isWholeFloat(number: string): boolean {
+  return /[.eE]/.test(number) && Number.isInteger(Number(number));
+}
+
+/** JSON text parsed, with these numbers as floats; undefined: every mark for them occurs in it. */
+function withFloats(text: string, floats: readonly Place[]): unknown {
+  const mark = unusedMark(text);
+  if (mark === undefined) return undefined;
+  const parts: string[] = [];
+  let done = 0;
+  for (const [from, to] of floats) {
+    parts.push(text.slice(done, from), `"${mark}${text.slice(from, to)}"`);
+    done = to;
+  }
+  parts.push(text.slice(done));
+  return JSON.parse(parts.join(''), (_, value: unknown) =>
+    typeof value === 'string' && value.startsWith(mark) ? new WholeFloat(Number(value.slice(mark.length))) : value,
+  );
 }
 
 /** Index of the closing quote of the string that opens at `at`; the text's length when there is none. */

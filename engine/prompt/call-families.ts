@@ -130,6 +130,36 @@ const FAMILIES: readonly Family[] = [
     },
   },
   {
+    name: 'minimax-m3',
+    signs: [']<]minimax[>[', 'to_xml('],
+    syntax: {
+      mark: ']<]minimax[>[<tool_call>',
+      open: ']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="',
+      between: '">',
+      next: ']<]minimax[>[</invoke>\n]<]minimax[>[<invoke name="',
+      close: ']<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>',
+      arguments: { kind: 'nested', prefix: ']<]minimax[>[' },
+    },
+  },
+  {
+    name: 'functionary-v3.2',
+    signs: ['>>>all\\n', '>>>${recipient}'],
+    syntax: { mark: '>>>', open: '>>>', userRecipient: 'all', between: '\n', next: '>>>', close: '' },
+  },
+  {
+    name: 'command-r-plus',
+    signs: ['`directly-answer`', '"tool_name": "'],
+    syntax: {
+      mark: 'Action:',
+      ambiguous: true,
+      open: 'Action:\n```json\n[\n    {\n        "tool_name": "',
+      between: '",\n        "parameters": ',
+      next: '\n    },\n    {\n        "tool_name": "',
+      close: '\n    }\n]```',
+      answerTool: 'directly-answer',
+    },
+  },
+  {
     name: 'firefunction',
     signs: ['functools[', '+ functions'],
     syntax: {
@@ -142,7 +172,7 @@ const FAMILIES: readonly Family[] = [
   },
 ];
 
-/** undefined: to be found by rendering. */
+/** undefined: it is of none, or of one that is found by rendering. */
 export function familyOf(source: string): CallSyntax | undefined {
   return FAMILIES.find(({ signs }) => signs.every((sign) => source.includes(sign)))?.syntax;
 }

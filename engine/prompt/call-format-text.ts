@@ -10,6 +10,7 @@ export interface CallFormatText {
 const NOTATIONS = {
   json: 'as JSON',
   tagged: 'one by one between tags',
+  nested: 'as nested elements',
   bare: 'as an object without quotes around keys',
   keywords: 'by name as in Python',
 } as const;

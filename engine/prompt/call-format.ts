@@ -51,8 +51,10 @@ export function callsFormat(
     functions: callable.map(({ name }) => name),
     single,
     ...(rules.parameters && { parameters: rules.parameters }),
+    ...(rules.nested && { nested: rules.nested }),
   };
-  const whole = choice.required || json || syntax.answer !== undefined;
+  const { userRecipient } = syntax;
+  const whole = choice.required || json || syntax.answer !== undefined || userRecipient !== undefined;
   const { gbnf, stacks } = rules;
   if (!whole) return { kind: 'ok', calls: { gbnf, stacks, ...calls } };
   const or = choice.required ? undefined : reply;
@@ -61,7 +63,11 @@ export function callsFormat(
     kind: 'ok',
     calls,
     grammar: {
-      gbnf: callGrammar(gbnf, { lead: (syntax.lead ?? '').trimStart(), ...(or && { or: or.part }) }),
+      gbnf: callGrammar(gbnf, {
+        lead: (syntax.lead ?? '').trimStart(),
+        ...(or && { or: or.part }),
+        ...(userRecipient !== undefined && { orLead: `${userRecipient}\n` }),
+      }),
       stacks: places,
     },
   };

@@ -3,6 +3,7 @@ import type { PromptConversation } from './conversation.js';
 import { cutAt, guard, type SpecialTexts } from './data-text.js';
 import { markImages, sectionsOf } from './image-marks.js';
 import { holdReply, weighed, type HeldOrder, type HeldReply } from './held-reply.js';
+import { behindTurn } from '../grammar/gbnf.js';
 import { QUICK_WORK, WorkBudget } from '../grammar/work.js';
 import { CALLED } from '../output/calls/expected-text.js';
 import type { CallFormat, CallSyntax, ReplyFormat, ReplyGrammar, ThoughtFormat } from '../protocol/reply-format.js';
@@ -136,11 +137,14 @@ export function orderOf(
 
 /** The grammar of a whole reply with what the model writes around its content. */
 function framed(
-  { thoughts }: PromptParts,
+  { thoughts, template }: PromptParts,
   { calls }: HeldOrder,
   { reasoningEffort }: ReplyOptions,
   { gbnf, ...more }: Omit<ReplyGrammar, 'after'>,
 ): Omit<ReplyGrammar, 'after'> {
+  const { userRecipient } = template.tools;
+  if (userRecipient !== undefined && calls === undefined)
+    return { gbnf: behindTurn(gbnf, { header: `${userRecipient}\n` }), ...more };
   const header = calls === undefined || calls.syntax.answer !== undefined;
   return { gbnf: thoughts?.framed(gbnf, { think: reasoningEffort !== 'none', header }) ?? gbnf, ...more };
 }
@@ -155,12 +159,14 @@ function heldOf(order: HeldOrder, source: HeldSource, work: WorkBudget): HeldRep
 
 /** `grammar` holds the content of the whole reply. */
 function replyFormat(
-  { thoughts, vocabulary }: PromptParts,
+  { thoughts, vocabulary, template }: PromptParts,
   prompt: string,
   calls: CallFormat | undefined,
   grammar: Omit<ReplyGrammar, 'after'> | undefined,
 ): ReplyFormat | undefined {
-  const thinking = thoughts?.replyFormat(prompt);
+  const { userRecipient } = template.tools;
+  const addressed = userRecipient !== undefined && calls?.syntax.userRecipient === undefined;
+  const thinking = addressed ? headedBy(`${userRecipient}\n`) : thoughts?.replyFormat(prompt);
   if (calls === undefined && grammar === undefined) return thinking;
   const parts = calls === undefined ? [] : textsOf(calls.syntax);
   const marks = vocabulary.specialTexts.filter((text) => text !== '' && parts.some((part) => part.includes(text)));
@@ -172,6 +178,11 @@ function replyFormat(
     ...(calls && { calls }),
     ...(grammar !== undefined && { grammar: { ...grammar, ...(after !== undefined && { after }) } }),
   };
+}
+
+/** No thoughts, but a header in front of the content. */
+function headedBy(header: string): ReplyFormat & { readonly thought: ThoughtFormat } {
+  return { thought: { open: false, starts: [], ends: [], breaks: [], headers: [header] }, markers: [] };
 }
 
 /** The headers of calls count as no text, like those of the content. */
@@ -203,6 +214,7 @@ function textsOf({
 
 function notationTexts(notation: CallSyntax['arguments']): string[] {
   if (notation?.kind === 'bare') return [notation.quote];
+  if (notation?.kind === 'nested') return [notation.prefix];
   return notation?.kind === 'tagged' ? [notation.open, ...Object.values(notation.between), notation.close] : [];
 }
 

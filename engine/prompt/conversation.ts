@@ -38,6 +38,8 @@ export interface Shape {
   readonly arguments: 'object' | 'string';
   /** What stands for the content of an assistant message that has none. */
   readonly noContent: '' | null;
+  /** What stands for the content of a reply that says nothing and calls nothing: text, or a part of it. */
+  readonly noReply?: 'part';
   /**
    * How an assistant's thought is handed over: by one of two names, by the second one without the content that goes with a call, or as
    * a part of the content.
@@ -118,9 +120,12 @@ export function shapeTool(tool: object): { readonly type: 'function'; readonly f
 function shapeMessage(given: PromptMessage, shape: Shape, values: CallArguments): object {
   const message = withThought(given, shape.marks);
   const { content, reasoning_content: reasoning, tool_calls: calls, ...rest } = message;
+  const says = calls !== undefined && calls.length > 0 ? undefined : '';
+  const text = textOf(content) ?? (SPOKEN.has(message.role) ? '' : says);
+  const isEmpty = text === '' && message.role === 'assistant' && shape.noReply === 'part';
   return {
     ...rest,
-    content: shapeContent(textOf(content) ?? (SPOKEN.has(message.role) ? '' : undefined), shape),
+    content: isEmpty ? [{ type: 'text', text }] : shapeContent(text, shape),
     ...(calls && calls.length > 0 ? { tool_calls: calls.map((call) => shapeCall(call, shape, values)) } : {}),
     ...(reasoning ? shapeThought(reasoning, message, shape) : {}),
   };

@@ -5,6 +5,8 @@
  * every such text, and the parts are tokenized separately. Prompts without such texts are not changed.
  */
 
+import { WholeFloat } from './whole-float.js';
+
 /** Code units of the Basic Multilingual Plane's private use area, from which the break mark is chosen. */
 const PRIVATE_FIRST = 0xe000;
 const PRIVATE_LAST = 0xf8ff;
@@ -128,6 +130,6 @@ function someString(value: unknown, test: (text: string) => boolean): boolean {
 function mapStrings(value: unknown, change: (text: string) => string): unknown {
   if (typeof value === 'string') return change(value);
   if (Array.isArray(value)) return value.map((item) => mapStrings(item, change));
-  if (typeof value !== 'object' || value === null) return value;
+  if (typeof value !== 'object' || value === null || value instanceof WholeFloat) return value;
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [change(name), mapStrings(member, change)]));
 }

@@ -1,5 +1,6 @@
 /** The library's values, made and read. */
 import { Environment, type Value } from './jinja-library.js';
+import { WholeFloat } from './whole-float.js';
 
 /** The library converts where it declares: here nothing is kept. */
 class Converter extends Environment {
@@ -12,10 +13,22 @@ const CONVERTER = new Converter();
 
 const [TRUE, FALSE] = [CONVERTER.set('value', true), CONVERTER.set('value', false)];
 
-/** The library's form of a plain value. Of true and false there is one each: nothing changes them. */
+type Kind = new (value: unknown) => Value;
+
+/** The library's kinds of values that are made here. */
+const [Float, List, Mapping] = [0.5, [], {}].map((value) => CONVERTER.set('value', value).constructor as Kind) as [
+  Kind,
+  Kind,
+  Kind,
+];
+
+/** The library's form of a plain value, {@link WholeFloat}s among them. Of true and false there is one each: nothing changes them. */
 export function toValue(value: unknown): Value {
   if (typeof value === 'boolean') return value ? TRUE : FALSE;
-  return CONVERTER.set('value', value);
+  if (typeof value !== 'object' || value === null) return CONVERTER.set('value', value);
+  if (value instanceof WholeFloat) return new Float(value.value);
+  if (Array.isArray(value)) return new List(value.map(toValue));
+  return new Mapping(new Map(Object.entries(value).map(([name, member]) => [name, toValue(member)])));
 }
 
 /** Whether it is a list; its items can be changed in place. */

@@ -73,7 +73,7 @@ export function probeShape(
   const base = probePlain(render);
   if (base === undefined) return undefined;
   const system = shows(render({ messages: [{ role: 'system', content: MARK.system }, USER] }, base), MARK.system);
-  const shape = probeThought(render, probeToolLoop(render, { ...base, system }));
+  const shape = probeThought(render, probeNoReply(render, probeToolLoop(render, { ...base, system })));
   const lists = (form: Shape): boolean =>
     shows(render({ messages: [USER], tools: TOOLS }, form), MARK.tool, MARK.description);
   if (lists(shape)) return { shape, tools: true };
@@ -113,6 +113,14 @@ function probeToolLoop(render: Render, base: Shape): Shape {
     }
   }
   return renders ?? base;
+}
+
+/** Some templates throw at a reply without text, unless it is a part. */
+function probeNoReply(render: Render, base: Shape): Shape {
+  const conversation = { messages: [USER, { role: 'assistant', content: '' }, USER] };
+  const shape = { ...base, noReply: 'part' as const };
+  const throws = render(conversation, base) === undefined;
+  return throws && render(conversation, shape) !== undefined ? shape : base;
 }
 
 /** The first form in which a thought comes out; failing that, the usual one, which a template without thoughts ignores. */

@@ -70,7 +70,8 @@ const FAMILIES: readonly Family[] = [
   // Hy3 makes its marks of two parts.
   { sign: "'</think{}>'", start: '<think:opensource>', end: '</think:opensource>', onDemand: true },
   { sign: '</seed:think>', start: '<seed:think>', end: '</seed:think>' },
-  { sign: '</mm:think>', start: '<mm:think>', end: '</mm:think>' },
+  // A reply without a thought begins with the mark of one's end.
+  { sign: '</mm:think>', start: '<mm:think>', end: '</mm:think>', headers: ['</mm:think>'] },
   { sign: 'think>', start: '<think>', end: '</think>' },
 ];
 

@@ -80,6 +80,8 @@ function exampleOf(notation: CallSyntax['arguments']): string {
       return '{"parameter": "value"}';
     case 'tagged':
       return `${notation.open}parameter${notation.between.string}value${notation.close}`;
+    case 'nested':
+      return `${notation.prefix}<parameter>value${notation.prefix}</parameter>`;
     case 'bare':
       return `{parameter:${notation.quote}value${notation.quote}}`;
     case 'keywords':

@@ -1,5 +1,6 @@
 /** How tools reach a model, and how it calls them: found from its template, or as the operator says. */
 import type { CallSyntax } from '../protocol/reply-format.js';
+import { familyOf } from './call-families.js';
 import { showsCalls, type Render } from './call-probes.js';
 import { callSyntaxOf, WRAPPED } from './call-syntax.js';
 import { namedSyntax } from './named-syntaxes.js';
@@ -11,6 +12,8 @@ export interface ToolUse {
   readonly lists: boolean;
   /** The template shows earlier calls and their results as it sees fit. Otherwise they are written out as text. */
   readonly shows: boolean;
+  /** Stands, with a line end behind it, in front of what a reply says to the user, whether tools are offered or not. */
+  readonly userRecipient?: string;
   /** The format is the operator's choice. */
   readonly chosen: boolean;
 }
@@ -20,5 +23,6 @@ export function toolUseOf(source: string, lists: boolean, format: string, render
   const chosen = format !== 'auto';
   const calls = format === 'json' ? WRAPPED : chosen ? namedSyntax(format) : callSyntaxOf(source, render);
   const shows = lists || showsCalls(render);
-  return { ...(calls && { calls }), lists, shows, chosen };
+  const { userRecipient } = familyOf(source) ?? {};
+  return { ...(calls && { calls }), lists, shows, chosen, ...(userRecipient !== undefined && { userRecipient }) };
 }

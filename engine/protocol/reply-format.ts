@@ -37,7 +37,16 @@ export interface CallSyntax {
    * start.
    */
   readonly mark: string;
+  /** The mark may stand in other text too: only once all of `open` does, it is a call. */
+  readonly ambiguous?: true;
   readonly open: string;
+  /**
+   * A reply consists of parts, each behind `open`, its recipient and a line end. The recipient is a function or this one, which
+   * stands for the user. The prompt ends with the first part's `open`. `next` is equal to `open`, and `close` is empty.
+   */
+  readonly userRecipient?: string;
+  /** A tool of the model's own that it calls, alone and without arguments, in front of an answer that is no call. */
+  readonly answerTool?: string;
   /** A header that the model writes in front of `open`, and that counts as no text. */
   readonly lead?: string;
   /** What the model is known to write in place of `open`, whatever its template says. */
@@ -54,7 +63,7 @@ export interface CallSyntax {
    */
   readonly answer?: string;
   /** How ARGUMENTS are written. Absent: as one JSON object. */
-  readonly arguments?: TaggedArguments | BareArguments | KeywordArguments;
+  readonly arguments?: TaggedArguments | NestedArguments | BareArguments | KeywordArguments;
 }
 
 /** The types of JSON Schema. A value is of `integer` or `number`, never of both. */
@@ -78,6 +87,20 @@ export interface TaggedArguments {
   readonly cdata?: true;
 }
 
+/**
+ * Arguments that are written as nested elements, one for each:
+ *
+ *     prefix<NAME> VALUE prefix</NAME>
+ *
+ * VALUE is an element for each member of an object, an element called `item` for each of an array's items, a string as it stands,
+ * without quotes and escapes, or another value's JSON.
+ */
+export interface NestedArguments {
+  readonly kind: 'nested';
+  /** Stands in front of each tag, and in no string. */
+  readonly prefix: string;
+}
+
 /** Arguments that are one object of keys without quotes, and strings, without escapes, between two `quote`s. */
 export interface BareArguments {
   readonly kind: 'bare';
@@ -96,6 +119,20 @@ export interface ParameterTypes {
   readonly types: readonly ValueType[];
 }
 
+/** What a value of nested arguments may be, and the numbers of what may be within it, in one list of such. */
+export interface NestedTypes {
+  readonly types: readonly ValueType[];
+  /** Of the object's members by their names. */
+  readonly members?: Readonly<Record<string, number>>;
+  /** Of its other members. */
+  readonly others?: number;
+  /** Of the first items, and of those behind them. */
+  readonly prefix?: readonly number[];
+  readonly items?: number;
+  /** What an element with nothing in it is. Absent: a string, if it may be one. */
+  readonly empty?: 'object' | 'array';
+}
+
 /** The calls that a reply may contain. */
 export interface CallFormat {
   readonly syntax: CallSyntax;
@@ -103,6 +140,8 @@ export interface CallFormat {
   readonly functions: readonly string[];
   /** The parameters of each of `functions`, in that order; of a name that occurs twice, all. With tagged arguments alone. */
   readonly parameters?: readonly (readonly ParameterTypes[])[];
+  /** The arguments of each of `functions`, in that order: the first value is all of them. With nested arguments alone. */
+  readonly nested?: readonly (readonly NestedTypes[])[];
   /** One call at most; the reply ends with it. */
   readonly single: boolean;
   /**

@@ -136,7 +136,8 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
     },
   });
   const weights = new WeightFiles();
-  const models = hostModels(config, files, plans, { entry: engineEntry, weights }, { registry, readiness, log });
+  const forks = { entry: engineEntry, weights };
+  const models = hostModels(config, files, plans, templates, forks, { registry, readiness, log });
   const reload = reloader({ models, files: weights, prompts, promptModels, log });
   const services: Services = {
     clock: systemClock,

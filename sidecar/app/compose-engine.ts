@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { EngineSetup, RemoteSetup } from '../../engine/protocol/setup.js';
+import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import type { EngineEvents, HostedEngine } from '../engine-client/engine.js';
 import { ReplicatedEngine } from '../engine-client/replicated-engine.js';
@@ -11,7 +12,6 @@ import { sameWeights, type WeightFiles } from '../engine-client/weight-files.js'
 import { systemClock } from '../lib/clock.js';
 import { MAX_TOKENS } from '../vision/client.js';
 import type { Log } from '../telemetry/logger.js';
-import { templateOf } from './model-template.js';
 import type { ReplicaPlan } from './replica-plans.js';
 
 /** The module that our own engine's processes are forked from. */
@@ -33,6 +33,7 @@ export interface EngineParts {
   /** Engine processes of all models, which share what is free for prefix caches. */
   readonly engines: number;
   readonly memory: MemoryCheck | undefined;
+  readonly template: TemplateSettings;
   readonly log: Log;
   /** Whether a request holds or waits for a seat of the model. */
   readonly wanted: () => boolean;
@@ -45,7 +46,7 @@ export function composeEngine(
   config: Pick<Config, 'engine'>,
   model: ModelConfig,
   plans: readonly ReplicaPlan[],
-  { entry, engines, weights, memory, log, wanted, events }: EngineParts,
+  { entry, engines, weights, memory, template, log, wanted, events }: EngineParts,
 ): HostedEngine {
   const { id, kind, file, load, idleUnloadMs, gpu, flashAttention, prefillTokensPerStep, prefillShare } = model;
   const { prefixReuse, swaFull, kv, checkpoints, prefixCache } = model;
@@ -53,7 +54,7 @@ export function composeEngine(
   const all = {
     file,
     kind,
-    template: templateOf(model),
+    template,
     gpu,
     flashAttention,
     prefillTokensPerStep,

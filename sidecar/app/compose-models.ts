@@ -11,6 +11,7 @@ import { CacheScopes } from '../engine-client/cache-scopes.js';
 import { REUSED_TOKENS } from '../engine-client/prefix-index.js';
 import { StartGate } from '../engine-client/start-gate.js';
 import type { HostedModel } from '../api/services.js';
+import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
 import type { FirstStart } from '../prompts/client.js';
 import { composeEngine, type EngineParts } from './compose-engine.js';
 import { composeVision } from './compose-vision.js';
@@ -55,11 +56,15 @@ export function modelFiles({ models }: Config): Map<string, string> {
   return new Map(models.map(({ file }) => [file, file === 'embedded' ? EMBEDDED_MODEL : resolve(file)]));
 }
 
-/** All models by id, none started yet. `files`: as {@link modelFiles} gave them; `plans`: the replicas of each, by id. */
+/**
+ * All models by id, none started yet. `files`: as {@link modelFiles} gave them; `plans`: the replicas of each, by id;
+ * `templates`: how each is prompted, by id.
+ */
 export function hostModels(
   config: Config,
   files: ReadonlyMap<string, string>,
   plans: ReadonlyMap<string, readonly ReplicaPlan[]>,
+  templates: ReadonlyMap<string, TemplateSettings>,
   { entry, weights }: Pick<EngineParts, 'entry' | 'weights'>,
   listeners: Listeners,
 ): ReadonlyMap<string, Hosted> {
@@ -69,13 +74,9 @@ export function hostModels(
   for (const model of config.models) {
     const file = files.get(model.file) ?? model.file;
     const memory = gate && { gate, mappedElsewhere: () => mappedBeside(file, models.values()) };
-    const hosted = host(
-      config,
-      { ...model, file },
-      plans.get(model.id) ?? [],
-      { entry, weights, engines, memory },
-      listeners,
-    );
+    const template = templates.get(model.id) ?? {};
+    const forks = { entry, weights, engines, memory, template };
+    const hosted = host(config, { ...model, file }, plans.get(model.id) ?? [], forks, listeners);
     const { scope } = model.prefixCache;
     const scopes = new CacheScopes(scope);
     const scopeOf = (account: string): CacheScope => scopes.of(account);
@@ -183,7 +184,7 @@ function host(
   config: Config,
   model: ModelConfig,
   plans: readonly ReplicaPlan[],
-  forks: Pick<EngineParts, 'entry' | 'weights' | 'engines' | 'memory'>,
+  forks: Pick<EngineParts, 'entry' | 'weights' | 'engines' | 'memory' | 'template'>,
   { registry, readiness, log }: Listeners,
 ): Omit<Hosted, 'scopeOf' | 'closeScope'> {
   const { id, kind, file, ownedBy, cohort, load } = model;

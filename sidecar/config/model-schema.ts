@@ -28,6 +28,9 @@ export const TOOL_FORMATS = [
   'solar',
   'granite',
   'gigachat',
+  'minimax-m3',
+  'functionary-v3.2',
+  'command-r-plus',
   'firefunction',
 ] as const;
 

@@ -1,26 +1,28 @@
 /**
- * Where we render otherwise than llama-server, who is right, and why. The judge is Jinja2 in Python, with the template's own
- * variables; where llama.cpp rewrites the conversation before it renders, the template's words are.
+ * Where we render otherwise than llama-server, who is right, and why. The judge is Jinja2 in Python (judge.ts), with the
+ * variables that we give the template; where llama.cpp rewrites the conversation before it renders, the template's words are.
+ * Templates that Jinja2 throws at: command-r-plus, whose tools have parameters without a description, and Seed-OSS, whose tools
+ * have no parameters.
  */
 
-const INSTRUCTION =
-  "Neither: the format of its calls is not known here, so the prompt has our JSON instruction. llama-server's is the template's own.";
+const FUNCTIONARY =
+  'Ours for a default of null, which is written as None, as in Jinja2; llama-server writes nothing. A null in an enum is None in Jinja2 and nothing in either.';
+const COMMAND =
+  "Ours: llama-server answers 400 to any tool, since its interpreter cannot look a member's name up that is not there. Jinja2 throws at a parameter without a description, of which ours writes an empty one.";
 const APERTUS = 'Ours: llama.cpp does not know that it can think, and never turns it on.';
 const SEED = 'Ours, as in Jinja2: llama-server answers 500 where a property has no type.';
 const COHERE = 'Ours: llama.cpp keeps the effort `none` from the template, which turns thinking off by it.';
 const LFM =
   'llama-server, as in Jinja2: the thought is written back without the white space around it. Marks in callers\u2019 text are cut, so a thought left in content would not be one.';
 const STEP = 'llama-server trims the texts of this model, against loops in its thoughts; the template does not.';
-const R1_EMPTY = 'llama-server, as in Jinja2: empty content is none to us.';
 const GEMMA2 = 'Ours: llama-server leaves a system message alone out, and the model has nothing to answer.';
 const GEMMA4 =
-  'llama-server: it gives this older template tool results as a member of the call, which its own words do not ask for.';
+  'llama-server: it gives this older template tool results as a member of the call, which its own words do not ask for. Jinja2 has ours, but for a null argument, which it writes as None and either as nothing.';
 const NUMBERS =
-  'llama-server, as in Jinja2: 1e3 and 1.0 are floats there. In JavaScript they are integers, written without a point.';
+  'Ours, as in Jinja2: the `string` filter writes 1e3 and 1.0 with a point; llama-server does so only where no filter is.';
 const TURN = 'llama-server begins another turn of the model behind an empty text beside a call; the template does not.';
-const MINISTRAL = 'Jinja2 throws too: this template has no empty replies. llama-server leaves the reply out. 422.';
 const MINICPM =
-  'Ours, as in Jinja2: the template prints a list or an object; llama.cpp prints nothing between its items, or nothing at all.';
+  'Ours, as in Jinja2: the template prints a list or an object; llama.cpp prints nothing between its items, or nothing at all. A null argument of `call-deep` is None in Jinja2 and nothing in either.';
 const HY3 = 'Ours: the template throws at this effort, and is rendered without it; llama-server answers 500.';
 const DEVSTRAL = 'Ours: llama.cpp loses the reply that a thought goes with.';
 const LINES =
@@ -45,39 +47,31 @@ export const UNLISTED: readonly string[] = [
 export const UNEQUAL: readonly (readonly [template: string, conversations: string, why: string])[] = [
   ['Apertus-8B-Instruct', 'effort-low effort-medium effort-high effort-tools', APERTUS],
   ['ByteDance-Seed-OSS', 'offer-deep call-deep', SEED],
+  ['ByteDance-Seed-OSS', 'call-numbers', NUMBERS],
   ['Cohere2MoE', 'offer-none effort-none', COHERE],
   [
     'CohereForAI-c4ai-command-r-plus-tool_use',
     'offer offer-system offer-deep offer-data offer-turns offer-none offer-json call calls calls-open calls-swapped calls-in-turn call-empty call-deep call-numbers call-unicode call-marks result-empty result-nameless loop-user thought-call thought-calls thought-content-call effort-tools',
-    INSTRUCTION,
+    COMMAND,
   ],
+  ['LFM2.5-8B-A1B', 'call-numbers', NUMBERS],
   ['LFM2.5-8B-A1B', 'thought-content thought-content-call', LFM],
-  [
-    'MiniMax-M3',
-    'offer offer-system offer-deep offer-data offer-turns offer-none offer-json call calls calls-open calls-swapped calls-in-turn call-empty call-deep call-numbers call-unicode call-marks result-empty result-nameless loop-user thought-call thought-calls thought-content-call effort-tools',
-    INSTRUCTION,
-  ],
   ['NVIDIA-Nemotron-3-Nano-30B-A3B-BF16', 'thought-content', LINES],
+  ['NVIDIA-Nemotron-3-Nano-30B-A3B-BF16', 'call-numbers', NUMBERS],
   ['Qwen-QwQ-32B', 'thought-content-call', LINES],
+  ['Qwen3-Coder', 'call-numbers', NUMBERS],
+  ['Qwen3.5-4B', 'call-numbers', NUMBERS],
   ['StepFun3.5-Flash', 'turns long edges', STEP],
-  ['deepseek-ai-DeepSeek-R1-Distill-Llama-8B', 'empty', R1_EMPTY],
+  ['StepFun3.5-Flash', 'call-numbers', NUMBERS],
   ['google-gemma-2-2b-it', 'system-alone', GEMMA2],
   [
     'google-gemma-4-31B-it-interleaved',
     'call calls calls-open calls-swapped calls-in-turn call-empty call-deep call-numbers call-unicode call-marks result-empty result-nameless loop-user thought-call thought-calls thought-content-call',
     GEMMA4,
   ],
-  ['google-gemma-4-31B-it', 'call-numbers', NUMBERS],
   ['google-gemma-4-31B-it', 'thought-content-call', TURN],
-  [
-    'meetkai-functionary-medium-v3.2',
-    'offer offer-system offer-deep offer-data offer-turns offer-none offer-json call calls calls-open calls-swapped calls-in-turn call-empty call-deep call-numbers call-unicode call-marks result-empty result-nameless loop-user thought-call thought-calls thought-content-call effort-tools',
-    INSTRUCTION,
-  ],
-  ['mistralai-Ministral-3-14B-Reasoning-2512', 'empty', MINISTRAL],
-  ['muse-glimmer', 'call-numbers', NUMBERS],
+  ['meetkai-functionary-medium-v3.2', 'offer-deep call-deep', FUNCTIONARY],
   ['openbmb-MiniCPM5-1B', 'calls calls-open calls-swapped calls-in-turn call-deep', MINICPM],
-  ['openbmb-MiniCPM5-1B', 'call-numbers', NUMBERS],
   ['tencent-Hy3', 'effort-medium', HY3],
   ['unsloth-mistral-Devstral-Small-2507', 'thought-turns thought-calls', DEVSTRAL],
 ];

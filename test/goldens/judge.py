@@ -4,7 +4,7 @@ import json
 import sys
 from datetime import datetime
 
-from jinja2.ext import loopcontrols
+from jinja2.ext import Extension, loopcontrols
 from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -17,7 +17,17 @@ def raise_exception(message):
     raise TemplateError(message)
 
 
-ENVIRONMENT = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+class Generation(Extension):
+    """Marks what the model writes, for training: its text is rendered as it is."""
+
+    tags = {"generation"}
+
+    def parse(self, parser):
+        next(parser.stream)
+        return parser.parse_statements(["name:endgeneration"], drop_needle=True)
+
+
+ENVIRONMENT = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
 ENVIRONMENT.filters["tojson"] = tojson
 ENVIRONMENT.globals["raise_exception"] = raise_exception
 ENVIRONMENT.globals["strftime_now"] = lambda form: datetime.now().strftime(form)

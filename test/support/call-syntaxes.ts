@@ -84,3 +84,15 @@ export const LOOSE_SYNTAXES = {
     arguments: { kind: 'keywords' },
   },
 } as const satisfies Readonly<Record<string, CallSyntax>>;
+
+/** The same of nested elements. */
+export const NESTED_SYNTAXES = {
+  'MiniMax-M3': {
+    mark: ']<]minimax[>[<tool_call>',
+    open: ']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="',
+    between: '">',
+    next: ']<]minimax[>[</invoke>\n]<]minimax[>[<invoke name="',
+    close: ']<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>',
+    arguments: { kind: 'nested', prefix: ']<]minimax[>[' },
+  },
+} as const satisfies Readonly<Record<string, CallSyntax>>;

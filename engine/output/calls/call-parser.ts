@@ -1,15 +1,17 @@
 /**
  * Separates the calls in a reply from its content while it is generated.
  *
- *     content --mark--> head --open--> name --> between --> arguments --> tail --close--> content
- *        ^                |              ^                                  |
- *        +--- no call ----+              +--------------- next -------------+
+ *     content --mark--> head --> arguments --> tail --close--> content
+ *        ^                |  ^                   |
+ *        +--- no call ----+  +------ next -------+
  *
+ * Where a reply's parts have recipients (CallSyntax.userRecipient), it begins within the head, and content follows one of them.
  * Until the arguments begin, a call may turn out not to be one; its text is then content. If a grammar constrains the
  * reply from the mark on (`hold`), that cannot happen.
  */
 import type { CallFormat } from '../../protocol/reply-format.js';
 import { JsonArguments, type ArgumentsReader } from './arguments-reader.js';
+import { CallHead, MAX_HEAD } from './call-head.js';
 import { ALWAYS_CONSTRAINED, ParsedText, type CallHold, type CallText } from './call-text.js';
 import { ExpectedText } from './expected-text.js';
 import { StringText } from './json-text.js';
@@ -19,12 +21,7 @@ import { readerOf } from './readers.js';
 /** Calls that one reply can have: an index in an answer ends at 127. */
 export const MAX_CALLS = 128;
 
-const MAX_NAME = 64;
-
-/** The longest text of a call before its arguments, white space included; longer text is content. */
-const MAX_HEAD = 1024;
-
-type State = 'start' | 'content' | 'head' | 'name' | 'between' | 'arguments' | 'tail' | 'answer' | 'plain' | 'over';
+type State = 'start' | 'content' | 'lead' | 'head' | 'arguments' | 'tail' | 'answer' | 'plain' | 'over';
 
 export class CallParser {
   readonly #format: CallFormat;
@@ -34,11 +31,10 @@ export class CallParser {
   #held = '';
   /** Some content was passed on. */
   #shown = false;
-  /** White space before the current call, and the call's own text so far. */
+  /** White space before the current call, and the call's own text behind its arguments. */
   #spaces = '';
   #raw = '';
-  #certain = false;
-  #name = '';
+  #head: CallHead;
   #calls = 0;
   #expected = new ExpectedText([]);
   #arguments: ArgumentsReader = new JsonArguments();
@@ -48,7 +44,10 @@ export class CallParser {
   constructor(format: CallFormat, hold: CallHold = ALWAYS_CONSTRAINED) {
     this.#format = format;
     this.#hold = hold;
-    this.#state = format.syntax.mark === '' ? 'start' : 'content';
+    const { mark, userRecipient } = format.syntax;
+    const begun = userRecipient !== undefined;
+    this.#state = begun ? 'head' : mark === '' ? 'start' : 'content';
+    this.#head = this.#newHead(begun ? '' : undefined);
   }
 
   /** Calls whose arguments are complete. */
@@ -74,7 +73,10 @@ export class CallParser {
    */
   end(): CallText {
     const mark = this.#format.gbnf === undefined && !this.#shown;
-    const content = (mark ? '' : this.#held) + (this.#certain ? '' : this.#spaces + this.#raw);
+    const { certain, mayBeUsers, raw } = this.#head;
+    const inHead = this.#state === 'head';
+    const call = inHead && !certain && !mayBeUsers ? this.#spaces + raw : '';
+    const content = (mark ? '' : this.#held) + call;
     this.#held = this.#spaces = this.#raw = '';
     return { content: this.#calls > 0 && content.trim() === '' ? '' : content, calls: [] };
   }
@@ -86,12 +88,12 @@ export class CallParser {
         return this.#start(text, out);
       case 'content':
         return this.#content(text, out);
+      case 'lead':
+        return this.#lead(text);
       case 'head':
-      case 'between':
+        return this.#readHead(text, out);
       case 'tail':
-        return this.#expect(text, out);
-      case 'name':
-        return this.#readName(text, out);
+        return this.#readTail(text, out);
       case 'arguments':
         return this.#readArguments(text, out);
       case 'answer':
@@ -109,7 +111,7 @@ export class CallParser {
     const begin = all.search(/\S/);
     this.#held = begin < 0 ? all : '';
     if (begin < 0 && all.length <= MAX_SPACE) return '';
-    if (begin >= 0 && begin <= MAX_SPACE && all[begin] === '{') return this.#begin(all, begin, out);
+    if (begin >= 0 && begin <= MAX_SPACE && all[begin] === '{') return this.#begin(all, begin);
     this.#held = '';
     this.#state = 'plain';
     return this.#emit(all, out);
@@ -119,126 +121,123 @@ export class CallParser {
     const { content, rest, spaces } = splitBeforeMark(this.#held + text, this.#format.syntax.mark);
     this.#held = spaces === undefined ? rest : '';
     this.#emit(content, out);
-    return spaces === undefined ? '' : this.#begin(rest, spaces, out);
+    return spaces === undefined ? '' : this.#begin(rest, spaces);
   }
 
-  #begin(text: string, at: number, out: ParsedText): string {
-    const { open, alsoOpen = [], answer } = this.#format.syntax;
+  #begin(text: string, at: number): string {
     this.#spaces = text.slice(0, at);
-    this.#raw = '';
-    // If a grammar constrains the whole reply, only a call or an answer can begin like this.
-    this.#certain = this.#format.gbnf === undefined;
-    this.#await('head', answer === undefined ? [open, ...alsoOpen] : [open, answer], out);
+    this.#head = this.#newHead(undefined);
+    this.#state = 'head';
     return text.slice(at);
   }
 
-  /** Changes to a state that expects one of these texts; an empty text is matched at once. */
-  #await(state: 'head' | 'between' | 'tail', texts: readonly string[], out: ParsedText): void {
-    this.#state = state;
-    this.#expected = new ExpectedText(texts);
-    const { progress } = this.#expected;
-    if (typeof progress === 'number') this.#matched(progress, out);
+  /** `raw`: as {@link CallHead} has it. If a grammar constrains the whole reply, only a call or an answer can begin so. */
+  #newHead(raw: string | undefined, certain = this.#format.gbnf === undefined): CallHead {
+    return new CallHead(this.#format, this.#hold, { raw, certain });
   }
 
-  #expect(text: string, out: ParsedText): string {
+  #readHead(text: string, out: ParsedText): string {
+    const { used, is } = this.#head.take(text);
+    if (is === 'none') this.#giveUp(this.#head.raw, out);
+    else if (is === 'answer') this.#state = 'answer';
+    else if (is === 'user') this.#answers();
+    else if (is === 'call') this.#beginArguments(out);
+    return text.slice(used);
+  }
+
+  #readTail(text: string, out: ParsedText): string {
     for (let i = 0; i < text.length; i++) {
       const unit = text[i] ?? '';
       this.#raw += unit;
       const progress = this.#expected.take(unit);
-      const refused = this.#state === 'head' && this.#raw === this.#format.syntax.mark && !this.#ask();
-      if (progress === 'failed' || refused || this.#raw.length > MAX_HEAD) {
-        this.#giveUp(out);
-        return text.slice(i + 1);
-      }
-      if (progress === 'more') continue;
-      this.#matched(progress, out);
+      if (progress === 'more' && this.#raw.length <= MAX_HEAD) continue;
+      if (typeof progress === 'number') this.#behind(progress);
+      else this.#giveUp(this.#raw, out);
       return text.slice(i + 1);
     }
     return '';
   }
 
-  #ask(): boolean {
-    this.#certain = this.#hold.begin(this.#raw);
-    return this.#certain;
+  /** A call is over; `which`: as {@link ArgumentsReader.behind}. */
+  #behind(which: number): void {
+    if (which === 0) {
+      this.#close();
+      return;
+    }
+    this.#head = this.#newHead(this.#raw, true);
+    this.#state = 'head';
   }
 
-  #matched(which: number, out: ParsedText): void {
-    if (this.#state === 'between') this.#beginArguments(out);
-    else if (this.#state === 'tail' && which === 0) this.#close();
-    else if (this.#state === 'head' && which === 1 && this.#format.syntax.answer !== undefined) this.#state = 'answer';
-    else {
-      this.#name = '';
-      this.#state = 'name';
-    }
+  /** What follows is content. */
+  #answers(): void {
+    this.#spaces = '';
+    this.#state = 'lead';
   }
 
-  #readName(text: string, out: ParsedText): string {
-    const spaces = this.#name === '' ? text.length - text.trimStart().length : 0;
-    this.#raw += text.slice(0, spaces);
-    if (this.#raw.length > MAX_HEAD) this.#giveUp(out);
-    if (spaces > 0) return text.slice(spaces);
-    const end = text.search(/[^A-Za-z0-9_-]/);
-    const part = end < 0 ? text : text.slice(0, end);
-    this.#raw += part;
-    this.#name += part;
-    if (this.#name.length > MAX_NAME || (end >= 0 && !this.#format.functions.includes(this.#name))) {
-      this.#giveUp(out);
-      return text.slice(part.length);
-    }
-    const { between, alsoBetween = [] } = this.#format.syntax;
-    if (end >= 0) this.#await('between', [between, ...alsoBetween], out);
-    return text.slice(part.length);
+  /** Drops the line end behind a recipient, or the white space behind the call of an answer's tool. */
+  #lead(text: string): string {
+    const { userRecipient } = this.#format.syntax;
+    const rest = userRecipient === undefined ? text.trimStart() : text.replace(/^\n/, '');
+    if (userRecipient !== undefined || rest !== '') this.#state = 'content';
+    return rest;
   }
 
   #beginArguments(out: ParsedText): void {
-    if (!this.#certain && !this.#ask()) {
-      this.#giveUp(out);
-      return;
-    }
-    out.calls.push({ index: this.#calls, name: this.#name, arguments: '' });
-    this.#arguments = readerOf(this.#format, this.#name);
+    const { name } = this.#head;
+    if (!this.#isAnswer) out.calls.push({ index: this.#calls, name, arguments: '' });
+    this.#arguments = readerOf(this.#format, name);
     this.#state = 'arguments';
+  }
+
+  /** The function is none that the caller has. */
+  get #isAnswer(): boolean {
+    return this.#head.name === this.#format.syntax.answerTool;
   }
 
   #readArguments(text: string, out: ParsedText): string {
     const { json, used } = this.#arguments.take(text);
-    if (json !== '') out.calls.push({ index: this.#calls, arguments: json });
+    if (json !== '' && !this.#isAnswer) out.calls.push({ index: this.#calls, arguments: json });
     if (this.#arguments.complete) {
-      this.#calls += 1;
+      if (!this.#isAnswer) this.#calls += 1;
       const { close, next } = this.#format.syntax;
       const { behind, rest } = this.#arguments;
       this.#raw = rest;
-      if (behind === undefined) this.#await('tail', next === undefined ? [close] : [close, next], out);
-      else if (behind === 'failed') this.#giveUp(out);
+      if (behind === 'failed') this.#giveUp(this.#raw, out);
+      else if (behind !== undefined) this.#behind(behind);
       else {
         this.#state = 'tail';
-        this.#matched(behind, out);
+        this.#expected = new ExpectedText(next === undefined ? [close] : [close, next]);
+        const { progress } = this.#expected;
+        if (typeof progress === 'number') this.#behind(progress);
       }
     }
     return text.slice(used);
   }
 
   #close(): void {
+    // Behind an answer's tool the grammar goes on: with at least one character of the answer.
+    if (this.#isAnswer) {
+      this.#answers();
+      return;
+    }
     this.#hold.end();
     this.#spaces = this.#raw = '';
-    this.#certain = false;
     this.#state = this.#format.syntax.mark === '' ? 'over' : 'content';
   }
 
   #readAnswer(text: string, out: ParsedText): string {
     // From here on the reply's text is not returned unchanged any more.
-    this.#spaces = this.#raw = '';
+    this.#spaces = '';
     const { text: shown, used } = this.#string.take(text);
     this.#emit(shown, out);
     if (this.#string.complete) this.#state = 'over';
     return text.slice(used);
   }
 
-  /** It is not a call. */
-  #giveUp(out: ParsedText): void {
-    this.#emit(this.#spaces + this.#raw, out);
+  /** It is not a call, or nothing that goes on with one: `raw` is content. */
+  #giveUp(raw: string, out: ParsedText): void {
+    this.#emit(this.#spaces + raw, out);
     this.#spaces = this.#raw = '';
-    this.#certain = false;
     this.#state = this.#format.syntax.mark === '' ? 'plain' : 'content';
   }
 

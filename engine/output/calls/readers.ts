@@ -1,11 +1,14 @@
 import type { CallFormat } from '../../protocol/reply-format.js';
 import { JsonArguments, type ArgumentsReader } from './arguments-reader.js';
 import { LooseJson } from './loose-json.js';
+import { NestedReader } from './nested-arguments.js';
 import { TaggedReader } from './tagged-arguments.js';
 
 /** A reader of the arguments of one call of `name`, in the format's notation. */
-export function readerOf({ syntax, functions, parameters = [] }: CallFormat, name: string): ArgumentsReader {
+export function readerOf(format: CallFormat, name: string): ArgumentsReader {
+  const { syntax, functions, parameters = [], nested = [] } = format;
   const { arguments: notation, close, next } = syntax;
+  const ends = next === undefined ? [close] : [close, next];
   switch (notation?.kind) {
     case undefined:
       return new JsonArguments();
@@ -15,7 +18,9 @@ export function readerOf({ syntax, functions, parameters = [] }: CallFormat, nam
       return new LooseJson({ end: ')' });
     case 'tagged': {
       const declared = functions.flatMap((each, i) => (each === name ? (parameters[i] ?? []) : []));
-      return new TaggedReader(notation, declared, next === undefined ? [close] : [close, next]);
+      return new TaggedReader(notation, declared, ends);
     }
+    case 'nested':
+      return new NestedReader(notation, nested[functions.indexOf(name)] ?? [], ends);
   }
 }

@@ -98,6 +98,22 @@ t.test('thought, content and calls, wherever the reply is cut', (t) => {
   t.end();
 });
 
+t.test('the end of a message in the same piece as the end of a call', (t) => {
+  const call = `to=functions.look<|channel|>commentary json<|message|>${CALL}`;
+  const expected = { reasoning: '', content: '', calls: [['look', CALL]] };
+  for (const pieces of [
+    [`${call}<|end|>`],
+    [call.slice(0, -5), `${call.slice(-5)}<|end|>`],
+    [call.slice(0, -5), `${call.slice(-5)}<|e`, 'nd|>'],
+    [`${call.slice(0, call.indexOf('<|end|>'))}<|e`, `${call.slice(call.indexOf('nd|>'))}<|end|>`],
+  ]) {
+    t.same(read(HARMONY, pieces), expected);
+  }
+  const next = '<|end|><|start|>assistant<|channel|>final<|message|>So <|> it is.';
+  t.same(read(HARMONY, [`${call}${next}`]), { ...expected, content: 'So <|> it is.' });
+  t.end();
+});
+
 /** Joins the token at `at` with the one before it, as steps that share a message do. */
 function paired(at: number): (list: string[], token: string, index: number) => string[] {
   return (list, token, index) => {

@@ -1,4 +1,7 @@
 import t from 'tap';
+import { guard, SpecialTexts } from '../../../engine/prompt/data-text.js';
+import { JinjaTemplate } from '../../../engine/prompt/jinja.js';
+import { WholeFloat } from '../../../engine/prompt/whole-float.js';
 import {
   CallArguments,
   MAX_ARGUMENT_NESTING,
@@ -18,6 +21,26 @@ function thrown(given: CallArguments, text: string): string | undefined {
     return error instanceof OversizedArguments ? 'oversized' : String(error instanceof SyntaxError);
   }
 }
+
+t.test('whole numbers with a point or an exponent stay such', (t) => {
+  const text = '{"a":1e3,"b":[-1.0,{"c":2.5}],"d":"1.0 \\" 1e3","e":10,"f":true,"g":-0.0}';
+  const parsed = new CallArguments().parse(text) as Record<string, unknown>;
+  t.strictSame(parsed, {
+    a: new WholeFloat(1000),
+    b: [new WholeFloat(-1), { c: 2.5 }],
+    d: '1.0 " 1e3',
+    e: 10,
+    f: true,
+    g: new WholeFloat(-0),
+  });
+  const template = new JinjaTemplate('{{ a }} {{ b[0] }} {{ b | tojson }} {{ e }} {{ a | string }} {{ a + 1 }}');
+  t.equal(template.render(parsed), '1000.0 -1.0 [-1, {"c": 2.5}] 10 1000.0 1001.0');
+  const guarded = guard(parsed, new SpecialTexts(['"d"', '1.0 ']));
+  t.match(guarded, { kind: 'ok', value: { a: new WholeFloat(1000) } });
+  t.throws(() => new CallArguments().parse('{"a":1.0.0}'), SyntaxError);
+  t.throws(() => new CallArguments().parse('{"a":1e3'), SyntaxError);
+  t.end();
+});
 
 t.test('arguments are parsed, and empty ones are an empty object', (t) => {
   const given = new CallArguments();

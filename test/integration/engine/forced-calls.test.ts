@@ -54,6 +54,9 @@ const SHORT = [
   'google-gemma-4-31B-it',
   'LFM2-8B-A1B',
   'muse-glimmer',
+  'MiniMax-M3',
+  'meetkai-functionary-medium-v3.2',
+  'CohereForAI-c4ai-command-r-plus-tool_use',
   'fireworks-ai-llama-3-firefunction-v2',
   'google-gemma-2-2b-it',
 ];

@@ -44,7 +44,8 @@ const EXPECTED: Readonly<Record<string, string>> = {
     '<seed:tool_call> <function=NAME> <parameter=KEY>VALUE</parameter> … </function> </seed:tool_call> <seed:tool_call> <function= … </function> </seed:tool_call>',
   Cohere2MoE:
     '<|START_ACTION|>[ {"tool_call_id": "ID", "tool_name": "NAME", "parameters": ARGS … }, {"tool_call_id": "ID", "tool_name": " … } ]',
-  'CohereForAI-c4ai-command-r-plus-tool_use': WRAPPED_LOOK,
+  'CohereForAI-c4ai-command-r-plus-tool_use':
+    'Action: ```json [ { "tool_name": "NAME", "parameters": ARGS … }, { "tool_name": " … } ]```',
   'CohereForAI-c4ai-command-r7b-12-2024-tool_use':
     '<|START_ACTION|>[ {"tool_call_id": "ID", "tool_name": "NAME", "parameters": ARGS … }, {"tool_call_id": "ID", "tool_name": " … } ]',
   'GLM-4.6':
@@ -66,7 +67,8 @@ const EXPECTED: Readonly<Record<string, string>> = {
   'MiniMax-M1': '<tool_calls> {"name": "NAME", "arguments": ARGS … } {"name": " … } </tool_calls>',
   'MiniMax-M2':
     '<minimax:tool_call> <invoke name="NAME"> <parameter name="KEY">VALUE</parameter> … </invoke> <invoke name=" … </invoke> </minimax:tool_call>',
-  'MiniMax-M3': WRAPPED_LOOK,
+  'MiniMax-M3':
+    ']<]minimax[>[<tool_call> ]<]minimax[>[<invoke name="NAME">]<]minimax[>[<KEY>VALUE]<]minimax[>[</KEY> … ]<]minimax[>[</invoke> ]<]minimax[>[<invoke name=" … ]<]minimax[>[</invoke> ]<]minimax[>[</tool_call>',
   'Mistral-Small-3.2-24B-Instruct-2506': '[TOOL_CALLS]NAME[CALL_ID]ID[ARGS]ARGS … [TOOL_CALLS] …',
   'NVIDIA-Nemotron-3-Nano-30B-A3B-BF16':
     '<tool_call> <function=NAME> <parameter=KEY> VALUE </parameter> … </function> </tool_call> <tool_call> <function= … </function> </tool_call>',
@@ -109,7 +111,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
     '<tool_call>NAME <arg_key>KEY</arg_key> <arg_value>VALUE</arg_value> … </tool_call> <tool_call> … </tool_call>',
   'llama-cpp-deepseek-r1': R1,
   'meetkai-functionary-medium-v3.1': '<function=NAME>ARGS … </function><function= … </function>',
-  'meetkai-functionary-medium-v3.2': WRAPPED_LOOK,
+  'meetkai-functionary-medium-v3.2': '>>>NAME ARGS … >>> …',
   'meta-llama-Llama-3.1-8B-Instruct': LLAMA,
   'meta-llama-Llama-3.2-3B-Instruct': LLAMA,
   'meta-llama-Llama-3.3-70B-Instruct': LLAMA,
@@ -164,6 +166,7 @@ function jsonMode(parts: PromptParts): string {
 const NOTATIONS: Readonly<Record<string, string>> = {
   json: 'JSON',
   tagged: 'tags',
+  nested: 'nested tags',
   bare: 'bare',
   keywords: 'Python',
 };
@@ -188,6 +191,9 @@ const NAMED_BY: Readonly<Record<string, string>> = {
   solar: 'upstage-Solar-Open-100B',
   granite: 'ibm-granite-granite-3.3-2B-Instruct',
   gigachat: 'GigaChat3-10B-A1.8B',
+  'minimax-m3': 'MiniMax-M3',
+  'functionary-v3.2': 'meetkai-functionary-medium-v3.2',
+  'command-r-plus': 'CohereForAI-c4ai-command-r-plus-tool_use',
   firefunction: 'fireworks-ai-llama-3-firefunction-v2',
 };
 
@@ -201,7 +207,9 @@ function look({ open, between, next, close, answer, arguments: notation }: CallS
   const args =
     notation?.kind === 'tagged'
       ? `${notation.open}KEY${notation.between.string}VALUE${notation.close}`
-      : (ARGUMENTS[notation?.kind ?? 'json'] ?? '');
+      : notation?.kind === 'nested'
+        ? `${notation.prefix}<KEY>VALUE${notation.prefix}</KEY>`
+        : (ARGUMENTS[notation?.kind ?? 'json'] ?? '');
   return `${open}NAME${between}${args}${further} … ${close}`
     .replace(/\s+/g, ' ')
     .replaceAll('\0', 'ID')
@@ -243,9 +251,10 @@ function turnOf(template: ChatTemplate, calls: typeof CALLS): string | undefined
   return rendered.text.slice(rendered.text.lastIndexOf('user-words'), rendered.text.indexOf('tool-result'));
 }
 
-/** The text from the beginning of a call. */
-function fromCall(text: string, { mark, open }: CallSyntax): string {
-  return text.slice(text.indexOf(mark === '' ? open : mark));
+/** The text from the beginning of a call, or behind what the prompt has of it already. */
+function fromCall(text: string, { mark, open, userRecipient }: CallSyntax): string {
+  const at = text.indexOf(mark === '' ? open : mark);
+  return text.slice(userRecipient === undefined ? at : at + open.length);
 }
 
 t.test('the templates of real models', async (t) => {

@@ -9,11 +9,11 @@ import { ourOutcome, readGoldens, type Outcome } from '../../../goldens/hashes.j
 import { bundleCheckout, bundleCommit, testModel } from '../../../support/models.js';
 import { bundleTemplate } from '../../../support/prompt-models.js';
 
-/** Conversations with tools that are answered 422 although llama-server renders them. */
-const REFUSED: readonly string[] = [];
-
-/** The least number of the bundle’s templates of which all conversations of a class render as in llama.cpp. */
-const AT_LEAST: Readonly<Partial<Record<GoldenClass, number>>> = { plain: 62, tools: 57, loop: 54 };
+/**
+ * Templates of the bundle of which all conversations of a class must render as llama.cpp renders them, at least. Of the others 8
+ * list no tools (UNLISTED), and the rest differ where ours is right, but for one (GEMMA4 in differences.ts).
+ */
+const AT_LEAST: Readonly<Partial<Record<GoldenClass, number>>> = { plain: 68, tools: 58, loop: 52 };
 
 t.test('each template of the bundle renders as with llama-server', async (t) => {
   const { llama, templates } = await readGoldens();
@@ -31,11 +31,11 @@ t.test('each template of the bundle renders as with llama-server', async (t) => 
     const made = makePromptParts(vocabulary, { chatTemplate: await bundleTemplate(name) });
     for (const [title, conversation] of Object.entries(CONVERSATIONS)) {
       const ours: Outcome = made.kind === 'ok' ? ourOutcome(made.parts, conversation) : 'none';
-      if (ours === 'none' && theirs[title] !== 'none' && conversation.tools) refused.push(`${name} ${title}`);
+      if (ours === 'none' && theirs[title] !== 'none') refused.push(`${name} ${title}`);
       if (ours !== theirs[title]) unequal.push(`${name} ${title}`);
     }
   }
-  t.same(refused, REFUSED, 'with tools');
+  t.same(refused, [], 'nothing is answered 422 that llama-server renders');
   const withTools = Object.keys(CONVERSATIONS).filter((title) => CONVERSATIONS[title]?.tools);
   const listed = [
     ...UNEQUAL.flatMap(([name, titles]) => titles.split(' ').map((title) => `${name} ${title}`)),

@@ -1,0 +1,246 @@
+/**
+ * The grammar of arguments that are written as nested elements (NestedArguments): the members of an object in the order of the
+ * schema, optional ones there or not, an array's items one by one. Of a string, which stands without quotes, its enum and its
+ * length are held. Other members than those declared are not offered where there are declared ones; where there are none, and
+ * the schema allows others, they may have any name of letters, digits and underscores. Objects and arrays of an enum are not
+ * offered.
+ */
+import type { NestedArguments, NestedTypes } from '../protocol/reply-format.js';
+import { choice } from './choice.js';
+import { EnumValues } from './enum-values.js';
+import { inClass, literal, textUpTo, type GrammarPart } from './gbnf.js';
+import { JSON_RULES } from './json.js';
+import { NestedNodes } from './nested-nodes.js';
+import { listOf, type ParameterList } from './parameters.js';
+import { itemsOf } from './rope.js';
+import { RuleMaker } from './rule-maker.js';
+import type { Alternative, Item } from './rules.js';
+import { Sames } from './sames.js';
+import { MAX_COUNTED, overCounted } from './scalar-rules.js';
+import { schemaGrammar } from './schema.js';
+import { saysNothing, type Range, type Schema, type Shape } from './shape.js';
+import { Shapes } from './shapes.js';
+import { BEHIND_VALUE, MAX_STACKS, stacks, TEXT_STACKS, type Container } from './stacks.js';
+import { Unservable, unlessUnservable, type NoGrammar, type WorkBudget } from './work.js';
+
+export type NestedGrammar =
+  ({ readonly kind: 'ok'; readonly stacks: number; readonly nodes: readonly NestedTypes[] } & GrammarPart) | NoGrammar;
+
+/** The name of a member that no schema declares. Where an array may stand too, it is not the name of its items. */
+const OTHER_NAME = '[A-Za-z0-9_]{1,64}';
+const OTHER_NAME_BUT_ITEM = '[A-Za-hj-z0-9_] [A-Za-z0-9_]{0,63}';
+
+/** Any text up to and with the next tag's prefix. */
+const TEXT = 'nested-text';
+
+/** The arguments of one function. `prefix`: what its rules' names begin with. `work`: what is left of the request's. */
+export function nestedGrammar(
+  parameters: unknown,
+  { prefix: tagPrefix }: NestedArguments,
+  prefix: string,
+  work: WorkBudget,
+): NestedGrammar {
+  return unlessUnservable(() => new NestedRules(parameters, tagPrefix, prefix, work).make(), parameters);
+}
+
+class NestedRules {
+  readonly #root: unknown;
+  readonly #tagPrefix: string;
+  readonly #prefix: string;
+  readonly #work: WorkBudget;
+  readonly #shapes: Shapes;
+  readonly #sames = new Sames();
+  readonly #maker: RuleMaker;
+  /** Rules of values by their schema, and those that are still to be made. */
+  readonly #names = new Map<string, string>();
+  readonly #open: { readonly name: string; readonly schema: Schema }[] = [];
+  readonly #containers = new Map<string, readonly (readonly Container[])[]>();
+  /** Rules of scalars, as they are written. */
+  readonly #scalars = new Set<string>();
+  #scalarStacks = 1;
+  #made = 0;
+
+  constructor(root: unknown, tagPrefix: string, prefix: string, work: WorkBudget) {
+    this.#root = root;
+    this.#tagPrefix = tagPrefix;
+    this.#prefix = prefix;
+    this.#work = work;
+    this.#shapes = new Shapes(root, work);
+    this.#maker = new RuleMaker(`${prefix}-n`, work);
+  }
+
+  make(): NestedGrammar {
+    const root = this.#maker.newName();
+    const objects = this.#shapes
+      .of([this.#root as Schema])
+      .filter((shape) => shape.types.includes('object') && shape.values === undefined);
+    const containers: Container[] = [];
+    this.#maker.set(
+      root,
+      objects.map((shape) => [...this.#object(shape, OTHER_NAME, containers), 'call-gap']),
+    );
+    this.#containers.set(root, [containers]);
+    // An array hands out what is added to it on the way.
+    for (const { name, schema } of this.#open) this.#define(name, schema);
+    const spend = (steps: number): void => {
+      this.#work.spend(steps);
+    };
+    const most = Math.max(stacks(root, this.#containers, spend), this.#scalarStacks);
+    if (most > MAX_STACKS)
+      throw new Unservable('has too many alternatives, or consecutive optional properties, with a common prefix.');
+    const lines = this.#maker.rules.lines(root, spend);
+    if (!lines) throw new Unservable('allows no value.');
+    const text = [...textUpTo(this.#tagPrefix, TEXT, `${TEXT}-end`), `${TEXT}-end ::= ""`];
+    const nodes = new NestedNodes(this.#root, this.#shapes, this.#work).all();
+    return { kind: 'ok', rule: root, rules: [...JSON_RULES, ...text, ...lines, ...this.#scalars], stacks: most, nodes };
+  }
+
+  /** The rule of a value, up to and with the prefix of the tag that closes it. */
+  #value(schema: Schema): string {
+    const key = saysNothing(schema) ? '' : `${this.#sames.id(schema)}`;
+    const known = this.#names.get(key);
+    if (known !== undefined) return known;
+    const name = this.#maker.newName();
+    this.#names.set(key, name);
+    this.#open.push({ name, schema: key === '' ? true : schema });
+    return name;
+  }
+
+  #define(name: string, schema: Schema): void {
+    const shapes = this.#shapes.of([schema]);
+    const objects: Container[] = [];
+    const lists: Container[] = [];
+    const alternatives: Alternative[] = [];
+    const isFree = (shape: Shape): boolean => shape.values === undefined;
+    const arrays = shapes.filter((shape) => isFree(shape) && shape.types.includes('array'));
+    for (const shape of shapes.filter((each) => isFree(each) && each.types.includes('object'))) {
+      const other = arrays.length > 0 ? OTHER_NAME_BUT_ITEM : OTHER_NAME;
+      if (arrays.length > 0) this.#refuseItem(shape);
+      alternatives.push([...this.#object(shape, other, objects), ...this.#closing]);
+    }
+    for (const shape of arrays) alternatives.push(...this.#array(shape, lists));
+    alternatives.push(...this.#texts(shapes, schema));
+    this.#maker.set(name, alternatives);
+    const texts = Array.from({ length: alternatives.length }, () => ({ places: TEXT_STACKS, values: [] }));
+    // Tags have other names in an object than in an array.
+    this.#containers.set(name, [objects, lists, texts]);
+  }
+
+  /** What stands between the last element of a value and its closing tag's name. */
+  get #closing(): readonly Item[] {
+    return ['call-gap', literal(this.#tagPrefix)];
+  }
+
+  /** A member of this name would be taken for an array's item. */
+  #refuseItem(shape: Shape): void {
+    if (listOf(shape, this.#shapes, this.#work).some(({ name }) => name === 'item')) throw unwritable();
+  }
+
+  /** The elements of its members. */
+  #object(shape: Shape, otherName: string, containers: Container[]): Alternative {
+    const list = listOf(shape, this.#shapes, this.#work);
+    if (list.length > 0) return this.#members(list, containers);
+    const additional = itemsOf(shape.objects, () => this.#work.spend(1)).map((object) => object.additional);
+    const { least, most } = shape.members;
+    if (additional.includes(false) || most === 0) return least > 0 ? [{ rule: this.#maker.newRule([]) }] : [];
+    if (least > MAX_COUNTED) throw overCounted('minProperties');
+    const value = this.#value(allOf(additional));
+    const open = literal(`${this.#tagPrefix}<`);
+    const one = this.#maker.newRule([['call-gap', open, otherName, '">"', { rule: value }, '"</"', otherName, '">"']]);
+    containers.push({ places: 2 + BEHIND_VALUE, values: [value] });
+    return [{ rule: one, least, most: most > MAX_COUNTED ? Infinity : most }];
+  }
+
+  /** From the last to the first. */
+  #members(list: ParameterList, containers: Container[]): Alternative {
+    let next = this.#maker.newRule([[]]);
+    let row = 1;
+    let most = 1;
+    const values: string[] = [];
+    for (const { name, required, schema } of [...list].reverse()) {
+      if (/[<>"=\s]|^$|^\//.test(name)) throw unwritable();
+      const value = this.#value(schema);
+      values.push(value);
+      row = required ? 1 : row + 1;
+      most = Math.max(most, row);
+      const element: Alternative = [...this.#element(name, value), { rule: next }];
+      next = this.#maker.newRule([element, ...(required ? [] : [[{ rule: next }]])]);
+    }
+    containers.push({ places: most + BEHIND_VALUE, values });
+    return [{ rule: next }];
+  }
+
+  #element(name: string, value: string): Alternative {
+    return ['call-gap', literal(`${this.#tagPrefix}<${name}>`), { rule: value }, literal(`</${name}>`)];
+  }
+
+  /** Written from the last item to the first, as schema.ts does. */
+  #array(shape: Shape, containers: Container[]): Alternative[] {
+    const { least, most } = shape.items;
+    if (least > MAX_COUNTED) throw overCounted('minItems');
+    if (least > most) return [];
+    const arrays = itemsOf(shape.arrays, () => this.#work.spend(1));
+    const prefix = Math.max(0, ...arrays.map((each) => each.prefix.length));
+    const values = Array.from({ length: prefix + 1 }, (_, i) =>
+      this.#value(allOf(arrays.map((each) => each.prefix[i] ?? each.rest))),
+    );
+    const item = (i: number): Item => ({ rule: this.#maker.newRule([this.#element('item', values[i] ?? '')]) });
+    const rest = item(prefix) as Exclude<Item, string>;
+    const room = { least: Math.max(0, least - prefix), most: most > MAX_COUNTED ? Infinity : most - prefix };
+    let behind: readonly Alternative[] = most <= prefix ? [[]] : [[{ ...rest, ...room }]];
+    for (let i = Math.min(prefix, most) - 1; i >= 0; i--) {
+      const more = [item(i), { rule: this.#maker.newRule(behind) }];
+      behind = i >= least ? [[], more] : [more];
+    }
+    containers.push({ places: BEHIND_VALUE, values });
+    return [[{ rule: this.#maker.newRule(behind) }, ...this.#closing]];
+  }
+
+  /** Strings, and other scalars as JSON has them. */
+  #texts(shapes: readonly Shape[], schema: Schema): Alternative[] {
+    const strings = shapes.filter(({ types }) => types.includes('string'));
+    const free = strings.filter(({ values }) => values === undefined);
+    const end = literal(this.#tagPrefix);
+    // Where any text may stand, it stands for other scalars too; what the schema says of those besides is not held.
+    if (free.some(({ length }) => length.least === 0 && length.most > MAX_COUNTED)) return [[`${TEXT}-0`]];
+    const values = new EnumValues(this.#maker);
+    for (const shape of strings) if (shape.values) values.add({ ...shape, types: ['string'] }, shape.values);
+    const texts = values.texts().map((text) => JSON.parse(text) as string);
+    const written = texts.filter((text) => !text.includes(this.#tagPrefix));
+    const scalar = this.#scalar(schema);
+    return [
+      ...free.flatMap(({ length }) => this.#counted(length, end)),
+      ...(written.length > 0 ? [[choice(written, (rest) => this.#maker.newRule(rest)), end]] : []),
+      ...(scalar === undefined ? [] : [[scalar, 'call-gap', end]]),
+    ];
+  }
+
+  #counted({ least, most }: Range, end: string): Alternative[] {
+    if (least > most) return [];
+    const character = `[^${inClass(this.#tagPrefix[0] ?? '')}]`;
+    if (most <= MAX_COUNTED) return [[`${character}{${least},${most}}`, end]];
+    return [[`${character}{${Math.min(least, MAX_COUNTED)}}`, `${TEXT}-0`]];
+  }
+
+  #scalar(schema: Schema): string | undefined {
+    const type = ['number', 'boolean', 'null'];
+    const part = schemaGrammar({ allOf: [schema], type }, `${this.#prefix}-v${this.#made++}`, this.#work, this.#root);
+    if (part.kind === 'unservable') {
+      if (part.why === 'allows no value.') return undefined;
+      throw new Unservable(part.why, part.path);
+    }
+    for (const rule of part.rules) this.#scalars.add(rule);
+    this.#scalarStacks = Math.max(this.#scalarStacks, part.stacks);
+    return part.rule;
+  }
+}
+
+function allOf(all: readonly Schema[]): Schema {
+  const own = [...new Set(all)].filter((schema) => !saysNothing(schema));
+  const [first = true] = own;
+  return own.length < 2 ? first : { allOf: own };
+}
+
+function unwritable(): Unservable {
+  return new Unservable('has a parameter whose name cannot be written to this model.');
+}

@@ -1,0 +1,195 @@
+/**
+ * Reads arguments that are written as nested elements, and returns them as JSON.
+ *
+ *     gap --prefix<NAME>--> value --text--> text --prefix</NAME>--> gap
+ *      ^                      |
+ *      +---prefix<NAME>-------+   an element within it: the value is an object or an array
+ *     gap --close or next of the call--> complete
+ */
+import type { NestedArguments, NestedTypes } from '../../protocol/reply-format.js';
+import type { ArgumentsPart, ArgumentsReader } from './arguments-reader.js';
+import { ExpectedText } from './expected-text.js';
+import { TaggedValue } from './tagged-value.js';
+
+/** A tag's name is no longer than this: what the grammar writes is held, and other text is not read for ever. */
+const MAX_NAME = 1024;
+
+const ITEM = 'item';
+
+/** A value that is not known. */
+const ANYTHING: NestedTypes = { types: ['string', 'object', 'array', 'number', 'boolean', 'null'] };
+
+/** An object or an array that has begun. */
+interface Open {
+  readonly kind: 'object' | 'array';
+  readonly node: NestedTypes;
+  written: number;
+}
+
+type State = 'gap' | 'tag' | 'value' | 'text' | 'closing' | 'ends' | 'over';
+
+export class NestedReader implements ArgumentsReader {
+  readonly #prefix: string;
+  readonly #nodes: readonly NestedTypes[];
+  readonly #ends: readonly string[];
+  readonly #open: Open[];
+  #state: State = 'gap';
+  #expected: ExpectedText;
+  /** Text since the last value. */
+  #raw = '';
+  #tag = '';
+  /** The value that is being read, and what was read of it while it may be anything. */
+  #node = ANYTHING;
+  #held = '';
+  /** An element is within it. */
+  #nests = false;
+  #value: TaggedValue | undefined;
+  behind: 0 | 1 | 'failed' | undefined;
+  rest = '';
+
+  /** `nodes`: of all arguments first. `ends`: what closes the call, and, if calls can follow each other, what leads on to the next. */
+  constructor({ prefix }: NestedArguments, nodes: readonly NestedTypes[], ends: readonly string[]) {
+    this.#prefix = prefix;
+    this.#nodes = nodes;
+    this.#ends = ends;
+    this.#open = [{ kind: 'object', node: nodes[0] ?? ANYTHING, written: 0 }];
+    this.#expected = this.#gap();
+  }
+
+  get complete(): boolean {
+    return this.#state === 'over';
+  }
+
+  take(text: string): ArgumentsPart {
+    let json = '';
+    let used = 0;
+    while (used < text.length && !this.complete) {
+      const part = this.#state === 'text' ? this.#readText(text.slice(used)) : this.#take(text[used] ?? '');
+      json += part.json;
+      used += part.used;
+    }
+    return { json, used };
+  }
+
+  #gap(): ExpectedText {
+    return new ExpectedText([`${this.#prefix}<`]);
+  }
+
+  #take(unit: string): ArgumentsPart {
+    if (this.#state !== 'value') this.#raw += unit;
+    return { json: this.#step(unit), used: 1 };
+  }
+
+  #step(unit: string): string {
+    switch (this.#state) {
+      case 'gap':
+        return this.#expect(unit, () => this.#begin());
+      case 'ends':
+        return this.#expect(unit, (which) => this.#end(which === 0 ? 0 : 1));
+      case 'tag':
+        return this.#readTag(unit);
+      case 'value':
+        return this.#readValue(unit);
+      case 'closing':
+        if (unit === '>') this.#awaitGap();
+        return '';
+      default:
+        return '';
+    }
+  }
+
+  #expect(unit: string, matched: (which: number) => string): string {
+    const progress = this.#expected.take(unit);
+    if (progress === 'more') return '';
+    return progress === 'failed' ? this.#end('failed') : matched(progress);
+  }
+
+  #begin(): '' {
+    this.#state = 'tag';
+    this.#tag = '';
+    return '';
+  }
+
+  #awaitGap(): void {
+    this.#state = 'gap';
+    this.#raw = '';
+    this.#expected = this.#gap();
+  }
+
+  #readTag(unit: string): string {
+    if (unit === '/' && this.#tag === '' && this.#open.length === 1 && !this.#nests) {
+      this.#state = 'ends';
+      this.#expected = new ExpectedText(this.#ends);
+      for (const before of `${this.#prefix}<`) this.#expected.take(before);
+      return this.#expect(unit, (which) => this.#end(which === 0 ? 0 : 1));
+    }
+    if (unit !== '>') {
+      this.#tag += unit;
+      return this.#tag.length > MAX_NAME ? this.#end('failed') : '';
+    }
+    const lead = this.#nests ? this.#nest() : '';
+    if (!this.#tag.startsWith('/')) return lead + this.#element(this.#tag.trim());
+    const closed = this.#open.pop();
+    this.#awaitGap();
+    return closed?.kind === 'array' ? `${lead}]` : `${lead}}`;
+  }
+
+  /** The value is the object or array that the tag stands in. */
+  #nest(): string {
+    this.#nests = false;
+    const { types, empty } = this.#node;
+    const closes = this.#tag.startsWith('/');
+    const lists = types.includes('array') && (this.#tag === ITEM || !types.includes('object'));
+    const kind = (closes ? empty === 'array' : lists) ? 'array' : 'object';
+    this.#open.push({ kind, node: this.#node, written: 0 });
+    return kind === 'array' ? '[' : '{';
+  }
+
+  #element(name: string): string {
+    const parent = this.#open.at(-1);
+    if (parent === undefined) return '';
+    const { kind, node, written } = parent;
+    const { members = {}, others, prefix = [], items } = node;
+    const own = kind === 'array' ? (prefix[written] ?? items) : Object.hasOwn(members, name) ? members[name] : others;
+    this.#node = (own === undefined ? undefined : this.#nodes[own]) ?? ANYTHING;
+    this.#held = '';
+    this.#state = 'value';
+    parent.written += 1;
+    const lead = written > 0 ? ', ' : this.#open.length === 1 ? '{' : '';
+    return kind === 'array' ? lead : `${lead}${JSON.stringify(name)}: `;
+  }
+
+  /** Until it is known whether an element is within it. */
+  #readValue(unit: string): string {
+    this.#held += unit;
+    const begun = this.#held.trimStart();
+    const tag = `${this.#prefix}<`;
+    if (begun.length <= tag.length && tag.startsWith(begun)) return '';
+    const { types, empty } = this.#node;
+    if (begun.startsWith(tag) && (unit !== '/' || empty !== undefined)) {
+      this.#nests = true;
+      this.#raw = this.#held.slice(0, -1);
+      this.#begin();
+      return this.#take(unit).json;
+    }
+    const scalars = types.filter((type) => type !== 'object' && type !== 'array');
+    this.#value = new TaggedValue(scalars, { before: '', close: `${this.#prefix}</` });
+    this.#state = 'text';
+    return this.#readText(this.#held).json;
+  }
+
+  #readText(text: string): ArgumentsPart {
+    const part = this.#value?.take(text) ?? { json: '', used: text.length };
+    if (this.#value?.complete === true) this.#state = 'closing';
+    return part;
+  }
+
+  #end(behind: 0 | 1 | 'failed'): string {
+    this.#state = 'over';
+    this.behind = behind;
+    this.rest = this.#raw;
+    const [root, ...inner] = this.#open;
+    const closed = inner.reverse().map(({ kind }) => (kind === 'array' ? ']' : '}'));
+    return `${closed.join('')}${root?.written === 0 ? '{}' : '}'}`;
+  }
+}
