@@ -1,7 +1,7 @@
-import { readGgufFileInfo } from 'node-llama-cpp';
 import { CHAT_TEMPLATE } from './chat-template.js';
 import type { MetadataValue } from './gguf-format.js';
 import type { Vocabulary } from './vocabulary.js';
+import { readGgufFileInfo } from '../../engine/llama/package.js';
 
 /** The reader returns numbers without their GGUF type; llama.cpp requires these. */
 const ARRAY_TYPES: Readonly<Record<string, 'int32s' | 'float32s' | 'uint8s'>> = {

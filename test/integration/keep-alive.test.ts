@@ -7,7 +7,7 @@ import { CHAT, Sidecar } from '../support/sidecar.js';
 const KEEP_ALIVE = ': keep-alive\n\n';
 const file = await embeddedTestModel();
 
-/** One seat, and a context that a reply can use for half a minute. */
+/** One seat, and a context that a long prompt fits into. */
 function startWith(config: Readonly<Record<string, unknown>>): Promise<Sidecar> {
   return Sidecar.start(t, {
     config: {
@@ -18,7 +18,10 @@ function startWith(config: Readonly<Record<string, unknown>>): Promise<Sidecar> 
   });
 }
 
-/** Takes the only seat, and keeps it until released: a reward for repetition makes the model never end. */
+/**
+ * Takes the only seat, and keeps it until released: a reward for repetition makes the model never end. The engine is stopped
+ * meanwhile, so that it computes nothing that no test is about.
+ */
 async function holdSeat(sidecar: Sidecar): Promise<() => void> {
   const leave = new AbortController();
   const response = await sidecar.chat(
@@ -32,7 +35,14 @@ async function holdSeat(sidecar: Sidecar): Promise<() => void> {
     if (read?.value === undefined) throw new Error('no seat was granted');
     seen += read.value;
   }
-  return () => leave.abort();
+  const engine = sidecar.enginePid(CHAT);
+  const goOn = (): boolean => process.kill(engine, 'SIGCONT');
+  t.teardown(goOn);
+  process.kill(engine, 'SIGSTOP');
+  return () => {
+    leave.abort();
+    goOn();
+  };
 }
 
 async function ask(sidecar: Sidecar, prompt: string): Promise<RawConnection> {
@@ -59,8 +69,8 @@ t.test('a patient queue', async (t) => {
     t.match(trailers[0]?.join(': '), /^Server-Timing: ra-ttft;dur=[0-9.]+$/);
   });
 
-  t.test('a stream with a long prompt gets comments while it prefills', async (t) => {
-    const connection = await ask(sidecar, 'the of and '.repeat(4000));
+  t.test('a stream whose prompt is long is kept alive while it prefills', async (t) => {
+    const connection = await ask(sidecar, 'the of and '.repeat(2000));
     await connection.until(KEEP_ALIVE);
     const { body } = await connection.response();
     t.match(body, /^(: keep-alive\n\n)+(data: [^\n]+\n\n)+$/);

@@ -1,10 +1,12 @@
-import { getLlama, LlamaLogLevel, type Llama } from 'node-llama-cpp';
+import type { Llama } from 'node-llama-cpp';
+import { LlamaLogLevel } from '../../engine/llama/package.js';
 import { openPrebuilt } from '../../engine/llama/prebuilt.js';
 
 /** llama.cpp on the CPU in this process, as engines open it, without its log lines. The caller disposes it. */
 export async function cpuLlama(maxThreads?: number): Promise<Llama> {
   const options = { logLevel: LlamaLogLevel.disabled, ...(maxThreads !== undefined && { maxThreads }) };
-  return (
-    (await openPrebuilt(options)) ?? (await getLlama({ gpu: false, build: 'never', skipDownload: true, ...options }))
-  );
+  const prebuilt = await openPrebuilt(options);
+  if (prebuilt) return prebuilt;
+  const { getLlama } = await import('node-llama-cpp');
+  return await getLlama({ gpu: false, build: 'never', skipDownload: true, ...options });
 }

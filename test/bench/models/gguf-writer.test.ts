@@ -2,7 +2,6 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readGgufFileInfo } from 'node-llama-cpp';
 import t from 'tap';
 import {
   aligned,
@@ -12,6 +11,7 @@ import {
   type TensorDescription,
 } from '../../../bench/models/gguf-format.js';
 import { PARTIAL_MARK, writeGguf, type TensorSource } from '../../../bench/models/gguf-writer.js';
+import { readGgufFileInfo } from '../../../engine/llama/package.js';
 
 const METADATA = new Map<string, MetadataValue>([
   ['general.architecture', { type: 'string', value: 'llama' }],

@@ -1,7 +1,7 @@
-import { LlamaLogLevel } from 'node-llama-cpp';
 import t from 'tap';
 import { LoadFailure } from '../../../engine/llama/load-failure.js';
 import { LlamaLog } from '../../../engine/llama/llama-log.js';
+import { LlamaLogLevel } from '../../../engine/llama/package.js';
 
 t.test('the first error, without its prefix and the message that loading failed', async (t) => {
   const log = new LlamaLog();

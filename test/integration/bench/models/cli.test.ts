@@ -4,9 +4,9 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
-import { readGgufFileInfo } from 'node-llama-cpp';
 import t from 'tap';
 import { bundleCheckout } from '../../../support/models.js';
+import { readGgufFileInfo } from '../../../../engine/llama/package.js';
 
 const CLI = fileURLToPath(new URL('../../../../bench/models/cli.js', import.meta.url));
 

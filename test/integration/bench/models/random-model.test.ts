@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { getLlama, LlamaLogLevel, readGgufFileInfo } from 'node-llama-cpp';
 import t from 'tap';
 import { MAKER_VERSION, planHash, writeRandomModel, type ModelPlan } from '../../../../bench/models/random-model.js';
 import { ownVocabulary } from '../../../../bench/models/vocabulary-own.js';
 import type { ModelShape } from '../../../../bench/models/model-shape.js';
 import type { Vocabulary } from '../../../../bench/models/vocabulary.js';
+import { readGgufFileInfo } from '../../../../engine/llama/package.js';
+import { cpuLlama } from '../../../support/llama.js';
 
 const SHAPE: ModelShape = {
   width: 96,
@@ -134,7 +135,7 @@ t.test('impossible shapes are refused and leave no file', async (t) => {
 
 t.test('llama.cpp loads each architecture, and its replies are words', async (t) => {
   const dir = t.testdir();
-  const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled, maxThreads: 1 });
+  const llama = await cpuLlama(1);
   for (const architecture of ['llama', 'gemma3', 'lfm2'] as const) {
     const path = join(dir, architecture);
     const shape = { ...SHAPE, layers: 6, architecture };

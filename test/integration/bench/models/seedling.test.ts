@@ -1,7 +1,6 @@
 /** The file that is served by default: its properties, and that llama.cpp computes what it was trained to. */
 import { readFile, stat } from 'node:fs/promises';
 import t from 'tap';
-import { readGgufFileInfo } from 'node-llama-cpp';
 import { EngineDriver } from '../../../../bench/support/engine-driver.js';
 import type { Asked } from '../../../../bench/seedling/corpus/example.js';
 import { chatAt, decisionAt } from '../../../../bench/seedling/mix.js';
@@ -10,6 +9,7 @@ import { loadVocabulary } from '../../../../engine/llama/vocabulary.js';
 import { EMBEDDED_MODEL } from '../../../../sidecar/engine-client/embedded-model.js';
 import { sourceRoot } from '../../../support/source-root.js';
 import { ALL_ACCOUNTS } from '../../../../engine/protocol/cache-key.js';
+import { readGgufFileInfo } from '../../../../engine/llama/package.js';
 
 /** The most that Q8_0 may change a log-probability. */
 const MOST_APART = 0.35;

@@ -1,6 +1,5 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readGgufFileInfo } from 'node-llama-cpp';
 import t from 'tap';
 import { CHAT_TEMPLATE } from '../../../../bench/models/chat-template.js';
 import { writeGguf } from '../../../../bench/models/gguf-writer.js';
@@ -9,6 +8,7 @@ import { writeRandomModel } from '../../../../bench/models/random-model.js';
 import { copyVocabulary } from '../../../../bench/models/vocabulary-copy.js';
 import { bundleCheckout } from '../../../support/models.js';
 import { cpuLlama } from '../../../support/llama.js';
+import { readGgufFileInfo } from '../../../../engine/llama/package.js';
 
 const SHAPE: ModelShape = {
   width: 64,
