@@ -169,11 +169,11 @@ export class Overload {
     return this.#state.seatable > 1 && now - queued.enteredAt > this.hopelessMs(queued, account);
   }
 
-  /** Whether this request, of a class that is served newest first, has waited so long that another account's is a better use of a seat. */
+  /** Whether this request, of a class that is served newest first, has waited so long that it costs seat time: another account's may not. */
   aged(queued: QueuedRequest): boolean {
     const account = this.#state.accountOf(queued);
     if (!this.stands || queued.promised || !this.#state.classOf(queued).newestFirst) return false;
-    return this.#state.now - queued.enteredAt > this.#of(account, queued.request).agedMs;
+    return this.#state.now - queued.enteredAt > this.#of(account, queued.request).freshMs;
   }
 
   /** A lease ended that held seats for `ms`. */

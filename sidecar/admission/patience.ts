@@ -28,9 +28,6 @@ const FRESH = 0.99;
 /** A wait is too long when this share, or less, of those who would be served at once is served after it. */
 const WORTH = 0.7;
 
-/** A seat goes to another account first after a wait that leaves less than this share of its time good, of that without one. */
-const AGED = 0.9;
-
 /** After a wait that leaves less than this share of its time good, of that without a wait, a seat would be for nothing. */
 const HOPE = 0.75;
 
@@ -47,7 +44,6 @@ export class Patience {
   #seen = 0;
   #freshMs = Infinity;
   #longestMs = Infinity;
-  #agedMs = Infinity;
   #hopelessMs = Infinity;
 
   /** Something was seen. */
@@ -71,11 +67,6 @@ export class Patience {
     return this.#longestMs;
   }
 
-  /** The wait past which another account's request is a better use of a seat, as of the last fit, ms. */
-  get agedMs(): number {
-    return this.#agedMs;
-  }
-
   /** The wait past which a seat would be for nothing, as of the last fit, ms. */
   get hopelessMs(): number {
     return this.#hopelessMs;
@@ -85,7 +76,7 @@ export class Patience {
   fitted(now: number, service: ServiceTime, wholeMs: number | undefined): void {
     this.#fittedAt = now;
     this.#seen = 0;
-    this.#freshMs = this.#agedMs = this.#hopelessMs = this.#longestMs = Infinity;
+    this.#freshMs = this.#hopelessMs = this.#longestMs = Infinity;
     // The usual case, and the longest way through the loop.
     if (this.survival.last.share > 1 - LEAST_SHARE) return;
     const best = outcomeOf(this.survival, service, 0, wholeMs);
@@ -93,7 +84,6 @@ export class Patience {
     for (const waitMs of BIN_ENDS) {
       const { good, served } = outcomeOf(this.survival, service, waitMs, wholeMs);
       if (good < FRESH * best.good) this.#freshMs = Math.min(this.#freshMs, before);
-      if (good < AGED * best.good) this.#agedMs = Math.min(this.#agedMs, before);
       if (good < HOPE * best.good) this.#hopelessMs = Math.min(this.#hopelessMs, before);
       if (served < WORTH * best.served) this.#longestMs = Math.min(this.#longestMs, before);
       // Later waits may look better again: few are left then, and they are the patient ones.
