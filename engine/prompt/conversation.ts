@@ -61,8 +61,11 @@ export interface Shape {
 export interface ThoughtMarks {
   readonly start: string;
   readonly end: string;
-  /** What is taken off the beginning of the text behind it: line ends, nothing, or white space at both ends. */
-  readonly rest: 'lines' | 'as it is' | 'trimmed';
+  /**
+   * What is taken off the beginning of the text behind it: line ends, nothing, white space at both ends, or one line end. With
+   * `exactly` nothing is taken off the thought either.
+   */
+  readonly rest: 'lines' | 'as it is' | 'trimmed' | 'behind a line' | 'exactly';
 }
 
 /** A conversation in the form that one template copes with: plain JSON values. */
@@ -144,13 +147,16 @@ function withThought(message: PromptMessage, marks: ThoughtMarks | undefined): P
   const start = lead.lastIndexOf(marks.start);
   const thought = start < 0 ? lead : lead.slice(start + marks.start.length);
   const rest = text.slice(text.lastIndexOf(marks.end) + marks.end.length);
-  return { ...message, content: RESTS[marks.rest](rest), reasoning_content: thought.replace(/^\n+|\n+$/g, '') };
+  const reasoning = marks.rest === 'exactly' ? thought : thought.replace(/^\n+|\n+$/g, '');
+  return { ...message, content: RESTS[marks.rest](rest), reasoning_content: reasoning };
 }
 
 const RESTS: Readonly<Record<ThoughtMarks['rest'], (text: string) => string>> = {
   lines: (text) => text.replace(/^\n+/, ''),
   'as it is': (text) => text,
   trimmed: (text) => text.trim(),
+  'behind a line': (text) => text.replace(/^\n/, ''),
+  exactly: (text) => text,
 };
 
 /** Results that follow a message with several calls, in the calls' order; users' messages stay between them where they are. */

@@ -1,6 +1,7 @@
 import type { CallSyntax } from '../protocol/reply-format.js';
 import { OversizedArguments } from './call-arguments.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
+import { withEmbeddedResults } from './embedded-results.js';
 import { formatDate } from './dates.js';
 import { JinjaTemplate } from './jinja.js';
 import { probeShape, shapeWithMarks } from './template-probe.js';
@@ -67,6 +68,8 @@ interface TemplateSource {
    * The effort `none` is passed to the template by name: `enable_thinking` alone does not keep the model from thinking.
    */
   readonly namesNone: boolean;
+  /** It reads the results of calls from the message that calls, and from no other. */
+  readonly embedsResults: boolean;
 }
 
 /** A model's chat template, and the form of conversation that it supports. */
@@ -99,7 +102,7 @@ export class ChatTemplate {
     const offered = conversation.tools !== undefined && conversation.tools.length > 0;
     if (offered && !this.capabilities.tools) return { kind: 'failed', why: 'tools' };
     try {
-      return { kind: 'shaped', shaped: shapeConversation(conversation, this.#shape) };
+      return { kind: 'shaped', shaped: shaped(conversation, this.#shape, this.#template) };
     } catch (error) {
       return { kind: 'failed', why: error instanceof OversizedArguments ? 'argument-values' : 'arguments' };
     }
@@ -112,6 +115,11 @@ export class ChatTemplate {
     const says = ownWords(this.#template, shaped, options);
     return { kind: 'failed', why: 'conversation', ...(says !== undefined && { says }) };
   }
+}
+
+/** A conversation as the template is given it. As {@link shapeConversation}. */
+function shaped(conversation: PromptConversation, shape: Shape, { embedsResults }: TemplateSource): Shaped {
+  return shapeConversation(embedsResults ? withEmbeddedResults(conversation) : conversation, shape);
 }
 
 /** Parses and probes a template. `toolFormat`: `models[].toolFormat`. `problem` is one line for the operator. */
@@ -127,7 +135,7 @@ export function makeTemplate(
     return { kind: 'bad', problem: `the chat template does not parse: ${lineOf(error)}` };
   }
   const render = (conversation: PromptConversation, shape: Shape) =>
-    renderWith(template, shapeConversation(conversation, shape), { addGenerationPrompt: true });
+    renderWith(template, shaped(conversation, shape, template), { addGenerationPrompt: true });
   const probed = probeShape(source, render);
   if (probed === undefined) return { kind: 'bad', problem: 'the chat template cannot render one user message' };
   // llama.cpp sorts them for this family alone.
@@ -147,6 +155,7 @@ function parseTemplate(source: string, tokens: TemplateTokens): TemplateSource {
     tokens,
     thinks: thoughts?.unasked ?? false,
     writesFormat: source.includes('(response_format | tojson)'),
+    embedsResults: source.includes("if message['tool_responses']"),
   };
   const skips = (namesNone: boolean): boolean => {
     const options = { addGenerationPrompt: true, reasoningEffort: 'none' };

@@ -31,9 +31,25 @@ export function ourOutcome(parts: PromptParts, conversation: GoldenConversation)
 
 /** The text of which the prompt is made, but for a BOS that the tokenizer adds; undefined: the request is refused. */
 export function ourText(parts: PromptParts, conversation: GoldenConversation): string | undefined {
-  const { vocabulary } = parts;
-  const { messages, tools, reasoningEffort, jsonObject } = conversation;
-  const rendered = promptPieces(
+  const rendered = piecesOf(parts, conversation);
+  if (rendered.kind !== 'pieces') return undefined;
+  const text = rendered.pieces.join('');
+  // llama.cpp leaves a BOS that its tokenizer will add out of the text; tokenizePrompt() does it with the tokens.
+  const { addBos, bos } = parts.vocabulary;
+  return addBos && bos !== undefined && text.startsWith(bos.text) ? text.slice(bos.text.length) : text;
+}
+
+/** What a refusal names; undefined: nothing. Of a conversation that is refused. */
+export function ourRefusal(parts: PromptParts, conversation: GoldenConversation): string | undefined {
+  const rendered = piecesOf(parts, conversation);
+  return rendered.kind === 'failed' ? rendered.says : undefined;
+}
+
+function piecesOf(
+  parts: PromptParts,
+  { messages, tools, reasoningEffort, jsonObject }: GoldenConversation,
+): ReturnType<typeof promptPieces> {
+  return promptPieces(
     parts,
     { messages, ...(tools && { tools }) },
     {
@@ -43,11 +59,6 @@ export function ourText(parts: PromptParts, conversation: GoldenConversation): s
       ...(jsonObject !== undefined && { jsonObject }),
     },
   );
-  if (rendered.kind !== 'pieces') return undefined;
-  const text = rendered.pieces.join('');
-  // llama.cpp leaves a BOS that its tokenizer will add out of the text; tokenizePrompt() does it with the tokens.
-  const { addBos, bos } = vocabulary;
-  return addBos && bos !== undefined && text.startsWith(bos.text) ? text.slice(bos.text.length) : text;
 }
 
 /** undefined: it was not rendered. */
