@@ -41,8 +41,10 @@ const BESIDES = 4 * 2 ** 30;
 /** Of a pixel: 32 while a file is decoded, and as many for what libmtmd makes of it. */
 const PIXEL_BYTES = 64;
 
+const clock = { now: () => performance.now() };
+
 let vision: Vision | undefined;
-let cache = new EmbeddingCache(0);
+let cache = new EmbeddingCache(0, 0, clock);
 let started = false;
 
 endWithParent();
@@ -65,10 +67,13 @@ async function start(setup: VisionSetup): Promise<void> {
       unable('the addon was built without images', true);
       return;
     }
-    cache = new EmbeddingCache(setup.cacheBytes);
+    cache = new EmbeddingCache(setup.cacheBytes, setup.maxAgeMs, clock);
     const confinement = confine(opened, setup);
     vision = opened;
-    setInterval(() => send({ kind: 'heartbeat' }), setup.heartbeatMs);
+    setInterval(() => {
+      cache.expire();
+      send({ kind: 'heartbeat' });
+    }, setup.heartbeatMs);
     send({ kind: 'ready', facts: { projectorVersion, whole: opened.whole, confinement } });
   } catch (error) {
     const known = error instanceof LoadFailure || (error as NodeJS.ErrnoException).code !== undefined;
@@ -120,7 +125,7 @@ async function encode(id: number, order: EncodeOrder, by: Vision): Promise<void>
   try {
     const kept = cache.get(order.digest);
     const embeddings = kept ?? (await by.encode(order));
-    if (!kept) cache.set(order.digest, embeddings);
+    if (!kept) cache.set(order.digest, embeddings, order.scope);
     send({ kind: 'encoded', id, embeddings });
   } catch (error) {
     const undecodable = error instanceof Error && error.message === UNDECODABLE;
@@ -148,6 +153,9 @@ function receive(message: ToVision | null | undefined): void {
       return;
     case 'encode':
       void encode(message.id, message.order, vision);
+      return;
+    case 'forget':
+      cache.forget(message.scope);
   }
 }
 

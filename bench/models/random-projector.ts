@@ -11,10 +11,11 @@ import { encodeF32 } from './number-formats.js';
 import { RandomWords } from './random-weights.js';
 
 /**
- * mlp: a fixed number of tokens, causal (LLaVA). qwen2vl_merger: a number that depends on the image’s size, with
- * positions of two dimensions. gemma3: a fixed number whose embeddings attend to each other.
+ * mlp: a fixed number of tokens, causal (LLaVA). qwen2vl_merger: a number that depends on the image’s size, with positions of
+ * two dimensions. qwen3vl_merger: the same with learned positions, and for its own models embeddings for more than one layer.
+ * gemma3: a fixed number whose embeddings attend to each other. gemma4v: the same, a number that depends on the image’s size.
  */
-export const PROJECTORS = ['mlp', 'qwen2vl_merger', 'gemma3'] as const;
+export const PROJECTORS = ['mlp', 'qwen2vl_merger', 'qwen3vl_merger', 'gemma3', 'gemma4v'] as const;
 
 export type ProjectorName = (typeof PROJECTORS)[number];
 
@@ -28,15 +29,22 @@ export interface EncoderShape {
   readonly layers: number;
   /** The size to which an image is scaled, px, if it is fixed; a multiple of {@link PATCH}. */
   readonly side: number;
+  /** Of `qwen3vl_merger`: whether its first layer gives embeddings too, which the model adds behind its own first one. */
+  readonly deepstack?: boolean;
 }
 
 const PATCH = 14;
 /** Of an attention head. */
 const HEAD = 32;
-const SMALL: Readonly<Record<ProjectorName, EncoderShape>> = {
+/** Places for `gemma4v` in each direction: more than its tokens can take a row. */
+const GEMMA4_PLACES = 4096;
+
+export const SMALL: Readonly<Record<ProjectorName, EncoderShape>> = {
   mlp: { width: 64, layers: 2, side: 84 },
   qwen2vl_merger: { width: 64, layers: 2, side: 560 },
+  qwen3vl_merger: { width: 64, layers: 2, side: 560 },
   gemma3: { width: 64, layers: 2, side: 224 },
+  gemma4v: { width: 64, layers: 2, side: 224 },
 };
 
 const uint32 = (value: number): MetadataValue => ({ type: 'uint32', value });
@@ -49,13 +57,15 @@ export async function ensureProjector(
   encoder = SMALL[name],
 ): Promise<string> {
   const metadata = metadataOf(name, width, encoder);
-  const hash = createHash('sha256').update(JSON.stringify([VERSION, name, width, [...metadata]]));
+  const hash = createHash('sha256').update(
+    JSON.stringify([VERSION, name, width, [...metadata], ...(encoder.deepstack === true ? ['deepstack'] : [])]),
+  );
   const path = join(dir, `ra-projector-${name}-${hash.digest('hex').slice(0, 16)}.gguf`);
   const there = await access(path).then(
     () => true,
     () => false,
   );
-  if (!there) await writeGguf(path, metadata, [...encoderOf(name, encoder), ...projection(name, encoder.width, width)]);
+  if (!there) await writeGguf(path, metadata, [...encoderOf(name, encoder), ...projection(name, encoder, width)]);
   return path;
 }
 
@@ -86,10 +96,14 @@ function metadataOf(name: ProjectorName, width: number, encoder: EncoderShape): 
 }
 
 function encoderOf(name: ProjectorName, { width, layers, side }: EncoderShape): TensorSource[] {
-  const positions = (side / PATCH) ** 2;
+  const queries = (n: number): TensorSource[] =>
+    name === 'qwen3vl_merger'
+      ? linear(`v.blk.${n}.attn_qkv`, width, 3 * width)
+      : ['q', 'k', 'v'].flatMap((part) => linear(`v.blk.${n}.attn_${part}`, width, width));
   const layer = (n: number): TensorSource[] => [
     ...norm(`v.blk.${n}.ln1`, width),
-    ...['q', 'k', 'v', 'out'].flatMap((part) => linear(`v.blk.${n}.attn_${part}`, width, width)),
+    ...queries(n),
+    ...linear(`v.blk.${n}.attn_out`, width, width),
     ...norm(`v.blk.${n}.ln2`, width),
     ...linear(`v.blk.${n}.ffn_up`, width, 2 * width),
     ...linear(`v.blk.${n}.ffn_down`, 2 * width, width),
@@ -99,23 +113,45 @@ function encoderOf(name: ProjectorName, { width, layers, side }: EncoderShape): 
   return [
     patches(''),
     // Of an image's two frames, which are the same.
-    ...(name === 'qwen2vl_merger' ? [patches('.1')] : []),
-    ...(name === 'qwen2vl_merger' ? [] : [random('v.position_embd.weight', [width, positions], 4)]),
+    ...(name === 'qwen2vl_merger' || name === 'qwen3vl_merger' ? [patches('.1')] : []),
+    ...(name === 'qwen3vl_merger' ? [filled('v.patch_embd.bias', width, 0)] : []),
+    ...positionsOf(name, width, side),
     ...Array.from({ length: layers }, (_, n) => layer(n)).flat(),
     ...norm('v.post_ln', width),
   ];
 }
 
-function projection(name: ProjectorName, from: number, width: number): TensorSource[] {
+/** Learned positions. */
+function positionsOf(name: ProjectorName, width: number, side: number): TensorSource[] {
+  if (name === 'qwen2vl_merger') return [];
+  const shape = name === 'gemma4v' ? [width, GEMMA4_PLACES, 2] : [width, (side / PATCH) ** 2];
+  return [random('v.position_embd.weight', shape, 4)];
+}
+
+function projection(name: ProjectorName, { width: from, deepstack }: EncoderShape, width: number): TensorSource[] {
   switch (name) {
     case 'mlp':
       return [...linear('mm.0', from, width), ...linear('mm.2', width, width, 2)];
     case 'qwen2vl_merger':
-      return [...linear('mm.0', 4 * from, 4 * from), ...linear('mm.2', 4 * from, width, 2)];
+      return merger('mm.0', 'mm.2', from, width);
+    case 'qwen3vl_merger':
+      return [
+        ...merger('mm.0', 'mm.2', from, width),
+        ...(deepstack === true
+          ? [...norm('v.deepstack.0.norm', 4 * from), ...merger('v.deepstack.0.fc1', 'v.deepstack.0.fc2', from, width)]
+          : []),
+      ];
     case 'gemma3':
       // By columns.
       return [random('mm.input_projection.weight', [width, from], from), ones('mm.soft_emb_norm.weight', from)];
+    case 'gemma4v':
+      return [random('mm.input_projection.weight', [from, width], from)];
   }
+}
+
+/** Of two by two patches. */
+function merger(first: string, second: string, from: number, width: number): TensorSource[] {
+  return [...linear(first, 4 * from, 4 * from), ...linear(second, 4 * from, width, 2)];
 }
 
 function linear(name: string, columns: number, rows: number, gain = 1): TensorSource[] {

@@ -18,6 +18,8 @@ export interface Streamed {
   readonly ttftMs: number;
   /** Between one arrival of text and the next, ms; text of one read arrived at once. */
   readonly gapsMs: readonly number[];
+  /** When text arrived, as performance.now() reads. */
+  readonly timesMs: readonly number[];
   /** As the server counts them. */
   readonly completionTokens: number;
 }
@@ -60,7 +62,7 @@ export function stream({ agent, port, key, extras }: Target, body: object, signa
       response.on('end', () => {
         if (response.statusCode !== 200 || !done) reject(new Error(`answered ${String(response.statusCode)}`));
         const gapsMs = times.slice(1).map((time, i) => time - (times[i] ?? time));
-        resolve({ pieces, ttftMs: (times[0] ?? NaN) - from, gapsMs, completionTokens });
+        resolve({ pieces, ttftMs: (times[0] ?? NaN) - from, gapsMs, timesMs: times, completionTokens });
       });
     });
     sent.end(text, () => (from = performance.now()));

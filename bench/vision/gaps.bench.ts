@@ -9,7 +9,7 @@ import { CACHE, embeddedTestModel } from '../../test/support/models.js';
 import { SEEING, seeingSidecar } from '../../test/support/vision.js';
 import { ensureProjector } from '../models/random-projector.js';
 import { LlamaServer } from '../support/peers.js';
-import { keep, type Row } from '../support/results.js';
+import { keep, markdown, type Row } from '../support/results.js';
 import { quantile } from '../support/stats.js';
 import { stream, type Target } from '../support/streaming.js';
 import { Teardowns } from '../support/teardowns.js';
@@ -17,7 +17,9 @@ import { Teardowns } from '../support/teardowns.js';
 const STREAMS = 8;
 const TOKENS = 600;
 const PAIRS = 5;
-const MOST_IMAGES = 500;
+/** While one server's streams run once: another server stops its streams for each, and must end too. */
+const IMAGES_A_ROUND = 2;
+const MOST_IMAGES = 2 * (2 + PAIRS * IMAGES_A_ROUND);
 const CONTEXT = 4096;
 const ENGINE_CORE = '0';
 const VISION_CORE = '1';
@@ -37,8 +39,13 @@ const images = Array.from({ length: MOST_IMAGES }, (_, shade) =>
   dataUrl(png(64, 48, (x, y) => [(x + shade * 7) & 255, (y * shade) & 255, shade & 255])),
 );
 
+interface Look {
+  readonly from: number;
+  readonly to: number;
+}
+
 /** An image that differs from all before it, and one token about it. */
-async function look(target: Target): Promise<number> {
+async function look(target: Target): Promise<Look> {
   const url = images.pop();
   if (url === undefined) throw new Error('there are no more images');
   const content = [
@@ -47,54 +54,67 @@ async function look(target: Target): Promise<number> {
   ];
   const from = performance.now();
   await stream(target, { ...FREE, messages: [{ role: 'user', content }], max_tokens: 1 });
-  return performance.now() - from;
+  return { from, to: performance.now() };
 }
 
-async function gaps(target: Target, beside: boolean): Promise<{ readonly gaps: number[]; readonly looksMs: number[] }> {
+interface Round {
+  /** Beside images, only those in which one was asked about. */
+  readonly gaps: readonly number[];
+  readonly looks: readonly Look[];
+}
+
+async function round(target: Target, beside: boolean): Promise<Round> {
   const over = new AbortController();
-  const looksMs: number[] = [];
+  const looks: Look[] = [];
   const looking = (async (): Promise<void> => {
-    while (beside && !over.signal.aborted) looksMs.push(await look(target));
+    while (beside && !over.signal.aborted && looks.length < IMAGES_A_ROUND) looks.push(await look(target));
   })();
   const streams = await Promise.all(Array.from({ length: STREAMS }, () => stream(target, FREE)));
   over.abort();
   await looking;
-  return { gaps: streams.flatMap(({ gapsMs }) => [...gapsMs]), looksMs };
+  const counted = (from: number, to: number): boolean =>
+    !beside || looks.some((each) => from < each.to && each.from < to);
+  const gaps = streams.flatMap(({ timesMs }) =>
+    timesMs.slice(1).flatMap((to, i) => (counted(timesMs[i] ?? to, to) ? [to - (timesMs[i] ?? to)] : [])),
+  );
+  return { gaps, looks };
 }
 
 async function measured(server: string, target: Target): Promise<Row> {
   await look(target);
-  await gaps(target, false);
-  const [alone, beside, looks]: number[][] = [[], [], []];
+  await round(target, false);
+  const [alone, beside, looks]: [number[], number[], number[]] = [[], [], []];
   const ratios: { p50: number; p99: number }[] = [];
   for (let pair = 0; pair < PAIRS; pair++) {
-    const first = await gaps(target, pair % 2 === 1);
-    const second = await gaps(target, pair % 2 === 0);
+    const first = await round(target, pair % 2 === 1);
+    const second = await round(target, pair % 2 === 0);
     const [without, withImages] = pair % 2 === 0 ? [first, second] : [second, first];
-    alone?.push(...without.gaps);
-    beside?.push(...withImages.gaps);
-    looks?.push(...withImages.looksMs);
+    alone.push(...without.gaps);
+    beside.push(...withImages.gaps);
+    looks.push(...withImages.looks.map(({ from, to }) => to - from));
     const of = (share: number): number => quantile(withImages.gaps, share) / quantile(without.gaps, share);
     ratios.push({ p50: of(0.5), p99: of(0.99) });
   }
-  return {
+  const row = {
     server,
-    'p50 alone, ms': quantile(alone ?? [], 0.5),
-    'p50 beside, ms': quantile(beside ?? [], 0.5),
+    'p50 alone, ms': quantile(alone, 0.5),
+    'p50 beside, ms': quantile(beside, 0.5),
     'p50 ratio, median of pairs': quantile(
       ratios.map(({ p50 }) => p50),
       0.5,
     ),
-    'p99 alone, ms': quantile(alone ?? [], 0.99),
-    'p99 beside, ms': quantile(beside ?? [], 0.99),
+    'p99 alone, ms': quantile(alone, 0.99),
+    'p99 beside, ms': quantile(beside, 0.99),
     'p99 ratio, median of pairs': quantile(
       ratios.map(({ p99 }) => p99),
       0.5,
     ),
-    'longest beside, ms': Math.max(...(beside ?? [])),
-    images: looks?.length ?? 0,
-    'an image, ms': quantile(looks ?? [], 0.5),
+    'longest beside, ms': Math.max(...beside),
+    images: looks.length,
+    'an image, ms': quantile(looks, 0.5),
   };
+  process.stdout.write(`${markdown([row])}\n`);
+  return row;
 }
 
 const teardowns = new Teardowns();
@@ -117,7 +137,7 @@ await server.close();
 await keep('vision-gaps', {
   title: 'Gaps of text streams while images beside them are encoded',
   about: [
-    `${STREAMS} streams of ${TOKENS} tokens of the embedded model (5 million weights), alone and beside one caller who sends one image after another, each a new one, ${PAIRS} pairs. The encoder has ${encoder.layers} layers of width ${encoder.width} over 576 patches, random weights; an image is 576 tokens. One compute thread each: the engine on core ${ENGINE_CORE}, the vision process on core ${VISION_CORE}, where the sidecar and the callers compute too; llama-server with one thread for both. Gaps between two arrivals of text at the caller.`,
+    `${STREAMS} streams of ${TOKENS} tokens of the embedded model (5 million weights), alone and beside one caller who sends ${IMAGES_A_ROUND} images one after another, each a new one, ${PAIRS} pairs. Beside images, gaps count in which one was asked about. The encoder has ${encoder.layers} layers of width ${encoder.width} over 576 patches, random weights; an image is 576 tokens. One compute thread each: the engine on core ${ENGINE_CORE}, the vision process on core ${VISION_CORE}, where the sidecar and the callers compute too; llama-server with one thread for both. Gaps between two arrivals of text at the caller.`,
   ],
   rows,
 });

@@ -1,12 +1,32 @@
-/** Embeddings of images by their digests, within a bound of bytes: those used longest ago make room. */
+import { ALL_ACCOUNTS, type CacheScope } from '../protocol/cache-key.js';
+import type { Clock } from '../protocol/clock.js';
+
+/** Scopes that are closed, at most; requests of older ones have ended. */
+const MOST_CLOSED = 4096;
+
+interface Entry {
+  readonly embeddings: readonly Float32Array[];
+  readonly scope: CacheScope;
+  usedAt: number;
+}
+
+/**
+ * Embeddings of images by their digests, within a bound of bytes: those used longest ago make room. They also go once they were
+ * not used for the longest age, and with their scope.
+ */
 export class EmbeddingCache {
   readonly #most: number;
+  readonly #maxAgeMs: number;
+  readonly #clock: Pick<Clock, 'now'>;
   /** In the order of their last use. */
-  readonly #kept = new Map<string, readonly Float32Array[]>();
+  readonly #kept = new Map<string, Entry>();
+  readonly #closed = new Set<CacheScope>();
   #bytes = 0;
 
-  constructor(bytes: number) {
+  constructor(bytes: number, maxAgeMs: number, clock: Pick<Clock, 'now'>) {
     this.#most = bytes;
+    this.#maxAgeMs = maxAgeMs;
+    this.#clock = clock;
   }
 
   get bytes(): number {
@@ -14,26 +34,52 @@ export class EmbeddingCache {
   }
 
   get(digest: Uint8Array): readonly Float32Array[] | undefined {
+    this.expire();
     const key = keyOf(digest);
     const found = this.#kept.get(key);
     if (!found) return undefined;
+    found.usedAt = this.#clock.now();
     this.#kept.delete(key);
     this.#kept.set(key, found);
-    return found;
+    return found.embeddings;
   }
 
-  /** Embeddings that are larger than the bound are not kept. */
-  set(digest: Uint8Array, embeddings: readonly Float32Array[]): void {
+  /** Embeddings that are larger than the bound, or of a scope that is closed, are not kept. */
+  set(digest: Uint8Array, embeddings: readonly Float32Array[], scope: CacheScope): void {
     const bytes = bytesOf(embeddings);
     const key = keyOf(digest);
-    if (bytes > this.#most || this.#kept.has(key)) return;
-    for (const [oldest, kept] of this.#kept) {
+    if (bytes > this.#most || this.#kept.has(key) || this.#closed.has(scope)) return;
+    for (const oldest of this.#kept.keys()) {
       if (this.#bytes + bytes <= this.#most) break;
-      this.#bytes -= bytesOf(kept);
-      this.#kept.delete(oldest);
+      this.#drop(oldest);
     }
-    this.#kept.set(key, embeddings);
+    this.#kept.set(key, { embeddings, scope, usedAt: this.#clock.now() });
     this.#bytes += bytes;
+  }
+
+  /** Drops what was not used for the longest age. */
+  expire(): void {
+    const before = this.#clock.now() - this.#maxAgeMs;
+    for (const [key, { usedAt }] of this.#kept) {
+      if (usedAt >= before) break;
+      this.#drop(key);
+    }
+  }
+
+  /** Drops all of a scope, of which nothing is kept from now on; where all accounts share one, all that is here now. */
+  forget(scope: CacheScope): void {
+    for (const [key, entry] of this.#kept) if (entry.scope === scope) this.#drop(key);
+    if (scope === ALL_ACCOUNTS) return;
+    this.#closed.add(scope);
+    const [oldest] = this.#closed;
+    if (this.#closed.size > MOST_CLOSED && oldest !== undefined) this.#closed.delete(oldest);
+  }
+
+  #drop(key: string): void {
+    const entry = this.#kept.get(key);
+    if (!entry) return;
+    this.#kept.delete(key);
+    this.#bytes -= bytesOf(entry.embeddings);
   }
 }
 

@@ -12,7 +12,7 @@ import { readProjector } from './projector.js';
 import type { EncodeOrder, LayoutPart, Size, VisionSetup } from '../protocol/vision-messages.js';
 
 /** The version of engine/native/vision.cpp. An addon built from another one counts as one without images. */
-const KNOWN_VISION = 1;
+const KNOWN_VISION = 2;
 
 /** Projectors whose layout of an image depends on what is before it in the prompt. */
 const UNSUPPORTED: readonly string[] = ['hunyuanvl', 'deepseek4v'];
@@ -36,7 +36,13 @@ interface AddonVision {
 
 interface Bindings {
   readonly raVisionVersion?: number;
-  readonly RaVision?: new (model: string, projector: string, threads: number, maxTokens: number) => AddonVision;
+  readonly RaVision?: new (
+    model: string,
+    projector: string,
+    threads: number,
+    maxTokens: number,
+    onGpu: boolean,
+  ) => AddonVision;
   readonly raSandbox?: (bytes: number) => { readonly filtered: boolean; readonly bounded: boolean };
 }
 
@@ -59,13 +65,21 @@ export const UNDECODABLE = 'undecodable';
 /** Undefined: the addon was built without images. Rejects with a {@link LoadFailure} where the projector cannot be used. */
 export async function openVision(setup: VisionSetup): Promise<Vision | undefined> {
   const log = new LlamaLog();
-  const llama = await openLlama(false, log);
+  const llama = await openLlama(setup.gpu, log);
+  if (setup.gpu !== false && llama.gpu === false)
+    throw new LoadFailure('vision.devices is set, and no GPU was found for the encoder', true);
   const bindings = bindingsOf(llama);
   const { RaVision: Make, raSandbox: sandbox } = bindings;
   if (bindings.raVisionVersion !== KNOWN_VISION || !Make || !sandbox) return undefined;
   await checkProjector(setup.projector);
   try {
-    const made = new Make(setup.file, setup.projector, computeThreads(setup), setup.maxTokens ?? OWN_BOUND);
+    const made = new Make(
+      setup.file,
+      setup.projector,
+      computeThreads(setup),
+      setup.maxTokens ?? OWN_BOUND,
+      llama.gpu !== false,
+    );
     return {
       whole: made.nonCausal,
       width: made.width,

@@ -83,7 +83,7 @@ void * bounded_realloc(void * data, size_t size) {
 namespace {
 
 // The version that engine/llama/vision.ts checks: incremented whenever the interface changes.
-constexpr int VERSION = 1;
+constexpr int VERSION = 2;
 
 // A decoder's memory: the file's compressed parts, and for each pixel the rows as they are inflated (8 bytes of 16-bit RGBA),
 // the image in the file's own format (8) and twice in ours (4 and 3), or a progressive JPEG's coefficients and planes (9).
@@ -223,8 +223,8 @@ class EncodeWorker : public Napi::AsyncWorker {
 
 class RaVision : public Napi::ObjectWrap<RaVision> {
     public:
-        // Path of the model, path of the projector, threads, the most tokens of an image where the projector has a choice.
-        // Throws with the reason.
+        // Path of the model, path of the projector, threads, the most tokens of an image where the projector has a choice, and
+        // whether a GPU computes: the first that this process sees. Throws with the reason.
         explicit RaVision(const Napi::CallbackInfo & info) : Napi::ObjectWrap<RaVision>(info) {
             auto loaded = std::make_shared<Loaded>();
             auto model = llama_model_default_params();
@@ -234,10 +234,11 @@ class RaVision : public Napi::ObjectWrap<RaVision> {
             loaded->model.reset(llama_model_load_from_file(info[0].As<Napi::String>().Utf8Value().c_str(), model));
             if (!loaded->model) throw Napi::Error::New(info.Env(), "the model cannot be loaded");
             auto params = mtmd_context_params_default();
-            params.use_gpu = false;
+            params.use_gpu = info[4].As<Napi::Boolean>().Value();
             params.print_timings = false;
             params.n_threads = info[2].As<Napi::Number>().Int32Value();
-            params.warmup = false;
+            // A driver opens files at its first computation, which must come before the process is confined.
+            params.warmup = params.use_gpu;
             params.image_max_tokens = info[3].As<Napi::Number>().Int32Value();
             last_error.clear();
             mtmd_log_set(remember, nullptr);

@@ -10,23 +10,16 @@
  * bigint) are not allowed.
  */
 
+import { arrayOf, emptyArray, isPacked, kindOf, withArrays, type Packed, type Placeholder } from './frame-arrays.js';
+import { LargeFrame } from './large-frame.js';
+
 /** A longer frame is invalid. Request bodies are bounded far below it. */
 const MOST_BYTES = 512 * 1024 * 1024;
 
-/** Arrays of more than this in total are written without copying them into the frame. */
+/** Arrays of more than this in total are written without copying them into the frame, and read into place as they come. */
 const COPY_BYTES = 64 * 1024;
 
 const HEAD = 12;
-
-type Packed = Uint8Array | Uint32Array | Float32Array | Float64Array;
-
-const KINDS = { u8: Uint8Array, u32: Uint32Array, f32: Float32Array, f64: Float64Array } as const;
-
-interface Placeholder {
-  readonly $: keyof typeof KINDS;
-  readonly at: number;
-  readonly bytes: number;
-}
 
 /** A message as the bytes to write: one buffer, or the frame without its arrays and then these. */
 export function pack(message: object): [Uint8Array, ...Uint8Array[]] {
@@ -88,6 +81,8 @@ export class FrameReader {
   /** The beginning of a frame, `#have` bytes of it. */
   #partial = Buffer.alloc(0);
   #have = 0;
+  /** A frame that is complete but for its arrays. */
+  #large: LargeFrame | undefined;
   #broken = false;
 
   /** `wipes`: what was read is overwritten with zeros, parts that it was given included. */
@@ -99,7 +94,11 @@ export class FrameReader {
   push(chunk: Uint8Array): void {
     let piece = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
     while (piece.length > 0 && !this.#broken) {
-      piece = this.#have > 0 ? this.#complete(piece) : this.#whole(piece);
+      piece = this.#large
+        ? this.#fill(this.#large, piece)
+        : this.#have > 0
+          ? this.#complete(piece)
+          : this.#whole(piece);
     }
     if (this.#wipes) chunk.fill(0);
   }
@@ -107,41 +106,66 @@ export class FrameReader {
   /** Reads a frame that is completely in the part, or stores its beginning. Returns the rest. */
   #whole(piece: Buffer): Buffer {
     const bytes = frameBytes(piece, piece.length);
-    if (bytes !== undefined && bytes <= piece.length) {
-      this.#read(piece, bytes);
-      return piece.subarray(bytes);
-    }
-    return this.#keep(piece, piece.length, bytes);
+    if (bytes === undefined || bytes > piece.length) return this.#keep(piece);
+    this.#read(piece, bytes);
+    return piece.subarray(bytes);
   }
 
-  /** Appends to the started frame, up to its end. Returns the rest. */
+  /** Appends to the started frame, up to its end, or to where its long arrays begin. Returns the rest. */
   #complete(piece: Buffer): Buffer {
-    const bytes = frameBytes(this.#partial, this.#have) ?? HEAD;
-    const taken = Math.min(piece.length, bytes - this.#have);
-    const rest = this.#keep(piece, taken, bytes);
-    if (this.#have === frameBytes(this.#partial, this.#have)) {
-      const frame = this.#partial;
-      this.#partial = Buffer.alloc(0);
-      this.#read(frame, this.#have);
-      this.#have = 0;
-      if (this.#wipes) frame.fill(0);
-    }
+    const rest = this.#keep(piece);
+    const bytes = frameBytes(this.#partial, this.#have);
+    if (bytes === undefined || this.#have < (storedBytes(this.#partial, this.#have) ?? 0)) return rest;
+    const frame = this.#partial;
+    this.#partial = Buffer.alloc(0);
+    if (this.#have === bytes) this.#read(frame, bytes);
+    else this.#begin(frame, bytes);
+    this.#have = 0;
+    if (this.#wipes) frame.fill(0);
     return rest;
   }
 
-  #keep(piece: Buffer, taken: number, frame = HEAD): Buffer {
-    if (frame === Infinity) {
+  /** Stores what is wanted of a frame before it can be read. Returns the rest. */
+  #keep(piece: Buffer): Buffer {
+    const head = this.#have > 0 ? this.#partial : piece;
+    const stored = storedBytes(head, this.#have > 0 ? this.#have : piece.length) ?? HEAD;
+    if (stored === Infinity) {
       this.#break();
       return piece;
     }
-    if (this.#partial.length < frame) {
-      const longer = Buffer.allocUnsafeSlow(frame);
+    if (this.#partial.length < stored) {
+      const longer = Buffer.allocUnsafeSlow(stored);
       this.#partial.copy(longer, 0, 0, this.#have);
       if (this.#wipes) this.#partial.fill(0);
       this.#partial = longer;
     }
+    const taken = Math.min(piece.length, stored - this.#have);
     piece.copy(this.#partial, this.#have, 0, taken);
     this.#have += taken;
+    return piece.subarray(taken);
+  }
+
+  /** `frame`: all of it but its arrays. */
+  #begin(frame: Buffer, bytes: number): void {
+    const targets: { at: number; memory: Uint8Array }[] = [];
+    try {
+      const raw = withArrays(JSON.parse(frame.toString('utf8', HEAD)), (placeholder) => {
+        const array = emptyArray(placeholder);
+        targets.push({ at: placeholder.at, memory: new Uint8Array(array.buffer) });
+        return array;
+      });
+      this.#large = new LargeFrame(raw, targets, bytes - frame.length);
+    } catch {
+      this.#break();
+    }
+  }
+
+  #fill(large: LargeFrame, piece: Buffer): Buffer {
+    const taken = large.take(piece);
+    if (large.complete) {
+      this.#large = undefined;
+      this.#message(large.raw);
+    }
     return piece.subarray(taken);
   }
 
@@ -164,43 +188,26 @@ function frameBytes(buffer: Buffer, have: number): number | undefined {
   return bytes < HEAD || bytes > MOST_BYTES ? Infinity : bytes;
 }
 
+/** Of these, what is stored before any of it is read: all, or all but arrays that are long. Undefined and Infinity as above. */
+function storedBytes(buffer: Buffer, have: number): number | undefined {
+  const bytes = frameBytes(buffer, have);
+  if (bytes === undefined || bytes === Infinity) return bytes;
+  const textEnd = HEAD + buffer.readUInt32LE(4);
+  return buffer.readUInt32LE(8) > 0 && bytes - textEnd > COPY_BYTES ? textEnd : bytes;
+}
+
 function unpack(frame: Buffer, bytes: number): { readonly raw: unknown } | undefined {
   const textEnd = HEAD + frame.readUInt32LE(4);
   if (textEnd > bytes) return undefined;
   try {
     const raw: unknown = JSON.parse(frame.toString('utf8', HEAD, textEnd));
-    return { raw: frame.readUInt32LE(8) === 0 ? raw : withArrays(raw, frame.subarray(textEnd, bytes)) };
+    return {
+      raw:
+        frame.readUInt32LE(8) === 0
+          ? raw
+          : withArrays(raw, (placeholder) => arrayOf(placeholder, frame.subarray(textEnd, bytes))),
+    };
   } catch {
     return undefined;
   }
-}
-
-/** The same value with its arrays inserted in place. Throws if they are missing. */
-function withArrays(value: unknown, arrays: Uint8Array): unknown {
-  if (typeof value !== 'object' || value === null) return value;
-  if ('$' in value) return arrayOf(value as Placeholder, arrays);
-  const fields = value as Record<string, unknown>;
-  for (const key of Object.keys(fields)) fields[key] = withArrays(fields[key], arrays);
-  return fields;
-}
-
-function arrayOf({ $: kind, at, bytes }: Placeholder, arrays: Uint8Array): Packed {
-  const array = new KINDS[kind](bytes / KINDS[kind].BYTES_PER_ELEMENT);
-  new Uint8Array(array.buffer).set(arrays.subarray(at, at + bytes));
-  return array;
-}
-
-function isPacked(value: unknown): value is Packed {
-  return (
-    value instanceof Uint32Array ||
-    value instanceof Uint8Array ||
-    value instanceof Float64Array ||
-    value instanceof Float32Array
-  );
-}
-
-function kindOf(array: Packed): keyof typeof KINDS {
-  if (array instanceof Uint8Array) return 'u8';
-  if (array instanceof Uint32Array) return 'u32';
-  return array instanceof Float32Array ? 'f32' : 'f64';
 }

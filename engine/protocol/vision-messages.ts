@@ -1,10 +1,13 @@
 /**
  * The messages between the sidecar and a vision process, over link.ts: one process for each model that reads images. It counts
  * the tokens of an image from its size and makes embeddings of image files. The sidecar starts with `start`, the process
- * answers `ready` or `unable`; then it answers each `layout` and `encode` once, in any order. Every message has the version
+ * answers `ready` or `unable`; then it answers each `layout` and `encode` once, in any order, and `forget` never. Every message has the version
  * `v`; another version or an unknown kind ends the process.
  */
-export const VISION_VERSION = 1;
+import type { CacheScope } from './cache-key.js';
+import type { EngineSetup } from './setup.js';
+
+export const VISION_VERSION = 2;
 
 /** How a vision process is set up. */
 export interface VisionSetup {
@@ -16,12 +19,18 @@ export interface VisionSetup {
   readonly threads: number;
   /** As in `0-3,8`. Absent: any. */
   readonly cores?: string;
+  /** The backend that encodes; false: the CPU. */
+  readonly gpu: EngineSetup['gpu'];
+  /** The GPU that its process sees alone: its index or UUID. Absent: all that there are. */
+  readonly device?: string;
   /** The most tokens of an image, where the projector has a choice. Absent: its own bound. */
   readonly maxTokens?: number;
   /** The most pixels of an image: what its memory is bounded by. */
   readonly maxPixels: number;
   /** Embeddings that it keeps. */
   readonly cacheBytes: number;
+  /** Those that were not used for so long are dropped, ms. */
+  readonly maxAgeMs: number;
   /** Time between two heartbeats, ms. */
   readonly heartbeatMs: number;
 }
@@ -64,6 +73,8 @@ export interface Size {
 export interface EncodeOrder {
   /** Names the embeddings in the process' cache. Never logged. */
   readonly digest: Uint8Array;
+  /** Whose embeddings they are kept as. */
+  readonly scope: CacheScope;
   /** PNG or JPEG. */
   readonly bytes: Uint8Array;
   /** By the file's head. */
@@ -77,6 +88,8 @@ export type ToVision = { readonly v: number } & (
   | { readonly kind: 'start'; readonly setup: VisionSetup }
   | { readonly kind: 'layout'; readonly id: number; readonly size: Size }
   | { readonly kind: 'encode'; readonly id: number; readonly order: EncodeOrder }
+  /** Nothing of this scope is kept any more. */
+  | { readonly kind: 'forget'; readonly scope: CacheScope }
 );
 
 /** Vision process to sidecar. */

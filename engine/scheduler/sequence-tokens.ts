@@ -83,7 +83,7 @@ export class SequenceTokens {
   /** Leading tokens that both hold, under an equal key. */
   sharedWith(other: SequenceTokens): number {
     if (!this.#key || !other.#key || !sameCache(this.#key, other.#key)) return 0;
-    return this.#shared(other.tokens);
+    return this.#outsideImages(other.#images, this.#shared(other.tokens));
   }
 
   /** Keeps its first `length` tokens for a plan, none of another key's. */
@@ -108,7 +108,7 @@ export class SequenceTokens {
    */
   reusable(plan: PromptPlan, reuse: Reuse, lengths?: readonly number[]): number {
     if (reuse === 'none' || this.#key === undefined || !sameCache(this.#key, plan.key)) return 0;
-    const shared = this.#outsideImages(plan, Math.min(this.#shared(plan.tokens), plan.tokens.length - 1));
+    const shared = this.#outsideImages(plan.images, Math.min(this.#shared(plan.tokens), plan.tokens.length - 1));
     if (reuse === 'any') return lengths ? Math.max(0, ...lengths.filter((length) => length <= shared)) : shared;
     let same = 0;
     for (const [i, end] of this.#ends.entries()) {
@@ -120,10 +120,10 @@ export class SequenceTokens {
   }
 
   /**
-   * The first `shared` tokens of the plan have the ids of those here; how many of them are the same. Ids of images are hints: it
-   * is the whole digest that counts. No state is reused from within an image.
+   * The first `shared` tokens of what these images are in have the ids of those here; how many of them are the same. Ids of
+   * images are hints: it is the whole digest that counts. No state is reused from within an image.
    */
-  #outsideImages({ images }: PromptPlan, shared: number): number {
+  #outsideImages(images: readonly PlacedImage[], shared: number): number {
     for (const { at, image } of images) {
       if (at >= shared) return shared;
       const held = this.#images.find((each) => each.at === at)?.image;

@@ -33,11 +33,12 @@ export async function seeImages(
     const { facts } = vision;
     if (found.kind === 'failed' || !facts) return refused(imageFailed());
     const { parts, shrunk } = found;
-    const tokens = tokensOf(parts);
-    if (tokens > vision.maxTokens) return refused(imageTooLong(param, tokens, vision.maxTokens));
+    // The projector's own bound is of embeddings too.
+    const own = embeddingsOf(parts);
+    if (own > vision.maxTokens) return refused(imageTooLong(param, own, vision.maxTokens));
     const digest = digestOf(image, shrunk, [scope, facts.projectorVersion, vision.maxTokens], vision.secret);
     laid.push({ parts, digest });
-    orders.push({ digest, bytes: image.bytes, size: image.size, shrunk });
+    orders.push({ digest, scope, bytes: image.bytes, size: image.size, shrunk });
   }
   const { prompt, placed } = placeImages(texts, laid, vision.facts?.whole === true);
   return { kind: 'seen', prompt, images: new Encodings(vision, orders, placed, param) };
@@ -60,6 +61,10 @@ async function layoutOf(vision: Vision, { size, low }: RequestImage): Promise<Fo
   if (less.kind !== 'layout' || tokensOf(less.parts) >= tokensOf(whole.parts))
     return { kind: 'layout', parts: whole.parts, shrunk: size };
   return { kind: 'layout', parts: less.parts, shrunk: small };
+}
+
+function embeddingsOf(parts: LaidImage['parts']): number {
+  return parts.reduce((sum, part) => sum + (part.kind === 'tokens' ? 0 : part.count), 0);
 }
 
 function tokensOf(parts: LaidImage['parts']): number {

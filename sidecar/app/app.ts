@@ -10,7 +10,6 @@ import { systemClock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
 import { keepDescriptors } from './descriptor-reserve.js';
 import { connectionBounds, descriptorLimit } from './descriptors.js';
-import type { Scrapers } from '../api/operators.js';
 import { SeatBoard } from '../api/seat-board.js';
 import type { Services } from '../api/services.js';
 import { ENGINE } from './compose-engine.js';
@@ -21,6 +20,7 @@ import { InFlight } from './in-flight.js';
 import { listen } from './listen.js';
 import { openOperators, type OperatorsView } from './operators-server.js';
 import { WeightFiles } from '../engine-client/weight-files.js';
+import type { Overrides } from './overrides.js';
 import { openPrompts } from '../prompts/lanes.js';
 import { Readiness } from './readiness.js';
 import { reloader } from './reload.js';
@@ -31,7 +31,6 @@ import { templateOf } from './model-template.js';
 import type { Log } from '../telemetry/logger.js';
 import { Metrics } from '../telemetry/metrics.js';
 import { DurableSpool } from '../usage/durable-spool.js';
-import type { Spool } from '../usage/spool.js';
 
 /** Names of the prompt host and of credit in the readiness; a model's id cannot contain a space. */
 const PROMPTS = 'prompt host';
@@ -48,27 +47,13 @@ export interface App {
   ready(): Promise<void>;
   /** Reads the certificate's files now, if there are some. Problems are logged. */
   reload(): Promise<void>;
-  /** Nothing is kept in engines that requests of this account left; where accounts share prefixes, nothing of any. */
+  /** Nothing is kept in engines and vision processes that requests of this account left; where accounts share prefixes, nothing of any. */
   forget(account: string): void;
   /**
    * /readyz answers 503; after a notice new work is refused; running requests may finish within the configured time,
    * and are then ended with an error. Resolves when everything is closed. Idempotent.
    */
   drain(): Promise<void>;
-}
-
-/** Parts that a caller replaces. */
-export interface Overrides {
-  /** Metrics that parts created earlier use too. Absent: a new registry. */
-  readonly registry?: Metrics;
-  /** A test's spool in place of the real one. */
-  readonly spool?: Spool;
-  /** Who may read all metrics on the public listener. Absent: no caller. */
-  readonly scrapers?: Scrapers;
-  /** Path of the module that engines are forked from. */
-  readonly engineEntry?: string;
-  /** Starts the prompt hosts; tests pass one that shares hosts among sidecars. */
-  readonly makePrompts?: typeof openPrompts;
 }
 
 /** Metrics for the configured models. */
@@ -81,7 +66,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   // Before processes are started, which inherit it.
   leaveMemoryOutOfDumps();
   const templates = new Map(config.models.map((model) => [model.id, templateOf(model)]));
-  const { registry = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE } = given;
+  const { registry = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE, visionEntry } = given;
   /** Both are set once and never reset. */
   const lifecycle = { leaving: false, draining: false };
   const board = new SeatBoard();
@@ -136,7 +121,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
     },
   });
   const weights = new WeightFiles();
-  const forks = { entry: engineEntry, weights };
+  const forks = { entry: engineEntry, weights, visionEntry };
   const models = hostModels(config, files, plans, templates, forks, { registry, readiness, log });
   const reload = reloader({ models, files: weights, prompts, promptModels, log });
   const services: Services = {
@@ -215,7 +200,11 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
       ready: () => readiness.all(),
       reload: () => tls.reload(),
       forget: (account) => {
-        for (const { engine, closeScope } of models.values()) engine.forget(closeScope(account));
+        for (const { engine, vision, closeScope } of models.values()) {
+          const scope = closeScope(account);
+          engine.forget(scope);
+          vision?.forget(scope);
+        }
       },
       drain: () => {
         lifecycle.leaving = true;

@@ -56,6 +56,9 @@ export function modelFiles({ models }: Config): Map<string, string> {
   return new Map(models.map(({ file }) => [file, file === 'embedded' ? EMBEDDED_MODEL : resolve(file)]));
 }
 
+/** What child processes are forked from. `visionEntry`: path of their module, absent: our own. */
+type Entries = Pick<EngineParts, 'entry' | 'weights'> & { readonly visionEntry: string | undefined };
+
 /**
  * All models by id, none started yet. `files`: as {@link modelFiles} gave them; `plans`: the replicas of each, by id;
  * `templates`: how each is prompted, by id.
@@ -65,7 +68,7 @@ export function hostModels(
   files: ReadonlyMap<string, string>,
   plans: ReadonlyMap<string, readonly ReplicaPlan[]>,
   templates: ReadonlyMap<string, TemplateSettings>,
-  { entry, weights }: Pick<EngineParts, 'entry' | 'weights'>,
+  { entry, weights, visionEntry }: Entries,
   listeners: Listeners,
 ): ReadonlyMap<string, Hosted> {
   const models = new Map<string, Hosted>();
@@ -75,7 +78,7 @@ export function hostModels(
     const file = files.get(model.file) ?? model.file;
     const memory = gate && { gate, mappedElsewhere: () => mappedBeside(file, models.values()) };
     const template = templates.get(model.id) ?? {};
-    const forks = { entry, weights, engines, memory, template };
+    const forks = { entry, weights, engines, memory, template, visionEntry };
     const hosted = host(config, { ...model, file }, plans.get(model.id) ?? [], forks, listeners);
     const { scope } = model.prefixCache;
     const scopes = new CacheScopes(scope);
@@ -184,7 +187,7 @@ function host(
   config: Config,
   model: ModelConfig,
   plans: readonly ReplicaPlan[],
-  forks: Pick<EngineParts, 'entry' | 'weights' | 'engines' | 'memory' | 'template'>,
+  forks: Entries & Pick<EngineParts, 'engines' | 'memory' | 'template'>,
   { registry, readiness, log }: Listeners,
 ): Omit<Hosted, 'scopeOf' | 'closeScope'> {
   const { id, kind, file, ownedBy, cohort, load } = model;
@@ -241,7 +244,7 @@ function host(
   });
   registry.endpoint.watch(loadOf(queue, engine));
   const gate = cohort === undefined ? {} : { cohort };
-  const vision = composeVision(config, model, log);
+  const vision = composeVision(config, model, log, forks.visionEntry);
   const created = Math.floor(Date.now() / 1000);
   return { id, kind, ownedBy, ...gate, created, queue, engine, ...(vision && { vision }), file, settled };
 }

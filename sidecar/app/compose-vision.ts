@@ -6,44 +6,47 @@ import { Backoff } from '../lib/backoff.js';
 import { systemClock } from '../lib/clock.js';
 import type { Log } from '../telemetry/logger.js';
 import { VisionClient } from '../vision/client.js';
+import { VisionProcess } from '../vision/process.js';
 import type { HostedVision } from '../vision/vision.js';
 
-/** `model`: with the path of its file. Undefined: it takes no images. */
+/** `model`: with the path of its file. `entry`: of its process' module, absent: our own. Undefined: it takes no images. */
 export function composeVision(
   { engine }: Pick<Config, 'engine'>,
-  { id, file, vision }: ModelConfig,
+  model: ModelConfig,
   log: Log,
+  entry?: string,
 ): HostedVision | undefined {
-  if (!vision) return undefined;
-  return new VisionClient({
-    setup: visionSetupOf(file, vision, engine.heartbeatMs),
-    clock: systemClock,
-    log,
-    model: id,
-    backoff: new Backoff(engine.backoffMinMs, engine.backoffMaxMs, Math.random),
-  });
+  const setup = visionSetupOf(model, engine.heartbeatMs);
+  return (
+    setup &&
+    new VisionClient({
+      setup,
+      clock: systemClock,
+      log,
+      model: model.id,
+      backoff: new Backoff(engine.backoffMinMs, engine.backoffMaxMs, Math.random),
+      fork: (setup, clock, events) => new VisionProcess(setup, clock, events, entry),
+    })
+  );
 }
 
-/** `file`: path of the model. */
+/** `model`: with the path of its file. Undefined: it takes no images. */
 export function visionSetupOf(
-  file: string,
-  {
-    projector,
-    maxTokensPerImage: maxTokens,
-    maxPixels,
-    threads,
-    cores,
-    cacheBytes,
-  }: NonNullable<ModelConfig['vision']>,
+  { file, gpu, vision, prefixCache }: Pick<ModelConfig, 'file' | 'gpu' | 'vision' | 'prefixCache'>,
   heartbeatMs: number,
-): VisionSetup {
+): VisionSetup | undefined {
+  if (!vision) return undefined;
+  const { projector, maxTokensPerImage: maxTokens, maxPixels, threads, cores, devices, cacheBytes } = vision;
   return {
     file,
     projector: resolve(projector),
     threads,
     maxPixels,
     cacheBytes,
+    maxAgeMs: prefixCache.maxAgeMs,
     heartbeatMs,
+    gpu: devices === undefined ? false : gpu,
+    ...(devices !== undefined && { device: String(devices) }),
     ...(cores !== undefined && { cores }),
     ...(maxTokens !== undefined && { maxTokens }),
   };

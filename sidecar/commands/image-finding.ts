@@ -14,14 +14,16 @@ const HEARTBEAT_MS = 1000;
 
 const BUILD = 'make engine-native builds them in';
 
-/** Undefined: the model takes no images. `file`: its path. */
+/** Undefined: the model takes no images. `file`: its path. `entry`: of the process' module, absent: our own. */
 export async function imageFinding(
   model: ModelConfig | undefined,
   file: string,
   clock: Clock,
+  entry?: string,
 ): Promise<{ readonly finding: Finding; readonly bytes: number } | undefined> {
-  if (!model?.vision) return undefined;
-  const probed = await probeVision(visionSetupOf(file, model.vision, HEARTBEAT_MS), clock);
+  const setup = model && visionSetupOf({ ...model, file }, HEARTBEAT_MS);
+  if (!setup) return undefined;
+  const probed = await probeVision(setup, clock, entry);
   return { finding: findingOf(probed), bytes: probed.kind === 'ready' ? (probed.bytes ?? 0) : 0 };
 }
 

@@ -47,6 +47,8 @@ export interface SizingOptions {
   readonly running?: boolean;
   /** Another inspector, for tests. */
   readonly entry?: string;
+  /** Another vision process, for tests. */
+  readonly visionEntry?: string;
 }
 
 /** Added to the reason why a model does not fit. */
@@ -68,7 +70,7 @@ export function setupOf(model: ModelConfig): Sized {
  */
 export async function sizeModels(
   models: readonly ToSize[],
-  { load, memory, running, entry }: SizingOptions,
+  { load, memory, running, entry, visionEntry }: SizingOptions,
   { clock, terminal }: Pick<Io, 'clock' | 'terminal'>,
 ): Promise<Sizing[]> {
   const bar = new Progress(clock, terminal);
@@ -81,13 +83,14 @@ export async function sizeModels(
       sizings.push({ id, setup, inspected: template });
       continue;
     }
+    const images = again ? undefined : await imageFinding(model, setup.file, clock, visionEntry);
     const looked = await inspect(
       'model',
       {
         setup,
         template: template.settings,
         load: load && !again,
-        taken: taken.beside(setup.file, devices),
+        taken: taken.beside(setup.file, devices, images?.bytes),
         ...(memory !== undefined && { memory }),
       },
       {
@@ -97,11 +100,12 @@ export async function sizeModels(
         ...(entry !== undefined && { entry }),
       },
     );
-    const images = again ? undefined : await imageFinding(model, setup.file, clock);
     const inspected = images ? withFinding(looked, images.finding) : looked;
     const sizing = { id, setup, inspected };
-    taken.addBytes(images?.bytes ?? 0);
-    if (inspected.kind === 'answer' && serves(sizing) && lazy !== true) taken.add(setup, devices, inspected.answer);
+    if (inspected.kind === 'answer' && serves(sizing) && lazy !== true) {
+      taken.addBytes(images?.bytes ?? 0);
+      taken.add(setup, devices, inspected.answer);
+    }
     // With an explicit memory size, processes on this machine do not matter.
     sizings.push(running === true && memory === undefined ? besideRunning(sizing) : sizing);
   }
@@ -135,11 +139,11 @@ class Taken {
   /** Memory-mapped weights by file. On a GPU each engine has its own copy. */
   readonly #weights = new Map<string, number>();
 
-  /** The memory that a model with this file finds taken. Shared weights of the same file are not subtracted. */
-  beside(file: string, devices: readonly string[]): Question['model']['taken'] {
+  /** The memory that a model with this file finds taken. `own`: bytes beside its engine's. Shared weights of the same file are not subtracted. */
+  beside(file: string, devices: readonly string[], own = 0): Question['model']['taken'] {
     const others = [...this.#weights].filter(([other]) => other !== file);
     return {
-      memory: others.reduce((sum, [, bytes]) => sum + bytes, this.#memory),
+      memory: others.reduce((sum, [, bytes]) => sum + bytes, this.#memory + own),
       gpuMemory: this.#gpuMemory.get(devices.join()) ?? 0,
     };
   }

@@ -41,6 +41,12 @@ const RULES: readonly ((config: Config) => string | readonly string[] | undefine
         ? [`models[${i}].vision must not be set for a decision model, which takes no images`]
         : [],
     ),
+  ({ models }) =>
+    models.flatMap(({ gpu, vision }, i) =>
+      gpu === false && vision?.devices !== undefined
+        ? [`models[${i}].vision.devices must not be set where gpu is false`]
+        : [],
+    ),
   ({ operators }) =>
     isLoopback(operators.host) || operators.secretFile !== undefined
       ? undefined

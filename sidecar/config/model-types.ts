@@ -28,6 +28,8 @@ export interface VisionConfig {
   /** 0: one for each of `cores`, else all cores but one. */
   readonly threads: number;
   readonly cores?: string;
+  /** The one that encodes. Absent: the CPU. */
+  readonly devices?: Device;
   readonly cacheBytes: number;
 }
 

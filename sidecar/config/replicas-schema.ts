@@ -9,7 +9,8 @@ const MOST_REPLICAS = 64;
 /** Of a GPU or of a MIG instance, as `nvidia-smi -L` prints it. */
 const UUID = '^(GPU|MIG)-[0-9A-Za-z/-]{1,96}$';
 
-const DEVICE: SettingSchema = {
+/** One GPU. */
+export const DEVICE: SettingSchema = {
   type: ['integer', 'string'],
   minimum: 0,
   maximum: 255,

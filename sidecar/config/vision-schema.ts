@@ -1,5 +1,5 @@
 import { bytes, integer, MIB, text, type SettingSchema } from './kinds.js';
-import { CORES } from './replicas-schema.js';
+import { CORES, DEVICE } from './replicas-schema.js';
 
 /** `models[].vision`. */
 export const visionSchema: SettingSchema = {
@@ -22,7 +22,7 @@ export const visionSchema: SettingSchema = {
     maxTokensPerImage: {
       type: 'integer',
       description:
-        'Tokens of one image. A projector that has a choice shrinks larger ones to it; of others they are answered 400.',
+        'Tokens of one image, without those of the text that a projector puts around it. A projector that has a choice shrinks larger images to it; of others they are answered 400.',
       minimum: 1,
       maximum: 65_536,
       unit: 'tokens',
@@ -38,6 +38,12 @@ export const visionSchema: SettingSchema = {
       'Cores that the encoder computes on, as in `0-3,8`: running replies keep their pace while it has others than the engine. Linux only; needs `taskset`.',
       { pattern: CORES, maxLength: 256, defaultText: 'any' },
     ),
+    devices: {
+      ...DEVICE,
+      description:
+        'The GPU that the encoder computes on: its index, its UUID, or the UUID of a MIG instance. The backend is the model’s `gpu`. It needs an addon of `make engine-native GPU=…`.',
+      defaultText: 'none: it computes on the CPU',
+    },
     cacheBytes: bytes('Embeddings that are kept: an image that was seen lately is not encoded again. 0: none.', {
       default: 256 * MIB,
       maximum: 2 ** 40,

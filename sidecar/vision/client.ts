@@ -4,6 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../lib/clock.js';
+import type { CacheScope } from '../../engine/protocol/cache-key.js';
 import type { VisionSetup } from '../../engine/protocol/vision-messages.js';
 import type { Forked, Message, VisionClientOptions } from './client-options.js';
 import { VisionProcess, type VisionEnd, type VisionProcessEvents } from './process.js';
@@ -79,6 +80,10 @@ export class VisionClient implements HostedVision {
     if (this.#started) return;
     this.#started = true;
     this.#fork();
+  }
+
+  forget(scope: CacheScope): void {
+    if (this.#state === 'ready') this.#process?.send({ kind: 'forget', scope });
   }
 
   close(): void {

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { VisionFacts, VisionSetup } from '../../engine/protocol/vision-messages.js';
 import type { Clock } from '../lib/clock.js';
-import { VisionProcess } from './process.js';
+import { VisionProcess, type VisionProcessEvents } from './process.js';
 
 export type Probed =
   /** `bytes`: of its memory; undefined: this system does not tell. */
@@ -9,18 +9,19 @@ export type Probed =
   /** `reason`: one line for the operator. `noAddon`: the addon was built without images. */
   | { readonly kind: 'unable'; readonly reason: string; readonly noAddon: boolean };
 
-/** Starts a vision process, looks at what it is, and ends it. Never rejects. */
-export function probeVision(setup: VisionSetup, clock: Clock): Promise<Probed> {
+/** Starts a vision process, looks at what it is, and ends it. `entry`: of its module, absent: our own. Never rejects. */
+export function probeVision(setup: VisionSetup, clock: Clock, entry?: string): Promise<Probed> {
   return new Promise((resolve) => {
     let found: Probed | undefined;
-    const process = new VisionProcess(setup, clock, {
+    const events: VisionProcessEvents = {
       message: (message) => {
         if (message.kind === 'ready') found = { ...message, bytes: residentBytes(process.pid) };
         else if (message.kind === 'unable') found = message;
         process.kill('closed');
       },
       gone: (why) => resolve(found ?? { kind: 'unable', reason: `its process ended: ${why}`, noAddon: false }),
-    });
+    };
+    const process = new VisionProcess(setup, clock, events, entry);
   });
 }
 

@@ -9,6 +9,7 @@ import {
   type VisionSetup,
 } from '../../engine/protocol/vision-messages.js';
 import { childEnvironment } from '../config/config.js';
+import { deviceEnvironment } from '../config/devices.js';
 import type { Clock } from '../lib/clock.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/vision.js', import.meta.url));
@@ -24,6 +25,9 @@ const POOL_THREADS = '2';
 
 /** Variables that its process has: where to find libraries and `taskset`, nothing of the sidecar's own. */
 const KEPT = ['PATH', 'LD_LIBRARY_PATH', 'TZ', 'LANG'] as const;
+
+/** CUDA loads all of its code before the process is confined, not at each first use. */
+const ON_GPU = { CUDA_MODULE_LOADING: 'EAGER' } as const;
 
 export type VisionEnd = 'died' | 'hang' | 'protocol' | 'start-timeout' | 'unstartable' | 'closed';
 
@@ -52,9 +56,14 @@ export class VisionProcess {
     this.#clock = clock;
     this.#events = events;
     this.#cancelWatch = clock.after(START_TIMEOUT_MS, () => this.kill('start-timeout'));
-    const { cores } = setup;
+    const { cores, device } = setup;
     const [file, before] = cores === undefined ? [process.execPath, []] : ['taskset', ['-c', cores, process.execPath]];
-    const environment = { UV_THREADPOOL_SIZE: POOL_THREADS, ...keptOf(childEnvironment()) };
+    const own = childEnvironment();
+    const environment = {
+      UV_THREADPOOL_SIZE: POOL_THREADS,
+      ...keptOf(own),
+      ...(device !== undefined && { ...ON_GPU, ...deviceEnvironment([device], own['CUDA_VISIBLE_DEVICES']) }),
+    };
     const forked = forkLinked(
       file,
       [...before, entry],

@@ -1,4 +1,5 @@
 /** The vision port: what routes know of the process that counts and encodes the images of one model. client.ts implements it. */
+import type { CacheScope } from '../../engine/protocol/cache-key.js';
 import type { EncodeOrder, LayoutPart, Size, VisionFacts } from '../../engine/protocol/vision-messages.js';
 
 export type { EncodeOrder, LayoutPart, Size, VisionFacts } from '../../engine/protocol/vision-messages.js';
@@ -53,6 +54,8 @@ export interface Vision {
 export interface HostedVision extends Vision {
   /** Begins to load. Again, or after close(), it does nothing. */
   start(): void;
+  /** Drops the embeddings that requests of this scope left. Without a process it does nothing. */
+  forget(scope: CacheScope): void;
   /** Kills its process. Idempotent. */
   close(): void;
 }

@@ -8,7 +8,16 @@ import { connect } from 'node:net';
 import { openVision } from '../../engine/llama/vision.js';
 
 const [file = '', projector = ''] = process.argv.slice(2);
-const setup = { file, projector, threads: 1, maxPixels: 1, cacheBytes: 0, heartbeatMs: 1000 };
+const setup = {
+  file,
+  projector,
+  threads: 1,
+  maxPixels: 1,
+  cacheBytes: 0,
+  heartbeatMs: 1000,
+  maxAgeMs: 1000,
+  gpu: false as const,
+};
 const vision = await openVision(setup);
 if (!vision) throw new Error('the addon was built without images: run make engine-native');
 const confinement = vision.confine(2 ** 40);

@@ -19,7 +19,7 @@ import {
   STUB_JOB,
   type StubScript,
 } from './stub-script.js';
-import { promptIds, promptLength } from '../../engine/protocol/prompt.js';
+import { imagesOf, promptIds, promptLength } from '../../engine/protocol/prompt.js';
 
 let step = 0;
 let script: StubScript = {};
@@ -27,6 +27,8 @@ const live = new Map<number, 'hold' | 'queued' | 'stuck'>();
 const late = new Set<number>();
 /** Paced jobs: tokens of the prompt, and when the first of the reply came. */
 const paces = new Map<number, { readonly prompt: number; readonly since: number }>();
+/** Jobs that wait for embeddings, and of how many images. */
+const looks = new Map<number, { left: number }>();
 /** Jobs that flood, the least recently served first. */
 const floods = new Set<number>();
 const FLOODS_A_TICK = 8;
@@ -126,6 +128,33 @@ function echo(id: number, job: GenerateJob, cachedTokens = 0): void {
   step += 1;
   const held = [{ sequence: 0, hashes: prefixHashes(promptIds(job.prompt), job.scope) }];
   send({ v, kind: 'step', step, outputs: [{ id, kind: 'done' }], held });
+}
+
+/** Wants each image of the prompt, then echoes. */
+function look(id: number, job: GenerateJob): void {
+  const images = imagesOf(job.prompt).map((_, image) => image);
+  if (images.length === 0) {
+    echo(id, job);
+    return;
+  }
+  looks.set(id, { left: images.length });
+  live.set(id, 'hold');
+  started(id);
+  emit(...images.map((image): Output => ({ id, kind: 'wants', image })));
+}
+
+function seen(id: number): void {
+  const looking = looks.get(id);
+  if (!looking) return;
+  looking.left -= 1;
+  if (looking.left > 0) return;
+  looks.delete(id);
+  live.delete(id);
+  emit(
+    piece(id, 0, 'seen', 1),
+    { id, kind: 'finished', choice: 0, reason: 'stop', completionTokens: 1, reasoningTokens: 0 },
+    { id, kind: 'done' },
+  );
 }
 
 function clocked(id: number, holdMs: number): void {
@@ -235,6 +264,9 @@ function generate(id: number, job: GenerateJob): void {
     case STUB_JOB.paced:
       paced(id, job);
       break;
+    case STUB_JOB.look:
+      look(id, job);
+      break;
     case STUB_JOB.reused:
       echo(id, job, REUSED_TOKENS);
       break;
@@ -277,6 +309,8 @@ function obey(message: ToEngine): void {
       score(message.id, message.job);
       break;
     case 'embeddings':
+      seen(message.id);
+      break;
     case 'forget':
     case 'reduceSeats':
       // Its jobs have one seat each.
@@ -285,6 +319,7 @@ function obey(message: ToEngine): void {
       live.delete(message.id);
       paces.delete(message.id);
       floods.delete(message.id);
+      looks.delete(message.id);
       break;
     case 'shutdown':
       if (script.deaf !== true) process.exit(0);

@@ -85,7 +85,7 @@ export interface StubModel {
   readonly seats?: number;
   readonly contextPerSeat?: number;
   readonly cohort?: string;
-  readonly vision?: { readonly projector: string };
+  readonly vision?: { readonly projector: string; readonly [setting: string]: unknown };
   /** A server elsewhere; its engine process is the real one. Absent: a stand-in. */
   readonly engine?: object;
   readonly prefixCache?: object;
@@ -102,6 +102,8 @@ export interface Options {
   readonly keeps?: boolean;
   /** The secrets of scrapers that may read all metrics on the public listener. */
   readonly scrapers?: Scrapers;
+  /** Module that vision processes are forked from; absent: the real one. */
+  readonly visionEntry?: string;
   /** Receives the records in place of {@link InProcess.spool}. */
   readonly takesRecords?: Spool;
 }
@@ -137,7 +139,7 @@ export class InProcess {
   /** Resolves once all models but the cold ones are ready. */
   static async start(
     t: Owner,
-    { models, config = {}, identity = new FakeIdentity(), scrapers, keeps = true, takesRecords }: Options,
+    { models, config = {}, identity = new FakeIdentity(), scrapers, keeps = true, takesRecords, visionEntry }: Options,
   ): Promise<InProcess> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-in-process-'));
     const spool = new FakeSpool(keeps);
@@ -148,6 +150,7 @@ export class InProcess {
       engineEntry: STUB_ENTRY,
       ...(makePrompts && { makePrompts }),
       ...(scrapers && { scrapers }),
+      ...(visionEntry !== undefined && { visionEntry }),
     });
     t.teardown(async () => {
       await app.drain();

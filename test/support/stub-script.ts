@@ -70,6 +70,8 @@ export const STUB_JOB = {
   reused: 18,
   /** Started, one piece; its seat is held {@link PACED_MS} for each of its tokens at most; finished; done. */
   paced: 19,
+  /** Wants the embeddings of each image of its prompt; once it has them, one piece `seen`, finished; done. */
+  look: 20,
 } as const;
 
 /** The tokens that a stub reports for its sequences. */

@@ -16,7 +16,7 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // The sidecar in their own process, and its prompt hosts (shared-lanes.ts).
     name: 'contract',
     files:
-      /^contract\/(admission|billing|bodies|both-contracts|completions|console|fields|fleet|gateway|idempotency|images|keys|left-while-closing|limits|openapi|order|security|traces)\./,
+      /^contract\/(admission|billing|bodies|both-contracts|completions|console|fields|fleet|gateway|idempotency|images|keys|left-while-closing|limits|openapi|order|security|traces|vision)\./,
     most: 9,
   },
   {

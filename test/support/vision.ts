@@ -1,8 +1,10 @@
 /** A sidecar with a model that reads images, for end-to-end tests. Needs the addon of `make engine-native`. */
 import { join } from 'node:path';
-import { ensureProjector, type ProjectorName } from '../../bench/models/random-projector.js';
+import { ensureProjector, SMALL, type ProjectorName } from '../../bench/models/random-projector.js';
 import { architectureModel, writeArchitecture, WIDTH } from './architectures.js';
-import { gemma3, qwen2vl, qwen3 } from './families/attention.js';
+import { gemma3, gemma4, qwen2vl, qwen3, qwen3vl } from './families/attention.js';
+import type { Family } from './families/families.js';
+import { qwen35 } from './families/recurrent.js';
 import { dataUrl } from './images.js';
 import { CACHE } from './models.js';
 import { Sidecar } from './sidecar.js';
@@ -17,19 +19,73 @@ export interface SeeingModel {
   readonly projector: string;
 }
 
-/** A random model of the kind that a projector fits; `hybrid`: layers with a state, and layers with attention. */
-export async function seeingModel(name: ProjectorName | 'hybrid'): Promise<SeeingModel> {
-  const projector = await ensureProjector(join(CACHE, 'models'), name === 'hybrid' ? 'mlp' : name, WIDTH);
-  switch (name) {
-    case 'hybrid':
-      return { file: await architectureModel('hybrid'), projector };
-    case 'mlp':
-      return { file: await writeArchitecture('qwen3', (vocabulary) => qwen3(vocabulary, false)), projector };
-    case 'qwen2vl_merger':
-      return { file: await writeArchitecture('qwen2vl', qwen2vl), projector };
-    case 'gemma3':
-      return { file: await writeArchitecture('gemma3', gemma3), projector };
-  }
+/** A projector, the architecture of the model that it is tested with, and the past state that such models keep. */
+export interface SeeingFamily {
+  readonly projector: ProjectorName;
+  readonly architecture: string;
+  readonly state: Family['state'];
+  readonly file: () => Promise<string>;
+  readonly deepstack?: boolean;
+}
+
+/** All that are compared with llama-server. */
+export const SEEING_FAMILIES: readonly SeeingFamily[] = [
+  {
+    projector: 'mlp',
+    architecture: 'qwen3',
+    state: 'every token',
+    file: () => writeArchitecture('qwen3', (vocabulary) => qwen3(vocabulary, false)),
+  },
+  {
+    projector: 'mlp',
+    architecture: 'lfm2',
+    state: 'recurrent and every token',
+    file: () => architectureModel('hybrid'),
+  },
+  {
+    projector: 'qwen2vl_merger',
+    architecture: 'qwen2vl',
+    state: 'every token',
+    file: () => writeArchitecture('qwen2vl', qwen2vl),
+  },
+  {
+    projector: 'qwen3vl_merger',
+    architecture: 'qwen3vl',
+    state: 'every token',
+    file: () => writeArchitecture('qwen3vl', qwen3vl),
+    deepstack: true,
+  },
+  {
+    projector: 'qwen3vl_merger',
+    architecture: 'qwen35',
+    state: 'recurrent and every token',
+    file: () => writeArchitecture('qwen35', qwen35),
+  },
+  {
+    projector: 'gemma3',
+    architecture: 'gemma3',
+    state: 'sliding window',
+    file: () => writeArchitecture('gemma3', gemma3),
+  },
+  {
+    projector: 'gemma4v',
+    architecture: 'gemma4',
+    state: 'sliding window',
+    file: () => writeArchitecture('gemma4', gemma4),
+  },
+];
+
+/** The first with this projector. */
+export async function seeingModel(name: ProjectorName): Promise<SeeingModel> {
+  const family = SEEING_FAMILIES.find(({ projector }) => projector === name);
+  if (!family) throw new Error(`no model for ${name}`);
+  return modelOf(family);
+}
+
+/** A random model and projector, made at the first call. */
+export async function modelOf({ projector, file, deepstack = false }: SeeingFamily): Promise<SeeingModel> {
+  const shape = { ...SMALL[projector], ...(deepstack && { deepstack }) };
+  return { file: await file(), projector: await ensureProjector(join(CACHE, 'models'), projector, WIDTH, shape) };
 }
 
 export const SEEING = 'seeing';

@@ -92,6 +92,39 @@ t.test('large arrays are not copied when sent', async (t) => {
   t.strictSame(read(...parts), [{ first: bytes, second: Uint32Array.of(1) }]);
 });
 
+t.test('long arrays are put into place as they come, however their bytes are cut', async (t) => {
+  const long = {
+    kind: 'long',
+    first: Float32Array.from({ length: 30_000 }, (_, i) => i / 3),
+    none: new Uint8Array(0),
+    inside: [{ second: Uint8Array.from({ length: 70_001 }, (_, i) => i) }],
+  };
+  const short = { kind: 'short', tokens: Uint32Array.of(1, 2) };
+  const bytes = bytesOf(short, long, short, long);
+  for (const size of [997, 65_536, 200_000, bytes.length]) {
+    const heard: unknown[] = [];
+    const reader = new FrameReader((raw) => heard.push(raw), true);
+    for (let at = 0; at < bytes.length; at += size) {
+      const piece = Uint8Array.from(bytes.subarray(at, at + size));
+      reader.push(piece);
+      if (piece.some((byte) => byte !== 0)) t.fail('what was read is overwritten');
+    }
+    t.strictSame(heard, [short, long, short, long], `${size} bytes at a time`);
+  }
+});
+
+t.test('long arrays that are not what the frame says', async (t) => {
+  const frame = bytesOf({ a: new Uint8Array(70_000), b: new Uint8Array(70_000) });
+  const changes = { '70000,': '70001,', '"bytes":70000': '"bytes":60000', '"u8"': '"u9"' };
+  for (const [text, other] of Object.entries(changes)) {
+    const changed = Buffer.from(frame);
+    const at = changed.lastIndexOf(text);
+    t.ok(at > 0, text);
+    changed.write(other, at);
+    t.strictSame(read(...[0, 30_000, 60_000].map((from) => changed.subarray(from, from + 30_000))), [undefined], text);
+  }
+});
+
 t.test('an invalid frame is reported once, and nothing after it is read', async (t) => {
   const good = bytesOf({ kind: 'good' });
   const changed = (change: (frame: Buffer) => void): Buffer => {

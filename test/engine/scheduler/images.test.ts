@@ -191,3 +191,55 @@ t.test('a whole image waits beside a running reply, then has its own decode', as
   await bench.ends(1);
   t.same(bench.decoder.embedded, [{ index: 0, of: 30, first: 1000 }]);
 });
+
+/** One sequence with room for what is overwritten. */
+function caching(): Bench {
+  const room = { contextPerSeat: 512, checkpointBytes: 1e9, prefixCache: { bytes: 1e9, maxAgeMs: 3_600_000 } };
+  return new Bench(1, undefined, { prefixReuse: 'any', saves: true, ...room });
+}
+
+t.test('a prefix with an image comes back from host memory, and only for that image', async (t) => {
+  const bench = caching();
+  const words = (of: number, length = 40): Prompt[number] => ({
+    kind: 'tokens',
+    tokens: new Uint32Array(length).fill(of),
+  });
+  const first = [words(1, 100), image(1, 60), words(2)];
+  const other = [words(1, 100), image(2, 60), words(2)];
+  const text = [words(3), words(4), words(5)];
+  const prompts = { 1: first, 2: text, 3: other, 4: text, 5: [...first, words(6)], 6: [...other, words(6)] };
+  const wants = supplying(bench, prompts);
+  for (const [id, prompt] of Object.entries(prompts)) {
+    bench.loop.generate(Number(id), asked(...prompt));
+    await bench.ends(Number(id));
+  }
+  t.equal(bench.cached(3), 100, 'up to the other image');
+  t.equal(bench.cached(5), 200);
+  t.equal(bench.cached(6), 200, 'both are kept, although their ids are the same');
+  t.same(wants, [
+    [1, 0],
+    [3, 0],
+  ]);
+  t.ok(bench.loop.report.cache.hits >= 2, 'by restoring them');
+  t.same(bench.decoder.violations, []);
+});
+
+t.test('and not for another account', async (t) => {
+  const bench = caching();
+  const prompt = [text(...new Array<number>(40).fill(1)), image(1, 60), text(2)];
+  const wants = supplying(bench, { 1: prompt, 2: prompt, 3: prompt });
+  for (const [id, scope] of [
+    [1, 'acme'],
+    [2, 'globex'],
+    [3, 'acme'],
+  ] as const) {
+    bench.loop.generate(id, { ...asked(...prompt), scope });
+    await bench.ends(id);
+  }
+  t.equal(bench.cached(2), 0);
+  t.equal(bench.cached(3), 100);
+  t.same(wants, [
+    [1, 0],
+    [2, 0],
+  ]);
+});

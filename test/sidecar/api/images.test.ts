@@ -116,6 +116,15 @@ t.test('detail low reduces the tokens', async (t) => {
   t.equal(whole.prompt[1]?.tokens.length, 6, 'a small one is unchanged');
 });
 
+t.test('the bound of an image’s tokens is of its embeddings alone', async (t) => {
+  const vision = new FakeVision();
+  // Two parts of one embedding each, and two tokens of text.
+  vision.maxTokens = 2;
+  t.equal((await seen(vision, [image(1, 100, 100)])).prompt.length, 4);
+  vision.maxTokens = 1;
+  await t.rejects(seen(vision, [image(1, 100, 100)]), /an image of 2 tokens; at most 1 are taken/);
+});
+
 t.test('refusals', async (t) => {
   const vision = new FakeVision();
   const ask = async (): Promise<object> => {

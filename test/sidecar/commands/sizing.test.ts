@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { INSPECT_VERSION } from '../../../engine/protocol/inspect-messages.js';
+import { loadConfig } from '../../../sidecar/config/config.js';
 import { systemClock } from '../../../sidecar/lib/clock.js';
 import {
   reasons,
@@ -12,6 +13,7 @@ import {
   type SizingOptions,
   type ToSize,
 } from '../../../sidecar/commands/sizing.js';
+import { stubProjector, VISION_STUB } from '../../support/vision-script.js';
 
 /** The weights of every model, and the other memory of each, as in the inspector below. */
 const WEIGHTS = 1000;
@@ -87,3 +89,20 @@ t.test('beside a running sidecar a model that does not fit is reported but not r
   t.equal(shortOfMemory(next), undefined);
   t.strictSame(reasons(named), ['too large'], 'of a named amount of memory nothing is in use');
 });
+
+t.test('what reads a model’s images takes memory from its engine, and from those after it', async (t) => {
+  const seeing = { ...model('a'), model: visionModel() };
+  const sizings = await size(t, [seeing, model('b')], { visionEntry: VISION_STUB });
+  const [own = 0, next = 0] = heard(sizings);
+  t.ok(own > 2 ** 20, `${own} bytes of the vision process`);
+  t.equal(next, own + WEIGHTS + OWN);
+  t.match(sizings[0], { inspected: { answer: { findings: [{ what: 'memory' }, { what: 'images', ok: true }] } } });
+});
+
+function visionModel(): NonNullable<ToSize['model']> {
+  const models = [{ id: 'a', kind: 'chat', file: 'a', vision: { projector: stubProjector() } }];
+  const loaded = loadConfig({ RA_MODELS: JSON.stringify(models) });
+  const [one] = loaded.kind === 'invalid' ? [] : loaded.config.models;
+  if (!one) throw new Error('no model');
+  return one;
+}

@@ -434,6 +434,38 @@ t.test('a chat template and a tool format', (t) => {
   t.end();
 });
 
+t.test('what reads images: one GPU or the CPU, of a chat model', (t) => {
+  const of = (vision: object, more: object = {}): Record<string, string> => ({
+    RA_MODELS: JSON.stringify([
+      { id: 'm', kind: 'chat', file: '/m.gguf', ...more, vision: { projector: '/p.gguf', ...vision } },
+    ]),
+  });
+  t.match(loaded(of({})).models[0]?.vision, {
+    projector: '/p.gguf',
+    maxImages: 16,
+    maxPixels: 2 ** 24,
+    threads: 0,
+    cacheBytes: 2 ** 28,
+    devices: undefined,
+    maxTokensPerImage: undefined,
+  });
+  for (const devices of [0, 'GPU-01234567-89ab-cdef-0123-456789abcdef']) {
+    t.equal(loaded(of({ devices })).models[0]?.vision?.devices, devices);
+  }
+  for (const [vision, more, problem] of [
+    [{ devices: 0 }, { gpu: false }, /models\[0\]\.vision\.devices must not be set where gpu is false/],
+    [{ devices: 'cuda' }, {}, /models\[0\]\.vision\.devices must be the index of a GPU/],
+    [{ devices: [0, 1] }, {}, /models\[0\]\.vision\.devices must be the index of a GPU/],
+    [{ maxImages: 0 }, {}, /models\[0\]\.vision\.maxImages must be/],
+    [{ maxTokensPerImage: 0 }, {}, /models\[0\]\.vision\.maxTokensPerImage must be/],
+    [{ cores: 'all' }, {}, /models\[0\]\.vision\.cores must/],
+    [{}, { kind: 'decision' }, /models\[0\]\.vision must not be set for a decision model/],
+  ] as const) {
+    t.match(line(of(vision, more)), problem);
+  }
+  t.end();
+});
+
 t.test('an engine elsewhere is named by URLs or a socket, and only with settings that it supports', (t) => {
   const of = (engine: object, more: object = {}): Record<string, string> => ({
     RA_MODELS: JSON.stringify([{ id: 'm', kind: 'chat', file: '/m.gguf', engine, ...more }]),

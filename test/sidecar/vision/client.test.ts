@@ -7,11 +7,21 @@ import type { Encoded, EncodeOrder } from '../../../sidecar/vision/vision.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { RecordingLog } from '../../support/in-process.js';
 
-const SETUP: VisionSetup = { file: 'm', projector: 'p', threads: 1, maxPixels: 1, cacheBytes: 0, heartbeatMs: 1000 };
+const SETUP: VisionSetup = {
+  file: 'm',
+  projector: 'p',
+  threads: 1,
+  maxPixels: 1,
+  cacheBytes: 0,
+  heartbeatMs: 1000,
+  maxAgeMs: 1000,
+  gpu: false,
+};
 const SIZE = { width: 3, height: 4 };
 const confinement = { filtered: true, bounded: true, ownUser: false };
 const order = (of: number): EncodeOrder => ({
   digest: new Uint8Array(32).fill(of),
+  scope: 's',
   bytes: Uint8Array.of(of),
   size: SIZE,
   shrunk: SIZE,
@@ -175,6 +185,15 @@ t.test('an image that hangs is ended with its process', async (t) => {
   t.equal(await kindOf(hung.result), 'failed');
   clock.advance(1000);
   t.equal(subject.processes.length, 2);
+});
+
+t.test('what an account left is dropped where there is a process', async (t) => {
+  const { client, process } = new Subject();
+  client.forget('closed');
+  t.equal(process.sent.length, 0);
+  process.ready();
+  client.forget('closed');
+  t.same(process.sent, [{ kind: 'forget', scope: 'closed' }]);
 });
 
 t.test('an answered image leaves no timer', async (t) => {

@@ -33,6 +33,9 @@ export function qwen3(vocabulary: Vocabulary, sparse: boolean): Architecture {
   };
 }
 
+/** The fourth part of a head is unused. */
+const SECTIONS: Architecture['keys'] = [['rope.dimension_sections', { type: 'int32s', value: [2, 3, 3, 0] }]];
+
 /** Positions have two dimensions in images. */
 export function qwen2vl(vocabulary: Vocabulary): Architecture {
   const layer = (n: number): TensorSource[] => [
@@ -41,8 +44,20 @@ export function qwen2vl(vocabulary: Vocabulary): Architecture {
     norm(`blk.${n}.ffn_norm.weight`),
     ...feedForward(n),
   ];
-  const sections: Architecture['keys'] = [['rope.dimension_sections', { type: 'int32s', value: [2, 3, 3, 0] }]];
-  return { name: 'qwen2vl', keys: [...base, ...sections], tensors: ends(vocabulary, layersOf(layer)) };
+  return { name: 'qwen2vl', keys: [...base, ...SECTIONS], tensors: ends(vocabulary, layersOf(layer)) };
+}
+
+/** The same; the first layer's output gets embeddings of its own. */
+export function qwen3vl(vocabulary: Vocabulary): Architecture {
+  const layer = (n: number): TensorSource[] => [
+    norm(`blk.${n}.attn_norm.weight`),
+    ...headNorms(n),
+    ...attention(n),
+    norm(`blk.${n}.ffn_norm.weight`),
+    ...feedForward(n),
+  ];
+  const keys: Architecture['keys'] = [...base, ...SECTIONS, ['n_deepstack_layers', uint32(1)]];
+  return { name: 'qwen3vl', keys, tensors: ends(vocabulary, layersOf(layer)) };
 }
 
 export function gemma3(vocabulary: Vocabulary): Architecture {
@@ -61,6 +76,32 @@ export function gemma3(vocabulary: Vocabulary): Architecture {
   ];
   // It scales embeddings by the root of the width.
   return { name: 'gemma3', keys: [...base, ...window], tensors: ends(vocabulary, layersOf(layer), 1) };
+}
+
+/** Layers with a window, whose heads are narrower, and layers that see all; embeddings attend to each other in the former alone. */
+export function gemma4(vocabulary: Vocabulary): Architecture {
+  const layer = (n: number): TensorSource[] => [
+    norm(`blk.${n}.attn_norm.weight`),
+    norm(`blk.${n}.post_attention_norm.weight`),
+    ...headNorms(n),
+    ...attention(n),
+    norm(`blk.${n}.ffn_norm.weight`),
+    norm(`blk.${n}.post_ffw_norm.weight`),
+    ...feedForward(n),
+  ];
+  const window: Architecture['keys'] = [
+    ['attention.sliding_window', uint32(WINDOW)],
+    ['attention.sliding_window_pattern', { type: 'int32s', value: [1, 0] }],
+    ['attention.key_length_swa', uint32(HEAD)],
+    ['attention.value_length_swa', uint32(HEAD)],
+    ['embedding_length_per_layer_input', uint32(0)],
+  ];
+  const frequencies = constant('rope_freqs.weight', [HEAD / 2], 1);
+  return {
+    name: 'gemma4',
+    keys: [...base, ...window],
+    tensors: ends(vocabulary, [frequencies, ...layersOf(layer)], 1),
+  };
 }
 
 export function gptOss(vocabulary: Vocabulary): Architecture {

@@ -70,46 +70,72 @@ export function falconH1(vocabulary: Vocabulary): Architecture {
   return { name: 'falcon-h1', keys: [...base, ...mambaKeys], tensors: ends(vocabulary, layersOf(layer)) };
 }
 
-/** Every second layer attends, with a gate on its output; the others are gated delta nets. All have experts and a shared one. */
-export function qwen3next(vocabulary: Vocabulary): Architecture {
-  const [kernel, state, keyHeads, valueHeads] = [4, 16, 2, 4];
-  const [keys, values] = [state * keyHeads, state * valueHeads];
-  const attends = (n: number): TensorSource[] => [
-    matrix(`blk.${n}.attn_q.weight`, WIDTH, 2 * WIDTH, 2),
-    ...attention(n).slice(1),
-    ...headNorms(n),
-  ];
-  const deltaNet = (n: number): TensorSource[] => [
-    matrix(`blk.${n}.attn_qkv.weight`, WIDTH, 2 * keys + values),
-    matrix(`blk.${n}.attn_gate.weight`, WIDTH, values),
-    matrix(`blk.${n}.ssm_conv1d.weight`, kernel, 2 * keys + values),
+/** Numbers of a gated delta net. */
+const DELTA = { kernel: 4, state: 16, keyHeads: 2, valueHeads: 4 } as const;
+const [KEYS, VALUES] = [DELTA.state * DELTA.keyHeads, DELTA.state * DELTA.valueHeads];
+
+const deltaKeys: Architecture['keys'] = [
+  ['ssm.conv_kernel', uint32(DELTA.kernel)],
+  ['ssm.inner_size', uint32(VALUES)],
+  ['ssm.state_size', uint32(DELTA.state)],
+  ['ssm.time_step_rank', uint32(DELTA.valueHeads)],
+  ['ssm.group_count', uint32(DELTA.keyHeads)],
+  ['full_attention_interval', uint32(2)],
+];
+
+function deltaNet(n: number): TensorSource[] {
+  const { kernel, state, valueHeads } = DELTA;
+  return [
+    matrix(`blk.${n}.attn_qkv.weight`, WIDTH, 2 * KEYS + VALUES),
+    matrix(`blk.${n}.attn_gate.weight`, WIDTH, VALUES),
+    matrix(`blk.${n}.ssm_conv1d.weight`, kernel, 2 * KEYS + VALUES),
     constant(`blk.${n}.ssm_dt.bias`, [valueHeads], -4),
     constant(`blk.${n}.ssm_a`, [valueHeads], -1),
-    matrix(`blk.${n}.ssm_ba.weight`, WIDTH, 2 * valueHeads),
     norm(`blk.${n}.ssm_norm.weight`, state),
-    matrix(`blk.${n}.ssm_out.weight`, values, WIDTH, 2),
+    matrix(`blk.${n}.ssm_out.weight`, VALUES, WIDTH, 2),
   ];
+}
+
+/** With a gate on its output. */
+function gatedAttention(n: number): TensorSource[] {
+  return [matrix(`blk.${n}.attn_q.weight`, WIDTH, 2 * WIDTH, 2), ...attention(n).slice(1), ...headNorms(n)];
+}
+
+/** Every second layer attends, with a gate on its output; the others are gated delta nets. All have experts and a shared one. */
+export function qwen3next(vocabulary: Vocabulary): Architecture {
   const layer = (n: number): TensorSource[] => [
     norm(`blk.${n}.attn_norm.weight`),
     norm(`blk.${n}.post_attention_norm.weight`),
-    ...(n % 2 === 1 ? attends(n) : deltaNet(n)),
+    ...(n % 2 === 1
+      ? gatedAttention(n)
+      : [...deltaNet(n), matrix(`blk.${n}.ssm_ba.weight`, WIDTH, 2 * DELTA.valueHeads)]),
     ...experts(n),
     constant(`blk.${n}.ffn_gate_inp_shexp.weight`, [WIDTH], 0),
     ...sharedExpert(n),
   ];
   return {
     name: 'qwen3next',
-    keys: [
-      ...base,
-      ...moe,
-      ['expert_shared_feed_forward_length', uint32(EXPERT_WIDTH)],
-      ['ssm.conv_kernel', uint32(kernel)],
-      ['ssm.inner_size', uint32(values)],
-      ['ssm.state_size', uint32(state)],
-      ['ssm.time_step_rank', uint32(valueHeads)],
-      ['ssm.group_count', uint32(keyHeads)],
-      ['full_attention_interval', uint32(2)],
-    ],
+    keys: [...base, ...moe, ['expert_shared_feed_forward_length', uint32(EXPERT_WIDTH)], ...deltaKeys],
+    tensors: ends(vocabulary, layersOf(layer)),
+  };
+}
+
+/** Layers as qwen3next's, without experts; positions have two dimensions in images. */
+export function qwen35(vocabulary: Vocabulary): Architecture {
+  const layer = (n: number): TensorSource[] => [
+    norm(`blk.${n}.attn_norm.weight`),
+    norm(`blk.${n}.post_attention_norm.weight`),
+    ...(n % 2 === 1
+      ? gatedAttention(n)
+      : [
+          ...deltaNet(n),
+          ...['alpha', 'beta'].map((part) => matrix(`blk.${n}.ssm_${part}.weight`, WIDTH, DELTA.valueHeads)),
+        ]),
+    ...feedForward(n),
+  ];
+  return {
+    name: 'qwen35',
+    keys: [...base, ...deltaKeys, ['rope.dimension_sections', { type: 'int32s', value: [2, 3, 3, 0] }]],
     tensors: ends(vocabulary, layersOf(layer)),
   };
 }
