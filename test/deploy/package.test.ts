@@ -1,6 +1,9 @@
-/** The npm package: its files and size, and that its installation downloads packages only and runs no script. */
+/**
+ * What `make dist` makes for a release: the npm package, its files and size, and that its installation downloads packages only and
+ * runs no script; its SBOM; checksums.
+ */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
@@ -29,11 +32,17 @@ interface Manifest {
   readonly devDependencies?: unknown;
 }
 
+const dir = mkdtempSync(join(tmpdir(), 'ra-package-'));
+t.teardown(() => rmSync(dir, { recursive: true, force: true }));
+const release = join(dir, 'release');
+// The build is there: a test runs it.
+execFileSync('make', ['--old-file=build', 'dist', `RELEASE=${release}`], { cwd: sourceRoot, stdio: 'pipe' });
+const tarball = join(release, 'ra-sidecar-0.1.0.tgz');
+execFileSync('tar', ['xzf', tarball, '-C', dir]);
+const read = (path: string): Manifest => JSON.parse(readFileSync(join(dir, 'package', path), 'utf8')) as Manifest;
+const own = read('package.json');
+
 t.test('the packed package', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'ra-package-'));
-  t.teardown(() => rmSync(dir, { recursive: true, force: true }));
-  execFileSync(process.execPath, ['.ci/package.mjs', dir], { cwd: sourceRoot, stdio: 'ignore' });
-  const tarball = join(dir, 'ra-sidecar-0.1.0.tgz');
   const files = execFileSync('tar', ['tzf', tarball], { encoding: 'utf8', maxBuffer: 1 << 24 })
     .trim()
     .split('\n')
@@ -51,8 +60,6 @@ t.test('the packed package', async (t) => {
       String(pattern),
     );
 
-  const read = (path: string): Manifest => JSON.parse(readFileSync(join(dir, 'package', path), 'utf8')) as Manifest;
-  const own = read('package.json');
   const engine = read('node_modules/node-llama-cpp/package.json');
   for (const { scripts, devDependencies } of [own, engine])
     t.strictSame([scripts, devDependencies], [undefined, undefined]);
@@ -65,4 +72,45 @@ t.test('the packed package', async (t) => {
     t.match(version, /^(npm:@uwsjs\/core@)?\d+\.\d+\.\d+$/, `${name} is exact`);
   for (const name of Object.keys(engine.dependencies))
     t.ok(name in own.dependencies, `${name} is installed for the engine`);
+});
+
+interface Component {
+  readonly name: string;
+  readonly version: string;
+  readonly purl: string;
+  readonly hashes?: readonly { readonly alg: string }[];
+}
+
+t.test('the SBOM has all that an installation gets, in the same versions, and no tool of the build', async (t) => {
+  const sbom = JSON.parse(readFileSync(join(release, 'sbom.cdx.json'), 'utf8')) as {
+    readonly bomFormat: string;
+    readonly metadata: { readonly component: { readonly name: string; readonly version: string } };
+    readonly components: readonly Component[];
+  };
+  t.equal(sbom.bomFormat, 'CycloneDX');
+  t.match(sbom.metadata.component, { name: 'ra-sidecar', version: '0.1.0' });
+  const listed = new Map(sbom.components.map((one) => [one.purl, one]));
+  const wanted = Object.entries({ ...own.dependencies, ...own.optionalDependencies }).map(([name, version]) =>
+    // An alias names the package behind it.
+    version.startsWith('npm:') ? version.slice('npm:'.length) : `${name}@${version}`,
+  );
+  t.strictSame(
+    wanted.filter((one) => !listed.has(`pkg:npm/${one.replace(/^@/, '%40')}`)),
+    [],
+  );
+  t.strictSame(
+    sbom.components.filter(({ name }) => /^(tap|typescript|eslint|openai|lmdb)$|cuda|vulkan|cmake/.test(name)),
+    [],
+    'no development package, and no backend that only a host with a GPU installs',
+  );
+  t.ok(
+    sbom.components.filter(({ hashes = [] }) => hashes.some(({ alg }) => alg === 'SHA-512')).length > 100,
+    'with the checksums of the lock file',
+  );
+});
+
+t.test('the checksums are those of the files', async (t) => {
+  t.strictSame(readdirSync(release).sort(), ['SHA256SUMS', 'ra-sidecar-0.1.0.tgz', 'sbom.cdx.json']);
+  const checked = execFileSync('sha256sum', ['--check', '--strict', 'SHA256SUMS'], { cwd: release, encoding: 'utf8' });
+  t.strictSame(checked.trim().split('\n').sort(), ['ra-sidecar-0.1.0.tgz: OK', 'sbom.cdx.json: OK']);
 });

@@ -1,0 +1,72 @@
+/** The release workflow: all that is published is tested first, attested, and made by `make dist`. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseYaml } from '@redocly/openapi-core';
+import t from 'tap';
+import { sourceRoot } from '../support/source-root.js';
+
+interface Step {
+  readonly uses?: string;
+  readonly run?: string;
+  readonly with?: Readonly<Record<string, unknown>>;
+}
+
+interface Job {
+  readonly needs?: string;
+  readonly permissions: Readonly<Record<string, string>>;
+  readonly steps: readonly Step[];
+}
+
+const text = readFileSync(join(sourceRoot, '.github/workflows/release.yml'), 'utf8');
+const { permissions, jobs } = parseYaml(text) as {
+  readonly permissions: object;
+  readonly jobs: Readonly<Record<string, Job>>;
+};
+
+/** The step of a job that uses an action, whatever its version. */
+function step(
+  { steps }: Job,
+  action: string,
+): { readonly at: number; readonly with: Readonly<Record<string, unknown>> } {
+  const at = steps.findIndex(({ uses }) => uses?.startsWith(`${action}@`));
+  if (at < 0) throw new Error(`no step uses ${action}`);
+  return { at, with: steps[at]?.with ?? {} };
+}
+
+t.test('what publishes waits for the long tests, and has no more rights than it needs', async (t) => {
+  t.strictSame(permissions, {});
+  t.strictSame(Object.keys(jobs).sort(), ['image', 'package', 'test']);
+  t.ok(jobs['test']?.steps.some(({ run }) => run === 'make test-long'));
+  t.strictSame(jobs['test']?.permissions, { contents: 'read' });
+  const signs = { 'id-token': 'write', attestations: 'write' };
+  t.strictSame(jobs['package']?.permissions, { contents: 'write', ...signs });
+  t.strictSame(jobs['image']?.permissions, { contents: 'read', packages: 'write', ...signs });
+  for (const name of ['package', 'image']) t.equal(jobs[name]?.needs, 'test');
+});
+
+t.test('the package and its SBOM are attested before they are published', async (t) => {
+  const job = jobs['package']!;
+  const made = job.steps.findIndex(({ run }) => run === 'make dist');
+  const provenance = step(job, 'actions/attest-build-provenance');
+  const sbom = step(job, 'actions/attest-sbom');
+  const published = job.steps.findIndex(({ run }) => run?.startsWith('gh release create'));
+  t.ok(0 <= made && made < provenance.at && provenance.at < sbom.at && sbom.at < published);
+  t.equal(provenance.with['subject-path'], 'dist/release/*.tgz');
+  t.strictSame(sbom.with, { 'subject-path': 'dist/release/*.tgz', 'sbom-path': 'dist/release/sbom.cdx.json' });
+  t.match(job.steps[published]?.run, /dist\/release\/\*/);
+  t.ok(
+    job.steps.some(({ run }) => run?.includes('package.json') === true && run.includes('$GITHUB_REF_NAME')),
+    'a tag that is not the version ends the release',
+  );
+});
+
+t.test('each target of the Dockerfile is published and attested by its digest', async (t) => {
+  const job = jobs['image']! as Job & { readonly strategy: { readonly matrix: { readonly backend: string[] } } };
+  const dockerfile = readFileSync(join(sourceRoot, 'deploy/docker/Dockerfile'), 'utf8');
+  for (const target of job.strategy.matrix.backend) t.match(dockerfile, new RegExp(`^FROM \\S+ AS ${target}$`, 'm'));
+  const build = step(job, 'docker/build-push-action').with;
+  t.match(build, { file: 'deploy/docker/Dockerfile', target: '${{ matrix.backend }}', push: true, sbom: true });
+  const attested = step(job, 'actions/attest-build-provenance').with;
+  t.equal(attested['subject-digest'], '${{ steps.build.outputs.digest }}');
+  t.ok(String(build['tags']).startsWith(String(attested['subject-name'])), 'the image that was pushed');
+});
