@@ -1,4 +1,4 @@
-# make run | dist | test | test-long | test-times | coverage | check | e2e | bench | soak | peers | engine-native | fuzz | fault | mutation | goldens | docs | seedling | hooks | clean
+# make run | dist | test | test-long | test-times | coverage | check | e2e | bench | bench-list | soak | peers | engine-native | fuzz | fault | mutation | goldens | docs | seedling | hooks | clean
 
 # npm installs the package's native binaries; its install script must not download or compile others.
 export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
@@ -10,13 +10,11 @@ SLOW := test/contract/% test/deploy/copied.% test/deploy/package.% test/docs/com
 # Tests that need Debian's packages: only `make e2e` runs them.
 E2E_TESTS := $(patsubst %.ts,dist/%.js,$(filter test/e2e/%.e2e.ts,$(SOURCES)))
 UNIT_TESTS := $(patsubst %.ts,dist/%.js,$(filter-out $(SLOW),$(TESTS)))
-# bench/gpu needs a GPU; its files describe how to run it.
-BENCHES := $(patsubst %.ts,dist/%.js,$(filter-out bench/gpu/%,$(filter %.bench.ts,$(SOURCES))))
 
 # Named by Node's ABI: npm installs native binaries for the Node that it runs on, so another Node needs another install.
 INSTALLED := node_modules/.installed-lock.$(shell node -p process.versions.modules).json
 
-.PHONY: run dist test test-long test-times coverage check e2e bench soak peers engine-native engine-source fuzz fault mutation goldens docs seedling clean hooks build install lint
+.PHONY: run dist test test-long test-times coverage check e2e bench bench-list soak peers engine-native engine-source fuzz fault mutation goldens docs seedling clean hooks build install lint
 
 run: build
 	@exec node dist/sidecar/cli.js serve
@@ -25,8 +23,7 @@ run: build
 RELEASE := dist/release
 dist: build
 	@rm -rf $(RELEASE); mkdir -p $(RELEASE)
-	@node .ci/package.mjs $(RELEASE) && rm -r $(RELEASE)/package
-	@npm sbom --package-lock-only --omit dev --sbom-format cyclonedx > $(RELEASE)/sbom.cdx.json
+	@node .ci/package.mjs $(RELEASE) && node .ci/sbom.mjs $(RELEASE)/package $(RELEASE)/sbom.cdx.json && rm -r $(RELEASE)/package
 	@cd $(RELEASE) && sha256sum -- * > SHA256SUMS && cat SHA256SUMS
 
 # By default tap loads its TypeScript plugin into each test file, which takes half a second. package.json removes the plugin;
@@ -70,8 +67,13 @@ $(TAP_BUILT): package.json | build
 lint: install
 	npm run --silent lint
 
+# Runs each bench whose result is not of the present code; goes on where an earlier run was ended. What is due, and how long it
+# takes: make bench-list. Some of it: make bench BENCH='^engine/'. As one round, from a commit on: make bench BENCH='--since COMMIT'
 bench: build peers
-	@for bench in $(BENCHES); do echo "$$bench"; node $$bench || exit 1; done
+	@node dist/bench/run/cli.js $(BENCH)
+
+bench-list: build
+	@node dist/bench/run/cli.js --list $(BENCH)
 
 # Half an hour under load with an engine killed every 3 minutes; writes bench/results/soak.md. Shorter: make soak MINUTES=2
 soak: build

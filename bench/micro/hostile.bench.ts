@@ -12,7 +12,7 @@ import { parseBody } from '../../sidecar/contracts/parse.js';
 import type { Route } from '../../sidecar/contracts/requests.js';
 import { PromptHostClient } from '../../sidecar/prompts/client.js';
 import { HOSTILE, type Hostile } from '../../test/support/hostile.js';
-import { machine } from './machine.js';
+import { keep, type Row } from '../support/results.js';
 
 const PAYER = { account: 'a', weight: 1 };
 
@@ -37,6 +37,13 @@ const prompts = new PromptHostClient({
   clock: systemClock,
 });
 
+/** Of a large body, ms: the loop's own part, the longest delay while it is checked, and how long that takes. */
+interface Beside {
+  readonly handOver: number;
+  readonly delay: number;
+  readonly check: number;
+}
+
 /** Milliseconds of one call on the loop, the quickest of several. */
 function inlineMs({ route, body }: Hostile): number {
   const bytes = new TextEncoder().encode(body(INLINE_BYTES));
@@ -48,13 +55,10 @@ function inlineMs({ route, body }: Hostile): number {
   return Math.min(...runs);
 }
 
-/**
- * A large body through the prompt host: the loop’s own part, the longest delay while it is checked, and how long that
- * takes.
- */
-async function besideMs(route: Route, body: string): Promise<{ handOver: number; delay: number; check: number }> {
+/** A large body through the prompt host; of each time the least. */
+async function besideMs(route: Route, body: string): Promise<Beside> {
   const bytes = new TextEncoder().encode(body);
-  const runs: { handOver: number; delay: number; check: number }[] = [];
+  const runs: Beside[] = [];
   for (let i = 0; i < RUNS; i++) {
     const delays = monitorEventLoopDelay({ resolution: 1 });
     delays.enable();
@@ -70,34 +74,38 @@ async function besideMs(route: Route, body: string): Promise<{ handOver: number;
     prompt.close();
     runs.push({ handOver, delay: delays.max / 1e6, check });
   }
-  const least = (of: 'handOver' | 'delay' | 'check'): number => Math.min(...runs.map((run) => run[of]));
+  const least = (of: keyof Beside): number => Math.min(...runs.map((run) => run[of]));
   return { handOver: least('handOver'), delay: least('delay'), check: least('check') };
 }
 
 await prompts.ready();
-process.stdout.write(`# How long hostile bodies hold the event loop
-
-\`node dist/bench/micro/hostile.bench.js\`. ${machine()}
-
-Bodies of ${INLINE_BYTES} bytes, the most that is parsed on the event loop, and of 16 MiB (chat) or 1 MiB (decision routes),
-which the prompt host parses. The quickest of ${RUNS} runs (inline: ${10 * RUNS}). The bound is 50 ms.
-
-| body | inline: parse on the loop, ms | large: handed over, ms | large: longest delay of the loop, ms | large: answer after, ms |
-| --- | ---: | ---: | ---: | ---: |
-`);
+const rows: Row[] = [];
 let longest = 0;
 for (const hostile of HOSTILE) {
   const inline = inlineMs(hostile);
-  const { handOver, delay, check } = await besideMs(hostile.route, hostile.body(LARGE[hostile.route]));
-  longest = Math.max(longest, inline, handOver, delay);
-  const cells = [inline.toFixed(2), handOver.toFixed(1), delay.toFixed(1), check.toFixed(0)];
-  process.stdout.write(`| ${[hostile.name, ...cells].join(' | ')} |\n`);
+  const beside = await besideMs(hostile.route, hostile.body(LARGE[hostile.route]));
+  longest = Math.max(longest, inline);
+  row(hostile.name, inline.toFixed(2), beside);
 }
 const longText = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'a'.repeat(LONGEST_BYTES - 60) }] });
-const { handOver, delay, check } = await besideMs('chat', longText);
-longest = Math.max(longest, handOver, delay);
-process.stdout.write(
-  `| a text of 80 MiB, the longest body | | ${handOver.toFixed(1)} | ${delay.toFixed(1)} | ${check.toFixed(0)} |\n`,
-);
-process.stdout.write(`\nThe longest block: ${longest.toFixed(1)} ms.\n`);
+row('a text of 80 MiB, the longest body', '', await besideMs('chat', longText));
 prompts.close();
+await keep('hostile', {
+  title: 'How long hostile bodies hold the event loop',
+  about: [
+    `Bodies of ${INLINE_BYTES} bytes, the most that is parsed on the event loop, and of 16 MiB (chat) or 1 MiB (decision routes), which the prompt host parses. The quickest of ${RUNS} runs (inline: ${10 * RUNS}). The bound is 50 ms.`,
+  ],
+  rows,
+  conclusions: [`The longest block: ${longest.toFixed(1)} ms.`],
+});
+
+function row(body: string, inline: string, { handOver, delay, check }: Beside): void {
+  longest = Math.max(longest, handOver, delay);
+  rows.push({
+    body,
+    'inline: parse on the loop, ms': inline,
+    'large: handed over, ms': handOver.toFixed(1),
+    'large: longest delay of the loop, ms': delay.toFixed(1),
+    'large: answer after, ms': check.toFixed(0),
+  });
+}

@@ -1,10 +1,10 @@
 /**
- * Parse and validate against JSON.parse alone: `node dist/bench/micro/parse.bench.js`, part of `make bench`. Prints a table. The size up to
+ * Parse and validate against JSON.parse alone: `node dist/bench/micro/parse.bench.js`, part of `make bench`. The size up to
  * which bodies are parsed on the event loop (`bodies.inlineBytes`) follows from it.
  */
 import { parseBody } from '../../sidecar/contracts/parse.js';
 import type { Route } from '../../sidecar/contracts/requests.js';
-import { machine } from './machine.js';
+import { keep, type Row } from '../support/results.js';
 
 const BATCH_MS = 100;
 
@@ -64,20 +64,24 @@ const BODIES: readonly (readonly [name: string, route: Route, body: string])[] =
   ['35 kB systemone, 32 questions', 'systemone', questionsBody()],
 ];
 
-process.stdout.write(`# Parse and validate against JSON.parse alone
-
-\`node dist/bench/micro/parse.bench.js\`. ${machine()}
-The quickest of ten batches each; what else the machine does only adds.
-
-| body | bytes | decode + JSON.parse, µs | parse + validate, µs | ratio | MB/s |
-| --- | ---: | ---: | ---: | ---: | ---: |
-`);
+const rows: Row[] = [];
 for (const [name, route, body] of BODIES) {
   const bytes = new TextEncoder().encode(body);
   const decoder = new TextDecoder();
   if (parseBody(route, bytes).kind !== 'ok') throw new Error(`${name} is not taken`);
   const alone = time(() => JSON.parse(decoder.decode(bytes)) as unknown);
   const ours = time(() => parseBody(route, bytes));
-  const cells = [name, bytes.length, alone.toFixed(1), ours.toFixed(1), (ours / alone).toFixed(2)];
-  process.stdout.write(`| ${[...cells, (bytes.length / ours).toFixed(0)].join(' | ')} |\n`);
+  rows.push({
+    body: name,
+    bytes: String(bytes.length),
+    'decode + JSON.parse, µs': alone.toFixed(1),
+    'parse + validate, µs': ours.toFixed(1),
+    ratio: (ours / alone).toFixed(2),
+    'MB/s': (bytes.length / ours).toFixed(0),
+  });
 }
+await keep('parse', {
+  title: 'Parse and validate against JSON.parse alone',
+  about: ['The quickest of ten batches each; what else the machine does only adds.'],
+  rows,
+});

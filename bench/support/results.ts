@@ -2,6 +2,8 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
+import { BUSY, foreignCores } from './busy.js';
+import { codeCommit } from './commit.js';
 import { median, shown } from './stats.js';
 import { Stolen } from './stolen.js';
 
@@ -24,46 +26,39 @@ export interface Results {
 
 /** How long other work on the machine is measured before the bench begins, ms. */
 const LOOK_MS = 1000;
-/** Cores in use by others, from which on the figures are marked as rough. */
-const BUSY = 0.2;
-
 /** Percent of the machine’s time that its host gave to others, from which on the figures are marked as rough. */
 const ROBBED = 2;
 
 const stolen = new Stolen();
 
+const from = performance.now();
+
+/** Before the bench, since files may be changed while it runs. */
+const commit = codeCommit();
+
 /** Cores that were busy with other work just before the bench. */
-const busyBefore = await foreignCores();
-
-/** The machine's busy time less this process's own, over LOOK_MS. */
-async function foreignCores(): Promise<number> {
-  const [before, own] = [busyMs(), process.cpuUsage()];
-  const from = performance.now();
-  await new Promise((later) => setTimeout(later, LOOK_MS));
-  const { user, system } = process.cpuUsage(own);
-  return Math.max(0, (busyMs() - before - (user + system) / 1000) / (performance.now() - from));
-}
-
-function busyMs(): number {
-  return cpus().reduce((sum, { times: { user, nice, sys, irq } }) => sum + user + nice + sys + irq, 0);
-}
+const busyBefore = await foreignCores(LOOK_MS);
 
 /** Writes `bench/results/<name>.md` and `.json`, and shows the table. */
 export async function keep(
   name: string,
   { title, about, rows, conclusions = [], simulated = false }: Results,
 ): Promise<void> {
+  const stolenPercent = stolen.percent;
+  const rough = (busyBefore > BUSY || (stolenPercent ?? 0) > ROBBED) && !simulated;
   const where = {
+    commit,
     date: new Date().toISOString(),
     machine: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores`,
     node: process.version,
     command: ['node', `dist/${process.argv[1]?.split('/dist/')[1] ?? ''}`, ...process.argv.slice(2)].join(' '),
     busyBefore: Number(busyBefore.toFixed(2)),
-    stolenPercent: stolen.percent === undefined ? null : Number(stolen.percent.toFixed(1)),
+    stolenPercent: stolenPercent === undefined ? null : Number(stolenPercent.toFixed(1)),
+    rough,
+    seconds: Math.round((performance.now() - from) / 1000),
   };
   const table = markdown(rows);
-  const facts = `${where.machine}; Node ${where.node}; ${where.date}; cores busy with other work before: ${where.busyBefore}; time that the machine's host took: ${where.stolenPercent === null ? 'not known' : `${where.stolenPercent} %`}.`;
-  const rough = (busyBefore > BUSY || (where.stolenPercent ?? 0) > ROBBED) && !simulated;
+  const facts = `Commit ${commit}; ${where.machine}; Node ${where.node}; ${where.date}; cores busy with other work before: ${where.busyBefore}; time that the machine's host took: ${where.stolenPercent === null ? 'not known' : `${where.stolenPercent} %`}.`;
   const busy = rough ? ['**The machine was busy with other work, or its host was: the figures are rough.**'] : [];
   const text = [`# ${title}`, ...busy, ...about, table, ...conclusions, `${facts} Command: \`${where.command}\``].join(
     '\n\n',

@@ -5,7 +5,7 @@
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chownSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { chownSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
@@ -32,6 +32,16 @@ t.teardown(() => {
   rmSync(dir, { recursive: true, force: true });
 });
 
+/** Mounts for npm in the build: this host's cache, and the certificate of a registry that this host was told to trust. */
+function npmOfHost(): readonly string[] {
+  const cache = execFileSync('npm', ['config', 'get', 'cache'], { encoding: 'utf8' }).trim();
+  const trusted = process.env['NODE_EXTRA_CA_CERTS'];
+  if (trusted === undefined) return ['-v', `${cache}:/root/.npm`];
+  const npmrc = join(dir, 'npmrc');
+  writeFileSync(npmrc, 'cafile=/etc/npm-trusted.pem\n');
+  return ['-v', `${cache}:/root/.npm`, '-v', `${trusted}:/etc/npm-trusted.pem`, '-v', `${npmrc}:/usr/local/etc/npmrc`];
+}
+
 interface Config {
   readonly User: string;
   readonly Env: readonly string[];
@@ -47,11 +57,8 @@ t.test('the image for a CPU', async (t) => {
   buildah('copy', '--quiet', empty, baseFolder(NODE), '/');
   buildah('commit', '--quiet', empty, BASE);
   // The Docker format, since OCI's has no health check.
-  // npm’s cache of this host: the locked packages were installed from it, so the build needs little of the network.
-  const cache = execFileSync('npm', ['config', 'get', 'cache'], { encoding: 'utf8' }).trim();
   const how = [
-    '-v',
-    `${cache}:/root/.npm`,
+    ...npmOfHost(),
     '--isolation',
     'chroot',
     '--format',
@@ -111,7 +118,9 @@ t.test('the image for a CPU', async (t) => {
       ({ ok }) => ok,
       () => false,
     );
-  await eventually('it is ready', ready);
+  const gone = once(child, 'exit').then(() => Promise.reject(new Error('it ended before it was ready')));
+  await Promise.race([eventually('it is ready', ready), gone]);
+  gone.catch(() => undefined);
   ran(...config.Healthcheck.Test.slice(1));
   const body = { model: 'ra-tiny-chat', max_tokens: 32, messages: [{ role: 'user', content: 'Hello, who are you?' }] };
   const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {

@@ -1,16 +1,33 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import t from 'tap';
 import { CATALOGUE } from '../../sidecar/domain/error-catalogue.js';
 import { apiDocs } from './api-docs.js';
 import { errorDocs } from './error-docs.js';
+import { resultsPage } from './results-page.js';
 import { componentSchemas } from '../../sidecar/api/openapi/schemas.js';
 import { ROUTES } from '../../sidecar/api/openapi/routes.js';
 import { boundsOf, typeOf } from './schema-text.js';
 import { sourceRoot } from '../support/source-root.js';
 
+/** Results of earlier benches have no commit. */
+const COMMITS_SINCE = '2026-11-25T04:00';
+
 t.test('the generated pages equal what the code generates (`make docs` writes them)', async (t) => {
   t.equal(readFileSync(`${sourceRoot}/docs/errors.md`, 'utf8'), errorDocs());
   t.equal(readFileSync(`${sourceRoot}/docs/api.md`, 'utf8'), apiDocs());
+  t.equal(readFileSync(`${sourceRoot}/bench/results/README.md`, 'utf8'), resultsPage());
+});
+
+t.test('a result names its commit', async (t) => {
+  const names = readdirSync(`${sourceRoot}/bench/results`).filter((file) => file.endsWith('.json'));
+  const without = names.filter((file) => {
+    const { commit, date } = JSON.parse(readFileSync(`${sourceRoot}/bench/results/${file}`, 'utf8')) as {
+      commit?: string;
+      date: string;
+    };
+    return date > COMMITS_SINCE && !/^[0-9a-f]{7}/.test(commit ?? '');
+  });
+  t.strictSame(without, []);
 });
 
 t.test('errors.md has one row for each code', async (t) => {

@@ -6,6 +6,7 @@ import { apiDocs } from './api-docs.js';
 import { dashboard } from './dashboard.js';
 import { errorDocs } from './error-docs.js';
 import { metricDocs } from './metric-docs.js';
+import { resultsPage } from './results-page.js';
 import { withFigures } from '../docs/figures.js';
 import { readPages } from '../docs/pages.js';
 import { sourceRoot } from '../support/source-root.js';
@@ -17,6 +18,7 @@ writeFileSync(`${sourceRoot}/docs/errors.md`, errorDocs());
 writeFileSync(`${sourceRoot}/docs/api.md`, apiDocs());
 writeFileSync(`${sourceRoot}/docs/metrics.md`, metricDocs());
 writeFileSync(`${sourceRoot}/docs/cli.md`, cliDocs());
+writeFileSync(`${sourceRoot}/bench/results/README.md`, resultsPage());
 writeFileSync(`${sourceRoot}/deploy/grafana/ra-sidecar.json`, dashboard());
 for (const { path, text } of readPages()) {
   const figured = await withFigures(text, (results) => readFileSync(`${sourceRoot}/${results}`, 'utf8'));

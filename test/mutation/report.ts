@@ -1,6 +1,6 @@
 /** Writes bench/results/mutation.md from the results of Stryker and rules.ts in dist/. */
 import { readFileSync, writeFileSync } from 'node:fs';
-import { machine } from '../../bench/micro/machine.js';
+import { machine } from '../../bench/support/machine.js';
 import { reasonFor } from './survivors.js';
 
 /** The part of mutation-testing-report-schema that this file reads. */

@@ -1,0 +1,93 @@
+/**
+ * `make bench`: runs all benches whose results are not of the present code.
+ *
+ *     node dist/bench/run/cli.js [--list] [--since COMMIT] [PATTERN]
+ *
+ * `--list` only writes what is due and how long it takes. `--since` also accepts results of COMMIT or later: of one round, if
+ * something was changed in it that the figures do not depend on. PATTERN is a regular expression on the commands.
+ */
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync, renameSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { BUSY, foreignCores } from '../support/busy.js';
+import { codeCommit, isPresentCode, isSince } from '../support/commit.js';
+import { PLAN } from './plan.js';
+import { listed, runPlan, type Bed, type Recorded } from './run.js';
+
+/** From dist/bench/run. */
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
+/** node-llama-cpp prefers what is here to its prebuilt addon. */
+const NATIVE = `${ROOT}node_modules/node-llama-cpp/llama/localBuilds`;
+/** Where it waits while benches run on the prebuilt one. */
+const ASIDE = `${NATIVE}.aside`;
+
+/** One look at other work, ms, and looks at most before a bench is given up: half an hour. */
+const LOOK_MS = 10_000;
+const LOOKS = 180;
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { list: { type: 'boolean', default: false }, since: { type: 'string' } },
+});
+const { since } = values;
+const pattern = new RegExp(positionals[0] ?? '');
+const plan = PLAN.filter(({ command }) => pattern.test(command));
+
+const write = (line: string): void => void process.stdout.write(`${line}\n`);
+
+const bed: Bed = {
+  recorded: (name) => {
+    try {
+      return JSON.parse(readFileSync(`${ROOT}bench/results/${name}.json`, 'utf8')) as Recorded;
+    } catch {
+      return undefined;
+    }
+  },
+  isCurrent: (commit) => isPresentCode(commit) || (since !== undefined && isSince(commit, since)),
+  addon: () => (existsSync(NATIVE) ? 'native' : 'prebuilt'),
+  useAddon: (addon) => {
+    if (addon === 'prebuilt') renameSync(NATIVE, ASIDE);
+    else if (existsSync(ASIDE)) renameSync(ASIDE, NATIVE);
+    else return spawnSync('make', ['engine-native'], { cwd: ROOT, stdio: 'inherit' }).status === 0;
+    return true;
+  },
+  quiet: async () => {
+    for (let look = 0; look < LOOKS; look += 1) if ((await foreignCores(LOOK_MS)) <= BUSY) return true;
+    return false;
+  },
+  run: async (command, limitMs) => {
+    // A process group of its own, so that what the bench has started ends with it.
+    const shell = ['-c', `exec node dist/bench/${command}`];
+    const child = spawn('sh', shell, { cwd: ROOT, stdio: ['ignore', 'inherit', 'inherit'], detached: true });
+    const group = -(child.pid ?? 0);
+    const end = (): void => void process.kill(group, 'SIGKILL');
+    const interrupted = (): void => {
+      end();
+      process.exit(1);
+    };
+    const limit = setTimeout(end, limitMs);
+    for (const signal of SIGNALS) process.once(signal, interrupted);
+    const [code] = (await once(child, 'exit')) as [number | null];
+    for (const signal of SIGNALS) process.off(signal, interrupted);
+    clearTimeout(limit);
+    return code;
+  },
+  write,
+};
+
+if (values.list) {
+  for (const line of listed(plan, bed)) write(line);
+} else if (codeCommit().includes(' ')) {
+  write('the code differs from its commit: commit first, since each result names the commit that it is of');
+  process.exitCode = 1;
+} else {
+  const { done, current, failed } = await runPlan(plan, bed);
+  if (existsSync(ASIDE)) renameSync(ASIDE, NATIVE);
+  write(`${done.length} run, ${current.length} were of this code, ${failed.length} failed`);
+  for (const line of failed) write(line);
+  if (failed.length > 0) process.exitCode = 1;
+}

@@ -1,0 +1,83 @@
+/**
+ * What `make bench` runs, in this order. First what compares clocks, on the addon that is installed, so that the machine must be
+ * quiet once, in one piece; then what comes out the same on a busy machine.
+ */
+
+export interface Bench {
+  /** Behind `node dist/bench/`. */
+  readonly command: string;
+  /** The names that it writes under bench/results, without their endings. */
+  readonly results: readonly string[];
+  /** Of two cores of an AMD EPYC; what the last run recorded of itself counts instead. */
+  readonly minutes: number;
+  /** Whether its figures depend on what else the machine does. */
+  readonly quiet: boolean;
+  /** Which addon must be in place: npm's, that of `make engine-native`, or either, for benches that compute nothing with it. */
+  readonly addon: Addon;
+}
+
+export type Addon = 'prebuilt' | 'native' | 'either';
+
+const bench = (addon: Addon, quiet: boolean, minutes: number, command: string, ...results: string[]): Bench => ({
+  command,
+  results,
+  minutes,
+  quiet,
+  addon,
+});
+
+export const PLAN: readonly Bench[] = [
+  bench('either', true, 1, 'micro/admission.bench.js', 'admission-operations'),
+  bench('either', true, 1, 'micro/balances.bench.js', 'balances'),
+  bench('either', true, 2, 'micro/hostile.bench.js', 'hostile'),
+  bench('either', true, 1, 'micro/inline-size.bench.js', 'inline-size'),
+  bench('either', true, 1, 'micro/key-lookup.bench.js', 'key-lookup'),
+  bench('either', true, 1, 'micro/link.bench.js', 'link'),
+  bench('either', true, 1, 'micro/metrics.bench.js', 'metrics'),
+  bench('either', true, 1, 'micro/parse.bench.js', 'parse'),
+  bench('either', true, 1, 'micro/tracing.bench.js', 'tracing'),
+  bench('either', true, 2, 'micro/v8.bench.js', 'v8'),
+  bench('either', true, 3, 'spool/spool.bench.js', 'spool'),
+  bench('either', true, 0.3, 'http/tls.bench.js', 'tls'),
+  bench('either', true, 5, 'http/server-timing.bench.js', 'server-timing'),
+  bench('either', true, 8, 'http/tracing.bench.js', 'tracing-http'),
+  bench('either', true, 8, 'console/console.bench.js', 'console'),
+  bench('either', true, 2, 'http/dear-schemas.bench.js', 'dear-schemas'),
+  bench('either', true, 15, 'picker/picker.bench.js 3 30', 'picker'),
+
+  bench('prebuilt', true, 3, 'engine/attention.bench.js', 'attention'),
+  bench('prebuilt', true, 3, 'engine/decisions.bench.js', 'decisions'),
+  bench('prebuilt', true, 3, 'engine/decoders.bench.js', 'decoders'),
+  bench('prebuilt', true, 8, 'engine/limit.bench.js', 'engine-limit'),
+  bench('prebuilt', true, 3, 'engine/steps.bench.js', 'engine-steps'),
+  bench('prebuilt', true, 3, 'engine/reuse.bench.js', 'reuse'),
+  bench('prebuilt', true, 1, 'engine/restore.bench.js', 'restore'),
+  bench('prebuilt', true, 3, 'engine/grammar.bench.js', 'grammar'),
+  bench('prebuilt', true, 3, 'engine/grammar-stall.bench.js', 'grammar-stall'),
+  bench('prebuilt', true, 5, 'http/grammar-neighbours.bench.js', 'grammar-neighbours'),
+  bench('prebuilt', true, 5, 'http/streams.bench.js', 'http-streams'),
+  bench('prebuilt', true, 1, 'http/engine-elsewhere.bench.js', 'engine-elsewhere'),
+  bench('prebuilt', true, 3, 'http/prefix-cache.bench.js', 'prefix-cache'),
+  bench('prebuilt', true, 25, 'http/llama-server.bench.js', 'llama-server'),
+  bench('prebuilt', true, 3, 'architectures/checkpoints.bench.js', 'architectures-checkpoints'),
+  bench('prebuilt', true, 30, 'soak/soak.js 30 180', 'soak'),
+
+  bench('native', true, 8, 'engine/limit.bench.js native', 'engine-limit-native'),
+  bench('native', true, 3, 'engine/steps.bench.js native', 'engine-steps-native'),
+  bench('native', true, 5, 'engine/prefill.bench.js native', 'engine-prefill'),
+  bench('native', true, 25, 'http/llama-server.bench.js native', 'llama-server-native'),
+  bench('native', true, 15, 'architectures/limit.bench.js native', 'architectures-limit-native'),
+  bench('native', true, 20, 'architectures/chat.bench.js native', 'architectures-chat-native'),
+  bench('native', true, 20, 'architectures/llama-server.bench.js native', 'architectures-http-native'),
+  bench('native', true, 5, 'vision/gaps.bench.js', 'vision-gaps'),
+  bench('native', true, 35, 'overload/overload.bench.js 3 native', 'overload'),
+  bench('native', true, 330, 'overload/patience.bench.js 3 600', 'overload-patience'),
+
+  bench('either', false, 3, 'admission/admission.bench.js', 'admission'),
+  bench('prebuilt', false, 1, 'engine/repacked.bench.js', 'repacked'),
+  bench('prebuilt', false, 2, 'decisions/quality.bench.js', 'decision-quality'),
+  bench('prebuilt', false, 2, 'seedling/skills.bench.js', 'seedling-skills'),
+  bench('prebuilt', false, 2, 'seedling/long.bench.js', 'seedling-long'),
+  bench('prebuilt', false, 1, 'seedling/kv-loss.bench.js', 'seedling-kv'),
+  bench('either', false, 120, 'admission/patience/grid.js 10 "" 600', 'patience'),
+];

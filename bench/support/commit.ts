@@ -1,0 +1,47 @@
+/** Which code a result is of: the commit that was checked out, and whether the code has changed since. */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+/** From dist/bench/support. */
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
+
+/** What decides the figures: pages, results and tests of their own do not. */
+const CODE: readonly string[] = [
+  'sidecar',
+  'engine',
+  'bench',
+  'test/support',
+  'package-lock.json',
+  ':!bench/results',
+  ':!*.md',
+  ':!*.test.ts',
+];
+
+/** Behind a commit's name: the code was not exactly that of the commit. */
+const CHANGED = ' with changes';
+
+/** The short name of the commit that is checked out, followed by ` with changes` if the code differs; `unknown` without git. */
+export function codeCommit(root = ROOT): string {
+  try {
+    const git = (...args: readonly string[]): string =>
+      execFileSync('git', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+    const changed = git('status', '--porcelain', '--', ...CODE) !== '';
+    return `${git('rev-parse', '--short=7', 'HEAD')}${changed ? CHANGED : ''}`;
+  } catch {
+    return 'unknown';
+  }
+}
+
+/** True if the code of `commit`, as `codeCommit` names it, is the code that is checked out now. */
+export function isPresentCode(commit: string, root = ROOT): boolean {
+  return !commit.endsWith(CHANGED) && succeeds(root, 'diff', '--quiet', commit, '--', ...CODE);
+}
+
+/** True if `commit` is `since` or one after it. */
+export function isSince(commit: string, since: string, root = ROOT): boolean {
+  return !commit.endsWith(CHANGED) && succeeds(root, 'merge-base', '--is-ancestor', since, commit);
+}
+
+function succeeds(root: string, ...args: readonly string[]): boolean {
+  return spawnSync('git', args, { cwd: root, stdio: 'ignore' }).status === 0;
+}

@@ -1,0 +1,36 @@
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { PLAN } from '../../../bench/run/plan.js';
+import { sourceRoot } from '../../support/source-root.js';
+
+/** Results of other commands, with what writes them. */
+const OTHERS = new Map([
+  ['mutation.md', 'make mutation'],
+  ['test-times-before.md', 'make test-times, before files shared processes'],
+]);
+
+const planned = PLAN.map(({ command }) => command.split(' ')[0] ?? '');
+
+t.test('every bench is planned, but for those of a GPU, and every planned one exists', async (t) => {
+  const benches = readdirSync(join(sourceRoot, 'bench'), { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.bench.ts') && !/^(gpu|\.cache)\//.test(path))
+    .map((path) => path.replace(/ts$/, 'js'));
+  t.strictSame(
+    benches.filter((path) => !planned.includes(path)),
+    [],
+  );
+  for (const path of planned) t.ok(existsSync(join(sourceRoot, 'bench', path.replace(/js$/, 'ts'))), path);
+});
+
+t.test('each kept result is that of one planned bench', async (t) => {
+  const names = PLAN.flatMap(({ results }) => results);
+  t.equal(new Set(names).size, names.length, 'no two benches write one result');
+  const kept = readdirSync(join(sourceRoot, 'bench/results'));
+  t.strictSame(
+    kept.filter(
+      (file) => !OTHERS.has(file) && !/^README\.md$/.test(file) && !names.includes(file.replace(/\.\w+$/, '')),
+    ),
+    [],
+  );
+});

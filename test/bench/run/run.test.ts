@@ -1,0 +1,130 @@
+import t from 'tap';
+import type { Addon, Bench } from '../../../bench/run/plan.js';
+import { listed, runPlan, type Bed, type Recorded } from '../../../bench/run/run.js';
+
+const bench = (name: string, addon: Addon = 'either', quiet = true): Bench => ({
+  command: `${name}.js`,
+  results: [name],
+  minutes: 2,
+  quiet,
+  addon,
+});
+
+const PLAN = [
+  bench('simulated', 'either', false),
+  bench('own-build', 'native'),
+  bench('from-npm', 'prebuilt'),
+  bench('clock'),
+];
+
+/** A machine on which each bench writes its result, but for those that `codes` names. */
+class StandIn implements Bed {
+  readonly results = new Map<string, Recorded>();
+  readonly codes = new Map<string, number | null>();
+  readonly ran: string[] = [];
+  readonly lines: string[] = [];
+  present: 'prebuilt' | 'native' = 'prebuilt';
+  commit = 'new';
+  busy = false;
+  builds = true;
+
+  recorded = (name: string): Recorded | undefined => this.results.get(name);
+  isCurrent = (commit: string): boolean => commit === this.commit;
+  addon = (): 'prebuilt' | 'native' => this.present;
+  write = (line: string): void => void this.lines.push(line);
+  quiet = async (): Promise<boolean> => !this.busy;
+  useAddon = (addon: 'prebuilt' | 'native'): boolean => {
+    if (this.builds) this.present = addon;
+    return this.builds;
+  };
+  run = async (command: string): Promise<number | null> => {
+    this.ran.push(`${command} ${this.present}`);
+    const code = this.codes.get(command);
+    if (code !== undefined) return code;
+    this.results.set(command.slice(0, -3), { commit: this.commit, seconds: 30 });
+    return 0;
+  };
+}
+
+t.test('first what needs a quiet machine, by the addon, then the rest', async (t) => {
+  const bed = new StandIn();
+  await runPlan(PLAN, bed);
+  t.strictSame(bed.ran, ['clock.js prebuilt', 'from-npm.js prebuilt', 'own-build.js native', 'simulated.js native']);
+  const other = new StandIn();
+  other.present = 'native';
+  await runPlan(PLAN, other);
+  t.strictSame(
+    other.ran.map((line) => line.split('.')[0]),
+    ['clock', 'own-build', 'from-npm', 'simulated'],
+    'the addon that is there comes first, so that it changes once',
+  );
+});
+
+t.test('what fails does not end the others, and the next run has only that to do', async (t) => {
+  const bed = new StandIn();
+  bed.codes.set('clock.js', 3).set('from-npm.js', null);
+  const { done, current, failed } = await runPlan(PLAN, bed);
+  t.strictSame([done, current], [['own-build.js', 'simulated.js'], []]);
+  t.strictSame(failed, ['clock.js: ended with 3', 'from-npm.js: ended with a signal']);
+  bed.codes.clear();
+  bed.ran.length = 0;
+  const second = await runPlan(PLAN, bed);
+  t.strictSame(bed.ran.sort(), ['clock.js native', 'from-npm.js prebuilt']);
+  t.strictSame(second.current.length, 2);
+});
+
+t.test('a result of another commit, of a busy machine or of no commit is measured again', async (t) => {
+  const bed = new StandIn();
+  bed.results
+    .set('clock', { commit: 'old' })
+    .set('from-npm', { commit: 'new', rough: true })
+    .set('own-build', {})
+    .set('simulated', { commit: 'new', rough: true });
+  await runPlan(PLAN, bed);
+  t.strictSame(bed.ran.map((line) => line.split('.')[0]).sort(), ['clock', 'from-npm', 'own-build']);
+});
+
+t.test('without a quiet machine only what does not need one runs', async (t) => {
+  const bed = new StandIn();
+  bed.busy = true;
+  const { done, failed } = await runPlan(PLAN, bed);
+  t.strictSame(done, ['simulated.js']);
+  t.strictSame(failed.length, 3);
+  t.match(failed[0], /^clock\.js: not run, the machine was not quiet$/);
+});
+
+t.test('an addon that cannot be built leaves out the benches that need it', async (t) => {
+  const bed = new StandIn();
+  bed.builds = false;
+  const { done, failed } = await runPlan(PLAN, bed);
+  t.strictSame(done, ['clock.js', 'from-npm.js', 'simulated.js']);
+  t.strictSame(failed, ['own-build.js: the native addon could not be put in place']);
+});
+
+t.test('a bench that ends well and writes nothing has failed', async (t) => {
+  const bed = new StandIn();
+  bed.run = async () => 0;
+  const { failed } = await runPlan([bench('clock')], bed);
+  t.strictSame(failed, ['clock.js: wrote no result of this code on a quiet machine']);
+});
+
+t.test('a bench has a limit of three times what it takes, and of ten minutes at least', async (t) => {
+  const bed = new StandIn();
+  const limits: number[] = [];
+  bed.run = async (_command: string, limitMs = 0) => limits.push(limitMs) * 0;
+  await runPlan([{ ...bench('clock'), minutes: 20 }, bench('short')], bed);
+  t.strictSame(limits, [60 * 60_000, 10 * 60_000]);
+});
+
+t.test('it writes beforehand what is due and how long it takes, by the last run where there was one', async (t) => {
+  const bed = new StandIn();
+  bed.results.set('clock', { commit: 'new' }).set('from-npm', { commit: 'old', seconds: 4500 });
+  t.strictSame(listed(PLAN, bed), [
+    '  75.0 min  from-npm.js  (quiet machine, prebuilt addon)',
+    '   2.0 min  own-build.js  (quiet machine, native addon)',
+    '   2.0 min  simulated.js',
+    '3 of 4 benches, about 1 h 19 min, of which 1 h 17 min need a quiet machine; 1 have results of this code',
+  ]);
+  await runPlan(PLAN, bed);
+  t.strictSame(bed.lines.slice(4, 6), ['from-npm.js: about 1 h 15 min', 'from-npm.js: done']);
+});

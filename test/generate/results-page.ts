@@ -1,0 +1,64 @@
+/** bench/results/README.md: every result, with the commit that it is of and what the machine did meanwhile. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { PLAN } from '../../bench/run/plan.js';
+import { sourceRoot } from '../support/source-root.js';
+import { row } from './markdown.js';
+
+const RESULTS = join(sourceRoot, 'bench/results');
+
+/** What `bench/support/results.ts` writes; earlier results lack some. */
+interface Kept {
+  readonly title: string;
+  readonly command: string;
+  readonly date: string;
+  readonly node: string;
+  readonly commit?: string;
+  readonly rough?: boolean;
+  readonly seconds?: number;
+}
+
+export function resultsPage(): string {
+  const files = readdirSync(RESULTS);
+  const kept = files
+    .filter((file) => file.endsWith('.json'))
+    .sort()
+    .map(
+      (file) => [file.replace(/\.json$/, ''), JSON.parse(readFileSync(join(RESULTS, file), 'utf8')) as Kept] as const,
+    );
+  const others = files
+    .filter((file) => file.endsWith('.md') && file !== 'README.md' && !files.includes(file.replace(/md$/, 'json')))
+    .sort();
+  const commits = kept.filter(([, { commit }]) => commit !== undefined).length;
+  const rows = kept.map(([name, { title, command, date, node, commit, rough, seconds }]) =>
+    row(
+      `[${name}](${name}.md)`,
+      title,
+      commit ?? 'not recorded',
+      date.slice(0, 10),
+      node,
+      rough === undefined ? 'see there' : rough ? 'busy' : 'quiet, or of no matter',
+      minutes(name, seconds),
+      `\`${command}\``,
+    ),
+  );
+  return `${[
+    '# Results',
+    '`make docs` writes this page from the files of this folder. `make bench` runs what is not of the present code, in one piece or ' +
+      'after a break; `make bench-list` lists it and how long it takes. A result of a bench names the commit that was checked ' +
+      `out; ${commits} of ${kept.length} do, the others are of earlier benches, which did not record it.`,
+    [
+      row('result', 'what', 'commit', 'date', 'Node', 'machine', 'minutes', 'command'),
+      row(...Array.from({ length: 8 }, () => '---')),
+      ...rows,
+    ].join('\n'),
+    `Written by other commands: ${others.map((file) => `[${file.replace(/\.md$/, '')}](${file})`).join(', ')}.`,
+  ].join('\n\n')}\n`;
+}
+
+/** As the bench recorded it, else as it is planned. */
+function minutes(name: string, seconds: number | undefined): string {
+  if (seconds !== undefined) return (seconds / 60).toFixed(1);
+  const planned = PLAN.find(({ results }) => results.includes(name))?.minutes;
+  return planned === undefined ? '' : `about ${planned}`;
+}
