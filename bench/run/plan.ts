@@ -71,6 +71,7 @@ export const PLAN: readonly Bench[] = [
   bench('native', true, 20, 'architectures/llama-server.bench.js native', 'architectures-http-native'),
   bench('native', true, 5, 'vision/gaps.bench.js', 'vision-gaps'),
   bench('native', true, 35, 'overload/overload.bench.js 3 native', 'overload'),
+  bench('prebuilt', true, 5, 'overload/elsewhere.bench.js', 'overload-elsewhere'),
   bench('native', true, 330, 'overload/patience.bench.js 3 600', 'overload-patience'),
 
   bench('either', false, 3, 'admission/admission.bench.js', 'admission'),
