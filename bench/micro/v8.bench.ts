@@ -37,10 +37,10 @@ function mapped(table: { set(key: number, value: Held): unknown; delete(key: num
 }
 
 function aborted(make: () => { readonly signal: Signal }): Way {
-  const open: { readonly signal: Signal; readonly listener: () => void }[] = [];
+  const open: { readonly signal: Signal; readonly listener: () => number }[] = [];
   return (i) => {
     const data = held(i);
-    const listener = (): void => void data.length;
+    const listener = (): number => data.length;
     const { signal } = make();
     signal.addEventListener('abort', listener);
     const before = open[i % OPEN];

