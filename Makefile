@@ -23,7 +23,7 @@ run: build
 RELEASE := dist/release
 dist: build
 	@rm -rf $(RELEASE); mkdir -p $(RELEASE)
-	@node .ci/package.mjs $(RELEASE) && node .ci/sbom.mjs $(RELEASE)/package $(RELEASE)/sbom.cdx.json && rm -r $(RELEASE)/package
+	@node .ci/package.mjs $(RELEASE) && node .ci/sbom.cjs $(RELEASE)/package $(RELEASE)/sbom.cdx.json && rm -r $(RELEASE)/package
 	@cd $(RELEASE) && sha256sum -- * > SHA256SUMS && cat SHA256SUMS
 
 # By default tap loads its TypeScript plugin into each test file, which takes half a second. package.json removes the plugin;

@@ -1,13 +1,13 @@
 // Writes the SBOM of the packed package: what its installation gets, by package-lock.json. Usage, after .ci/package.mjs:
-// node .ci/sbom.mjs STAGED_PACKAGE OUTPUT
+// node .ci/sbom.cjs STAGED_PACKAGE OUTPUT
 //
 // `npm sbom --omit dev` in the repository is not that: npm 11 leaves out what a development package also depends on (a third of
 // all, ajv among them) and aliases, names the package after its folder, and lists backends that the package does not install. So the
 // lock file is reduced to what the staged manifest reaches, and npm describes that.
-import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+const { execFileSync } = require('node:child_process');
+const { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } = require('node:fs');
+const { tmpdir } = require('node:os');
+const { join } = require('node:path');
 
 const [stage, output] = process.argv.slice(2);
 const read = (path) => JSON.parse(readFileSync(path, 'utf8'));
