@@ -34,7 +34,7 @@ t.test('results are named by the calls of their ids, and are JSON where they are
   t.match(embedded(CALLER, result('unknown', ' '), result('', '1')), [
     {
       tool_responses: [
-        { name: 'look', response: '' },
+        { name: 'look', response: ' ' },
         { name: 'go', response: 1 },
       ],
     },
