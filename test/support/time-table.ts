@@ -76,8 +76,11 @@ const figures = (timed: readonly Timed[]): string[] =>
     sum.toFixed(1),
   );
 
-/** The first two folders of a path below test/, by which the sums go. */
-const folder = (name: string): string => dirname(name).split('/').slice(0, 2).join('/');
+/** What the sums go by: the first two folders of a path below test/, or what a group of files is called without its number. */
+const folder = (name: string): string =>
+  name.startsWith('groups/')
+    ? `${name.slice('groups/'.length).replace(/-\d+$/, '')} (shared)`
+    : dirname(name).split('/').slice(0, 2).join('/');
 
 const waiting = values.groups ? entriesFor(positionals) : [...positionals];
 const done: Timed[] = [];
@@ -93,9 +96,14 @@ await Promise.all(Array.from({ length: Number(values.jobs) }, worker));
 done.sort((a, b) => b.cpuS - a.cpuS);
 
 stdout.write(
-  `${done.length} files, ${values.jobs} at a time: ${((performance.now() - began) / 1000).toFixed(0)} s\n\n`,
+  `# Where the time of the tests goes\n\nPrinted by \`make test-times\`: seconds by the clock and of processor time.\n\n`,
 );
-stdout.write(row(['folder', 'files', 'wall s', 'CPU s']) + row(['---', '--:', '--:', '--:']));
+stdout.write(
+  `${done.length} ${values.groups ? 'processes' : 'files'}, ${values.jobs} at a time: ${((performance.now() - began) / 1000).toFixed(0)} s\n\n`,
+);
+stdout.write(
+  row(['folder', values.groups ? 'processes' : 'files', 'wall s', 'CPU s']) + row(['---', '--:', '--:', '--:']),
+);
 const folders = [...new Set(done.map(({ name }) => folder(name)))].sort();
 for (const each of folders) {
   const inside = done.filter(({ name }) => folder(name) === each);

@@ -25,7 +25,7 @@ function casesOf(surface: Surface, rules: readonly Rule[], objects: readonly Clo
 export const CASES: readonly ContractCase[] = [
   ...casesOf(CHAT, [...CHAT_RULES, ...TOOL_RULES], [...CHAT_OBJECTS, ...TOOL_OBJECTS])
     // Here another rule speaks: a named tool_choice needs its tool.
-    .filter(({ name }) => name !== 'chat: tools takes nothing'),
+    .filter(({ name }) => name !== 'chat: tools accepts nothing'),
   ...CHAT_CASES,
   ...TOOL_CASES,
   ...casesOf(DECISIONS, DECISION_RULES, DECISION_OBJECTS),
