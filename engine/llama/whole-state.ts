@@ -56,19 +56,26 @@ export async function stateFacts(context: AddonContext, Make: new () => AddonChe
 export class StateInFile implements WholeState {
   readonly length: number;
   readonly bytes: number;
-  /** Absent: it has no tokens in it. */
-  readonly shared?: SharedState;
   readonly #file: MemoryFile;
-  readonly #digest: number;
   readonly #last: number;
+  /** Of what is behind the state; absent: nothing is. */
+  readonly #counts: Pick<SharedState, 'tokens' | 'ends'> | undefined;
+  /** Undefined: not made yet. */
+  #digest: number | undefined;
 
-  private constructor(file: MemoryFile, { length, last }: Held, bytes: number, digest: number, shared?: SharedState) {
+  private constructor(file: MemoryFile, { length, last }: Held, counts?: Pick<SharedState, 'tokens' | 'ends'>) {
     this.length = length;
-    this.bytes = bytes;
+    this.bytes = file.bytes;
     this.#file = file;
-    this.#digest = digest;
     this.#last = last;
-    if (shared) this.shared = shared;
+    this.#counts = counts;
+  }
+
+  /** The first call makes the digest: the step loop asks while llama.cpp computes, so that no reply waits for it. */
+  get shared(): SharedState | undefined {
+    if (!this.#counts) return undefined;
+    const { descriptor: file, inode } = this.#file;
+    return { file, inode, bytes: this.bytes, digest: this.#saved(), ...this.#counts };
   }
 
   /** Copies what a sequence holds. Rejects when it cannot. `notes`: by which others can open it; absent: none can. */
@@ -82,12 +89,9 @@ export class StateInFile implements WholeState {
         file.write(notes.tokens, written);
         file.write(notes.ends, written + WORD * notes.tokens.length);
       }
-      const { bytes } = file;
-      const digest = await file.digest();
-      if (!notes) return new StateInFile(file, held, bytes, digest);
-      const counts = { tokens: notes.tokens.length, ends: notes.ends.length };
-      const shared = { file: file.descriptor, inode: file.inode, bytes, digest, ...counts };
-      return new StateInFile(file, held, bytes, digest, shared);
+      const state = new StateInFile(file, held, notes && { tokens: notes.tokens.length, ends: notes.ends.length });
+      if (!notes) state.#saved();
+      return state;
     } catch (error) {
       file.close();
       throw error;
@@ -102,8 +106,9 @@ export class StateInFile implements WholeState {
       const at = bytes - WORD * (length + ends);
       if (at <= FILE_HEAD || length === 0) throw new EngineFault('the state is of another shape');
       const notes = { tokens: file.read(length, at), ends: file.read(ends, at + WORD * length) };
-      const own = { bytes, digest, tokens: length, ends, file: file.descriptor, inode: file.inode };
-      return { state: new StateInFile(file, { length, last: length - 1 }, bytes, digest, own), notes };
+      const state = new StateInFile(file, { length, last: length - 1 }, { tokens: length, ends });
+      state.#digest = digest;
+      return { state, notes };
     } catch (error) {
       file.close();
       throw error;
@@ -112,7 +117,8 @@ export class StateInFile implements WholeState {
 
   /** Makes a sequence hold it, whatever it held. Rejects when it cannot. */
   async restore(context: AddonContext, sequence: number): Promise<void> {
-    if (this.#file.bytes !== this.bytes || (await this.#file.digest()) !== this.#digest)
+    const saved = this.#saved();
+    if (this.#file.bytes !== this.bytes || this.#file.digest() !== saved)
       throw new EngineFault('the state has changed');
     // Room for one token: the file has none for llama.cpp, which with room for none would only count them.
     await context.loadSequenceStateFromFile(this.#file.path, sequence, 1);
@@ -122,5 +128,10 @@ export class StateInFile implements WholeState {
 
   dispose(): void {
     this.#file.close();
+  }
+
+  /** The digest of what was saved. */
+  #saved(): number {
+    return (this.#digest ??= this.#file.digest());
   }
 }

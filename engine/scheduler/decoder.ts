@@ -98,8 +98,8 @@ export interface Checkpoint {
 
 /** All that a sequence holds. */
 export interface WholeState extends Checkpoint {
-  /** By which other processes can open it. Absent: they cannot. */
-  readonly shared?: SharedState;
+  /** By which other processes can open it. Asked for while a step computes. Undefined: they cannot. */
+  readonly shared?: SharedState | undefined;
 }
 
 /** What is written beside a whole state for other processes. Their maker overwrites them. */

@@ -13,11 +13,20 @@ export interface Held {
   readonly checkpoints: SequenceCheckpoints;
 }
 
+/**
+ * After so many states were saved and none restored, prompts do not seem to come back. Then one of SPARSE states that are overwritten
+ * is saved, until one is restored: for a model so small that a copy takes as long as some tokens, that is what the cache costs.
+ */
+const UNUSED_SAVES = 128;
+const SPARSE = 16;
+
 /** Moves states between sequences and the prefix cache. The caller records what its sequences hold. */
 export class SequenceCache {
   readonly #states: SequenceStates;
   readonly #cache: PrefixCache;
   readonly #checkpoints: CheckpointStore;
+  /** States that could have been saved since one was last restored. */
+  #unused = 0;
 
   /** `checkpoints`: of the sequences. */
   constructor(states: SequenceStates, cache: PrefixCache, checkpoints: CheckpointStore) {
@@ -36,7 +45,7 @@ export class SequenceCache {
     const elsewhere = others.map((other) => other.tokens.sharedWith(tokens));
     if (tokens.length - Math.max(this.#cache.shared(tokens), ...elsewhere) < LEAST_SAVED) return false;
     const held = heldBy(others);
-    if (!this.#cache.prepare(tokens.length, held)) return false;
+    if (!this.#comesBack() || !this.#cache.prepare(tokens.length, held)) return false;
     const state = await this.#saved(sequence, tokens);
     if (!state) return false;
     if (state.length !== tokens.length) {
@@ -81,10 +90,17 @@ export class SequenceCache {
         throw new EngineFault('a saved state of other tokens');
       if (!this.#states.restoreWhole) throw new EngineFault('states cannot be restored');
       await this.#states.restoreWhole(sequence, state);
+      this.#unused = 0;
     } catch (error) {
       this.#cache.drop(entry, 'failed');
       throw error;
     }
+  }
+
+  /** Whether a state is likely to be restored, as far as the last ones tell. */
+  #comesBack(): boolean {
+    this.#unused += 1;
+    return this.#unused <= UNUSED_SAVES || this.#unused % SPARSE === 0;
   }
 
   /** With its tokens, unless some stand for an image: what an image is called differs between processes. */

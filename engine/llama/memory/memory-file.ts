@@ -3,7 +3,6 @@ import {
   constants,
   fstatSync,
   openSync,
-  read,
   readlinkSync,
   readSync,
   statfsSync,
@@ -11,15 +10,15 @@ import {
   writeSync,
 } from 'node:fs';
 import { randomUUID } from 'node:crypto';
-import { promisify } from 'node:util';
 import { crc32 } from 'node:zlib';
 import { EngineFault } from '../../scheduler/faults.js';
 import { MEMORY_FILES, type StateElsewhere } from '../../protocol/shared-state.js';
 
-/** Read at once, bytes. */
-const PIECE = 1 << 20;
+/** Read at once, bytes: it stays in a core's cache. */
+const PIECE = 1 << 18;
 
-const readAsync = promisify(read);
+/** What pieces are read into, kept: to get new memory from the system takes longer than to read it. */
+const pieces: Buffer[] = [];
 
 /** Bytes that files in memory can still take; undefined: this system has none. */
 export function roomForMemoryFiles(): number | undefined {
@@ -35,8 +34,6 @@ export function roomForMemoryFiles(): number | undefined {
 export class MemoryFile {
   readonly #file: number;
   #closed = false;
-  /** Reads under way: the descriptor stays open until they end, since its number might be another file's then. */
-  #reads = 0;
 
   private constructor(file: number) {
     this.#file = file;
@@ -57,8 +54,8 @@ export class MemoryFile {
   /** One of another process of this user. Throws where it is gone. */
   static ofProcess({ pid, file, inode, bytes }: StateElsewhere): MemoryFile {
     const path = `/proc/${pid}/fd/${file}`;
-    // Before it is opened: the number may be a pipe's by now.
-    if (!readlinkSync(path).startsWith(`${MEMORY_FILES}/ra-${pid}-`)) throw new EngineFault('the state is gone');
+    // Before it is opened: the number may be a pipe's by now. The file may be a third process's, from which that one has it.
+    if (!readlinkSync(path).startsWith(`${MEMORY_FILES}/ra-`)) throw new EngineFault('the state is gone');
     const opened = new MemoryFile(openSync(path, constants.O_RDONLY | constants.O_NONBLOCK));
     const found = fstatSync(opened.descriptor);
     if (found.isFile() && found.ino === inode && found.size === bytes) return opened;
@@ -99,28 +96,24 @@ export class MemoryFile {
     throw new EngineFault('the file is too short');
   }
 
-  /** CRC-32 of all of it. One piece is read while the one before is summed up. */
-  async digest(): Promise<number> {
+  /** CRC-32 of all of it. */
+  digest(): number {
     const file = this.descriptor;
-    const buffers = [Buffer.allocUnsafeSlow(PIECE), Buffer.allocUnsafeSlow(PIECE)] as const;
-    this.#reads += 1;
+    const { size } = fstatSync(file);
+    const buffer = pieces.pop() ?? Buffer.allocUnsafeSlow(PIECE);
     try {
       let sum = 0;
-      let [now, next] = buffers;
-      let reading = readAsync(file, now, 0, PIECE, 0);
-      for (let at = 0; ;) {
-        const { bytesRead } = await reading;
-        if (bytesRead === 0) return sum;
-        at += bytesRead;
-        reading = readAsync(file, next, 0, PIECE, at);
-        sum = crc32(now.subarray(0, bytesRead), sum);
-        [now, next] = [next, now];
+      for (let at = 0; at < size;) {
+        const bytes = readSync(file, buffer, 0, PIECE, at);
+        if (bytes === 0) break;
+        at += bytes;
+        sum = crc32(buffer.subarray(0, bytes), sum);
       }
+      return sum;
     } finally {
       // Token ids are in it.
-      for (const buffer of buffers) buffer.fill(0);
-      this.#reads -= 1;
-      if (this.#closed && this.#reads === 0) closeSync(file);
+      buffer.fill(0, 0, Math.min(size, PIECE));
+      pieces.push(buffer);
     }
   }
 
@@ -128,6 +121,6 @@ export class MemoryFile {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    if (this.#reads === 0) closeSync(this.#file);
+    closeSync(this.#file);
   }
 }

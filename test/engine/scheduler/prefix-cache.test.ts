@@ -299,3 +299,16 @@ for (const cuttable of [true, false]) {
     t.same([...one.decoder.violations, ...other.decoder.violations], []);
   });
 }
+
+t.test('where none of many saved prefixes came back, one of sixteen is saved, until one does', async (t) => {
+  const on = bench();
+  const saves = (): number => on.decoder.moves.filter(([what]) => what === 'save').length;
+  for (let name = 0; name <= 128; name += 1) await chat(on, prompt(name));
+  t.equal(saves(), 128);
+  for (let name = 129; name <= 128 + 32; name += 1) await chat(on, prompt(name));
+  t.equal(saves(), 128 + 2);
+  t.equal(await chat(on, prompt(0)), 99);
+  const before = saves();
+  for (let name = 200; name < 205; name += 1) await chat(on, prompt(name));
+  t.equal(saves(), before + 4, 'all but the one that is saved already');
+});
