@@ -35,17 +35,18 @@ async function start(kind: StubKind, options?: StubOptions): Promise<ServerStub>
 }
 
 const stubs = {
-  'llama-server': await start('llama-server'),
+  'llama-server': await start('llama-server', { socket }),
   vllm: await start('vllm'),
-  sglang: await start('sglang'),
-  secure: await start('vllm', { tls: pair, key: KEY }),
-  socket: await start('vllm', { socket }),
+  sglang: await start('sglang', { tls: pair, key: KEY }),
   first: await start('vllm'),
   second: await start('vllm'),
-  alone: await start('vllm'),
 };
-/** For the silence of a server. */
-const silentMs = 200;
+/** How each kind is reached. */
+const REACHED: Readonly<Record<StubKind, object>> = {
+  'llama-server': { socket },
+  vllm: { url: stubs.vllm.url },
+  sglang: { url: stubs.sglang.url, secretFile },
+};
 const sidecar = await InProcess.start(t, {
   config: { engine: { backoffMinMs: 10, backoffMaxMs: 20 } },
   models: [
@@ -53,12 +54,10 @@ const sidecar = await InProcess.start(t, {
       id: kind,
       kind: 'chat' as const,
       seats: 4,
-      prefixCache: { scope: 'all' },
-      engine: { kind, url: stubs[kind].url, silentMs },
+      ...(kind === 'sglang' && { prefixCache: { scope: 'all' } }),
+      // Short for the silence of a server, long for the seat of a caller who left.
+      engine: { kind, ...REACHED[kind], silentMs: 200, cancelWaitMs: 60_000 },
     })),
-    { id: 'secure', kind: 'chat', engine: { kind: 'vllm', url: stubs.secure.url, secretFile } },
-    { id: 'socket', kind: 'chat', engine: { kind: 'vllm', socket } },
-    { id: 'alone', kind: 'chat', engine: { kind: 'vllm', url: stubs.alone.url, cancelWaitMs: 60_000 } },
     { id: 'several', kind: 'chat', seats: 1, engine: { kind: 'vllm', url: [stubs.first.url, stubs.second.url] } },
   ],
 });
@@ -134,48 +133,86 @@ function expected(one: Case, kind: StubKind, stream: boolean): object {
   };
 }
 
-for (const kind of KINDS) {
-  t.test(`${kind}: each way to misbehave ends in the right answer, usage record and metric`, async (t) => {
-    const stub = stubs[kind];
-    const metric: Record<string, number> = {};
-    for (const one of MISBEHAVIOURS) {
-      if (one.kinds?.includes(kind) === false) continue;
-      stub.misbehaviour = one.does;
-      const type = one.ends === 'good' ? 'none' : 'bad_gateway';
-      for (const stream of [false, true]) {
-        metric[type] = (metric[type] ?? 0) + 1;
-        const found = await observe(kind, stream);
-        t.strictSame(
-          found,
-          { ...expected(one, kind, stream), metric: { ...metric } },
-          `${one.name}, ${stream ? 'streamed' : 'whole'}`,
-        );
-      }
-    }
-    stub.misbehaviour = { hangsAfter: 2 };
-    metric['bad_gateway'] = (metric['bad_gateway'] ?? 0) + 1;
-    const silence: Case = { name: 'silence', does: {}, ends: /failed/, intact: 2 };
-    t.strictSame(
-      await observe(kind, true),
-      { ...expected(silence, kind, true), metric },
-      'silence in the middle of a reply',
-    );
-    stub.misbehaviour = {};
-    t.match(await observe(kind, true), { text: 'abc', whole: true, outcome: 'done' }, 'afterwards');
-    const opened = sidecar.spool.records.filter((record) => record.kind === 'open' && record.model === kind);
-    const closed = sidecar.spool.records.filter((record) => record.kind === 'close' && record.model === kind);
-    t.equal(new Set(closed.map(({ id }) => id)).size, closed.length, 'nothing is billed twice');
-    t.strictSame(new Set(opened.map(({ id }) => id)), new Set(closed.map(({ id }) => id)), 'and nothing is lost');
-    t.equal(await sidecar.metric(`ra_sidecar_seats_busy{model="${kind}"}`), 0);
-  });
-}
-
-t.test('a server is reached over TLS with its key, and over a Unix socket', async (t) => {
-  for (const model of ['secure', 'socket'] as const) {
-    t.match(await observe(model, true), { status: 200, text: 'abc', whole: true, outcome: 'done' }, model);
-    t.equal(stubs[model].bodies.length, 1, model);
-  }
+t.test('what the server had cached is counted, and it is asked with a salt of the account', async (t) => {
+  const response = await sidecar.post('/v1/chat/completions', body('vllm', false));
+  t.match(JSON.parse(response.body), { usage: { completion_tokens: 4, prompt_tokens_details: { cached_tokens: 1 } } });
+  t.match(stubs.vllm.bodies.at(-1)?.['cache_salt'], /^[0-9a-f]{64}$/);
 });
+
+t.test('tools that the model may choose are refused, and a call that must come is held', async (t) => {
+  const parameters = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] };
+  const offered = { ...body('vllm', false), tools: [{ type: 'function', function: { name: 'f', parameters } }] };
+  const refused = await sidecar.post('/v1/chat/completions', offered);
+  t.equal(refused.status, 422);
+  t.equal(errorOf(refused).param, 'tool_choice');
+  await sidecar.post('/v1/chat/completions', { ...offered, tool_choice: 'required' });
+  t.match(stubs.vllm.bodies.at(-1), { structured_outputs: { grammar: /^root ::= / } });
+});
+
+t.test('a server that refuses is given fewer, and who was refused goes back and is served', async (t) => {
+  stubs.vllm.refused = new Set([stubs.vllm.bodies.length]);
+  t.match(await observe('vllm', false), { status: 200, outcome: 'done' });
+  t.equal(await sidecar.metric('ra_sidecar_seats{model="vllm"}'), 2);
+});
+
+t.test('the seat of a caller who left stays taken until the server’s count has fallen', async (t) => {
+  const busy = 'ra_sidecar_seats_busy{model="vllm"}';
+  stubs.vllm.misbehaviour = { hangsAfter: 2, goesOnMs: Infinity };
+  const leaving = await sidecar.begin('/v1/chat/completions', body('vllm', true));
+  await leaving.until('"content":"a');
+  leaving.close();
+  await sidecar.until('ra_sidecar_cancels_total{model="vllm",phase="decoding"}', 1);
+  t.equal(await sidecar.metric(busy), 1);
+  stubs.vllm.misbehaviour = {};
+  stubs.vllm.running = 0;
+  await sidecar.until(busy, 0);
+  t.match(await observe('vllm', false), { status: 200 });
+});
+
+const HOW: Readonly<Record<StubKind, string>> = {
+  'llama-server': 'over a Unix socket',
+  vllm: 'over HTTP',
+  sglang: 'over TLS with a key',
+};
+
+for (const kind of KINDS) {
+  t.test(
+    `${kind}, ${HOW[kind]}: each way to misbehave ends in the right answer, usage record and metric`,
+    async (t) => {
+      const stub = stubs[kind];
+      const metric = await counts(kind);
+      for (const one of MISBEHAVIOURS) {
+        if (one.kinds?.includes(kind) === false) continue;
+        stub.misbehaviour = one.does;
+        const type = one.ends === 'good' ? 'none' : 'bad_gateway';
+        for (const stream of [false, true]) {
+          metric[type] = (metric[type] ?? 0) + 1;
+          const found = await observe(kind, stream);
+          t.strictSame(
+            found,
+            { ...expected(one, kind, stream), metric: { ...metric } },
+            `${one.name}, ${stream ? 'streamed' : 'whole'}`,
+          );
+        }
+      }
+      stub.misbehaviour = { hangsAfter: 2 };
+      metric['bad_gateway'] = (metric['bad_gateway'] ?? 0) + 1;
+      const silence: Case = { name: 'silence', does: {}, ends: /failed/, intact: 2 };
+      t.strictSame(
+        await observe(kind, true),
+        { ...expected(silence, kind, true), metric },
+        'silence in the middle of a reply',
+      );
+      stub.misbehaviour = {};
+      t.match(await observe(kind, true), { text: 'abc', whole: true, outcome: 'done' }, 'afterwards');
+      const opened = sidecar.spool.records.filter((record) => record.kind === 'open' && record.model === kind);
+      const closed = sidecar.spool.records.filter((record) => record.kind === 'close' && record.model === kind);
+      t.equal(new Set(closed.map(({ id }) => id)).size, closed.length, 'nothing is billed twice');
+      t.strictSame(new Set(opened.map(({ id }) => id)), new Set(closed.map(({ id }) => id)), 'and nothing is lost');
+      t.equal(await sidecar.metric(`ra_sidecar_seats_busy{model="${kind}"}`), 0);
+    },
+  );
+}
 
 /** A reply on each of the servers of `several`, which sends two tokens and no more. */
 async function replyOnEach(): Promise<RawConnection[]> {
@@ -208,45 +245,9 @@ t.test(
   },
 );
 
-t.test('what the server had cached is counted, and it is asked with a salt of the account', async (t) => {
-  const response = await sidecar.post('/v1/chat/completions', body('alone', false));
-  t.match(JSON.parse(response.body), { usage: { completion_tokens: 4, prompt_tokens_details: { cached_tokens: 1 } } });
-  t.match(stubs.alone.bodies.at(-1)?.['cache_salt'], /^[0-9a-f]{64}$/);
-});
-
-t.test('tools that the model may choose are refused, and a call that must come is held', async (t) => {
-  const parameters = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] };
-  const offered = { ...body('alone', false), tools: [{ type: 'function', function: { name: 'f', parameters } }] };
-  const refused = await sidecar.post('/v1/chat/completions', offered);
-  t.equal(refused.status, 422);
-  t.equal(errorOf(refused).param, 'tool_choice');
-  await sidecar.post('/v1/chat/completions', { ...offered, tool_choice: 'required' });
-  t.match(stubs.alone.bodies.at(-1), { structured_outputs: { grammar: /^root ::= / } });
-});
-
-t.test('a server that refuses is given fewer, and who was refused goes back and is served', async (t) => {
-  stubs.alone.refused = new Set([stubs.alone.bodies.length]);
-  t.match(await observe('alone', false), { status: 200, outcome: 'done' });
-  t.equal(await sidecar.metric('ra_sidecar_seats{model="alone"}'), 1);
-});
-
-t.test('the seat of a caller who left stays taken until the server’s count has fallen', async (t) => {
-  const busy = 'ra_sidecar_seats_busy{model="alone"}';
-  stubs.alone.misbehaviour = { hangsAfter: 2, goesOnMs: Infinity };
-  const leaving = await sidecar.begin('/v1/chat/completions', body('alone', true));
-  await leaving.until('"content":"a');
-  leaving.close();
-  await sidecar.until('ra_sidecar_cancels_total{model="alone",phase="decoding"}', 1);
-  t.equal(await sidecar.metric(busy), 1);
-  stubs.alone.misbehaviour = {};
-  stubs.alone.running = 0;
-  await sidecar.until(busy, 0);
-  t.match(await observe('alone', false), { status: 200 });
-});
-
 t.test('a server that becomes another model is not used, and the reason is shown', async (t) => {
-  stubs.alone.tokenize = () => [1, 2, 3];
-  stubs.alone.version = '2';
+  stubs.vllm.tokenize = () => [1, 2, 3];
+  stubs.vllm.version = '2';
   const { reason } = await sidecar.seen('engine lost', (line) => String(line['reason']).includes('the prompt of'));
   t.match(reason, /the server elsewhere: the prompt of one message has \d+ tokens here, 3 there/);
   const page = await (await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/readyz`)).text();
