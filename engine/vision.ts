@@ -61,12 +61,12 @@ function send(message: Body, then?: () => void): void {
 async function start(setup: VisionSetup): Promise<void> {
   setPriority(NICE);
   try {
-    const projectorVersion = await sha256(setup.projector);
     const opened = await openVision(setup);
     if (!opened) {
       unable('the addon was built without images', true);
       return;
     }
+    const projectorVersion = await sha256(setup.projector);
     cache = new EmbeddingCache(setup.cacheBytes, setup.maxAgeMs, clock);
     const confinement = confine(opened, setup);
     vision = opened;

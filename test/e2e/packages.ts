@@ -33,6 +33,11 @@ const NEEDS: readonly Need[] = [
   { program: 'zsh', package: 'zsh', for: 'command line completion' },
   { program: 'fish', package: 'fish', for: 'command line completion' },
   {
+    program: 'aarch64-linux-gnu-g++',
+    package: 'g++-aarch64-linux-gnu',
+    for: 'compiling the vision process’s system call filter for arm64',
+  },
+  {
     program: 'lavapipe',
     there: () => lavapipe() !== undefined,
     package: 'mesa-vulkan-drivers',
