@@ -39,6 +39,9 @@ const images = Array.from({ length: MOST_IMAGES }, (_, shade) =>
   dataUrl(png(64, 48, (x, y) => [(x + shade * 7) & 255, (y * shade) & 255, shade & 255])),
 );
 
+/** Greedily llama-server repeats a token without text here. */
+const TALKING = { temperature: 1, frequency_penalty: 0, ignore_eos: true, seed: 1 };
+
 interface Look {
   readonly from: number;
   readonly to: number;
@@ -131,7 +134,7 @@ const server = await LlamaServer.start(file, {
   contextPerSlot: CONTEXT,
   more: ['--mmproj', projector, '--jinja', '-fa', 'off', '--no-warmup'],
 });
-rows.push(await measured('llama-server', { agent: new Agent(), port: server.port }));
+rows.push(await measured('llama-server', { agent: new Agent(), port: server.port, extras: TALKING }));
 await server.close();
 
 await keep('vision-gaps', {
