@@ -271,7 +271,7 @@ const chat = (more: Bodies): Bodies => ({ model: 'not-hosted', messages: [HELLO]
 export function fieldCases(rows: readonly FieldRow[], around: (more: Bodies) => Bodies): CompatibleCase[] {
   return rows.flatMap(({ field, taken, refused }) => [
     ...taken.map((value) => ({
-      name: `${field} takes ${JSON.stringify(value).slice(0, 60)}`,
+      name: `${field} accepts ${JSON.stringify(value).slice(0, 60)}`,
       body: around({ [field]: value }),
     })),
     ...refused.map(([value, predicate, param = field]) => ({
