@@ -28,7 +28,7 @@ type Body = FromVision extends infer Message ? (Message extends { v: number } ? 
 /** An abort inside llama.cpp would start a debugger on this process to print a stack trace. */
 process.env['GGML_NO_BACKTRACE'] = '1';
 
-/** Running replies come first where they share cores with an encoder. */
+/** Running replies have precedence where they share cores with an encoder. */
 const NICE = 10;
 
 /** Users that systemd gives to services for as long as they run begin here; each process takes one by its id. */

@@ -40,7 +40,7 @@ export function floor({ whole }: Decimal): Decimal {
   return { whole, fraction: '' };
 }
 
-/** One more, or one less where it is at least 1. `decimal`: whole. */
+/** Adds one, or subtracts one from a number that is at least 1. `decimal`: whole. */
 export function next({ whole }: Decimal, by: 1n | -1n): Decimal {
   return { whole: (BigInt(whole) + by).toString(), fraction: '' };
 }

@@ -39,7 +39,9 @@ export class EnumValues {
     return [...this.#texts];
   }
 
-  /** Whether one of an enum's values is of the shape's types, and what the shape says of texts and numbers. */
+  /**
+   * Whether an enum's value has one of the shape's types and satisfies what the shape requires of texts and numbers.
+   */
   #fits(value: unknown, shape: Shape): boolean {
     const { types } = shape;
     switch (typeof value) {

@@ -1,4 +1,4 @@
-/** Formats of JSON Schema as patterns, those that are held. */
+/** The formats of JSON Schema that grammars enforce, as patterns. */
 
 const DAY = String.raw`(?:(?:\d\d[2468][048]|\d\d[13579][26]|\d\d0[48]|[02468][048]00|[13579][26]00)-02-29|\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8])))`;
 const CLOCK = String.raw`(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?`;
@@ -36,7 +36,7 @@ const FORMATS: Readonly<Record<string, string>> = {
   'uri-reference': URI,
 };
 
-/** Undefined: it is not held. */
+/** Undefined: no grammar enforces this format. */
 export function formatPattern(format: string): string | undefined {
   return Object.hasOwn(FORMATS, format) ? `^(?:${FORMATS[format] ?? ''})$` : undefined;
 }

@@ -1,6 +1,6 @@
-/** Finds the place in a schema whose keyword a grammar cannot hold. */
+/** Finds the place in a schema whose keyword a grammar cannot enforce. */
 
-/** A keyword that cannot be held, with the values of it that cannot. */
+/** A keyword that cannot be enforced, with those of its values that cannot. */
 export interface Fault {
   readonly keyword: string;
   readonly offends: (value: unknown) => boolean;
@@ -15,9 +15,9 @@ const SCHEMAS = ['items', 'additionalItems', 'additionalProperties', 'propertyNa
 type Members = Readonly<Record<string, unknown>>;
 
 /**
- * The path of the first schema that has such a keyword, in the order of the lists above; undefined: there is none. Values that
- * are not schemas (`default`, `examples`, `const`) are not searched. May hold names that the caller chose. Takes as many steps
- * as there are values, which the weight of a request's tools bounds.
+ * The path of the first schema that has such a keyword, in the order of the lists above; undefined: there is none.
+ * Values that are not schemas (`default`, `examples`, `const`) are not searched. The path may contain names that the
+ * caller chose. Takes as many steps as there are values, which the weight of a request's tools bounds.
  */
 export function keywordPath(schema: unknown, { keyword, offends }: Fault): readonly string[] | undefined {
   const open: { readonly at: unknown; readonly path: readonly string[] }[] = [{ at: schema, path: [] }];

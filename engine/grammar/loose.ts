@@ -1,6 +1,6 @@
 /**
- * The grammar of arguments in a notation close to JSON (BareArguments, KeywordArguments), held to their schema. Compiled as JSON
- * first: that says whether it can be served, and at how many places a text can be.
+ * The grammar of arguments in a notation close to JSON (BareArguments, KeywordArguments), by their schema. The schema
+ * is first compiled for JSON, which finds whether it can be served, and at how many places a text can be.
  */
 import { choiceRule } from './choice.js';
 import { literal, type GrammarPart } from './gbnf.js';

@@ -26,7 +26,7 @@ export interface Step {
   readonly decimals: number;
 }
 
-/** Where a text has got to. */
+/** The state of a text that is being written. */
 interface Place {
   /** The digits so far are those of the lower, of the upper bound. */
   readonly low: boolean;
@@ -119,7 +119,7 @@ export class Magnitudes {
     return [...ends, ...onward];
   }
 
-  /** A digit from `low` to `high`, and what `goOn` says follows it. `left`: digits that may follow at most. */
+  /** A digit from `low` to `high`, then the rule that `goOn` returns. `left`: digits that may follow at most. */
   #each(
     { low: isLow, high: isHigh, rest }: Place,
     { low, high, left }: { readonly low: number; readonly high: number; readonly left: number },

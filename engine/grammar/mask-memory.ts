@@ -1,6 +1,6 @@
 /**
- * What grammars keep in memory while masks are made of them, and its bounds. An engine has two stores of them: one for replies
- * that are looked at within the step, one in the thread for expensive ones.
+ * What grammars keep in memory while masks are made of them, and its bounds. An engine has two stores of them: one for
+ * replies whose grammar is evaluated within the step, one in the thread for expensive grammars.
  */
 
 const MIB = 2 ** 20;
@@ -13,9 +13,9 @@ export const BYTES = { place: 96, set: 480, member: 12, table: 1200, entry: 64, 
 
 /** Bytes that the {@link Reach} of all grammars of a store may take; one that exceeds its share is rebuilt from the current texts. */
 export const MAX_REACH = 16 * MIB;
-/** No grammar's share is less. */
+/** No grammar's share is smaller than this. */
 export const LEAST_REACH = MIB;
-/** By so much a reach may grow within one look, beyond its share. */
+/** A reach may grow beyond its share by this much while one mask is made. */
 export const MAX_GROWTH = 32 * MIB;
 /** Bytes that the masks of all grammars of a store may take, but for one mask of each grammar. */
 export const MAX_MASKS = 8 * MIB;
@@ -24,9 +24,9 @@ export const MAX_PROGRAMS = 8 * MIB;
 /** Bytes of the program of the largest grammar that is compiled; test/engine/grammar/mask-memory.test.ts makes such ones. */
 export const MAX_PROGRAM = 3 * MIB;
 
-/** Grammars that the first store keeps, the last ones used, whether replies use them or not. */
+/** Grammars that the first store keeps, the most recently used ones, whether replies use them or not. */
 export const MAX_KEPT = 32;
-/** Grammars that the thread keeps although no reply uses them, the last ones used. */
+/** Grammars that the thread keeps although no reply uses them, the most recently used ones. */
 export const MAX_IDLE = 8;
 
 /** Bytes of one token in a mask. */

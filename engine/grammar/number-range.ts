@@ -1,4 +1,4 @@
-/** What a schema says of a number besides its type. */
+/** What a schema requires of a number besides its type. */
 
 export interface NumberRange {
   readonly least: number;
@@ -18,10 +18,10 @@ export const ANY_NUMBER: NumberRange = {
   steps: [],
 };
 
-/** Steps of one value that are kept: more of them, from an allOf, hold no further. */
+/** Steps of one value that are kept; further ones, from an allOf, are not enforced. */
 const MAX_STEPS = 4;
 
-/** What the keywords of one schema say. Of draft 4, the exclusive bounds are switches. */
+/** What the keywords of one schema require. In draft 4 the exclusive bounds are booleans. */
 export function numberRange(schema: Readonly<Record<string, unknown>>): NumberRange {
   const { minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf } = schema;
   if ([minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf].every((keyword) => keyword === undefined)) {
@@ -37,7 +37,7 @@ export function numberRange(schema: Readonly<Record<string, unknown>>): NumberRa
   return ranges.reduce(narrowerNumbers);
 }
 
-/** What both say. */
+/** What both require. */
 export function narrowerNumbers(a: NumberRange, b: NumberRange): NumberRange {
   if (a === ANY_NUMBER || a === b) return b;
   if (b === ANY_NUMBER) return a;

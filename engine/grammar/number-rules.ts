@@ -13,8 +13,9 @@ const MAX_STEP = 1_000_000;
 const MAX_ODD_FACTOR = 16;
 
 /**
- * The numbers within the range; none: there is none. `whole`: integers alone. Undefined: they are not held, since a bound
- * has more digits than are written or a step is too fine. Numbers are written without exponents.
+ * The numbers within the range; an empty list: there is none. `whole`: integers alone. Undefined: the range is not
+ * enforced, since a bound has more digits than are written or a step is too fine. Numbers are written without
+ * exponents.
  */
 export function numberRules(range: NumberRange, whole: boolean, newRule: NewRule): readonly Alternative[] | undefined {
   const { least, most } = range;
@@ -60,7 +61,7 @@ export function numberRules(range: NumberRange, whole: boolean, newRule: NewRule
   return alternatives;
 }
 
-/** Undefined: not held. A factor of 0: no step. */
+/** Undefined: not enforced. A factor of 0: no step. */
 function stepOf(steps: readonly number[]): Step | undefined {
   const [step, ...others] = steps;
   if (step === undefined) return { factor: 0, decimals: 0 };

@@ -8,12 +8,15 @@ import { TEXT_STACKS } from './stacks.js';
 import { textAutomaton, isText, type TextForm } from './text-automaton.js';
 import { textRules } from './text-rules.js';
 
-/** Patterns of one object whose names are held; with more, a further property is as any of them has it. */
+/**
+ * Patterns of one object whose names are enforced; with more, a further property may satisfy any of the patterns'
+ * schemas.
+ */
 const MAX_PATTERNS = 4;
 
 const ANY_TEXT = { patterns: [], formats: [], least: 0, most: Infinity } as const;
 
-/** What the rest of the compiler does. */
+/** The functions of the compiler that these rules need. */
 export interface ValueRules {
   /** The rule of a value that satisfies all of these. */
   value(all: All): string;
@@ -66,7 +69,9 @@ export function matching({ byPattern }: ObjectShape, name: string, { work }: Rul
   );
 }
 
-/** For each pattern, names that match it alone, and those that match none. Undefined: some are not held. */
+/**
+ * For each pattern, names that match it alone, and those that match none. Undefined: some patterns are not enforced.
+ */
 function byPattern(
   { byPattern: all, unmatched }: ObjectShape,
   declared: readonly string[],
@@ -89,7 +94,7 @@ function byPattern(
   return others;
 }
 
-/** The rule of the names that a schema of names allows; '': none; undefined: it is not held. */
+/** The rule of the names that a schema of names allows; '': none; undefined: it is not enforced. */
 function namesOf(shapes: readonly Shape[], declared: readonly string[], maker: RuleMaker): string | undefined {
   const [shape, ...more] = shapes.filter(({ types }) => types.includes('string'));
   if (shape === undefined) return '';

@@ -47,7 +47,7 @@ export class RuleMaker {
     this.rules.set(name, alternatives);
   }
 
-  /** What `make` returned for this key the first time. */
+  /** Returns what `make` returned at the first call with this key. */
   once(key: string, make: () => readonly Alternative[] | undefined): readonly Alternative[] | undefined {
     if (!this.#once.has(key)) this.#once.set(key, make());
     return this.#once.get(key);

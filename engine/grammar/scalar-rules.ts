@@ -14,7 +14,7 @@ import { Unservable } from './work.js';
 /** Bound of counted items and characters. Beyond it: at least this many, or any number. */
 export const MAX_COUNTED = 256;
 
-/** For a least count that cannot be held. */
+/** The error for a least count that cannot be enforced. */
 export function overCounted(keyword: 'minItems' | 'minProperties'): Unservable {
   const offends = (value: unknown): boolean => typeof value === 'number' && value > MAX_COUNTED;
   return new Unservable(`has a \`${keyword}\` over ${MAX_COUNTED}.`, { keyword, offends });
@@ -32,7 +32,7 @@ export interface Scalars {
   readonly container: Container;
 }
 
-/** JSON strings of the shape's length, patterns and formats, as far as these are held. */
+/** JSON strings of the shape's length, patterns and formats, as far as these are enforced. */
 export function textsOf(shape: Shape, maker: RuleMaker): Scalars {
   const form = textForm(shape, maker);
   if (form.least > form.most) return { alternatives: [], container: TEXT };

@@ -1,4 +1,4 @@
-/** What a schema says of a text, as an automaton of few states. */
+/** What a schema requires of a text, as an automaton of few states. */
 import { formatPattern } from './formats.js';
 import { Languages, type Language, type Span } from './text-language.js';
 import { BEFORE, BEHIND, LAST_CODE_POINT, patternLanguage } from './text-pattern.js';
@@ -6,17 +6,17 @@ import { WorkBudget } from './work.js';
 
 /** States of one text. */
 export const MAX_STATES = 512;
-/** Steps of one text, about 6 ms. What takes more is not held. */
+/** Steps of one text, about 6 ms. What takes more is not enforced. */
 const MAX_TEXT_STEPS = 120_000;
 
-/** What holds of one text at once. */
+/** Everything that one text has to satisfy. */
 export interface TextForm {
   readonly patterns: readonly string[];
   readonly formats: readonly string[];
   /** In code points. */
   readonly least: number;
   readonly most: number;
-  /** Texts that it is not, and patterns of such. */
+  /** Texts that are excluded, and patterns of such texts. */
   readonly without?: readonly string[];
   readonly unlike?: readonly string[];
 }
@@ -31,9 +31,9 @@ export interface State {
 export type Automaton = readonly State[];
 
 /**
- * An automaton of the texts that `form` allows, as far as it is held. Patterns and formats that are not known here say
- * nothing. Where there are too many states, lengths say nothing, and then formats beside patterns. Undefined: nothing is held
- * but what a text is.
+ * An automaton of the texts that `form` allows, as far as it is enforced. Unknown patterns and formats are ignored.
+ * Where there are too many states, lengths are ignored, and then formats beside patterns. Undefined: nothing is
+ * enforced but that it is a text.
  */
 export function textAutomaton(form: TextForm, work: WorkBudget): Automaton | undefined {
   const formats = form.formats.filter((name) => formatPattern(name) !== undefined);
@@ -82,7 +82,7 @@ function firstOf(forms: readonly TextForm[], work: WorkBudget): Automaton | unde
 /** Of one request, whose tools often have the same patterns. */
 const ofRequest = new WeakMap<WorkBudget, Map<string, Automaton | undefined>>();
 
-/** Whether a text is what `form` says, as far as that is held. */
+/** Whether a text satisfies `form`, as far as that is enforced. */
 export function isText(text: string, form: TextForm, work: WorkBudget): boolean {
   const automaton = textAutomaton(form, work);
   if (automaton === undefined) return true;
@@ -134,7 +134,7 @@ function exactly(text: string, languages: Languages): Language {
 function statesOf(start: Language, languages: Languages): Automaton {
   const numbers = new Map([[start, 0]]);
   const states: State[] = [];
-  // A map hands out what is added to it on the way.
+  // Iterating over a map also visits what is added meanwhile.
   for (const language of numbers.keys()) {
     const borders = new Set([0]);
     languages.borders(language, borders);
@@ -158,7 +158,7 @@ function statesOf(start: Language, languages: Languages): Automaton {
   return live(states);
 }
 
-/** Without the ways that come to no end. */
+/** Without the transitions that lead to no accepting state. */
 function live(states: readonly State[]): Automaton {
   const into = states.map((): number[] => []);
   states.forEach(({ next }, from) => next.forEach(({ to }) => into[to]?.push(from)));

@@ -11,7 +11,7 @@ export const BEHIND = LAST_CODE_POINT + 2;
 
 /** Brackets within brackets. */
 const MAX_BRACKETS = 32;
-/** The largest count of a repetition; one above is not held. */
+/** The largest count of a repetition; a pattern with a larger one is not enforced. */
 const MAX_REPEATED = 256;
 
 const DIGIT: readonly Span[] = [[0x30, 0x39]];
@@ -42,7 +42,10 @@ export function complement(spans: readonly Span[]): Span[] {
   return others;
 }
 
-/** The texts between {@link BEFORE} and {@link BEHIND} in which `pattern` has a match; undefined: it is not known here. */
+/**
+ * The texts between {@link BEFORE} and {@link BEHIND} in which `pattern` has a match; undefined: the pattern has a
+ * construct that is not supported.
+ */
 export function patternLanguage(pattern: string, languages: Languages): Language | undefined {
   try {
     return new Parser(pattern, languages).pattern();
@@ -52,7 +55,7 @@ export function patternLanguage(pattern: string, languages: Languages): Language
   }
 }
 
-/** A look ahead, or a bracket that has one within: what they say depends on all that follows them. */
+/** A look ahead, or a bracket that contains one: whether it matches depends on all that follows. */
 type Ahead =
   | { readonly kind: 'ahead'; readonly of: Language; readonly not: boolean }
   | { readonly kind: 'bracket'; readonly of: readonly (readonly Part[])[]; readonly optional: boolean };

@@ -1,6 +1,7 @@
 /**
- * Loads a tokenizer by the addon alone, without node-llama-cpp's modules: to import those takes a prompt host half of its start's
- * processor time and 30 MB. Not public API, so it is used only in the version that it was read in.
+ * Loads a tokenizer with the addon alone, without node-llama-cpp's modules: importing those takes half of the processor
+ * time of a prompt host's start, and 30 MB. This interface of the addon is not public, so it is used only with the
+ * version whose source was read.
  */
 import { dirname } from 'node:path';
 import type { GgufFileInfo } from 'node-llama-cpp';
@@ -70,7 +71,8 @@ const NO_LOG = 0;
 let opened: Promise<Bindings | undefined> | undefined;
 
 /**
- * Undefined if this addon cannot be used so: node-llama-cpp's own way is then right. Throws if the file cannot be loaded.
+ * Undefined if this addon cannot be used so: the caller then uses node-llama-cpp's own functions. Throws if the file
+ * cannot be loaded.
  */
 export async function loadBareTokenizer(file: string): Promise<TokenizerModel | undefined> {
   const bindings = await (opened ??= open());

@@ -5,19 +5,22 @@ import { sortedTokens, type SortedTokens } from '../grammar/sorted-tokens.js';
 import { GrammarError } from './grammar-error.js';
 import type { MaskVocabulary } from './masks.js';
 
-/** Places of a grammar that one look may visit within a step, some 10 ms. A grammar that takes more goes to the mask thread. */
+/**
+ * Places of a grammar that may be visited at once within a step, some 10 ms. A grammar that takes more goes to the mask
+ * thread.
+ */
 const MAX_LOOK = 200_000;
 
 /**
- * Grammars that are looked at within a step: a token that was sampled is checked by itself, and masks are found where it
- * is refused, once for each place in the grammar. The vocabulary is read when the first grammar comes.
+ * Grammars that are evaluated within the step: a sampled token is checked by itself, and where it is refused the mask
+ * is made, once for each place in the grammar. The vocabulary is read when the first grammar comes.
  */
 export class InlineGrammars {
   readonly #read: () => Promise<MaskVocabulary>;
   #reading: Promise<void> | undefined;
   #tokens: SortedTokens | undefined;
   #failed = false;
-  /** By their text; the one used last is last. */
+  /** By their text; the most recently used is last. */
   readonly #grammars = new Map<string, MaskGrammar>();
 
   readonly #isServable: (gbnf: string) => boolean;
@@ -59,12 +62,12 @@ export class InlineGrammars {
     return grammar;
   }
 
-  /** A reply may go on with one that is no longer kept, which then has the least. */
+  /** A reply may continue with a grammar that is no longer kept, which then gets the smallest share. */
   #shareOf(gbnf: string, grammar: MaskGrammar | undefined): number {
     return this.#grammars.get(gbnf) === grammar ? 1 / this.#grammars.size : 0;
   }
 
-  /** There is one grammar more: forgets those used longest ago, and makes the others fit into smaller shares. */
+  /** A grammar was added: the least recently used ones are dropped, and the shares of the others shrink. */
   #fit(): void {
     let programs = [...this.#grammars.values()].reduce((sum, { programBytes }) => sum + programBytes, 0);
     for (const [gbnf, grammar] of this.#grammars) {
@@ -77,7 +80,10 @@ export class InlineGrammars {
   }
 }
 
-/** Undefined too where a grammar's beginning alone is too much work, as with left recursion: none that is made here is. */
+/**
+ * Undefined too where a grammar's beginning alone takes too much work, as with left recursion, which no grammar made
+ * here has.
+ */
 function readable(read: () => MaskGrammar | undefined): MaskGrammar | undefined {
   try {
     return read();
@@ -87,7 +93,7 @@ function readable(read: () => MaskGrammar | undefined): MaskGrammar | undefined 
   }
 }
 
-/** One reply that is held so. */
+/** The state of one reply that is constrained in this way. */
 export class InlineHold {
   readonly #grammars: InlineGrammars;
   readonly #gbnf: string;
@@ -114,7 +120,10 @@ export class InlineHold {
     return this.#at() !== 'dead';
   }
 
-  /** What may come next, where that is found at once; otherwise a sampled token is asked about. Throws `TooDear`. */
+  /**
+   * The tokens that may come next, where these are found at once; undefined: the caller checks a sampled token instead.
+   * Throws `TooDear`.
+   */
   narrow(): TokenMask | undefined {
     const { grammar, standing } = this.#here();
     return grammar.isNarrow(standing) ? this.mask() : undefined;

@@ -105,8 +105,8 @@ export class IteratorSampler implements Sampler {
 }
 
 /**
- * Includes end tokens, which `set` leaves out. Throws where the class is not the one that was read: the reply would be
- * unconstrained.
+ * Includes end tokens, which `set` leaves out. Throws where the class is not the one whose source was read: the reply
+ * would be unconstrained.
  */
 function biasAgainst(denied: Uint32Array, tokenizer: Tokenizer): TokenBias {
   const bias = new TokenBias(tokenizer);

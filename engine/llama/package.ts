@@ -1,7 +1,7 @@
 /**
- * node-llama-cpp, as far as most processes need it. The build writes that part of it as one module (.ci/bundle-engine.cjs), since
- * to import the package takes half of an engine's start. Where the module was not written, or for another version, the
- * package itself is imported. What is not listed here is imported from the package, when it is used.
+ * The part of node-llama-cpp that most processes need. The build writes it as one module (.ci/bundle-engine.cjs), since
+ * importing the package takes half of an engine's start. Where the module was not written, or for another version, the
+ * package itself is imported. Other exports are imported from the package when they are used.
  */
 import { existsSync } from 'node:fs';
 import type * as whole from 'node-llama-cpp';

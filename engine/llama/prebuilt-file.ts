@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** The version of node-llama-cpp whose internals were read. */
+/** The version of node-llama-cpp whose source was read. */
 export const KNOWN_VERSION = '3.22.1';
 
 /** The addon's file and what it was built with. */

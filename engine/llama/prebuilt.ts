@@ -7,7 +7,7 @@ import type { LlamaOptions } from 'node-llama-cpp';
 import { Llama, LlamaLogLevel } from './package.js';
 import { findPrebuilt, loadPrebuilt } from './prebuilt-file.js';
 
-/** What `getLlama` passes to it. Not public API, so it is used only in the version that it was read in. */
+/** What `getLlama` passes to it. Not public, so it is used only with the version whose source was read. */
 interface Creates {
   readonly _create?: (parts: {
     readonly bindings: unknown;
@@ -31,8 +31,8 @@ const silent = (): void => undefined;
 const ramPadding = (total: number): number => Math.floor(Math.min(total / 4, 1 << 30));
 
 /**
- * Undefined if the version is another one, if `getLlama` would prefer an addon that was built or downloaded, or if there is no
- * prebuilt one for this machine or it cannot be loaded: `getLlama` then does what is right, and reports why.
+ * Undefined if the version is another one, if `getLlama` would prefer an addon that was built or downloaded, or if
+ * there is no prebuilt one for this machine or it cannot be loaded: the caller then uses `getLlama`, which reports why.
  */
 export async function openPrebuilt({
   logLevel = LlamaLogLevel.disabled,

@@ -1,6 +1,6 @@
 import { readGgufFileInfo } from './package.js';
 
-/** What a projector's head says of it. */
+/** What the head of a projector's file contains. */
 export interface ProjectorHead {
   /** `clip.projector_type`, of images where it has several; undefined: the file is no projector. */
   readonly type: string | undefined;

@@ -9,9 +9,9 @@ interface Span {
 }
 
 /**
- * How many tokens a sequence holds, and at which of llama.cpp's positions. They differ behind images of models whose positions
- * have two dimensions (M-RoPE): all embeddings of an image have its first position in time, and what follows is behind the
- * longer of its sides. No such image is ever held in part, but while it is evaluated.
+ * How many tokens a sequence has, and at which of llama.cpp's positions. The two differ behind images of models whose
+ * positions have two dimensions (M-RoPE): all embeddings of an image have its first position in time, and what follows
+ * is behind the longer of its sides. A sequence has a part of such an image only while it is evaluated.
  */
 export class SequencePositions {
   #length = 0;
@@ -50,13 +50,13 @@ export class SequencePositions {
     return this.at(first);
   }
 
-  /** It holds this many tokens: fewer than before, or more that have one position each. */
+  /** The sequence now has this many tokens: fewer than before, or more that have one position each. */
   become(length: number): void {
     this.#length = length;
     this.#spans = this.#spans.filter(({ at }) => at < length);
   }
 
-  /** It holds what the other one holds. */
+  /** The sequence now has the same tokens as the other one. */
   copy(other: SequencePositions): void {
     this.#length = other.#length;
     this.#spans = [...other.#spans];

@@ -17,7 +17,7 @@ const KNOWN_VISION = 2;
 /** Projectors whose layout of an image depends on what is before it in the prompt. */
 const UNSUPPORTED: readonly string[] = ['hunyuanvl', 'deepseek4v'];
 
-/** What libmtmd takes for the projector's own bound of tokens. */
+/** The value with which libmtmd uses the projector's own bound of tokens. */
 const OWN_BOUND = -1;
 
 interface AddonVision {
@@ -55,7 +55,10 @@ export interface Vision {
   layout(size: Size): readonly LayoutPart[];
   /** For each part of the layout with embeddings, these. Rejects with `undecodable` where the file is not what its head says. */
   encode(order: Pick<EncodeOrder, 'bytes' | 'size' | 'shrunk'>): Promise<readonly Float32Array[]>;
-  /** No files and no network from now on, and at most so many bytes of memory; false: not here. Cannot be undone. */
+  /**
+   * Denies files and network from now on, and bounds the memory to so many bytes; false: this system cannot. It cannot
+   * be undone.
+   */
   confine(bytes: number): { readonly filtered: boolean; readonly bounded: boolean };
 }
 

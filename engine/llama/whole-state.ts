@@ -26,8 +26,8 @@ const NO_TOKENS = new Uint32Array(0);
 const WORD = Uint32Array.BYTES_PER_ELEMENT;
 
 /**
- * Finds it out with one token on sequence 0, which is emptied again: a checkpoint leaves out what can be cut where a model has
- * other layers besides, and is then smaller than the whole state. Not every file names its model's window.
+ * Measures this with one token on sequence 0, which is emptied again: a checkpoint leaves out what can be cut where a
+ * model has other layers besides, and is then smaller than the whole state. Not every file names its model's window.
  */
 export async function stateFacts(context: AddonContext, Make: new () => AddonCheckpoint): Promise<StateFacts> {
   const file = MemoryFile.make();
@@ -78,7 +78,10 @@ export class StateInFile implements WholeState {
     return { file, inode, bytes: this.bytes, digest: this.#saved(), ...this.#counts };
   }
 
-  /** Copies what a sequence holds. Rejects when it cannot. `notes`: by which others can open it; absent: none can. */
+  /**
+   * Copies the state of a sequence. Rejects when it cannot. `notes`: by which other processes can open it; absent: they
+   * cannot.
+   */
   static async save(context: AddonContext, sequence: number, held: Held, notes?: StateNotes): Promise<StateInFile> {
     const file = MemoryFile.make();
     if (!file) throw new EngineFault('there is no memory for files');
@@ -98,7 +101,10 @@ export class StateInFile implements WholeState {
     }
   }
 
-  /** Opens one that another process has saved. Throws where it is gone. Its digest is not checked before it is restored. */
+  /**
+   * Opens a state that another process saved. Throws where it no longer exists. Its checksum is not verified before it
+   * is restored.
+   */
   static open(elsewhere: StateElsewhere): OpenedState {
     const { bytes, digest, tokens: length, ends } = elsewhere;
     const file = MemoryFile.ofProcess(elsewhere);
@@ -115,7 +121,7 @@ export class StateInFile implements WholeState {
     }
   }
 
-  /** Makes a sequence hold it, whatever it held. Rejects when it cannot. */
+  /** Restores it into a sequence, in place of what is there. Rejects when it cannot. */
   async restore(context: AddonContext, sequence: number): Promise<void> {
     const saved = this.#saved();
     if (this.#file.bytes !== this.bytes || this.#file.digest() !== saved)

@@ -1,4 +1,7 @@
-/** Names what of a conversation a template does not take, by rendering it without each construct in turn. */
+/**
+ * Finds the construct of a conversation that a template refuses, by rendering the conversation without each construct
+ * in turn.
+ */
 import { textOf, type PromptConversation, type PromptMessage } from './conversation.js';
 import type { ChatTemplate, RenderOptions } from './template.js';
 
@@ -38,7 +41,7 @@ function behindFirstQuestion(conversation: PromptConversation): PromptConversati
 const MAX_MESSAGES = 256;
 const MAX_CHARACTERS = 256 * 1024;
 
-/** undefined: it is none that is known. */
+/** undefined: it is none of the constructs above. */
 export function refusedConstruct(
   template: ChatTemplate,
   conversation: PromptConversation,

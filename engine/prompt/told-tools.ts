@@ -6,7 +6,7 @@ import { callsAsText } from './calls-as-text.js';
 import { unusedMark } from './data-text.js';
 import type { ToolUse } from './tool-use.js';
 
-/** Goes into the prompt, since no model knows of WRAPPED (call-syntax.ts) by itself. */
+/** Part of the prompt, since models are not trained on WRAPPED (call-syntax.ts). */
 const WRAPPED_INSTRUCTION =
   'Reply with one JSON object and nothing else. To call tools: ' +
   '{"tool_calls": [{"name": "<name>", "arguments": {<arguments>}}]}. To answer: {"response": "<answer>"}.';
@@ -16,10 +16,13 @@ const WRAPPED_JSON_INSTRUCTION =
   'Reply with one JSON object and nothing else. To call tools: ' +
   '{"tool_calls": [{"name": "<name>", "arguments": {<arguments>}}]}. To answer: the answer as a JSON object.';
 
-/** A conversation as a template is to see it. */
+/** The conversation that the template is given. */
 export interface Told {
   readonly conversation: PromptConversation;
-  /** Text of ours that takes the place of `mark` once the prompt is rendered: its marks are control, unlike callers'. */
+  /**
+   * Our own text that takes the place of `mark` once the prompt is rendered: its marks are control tokens, unlike those
+   * of callers.
+   */
   readonly trusted?: { readonly mark: string; readonly text: string };
 }
 

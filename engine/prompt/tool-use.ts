@@ -1,4 +1,4 @@
-/** How tools reach a model, and how it calls them: found from its template, or as the operator says. */
+/** How tools are shown to a model, and how it calls them: found from its template, or set by the operator. */
 import type { CallSyntax } from '../protocol/reply-format.js';
 import { familyOf } from './call-families.js';
 import { showsCalls, type Render } from './call-probes.js';
@@ -8,9 +8,9 @@ import { namedSyntax } from './named-syntaxes.js';
 export interface ToolUse {
   /** How the model writes calls; absent: it is given no tools. */
   readonly calls?: CallSyntax;
-  /** The template lists the tools. Otherwise a system message of ours does. */
+  /** The template lists the tools. Otherwise a system message that this module writes lists them. */
   readonly lists: boolean;
-  /** The template shows earlier calls and their results as it sees fit. Otherwise they are written out as text. */
+  /** The template writes earlier calls and their results in its own way. Otherwise they are written as text. */
   readonly shows: boolean;
   /** Stands, with a line end behind it, in front of what a reply says to the user, whether tools are offered or not. */
   readonly userRecipient?: string;

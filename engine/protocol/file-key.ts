@@ -1,4 +1,7 @@
-/** Names a file of weights and its content without reading it: the sidecar hashes it once, and each engine loads just that. */
+/**
+ * Identifies a file of weights and its content without reading it: the sidecar hashes a file once, and each engine
+ * loads the file with that hash.
+ */
 import { statSync } from 'node:fs';
 
 /** A file as it was when it was hashed. */
@@ -10,8 +13,8 @@ export interface HashedFile {
 }
 
 /**
- * Equal as long as the path leads to the same file and that is unchanged: device, inode, time of birth, size, times of the last
- * change of content and of the inode. Undefined: there is no such file, or it cannot be looked at.
+ * Equal as long as the path leads to the same, unchanged file: device, inode, time of birth, size, times of the last
+ * change of content and of the inode. Undefined: there is no such file, or its attributes cannot be read.
  */
 export function fileKey(path: string): string | undefined {
   try {

@@ -13,9 +13,12 @@ export interface GenerateJob extends SamplingParams {
   readonly prompt: Prompt;
   /** What the prompt was made with, as EngineFacts has it; absent: it is not checked. */
   readonly preparation?: string;
-  /** Whose held prefixes it may start from, and who may start from what it leaves. */
+  /** The scope whose prefixes the job may start from, and whose later jobs may start from what it leaves. */
   readonly scope: CacheScope;
-  /** A state of its scope in another process with more of the prompt, by what that one reported. Absent: none has. */
+  /**
+   * A state in another process of the same scope with more of the prompt, as that process reported. Absent: there is
+   * none.
+   */
   readonly elsewhere?: StateElsewhere;
   readonly n: number;
   /**

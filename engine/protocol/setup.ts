@@ -6,7 +6,10 @@ import type { TemplateSettings } from './template-settings.js';
 export interface EngineSetup {
   /** Absolute path of a GGUF file. */
   readonly file: string;
-  /** What the sidecar knows of it: another one is not loaded. Absent: the engine hashes it. */
+  /**
+   * The file's key and hash, as the sidecar found them: an engine refuses to load any other file. Absent: the engine
+   * hashes it.
+   */
   readonly weights?: HashedFile;
   readonly kind: 'chat' | 'decision';
   /** How it is prompted. Absent: by its file. */
@@ -30,7 +33,7 @@ export interface EngineSetup {
   readonly kv?: KvTypes;
   /** Saved states of a model whose past state cannot be cut. `bytes`: host memory; absent: by the model and what is free. */
   readonly checkpoints?: { readonly bytes?: number };
-  /** What makes embeddings of its images, elsewhere. Absent: its prompts have none. */
+  /** The projector of its images, which another process evaluates. Absent: its prompts have no images. */
   readonly projector?: {
     /** Path of a GGUF file, of which only the head is read. */
     readonly file: string;
@@ -38,13 +41,14 @@ export interface EngineSetup {
     readonly maxTokens: number;
   };
   /**
-   * States of sequences that are overwritten. `bytes`: host memory; absent: by what is free, shared by so many `engines` (absent:
-   * this one alone). What was not used for `maxAgeMs` is dropped, in sequences too. Absent: nothing is saved, at any age.
+   * Saved states of sequences that were overwritten. `bytes`: host memory; absent: by what is free, shared by so many
+   * `engines` (absent: this one alone). A state that was not used for `maxAgeMs` is dropped, in sequences too. Absent:
+   * nothing is saved, and nothing is dropped by age.
    */
   readonly prefixCache?: { readonly bytes?: number; readonly engines?: number; readonly maxAgeMs: number };
   /** Time that a step may spend on prompts beside running replies, in percent of what their next tokens take. */
   readonly prefillShare: number;
-  /** Which part of a new prompt is reused from KV state that a sequence still has. */
+  /** Which part of a new prompt is reused from the KV state of a sequence. */
   readonly prefixReuse: PrefixReuse;
   /** Time between two heartbeats, in ms. */
   readonly heartbeatMs: number;
@@ -115,6 +119,9 @@ export interface EngineFacts {
   readonly confirmsCancels?: true;
   /** Bytes of weights that the engine repacked for itself and are not mapped (memory/repacked.ts); absent: none. */
   readonly repackedBytes?: number;
-  /** Weights, KV type, and what else its states depend on. Processes with an equal one restore each other's. Absent: it saves none. */
+  /**
+   * A hash of the weights, the KV type, and everything else that its states depend on. Processes with equal hashes can
+   * restore each other's states. Absent: it saves no states.
+   */
   readonly states?: string;
 }

@@ -6,7 +6,7 @@
 export interface SharedState {
   /** The descriptor. */
   readonly file: number;
-  /** By which a later file with the same descriptor differs. */
+  /** Distinguishes it from a later file with the same descriptor. */
   readonly inode: number;
   /** Of the whole file. */
   readonly bytes: number;
@@ -16,10 +16,10 @@ export interface SharedState {
   readonly digest: number;
 }
 
-/** What is written to files in here stays in memory (tmpfs, on Linux). */
+/** Files in this folder stay in memory (tmpfs, on Linux). */
 export const MEMORY_FILES = '/dev/shm';
 
-/** One of another process. */
+/** The path of another process's file. */
 export interface StateElsewhere extends SharedState {
   readonly pid: number;
 }

@@ -12,9 +12,12 @@ export interface ServerRequest {
   readonly body: object;
 }
 
-/** What a frame of a reply's stream says. */
+/** What a frame of a reply's stream means. */
 export type StreamEvent =
-  /** The server has taken the request and computes. `cached`: prompt tokens that it need not compute; absent: known later. */
+  /**
+   * The server has taken the request and computes. `cached`: prompt tokens that it does not compute again; absent:
+   * reported later.
+   */
   | { readonly kind: 'begun'; readonly cached?: number }
   /** Its prompt has been computed further. */
   | { readonly kind: 'progress' }
@@ -30,9 +33,9 @@ export type StreamEvent =
   /** It ends without a result. `why`: a constant, never the server's text. */
   | { readonly kind: 'error'; readonly why: string };
 
-/** One reply's stream. Keeps what earlier frames said. */
+/** Reads one reply's stream. Keeps the state of earlier frames. */
 export interface StreamReader {
-  /** What one frame's JSON says. */
+  /** Interprets one frame's JSON. */
   read(frame: unknown): readonly StreamEvent[];
 }
 
@@ -57,7 +60,7 @@ export interface LoadReading {
   readonly kvUse?: number;
 }
 
-/** What a server says of itself at the start. */
+/** What a server reports about itself at the start. */
 export interface ServerFacts {
   /** Compared later: another value is another model, or the server was started with other settings. */
   readonly identity: string;
@@ -87,7 +90,7 @@ export interface Probe {
 }
 
 export interface Adapter {
-  /** What it says of itself, and whether it can be used. */
+  /** What the server reports about itself, and whether it can be used. */
   open(): Promise<Opened>;
   /** The server's own template and tokens of a conversation; undefined: it could not be asked. */
   promptIds(probe: Probe): Promise<readonly number[] | undefined>;

@@ -21,11 +21,11 @@ export interface FlightEvents {
   heard(): void;
   /** The item is complete, and the server has ended it too. */
   done(): void;
-  /** The item is complete; the server goes on. */
+  /** The item is complete; the server continues to compute. */
   complete(): void;
-  /** The server takes nothing more now. */
+  /** The server refuses further requests for now. */
   busy(): void;
-  /** The connection ended before its time: the server may be gone. */
+  /** The connection ended too early: the server may have ended. */
   broken(): void;
   failed(why: string): void;
 }

@@ -1,15 +1,15 @@
-/** The grammar that a reply is held to, as a server is asked for it. */
+/** The grammar of a reply, in the form that a server is sent. */
 import { callGrammar } from '../grammar/calls.js';
 import { heldBehind } from '../grammar/gbnf.js';
 import type { GenerateJob } from '../protocol/jobs.js';
 
 export type GrammarOrder =
-  /** All of the reply. */
+  /** The whole reply is constrained. */
   | { readonly kind: 'whole'; readonly gbnf: string }
   /** From this text on, once it occurs. */
   | { readonly kind: 'lazy'; readonly gbnf: string; readonly mark: string };
 
-/** Undefined: the reply is free. */
+/** Undefined: the reply is unconstrained. */
 export function grammarOrder({ format }: GenerateJob): GrammarOrder | undefined {
   const grammar = format?.grammar;
   if (grammar) {

@@ -67,7 +67,7 @@ export class InFlight {
     return flight.begun ? 0 : (this.#flights.get(flight)?.sentAt ?? 0) + REACHED_MS;
   }
 
-  /** Ends those of which nothing was heard for too long. */
+  /** Ends the requests that received no byte for too long. */
   endSilent(): void {
     const before = this.#clock.now() - this.#silentMs;
     for (const { heardAt, silent } of [...this.#flights.values()]) if (heardAt < before) silent();

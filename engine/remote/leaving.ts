@@ -6,7 +6,7 @@ export interface Leaver {
   readonly tokens: number;
   /** Clock reading from which on the server is known to have got the request: until then it may still come to run it. */
   readonly reachedAt: number;
-  /** The server computes nothing of it any more, or did not say so in time. Called once. */
+  /** The server no longer computes it, or did not confirm that in time. Called once. */
   gone(): void;
 }
 
@@ -20,7 +20,7 @@ export class Leaving {
   readonly #leavers = new Map<Leaver, number>();
   #unconfirmed = 0;
 
-  /** `waitMs`: past that a request is given up, and counted. */
+  /** `waitMs`: a request that is unconfirmed for longer is given up, and counted. */
   constructor(clock: Clock, waitMs: number) {
     this.#clock = clock;
     this.#waitMs = waitMs;

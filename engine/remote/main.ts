@@ -1,7 +1,7 @@
 /**
- * An engine process whose model is computed by a server elsewhere: controlled over the messages of protocol/messages.ts as
- * engine/main.ts is, so that the sidecar's supervisor, queue and records know no difference. It ends when its server is
- * gone or is another one, and the next process waits for it.
+ * An engine process whose model is computed by a server elsewhere: controlled over the messages of protocol/messages.ts
+ * as engine/main.ts is, so that the sidecar's supervisor, queue and records treat both alike. It ends when its server
+ * is gone or is another one, and the next process waits for it.
  */
 import { LoadFailure } from '../llama/load-failure.js';
 import { Link } from '../protocol/link.js';
@@ -15,7 +15,7 @@ import { startRemote, type Started } from './start.js';
 
 type Body = FromEngine extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
 
-/** How long a server may answer nothing at all before it is taken for gone, ms. */
+/** A server that answers nothing for this long is treated as gone, ms. */
 const SILENT_MS = 10_000;
 
 endWithParent();
@@ -99,11 +99,11 @@ function receive(message: ToEngine | null | undefined): void {
       loop?.cancel(message.id);
       return;
     case 'embeddings':
-      // No job here wants any: models elsewhere are given no images.
+      // No job here has images: models elsewhere are sent none.
       process.exit(ENGINE_EXIT.protocol);
       break;
     case 'forget':
-      // What a server keeps of an account it cannot be asked to forget.
+      // A server cannot be asked to drop what it keeps of an account.
       return;
     case 'reduceSeats':
       loop?.reduceSeats(message.id);

@@ -1,6 +1,6 @@
 import type { Flight } from './flight.js';
 
-/** What a job consists of: items (replies, questions), each a request of its own. */
+/** A job's items (replies, questions), each of which is a request of its own. */
 export interface RemoteWork {
   readonly items: number;
   readonly seats: number;
@@ -73,7 +73,7 @@ export class RemoteJob<W extends RemoteWork = RemoteWork> {
     this.#ended += 1;
   }
 
-  /** It goes on with one seat less, its last one excepted. */
+  /** The job continues with one seat less, its last one excepted. */
   reduceSeats(): void {
     this.#limit = Math.max(1, this.#limit - 1);
   }

@@ -6,7 +6,7 @@
  *                                        |
  *                                        '-- closed by us --> leaving --confirmed--> over
  *
- * The own count is the truth: in flight and leaving together never exceed the limit, so that the server's own queue stays
+ * This loop's own count decides: in flight and leaving together never exceed the limit, so that the server's own queue stays
  * empty. What the server reports only lowers the limit (seat-limit.ts).
  */
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
@@ -61,7 +61,7 @@ export class RemoteLoop {
     });
   }
 
-  /** Counts what came from the server. */
+  /** Counts the tokens that came from the server. */
   get steps(): number {
     return this.#steps;
   }
@@ -70,7 +70,7 @@ export class RemoteLoop {
     return this.#flights.size + this.#leaving.size;
   }
 
-  /** Of what runs, as much as may be needed; a server keeps what it likes. */
+  /** The most that running requests may need; the server decides what it keeps. */
   get held(): HeldTokens {
     return { running: this.#flights.tokens, kept: 0 };
   }

@@ -14,7 +14,7 @@ import type { OpenStream, ServerClient, StreamEnd } from './server-client.js';
 /** How long a server may take to end a reply that is complete by our own reading, ms. */
 const END_MS = 1000;
 
-/** The server samples, and holds the reply to its grammar. */
+/** The server samples, and enforces the reply's grammar. */
 const ELSEWHERE: Sampler = { hold: () => true, release: () => undefined, dispose: () => undefined };
 
 export interface ReplyFlightParts {

@@ -3,7 +3,7 @@ import type { Output } from '../protocol/job-output.js';
 import { Outbox, type Emit } from '../scheduler/outbox.js';
 
 export interface ReportOptions {
-  /** As they are configured, which the sidecar knows. */
+  /** The configured values, which the sidecar has already. */
   readonly seats: number;
   readonly emit: Emit;
   /** Seats and requests given up so far, when either changes. */
@@ -26,7 +26,7 @@ export class Reports {
     this.#told = `${options.seats} 0`;
   }
 
-  /** What comes in one turn of the event loop goes in one message. */
+  /** All that comes in one turn of the event loop is sent in one message. */
   push(outputs: readonly Output[]): void {
     this.#outbox.outputs.push(...outputs);
     if (this.#flushing) return;

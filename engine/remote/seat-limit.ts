@@ -39,7 +39,7 @@ export class SeatLimit {
     this.#value = Math.max(1, Math.floor(this.#value * DECREASE));
   }
 
-  /** A reading shows no shortage. Not called while readings fail: the limit then stays. */
+  /** A reading shows no shortage. Not called while readings fail: the limit then stays the same. */
   ample(): void {
     const now = this.#clock.now();
     if (this.#value >= this.#most || now - this.#changedAt < INCREASE_MS) return;

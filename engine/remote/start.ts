@@ -1,4 +1,4 @@
-/** From a setup to a server that is up, and known to have the same model. */
+/** From a setup to a server that is running and was checked to have the same model. */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { LoadFailure } from '../llama/load-failure.js';

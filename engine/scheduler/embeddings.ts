@@ -35,7 +35,7 @@ export class Embeddings {
     });
   }
 
-  /** What was not asked for is ignored. */
+  /** Embeddings that were not asked for are ignored. */
   supply(index: number, values: Float32Array): void {
     const image = this.#images[index];
     const coming = image && this.#coming.get(image);

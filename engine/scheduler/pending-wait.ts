@@ -1,8 +1,8 @@
 import type { Running } from './jobs.js';
 
 /**
- * Calls from outside of a step loop, and the wait in which nothing is to be decoded until there is one: its replies wait for their
- * grammars' masks, its prompts for images' embeddings.
+ * Calls from outside of a step loop, and the wait in which nothing can be decoded before one comes: its replies wait
+ * for their grammars' masks, its prompts for images' embeddings.
  */
 export class PendingWait {
   #called = false;
@@ -23,7 +23,10 @@ export class PendingWait {
     this.#wake();
   }
 
-  /** Settles when one of those things is ready that these wait for, or with a call; at once if there is none, or was one. `waits`: called before. */
+  /**
+   * Settles with the next call, or when one of the masks or embeddings that the loop waits for is ready; at once if it
+   * waits for none, or one was ready. `waits`: called before.
+   */
   async forOne(running: readonly Running[], waits: () => void): Promise<void> {
     const pending = running.flatMap(({ branch }) => branch.pending ?? branch.waits ?? []);
     if (pending.length === 0 || this.#called) return;

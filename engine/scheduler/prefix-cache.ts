@@ -18,7 +18,7 @@ import { MOST_SAVED, type CacheCounts, type Eviction, type HeldPrefix } from '..
 import { PREFIX_CHUNK, prefixHashes } from '../protocol/prefix-hash.js';
 
 export interface PrefixCacheLimits {
-  /** Of all states; 0: nothing is saved. */
+  /** The bound of all states; 0: nothing is saved. */
   readonly bytes: number;
   /** An entry that was not used for so long is dropped, ms. */
   readonly maxAgeMs: number;
@@ -26,7 +26,7 @@ export interface PrefixCacheLimits {
   readonly available?: () => number | undefined;
 }
 
-/** Fewer tokens that no other place has are not worth a copy: a prefill of them takes a step. */
+/** Fewer tokens that no other place has are not worth a copy: a prefill of as many takes one step. */
 export const LEAST_SAVED = PREFIX_CHUNK;
 
 /**
@@ -37,15 +37,15 @@ export function restoreCost(tokens: number): number {
   return LEAST_SAVED + tokens / 32;
 }
 
-/** One saved prefix. Its tokens, checkpoints and state belong to the cache. */
+/** One saved prefix. The cache owns its tokens, checkpoints and state. */
 export interface Entry {
   readonly tokens: SequenceTokens;
-  /** Where a state that cannot be cut can go back to from the whole of it. */
+  /** The lengths to which a state that cannot be cut can be reduced from the whole of it. */
   readonly checkpoints: SequenceCheckpoints;
   readonly state: WholeState;
   /** Of the tokens. */
   readonly digest: number;
-  /** The place by which it is reported, from 0 on. */
+  /** The number by which it is reported, from 0 on. */
   readonly place: number;
   /** Clock reading. */
   usedAt: number;
@@ -53,7 +53,7 @@ export interface Entry {
   use: number;
 }
 
-/** The entry that spares a prompt most, and the leading tokens that need not be evaluated. */
+/** The entry that saves a prompt the most work, and the leading tokens that need not be evaluated. */
 export interface Match {
   readonly entry: Entry;
   readonly keep: number;
@@ -110,7 +110,7 @@ export class PrefixCache {
     return best;
   }
 
-  /** Leading tokens that an entry has too: what is lost with these tokens is what follows. */
+  /** Leading tokens that an entry has as well: only what follows them would be lost. */
   shared(tokens: SequenceTokens): number {
     let most = 0;
     for (const entry of this.#entries) most = Math.max(most, entry.tokens.sharedWith(tokens));
@@ -135,12 +135,14 @@ export class PrefixCache {
     return true;
   }
 
-  /** Evicts this entry for no other one until the next call: it is to be restored. Undefined: any may go. */
+  /**
+   * Until the next call this entry is not evicted for another one: it is to be restored. Undefined: any may be evicted.
+   */
   keep(entry: Entry | undefined): void {
     this.#kept = entry;
   }
 
-  /** Takes all of it over. What is larger than all the room is disposed. */
+  /** The cache takes ownership of all of it. A state larger than the whole bound is disposed. */
   add(
     tokens: SequenceTokens,
     checkpoints: SequenceCheckpoints,
@@ -173,7 +175,7 @@ export class PrefixCache {
     this.#changed.set(place, entry);
   }
 
-  /** An entry was restored, and spared a prompt `tokens` tokens. */
+  /** An entry was restored and saved a prompt the evaluation of `tokens` tokens. */
   used(entry: Entry, tokens: number): void {
     entry.usedAt = this.#clock.now();
     entry.use = ++this.#uses;
@@ -198,7 +200,7 @@ export class PrefixCache {
     for (const entry of [...this.#entries]) if (entry.usedAt < before) this.drop(entry, 'age');
   }
 
-  /** Drops all that requests of a scope left. */
+  /** Drops all states that requests of a scope left. */
   forget(scope: CacheScope): void {
     for (const entry of [...this.#entries]) if (entry.tokens.key?.scope === scope) this.drop(entry, 'forgotten');
   }

@@ -36,8 +36,9 @@ export class SequenceCache {
   }
 
   /**
-   * Saves what a sequence holds before all but `keep` tokens of it are overwritten, where that is worth it. `others`: all other
-   * sequences. Never rejects: what cannot be saved is lost, as without a cache. Returns whether a state was copied.
+   * Saves the state of a sequence before all but `keep` tokens of it are overwritten, where that is worth it. `others`:
+   * all other sequences. Never rejects: a state that cannot be saved is lost, as without a cache. Returns whether a
+   * state was copied.
    */
   async save(sequence: number, { tokens, checkpoints }: Held, keep: number, others: readonly Held[]): Promise<boolean> {
     if (!this.#states.saveWhole || !this.#cache.open || tokens.key === undefined) return false;
@@ -60,9 +61,9 @@ export class SequenceCache {
   }
 
   /**
-   * Makes a state of another process an entry, which is compared and restored like those of this one. Its file stays the other's
-   * too, so it takes no memory. Nothing happens where the state is gone, or an entry has all of its tokens. `others`: all
-   * sequences.
+   * Makes a state of another process an entry, which is compared and restored like those of this one. The other process
+   * keeps the file too, so the entry takes no memory. Nothing happens where the state no longer exists, or an entry has
+   * all of its tokens. `others`: all sequences.
    */
   adopt(elsewhere: StateElsewhere, key: CacheKey, others: readonly Held[]): void {
     if (!this.#states.openWhole || !this.#cache.open) return;

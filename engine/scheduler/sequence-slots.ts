@@ -58,14 +58,14 @@ export class SequenceSlots {
     return slot;
   }
 
-  /** It holds no more than so many tokens. */
+  /** Cuts the record to so many tokens. */
   forget(sequence: number, length: number): void {
     const { tokens, checkpoints } = this.at(sequence);
     tokens.cut(length);
     checkpoints.cut(length);
   }
 
-  /** Makes it hold nothing, in its memory for token ids neither. Rejects if the decoder cannot. */
+  /** Empties it, including its memory for token ids. Rejects if the decoder cannot. */
   async empty(sequence: number): Promise<void> {
     this.forget(sequence, 0);
     this.at(sequence).tokens.wipe();
@@ -81,13 +81,16 @@ export class SequenceSlots {
     if (checkpoint) checkpoints.add(new SavedState(checkpoint, tokens.tokens, tokens.length - before));
   }
 
-  /** Saves in the cache what all but `keep` tokens of will be overwritten. Returns whether a state was copied. Never rejects. */
+  /**
+   * Saves in the cache a state of which all but `keep` tokens will be overwritten. Returns whether a state was copied.
+   * Never rejects.
+   */
   saveWhole(sequence: number, keep: number): Promise<boolean> {
     const others = this.all.filter((_, id) => id !== sequence);
     return this.#cache.save(sequence, this.at(sequence), keep, others);
   }
 
-  /** Makes a state of another process an entry of the cache, if it is there. */
+  /** Makes a state of another process an entry of the cache, if it exists. */
   adopt(elsewhere: StateElsewhere, key: CacheKey): void {
     this.#cache.adopt(elsewhere, key, this.all);
   }

@@ -16,7 +16,7 @@ export interface StepLimits extends KeepLimits {
   /** Prompt tokens beside running replies that are worth a decode, whatever their share of time. Absent: a CPU's. */
   readonly leastPrefillTokens?: number;
   readonly prefixReuse: PrefixReuse;
-  /** The prompts' memory is the loop's: it is overwritten with zeros when their job ends. Absent: false. */
+  /** The loop owns the prompts' memory: it is overwritten with zeros when their job ends. Absent: false. */
   readonly ownsPrompts?: boolean;
   /** What the sequences' states are made with. */
   readonly origin: CacheOrigin;

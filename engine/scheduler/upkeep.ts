@@ -1,12 +1,15 @@
 import type { Jobs } from './jobs.js';
 import type { Sequences } from './sequences.js';
 
-/** When the step loop drops what is too old or forgotten: in a round after it was asked to, and while jobs of a forgotten scope run. */
+/**
+ * Decides when the step loop drops states that are too old or whose account is forgotten: in the round after it was
+ * asked to, and while jobs of a forgotten scope run.
+ */
 export class Upkeep {
   readonly #sequences: Sequences;
   readonly #jobs: Jobs;
   #due = false;
-  /** Who waits for the end of it. */
+  /** The callers that wait for its end. */
   readonly #dropped: (() => void)[] = [];
 
   constructor(sequences: Sequences, jobs: Jobs) {
@@ -19,7 +22,7 @@ export class Upkeep {
     return this.#due;
   }
 
-  /** Settles when nothing is left of what is to be dropped; never, if the loop is closed before. */
+  /** Settles when all that was to be dropped is dropped; never, if the loop is closed before. */
   request(): Promise<void> {
     this.#due = true;
     return new Promise((resolve) => this.#dropped.push(resolve));

@@ -1,5 +1,6 @@
 /**
- * How many requests come beside how many are given a seat, over a decaying window. Plain counts, so that an update is O(1).
+ * Counts how many requests come and how many are given a seat, over a decaying window. Plain counts, so that an update
+ * is O(1).
  */
 export class Demand {
   #arrivals = 0;
@@ -8,7 +9,10 @@ export class Demand {
   #spanMs = 0;
   #at: number | undefined;
 
-  /** A request came at `now`, let in or not. `windowMs`: a count loses 63 % of its weight in so much time. */
+  /**
+   * A request came at `now`, whether or not it was admitted. `windowMs`: a count loses 63 % of its weight in so much
+   * time.
+   */
   came(now: number, windowMs: number): void {
     this.#age(now, windowMs);
     this.#arrivals += 1;
@@ -21,8 +25,9 @@ export class Demand {
   }
 
   /**
-   * Requests that come for each that is seated; 1 where nothing is known. The `waiting` ones do not count: they will be seated.
-   * Without that, ten callers that each ask again once they are answered would look like many times the load at their start.
+   * Requests that come for each that is seated; 1 before anything was counted. The `waiting` ones do not count: they
+   * will be seated. Otherwise ten callers that each send a request once the previous one is answered would look like
+   * many times the load at their start.
    */
   load(waiting: number): number {
     return (Math.max(0, this.#arrivals - waiting) + 1) / (this.#seatings + 1);
@@ -42,16 +47,16 @@ export class Demand {
   }
 }
 
-/** The share of an account's turns that may find no request of it waiting. */
+/** The share of an account's turns at which no request of it may be waiting. */
 const EMPTY_TURNS = 0.0005;
 
-/** Loads are measured, and vary: no load above 1 is taken for less than this. */
+/** Loads are measured and vary: a load above 1 is treated as at least this. */
 const LEAST_LOAD = 1.02;
 
 /**
- * How many may wait so that hardly a turn finds none, where `load` requests come for each that is seated: the smallest K for
- * which M/M/1/K is empty for at most that share of the time, (r - 1) / (r^(K+1) - 1). 33 at a load of 1.2, 10 at
- * 2, 4 at 10.
+ * How many requests may wait so that one is waiting at almost every turn, where `load` requests come for each that is
+ * seated: the smallest K for which M/M/1/K is empty for at most that share of the time, (r - 1) / (r^(K+1) - 1). 33 at
+ * a load of 1.2, 10 at 2, 4 at 10.
  */
 export function roomFor(load: number, emptyTurns = EMPTY_TURNS): number {
   const r = Math.max(load, LEAST_LOAD);

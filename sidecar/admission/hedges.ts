@@ -1,9 +1,12 @@
 import type { QueuedRequest } from './queued-request.js';
 
-/** A hedge is a request and one or two copies of it. More that are alike are a load of equal requests. */
+/**
+ * A caller that hedges sends a request and one or two copies of it. A larger number of equal requests is a load test or
+ * a batch.
+ */
 const MOST_ALIKE = 3;
 
-/** A caller that left so soon after a copy was answered left because of that, ms. */
+/** A caller that disconnected so soon after a copy was answered did so because of that, ms. */
 const AFTER_ANSWER_MS = 1000;
 
 /** Requests that are alike. */
@@ -13,8 +16,8 @@ interface Alike {
 }
 
 /**
- * Requests of one account with the same body that are under way at once. What ends such a request early may be its copy's
- * answer, so that it shows no patience. Bounded by the requests under way.
+ * Requests of one account with the same body that are in progress at once. A caller who ends such a request early may
+ * have the answer of its copy, so the end shows no patience. Bounded by the requests in progress.
  */
 export class Hedges {
   /** Not a Map, since entries come and go with requests (lib/id-map.ts). */
@@ -27,20 +30,20 @@ export class Hedges {
     alike.underWay += 1;
   }
 
-  /** It has what its caller waited for. */
+  /** The caller has got what it waited for. */
   answered({ key }: QueuedRequest, now: number): void {
     const alike = key === undefined ? undefined : this.#alike[key];
     if (alike !== undefined) alike.answeredAt = now;
   }
 
-  /** Whether a caller that leaves now may do so because a copy of its request was answered. */
+  /** Whether a caller that disconnects now may do so because a copy of its request was answered. */
   mayEnd({ key, enteredAt }: QueuedRequest, now: number): boolean {
     const alike = key === undefined ? undefined : this.#alike[key];
     if (alike === undefined || alike.underWay > MOST_ALIKE) return false;
     return alike.answeredAt >= enteredAt && now - alike.answeredAt <= AFTER_ANSWER_MS;
   }
 
-  /** It is over. */
+  /** The request has ended. */
   over({ key }: QueuedRequest): void {
     const alike = key === undefined ? undefined : this.#alike[key];
     if (key === undefined || alike === undefined) return;

@@ -6,13 +6,15 @@ import type { SeatPool } from './seat-lease.js';
 import type { ReleaseReason, TicketOutcome } from './seat-queue.js';
 import { WideLeases } from './wide-leases.js';
 
-/** Leases that end as their callers or their work would have it: they count for how long a request holds a seat. */
+/**
+ * Leases whose end their callers or their work decide: their times count as the time for which a request takes a seat.
+ */
 const TELLING: ReadonlySet<ReleaseReason> = new Set(['done', 'cancelled', 'deadline']);
 
 /** What the end of a lease shows of its caller's patience. */
 const ENDS: Readonly<Partial<Record<ReleaseReason, 'answered' | 'left'>>> = { done: 'answered', cancelled: 'left' };
 
-/** What the leases ask of their queue. */
+/** The functions of the queue that leases call. */
 export interface LeasingQueue {
   /** Brings the queue's state to the present and returns that, ms. Called first in each operation. */
   accrue(): number;
@@ -22,7 +24,7 @@ export interface LeasingQueue {
   comeBack(queued: QueuedRequest, seats: number, lost?: 'engine-lost'): void;
 }
 
-/** The seats that leases hold, and what is learned when they end. */
+/** The seats that leases have, and what is learned when they end. */
 export class LeasedSeats implements SeatPool {
   readonly #queue: LeasingQueue;
   readonly #state: QueueState;
@@ -39,7 +41,7 @@ export class LeasedSeats implements SeatPool {
 
   take(queued: QueuedRequest): boolean {
     this.#queue.accrue();
-    // No request in line is passed: while a seat is free, each that could take it has been given one.
+    // No waiting request is passed over: while a seat is free, each request that could take it was given one.
     if (this.#state.replicas.freeOf(queued.replica) < 1) return false;
     this.#state.hold(queued, 1);
     return true;
@@ -59,7 +61,7 @@ export class LeasedSeats implements SeatPool {
     this.#wide.forget(recall);
   }
 
-  /** Asks leases of several seats for one seat for each request that could be seated. */
+  /** Asks leases of several seats to return one seat for each request that could be seated. */
   recall(): void {
     this.#wide.recall(this.#state.seatable);
   }

@@ -4,10 +4,10 @@
  * Of the replicas with a free seat that is long enough, those with the shortest seats, so that the long ones stay free for
  * the requests that need them. Of these, the one with the highest
  *
- *     share of the prompt that it holds - share of its seats that are busy - share of the wanted seats that it lacks
+ *     share of the prompt that it has - share of its seats that are busy - share of the wanted seats that it lacks
  *
  * A conversation goes back to where its past turns are; a beginning that many prompts share is followed only until the
- * others are that much less busy, and then they hold it too. Of equal ones the one that was given nothing for longest, so
+ * others are that much less busy, and then they have it too. Of equal ones the one that was given a seat least recently, so
  * that conversations spread over the past state of all replicas.
  */
 import { freeSeats, type Replica } from './replica-seats.js';

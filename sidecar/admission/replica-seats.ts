@@ -1,4 +1,4 @@
-/** What the queue counts of one replica of the model's engine. */
+/** The queue's counts of one replica of the model's engine. */
 export interface Replica {
   /** Seats that it reported last, and the tokens that each of them can hold. */
   readonly seats: number;
@@ -11,7 +11,7 @@ export interface Replica {
   readonly grantedLast: number;
 }
 
-/** A replica to begin with. */
+/** The counts of a replica at the start. */
 export type ReplicaSize = Pick<Replica, 'seats' | 'contextPerSeat'>;
 
 type Counted = { -readonly [Field in keyof Replica]: Replica[Field] };
@@ -84,7 +84,7 @@ export class ReplicaSeats {
     return this.#replicas[at]?.up ?? false;
   }
 
-  /** So many seats of a replica are held more, or less. */
+  /** The leases of a replica have so many seats more, or fewer. */
   hold(at: number, seats: number): void {
     const replica = this.#replicas[at];
     if (replica === undefined) return;

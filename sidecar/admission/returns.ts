@@ -1,31 +1,29 @@
 /**
- * Times to come back at that an account's share can keep.
- *
- * Where more comes than the seats can serve, not all who come back can be served, whatever their Retry-After: seat time is
- * conserved. So times are given out as appointments are: at a part of the rate at which the account's class is given seats, so
- * that a seat is there for each who comes back. A request that comes again at its time, known by its account and body, is
- * let in before all others of its class. Once the next such time lies too far ahead, the others are given a long time that
- * reserves nothing.
+ * Times to retry at that an account's share can keep. Where more requests come than the seats can serve, not all that
+ * retry can be served, whatever their Retry-After: seat time is conserved. So times are reserved like appointments: at
+ * a part of the rate at which the account's class is given seats, so that a seat is free for each request that retries.
+ * A request that comes again at its time, known by its account and body, is admitted before all others of its class.
+ * Once the next such time is too far ahead, the others are given a long time that reserves nothing.
  */
 import type { Demand } from './demand.js';
 
-/** The part of the seats given to an account's class that may be promised; the rest serves those who come for the first time. */
+/** The part of the seats given to an account's class that may be reserved; the rest serves first requests. */
 const PROMISED_SHARE = 0.5;
 
-/** From this load on a predicted wait does not decide who is let in after it: others come meanwhile. */
+/** Above this load a predicted wait does not decide which request is admitted after it: others come meanwhile. */
 const OVERLOAD = 1.1;
 
 const SOONEST_MS = 1000;
-/** No client waits longer by itself: the OpenAI ones obey up to a minute. */
+/** Clients do not wait longer by themselves: the OpenAI ones wait up to a minute. */
 export const LONGEST_MS = 59_000;
 /** Header Retry-After has whole seconds, so that its reader comes up to one later. */
 const ROUNDED_MS = 1000;
 
-/** How much too early and too late a request may come and is still taken for one that obeys, ms. */
+/** How much too early and too late a request may come and still counts as one that waited its time, ms. */
 const EARLY_MS = 50;
 const LATE_MS = 5000;
 
-/** Times that are remembered. Past it none is given out until one has passed. */
+/** Reserved times that are remembered. Beyond it none is reserved until one has passed. */
 const MAX_PROMISES = 20_000;
 
 /** A time to come back after: one that is reserved, or a long one that is not. */

@@ -5,7 +5,7 @@ import { place } from './placement.js';
 import type { QueuedRequest } from './queued-request.js';
 import type { QueueState } from './queue-state.js';
 
-/** Which request gets the next seat, and of which replica. */
+/** Chooses which request gets the next seat, and of which replica. */
 export class Seating {
   readonly #state: QueueState;
   readonly #shares: Shares | undefined;
@@ -14,7 +14,7 @@ export class Seating {
   readonly #aged: (queued: QueuedRequest) => boolean;
   readonly #fits: (queued: QueuedRequest) => boolean;
 
-  /** `shares`: what the replicas' free sequences hold of a prompt; undefined: that plays no part. */
+  /** `shares`: the tokens of a prompt in the replicas' free sequences; undefined: they are not considered. */
   constructor(state: QueueState, overload: Overload, shares: Shares | undefined) {
     this.#state = state;
     this.#shares = shares;
@@ -43,8 +43,8 @@ export class Seating {
   }
 
   /**
-   * `queued` would take a seat that is longer than it needs, because the shorter ones are busy: a request of its own account
-   * that needs such a seat goes first. Between accounts seat time alone decides.
+   * `queued` would take a seat that is longer than it needs, because the shorter ones are busy: a request of the same
+   * account that needs such a seat is then seated first. Between accounts seat time alone decides.
    */
   #longer(queued: QueuedRequest, account: Account): QueuedRequest | undefined {
     const { replicas } = this.#state;

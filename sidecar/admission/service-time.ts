@@ -1,8 +1,8 @@
 import { Survival } from './survival.js';
 
 /**
- * Parts of the requests, from the shortest on, each known by the time in its middle. They get finer towards the longest, which
- * are few and take much of the seat time.
+ * Parts of the requests, from the shortest on, each represented by the time in its middle. They get finer towards the
+ * longest, which are few and take much of the seat time.
  */
 const PARTS: readonly number[] = [
   ...new Array<number>(12).fill(1 / 16),
@@ -21,8 +21,8 @@ export interface Part {
 }
 
 /**
- * How long a seated caller waits for what it came for, from the seat on, by the product-limit estimator: a caller who left
- * before counts as one that takes longer than that.
+ * How long a seated caller waits for its answer, from the seat on, by the product-limit estimator: a caller who left
+ * earlier counts as one whose answer takes longer than that.
  */
 export class ServiceTime {
   readonly #survival = new Survival();
@@ -33,15 +33,16 @@ export class ServiceTime {
     return this.#parts;
   }
 
-  /** A seated caller had its answer after `ms`, or was no longer there to get it. */
+  /** A seated caller had its answer after `ms`, or had disconnected by then. */
   observe(now: number, halfMs: number, seen: { readonly ms: number; readonly answered: boolean }): void {
     this.#survival.observe(now, halfMs, { ms: seen.ms, left: seen.answered });
   }
 
-  /** Works the quantiles out anew. */
+  /** Computes the quantiles again. */
   fit(now: number, halfMs: number): void {
     this.#survival.fit(now, halfMs, { callers: 0, hazardOf: undefined });
-    // What is longer than callers stay was never seen to end: it goes on as it did so far, at the mean rate until then.
+    // Times longer than callers stay were never observed: the estimate continues at the mean rate of the times that
+    // were.
     const { share, ms } = this.#survival.last;
     this.#parts.forEach((part, at) => {
       const shorter = MIDDLES[at] ?? 0;

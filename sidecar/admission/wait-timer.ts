@@ -3,10 +3,13 @@ import type { Overload } from './overload.js';
 import type { QueuedRequest } from './queued-request.js';
 import type { QueueState } from './queue-state.js';
 
-/** Why a wait ended by time: its own deadline, the longest wait, or that its caller will hardly be there at the end. */
+/**
+ * Why a wait ended by time: its own deadline, the longest wait, or that its caller is not expected to stay until the
+ * end.
+ */
 export type WaitEnd = 'deadline' | 'wait' | 'hopeless';
 
-/** What the timers ask of their queue. */
+/** The functions of the queue that the timers call. */
 export interface TimedQueue {
   /** Brings the queue's state to the present; called before anything else when a timer fires. */
   accrue(): void;
@@ -44,13 +47,15 @@ export class WaitTimer {
     const byPatience = reason === 'hopeless' && least < wantedIn;
     queued.disarm = this.#clock.after(least, () => {
       this.#queue.accrue();
-      // What its callers endure may have been learned to be longer meanwhile.
+      // The patience of its class may have been learned to be longer meanwhile.
       if (byPatience && this.#hopelessMs(queued) > this.#state.now - queued.enteredAt) this.arm(queued);
       else this.#queue.timedOut(queued, reason, this.#telling(queued, reason));
     });
   }
 
-  /** A wait that a lost engine, slow checks or newer requests made too long is no measure of the predictions. */
+  /**
+   * A wait that became too long because of a lost engine, slow checks or newer requests is no error of the predictions.
+   */
   #telling(queued: QueuedRequest, reason: WaitEnd): boolean {
     if (reason === 'hopeless' || this.#state.classOf(queued).newestFirst) return false;
     return queued.phase === 'ready' && this.#state.unbroken(queued);

@@ -1,4 +1,4 @@
-/** From a chat's prompt in tokens to a job for the engine: its images, and the last checks. */
+/** Makes the engine's job of a chat's prompt in tokens: its images, and the last checks. */
 import type { ChatParams } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
 import { promptLength, type GenerateJob } from '../engine-client/engine.js';
@@ -28,7 +28,7 @@ export interface Made extends Planned<Omit<GenerateJob, 'seats'>> {
   readonly images?: JobImages;
 }
 
-/** From a prompt in tokens to a job. `contexts`: tokens that a seat which it may get can hold. */
+/** Makes a job of a prompt in tokens. `contexts`: tokens of each seat length that the request may get. */
 export async function makeJob(
   { context, prepared, usage, services }: Making,
   tokens: ChatTokens,

@@ -1,10 +1,13 @@
 import type { Lease } from '../admission/seat-queue.js';
 
-/** A try that the sidecar ended. `gone`: settles when the engine computes nothing of it any more; absent: now. */
+/**
+ * An attempt that the sidecar ended. `gone`: settles when the engine no longer computes it; absent: it has stopped
+ * already.
+ */
 export type Cut =
   { readonly kind: 'left'; readonly gone?: Promise<void> } | { readonly kind: 'late'; readonly gone?: Promise<void> };
 
-/** The caller's answer does not wait for that. Returns whether it is later than now. */
+/** The caller's answer does not wait for that. Returns whether it settles later. */
 export function releaseWhenGone(lease: Lease, { kind, gone }: Cut): boolean {
   const reason = kind === 'left' ? 'cancelled' : 'deadline';
   if (gone) void gone.then(() => lease.release(reason));

@@ -71,7 +71,7 @@ function tokensOf(parts: LaidImage['parts']): number {
   return parts.reduce((sum, part) => sum + (part.kind === 'tokens' ? part.tokens.length : part.count), 0);
 }
 
-/** `of`: what embeddings depend on besides the image, and who may share them. */
+/** `of`: what embeddings depend on besides the image, and which accounts may share them. */
 function digestOf(
   { sha256 }: RequestImage,
   { width, height }: Size,
@@ -84,11 +84,11 @@ function digestOf(
 
 interface Encoded {
   readonly encoding: Encoding;
-  /** Parts that were handed on. */
+  /** Parts whose embeddings were passed on. */
   readonly given: Set<number>;
 }
 
-/** Each image is encoded once, when its first part is wanted, and forgotten with its last. */
+/** Each image is encoded once, when its first part is requested, and released with its last. */
 class Encodings implements JobImages {
   readonly #vision: Vision;
   readonly #orders: readonly EncodeOrder[];

@@ -2,15 +2,15 @@ import type { CompletionUsage } from '../contracts/answers.js';
 import type { Clock } from '../lib/clock.js';
 import type { CallPart, Finished, Piece, ReplyWriter } from './reply-writers.js';
 
-/** What of one reply waits for the interval's end: text of one channel, or arguments of one call. */
+/** What of one reply waits for the end of the interval: text of one channel, or arguments of one call. */
 type Held = { readonly parts: string[]; tokens: number } & (
   | { readonly kind: 'piece'; readonly channel: Piece['channel'] }
   | { readonly kind: 'call'; readonly index: number; readonly name?: string }
 );
 
 /**
- * Joins what comes within an interval into one frame a reply (`stream.intervalMs`). What comes after an interval without anything is
- * passed on at once, so the first token is never later for it.
+ * Joins the pieces of an interval into one frame for each reply (`stream.intervalMs`). A piece that comes after an
+ * interval without any is sent at once, so the first token is never delayed.
  */
 export class JoinedWriter implements ReplyWriter {
   readonly #writer: ReplyWriter;

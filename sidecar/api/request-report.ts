@@ -7,7 +7,7 @@ import type { Operation } from '../telemetry/model-metrics.js';
 import type { RequestTrace } from '../telemetry/tracing.js';
 import type { Timeline } from './timeline.js';
 
-/** What the log calls the routes. */
+/** The routes' names in the log. */
 export type RouteName = 'chat' | 'responses' | 'decisions' | 'systemone' | 'models' | 'other';
 
 /** The routes' names in metrics and traces; undefined: they use no model. */

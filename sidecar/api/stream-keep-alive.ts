@@ -9,7 +9,7 @@ export class StreamKeepAlive {
   /** Something was sent in the current interval. */
   #busy = false;
 
-  /** `idle` is called at the end of each interval in which nothing was sent; it sends a sign of life. */
+  /** `idle` is called at the end of each interval in which nothing was sent; it sends a keep-alive. */
   constructor(clock: Clock, intervalMs: number, idle: () => void) {
     this.#clock = clock;
     this.#intervalMs = intervalMs;

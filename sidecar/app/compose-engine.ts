@@ -19,7 +19,7 @@ export const ENGINE = fileURLToPath(new URL('../../engine/main.js', import.meta.
 
 const REMOTE_ENGINE = fileURLToPath(new URL('../../engine/remote/main.js', import.meta.url));
 
-/** What engines ask about memory before they load; absent: nothing. */
+/** Answers the engines' questions about memory before they load; absent: they do not ask. */
 export interface MemoryCheck {
   readonly gate: StartGate;
   readonly mappedElsewhere: () => number;
@@ -30,12 +30,12 @@ export interface EngineParts {
   readonly entry: string;
   /** Hashes of files of weights. */
   readonly weights: WeightFiles;
-  /** Engine processes of all models, which share what is free for prefix caches. */
+  /** Engine processes of all models, which share the free memory for prefix caches. */
   readonly engines: number;
   readonly memory: MemoryCheck | undefined;
   readonly template: TemplateSettings;
   readonly log: Log;
-  /** Whether a request holds or waits for a seat of the model. */
+  /** Whether a request has or waits for a seat of the model. */
   readonly wanted: () => boolean;
   /** Where each replica reports to, by its index. */
   readonly events: (replica: number) => EngineEvents;
@@ -107,7 +107,7 @@ function remoteSetup({ engine }: ModelConfig, server: NonNullable<ReplicaPlan['s
   return { kind, ...server, ...more, cancelWaitMs, silentMs };
 }
 
-/** Whether a kind of engine can hold a reply to a grammar only from its beginning. */
+/** Whether a kind of engine can enforce a grammar only from a reply's beginning. */
 export function holdsWholeGrammars(kind: ModelConfig['engine']['kind']): boolean {
   return kind === 'vllm' || kind === 'sglang';
 }

@@ -2,10 +2,13 @@ import type { TemplateSettings } from '../../engine/protocol/template-settings.j
 import type { ModelConfig } from '../config/config.js';
 import { NotRegularFile, readRegularSync } from '../lib/regular-file.js';
 
-/** The longest chat template, bytes: some ten times the longest that is known. */
+/** The longest chat template, bytes: some ten times the longest template in use. */
 const MAX_TEMPLATE = 1024 * 1024;
 
-/** How the configuration has a model prompted. Throws an error with a line for the operator if its template cannot be read. */
+/**
+ * The model's template settings from the configuration. Throws an error with a line for the operator if its template
+ * cannot be read.
+ */
 export function templateOf({
   id,
   chatTemplate,

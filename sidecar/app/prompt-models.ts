@@ -4,7 +4,9 @@ import type { PromptModel } from '../prompts/messages.js';
 import { holdsWholeGrammars } from './compose-engine.js';
 import type { ReplicaPlan } from './replica-plans.js';
 
-/** What prompt hosts are to know of the configured models. `files`: paths by configured file; `plans`, `templates`: by model. */
+/**
+ * What prompt hosts need of the configured models. `files`: paths by configured file; `plans`, `templates`: by model.
+ */
 export function promptModelsOf(
   { models }: Pick<Config, 'models'>,
   files: ReadonlyMap<string, string>,

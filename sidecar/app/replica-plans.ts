@@ -1,7 +1,7 @@
 /**
- * Which engine processes a model gets, on which devices. The settings say it, but for `auto` and a number on a host with GPUs:
- * then inspectors look at what there is. They also look at each device that is named, as its engine would see it, so that one
- * that is not there ends the start with a line and is not replaced by a CPU.
+ * Which engine processes a model gets, on which devices. The settings determine it, except for `auto` and for a number
+ * on a host with GPUs: then inspectors find the devices. They also check each device that is named, as its engine would
+ * see it, so that a missing device ends the start with a line and is not replaced by a CPU.
  */
 import { availableParallelism } from 'node:os';
 import { childEnvironment, type ModelConfig } from '../config/config.js';
@@ -15,9 +15,9 @@ export interface ReplicaPlan {
   readonly contextPerSeat: number;
   readonly threads: number;
   readonly cores?: string;
-  /** The devices that it sees; none: all that there are. */
+  /** The devices that it sees; an empty list: all devices. */
   readonly devices: readonly string[];
-  /** What makes its process see them alone. */
+  /** The environment variables that restrict its process to these devices. */
   readonly environment: Readonly<Record<string, string>>;
   /** The server that computes in its place. */
   readonly server?: { readonly url: string; readonly socket?: string };
@@ -62,7 +62,7 @@ export async function planReplicas(model: ModelConfig, ask: Inspectors): Promise
   return planned(Array.from({ length: replicas }, (_, index) => plan(model, { devices: [String(index)] })));
 }
 
-/** The host of a URL over a socket is only a name. */
+/** The host of a URL over a socket is a name without meaning. */
 function serversOf(model: ModelConfig): NonNullable<ReplicaPlan['server']>[] {
   const { socket } = model.engine;
   if (socket !== undefined) return [{ url: 'http://localhost', socket }];

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { prepareAnswers } from '../contracts/answer-checks.js';
 import { CODE_FOLDER, codeName, codeText, recordSchemas, type KnownSchema } from '../contracts/schema-code.js';
 
-/** Each has its schemas compiled as it is loaded. */
+/** Importing these modules compiles their schemas. */
 const MODULES = [
   'contracts/chat',
   'contracts/compatible',

@@ -1,4 +1,4 @@
-/** What `ra-sidecar doctor` checks of the memory that prefix caches lie in. */
+/** What `ra-sidecar doctor` checks of the memory that contains the prefix caches. */
 import { statfs } from 'node:fs/promises';
 import type { Config } from '../config/config.js';
 import { MEMORY_FILES } from '../engine-client/shared-states.js';

@@ -15,7 +15,7 @@ type Args = readonly string[];
 /** Runs with a validated configuration. */
 type Configured = (config: Config, args: Args, hints: readonly string[], caller: CommandCaller) => Promise<number>;
 
-/** What the process that runs a command gives it. */
+/** What the process that runs a command passes to it. */
 export interface CommandCaller extends Io {
   /** Where `usage` streams its result: stdout. */
   readonly stdout: Writable;

@@ -1,4 +1,7 @@
-/** What `doctor` and `models verify` find of a model's images: whether its projector fits it, and how confined its process is. */
+/**
+ * What `doctor` and `models verify` report of a model's images: whether its projector fits it, and how confined its
+ * process is.
+ */
 import { visionSetupOf } from '../app/compose-vision.js';
 import type { ModelConfig } from '../config/config.js';
 import type { ModelReport } from '../engine-client/inspector.js';

@@ -1,4 +1,4 @@
-/** `ra-sidecar models reload`: asks the sidecar that runs, over its operators' listener. */
+/** `ra-sidecar models reload`: sends the request to the running sidecar, over its operators' listener. */
 import { request } from 'node:http';
 import { resolve } from 'node:path';
 import type { Config } from '../config/config.js';
@@ -42,7 +42,7 @@ export async function reload(
   return EXIT.done;
 }
 
-/** The answer, or why there is none. No limit of time: loading takes as long as it takes, and the sidecar bounds each load. */
+/** The answer, or why there is none. Without a time limit: loading may take long, and the sidecar bounds each load. */
 async function ask({ host, port, secretFile }: Config['operators'], body: string): Promise<Answer | string> {
   const key = secretFile === undefined ? undefined : await readFirstSecret(secretFile);
   const headers = {
@@ -66,7 +66,7 @@ async function ask({ host, port, secretFile }: Config['operators'], body: string
   });
 }
 
-/** Addresses to listen on that are none to connect to. */
+/** Addresses on which one can listen but to which one cannot connect. */
 const REACHABLE: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' };
 
 function parse(text: string): Answer | string {

@@ -1,6 +1,6 @@
 /**
- * The destination of usage: the one of `url`, `nats.servers` and `kafka.brokers` that is set. Without any it stays in
- * the spool within the retention limits.
+ * The destination of usage: that of `url`, `nats.servers` and `kafka.brokers` which is set. Without any, records stay
+ * in the spool within the retention limits.
  */
 export interface DeliveryConfig {
   readonly url?: string;

@@ -19,13 +19,13 @@ export function deviceProblems({ replicas, gpu }: Pick<ModelConfig, 'replicas' |
 }
 
 /**
- * Environment variables by which a process sees these devices alone, for CUDA and for Vulkan. `visible`: what
- * CUDA_VISIBLE_DEVICES is here, which indices count through; undefined: all.
+ * Environment variables that restrict a process to these devices, for CUDA and for Vulkan. `visible`: the value of
+ * CUDA_VISIBLE_DEVICES here, in which indices count; undefined: all.
  */
 export function deviceEnvironment(devices: readonly string[], visible: string | undefined): Record<string, string> {
   if (devices.length === 0) return {};
   const here = visible?.split(',').map((device) => device.trim());
-  // An index that is not there stays one, so that no device is seen.
+  // The index of a missing device is passed on, so that no device is visible.
   const cuda = devices.map((device) => (isIndex(device) && here ? (here[Number(device)] ?? ABSENT) : device));
   const vulkan = devices.every(isIndex) ? { GGML_VK_VISIBLE_DEVICES: devices.join(',') } : {};
   return { CUDA_VISIBLE_DEVICES: cuda.join(','), ...vulkan };

@@ -2,7 +2,7 @@ import type { ModelConfig } from './model-types.js';
 import type { Config } from './types.js';
 import { isOpen, isPlainUrl } from './urls.js';
 
-/** URLs of the servers that a model's engine is; none: it has a socket, or is our own. */
+/** URLs of a model's servers; none: it is reached over a socket, or is our own engine. */
 export function serverUrls({ engine }: Pick<ModelConfig, 'engine'>): readonly string[] {
   return ([] as string[]).concat(engine.url ?? []);
 }

@@ -5,7 +5,7 @@ type KvType = 'f16' | 'q8_0' | 'q4_0';
 /** A GPU by its index, its UUID or the UUID of a MIG instance. */
 export type Device = number | string;
 
-/** One engine process of a model. What is absent is as in the model. */
+/** One engine process of a model. A field that is absent has the model's value. */
 export interface ReplicaConfig {
   /** The devices that it sees: several share the layers. Absent: all that there are. */
   readonly devices?: Device | readonly Device[];
@@ -15,7 +15,7 @@ export interface ReplicaConfig {
   readonly cores?: string;
 }
 
-/** What reads a model's images. */
+/** What encodes a model's images. */
 export interface VisionConfig {
   /** Path of a GGUF file. */
   readonly projector: string;
@@ -49,7 +49,7 @@ export type RemoteKind = 'llama-server' | 'vllm' | 'sglang';
 
 /** One model that is served. */
 export interface ModelConfig {
-  /** What callers name. */
+  /** The id that callers use. */
   readonly id: string;
   readonly kind: 'chat' | 'decision';
   /** Path of a GGUF file, or `embedded`. */

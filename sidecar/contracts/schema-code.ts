@@ -19,7 +19,9 @@ import { hasAtMost } from './length.js';
 
 export type { ErrorObject, ValidateFunction } from 'ajv';
 
-/** How a schema's function behaves: it only checks, fills in defaults, or fills them in and goes on after a problem. */
+/**
+ * What a schema's function does: it only checks, or fills in defaults, or fills them in and continues after a problem.
+ */
 export type Flavour = 'checking' | 'filling' | 'filling-all';
 
 export interface KnownSchema {
@@ -35,7 +37,7 @@ let recorded: KnownSchema[] | undefined;
 const compilers = new Map<Flavour, Ajv>();
 let generatedBy: string | undefined;
 
-/** The schemas that this process asks a function for from now on: for what writes their code. */
+/** The schemas for which this process requested a function from now on: for the module that writes their code. */
 export function recordSchemas(): readonly KnownSchema[] {
   return (recorded ??= []);
 }
@@ -71,7 +73,7 @@ export function fromCode(text: string): ValidateFunction {
   return module.exports as ValidateFunction;
 }
 
-/** All that the code depends on besides its schema: the version of ajv, what it is told, and which formats there are. */
+/** Everything that the code depends on besides its schema: the version of ajv, its options, and the formats. */
 function generator(): string {
   const { version } = load('ajv/package.json') as { readonly version: string };
   return [version, String(makeAjv), ...Object.keys(FORMATS)].join('\n');
@@ -109,10 +111,11 @@ function makeAjv(flavour: Flavour, source = false): Ajv {
     strictRequired: false,
     allowUnionTypes: true,
     logger: false,
-    // Our schemas are constants, which a test holds against the meta-schema: to compile that takes longer than most of them.
+    // Our schemas are constants, which a test validates against the meta-schema: compiling that takes longer than most
+    // of them.
     meta: false,
     validateSchema: false,
-    // Checks of files of the operator's own run once, at the start: to make their code shorter takes longer than they run.
+    // Checks of the operator's own files run once, at the start: optimizing their code takes longer than running it.
     code: { optimize: !useDefaults, source, formats: _`formats` },
   });
   ajv.addVocabulary(['x-message']);

@@ -1,10 +1,13 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { ALL_ACCOUNTS, type CacheScope } from '../../engine/protocol/cache-key.js';
 
-/** Characters of base64url that a scope has: 132 bits, so that no two accounts have the same one. */
+/** Characters of base64url in a scope: 132 bits, so that two accounts never have the same one. */
 const SCOPE_LENGTH = 22;
 
-/** Accounts that were closed and may be opened again, at most: of the oldest it is forgotten, so it gets its first scope again. */
+/**
+ * Accounts that were closed and may be opened again, at most. The oldest is forgotten first and would then get its
+ * first scope again.
+ */
 const MOST_CLOSED = 100_000;
 
 /**
@@ -30,7 +33,10 @@ export class CacheScopes {
     return hmac.digest('base64url').slice(0, SCOPE_LENGTH);
   }
 
-  /** An account was frozen or deleted. Returns the scope of its requests so far; should it return, it gets another. */
+  /**
+   * An account was frozen or deleted. Returns the scope of its requests so far; if the account returns, it gets another
+   * one.
+   */
   close(account: string): CacheScope {
     const scope = this.of(account);
     const times = this.#closed.get(account) ?? 0;

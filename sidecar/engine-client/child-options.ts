@@ -1,4 +1,4 @@
-/** What an engine process is started with, and whom it reports to. */
+/** What an engine process is started with, and where its events go. */
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
 import type { Clock } from '../lib/clock.js';
 import type { EngineEvents } from './engine.js';
@@ -7,7 +7,7 @@ import type { ChildEnd } from './exit-reason.js';
 export interface ChildTiming {
   /** From the fork to `ready`, ms. */
   readonly startTimeoutMs: number;
-  /** A child without messages, or with pending work and no step, for this long is killed. */
+  /** A child that sends no messages, or has work and makes no step, for this long is killed. */
   readonly hangMs: number;
 }
 
@@ -29,7 +29,7 @@ export interface ChildEvents {
    * still in the mux: the listener must fail them.
    */
   ended(end: ChildEnd): void;
-  /** What changes of its capacity after `ready`. */
+  /** Changes of its capacity after `ready`. */
   readonly capacity: Pick<EngineEvents, 'seats' | 'unconfirmed'>;
   /** A receiver threw. */
   threw(error: unknown): void;

@@ -1,4 +1,4 @@
-/** A job of a multiplexer: what of it has come so far, and which output may come next. */
+/** A job of a multiplexer: what has come of it so far, and which output may come next. */
 import type { Output } from '../../engine/protocol/job-output.js';
 import type { GenerationReceiver, ScoreReceiver } from './engine.js';
 
@@ -33,7 +33,7 @@ export interface OpenScoring {
 
 export type OpenJob = OpenGeneration | OpenScoring;
 
-/** After which the engine computes nothing of the job. */
+/** The outputs after which the engine computes nothing more of the job. */
 export function isEnd({ kind }: Output): boolean {
   return kind === 'cancelled' || kind === 'done' || kind === 'failed' || kind === 'returned';
 }

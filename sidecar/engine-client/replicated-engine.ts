@@ -23,12 +23,12 @@ import { tokenPrompt, type Prompt } from '../../engine/protocol/prompt.js';
 /** One process of a model's engine, as {@link ReplicatedEngine} sees it. */
 export interface EngineReplica extends Replica, Sibling {
   readonly onDemand: boolean;
-  /** What its next process is set up with. */
+  /** The setup of its next process. */
   readonly setup: EngineSetup;
   readonly readyInMs: number;
   readonly report: EngineReport;
   wake(): void;
-  /** A replica of the model is given a job: the idle ones are not to be unloaded one by one. */
+  /** A replica of the model was given a job: the idle ones are not to be unloaded one by one. */
   touch(): void;
   generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle;
   score(job: ScoreJob, receiver: ScoreReceiver): JobHandle;
@@ -36,14 +36,14 @@ export interface EngineReplica extends Replica, Sibling {
   forget(scope: CacheScope): void;
   start(): void;
   /**
-   * Loads other weights and gives new jobs to them: beside the present ones, or after these have ended their jobs, while other
-   * replicas serve. At most one call at a time.
+   * Loads other weights and gives new jobs to them: beside the present ones, or after the present jobs have ended,
+   * while other replicas serve. At most one call at a time.
    */
   replace(changes: Changes, how: 'beside' | 'after'): Promise<Replaced>;
   close(): Promise<void>;
 }
 
-/** A state comes before those behind it: the engine is in the first that one of its replicas is in. */
+/** In order of precedence: the engine's state is the first of these that one of its replicas has. */
 const STATES: readonly EngineState[] = ['ready', 'cold', 'unloaded'];
 
 /** A model's engine: one process or several with the same weights, each with seats of its own. The queue chooses among them. */
@@ -51,7 +51,7 @@ export class ReplicatedEngine implements HostedEngine {
   readonly replicas: readonly EngineReplica[];
   readonly contexts: readonly number[];
   readonly #prefixes: readonly PrefixIndex[];
-  /** Those that `facts` were made of. */
+  /** The replicas' facts from which `facts` was made. */
   #from: EngineFacts | undefined;
   #facts: EngineFacts | undefined;
 

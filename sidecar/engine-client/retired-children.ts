@@ -1,7 +1,7 @@
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
 import type { EngineChild } from './child.js';
 
-/** Processes that take no new job: each is closed once its last one has ended. A replica has one at most. */
+/** Processes that take no new job: each is closed once its last job has ended. A replica has one at most. */
 export class RetiredChildren {
   readonly #closeMs: number;
   readonly #children = new Set<EngineChild>();
@@ -16,7 +16,7 @@ export class RetiredChildren {
     child.mux.whenIdle(() => void this.#close(child));
   }
 
-  /** Fails the jobs of one that died. Returns whether it was one of these. */
+  /** Fails the jobs of a process that ended. Returns whether it was one of these. */
   ended(child: EngineChild): boolean {
     if (!this.#children.delete(child)) return false;
     child.mux.lost('lost');

@@ -17,18 +17,21 @@ import { NO_PREFIXES, type ReplicaPrefixes } from './prefix-index.js';
 import { RetiredChildren } from './retired-children.js';
 import { closeMsOf, type EngineProcessOptions } from './supervisor-options.js';
 
-/** What of a replica takes jobs: its present process, if that is ready. Its supervisor (supervisor.ts) changes the fields. */
+/**
+ * The part of a replica that takes jobs: its present process, if that is ready. Its supervisor (supervisor.ts) changes
+ * the fields.
+ */
 export class ServingChild {
   state: EngineState;
   problem: string | undefined;
   onDemand: boolean;
   facts: EngineFacts | undefined;
-  /** What the present process, or the next one, is set up with. */
+  /** The setup of the present process, or of the next one. */
   setup: EngineSetup;
   protected child: EngineChild | undefined;
   protected idle: IdleWatch | undefined;
   protected readonly threw: (fault: unknown) => void;
-  /** Those that were replaced and have jobs still. */
+  /** Processes that were replaced and still have jobs. */
   protected readonly retired: RetiredChildren;
   readonly #options: EngineProcessOptions;
 

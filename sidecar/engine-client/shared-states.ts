@@ -5,7 +5,7 @@ import type { PrefixIndex, ReplicaPrefixes } from './prefix-index.js';
 
 export { MEMORY_FILES } from '../../engine/protocol/shared-state.js';
 
-/** A replica as its siblings see it. */
+/** A replica as the other replicas see it. */
 export interface Sibling {
   readonly pid: number | undefined;
   readonly facts: EngineFacts | undefined;
@@ -13,8 +13,8 @@ export interface Sibling {
 }
 
 /**
- * What one of the replicas has of prompts: in its own sequences and cache, and in the caches of those others whose states it can
- * restore.
+ * How much of a prompt one of the replicas has: in its own sequences and cache, and in the caches of those others whose
+ * states it can restore.
  */
 export class ReachablePrefixes implements PrefixIndex {
   readonly #replicas: readonly Sibling[];
@@ -35,7 +35,7 @@ export class ReachablePrefixes implements PrefixIndex {
   }
 }
 
-/** A state in another replica's cache that has more of a prompt than replica `at` has; undefined: none has. */
+/** A state in another replica's cache that has more of a prompt than replica `at` has; undefined: there is none. */
 export function stateElsewhere(
   replicas: readonly Sibling[],
   at: number,

@@ -2,12 +2,15 @@ import type { EngineChild } from './child.js';
 import type { ChildEnd } from './exit-reason.js';
 import type { EngineFacts } from './engine.js';
 
-/** How the load of a successor ended. `room`: it may be memory that is missing. `leaveGate`: the next engine may load; called once the seats of this one are counted. */
+/**
+ * How the load of a successor ended. `room`: memory may be missing. `leaveGate`: lets the next engine load; called once
+ * the seats of this one are counted.
+ */
 export type Succession =
   | { readonly kind: 'ready'; readonly child: EngineChild; readonly facts: EngineFacts; readonly leaveGate: () => void }
   | { readonly kind: 'ended'; readonly why: string; readonly room: boolean };
 
-/** What the process reports until it is ready, or in place of that. */
+/** What the process reports before it is ready, or when it fails to become so. */
 export interface SuccessorEvents {
   ready(facts: EngineFacts): void;
   ended(end: ChildEnd): void;
@@ -21,7 +24,7 @@ export class Successor {
   #child: EngineChild | undefined;
   #leaveGate: () => void = () => undefined;
 
-  /** Forks once `enter` lets it. */
+  /** Forks once `enter` allows it. */
   constructor(enter: (begin: () => void) => () => void, fork: (events: SuccessorEvents) => EngineChild) {
     this.outcome = new Promise((resolve) => (this.#settle = resolve));
     const begin = (): void => {
@@ -45,7 +48,7 @@ export class Successor {
     // Only when its memory is free again.
     void child.gone.then(() => {
       this.#leaveGate();
-      // The kernel kills who needs more memory than there is.
+      // The kernel kills processes when memory runs out.
       const room = mayMend === true || reason === 'killed';
       this.#settle({ kind: 'ended', why: detail ?? reason, room });
     });

@@ -62,9 +62,9 @@ function hashInThread(file: string): Promise<string> {
 }
 
 /**
- * What one model's engines load of their setup's file, asked before each fork: the file as it is now if its weights are those that
- * were loaded first, else that one, so that the engine refuses what is there now. Otherwise a replica that is started again could
- * serve other weights than the rest.
+ * The file that one model's engines load, asked for before each fork: the present file if its weights are those that
+ * were loaded first, else the first file's key and hash, so that the engine refuses the present file. Otherwise a
+ * replica that is started again could serve other weights than the rest.
  */
 export function sameWeights(
   files: Pick<WeightFiles, 'of'>,

@@ -9,7 +9,7 @@ export type Handler = (exchange: Exchange) => void | Promise<void>;
 /** HEAD is answered by GET's handler without its body, OPTIONS by the server. */
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
-/** Exact path -> method -> handler. A path that ends in `{…}` stands for all that begin as it does and go on. */
+/** Exact path -> method -> handler. A path that ends in `{…}` matches all longer paths with the same beginning. */
 export type Routes = Readonly<Record<string, Readonly<Partial<Record<Method, Handler>>>>>;
 
 /** What is served at one path. */
@@ -23,7 +23,7 @@ export interface Route {
 /** Finds the route of a path. */
 export class RouteTable {
   readonly #exact: ReadonlyMap<string, Route>;
-  /** Routes that stand for many paths, by what all of these begin with. */
+  /** Routes that match many paths, by the beginning of these paths. */
   readonly #open: readonly (readonly [beginning: string, route: Route])[];
 
   constructor(routes: Routes) {

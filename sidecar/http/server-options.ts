@@ -36,7 +36,7 @@ export interface ServerOptions {
   };
   /** Wraps each exchange before it is handled. A handler's fault is answered on the unwrapped exchange. */
   readonly wrap?: (exchange: Exchange) => Exchange;
-  /** What a path that is not served is answered with. */
+  /** The answer for a path that is not served. */
   readonly absent?: (path: string) => ContractError;
   /** Adds its field to responses. */
   readonly loadReport?: LoadReport;

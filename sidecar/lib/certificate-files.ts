@@ -1,6 +1,6 @@
 /**
- * A private key and its certificate in two files of the operator. Both are watched: a pair that fits is taken, of one that does
- * not the previous one stays in force.
+ * A private key and its certificate in two files of the operator. Both files are watched: a pair that fits replaces the
+ * previous one, and one that does not is ignored.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';

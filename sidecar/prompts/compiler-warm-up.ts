@@ -1,12 +1,12 @@
 /**
- * A task for the compiler thread that no caller waits for. Code that has not run yet takes several times as long, and the first
- * request there is to wait no longer than the next.
+ * A task for the compiler thread for which no caller waits. Code that has not run yet takes several times as long, and
+ * the first request should wait no longer than the next.
  */
 import type { CompilerTask } from './messages.js';
 
 const names = Array.from({ length: 100 }, (_, i) => `p${i}`);
 const many = names.map((name) => ({ properties: { [name]: { type: 'string' } } }));
-/** What is written as rules: required names, texts, numbers and alternatives. */
+/** Constructs that become rules: required names, texts, numbers and alternatives. */
 const written = {
   type: 'object',
   properties: {
@@ -15,7 +15,7 @@ const written = {
   },
   required: names,
 };
-/** What is multiplied out. */
+/** Constructs whose combinations are expanded. */
 const multiplied = { type: 'object', properties: { a: { allOf: [{ anyOf: many }, ...many] } }, required: ['a'] };
 
 /** Tools past the bound of work, so that the compiler does all that it may. */

@@ -1,6 +1,6 @@
 /**
- * The size of a PNG or JPEG by its head. Nothing of the image is decoded: the head decides whether it may be. Linear in the
- * file, whatever it holds.
+ * Reads the size of a PNG or JPEG from its head, without decoding the image: the size decides whether it may be
+ * decoded. Linear in the file, whatever its content.
  */
 
 /** Width and height, in pixels. */
@@ -52,7 +52,7 @@ const JPEG_END = Uint8Array.of(0xff, 0xd9);
 function jpegSize(file: Uint8Array, view: DataView): ImageSize | undefined {
   let at = 2;
   while (at + 4 <= view.byteLength) {
-    // Between segments some writers leave bytes that belong to none.
+    // Some writers leave bytes between segments that belong to none.
     if (view.getUint8(at) !== 0xff || view.getUint8(at + 1) === 0 || view.getUint8(at + 1) === 0xff) {
       at += 1;
       continue;

@@ -2,7 +2,7 @@
 import { CACHE_BYTES, CACHE_EVICTIONS, CACHE_HITS, CACHE_TOKENS } from './definitions/prefix-cache.js';
 import type { Counter, Gauge, Instruments } from './instruments.js';
 
-/** Why an entry went, as in engine/protocol/messages.ts. */
+/** Why an entry was dropped, as in engine/protocol/messages.ts. */
 export const EVICTION_REASONS = ['room', 'replaced', 'age', 'forgotten', 'failed'] as const;
 type Reason = (typeof EVICTION_REASONS)[number];
 
@@ -48,7 +48,7 @@ export class CacheMetrics {
     }
   }
 
-  /** `read` returns those of the model's processes, always in the same order; it is called at each scrape. */
+  /** `read` returns the counts of the model's processes, always in the same order; it is called at each scrape. */
   watch(model: string, read: () => readonly CacheReading[]): void {
     this.#caches.set(model, read);
   }

@@ -1,6 +1,6 @@
 /**
  * The sidecar's side of a model's vision process: it sends one image after another, remembers layouts, detects hung images and
- * starts the process again when it ends. Only the image that it ended over fails; the others are sent to the next process.
+ * starts the process again when it ends. Only the image that it was encoding fails; the others are sent to the next process.
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../lib/clock.js';
@@ -10,10 +10,10 @@ import type { Forked, Message, VisionClientOptions } from './client-options.js';
 import { VisionProcess, type VisionEnd, type VisionProcessEvents } from './process.js';
 import type { EncodeOrder, Encoded, Encoding, HostedVision, Laid, Size, VisionFacts, VisionState } from './vision.js';
 
-/** An image that is not encoded by then counts as hung, ms. On a CPU real encoders take up to a minute. */
+/** An image that is not encoded within this time counts as hung, ms. On a CPU real encoders take up to a minute. */
 const ENCODE_MS = 300_000;
 
-/** Counting takes microseconds, but an encode may have all cores, ms. */
+/** Counting takes microseconds, but an encode may use all cores, ms. */
 const LAYOUT_MS = 10_000;
 
 /** Of an image, unless the settings say otherwise. */
@@ -22,7 +22,7 @@ export const MAX_TOKENS = 4096;
 /** Images that wait: each is of a request that has a seat. */
 const MAX_WAITING = 4096;
 
-/** Sizes whose layouts are remembered; then they are forgotten together. */
+/** Sizes whose layouts are remembered; when there are more, all are dropped. */
 const MAX_LAYOUTS = 4096;
 
 interface Asked {

@@ -2,14 +2,14 @@ import { createHash } from 'node:crypto';
 import { IMAGE_IDS, type Prompt, type PromptSegment } from '../../engine/protocol/prompt.js';
 import type { LayoutPart } from './vision.js';
 
-/** An image where it goes into a prompt. */
+/** An image at its place in a prompt. */
 export interface LaidImage {
   readonly parts: readonly LayoutPart[];
   /** Of its embeddings; no other image's are equal. */
   readonly digest: Uint8Array;
 }
 
-/** A part of an image of a request: what the segment with embeddings at an index of the prompt's is of. */
+/** Which part of which image of a request the embeddings segment at an index of the prompt is. */
 export interface PlacedPart {
   readonly image: number;
   /** Among the image's parts with embeddings. */

@@ -4,7 +4,7 @@ import type { Clock } from '../lib/clock.js';
 import { VisionProcess, type VisionProcessEvents } from './process.js';
 
 export type Probed =
-  /** `bytes`: of its memory; undefined: this system does not tell. */
+  /** `bytes`: its memory; undefined: this system does not report it. */
   | { readonly kind: 'ready'; readonly facts: VisionFacts; readonly bytes: number | undefined }
   /** `reason`: one line for the operator. `noAddon`: the addon was built without images. */
   | { readonly kind: 'unable'; readonly reason: string; readonly noAddon: boolean };

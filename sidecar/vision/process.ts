@@ -79,7 +79,7 @@ export class VisionProcess {
     }
     this.#child = forked.child;
     this.#link = forked.link;
-    // Its lines may be about callers' images.
+    // Its lines may contain parts of callers' images.
     forked.child.stderr?.resume();
     forked.child.once('exit', () => this.#leave(1));
     this.send({ kind: 'start', setup });

@@ -29,7 +29,7 @@ export type Encoded =
 export interface Encoding {
   /** Never rejects; never settles after `cancel`. */
   readonly result: Promise<Encoded>;
-  /** It is not needed any more. One that is being encoded is finished and kept. Idempotent. */
+  /** The image is no longer needed. One that is being encoded is finished and kept. Idempotent. */
   readonly cancel: () => void;
 }
 

@@ -3,7 +3,8 @@ import type { EngineSetup } from '../../protocol/setup.js';
 import type { Needs } from './estimate.js';
 
 /**
- * What a model takes with what its grammars may keep, which lies in host memory. Decisions have none. `vocabulary`: tokens.
+ * A model's memory including what its grammars may keep, which is host memory. Decision models have no grammars.
+ * `vocabulary`: tokens.
  */
 export function withGrammars(needs: Needs, kind: EngineSetup['kind'], vocabulary: number): Needs {
   if (kind !== 'chat') return needs;

@@ -30,7 +30,9 @@ export function roomForMemoryFiles(): number | undefined {
   }
 }
 
-/** A file in memory without a name, which ends with the last descriptor of it. Its owner closes it once. */
+/**
+ * A file in memory without a name. The kernel frees it when its last descriptor is closed. Its owner closes it once.
+ */
 export class MemoryFile {
   readonly #file: number;
   #closed = false;
@@ -39,7 +41,7 @@ export class MemoryFile {
     this.#file = file;
   }
 
-  /** An empty one; undefined: there can be none. */
+  /** Creates an empty file; undefined: this system has no files in memory. */
   static make(): MemoryFile | undefined {
     const path = `${MEMORY_FILES}/ra-${process.pid}-${randomUUID()}`;
     try {
@@ -76,7 +78,7 @@ export class MemoryFile {
     return fstatSync(this.descriptor).size;
   }
 
-  /** By which it can be opened in this process. */
+  /** The path by which this process can open it. */
   get path(): string {
     return `/proc/self/fd/${this.descriptor}`;
   }
@@ -89,7 +91,7 @@ export class MemoryFile {
     }
   }
 
-  /** The numbers there. Throws where there are fewer. */
+  /** Reads the numbers there. Throws where there are fewer. */
   read(count: number, at: number): Uint32Array {
     const numbers = new Uint32Array(count);
     if (readSync(this.descriptor, numbers, 0, numbers.byteLength, at) === numbers.byteLength) return numbers;

@@ -2,16 +2,20 @@ import type { EngineSetup } from '../../protocol/setup.js';
 import type { Needs } from './estimate.js';
 import { totalOf, usableOf } from './verdict.js';
 
-/** At most this share of what is left when the model is loaded, for all engines of the sidecar together. */
+/** At most this share of the memory that is free when the model is loaded, for all engines of the sidecar together. */
 const SHARE = 1 / 4;
 
-/** Each engine at most, and none where there would be less: a few prompts of a small model; bytes. */
+/**
+ * The bounds of one engine's cache, bytes. Less than the lower one would have room for a few prompts of a small model
+ * only, so there is no cache then.
+ */
 const MOST = 8 * 2 ** 30;
 const LEAST = 64 * 2 ** 20;
 
 /**
- * What a model takes with its prefix cache, which lies in host memory: what is asked for, or by what is free, and at most what
- * files in memory have room for. None where nothing is reused. `room`: bytes; undefined: this system has no files in memory.
+ * A model's memory including its prefix cache, which is host memory: the configured bytes, or a part of what is free,
+ * and at most the room for files in memory. No cache where nothing is reused. `room`: bytes; undefined: this system has
+ * no files in memory.
  */
 export function withPrefixCache(
   needs: Needs,
