@@ -16,6 +16,7 @@ import {
   HELD_TOKENS,
   PACED_MS,
   REUSED_TOKENS,
+  STEADY_MS,
   STUB_JOB,
   type StubScript,
 } from './stub-script.js';
@@ -29,6 +30,8 @@ const late = new Set<number>();
 const paces = new Map<number, { readonly prompt: number; readonly since: number }>();
 /** Jobs that wait for embeddings, and of how many images. */
 const looks = new Map<number, { left: number }>();
+/** Steady jobs: tokens made, and all of them. */
+const steadies = new Map<number, { made: number; readonly all: number }>();
 /** Jobs that flood, the least recently served first. */
 const floods = new Set<number>();
 const FLOODS_A_TICK = 8;
@@ -51,6 +54,7 @@ function start(setup: EngineSetup): void {
     setup.heartbeatMs,
   );
   setInterval(tick, 5);
+  void beat();
   const facts: EngineFacts = {
     model: 'stub',
     seats: setup.seats,
@@ -100,6 +104,22 @@ function tick(): void {
   }
   const outputs = [...[...late].map((id) => piece(id, 0, 'late', 1)), ...served.map((id) => piece(id, 0, FLOOD, 1))];
   if (moving || outputs.length > 0) emit(...outputs);
+}
+
+/** One step of all steady jobs at each multiple of STEADY_MS, however late a timer is. */
+async function beat(): Promise<never> {
+  for (let due = performance.now(); ; due += STEADY_MS) {
+    await new Promise((next) => setTimeout(next, Math.max(0, due - performance.now())));
+    const outputs = [...steadies].flatMap(([id, job]): Output[] => {
+      job.made += 1;
+      const text = piece(id, 0, ' steady', job.made);
+      if (job.made < job.all) return [text];
+      steadies.delete(id);
+      const end = { reason: 'length', completionTokens: job.all, reasoningTokens: 0 } as const;
+      return [text, { id, kind: 'finished', choice: 0, ...end }, { id, kind: 'done' }];
+    });
+    if (outputs.length > 0) emit(...outputs);
+  }
 }
 
 function piece(id: number, choice: number, text: string, tokens: number): Output {
@@ -261,6 +281,10 @@ function generate(id: number, job: GenerateJob): void {
       started(id);
       emit(piece(id, 0, 'begun', 1));
       break;
+    case STUB_JOB.steady:
+      steadies.set(id, { made: 0, all: job.maxTokens });
+      started(id);
+      break;
     case STUB_JOB.paced:
       paced(id, job);
       break;
@@ -320,6 +344,7 @@ function obey(message: ToEngine): void {
       paces.delete(message.id);
       floods.delete(message.id);
       looks.delete(message.id);
+      steadies.delete(message.id);
       break;
     case 'shutdown':
       if (script.deaf !== true) process.exit(0);

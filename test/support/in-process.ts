@@ -84,6 +84,7 @@ export interface StubModel {
   readonly kind: 'chat' | 'decision';
   readonly seats?: number;
   readonly contextPerSeat?: number;
+  readonly replicas?: number;
   readonly cohort?: string;
   readonly vision?: { readonly projector: string; readonly [setting: string]: unknown };
   /** A server elsewhere; its engine process is the real one. Absent: a stand-in. */

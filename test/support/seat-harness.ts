@@ -1,6 +1,7 @@
 import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
 import type { FairQueueOptions } from '../../sidecar/admission/fair-queue-options.js';
 import type { SeatQueue, Lease, QueueReport, Refused } from '../../sidecar/admission/seat-queue.js';
+import type { ReplicaSize } from '../../sidecar/admission/replica-seats.js';
 import { FakeClock } from './fake-clock.js';
 
 /** An account’s stream of requests. Times in ms. */
@@ -46,16 +47,17 @@ export class SeatHarness {
   readonly queue: SeatQueue;
   readonly fates: Fate[] = [];
   readonly #random: () => number;
-  readonly #seats: number;
 
-  constructor(seed: number, options: Partial<Omit<FairQueueOptions, 'seats'>> & { readonly seats?: number } = {}) {
+  constructor(
+    seed: number,
+    options: Partial<Omit<FairQueueOptions, 'seats'>> & { readonly seats?: number | readonly ReplicaSize[] } = {},
+  ) {
     this.#random = mulberry32(seed);
-    this.#seats = options.seats ?? SEATS;
     this.queue = createFairQueue({
       clock: this.clock,
       random: this.#random,
       config: CONFIG,
-      seats: this.#seats,
+      seats: SEATS,
       ...options,
     });
   }

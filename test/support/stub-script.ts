@@ -72,7 +72,12 @@ export const STUB_JOB = {
   paced: 19,
   /** Wants the embeddings of each image of its prompt; once it has them, one piece `seen`, finished; done. */
   look: 20,
+  /** Started, then a token every {@link STEADY_MS} with all others of this kind, up to its `maxTokens`; finished; done. */
+  steady: 21,
 } as const;
+
+/** 80 steps a second. */
+export const STEADY_MS = 12.5;
 
 /** The tokens that a stub reports for its sequences. */
 export const HELD_TOKENS = { running: 30, kept: 12 } as const;

@@ -1,6 +1,7 @@
 /** The goals of docs/admission.md#goals, on a fake clock with random loads. */
 import fc from 'fast-check';
 import t from 'tap';
+import type { ReplicaSize } from '../../../sidecar/admission/replica-seats.js';
 import { jain } from '../../../sidecar/admission/fairness-window.js';
 import type { QueueReport } from '../../../sidecar/admission/seat-queue.js';
 import { SEATS, SeatHarness, share, type Load } from '../../support/seat-harness.js';
@@ -23,6 +24,21 @@ t.test('accounts with a backlog get the same seat time, however long their reque
   t.ok(index >= 0.99, `Jain's index ${index}`);
   const { fairness } = harness.queue.report(10);
   t.ok(fairness !== null && fairness >= 0.99, `as operators see it: ${fairness}`);
+});
+
+t.test('with the seats on four replicas accounts get the same seat time as on one engine', async (t) => {
+  const index = async (seats: number | readonly ReplicaSize[]): Promise<number> => {
+    const harness = new SeatHarness(4, { seats });
+    const accounts = ['short', 'long', 'flood'];
+    harness.offer({ account: 'short', holdMs: 250, everyMs: everyMs(250, 1.5, 8) });
+    harness.offer({ account: 'long', holdMs: 2000, everyMs: everyMs(2000, 1.5, 8) });
+    harness.offer({ account: 'flood', holdMs: 1000, everyMs: everyMs(1000, 6, 8) });
+    await harness.run(5 * MINUTE);
+    return jain(accounts.map((account) => harness.usefulMs(account)));
+  };
+  const one = await index(8);
+  const four = await index(Array.from({ length: 4 }, () => ({ seats: 2, contextPerSeat: 2048 })));
+  t.ok(four >= 0.99 && four >= one - 0.002, `${four}, and ${one} on one engine`);
 });
 
 t.test('the fairness index leaves out accounts that had no request to seat', async (t) => {

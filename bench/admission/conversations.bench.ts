@@ -1,0 +1,37 @@
+/** Reuse of conversations on replicas, by placement, in simulated time: `node dist/bench/admission/conversations.bench.js`. */
+import { keep, type Row } from '../support/results.js';
+import { quantile } from '../support/stats.js';
+import { talk, type Talks } from './conversations.js';
+
+const TALKS = { conversations: 64, turns: 8, tokenMs: 0.5, stepMs: 20, loadFactor: 2, seed: 1 } as const;
+const FOUR = [16, 16, 16, 16];
+const CASES: readonly (readonly [string, Pick<Talks, 'replicas' | 'by'>])[] = [
+  ['one engine with all seats', { replicas: [64], by: 'queue' }],
+  ['four replicas, one queue', { replicas: FOUR, by: 'queue' }],
+  ['four sidecars in turn', { replicas: FOUR, by: 'round-robin' }],
+  ['four sidecars, the least busy', { replicas: FOUR, by: 'least-busy' }],
+];
+
+const rows: Row[] = [];
+for (const thinkMs of [8000, 1000]) {
+  for (const [what, where] of CASES) {
+    const { reused, ttftMs, untilMs } = await talk({ ...TALKS, thinkMs, ...where });
+    rows.push({
+      'mean pause, s': thinkMs / 1000,
+      what,
+      'share of prompt tokens reused': reused,
+      'TTFT p50 ms': quantile(ttftMs, 0.5),
+      'TTFT p99 ms': quantile(ttftMs, 0.99),
+      'until the last reply, s': untilMs / 1000,
+    });
+  }
+}
+
+await keep('conversations', {
+  title: 'Conversations on four replicas',
+  simulated: true,
+  about: [
+    `${TALKS.conversations} conversations of ${TALKS.turns} turns on stand-in engines with 64 seats in all: a prompt token takes ${TALKS.tokenMs} ms, a token of a reply ${TALKS.stepMs} ms, up to ${TALKS.loadFactor} times that on a full replica. Questions of 40 to 200 tokens, replies of 60 to 260, a beginning of 256 that all share. No host memory: a prefix is where its seat is. The others are what a proxy before four sidecars or servers does, with slots chosen by the longest prefix.`,
+  ],
+  rows,
+});

@@ -1,0 +1,16 @@
+/** What placement must reach with four replicas (docs/admission.md), on stand-in engines in simulated time. */
+import t from 'tap';
+import { talk, type Talks } from '../../../bench/admission/conversations.js';
+
+const TALKS = { conversations: 64, turns: 8, thinkMs: 8000, tokenMs: 0.5, stepMs: 20, loadFactor: 2, seed: 1 } as const;
+const FOUR = [16, 16, 16, 16];
+
+t.test('conversations reuse nearly what they would on one engine, and more than in turn', async (t) => {
+  const of = async (more: Pick<Talks, 'replicas' | 'by'>): Promise<number> =>
+    (await talk({ ...TALKS, ...more })).reused;
+  const one = await of({ replicas: [64], by: 'queue' });
+  const queue = await of({ replicas: FOUR, by: 'queue' });
+  const turn = await of({ replicas: FOUR, by: 'round-robin' });
+  t.ok(queue >= 0.95 * one, `${queue} of ${one}`);
+  t.ok(turn < 0.8 * queue, `in turn: ${turn}`);
+});
