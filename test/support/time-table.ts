@@ -89,7 +89,9 @@ const worker = async (): Promise<void> => {
   for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
     const timed = await time(file);
     done.push(timed);
-    stderr.write(`${timed.ok ? 'ok' : 'FAILED'} ${timed.name} ${timed.wallS.toFixed(1)} s\n`);
+    stderr.write(
+      `${timed.ok ? 'ok' : 'FAILED'} ${timed.name} ${timed.wallS.toFixed(1)} s, ${timed.cpuS.toFixed(1)} s of processor time\n`,
+    );
   }
 };
 await Promise.all(Array.from({ length: Number(values.jobs) }, worker));
