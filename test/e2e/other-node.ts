@@ -104,13 +104,6 @@ export function nodeBinary(version: string): string {
   return binary;
 }
 
-/** The folder of one of npm's packages, which depends on no other. */
-export function unpacked(name: string, version: string): string {
-  const folder = join(CACHE, `${name}-${version}`);
-  if (!existsSync(folder)) unpack(`${name}@${version}`, folder);
-  return folder;
-}
-
 interface Lock {
   readonly packages: Readonly<Record<string, { readonly version: string; readonly integrity?: string }>>;
 }
