@@ -52,6 +52,8 @@ export const PLAN: readonly Bench[] = [
   bench('prebuilt', true, 3, 'engine/steps.bench.js', 'engine-steps'),
   bench('prebuilt', true, 3, 'engine/reuse.bench.js', 'reuse'),
   bench('prebuilt', true, 1, 'engine/restore.bench.js', 'restore'),
+  bench('prebuilt', true, 2, 'engine/cache-gaps.bench.js', 'cache-gaps'),
+  bench('prebuilt', true, 10, 'engine/cache-cost.bench.js', 'cache-cost'),
   bench('prebuilt', true, 3, 'engine/grammar.bench.js', 'grammar'),
   bench('prebuilt', true, 3, 'engine/grammar-stall.bench.js', 'grammar-stall'),
   bench('prebuilt', true, 5, 'http/grammar-neighbours.bench.js', 'grammar-neighbours'),
