@@ -43,6 +43,8 @@ export const PLAN: readonly Bench[] = [
   bench('either', true, 8, 'http/tracing.bench.js', 'tracing-http'),
   bench('either', true, 8, 'console/console.bench.js', 'console'),
   bench('either', true, 2, 'http/dear-schemas.bench.js', 'dear-schemas'),
+  bench('either', true, 1, 'http/fan-out.bench.js', 'fan-out'),
+  bench('either', true, 1, 'vision/transport.bench.js', 'vision-transport'),
   bench('either', true, 15, 'picker/picker.bench.js 3 30', 'picker'),
 
   bench('prebuilt', true, 3, 'engine/attention.bench.js', 'attention'),
@@ -66,6 +68,7 @@ export const PLAN: readonly Bench[] = [
 
   bench('native', true, 8, 'engine/limit.bench.js native', 'engine-limit-native'),
   bench('native', true, 3, 'engine/steps.bench.js native', 'engine-steps-native'),
+  bench('native', true, 4, 'engine/replicas.bench.js native', 'replicas-limit-native'),
   bench('native', true, 5, 'engine/prefill.bench.js native', 'engine-prefill'),
   bench('native', true, 25, 'http/llama-server.bench.js native', 'llama-server-native'),
   bench('native', true, 15, 'architectures/limit.bench.js native', 'architectures-limit-native'),
@@ -77,10 +80,11 @@ export const PLAN: readonly Bench[] = [
   bench('native', true, 330, 'overload/patience.bench.js 3 600', 'overload-patience'),
 
   bench('either', false, 3, 'admission/admission.bench.js', 'admission'),
+  bench('either', false, 0.1, 'admission/conversations.bench.js', 'conversations'),
   bench('prebuilt', false, 1, 'engine/repacked.bench.js', 'repacked'),
   bench('prebuilt', false, 2, 'decisions/quality.bench.js', 'decision-quality'),
   bench('prebuilt', false, 2, 'seedling/skills.bench.js', 'seedling-skills'),
   bench('prebuilt', false, 2, 'seedling/long.bench.js', 'seedling-long'),
   bench('prebuilt', false, 1, 'seedling/kv-loss.bench.js', 'seedling-kv'),
-  bench('either', false, 120, 'admission/patience/grid.js 10 "" 600', 'patience'),
+  bench('either', false, 30, 'admission/patience/grid.js 10 "" 600', 'patience'),
 ];
