@@ -4,6 +4,7 @@
  * probes and browsers that open a page cannot send one.
  */
 import { bearerOf } from '../access/bearer.js';
+import { isLoopback } from '../config/loopback.js';
 import { SecretFile } from '../lib/secret-file.js';
 import { openConsole } from '../console/console.js';
 import type { Watched } from '../console/snapshot.js';
@@ -64,7 +65,12 @@ export async function openOperators(common: ServerDeps, seen: () => OperatorsVie
       ...guarded({
         '/metrics': { GET: (exchange) => metrics(exchange, { metrics: registry }) },
         '/admission': { GET: (exchange) => admission(exchange, seen()) },
-        '/models/reload': { POST: (exchange) => reloadModel(exchange, seen().reload) },
+        '/models/reload': {
+          POST: (exchange) =>
+            keys !== undefined || namesLoopback(exchange.head)
+              ? reloadModel(exchange, seen().reload)
+              : exchange.fail(contractError('bad_request', OTHER_NAME)),
+        },
         ...console.feed,
       }),
     },
@@ -83,6 +89,13 @@ export async function openOperators(common: ServerDeps, seen: () => OperatorsVie
       return server.close();
     },
   };
+}
+
+const OTHER_NAME = 'Without operators.secretFile, address this listener as 127.0.0.1, [::1] or localhost.';
+
+/** Against DNS rebinding: a web page whose name was made to resolve to this machine sends its own name as the host. */
+function namesLoopback(head: RequestHead): boolean {
+  return isLoopback((head.header('host') ?? '').replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1'));
 }
 
 function guard(allowed: (head: RequestHead) => boolean, handler: Handler): Handler {

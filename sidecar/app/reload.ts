@@ -20,15 +20,23 @@ type Model = Pick<Hosted, 'id' | 'engine'>;
 export interface ReloadParts {
   readonly models: ReadonlyMap<string, Model>;
   readonly files: Pick<WeightFiles, 'of'>;
-  readonly prompts: Pick<Prompts, 'prepare' | 'adopt' | 'settle'>;
+  readonly prompts: Pick<Prompts, 'prepare' | 'adopt' | 'discard' | 'settle'>;
   /** What the first prompt hosts were started with. */
   readonly promptModels: readonly PromptModel[];
   readonly log: Log;
 }
 
+/** What earlier reloads came to. */
+interface Made {
+  /** What the present prompt hosts were started with. */
+  promptModels: readonly PromptModel[];
+  /** Models whose replicas have weights of two versions, so that prompts of both kinds are needed. */
+  readonly mixed: Set<string>;
+}
+
 /** Reloads one model at a time; a second call meanwhile fails. */
 export function reloader(parts: ReloadParts): Reload {
-  let promptModels = parts.promptModels;
+  const made: Made = { promptModels: parts.promptModels, mixed: new Set() };
   let busy = false;
   return async (id, file) => {
     const model = parts.models.get(id);
@@ -37,10 +45,7 @@ export function reloader(parts: ReloadParts): Reload {
     busy = true;
     try {
       const path = file ?? model.engine.setups[0]?.file ?? '';
-      const next = promptModels.map((one) => (one.id === id ? { ...one, file: path } : one));
-      const end = await replaceAll(parts, model, path, next);
-      if (end.kind === 'reloaded') promptModels = next;
-      return end;
+      return await replaceAll(parts, model, path, made);
     } finally {
       busy = false;
     }
@@ -51,7 +56,7 @@ async function replaceAll(
   { files, prompts, log }: ReloadParts,
   model: Model,
   file: string,
-  promptModels: readonly PromptModel[],
+  made: Made,
 ): Promise<Reloaded> {
   const { engine } = model;
   if (engine.setups.some(({ remote }) => remote)) return failed('its weights are on a server elsewhere');
@@ -68,25 +73,31 @@ async function replaceAll(
     present[at]?.key !== weights.key || engine.setups[at]?.file !== file || engine.replicas[at]?.state !== 'ready';
   const wanted = present.map((_, at) => at).filter(stale);
   if (wanted.length === 0) return { kind: 'reloaded', version, replicas: 0, file };
+  const promptModels = made.promptModels.map((one) => (one.id === model.id ? { ...one, file } : one));
   const problem = problemOf(await prompts.prepare(promptModels), model.id);
   if (problem !== undefined) {
-    prompts.settle();
+    prompts.discard();
     return failed(problem);
   }
   for (const [done, replica] of wanted.entries()) {
     const why = await replace(model, replica, { file, weights });
     if (why !== undefined) {
       // Until all replicas agree, prompts of both kinds are needed.
-      if (done === 0) prompts.settle();
+      if (done === 0) prompts.discard();
+      else made.mixed.add(model.id);
       const so = done === 0 ? 'nothing was changed' : `${done} of ${wanted.length} replicas have the new weights`;
       log.error('weights not reloaded', { model: model.id, replica, reason: why });
       return failed(`replica ${replica}: ${why} (${so})`);
     }
     log.info('weights reloaded', { model: model.id, replica, version });
     // From then on more replicas want the new prompts than the old ones.
-    if (done + 1 === Math.ceil(wanted.length / 2)) prompts.adopt();
+    if (done + 1 === Math.ceil(wanted.length / 2)) {
+      prompts.adopt();
+      made.promptModels = promptModels;
+    }
   }
-  prompts.settle();
+  made.mixed.delete(model.id);
+  if (made.mixed.size === 0) prompts.settle();
   return { kind: 'reloaded', version, replicas: wanted.length, file };
 }
 

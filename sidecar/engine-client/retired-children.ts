@@ -1,7 +1,7 @@
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
 import type { EngineChild } from './child.js';
 
-/** Processes that take no new job: each is closed once its last job has ended. A replica has one at most. */
+/** Processes that take no new job: each is closed once its last job has ended. A replica has one at most: with one, no other is loaded. */
 export class RetiredChildren {
   readonly #closeMs: number;
   readonly #children = new Set<EngineChild>();
@@ -9,6 +9,11 @@ export class RetiredChildren {
   /** `closeMs`: from `shutdown` to SIGKILL. */
   constructor(closeMs: number) {
     this.#closeMs = closeMs;
+  }
+
+  /** One still runs. */
+  get busy(): boolean {
+    return this.#children.size > 0;
   }
 
   add(child: EngineChild): void {

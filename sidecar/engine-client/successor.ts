@@ -10,6 +10,9 @@ export type Succession =
   | { readonly kind: 'ready'; readonly child: EngineChild; readonly facts: EngineFacts; readonly leaveGate: () => void }
   | { readonly kind: 'ended'; readonly why: string; readonly room: boolean };
 
+/** One that is ready. */
+export type ReadySuccessor = Extract<Succession, { kind: 'ready' }>;
+
 /** What the process reports before it is ready, or when it fails to become so. */
 export interface SuccessorEvents {
   ready(facts: EngineFacts): void;

@@ -9,10 +9,11 @@ import { RestartPolicy } from './restart-policy.js';
 import { endFields, pidField, problemOf } from './exit-report.js';
 import { ServingChild } from './serving-child.js';
 import { StartGate } from './start-gate.js';
-import { Successor, type Succession, type SuccessorEvents } from './successor.js';
+import { Successor, type ReadySuccessor, type SuccessorEvents } from './successor.js';
 import { closeMsOf, type EngineProcessOptions } from './supervisor-options.js';
 
 const CLOSED = 'the sidecar ends';
+const kept = (why: string): Replaced => ({ kind: 'kept', why, room: false });
 
 /**
  * A supervised engine process, one replica of its model's engine: it is forked, watched, and forked again after it ended,
@@ -75,8 +76,9 @@ export class EngineProcess extends ServingChild implements EngineReplica {
   }
 
   async replace(setup: Changes, how: 'beside' | 'after'): Promise<Replaced> {
-    if (this.#closed !== undefined) return { kind: 'kept', why: CLOSED, room: false };
+    if (this.retired.busy) return kept('its process before the present one still has jobs');
     if (how === 'after') await this.rest();
+    if (this.#ends()) return kept(CLOSED);
     if (this.state !== 'ready') this.#abandon();
     const next = { ...this.setup, ...setup };
     const since = this.#options.clock.now();
@@ -84,15 +86,16 @@ export class EngineProcess extends ServingChild implements EngineReplica {
     this.#successor = new Successor(enter, (events) => this.#fork(next, events));
     const outcome = await this.#successor.outcome;
     this.#successor = undefined;
-    if (outcome.kind === 'ready') {
-      this.#adopt(outcome, next, since);
-      return { kind: 'replaced' };
-    }
+    if (outcome.kind === 'ready') return this.#adopt(outcome, next, since);
     if (this.state === 'cold') {
       this.#abandon();
       this.#load();
     }
     return { kind: 'kept', why: outcome.why, room: outcome.room };
+  }
+
+  #ends(): boolean {
+    return this.#closed !== undefined;
   }
 
   async #close(): Promise<void> {
@@ -131,12 +134,14 @@ export class EngineProcess extends ServingChild implements EngineReplica {
 
   /** `first`: called until it is ready, or when one that is not the present one ends. */
   #fork(setup: EngineSetup, first: SuccessorEvents): EngineChild {
-    const { events } = this.#options;
+    const { events, log, names } = this.#options;
     const child = forkChild(this.#options, setup, {
       ready: (facts) => first.ready(facts),
       ended: (end) => {
+        const count = child.mux.open;
         if (child === this.child) this.#ended(child, end);
         else if (!this.retired.ended(child)) first.ended(end);
+        else if (count > 0) log.error('engine lost', { ...names, count, ...endFields(end, child.pid) });
       },
       capacity: {
         seats: (count) => child === this.child && events.seats(count),
@@ -209,8 +214,12 @@ export class EngineProcess extends ServingChild implements EngineReplica {
   }
 
   /** New jobs go to this child; the one before it ends its own. */
-  #adopt({ child, facts, leaveGate }: Extract<Succession, { kind: 'ready' }>, setup: EngineSetup, since: number): void {
-    if (this.#closed !== undefined) return void child.close(0);
+  #adopt({ child, facts, leaveGate }: ReadySuccessor, setup: EngineSetup, since: number): Replaced {
+    if (this.#ends()) {
+      leaveGate();
+      void child.close(0);
+      return kept(CLOSED);
+    }
     const before = this.child;
     if (this.state !== 'ready') this.#abandon();
     else if (before) this.retired.add(before);
@@ -220,6 +229,7 @@ export class EngineProcess extends ServingChild implements EngineReplica {
     this.#leaveGate = leaveGate;
     this.#estimate.forked(since);
     this.#ready(facts);
+    return { kind: 'replaced' };
   }
 
   #leave(gone: Promise<void>): void {

@@ -82,6 +82,11 @@ export class PromptLanes implements PromptHost {
     this.#present = next;
   }
 
+  /** Those that `prepare` started last are not needed: they close once they have no body any more. Not after `adopt`. */
+  discard(): void {
+    this.#others.shift()?.retire();
+  }
+
   /** Prompts are made by the present hosts alone; the others close once they have no body any more. */
   settle(): void {
     for (const other of this.#others.splice(0)) other.retire();
@@ -99,7 +104,10 @@ export class PromptLanes implements PromptHost {
 }
 
 /** Both lanes as the sidecar uses them. */
-export type Prompts = Pick<PromptLanes, 'ready' | 'states' | 'open' | 'prepare' | 'adopt' | 'settle' | 'close'>;
+export type Prompts = Pick<
+  PromptLanes,
+  'ready' | 'states' | 'open' | 'prepare' | 'adopt' | 'discard' | 'settle' | 'close'
+>;
 
 /** Forks both hosts at once. */
 export function openPrompts(options: PromptLanesOptions): Prompts {

@@ -1,4 +1,6 @@
 /** Manipulated paths, Unicode and header values at the whole sidecar: none changes who requests what. */
+import { once } from 'node:events';
+import { request, type IncomingMessage } from 'node:http';
 import t from 'tap';
 import { KeyFileIdentity } from '../../sidecar/access/key-identity.js';
 import { chatBody, decisionBody, FakeIdentity, InProcess, JSON_HEADERS } from '../support/in-process.js';
@@ -179,4 +181,24 @@ t.test('a web page that may call the public listener may not read the operatorsâ
   for (const path of ['/admission', '/metrics', '/readyz']) {
     t.equal(await allowed(sidecar.app.operatorsPort, path), null, path);
   }
+});
+
+t.test('a page whose name was made to resolve to this machine reloads no weights', async (t) => {
+  const sidecar = await InProcess.start(t, { models: [{ id: 'm', kind: 'chat' }] });
+  const status = async (host: string): Promise<number | undefined> => {
+    const asked = request({
+      port: sidecar.app.operatorsPort,
+      method: 'POST',
+      path: '/models/reload',
+      headers: { host, 'content-type': 'application/json' },
+    });
+    asked.end(JSON.stringify({ model: 'no-such-model' }));
+    const [response] = (await once(asked, 'response')) as [IncomingMessage];
+    response.resume();
+    return response.statusCode;
+  };
+  for (const host of ['attacker.example:9090', 'attacker.example', '127.0.0.1.attacker.example']) {
+    t.equal(await status(host), 400, host);
+  }
+  for (const host of ['127.0.0.1:9090', 'localhost', '[::1]:9090']) t.equal(await status(host), 404, host);
 });

@@ -62,6 +62,7 @@ function lanesFor({ hooks = {}, ...options }: PromptLanesOptions): Prompts {
     open: (route, bytes, payer, wanted) => lanes.open(route, bytes, payer, wanted),
     prepare: (models) => lanes.prepare(models),
     adopt: () => lanes.adopt(),
+    discard: () => lanes.discard(),
     settle: () => lanes.settle(),
     close: () => void users.delete(hooks),
     get states() {

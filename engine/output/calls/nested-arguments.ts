@@ -41,6 +41,8 @@ export class NestedReader implements ArgumentsReader {
   /** The value that is being read, and what was read of it while it may be anything. */
   #node = ANYTHING;
   #held = '';
+  /** The same without the white space that leads. */
+  #begun = '';
   /** An element is within it. */
   #nests = false;
   #value: TaggedValue | undefined;
@@ -92,7 +94,7 @@ export class NestedReader implements ArgumentsReader {
         return this.#readValue(unit);
       case 'closing':
         if (unit === '>') this.#awaitGap();
-        return '';
+        return this.#raw.length > 4 * MAX_NAME ? this.#end('failed') : '';
       default:
         return '';
     }
@@ -153,6 +155,7 @@ export class NestedReader implements ArgumentsReader {
     const own = kind === 'array' ? (prefix[written] ?? items) : Object.hasOwn(members, name) ? members[name] : others;
     this.#node = (own === undefined ? undefined : this.#nodes[own]) ?? ANYTHING;
     this.#held = '';
+    this.#begun = '';
     this.#state = 'value';
     parent.written += 1;
     const lead = written > 0 ? ', ' : this.#open.length === 1 ? '{' : '';
@@ -162,7 +165,10 @@ export class NestedReader implements ArgumentsReader {
   /** Until it is known whether an element is within it. */
   #readValue(unit: string): string {
     this.#held += unit;
-    const begun = this.#held.trimStart();
+    // White space that leads is not looked at again with each unit that follows it.
+    if (this.#begun === '' && unit.trim() === '') return '';
+    this.#begun += unit;
+    const begun = this.#begun;
     const tag = `${this.#prefix}<`;
     if (begun.length <= tag.length && tag.startsWith(begun)) return '';
     const { types, empty } = this.#node;

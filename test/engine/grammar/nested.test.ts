@@ -119,6 +119,17 @@ t.test('what the model writes', (t) => {
   t.end();
 });
 
+t.test('white space before a value is read once', (t) => {
+  // Read again with each character, it would take minutes.
+  const city = `${' '.repeat(600_000)}x`;
+  const reply = written(
+    `~<tool_call>~<invoke name="look">~<city>${city}~</city>~<days>1~</days>~</invoke>~</tool_call>`,
+  );
+  const [call] = readCalls(FORMAT, [reply]).calls;
+  t.same(JSON.parse(call?.arguments ?? ''), { city, days: 1 });
+  t.end();
+});
+
 t.test('what the schema refuses', (t) => {
   for (const inner of [
     '~<city>a~</city>',
