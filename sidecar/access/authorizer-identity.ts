@@ -107,7 +107,7 @@ export class AuthorizerIdentity implements Identity {
   async #ask(
     index: string,
     key: string,
-    permit: Exclude<ReturnType<Breaker['enter']>, { kind: 'shut' }>,
+    permit: Exclude<ReturnType<Breaker['enter']>, { kind: 'blocked' }>,
     trace: TraceHeaders | undefined,
   ) {
     const { client, environment, send, events } = this.#options;
@@ -135,7 +135,7 @@ export class AuthorizerIdentity implements Identity {
     }
     report(reply.kind === 'failed' ? 'failed' : 'invalid');
     permit.failed(reply.kind === 'failed' ? reply.why : 'answer outside its schema', index);
-    return this.#without(index, AGAIN_MS, unavailable(Math.max(AGAIN_MS, this.#breaker.shutForMs)));
+    return this.#without(index, AGAIN_MS, unavailable(Math.max(AGAIN_MS, this.#breaker.blockedForMs)));
   }
 
   /** A denial that needs a wait but names none is cached for a fixed time, which is then the wait. */

@@ -35,8 +35,8 @@ export interface Permit {
   overloaded(forMs: number): void;
 }
 
-export interface Shut {
-  readonly kind: 'shut';
+export interface Blocked {
+  readonly kind: 'blocked';
   /** Whether the service reported overload, or fails. */
   readonly why: 'failing' | 'overloaded';
   /** Time until the next call is allowed, ms: above 0. */
@@ -54,7 +54,7 @@ export class Breaker {
   #lastCause: string | undefined;
   /** Clock reading; undefined: closed. */
   #openUntil: number | undefined;
-  #why: Shut['why'] = 'failing';
+  #why: Blocked['why'] = 'failing';
   /** The latest time at which the trial ends, clock reading; undefined: none is in flight. */
   #trialUntil: number | undefined;
   /** Counts transitions: permits of an earlier epoch are void. */
@@ -71,15 +71,15 @@ export class Breaker {
   }
 
   /** A permission, or the time until the next. */
-  enter(): Permit | Shut {
-    const retryAfterMs = this.shutForMs;
-    if (retryAfterMs > 0) return { kind: 'shut', why: this.#why, retryAfterMs };
+  enter(): Permit | Blocked {
+    const retryAfterMs = this.blockedForMs;
+    if (retryAfterMs > 0) return { kind: 'blocked', why: this.#why, retryAfterMs };
     if (this.#openUntil !== undefined) this.#trialUntil = this.#clock.now() + this.#options.trialMs;
     return this.#permit();
   }
 
   /** Time until a call is allowed, whole ms; 0: now. */
-  get shutForMs(): number {
+  get blockedForMs(): number {
     if (this.#openUntil === undefined) return 0;
     return Math.max(0, Math.ceil((this.#trialUntil ?? this.#openUntil) - this.#clock.now()));
   }
@@ -122,7 +122,7 @@ export class Breaker {
     this.#lastCause = undefined;
   }
 
-  #open(why: Shut['why'], reason: string, forMs: number): void {
+  #open(why: Blocked['why'], reason: string, forMs: number): void {
     this.#why = why;
     this.#openUntil = this.#clock.now() + forMs;
     this.#trialUntil = undefined;

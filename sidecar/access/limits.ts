@@ -31,7 +31,7 @@ export interface Limit {
 export type KeyLimits = Readonly<Partial<Record<LimitGroup, Partial<Limit>>>>;
 
 /** The key whose limits apply. */
-export interface Limited {
+export interface LimitedCaller {
   readonly account: string;
   readonly keyId: string;
   readonly limits?: KeyLimits;
@@ -88,7 +88,7 @@ export class RequestLimits {
   }
 
   /** Takes a permit for a request of this key, or returns how long to wait for one. */
-  take({ account, keyId, limits }: Limited, group: LimitGroup): Taken {
+  take({ account, keyId, limits }: LimitedCaller, group: LimitGroup): Taken {
     const { inFlight, perMinute } = { ...this.#defaults[group], ...limits?.[group] };
     if (inFlight === 0 && perMinute === 0) return FREE;
     this.#forget();

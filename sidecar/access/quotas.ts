@@ -5,7 +5,7 @@
  */
 
 /** The key whose quota applies. */
-export interface Quoted {
+export interface QuotaCaller {
   readonly account: string;
   readonly keyId: string;
   /** Absent: no quota. */
@@ -27,7 +27,7 @@ export class TokenQuotas {
   }
 
   /** Milliseconds until the next day, at most a day, if the key's quota is used up; otherwise 0. */
-  waitMs(caller: Quoted): number {
+  waitMs(caller: QuotaCaller): number {
     if (caller.tokensPerDay === undefined) return 0;
     const now = this.#turn();
     const used = this.#used.get(idOf(caller)) ?? 0;
@@ -35,7 +35,7 @@ export class TokenQuotas {
   }
 
   /** Counts the tokens of a finished request. */
-  charge(caller: Quoted, tokens: number): void {
+  charge(caller: QuotaCaller, tokens: number): void {
     if (caller.tokensPerDay === undefined || tokens <= 0) return;
     this.#turn();
     const id = idOf(caller);
@@ -55,6 +55,6 @@ export class TokenQuotas {
   }
 }
 
-function idOf({ account, keyId }: Quoted): string {
+function idOf({ account, keyId }: QuotaCaller): string {
   return JSON.stringify([account, keyId]);
 }

@@ -10,16 +10,16 @@ import { UserRoundRobin } from './user-round-robin.js';
 const MIN_CALIBRATION = 0.5;
 const MAX_CALIBRATION = 4;
 
-/** After one that waited in vain predictions are this much longer. */
+/** After a wait that was too long, predictions are multiplied by 1 + this. */
 const STEP = 0.08;
 
-/** The share of admitted requests that may wait in vain, where steps up and down cancel out: below the 0.03 to be kept. */
+/** The share of admitted requests that may wait too long, where steps up and down cancel out; the bound to be kept is 0.03. */
 const TIMEOUT_SHARE = 0.02;
 
-/** After one that did not they are this much shorter. */
+/** After a wait that ended with a seat, predictions are multiplied by this. */
 const DOWN = 1 - STEP * TIMEOUT_SHARE;
 
-/** What the queue knows of one account's requests of one service class. Plain state: the ledger and the queue keep it. */
+/** What the queue knows of one account's requests of one service class. Plain state: QueueState and FairQueue change it. */
 export class AccountClass {
   readonly class: ServiceClass;
   readonly weight: number;
@@ -80,13 +80,13 @@ export class AccountClass {
     return this.users.next(this.newestFirst);
   }
 
-  /** One of its requests waited in vain. */
-  waitedInVain(): void {
+  /** One of its requests waited too long. */
+  waitedTooLong(): void {
     this.#calibration = Math.min(MAX_CALIBRATION, this.#calibration * (1 + STEP));
   }
 
   /** One of its requests waited and got its seat. */
-  waitedWell(): void {
+  waitedAndSeated(): void {
     this.#calibration = Math.max(MIN_CALIBRATION, this.#calibration * DOWN);
   }
 

@@ -20,7 +20,7 @@ import type { AccountColumns } from './account-columns.js';
 import type { OwnPatience } from './patience.js';
 import type { QueuedRequest } from './queued-request.js';
 
-/** What the queue knows of one account. Plain state: the ledger and the queue keep it. */
+/** What the queue knows of one account. Plain state: QueueState and FairQueue change it. */
 export class Account {
   readonly name: string;
   /** Its place in the columns, until it is forgotten. */
@@ -44,9 +44,6 @@ export class Account {
   /** When it last had nothing that could be seated any more, and when one of it was last refused because the queue stands. */
   emptyAt = 0;
   pressedAt = -Infinity;
-  /** Requests a millisecond, lately, and up to when that is counted. */
-  arrivals = 0;
-  arrivalsAt = 0;
   /** Seat-milliseconds that one request takes, whatever its class. */
   readonly #hold = new HoldTime();
   /** How long its callers wait, whatever their class. */
@@ -137,12 +134,12 @@ export class Account {
   }
 
   /** The rank of a class of it. */
-  rankOf(of: AccountClass): number {
+  rankOf(accountClass: AccountClass): number {
     this.#settle();
     let rank = 0;
     for (const known of this.#classes) {
       rank = Math.max(rank, known.virtualMs);
-      if (known === of) break;
+      if (known === accountClass) break;
     }
     return rank;
   }
@@ -161,9 +158,9 @@ export class Account {
   }
 
   /** Lifts a class's counter to where the queue stands. */
-  lift(of: AccountClass, least: number): void {
+  lift(accountClass: AccountClass, least: number): void {
     this.#settle();
-    of.virtualMs = Math.max(of.virtualMs, least);
+    accountClass.virtualMs = Math.max(accountClass.virtualMs, least);
     this.#rank();
   }
 

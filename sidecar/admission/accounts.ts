@@ -110,9 +110,9 @@ export class Accounts {
   }
 
   /** `account` holds so many seats more or less for requests of this class. */
-  hold(account: Account, of: AccountClass, seats: number): void {
+  hold(account: Account, accountClass: AccountClass, seats: number): void {
     account.running += seats;
-    of.running += seats;
+    accountClass.running += seats;
     if (account.running === 0) this.#running.remove(account.holding);
     else if (account.holding.at < 0) this.#running.add(account.holding);
     this.stir(account);
@@ -151,9 +151,9 @@ export class Accounts {
   }
 
   /** To where the queue stands: before one of a class gets in line, where none of it was. */
-  lift(account: Account, of: AccountClass): void {
+  lift(account: Account, accountClass: AccountClass): void {
     const lowest = this.active.firstBut(account.active)?.virtualMs ?? 0;
-    account.lift(of, Math.max(lowest, this.#floorMs));
+    account.lift(accountClass, Math.max(lowest, this.#floorMs));
     this.active.moved(account.active);
     this.seatable.moved(account.seatable);
   }

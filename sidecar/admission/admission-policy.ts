@@ -59,11 +59,11 @@ export class AdmissionPolicy {
 
   /** What was learned of overload. */
   overloadReport(): OverloadReport {
-    const { stands, load, vainMs } = this.#overload;
+    const { stands, load, wastedMs } = this.#overload;
     return {
       standing: stands,
       load,
-      leftMs: vainMs,
+      leftMs: wastedMs,
       patience: {
         'first-token': this.#overload.patienceReport('first-token'),
         end: this.#overload.patienceReport('end'),
@@ -74,34 +74,39 @@ export class AdmissionPolicy {
 
   /** Judges a newcomer of `account`, which is charged up to `now`. */
   judge(request: QueueRequest, account: Account, now: number): Admitted | Refused {
-    const of = account.classFor(request.weight);
+    const accountClass = account.classFor(request.weight);
     const key = keyOf(request);
     const refuse = (reason: RefusalReason, budgetMs?: number): Refused => {
-      return this.refuse(reason, account, of, { key, ...(budgetMs !== undefined && { budgetMs }) });
+      return this.refuse(reason, account, accountClass, { key, ...(budgetMs !== undefined && { budgetMs }) });
     };
     if (request.deadlineAt !== undefined && request.deadlineAt <= now) return refuse('deadline');
     const promised = this.returns.redeem(key, now);
-    const predictedMs = this.forecast.knows ? this.predict(account, of) : undefined;
-    const budgetMs = this.forecast.budgetMs(of, now, request.deadlineAt);
+    const predictedMs = this.forecast.canPredict ? this.predict(account, accountClass) : undefined;
+    const budgetMs = this.forecast.budgetMs(accountClass, now, request.deadlineAt);
     // A retry has a time of its own, as long as this one had.
     if (predictedMs !== undefined && predictedMs > budgetMs) {
-      const byCalibration = predictedMs <= budgetMs * of.calibration;
-      if (byCalibration && !of.inLine) of.refusedByCalibration();
+      const byCalibration = predictedMs <= budgetMs * accountClass.calibration;
+      if (byCalibration && !accountClass.inLine) accountClass.refusedByCalibration();
       return refuse('predicted', budgetMs);
     }
     let explores = false;
     if (predictedMs !== undefined && predictedMs > 0) {
-      const named = this.forecast.budgetMs(request.awaits === 'first-token' ? undefined : of, now, request.wantedUntil);
+      const named = this.forecast.budgetMs(
+        request.awaits === 'first-token' ? undefined : accountClass,
+        now,
+        request.wantedUntil,
+      );
       if (predictedMs > named) return refuse('named', named);
       const longestMs = this.#overload.longestMs(request, account);
       explores = this.#overload.stands && this.#overload.explores();
-      if (predictedMs > longestMs && !promised && !explores && !of.newestFirst) return refuse('patience', longestMs);
+      if (predictedMs > longestMs && !promised && !explores && !accountClass.newestFirst)
+        return refuse('patience', longestMs);
     }
-    if (!promised && this.#overload.fresh(request, account, of)) return refuse('standing');
+    if (!promised && this.#overload.fresh(request, account, accountClass)) return refuse('standing');
     let replaced: QueuedRequest | undefined;
-    if (!promised && of.list.length >= this.#overload.roomOf(of)) {
+    if (!promised && accountClass.list.length >= this.#overload.roomOf(accountClass)) {
       account.pressedAt = now;
-      replaced = of.newestFirst ? oldestOfLongest(of) : undefined;
+      replaced = accountClass.newestFirst ? oldestOfLongest(accountClass) : undefined;
       if (replaced === undefined) return refuse('standing');
     }
     // A request that finds a free seat does not wait for one: it only passes through the room.
@@ -113,41 +118,48 @@ export class AdmissionPolicy {
     const bytes = waiting === 0 ? 0 : held + request.bytes - this.#config.waitingBytes;
     // One comes, one goes: those past the bound were let in when there was more room.
     const lack = { places: Math.min(places, 1), bytes };
-    const dropped = victims(this.#state.accounts.crowds, { account, class: of, bytes: request.bytes }, lack, replaced);
+    const dropped = victims(
+      this.#state.accounts.crowds,
+      { account, class: accountClass, bytes: request.bytes },
+      lack,
+      replaced,
+    );
     if (dropped !== undefined) return { kind: 'admitted', predictedMs, promised, explores, dropped, replaced };
     if (places <= 0) return refuse('bytes');
     return refuse(waiting + 1 > this.#config.waitingPerSeat * seats + free ? 'full' : 'standing');
   }
 
   /** How long a newcomer of `account` and this class would wait, ms (Ŵ): not at all where a seat is free for it and all who wait. */
-  predict(account: Account, of: AccountClass): number {
+  predict(account: Account, accountClass: AccountClass): number {
     const { waiting, seats, free } = this.#state;
-    return free > waiting ? 0 : this.forecast.waitMs(account, of, seats);
+    return free > waiting ? 0 : this.forecast.waitMs(account, accountClass, seats);
   }
 
   /** A refusal. `budgetMs`: how long the next try may wait. `key`: of its account and body. */
   refuse(
     reason: RefusalReason,
     account: Account,
-    of: AccountClass,
+    accountClass: AccountClass,
     { budgetMs = this.#config.maxWaitMs, key }: { readonly budgetMs?: number; readonly key?: string | undefined } = {},
   ): Refused {
     const retry =
-      RESERVES.has(reason) && this.#overload.stands ? this.returns.offer(of, key, this.#state.now) : undefined;
+      RESERVES.has(reason) && this.#overload.stands
+        ? this.returns.offer(accountClass, key, this.#state.now)
+        : undefined;
     if (retry !== undefined) return this.#refusals.reserved(reason, retry);
-    return this.#refusals.predicted(reason, this.#retryMs(reason, account, of, budgetMs));
+    return this.#refusals.predicted(reason, this.#retryMs(reason, account, accountClass, budgetMs));
   }
 
-  #retryMs(reason: RefusalReason, account: Account, of: AccountClass, budgetMs: number): number {
+  #retryMs(reason: RefusalReason, account: Account, accountClass: AccountClass, budgetMs: number): number {
     if (reason === 'drain') return 0;
-    const waitMs = this.predict(account, of);
+    const waitMs = this.predict(account, accountClass);
     switch (reason) {
       case 'full':
       case 'bytes':
       case 'standing':
       case 'dropped':
         // The class has its share of the room: there is a place once one of its own is seated.
-        return waitMs / (of.waiting + 1);
+        return waitMs / (accountClass.waiting + 1);
       default:
         return waitMs - budgetMs;
     }

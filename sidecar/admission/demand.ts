@@ -13,7 +13,7 @@ export class Demand {
    * A request came at `now`, whether or not it was admitted. `windowMs`: a count loses 63 % of its weight in so much
    * time.
    */
-  came(now: number, windowMs: number): void {
+  arrived(now: number, windowMs: number): void {
     this.#age(now, windowMs);
     this.#arrivals += 1;
   }

@@ -103,18 +103,24 @@ function classToDrop(
   return found === own || most <= after ? undefined : found;
 }
 
-function restOf(of: AccountClass, rests: ReadonlyMap<AccountClass, Rest>): Rest {
-  return rests.get(of) ?? { places: of.list.length, bytes: of.bytes, last: beforeIn(of) };
+function restOf(accountClass: AccountClass, rests: ReadonlyMap<AccountClass, Rest>): Rest {
+  return (
+    rests.get(accountClass) ?? {
+      places: accountClass.list.length,
+      bytes: accountClass.bytes,
+      last: beforeIn(accountClass),
+    }
+  );
 }
 
 /** What a class has without one of its requests. */
-function without(of: AccountClass, { request }: QueuedRequest): Rest {
-  return { places: of.list.length - 1, bytes: of.bytes - request.bytes, last: undefined };
+function without(accountClass: AccountClass, { request }: QueuedRequest): Rest {
+  return { places: accountClass.list.length - 1, bytes: accountClass.bytes - request.bytes, last: undefined };
 }
 
 /** The request of a class whose turn comes last, or last before `queued`; none that keeps a promise. */
-function beforeIn(of: AccountClass, queued?: QueuedRequest, but?: QueuedRequest): QueuedRequest | undefined {
-  const { newestFirst, list } = of;
+function beforeIn(accountClass: AccountClass, queued?: QueuedRequest, but?: QueuedRequest): QueuedRequest | undefined {
+  const { newestFirst, list } = accountClass;
   let found = queued === undefined ? (newestFirst ? list.first : list.last) : newestFirst ? queued.next : queued.prev;
   while (found !== undefined && (found.promised || found === but)) found = newestFirst ? found.next : found.prev;
   return found;

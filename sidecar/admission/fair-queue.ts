@@ -10,7 +10,7 @@
  *
  * A request whose predicted wait (forecast.ts) exceeds min(longest wait, deadline - now - usual hold time) is refused on
  * arrival (early rejection: Mooncake, FAST 2025). Each class of an account corrects its predictions by their outcomes, so
- * that about 2 in 100 of the admitted wait in vain. While a seat is free for it, or before the first lease has ended, no
+ * that about 2 in 100 of the admitted wait too long. While a seat is free for it, or before the first lease has ended, no
  * request is refused by a prediction. What is learned of overload: overload.ts. A full queue drops the newest request of
  * the account with most waiting (longest-queue drop: P. McKenney, 1991). Between the classes of an account: account.ts,
  * drop.ts; inside a class: user-round-robin.ts.
@@ -80,7 +80,7 @@ class FairQueue implements SeatQueue, RequestQueue {
     const queue = {
       accrue: () => this.#accrue(),
       dispatch: () => this.#dispatch(),
-      comeBack: this.#comeBack.bind(this),
+      returned: this.#returned.bind(this),
       timedOut: this.#timedOut.bind(this),
     };
     this.#timer = new WaitTimer(clock, config.maxWaitMs, this.#state, this.#overload, queue);
@@ -90,9 +90,9 @@ class FairQueue implements SeatQueue, RequestQueue {
   enter(request: QueueRequest): Ticket | Refused {
     const now = this.#accrue();
     const account = this.#state.accounts.arriving(request.account, request.weight);
-    const of = account.classFor(request.weight);
-    if (this.#draining) return this.#policy.refuse('drain', account, of);
-    this.#overload.came(request, account, of);
+    const accountClass = account.classFor(request.weight);
+    if (this.#draining) return this.#policy.refuse('drain', account, accountClass);
+    this.#overload.arrived(request, account, accountClass);
     const verdict = this.#policy.judge(request, account, now);
     if (verdict.kind === 'refused') return verdict;
     for (const queued of verdict.dropped) this.#refuse(queued, 'dropped');
@@ -137,8 +137,8 @@ class FairQueue implements SeatQueue, RequestQueue {
 
   report(most: number): QueueReport {
     this.#accrue();
-    return reportOf(this.snapshot(), this.#policy.overloadReport(), this.#state, most, (account, of) =>
-      this.#policy.predict(account, of),
+    return reportOf(this.snapshot(), this.#policy.overloadReport(), this.#state, most, (account, accountClass) =>
+      this.#policy.predict(account, accountClass),
     );
   }
 
@@ -177,17 +177,17 @@ class FairQueue implements SeatQueue, RequestQueue {
     for (;;) {
       const queued = this.#seating.next(measures);
       if (queued === undefined) break;
-      if (this.#overload.hopeless(queued, this.#state.accountOf(queued), now)) {
+      if (this.#overload.isHopeless(queued, this.#state.accountOf(queued), now)) {
         this.#refuse(queued, 'hopeless');
         continue;
       }
       queued.grant(now);
       this.#state.hold(queued, 1);
       this.#leave(queued, 'seat');
-      const of = this.#state.classOf(queued);
-      this.#overload.seated(of);
-      of.serviceRate.seated(now, now - queued.readyAt, of.users.head !== undefined);
-      this.#policy.forecast.waited(queued, of, false);
+      const accountClass = this.#state.classOf(queued);
+      this.#overload.seated(accountClass);
+      accountClass.serviceRate.seated(now, now - queued.readyAt, accountClass.users.head !== undefined);
+      this.#policy.forecast.waited(queued, accountClass, false);
       queueMicrotask(() => this.#deliver(queued));
     }
     if (!this.#state.paused) this.#leased.recall();
@@ -197,7 +197,7 @@ class FairQueue implements SeatQueue, RequestQueue {
     if (queued.phase !== 'granted') return;
     const now = this.#accrue();
     if (!this.#state.replicas.isUp(queued.replica)) {
-      this.#comeBack(queued, 1);
+      this.#returned(queued, 1);
       this.#dispatch();
       return;
     }
@@ -206,14 +206,14 @@ class FairQueue implements SeatQueue, RequestQueue {
   }
 
   /** Frees its seats and puts it before all others, with its deadline and the time already waited kept. */
-  #comeBack(queued: QueuedRequest, seats: number, lost?: RefusalReason): void {
+  #returned(queued: QueuedRequest, seats: number, lost?: RefusalReason): void {
     const { now } = this.#state;
     const late = (queued.request.deadlineAt ?? Infinity) <= now ? 'deadline' : undefined;
     const refused = lost ?? late ?? (this.#draining ? 'drain' : undefined);
     if (refused === undefined) {
       queued.phase = 'ready';
       queued.readyAt = queued.queuedAt = now;
-      this.#state.comeBack(queued);
+      this.#state.returned(queued);
       this.#timer.arm(queued);
     } else
       this.#settle(
@@ -230,16 +230,16 @@ class FairQueue implements SeatQueue, RequestQueue {
     this.#state.leave(queued, to);
   }
 
-  #timedOut(queued: QueuedRequest, reason: WaitEnd, telling: boolean): void {
-    if (telling) this.#policy.forecast.waited(queued, this.#state.classOf(queued), true);
+  #timedOut(queued: QueuedRequest, reason: WaitEnd, mispredicted: boolean): void {
+    if (mispredicted) this.#policy.forecast.waited(queued, this.#state.classOf(queued), true);
     this.#refuse(queued, reason);
   }
 
   #refuse(queued: QueuedRequest, reason: RefusalReason): void {
-    const [account, of] = [this.#state.accountOf(queued), this.#state.classOf(queued)];
+    const [account, accountClass] = [this.#state.accountOf(queued), this.#state.classOf(queued)];
     this.#overload.settled(queued, account, 'neither');
     this.#leave(queued, 'nowhere');
-    this.#settle(queued, this.#policy.refuse(reason, account, of, { key: queued.key }));
+    this.#settle(queued, this.#policy.refuse(reason, account, accountClass, { key: queued.key }));
   }
 
   #settle(queued: QueuedRequest, outcome: TicketOutcome): void {

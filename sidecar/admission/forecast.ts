@@ -8,11 +8,11 @@ import type { Accounts } from './accounts.js';
 /** What a request is taken to need before any has ended, ms. Only for Retry-After: no request is refused by it. */
 const FIRST_GUESS_MS = 1000;
 
-/** Leases that say how long a request holds a seat; the others ended before their time. */
-const TELLING: ReadonlySet<ReleaseReason> = new Set(['done', 'cancelled', 'deadline']);
+/** Ends of a lease that the caller or the work decided. */
+const MEASURED: ReadonlySet<ReleaseReason> = new Set(['done', 'cancelled', 'deadline']);
 
-/** A wait shorter than this share of what the seat was held is not what made a reply late. */
-const NOTEWORTHY = 0.1;
+/** A wait shorter than this share of the time on the seat is not the reason why a reply was late. */
+const SIGNIFICANT_WAIT = 0.1;
 
 /** How a lease ended. */
 export interface Ending {
@@ -23,7 +23,12 @@ export interface Ending {
   readonly unbroken: boolean;
 }
 
-/** Says how long a request would wait, how long it may, and when to come back. Learns from those that end. */
+/** Whether the time of a lease that ended for this reason shows how long requests hold a seat; other leases were cut short. */
+export function isMeasurement(reason: ReleaseReason): boolean {
+  return MEASURED.has(reason);
+}
+
+/** Predicts how long a request would wait, from the leases that ended; and computes how long it may wait. */
 export class Forecast {
   readonly #accounts: Accounts;
   readonly #maxWaitMs: number;
@@ -37,7 +42,7 @@ export class Forecast {
   }
 
   /** Whether a wait can be predicted: a lease has ended. */
-  get knows(): boolean {
+  get canPredict(): boolean {
     return this.#hold.meanMs !== undefined;
   }
 
@@ -47,21 +52,21 @@ export class Forecast {
   }
 
   /**
-   * A lease ended. One whose wait left it too little time, so that its deadline cut it short, was let in for nothing. It
-   * counts as two that waited in vain: it took its seat from others besides.
+   * A lease ended. If its deadline passed because it had waited too long for its seat, it should not have been admitted. It
+   * counts as two waits that were too long, since it also used a seat that another request needed.
    */
   ended(queued: QueuedRequest, account: Account, { reason, heldMs, unbroken }: Ending): void {
-    if (!TELLING.has(reason)) return;
-    const of = account.classFor(queued.request.weight);
-    for (const { hold, wall } of [of, { hold: this.#hold, wall: this.#wall }]) {
+    if (!isMeasurement(reason)) return;
+    const accountClass = account.classFor(queued.request.weight);
+    for (const { hold, wall } of [accountClass, { hold: this.#hold, wall: this.#wall }]) {
       hold.observe(queued.seatMs);
       wall.observe(heldMs);
     }
     account.observeHold(queued.seatMs);
-    const waited = queued.waitedMs > 0 && queued.waitedMs >= NOTEWORTHY * heldMs;
+    const waited = queued.waitedMs > 0 && queued.waitedMs >= SIGNIFICANT_WAIT * heldMs;
     if (reason !== 'deadline' || !unbroken || !waited) return;
-    this.waited(queued, of, true);
-    this.waited(queued, of, true);
+    this.waited(queued, accountClass, true);
+    this.waited(queued, accountClass, true);
   }
 
   /**
@@ -74,15 +79,15 @@ export class Forecast {
    * pace at which its class is given seats now, unless its account is alone: others will come who do not wait yet.
    * O(active accounts).
    */
-  waitMs(account: Account, of: AccountClass, seats: number): number {
+  waitMs(account: Account, accountClass: AccountClass, seats: number): number {
     const { usualMs } = this;
-    const rank = account.rankOf(of);
-    const hold = of.hold.meanMs ?? account.holdMs ?? usualMs;
+    const rank = account.rankOf(accountClass);
+    const hold = accountClass.hold.meanMs ?? account.holdMs ?? usualMs;
     // Newest first: its own class's requests wait behind it.
-    const before = of.newestFirst ? 0 : of.waiting;
+    const before = accountClass.newestFirst ? 0 : accountClass.waiting;
     const own = before * hold;
-    const turn = { at: rank + (own + hold) / of.weight, hold: usualMs };
-    let ahead = own + (account.waiting > of.waiting ? owedTo(account, turn, of) : 0);
+    const turn = { at: rank + (own + hold) / accountClass.weight, hold: usualMs };
+    let ahead = own + (account.waiting > accountClass.waiting ? owedTo(account, turn, accountClass) : 0);
     let running = 0;
     const { active, activeCount, holdMs, leases, waiting, weight, virtualMs, classes } = this.#accounts.columns;
     for (let i = 0; i < activeCount; i += 1) {
@@ -99,22 +104,22 @@ export class Forecast {
     const atOnce = Math.max(1, seats);
     const predicted = (ahead + running / atOnce) / atOnce;
     const alone = this.#accounts.active.firstBut(account.active) === undefined;
-    const paced = alone ? 0 : of.serviceRate.waitMs(Math.min(of.waiting, before + 1));
-    return of.calibration * Math.max(predicted, paced);
+    const paced = alone ? 0 : accountClass.serviceRate.waitMs(Math.min(accountClass.waiting, before + 1));
+    return accountClass.calibration * Math.max(predicted, paced);
   }
 
   /** How long a request may wait and still be of use, ms (B): of this class where it is to end by then, else just to begin. */
-  budgetMs(of: AccountClass | undefined, now: number, deadlineAt = Infinity): number {
-    const wallMs = of === undefined ? 0 : (of.wall.meanMs ?? this.#wall.meanMs ?? 0);
+  budgetMs(accountClass: AccountClass | undefined, now: number, deadlineAt = Infinity): number {
+    const wallMs = accountClass === undefined ? 0 : (accountClass.wall.meanMs ?? this.#wall.meanMs ?? 0);
     const untilTooLate = deadlineAt - now - wallMs;
     return Math.max(0, Math.min(this.#maxWaitMs, untilTooLate));
   }
 
-  /** A wait ended with a seat, or in vain. A request that did not have to wait is no measure of the predictions. */
-  waited(queued: QueuedRequest, of: AccountClass, inVain: boolean): void {
+  /** A wait ended: with a seat, or because it was too long. A request that did not have to wait tests no prediction. */
+  waited(queued: QueuedRequest, accountClass: AccountClass, tooLong: boolean): void {
     if (queued.predictedMs === undefined) return;
-    if (inVain) of.waitedInVain();
-    else if (queued.waitedMs > 0) of.waitedWell();
+    if (tooLong) accountClass.waitedTooLong();
+    else if (queued.waitedMs > 0) accountClass.waitedAndSeated();
   }
 }
 

@@ -1,15 +1,10 @@
-import type { Forecast } from './forecast.js';
+import { isMeasurement, type Forecast } from './forecast.js';
 import type { Overload } from './overload.js';
 import type { QueuedRequest } from './queued-request.js';
 import type { QueueState } from './queue-state.js';
 import type { SeatPool } from './seat-lease.js';
 import type { ReleaseReason, TicketOutcome } from './seat-queue.js';
 import { WideLeases } from './wide-leases.js';
-
-/**
- * Leases whose end their callers or their work decide: their times count as the time for which a request takes a seat.
- */
-const TELLING: ReadonlySet<ReleaseReason> = new Set(['done', 'cancelled', 'deadline']);
 
 /** What the end of a lease shows of its caller's patience. */
 const ENDS: Readonly<Partial<Record<ReleaseReason, 'answered' | 'left'>>> = { done: 'answered', cancelled: 'left' };
@@ -21,7 +16,7 @@ export interface LeasingQueue {
   /** Gives free seats to those who wait. Called last. */
   dispatch(): void;
   /** The request waits again before all others, or is refused with `lost`; its seats are free. */
-  comeBack(queued: QueuedRequest, seats: number, lost?: 'engine-lost'): void;
+  returned(queued: QueuedRequest, seats: number, lost?: 'engine-lost'): void;
 }
 
 /** The seats that leases have, and what is learned when they end. */
@@ -75,7 +70,7 @@ export class LeasedSeats implements SeatPool {
     const heldMs = this.#queue.accrue() - grantedAt;
     const account = this.#state.accountOf(queued);
     this.#state.hold(queued, -seats);
-    if (TELLING.has(reason)) {
+    if (isMeasurement(reason)) {
       this.#overload.held(queued.seatMs);
       this.#overload.settled(queued, account, ENDS[reason] ?? 'neither');
     }
@@ -92,7 +87,7 @@ export class LeasedSeats implements SeatPool {
     this.#state.count('given-back');
     const lost = queued.returns >= this.#state.replicas.all.length ? 'engine-lost' : undefined;
     queued.returns += 1;
-    this.#queue.comeBack(queued, seats, lost);
+    this.#queue.returned(queued, seats, lost);
     this.#queue.dispatch();
     return outcome;
   }

@@ -64,7 +64,7 @@ export class Overload {
   /** What a request takes; slower to follow than what predictions go by, which vary by a fifth. */
   #holdMs = 1000;
   #held = 0;
-  #vainMs = 0;
+  #wastedMs = 0;
 
   /** `learns`: false: the queue never counts as standing, so that nothing here plays a part. */
   constructor(state: QueueState, random: () => number, learns: boolean) {
@@ -83,8 +83,8 @@ export class Overload {
   }
 
   /** Seat time of requests whose callers left before they had what they waited for, ms. */
-  get vainMs(): number {
-    return this.#vainMs;
+  get wastedMs(): number {
+    return this.#wastedMs;
   }
 
   /** How long callers stay, all accounts alike. */
@@ -109,26 +109,28 @@ export class Overload {
   }
 
   /** A request came, let in or not: settles the order in which its class is served. */
-  came(request: QueueRequest, account: Account, of: AccountClass): void {
+  arrived(request: QueueRequest, account: Account, accountClass: AccountClass): void {
     const { now } = this.#state;
     const windowMs = windowOf(this.#holdMs);
-    this.#demand.came(now, windowMs);
-    of.demand.came(now, windowMs);
-    const { load } = of;
-    of.newestFirst =
-      this.stands && load > NEWEST_FIRST_LOAD && roomFor(load) * of.demand.everyMs > this.#of(account, request).freshMs;
+    this.#demand.arrived(now, windowMs);
+    accountClass.demand.arrived(now, windowMs);
+    const { load } = accountClass;
+    accountClass.newestFirst =
+      this.stands &&
+      load > NEWEST_FIRST_LOAD &&
+      roomFor(load) * accountClass.demand.everyMs > this.#of(account, request).freshMs;
   }
 
   /** A request was given a seat. */
-  seated(of: AccountClass): void {
+  seated(accountClass: AccountClass): void {
     const windowMs = windowOf(this.#holdMs);
     this.#demand.seated(this.#state.now, windowMs);
-    of.demand.seated(this.#state.now, windowMs);
+    accountClass.demand.seated(this.#state.now, windowMs);
   }
 
   /** How many requests of this class may wait; Infinity: the queue does not stand. */
-  roomOf(of: AccountClass): number {
-    return this.stands ? roomFor(of.load, of.newestFirst ? FEW_EMPTY : undefined) : Infinity;
+  roomOf(accountClass: AccountClass): number {
+    return this.stands ? roomFor(accountClass.load, accountClass.newestFirst ? FEW_EMPTY : undefined) : Infinity;
   }
 
   /** How many requests may wait in all; Infinity: the queue does not stand. */
@@ -140,9 +142,9 @@ export class Overload {
   }
 
   /** Whether enough of a class wait that is served newest first, and so lately that a newer one would be no better. */
-  fresh(request: QueueRequest, account: Account, of: AccountClass): boolean {
-    const { last, length } = of.list;
-    if (!this.stands || !of.newestFirst || last === undefined || length < ENOUGH) return false;
+  fresh(request: QueueRequest, account: Account, accountClass: AccountClass): boolean {
+    const { last, length } = accountClass.list;
+    if (!this.stands || !accountClass.newestFirst || last === undefined || length < ENOUGH) return false;
     return this.#state.now - last.enteredAt < FRESH_PART * this.#of(account, request).freshMs;
   }
 
@@ -162,7 +164,7 @@ export class Overload {
   }
 
   /** Whether a seat would be for nothing: by what its caller says, or while the queue stands, by what is learned. */
-  hopeless(queued: QueuedRequest, account: Account, now: number): boolean {
+  isHopeless(queued: QueuedRequest, account: Account, now: number): boolean {
     if (queued.request.wantedUntil !== undefined && queued.request.wantedUntil <= now) return true;
     if (queued.returns > 0) return false;
     // The last one in line is seated whatever its chance: there is no better use of the seat.
@@ -170,7 +172,7 @@ export class Overload {
   }
 
   /** Whether this request, of a class that is served newest first, has waited so long that it costs seat time: another account's may not. */
-  aged(queued: QueuedRequest): boolean {
+  isAged(queued: QueuedRequest): boolean {
     const account = this.#state.accountOf(queued);
     if (!this.stands || queued.promised || !this.#state.classOf(queued).newestFirst) return false;
     return this.#state.now - queued.enteredAt > this.#of(account, queued.request).freshMs;
@@ -198,7 +200,7 @@ export class Overload {
     const { now, breaks } = this.#state;
     const awaited = awaitedBy(queued.request);
     const seated = queued.phase === 'leased';
-    if (left && seated) this.#vainMs += queued.seatMs;
+    if (left && seated) this.#wastedMs += queued.seatMs;
     if (queued.breaks !== breaks || (left && this.#hedges.mayEnd(queued, now))) return;
     if (how === 'answered') this.#hedges.answered(queued, now);
     this.patience.observe(account.patience, awaited, { ms: now - queued.enteredAt, left }, this.times);

@@ -142,25 +142,25 @@ export class QueueState {
   enter(queued: QueuedRequest): void {
     queued.breaks = this.breaks;
     const account = this.accountOf(queued);
-    const of = account.classFor(queued.request.weight);
-    if (of.list.length === 0) this.#kinds += 1;
-    of.list.insert(queued);
-    this.#inRoom(queued, account, of, 1);
+    const accountClass = account.classFor(queued.request.weight);
+    if (accountClass.list.length === 0) this.#kinds += 1;
+    accountClass.list.insert(queued);
+    this.#inRoom(queued, account, accountClass, 1);
     this.#wait(queued, account, 1);
   }
 
   /** It may be seated. */
   ready(queued: QueuedRequest): void {
     const account = this.accountOf(queued);
-    const of = account.classFor(queued.request.weight);
-    if (!of.inLine) this.accounts.lift(account, of);
-    of.users.add(queued);
+    const accountClass = account.classFor(queued.request.weight);
+    if (!accountClass.inLine) this.accounts.lift(account, accountClass);
+    accountClass.users.add(queued);
     this.#seatable += 1;
     this.accounts.stir(account);
   }
 
   /** One that had a seat waits again. */
-  comeBack(queued: QueuedRequest): void {
+  returned(queued: QueuedRequest): void {
     const account = this.accountOf(queued);
     this.#returned.insert(queued);
     this.#seatable += 1;
@@ -171,19 +171,19 @@ export class QueueState {
   /** One that waited waits no more: for a seat, or for good. */
   leave(queued: QueuedRequest, to: 'seat' | 'nowhere'): void {
     const account = this.accountOf(queued);
-    const of = account.classFor(queued.request.weight);
+    const accountClass = account.classFor(queued.request.weight);
     const returned = queued.list === this.#returned;
     const inTurns = queued.turn.at >= 0;
-    if (returned) of.returned -= 1;
-    else this.#inRoom(queued, account, of, -1);
+    if (returned) accountClass.returned -= 1;
+    else this.#inRoom(queued, account, accountClass, -1);
     if (returned || inTurns) this.#seatable -= 1;
     if (inTurns && to === 'seat') {
       this.accounts.turn();
-      of.users.serve(queued);
-    } else of.users.remove(queued);
-    if (inTurns && of.users.head === undefined) of.serviceRate.rest();
+      accountClass.users.serve(queued);
+    } else accountClass.users.remove(queued);
+    if (inTurns && accountClass.users.head === undefined) accountClass.serviceRate.rest();
     queued.list?.remove(queued);
-    if (!returned && of.list.length === 0) this.#kinds -= 1;
+    if (!returned && accountClass.list.length === 0) this.#kinds -= 1;
     this.#wait(queued, account, -1);
   }
 
@@ -202,10 +202,10 @@ export class QueueState {
     this.accounts.hold(account, account.classFor(queued.request.weight), seats);
   }
 
-  #inRoom({ request }: QueuedRequest, account: Account, of: AccountClass, sign: 1 | -1): void {
+  #inRoom({ request }: QueuedRequest, account: Account, accountClass: AccountClass, sign: 1 | -1): void {
     account.inRoom += sign;
     account.bytes += sign * request.bytes;
-    of.bytes += sign * request.bytes;
+    accountClass.bytes += sign * request.bytes;
   }
 
   #wait(queued: QueuedRequest, account: Account, sign: 1 | -1): void {

@@ -30,7 +30,7 @@ export function reportOf(
   overload: OverloadReport,
   { accounts, replicas }: Pick<QueueState, 'accounts' | 'replicas'>,
   most: number,
-  waitMs: (account: Account, of: AccountClass) => number,
+  waitMs: (account: Account, accountClass: AccountClass) => number,
 ): QueueReport {
   const all = [...accounts.all()].sort((a, b) => b.seatMs - a.seatMs || b.waiting - a.waiting);
   const others = { accounts: 0, waiting: 0, running: 0, seatMs: 0 };
@@ -45,14 +45,16 @@ export function reportOf(
     replicas: replicas.all.map(({ seats, busy, up }) => ({ seats, busy, up })),
     fairness: accounts.fairness ?? null,
     overload,
-    accounts: all.slice(0, most).map((account) => accountReport(account, (of) => waitMs(account, of))),
+    accounts: all
+      .slice(0, most)
+      .map((account) => accountReport(account, (accountClass) => waitMs(account, accountClass))),
     others,
   };
 }
 
-function accountReport(account: Account, waitMs: (of: AccountClass) => number): AccountReport {
+function accountReport(account: Account, waitMs: (accountClass: AccountClass) => number): AccountReport {
   const { name, weight, waiting, running, virtualMs, seatMs, holdMs } = account;
-  const classes = account.classes.map((of) => classReport(of, waitMs(of)));
+  const classes = account.classes.map((accountClass) => classReport(accountClass, waitMs(accountClass)));
   const { calibration, predictedWaitMs } = classReport(account.classFor(weight), waitMs(account.classFor(weight)));
   return {
     account: name,
@@ -68,7 +70,7 @@ function accountReport(account: Account, waitMs: (of: AccountClass) => number): 
   };
 }
 
-function classReport(of: AccountClass, predictedWaitMs: number): ClassReport {
-  const { waiting, running, hold, calibration } = of;
-  return { class: of.class, waiting, running, holdMs: hold.meanMs ?? null, calibration, predictedWaitMs };
+function classReport(accountClass: AccountClass, predictedWaitMs: number): ClassReport {
+  const { waiting, running, hold, calibration } = accountClass;
+  return { class: accountClass.class, waiting, running, holdMs: hold.meanMs ?? null, calibration, predictedWaitMs };
 }

@@ -64,18 +64,18 @@ export class Returns {
   }
 
   /** A time for a refused request of this class; undefined: its load is not above what its seats serve. */
-  offer(of: Appointments, key: string | undefined, now: number): Retry | undefined {
-    if (of.load <= OVERLOAD) return undefined;
+  offer(appointments: Appointments, key: string | undefined, now: number): Retry | undefined {
+    if (appointments.load <= OVERLOAD) return undefined;
     this.#forget(now);
-    const everyMs = of.demand.everyMs / PROMISED_SHARE;
-    const at = Math.max(of.reservedAt + everyMs, now + SOONEST_MS);
+    const everyMs = appointments.demand.everyMs / PROMISED_SHARE;
+    const at = Math.max(appointments.reservedAt + everyMs, now + SOONEST_MS);
     const ms = Math.ceil(at - now);
     if (key === undefined || ms > LONGEST_MS - ROUNDED_MS || this.size >= MAX_PROMISES) {
       this.#counts.none += 1;
       return { kind: 'none', ms: LONGEST_MS };
     }
     this.#counts.reserved += 1;
-    of.reservedAt = at;
+    appointments.reservedAt = at;
     this.#promises[key] = at;
     this.#order.push({ key, at });
     return { kind: 'reserved', ms };

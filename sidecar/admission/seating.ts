@@ -19,7 +19,7 @@ export class Seating {
     this.#state = state;
     this.#shares = shares;
     this.#saved = shares && ((prefix) => this.#most(prefix, shares));
-    this.#aged = (queued) => overload.aged(queued);
+    this.#aged = (queued) => overload.isAged(queued);
     this.#fits = (queued) => state.replicas.holds(seatTokens(queued));
   }
 

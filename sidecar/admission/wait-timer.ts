@@ -13,8 +13,8 @@ export type WaitEnd = 'deadline' | 'wait' | 'hopeless';
 export interface TimedQueue {
   /** Brings the queue's state to the present; called before anything else when a timer fires. */
   accrue(): void;
-  /** The wait is over. `telling`: it was as long as the predictions should have known. */
-  timedOut(queued: QueuedRequest, reason: WaitEnd, telling: boolean): void;
+  /** The wait is over. `mispredicted`: the prediction should have been longer. */
+  timedOut(queued: QueuedRequest, reason: WaitEnd, mispredicted: boolean): void;
 }
 
 /** One timer for each waiting request, for whichever bound of its wait comes first. */
@@ -49,22 +49,22 @@ export class WaitTimer {
       this.#queue.accrue();
       // The patience of its class may have been learned to be longer meanwhile.
       if (byPatience && this.#hopelessMs(queued) > this.#state.now - queued.enteredAt) this.arm(queued);
-      else this.#queue.timedOut(queued, reason, this.#telling(queued, reason));
+      else this.#queue.timedOut(queued, reason, this.#isMispredicted(queued, reason));
     });
   }
 
   /**
    * A wait that became too long because of a lost engine, slow checks or newer requests is no error of the predictions.
    */
-  #telling(queued: QueuedRequest, reason: WaitEnd): boolean {
+  #isMispredicted(queued: QueuedRequest, reason: WaitEnd): boolean {
     if (reason === 'hopeless' || this.#state.classOf(queued).newestFirst) return false;
     return queued.phase === 'ready' && this.#state.unbroken(queued);
   }
 
   /** How long it may wait, ms. Only where its class is served newest first, since there no other check looks at it. */
   #hopelessMs(queued: QueuedRequest): number {
-    const of = this.#state.classOf(queued);
-    if (!of.newestFirst || queued.promised) return Infinity;
+    const accountClass = this.#state.classOf(queued);
+    if (!accountClass.newestFirst || queued.promised) return Infinity;
     return this.#overload.hopelessMs(queued, this.#state.accountOf(queued));
   }
 }

@@ -1,23 +1,23 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { Breaker, type Permit, type Shut } from '../../../sidecar/access/breaker.js';
+import { Breaker, type Permit, type Blocked } from '../../../sidecar/access/breaker.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const OPTIONS = { failures: 3, openMs: 1000, trialMs: 100 };
 
 function permit(breaker: Breaker): Permit {
   const entered = breaker.enter();
-  if ('kind' in entered) throw new Error(`shut for ${entered.retryAfterMs}`);
+  if ('kind' in entered) throw new Error(`blocked for ${entered.retryAfterMs}`);
   return entered;
 }
 
-function shut(breaker: Breaker): Pick<Shut, 'why' | 'retryAfterMs'> | 'let in' {
+function blocked(breaker: Breaker): Pick<Blocked, 'why' | 'retryAfterMs'> | 'let in' {
   const entered = breaker.enter();
   return 'kind' in entered ? { why: entered.why, retryAfterMs: entered.retryAfterMs } : 'let in';
 }
 
-function shutFor(breaker: Breaker): number {
-  return breaker.shutForMs;
+function blockedFor(breaker: Breaker): number {
+  return breaker.blockedForMs;
 }
 
 t.test('it opens after consecutive failures, not after as many in all', async (t) => {
@@ -51,19 +51,19 @@ t.test('open, then one trial at a time, then closed or open again', async (t) =>
     closed: () => reported.push('closed'),
   });
   for (let i = 0; i < 3; i += 1) permit(breaker).failed('timeout');
-  t.same(shut(breaker), { why: 'failing', retryAfterMs: 1000 });
+  t.same(blocked(breaker), { why: 'failing', retryAfterMs: 1000 });
   clock.advance(999.5);
-  t.same(shut(breaker), { why: 'failing', retryAfterMs: 1 }, 'the returned wait is never too short');
+  t.same(blocked(breaker), { why: 'failing', retryAfterMs: 1 }, 'the returned wait is never too short');
   clock.advance(0.5);
   t.equal(breaker.state, 'half-open');
   const trial = permit(breaker);
-  t.same(shut(breaker), { why: 'failing', retryAfterMs: 100 }, 'by then the trial is over');
+  t.same(blocked(breaker), { why: 'failing', retryAfterMs: 100 }, 'by then the trial is over');
   trial.failed('status 500');
-  t.same(shut(breaker), { why: 'failing', retryAfterMs: 1000 }, 'now one failure is enough');
+  t.same(blocked(breaker), { why: 'failing', retryAfterMs: 1000 }, 'now one failure is enough');
   clock.advance(1000);
   permit(breaker).succeeded();
   t.equal(breaker.state, 'closed');
-  t.equal(breaker.shutForMs, 0);
+  t.equal(breaker.blockedForMs, 0);
   t.same(reported, ['timeout 1000', 'status 500 1000', 'closed']);
 });
 
@@ -88,10 +88,10 @@ t.test('a service that requests a pause is not called for as long as it requests
   const clock = new FakeClock();
   const breaker = new Breaker(clock, OPTIONS);
   permit(breaker).overloaded(7000);
-  t.same(shut(breaker), { why: 'overloaded', retryAfterMs: 7000 });
+  t.same(blocked(breaker), { why: 'overloaded', retryAfterMs: 7000 });
   clock.advance(7000);
   permit(breaker).overloaded(2000);
-  t.same(shut(breaker), { why: 'overloaded', retryAfterMs: 2000 });
+  t.same(blocked(breaker), { why: 'overloaded', retryAfterMs: 2000 });
 });
 
 t.test('a trial that is never answered does not keep it open forever', async (t) => {
@@ -126,9 +126,9 @@ t.test('whatever happens, Retry-After is exact and only trials run while it is n
             if (before === 'closed' || entered.retryAfterMs < 1 || entered.retryAfterMs > 1000) return false;
             // Exact: one ms earlier it is still open, and then it is not.
             clock.advance(entered.retryAfterMs - 1);
-            if (shutFor(breaker) !== 1) return false;
+            if (blockedFor(breaker) !== 1) return false;
             clock.advance(1);
-            if (shutFor(breaker) !== 0) return false;
+            if (blockedFor(breaker) !== 0) return false;
           } else {
             if (before === 'open') return false;
             held.push(entered);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import {
   RequestLimits,
-  type Limited,
+  type LimitedCaller,
   type LimitGroup,
   type Permit,
   type Taken,
@@ -11,7 +11,7 @@ import { FakeClock } from '../../support/fake-clock.js';
 
 const NONE = { inFlight: 0, perMinute: 0 };
 const SPEC = { decisions: { inFlight: 32, perMinute: 600 }, chat: NONE, models: NONE };
-const KEY: Limited = { account: 'acme', keyId: 'k' };
+const KEY: LimitedCaller = { account: 'acme', keyId: 'k' };
 const MINUTE = 60_000;
 
 function placeOf(taken: Taken): Permit {
@@ -72,12 +72,12 @@ t.test('a refused request does not count, in whatever order they end', async (t)
 
 t.test('a key’s own limits, one by one', async (t) => {
   const limits = new RequestLimits(new FakeClock(), SPEC);
-  const own: Limited = { ...KEY, limits: { decisions: { perMinute: 1 }, chat: { inFlight: 1 }, models: NONE } };
+  const own: LimitedCaller = { ...KEY, limits: { decisions: { perMinute: 1 }, chat: { inFlight: 1 }, models: NONE } };
   placeOf(limits.take(own, 'decisions')).end(true);
   t.match(limits.take(own, 'decisions'), { by: 'perMinute' });
   limits.take(own, 'chat');
   t.match(limits.take(own, 'chat'), { by: 'inFlight' });
-  const free: Limited = { ...KEY, keyId: 'free', limits: { decisions: NONE } };
+  const free: LimitedCaller = { ...KEY, keyId: 'free', limits: { decisions: NONE } };
   const kinds = Array.from({ length: 1000 }, () => limits.take(free, 'decisions').kind);
   t.strictSame(new Set(kinds), new Set(['taken']));
   t.equal(limits.size, 2, 'a key without limits is not remembered');
@@ -90,7 +90,7 @@ t.test('a lowered limit applies at once, and the wait is until enough requests h
     placeOf(limits.take(KEY, 'decisions')).end(true);
     clock.advance(1000);
   }
-  const lower: Limited = { ...KEY, limits: { decisions: { perMinute: 4 } } };
+  const lower: LimitedCaller = { ...KEY, limits: { decisions: { perMinute: 4 } } };
   t.match(limits.take(lower, 'decisions'), { by: 'perMinute', retryAfterMs: 56_000 });
   clock.advance(56_000);
   t.equal(limits.take(lower, 'decisions').kind, 'taken');
@@ -205,7 +205,7 @@ t.test('a million requests of many keys leave nothing behind', async (t) => {
   t.ok(most < 2000, `at most ${most} keys remembered`);
   for (const place of running) place.end(true);
   clock.advance(MINUTE);
-  const last: Limited = { account: 'a', keyId: 'last' };
+  const last: LimitedCaller = { account: 'a', keyId: 'last' };
   for (let i = 0; i < most; i++) limits.take(last, 'decisions');
   t.equal(limits.size, 1, 'only the one that is still used');
 });

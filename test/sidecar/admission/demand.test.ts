@@ -8,7 +8,7 @@ t.test('load is arrivals per grant, and the time between grants is their mean', 
   t.equal(demand.load(0), 1, 'nothing known');
   t.equal(demand.everyMs, Infinity);
   for (let at = 0; at < 100_000; at += 100) {
-    demand.came(at, WINDOW_MS);
+    demand.arrived(at, WINDOW_MS);
     if (at % 400 === 0) demand.seated(at, WINDOW_MS);
   }
   t.ok(Math.abs(demand.load(0) - 4) < 0.2, `${demand.load(0)}`);
@@ -17,7 +17,7 @@ t.test('load is arrivals per grant, and the time between grants is their mean', 
 
 t.test('requests of callers that wait for their seat do not count as load', async (t) => {
   const demand = new Demand();
-  for (let i = 0; i < 10; i += 1) demand.came(0, WINDOW_MS);
+  for (let i = 0; i < 10; i += 1) demand.arrived(0, WINDOW_MS);
   demand.seated(0, WINDOW_MS);
   t.equal(demand.load(9), 1);
   t.equal(demand.load(20), 0.5, 'a request that waits longer than the window counts at most once');
@@ -25,7 +25,7 @@ t.test('requests of callers that wait for their seat do not count as load', asyn
 
 t.test('old arrivals do not count', async (t) => {
   const demand = new Demand();
-  for (let i = 0; i < 100; i += 1) demand.came(0, WINDOW_MS);
+  for (let i = 0; i < 100; i += 1) demand.arrived(0, WINDOW_MS);
   demand.seated(10 * WINDOW_MS, WINDOW_MS);
   t.ok(demand.load(0) < 0.6, `${demand.load(0)}`);
 });

@@ -8,7 +8,7 @@ const WINDOW_MS = 10_000;
 function overloaded(): Appointments {
   const demand = new Demand();
   for (let at = 0; at < 100_000; at += 250) {
-    demand.came(at, WINDOW_MS);
+    demand.arrived(at, WINDOW_MS);
     if (at % 1000 === 0) demand.seated(at, WINDOW_MS);
   }
   return { demand, load: demand.load(0), reservedAt: 0 };
