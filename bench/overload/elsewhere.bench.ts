@@ -34,7 +34,7 @@ const before = await sidecar(sizes, NAMES, {
   engine: { kind: 'llama-server', url: `http://127.0.0.1:${engine.target.port}` },
 });
 const alone = await llamaServer(sizes, NAMES);
-const fronted = await behindNginx(alone, CONNECTIONS);
+const fronted = await behindNginx([alone], { connections: CONNECTIONS });
 const servers = [own, before, alone, fronted];
 const runs = new Map<Server, Attempt[][]>(servers.map((server) => [server, []]));
 let [deferred, looks] = [0, 0];

@@ -41,7 +41,7 @@ needNginx();
 const sizes = { file: await random150m(), seats: SEATS, context: 512, threads: 1 };
 const ours = await sidecar(sizes, Object.keys(ACCOUNTS));
 const theirs = await llamaServer(sizes, Object.keys(ACCOUNTS));
-const fronted = await behindNginx(theirs, CONNECTIONS);
+const fronted = await behindNginx([theirs], { connections: CONNECTIONS });
 const servers = [theirs, fronted, ours];
 
 // Once to warm up, then in turn.

@@ -96,8 +96,8 @@ function servers(patienceMs: number): Record<string, () => Promise<Server>> {
     'ra-sidecar': () => sidecar(sizes, names),
     ...Object.fromEntries(fixed),
     'llama-server': () => Promise.resolve(theirs),
-    'nginx tuned': () => behindNginx(theirs, { all, perKey: all }),
-    nginx: () => behindNginx(theirs),
+    'nginx tuned': () => behindNginx([theirs], { connections: { all, perKey: all } }),
+    nginx: () => behindNginx([theirs]),
   };
 }
 

@@ -29,6 +29,8 @@ export interface Sizes {
   readonly seats: number;
   readonly context: number;
   readonly threads: number;
+  /** Where llama-server's main thread is kept; absent: anywhere. */
+  readonly cores?: string;
 }
 
 /** The settings of an engine that is a server elsewhere. */
@@ -84,7 +86,7 @@ export async function sidecar(
 
 /** It requires no key and reads none; a proxy in front can distinguish callers by theirs. */
 export async function llamaServer(
-  { file, seats, context, threads }: Sizes,
+  { file, seats, context, threads, cores }: Sizes,
   accounts: readonly string[],
   more: readonly string[] = [],
 ): Promise<Server> {
@@ -93,6 +95,7 @@ export async function llamaServer(
     threads,
     slots: seats,
     contextPerSlot: context,
+    ...(cores !== undefined && { cores }),
     more: ['-ngl', '0', ...more],
   });
   return {
@@ -108,13 +111,21 @@ export function needNginx(): void {
 }
 
 /**
- * nginx in front of a llama-server, which the caller closes. `connections`: further ones are refused; absent: none is.
+ * nginx in front of llama-servers, which the caller closes. `connections`: further ones are refused; absent: none is.
+ * `balance`: how one of several is chosen; absent: in turn.
  */
-export async function behindNginx(server: Server, connections?: Connections): Promise<Server> {
+export async function behindNginx(
+  servers: readonly [Server, ...Server[]],
+  { connections, balance }: { readonly connections?: Connections; readonly balance?: 'least_conn' } = {},
+): Promise<Server> {
   const folder = await mkdtemp(join(tmpdir(), 'ra-overload-nginx-'));
   const port = await freePort();
   const file = join(folder, 'nginx.conf');
-  await writeFile(file, nginxConfig(folder, port, server.target.port, connections));
+  const upstream = [
+    ...(balance === undefined ? [] : [balance]),
+    ...servers.map(({ target }) => `server 127.0.0.1:${target.port}`),
+  ];
+  await writeFile(file, nginxConfig(folder, port, upstream, connections));
   const child = spawn(NGINX, ['-c', file, '-e', join(folder, 'error.log'), '-p', folder], { stdio: 'ignore' });
   const until = performance.now() + START_MS;
   while (!(await answers(port))) {
@@ -122,8 +133,11 @@ export async function behindNginx(server: Server, connections?: Connections): Pr
     await new Promise((again) => setTimeout(again, 20));
   }
   return {
-    name: `llama-server behind nginx${connections === undefined ? ', default' : ' limit_conn'}`,
-    target: { ...server.target, port },
+    name:
+      servers.length === 1
+        ? `llama-server behind nginx${connections === undefined ? ', default' : ' limit_conn'}`
+        : `${servers.length} llama-servers behind nginx, ${balance ?? 'in turn'}`,
+    target: { ...servers[0].target, port },
     close: async () => {
       const gone = once(child, 'exit');
       child.kill('SIGTERM');
@@ -143,7 +157,12 @@ export interface Connections {
  * Without buffering of streams, a new connection for each request as the callers do, and 429 for requests over the
  * limits.
  */
-function nginxConfig(folder: string, port: number, upstream: number, connections: Connections | undefined): string {
+function nginxConfig(
+  folder: string,
+  port: number,
+  upstream: readonly string[],
+  connections: Connections | undefined,
+): string {
   const limits =
     connections === undefined
       ? ''
@@ -163,12 +182,15 @@ http {
   scgi_temp_path ${folder}/scgi;
   limit_conn_zone $server_name zone=all:1m;
   limit_conn_zone $http_authorization zone=key:1m;
+  upstream engines {
+    ${upstream.map((line) => `${line};`).join('\n    ')}
+  }
   server {
     listen 127.0.0.1:${port} backlog=4096;
     server_name all;
     location / {
       ${limits}
-      proxy_pass http://127.0.0.1:${upstream};
+      proxy_pass http://engines;
       proxy_http_version 1.1;
       proxy_buffering off;
       proxy_read_timeout 600s;

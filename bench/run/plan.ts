@@ -69,6 +69,7 @@ export const PLAN: readonly Bench[] = [
   bench('native', true, 8, 'engine/limit.bench.js native', 'engine-limit-native'),
   bench('native', true, 3, 'engine/steps.bench.js native', 'engine-steps-native'),
   bench('native', true, 4, 'engine/replicas.bench.js native', 'replicas-limit-native'),
+  bench('native', true, 8, 'http/mixed-prompts.bench.js native', 'mixed-prompts-native'),
   bench('native', true, 5, 'engine/prefill.bench.js native', 'engine-prefill'),
   bench('native', true, 25, 'http/llama-server.bench.js native', 'llama-server-native'),
   bench('native', true, 15, 'architectures/limit.bench.js native', 'architectures-limit-native'),
