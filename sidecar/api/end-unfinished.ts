@@ -25,5 +25,6 @@ export async function endUnfinished(
 
 function outcomeOf(stop: Stop): 'cancelled' | 'timeout' | 'refused' {
   if (stop.kind === 'left') return 'cancelled';
-  return stop.kind === 'refused' && stop.code === 'timeout' ? 'timeout' : 'refused';
+  const { code } = stop.kind === 'failed' ? stop.error : stop;
+  return code === 'timeout' ? 'timeout' : 'refused';
 }

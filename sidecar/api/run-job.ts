@@ -9,7 +9,7 @@ import type {
   ScoreReceiver,
 } from '../engine-client/engine.js';
 import type { ContractError } from '../domain/errors.js';
-import { releaseWhenGone, type Cut } from './cut-run.js';
+import { reasonOf, releaseWhenGone, type Cut } from './cut-run.js';
 import * as refusals from './refusals.js';
 import type { UsageSession } from './usage-session.js';
 import type { RequestContext, Stop } from './request-context.js';
@@ -133,7 +133,7 @@ export async function runJob(
         anew += 1;
         const made = await parts.anew(lease.replica);
         if (made.kind !== 'anew') {
-          lease.release('failed');
+          lease.release(reasonOf(made));
           return { kind: 'stopped', stop: made };
         }
         images?.close();

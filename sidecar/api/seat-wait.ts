@@ -93,14 +93,26 @@ export class SeatWait {
     return tokens.kind === 'aborted' ? this.#stopped() : asTokens(tokens, kind);
   }
 
-  /** The same once more, with what the replica of its seat makes prompts with; the seat stays taken meanwhile. */
+  /**
+   * The same once more, with what the replica of its seat makes prompts with; the seat stays taken meanwhile. Ends early when
+   * the caller leaves or the deadline passes.
+   */
   async tokenizeAnew<P extends Params, K extends Tokens['kind']>(
     { reopen }: PreparedRequest<P>,
     kind: K,
     preparation: string | undefined,
   ): Promise<Extract<Tokens, { readonly kind: K }> | Stop> {
-    const tokens = (await reopen(preparation)?.tokenize(this.#context.exchange.gone)) ?? FAILED;
-    return tokens.kind === 'aborted' ? { kind: 'left' } : asTokens(tokens, kind);
+    const { gone } = this.#context.exchange;
+    const lost = new AbortHandle();
+    const end = (): void => lost.abort();
+    const cancelTimer = this.#context.atDeadline(end);
+    if (gone.aborted) end();
+    else gone.addEventListener('abort', end);
+    const tokens = (await reopen(preparation)?.tokenize(lost)) ?? FAILED;
+    gone.removeEventListener('abort', end);
+    cancelTimer();
+    if (tokens.kind !== 'aborted') return asTokens(tokens, kind);
+    return gone.aborted ? { kind: 'left' } : failed(refusals.timedOut());
   }
 
   /** The last check passed: waits for a seat. The lease is the route's to end. */

@@ -22,7 +22,8 @@ const REMOTE_ENGINE = fileURLToPath(new URL('../../engine/remote/main.js', impor
 /** Answers the engines' questions about memory before they load; absent: they do not ask. */
 export interface MemoryCheck {
   readonly gate: StartGate;
-  readonly mappedElsewhere: () => number;
+  /** Bytes that other engines have mapped of files other than this one. */
+  readonly mappedElsewhere: (file: string) => number;
 }
 
 export interface EngineParts {

@@ -1,5 +1,4 @@
 /** Composes the models: each with an engine and a queue for its seats, and the error line if one cannot be served. */
-import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { createFairQueue } from '../admission/fair-queue.js';
 import type { SeatQueue } from '../admission/seat-queue.js';
@@ -16,6 +15,7 @@ import type { FirstStart } from '../prompts/client.js';
 import { composeEngine, type EngineParts } from './compose-engine.js';
 import { composeVision } from './compose-vision.js';
 import { FirstStarts } from './first-starts.js';
+import { mappedBeside } from './mapped-beside.js';
 import type { Readiness } from './readiness.js';
 import { nameOf, type ReplicaPlan } from './replica-plans.js';
 import type { ModelLoad } from '../telemetry/endpoint-metrics.js';
@@ -76,7 +76,7 @@ export function hostModels(
   const engines = [...plans.values()].reduce((sum, replicas) => sum + replicas.length, 0);
   for (const model of config.models) {
     const file = files.get(model.file) ?? model.file;
-    const memory = gate && { gate, mappedElsewhere: () => mappedBeside(file, models.values()) };
+    const memory = gate && { gate, mappedElsewhere: (loads: string) => mappedBeside(loads, models.values()) };
     const template = templates.get(model.id) ?? {};
     const forks = { entry, weights, engines, memory, template, visionEntry };
     const hosted = host(config, { ...model, file }, plans.get(model.id) ?? [], forks, listeners);
@@ -124,40 +124,6 @@ async function soon(all: readonly Promise<void>[]): Promise<void> {
 /** The error line of a failed start; llama.cpp's message does not name the file. */
 function unservable(id: string, file: string, why: string): string {
   return `model ${id} cannot be served from ${file}: ${why}`;
-}
-
-/**
- * Bytes of weights of other files that other engines have memory-mapped on a CPU. The kernel counts them as available,
- * although each step needs them. Weights of the same file exist once. Weights that an engine has repacked are not
- * mapped any more, and the kernel counts them as used. Called only while no other engine loads.
- */
-export function mappedBeside(file: string, models: Iterable<Beside>): number {
-  const others = new Map<string, number>();
-  for (const { engine, file: first } of models) {
-    const other = engine.setups?.[0]?.file ?? first;
-    if (other === file || engine.state !== 'ready' || engine.facts?.gpu !== false) continue;
-    others.set(other, Math.max(0, sizeOf(other) - (engine.facts.repackedBytes ?? 0)));
-  }
-  return [...others.values()].reduce((sum, bytes) => sum + bytes, 0);
-}
-
-/** The properties of a hosted model that are read. */
-interface Beside {
-  readonly file: string;
-  readonly engine: Pick<HostedEngine, 'state'> & {
-    /** Absent: it serves from the file that it was configured with. */
-    readonly setups?: HostedEngine['setups'];
-    readonly facts?: { readonly gpu: string | false; readonly repackedBytes?: number } | undefined;
-  };
-}
-
-/** 0 if it cannot be read: an unavailable network share must not end the process. */
-function sizeOf(file: string): number {
-  try {
-    return statSync(file).size;
-  } catch {
-    return 0;
-  }
 }
 
 /** Read at each scrape and for each load report, so it allocates nothing. */

@@ -9,7 +9,7 @@ export function forkChild(
   setup: EngineSetup,
   events: Omit<ChildEvents, 'failed'>,
 ): EngineChild {
-  const memory = mappedElsewhere && { mappedElsewhere: mappedElsewhere() };
+  const memory = mappedElsewhere && { mappedElsewhere: mappedElsewhere(setup.file) };
   const child = new EngineChild(
     { entry, setup: memory ? { ...setup, memory } : setup, timing, clock, ...(environment && { environment }) },
     { ...events, failed: (reason) => log.warn('job failed', { ...names, reason }) },

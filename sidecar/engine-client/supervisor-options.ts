@@ -52,6 +52,6 @@ export interface EngineProcessOptions {
   readonly devices?: readonly string[];
   /** What is known of the setup's file before each fork; undefined: nothing. Absent: the engine hashes it. */
   readonly weights?: (setup: EngineSetup) => Promise<HashedFile | undefined>;
-  /** Called at each fork for EngineSetup.memory; without it memory is not checked. */
-  readonly mappedElsewhere?: () => number;
+  /** Called at each fork with the path of its file, for EngineSetup.memory; without it memory is not checked. */
+  readonly mappedElsewhere?: (file: string) => number;
 }

@@ -8,25 +8,25 @@ import type { OpenBody, Preparation } from './prompt-host.js';
 /** The name in logs and process lists. */
 export type Lane = 'short' | 'long';
 
+/** One lane's host. */
+export type LaneHost = Pick<PromptHostClient, 'ready' | 'stats' | 'open' | 'close'>;
+
 export class Generation {
   readonly #inlineBytes: number;
-  readonly #lanes: Readonly<Record<Lane, PromptHostClient>>;
+  readonly #lanes: Readonly<Record<Lane, LaneHost>>;
   /** Of each model, as its hosts reported it. */
   readonly #preparations = new Map<string, string>();
+  /** Bodies that are neither tokenized nor closed: nothing else needs the hosts. */
   #open = 0;
-  #retired: (() => void) | undefined;
+  #retired = false;
+  #markGone!: () => void;
+  /** Settles once it is closed. */
+  readonly gone: Promise<void>;
 
-  /** Forks both hosts at once. */
-  constructor(options: Omit<PromptHostOptions, 'name'>, restart: (why: string, delayMs: number, lane: Lane) => void) {
-    this.#inlineBytes = options.inlineBytes;
-    const lane = (name: Lane, workers: number): PromptHostClient =>
-      new PromptHostClient({
-        ...options,
-        name,
-        workers,
-        hooks: { restart: (why, delayMs) => restart(why, delayMs, name) },
-      });
-    this.#lanes = { short: lane('short', 0), long: lane('long', options.workers) };
+  constructor(lanes: Readonly<Record<Lane, LaneHost>>, inlineBytes: number) {
+    this.#lanes = lanes;
+    this.#inlineBytes = inlineBytes;
+    this.gone = new Promise((settle) => (this.#markGone = settle));
   }
 
   /** Settles once both hosts are ready, with their reports about the models, or once one could not be started. */
@@ -52,27 +52,51 @@ export class Generation {
     const body = this.#lanes[bytes.byteLength <= this.#inlineBytes ? 'short' : 'long'].open(route, bytes, payer);
     let open = true;
     this.#open += 1;
+    const served = (): void => {
+      if (!open) return;
+      open = false;
+      this.#open -= 1;
+      if (this.#retired) this.#closeUnused();
+    };
     return {
       check: (signal) => body.check(signal),
-      tokenize: (signal) => body.tokenize(signal),
+      tokenize: (signal) => body.tokenize(signal).finally(served),
       close: () => {
         body.close();
-        if (open) this.#open -= 1;
-        open = false;
-        if (this.#open === 0) this.#retired?.();
+        served();
       },
     };
   }
 
-  /** Closes once no body is open, which may be at once. */
+  /** Closes once no body needs it, which may be at once: at the latest when the hosts are killed for a body that takes too long. */
   retire(): void {
-    this.#retired = () => this.close();
-    if (this.#open === 0) this.close();
+    this.#retired = true;
+    this.#closeUnused();
   }
 
   /** Kills both hosts; pending items fail. Idempotent, and may be called before they are ready. */
   close(): void {
     this.#lanes.short.close();
     this.#lanes.long.close();
+    this.#markGone();
   }
+
+  #closeUnused(): void {
+    if (this.#open === 0) this.close();
+  }
+}
+
+/** Forks both hosts at once. */
+export function openGeneration(
+  options: Omit<PromptHostOptions, 'name'>,
+  restart: (why: string, delayMs: number, lane: Lane) => void,
+): Generation {
+  const lane = (name: Lane, workers: number): LaneHost =>
+    new PromptHostClient({
+      ...options,
+      name,
+      workers,
+      hooks: { restart: (why, delayMs) => restart(why, delayMs, name) },
+    });
+  return new Generation({ short: lane('short', 0), long: lane('long', options.workers) }, options.inlineBytes);
 }

@@ -9,7 +9,7 @@
 import type { BodyForm } from '../contracts/requests.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import type { FirstStart } from './client.js';
-import { Generation, type Lane } from './generation.js';
+import { openGeneration, type Generation, type Lane } from './generation.js';
 import type { PromptModel } from './messages.js';
 import type { Payer } from './payer.js';
 import type { OpenBody, Preparation, PromptHost } from './prompt-host.js';
@@ -18,6 +18,9 @@ export type { Lane } from './generation.js';
 
 /** Generations besides the present one: a reload that failed half-way leaves one, and the next one adds another. */
 const MOST_OTHERS = 2;
+
+/** Generations that are not needed any more and still have bodies. With more than these no further one is started. */
+const MOST_RETIRED = 2;
 
 /** One lane's host at one moment. */
 export interface PromptHostState extends PromptHostStats {
@@ -37,13 +40,18 @@ export interface PromptLanesOptions extends Omit<PromptHostOptions, 'name' | 'ho
 
 export class PromptLanes implements PromptHost {
   readonly #options: PromptLanesOptions;
+  readonly #openGeneration: typeof openGeneration;
   #present: Generation;
   /** Before or after the present one, the one that came last in front. */
   #others: Generation[] = [];
+  /** Those that close once they have no body any more. */
+  readonly #retired = new Set<Generation>();
+  #closed = false;
 
-  /** Forks both hosts at once. */
-  constructor(options: PromptLanesOptions) {
+  /** Forks both hosts at once. `open`: tests pass their own. */
+  constructor(options: PromptLanesOptions, open = openGeneration) {
     this.#options = options;
+    this.#openGeneration = open;
     this.#present = this.#make(options.models);
   }
 
@@ -66,11 +74,18 @@ export class PromptLanes implements PromptHost {
     return (fit ?? this.#present).open(route, bytes, payer);
   }
 
-  /** Starts hosts for these models beside the present ones. Settles as {@link ready} does. */
+  /**
+   * Starts hosts for these models beside the present ones, once those of earlier calls have ended but for a few. Settles as
+   * {@link ready} does.
+   */
   async prepare(models: readonly PromptModel[]): Promise<FirstStart> {
+    while (this.#retired.size > MOST_RETIRED) {
+      await Promise.race(Array.from(this.#retired, ({ gone }) => gone));
+    }
+    if (this.#closed) return { kind: 'unable' };
     const next = this.#make(models);
     this.#others.unshift(next);
-    for (const old of this.#others.splice(MOST_OTHERS)) old.retire();
+    this.#retire(this.#others.splice(MOST_OTHERS));
     return await next.ready();
   }
 
@@ -84,22 +99,31 @@ export class PromptLanes implements PromptHost {
 
   /** Those that `prepare` started last are not needed: they close once they have no body any more. Not after `adopt`. */
   discard(): void {
-    this.#others.shift()?.retire();
+    this.#retire(this.#others.splice(0, 1));
   }
 
   /** Prompts are made by the present hosts alone; the others close once they have no body any more. */
   settle(): void {
-    for (const other of this.#others.splice(0)) other.retire();
+    this.#retire(this.#others.splice(0));
   }
 
   /** Kills all hosts; pending items fail. Idempotent, and may be called before they are ready. */
   close(): void {
-    for (const generation of [this.#present, ...this.#others]) generation.close();
+    this.#closed = true;
+    for (const generation of [this.#present, ...this.#others, ...this.#retired]) generation.close();
+  }
+
+  #retire(generations: readonly Generation[]): void {
+    for (const one of generations) {
+      this.#retired.add(one);
+      void one.gone.then(() => this.#retired.delete(one));
+      one.retire();
+    }
   }
 
   #make(models: readonly PromptModel[]): Generation {
     const { hooks, ...options } = this.#options;
-    return new Generation({ ...options, models }, (why, delayMs, lane) => hooks?.restart?.(why, delayMs, lane));
+    return this.#openGeneration({ ...options, models }, (why, delayMs, lane) => hooks?.restart?.(why, delayMs, lane));
   }
 }
 

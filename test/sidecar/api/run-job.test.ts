@@ -14,8 +14,15 @@ import {
   type RunEnd,
   type Unseen,
 } from '../../../sidecar/api/run-job.js';
-import { RequestContext } from '../../../sidecar/api/request-context.js';
+import { endUnfinished } from '../../../sidecar/api/end-unfinished.js';
+import type { PreparedRequest } from '../../../sidecar/api/preflight.js';
+import { RequestContext, type Stop } from '../../../sidecar/api/request-context.js';
+import { SeatWait } from '../../../sidecar/api/seat-wait.js';
+import type { UsageSession } from '../../../sidecar/api/usage-session.js';
+import type { ChatParams } from '../../../sidecar/contracts/requests.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
+import type { Signal } from '../../../sidecar/lib/abort.js';
+import type { NoResult } from '../../../sidecar/prompts/prompt-host.js';
 import { SeatBoard } from '../../../sidecar/api/seat-board.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
@@ -141,6 +148,50 @@ t.test('a seat stays in use until the engine confirms the cancel, and the answer
     settle();
     await job.leaving;
     t.match(seated.queue.snapshot(), { busy: 0, released: { [reason]: 1 } });
+  }
+});
+
+t.test('while a prompt is made anew its request ends at its deadline, or when its caller leaves', async (t) => {
+  for (const [cut, stop, released, outcome] of [
+    [
+      (seated: Seated) => seated.clock.advance(500),
+      { kind: 'failed', error: { code: 'timeout' } },
+      'deadline',
+      'timeout',
+    ],
+    [(seated: Seated) => seated.leaving.abort(), { kind: 'left' }, 'cancelled', 'cancelled'],
+  ] as const) {
+    const seated = new Seated(500);
+    const { context } = seated;
+    /** Never makes it. */
+    const tokenize = (signal: Signal): Promise<NoResult> =>
+      new Promise((settle) => signal.addEventListener('abort', () => settle({ kind: 'aborted' })));
+    const prepared = {
+      caller: ACME,
+      model: { queue: seated.queue },
+      params: {},
+      bytes: 1,
+      digest: '',
+      reopen: () => ({ tokenize }),
+    } as unknown as PreparedRequest<ChatParams>;
+    const wait = SeatWait.enter(context, prepared, 1);
+    if (wait.kind !== 'waiting') throw new Error('no place');
+    const lease = await wait.seat({ promptTokens: 1, maxTokens: 1 });
+    if ('kind' in lease) throw new Error('no seat');
+    const anew = (): Promise<Stop> => wait.tokenizeAnew(prepared, 'chat', 'p') as Promise<Stop>;
+    const running = runJob(context, lease, chatOf(), seated.parts({ anew }));
+    (await seated.engine.generation(0)).failed('stale');
+    await new Promise(setImmediate);
+    cut(seated);
+    const end = await running;
+    t.match(end, { kind: 'stopped', stop });
+    t.match(seated.queue.snapshot(), { busy: 0, released: { [released]: 1 } });
+    t.equal(seated.clock.pending, 0);
+    const outcomes: string[] = [];
+    const record = { close: (how: string) => Promise.resolve(outcomes.push(how)) } as unknown as UsageSession;
+    Object.assign(context.exchange, { fail: () => undefined });
+    if (end.kind !== 'done') await endUnfinished(context, record, end);
+    t.strictSame(outcomes, [outcome]);
   }
 });
 

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { mappedBeside } from '../../../sidecar/app/compose-models.js';
+import { mappedBeside } from '../../../sidecar/app/mapped-beside.js';
 
 t.test('the mapped bytes of other engines count once a file, without what each has repacked', async (t) => {
   const dir = t.testdir();
@@ -10,18 +10,27 @@ t.test('the mapped bytes of other engines count once a file, without what each h
     return join(dir, name);
   };
   const [own, q8, q4] = [file('own', 7), file('q8', 1000), file('q4', 500)];
-  const ready = (
-    of: string,
-    repackedBytes?: number,
-    gpu: string | false = false,
-  ): Parameters<typeof mappedBeside>[1] => {
+  type Engines = Parameters<typeof mappedBeside>[1];
+  const ready = (of: string, repackedBytes?: number, gpu: string | false = false): Engines => {
     const facts = { gpu, ...(repackedBytes !== undefined && { repackedBytes }) };
-    return [{ file: of, engine: { state: 'ready', facts } }];
+    return [{ engine: { setups: [{ file: of }], replicas: [{ state: 'ready', facts }] } }];
   };
   t.equal(mappedBeside(own, [...ready(own), ...ready(q8), ...ready(q8)]), 1000);
   t.equal(mappedBeside(own, [...ready(q8), ...ready(q4, 450)]), 1050);
   t.equal(mappedBeside(own, ready(q4, 600)), 0, 'never less than 0');
   t.equal(mappedBeside(own, ready(q8, 0, 'cuda')), 0);
-  t.equal(mappedBeside(own, [{ file: q8, engine: { state: 'cold' } }]), 0);
+  const cold = { setups: [{ file: q8 }], replicas: [{ state: 'cold' as const, facts: undefined }] };
+  t.equal(mappedBeside(own, [{ engine: cold }]), 0);
   t.equal(mappedBeside(own, ready(join(dir, 'away'))), 0);
+  const facts = { gpu: false } as const;
+  const mixed = {
+    setups: [{ file: own }, { file: q8 }, { file: q4 }],
+    replicas: [
+      { state: 'ready' as const, facts },
+      { state: 'ready' as const, facts },
+      { state: 'cold' as const, facts },
+    ],
+  };
+  t.equal(mappedBeside(own, [{ engine: mixed }]), 1000, 'replicas whose weights were replaced');
+  t.equal(mappedBeside(q8, [{ engine: mixed }]), 7);
 });
