@@ -1,6 +1,5 @@
 import type { PrefillBudget } from './prefill-budget.js';
-import type { Running } from './jobs.js';
-import type { Branch } from './task.js';
+import type { Branch, Running } from './task.js';
 
 /** A branch in the next decode, with this many tokens of its prompt; 0: its reply's next token. */
 export interface BatchItem extends Running {

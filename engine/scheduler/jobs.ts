@@ -4,22 +4,7 @@ import type { CacheScope } from '../protocol/cache-key.js';
 import type { Output } from '../protocol/job-output.js';
 import type { PrefixReuse } from '../protocol/setup.js';
 import type { Sequences } from './sequences.js';
-import { Task, type Branch, type Work } from './task.js';
-
-/** A job that waits for a sequence. */
-export interface WaitingJob {
-  readonly id: number;
-  readonly work: Work;
-  readonly seats: number;
-  /** Of these, those that it may still use. */
-  readonly limit: number;
-}
-
-/** One running item, and its job. */
-export interface Running {
-  readonly task: Task;
-  readonly branch: Branch;
-}
+import { Task, type Running, type WaitingJob, type Work } from './task.js';
 
 /**
  * The jobs of an engine from arrival to end: waiting, running on sequences, cancelled. It decodes nothing: the step
@@ -34,6 +19,9 @@ export class Jobs {
   readonly #tasks = new Map<number, Task>();
   /** Since the last clean-up. */
   readonly #cancelled = new Set<number>();
+  /** Has saved a state, and is to restore another one: it begins in the next round. */
+  #unbegun: Task | undefined;
+  #heldBack = false;
   /** The value of {@link running}; undefined: it has changed since. Most steps change nothing. */
   #running: readonly Running[] | undefined;
 
@@ -110,29 +98,50 @@ export class Jobs {
     this.#cancelled.clear();
   }
 
+  /** Whether a job that could have started in this round was put off to the next one. */
+  get heldBack(): boolean {
+    return this.#heldBack;
+  }
+
   /** Whether a job's outputs are to be sent. */
   reports(id: number): boolean {
     return !this.#cancelled.has(id);
   }
 
-  /** Starts those that wait, as far as there are sequences. */
+  /** Starts those that wait, as far as there are sequences. Replies that run are held up by the time of one copy a round. */
   async admit(out: Output[]): Promise<void> {
     this.#sequences.nextRound();
+    this.#heldBack = false;
+    const unbegun = this.#unbegun;
+    this.#unbegun = undefined;
+    if (unbegun && this.runs(unbegun)) await this.#start(unbegun, out);
     for (const { id, work, seats, limit } of this.#waiting.values()) {
-      if (this.#sequences.live === this.#seats) break;
-      // Replies that run are held up by the time of one copy a round.
-      if (this.#sequences.moved && this.#tasks.size > 1) break;
-      const reuse = this.#reuse(work, this.#tasks.size === 0);
+      if (this.#heldBack || this.#sequences.live === this.#seats) break;
+      if (this.#sequences.moved && this.#tasks.size > 1) {
+        this.#heldBack = true;
+        break;
+      }
       this.#waiting.delete(id);
       const task = new Task(id, work, seats, limit);
       this.#tasks.set(id, task);
-      await this.guard(task, out, async () => {
-        const keep = await this.#begin(task, () => reuse);
-        out.push({ id, kind: 'started', cachedTokens: keep ?? 0 });
-        await this.#spread(task);
-        this.#ask(task, out);
-      });
+      await this.#start(task, out);
     }
+  }
+
+  async #start(task: Task, out: Output[]): Promise<void> {
+    const { id, work } = task;
+    const reuse = this.#reuse(work, this.#tasks.size === 1);
+    await this.guard(task, out, async () => {
+      const keep = await this.#begin(task, () => reuse);
+      if (keep === undefined) {
+        this.#unbegun = task;
+        this.#heldBack = true;
+        return;
+      }
+      out.push({ id, kind: 'started', cachedTokens: keep });
+      await this.#spread(task);
+      this.#ask(task, out);
+    });
   }
 
   /** Runs a step of a job; if it throws, only that job fails. */
@@ -191,10 +200,10 @@ export class Jobs {
     return this.#prefixReuse === 'any' || !byItself ? 'any' : 'same-split';
   }
 
-  /** Starts a task's next item on a new sequence. Returns the reused tokens; undefined: no sequence is free. */
+  /** Starts a task's next item on a new sequence. Returns the reused tokens; undefined: none is free, or ready in this round. */
   async #begin(task: Task, reuse: (sequence: number) => Reuse): Promise<number | undefined> {
-    const { next } = task;
-    const free = next && (await this.#sequences.open(next, reuse, task.work));
+    const { next, work } = task;
+    const free = next && (await this.#sequences.open(next, reuse, work, this.#tasks.size > 1));
     if (free) this.#take(task, free.sequence, free.keep);
     return free?.keep;
   }

@@ -1,4 +1,4 @@
-import type { Running } from './jobs.js';
+import type { Running } from './task.js';
 
 /**
  * Calls from outside of a step loop, and the wait in which nothing can be decoded before one comes: its replies wait

@@ -135,20 +135,18 @@ export class PrefixCache {
     return true;
   }
 
-  /**
-   * Until the next call this entry is not evicted for another one: it is to be restored. Undefined: any may be evicted.
-   */
+  /** Until the next call this entry is not evicted for another one: it is to be restored. Undefined: any may be evicted. */
   keep(entry: Entry | undefined): void {
     this.#kept = entry;
   }
 
-  /** The cache takes ownership of all of it. A state larger than the whole bound is disposed. */
+  /** The cache takes ownership of all of it. False: a state larger than what the bound leaves is disposed. */
   add(
     tokens: SequenceTokens,
     checkpoints: SequenceCheckpoints,
     state: WholeState,
     held: (tokens: SequenceTokens) => boolean,
-  ): void {
+  ): boolean {
     this.#bytesPerToken = state.bytes / Math.max(1, tokens.length);
     for (const entry of [...this.#entries]) {
       if (entry !== this.#kept && contains(tokens, entry.tokens)) this.drop(entry, 'replaced');
@@ -158,7 +156,7 @@ export class PrefixCache {
       checkpoints.cut(0);
       tokens.wipe();
       state.dispose();
-      return;
+      return false;
     }
     const place = this.#free.pop() ?? this.#places++;
     const entry = {
@@ -173,6 +171,7 @@ export class PrefixCache {
     this.#entries.add(entry);
     this.#bytes += state.bytes;
     this.#changed.set(place, entry);
+    return true;
   }
 
   /** An entry was restored and saved a prompt the evaluation of `tokens` tokens. */

@@ -37,8 +37,8 @@ export class SequenceCache {
 
   /**
    * Saves the state of a sequence before all but `keep` tokens of it are overwritten, where that is worth it. `others`:
-   * all other sequences. Never rejects: a state that cannot be saved is lost, as without a cache. Returns whether a
-   * state was copied.
+   * all other sequences. Never rejects: a state that cannot be saved is lost, as without a cache. Returns whether it was
+   * saved.
    */
   async save(sequence: number, { tokens, checkpoints }: Held, keep: number, others: readonly Held[]): Promise<boolean> {
     if (!this.#states.saveWhole || !this.#cache.open || tokens.key === undefined) return false;
@@ -51,13 +51,12 @@ export class SequenceCache {
     if (!state) return false;
     if (state.length !== tokens.length) {
       state.dispose();
-      return true;
+      return false;
     }
     const saved = { tokens: new SequenceTokens(), checkpoints: new SequenceCheckpoints(this.#checkpoints) };
     saved.tokens.become(tokens);
     saved.checkpoints.become(checkpoints);
-    this.#cache.add(saved.tokens, saved.checkpoints, state, held);
-    return true;
+    return this.#cache.add(saved.tokens, saved.checkpoints, state, held);
   }
 
   /**

@@ -82,8 +82,8 @@ export class SequenceSlots {
   }
 
   /**
-   * Saves in the cache a state of which all but `keep` tokens will be overwritten. Returns whether a state was copied.
-   * Never rejects.
+   * Saves in the cache a state of which all but `keep` tokens will be overwritten. Returns whether it was saved. Never
+   * rejects.
    */
   saveWhole(sequence: number, keep: number): Promise<boolean> {
     const others = this.all.filter((_, id) => id !== sequence);

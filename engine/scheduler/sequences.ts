@@ -100,13 +100,15 @@ export class Sequences {
   /**
    * Takes a free sequence and prepares it; the caller returns it with `free`. `reuse` returns how much of each
    * sequence's state may be reused, and for -1 how much of a saved one. `intermittent`: its reply skips steps. `elsewhere`: a state
-   * of another process that may have more. Undefined: none is free. Rejects if the decoder cannot even clear it; the sequence is
-   * then free.
+   * of another process that may have more. `beside`: other jobs run, which are not to wait for two copies at once. Undefined:
+   * none is free, or a state was saved and another one is to be restored in the next round, in which this is to be called
+   * again. Rejects if the decoder cannot even clear it; the sequence is then free.
    */
   async open(
     plan: PromptPlan,
     reuse: (sequence: number) => Reuse,
     { intermittent = false, elsewhere }: Pick<Work, 'intermittent' | 'elsewhere'> = {},
+    beside = false,
   ): Promise<FreeSequence | undefined> {
     const { all } = this.#slots;
     const rules = { copyable: this.#copyable, reuse: this.#reusable ? reuse : (): Reuse => 'none', intermittent };
@@ -116,11 +118,15 @@ export class Sequences {
     const saved = found && found.keep - restoreCost(found.entry.tokens.length) > held.keep ? found : undefined;
     const choice = (saved && choose(all, plan, { copyable: false, reuse: () => 'none', intermittent })) ?? held;
     const { sequence, source } = choice;
+    this.#cache.keep(saved?.entry);
+    if (await this.#slots.saveWhole(sequence, source === undefined ? choice.keep : 0)) {
+      this.#moved = true;
+      // The entry stays, and the sequence is chosen again: nothing else is saved or taken before the next round.
+      if (saved && beside) return undefined;
+    }
     this.#mark(sequence, true);
     this.#slots.at(sequence).intermittent = intermittent;
-    this.#cache.keep(saved?.entry);
     try {
-      if (await this.#slots.saveWhole(sequence, source === undefined ? choice.keep : 0)) this.#moved = true;
       if (saved) {
         this.#moved = true;
         const restored = await this.#slots.restoreWhole(sequence, saved.entry);

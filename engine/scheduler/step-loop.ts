@@ -17,7 +17,8 @@
  * A cancel takes effect before the next step, whatever the job's phase.
  *
  * While only replies are running, the decoder computes their steps in a run without this loop, which reads the chosen tokens
- * meanwhile; any call from outside stops the run after the current step. A reply with an expensive grammar skips steps while
+ * meanwhile; any call from outside stops the run after the current step. Between two decodes beside replies at most one sequence's
+ * state is saved or restored in whole; a job that needs both begins a round later (sequences.ts). A reply with an expensive grammar skips steps while
  * its mask is computed on another thread, a prompt while its image is encoded elsewhere. After a round that freed seats, the
  * next one may wait briefly for jobs that take them over (refill-wait.ts).
  */
@@ -179,7 +180,8 @@ export class StepLoop {
       const together = await this.#decode(this.#batchPlanner.together(this.#jobs.running));
       const chunk = await this.#decode(this.#batchPlanner.chunk(this.#jobs.running));
       freed = seats - this.#jobs.seats;
-      if (!isolated && !together && !chunk) await this.#pendingWait.forOne(this.#jobs.running, () => this.#flush());
+      if (isolated || together || chunk || this.#jobs.heldBack) continue;
+      await this.#pendingWait.forOne(this.#jobs.running, () => this.#flush());
     }
     this.#flush();
     this.#running = undefined;
@@ -198,7 +200,8 @@ export class StepLoop {
     const parts = items.map(({ branch, count }): Part => branch.part(count));
     const depth = depthOf(items);
     const fed = parts.map(({ tokens }) => tokens);
-    const ahead = this.#pendingWait.called ? 1 : stepsInRun(items, this.#jobs.running);
+    const called = this.#pendingWait.called || this.#jobs.heldBack;
+    const ahead = called ? 1 : stepsInRun(items, this.#jobs.running);
     let from = this.#clock.now();
     // A prompt may take long: outputs are sent before it.
     const due = this.#outbox.due(from) || items.some(({ count }) => count > 0);

@@ -54,6 +54,21 @@ export interface Work {
   wipe?(): void;
 }
 
+/** A job that waits for a sequence. */
+export interface WaitingJob {
+  readonly id: number;
+  readonly work: Work;
+  readonly seats: number;
+  /** Of these, those that it may still use. */
+  readonly limit: number;
+}
+
+/** One running item, and its job. */
+export interface Running {
+  readonly task: Task;
+  readonly branch: Branch;
+}
+
 /** One job: its running items, their sequences, and how many sequences it may use. Does not use the decoder. */
 export class Task {
   readonly id: number;

@@ -101,7 +101,7 @@ export class Bench {
     return this.of(id).find((output) => output.kind === 'started')?.cachedTokens;
   }
 
-  async ends(id: number, kind: 'started' | 'done' | 'failed' | 'seatFreed' = 'done'): Promise<void> {
+  async ends(id: number, kind: 'started' | 'piece' | 'done' | 'failed' | 'seatFreed' = 'done'): Promise<void> {
     if (!this.of(id).some((output) => output.kind === kind)) await once(this.#events, `${id}:${kind}`);
   }
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
+import { IMAGE_IDS, tokenPrompt } from '../../../engine/protocol/prompt.js';
 import { Bench, job, questions, StepTime, type BenchOptions } from '../../support/step-bench.js';
 
 const HOUR = 3_600_000;
@@ -198,30 +199,88 @@ t.test('a saved prefix is reported like a held one, with numbers from the number
   t.equal(on.held.filter(({ sequence, hashes }) => sequence === 1 && hashes.length === 1).length, 1);
 });
 
-t.test('running replies are delayed by one copy a round', async (t) => {
-  const on = bench({}, 4);
-  for (const name of [0, 1, 2, 3, 4, 5, 6, 7]) await chat(on, prompt(name));
-  on.decoder.moves.length = 0;
-  const first = ++lastId;
-  on.loop.generate(first, job(prompt(9), { scope: 'acme', maxTokens: 60 }));
-  await on.ends(first, 'started');
-  const between: number[] = [];
+/** A bench whose cache has `saved` prompts and whose free sequences have others, beside one long reply, and its copies by decode. */
+async function besideReply(seats: number): Promise<{ on: Bench; reply: number; between: string[][] }> {
+  const on = bench({ runTells: 2, contextPerSeat: 1024 }, seats);
+  for (let name = 0; name < 2 * seats; name += 1) await chat(on, prompt(name));
+  const reply = ++lastId;
+  on.loop.generate(reply, job(prompt(99), { scope: 'acme', maxTokens: 800 }));
+  await on.ends(reply, 'piece');
+  const between: string[][] = [];
   let seen = on.decoder.moves.length;
   on.decoder.onStep = () => {
-    between.push(on.decoder.moves.length - seen);
+    between.push(on.decoder.moves.slice(seen).map(([what]) => what));
     seen = on.decoder.moves.length;
   };
+  return { on, reply, between };
+}
+
+t.test('beside running replies a save and a restore are in two rounds, in order', async (t) => {
+  const { on, reply, between } = await besideReply(4);
   const ids = [0, 1, 2].map((name) => {
     const id = ++lastId;
     on.loop.generate(id, job(prompt(name), { scope: 'acme' }));
     return id;
   });
   await Promise.all(ids.map((id) => on.ends(id)));
-  t.ok(between.filter((moves) => moves > 0).length >= 3, between.join(' '));
-  t.ok(
-    between.every((moves) => moves <= 2),
-    'a save and a restore',
+  t.same(
+    ids.map((id) => on.cached(id)),
+    [99, 99, 99],
   );
+  const copies = between.filter((moves) => moves.length > 0);
+  t.same(copies, [['save'], ['restore'], ['save'], ['restore'], ['save'], ['restore']]);
+  const filled = between.map((moves) => moves.length > 0);
+  t.ok(filled.lastIndexOf(true) - filled.indexOf(true) < 20, 'with no run of steps between them');
+  on.loop.cancel(reply);
+  t.same(on.decoder.violations, []);
+});
+
+t.test('alone a job has both at once', async (t) => {
+  const on = bench();
+  for (const name of [0, 1]) await chat(on, prompt(name));
+  on.decoder.moves.length = 0;
+  let before = NaN;
+  on.decoder.onStep = () => void (before = Number.isNaN(before) ? on.decoder.moves.length : before);
+  t.equal(await chat(on, prompt(0)), 99);
+  t.equal(before, 2, 'before its first decode');
+});
+
+t.test('a job that is cancelled between the two does neither, and those behind it go on', async (t) => {
+  const { on, reply } = await besideReply(3);
+  on.decoder.moves.length = 0;
+  const [first, second] = [++lastId, ++lastId];
+  on.decoder.onStep = () => {
+    if (on.decoder.moves.length === 1) on.loop.cancel(first);
+  };
+  on.loop.generate(first, job(prompt(0), { scope: 'acme' }));
+  on.loop.generate(second, job(prompt(1), { scope: 'acme' }));
+  await on.ends(second);
+  t.equal(on.cached(second), 99);
+  t.same(on.of(first), []);
+  t.same(
+    on.decoder.moves.map(([what]) => what),
+    ['save', 'restore'],
+    'into the sequence that the first one has saved',
+  );
+  on.loop.cancel(reply);
+  t.same(on.decoder.violations, []);
+});
+
+t.test('between the two a job does not wait for another one’s image', async (t) => {
+  const on = bench({}, 2);
+  for (const name of [0, 1, 2]) await chat(on, prompt(name));
+  const picture = ++lastId;
+  const tokens = new Uint32Array(9).fill(IMAGE_IDS);
+  const image = { kind: 'image', tokens, digest: new Uint8Array(32), positions: 9, columns: 0, whole: false } as const;
+  on.loop.generate(picture, job(0, { prompt: [image, ...tokenPrompt(prompt(9, 3))] }));
+  await on.ends(picture, 'started');
+  on.decoder.moves.length = 0;
+  t.equal(await chat(on, prompt(0)), 99);
+  t.same(
+    on.decoder.moves.map(([what]) => what),
+    ['save', 'restore'],
+  );
+  on.loop.cancel(picture);
 });
 
 t.test(
