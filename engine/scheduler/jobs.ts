@@ -116,7 +116,7 @@ export class Jobs {
     this.#unbegun = undefined;
     if (unbegun && this.runs(unbegun)) await this.#start(unbegun, out);
     for (const { id, work, seats, limit } of this.#waiting.values()) {
-      if (this.#heldBack || this.#sequences.live === this.#seats) break;
+      if (this.heldBack || this.#sequences.live === this.#seats) break;
       if (this.#sequences.moved && this.#tasks.size > 1) {
         this.#heldBack = true;
         break;
