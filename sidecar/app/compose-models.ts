@@ -18,6 +18,7 @@ import { FirstStarts } from './first-starts.js';
 import { mappedBeside } from './mapped-beside.js';
 import type { Readiness } from './readiness.js';
 import { nameOf, type ReplicaPlan } from './replica-plans.js';
+import { warnOfToolFormats } from './tool-format-warnings.js';
 import type { ModelLoad } from '../telemetry/endpoint-metrics.js';
 import type { Log } from '../telemetry/logger.js';
 import type { HostedVision } from '../vision/vision.js';
@@ -101,10 +102,7 @@ export async function reportPrompts(
     await soon([...models.values()].map(({ settled }) => settled));
     return 'the prompt host could not be started';
   }
-  for (const { id, calls } of found.models) {
-    if (calls && !calls.native && !calls.chosen)
-      log.warn('tools without a native format', { model: id, reason: calls.says });
-  }
+  warnOfToolFormats(found.models, log);
   const bad = found.models.find(({ problem }) => problem !== undefined);
   if (!bad) return undefined;
   const problem = bad.problem ?? '';

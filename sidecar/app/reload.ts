@@ -14,6 +14,7 @@ import type { Prompts } from '../prompts/lanes.js';
 import type { PromptModel } from '../prompts/messages.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Hosted } from './compose-models.js';
+import { warnOfToolFormats } from './tool-format-warnings.js';
 
 type Model = Pick<Hosted, 'id' | 'engine'>;
 
@@ -74,11 +75,17 @@ async function replaceAll(
   const wanted = present.map((_, at) => at).filter(stale);
   if (wanted.length === 0) return { kind: 'reloaded', version, replicas: 0, file };
   const promptModels = made.promptModels.map((one) => (one.id === model.id ? { ...one, file } : one));
-  const problem = problemOf(await prompts.prepare(promptModels), model.id);
+  const prepared = await prompts.prepare(promptModels);
+  const problem = problemOf(prepared, model.id);
   if (problem !== undefined) {
     prompts.discard();
     return failed(problem);
   }
+  if (prepared.kind === 'ready')
+    warnOfToolFormats(
+      prepared.models.filter(({ id }) => id === model.id),
+      log,
+    );
   for (const [done, replica] of wanted.entries()) {
     const why = await replace(model, replica, { file, weights });
     if (why !== undefined) {

@@ -87,6 +87,22 @@ async function reply(t: Test, model: string, more: object): Promise<Completion['
   return choice;
 }
 
+/** The calls of a streamed reply, joined from their pieces. */
+async function joined(model: string, more: object): Promise<Call['function'][]> {
+  const response = await ask(model, { ...more, stream: true });
+  const calls: { name: string; arguments: string }[] = [];
+  for (const [, data = ''] of (await response.text()).matchAll(/^data: (\{.*)$/gm)) {
+    const { choices } = JSON.parse(data) as {
+      readonly choices: readonly { readonly delta: { readonly tool_calls?: readonly Call[] } }[];
+    };
+    for (const { index = 0, function: piece } of choices[0]?.delta.tool_calls ?? []) {
+      const call = (calls[index] ??= { name: piece.name, arguments: '' });
+      call.arguments += piece.arguments;
+    }
+  }
+  return calls;
+}
+
 for (const model of [
   'llama',
   'mistral',
@@ -120,6 +136,11 @@ for (const model of [
         message.tool_calls?.map((call) => call.function.name),
         ['go'],
       );
+      t.same(
+        await joined(model, { tool_choice: named, seed }),
+        message.tool_calls?.map((call) => call.function),
+        'streamed pieces join to the same',
+      );
     }
   });
 
@@ -131,6 +152,13 @@ for (const model of [
     }
   });
 }
+
+t.test('the start logs the model whose own format is not known, and no other', (t) => {
+  const warned = sidecar.lines.filter(({ event }) => event === 'tools without a native format');
+  t.match(warned, [{ level: 40, model: 'unknown', reason: /^calls by a JSON instruction in the prompt/ }]);
+  t.equal(warned.length, 1);
+  t.end();
+});
 
 t.test('a model that is served without tools', async (t) => {
   const response = await ask('toolless', {});
