@@ -152,10 +152,10 @@ class FairQueue implements SeatQueue, RequestQueue {
     this.#dispatch();
   }
 
-  cancel(queued: QueuedRequest, left: boolean): void {
+  cancel(queued: QueuedRequest, disconnected: boolean): void {
     this.#accrue();
     const waits = queued.phase === 'ready' || queued.phase === 'unready' || queued.phase === 'granted';
-    if (left && waits) this.#overload.settled(queued, this.#state.accountOf(queued), 'left');
+    if (disconnected && waits) this.#overload.settled(queued, this.#state.accountOf(queued), 'left');
     if (queued.phase === 'unready' || queued.phase === 'ready') this.#leave(queued, 'nowhere');
     else if (queued.phase === 'granted') this.#state.hold(queued, -1);
     else return;

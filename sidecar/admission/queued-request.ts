@@ -11,7 +11,7 @@ export type Phase = 'unready' | 'ready' | 'granted' | 'leased' | 'over';
 /** What a waiting request asks of its queue. */
 export interface RequestQueue {
   ready(queued: QueuedRequest): void;
-  cancel(queued: QueuedRequest, left: boolean): void;
+  cancel(queued: QueuedRequest, disconnected: boolean): void;
 }
 
 /** One request in the queue, from `enter` until its last outcome. The queue owns all its fields; callers get a Ticket. */
@@ -106,8 +106,8 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
     this.#queue.ready(this);
   }
 
-  cancel(left?: 'left'): void {
-    this.#queue.cancel(this, left === 'left');
+  cancel(cause?: 'disconnected'): void {
+    this.#queue.cancel(this, cause === 'disconnected');
   }
 }
 

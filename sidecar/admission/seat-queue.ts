@@ -83,10 +83,10 @@ export interface Ticket {
   /** Settles once. */
   readonly outcome: Promise<TicketOutcome>;
   /**
-   * The caller left or a check failed: the place is gone and the outcome settles as cancelled. After the outcome settled
-   * it does nothing, except that it ends the second wait of a request that was given back. `left`: it was the caller.
+   * The caller disconnected or a check failed: the place is freed and the outcome settles as cancelled. After the outcome
+   * settled it does nothing, except that it ends the second wait of a request that was given back.
    */
-  cancel(left?: 'left'): void;
+  cancel(cause?: 'disconnected'): void;
 }
 
 export type ReleaseReason = 'done' | 'cancelled' | 'failed' | 'engine-lost' | 'deadline';

@@ -33,7 +33,7 @@ async function refuse(context: RequestContext, services: Services): Promise<void
     return;
   }
   const named = await namedModel(exchange, services.limits.inlineBytes);
-  if (exchange.gone.aborted) context.left('waiting');
+  if (exchange.gone.aborted) context.cancelled('waiting');
   else
     context.fail(
       isDecisionModel(named, caller, services) ? refusals.wrongEndpoint('decision') : refusals.noTextCompletion(),

@@ -9,8 +9,8 @@ export async function endUnfinished(
   end: Exclude<RunEnd, { readonly kind: 'done' }>,
 ): Promise<void> {
   switch (end.kind) {
-    case 'left':
-      context.left(context.phase);
+    case 'cancelled':
+      context.cancelled(context.phase);
       await usage.close('cancelled');
       return;
     case 'failed':
@@ -24,7 +24,7 @@ export async function endUnfinished(
 }
 
 function outcomeOf(stop: Stop): 'cancelled' | 'timeout' | 'refused' {
-  if (stop.kind === 'left') return 'cancelled';
+  if (stop.kind === 'cancelled') return 'cancelled';
   const { code } = stop.kind === 'failed' ? stop.error : stop;
   return code === 'timeout' ? 'timeout' : 'refused';
 }

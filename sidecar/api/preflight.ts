@@ -153,7 +153,7 @@ async function readBody(
     if (clientMs !== undefined) context.wantedUntil = body.receivedAt + clientMs;
     return body;
   }
-  if (body.kind === 'gone') return { kind: 'left' };
+  if (body.kind === 'gone') return { kind: 'cancelled' };
   return failed(body.kind === 'too-large' ? refusals.tooLarge(limit) : refusals.noRoom());
 }
 
@@ -166,7 +166,7 @@ async function checkModel<P extends Params>(
   body: OpenBody,
 ): Promise<Pick<PreparedRequest<P>, 'model' | 'params'> | Stop> {
   const checked = await body.check(context.exchange.gone);
-  if (checked.kind === 'aborted') return { kind: 'left' };
+  if (checked.kind === 'aborted') return { kind: 'cancelled' };
   if (checked.kind !== 'checked') return failed(checked.kind === 'invalid' ? checked.error : refusals.internal());
   const model = services.models.get(checked.params.model);
   const denied = unentitled(caller, route, model);

@@ -17,7 +17,7 @@ import { Timeline } from './timeline.js';
 export type Stop =
   | { readonly kind: 'failed'; readonly error: ContractError }
   /** The caller disconnected. */
-  | { readonly kind: 'left' }
+  | { readonly kind: 'cancelled' }
   /** The seat queue's refusal. */
   | Refused;
 
@@ -51,7 +51,7 @@ export class RequestContext {
   urgent = false;
   /** Clock reading past which the caller's client no longer waits, by its own word; undefined: it names no time. */
   wantedUntil: number | undefined;
-  /** Where the request is, for the count of callers that left. */
+  /** Where the request is, for the count of cancelled requests. */
   phase: CancelPhase = 'waiting';
   promptTokens = 0;
   cachedTokens = 0;
@@ -127,10 +127,10 @@ export class RequestContext {
     this.ended(error.status, error);
   }
 
-  /** Ends the request as `stop` says: with an error, or as cancelled where the caller is gone. */
+  /** Ends the request with the error of `stop`, or as cancelled where the caller has disconnected. */
   stop(stop: Stop): void {
     if (stop.kind === 'failed') this.fail(stop.error);
-    else if (stop.kind === 'left') this.left('waiting');
+    else if (stop.kind === 'cancelled') this.cancelled('waiting');
     else {
       if (this.model !== undefined) this.#services.metrics.refused(this.model, stop.reason, stop.retry);
       this.#reason = stop.reason;
@@ -143,7 +143,7 @@ export class RequestContext {
     this.times.waits();
     const outcome = await waiting;
     if (outcome.kind === 'refused') return outcome;
-    if (outcome.kind === 'cancelled') return { kind: 'left' };
+    if (outcome.kind === 'cancelled') return outcome;
     this.times.seated(outcome.lease.waitedMs);
     this.#seated(outcome.lease);
     return outcome.lease;
@@ -165,8 +165,8 @@ export class RequestContext {
     this.#holding = undefined;
   }
 
-  /** The caller left. */
-  left(phase: CancelPhase): void {
+  /** The caller disconnected. */
+  cancelled(phase: CancelPhase): void {
     if (this.model !== undefined) this.#services.metrics.cancelled(this.model, phase);
     this.ended(499);
   }

@@ -9,7 +9,7 @@ import type {
   ScoreReceiver,
 } from '../engine-client/engine.js';
 import type { ContractError } from '../domain/errors.js';
-import { reasonOf, releaseWhenGone, type Cut } from './cut-run.js';
+import { reasonOf, releaseWhenStopped, type Cut } from './cut-run.js';
 import * as refusals from './refusals.js';
 import type { UsageSession } from './usage-session.js';
 import type { RequestContext, Stop } from './request-context.js';
@@ -24,8 +24,8 @@ export const ENDED: Ended = { kind: 'ended' };
 /** How a job's run ended. */
 export type RunEnd =
   | { readonly kind: 'done' }
-  /** The caller left; the job is cancelled. */
-  | { readonly kind: 'left' }
+  /** The caller disconnected. */
+  | { readonly kind: 'cancelled' }
   | { readonly kind: 'failed'; readonly outcome: 'failed' | 'timeout' | 'refused'; readonly error: ContractError }
   /** It lost its place while it waited a second time. */
   | { readonly kind: 'stopped'; readonly stop: Stop };
@@ -120,9 +120,9 @@ export async function runJob(
         lease.release('done');
         return { kind: 'done' };
       }
-      if (end.kind === 'left' || end.kind === 'late') {
-        kept = releaseWhenGone(lease, end);
-        if (end.kind === 'left') return { kind: 'left' };
+      if (end.kind === 'cancelled' || end.kind === 'deadline') {
+        kept = releaseWhenStopped(lease, end);
+        if (end.kind === 'cancelled') return { kind: 'cancelled' };
         return { kind: 'failed', outcome: 'timeout', error: refusals.timedOut() };
       }
       if (end.kind === 'not-started' || end.kind === 'unseen') {
@@ -169,7 +169,7 @@ function growTo(lease: Lease, wanted: number): number {
   return lease.seats;
 }
 
-/** One try: until the job ends, its caller leaves or its deadline passes, whichever comes first. */
+/** One try: until the job ends, its caller disconnects or its deadline passes, whichever comes first. */
 function run(
   context: RequestContext,
   lease: Lease,
@@ -179,11 +179,11 @@ function run(
   const { gone } = context.exchange;
   return new Promise((resolve) => {
     if (gone.aborted) {
-      resolve({ kind: 'left' });
+      resolve({ kind: 'cancelled' });
       return;
     }
     const clear = (): void => {
-      gone.removeEventListener('abort', leave);
+      gone.removeEventListener('abort', cancel);
       cancelTimer();
     };
     let ended = false;
@@ -193,14 +193,14 @@ function run(
       resolve(how);
     };
     const stop = (kind: Cut['kind']): void => {
-      const gone = job?.cancel();
-      end({ kind, ...(gone && { gone }) });
+      const stopped = job?.cancel();
+      end({ kind, ...(stopped && { stopped }) });
     };
-    const leave = (): void => stop('left');
+    const cancel = (): void => stop('cancelled');
     let job: JobHandle | undefined;
     // Before the start, which may end the job at once.
-    const cancelTimer = context.atDeadline(() => stop('late'));
-    gone.addEventListener('abort', leave);
+    const cancelTimer = context.atDeadline(() => stop('deadline'));
+    gone.addEventListener('abort', cancel);
     try {
       const refusal = parts.usage.open();
       if (refusal) {

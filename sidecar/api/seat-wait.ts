@@ -49,8 +49,8 @@ export class SeatWait {
     this.#ticket = ticket;
     // For as long as the request lives: a request that was given back waits a second time. Once seated it does nothing.
     const { gone } = context.exchange;
-    if (gone.aborted) ticket.cancel('left');
-    else gone.addEventListener('abort', () => ticket.cancel('left'));
+    if (gone.aborted) ticket.cancel('disconnected');
+    else gone.addEventListener('abort', () => ticket.cancel('disconnected'));
     context.onClose(() => ticket.cancel());
   }
 
@@ -82,7 +82,7 @@ export class SeatWait {
     { body, release }: PreparedRequest<P>,
     kind: K,
   ): Promise<Extract<Tokens, { readonly kind: K }> | Stop> {
-    // A place can be lost before it is ready: its deadline, a drain, a caller that left.
+    // A place can be lost before it is ready: its deadline, a drain, a caller that disconnected.
     const lost = new AbortHandle();
     let preparing = true;
     void this.#ticket.outcome.then(() => preparing && lost.abort());
@@ -112,7 +112,7 @@ export class SeatWait {
     gone.removeEventListener('abort', end);
     cancelTimer();
     if (tokens.kind !== 'aborted') return asTokens(tokens, kind);
-    return gone.aborted ? { kind: 'left' } : failed(refusals.timedOut());
+    return gone.aborted ? { kind: 'cancelled' } : failed(refusals.timedOut());
   }
 
   /** The last check passed: waits for a seat. The lease is the route's to end. */

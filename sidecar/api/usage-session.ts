@@ -104,7 +104,7 @@ export class UsageSession {
     const record = this.#end(left ? 'cancelled' : 'done');
     const leave = (): void => {
       left = true;
-      this.#context.left(this.#context.phase);
+      this.#context.cancelled(this.#context.phase);
     };
     if (left) leave();
     if (!record) return !left;

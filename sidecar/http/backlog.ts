@@ -16,13 +16,13 @@ export interface BacklogLimits {
 export interface Backlogged {
   /** From {@link Backlog.newId}. */
   readonly id: number;
-  /** Upper bound of the bytes that wait for the reader; exact only while {@link asked} is true. */
+  /** Upper bound of the bytes that wait for the reader; exact only while {@link usesBackpressure} is true. */
   readonly buffered: number;
-  /** From {@link ask} on `buffered` is exact. */
-  readonly asked: boolean;
+  /** From {@link useBackpressure} on `buffered` is exact. */
+  readonly usesBackpressure: boolean;
   /** A whole reply, whose length its handler bounds: only the total applies to it. */
   readonly whole?: boolean;
-  ask(): void;
+  useBackpressure(): void;
   /** Closes the connection and drops the stream's data. */
   cut(reason: CutReason): void;
 }
@@ -55,7 +55,7 @@ export class Backlog {
   }
 
   /**
-   * `stream.buffered` changed by `delta`. May call ask or cut on streams, including this one. Must not be called while
+   * `stream.buffered` changed by `delta`. May call `useBackpressure` or `cut` on streams, including this one. Must not be called while
    * a write is corked.
    */
   changed(stream: Backlogged, delta: number): void {
@@ -64,14 +64,14 @@ export class Backlog {
     else this.#streams.set(stream.id, stream);
     if (delta <= 0) return;
     const { streamBytes, totalBytes } = this.#limits;
-    // At half of the bound, so that the other half is left for data that arrives meanwhile.
-    if (!stream.asked && stream.buffered > streamBytes / 2) stream.ask();
-    if (stream.asked && stream.whole !== true && stream.buffered > streamBytes) stream.cut('stream');
+    // At half of the bound, so that the other half remains for data that arrives meanwhile.
+    if (!stream.usesBackpressure && stream.buffered > streamBytes / 2) stream.useBackpressure();
+    if (stream.usesBackpressure && stream.whole !== true && stream.buffered > streamBytes) stream.cut('stream');
     while (this.#bytes > totalBytes) {
       const worst = this.#worst();
       if (worst === undefined) return;
-      if (worst.asked) worst.cut('total');
-      else worst.ask();
+      if (worst.usesBackpressure) worst.cut('total');
+      else worst.useBackpressure();
     }
   }
 

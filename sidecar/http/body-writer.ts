@@ -1,18 +1,27 @@
 import type { Backlog, Backlogged, CutReason } from './backlog.js';
-import { beginAsking, chunk, endChunked, lastBytes, openChunked, tryChunks, wireText, writeChunk } from './chunked.js';
-import type { AskedResponse, Chunk, ChunkedResponse } from './chunked.js';
+import {
+  beginBackpressure,
+  chunk,
+  endChunked,
+  lastBytes,
+  openChunked,
+  tryChunks,
+  wireText,
+  writeChunk,
+} from './chunked.js';
+import type { BackpressureResponse, Chunk, ChunkedResponse } from './chunked.js';
 import { SendBuffer } from './send-buffer.js';
 
-export type BodyWriterResponse = ChunkedResponse & AskedResponse;
+export type BodyWriterResponse = ChunkedResponse & BackpressureResponse;
 
 /** The functions of the exchange that a body writer needs. */
 export interface BodyWriterOwner {
   /** Writes the status line and all fields except Transfer-Encoding. */
   writeHead(): void;
-  /** Whether the stream may end while it is not known of so many bytes that they were read. Asked once. */
-  mayLeave(bytes: number): boolean;
-  /** uWS had sent all that was written on the connection before. */
-  sentAll(): void;
+  /** Whether the stream may end although so many of its bytes may still be unread. Called once. */
+  mayLeaveUnread(bytes: number): boolean;
+  /** uWS has sent everything that was written on the connection before. */
+  allSent(): void;
   /** The last byte was handed to uWS; the response must not be touched any more. */
   ended(): void;
   /** Too many bytes wait for the reader: its connection must be closed. */
@@ -30,9 +39,9 @@ const RAW_BYTES = 8 * 1024;
  * Writes the chunks of one stream, and buffers them for a slow reader.
  *
  * It starts in raw mode: all chunks are passed to uWS, which reports no backpressure in this mode, so everything
- * written may still be buffered. After ask(), or at a chunk longer than {@link RAW_BYTES}, it passes only what uWS
- * accepts and keeps the rest until the socket has room (chunked.ts describes how). uWS closes a connection whose socket
- * accepts nothing for 10 s.
+ * written may still be buffered. After `useBackpressure`, or at a chunk longer than {@link RAW_BYTES}, it passes only what
+ * uWS accepts and keeps the rest until the socket has room (chunked.ts describes how). uWS closes a connection whose socket
+ * accepts nothing for 10 s. A reply whose length is known needs none of that: whole-reply.ts.
  */
 export class BodyWriter implements Backlogged {
   readonly id: number;
@@ -40,11 +49,11 @@ export class BodyWriter implements Backlogged {
   readonly #owner: BodyWriterOwner;
   readonly #backlog: Backlog;
   #headWritten = false;
-  #asked = false;
+  #usesBackpressure = false;
   #over = false;
   /** Bytes passed to uWS that may not be sent yet. */
   #unproven = 0;
-  readonly #held: SendBuffer;
+  readonly #buffer: SendBuffer;
   /** The socket is full; uWS calls back when it has room. */
   #full = false;
   /** The buffered data ends the body. */
@@ -55,29 +64,29 @@ export class BodyWriter implements Backlogged {
     this.#res = res;
     this.#owner = owner;
     this.#backlog = backlog;
-    this.#held = new SendBuffer(backlog.blocks);
+    this.#buffer = new SendBuffer(backlog.blocks);
     this.id = backlog.newId();
     // Needed in raw mode too: without a handler, uWS starts its 10 s timer whenever the socket has room and never stops
     // it, so that a stream which was slow once and then pauses would be closed.
     res.onWritable(() => {
-      this.#roomAgain();
+      this.#writable();
       return true;
     });
   }
 
   get buffered(): number {
-    return this.#unproven + this.#held.bytes;
+    return this.#unproven + this.#buffer.bytes;
   }
 
-  get asked(): boolean {
-    return this.#asked;
+  get usesBackpressure(): boolean {
+    return this.#usesBackpressure;
   }
 
   /** Writes chunks, in one packet if all are short. */
   send(chunks: readonly Chunk[]): void {
     if (this.#over) return;
-    this.#askForLong(chunks);
-    if (this.#asked) this.#hold(chunks.map(wireText).join(''));
+    this.#useBackpressureIfLong(chunks);
+    if (this.#usesBackpressure) this.#append(chunks.map(wireText).join(''));
     else this.#sendRaw(chunks);
     this.#recount();
   }
@@ -88,16 +97,16 @@ export class BodyWriter implements Backlogged {
    */
   end(chunks: readonly Chunk[], trailer?: readonly [name: string, value: string]): void {
     if (this.#over || this.#last) return;
-    this.#askForLong(chunks);
-    if (!this.#asked && !this.#owner.mayLeave(this.#unproven + total(chunks))) {
+    this.#useBackpressureIfLong(chunks);
+    if (!this.#usesBackpressure && !this.#owner.mayLeaveUnread(this.#unproven + total(chunks))) {
       if (!this.#headWritten) this.#sendRaw([]);
-      this.ask();
-      // Asking may find the reader too far behind.
+      this.useBackpressure();
+      // That may show that the reader is too slow, and close its connection.
       if (this.#isOver()) return;
     }
-    if (this.#asked) {
+    if (this.#usesBackpressure) {
       this.#last = true;
-      this.#hold(chunks.map(wireText).join('') + lastBytes(trailer));
+      this.#append(chunks.map(wireText).join('') + lastBytes(trailer));
       this.#recount();
       return;
     }
@@ -117,16 +126,16 @@ export class BodyWriter implements Backlogged {
    */
   unread(): number {
     // Before the head nothing was written.
-    if (this.#headWritten) this.ask();
+    if (this.#headWritten) this.useBackpressure();
     return this.buffered;
   }
 
-  ask(): void {
-    if (this.#asked || this.#over) return;
-    this.#asked = true;
-    this.#res.cork(() => beginAsking(this.#res));
-    // Any bytes show whether uWS still has unsent data.
-    this.#hold(wireText(chunk('', '')));
+  useBackpressure(): void {
+    if (this.#usesBackpressure || this.#over) return;
+    this.#usesBackpressure = true;
+    this.#res.cork(() => beginBackpressure(this.#res));
+    // uWS accepts these bytes only if it has no unsent data left.
+    this.#append(wireText(chunk('', '')));
     this.#recount();
   }
 
@@ -140,7 +149,7 @@ export class BodyWriter implements Backlogged {
   /** The caller disconnected: buffered data is dropped, and nothing is written any more. Idempotent. */
   abandon(): void {
     this.#over = true;
-    this.#held.clear();
+    this.#buffer.clear();
     this.#unproven = 0;
     this.#recount();
   }
@@ -163,42 +172,42 @@ export class BodyWriter implements Backlogged {
     chunks.forEach((made, i) => writeChunk(this.#res, made, final && i === chunks.length - 1));
   }
 
-  #askForLong(chunks: readonly Chunk[]): void {
-    if (this.#asked || !chunks.some(({ bytes }) => bytes > RAW_BYTES)) return;
+  #useBackpressureIfLong(chunks: readonly Chunk[]): void {
+    if (this.#usesBackpressure || !chunks.some(({ bytes }) => bytes > RAW_BYTES)) return;
     if (!this.#headWritten) this.#sendRaw([]);
-    this.ask();
+    this.useBackpressure();
   }
 
-  #hold(text: string): void {
+  #append(text: string): void {
     if (text === '') return;
-    this.#held.push(text);
-    if (!this.#full) this.#release();
+    this.#buffer.push(text);
+    if (!this.#full) this.#flush();
   }
 
   /** Passes to uWS what it accepts. */
-  #release(): void {
-    this.#res.cork(() => this.#handOver());
-    if (this.#last && this.#held.bytes === 0) this.#finish();
+  #flush(): void {
+    this.#res.cork(() => this.#passBuffered());
+    if (this.#last && this.#buffer.bytes === 0) this.#finish();
   }
 
-  #handOver(): void {
-    for (let next = this.#held.first(); next !== undefined; next = this.#held.first()) {
-      const { taken, full } = tryChunks(this.#res, next, this.#last && next.length === this.#held.bytes);
-      this.#held.shift(taken);
+  #passBuffered(): void {
+    for (let next = this.#buffer.first(); next !== undefined; next = this.#buffer.first()) {
+      const { taken, full } = tryChunks(this.#res, next, this.#last && next.length === this.#buffer.bytes);
+      this.#buffer.shift(taken);
       this.#full = full;
       if (full) return;
       // uWS accepts new bytes only once it has sent all earlier ones (except up to 16 KiB in its cork buffer).
       this.#unproven = 0;
-      this.#owner.sentAll();
+      this.#owner.allSent();
     }
   }
 
-  #roomAgain(): void {
+  #writable(): void {
     if (this.#over) return;
     this.#full = false;
     // With our handler, uWS does not write its own buffered data by itself; an empty cork does that.
-    if (this.#held.bytes === 0) this.#res.cork(() => undefined);
-    else this.#release();
+    if (this.#buffer.bytes === 0) this.#res.cork(() => undefined);
+    else this.#flush();
     this.#recount();
   }
 

@@ -16,7 +16,7 @@ export interface BodySource {
  * Buffered before the caller is authenticated and its limit is known; then its socket is paused. One read of uWS (512
  * KiB) may be added.
  */
-const UNASKED_BYTES = 64 * 1024;
+const EARLY_BYTES = 64 * 1024;
 
 const NOTHING = new Uint8Array(0);
 
@@ -46,7 +46,7 @@ export class BodyBudget {
     return true;
   }
 
-  give(bytes: number): void {
+  release(bytes: number): void {
     this.#held -= bytes;
   }
 }
@@ -73,7 +73,7 @@ export class BodyReader {
   /** Set once no more bytes are kept: the result of `read`. */
   #refusal: Body | undefined;
   #paused = false;
-  #answer: ((body: Body) => void) | undefined;
+  #resolve: ((body: Body) => void) | undefined;
   #cancelTimer: (() => void) | undefined;
 
   /** `declared`: Content-Length, undefined if chunked. `maxMs`: from the first chunk to the last. */
@@ -102,10 +102,10 @@ export class BodyReader {
       this.#cancelTimer?.();
       this.#receivedAt = this.#clock.now();
       this.#unpause();
-      if (this.#refusal === undefined) this.#answer?.(this.#body(this.#receivedAt));
+      if (this.#refusal === undefined) this.#resolve?.(this.#body(this.#receivedAt));
     } else if (this.#refusal === undefined) {
       this.#cancelTimer ??= this.#clock.after(this.#maxMs, () => this.#source.close());
-      if (this.#limit === undefined && this.#length > UNASKED_BYTES) this.#pause();
+      if (this.#limit === undefined && this.#length > EARLY_BYTES) this.#pause();
     }
   }
 
@@ -116,7 +116,7 @@ export class BodyReader {
     if (this.#refusal !== undefined) return Promise.resolve(this.#refusal);
     if (this.#receivedAt !== undefined) return Promise.resolve(this.#body(this.#receivedAt));
     this.#unpause();
-    return new Promise((resolve) => (this.#answer = resolve));
+    return new Promise((resolve) => (this.#resolve = resolve));
   }
 
   /** The caller disconnected: like `close`, without using the source any more. */
@@ -164,11 +164,11 @@ export class BodyReader {
     this.#cancelTimer?.();
     this.#free();
     this.#unpause();
-    this.#answer?.(refusal);
+    this.#resolve?.(refusal);
   }
 
   #free(): void {
-    this.#budget.give(this.#buffer.length);
+    this.#budget.release(this.#buffer.length);
     this.#buffer = NOTHING;
   }
 

@@ -43,11 +43,11 @@ export function closeLater(res: Pick<HttpResponse, 'close'>, clock: Clock): () =
  * Whether an answer to HEAD may wait unread in uWS, which does not report it; its bytes are then counted with those that
  * finished streams of this address left.
  */
-export function mayLeaveHead(ended: EndedStreams, address: string, fields: readonly Field[]): boolean {
-  return ended.mayLeave(address, headBytes(fields));
+export function mayLeaveHeadUnread(ended: EndedStreams, address: string, fields: readonly Field[]): boolean {
+  return ended.mayLeaveUnread(address, headBytes(fields));
 }
 
-/** Answers HEAD and keeps the connection, after {@link mayLeaveHead}. */
+/** Answers HEAD and keeps the connection, after {@link mayLeaveHeadUnread}. */
 export function sendHead(res: Pick<HttpResponse, 'cork' | 'endWithoutBody'>, writeHead: () => void): void {
   res.cork(() => {
     writeHead();

@@ -4,8 +4,8 @@ import type { HttpResponse } from './uws.js';
  * A chunked body with a trailer, which uWS cannot send.
  *
  * uWS has `write()` for chunks, but it ends such a body with a bare last chunk, so that nothing can follow the data.
- * What it does have is `writeHeader(key, value)`, which puts `key: value\r\n` on the wire verbatim and never asks
- * whether the header block is over. So the block is closed by hand and each chunk is written as a "header":
+ * It does have `writeHeader(key, value)`, which writes `key: value\r\n` verbatim, even after the end of the header
+ * block. So the block is ended here and each chunk is written as a "header":
  *
  *     HTTP/1.1 200 OK\r\n
  *     …
@@ -21,10 +21,10 @@ import type { HttpResponse } from './uws.js';
  * Two things follow. The length is counted here, in bytes of UTF-8. And uWS reports no backpressure in this mode:
  * what a reader does not take is buffered, without a bound.
  *
- * Asking. uWS's `tryEnd(bytes, total)` takes no more than the socket has room for and says how much, and it goes on
- * for as long as `total` is not reached. At its first call it closes the header block with fields of its own, which
- * is no harm inside a chunk: they become a comment and two fields that no event stream knows, which its readers are
- * bound to ignore (HTML, "server-sent events", 9.2.6).
+ * Backpressure. uWS's `tryEnd(bytes, total)` accepts no more than the socket has room for and returns how much; the
+ * response stays open until `total` is reached. Its first call ends the header block with fields of its own. Inside a
+ * chunk they do no harm: they become a comment and two fields that are no fields of an event stream, which its readers
+ * must ignore (HTML, "server-sent events", 9.2.6).
  *
  *     4b\r\n: \r\n                             writeHeader('4b\r\n', '')
  *     Date: …\r\n                              tryEnd(bytes, ENDLESS), the first time
@@ -33,18 +33,21 @@ import type { HttpResponse } from './uws.js';
  *     8\r\ndata: a\n\n\r\n                    and what is handed to it, from now on framed by us
  *     0\r\nServer-Timing: ra-ttft;dur=1\r\n\r\n
  *
- * So it is done only where a reader may be behind.
+ * So it is used only where a reader may be slow.
  */
 export type ChunkedResponse = Pick<HttpResponse, 'writeHeader' | 'endWithoutBody'>;
 
 /** The functions that writing with backpressure needs. */
-export type AskedResponse = Pick<HttpResponse, 'writeHeader' | 'tryEnd' | 'getWriteOffset' | 'onWritable' | 'cork'>;
+export type BackpressureResponse = Pick<
+  HttpResponse,
+  'writeHeader' | 'tryEnd' | 'getWriteOffset' | 'onWritable' | 'cork'
+>;
 
 /** A total that no stream reaches. */
 const ENDLESS = Number.MAX_SAFE_INTEGER;
 
 /** Bytes of our line and of uWS's two lines (`Date` always has 29 characters) in the chunk that contains them. */
-const ASKING = ': \r\n'.length + 'Date: \r\n'.length + 29 + `Content-Length: ${ENDLESS}\r\n`.length;
+const SWITCH_BYTES = ': \r\n'.length + 'Date: \r\n'.length + 29 + `Content-Length: ${ENDLESS}\r\n`.length;
 
 /** One chunk, prepared for {@link writeChunk}. */
 export interface Chunk {
@@ -78,8 +81,8 @@ export function endChunked(res: ChunkedResponse, trailer?: readonly [name: strin
 }
 
 /** Switches to writing with backpressure. {@link tryChunks} must follow, and no other write is allowed from then on. */
-export function beginAsking(res: AskedResponse): void {
-  res.writeHeader(`${ASKING.toString(16)}\r\n`, '');
+export function beginBackpressure(res: BackpressureResponse): void {
+  res.writeHeader(`${SWITCH_BYTES.toString(16)}\r\n`, '');
 }
 
 /** The result of passing bytes to uWS. */
@@ -94,7 +97,7 @@ export interface Taken {
  * Passes as much of `bytes` as the socket has room for; `last`: the response ends once all are accepted. `res` must be
  * corked.
  */
-export function tryChunks(res: AskedResponse, bytes: Uint8Array, last: boolean): Taken {
+export function tryChunks(res: BackpressureResponse, bytes: Uint8Array, last: boolean): Taken {
   const before = res.getWriteOffset();
   const [ok, done] = res.tryEnd(bytes, last ? before + bytes.length : ENDLESS);
   return { taken: ok || done ? bytes.length : res.getWriteOffset() - before, full: !ok };

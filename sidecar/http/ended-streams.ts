@@ -8,36 +8,37 @@ import type { BacklogLimits } from './backlog.js';
  */
 const QUIET_MS = 20_000;
 
-/** What callers of one address may leave unread of streams that ended, and what all may: parts of the backlog's total. */
+/** What callers of one address, and of all addresses, may leave unread of streams that ended: parts of the backlog's total. */
 const ADDRESS_PART = 1 / 8;
 const TOTAL_PART = 1 / 4;
 
-/** How often all addresses are looked at, at most, ms: there are as many as callers who left something. */
+/** All addresses are checked at most this often, ms: there are as many as callers who left something unread. */
 const SWEEP_MS = 1000;
 
-/** An exchange that may be on a connection with unread rests of earlier streams. */
+/** An exchange that may be on a connection with unread bytes of earlier streams. */
 export interface FollowedExchange {
   /** The connection was found to have sent everything, or it is closed, or the exchange has ended. Idempotent. */
   done(): void;
 }
 
 /**
- * The unread rests of streams that ended. uWS does not report what of a stream was read unless the stream asks, nor which
- * connection a request comes from, so what several streams leave on one kept connection would add up. What each address
- * left is therefore summed. Past a bound the streams of the address ask at their ends, which shows that a connection has sent
- * everything. After {@link QUIET_MS} of this, each connection that had a rest was found empty, was closed by uWS, or has an
- * exchange open that began before; once those have asked or ended too, the sum is released and streams may leave rests again.
- * So an address that is never quiet, as a gateway's, asks only for a part of the time.
+ * Counts the bytes of ended streams that may still be unread. uWS reports what was read only of a stream that uses
+ * backpressure, and not which connection a request comes from, so several streams could leave more and more bytes on one
+ * kept connection. These bytes are therefore summed for each address. Past a bound the streams of the address use
+ * backpressure at their ends, which shows that their connection has sent everything. After {@link QUIET_MS} of this, each
+ * connection that had unread bytes was found empty, was closed by uWS, or has an exchange open that began before; once
+ * those have used backpressure or ended too, the sum is released and streams may leave bytes unread again. So an address
+ * that is never quiet, such as a gateway's, uses backpressure only for a part of the time.
  */
 export class EndedStreams {
   readonly #clock: Clock;
   readonly #totalBytes: number;
-  /** Those that left something. */
+  /** Those with unread bytes. */
   readonly #addresses = new Map<string, Address>();
   #lastId = 0;
   #bytes = 0;
   #sweptAt = -Infinity;
-  #allAskSince = -Infinity;
+  #allProbedAt = -Infinity;
 
   constructor(clock: Clock, { totalBytes }: BacklogLimits) {
     this.#clock = clock;
@@ -51,14 +52,14 @@ export class EndedStreams {
   }
 
   /**
-   * An exchange of this address begins. `ask`: makes it find out whether its connection has sent everything, if it can. Undefined:
-   * no connection of the address has a rest.
+   * An exchange of this address begins. `probe`: makes it find out whether its connection has sent everything, if it can.
+   * Returns undefined if no connection of the address has unread bytes.
    */
-  follow(address: string, ask: () => void): FollowedExchange | undefined {
+  follow(address: string, probe: () => void): FollowedExchange | undefined {
     const found = this.#find(address);
     if (found === undefined) return undefined;
     const id = ++this.#lastId;
-    found.open.set(id, ask);
+    found.open.set(id, probe);
     return {
       done: () => {
         if (found.open.delete(id)) this.#ended(found, id);
@@ -67,17 +68,17 @@ export class EndedStreams {
   }
 
   /** Whether a stream of this address may end while so many bytes of it may be unread; they are then counted. */
-  mayLeave(address: string, bytes: number): boolean {
+  mayLeaveUnread(address: string, bytes: number): boolean {
     this.#sweep();
     const now = this.#clock.now();
     const known = this.#find(address);
-    if (known?.askingSince !== undefined) return false;
+    if (known?.probingSince !== undefined) return false;
     if (this.#bytes + bytes > this.#totalBytes * TOTAL_PART) {
-      this.#allAsk(now);
+      this.#probeAll(now);
       return false;
     }
     if ((known?.bytes ?? 0) + bytes > this.#totalBytes * ADDRESS_PART) {
-      if (known) known.askingSince = now;
+      if (known) known.probingSince = now;
       return false;
     }
     const found = known ?? new Address(address);
@@ -88,10 +89,10 @@ export class EndedStreams {
     return true;
   }
 
-  #allAsk(now: number): void {
-    if (now - this.#allAskSince < SWEEP_MS) return;
-    this.#allAskSince = now;
-    for (const each of this.#addresses.values()) each.askingSince ??= now;
+  #probeAll(now: number): void {
+    if (now - this.#allProbedAt < SWEEP_MS) return;
+    this.#allProbedAt = now;
+    for (const each of this.#addresses.values()) each.probingSince ??= now;
   }
 
   #ended(address: Address, id: number): void {
@@ -117,11 +118,11 @@ export class EndedStreams {
   #check(address: Address, now: number): void {
     const before = now - QUIET_MS;
     if (address.open.size === 0 && address.quietSince <= before) this.#release(address);
-    else if (address.askingSince !== undefined && address.askingSince <= before && !address.isSuspected) {
+    else if (address.probingSince !== undefined && address.probingSince <= before && !address.isSuspected) {
       address.lastSuspect = this.#lastId;
       address.suspects = address.open.size;
       if (address.suspects === 0) this.#release(address);
-      for (const ask of address.open.values()) ask();
+      for (const probe of address.open.values()) probe();
     }
   }
 
@@ -136,13 +137,13 @@ class Address {
   readonly name: string;
   /** Of streams that ended: what may still wait in uWS. */
   bytes = 0;
-  /** By a number that grows: exchanges that began since there are such bytes, with how they ask. */
+  /** The `probe` functions of exchanges that began while there were such bytes, by an increasing number. */
   readonly open = new IdMap<() => void>();
   /** When the last of `open` was done, or the last stream left something. */
   quietSince = 0;
-  /** Since when each of its streams asks at its end; undefined: they may leave rests. */
-  askingSince: number | undefined;
-  /** Exchanges up to this number may be on a connection that still has a rest, and how many of them there are. */
+  /** Since when each of its streams uses backpressure at its end; undefined: they may leave bytes unread. */
+  probingSince: number | undefined;
+  /** Exchanges up to this number may be on a connection that still has unread bytes, and how many of them there are. */
   lastSuspect = 0;
   suspects = 0;
 

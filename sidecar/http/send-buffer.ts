@@ -19,13 +19,13 @@ const encoder = new TextEncoder();
 export class Blocks {
   readonly #spare: Uint8Array[] = [];
 
-  /** A block of {@link BLOCK_BYTES} of zeros. It belongs to the caller until {@link giveBack}. */
-  lend(): Uint8Array {
+  /** A block of {@link BLOCK_BYTES} of zeros. It belongs to the caller until {@link release}. */
+  acquire(): Uint8Array {
     return this.#spare.pop() ?? new Uint8Array(BLOCK_BYTES);
   }
 
   /** What was in it is overwritten: a spare block may stay for as long as the process runs. */
-  giveBack(block: Uint8Array): void {
+  release(block: Uint8Array): void {
     if (this.#spare.length < SPARE_BLOCKS) this.#spare.push(block.fill(0));
   }
 }
@@ -77,13 +77,13 @@ export class SendBuffer {
     this.#bytes -= bytes;
     if (part.start === part.end) {
       this.#parts.shift();
-      this.#blocks.giveBack(part.block);
+      this.#blocks.release(part.block);
     }
   }
 
   /** Drops all waiting data. */
   clear(): void {
-    for (const { block } of this.#parts) this.#blocks.giveBack(block);
+    for (const { block } of this.#parts) this.#blocks.release(block);
     this.#parts.length = 0;
     this.#bytes = 0;
   }
@@ -92,7 +92,7 @@ export class SendBuffer {
   #open(): Part {
     const last = this.#parts.at(-1);
     if (last !== undefined && last.end + CHARACTER_BYTES <= BLOCK_BYTES) return last;
-    const part = { block: this.#blocks.lend(), start: 0, end: 0 };
+    const part = { block: this.#blocks.acquire(), start: 0, end: 0 };
     this.#parts.push(part);
     return part;
   }

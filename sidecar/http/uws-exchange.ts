@@ -2,7 +2,7 @@ import { contractError, errorBody, type ContractError } from '../domain/errors.j
 import { AbortHandle, type Signal } from '../lib/abort.js';
 import type { CutReason } from './backlog.js';
 import { BodyReader, emptyBody } from './body.js';
-import { bodylessFields, closeLater, isBodyless, mayLeaveHead, sendBodyless, sendHead } from './bodyless.js';
+import { bodylessFields, closeLater, isBodyless, mayLeaveHeadUnread, sendBodyless, sendHead } from './bodyless.js';
 import type { Field } from './cors.js';
 import type { FollowedExchange } from './ended-streams.js';
 import type { ServerContext } from './server-context.js';
@@ -42,9 +42,9 @@ export class UwsExchange implements Exchange {
   #cancelLinger: (() => void) | undefined;
   #stream: SseStream | undefined;
   #writer: BodyWriter | undefined;
-  /** Its connection may have unread rests of earlier streams. */
+  /** Set while its connection may have unread bytes of earlier streams. */
   #followed: FollowedExchange | undefined;
-  #leaving: AbortHandle | undefined;
+  #disconnect: AbortHandle | undefined;
 
   constructor(
     res: HttpResponse,
@@ -60,7 +60,7 @@ export class UwsExchange implements Exchange {
     this.#chunked = bodyLength === 'chunked';
     server.onExchange?.(head);
     this.#followed = server.endedStreams.follow(head.address, () => this.#writer?.unread());
-    res.onAborted(() => this.#callerLeft());
+    res.onAborted(() => this.#disconnected());
     if (bodyLength === 0) return;
     const declared = bodyLength === 'chunked' ? undefined : bodyLength;
     const reader = new BodyReader(res, declared, server.bodies, server.clock, server.bodyMs);
@@ -70,11 +70,11 @@ export class UwsExchange implements Exchange {
 
   /** Made on first use, since most exchanges do not need it. */
   get gone(): Signal {
-    if (this.#leaving === undefined) {
-      this.#leaving = new AbortHandle();
-      if (this.#state === 'gone') this.#leaving.abort();
+    if (this.#disconnect === undefined) {
+      this.#disconnect = new AbortHandle();
+      if (this.#state === 'gone') this.#disconnect.abort();
     }
-    return this.#leaving;
+    return this.#disconnect;
   }
 
   body(limitBytes: number): Promise<Body> {
@@ -111,7 +111,7 @@ export class UwsExchange implements Exchange {
     this.#reader?.close();
     if (headOnly || isBodyless(status, length)) {
       const whole = bodylessFields(status, fields, length);
-      if (headOnly && !this.#mustClose && mayLeaveHead(this.#server.endedStreams, this.head.address, whole))
+      if (headOnly && !this.#mustClose && mayLeaveHeadUnread(this.#server.endedStreams, this.head.address, whole))
         this.#sendHead(status, whole);
       else this.#sendBodyless(status, whole);
       return;
@@ -153,7 +153,7 @@ export class UwsExchange implements Exchange {
   stream(headers: Readonly<Record<string, string>> = {}, errorFrame?: (error: ContractError) => string): EventStream {
     const fields = this.#fields(200, 'text/event-stream', streamHeaders(headers, this.#mustClose));
     if (this.#state !== 'open' || this.#answered) return abandonedStream();
-    // The prompt was read long ago; a stream may go on for minutes.
+    // The body is not needed any more, and a stream may go on for minutes.
     this.#reader?.close();
     if (this.head.method === 'HEAD') {
       this.#answered = true;
@@ -170,8 +170,8 @@ export class UwsExchange implements Exchange {
           // uWS writes its own only at the end, inside this body's trailer.
           this.#res.writeHeader('Date', new Date().toUTCString());
         },
-        mayLeave: (bytes) => this.#server.endedStreams.mayLeave(this.head.address, bytes),
-        sentAll: () => this.#unfollow(),
+        mayLeaveUnread: (bytes) => this.#server.endedStreams.mayLeaveUnread(this.head.address, bytes),
+        allSent: () => this.#unfollow(),
         ended: () => {
           this.#released = true;
           this.#finish('complete', this.#stream?.bytes ?? 0);
@@ -211,7 +211,7 @@ export class UwsExchange implements Exchange {
     for (const [name, value] of fields) this.#res.writeHeader(name, value);
   }
 
-  /** For the request this is a disconnect of the caller. */
+  /** The request ends as if its caller had disconnected. */
   #cutReader(reason: CutReason, bytes: number): void {
     this.#server.onReaderCut?.({ requestId: this.head.requestId, reason, bytes });
     this.#close();
@@ -221,7 +221,7 @@ export class UwsExchange implements Exchange {
     if (!this.#released) this.#res.close();
   }
 
-  #callerLeft(): void {
+  #disconnected(): void {
     this.#released = true;
     this.#unfollow();
     this.#cancelLinger?.();
@@ -231,7 +231,7 @@ export class UwsExchange implements Exchange {
     this.#whole?.abandon();
     this.#reader?.abandon();
     this.#finish('gone', this.#stream?.bytes ?? 0);
-    this.#leaving?.abort();
+    this.#disconnect?.abort();
   }
 
   #unfollow(): void {

@@ -46,7 +46,8 @@ export const LEAST_LAST_BYTES = 2;
 const NOTHING = new Uint8Array(0);
 
 /**
- * A reply of known length, passed to uWS no faster than the socket accepts it.
+ * A reply of known length, passed to uWS no faster than the socket accepts it. It shares {@link SendBuffer} and the backlog
+ * with body-writer.ts and nothing else: a stream has no length, so uWS has no backpressure for it until it is switched on.
  *
  * `tryEnd(bytes, total)` accepts only what the socket has room for, and nothing while uWS still has bytes of an earlier
  * response. Until all bytes are accepted the response is open for uWS, which closes a connection that brings another
@@ -59,7 +60,7 @@ const NOTHING = new Uint8Array(0);
  */
 export class WholeReply implements Backlogged {
   readonly id: number;
-  readonly asked = true;
+  readonly usesBackpressure = true;
   readonly whole = true;
   readonly #res: WholeResponse;
   readonly #owner: WholeOwner;
@@ -69,13 +70,13 @@ export class WholeReply implements Backlogged {
   readonly #owned: number;
   readonly #last: boolean;
   /** The most bytes of one call. */
-  readonly #piece: number;
-  /** What was not handed over, unless it is held. */
+  readonly #callBytes: number;
+  /** What was not passed to uWS yet, unless it is in the buffer. */
   #rest: string | Uint8Array;
   /** The last byte of a last reply, until uWS accepts it. */
   #tail: Uint8Array = NOTHING;
-  /** The rest of a text of which a part has to wait: in the server's blocks, since many texts that wait are much garbage. */
-  readonly #held: SendBuffer;
+  /** The rest of a text of which a part has to wait: copied into the server's blocks, since many waiting texts would be much garbage. */
+  readonly #buffer: SendBuffer;
   #counted = 0;
   #over = false;
 
@@ -87,14 +88,14 @@ export class WholeReply implements Backlogged {
     this.#length = length;
     this.#owned = typeof body === 'string' ? length : 0;
     this.#last = last;
-    this.#piece = secure ? RECORD_BYTES : Infinity;
+    this.#callBytes = secure ? RECORD_BYTES : Infinity;
     this.#rest = secure ? bytesOf(body) : body;
     if (last) {
       const bytes = bytesOf(body);
       this.#rest = bytes.subarray(0, -1);
       this.#tail = bytes.subarray(-1);
     }
-    this.#held = new SendBuffer(backlog.blocks);
+    this.#buffer = new SendBuffer(backlog.blocks);
     this.id = backlog.newId();
   }
 
@@ -107,18 +108,18 @@ export class WholeReply implements Backlogged {
     this.#res.cork(() => {
       this.#owner.writeHead();
       if (this.#last) this.#res.writeHeader('Connection', 'close');
-      this.#hand();
+      this.#pass();
     });
     if (this.#ended(false)) return;
     this.#res.onWritable(() => {
-      this.#goOn();
+      this.#resume();
       return true;
     });
     // All of it, even if little is left, since the rest keeps the whole text in memory.
     this.#count(this.#owned);
   }
 
-  ask(): void {
+  useBackpressure(): void {
     // The backlog of a whole reply is always exact.
   }
 
@@ -134,44 +135,44 @@ export class WholeReply implements Backlogged {
     this.#over = true;
     this.#rest = NOTHING;
     this.#tail = NOTHING;
-    this.#held.clear();
+    this.#buffer.clear();
     this.#count(0);
   }
 
-  #goOn(): void {
+  #resume(): void {
     if (this.#over) {
       // A last reply's last byte: with a handler uWS does not send by itself what it has; an empty cork makes it.
       this.#res.cork(() => undefined);
       return;
     }
-    this.#res.cork(() => this.#hand());
+    this.#res.cork(() => this.#pass());
     this.#ended(true);
   }
 
   /** Passes what the socket has room for. Must be corked. */
-  #hand(): void {
-    if (this.#rest.length > 0) this.#handRest(this.#rest);
-    else this.#handHeld();
+  #pass(): void {
+    if (this.#rest.length > 0) this.#passRest(this.#rest);
+    else this.#passBuffered();
   }
 
-  #handRest(rest: string | Uint8Array): void {
+  #passRest(rest: string | Uint8Array): void {
     if (typeof rest !== 'string') {
-      this.#handBytes(rest);
+      this.#passBytes(rest);
       return;
     }
     const taken = this.#try(rest);
     this.#rest = NOTHING;
     if (taken === undefined) return;
     // Only now, since most bodies are taken whole and text costs uWS one copy less than bytes cost us.
-    this.#held.push(rest);
+    this.#buffer.push(rest);
     this.#shift(taken);
   }
 
-  #handBytes(bytes: Uint8Array): void {
+  #passBytes(bytes: Uint8Array): void {
     let rest = bytes;
     let full = false;
     while (rest.length > 0 && !full) {
-      const piece = rest.subarray(0, Math.min(rest.length, this.#piece));
+      const piece = rest.subarray(0, Math.min(rest.length, this.#callBytes));
       const taken = this.#try(piece);
       rest = rest.subarray(taken ?? piece.length);
       full = taken !== undefined;
@@ -179,8 +180,8 @@ export class WholeReply implements Backlogged {
     this.#rest = rest;
   }
 
-  #handHeld(): void {
-    for (let next = this.#held.first(); next !== undefined; next = this.#held.first()) {
+  #passBuffered(): void {
+    for (let next = this.#buffer.first(); next !== undefined; next = this.#buffer.first()) {
       const taken = this.#try(next);
       this.#shift(taken ?? next.length);
       if (taken !== undefined) return;
@@ -195,15 +196,15 @@ export class WholeReply implements Backlogged {
   }
 
   #shift(taken: number): void {
-    for (let left = taken, next = this.#held.first(); left > 0 && next; next = this.#held.first()) {
+    for (let left = taken, next = this.#buffer.first(); left > 0 && next; next = this.#buffer.first()) {
       const part = Math.min(left, next.length);
-      this.#held.shift(part);
+      this.#buffer.shift(part);
       left -= part;
     }
   }
 
   /** Passes a last reply's last byte, in a cork of its own, since bytes in an open one are not sent yet. */
-  #handTail(): void {
+  #passTail(): void {
     this.#res.cork(() => {
       if (this.#try(this.#tail, ENDLESS) === undefined) this.#tail = NOTHING;
     });
@@ -211,8 +212,8 @@ export class WholeReply implements Backlogged {
 
   /** Whether the reply is complete; its owner is then notified. */
   #ended(waited: boolean): boolean {
-    if (this.#rest.length + this.#held.bytes > 0) return false;
-    if (this.#tail.length > 0) this.#handTail();
+    if (this.#rest.length + this.#buffer.bytes > 0) return false;
+    if (this.#tail.length > 0) this.#passTail();
     if (this.#tail.length > 0) return false;
     this.abandon();
     this.#owner.ended(waited);

@@ -33,7 +33,7 @@ class FakeJob<Job, Receiver extends GenerationReceiver | ScoreReceiver> {
   reductions = 0;
   #markCancelled!: () => void;
   /** What a cancel returns. */
-  leaving: Promise<void> | undefined;
+  stopped: Promise<void> | undefined;
   #started = false;
   #over = false;
 
@@ -80,7 +80,7 @@ class FakeJob<Job, Receiver extends GenerationReceiver | ScoreReceiver> {
 
   cancel(): Promise<void> | undefined {
     this.#last(() => this.#markCancelled());
-    return this.leaving;
+    return this.stopped;
   }
 
   protected say(call: (receiver: Receiver) => void): this {

@@ -76,7 +76,7 @@ export async function simulate(list: readonly Caller[], setting: Setting): Promi
     const end = (how: 'good' | 'left'): void => {
       visit.end = how;
       visit.endedAt = agenda.now();
-      if (how === 'left') ticket.cancel('left');
+      if (how === 'left') ticket.cancel('disconnected');
       lease?.release(how === 'good' ? 'done' : 'cancelled');
     };
     const leaves = Number.isFinite(caller.patienceMs) ? agenda.after(caller.patienceMs, () => end('left')) : undefined;

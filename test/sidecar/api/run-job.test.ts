@@ -63,14 +63,14 @@ class Seated {
     seats: 1,
   });
   readonly board = new SeatBoard();
-  readonly leaving = new AbortController();
+  readonly disconnect = new AbortController();
   readonly context: RequestContext;
 
   constructor(deadlineAt?: number, seats = 1) {
     this.queue.resume(seats);
     const exchange: Exchange = {
       head: { method: 'POST', path: '/', requestId: 'r', scheme: 'http', address: '', header: () => undefined },
-      gone: this.leaving.signal,
+      gone: this.disconnect.signal,
       body: unused,
       reply: unused,
       fail: unused,
@@ -134,19 +134,19 @@ t.test('after its deadline a job is cancelled and its seat free', async (t) => {
 
 t.test('a seat stays in use until the engine confirms the cancel, and the answer does not wait for that', async (t) => {
   for (const [stop, kind, reason] of [
-    [(seated: Seated) => seated.leaving.abort(), 'left', 'cancelled'],
+    [(seated: Seated) => seated.disconnect.abort(), 'cancelled', 'cancelled'],
     [(seated: Seated) => seated.clock.advance(500), 'failed', 'deadline'],
   ] as const) {
     const seated = new Seated(500);
     const end = seated.run();
     const job = (await seated.engine.generation(0)).started();
     let settle = (): void => undefined;
-    job.leaving = new Promise<void>((resolve) => (settle = resolve));
+    job.stopped = new Promise<void>((resolve) => (settle = resolve));
     stop(seated);
     t.equal((await end).kind, kind);
     t.match(seated.queue.snapshot(), { busy: 1, released: {} });
     settle();
-    await job.leaving;
+    await job.stopped;
     t.match(seated.queue.snapshot(), { busy: 0, released: { [reason]: 1 } });
   }
 });
@@ -159,7 +159,7 @@ t.test('while a prompt is made anew its request ends at its deadline, or when it
       'deadline',
       'timeout',
     ],
-    [(seated: Seated) => seated.leaving.abort(), { kind: 'left' }, 'cancelled', 'cancelled'],
+    [(seated: Seated) => seated.disconnect.abort(), { kind: 'cancelled' }, 'cancelled', 'cancelled'],
   ] as const) {
     const seated = new Seated(500);
     const { context } = seated;
@@ -198,7 +198,7 @@ t.test('while a prompt is made anew its request ends at its deadline, or when it
 t.test('a job that ends before its deadline leaves no timer', async (t) => {
   for (const [how, finish, released] of [
     ['done', (seated: Seated) => seated.engine.generations[0]?.done(), 'done'],
-    ['left', (seated: Seated) => seated.leaving.abort(), 'cancelled'],
+    ['cancelled', (seated: Seated) => seated.disconnect.abort(), 'cancelled'],
     ['failed', (seated: Seated) => seated.engine.generations[0]?.failed('failed'), 'failed'],
   ] as const) {
     const seated = new Seated(500);
@@ -303,7 +303,7 @@ t.test('a job may end before its start returns', async (t) => {
     const end = runJob(seated.context, lease, chatOf(), seated.parts({ engine }));
     t.equal((await end).kind, kind);
     t.equal(seated.clock.pending, 0);
-    seated.leaving.abort();
+    seated.disconnect.abort();
     t.match(seated.queue.snapshot(), { busy: 0 });
   }
 });
@@ -387,8 +387,8 @@ t.test('embeddings that arrive after the end change nothing', async (t) => {
     const end = runJob(seated.context, await seated.lease(), chatOf(1), seated.parts({ images }));
     const job = (await seated.engine.generation(0)).started();
     job.wants(0);
-    seated.leaving.abort();
-    t.equal((await end).kind, 'left');
+    seated.disconnect.abort();
+    t.equal((await end).kind, 'cancelled');
     images.settle(late);
     await new Promise(setImmediate);
     t.same(seated.engine.supplied, []);

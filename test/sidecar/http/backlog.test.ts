@@ -6,7 +6,7 @@ import { Backlog, type Backlogged, type CutReason } from '../../../sidecar/http/
 class Stream implements Backlogged {
   readonly id: number;
   buffered = 0;
-  asked = false;
+  usesBackpressure = false;
   cutFor: CutReason | undefined;
   readonly #book: Backlog;
   readonly #unread: number;
@@ -21,8 +21,8 @@ class Stream implements Backlogged {
     return this.#set(this.buffered + bytes);
   }
 
-  ask(): void {
-    this.asked = true;
+  useBackpressure(): void {
+    this.usesBackpressure = true;
     this.#set(Math.min(this.buffered, this.#unread));
   }
 
@@ -42,9 +42,9 @@ class Stream implements Backlogged {
 t.test('a stream is asked past half of its share, and cut off past all of it', (t) => {
   const book = new Backlog({ streamBytes: 100, totalBytes: 1000 });
   const stream = new Stream(book).write(50);
-  t.notOk(stream.asked);
+  t.notOk(stream.usesBackpressure);
   stream.write(1);
-  t.ok(stream.asked);
+  t.ok(stream.usesBackpressure);
   stream.write(49);
   t.equal(stream.cutFor, undefined);
   t.equal(book.bytes, 100);
@@ -61,8 +61,8 @@ t.test(
     const reading = new Stream(book, 0).write(45);
     const behind = new Stream(book).write(40);
     const other = new Stream(book).write(16);
-    t.ok(reading.asked, 'the most bytes, but all were read');
-    t.notOk(behind.asked, 'that was enough');
+    t.ok(reading.usesBackpressure, 'the most bytes, but all were read');
+    t.notOk(behind.usesBackpressure, 'that was enough');
     t.equal(book.bytes, 56);
     other.write(30);
     const third = new Stream(book).write(30);
@@ -82,7 +82,7 @@ t.test('whatever is written, the bounds are kept and no reading connection is cl
       return writes.every(([i, bytes]) => {
         const stream = streams[i]!;
         // Once asked, a reader that reads has nothing left.
-        if (stream.cutFor === undefined && !(stream.asked && i % 2 === 0)) stream.write(bytes);
+        if (stream.cutFor === undefined && !(stream.usesBackpressure && i % 2 === 0)) stream.write(bytes);
         const all = streams.reduce((sum, { buffered }) => sum + buffered, 0);
         const fit = streams.every(({ buffered }) => buffered <= 100);
         return book.bytes === all && all <= 300 && fit && streams.every(({ cutFor }, j) => j % 2 === 1 || !cutFor);

@@ -12,7 +12,7 @@ function setup(): { clock: FakeClock; streams: EndedStreams; leaves: (address: s
   const streams = new EndedStreams(clock, LIMITS);
   const leaves = (address: string, bytes: number): boolean => {
     const exchange = streams.follow(address, NOTHING);
-    const may = streams.mayLeave(address, bytes);
+    const may = streams.mayLeaveUnread(address, bytes);
     exchange?.done();
     return may;
   };

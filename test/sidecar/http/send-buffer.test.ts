@@ -6,15 +6,15 @@ import { Blocks, BLOCK_BYTES, SendBuffer } from '../../../sidecar/http/send-buff
 class CountedBlocks extends Blocks {
   out = 0;
 
-  override lend(): Uint8Array {
+  override acquire(): Uint8Array {
     this.out += 1;
     // Its previous content must not be sent.
-    return super.lend().fill(0xff);
+    return super.acquire().fill(0xff);
   }
 
-  override giveBack(block: Uint8Array): void {
+  override release(block: Uint8Array): void {
     this.out -= 1;
-    super.giveBack(block);
+    super.release(block);
   }
 }
 
@@ -67,18 +67,18 @@ t.test('no reader’s data stays in a block that is kept', (t) => {
   const buffer = new SendBuffer(blocks);
   buffer.push('secret'.repeat(1000));
   buffer.clear();
-  t.ok(blocks.lend().every((byte) => byte === 0));
+  t.ok(blocks.acquire().every((byte) => byte === 0));
   t.end();
 });
 
 t.test('blocks are reused, up to a number', (t) => {
   const blocks = new Blocks();
-  const first = blocks.lend();
-  blocks.giveBack(first);
-  t.equal(blocks.lend(), first);
-  const lent = Array.from({ length: 3000 }, () => blocks.lend());
-  for (const block of lent) blocks.giveBack(block);
-  const again = Array.from({ length: 3000 }, () => blocks.lend());
+  const first = blocks.acquire();
+  blocks.release(first);
+  t.equal(blocks.acquire(), first);
+  const lent = Array.from({ length: 3000 }, () => blocks.acquire());
+  for (const block of lent) blocks.release(block);
+  const again = Array.from({ length: 3000 }, () => blocks.acquire());
   const known = new Set(lent);
   t.equal(again.filter((block) => known.has(block)).length, 2048);
   t.end();

@@ -33,8 +33,8 @@ function setup() {
     { ...res, ...asked } as unknown as BodyWriterResponse,
     {
       writeHead: () => (packet += 'HTTP/1.1 200 OK\r\n'),
-      mayLeave: () => true,
-      sentAll: () => t.fail('it never asked'),
+      mayLeaveUnread: () => true,
+      allSent: () => t.fail('it never asked'),
       ended: () => ends.push(stream.bytes),
       cut: () => t.fail('nobody is behind'),
     },
