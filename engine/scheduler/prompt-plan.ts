@@ -16,13 +16,18 @@ export interface SavePoints {
 
 /** Between two marks at which a prompt is split there is at least this part of a chunk, 32 of 256 tokens: shorter chunks are slow. */
 const LEAST_TURN = 1 / 8;
+/**
+ * What is left before a mark is at least this part of a chunk, 64 of 256 tokens: llama.cpp's flash attention on a CPU computes fewer
+ * on a slower path, on which 53 tokens take half as long again.
+ */
+const LEAST_REST = 1 / 4;
 /** Within a turn the state is saved once in so many chunks. */
 const CHUNKS_A_SAVE = 4;
 
 /**
  * A prompt with its fixed split into chunks. The split affects the last digits of what follows, so two prompts share a
- * state bit for bit only if their splits agree. So each place of it depends only on the tokens before it and the one there, except for
- * `SavePoints.upTo`.
+ * state bit for bit only if their splits agree. So each place of it depends only on the tokens before it and on marks up to a quarter of
+ * a chunk behind it, except for `SavePoints.upTo`: a prompt that goes on has the same places up to its last mark.
  */
 export class PromptPlan {
   readonly tokens: Uint32Array;
@@ -37,7 +42,8 @@ export class PromptPlan {
 
   /**
    * Each segment is split from its own start on into chunks of `chunk` tokens, the last of them shorter, and at marks, but for an
-   * image that must be whole. None is empty. `points` absent: the state is never saved.
+   * image that must be whole. Before a mark the last two share their tokens where the last one were too short. None is empty.
+   * `points` absent: the state is never saved.
    */
   constructor(prompt: Prompt, chunk: number, key: CacheKey, points?: SavePoints) {
     this.key = key;
@@ -46,15 +52,16 @@ export class PromptPlan {
     const marked = points?.isMark && marks(this.tokens, points.isMark);
     const ends: number[] = [];
     const turns: number[] = [];
+    const rest = Math.ceil(LEAST_REST * chunk);
     let start = 0;
     for (const segment of prompt) {
       const until = start + segment.tokens.length;
       if (segment.kind === 'image' && segment.whole) start = until - 1;
       for (const mark of marked ?? []) {
         if (mark < start || mark >= until) continue;
-        for (let end = start + chunk; end < mark; end += chunk) ends.push((start = end));
+        while (mark > start + chunk) ends.push((start = mark < start + chunk + rest ? mark - rest : start + chunk));
         if (mark >= start + LEAST_TURN * chunk) ends.push((start = mark));
-        // Just behind the end of a chunk, that end takes the mark's place.
+        // Just behind another mark, that one takes its place.
         if (ends.at(-1) === start) turns.push(start);
       }
       for (let end = start + chunk; end < until; end += chunk) ends.push(end);

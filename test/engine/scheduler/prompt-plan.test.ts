@@ -47,7 +47,12 @@ t.test('a prompt is also split at marks, if its chunks do not become too short, 
     turns.ends.slice(0, -1),
     'more tokens do not move earlier splits',
   );
-  t.same([...marked(180, [0, 65]).saved], [64, 128], 'a mark just after a chunk is saved at its end');
+  t.same(
+    marked(180, [0, 65]).ends.slice(0, 6),
+    [16, 32, 48, 61, 65, 81],
+    'a mark just behind a chunk takes tokens of it',
+  );
+  t.same([...marked(180, [0, 65]).saved], [65, 129]);
   t.same([...marked(120, [0, 1, 20], { exactly: true }).saved], [20, 84, 119]);
   t.same(marked(120, [0, 1, 20], { exactly: true }).ends.slice(-3), [116, 119, 120]);
 });
