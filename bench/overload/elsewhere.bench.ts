@@ -1,6 +1,6 @@
 /**
  * Ten times the load before a llama-server that is the sidecar's engine, beside our own engine, the same llama-server alone and
- * one behind nginx, all in one run. Needs `make peers` and nginx; about five minutes.
+ * one behind nginx, all in one run. Needs `make peers` and nginx; about ten minutes.
  */
 import { metricOf } from '../../engine/remote/metrics-text.js';
 import { CHAT } from '../../test/support/sidecar.js';
@@ -16,7 +16,8 @@ const SEATS = 8;
 const TOKENS = 32;
 const FACTOR = 10;
 const ROUNDS = Number(process.argv[2] ?? 2);
-const SECONDS = 25;
+/** Of each load: so long that its first seconds, in which a queue fills that was empty, are a small part. */
+const SECONDS = 60;
 const PATIENCE_MS = 8000;
 const CONNECTIONS = { all: 2 * SEATS, perKey: SEATS };
 const ACCOUNTS = { heavy: 0.8, light: 0.2 };

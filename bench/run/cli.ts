@@ -11,6 +11,7 @@ import { once } from 'node:events';
 import { existsSync, readFileSync, renameSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { installedAddon, NATIVE_ADDON } from '../support/addon.js';
 import { BUSY, foreignCores } from '../support/busy.js';
 import { codeCommit, isPresentCode, isSince } from '../support/commit.js';
 import { PLAN } from './plan.js';
@@ -18,10 +19,8 @@ import { listed, runPlan, type Bed, type Recorded } from './run.js';
 
 /** From dist/bench/run. */
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
-/** node-llama-cpp prefers what is here to its prebuilt addon. */
-const NATIVE = `${ROOT}node_modules/node-llama-cpp/llama/localBuilds`;
-/** Where it waits while benches run on the prebuilt one. */
-const ASIDE = `${NATIVE}.aside`;
+/** Where the native addon waits while benches run on the prebuilt one. */
+const ASIDE = `${NATIVE_ADDON}.aside`;
 
 /** One look at other work, ms, and looks at most before a bench is given up: half an hour. */
 const LOOK_MS = 10_000;
@@ -48,10 +47,10 @@ const bed: Bed = {
     }
   },
   isCurrent: (commit) => isPresentCode(commit) || (since !== undefined && isSince(commit, since)),
-  addon: () => (existsSync(NATIVE) ? 'native' : 'prebuilt'),
+  addon: installedAddon,
   useAddon: (addon) => {
-    if (addon === 'prebuilt') renameSync(NATIVE, ASIDE);
-    else if (existsSync(ASIDE)) renameSync(ASIDE, NATIVE);
+    if (addon === 'prebuilt') renameSync(NATIVE_ADDON, ASIDE);
+    else if (existsSync(ASIDE)) renameSync(ASIDE, NATIVE_ADDON);
     else return spawnSync('make', ['engine-native'], { cwd: ROOT, stdio: 'inherit' }).status === 0;
     return true;
   },
@@ -86,7 +85,7 @@ if (values.list) {
   process.exitCode = 1;
 } else {
   const { done, current, failed } = await runPlan(plan, bed);
-  if (existsSync(ASIDE)) renameSync(ASIDE, NATIVE);
+  if (existsSync(ASIDE)) renameSync(ASIDE, NATIVE_ADDON);
   write(`${done.length} run, ${current.length} were of this code, ${failed.length} failed`);
   for (const line of failed) write(line);
   if (failed.length > 0) process.exitCode = 1;

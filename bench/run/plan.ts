@@ -3,6 +3,8 @@
  * quiet once, in one piece; then what comes out the same on a busy machine.
  */
 
+import type { InstalledAddon } from '../support/addon.js';
+
 export interface Bench {
   /** Behind `node dist/bench/`. */
   readonly command: string;
@@ -16,7 +18,7 @@ export interface Bench {
   readonly addon: Addon;
 }
 
-export type Addon = 'prebuilt' | 'native' | 'either';
+export type Addon = InstalledAddon | 'either';
 
 const bench = (addon: Addon, quiet: boolean, minutes: number, command: string, ...results: string[]): Bench => ({
   command,
@@ -53,15 +55,12 @@ export const PLAN: readonly Bench[] = [
   bench('prebuilt', true, 8, 'engine/limit.bench.js', 'engine-limit'),
   bench('prebuilt', true, 3, 'engine/steps.bench.js', 'engine-steps'),
   bench('prebuilt', true, 3, 'engine/reuse.bench.js', 'reuse'),
-  bench('prebuilt', true, 1, 'engine/restore.bench.js', 'restore'),
-  bench('prebuilt', true, 2, 'engine/cache-gaps.bench.js', 'cache-gaps'),
   bench('prebuilt', true, 10, 'engine/cache-cost.bench.js', 'cache-cost'),
   bench('prebuilt', true, 3, 'engine/grammar.bench.js', 'grammar'),
   bench('prebuilt', true, 3, 'engine/grammar-stall.bench.js', 'grammar-stall'),
   bench('prebuilt', true, 5, 'http/grammar-neighbours.bench.js', 'grammar-neighbours'),
   bench('prebuilt', true, 5, 'http/streams.bench.js', 'http-streams'),
   bench('prebuilt', true, 1, 'http/engine-elsewhere.bench.js', 'engine-elsewhere'),
-  bench('prebuilt', true, 3, 'http/prefix-cache.bench.js', 'prefix-cache'),
   bench('prebuilt', true, 25, 'http/llama-server.bench.js', 'llama-server'),
   bench('prebuilt', true, 3, 'architectures/checkpoints.bench.js', 'architectures-checkpoints'),
   bench('prebuilt', true, 30, 'soak/soak.js 30 180', 'soak'),
@@ -71,13 +70,16 @@ export const PLAN: readonly Bench[] = [
   bench('native', true, 4, 'engine/replicas.bench.js native', 'replicas-limit-native'),
   bench('native', true, 8, 'http/mixed-prompts.bench.js native', 'mixed-prompts-native'),
   bench('native', true, 5, 'engine/prefill.bench.js native', 'engine-prefill'),
+  bench('native', true, 1, 'engine/restore.bench.js', 'restore'),
+  bench('native', true, 2, 'engine/cache-gaps.bench.js', 'cache-gaps'),
+  bench('native', true, 3, 'http/prefix-cache.bench.js', 'prefix-cache'),
   bench('native', true, 25, 'http/llama-server.bench.js native', 'llama-server-native'),
   bench('native', true, 15, 'architectures/limit.bench.js native', 'architectures-limit-native'),
   bench('native', true, 20, 'architectures/chat.bench.js native', 'architectures-chat-native'),
   bench('native', true, 20, 'architectures/llama-server.bench.js native', 'architectures-http-native'),
   bench('native', true, 5, 'vision/gaps.bench.js', 'vision-gaps'),
   bench('native', true, 35, 'overload/overload.bench.js 3 native', 'overload'),
-  bench('prebuilt', true, 5, 'overload/elsewhere.bench.js', 'overload-elsewhere'),
+  bench('native', true, 10, 'overload/elsewhere.bench.js', 'overload-elsewhere'),
   bench('native', true, 330, 'overload/patience.bench.js 3 600', 'overload-patience'),
 
   bench('either', false, 3, 'admission/admission.bench.js', 'admission'),

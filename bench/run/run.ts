@@ -2,6 +2,7 @@
  * Runs the benches of a plan one after another without a person: those whose results are of the present code are left out, so that
  * a run that was ended goes on where it was; one that fails does not end the others.
  */
+import type { InstalledAddon } from '../support/addon.js';
 import type { Addon, Bench } from './plan.js';
 
 /** What a result records of how it came to be. */
@@ -19,9 +20,9 @@ export interface Bed {
   /** True for a commit whose results need not be measured again. */
   isCurrent(commit: string): boolean;
   /** The one that engines load now. */
-  addon(): 'prebuilt' | 'native';
+  addon(): InstalledAddon;
   /** Puts the addon in place; false if it could not be built. */
-  useAddon(addon: 'prebuilt' | 'native'): boolean;
+  useAddon(addon: InstalledAddon): boolean;
   /** Waits until the machine is quiet; false if it was not for the whole time that is waited. */
   quiet(): Promise<boolean>;
   /** Runs `node dist/bench/<command>`, and ends it after `limitMs`; returns its exit code, null if it was killed. */

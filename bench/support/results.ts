@@ -2,6 +2,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
+import { installedAddon } from './addon.js';
 import { BUSY, foreignCores } from './busy.js';
 import { codeCommit } from './commit.js';
 import { median, shown } from './stats.js';
@@ -51,6 +52,7 @@ export async function keep(
     date: new Date().toISOString(),
     machine: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores`,
     node: process.version,
+    addon: installedAddon(),
     command: ['node', `dist/${process.argv[1]?.split('/dist/')[1] ?? ''}`, ...process.argv.slice(2)].join(' '),
     busyBefore: Number(busyBefore.toFixed(2)),
     stolenPercent: stolenPercent === undefined ? null : Number(stolenPercent.toFixed(1)),
@@ -58,7 +60,7 @@ export async function keep(
     seconds: Math.round((performance.now() - from) / 1000),
   };
   const table = markdown(rows);
-  const facts = `Commit ${commit}; ${where.machine}; Node ${where.node}; ${where.date}; cores busy with other work before: ${where.busyBefore}; time that the machine's host took: ${where.stolenPercent === null ? 'not known' : `${where.stolenPercent} %`}.`;
+  const facts = `Commit ${commit}; ${where.machine}; Node ${where.node}, ${where.addon} addon; ${where.date}; cores busy with other work before: ${where.busyBefore}; time that the machine's host took: ${where.stolenPercent === null ? 'not known' : `${where.stolenPercent} %`}.`;
   const busy = rough ? ['**The machine was busy with other work, or its host was: the figures are rough.**'] : [];
   const text = [`# ${title}`, ...busy, ...about, table, ...conclusions, `${facts} Command: \`${where.command}\``].join(
     '\n\n',
