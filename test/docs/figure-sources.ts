@@ -43,6 +43,19 @@ function beside(model: string, column: string): FigureSource {
   return { results: 'engine-prefill', column, where: { model, 'prefillShare %': '50' } };
 }
 
+/** A cell of `architectures-http-native`: the sidecar over HTTP beside llama-server. */
+function uncutOverHttp(model: string, callers: string): FigureSource {
+  return { results: 'architectures-http-native', column: 'ratio', where: { model, load: `closed, ${callers}` } };
+}
+
+function fanOut(column: string, replicas: string): FigureSource {
+  return { results: 'fan-out', column, where: { what: `${replicas}, intervalMs 0` } };
+}
+
+function besideImages(column: string): FigureSource {
+  return { results: 'vision-gaps', column, where: { server: 'ra-sidecar' } };
+}
+
 const SHARE = 'ours over our engine alone';
 
 export const FIGURES: Readonly<Record<string, FigureSource>> = {
@@ -95,6 +108,15 @@ export const FIGURES: Readonly<Record<string, FigureSource>> = {
   'prefill-gap-13m': beside('13m', 'p99 beside over p50 undisturbed'),
   'prefill-gap-150m': beside('150m', 'p99 beside over p50 undisturbed'),
   'prefill-gap-150m-tenths': beside('150m', 'the same, each gap over the p50 of its tenth'),
+  'window-http-8': uncutOverHttp('window', '8'),
+  'window-http-32': uncutOverHttp('window', '32'),
+  'hybrid-http-8': uncutOverHttp('hybrid', '8'),
+  'hybrid-http-32': uncutOverHttp('hybrid', '32'),
+  'fan-out-cost': fanOut('to the C program', '8 replicas'),
+  'fan-out-gap-1': fanOut('gap p99 ms', '1 replica'),
+  'fan-out-gap-8': fanOut('gap p99 ms', '8 replicas'),
+  'images-gap-p50': besideImages('p50 ratio, median of pairs'),
+  'images-gap-p99': besideImages('p99 ratio, median of pairs'),
   'decisions-speedup': {
     results: 'decisions',
     column: 'times as fast as one by one',
