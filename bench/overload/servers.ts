@@ -175,6 +175,7 @@ pid ${folder}/nginx.pid;
 events { worker_connections 4096; }
 http {
   access_log off;
+  client_body_buffer_size 1m;
   client_body_temp_path ${folder}/body;
   proxy_temp_path ${folder}/proxy;
   fastcgi_temp_path ${folder}/fastcgi;
