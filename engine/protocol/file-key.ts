@@ -25,6 +25,11 @@ export function fileKey(path: string): string | undefined {
   }
 }
 
+/** The size of the file that a key is of, bytes. */
+export function sizeIn(key: string): number {
+  return Number(key.split(':', 4)[3]);
+}
+
 /**
  * Whether two keys are of one file on the disk, whatever was written to it. An inode's number is used again once its file is gone,
  * so the time of birth has to be equal too.

@@ -87,7 +87,7 @@ export function composeEngine(
       ...(devices.length > 0 && { environment }),
       onDemand: { lazy: load === 'lazy', idleUnloadMs, wanted },
       devices,
-      ...(remote === undefined && { ...memory, weights: known }),
+      ...(remote === undefined && { ...memory, weights: known, hashMsLeft: (path) => weights.msLeft(path) }),
       events: events(replica),
     });
   });

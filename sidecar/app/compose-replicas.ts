@@ -2,6 +2,7 @@
 import type { Config, ModelConfig } from '../config/config.js';
 import { inspect } from '../engine-client/inspector.js';
 import { systemClock } from '../lib/clock.js';
+import { gpuUuids } from './gpu-uuids.js';
 import { planReplicas, type Inspectors, type Planned, type ReplicaPlan } from './replica-plans.js';
 
 /** Asks real inspectors, each a process. */
@@ -12,6 +13,7 @@ const inspectors: Inspectors = {
     const asked = await inspect('model', question, { clock: systemClock, environment });
     return asked.kind === 'answer' && asked.answer.findings.every(({ ok, needed }) => ok || !needed);
   },
+  uuids: () => gpuUuids(),
 };
 
 /** The replicas of each model by id. `files`: paths of the configured files. Rejects with one line if a device is not there. */

@@ -4,6 +4,8 @@
  */
 import { readFileSync } from 'node:fs';
 import type { Config } from '../config/config.js';
+import { serverUrls } from '../config/engine-checks.js';
+import { MOST_DEVICES } from './replica-plans.js';
 
 /**
  * For the process itself: 24 for Node and the listeners, 8 per prompt host, and the rest for the spool, delivery, an
@@ -12,7 +14,7 @@ import type { Config } from '../config/config.js';
 const OWN = 96;
 
 /** An engine has two pipes; twice that while it is replaced, and as much again for libuv during a fork. */
-const PER_MODEL = 8;
+const PER_ENGINE = 8;
 
 /** Connections of operators: scrapers, probes, commands. The console's viewers are counted separately. */
 const OPERATORS = 64;
@@ -39,7 +41,7 @@ type Needs = Pick<Config, 'listen' | 'models' | 'console' | 'access' | 'authoriz
 export function connectionBounds({ listen, models, console, access, authorizer }: Needs, limit: number): Shared {
   const operators = OPERATORS + console.viewers;
   const reserve =
-    OWN + models.length * PER_MODEL + (access.mode === 'authorizer' ? authorizer.concurrency : 0) + operators;
+    OWN + enginesOf(models) * PER_ENGINE + (access.mode === 'authorizer' ? authorizer.concurrency : 0) + operators;
   const left = limit - reserve;
   const { maxConnections = Math.min(left, MOST_BY_DEFAULT) } = listen;
   if (maxConnections > left || maxConnections < LEAST) {
@@ -48,6 +50,15 @@ export function connectionBounds({ listen, models, console, access, authorizer }
     return { kind: 'short', line };
   }
   return { kind: 'bounds', bounds: { public: maxConnections, operators } };
+}
+
+/** Engine processes of all models. */
+function enginesOf(models: Config['models']): number {
+  return models.reduce((sum, { replicas, engine }) => {
+    if (typeof replicas === 'object') return sum + replicas.length;
+    if (replicas === 'auto') return sum + MOST_DEVICES;
+    return sum + Math.max(replicas, serverUrls({ engine }).length);
+  }, 0);
 }
 
 /** The process's limit of descriptors; Infinity if there is none, or if it cannot be read. */

@@ -5,7 +5,7 @@
  */
 import { availableParallelism } from 'node:os';
 import { childEnvironment, type ModelConfig } from '../config/config.js';
-import { deviceEnvironment, devicesOf } from '../config/devices.js';
+import { deviceEnvironment, devicesOf, VISIBLE } from '../config/devices.js';
 import { serverUrls } from '../config/engine-checks.js';
 import type { Inspected, MachineFacts, Question } from '../engine-client/inspector.js';
 
@@ -33,7 +33,12 @@ export interface Inspectors {
   machine(gpu: ModelConfig['gpu'], environment: ReplicaPlan['environment']): Promise<Inspected<'machine'>>;
   /** Whether the model fits there. */
   fits(setup: Question['model']['setup'], environment: ReplicaPlan['environment']): Promise<boolean>;
+  /** The UUID of each device, by CUDA's index; undefined: they are not known. */
+  uuids(): readonly string[] | undefined;
 }
+
+/** No host has more: of Vulkan so many are looked at. */
+export const MOST_DEVICES = 16;
 
 /** The replicas of one model, whose `file` is a path. Never rejects. */
 export async function planReplicas(model: ModelConfig, ask: Inspectors): Promise<Planned> {
@@ -50,16 +55,14 @@ export async function planReplicas(model: ModelConfig, ask: Inspectors): Promise
   }
   const machine = gpu === false ? undefined : await ask.machine(gpu, {});
   if (machine?.kind === 'failed') return { kind: 'unfit', why: machine.reason };
-  const devices = machine === undefined || machine.answer.gpu === false ? [] : machine.answer.devices;
-  if (devices.length === 0) return planned(onCpu(model, replicas === 'auto' ? 1 : replicas));
-  if (replicas === 'auto') return planned(await fitting(model, devices.length, ask));
-  if (devices.length < replicas) {
-    return {
-      kind: 'unfit',
-      why: `replicas is ${replicas}, and there ${countOf(devices.length)}: ${devices.join(', ')}`,
-    };
+  const names = machine === undefined || machine.answer.gpu === false ? [] : machine.answer.devices;
+  if (machine === undefined || names.length === 0) return planned(onCpu(model, replicas === 'auto' ? 1 : replicas));
+  if (replicas !== 'auto' && names.length < replicas) {
+    const there = `there ${countOf(names.length)}: ${names.join(', ')}`;
+    return { kind: 'unfit', why: `replicas is ${replicas}, and ${there}` };
   }
-  return planned(Array.from({ length: replicas }, (_, index) => plan(model, { devices: [String(index)] })));
+  const each = (await indicesOf(machine.answer, ask)).map((index) => plan(model, { devices: [index] }));
+  return planned(replicas === 'auto' ? await fitting(model, each, ask) : each.slice(0, replicas));
 }
 
 /** The host of a URL over a socket is a name without meaning. */
@@ -84,7 +87,7 @@ function plan({ seats, contextPerSeat, threads, cores }: ModelConfig, own: Diffe
     threads: own.threads ?? threads,
     ...(where !== undefined && { cores: where }),
     devices,
-    environment: deviceEnvironment(devices, childEnvironment()['CUDA_VISIBLE_DEVICES']),
+    environment: deviceEnvironment(devices, childEnvironment()),
   };
 }
 
@@ -95,9 +98,27 @@ function onCpu(model: ModelConfig, count: number): ReplicaPlan[] {
   return Array.from({ length: count }, () => plan(model, { threads }));
 }
 
-/** One for each device on which the model fits; one over all devices if it fits on none. */
-async function fitting(model: ModelConfig, devices: number, ask: Inspectors): Promise<ReplicaPlan[]> {
-  const each = Array.from({ length: devices }, (_, index) => plan(model, { devices: [String(index)] }));
+/**
+ * The indices by which the devices of an engine that sees all are named. CUDA numbers these; Vulkan's indices count those
+ * too that llama.cpp passes over unless one names them, such as CPUs and second drivers of a device: it is found out by name.
+ */
+async function indicesOf({ gpu, devices }: MachineFacts, ask: Inspectors): Promise<string[]> {
+  if (gpu !== 'vulkan' || childEnvironment()[VISIBLE.vulkan] !== undefined)
+    return devices.map((_, index) => String(index));
+  const left = [...devices];
+  const found: string[] = [];
+  for (let index = 0; index < MOST_DEVICES && left.length > 0; index += 1) {
+    const seen = await ask.machine(gpu, deviceEnvironment([String(index)], {}));
+    const at = seen.kind === 'answer' ? left.indexOf(seen.answer.devices[0] ?? '') : -1;
+    if (at < 0) continue;
+    left.splice(at, 1);
+    found.push(String(index));
+  }
+  return found;
+}
+
+/** Those on whose devices the model fits; one over all devices if it fits on none. */
+async function fitting(model: ModelConfig, each: readonly ReplicaPlan[], ask: Inspectors): Promise<ReplicaPlan[]> {
   const fits = await Promise.all(each.map(({ environment }) => ask.fits(model, environment)));
   const found = each.filter((_, index) => fits[index]);
   return found.length > 0 ? found : [plan(model, {})];
@@ -106,7 +127,7 @@ async function fitting(model: ModelConfig, devices: number, ask: Inspectors): Pr
 /** The replicas, if each sees as many devices as it names. */
 async function checked(replicas: readonly ReplicaPlan[], gpu: ModelConfig['gpu'], ask: Inspectors): Promise<Planned> {
   const problems = await Promise.all(replicas.map((replica, index) => missing(replica, index, gpu, ask)));
-  const why = problems.find((problem) => problem !== undefined);
+  const why = problems.find((problem) => problem !== undefined) ?? namedTwice(replicas, ask.uuids());
   return why === undefined ? planned(replicas) : { kind: 'unfit', why };
 }
 
@@ -122,6 +143,22 @@ async function missing(
   if (found === devices.length) return undefined;
   const why = seen.kind === 'failed' ? seen.reason : `an engine that may see them alone ${seesOf(found)}`;
   return `${nameOf(index, devices)} is not there: ${why}`;
+}
+
+/** Why a device is one that was named before, by its index or by the beginning of its UUID. */
+function namedTwice(replicas: readonly ReplicaPlan[], uuids: readonly string[] | undefined): string | undefined {
+  const named = new Map<string, string>();
+  for (const [index, { devices, environment }] of replicas.entries()) {
+    const visible = environment[VISIBLE.cuda]?.split(',') ?? [];
+    for (const [i, device] of devices.entries()) {
+      const entry = visible[i] ?? device;
+      const uuid = uuids?.[Number(entry)] ?? uuids?.find((known) => known.startsWith(entry)) ?? entry;
+      const before = named.get(uuid);
+      if (before !== undefined) return `${nameOf(index, devices)}: ${device} is the same device as ${before}`;
+      named.set(uuid, `${device} of replica ${index}`);
+    }
+  }
+  return undefined;
 }
 
 function devicesSeen({ gpu, devices }: MachineFacts): number {

@@ -18,20 +18,30 @@ export function deviceProblems({ replicas, gpu }: Pick<ModelConfig, 'replicas' |
   });
 }
 
+/** The variables by which CUDA and llama.cpp's Vulkan are restricted to some devices. */
+export const VISIBLE = { cuda: 'CUDA_VISIBLE_DEVICES', vulkan: 'GGML_VK_VISIBLE_DEVICES' } as const;
+
 /**
- * Environment variables that restrict a process to these devices, for CUDA and for Vulkan. `visible`: the value of
- * CUDA_VISIBLE_DEVICES here, in which indices count; undefined: all.
+ * Environment variables that restrict a process to these devices, for CUDA and for Vulkan. `here`: the environment of
+ * this process: where it is restricted itself, indices count among the devices that it sees.
  */
-export function deviceEnvironment(devices: readonly string[], visible: string | undefined): Record<string, string> {
+export function deviceEnvironment(
+  devices: readonly string[],
+  here: Readonly<Record<string, string | undefined>>,
+): Record<string, string> {
   if (devices.length === 0) return {};
-  const here = visible?.split(',').map((device) => device.trim());
-  // The index of a missing device is passed on, so that no device is visible.
-  const cuda = devices.map((device) => (isIndex(device) && here ? (here[Number(device)] ?? ABSENT) : device));
-  const vulkan = devices.every(isIndex) ? { GGML_VK_VISIBLE_DEVICES: devices.join(',') } : {};
-  return { CUDA_VISIBLE_DEVICES: cuda.join(','), ...vulkan };
+  const cuda = { [VISIBLE.cuda]: through(here[VISIBLE.cuda], devices) };
+  return devices.every(isIndex) ? { ...cuda, [VISIBLE.vulkan]: through(here[VISIBLE.vulkan], devices) } : cuda;
 }
 
-/** CUDA ends its list at the first index that no device has. */
+/** `visible`: the devices that are visible here; undefined: all. */
+function through(visible: string | undefined, devices: readonly string[]): string {
+  const here = visible?.split(',').map((device) => device.trim());
+  // The index of a missing device is passed on, so that no device is visible.
+  return devices.map((device) => (isIndex(device) && here ? (here[Number(device)] ?? ABSENT) : device)).join(',');
+}
+
+/** CUDA ends its list at the first index that no device has, and llama.cpp's Vulkan refuses it. */
 const ABSENT = '-1';
 
 function isIndex(device: string): boolean {

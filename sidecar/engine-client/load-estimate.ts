@@ -7,6 +7,8 @@ const MIN_READY_IN_MS = 500;
 /** When the current or next process of an engine is forked and, from how long the last one loaded, when it is ready. */
 export class LoadEstimate {
   #forkAt = 0;
+  /** No process is loading: the next one is forked at `#forkAt` at the earliest. */
+  #waits = true;
   #readyAt: number | undefined;
   #loadMs: number;
 
@@ -25,14 +27,16 @@ export class LoadEstimate {
     return this.#loadMs;
   }
 
-  /** The next process is forked at this clock reading. */
+  /** The next process is forked at this clock reading, or once its weights are hashed and no other engine loads. */
   forksAt(at: number): void {
     this.#forkAt = at;
+    this.#waits = true;
   }
 
   /** A process is forked now. */
   forked(now: number): void {
     this.#forkAt = now;
+    this.#waits = false;
     this.#readyAt = undefined;
   }
 
@@ -47,9 +51,9 @@ export class LoadEstimate {
     return this.#readyAt === undefined ? undefined : now - this.#readyAt;
   }
 
-  /** Time until the engine is ready, ms. `unforked`: no process is loading, and the next is forked now at the earliest. */
-  readyInMs(now: number, unforked: boolean): number {
-    const from = unforked ? Math.max(this.#forkAt, now) : this.#forkAt;
-    return Math.max(from + this.#loadMs - now, MIN_READY_IN_MS);
+  /** Time until the engine is ready, ms. `hashMs`: until its weights are hashed. */
+  readyInMs(now: number, hashMs = 0): number {
+    const from = this.#waits ? Math.max(this.#forkAt, now) : this.#forkAt;
+    return Math.max(from + hashMs + this.#loadMs - now, MIN_READY_IN_MS);
   }
 }

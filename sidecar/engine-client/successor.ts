@@ -40,11 +40,11 @@ export class Successor {
     this.#leaveGate = enter(begin);
   }
 
-  /** Ends its process, unless it was ready already. */
-  cancel(why: string): void {
+  /** Ends its process. Settles when it has ended. */
+  async cancel(why: string): Promise<void> {
     this.#leaveGate();
-    void this.#child?.close(0);
     this.#settle({ kind: 'ended', why, room: false });
+    await this.#child?.close(0);
   }
 
   #ended(child: EngineChild, { reason, detail, mayMend }: ChildEnd): void {

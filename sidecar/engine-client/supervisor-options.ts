@@ -52,6 +52,8 @@ export interface EngineProcessOptions {
   readonly devices?: readonly string[];
   /** What is known of the setup's file before each fork; undefined: nothing. Absent: the engine hashes it. */
   readonly weights?: (setup: EngineSetup) => Promise<HashedFile | undefined>;
+  /** The estimated time until a file's hash is known, ms. Absent: 0. */
+  readonly hashMsLeft?: (file: string) => number;
   /** Called at each fork with the path of its file, for EngineSetup.memory; without it memory is not checked. */
   readonly mappedElsewhere?: (file: string) => number;
 }

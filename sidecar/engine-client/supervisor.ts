@@ -50,7 +50,7 @@ export class EngineProcess extends ServingChild implements EngineReplica {
 
   get readyInMs(): number {
     if (this.state === 'ready' || this.state === 'lost') return 0;
-    return this.#estimate.readyInMs(this.#options.clock.now(), this.state === 'unloaded');
+    return this.#estimate.readyInMs(this.#options.clock.now(), this.#options.hashMsLeft?.(this.setup.file));
   }
 
   /** Forks the engine for the first time, unless it is lazy. */
@@ -103,22 +103,21 @@ export class EngineProcess extends ServingChild implements EngineReplica {
     this.#cancelRestart();
     this.#leaveGate();
     this.idle?.stop();
-    this.#successor?.cancel(CLOSED);
     this.child?.mux.lost('lost');
-    await Promise.all([this.child?.close(closeMsOf(this.#options.timing)), this.retired.close()]);
+    const present = this.child?.close(closeMsOf(this.#options.timing));
+    await Promise.all([present, this.retired.close(), this.#successor?.cancel(CLOSED)]);
   }
 
   /** Forks as soon as no other engine is loading on its devices. */
   #load(): void {
     if (this.#closed !== undefined) return;
-    const enter = (): void => {
-      const begin = (): void => {
-        this.#estimate.forked(this.#options.clock.now());
-        this.child = this.#fork(this.setup, { ready: (facts) => this.#ready(facts), ended: () => undefined });
-      };
-      this.#leaveGate = this.#gate.enter(begin, this.#options.devices);
+    this.#estimate.forksAt(this.#options.clock.now());
+    const { weights, devices } = this.#options;
+    const begin = (): void => {
+      this.#estimate.forked(this.#options.clock.now());
+      this.child = this.#fork(this.setup, { ready: (facts) => this.#ready(facts), ended: () => undefined });
     };
-    const { weights } = this.#options;
+    const enter = (): unknown => (this.#leaveGate = this.#gate.enter(begin, devices));
     if (weights === undefined) {
       enter();
       return;
@@ -169,11 +168,12 @@ export class EngineProcess extends ServingChild implements EngineReplica {
 
   /** No request waits and no job runs, so the next request finds it unloaded and wakes it. */
   #unload(): void {
-    const { log, names, events } = this.#options;
+    const { clock, log, names, events } = this.#options;
     const child = this.child;
     if (this.state !== 'ready' || child === undefined) return;
     this.onDemand = true;
     this.state = 'unloaded';
+    this.#estimate.forksAt(clock.now());
     log.info('engine unloaded', { ...names, ...pidField(child.pid) });
     events.seats(0);
     this.#leave(child.close(closeMsOf(this.#options.timing)));

@@ -4,24 +4,41 @@
  */
 import { Worker } from 'node:worker_threads';
 import { fileURLToPath } from 'node:url';
-import { fileKey, type HashedFile } from '../../engine/protocol/file-key.js';
+import { fileKey, sizeIn, type HashedFile } from '../../engine/protocol/file-key.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
+import { systemClock, type Clock } from '../lib/clock.js';
 
 const HASHER = fileURLToPath(new URL('./weight-hasher.js', import.meta.url));
 
 /** Files whose hashes are kept; past it the one that came first is dropped, and hashed again when it is needed. */
 const MOST_FILES = 256;
 
+/** Files that are hashed at once, each on a core of its own; others wait. */
+const MOST_AT_ONCE = 2;
+
+/** Bytes that are hashed in a millisecond, until it has been measured. */
+const FIRST_RATE = 400_000;
+
+/** From then on a hash tells how fast they are, ms: a short one is mostly the start of its thread. */
+const MEASURABLE_MS = 1000;
+
 /** Returns the SHA-256 of a file, hex. Rejects if it cannot be read. */
 export type HashFile = (file: string) => Promise<string>;
 
 export class WeightFiles {
   readonly #hash: HashFile;
+  readonly #clock: Clock;
   readonly #known = new Map<string, Promise<HashedFile | undefined>>();
+  /** Files that are hashed or wait for that, with when their hash is expected, by the clock. */
+  readonly #hashing = new Map<string, number>();
+  #running = 0;
+  readonly #waiting: (() => void)[] = [];
+  #rate = FIRST_RATE;
 
   /** `hash`: tests pass their own. */
-  constructor(hash: HashFile = hashInThread) {
+  constructor(hash: HashFile = hashInThread, clock: Clock = systemClock) {
     this.#hash = hash;
+    this.#clock = clock;
   }
 
   /**
@@ -43,11 +60,37 @@ export class WeightFiles {
     return await known;
   }
 
+  /** The estimated time until this file is hashed, ms; 0: it is not being hashed. */
+  msLeft(file: string): number {
+    const at = this.#hashing.get(file);
+    return at === undefined ? 0 : Math.max(0, at - this.#clock.now());
+  }
+
   async #read(file: string, key: string): Promise<HashedFile | undefined> {
-    const version = await this.#hash(file).catch(() => undefined);
+    const version = await this.#inTurn(file, sizeIn(key)).catch(() => undefined);
     if (version !== undefined && fileKey(file) === key) return { key, version };
     this.#known.delete(key);
     return undefined;
+  }
+
+  async #inTurn(file: string, bytes: number): Promise<string> {
+    // As if one were read after another, as from one disk.
+    const free = Math.max(this.#clock.now(), ...this.#hashing.values());
+    this.#hashing.set(file, free + bytes / this.#rate);
+    if (this.#running < MOST_AT_ONCE) this.#running += 1;
+    else await new Promise<void>((turn) => this.#waiting.push(turn));
+    const from = this.#clock.now();
+    try {
+      const version = await this.#hash(file);
+      const took = this.#clock.now() - from;
+      if (took >= MEASURABLE_MS) this.#rate = bytes / took;
+      return version;
+    } finally {
+      this.#hashing.delete(file);
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#running -= 1;
+    }
   }
 }
 

@@ -62,7 +62,7 @@ export class VisionProcess {
     const environment = {
       UV_THREADPOOL_SIZE: POOL_THREADS,
       ...keptOf(own),
-      ...(device !== undefined && { ...ON_GPU, ...deviceEnvironment([device], own['CUDA_VISIBLE_DEVICES']) }),
+      ...(device !== undefined && { ...ON_GPU, ...deviceEnvironment([device], own) }),
     };
     const forked = forkLinked(
       file,

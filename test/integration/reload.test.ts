@@ -10,7 +10,7 @@ import { embeddedTestModel, testModel } from '../support/models.js';
 import { runHere } from '../support/command-here.js';
 import { rounds } from '../support/long-form.js';
 import { ENDLESS, frames, OpenStream } from '../support/open-stream.js';
-import { CHAT, Sidecar } from '../support/sidecar.js';
+import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const REPLICAS = 2;
 const CALLERS = 6;
@@ -60,6 +60,10 @@ const sidecar = await Sidecar.start(t, {
         contextPerSeat: 1024,
         replicas: REPLICAS,
         prefixReuse: 'any',
+      },
+      {
+        ...{ id: DECIDE, kind: 'decision', file: await embeddedTestModel(), load: 'lazy' },
+        ...{ gpu: false, threads: 1, seats: 1, contextPerSeat: 512 },
       },
     ],
     queue: { maxWaitMs: 600_000, waitingPerSeat: 1000 },
@@ -190,6 +194,33 @@ t.test('under load no request fails, each is of one version, and its prompt was 
   t.same(wrong, []);
   const made = new Set(answers.map(({ body }) => body.metadata.weight_version));
   t.strictSame([...made].sort(), [versions.tiny, versions.other].sort(), 'both versions replied');
+});
+
+t.test('a decision model that is loaded when it is wanted', async (t) => {
+  const question = { id: 'q', type: 'yes_no', question: 'Is it warm?' };
+  const decide = (): Promise<Response> =>
+    sidecar.post('/decisions', { model: DECIDE, input: 'It is warm.', questions: [question] });
+  const answers = async (): Promise<unknown> => {
+    const response = await decide();
+    t.equal(response.status, 200);
+    return ((await response.json()) as { readonly answers: unknown }).answers;
+  };
+  t.equal(await sidecar.metric('ra_sidecar_engine_state', { model: DECIDE, state: 'unloaded' }), 1);
+  t.match(await reload({ model: DECIDE, file: await testModel() }), {
+    status: 200,
+    body: { model: DECIDE, replicas: 1, weight_version: versions.tiny },
+  });
+  const tiny = await answers();
+  let loading = true;
+  const asked: Promise<number>[] = Array.from({ length: 2 }, async () => {
+    let refused = 0;
+    while (loading) if ((await decide()).status !== 200) refused += 1;
+    return refused;
+  });
+  t.match(await reload({ model: DECIDE, file }), { status: 200, body: { weight_version: versions.embedded } });
+  loading = false;
+  t.same(await Promise.all(asked), [0, 0], 'none is refused meanwhile');
+  t.notSame(await answers(), tiny, 'other weights answer otherwise');
 });
 
 t.test('a file that was written to in place is refused, and one that was renamed to its path is not', async (t) => {

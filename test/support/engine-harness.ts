@@ -92,7 +92,7 @@ export class EngineHarness {
     script: StubScript = {},
     timing: Partial<EngineTiming> = {},
     entry = STUB_ENTRY,
-    more: Pick<EngineProcessOptions, 'onDemand' | 'gate' | 'mappedElsewhere'> = {},
+    more: Partial<Pick<EngineProcessOptions, 'clock' | 'onDemand' | 'gate' | 'weights' | 'mappedElsewhere'>> = {},
   ) {
     const line = (event: string, fields: LogFields = {}): void => {
       this.logs.push(`${event} ${JSON.stringify(fields)}`);

@@ -32,6 +32,19 @@ t.test('lookups at an authorizer need connections too', async (t) => {
   t.equal((publicBound(configured(), 1024) ?? 0) - (publicBound(configured(url), 1024) ?? 0), 100);
 });
 
+t.test('each engine needs some: every replica, and every server elsewhere', async (t) => {
+  const [model] = configured().models;
+  if (!model) throw new Error('no model');
+  const bound = (more: Partial<typeof model>): number =>
+    publicBound({ ...configured(), models: [{ ...model, ...more }] }, 4096) ?? 0;
+  const one = bound({});
+  t.equal(one - bound({ replicas: 8 }), 7 * 8);
+  t.equal(one - bound({ replicas: [{}, {}, {}] }), 2 * 8);
+  t.equal(one - bound({ replicas: 'auto' }), 15 * 8);
+  const url = ['http://127.0.0.1:1', 'http://127.0.0.1:2'];
+  t.equal(one - bound({ engine: { ...model.engine, kind: 'vllm', url } }), 8);
+});
+
 t.test('a setting that does not fit below the limit refuses the start, in one line', async (t) => {
   const config = configured({ RA_LISTEN_MAX_CONNECTIONS: '1000' });
   t.equal(publicBound(config, 4096), 1000);

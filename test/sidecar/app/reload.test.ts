@@ -1,27 +1,174 @@
+/** What a reload does in which order, and what it leaves when it fails on the way. */
 import t from 'tap';
 import { reloader, type ReloadParts } from '../../../sidecar/app/reload.js';
-import type { LogFields } from '../../../sidecar/telemetry/logger.js';
+import type { Reload } from '../../../sidecar/api/reload.js';
+import type { Changes, EngineState, HostedEngine, Replaced } from '../../../sidecar/engine-client/engine.js';
+import type { FirstStart } from '../../../sidecar/prompts/client.js';
+import type { PromptModel } from '../../../sidecar/prompts/messages.js';
+import { RecordingLog } from '../../support/in-process.js';
+
+const ROOM: Replaced = { kind: 'kept', why: 'no memory', room: true };
+const BAD: Replaced = { kind: 'kept', why: 'no model', room: false };
+
+/** Files by path: the place on the disk and the content. */
+const FILES: Record<string, { readonly place: string; readonly version: string }> = {
+  '/old': { place: '1:1:1', version: 'old' },
+  '/new': { place: '1:2:1', version: 'new' },
+  '/newer': { place: '1:3:1', version: 'newer' },
+};
+
+class FakeEngine {
+  readonly setups: { file: string; weights?: { key: string; version: string }; remote?: object }[];
+  readonly replicas: { state: EngineState }[];
+  /** How the next replacements end, in order; past them each succeeds. */
+  readonly outcomes: Replaced[] = [];
+  readonly calls: string[];
+
+  constructor(count: number, calls: string[]) {
+    this.calls = calls;
+    this.setups = Array.from({ length: count }, () => ({
+      file: '/old',
+      weights: { key: '1:1:1:old', version: 'old' },
+    }));
+    this.replicas = Array.from({ length: count }, () => ({ state: 'ready' }));
+  }
+
+  replace(replica: number, changes: Changes, how: 'beside' | 'after'): Promise<Replaced> {
+    this.calls.push(`replace ${replica} ${how}`);
+    const outcome = this.outcomes.shift() ?? { kind: 'replaced' };
+    if (outcome.kind === 'replaced') this.setups[replica] = { ...changes };
+    return Promise.resolve(outcome);
+  }
+}
+
+function scene(count: number) {
+  const calls: string[] = [];
+  const engines = { m: new FakeEngine(count, calls), other: new FakeEngine(1, calls) };
+  const log = new RecordingLog();
+  const starts: FirstStart[] = [];
+  const files: Record<string, { readonly place: string; readonly version: string }> = { ...FILES };
+  const parts: ReloadParts = {
+    models: new Map(
+      Object.entries(engines).map(([id, engine]) => [id, { id, engine: engine as unknown as HostedEngine }]),
+    ),
+    files: {
+      of: (file) => {
+        const found = files[file];
+        return Promise.resolve(found && { key: `${found.place}:${found.version}`, version: found.version });
+      },
+    },
+    prompts: {
+      prepare: (models) => {
+        calls.push(`prepare ${models.map(({ file }) => file).join(' ')}`);
+        return Promise.resolve(starts.shift() ?? { kind: 'ready', models: [] });
+      },
+      adopt: () => void calls.push('adopt'),
+      discard: () => void calls.push('discard'),
+      settle: () => void calls.push('settle'),
+    },
+    promptModels: Object.keys(engines).map((id) => ({ id, file: '/old' }) as PromptModel),
+    log,
+  };
+  const reload: Reload = reloader(parts);
+  /** The calls since the last time. */
+  const called = (): string[] => calls.splice(0);
+  return { ...engines, reload, called, log, starts, files };
+}
+
+t.test('replica by replica, and prompts by the hosts that most replicas want', async (t) => {
+  const { reload, called, m } = scene(4);
+  t.same(await reload('m', '/new'), { kind: 'reloaded', version: 'new', replicas: 4, file: '/new' });
+  t.strictSame(called(), [
+    'prepare /new /old',
+    'replace 0 beside',
+    'replace 1 beside',
+    'adopt',
+    'replace 2 beside',
+    'replace 3 beside',
+    'settle',
+  ]);
+  t.same(await reload('m', undefined), { kind: 'reloaded', version: 'new', replicas: 0, file: '/new' });
+  t.strictSame(called(), [], 'all have it');
+  m.replicas[2] = { state: 'lost' };
+  t.match(await reload('m', undefined), { replicas: 1 });
+  t.strictSame(called(), ['prepare /new /old', 'replace 2 beside', 'adopt', 'settle'], 'one that is lost gets it anew');
+});
+
+t.test('a failure at the first replica changes nothing', async (t) => {
+  const { reload, called, m, log } = scene(2);
+  m.outcomes.push(BAD);
+  t.same(await reload('m', '/new'), { kind: 'failed', why: 'replica 0: no model (nothing was changed)' });
+  t.strictSame(called(), ['prepare /new /old', 'replace 0 beside', 'discard']);
+  t.match(log.lines.at(-1), { event: 'weights not reloaded', model: 'm', replica: 0, reason: 'no model' });
+  await reload('m', '/newer');
+  t.equal(called()[0], 'prepare /newer /old');
+});
+
+t.test('a failure on the way keeps prompts of both kinds, until the replicas agree', async (t) => {
+  const { reload, called, m } = scene(2);
+  m.outcomes.push({ kind: 'replaced' }, BAD);
+  t.same(await reload('m', '/new'), {
+    kind: 'failed',
+    why: 'replica 1: no model (1 of 2 replicas have the new weights)',
+  });
+  t.strictSame(called(), ['prepare /new /old', 'replace 0 beside', 'adopt', 'replace 1 beside']);
+  t.match(await reload('other', '/newer'), { kind: 'reloaded' });
+  t.strictSame(called(), ['prepare /new /newer', 'replace 0 beside', 'adopt'], 'the other model’s settles nothing');
+  m.outcomes.push(BAD);
+  t.match(await reload('m', '/newer'), { kind: 'failed' });
+  t.strictSame(called(), ['prepare /newer /newer', 'replace 0 beside', 'discard'], 'only what this one prepared');
+  t.match(await reload('m', '/new'), { kind: 'reloaded', replicas: 1 });
+  t.strictSame(called(), ['prepare /new /newer', 'replace 1 beside', 'adopt', 'settle']);
+});
+
+t.test('without memory for two a replica makes room while another serves', async (t) => {
+  const { reload, called, m } = scene(2);
+  m.outcomes.push(ROOM);
+  t.match(await reload('m', '/new'), { kind: 'reloaded', replicas: 2 });
+  t.strictSame(called(), [
+    'prepare /new /old',
+    'replace 0 beside',
+    'replace 0 after',
+    'adopt',
+    'replace 1 beside',
+    'settle',
+  ]);
+  m.replicas[1] = { state: 'cold' };
+  m.outcomes.push(ROOM);
+  t.match(await reload('m', '/newer'), { kind: 'failed', why: /no other replica that would serve/ });
+  t.strictSame(called(), ['prepare /newer /old', 'replace 0 beside', 'discard']);
+  m.replicas[1] = { state: 'ready' };
+  m.outcomes.push(ROOM, BAD);
+  t.match(await reload('m', '/newer'), { kind: 'failed', why: /^replica 0: no model/ });
+});
+
+t.test('refused before anything is started', async (t) => {
+  const { reload, called, m, files, starts } = scene(2);
+  t.same(await reload('none', '/new'), { kind: 'unknown-model' });
+  t.match(await reload('m', '/none'), { kind: 'failed', why: '/none cannot be read, or it is being written to' });
+  files['/old'] = { place: '1:1:1', version: 'other' };
+  t.match(await reload('m', undefined), { kind: 'failed', why: /^\/old was written to in place/ });
+  m.setups[1] = { file: '', remote: {} };
+  t.match(await reload('m', '/new'), { kind: 'failed', why: 'its weights are on a server elsewhere' });
+  t.strictSame(called(), []);
+  const [first, second] = [reload('other', '/new'), reload('other', '/newer')];
+  t.same(await second, { kind: 'failed', why: 'another reload is running' });
+  t.match(await first, { kind: 'reloaded' });
+  called();
+  starts.push({ kind: 'unable' });
+  t.match(await reload('other', '/newer'), { kind: 'failed', why: /could not be started/ });
+  starts.push({ kind: 'ready', models: [{ id: 'other', tools: true, system: true, problem: 'no template' }] });
+  t.match(await reload('other', '/newer'), { kind: 'failed', why: 'no template' });
+  t.strictSame(called(), ['prepare /old /newer', 'discard', 'prepare /old /newer', 'discard']);
+});
 
 t.test('weights whose template has no known format of calls are logged, of the reloaded model alone', async (t) => {
-  const warned: unknown[] = [];
-  const calls = { native: false, chosen: false, says: 'how it calls' };
-  const engine = {
-    setups: [{ file: '/old', weights: { key: '1:1:1:0', version: 'old' } }],
-    replicas: [{ state: 'ready' }],
-    replace: () => Promise.resolve({ kind: 'replaced' }),
-  };
-  const reload = reloader({
-    models: new Map([['one', { id: 'one', engine }]]),
-    files: { of: () => Promise.resolve({ key: '1:2:1:0', version: 'new' }) },
-    prompts: {
-      prepare: () => Promise.resolve({ kind: 'ready', models: ['one', 'two'].map((id) => ({ id, calls })) }),
-      adopt: () => undefined,
-      discard: () => undefined,
-      settle: () => undefined,
-    },
-    promptModels: [],
-    log: { warn: (event: string, fields?: LogFields) => warned.push([event, fields]), info: () => undefined },
-  } as unknown as ReloadParts);
-  t.match(await reload('one', '/new'), { kind: 'reloaded', version: 'new', replicas: 1 });
-  t.same(warned, [['tools without a native format', { model: 'one', reason: 'how it calls' }]]);
+  const { reload, starts, log } = scene(1);
+  const calls = { native: false, chosen: false, says: 'how it calls' } as const;
+  const models = ['m', 'other'].map((id) => ({ id, tools: true, system: true, calls }));
+  starts.push({ kind: 'ready', models });
+  t.match(await reload('m', '/new'), { kind: 'reloaded', version: 'new', replicas: 1 });
+  const warned = log.lines.filter(({ event }) => event === 'tools without a native format');
+  t.match(warned, [{ model: 'm', reason: 'how it calls' }]);
+  t.equal(warned.length, 1);
 });

@@ -16,12 +16,14 @@ function host(devices: readonly string[], fits: (visible: string) => boolean = (
       return { kind: 'answer', answer: { gpu: seen.length > 0 && 'cuda', devices: seen } as unknown as MachineFacts };
     },
     fits: async (_, { CUDA_VISIBLE_DEVICES: visible = '' }) => fits(visible),
+    uuids: () => undefined,
   };
 }
 
 const BLIND: Inspectors = {
   machine: () => Promise.reject(new Error('asked')),
   fits: () => Promise.reject(new Error('asked')),
+  uuids: () => undefined,
 };
 
 function plan(
@@ -102,6 +104,46 @@ t.test('a list has the differences, and a missing device is named', async (t) =>
   const failing: Inspectors = { ...BLIND, machine: async () => ({ kind: 'failed', reason: 'no driver' }) };
   t.match(await plan([{ devices: 'GPU-1' }, {}], failing), { why: 'replica 0 (device GPU-1) is not there: no driver' });
   t.match(await plan('auto', failing), { kind: 'unfit', why: 'no driver' });
+});
+
+t.test('on Vulkan the index is found of each device that llama.cpp does not pass over', async (t) => {
+  const all = ['CPU', 'A', 'other driver of A', 'B', 'A'];
+  const asked: string[] = [];
+  const vulkan: Inspectors = {
+    machine: async (gpu, { GGML_VK_VISIBLE_DEVICES: visible }) => {
+      if (visible !== undefined) asked.push(visible);
+      const devices = visible === undefined ? ['A', 'B', 'A'] : [all[Number(visible)] ?? ''];
+      if (devices[0] === '') return { kind: 'failed', reason: 'Invalid Vulkan device index' };
+      t.equal(gpu, visible === undefined ? 'auto' : 'vulkan', 'none falls back to a CPU');
+      return { kind: 'answer', answer: { gpu: 'vulkan', devices } as unknown as MachineFacts };
+    },
+    fits: async (_, { GGML_VK_VISIBLE_DEVICES: visible }) => visible !== '3',
+    uuids: () => undefined,
+  };
+  t.match(await plan('auto', vulkan), { replicas: [{ devices: ['1'] }, { devices: ['4'] }] });
+  t.strictSame(asked, ['0', '1', '2', '3', '4']);
+  t.match(await plan(2, vulkan), {
+    replicas: [{ environment: { GGML_VK_VISIBLE_DEVICES: '1' } }, { environment: { GGML_VK_VISIBLE_DEVICES: '3' } }],
+  });
+});
+
+t.test('a device that is named by its index and by its UUID ends the start, where the UUIDs are known', async (t) => {
+  const seen: Inspectors = {
+    machine: async (_, { CUDA_VISIBLE_DEVICES: visible = '' }) => {
+      const devices = visible.split(',');
+      return { kind: 'answer', answer: { gpu: 'cuda', devices } as unknown as MachineFacts };
+    },
+    fits: async () => true,
+    uuids: () => ['GPU-aa1', 'GPU-bb2'],
+  };
+  t.strictSame(await plan([{ devices: 0 }, { devices: [1, 'GPU-aa'] }], seen), {
+    kind: 'unfit',
+    why: 'replica 1 (devices 1, GPU-aa): GPU-aa is the same device as 0 of replica 0',
+  });
+  t.match(await plan([{ devices: ['GPU-bb2', 1] }], seen), { kind: 'unfit', why: /1 is the same device as GPU-bb2/ });
+  t.match(await plan([{ devices: 0 }, { devices: 'GPU-bb2' }, { devices: 'MIG-1' }, {}], seen), { kind: 'planned' });
+  const unknown = { ...seen, uuids: () => undefined };
+  t.match(await plan([{ devices: 0 }, { devices: 'GPU-aa1' }], unknown), { kind: 'planned' });
 });
 
 t.test('each server elsewhere is a replica, and no inspector is started', async (t) => {

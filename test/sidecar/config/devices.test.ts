@@ -3,17 +3,25 @@ import { loadConfig } from '../../../sidecar/config/config.js';
 import { deviceEnvironment, deviceProblems, devicesOf } from '../../../sidecar/config/devices.js';
 
 t.test('a process sees only its own devices', async (t) => {
-  t.strictSame(deviceEnvironment([], '0,1'), {});
-  t.strictSame(deviceEnvironment(['0', '2'], undefined), {
+  t.strictSame(deviceEnvironment([], { CUDA_VISIBLE_DEVICES: '0,1' }), {});
+  t.strictSame(deviceEnvironment(['0', '2'], {}), {
     CUDA_VISIBLE_DEVICES: '0,2',
     GGML_VK_VISIBLE_DEVICES: '0,2',
   });
-  t.strictSame(deviceEnvironment(['MIG-4a'], undefined), { CUDA_VISIBLE_DEVICES: 'MIG-4a' });
+  t.strictSame(deviceEnvironment(['MIG-4a'], {}), { CUDA_VISIBLE_DEVICES: 'MIG-4a' });
 });
 
 t.test('indices refer to the devices that this process sees', async (t) => {
-  const { CUDA_VISIBLE_DEVICES: cuda } = deviceEnvironment(['1', 'GPU-9', '5'], 'GPU-7, GPU-8');
-  t.equal(cuda, 'GPU-8,GPU-9,-1', 'a missing one stays in the list');
+  const here = { CUDA_VISIBLE_DEVICES: 'GPU-7, GPU-8', GGML_VK_VISIBLE_DEVICES: '2,4' };
+  t.strictSame(
+    deviceEnvironment(['1', 'GPU-9', '5'], here),
+    { CUDA_VISIBLE_DEVICES: 'GPU-8,GPU-9,-1' },
+    'a missing one stays in the list',
+  );
+  t.strictSame(deviceEnvironment(['1', '5'], here), {
+    CUDA_VISIBLE_DEVICES: 'GPU-8,-1',
+    GGML_VK_VISIBLE_DEVICES: '4,-1',
+  });
 });
 
 t.test('devices are named once, and not without a GPU', async (t) => {

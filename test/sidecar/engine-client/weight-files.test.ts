@@ -3,6 +3,7 @@ import { chmod, copyFile, rename, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { fileKey, samePlace } from '../../../engine/protocol/file-key.js';
+import { FakeClock } from '../../support/fake-clock.js';
 import { sameWeights, WeightFiles } from '../../../sidecar/engine-client/weight-files.js';
 
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
@@ -36,6 +37,37 @@ t.test('in a thread, and not what is no file or changes meanwhile', async (t) =>
     return 'x';
   });
   t.equal(await changing.of(path), undefined);
+});
+
+t.test('few are hashed at once, and how long that takes is known', async (t) => {
+  const dir = t.testdir({ a: 'a'.repeat(4000), b: 'b'.repeat(8000), c: 'c'.repeat(4000) });
+  const [a, b, c] = [join(dir, 'a'), join(dir, 'b'), join(dir, 'c')];
+  const clock = new FakeClock();
+  const begun = new Map<string, (version: string) => void>();
+  const files = new WeightFiles((file) => new Promise((settle) => begun.set(file, settle)), clock);
+  t.equal(files.msLeft(a), 0);
+  const all = [files.of(a), files.of(b), files.of(c)];
+  t.strictSame([...begun.keys()], [a, b], 'the third waits');
+  t.ok(files.msLeft(a) > 0 && files.msLeft(a) < 1, 'until one was measured');
+  clock.advance(2000);
+  begun.get(a)?.('a');
+  t.match(await all[0], { version: 'a' });
+  await new Promise(setImmediate);
+  t.strictSame([...begun.keys()], [a, b, c]);
+  t.equal(files.msLeft(a), 0);
+  begun.get(b)?.('b');
+  begun.get(c)?.('c');
+  t.match(await Promise.all(all), [{ version: 'a' }, { version: 'b' }, { version: 'c' }]);
+  // The last one that was long enough: 8,000 bytes in 2 s.
+  await writeFile(a, 'a'.repeat(1000));
+  await writeFile(b, 'b'.repeat(2000));
+  const again = [files.of(a), files.of(b)];
+  t.strictSame([files.msLeft(a), files.msLeft(b)], [250, 750], 'one after another');
+  clock.advance(100);
+  t.equal(files.msLeft(a), 150);
+  begun.get(a)?.('a');
+  begun.get(b)?.('b');
+  await Promise.all(again);
 });
 
 t.test('a key tells a file that was written to from one that took its path', async (t) => {

@@ -1,0 +1,228 @@
+/** A replica whose weights are replaced, on stand-in engines. */
+import { once } from 'node:events';
+import { createServer, type AddressInfo, type Socket } from 'node:net';
+import t, { type Test } from 'tap';
+import type { Clock } from '../../../../sidecar/lib/clock.js';
+import { StartGate } from '../../../../sidecar/engine-client/start-gate.js';
+import type { Replaced } from '../../../../sidecar/engine-client/engine.js';
+import type { EngineTiming } from '../../../../sidecar/engine-client/supervisor-options.js';
+import { EngineHarness, keepingClock, stubJob, STUB_ENTRY } from '../../../support/engine-harness.js';
+import { eventually } from '../../../support/processes.js';
+import { RecordingReceiver } from '../../../support/recording-receiver.js';
+import type { StubScript } from '../../../support/stub-script.js';
+
+type More = ConstructorParameters<typeof EngineHarness>[3];
+
+async function launched(
+  t: Test,
+  script: StubScript = {},
+  timing: Partial<EngineTiming> = {},
+  more: More = {},
+): Promise<EngineHarness> {
+  const harness = new EngineHarness(script, timing, STUB_ENTRY, more);
+  t.teardown(() => harness.engine.close());
+  harness.engine.start();
+  await harness.ready();
+  return harness;
+}
+
+/** Other weights: the stub that they are does as the script says. */
+function replace(
+  { engine }: EngineHarness,
+  script: StubScript = {},
+  how: 'beside' | 'after' = 'beside',
+): Promise<Replaced> {
+  return engine.replace({ file: JSON.stringify({ ...script, bySeed: false }) }, how);
+}
+
+/** A job that runs until it is cancelled. */
+async function hold({ engine }: EngineHarness): Promise<{ receiver: RecordingReceiver; end: () => void }> {
+  const receiver = new RecordingReceiver();
+  const { cancel } = engine.generate(stubJob('hold'), receiver);
+  await receiver.begun;
+  return { receiver, end: () => void cancel() };
+}
+
+async function echoed({ engine }: EngineHarness): Promise<void> {
+  const receiver = new RecordingReceiver();
+  engine.generate(stubJob('echo', 1), receiver);
+  t.equal(await receiver.ended, 'done');
+}
+
+/** Connections of stubs to this port close when the stubs have ended. */
+async function lifelines(t: Test): Promise<{ port: number; next: () => Promise<Socket> }> {
+  const server = createServer().listen(0, '127.0.0.1');
+  t.teardown(() => server.close());
+  await once(server, 'listening');
+  const next = async (): Promise<Socket> => ((await once(server, 'connection')) as [Socket])[0].resume();
+  return { port: (server.address() as AddressInfo).port, next };
+}
+
+const forks = ({ logs }: EngineHarness): number => logs.filter((line) => line.startsWith('engine forked')).length;
+
+t.test('beside: new jobs go to the new process, and the old one ends with its last job', async (t) => {
+  const files: string[] = [];
+  const { port, next } = await lifelines(t);
+  const connected = next();
+  const harness = await launched(t, { lifeline: port }, {}, { mappedElsewhere: (file) => files.push(file) });
+  const dead = once(await connected, 'close');
+  const before = harness.engine.pid;
+  const { receiver, end } = await hold(harness);
+  t.same(await replace(harness), { kind: 'replaced' });
+  t.equal(files[1], harness.engine.setup.file, 'memory is checked for the file that is loaded');
+  t.not(harness.engine.pid, before);
+  t.same(harness.seats, [4, 4], 'it was never without seats');
+  await echoed(harness);
+  t.same(receiver.calls, ['started 0'], 'the old job still runs');
+  t.match(await replace(harness), { kind: 'kept', why: /still has jobs/ }, 'a third process is not loaded');
+  t.equal(forks(harness), 2);
+  end();
+  await dead;
+  // This process learns of its end a moment later.
+  await eventually('another may be loaded', async () => (await replace(harness)).kind === 'replaced');
+  t.same(harness.lost, [], 'none of it is a loss');
+});
+
+t.test('a replaced process that crashes fails its own jobs alone, and the log has it', async (t) => {
+  const harness = await launched(t);
+  const before = harness.engine.pid;
+  const old = await hold(harness);
+  await replace(harness);
+  const young = await hold(harness);
+  process.kill(before!, 'SIGKILL');
+  t.same(await old.receiver.ended, { kind: 'lost', started: true });
+  t.match(harness.logs.at(-1), new RegExp(`^engine lost .*"count":1.*"pid":${before}`));
+  t.equal(harness.engine.state, 'ready');
+  t.same(harness.seats, [4, 4]);
+  t.same(young.receiver.calls, ['started 0']);
+  t.same(harness.restarts, []);
+});
+
+t.test('after: it takes no job until its jobs have ended and the other is ready', async (t) => {
+  const harness = await launched(t);
+  const before = harness.engine.pid;
+  const { receiver, end } = await hold(harness);
+  const replaced = replace(harness, {}, 'after');
+  t.match(harness.engine, { state: 'cold', problem: 'it loads other weights' });
+  const refused = new RecordingReceiver();
+  harness.engine.generate(stubJob('echo', 1), refused);
+  t.same(await refused.ended, { kind: 'lost', started: false });
+  t.equal(forks(harness), 1);
+  t.same(receiver.calls, ['started 0']);
+  end();
+  t.same(await replaced, { kind: 'replaced' });
+  t.throws(() => process.kill(before!, 0), { code: 'ESRCH' });
+  t.same(harness.seats, [4, 0, 4]);
+  await echoed(harness);
+});
+
+t.test('weights that cannot be loaded change nothing', async (t) => {
+  const harness = await launched(t);
+  const { setup, pid } = harness.engine;
+  t.match(await replace(harness, { start: 'unable' }), { kind: 'kept', why: 'the file is not a model', room: false });
+  t.match(await replace(harness, { start: 'unable-now' }), { kind: 'kept', why: 'no memory', room: true });
+  t.match(harness.engine, { state: 'ready', pid, setup });
+  await echoed(harness);
+  t.match(await replace(harness, { start: 'unable' }, 'after'), { kind: 'kept' });
+  await harness.ready(2);
+  t.match(harness.engine, { state: 'ready', setup }, 'the old weights are loaded again');
+});
+
+t.test('a replica whose present weights cannot be loaded gets others', async (t) => {
+  const harness = new EngineHarness({ start: 'unable' });
+  t.teardown(() => harness.engine.close());
+  harness.engine.start();
+  t.match(await harness.loss(), { final: true });
+  t.same(await replace(harness), { kind: 'replaced' });
+  t.equal(harness.engine.state, 'ready');
+  await echoed(harness);
+});
+
+t.test('one that is unloaded loads the other weights, and again after it was idle', async (t) => {
+  const onDemand = { lazy: true, idleUnloadMs: 20, wanted: () => false };
+  const harness = new EngineHarness({}, {}, STUB_ENTRY, { onDemand });
+  t.teardown(() => harness.engine.close());
+  harness.engine.start();
+  const { setup } = harness.engine;
+  t.match(await replace(harness, { start: 'unable' }), { kind: 'kept', room: false });
+  t.match(harness.engine, { state: 'unloaded', setup });
+  t.same(await replace(harness), { kind: 'replaced' });
+  t.equal(harness.engine.state, 'ready');
+  await harness.unloaded();
+  const { file } = harness.engine.setup;
+  t.not(file, setup.file);
+  harness.engine.wake();
+  await harness.ready(2);
+  t.equal(harness.engine.setup.file, file);
+  t.same(harness.lost, []);
+});
+
+t.test('a request that wakes one while other weights are loaded is served by either', async (t) => {
+  const onDemand = { lazy: true, idleUnloadMs: 0, wanted: () => true };
+  const harness = new EngineHarness({}, {}, STUB_ENTRY, { onDemand });
+  t.teardown(() => harness.engine.close());
+  const replaced = replace(harness);
+  harness.engine.wake();
+  t.same(await replaced, { kind: 'replaced' });
+  t.equal(harness.engine.state, 'ready');
+  await echoed(harness);
+  t.same(harness.lost, []);
+});
+
+t.test('close during a load beside: nothing of it is left, and nothing is adopted', async (t) => {
+  const { port, next } = await lifelines(t);
+  const gate = new StartGate();
+  const harness = await launched(t, {}, {}, { gate });
+  const connected = next();
+  const replaced = replace(harness, { start: 'silent', deaf: true, lifeline: port });
+  const dead = once(await connected, 'close');
+  await harness.engine.close();
+  t.same(await replaced, { kind: 'kept', why: 'the sidecar ends', room: false });
+  await dead;
+  t.equal(harness.engine.state, 'lost');
+  t.same(harness.seats, [4]);
+  const other = await launched(t, {}, {}, { gate });
+  t.equal(other.engine.state, 'ready', 'the next may load');
+  t.match(await replace(harness), { kind: 'kept', why: 'the sidecar ends' });
+  t.equal(forks(harness), 2);
+});
+
+t.test('close when the other process is ready and not adopted yet', async (t) => {
+  const { port, next } = await lifelines(t);
+  const startTimeoutMs = 60_000;
+  /** Called when a process is ready, behind what follows from that at once and before all that awaits it. */
+  let ready = (): void => undefined;
+  const clock: Clock = {
+    ...keepingClock,
+    after: (ms, fn) => {
+      const cancel = keepingClock.after(ms, fn);
+      return () => {
+        cancel();
+        if (ms === startTimeoutMs) queueMicrotask(() => ready());
+      };
+    },
+  };
+  const harness = await launched(t, {}, { startTimeoutMs }, { clock });
+  const connected = next();
+  const closed = new Promise<void>((settle) => (ready = () => settle(harness.engine.close())));
+  const replaced = replace(harness, { lifeline: port });
+  const dead = once(await connected, 'close');
+  await closed;
+  t.same(await replaced, { kind: 'kept', why: 'the sidecar ends', room: false });
+  await dead;
+  t.same(harness.seats, [4]);
+  t.equal(harness.engine.state, 'lost');
+});
+
+t.test('close fails the jobs of a replaced process too, and ends it', async (t) => {
+  const { port, next } = await lifelines(t);
+  const connected = next();
+  const harness = await launched(t, { lifeline: port, deaf: true }, { closeMs: 50 });
+  const dead = once(await connected, 'close');
+  const { receiver } = await hold(harness);
+  await replace(harness);
+  await harness.engine.close();
+  t.same(await receiver.ended, { kind: 'lost', started: true });
+  await dead;
+  t.same(harness.lost, []);
+});

@@ -1,0 +1,17 @@
+import t from 'tap';
+import { LoadEstimate } from '../../../sidecar/engine-client/load-estimate.js';
+
+t.test('an engine is ready after its load, which begins once its weights are hashed', async (t) => {
+  const estimate = new LoadEstimate(60_000);
+  t.equal(estimate.readyInMs(100, 3000), 8000, 'before the fork all is still to come');
+  t.equal(estimate.readyInMs(2000, 1000), 6000);
+  estimate.forked(3000);
+  t.equal(estimate.readyInMs(4000), 4000);
+  estimate.ready(5000);
+  t.equal(estimate.loadMs, 2000, 'the load alone');
+  estimate.forksAt(9000);
+  t.equal(estimate.readyInMs(8000), 3000, 'after a wait');
+  t.equal(estimate.readyInMs(9500), 2000, 'longer than it should have taken');
+  estimate.forked(9600);
+  t.equal(estimate.readyInMs(20_000), 500, 'never less');
+});
