@@ -71,7 +71,7 @@ function request(tracing: Tracing | undefined, head: typeof HEAD | typeof CHILD)
   times.authorized(times.startedAt);
   times.receivedAt = systemClock.now();
   times.waits();
-  times.seated(0);
+  times.seated(0, 0);
   times.handedOver();
   times.firstToken();
   const header = times.header();

@@ -144,7 +144,7 @@ export class RequestContext {
     const outcome = await waiting;
     if (outcome.kind === 'refused') return outcome;
     if (outcome.kind === 'cancelled') return outcome;
-    this.times.seated(outcome.lease.waitedMs);
+    this.times.seated(outcome.lease.waitedMs, outcome.lease.replica);
     this.#seated(outcome.lease);
     return outcome.lease;
   }

@@ -21,6 +21,7 @@ export class Timeline {
   #waitedMs = 0;
   #readyAt: number | undefined;
   #seatedAt: number | undefined;
+  #replica: number | undefined;
   #handedOverAt: number | undefined;
   #firstTokenAt: number | undefined;
   #ranUntil: number | undefined;
@@ -46,8 +47,9 @@ export class Timeline {
     this.#seatedAt = this.#ranUntil = undefined;
   }
 
-  /** It has a seat, after waiting for so many ms in all. */
-  seated(waitedMs: number): void {
+  /** It has a seat of this replica, after waiting for so many ms in all. */
+  seated(waitedMs: number, replica: number): void {
+    this.#replica = replica;
     this.#waitingSince = undefined;
     this.#waitedMs = waitedMs;
     this.#seatedAt = this.#clock.now();
@@ -100,6 +102,7 @@ export class Timeline {
     return {
       readyAt: this.#readyAt,
       seatedAt: this.#seatedAt,
+      replica: this.#seatedAt === undefined ? undefined : this.#replica,
       // Server-Timing keeps that of an earlier try.
       handedOverAt: this.#seatedAt === undefined ? undefined : sinceThen(this.#handedOverAt),
       firstTokenAt: this.#firstTokenAt,

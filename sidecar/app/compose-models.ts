@@ -192,7 +192,7 @@ function host(
       const name = plans.length > 1 ? `${nameOf(replica, plans[replica]?.devices ?? [])}: ` : '';
       starts.lost(replica, `${name}${why}`, unfit);
     },
-    restarting: () => registry.engineRestarted(id),
+    restarting: () => registry.engineRestarted(id, replica),
     unconfirmed: (count) => registry.unconfirmedCancels(id, count),
   });
   const wanted = (): boolean => queue.load.busy + queue.load.waiting > 0;

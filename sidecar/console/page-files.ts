@@ -17,6 +17,7 @@ export const PAGE_FILES = {
   '/console/main.js': 'main.js',
   '/console/feed.js': 'feed.js',
   '/console/history.js': 'history.js',
+  '/console/replicas.js': 'replicas.js',
   '/console/seats.js': 'seats.js',
   '/console/sums.js': 'sums.js',
   '/console/histogram.js': 'histogram.js',

@@ -5,8 +5,10 @@
  */
 import type { Clock } from '../lib/clock.js';
 import { admissionPage } from '../api/admission.js';
+import type { AdmissionPage } from '../api/admission-page.js';
 import { readinessOf } from '../api/operators.js';
 import type { HostedModel, Services } from '../api/services.js';
+import type { Replica } from '../engine-client/engine.js';
 import type { PromptHostState } from '../prompts/lanes.js';
 import {
   CACHED_TOKENS,
@@ -18,7 +20,13 @@ import {
 } from '../telemetry/definitions/gen-ai.js';
 import { REQUEST_DURATION, STREAM_BUFFERED, STREAMS_RUNNING } from '../telemetry/definitions/http.js';
 import { CACHE_BYTES, CACHE_EVICTIONS, CACHE_HITS, CACHE_TOKENS } from '../telemetry/definitions/prefix-cache.js';
-import { ENGINE_RESTARTS, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS } from '../telemetry/definitions/processes.js';
+import {
+  ENGINE_RESTARTS,
+  KV_CAPACITY,
+  KV_TOKENS,
+  PROMPT_RESTARTS,
+  REPLICA_RESTARTS,
+} from '../telemetry/definitions/processes.js';
 import { REFUSALS } from '../telemetry/definitions/queue.js';
 import {
   BACKLOG,
@@ -38,7 +46,10 @@ import type { Metrics } from '../telemetry/metrics.js';
 import { NAMED_ACCOUNTS } from '../telemetry/queue-metrics.js';
 import { namesOf, type Reading } from '../telemetry/reading.js';
 import type { PlacedHolder, SeatPlan } from './seat-plan.js';
-import type { EngineView, HolderView, ModelView, Snapshot, SpoolView } from './views.js';
+import type { EngineView, HolderView, ModelView, ReplicaView, Snapshot, SpoolView } from './views.js';
+
+/** As long as in `system_fingerprint`. */
+const SHOWN_OF_A_HASH = 12;
 
 /** prom-client's own name. */
 const RESIDENT = 'process_resident_memory_bytes';
@@ -47,7 +58,7 @@ const READ = [
   ...namesOf([CACHED_TOKENS, CANCELS, FIRST_TOKEN, INTER_TOKEN, MODEL_REQUEST_DURATION, TOKEN_USAGE]),
   ...namesOf([REQUEST_DURATION, STREAM_BUFFERED, STREAMS_RUNNING]),
   ...namesOf([CACHE_BYTES, CACHE_EVICTIONS, CACHE_HITS, CACHE_TOKENS]),
-  ...namesOf([ENGINE_RESTARTS, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS, REFUSALS]),
+  ...namesOf([ENGINE_RESTARTS, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS, REFUSALS, REPLICA_RESTARTS]),
   ...namesOf([BACKLOG, DEAD_LETTERS, DELIVERED, LAST_SUCCESS, LATE_CLOSES, OLDEST, OLDEST_UNSYNCED, RETRIES]),
   ...namesOf([SPOOL_BYTES, SPOOL_ERRORS, SPOOL_HEALTHY, UNSYNCED]),
   RESIDENT,
@@ -82,7 +93,11 @@ export async function takeSnapshot(parts: SnapshotParts, watched: Watched): Prom
   const { status, reasons } = readinessOf(watched);
   const promptHosts = watched.promptHosts();
   const { health } = watched.spool;
-  const engines = models.map(({ model: { engine } }) => ({ state: engine.state, readyInMs: engine.readyInMs }));
+  const engines = models.map(({ model: { engine }, queue }) => ({
+    state: engine.state,
+    readyInMs: engine.readyInMs,
+    replicas: engine.replicas.map((replica, index) => replicaView(replica, queue.replicas[index])),
+  }));
   const read = await reading;
   return {
     v: 2,
@@ -93,7 +108,7 @@ export async function takeSnapshot(parts: SnapshotParts, watched: Watched): Prom
     models: models.map(({ model, queue, holders }, i) => ({
       model: model.id,
       kind: model.kind,
-      engine: engineView(model, engines[i] ?? { state: model.engine.state, readyInMs: 0 }, read),
+      engine: engineView(model, engines[i] ?? { state: model.engine.state, readyInMs: 0, replicas: [] }, read),
       queue,
       holders: holders.map((placed) => holderView(placed, now)),
       ...counted(model.id, read),
@@ -120,9 +135,23 @@ function holderView({ holder, id, seats }: PlacedHolder, now: number): HolderVie
   };
 }
 
+type CountedLater = Omit<ReplicaView, 'restarts'>;
+
+function replicaView(
+  { state, problem, facts }: Replica,
+  { seats, busy, up }: AdmissionPage['replicas'][number] = { seats: 0, busy: 0, up: false },
+): CountedLater {
+  const weights = facts?.weightVersion.slice(0, SHOWN_OF_A_HASH) ?? null;
+  return { state, problem: problem ?? null, seats: up ? seats : 0, busy, weights };
+}
+
 function engineView(
   { id, engine }: HostedModel,
-  { state, readyInMs }: Pick<EngineView, 'state' | 'readyInMs'>,
+  {
+    state,
+    readyInMs,
+    replicas,
+  }: Pick<EngineView, 'state' | 'readyInMs'> & { readonly replicas: readonly CountedLater[] },
   read: Reading,
 ): EngineView {
   const { facts, problem } = engine;
@@ -142,6 +171,10 @@ function engineView(
       restoredTokens: read.value(CACHE_TOKENS.name, { model: id }) ?? 0,
       evictions: read.by(CACHE_EVICTIONS.name, 'reason', { model: id }),
     },
+    replicas: replicas.map((replica, index) => ({
+      ...replica,
+      restarts: read.value(REPLICA_RESTARTS.name, { model: id, replica: String(index) }) ?? 0,
+    })),
   };
 }
 

@@ -44,6 +44,19 @@ export interface HolderView {
   readonly ageMs: number;
 }
 
+/** One engine process of a model. */
+export interface ReplicaView {
+  readonly state: string;
+  /** Why it is not ready, or null. */
+  readonly problem: string | null;
+  /** Seats that requests may get, and of these those that they hold. */
+  readonly seats: number;
+  readonly busy: number;
+  readonly restarts: number;
+  /** The beginning of the hash of its weights; null before it was first loaded. */
+  readonly weights: string | null;
+}
+
 export interface EngineView {
   readonly state: string;
   /** Why the model was given up, or null. */
@@ -59,6 +72,8 @@ export interface EngineView {
   readonly keptTokens: number;
   readonly capacityTokens: number;
   readonly cache: CacheView;
+  /** In the order of the configuration. */
+  readonly replicas: readonly ReplicaView[];
 }
 
 /** Prefixes in host memory, of all processes of a model. All but the bytes are cumulative. */

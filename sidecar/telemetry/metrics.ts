@@ -76,8 +76,9 @@ export class Metrics {
     this.#queues.refused(this.#label(model), reason, time);
   }
 
-  engineRestarted(model: string): void {
+  engineRestarted(model: string, replica: number): void {
     this.#engines.restarted(this.#label(model));
+    this.#replicas.restarted(this.#label(model), replica);
   }
 
   unconfirmedCancels(model: string, count: number): void {

@@ -1,7 +1,7 @@
 /** Metrics of the engine processes of each model, one by one. */
-import { REPLICA_BUSY, REPLICA_SEATS, REPLICA_STATE } from './definitions/processes.js';
+import { REPLICA_BUSY, REPLICA_RESTARTS, REPLICA_SEATS, REPLICA_STATE } from './definitions/processes.js';
 import { ENGINE_STATES, type EngineStateLabel } from './engine-metrics.js';
-import type { Gauge, Instruments } from './instruments.js';
+import type { Counter, Gauge, Instruments } from './instruments.js';
 
 /** One replica at a scrape. */
 export interface ReplicaReading {
@@ -17,11 +17,17 @@ export class ReplicaMetrics {
   readonly #state: Gauge<'model' | 'replica' | 'state'>;
   readonly #seats: Gauge<'model' | 'replica'>;
   readonly #busy: Gauge<'model' | 'replica'>;
+  readonly #restarts: Counter<'model' | 'replica'>;
 
   constructor(instruments: Instruments) {
     this.#state = instruments.gauge(REPLICA_STATE);
     this.#seats = instruments.gauge(REPLICA_SEATS);
     this.#busy = instruments.gauge(REPLICA_BUSY);
+    this.#restarts = instruments.counter(REPLICA_RESTARTS);
+  }
+
+  restarted(model: string, replica: number): void {
+    this.#restarts.inc({ model, replica: String(replica) });
   }
 
   /** `read` is called at each scrape, for as long as this object lives. */
@@ -37,6 +43,7 @@ export class ReplicaMetrics {
         for (const state of ENGINE_STATES) this.#state.set({ model, replica, state }, state === now ? 1 : 0);
         this.#seats.set({ model, replica }, seats);
         this.#busy.set({ model, replica }, busy);
+        this.#restarts.inc({ model, replica }, 0);
       });
     }
   }

@@ -29,6 +29,8 @@ export interface Try {
   /** The last check passed at this time; from then on it waited. */
   readonly readyAt: number;
   readonly seatedAt: number | undefined;
+  /** The replica whose seat it got, by its index. */
+  readonly replica: number | undefined;
   readonly handedOverAt: number | undefined;
   readonly firstTokenAt: number | undefined;
   /** The engine finished at this time, or was lost before it started; undefined: interrupted, or not started. */

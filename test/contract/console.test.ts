@@ -56,7 +56,18 @@ t.test('the feed: one frame at once, then one an interval, each with the complet
     intervalMs: 250,
     readiness: { status: 'ready', reasons: [] },
     models: [
-      { model: 'm', kind: 'chat', engine: { state: 'ready', problem: null, restarts: 0, runsOn: 'CPU' }, holders: [] },
+      {
+        model: 'm',
+        kind: 'chat',
+        engine: {
+          state: 'ready',
+          problem: null,
+          restarts: 0,
+          runsOn: 'CPU',
+          replicas: [{ state: 'ready', problem: null, busy: 0, restarts: 0, weights: 'stub' }],
+        },
+        holders: [],
+      },
       { model: 'd', kind: 'decision' },
     ],
     promptHosts: [

@@ -3,6 +3,7 @@ import { counted, CountTable } from './counts.js';
 import { element, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
 import { HistogramPart } from './histogram.js';
 import { since } from './history.js';
+import { Replicas } from './replicas.js';
 import { hueOf, Seats } from './seats.js';
 import { bytes, count, duration, some } from './text.js';
 
@@ -48,6 +49,8 @@ export class ModelCard {
   #about = element('p', { class: 'about' });
   /** @type {Seats} */
   #seats;
+  /** @type {Replicas} */
+  #replicas;
   #firstToken;
   #interToken;
   #waits = element('p', { class: 'quantiles' });
@@ -63,6 +66,7 @@ export class ModelCard {
   /** @param {ModelView} model */
   constructor({ model, kind }) {
     this.#seats = new Seats(model);
+    this.#replicas = new Replicas(model);
     this.#firstToken = new HistogramPart('Time to first token', model);
     this.#interToken = new HistogramPart('Time between tokens', model);
     const queue = tableOf(`Queue of ${model} by account`, ['Account', 'Held', 'Waiting', 'Lead', 'New one waits']);
@@ -78,6 +82,7 @@ export class ModelCard {
         'div',
         { class: 'column' },
         this.#seats.element,
+        this.#replicas.element,
         ...(kind === 'chat'
           ? [element('div', { class: 'pair' }, this.#firstToken.element, this.#interToken.element)]
           : []),
@@ -109,6 +114,7 @@ export class ModelCard {
     const about = [kind, some(queue.seats, 'seat'), ...context, ...on, ...fairness, ...over, ...left, ...paused];
     say(this.#about, about.join(' · '));
     this.#seats.show(model);
+    this.#replicas.show(model);
     this.#queue.show(queueLines(queue));
     // A single account leads no other.
     this.#note.hidden = queue.accounts.length < 2;

@@ -38,6 +38,16 @@ export const REPLICA_BUSY: GaugeDefinition<'model' | 'replica'> = {
   advice: 'Uneven for long: conversations stay where their past turns are, or requests need the longer seats of one.',
 };
 
+export const REPLICA_RESTARTS: CounterDefinition<'model' | 'replica'> = {
+  name: `${PREFIX}replica_restarts_total`,
+  type: 'counter',
+  unit: 'restarts',
+  labels: ['model', 'replica'],
+  help: 'Restarts of each engine process of a model.',
+  advice:
+    'One far above the others: its device, or its cores. The log line `engine lost` has its `replica` and the reason.',
+};
+
 export const ENGINE_RESTARTS: CounterDefinition<'model'> = {
   name: `${PREFIX}engine_restarts_total`,
   type: 'counter',
@@ -90,6 +100,7 @@ export const PROCESS_METRICS = [
   REPLICA_STATE,
   REPLICA_SEATS,
   REPLICA_BUSY,
+  REPLICA_RESTARTS,
   ENGINE_RESTARTS,
   UNCONFIRMED_CANCELS,
   KV_TOKENS,

@@ -8,6 +8,8 @@ export interface Phase {
   readonly name: PhaseName;
   readonly from: number;
   readonly until: number;
+  /** The replica of the model's engine that worked, by its index. */
+  readonly replica?: number;
   /** The engine was lost before it started the request, which then waited again. */
   readonly lost?: true;
 }
@@ -36,26 +38,30 @@ export function phasesOf({
   return phases;
 }
 
-function triedAndLost({ readyAt, seatedAt, handedOverAt, ranUntil }: Try): Phase[] {
+function triedAndLost({ readyAt, seatedAt, replica, handedOverAt, ranUntil }: Try): Phase[] {
   const from = handedOverAt ?? readyAt;
   return [
     { name: 'queue', from: readyAt, until: seatedAt ?? from },
-    { name: 'prefill', from, until: ranUntil ?? from, lost: true },
+    { name: 'prefill', from, until: ranUntil ?? from, ...on(replica), lost: true },
   ];
 }
 
 /** `decodes`: tokens are generated after the prompt, unlike for decisions. */
 function tried(
-  { readyAt, seatedAt, handedOverAt, firstTokenAt, ranUntil }: Try,
+  { readyAt, seatedAt, replica, handedOverAt, firstTokenAt, ranUntil }: Try,
   decodes: boolean,
   end: number,
 ): Phase[] {
   // A request that has a seat and ends before it is sent to the engine counts as waiting.
   if (handedOverAt === undefined) return [{ name: 'queue', from: readyAt, until: end }];
   const phases: Phase[] = [{ name: 'queue', from: readyAt, until: seatedAt ?? handedOverAt }];
-  phases.push({ name: 'prefill', from: handedOverAt, until: firstTokenAt ?? ranUntil ?? end });
+  phases.push({ name: 'prefill', from: handedOverAt, until: firstTokenAt ?? ranUntil ?? end, ...on(replica) });
   if (decodes && firstTokenAt !== undefined)
-    phases.push({ name: 'decode', from: firstTokenAt, until: ranUntil ?? end });
+    phases.push({ name: 'decode', from: firstTokenAt, until: ranUntil ?? end, ...on(replica) });
   if (ranUntil !== undefined && ranUntil < end) phases.push({ name: 'flush', from: ranUntil, until: end });
   return phases;
+}
+
+function on(replica: number | undefined): Pick<Phase, 'replica'> {
+  return replica === undefined ? {} : { replica };
 }

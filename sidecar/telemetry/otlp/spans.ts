@@ -25,6 +25,7 @@ export function finish(tracer: Tracer, server: Span, record: RequestRecord, offs
   const within = trace.setSpan(ROOT_CONTEXT, server);
   for (const phase of phases) {
     const span = tracer.startSpan(phase.name, { startTime: time(phase.from + offsetMs) }, within);
+    if (phase.replica !== undefined) span.setAttribute(`${OWN}.replica`, phase.replica);
     if (phase.lost) span.setAttribute('error.type', 'bad_gateway').setStatus({ code: SpanStatusCode.ERROR });
     else if (phase === phases.at(-1)) markEnd(span, record);
     span.end(time(phase.until + offsetMs));

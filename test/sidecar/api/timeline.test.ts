@@ -17,16 +17,17 @@ t.test('one try, mark by mark', async (t) => {
   t.strictSame(times.last, {
     readyAt: 8,
     seatedAt: undefined,
+    replica: undefined,
     handedOverAt: undefined,
     firstTokenAt: undefined,
     ranUntil: undefined,
   });
-  after(2, () => times.seated(2));
+  after(2, () => times.seated(2, 3));
   after(1, () => times.handedOver());
   after(3, () => times.firstToken());
   after(3, () => times.firstToken());
   after(1, () => times.ran());
-  t.strictSame(times.last, { readyAt: 8, seatedAt: 10, handedOverAt: 11, firstTokenAt: 14, ranUntil: 18 });
+  t.strictSame(times.last, { readyAt: 8, seatedAt: 10, replica: 3, handedOverAt: 11, firstTokenAt: 14, ranUntil: 18 });
   t.strictSame(times.lost, []);
   t.strictSame(times.authorization, { from: 5, until: 6 });
   t.equal(times.header(), 'authorize;dur=1, ra-queue;dur=2, ra-admit;dur=2');
@@ -39,15 +40,18 @@ t.test('an engine that was lost before it began: the first try is kept separatel
   times.receivedAt = clock.now();
   times.waits();
   clock.advance(1);
-  times.seated(1);
+  times.seated(1, 2);
   times.handedOver();
   clock.advance(4);
   times.ran();
   times.waits();
-  t.strictSame(times.lost, [{ readyAt: 0, seatedAt: 1, handedOverAt: 1, firstTokenAt: undefined, ranUntil: 5 }]);
+  t.strictSame(times.lost, [
+    { readyAt: 0, seatedAt: 1, replica: 2, handedOverAt: 1, firstTokenAt: undefined, ranUntil: 5 },
+  ]);
   const waits = {
     readyAt: 5,
     seatedAt: undefined,
+    replica: undefined,
     handedOverAt: undefined,
     firstTokenAt: undefined,
     ranUntil: undefined,
@@ -55,8 +59,8 @@ t.test('an engine that was lost before it began: the first try is kept separatel
   t.strictSame(times.last, waits, 'the second has no mark of the first');
   clock.advance(2);
   t.equal(times.queuedMs(clock.now()), 3);
-  times.seated(3);
+  times.seated(3, 0);
   times.handedOver();
-  t.match(times.last, { readyAt: 5, seatedAt: 7, handedOverAt: 7 });
+  t.match(times.last, { readyAt: 5, seatedAt: 7, replica: 0, handedOverAt: 7 });
   t.equal(times.header(), 'ra-queue;dur=3, ra-admit;dur=4');
 });

@@ -26,7 +26,7 @@ t.test('refusals, cancels and restarts exist from the start, at zero', async (t)
   t.strictSame(await lines(metrics, 'engine_restarts_total'), ['engine_restarts_total{model="m"} 0']);
   metrics.refused('m', 'wait');
   metrics.cancelled('m', 'prefilling');
-  metrics.engineRestarted('m');
+  metrics.engineRestarted('m', 0);
   metrics.promptHostRestarted();
   metrics.spool.recorded('close');
   const { text } = await metrics.render();

@@ -7,6 +7,7 @@ t.test('each engine process of a model has its own series', async (t) => {
     { state: 'ready', seats: 4, busy: 3 },
     { state: 'lost', seats: 0, busy: 0 },
   ]);
+  metrics.engineRestarted('m', 1);
   const { text } = await metrics.render();
   for (const line of [
     'ra_sidecar_replica_seats{model="m",replica="0"} 4',
@@ -15,6 +16,9 @@ t.test('each engine process of a model has its own series', async (t) => {
     'ra_sidecar_replica_state{model="m",replica="1",state="lost"} 1',
     'ra_sidecar_replica_state{model="m",replica="1",state="ready"} 0',
     'ra_sidecar_replica_seats{model="m",replica="1"} 0',
+    'ra_sidecar_replica_restarts_total{model="m",replica="0"} 0',
+    'ra_sidecar_replica_restarts_total{model="m",replica="1"} 1',
+    'ra_sidecar_engine_restarts_total{model="m"} 1',
   ]) {
     t.ok(text.includes(`${line}\n`), line);
   }

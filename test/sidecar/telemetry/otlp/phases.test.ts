@@ -2,10 +2,11 @@ import t from 'tap';
 import { phasesOf } from '../../../../sidecar/telemetry/otlp/phases.js';
 import { requestRecord, TRY } from '../../../support/request-records.js';
 
-/** `name from-until` of each. */
+/** `name from-until` of each, `@` its replica. */
 const reported = (...args: Parameters<typeof requestRecord>): string[] =>
   phasesOf(requestRecord(...args)).map(
-    ({ name, from, until, lost }) => `${name} ${from}-${until}${lost ? ' lost' : ''}`,
+    ({ name, from, until, replica, lost }) =>
+      `${name} ${from}-${until}${replica === undefined ? '' : `@${replica}`}${lost ? ' lost' : ''}`,
   );
 
 t.test('a reply has all parts, without gaps', async (t) => {
@@ -13,8 +14,8 @@ t.test('a reply has all parts, without gaps', async (t) => {
     'receive 0-10',
     'prepare 10-20',
     'queue 20-30',
-    'prefill 30-40',
-    'decode 40-50',
+    'prefill 30-40@1',
+    'decode 40-50@1',
     'flush 50-60',
   ]);
   t.equal(
@@ -28,7 +29,14 @@ t.test('the last part ends when the request ended', async (t) => {
   const nothing = { last: undefined, receivedAt: undefined };
   t.strictSame(reported({ ...nothing, endedAt: 7 }), ['receive 0-7']);
   t.equal(reported({ last: undefined, endedAt: 17 }).at(-1), 'prepare 10-17');
-  const waited = { ...TRY, seatedAt: undefined, handedOverAt: undefined, firstTokenAt: undefined, ranUntil: undefined };
+  const waited = {
+    ...TRY,
+    seatedAt: undefined,
+    replica: undefined,
+    handedOverAt: undefined,
+    firstTokenAt: undefined,
+    ranUntil: undefined,
+  };
   t.equal(reported({ last: waited, endedAt: 99 }).at(-1), 'queue 20-99');
   t.equal(
     reported({ last: { ...waited, seatedAt: 30 }, endedAt: 99 }).at(-1),
@@ -37,14 +45,14 @@ t.test('the last part ends when the request ended', async (t) => {
   );
   t.equal(
     reported({ last: { ...TRY, firstTokenAt: undefined, ranUntil: undefined }, endedAt: 99 }).at(-1),
-    'prefill 30-99',
+    'prefill 30-99@1',
   );
-  t.equal(reported({ last: { ...TRY, ranUntil: undefined }, endedAt: 99 }).at(-1), 'decode 40-99');
+  t.equal(reported({ last: { ...TRY, ranUntil: undefined }, endedAt: 99 }).at(-1), 'decode 40-99@1');
 });
 
 t.test('questions are answered in the prefill', async (t) => {
   const last = { ...TRY, firstTokenAt: undefined };
-  t.strictSame(reported({ operation: 'decisions', last }).slice(3), ['prefill 30-50', 'flush 50-60']);
+  t.strictSame(reported({ operation: 'decisions', last }).slice(3), ['prefill 30-50@1', 'flush 50-60']);
 });
 
 t.test('a request without a model has only its key’s check', async (t) => {
@@ -53,27 +61,28 @@ t.test('a request without a model has only its key’s check', async (t) => {
 });
 
 t.test('an engine that was lost before it began results in a separate try', async (t) => {
-  const lost = { readyAt: 20, seatedAt: 21, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
-  const last = { readyAt: 25, seatedAt: 30, handedOverAt: 30, firstTokenAt: 40, ranUntil: 50 };
+  const lost = { readyAt: 20, seatedAt: 21, replica: 0, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
+  const last = { readyAt: 25, seatedAt: 30, replica: 1, handedOverAt: 30, firstTokenAt: 40, ranUntil: 50 };
   t.strictSame(reported({ lost: [lost], last }).slice(1), [
     'prepare 10-20',
     'queue 20-21',
-    'prefill 22-25 lost',
+    'prefill 22-25@0 lost',
     'queue 25-30',
-    'prefill 30-40',
-    'decode 40-50',
+    'prefill 30-40@1',
+    'decode 40-50@1',
     'flush 50-60',
   ]);
 });
 
 t.test('a second one too, after which the queue does not take it back', async (t) => {
   const lost = [
-    { readyAt: 20, seatedAt: 21, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 },
-    { readyAt: 25, seatedAt: 30, handedOverAt: 30, firstTokenAt: undefined, ranUntil: 35 },
+    { readyAt: 20, seatedAt: 21, replica: 0, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 },
+    { readyAt: 25, seatedAt: 30, replica: 1, handedOverAt: 30, firstTokenAt: undefined, ranUntil: 35 },
   ];
   const last = {
     readyAt: 35,
     seatedAt: undefined,
+    replica: undefined,
     handedOverAt: undefined,
     firstTokenAt: undefined,
     ranUntil: undefined,
@@ -81,9 +90,9 @@ t.test('a second one too, after which the queue does not take it back', async (t
   t.strictSame(reported({ lost, last, endedAt: 36 }).slice(1), [
     'prepare 10-20',
     'queue 20-21',
-    'prefill 22-25 lost',
+    'prefill 22-25@0 lost',
     'queue 25-30',
-    'prefill 30-35 lost',
+    'prefill 30-35@1 lost',
     'queue 35-36',
   ]);
 });

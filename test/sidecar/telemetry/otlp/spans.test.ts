@@ -46,7 +46,14 @@ t.test('only server errors set the span’s error status', async (t) => {
 });
 
 t.test('spans have tokens for requests sent to an engine, and a reason for refused ones', async (t) => {
-  const waited = { ...TRY, seatedAt: undefined, handedOverAt: undefined, firstTokenAt: undefined, ranUntil: undefined };
+  const waited = {
+    ...TRY,
+    seatedAt: undefined,
+    replica: undefined,
+    handedOverAt: undefined,
+    firstTokenAt: undefined,
+    ranUntil: undefined,
+  };
   const { server } = reported({ last: waited, outcome: 'refused', code: 'capacity_exceeded', reason: 'wait' });
   t.equal(server.attributes['ra_sidecar.refusal.reason'], 'wait');
   t.equal(server.attributes['ra_sidecar.phase'], 'queue');
@@ -59,10 +66,15 @@ t.test('spans have tokens for requests sent to an engine, and a reason for refus
 });
 
 t.test('an attempt with a lost engine is marked, and the request continues', async (t) => {
-  const lost = { readyAt: 20, seatedAt: 21, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
+  const lost = { readyAt: 20, seatedAt: 21, replica: 0, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
   const { server, parts } = reported({ lost: [lost], last: { ...TRY, readyAt: 25 } });
   t.equal(server.status.code, 0);
   t.match(parts[3], { name: 'prefill', status: { code: 2 }, attributes: { 'error.type': 'bad_gateway' } });
+  t.strictSame(
+    parts.map(({ attributes }) => attributes['ra_sidecar.replica']),
+    [undefined, undefined, undefined, 0, undefined, 1, 1, undefined],
+    'which replica it was on',
+  );
 });
 
 t.test('a time keeps its fractions', async (t) => {
