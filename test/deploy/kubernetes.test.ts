@@ -10,8 +10,6 @@ import { knownSeries, unknownIn } from '../support/promql.js';
 import { sourceRoot } from '../support/source-root.js';
 import {
   at,
-  beside,
-  deployment,
   documents,
   engineSpecs,
   flagSpecs,
@@ -20,6 +18,7 @@ import {
   manifest,
   manifests,
   mapAt,
+  patched,
   pickerConfig,
   SERVERS,
   textAt,
@@ -78,7 +77,7 @@ t.test('as a Deployment the pods are the same, except for a disk that is deleted
     options: { allowKindChange: true },
   });
   t.match(readFileSync(join(FOLDER, 'kustomization.yaml'), 'utf8'), '# components:\n#   - deployment\n');
-  const made = deployment();
+  const made = patched('deployment');
   t.equal(at(made, 'kind'), 'Deployment');
   for (const same of ['metadata', 'spec.selector', 'spec.template.metadata'])
     t.strictSame(at(made, same), at(set, same));
@@ -312,7 +311,7 @@ t.test(
       const loaded = loadConfig({ RA_CONFIG: join(FOLDER, server, 'ra-sidecar.jsonc') });
       if (loaded.kind === 'invalid') throw new Error(loaded.line);
       const [model] = loaded.config.models;
-      const [own, other, ...more] = listAt(beside(server), 'spec.template.spec.containers');
+      const [own, other, ...more] = listAt(patched(server), 'spec.template.spec.containers');
       t.equal(more.length, 0);
       t.equal(mapAt(own, 'resources.limits')['nvidia.com/gpu'], undefined);
       t.equal(mapAt(other, 'resources.limits')['nvidia.com/gpu'], '1');
@@ -332,9 +331,41 @@ t.test(
   },
 );
 
-/** The settings of the folder's own file. */
-function fileConfig(): Config {
-  const loaded = loadConfig({ RA_CONFIG: join(FOLDER, 'ra-sidecar.jsonc') });
+t.test('with several GPUs in a pod there is an engine process for each, and nothing else differs', async (t) => {
+  const [component] = documents('several-gpus/kustomization.yaml');
+  t.match(at(component, 'patches.0'), { path: 'patch.yaml', target: { kind: 'StatefulSet', name: 'ra-sidecar' } });
+  t.match(at(component, 'configMapGenerator.0'), {
+    name: 'ra-sidecar',
+    behavior: 'merge',
+    files: ['ra-sidecar.jsonc'],
+  });
+  const made = patched('several-gpus');
+  const [own, ...more] = listAt(made, 'spec.template.spec.containers');
+  t.equal(more.length, 0);
+  const gpus = Number(mapAt(own, 'resources.limits')['nvidia.com/gpu']);
+  t.ok(gpus > 1);
+  const { models, ...rest } = fileConfig('several-gpus/ra-sidecar.jsonc');
+  const { models: single, ...expected } = fileConfig();
+  t.strictSame(rest, expected);
+  t.strictSame(
+    models,
+    single.map((model) => ({ ...model, replicas: gpus })),
+  );
+  t.equal(at(own, 'resources.limits.memory'), at(own, 'resources.requests.memory'));
+  const gib = (of: Node | undefined, path: string): number => Number(/^(\d+)Gi$/.exec(textAt(of, path))?.[1]);
+  const shm = listAt(made, 'spec.template.spec.volumes').find((one) => at(one, 'name') === 'shm');
+  t.equal(gib(shm, 'emptyDir.sizeLimit'), gpus * gib(volume('shm'), 'emptyDir.sizeLimit'));
+  t.ok(gib(own, 'resources.limits.memory') > gib(container, 'resources.limits.memory'));
+  const without = (node: Node | undefined): Node =>
+    JSON.parse(JSON.stringify(node), (name, value: Node) =>
+      ['resources', 'sizeLimit'].includes(name) ? undefined : value,
+    ) as Node;
+  t.strictSame(without(made), without(set));
+});
+
+/** The settings of one of the folder's files. */
+function fileConfig(file = 'ra-sidecar.jsonc'): Config {
+  const loaded = loadConfig({ RA_CONFIG: join(FOLDER, file) });
   if (loaded.kind === 'invalid') throw new Error(loaded.line);
   return loaded.config;
 }

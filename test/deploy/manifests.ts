@@ -51,25 +51,16 @@ export function manifest(kind: string, name = 'ra-sidecar'): Node {
   return one.object;
 }
 
-/**
- * The Deployment that the component in deployment/ creates from the StatefulSet. Throws if its patch does not apply.
- */
-export function deployment(): Node {
-  const object = structuredClone(manifest('StatefulSet'));
-  const [patch] = documents('deployment/patch.yaml');
-  for (const failure of applyPatch(object, patch as unknown as Operation[])) {
-    if (failure !== null) throw failure;
-  }
-  return object;
-}
-
 /** Components that add a server to each sidecar. */
 export const SERVERS = ['vllm', 'sglang'] as const;
 
-/** The StatefulSet with such a component. Throws if its patch does not apply. */
-export function beside(server: (typeof SERVERS)[number]): Node {
+/** Components of the kustomization, by their folders. */
+export const COMPONENTS = ['deployment', 'several-gpus', ...SERVERS] as const;
+
+/** What such a component makes of the StatefulSet. Throws if its patch does not apply. */
+export function patched(component: (typeof COMPONENTS)[number]): Node {
   const object = structuredClone(manifest('StatefulSet'));
-  const [patch] = documents(`${server}/patch.yaml`);
+  const [patch] = documents(`${component}/patch.yaml`);
   for (const failure of applyPatch(object, patch as unknown as Operation[])) {
     if (failure !== null) throw failure;
   }

@@ -16,7 +16,7 @@ import { Service } from 'kubernetes-models/v1/Service';
 import { Ajv, type ValidateFunction } from 'ajv';
 import t from 'tap';
 import { INFERENCE_POOL, PICKER_CONFIG } from './inference-schemas.js';
-import { deployment, manifest, manifests, pickerConfig, type Node, beside, SERVERS } from './manifests.js';
+import { COMPONENTS, manifest, manifests, patched, pickerConfig, type Node } from './manifests.js';
 
 /** The interface of the packages’ classes: made for an object; `validate` throws if it does not fit its schema. */
 interface Kind {
@@ -96,13 +96,12 @@ t.test('the picker’s configuration fits its types', async (t) => {
   t.match(reported(check, JSON.parse(text.replace('"weight":2', '"weight":"2"')))[0], /weight must be number/);
 });
 
-t.test('so does the Deployment that the component creates from the StatefulSet', async (t) => {
-  t.strictSame(problemsOf('Deployment', deployment()), []);
-  t.not(problemsOf('Deployment', manifest('StatefulSet')).length, 0, 'which is no object by itself');
-});
-
-t.test('so does the StatefulSet with a server beside each sidecar', async (t) => {
-  for (const server of SERVERS) t.strictSame(problemsOf('StatefulSet', beside(server)), [], server);
+t.test('so does what each component makes of the StatefulSet', async (t) => {
+  for (const component of COMPONENTS) {
+    const kind = component === 'deployment' ? 'Deployment' : 'StatefulSet';
+    t.strictSame(problemsOf(kind, patched(component)), [], component);
+  }
+  t.not(problemsOf('Deployment', manifest('StatefulSet')).length, 0, 'a StatefulSet is no Deployment');
 });
 
 t.test('errors are found', async (t) => {
