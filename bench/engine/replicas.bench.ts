@@ -3,71 +3,31 @@
  * `node dist/bench/engine/replicas.bench.js [native]`; about four minutes.
  */
 import { availableParallelism } from 'node:os';
-import { EngineDriver } from '../support/engine-driver.js';
 import { random150m } from '../support/models.js';
-import { batchedBench } from '../support/peers.js';
-import { keep, type Row } from '../support/results.js';
-import { median } from '../support/stats.js';
+import { replicaRows } from '../support/replica-rows.js';
+import { keep } from '../support/results.js';
 
-const SEQUENCES = [1, 8, 32];
+const CORES = ['0', '1'];
 const PROMPT_TOKENS = 16;
 const TOKENS = 64;
 const RUNS = 3;
-/** Of each process in a run, at least. */
-const REPLIES = 8;
-/** Steps before anything is measured. */
 const WARM_STEPS = 500;
 const GOAL = 0.93;
 
 const build = process.argv[2] === 'native' ? 'native' : 'prebuilt';
-if (availableParallelism() < 2) throw new Error('two cores are needed, one for each replica');
-const file = await random150m();
-const shape = { promptTokens: PROMPT_TOKENS, tokens: TOKENS };
+if (availableParallelism() < CORES.length) throw new Error('two cores are needed, one for each replica');
 
-function start(core: number): Promise<EngineDriver> {
-  const contextPerSeat = PROMPT_TOKENS + TOKENS + 16;
-  return EngineDriver.start(file, Math.max(...SEQUENCES), {
-    threads: 1,
-    cores: String(core),
-    contextPerSeat,
-    prefixReuse: 'off',
-  });
-}
-
-/** Tokens a second of both at once: each counts for as long as it ran. */
-async function ours(engines: readonly EngineDriver[], sequences: number): Promise<number> {
-  const load = { ...shape, temperature: 0 };
-  const both = await Promise.all(engines.map((engine) => engine.rounds(Math.max(sequences, REPLIES), sequences, load)));
-  return both.reduce((sum, { tokens, seconds }) => sum + tokens / seconds, 0);
-}
-
-async function theirs(sequences: number): Promise<number> {
-  const batches = Array.from({ length: Math.max(1, REPLIES / sequences) }, () => sequences);
-  const one = async (): Promise<number> => {
-    const runs = await batchedBench(file, { threads: 1, ...shape, sequences: batches, more: ['-ngl', '0'] });
-    return runs.length / runs.reduce((sum, { tokensPerSecond }) => sum + 1 / tokensPerSecond, 0);
-  };
-  const [first, second] = await Promise.all([one(), one()]);
-  return first + second;
-}
-
-const pairs = new Map(SEQUENCES.map((sequences): [number, { peer: number; engine: number }[]] => [sequences, []]));
-for (let run = 0; run < RUNS; run += 1) {
-  const engines = await Promise.all([start(0), start(1)]);
-  for (let steps = 0; steps < WARM_STEPS; steps += REPLIES * TOKENS) await ours(engines, 1);
-  for (const [sequences, all] of pairs) {
-    const peer = await theirs(sequences);
-    all.push({ peer, engine: await ours(engines, sequences) });
-  }
-  await Promise.all(engines.map((engine) => engine.close()));
-}
-const rows: Row[] = [...pairs].map(([sequences, all]) => ({
-  'sequences of each': sequences,
-  'two llama-batched-bench, tokens/s': median(all.map(({ peer }) => peer)),
-  'two replicas, tokens/s': median(all.map(({ engine }) => engine)),
-  ratio: median(all.map(({ peer, engine }) => engine / peer)),
-}));
-
+const rows = await replicaRows({
+  file: await random150m(),
+  places: CORES.map((cores) => ({ setup: { cores } })),
+  threads: 1,
+  gpu: false,
+  sequences: [1, 8, 32],
+  promptTokens: PROMPT_TOKENS,
+  tokens: TOKENS,
+  runs: RUNS,
+  warmSteps: WARM_STEPS,
+});
 await keep(build === 'native' ? 'replicas-limit-native' : 'replicas-limit', {
   title: `Two replicas against two llama-batched-bench processes, ${build} addon`,
   about: [

@@ -60,10 +60,15 @@ export class EngineDriver {
     this.#child = child;
   }
 
-  /** Starts an engine process; rejects if it cannot serve the file. */
-  static async start(file: string, seats: number, setup: Partial<EngineSetup> = {}): Promise<EngineDriver> {
-    process.env['UV_THREADPOOL_SIZE'] = String(poolThreads(availableParallelism()));
-    const child = new LinkedChild(ENTRY);
+  /** Starts an engine process, with `environment` besides this one's; rejects if it cannot serve the file. */
+  static async start(
+    file: string,
+    seats: number,
+    setup: Partial<EngineSetup> = {},
+    environment: Readonly<Record<string, string>> = {},
+  ): Promise<EngineDriver> {
+    const pool = { UV_THREADPOOL_SIZE: String(poolThreads(availableParallelism())) };
+    const child = new LinkedChild(ENTRY, 'inherit', { ...pool, ...environment });
     const driver = new EngineDriver(child);
     driver.#send({
       kind: 'start',

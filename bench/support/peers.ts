@@ -43,11 +43,13 @@ export interface BatchedOptions {
   readonly sequences: readonly number[];
   /** More arguments, such as `-ngl 99`. */
   readonly more?: readonly string[];
+  /** Variables besides this process's own. */
+  readonly environment?: Readonly<Record<string, string>>;
 }
 
 /** One run of llama-batched-bench: prefill and generation of `sequences` at once, with nothing sampled. */
 export async function batchedBench(file: string, options: BatchedOptions): Promise<BatchedRun[]> {
-  const { threads, promptTokens, tokens, sequences, more = [] } = options;
+  const { threads, promptTokens, tokens, sequences, more = [], environment } = options;
   // llama.cpp rounds each sequence’s share up to 256 cells.
   const context = Math.max(...sequences) * Math.ceil((promptTokens + tokens) / 256) * 256;
   const running = run(
@@ -56,7 +58,7 @@ export async function batchedBench(file: string, options: BatchedOptions): Promi
       ...['-m', file, '-c', `${context}`, '-b', '2048', '-ub', '512', '-npp', `${promptTokens}`, '-ntg', `${tokens}`],
       ...['-npl', sequences.join(','), '-t', `${threads}`, '-tb', `${threads}`, '--output-format', 'jsonl', ...more],
     ],
-    { maxBuffer: 1 << 24 },
+    { maxBuffer: 1 << 24, env: { ...process.env, ...environment } },
   );
   let peak = 0;
   const looking = setInterval(() => {

@@ -7,10 +7,15 @@ export class LinkedChild extends EventEmitter<{ message: [raw: unknown] }> {
   readonly process: ChildProcess;
   readonly #link: Link;
 
-  /** `entry`: path of its module. */
-  constructor(entry: string, stderr: 'inherit' | 'ignore' = 'inherit') {
+  /** `entry`: path of its module. `environment`: variables besides this process's own. */
+  constructor(
+    entry: string,
+    stderr: 'inherit' | 'ignore' = 'inherit',
+    environment: Readonly<Record<string, string>> = {},
+  ) {
     super();
-    this.process = spawn(process.execPath, [entry], { stdio: ['ignore', 'ignore', stderr, 'pipe'] });
+    const env = { ...process.env, ...environment };
+    this.process = spawn(process.execPath, [entry], { stdio: ['ignore', 'ignore', stderr, 'pipe'], env });
     this.#link = Link.toChild(this.process, {
       message: (raw) => this.emit('message', raw),
       closed: () => undefined,
