@@ -108,7 +108,9 @@ t.test('every text that a grammar allows is valid, and every valid number is all
     const random = seeded(seed);
     for (let i = 0; grammar && i < 5; i++) {
       const text = grammar.write(random);
-      if (!valid(JSON.parse(text))) throw new Error(`${text} is not valid`);
+      const value = JSON.parse(text) as number;
+      // Larger ones are rounded to a double, which need not be a multiple.
+      if (Math.abs(value) <= Number.MAX_SAFE_INTEGER && !valid(value)) throw new Error(`${text} is not valid`);
     }
     for (const value of values) {
       const plain = value.toString();
