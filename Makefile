@@ -30,36 +30,35 @@ dist: build
 # `tap build` applies that.
 TAP_BUILT := node_modules/.tap-built
 
-# Coverage, and tap's hooks in every process that a test starts, take a third of the time, so they have a separate target.
-TAP := node dist/test/support/run-tests.js --disable-coverage --node-arg=--import=./dist/test/support/bare-children.js
+RUN_TESTS := node dist/test/support/run-tests.js
 
 test: build $(TAP_BUILT)
-	@$(TAP)
+	@$(RUN_TESTS)
 
 # All cases and many rounds where `make test` runs the short form of a promise. A release needs it; 40 minutes on 2 cores.
 test-long: build $(TAP_BUILT)
-	@TEST_LONG=1 $(TAP) --timeout=3600
+	@TEST_LONG=1 $(RUN_TESTS) --timeout=3600
 	@$(MAKE) --no-print-directory fuzz fault
 
 # Where the time of `make test` goes, as a table. Some files: make test-times TIMED=dist/test/fault/cold.test.js
-test-times: build
-	@node dist/test/support/time-table.js --groups $(or $(TIMED),$(patsubst %.ts,dist/%.js,$(TESTS)))
+test-times: build $(TAP_BUILT)
+	@$(RUN_TESTS) --table $(TIMED)
 
 coverage: build $(TAP_BUILT)
-	@node dist/test/support/run-tests.js
+	@node dist/test/support/run-coverage.js
 
 # Lints what has changed since the last time; `make lint` lints all, since a rule that knows types may also find something in a file
 # that uses a changed one.
 check: install build $(TAP_BUILT)
 	@npm run --silent lint:changed
-	@$(TAP) $(UNIT_TESTS)
+	@$(RUN_TESTS) $(UNIT_TESTS)
 
 # Real proxies, a real browser, Prometheus' own checker. Installs them if run as root, otherwise lists the missing packages.
 # Runs one file at a time, since some measure and a browser uses both cores. A single one: make e2e
 # E2E_TESTS=dist/test/e2e/browser.e2e.js
 e2e: build
 	@node dist/test/e2e/packages.js
-	@TAP_TIMEOUT=1200 node dist/test/support/run-tests.js --disable-coverage --jobs=1 $(E2E_TESTS)
+	@$(RUN_TESTS) --timeout=1200 --jobs=1 $(E2E_TESTS)
 
 $(TAP_BUILT): package.json | build
 	@npx --no tap build && touch $@

@@ -1,32 +1,53 @@
 /**
- * `make test` and `make check`: runs tap with the given options and shows a digest that ends with the counts. Test
- * files that can share a process do (test-groups.ts), except with coverage, which tap counts for each file. Without a
- * named file: all.
+ * `make test` and `make check`: runs test files, several processes at a time, and prints a digest of each as it ends
+ * and a last line with the counts. Files that can share a process do (test-groups.ts). Without a named file: all.
+ *
+ *     node dist/test/support/run-tests.js [--jobs=3] [--timeout=900] [--table] [--top=60] [FILES]
+ *
+ * With --table, `make test-times`, it prints where the time went in place of the digest.
  */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
-import { argv, stdout } from 'node:process';
-import { createInterface } from 'node:readline';
+import { argv, stderr, stdout } from 'node:process';
+import { parseArgs } from 'node:util';
 import { entriesFor } from './group-entries.js';
-import { TapDigest } from './tap-digest.js';
+import { runTestProcess } from './test-process.js';
+import { timeTable, type Timed } from './time-table.js';
 
-const given = argv.slice(2);
-const options = given.filter((arg) => arg.startsWith('--'));
-const named = given.filter((arg) => !arg.startsWith('--'));
+const { values, positionals } = parseArgs({
+  args: argv.slice(2),
+  options: {
+    // A test that starts sidecars waits for a third of its time, so two cores have work for more than two processes.
+    jobs: { type: 'string', default: '3' },
+    /** s a process */
+    timeout: { type: 'string', default: '900' },
+    table: { type: 'boolean', default: false },
+    top: { type: 'string', default: '60' },
+  },
+  allowPositionals: true,
+});
+
 const all = (): string[] =>
   readdirSync('dist/test', { recursive: true, encoding: 'utf8' })
     .filter((path) => path.endsWith('.test.js'))
     .map((path) => `dist/test/${path}`);
-const files = options.includes('--disable-coverage') ? entriesFor(named.length > 0 ? named : all()) : named;
 
-const digest = new TapDigest();
-const tap = spawn('npx', ['tap', '--reporter=tap', ...options, ...files], { stdio: ['ignore', 'pipe', 'inherit'] });
-const closed = once(tap, 'close');
-for await (const line of createInterface({ input: tap.stdout, crlfDelay: Infinity })) {
-  if (digest.shows(line)) stdout.write(`${line}\n`);
-}
-await closed;
-const { line, ok } = digest.verdict(tap.exitCode ?? 1);
-stdout.write(`${line}\n`);
-process.exitCode = ok ? 0 : 1;
+const entries = entriesFor(positionals.length > 0 ? positionals : all());
+const done: Timed[] = [];
+const began = performance.now();
+const digest = values.table ? stderr : stdout;
+
+const waiting = entries.values();
+const work = async (): Promise<void> => {
+  for (const file of waiting) {
+    const run = await runTestProcess(file, Number(values.timeout));
+    done.push({ file, ...run });
+    const took = `${run.wallS.toFixed(1)} s, ${run.cpuS.toFixed(1)} s of processor time`;
+    digest.write([...run.shown, `${run.ok ? 'ok' : 'not ok'} ${done.length} - ${file} # ${took}`, ''].join('\n'));
+  }
+};
+await Promise.all(Array.from({ length: Number(values.jobs) }, work));
+
+const sum = (figure: 'passed' | 'failed'): number => done.reduce((all, each) => all + each[figure], 0);
+if (values.table) stdout.write(timeTable(done, { ...values, wallS: (performance.now() - began) / 1000 }));
+digest.write(`${sum('passed')} passed, ${sum('failed')} failed\n`);
+process.exitCode = sum('failed') === 0 && done.length > 0 ? 0 : 1;

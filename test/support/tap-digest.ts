@@ -3,6 +3,12 @@
  * is a test of their group), every failure in full, the coverage table, and a last line with the counts. Fed line by
  * line.
  */
+export interface Verdict {
+  readonly passed: number;
+  readonly failed: number;
+  readonly ok: boolean;
+}
+
 export class TapDigest {
   #counts = '';
   /** Indent of the failure on the line before, whose details may begin now. */
@@ -25,12 +31,12 @@ export class TapDigest {
   }
 
   /**
-   * The last line, with tap’s own counts of assertions. A run with a failure status (`status`, tap’s own) without a
-   * counted failure, or in which nothing passed, has failed once.
+   * What tap counted, in assertions. A run with a failure status (`status`, tap’s own) without a counted failure, or in
+   * which nothing passed, has failed once.
    */
-  verdict(status: number): { readonly line: string; readonly ok: boolean } {
+  verdict(status: number): Verdict {
     const count = (name: string): number => Number(new RegExp(` ${name}: (\\d+)`).exec(this.#counts)?.[1] ?? 0);
     const failed = Math.max(count('fail'), status === 0 && count('pass') > 0 ? 0 : 1);
-    return { line: `${count('pass')} passed, ${failed} failed`, ok: failed === 0 };
+    return { passed: count('pass'), failed, ok: failed === 0 };
   }
 }

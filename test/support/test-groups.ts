@@ -46,9 +46,7 @@ export const ALONE: Readonly<Record<string, string>> = {
   'bench/soak/watch.test.js': 'measures the memory of its own process',
   'sidecar/contracts/schemas.test.js': 'must see each schema as its module loads, which happens once a process',
   'sidecar/usage/corruption.test.js': 'takes as long as a group',
-  'support/bare-children.test.js': 'reads its own process’s arguments',
   'support/retention-watch.test.js': 'measures the heap of its own process',
-  'support/tap-environment.test.js': 'reads its own process’s arguments',
 };
 
 export interface TestGroup {
