@@ -1,10 +1,10 @@
-/** The steps of docs/architecture.md, "One request’s way", and the files that each names. */
+/** The steps of docs/architecture.md, "The path of a request", and the files that each names. */
 import { readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 
 /** The files of each row, from the repository’s root. A file without a folder is in the folder of the one before it. */
 export function walkOf(page: string): string[][] {
-  const section = page.slice(page.indexOf("\n## One request's way\n"));
+  const section = page.slice(page.indexOf("\n## The path of a request\n"));
   const rows = section.slice(0, section.indexOf('\n## ', 1)).matchAll(/^\| \d+\. .*\|(.*)\|$/gm);
   return Array.from(rows, ([, cell = '']) => {
     let folder = '';
