@@ -33,7 +33,7 @@ export interface Sizes {
   readonly cores?: string;
 }
 
-/** The settings of an engine that is a server elsewhere. */
+/** The settings of an engine that is an external server. */
 export interface ServerElsewhere {
   readonly kind: 'llama-server';
   readonly url: string;
@@ -47,7 +47,7 @@ export interface Server {
 
 /**
  * The sidecar, with a key for each account. `maxWaitMs`: what an operator sets for callers of known patience, with a
- * queue that learns nothing; absent: the default settings. `engine`: a server elsewhere, which the caller closes;
+ * queue that learns nothing; absent: the default settings. `engine`: an external server, which the caller closes;
  * absent: our own engine.
  */
 export async function sidecar(

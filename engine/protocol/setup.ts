@@ -113,7 +113,7 @@ export interface EngineFacts {
   /** Every decision label is one distinct token after the rendered template. Always true for a decision engine. */
   readonly labelsVerified: boolean;
   readonly threads: number;
-  /** Backend in use; false: CPU. Of a server elsewhere, its kind. */
+  /** Backend in use; false: CPU. Of an external server, its kind. */
   readonly gpu: string | false;
   /** A cancelled job keeps its seats until `cancelled`. Absent: they are free at once. */
   readonly confirmsCancels?: true;

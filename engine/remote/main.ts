@@ -1,5 +1,5 @@
 /**
- * An engine process whose model is computed by a server elsewhere: controlled over the messages of protocol/messages.ts
+ * An engine process whose model is computed by an external server: controlled over the messages of protocol/messages.ts
  * as engine/main.ts is, so that the sidecar's supervisor, queue and records treat both alike. It ends when its server
  * is gone or is another one, and the next process waits for it.
  */

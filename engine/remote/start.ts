@@ -96,5 +96,5 @@ function problemOf(setup: EngineSetup, server: ServerFacts, vocabulary: number):
 
 /** Another server may be started there later. */
 function different(why: string): LoadFailure {
-  return new LoadFailure(`the server elsewhere: ${why}`, true);
+  return new LoadFailure(`the external server: ${why}`, true);
 }

@@ -78,7 +78,7 @@ export class Reply {
 
   /**
    * Adds the sampled token, and new outputs to `out`, including the end. `late`: tokens before it that are known only by
-   * their number, and the text of all of them; a server elsewhere reports those of an unfinished character so.
+   * their number, and the text of all of them; an external server reports those of an unfinished character so.
    */
   accept(token: number, out: Output[], late?: { readonly tokens: number; readonly text: string }): void {
     this.#last = token;

@@ -60,7 +60,7 @@ async function replaceAll(
   made: Made,
 ): Promise<Reloaded> {
   const { engine } = model;
-  if (engine.setups.some(({ remote }) => remote)) return failed('its weights are on a server elsewhere');
+  if (engine.setups.some(({ remote }) => remote)) return failed('its weights are on an external server');
   const weights = await files.of(file);
   if (weights === undefined) return failed(`${file} cannot be read, or it is being written to`);
   const { version } = weights;

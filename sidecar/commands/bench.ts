@@ -10,7 +10,7 @@ import { EXIT, parsed, UsageError } from './command.js';
 import { orUsage } from './help.js';
 import type { Io } from './io.js';
 import { columns, rate, wholeOf } from './layout.js';
-import { isElsewhere, withFile } from './model-files.js';
+import { isExternal, withFile } from './model-files.js';
 import { Progress } from './progress.js';
 import { setupOf } from './sizing.js';
 import { COMMANDS } from './command-table.js';
@@ -43,7 +43,7 @@ export function bench(config: Settings, args: readonly string[], io: Io): Promis
       throw new UsageError(`bench: there is no such model; there are ${config.models.map(({ id }) => id).join(', ')}`);
     }
     const models = config.models.filter(({ id }) => operands.length === 0 || operands.includes(id));
-    const away = models.find(isElsewhere);
+    const away = models.find(isExternal);
     if (away) throw new Error(`model ${away.id} is computed elsewhere, and this measures engines of this machine`);
     const bar = new Progress(io.clock, io.terminal);
     try {

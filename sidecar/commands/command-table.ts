@@ -173,9 +173,9 @@ const models = {
       failed: 'no sidecar runs, or a replica goes on with its present weights; the line has the reason',
     },
     vocabulary: {
-      about: 'write a file with the tokenizer and the chat template of a model alone, for a server elsewhere',
+      about: 'write a file with the tokenizer and the chat template of a model alone, for an external server',
       details: [
-        'Such a file has some megabytes and no weights: `file` of a model whose `engine` is a server elsewhere (docs/engines.md). Nothing is overwritten.',
+        'Such a file has some megabytes and no weights: `file` of a model whose `engine` is an external server (docs/engines.md). Nothing is overwritten.',
       ],
       operand: { name: 'FILE OUT', about: 'a GGUF file, and the file to write', many: true, completes: 'file' },
       options: {},

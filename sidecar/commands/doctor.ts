@@ -8,7 +8,7 @@ import { imageChecks } from './image-finding.js';
 import { guarded, hostChecks, isRunning } from './host-checks.js';
 import type { Io } from './io.js';
 import { size } from './layout.js';
-import { isElsewhere, withFile } from './model-files.js';
+import { isExternal, withFile } from './model-files.js';
 import { loadText } from './model-text.js';
 import { replicasToSize } from './replica-sizes.js';
 import { reasons, serves, shortOfMemory, sizeModels, type Sizing } from './sizing.js';
@@ -60,7 +60,7 @@ function text(checks: readonly Check[]): string {
 async function engineChecks(config: Config, io: Io): Promise<Check[]> {
   const checks: Check[] = [];
   let machine: MachineFacts | undefined;
-  for (const gpu of new Set(config.models.filter((model) => !isElsewhere(model)).map((model) => model.gpu))) {
+  for (const gpu of new Set(config.models.filter((model) => !isExternal(model)).map((model) => model.gpu))) {
     const asked = await inspect('machine', { gpu }, io);
     if (asked.kind === 'failed') checks.push(noBackend(asked.reason));
     else {
@@ -74,7 +74,7 @@ async function engineChecks(config: Config, io: Io): Promise<Check[]> {
 
 async function modelChecks(config: Config, machine: MachineFacts | undefined, io: Io): Promise<Check[]> {
   const running = await isRunning(config);
-  const wanted = await replicasToSize(config.models.filter((model) => !isElsewhere(model)).map(withFile));
+  const wanted = await replicasToSize(config.models.filter((model) => !isExternal(model)).map(withFile));
   const found = wanted.filter((one) => one.kind === 'replica');
   const sizings = await sizeModels(
     found.map(({ toSize }) => toSize),
@@ -84,7 +84,7 @@ async function modelChecks(config: Config, machine: MachineFacts | undefined, io
   return [
     ...(machine ? [coresCheck(machine.cores, sizings)] : []),
     ...wanted.flatMap((one) => (one.kind === 'unfit' ? [unfitCheck(one.model, one.why)] : [])),
-    ...config.models.filter(isElsewhere).map(elsewhereCheck),
+    ...config.models.filter(isExternal).map(externalCheck),
     ...sizings.flatMap((sizing, i) => [
       modelCheck(found[i]?.model, sizing),
       ...callsCheck(sizing),
@@ -154,7 +154,7 @@ function unfitCheck({ id }: ModelConfig, why: string): Check {
 }
 
 /** Whether it is up is seen when the sidecar starts, which waits for it. */
-function elsewhereCheck({ id, engine }: ModelConfig): Check {
+function externalCheck({ id, engine }: ModelConfig): Check {
   const where = [engine.url ?? engine.socket ?? ''].flat().join(', ');
   return {
     what: `model ${id}`,

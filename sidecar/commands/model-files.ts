@@ -11,8 +11,8 @@ export function withFile(model: ModelConfig): ModelConfig {
   return model.file === EMBEDDED ? { ...model, file: EMBEDDED_MODEL } : model;
 }
 
-/** Whether a server elsewhere has its weights. */
-export function isElsewhere({ engine }: Pick<ModelConfig, 'engine'>): boolean {
+/** Whether an external server has its weights. */
+export function isExternal({ engine }: Pick<ModelConfig, 'engine'>): boolean {
   return engine.kind !== 'llama.cpp';
 }
 

@@ -12,7 +12,7 @@ import { orUsage } from './help.js';
 import { isRunning } from './host-checks.js';
 import type { Io } from './io.js';
 import { bytesOf, columns, size, wholeOf } from './layout.js';
-import { isElsewhere, removeLeftovers, withFile } from './model-files.js';
+import { isExternal, removeLeftovers, withFile } from './model-files.js';
 import { modelText } from './model-text.js';
 import { Progress } from './progress.js';
 import { reload } from './reload.js';
@@ -193,7 +193,8 @@ async function verify(config: Settings, args: readonly string[], io: Io): Promis
   };
   const wanted = { load: true, ...(memory !== undefined && { memory: bytesOf('--memory', memory) }) };
   const chosen = config.models.filter(({ id }) => named === undefined || id === named);
-  for (const { id } of chosen.filter(isElsewhere)) io.say(`${id} is computed elsewhere: its weights are not here\n`);
+  for (const { id } of chosen.filter(isExternal))
+    io.say(`${id} is computed by an external server: its weights are not here\n`);
   const look = (some: readonly ToSize[], running: boolean): Promise<Sizing[]> =>
     sizeModels(
       some.map((one) => ({ ...one, setup: { ...one.setup, ...changes } })),
@@ -204,7 +205,7 @@ async function verify(config: Settings, args: readonly string[], io: Io): Promis
   const sizings =
     named !== undefined && chosen.length === 0
       ? await look([{ id: named, setup: { ...FILE_DEFAULTS, file: resolve(named) } }], false)
-      : await look(await toVerify(chosen.filter((model) => !isElsewhere(model)).map(withFile)), running);
+      : await look(await toVerify(chosen.filter((model) => !isExternal(model)).map(withFile)), running);
   if (json) io.out(`${JSON.stringify(sizings.map(jsonOf), null, 2)}\n`);
   else io.out(sizings.map(modelText).join('\n'));
   const bad = sizings.filter((sizing) => !serves(sizing));

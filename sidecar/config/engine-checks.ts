@@ -7,7 +7,7 @@ export function serverUrls({ engine }: Pick<ModelConfig, 'engine'>): readonly st
   return ([] as string[]).concat(engine.url ?? []);
 }
 
-/** Rules between the settings of engines elsewhere; see `contradictions` in checks.ts. */
+/** Rules between the settings of external engine servers; see `contradictions` in checks.ts. */
 export function engineContradictions({ models, decisions }: Config): string[] {
   return models.flatMap((model, i) => problemsOf(model, decisions.isolate).map((problem) => `models[${i}].${problem}`));
 }
@@ -38,7 +38,7 @@ function problemsOf(model: ModelConfig, isolate: boolean): string[] {
     ...(vision === undefined ? [] : ['vision must not be set where engine.kind is not llama.cpp']),
     ...(kind === 'decision' && isolate
       ? [
-          'engine.kind must be llama.cpp for a decision model unless decisions.isolate is false: no server elsewhere isolates',
+          'engine.kind must be llama.cpp for a decision model unless decisions.isolate is false: no external server isolates',
         ]
       : []),
   ];

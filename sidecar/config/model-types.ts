@@ -33,7 +33,7 @@ export interface VisionConfig {
   readonly cacheBytes: number;
 }
 
-/** What computes a model's replies. Other than `llama.cpp`: a server elsewhere, by `url` or `socket`. */
+/** What computes a model's replies. Other than `llama.cpp`: an external server, by `url` or `socket`. */
 export interface EngineConfig {
   readonly kind: 'llama.cpp' | RemoteKind;
   readonly url?: string | readonly string[];

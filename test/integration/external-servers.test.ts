@@ -1,5 +1,5 @@
 /**
- * Servers elsewhere before a whole sidecar: how they are reached, how they misbehave, and several of one model. The servers
+ * External servers before a whole sidecar: how they are reached, how they misbehave, and several of one model. The servers
  * are stubs, the engine processes are real ones, and no native engine runs.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -249,7 +249,7 @@ t.test('a server that becomes another model is not used, and the reason is shown
   stubs.vllm.tokenize = () => [1, 2, 3];
   stubs.vllm.version = '2';
   const { reason } = await sidecar.seen('engine lost', (line) => String(line['reason']).includes('the prompt of'));
-  t.match(reason, /the server elsewhere: the prompt of one message has \d+ tokens here, 3 there/);
+  t.match(reason, /the external server: the prompt of one message has \d+ tokens here, 3 there/);
   const page = await (await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/readyz`)).text();
-  t.match(page, /the server elsewhere: the prompt of one message has \d+ tokens here, 3 there/);
+  t.match(page, /the external server: the prompt of one message has \d+ tokens here, 3 there/);
 });

@@ -126,7 +126,7 @@ export const architectureRules: IFlattenedRuleSet = {
       to: { path: pathOf('engine/llama'), pathNot: pathOf('engine/llama/vocabulary.ts') },
     },
     {
-      // So that replicas or a server elsewhere can replace one process. The bench command drives a process itself.
+      // So that replicas or an external server can replace one process. The bench command drives a process itself.
       name: 'an engine is used through its port',
       severity: 'error',
       from: {

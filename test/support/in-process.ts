@@ -87,7 +87,7 @@ export interface StubModel {
   readonly replicas?: number;
   readonly cohort?: string;
   readonly vision?: { readonly projector: string; readonly [setting: string]: unknown };
-  /** A server elsewhere; its engine process is the real one. Absent: a stand-in. */
+  /** An external server; its engine process is the real one. Absent: a stand-in. */
   readonly engine?: object;
   readonly prefixCache?: object;
   /** Never becomes ready. */

@@ -27,11 +27,11 @@ const meta = (change: object) => (frame: Record<string, unknown>) => ({
 });
 
 export const MISBEHAVIOURS: readonly Case[] = [
-  { name: 'as it should', does: {}, ends: 'good' },
+  { name: 'as documented', does: {}, ends: 'good' },
   { name: 'byte by byte', does: { cut: 'bytes' }, ends: 'good' },
   { name: 'all at once', does: { cut: 'whole' }, ends: 'good' },
   { name: 'with CRLF', does: { lineEnd: '\r\n' }, ends: 'good' },
-  { name: 'the connection stays open behind the end', does: { staysOpen: true }, ends: 'good' },
+  { name: 'the connection stays open after the end', does: { staysOpen: true }, ends: 'good' },
   { name: 'with unknown fields', does: { frame: (frame) => ({ ...frame, news: [1] }) }, ends: 'good' },
   { name: 'without its end token', kinds: ['vllm'], does: { noEndToken: true }, ends: 'good' },
   { name: 'new tokens alone', kinds: ['sglang'], does: { incremental: true }, ends: 'good' },
@@ -49,7 +49,7 @@ export const MISBEHAVIOURS: readonly Case[] = [
     ends: /^started:[01] a?b?c? ?failed\(the connection ended before the reply\)$/,
   },
   { name: 'no frame at all', does: { endAfter: 0 }, ends: failed('a stream without an end') },
-  { name: 'an end without an end', does: { endAfter: 2 }, intact: 2, ends: failed('a stream without an end') },
+  { name: 'an end without a finish reason', does: { endAfter: 2 }, intact: 2, ends: failed('a stream without an end') },
   {
     name: 'half a frame',
     does: { endAfter: 2, frames: { 1: 'half:data: {"a' } },

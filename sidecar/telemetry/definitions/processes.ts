@@ -62,7 +62,7 @@ export const UNCONFIRMED_CANCELS: CounterDefinition<'model'> = {
   type: 'counter',
   unit: 'replies',
   labels: ['model'],
-  help: 'Cancelled replies whose end a server elsewhere did not confirm within `models[].engine.cancelWaitMs`; their seats were used again all the same.',
+  help: 'Cancelled replies whose end an external server did not confirm within `models[].engine.cancelWaitMs`; their seats were used again all the same.',
   advice:
     'More than a few: the server goes on computing for callers who have left, or has other clients than this sidecar (docs/engines.md).',
 };

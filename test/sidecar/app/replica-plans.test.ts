@@ -146,7 +146,7 @@ t.test('a device that is named by its index and by its UUID ends the start, wher
   t.match(await plan([{ devices: 0 }, { devices: 'GPU-aa1' }], unknown), { kind: 'planned' });
 });
 
-t.test('each server elsewhere is a replica, and no inspector is started', async (t) => {
+t.test('each external server is a replica, and no inspector is started', async (t) => {
   const replica = { ...SIZES, devices: [], environment: {} };
   const url = ['http://127.0.0.1:8000/', 'https://host/base'];
   t.strictSame(await plan(1, BLIND, { engine: { ...OWN, kind: 'vllm', url } }), {

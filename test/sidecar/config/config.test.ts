@@ -466,7 +466,7 @@ t.test('what reads images: one GPU or the CPU, of a chat model', (t) => {
   t.end();
 });
 
-t.test('an engine elsewhere is named by URLs or a socket, and only with settings that it supports', (t) => {
+t.test('an external engine server is named by URLs or a socket, and only with settings that it supports', (t) => {
   const of = (engine: object, more: object = {}): Record<string, string> => ({
     RA_MODELS: JSON.stringify([{ id: 'm', kind: 'chat', file: '/m.gguf', engine, ...more }]),
   });
