@@ -30,7 +30,7 @@ export class RefillWait {
   /** Opportunities to skip until the next probe. */
   #untilTry = 0;
   /** The current wait: seats of arrived jobs, and how many are enough. */
-  #waiting: { came: number; readonly enough: number; readonly end: () => void } | undefined;
+  #waiting: { arrived: number; readonly enough: number; readonly end: () => void } | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -68,10 +68,10 @@ export class RefillWait {
   }
 
   /** A job with this many seats arrived. */
-  came(seats: number): void {
+  arrived(seats: number): void {
     if (!this.#waiting) return;
-    this.#waiting.came += seats;
-    if (this.#waiting.came >= this.#waiting.enough) this.stop();
+    this.#waiting.arrived += seats;
+    if (this.#waiting.arrived >= this.#waiting.enough) this.stop();
   }
 
   /** Ends the current wait. */

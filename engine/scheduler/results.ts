@@ -28,13 +28,13 @@ export class Results {
    * `fed`: the input of each result; afterwards the input of the run's next step. Outputs of the jobs are added to
    * `out`. Halts a run in which a reply has ended.
    */
-  handOut(stepping: readonly BatchItem[], results: readonly PartResult[], fed: Uint32Array[], out: Output[]): void {
+  deliver(stepping: readonly BatchItem[], results: readonly PartResult[], fed: Uint32Array[], out: Output[]): void {
     // All are recorded first: a job that fails wipes its prompt, of which other parts may be.
     for (const [i, result] of results.entries()) {
       const sequence = stepping[i]?.branch.sequence;
       if (sequence === undefined) continue;
       const tokens = fed[i] ?? NOTHING;
-      if (result.kind === 'fault') this.#sequences.spoiled(sequence);
+      if (result.kind === 'fault') this.#sequences.invalidated(sequence);
       else this.#sequences.evaluated(sequence, tokens, stepping.length === 1 && result.kind === 'filled');
       if (result.kind !== 'token') continue;
       const chosen = [result.token, ...thenOf(result)];
@@ -46,14 +46,14 @@ export class Results {
       if (!each) continue;
       const { task, branch } = each;
       // An earlier step of the run has ended it.
-      if (!this.#goesOn(each)) continue;
+      if (!this.#isRunning(each)) continue;
       try {
         if (result.kind === 'fault') throw new EngineFault(result.reason);
         branch.accept(result, out);
       } catch (error) {
         this.#jobs.fail(task, out, error);
       }
-      if (!this.#goesOn(each)) this.#decoder.halt();
+      if (!this.#isRunning(each)) this.#decoder.halt();
     }
   }
 
@@ -61,12 +61,12 @@ export class Results {
   async save(stepping: readonly BatchItem[], out: Output[]): Promise<void> {
     for (const each of stepping) {
       const { task, branch, count } = each;
-      if (count === 0 || !branch.feed.saves || !this.#goesOn(each)) continue;
+      if (count === 0 || !branch.feed.saves || !this.#isRunning(each)) continue;
       await this.#jobs.guard(task, out, () => this.#sequences.save(branch.sequence));
     }
   }
 
-  #goesOn({ task, branch }: BatchItem): boolean {
+  #isRunning({ task, branch }: BatchItem): boolean {
     return this.#jobs.runs(task) && !branch.over;
   }
 }

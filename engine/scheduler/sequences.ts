@@ -166,7 +166,7 @@ export class Sequences {
   }
 
   /** A part failed: the sequence's state is unknown, so it is not reused. */
-  spoiled(sequence: number): void {
+  invalidated(sequence: number): void {
     this.#slots.forget(sequence, 0);
   }
 
@@ -175,7 +175,7 @@ export class Sequences {
     try {
       await this.#slots.checkpoint(sequence);
     } catch (error) {
-      this.spoiled(sequence);
+      this.invalidated(sequence);
       throw error;
     }
   }

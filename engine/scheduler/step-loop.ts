@@ -150,7 +150,7 @@ export class StepLoop {
       return;
     }
     this.#jobs.add({ id, seats, limit: seats, work });
-    this.#refillWait.came(seats);
+    this.#refillWait.arrived(seats);
     if (this.#sequences.isClosed(work.scope)) void this.forget(work.scope);
     this.#halt();
     this.#running ??= this.#run();
@@ -166,7 +166,7 @@ export class StepLoop {
     await burst(() => this.#jobs.live);
     let freed = 0;
     while (!this.#closed) {
-      await this.#awaitSuccessors(freed);
+      await this.#awaitRefill(freed);
       // All calls of this turn of the event loop take part in the next step.
       await new Promise(setImmediate);
       this.#pendingWait.nextRound();
@@ -188,7 +188,7 @@ export class StepLoop {
   }
 
   /** Waits briefly for jobs that take over the seats freed by the last round, so that they take part in the next one. */
-  async #awaitSuccessors(freed: number): Promise<void> {
+  async #awaitRefill(freed: number): Promise<void> {
     if (freed <= 0 || this.#jobs.seats === 0 || !this.#refillWait.expects(this.#prefillBudget.decodeMs)) return;
     this.#flush();
     await this.#refillWait.wait(freed, this.#prefillBudget.decodeMs);
@@ -209,7 +209,7 @@ export class StepLoop {
       const now = this.#clock.now();
       this.#learn(items, results, depth, now - from);
       from = now;
-      this.#results.handOut(items, results, fed, this.#outbox.outputs);
+      this.#results.deliver(items, results, fed, this.#outbox.outputs);
     };
     const made = (results: readonly PartResult[]): void => {
       take(results);

@@ -51,7 +51,7 @@ export async function complete(context: RequestContext, services: Services, rout
   if (firstImage !== undefined && !model.vision) return failed(imageRefusals.noVision(firstImage));
   if (firstImage !== undefined && model.vision?.state === 'no-addon')
     return failed(imageRefusals.noImageSupport(firstImage));
-  if (!facts) return failed(refusals.cold(model.engine));
+  if (!facts) return failed(refusals.starting(model.engine));
 
   // Before the wait for a seat, since a stream is kept alive through it.
   const writer = joined(route.makeWriter(context, prepared, services, facts), params, context, services);

@@ -6,7 +6,7 @@ import type { RequestImage } from '../prompts/prompt-host.js';
 import { placeImages, type LaidImage, type PlacedPart } from '../vision/place-images.js';
 import type { EncodeOrder, Encoding, Laid, Size, Vision } from '../vision/vision.js';
 import { imageFailed, imageTooLong, imageUnreadable } from './image-refusals.js';
-import { cold } from './refusals.js';
+import { starting } from './refusals.js';
 import type { JobImages, Unseen } from './run-job.js';
 
 /** With `detail: low` an image is shrunk to sides of this many pixels, where that saves tokens. */
@@ -29,7 +29,7 @@ export async function seeImages(
   for (const image of images) {
     const found = await layoutOf(vision, image);
     if (found.kind === 'away')
-      return refused(cold({ state: vision.state === 'lost' ? 'lost' : 'cold', readyInMs: vision.readyInMs }));
+      return refused(starting({ state: vision.state === 'lost' ? 'lost' : 'cold', readyInMs: vision.readyInMs }));
     const { facts } = vision;
     if (found.kind === 'failed' || !facts) return refused(imageFailed());
     const { parts, shrunk } = found;

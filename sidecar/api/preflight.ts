@@ -173,7 +173,7 @@ async function checkModel<P extends Params>(
   if (!model || denied) return failed(denied ?? refusals.notEntitled());
   // From here on the request counts in the model's metrics, however it ends.
   context.model = model.id;
-  const error = unfit(route, model);
+  const error = modelProblem(route, model);
   // The route asked for is the route that was parsed.
   return error ? failed(error) : { model, params: checked.params as P };
 }
@@ -184,11 +184,11 @@ function unentitled(caller: Caller, route: Route, model: HostedModel | undefined
   return mayUse(caller, route) ? undefined : refusals.routeNotEntitled();
 }
 
-function unfit(route: Route, model: HostedModel): ContractError | undefined {
+function modelProblem(route: Route, model: HostedModel): ContractError | undefined {
   if ((route === 'chat') !== (model.kind === 'chat')) return refusals.wrongEndpoint(model.kind);
   if (model.engine.state === 'ready') return undefined;
   model.engine.wake();
-  return refusals.cold(model.engine);
+  return refusals.starting(model.engine);
 }
 
 /**

@@ -129,7 +129,7 @@ export function wrongEndpoint(kind: 'chat' | 'decision'): ContractError {
 const LOST_RETRY_MS = 60_000;
 
 /** The model takes no requests now. */
-export function cold({ state, readyInMs }: Pick<Engine, 'state' | 'readyInMs'>): ContractError {
+export function starting({ state, readyInMs }: Pick<Engine, 'state' | 'readyInMs'>): ContractError {
   const retryAfterMs = state === 'lost' ? LOST_RETRY_MS : readyInMs;
   return contractError('cold', 'The model is still loading. Try again after the time given.', { retryAfterMs });
 }

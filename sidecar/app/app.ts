@@ -62,11 +62,11 @@ export function metricsOf({ models }: Pick<Config, 'models'>): Metrics {
 }
 
 /** Starts everything. Rejects if an address or a file cannot be used; then nothing is left running. */
-export async function startApp(config: Config, identity: Identity, log: Log, given: Overrides = {}): Promise<App> {
+export async function startApp(config: Config, identity: Identity, log: Log, overrides: Overrides = {}): Promise<App> {
   // Before processes are started, which inherit it.
   leaveMemoryOutOfDumps();
   const templates = new Map(config.models.map((model) => [model.id, templateOf(model)]));
-  const { registry = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE, visionEntry } = given;
+  const { registry = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE, visionEntry } = overrides;
   /** Both are set once and never reset. */
   const lifecycle = { leaving: false, draining: false };
   const board = new SeatBoard();
@@ -75,7 +75,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   const reserve = keepDescriptors(log);
   const common = { config, clock: systemClock, registry, log, connections: shared.bounds, reserve };
   // The operators' listener opens first: reading a long spool takes time, and liveness probes must succeed meanwhile.
-  let seen: OperatorsView = {
+  let view: OperatorsView = {
     leaving: () => lifecycle.leaving,
     spool: { health: { ok: true }, append: () => undefined, sync: () => Promise.resolve(), revise: () => false },
     credit: undefined,
@@ -87,10 +87,10 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
     reserve.close();
     throw error;
   });
-  const back = await openOperators(common, () => seen);
-  const operatorsAt = await back.listen(config.operators.host, config.operators.port);
+  const operatorsListener = await openOperators(common, () => view);
+  const operatorsAt = await operatorsListener.listen(config.operators.host, config.operators.port);
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
-  const { files, plans, billing, spool, prune, closeSpool, exporting } = await openFiles(
+  const { files, plans, billing, spool, prune, closeSpool, otlp } = await openFiles(
     config,
     registry,
     log,
@@ -98,7 +98,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   ).catch(async (error: unknown) => {
     reserve.close();
     tls.close();
-    await back.close();
+    await operatorsListener.close();
     throw error;
   });
   const readiness = new Readiness([
@@ -108,7 +108,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   ]);
 
   const promptModels = promptModelsOf(config, files, plans, templates);
-  const prompts = (given.makePrompts ?? openPrompts)({
+  const prompts = (overrides.makePrompts ?? openPrompts)({
     ...config.prompts,
     inlineBytes: config.bodies.inlineBytes,
     models: promptModels,
@@ -137,7 +137,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
     metrics: registry,
     board,
     log,
-    ...(exporting.tracing && { tracing: exporting.tracing }),
+    ...(otlp.tracing && { tracing: otlp.tracing }),
     idempotency: new IdempotencyKeys(systemClock, config.idempotency),
     keyLimits: new RequestLimits(systemClock, config.limits),
     quotas: new TokenQuotas(() => new Date()),
@@ -156,25 +156,25 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   };
 
   const inFlight = new InFlight();
-  seen = { ...services, reload, promptHosts: () => prompts.states };
-  const front = publicServer(common, services, inFlight, { scrapers, tls: tls.files });
-  tls.follow(front);
-  registry.http.watchStreams(() => front.bufferedBytes);
+  view = { ...services, reload, promptHosts: () => prompts.states };
+  const publicListener = publicServer(common, services, inFlight, { scrapers, tls: tls.files });
+  tls.follow(publicListener);
+  registry.http.watchStreams(() => publicListener.bufferedBytes);
   const close = async (): Promise<void> => {
     prompts.close();
     tls.close();
     for (const { vision } of models.values()) vision?.close();
     await Promise.all([...models.values()].map(({ engine }) => engine.close()));
     reserve.close();
-    await Promise.all([front.close(), back.close()]);
+    await Promise.all([publicListener.close(), operatorsListener.close()]);
     // While this process still has the spool's lock: no other process may write the balances.
     await billing.close();
     await closeSpool();
     // Last, since all other parts count metrics.
-    await exporting.close();
+    await otlp.close();
   };
   try {
-    const publicPort = await listen(front, config.listen, log);
+    const publicPort = await listen(publicListener, config.listen, log);
     for (const { engine, vision } of models.values()) {
       engine.start();
       // Of a lazy model with the first image.

@@ -1,7 +1,7 @@
 import { openBilling, type Billing } from './compose-billing.js';
 import { modelFiles } from './compose-models.js';
 import { replicasOf } from './compose-replicas.js';
-import { openExporting, type Exporting } from './compose-otlp.js';
+import { openOtlpExport, type OtlpExport } from './compose-otlp.js';
 import { openUsage } from './compose-usage.js';
 import type { ReplicaPlan } from './replica-plans.js';
 import type { Config } from '../config/config.js';
@@ -25,7 +25,7 @@ export async function openFiles(
   /** As returned by `openUsage`. */
   readonly prune: () => Promise<void>;
   readonly closeSpool: () => Promise<void>;
-  readonly exporting: Exporting;
+  readonly otlp: OtlpExport;
 }> {
   const files = modelFiles(config);
   const plans = await replicasOf(config, files);
@@ -36,10 +36,10 @@ export async function openFiles(
         await billing.close();
         throw error;
       });
-  const exporting = await openExporting(config, registry, log).catch(async (error: unknown) => {
+  const otlp = await openOtlpExport(config, registry, log).catch(async (error: unknown) => {
     await closeSpool();
     await billing.close();
     throw error;
   });
-  return { files, plans, billing, spool, prune, closeSpool, exporting };
+  return { files, plans, billing, spool, prune, closeSpool, otlp };
 }

@@ -41,7 +41,7 @@ export interface Hosted extends HostedModel {
   readonly settled: Promise<void>;
 }
 
-export interface Listeners {
+export interface Observers {
   readonly registry: Metrics;
   readonly readiness: Readiness;
   readonly log: Log;
@@ -70,7 +70,7 @@ export function hostModels(
   plans: ReadonlyMap<string, readonly ReplicaPlan[]>,
   templates: ReadonlyMap<string, TemplateSettings>,
   { entry, weights, visionEntry }: Entries,
-  listeners: Listeners,
+  observers: Observers,
 ): ReadonlyMap<string, Hosted> {
   const models = new Map<string, Hosted>();
   const gate = config.engine.checkMemory ? new StartGate() : undefined;
@@ -80,7 +80,7 @@ export function hostModels(
     const memory = gate && { gate, mappedElsewhere: (loads: string) => mappedBeside(loads, models.values()) };
     const template = templates.get(model.id) ?? {};
     const forks = { entry, weights, engines, memory, template, visionEntry };
-    const hosted = host(config, { ...model, file }, plans.get(model.id) ?? [], forks, listeners);
+    const hosted = hostModel(config, { ...model, file }, plans.get(model.id) ?? [], forks, observers);
     const { scope } = model.prefixCache;
     const scopes = new CacheScopes(scope);
     const scopeOf = (account: string): CacheScope => scopes.of(account);
@@ -99,7 +99,7 @@ export async function reportPrompts(
   log: Log,
 ): Promise<string | undefined> {
   if (found.kind === 'unable') {
-    await soon([...models.values()].map(({ settled }) => settled));
+    await settledInTime([...models.values()].map(({ settled }) => settled));
     return 'the prompt host could not be started';
   }
   warnOfToolFormats(found.models, log);
@@ -108,11 +108,11 @@ export async function reportPrompts(
   const problem = bad.problem ?? '';
   log.error('prompt host cannot serve a model', { model: bad.id, reason: problem });
   const model = models.get(bad.id);
-  if (model) await soon([model.settled]);
+  if (model) await settledInTime([model.settled]);
   return unservable(bad.id, model?.file ?? '', problem);
 }
 
-async function soon(all: readonly Promise<void>[]): Promise<void> {
+async function settledInTime(all: readonly Promise<void>[]): Promise<void> {
   let cancel = (): void => undefined;
   const late = new Promise<void>((settle) => (cancel = systemClock.after(VERDICT_MS, settle)));
   await Promise.race([Promise.all(all), late]);
@@ -147,12 +147,12 @@ function loadOf({ load }: SeatQueue, engine: HostedEngine): ModelLoad {
 }
 
 /** One model: its engine and its queue, in which each replica is paused while it has no seat. */
-function host(
+function hostModel(
   config: Config,
   model: ModelConfig,
   plans: readonly ReplicaPlan[],
   forks: Entries & Pick<EngineParts, 'engines' | 'memory' | 'template'>,
-  { registry, readiness, log }: Listeners,
+  { registry, readiness, log }: Observers,
 ): Omit<Hosted, 'scopeOf' | 'closeScope'> {
   const { id, kind, file, ownedBy, cohort, load } = model;
   const lazy = load === 'lazy';

@@ -14,22 +14,22 @@ const WHAT = 'telemetry.otlp.headersFile';
 /** Room for sixteen headers with tokens; a longer file was probably named by mistake. */
 const MAX_HEADER_BYTES = 64 * 1024;
 
-export interface Exporting {
+export interface OtlpExport {
   /** Undefined: tracing is off. */
   readonly tracing: Tracing | undefined;
   /** Sends what is waiting, within `telemetry.otlp.stopMs`. Never rejects. */
   close(): Promise<void>;
 }
 
-const NOTHING: Exporting = { tracing: undefined, close: () => Promise.resolve() };
+const NO_EXPORT: OtlpExport = { tracing: undefined, close: () => Promise.resolve() };
 
 /**
  * Starts the export if an endpoint is configured; only then OpenTelemetry's SDK is loaded. Rejects with one line if the
  * headers' file is invalid.
  */
-export async function openExporting(config: Config, metrics: Metrics, log: Log): Promise<Exporting> {
+export async function openOtlpExport(config: Config, metrics: Metrics, log: Log): Promise<OtlpExport> {
   const { endpoint, headersFile, traces, samplePercent, stopMs, ...rest } = config.telemetry.otlp;
-  if (endpoint === undefined || (!traces && !rest.metrics)) return NOTHING;
+  if (endpoint === undefined || (!traces && !rest.metrics)) return NO_EXPORT;
   let headers = headersFile === undefined ? {} : await readHeaders(headersFile);
   const forgotten = forgetOtelVariables();
   if (forgotten > 0) log.warn('variables of OpenTelemetry are not read', { count: forgotten });

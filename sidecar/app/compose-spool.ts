@@ -18,21 +18,21 @@ export function spoolDir({ dataDir }: Pick<Config, 'dataDir'>): string {
 }
 
 /** Receives the spool's state. */
-export interface SpoolListener {
+export interface SpoolObserver {
   /** More records are durable. */
   durable(): void;
   /** It is larger than allowed, and refuses work until there is room. Called at each probe. */
   full(): void;
 }
 
-const NO_LISTENER: SpoolListener = { durable: () => undefined, full: () => undefined };
+const NO_OBSERVER: SpoolObserver = { durable: () => undefined, full: () => undefined };
 
 /** Opens the spool. Rejects with one line if another sidecar writes it, or it cannot be read or written. */
 export async function openSpool(
   config: Config,
   metrics: SpoolMetrics,
   log: Log,
-  listener: SpoolListener = NO_LISTENER,
+  observer: SpoolObserver = NO_OBSERVER,
 ): Promise<{
   readonly spool: DurableSpool;
   /** Writes the remaining records within a time limit, and releases the spool. Idempotent. */
@@ -41,7 +41,7 @@ export async function openSpool(
   const dir = spoolDir(config);
   const opened = await DurableSpool.open(dir, config.usage, {
     clock: systemClock,
-    hooks: hooks(dir, metrics, log, listener),
+    hooks: hooks(dir, metrics, log, observer),
   }).catch((error: unknown) => {
     const { code = 'unknown error' } = error as NodeJS.ErrnoException;
     throw new Error(`the usage spool ${dir} cannot be opened: ${code}`, { cause: error });
@@ -83,12 +83,12 @@ export function spoolReader(
   };
 }
 
-function hooks(dir: string, metrics: SpoolMetrics, log: Log, listener: SpoolListener): SpoolHooks {
+function hooks(dir: string, metrics: SpoolMetrics, log: Log, observer: SpoolObserver): SpoolHooks {
   return {
     recorded: (kind) => metrics.recorded(kind),
     synced: (ms) => {
       metrics.synced(ms);
-      listener.durable();
+      observer.durable();
     },
     failed: (fault) => {
       metrics.failed();
@@ -98,7 +98,7 @@ function hooks(dir: string, metrics: SpoolMetrics, log: Log, listener: SpoolList
       if (health.ok) log.info('usage spool healthy');
       else log.error('usage spool unhealthy', { reason: health.why });
     },
-    full: () => listener.full(),
+    full: () => observer.full(),
     removed: (removed, records) => {
       metrics.removed();
       reportRemoved(removed, records, dir, log);

@@ -15,7 +15,7 @@ export class InFlight {
       await work();
     } finally {
       this.#count -= 1;
-      if (this.#count === 0) for (const tell of this.#waiting) tell();
+      if (this.#count === 0) for (const settle of this.#waiting) settle();
     }
   }
 
@@ -24,15 +24,15 @@ export class InFlight {
     if (this.#count === 0) return Promise.resolve(true);
     return new Promise((resolve) => {
       const cancel = clock.after(ms, () => {
-        this.#waiting.delete(tell);
+        this.#waiting.delete(settle);
         resolve(false);
       });
-      const tell = (): void => {
+      const settle = (): void => {
         cancel();
-        this.#waiting.delete(tell);
+        this.#waiting.delete(settle);
         resolve(true);
       };
-      this.#waiting.add(tell);
+      this.#waiting.add(settle);
     });
   }
 }

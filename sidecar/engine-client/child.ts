@@ -39,7 +39,7 @@ const MAX_REASON = 300;
 export class EngineChild {
   readonly mux: Mux;
   /** Settles when the process is gone. Never rejects. */
-  readonly gone: Promise<void>;
+  readonly exited: Promise<void>;
   readonly #options: ChildOptions;
   readonly #events: ChildEvents;
   readonly #stderr = new StderrTail();
@@ -53,7 +53,7 @@ export class EngineChild {
   /** Of its facts. */
   #seats = 0;
   #unconfirmed = 0;
-  #markGone!: () => void;
+  #markExited!: () => void;
   #cancelStart: () => void = () => undefined;
 
   /** Forks at once; nothing is reported before the next tick. */
@@ -65,7 +65,7 @@ export class EngineChild {
       (error) => events.threw(error),
       (reason) => events.failed(oneLine(reason)),
     );
-    this.gone = new Promise((resolve) => (this.#markGone = resolve));
+    this.exited = new Promise((resolve) => (this.#markExited = resolve));
     this.#fork();
   }
 
@@ -102,9 +102,9 @@ export class EngineChild {
     const cancelKill = clock.after(graceMs, () => this.#process?.kill('SIGKILL'));
     const stuck = new Promise<void>((resolve) => {
       const cancelWait = clock.after(graceMs + KILL_WAIT_MS, resolve);
-      void this.gone.then(cancelWait);
+      void this.exited.then(cancelWait);
     });
-    await Promise.race([this.gone, stuck]);
+    await Promise.race([this.exited, stuck]);
     cancelKill();
   }
 
@@ -156,10 +156,10 @@ export class EngineChild {
         break;
       case 'heartbeat':
         this.#report = message;
-        this.#watchdog?.heard(message.step, false);
+        this.#watchdog?.received(message.step, false);
         break;
       case 'step': {
-        this.#watchdog?.heard(message.step, message.outputs.length > 0);
+        this.#watchdog?.received(message.step, message.outputs.length > 0);
         // The prefixes are applied first: a receiver that gets its job's end may ask for them.
         const violation = this.#held?.apply(message.held) ?? this.#apply(message.outputs);
         if (violation !== undefined) this.#kill('protocol', violation);
@@ -187,14 +187,14 @@ export class EngineChild {
     this.#held = new HeldPrefixes(facts.seats, facts.contextPerSeat);
     this.#cancelStart();
     // A job whose image is still being encoded elsewhere has no steps.
-    const pending = (): boolean => Math.max(this.mux.open, this.#report.live) > this.mux.lacking;
+    const pending = (): boolean => Math.max(this.mux.open, this.#report.live) > this.mux.awaitingImages;
     this.#watchdog = new Watchdog(clock, timing.hangMs, pending, (hang) => this.#kill('hang', hang));
     this.#events.ready(facts);
   }
 
   /** Its last messages may still arrive: `close` comes after them. */
   #exited(child: ChildProcess, code: number | null, signal: string | null): void {
-    this.#markGone();
+    this.#markExited();
     const end = (): void => {
       cancel();
       this.#end({ reason: exitReason(signal), code, signal, ...exitDetail(code) });
@@ -204,7 +204,7 @@ export class EngineChild {
   }
 
   #unstartable(detail: string): void {
-    this.#markGone();
+    this.#markExited();
     this.#end({ reason: 'unstartable', detail, code: null, signal: null });
   }
 

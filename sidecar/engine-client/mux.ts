@@ -18,7 +18,7 @@ export class Mux {
   readonly #onFailed: (reason: string) => void;
   readonly #jobs = new IdMap<OpenJob>();
   /** Cancelled jobs whose end the engine is to confirm, with what settles their promises. At most as many as seats. */
-  readonly #cancelling = new Map<number, { readonly settle: () => void; readonly gone: Promise<void> }>();
+  readonly #cancelling = new Map<number, { readonly settle: () => void; readonly confirmed: Promise<void> }>();
   #lastId = 0;
   #onIdle: (() => void) | undefined;
   /** Both of the engine's facts. */
@@ -44,15 +44,15 @@ export class Mux {
     return this.#jobs.size;
   }
 
-  /** Of these, those that wait for embeddings of images, and may do nothing meanwhile. */
-  get lacking(): number {
-    return this.#jobs.values().filter((job) => job.kind === 'generate' && job.lacks.size > 0).length;
+  /** Of these, those that wait for embeddings of images. The engine may have nothing to compute for them. */
+  get awaitingImages(): number {
+    return this.#jobs.values().filter((job) => job.kind === 'generate' && job.missingImages.size > 0).length;
   }
 
   /** Calls `fn` once, when all jobs have ended and all cancels are confirmed; perhaps at once. */
   whenIdle(fn: () => void): void {
     this.#onIdle = fn;
-    this.#rest();
+    this.#checkIdle();
   }
 
   generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle {
@@ -99,7 +99,7 @@ export class Mux {
       if (violation !== undefined) return violation;
       this.#deliver(opened, output);
     }
-    this.#rest();
+    this.#checkIdle();
     return undefined;
   }
 
@@ -112,7 +112,7 @@ export class Mux {
     this.#jobs.clear();
     for (const id of [...this.#cancelling.keys()]) this.#confirmCancelled(id);
     for (const { receiver, started } of jobs) fail(receiver, { kind: started ? kind : 'lost', started }, this.#onThrow);
-    this.#rest();
+    this.#checkIdle();
   }
 
   #open(opened: OpenJob, message: ToEngine): JobHandle {
@@ -134,24 +134,24 @@ export class Mux {
 
   #supply(id: number, image: number, values: Float32Array): void {
     const job = this.#jobs.get(id);
-    if (job?.kind !== 'generate' || !job.lacks.delete(image)) return;
+    if (job?.kind !== 'generate' || !job.missingImages.delete(image)) return;
     this.#send({ v: PROTOCOL_VERSION, kind: 'embeddings', id, image, values });
   }
 
   #cancel(id: number): Promise<void> | undefined {
-    if (!this.#jobs.delete(id)) return this.#cancelling.get(id)?.gone;
+    if (!this.#jobs.delete(id)) return this.#cancelling.get(id)?.confirmed;
     this.#send({ v: PROTOCOL_VERSION, kind: 'cancel', id });
     if (!this.confirmsCancels) {
-      this.#rest();
+      this.#checkIdle();
       return undefined;
     }
     let settle = (): void => undefined;
-    const gone = new Promise<void>((resolve) => (settle = resolve));
-    this.#cancelling.set(id, { settle, gone });
-    return gone;
+    const confirmed = new Promise<void>((resolve) => (settle = resolve));
+    this.#cancelling.set(id, { settle, confirmed });
+    return confirmed;
   }
 
-  #rest(): void {
+  #checkIdle(): void {
     if (this.#jobs.size + this.#cancelling.size > 0) return;
     const idle = this.#onIdle;
     this.#onIdle = undefined;
@@ -173,7 +173,7 @@ export class Mux {
           break;
         case 'wants':
           if (opened.kind !== 'generate') break;
-          opened.lacks.add(output.image);
+          opened.missingImages.add(output.image);
           opened.receiver.wants?.(output.image);
           break;
         case 'seatFreed':

@@ -14,7 +14,7 @@ export interface OpenGeneration {
   /** Number of calls begun, by choice. */
   readonly calls: Map<number, number>;
   /** Images whose embeddings it waits for. */
-  readonly lacks: Set<number>;
+  readonly missingImages: Set<number>;
   started: boolean;
 }
 
@@ -49,7 +49,7 @@ export function misplaced(opened: OpenJob, output: Output): string | undefined {
     case 'seatFreed':
       return opened.seats > 1 ? undefined : 'freed-last';
     case 'wants':
-      return opened.kind === 'generate' && opened.receiver.wants && !opened.lacks.has(output.image)
+      return opened.kind === 'generate' && opened.receiver.wants && !opened.missingImages.has(output.image)
         ? undefined
         : 'wrong-want';
     case 'done':

@@ -49,7 +49,7 @@ export class Successor {
 
   #ended(child: EngineChild, { reason, detail, mayMend }: ChildEnd): void {
     // Only when its memory is free again.
-    void child.gone.then(() => {
+    void child.exited.then(() => {
       this.#leaveGate();
       // The kernel kills processes when memory runs out.
       const room = mayMend === true || reason === 'killed';

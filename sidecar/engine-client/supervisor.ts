@@ -198,10 +198,10 @@ export class EngineProcess extends ServingChild implements EngineReplica {
     if (final) events.unservable(next.why, next.unfit);
     child.mux.lost(end.reason === 'protocol' ? 'protocol' : 'lost');
     // Only when its memory is free again.
-    void child.gone.then(this.#leaveGate);
+    void child.exited.then(this.#leaveGate);
     if (next.kind === 'final') return;
-    if (waits) this.#leave(child.gone);
-    else void child.gone.then(() => this.child === child && this.#restartIn(next.waitMs));
+    if (waits) this.#leave(child.exited);
+    else void child.exited.then(() => this.child === child && this.#restartIn(next.waitMs));
   }
 
   /** Ends what would make a process that is not ready ready. */

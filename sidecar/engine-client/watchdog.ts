@@ -18,7 +18,7 @@ export class Watchdog {
   readonly #intervalMs: number;
   readonly #pending: () => boolean;
   readonly #onHang: (hang: Hang) => void;
-  #heardAt: number;
+  #receivedAt: number;
   #progressAt: number;
   #lookedAt: number;
   #step = -1;
@@ -31,16 +31,16 @@ export class Watchdog {
     this.#intervalMs = hangMs / LOOKS;
     this.#pending = pending;
     this.#onHang = onHang;
-    this.#heardAt = this.#progressAt = this.#lookedAt = clock.now();
+    this.#receivedAt = this.#progressAt = this.#lookedAt = clock.now();
     this.#cancel = clock.after(this.#intervalMs, () => this.#look());
   }
 
   /** A message arrived. `step`: the engine's count of steps; `moved`: it had results. */
-  heard(step: number, moved: boolean): void {
-    this.#heardAt = this.#clock.now();
+  received(step: number, moved: boolean): void {
+    this.#receivedAt = this.#clock.now();
     if (step === this.#step && !moved) return;
     this.#step = step;
-    this.#progressAt = this.#heardAt;
+    this.#progressAt = this.#receivedAt;
   }
 
   stop(): void {
@@ -52,12 +52,12 @@ export class Watchdog {
     const late = now - this.#lookedAt - this.#intervalMs;
     this.#lookedAt = now;
     if (late > this.#intervalMs) {
-      this.#heardAt = Math.min(this.#heardAt + late, now);
+      this.#receivedAt = Math.min(this.#receivedAt + late, now);
       this.#progressAt = Math.min(this.#progressAt + late, now);
     }
     // Work may have started at any time since the last check, so a job's start is known only to one interval.
     if (!this.#pending()) this.#progressAt = now;
-    if (now - this.#heardAt >= this.#hangMs) this.#onHang('silent');
+    if (now - this.#receivedAt >= this.#hangMs) this.#onHang('silent');
     else if (now - this.#progressAt >= this.#hangMs + this.#intervalMs) this.#onHang('stuck');
     else this.#cancel = this.#clock.after(this.#intervalMs, () => this.#look());
   }

@@ -33,7 +33,7 @@ export class PromptHostClient implements PromptHost {
   /**
    * The account whose item ended the last host, and when: it is also charged for the time until the next host is ready.
    */
-  #ended: { readonly payer: Payer; readonly at: number } | undefined;
+  #culprit: { readonly payer: Payer; readonly at: number } | undefined;
   #cancelRestart: () => void = () => undefined;
   #delayMs = RESTART_MIN_MS;
   #restarts = 0;
@@ -162,8 +162,8 @@ export class PromptHostClient implements PromptHost {
       this.#problem = undefined;
       this.#options.hooks?.ready?.(message.models, this.#options.clock.now() - forkedAt);
       this.#settleFirst({ kind: 'ready', models: message.models });
-      if (this.#ended) this.#items.charge(this.#ended.payer, this.#options.clock.now() - this.#ended.at);
-      this.#ended = undefined;
+      if (this.#culprit) this.#items.charge(this.#culprit.payer, this.#options.clock.now() - this.#culprit.at);
+      this.#culprit = undefined;
     } else {
       const item = this.#items.finish(message.item, message.ms);
       if (item) this.#answered(item, message.result);
@@ -197,11 +197,11 @@ export class PromptHostClient implements PromptHost {
     const forkedAt = this.#options.clock.now();
     this.#host = new HostProcess(this.#options.name, this.#setup, this.#options.clock, {
       message: (message) => this.#received(message, forkedAt),
-      gone: (why, code) => this.#gone(why, code),
+      exited: (why, code) => this.#exited(why, code),
     });
   }
 
-  #gone(why: HostEnd, code?: string): void {
+  #exited(why: HostEnd, code?: string): void {
     this.#host = undefined;
     if (this.#closed) return;
     // Callers must not wait for a host that does not start.
@@ -225,7 +225,7 @@ export class PromptHostClient implements PromptHost {
     const ranMs = ({ runsSince = now }: Job): number => now - runsSince;
     const cause = this.#items.lost(ranMs, this.#hung);
     cause?.job.settle(FAILED);
-    this.#ended = cause && { payer: cause.payer, at: now };
+    this.#culprit = cause && { payer: cause.payer, at: now };
     this.#hung = undefined;
   }
 

@@ -28,7 +28,7 @@ export interface HostEvents {
    * Once, as the last event: the process has ended and all its messages have been read. `code`: the operating system's,
    * of a host that could not be forked.
    */
-  gone(why: HostEnd, code?: string): void;
+  exited(why: HostEnd, code?: string): void;
 }
 
 /** One prompt host from fork to exit. */
@@ -40,9 +40,9 @@ export class HostProcess {
   readonly #cancelStart: () => void;
   #end: HostEnd = 'died';
   #ready = false;
-  #gone = false;
+  #exited = false;
   /** Exit and the link's end come in either order, and answers may still be read in between. */
-  #left = 2;
+  #openEnds = 2;
 
   /** `name`: shown in process lists. */
   constructor(name: string, setup: HostSetup, clock: Clock, events: HostEvents) {
@@ -52,7 +52,7 @@ export class HostProcess {
       '/bin/sh',
       ['-c', WITH_STACK, process.execPath, host, name],
       { stderr: 'inherit', environment: childEnvironment() },
-      { message: (raw) => this.#received(raw), closed: () => this.#leave(1) },
+      { message: (raw) => this.#received(raw), closed: () => this.#oneEnded() },
     );
     if (forked.kind === 'failed') {
       this.#cancelStart = () => undefined;
@@ -61,21 +61,21 @@ export class HostProcess {
     }
     this.#child = forked.child;
     this.#link = forked.link;
-    this.#child.once('exit', () => this.#leave(1));
+    this.#child.once('exit', () => this.#oneEnded());
     this.#cancelStart = clock.after(START_TIMEOUT_MS, () => this.kill('start'));
     this.send({ kind: 'start', setup });
   }
 
   get ready(): boolean {
-    return this.#ready && !this.#gone;
+    return this.#ready && !this.#exited;
   }
 
-  /** Never throws; messages to a host that is ending are lost, and `gone` follows. */
+  /** Never throws; messages to a host that is ending are lost, and `exited` follows. */
   send(message: ToHost): void {
     this.#link?.send(versioned(message));
   }
 
-  /** Kills the process at once, whatever its threads do; `gone` follows with this reason. */
+  /** Kills the process at once, whatever its threads do; `exited` follows with this reason. */
   kill(why: HostEnd): void {
     if (this.#end === 'died') this.#end = why;
     this.#child?.kill('SIGKILL');
@@ -95,16 +95,16 @@ export class HostProcess {
   }
 
   #unstartable(code: string): void {
-    this.#gone = true;
-    if (this.#end === 'died') this.#events.gone('unstartable', code);
-    else this.#events.gone(this.#end);
+    this.#exited = true;
+    if (this.#end === 'died') this.#events.exited('unstartable', code);
+    else this.#events.exited(this.#end);
   }
 
-  #leave(parts: number): void {
-    this.#left -= parts;
-    if (this.#left > 0 || this.#gone) return;
-    this.#gone = true;
+  #oneEnded(): void {
+    this.#openEnds -= 1;
+    if (this.#openEnds > 0 || this.#exited) return;
+    this.#exited = true;
     this.#cancelStart();
-    this.#events.gone(this.#ready || this.#end !== 'died' ? this.#end : 'start');
+    this.#events.exited(this.#ready || this.#end !== 'died' ? this.#end : 'start');
   }
 }

@@ -24,7 +24,7 @@ t.test('a wait ends when jobs arrived for the seats', async (t) => {
       await new Promise(setImmediate);
       t.notOk(wait.over, jobs.join());
       clock.advance(1);
-      refillWait.came(seats);
+      refillWait.arrived(seats);
     }
     await wait.end;
   }
@@ -67,7 +67,7 @@ async function chances(
     const expects = refillWait.expects(STEP);
     waited.push(expects);
     const end = expects ? refillWait.wait(1, STEP) : undefined;
-    if (comes()) refillWait.came(1);
+    if (comes()) refillWait.arrived(1);
     clock.advance(STEP);
     await end;
   }
@@ -101,10 +101,10 @@ t.test('of many seats it waits for as many as are likely to be refilled', async 
   clock.advance(WITHIN);
   await first;
   const second = waiting(refillWait, 8);
-  for (let i = 0; i < 7; i += 1) refillWait.came(1);
+  for (let i = 0; i < 7; i += 1) refillWait.arrived(1);
   await second.end;
   t.equal(clock.now(), WITHIN, 'seven of eight, after one in vain');
-  refillWait.came(1);
+  refillWait.arrived(1);
   t.equal(clock.pending, 0, 'the last job arrives after the wait');
 });
 

@@ -318,16 +318,16 @@ t.test('a job that requests embeddings gets them once, and lacks them until then
     job,
     Object.assign(new RecordingReceiver(), { wants: (image: number) => wanted.push(image) }),
   );
-  t.equal(mux.lacking, 0);
+  t.equal(mux.awaitingImages, 0);
   t.equal(mux.apply([started(1), { id: 1, kind: 'wants', image: 2 }]), undefined);
   t.same(wanted, [2]);
-  t.equal(mux.lacking, 1);
+  t.equal(mux.awaitingImages, 1);
   const values = Float32Array.of(1, 2);
   handle.supply?.(1, values);
-  t.equal(mux.lacking, 1, 'of another image');
+  t.equal(mux.awaitingImages, 1, 'of another image');
   handle.supply?.(2, values);
   handle.supply?.(2, values);
-  t.equal(mux.lacking, 0);
+  t.equal(mux.awaitingImages, 0);
   t.same(
     sent.filter(({ kind }) => kind === 'embeddings'),
     [{ v: PROTOCOL_VERSION, kind: 'embeddings', id: 1, image: 2, values }],

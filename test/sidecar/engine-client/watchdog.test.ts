@@ -29,7 +29,7 @@ t.test('heartbeats without steps are a hang only while work is pending', async (
   const beat = (times: number): void => {
     for (let i = 0; i < times; i += 1) {
       clock.advance(LOOK_MS / 2);
-      dog.heard(7, false);
+      dog.received(7, false);
     }
   };
   beat(100);
@@ -45,11 +45,11 @@ t.test('steps, or results within one step, are progress', async (t) => {
   const { clock, dog, hangs } = setup(() => true);
   for (let i = 0; i < 100; i += 1) {
     clock.advance(LOOK_MS);
-    dog.heard(i, false);
+    dog.received(i, false);
   }
   for (let i = 0; i < 100; i += 1) {
     clock.advance(LOOK_MS);
-    dog.heard(100, true);
+    dog.received(100, true);
   }
   t.same(hangs, []);
 });
@@ -72,7 +72,7 @@ t.test('time in which this process was stopped does not count', async (t) => {
   stall = 20 * HANG_MS;
   fake.advance(LOOK_MS);
   t.same(hangs, []);
-  dog.heard(1, true);
+  dog.received(1, true);
   fake.advance(2 * HANG_MS);
   t.same(hangs, ['silent'], 'and it still finds one afterwards');
 });
