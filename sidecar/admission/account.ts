@@ -41,25 +41,25 @@ export class Account {
   windowMs = 0;
   /** Clock reading since which it has always had a request that could be seated; undefined: it has none now. */
   backloggedSince: number | undefined;
-  /** When it last had nothing that could be seated any more, and when one of it was last refused because the queue stands. */
+  /** When its last seatable request was seated or left, and when one of its requests was last refused because the queue stands. */
   emptyAt = 0;
   pressedAt = -Infinity;
   /** Seat-milliseconds that one request takes, whatever its class. */
   readonly #hold = new HoldTime();
   /** How long its callers wait, whatever their class. */
   readonly patience: OwnPatience = {};
-  /** Among those who wait or run. */
+  /** Its node among the accounts that wait or run. */
   readonly active: HeapNode<Account> = new HeapNode<Account>(this);
-  /** Among those that have a request to seat. */
+  /** Its node among the accounts with a request to seat. */
   readonly seatable: HeapNode<Account> = new HeapNode<Account>(this);
-  /** The same, by how many of it wait. */
+  /** Its node among the accounts ordered by waiting requests. */
   readonly crowd: HeapNode<Account> = new HeapNode<Account>(this);
-  /** Among those who do neither, and since when in their order. */
+  /** Its node among the idle accounts, and its place in their order. */
   readonly idle: HeapNode<Account> = new HeapNode<Account>(this);
   idleOrder = 0;
-  /** Among those who hold seats. */
+  /** Its node among the accounts that hold seats. */
   readonly holding: HeapNode<Account> = new HeapNode<Account>(this);
-  /** Of the classes that it ever used, heaviest first. */
+  /** The classes that it ever used, heaviest first. */
   readonly #classes: AccountClass[] = [];
 
   constructor(name: string, columns: AccountColumns) {
@@ -148,7 +148,7 @@ export class Account {
   charge(passed: number): void {
     const before = this.virtualMs;
     this.seatMs += this.running * passed;
-    // The quick way for nearly all accounts: this runs for each that holds a seat, in every operation.
+    // The fast path for nearly all accounts, since this runs for each that holds a seat, in every operation.
     if (this.#classes.length === 1) this.virtualMs += this.rate * passed;
     else {
       this.#chargeEach(passed);
@@ -164,7 +164,7 @@ export class Account {
     this.#rank();
   }
 
-  /** Works its rank out anew, after who waits or runs changed. O(classes). */
+  /** Computes its rank again after its waiting or running requests changed. O(classes). */
   rank(): void {
     this.#settle();
     this.#rank();
@@ -196,7 +196,7 @@ export class Account {
       seats -= known.running;
     }
     if (leads !== undefined) return;
-    // Idle: the highest of its counters, so that a queue that all have left begins above all of them.
+    // Idle: the highest of its counters, so that after all accounts were idle none starts below another's counter.
     this.virtualMs = rank;
     this.rate = 0;
   }

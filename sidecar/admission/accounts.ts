@@ -4,21 +4,21 @@ import type { AccountClass } from './account-class.js';
 import { Account } from './account.js';
 import { AccountColumns } from './account-columns.js';
 
-/** Accounts that are remembered; past that the one that has been idle longest is forgotten, never one that waits or runs. */
+/** The most accounts that are remembered. Past it the account that has been idle longest is forgotten; one that waits or runs never is. */
 export const MAX_ACCOUNTS = 10_000;
 
-/** How long an account counts as having a backlog whose next request was refused because the queue stands. */
+/** How long an account still counts as having a backlog after one of its requests was refused because the queue stands, ms. */
 const PRESSED_MS = 5000;
 
 /**
  * Which accounts are active (wait or run), and what each has been charged.
  *
- * An account saves up no claim to seats while it is idle: when one of its requests can be seated, its virtual time is
- * lifted. VTC lifts to the lowest of the accounts that wait; that alone leaves gaps while none waits, so this takes the
- * highest of three: the lowest of the other active accounts; the virtual time of the last that was seated in its turn
- * (start-time fair queuing, P. Goyal et al., 1996), which an account that only ever runs a little would else fall behind;
- * and, once all were idle, the highest there was, so that no debt outlives the contention that it came from. None of the
- * three is above the lowest of the accounts that wait already, so a lift puts no account behind its turn.
+ * An account gains no claim to seats while it is idle: when one of its requests can be seated, its virtual time is lifted.
+ * VTC lifts to the lowest of the accounts that wait, which is undefined while none waits. This takes the highest of three
+ * values: the lowest of the other active accounts; the virtual time of the last account that was seated in its turn
+ * (start-time fair queuing, P. Goyal et al., 1996), below which an account with few requests would otherwise stay; and,
+ * after all accounts were idle, the highest that there was, so that no difference outlives the contention that caused it. None of
+ * the three is above the lowest of the accounts that wait already, so a lift never delays an account beyond its turn.
  */
 export class Accounts {
   readonly #byName = new Map<string, Account>();
@@ -29,9 +29,9 @@ export class Accounts {
   #lastIdle = 0;
   readonly #window = new FairnessWindow();
   #accruedAt = 0;
-  /** No newcomer starts below it. */
+  /** The least virtual time to which an account is lifted. */
   #floorMs = 0;
-  /** Of those that became idle. */
+  /** The highest virtual time of the accounts that became idle. */
   #highestMs = 0;
 
   /** The numbers of all accounts that are read in one pass. */
@@ -59,8 +59,8 @@ export class Accounts {
   }
 
   /**
-   * The account of a request that comes, made if need be. The request's class is lifted if none of it was in line. Whatever
-   * it asks for is accrued.
+   * The account of an arriving request, created if necessary. The request's class is lifted if it had no request to seat. All
+   * accounts must have been charged up to now.
    */
   arriving(name: string, weight: number): Account {
     let account = this.#byName.get(name);
@@ -90,7 +90,7 @@ export class Accounts {
     return account;
   }
 
-  /** Charges everybody for the seats held since the last call. Comes before every decision. */
+  /** Charges all accounts for the seats that they held since the last call. Called before every decision. */
   accrue(now: number): void {
     const passed = now - this.#accruedAt;
     this.#accruedAt = now;
@@ -104,7 +104,7 @@ export class Accounts {
     this.#window.roll(now, this.active);
   }
 
-  /** One of those with a request that can be seated gets a seat. */
+  /** The account whose turn it is gets a seat. */
   turn(): void {
     this.#floorMs = Math.max(this.#floorMs, this.seatable.first?.virtualMs ?? 0);
   }

@@ -12,19 +12,19 @@ import type { Account } from './account.js';
 
 export interface Admitted {
   readonly kind: 'admitted';
-  /** Undefined: nothing could be predicted. */
+  /** Undefined: there is no prediction. */
   readonly predictedMs: number | undefined;
-  /** It came back at the time that it was given. */
+  /** It returned at the time that was reserved for it. */
   readonly promised: boolean;
-  /** It is let in to find out whether patience grew. */
+  /** It is admitted to find out whether patience grew. */
   readonly explores: boolean;
-  /** Requests to be refused as `dropped`, to make room in all. */
+  /** Waiting requests to be refused as `dropped`, to make room in the queue. */
   readonly dropped: readonly QueuedRequest[];
-  /** The request of its own class to be refused as `standing`, to make room. */
+  /** The waiting request of its own class to be refused as `standing`, to make room. */
   readonly replaced: QueuedRequest | undefined;
 }
 
-/** Reasons for which a refused request is given a time that its account's share can keep, where there is one. */
+/** Reasons for refusal for which a time to return is reserved if possible. */
 const RESERVES: ReadonlySet<RefusalReason> = new Set([
   'full',
   'predicted',
@@ -35,7 +35,7 @@ const RESERVES: ReadonlySet<RefusalReason> = new Set([
   'wait',
 ]);
 
-/** Which requests are let in, which lose their place to them, and when the refused are to come back. */
+/** Decides which requests are admitted, which waiting ones are dropped for them, and when refused ones should retry. */
 export class AdmissionPolicy {
   readonly forecast: Forecast;
   readonly returns = new Returns();
@@ -83,7 +83,7 @@ export class AdmissionPolicy {
     const promised = this.returns.redeem(key, now);
     const predictedMs = this.forecast.canPredict ? this.predict(account, accountClass) : undefined;
     const budgetMs = this.forecast.budgetMs(accountClass, now, request.deadlineAt);
-    // A retry has a time of its own, as long as this one had.
+    // A retry may wait as long as this request could.
     if (predictedMs !== undefined && predictedMs > budgetMs) {
       const byCalibration = predictedMs <= budgetMs * accountClass.calibration;
       if (byCalibration && !accountClass.inLine) accountClass.refusedByCalibration();
@@ -109,14 +109,14 @@ export class AdmissionPolicy {
       replaced = accountClass.newestFirst ? oldestOfLongest(accountClass) : undefined;
       if (replaced === undefined) return refuse('standing');
     }
-    // A request that finds a free seat does not wait for one: it only passes through the room.
+    // A request that gets a free seat at once uses no room.
     const { waiting, seats, free } = this.#state;
     const most = Math.min(this.#config.waitingPerSeat * seats, promised ? Infinity : this.#overload.room);
     const places = waiting + 1 - (most + free) - (replaced === undefined ? 0 : 1);
-    // Alone any body may wait, though it be over the cap: else it would be refused for ever. The limit on bodies bounds it.
+    // A body above the cap may wait if no other request does, since it would otherwise always be refused. The limit of bodies bounds it.
     const held = this.#state.bytes - (replaced?.request.bytes ?? 0);
     const bytes = waiting === 0 ? 0 : held + request.bytes - this.#config.waitingBytes;
-    // One comes, one goes: those past the bound were let in when there was more room.
+    // At most one is dropped for one that is admitted: those past the bound were admitted when there was more room.
     const lack = { places: Math.min(places, 1), bytes };
     const dropped = victims(
       this.#state.accounts.crowds,
@@ -129,7 +129,7 @@ export class AdmissionPolicy {
     return refuse(waiting + 1 > this.#config.waitingPerSeat * seats + free ? 'full' : 'standing');
   }
 
-  /** How long a newcomer of `account` and this class would wait, ms (Ŵ): not at all where a seat is free for it and all who wait. */
+  /** How long a newcomer of `account` and this class would wait (Ŵ), ms; 0 if seats are free for it and all waiting requests. */
   predict(account: Account, accountClass: AccountClass): number {
     const { waiting, seats, free } = this.#state;
     return free > waiting ? 0 : this.forecast.waitMs(account, accountClass, seats);
@@ -158,7 +158,7 @@ export class AdmissionPolicy {
       case 'bytes':
       case 'standing':
       case 'dropped':
-        // The class has its share of the room: there is a place once one of its own is seated.
+        // There is room once one of the class's own requests is seated.
         return waitMs / (accountClass.waiting + 1);
       default:
         return waitMs - budgetMs;

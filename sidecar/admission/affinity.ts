@@ -2,46 +2,46 @@ import type { Heap } from '../lib/heap.js';
 import type { QueuedRequest } from './queued-request.js';
 import type { Account } from './account.js';
 
-/** Less than this many tokens shared is not worth a turn. */
+/** A request is seated before its turn only if it shares at least so many tokens with a free sequence. */
 const MIN_TOKENS = 256;
 
-/** Nor is less than this share of the prompt. */
+/** It must also share at least this part of its prompt. */
 const MIN_SHARE = 0.1;
 
-/** How much seat time an account may be ahead by and still go first, as a share of what the one who is passed takes. */
+/** The most seat time that its account may be ahead of the passed one, as a share of the time of a request of the passed one. */
 const ALLOWANCE = 0.25;
 
-/** And as a share of the longest wait: who takes seats for minutes must not be passed for minutes. */
+/** The same as a share of the longest wait, so that an account with requests of minutes is not passed for minutes. */
 const ALLOWANCE_OF_WAIT = 0.1;
 
-/** Accounts whose heads are looked at for one seat. */
+/** The most accounts whose first requests are compared for one seat. */
 const CANDIDATES = 16;
 
 /** Tokens of a prompt, given by the hashes of its chunks, that a free sequence of this replica of the engine holds already. */
 export type Shares = (prefix: Uint32Array, replica: number) => number;
 
-/** Times that the allowance is measured by, ms: what a request takes of an account not known yet, and the longest wait. */
+/** The times from which the allowance is computed, ms: of a request of an unknown account, and the longest wait. */
 export interface Measures {
   readonly usualMs: number;
   readonly maxWaitMs: number;
 }
 
-/** What is asked of requests while one is chosen. */
+/** Properties of requests that decide which one is chosen. */
 export interface Asked {
-  /** Tokens of a prompt that a replica with a free seat holds; undefined: that plays no part. */
+  /** Tokens of a prompt that a replica with a free seat holds; undefined: not considered. */
   readonly shares: ((prefix: Uint32Array) => number) | undefined;
-  /** Whether it has waited too long for its caller to be there still. */
+  /** Whether it has waited so long that its caller has probably left. */
   readonly aged: (queued: QueuedRequest) => boolean;
   /** Whether a free seat is long enough for it. */
   readonly fits: (queued: QueuedRequest) => boolean;
 }
 
 /**
- * Whose turn it is. The account with the lowest virtual time; but another's head goes first when that account stands close
- * behind and a free sequence holds much of its prompt. Its account is charged as ever, so this moves turns, not shares:
- * each account passes another by a quarter of a request's seat time at most, and by the request that crosses that line.
- * A head that no free seat is long enough for keeps its turn and blocks no other: the first request for which one is goes
- * before it, which is looked for among all who wait.
+ * The request that is seated next: the first one of the account with the lowest virtual time, or the first one of another
+ * account if that account is close behind and a free sequence holds much of its prompt. Its account is charged as usual, so this changes
+ * the order and not the shares: an account passes another by at most a quarter of a request's seat time, plus the request
+ * that crosses this bound. A request for which no free seat is long enough keeps its turn and delays no other: the first
+ * one, among all waiting requests, for which a seat is long enough goes before it.
  */
 export function choose(
   seatable: Heap<Account>,

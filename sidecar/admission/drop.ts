@@ -3,35 +3,35 @@ import type { QueuedRequest } from './queued-request.js';
 import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
 
-/** What the room lacks for a newcomer. */
+/** The places and bytes that are missing to admit a newcomer. */
 export interface Lack {
   readonly places: number;
   readonly bytes: number;
 }
 
-/** Who wants to get in. */
+/** A request that arrives. */
 export interface Newcomer {
   readonly account: Account;
   readonly class: AccountClass;
   readonly bytes: number;
 }
 
-/** What a class of an account would still have waiting. */
+/** What would remain waiting of a class of an account. */
 interface Rest {
   places: number;
   bytes: number;
-  /** The one whose turn comes last, and that keeps no promise. */
+  /** The one whose turn comes last among those without a reservation. */
   last: QueuedRequest | undefined;
 }
 
 type Kind = keyof Lack;
 
 /**
- * Who must go for a newcomer: the newest request of the account that has most waiting, again and again until the newcomer
- * fits (longest-queue drop, fair-queue.ts). Inside that account it is the newest of the class that has most waiting for
- * its weight: so a batch backlog makes room for interactive requests, and an interactive one leaves batch its share.
- * Undefined: the newcomer itself is refused, because its account, and inside it its class, has the most waiting or as
- * good as the most. Then no other is to be dropped either.
+ * The requests that are dropped for a newcomer: the newest one of the account with the most waiting, repeatedly until the
+ * newcomer fits (longest-queue drop, fair-queue.ts). Within that account it is the newest of the class with the most waiting
+ * for its weight: so a batch backlog makes room for interactive requests, and an interactive backlog leaves batch its share.
+ * Returns undefined if the newcomer itself has to be refused, because its account, and within it its class, has the most
+ * waiting, or one less. Then no request is dropped.
  */
 export function victims(
   accounts: Heap<Account>,

@@ -1,17 +1,17 @@
 /**
- * Chooses who gets the next seat: fair between accounts, with a prediction of each wait, and bounded.
+ * Chooses the request that gets the next seat: fair between accounts, with a prediction of each wait, and bounded.
  *
  * Fair queuing (A. Demers, S. Keshav, S. Shenker, 1989; for seats: Kubernetes API Priority and Fairness) by a counter
  * that is charged as service happens (VTC: Y. Sheng et al., OSDI 2024). An account's virtual time V grows by seats held
  * x time / weight; the lowest V is served next. Seat time charges long prompts and long replies without a guess of their
- * price. An account that begins to wait is lifted to the others' V (accounts.ts), so it saves nothing up while it is
+ * price. An account that begins to wait is lifted to the others' V (accounts.ts), so it gains nothing while it is
  * idle. Between accounts that always have a request waiting, V differs by no more than 2 x seats x the longest hold time
  * / weight, plus what prefix affinity may take out of turn (affinity.ts), at any load.
  *
  * A request whose predicted wait (forecast.ts) exceeds min(longest wait, deadline - now - usual hold time) is refused on
  * arrival (early rejection: Mooncake, FAST 2025). Each class of an account corrects its predictions by their outcomes, so
  * that about 2 in 100 of the admitted wait too long. While a seat is free for it, or before the first lease has ended, no
- * request is refused by a prediction. What is learned of overload: overload.ts. A full queue drops the newest request of
+ * request is refused by a prediction. Overload: overload.ts. A full queue drops the newest request of
  * the account with most waiting (longest-queue drop: P. McKenney, 1991). Between the classes of an account: account.ts,
  * drop.ts; inside a class: user-round-robin.ts.
  *
@@ -25,7 +25,7 @@
  * and never races it, since cancel() settles it.
  *
  * Bounds: `waitingPerSeat` times seats requests and `waitingBytes` bytes wait (returned ones, at most one a lease, may
- * exceed both; a body over the cap may wait alone); one timer a waiting request; MAX_ACCOUNTS accounts; one recall a lease of
+ * exceed both; a body over the cap may wait if no other does); one timer a waiting request; MAX_ACCOUNTS accounts; one recall a lease of
  * several seats. Operations are O(log n + seats) but for prediction, drop and affinity, which pass over the active
  * accounts (bench/results/admission-operations.md), and for a head that no free seat is long enough for (affinity.ts).
  * Which replica of the engine a seat is of: placement.ts.
@@ -163,7 +163,7 @@ class FairQueue implements SeatQueue, RequestQueue {
     this.#dispatch();
   }
 
-  /** Reads the clock, once in an operation: all that happens in it happens at one time. */
+  /** Reads the clock, once in an operation, so that everything in it happens at one time. */
   #accrue(): number {
     const now = this.#clock.now();
     this.#overload.passed(now);
@@ -205,7 +205,7 @@ class FairQueue implements SeatQueue, RequestQueue {
     queued.settle({ kind: 'seated', lease: new SeatLease(this.#leased, queued, now) });
   }
 
-  /** Frees its seats and puts it before all others, with its deadline and the time already waited kept. */
+  /** Frees its seats and puts it before all others; it keeps its deadline and its waiting time. */
   #returned(queued: QueuedRequest, seats: number, lost?: RefusalReason): void {
     const { now } = this.#state;
     const late = (queued.request.deadlineAt ?? Infinity) <= now ? 'deadline' : undefined;

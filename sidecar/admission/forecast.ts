@@ -5,7 +5,7 @@ import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
 import type { Accounts } from './accounts.js';
 
-/** What a request is taken to need before any has ended, ms. Only for Retry-After: no request is refused by it. */
+/** The assumed time of a request on a seat before any has ended, ms. Used for Retry-After only: no request is refused by it. */
 const FIRST_GUESS_MS = 1000;
 
 /** Ends of a lease that the caller or the work decided. */
@@ -32,7 +32,7 @@ export function isMeasurement(reason: ReleaseReason): boolean {
 export class Forecast {
   readonly #accounts: Accounts;
   readonly #maxWaitMs: number;
-  /** Of all accounts together, for those that are not known yet. */
+  /** Of all accounts together; used for accounts of which no request has ended. */
   readonly #hold = new HoldTime();
   readonly #wall = new HoldTime();
 
@@ -46,7 +46,7 @@ export class Forecast {
     return this.#hold.meanMs !== undefined;
   }
 
-  /** What a request takes of an account that is not known yet, ms. */
+  /** The time on a seat, ms, that is assumed for accounts of which no request has ended. */
   get usualMs(): number {
     return this.#hold.meanMs ?? FIRST_GUESS_MS;
   }
@@ -70,20 +70,19 @@ export class Forecast {
   }
 
   /**
-   * How long one more request of `account` and of the class `of` would wait were it to come now, ms, where no seat is free
-   * for it (Ŵ).
+   * The predicted wait of one more request of `account` and this class if it arrived now and no seat is free for it (Ŵ), ms.
    *
-   * Before it come its own class's requests and, of every other account and class, what that is owed until then: no more
-   * than it has waiting, and no more than its weight's share while the newcomer's class is served its own. All that is
-   * worked off by the seats at once, the first of which comes free when one of those who run ends. But no less than the
-   * pace at which its class is given seats now, unless its account is alone: others will come who do not wait yet.
-   * O(active accounts).
+   * Before it, the seats have to serve the waiting requests of its own class, and of every other account and class as much as
+   * is due before the newcomer's turn: at most what is waiting there, and at most the share of its weight during the time that
+   * the newcomer's class is served. All seats work on that at once, and the first one becomes free when a running request
+   * ends. The result is no shorter than the rate at which the class is given seats now implies, unless the account is
+   * the only one, since requests of others will arrive meanwhile. O(active accounts).
    */
   waitMs(account: Account, accountClass: AccountClass, seats: number): number {
     const { usualMs } = this;
     const rank = account.rankOf(accountClass);
     const hold = accountClass.hold.meanMs ?? account.holdMs ?? usualMs;
-    // Newest first: its own class's requests wait behind it.
+    // Newest first: the waiting requests of its own class are served after it.
     const before = accountClass.newestFirst ? 0 : accountClass.waiting;
     const own = before * hold;
     const turn = { at: rank + (own + hold) / accountClass.weight, hold: usualMs };
@@ -108,7 +107,10 @@ export class Forecast {
     return accountClass.calibration * Math.max(predicted, paced);
   }
 
-  /** How long a request may wait and still be of use, ms (B): of this class where it is to end by then, else just to begin. */
+  /**
+   * How long a request may wait and still meet its deadline (B), ms. With `accountClass` it has to end by then, otherwise to
+   * begin.
+   */
   budgetMs(accountClass: AccountClass | undefined, now: number, deadlineAt = Infinity): number {
     const wallMs = accountClass === undefined ? 0 : (accountClass.wall.meanMs ?? this.#wall.meanMs ?? 0);
     const untilTooLate = deadlineAt - now - wallMs;
@@ -123,13 +125,13 @@ export class Forecast {
   }
 }
 
-/** When a newcomer's turn comes, as a rank, and what a request takes of an account that is not known yet, ms. */
+/** The rank at which a newcomer's turn comes, and the time on a seat that is assumed for unknown accounts, ms. */
 interface Turn {
   readonly at: number;
   readonly hold: number;
 }
 
-/** Seat time that the classes of an account, but for one of them, are given before that turn, ms. O(classes). */
+/** Seat time that is due to the classes of an account before that turn, ms, without the class `but`. O(classes). */
 function owedTo(account: Account, { at, hold }: Turn, but?: AccountClass): number {
   let owed = 0;
   let rank = 0;

@@ -6,20 +6,20 @@ import type { SeatPool } from './seat-lease.js';
 import type { ReleaseReason, TicketOutcome } from './seat-queue.js';
 import { WideLeases } from './wide-leases.js';
 
-/** What the end of a lease shows of its caller's patience. */
+/** What the end of a lease means for its caller's patience. */
 const ENDS: Readonly<Partial<Record<ReleaseReason, 'answered' | 'left'>>> = { done: 'answered', cancelled: 'left' };
 
 /** The functions of the queue that leases call. */
 export interface LeasingQueue {
   /** Brings the queue's state to the present and returns that, ms. Called first in each operation. */
   accrue(): number;
-  /** Gives free seats to those who wait. Called last. */
+  /** Gives free seats to waiting requests. Called last. */
   dispatch(): void;
   /** The request waits again before all others, or is refused with `lost`; its seats are free. */
   returned(queued: QueuedRequest, seats: number, lost?: 'engine-lost'): void;
 }
 
-/** The seats that leases have, and what is learned when they end. */
+/** The seats of leases, and what is learned when they end. */
 export class LeasedSeats implements SeatPool {
   readonly #queue: LeasingQueue;
   readonly #state: QueueState;

@@ -1,25 +1,25 @@
 /**
- * Which waits are worth a place when more comes than the seats can serve, without a setting for it.
+ * Decides which requests may wait while more arrive than the seats can serve. It needs no setting.
  *
- * Nothing here plays a part before the queue stands (standing-queue.ts): while seats come free by themselves a caller who
- * leaves the queue costs nothing, and a burst is served. Once it stands:
+ * Nothing here applies before the queue stands (standing-queue.ts): while seats become free by themselves, a caller who
+ * leaves the queue costs nothing, and a burst is served. Once the queue stands:
  *
- * 1. Room. Each class of an account may keep as many waiting as leave hardly a turn of it without one (demand.ts): 34 at a
- *    load just above what it is given, 5 at twice, 2 at ten times. So every account that asks for its share is there when its
- *    turn comes, and fairness between accounts stays what it is (fair queuing with a controlled queue for each: FQ-CoDel,
- *    RFC 8290). All together keep three for each account, or for each seat where there are more accounts than seats.
- * 2. Patience. How long callers stay is learned from those who left before they had what they waited for and from those
- *    who did not (patience.ts; E. Kaplan and P. Meier, 1958). Where a full room would make a class's requests wait so long
- *    that it costs seat time, that class is served newest first and its oldest request makes room (adaptive LIFO:
- *    B. Maurer, "Fail at Scale", ACM Queue 2015; drop from the front: N. Yin and M. Hluchyj, 1993): the wait of the served is
- *    then the time since the last arrival, however many wait, and room costs nothing. Elsewhere the order stays first come,
- *    first served, and the newcomer is refused at once.
- * 3. A request whose predicted wait is longer than callers of its account stay is refused on arrival, and one that has
- *    waited so long that a seat would be for nothing is refused then.
+ * 1. Room. Each class of an account may have as many requests waiting as are needed so that one waits at almost every turn
+ *    of it (demand.ts). So every account that asks for its share has a request waiting when its turn comes, and the queue
+ *    stays fair between accounts (fair queuing with a controlled queue for each: FQ-CoDel, RFC 8290). `room` bounds the
+ *    requests of all classes together.
+ * 2. Patience. How long callers stay is learned from those who left before they had what they waited for, and from those
+ *    who did not (patience.ts; E. Kaplan and P. Meier, 1958). If a full room would make a class's requests wait so long
+ *    that seat time is wasted, that class is served newest first, and its oldest request makes room (adaptive LIFO:
+ *    B. Maurer, "Fail at Scale", ACM Queue 2015; drop from the front: N. Yin and M. Hluchyj, 1993): a served request has then
+ *    waited for about the time since the last arrival, however many wait. Otherwise the order stays first come, first
+ *    served, and the newcomer is refused at once.
+ * 3. A request whose predicted wait is longer than callers of its account stay is refused on arrival. One that has waited so
+ *    long that its seat time would probably be wasted is refused then.
  *
- * A caller counts as having left where it left before the first token of a stream or before the end of a whole reply. One
- * that stops a stream midway does not, nor one that leaves as the answer to a copy of its request comes (hedges.ts). What an
- * account's callers do decides over its own requests; it enters what is believed of others as one account of many.
+ * A caller counts as having left if it disconnects before the first token of a stream or before the end of a whole reply. It
+ * does not if it stops a stream midway, or disconnects when the answer to a copy of its request arrives (hedges.ts). The
+ * patience of an account's callers applies to its own requests; in the patience of all callers each account counts alike.
  */
 import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
@@ -31,13 +31,16 @@ import type { QueueState } from './queue-state.js';
 import type { PatienceReport, QueueRequest } from './seat-queue.js';
 import { StandingQueue, windowOf } from './standing-queue.js';
 
-/** Of those whom patience alone would refuse, so many are let in all the same: else a patience that grew is never seen. */
+/** The share of requests, among those that patience alone would refuse, that are admitted, so that growing patience is noticed. */
 const EXPLORED = 0.02;
 
-/** Weight of the newest lease in what a request takes. */
+/** Weight of the newest lease in the mean time that a request takes. */
 const HOLD_STEP = 0.02;
 
-/** Requests that may wait in all while the queue stands: so many for each class of an account, but no more than these. */
+/**
+ * Bounds of all waiting requests while the queue stands: PLACES_EACH for each class of an account, at most the larger of PLACES and
+ * PLACES_A_SEAT for each seat.
+ */
 const PLACES_EACH = 10;
 const PLACES = 32;
 const PLACES_A_SEAT = 4;
@@ -45,10 +48,13 @@ const PLACES_A_SEAT = 4;
 /** A class is served newest first only above this load: below it nearly all are served. */
 const NEWEST_FIRST_LOAD = 1.05;
 
-/** Where the newest goes first, those who wait behind it are hardly ever served: so many turns may find none. */
+/** The share of turns at which no request may be waiting, for a class that is served newest first. Its older requests are rarely served. */
 const FEW_EMPTY = 0.01;
 
-/** Served newest first: while so many wait, and the last came within this part of the wait that costs nothing, no other is let in. */
+/**
+ * Of a class that is served newest first no further request is admitted while ENOUGH wait and the last one arrived within this part of
+ * the longest wait that wastes no seat time.
+ */
 const ENOUGH = 2;
 const FRESH_PART = 0.25;
 
@@ -61,12 +67,12 @@ export class Overload {
   readonly #random: () => number;
   readonly #learns: boolean;
   #at: number | undefined;
-  /** What a request takes; slower to follow than what predictions go by, which vary by a fifth. */
+  /** Mean time on a seat, ms. It follows changes more slowly than the mean that predictions use, which varies by a fifth. */
   #holdMs = 1000;
   #held = 0;
   #wastedMs = 0;
 
-  /** `learns`: false: the queue never counts as standing, so that nothing here plays a part. */
+  /** `learns`: if false, the queue never counts as standing, so nothing here applies. */
   constructor(state: QueueState, random: () => number, learns: boolean) {
     this.#state = state;
     this.#learns = learns;
@@ -87,7 +93,7 @@ export class Overload {
     return this.#wastedMs;
   }
 
-  /** How long callers stay, all accounts alike. */
+  /** How long callers stay. Each account counts alike. */
   patienceReport(awaited: Awaited): PatienceReport {
     const { survival } = this.patience.of({}, awaited, this.times);
     const by = (share: number): number | null => survival.timeOf(share) ?? null;
@@ -98,17 +104,17 @@ export class Overload {
     return { now: this.standing.fullMs, holdMs: this.#holdMs };
   }
 
-  /** Time goes on to `now`, before anything else happens then. */
+  /** Advances the time to `now`. Called first in each operation. */
   passed(now: number): void {
     const { seats, free, paused } = this.#state;
-    // Nothing is known of a queue before a first lease has ended.
+    // Before a first lease has ended, the time that a request takes is unknown.
     if (this.#at !== undefined && !paused && seats > 0 && this.#held > 0) {
       this.standing.passed(now - this.#at, free / seats, this.#holdMs);
     }
     this.#at = now;
   }
 
-  /** A request came, let in or not: settles the order in which its class is served. */
+  /** A request arrived, whether or not it is admitted. Decides the order in which its class is served. */
   arrived(request: QueueRequest, account: Account, accountClass: AccountClass): void {
     const { now } = this.#state;
     const windowMs = windowOf(this.#holdMs);
@@ -141,37 +147,37 @@ export class Overload {
     return Math.max(Math.min(PLACES_EACH * (kinds + 1), most), roomFor(this.load));
   }
 
-  /** Whether enough of a class wait that is served newest first, and so lately that a newer one would be no better. */
+  /** Whether enough requests of a class that is served newest first wait and are so recent that a newer one would be no better. */
   fresh(request: QueueRequest, account: Account, accountClass: AccountClass): boolean {
     const { last, length } = accountClass.list;
     if (!this.stands || !accountClass.newestFirst || last === undefined || length < ENOUGH) return false;
     return this.#state.now - last.enteredAt < FRESH_PART * this.#of(account, request).freshMs;
   }
 
-  /** The longest wait for a seat that is worth a place to this request, ms. */
+  /** The longest wait after which this request's caller is likely to be there still, ms. */
   longestMs(request: QueueRequest, account: Account): number {
     return this.stands ? this.#of(account, request).longestMs : Infinity;
   }
 
-  /** Whether a request is let in to find out whether patience grew. */
+  /** Whether a request is admitted to find out whether patience grew. */
   explores(): boolean {
     return this.#random() < EXPLORED;
   }
 
-  /** After so long in the queue, ms, a seat would be for nothing by what is learned. */
+  /** The time in the queue after which its seat time would probably be wasted, ms. */
   hopelessMs({ request, explores }: QueuedRequest, account: Account): number {
     return this.stands && !explores ? this.#of(account, request).hopelessMs : Infinity;
   }
 
-  /** Whether a seat would be for nothing: by what its caller says, or while the queue stands, by what is learned. */
+  /** Whether its seat time would be wasted: its client's timeout has passed, or, while the queue stands, its caller has probably left. */
   isHopeless(queued: QueuedRequest, account: Account, now: number): boolean {
     if (queued.request.wantedUntil !== undefined && queued.request.wantedUntil <= now) return true;
     if (queued.returns > 0) return false;
-    // The last one in line is seated whatever its chance: there is no better use of the seat.
+    // The only request that waits is seated in any case: there is no better use of the seat.
     return this.#state.seatable > 1 && now - queued.enteredAt > this.hopelessMs(queued, account);
   }
 
-  /** Whether this request, of a class that is served newest first, has waited so long that it costs seat time: another account's may not. */
+  /** Whether this request, of a class that is served newest first, has waited longer than wastes no seat time. One of another account may not have. */
   isAged(queued: QueuedRequest): boolean {
     const account = this.#state.accountOf(queued);
     if (!this.stands || queued.promised || !this.#state.classOf(queued).newestFirst) return false;
@@ -190,8 +196,8 @@ export class Overload {
   }
 
   /**
-   * A request is over, or has what its caller waited for. `left`: its caller left before that. `neither`: it was refused, or
-   * its deadline passed.
+   * A request has ended, or its caller has what it waited for (`answered`). `left`: its caller left before that. `neither`: it was
+   * refused, or its deadline passed.
    */
   settled(queued: QueuedRequest, account: Account, how: 'answered' | 'left' | 'neither'): void {
     if (queued.patienceRecorded) return;
@@ -207,7 +213,7 @@ export class Overload {
     if (seated) this.patience.served(awaited, { ms: now - queued.grantedAt, answered: how === 'answered' }, this.times);
   }
 
-  /** It is over. */
+  /** A request has ended. */
   over(queued: QueuedRequest): void {
     this.#hedges.over(queued);
   }

@@ -4,40 +4,40 @@ import { BIN_ENDS, Survival } from './survival.js';
 /** What a caller waits for: the first token of a stream, or the end of a whole reply. */
 export type Awaited = 'first-token' | 'end';
 
-/** What was seen loses half of its weight in so much time under load; where requests take long, in so many of them. */
+/** An observation loses half of its weight in this much time under load, or in the time of this many requests if that is longer. */
 const HALF_MS = 15_000;
 const HALF_HOLDS = 2;
 
-/** An account of whose callers fewer are known than this is judged by the pool. */
+/** An account with fewer observed callers than this is judged by the callers of all accounts together, the pool. */
 const KNOWN_CALLERS = 4;
 
 /**
- * Callers of the pool that are mixed with an account's own. In the pool accounts are what is counted, and as many that never
- * leave are taken to be there besides: so no account alone brings the pool's callers down to the share that admission asks for.
+ * How many callers of the pool are added to an account's own observations. In the pool each account counts once, and PRIOR_ACCOUNTS
+ * accounts whose callers never leave are added, so that one account alone cannot make the pool look impatient.
  */
 const PRIOR_CALLERS = 2;
 const PRIOR_ACCOUNTS = 2;
 
-/** Chances are worked out anew once so much time has passed under load, and this part of what is known is new. */
+/** Probabilities are computed again after this much time under load, if this part of the observations is new. */
 const FIT_MS = 500;
 const NEW_PART = 1 / 8;
 
-/** A wait costs nothing that leaves this share of a seat's time good, of that without a wait. */
+/** A wait wastes no seat time if the useful share of the seat's time stays above this part of the share without a wait. */
 const FRESH = 0.99;
 
-/** A wait is too long when this share, or less, of those who would be served at once is served after it. */
+/** A wait is too long if at most this part of the callers who would be served without a wait are served after it. */
 const WORTH = 0.7;
 
-/** After a wait that leaves less than this share of its time good, of that without a wait, a seat would be for nothing. */
+/** A seat is wasted if the useful share of its time is below this part of the share without a wait. */
 const HOPE = 0.75;
 
-/** Where fewer than this share of callers are still there, nothing is known of those. */
+/** If fewer than this share of callers are still there, nothing is known about them. */
 const GONE = 0.02;
 
-/** Where fewer leave than this share, no wait is too long. */
+/** If fewer callers than this share leave, no wait is too long. */
 const LEAST_SHARE = 0.001;
 
-/** What is known of one account's callers, or of all, that wait for the same thing. */
+/** The patience of one account's callers, or of all callers, who wait for the same thing. */
 export class Patience {
   readonly survival = new Survival();
   #fittedAt = -Infinity;
@@ -46,28 +46,28 @@ export class Patience {
   #longestMs = Infinity;
   #hopelessMs = Infinity;
 
-  /** Something was seen. */
+  /** A caller was observed. */
   observed(): void {
     this.#seen += 1;
   }
 
-  /** Whether chances are to be worked out anew at this time, where `count` are known. */
+  /** Whether probabilities have to be computed again at this time, with `count` observations. */
   stale(now: number, count: number): boolean {
     const passed = now - this.#fittedAt;
     return (passed >= FIT_MS && this.#seen > NEW_PART * count) || passed >= HALF_MS;
   }
 
-  /** The longest wait that costs no seat time, as of the last fit, ms. */
+  /** The longest wait that wastes no seat time, as of the last fit, ms. */
   get freshMs(): number {
     return this.#freshMs;
   }
 
-  /** The longest wait that leaves a caller likely enough to be there, as of the last fit, ms. */
+  /** The longest wait after which a caller is likely enough to be there, as of the last fit, ms. */
   get longestMs(): number {
     return this.#longestMs;
   }
 
-  /** The wait past which a seat would be for nothing, as of the last fit, ms. */
+  /** The wait past which a seat would be wasted, as of the last fit, ms. */
   get hopelessMs(): number {
     return this.#hopelessMs;
   }
@@ -93,15 +93,15 @@ export class Patience {
   }
 }
 
-/** What comes of a seat after a wait. */
+/** The expected use of a seat after a wait. */
 interface Outcome {
-  /** For how much of the seat's time a caller who is still there gets what it waits for: 0 to 1. */
+  /** The share of the seat's time that is spent on callers who get what they wait for: 0 to 1. */
   readonly good: number;
-  /** The chance that a caller who begins to wait gets what it waits for: 0 to 1. */
+  /** The probability that a caller who begins to wait gets what it waits for: 0 to 1. */
   readonly served: number;
 }
 
-/** What comes of a seat after `waitMs`. */
+/** The expected use of a seat after `waitMs`. */
 export function outcomeOf(
   survival: Survival,
   service: ServiceTime,

@@ -1,20 +1,20 @@
 /**
- * Which replica a request is given a seat of, once it is its turn.
+ * Chooses the replica of which a request gets a seat, once it is the request's turn.
  *
- * Of the replicas with a free seat that is long enough, those with the shortest seats, so that the long ones stay free for
- * the requests that need them. Of these, the one with the highest
+ * Only replicas with a free seat that is long enough are considered, and of these only those with the shortest seats, so that
+ * the long ones stay free for the requests that need them. Of these it takes the one with the highest
  *
  *     share of the prompt that it has - share of its seats that are busy - share of the wanted seats that it lacks
  *
- * A conversation goes back to where its past turns are; a beginning that many prompts share is followed only until the
- * others are that much less busy, and then they have it too. Of equal ones the one that was given a seat least recently, so
- * that conversations spread over the past state of all replicas.
+ * So a conversation returns to the replica that has its previous turns. Prompts with a common beginning go to the replica that
+ * has it until the others are that much less busy; then these compute it too. Of equal replicas it takes the one of which a seat
+ * was granted least recently, so that conversations spread over the saved state of all replicas.
  */
 import { freeSeats, type Replica } from './replica-seats.js';
 
 /** What decides where a request is placed. */
 export interface Wants {
-  /** Tokens that its seat has to hold. */
+  /** Tokens that its seat must be able to hold. */
   readonly seatTokens: number;
   readonly promptTokens: number;
   /** Seats that it can use at once, all of one replica. */

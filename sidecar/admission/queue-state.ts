@@ -8,18 +8,18 @@ import { Accounts } from './accounts.js';
 import { ReplicaSeats, type ReplicaSize } from './replica-seats.js';
 
 /**
- * Who waits and who holds seats, entered for the queue and for the account at once, so that the two never differ. A place
- * that moves from waiting to a seat or back is entered where it goes before it is struck out where it was: its account is
- * not idle in between, so it is not lifted.
+ * Which requests wait and which hold seats, recorded for the queue and for the account together, so that the two never differ.
+ * A request that moves from waiting to a seat or back is added at its new place before it is removed from the old one, so that
+ * its account is not idle in between, which would lift it.
  */
 export class QueueState {
   readonly accounts = new Accounts();
   readonly replicas: ReplicaSeats;
-  /** How often a replica of the engine went away or came back. */
+  /** How often a replica of the engine became unavailable or available. */
   breaks = 0;
   /** Leases ended, by how. */
   readonly released: Partial<Record<ReleaseReason | 'given-back', number>> = {};
-  /** Their engine was lost: before all others, in the order of entering. */
+  /** Requests whose engine was lost: served before all others, in the order of entering. */
   readonly #returned = new OrderedList<QueuedRequest>();
   readonly #waitingBy: Record<ServiceClass, number> = { interactive: 0, standard: 0, batch: 0 };
   #kinds = 0;
@@ -33,17 +33,17 @@ export class QueueState {
     this.replicas = new ReplicaSeats(typeof seats === 'number' ? [{ seats, contextPerSeat: Infinity }] : seats);
   }
 
-  /** Seats of the replicas that are there; of all while none is. */
+  /** Seats of the available replicas; of all replicas while none is available. */
   get seats(): number {
     return this.replicas.seats;
   }
 
-  /** Whether no replica is there. */
+  /** Whether no replica is available. */
   get paused(): boolean {
     return this.replicas.paused;
   }
 
-  /** The time up to which all is charged: that of the operation under way, from its first step to its last. */
+  /** The time up to which all accounts are charged. It stays the same throughout an operation. */
   get now(): number {
     return this.#now;
   }

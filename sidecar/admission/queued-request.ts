@@ -8,7 +8,7 @@ import type { QueueRequest, Ticket, TicketOutcome, SeatNeeds } from './seat-queu
  */
 export type Phase = 'unready' | 'ready' | 'granted' | 'leased' | 'over';
 
-/** What a waiting request asks of its queue. */
+/** The functions of the queue that a waiting request calls. */
 export interface RequestQueue {
   ready(queued: QueuedRequest): void;
   cancel(queued: QueuedRequest, disconnected: boolean): void;
@@ -24,19 +24,19 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
   /** The same where the newest goes first. */
   readonly recent: HeapNode<QueuedRequest> = new HeapNode<QueuedRequest>(this);
   phase: Phase = 'unready';
-  /** What the wait was taken to be when it entered, ms; undefined: there was no prediction. */
+  /** The predicted wait when it entered, ms; undefined: there was no prediction. */
   predictedMs: number | undefined;
-  /** What is known of its prompt, from `ready` on. */
+  /** Set by `ready`. */
   needs: SeatNeeds | undefined;
-  /** When the wait now running began. */
+  /** When its present wait began. */
   readyAt = 0;
-  /** Waiting done before that, ms. */
+  /** Its waiting time before that, ms. */
   waitedMs = 0;
-  /** How often the engine had gone or come when it entered (QueueState.breaks). */
+  /** `QueueState.breaks` when it entered. */
   breaks = 0;
-  /** When its stay in the queue now running began, checks included. */
+  /** When its present stay in the queue began, checks included. */
   queuedAt = 0;
-  /** Stays done before that, ms. */
+  /** The time of its stays before that, ms. */
   queuedMs = 0;
   /** Seats held now, since when, and seat-milliseconds held before that. */
   seats = 0;
@@ -49,9 +49,9 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
   /** When it entered, and when it was given its seat. */
   enteredAt = 0;
   grantedAt = 0;
-  /** It came back at the time that it was given: it goes before all others of its class. */
+  /** It returned at the time that was reserved for it, and goes before all others of its class. */
   promised = false;
-  /** It is let in to find out whether patience grew. */
+  /** It is admitted to find out whether patience grew. */
   explores = false;
   /** Its caller's patience is recorded. */
   patienceRecorded = false;

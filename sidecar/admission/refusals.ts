@@ -2,7 +2,7 @@ import { retryAfter } from './hold-time.js';
 import type { Retry } from './returns.js';
 import type { Refused, RefusalReason } from './seat-queue.js';
 
-/** What a reason is called on the wire. A second lost engine is answered 502 by handlers, whatever this says. */
+/** The error code of each reason. Handlers answer a second lost engine with 502 instead of this code. */
 const CODES = {
   full: 'capacity_exceeded',
   predicted: 'capacity_exceeded',
@@ -31,13 +31,13 @@ export class Refusals {
     return { ...this.#counts };
   }
 
-  /** `waitMs`: how long one who came now would wait. It does not apply to a process that drains: retry elsewhere, soon. */
+  /** `waitMs`: the predicted wait of a request that arrives now. During a drain it does not count: retry elsewhere, soon. */
   predicted(reason: RefusalReason, waitMs: number): Refused {
     const retryAfterMs = retryAfter(reason === 'drain' ? 0 : waitMs, this.#random());
     return this.#make(reason, retryAfterMs);
   }
 
-  /** With a time to come back at that was reserved, or with a long one, since none can be. */
+  /** With a reserved time to retry at, or with a long one if none could be reserved. */
   reserved(reason: RefusalReason, retry: Retry): Refused {
     return { ...this.#make(reason, retry.ms), retry: retry.kind };
   }

@@ -3,7 +3,7 @@ import type { ClassReport, OverloadReport, QueueReport, QueueSnapshot, AccountRe
 import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
 
-/** What decisions are made by. */
+/** The state that decisions use. */
 export function snapshotOf(
   { seats, busy, waiting, waitingBy, bytes, paused, accounts, released }: QueueState,
   refused: QueueSnapshot['refused'],

@@ -1,32 +1,31 @@
 /**
- * Times to retry at that an account's share can keep. Where more requests come than the seats can serve, not all that
- * retry can be served, whatever their Retry-After: seat time is conserved. So times are reserved like appointments: at
- * a part of the rate at which the account's class is given seats, so that a seat is free for each request that retries.
- * A request that comes again at its time, known by its account and body, is admitted before all others of its class.
- * Once the next such time is too far ahead, the others are given a long time that reserves nothing.
+ * Reserves times to retry. If more requests arrive than the seats can serve, not all that retry can be served, whatever their
+ * Retry-After. So each class of an account reserves times at a part of the rate at which it is given seats: a request that
+ * returns at its time, identified by its account and body, is admitted before all others of its class. When the next such
+ * time is too far ahead, requests get a long time that reserves nothing.
  */
 import type { Demand } from './demand.js';
 
-/** The part of the seats given to an account's class that may be reserved; the rest serves first requests. */
+/** The part of a class's seats that may be reserved; the rest is for requests that arrive for the first time. */
 const PROMISED_SHARE = 0.5;
 
-/** Above this load a predicted wait does not decide which request is admitted after it: others come meanwhile. */
+/** Above this load a request that waits for the predicted time may still not be admitted, since others arrive meanwhile. */
 const OVERLOAD = 1.1;
 
 const SOONEST_MS = 1000;
 /** Clients do not wait longer by themselves: the OpenAI ones wait up to a minute. */
 export const LONGEST_MS = 59_000;
-/** Header Retry-After has whole seconds, so that its reader comes up to one later. */
+/** Retry-After has whole seconds, so a client may return up to one second later. */
 const ROUNDED_MS = 1000;
 
-/** How much too early and too late a request may come and still counts as one that waited its time, ms. */
+/** How much earlier and later than its time a request may return, ms. */
 const EARLY_MS = 50;
 const LATE_MS = 5000;
 
 /** Reserved times that are remembered. Beyond it none is reserved until one has passed. */
 const MAX_PROMISES = 20_000;
 
-/** A time to come back after: one that is reserved, or a long one that is not. */
+/** A time after which to retry: one that is reserved, or a long one that is not. */
 export interface Retry {
   readonly kind: 'reserved' | 'none';
   readonly ms: number;
@@ -39,7 +38,7 @@ interface Promised {
 
 /** The last time that was reserved for a class of an account. */
 export interface Appointments {
-  /** Requests that come for each that is seated. */
+  /** Arrivals for each request that is seated. */
   readonly load: number;
   readonly demand: Pick<Demand, 'everyMs'>;
   reservedAt: number;
@@ -53,7 +52,7 @@ export class Returns {
   #from = 0;
   readonly #counts = { reserved: 0, none: 0, kept: 0 };
 
-  /** Times given out, refusals without one, and requests that came at theirs. */
+  /** Times that were reserved, refusals without one, and requests that returned at their time. */
   get counts(): { readonly reserved: number; readonly none: number; readonly kept: number } {
     return { ...this.#counts };
   }
@@ -63,7 +62,7 @@ export class Returns {
     return this.#order.length - this.#from;
   }
 
-  /** A time for a refused request of this class; undefined: its load is not above what its seats serve. */
+  /** A time for a refused request of this class; undefined: the class's load is low enough for a predicted wait. */
   offer(appointments: Appointments, key: string | undefined, now: number): Retry | undefined {
     if (appointments.load <= OVERLOAD) return undefined;
     this.#forget(now);

@@ -1,24 +1,24 @@
 import type { QueuedRequest } from './queued-request.js';
 import type { Lease, ReleaseReason, TicketOutcome } from './seat-queue.js';
 
-/** What a lease asks of the queue whose seats it holds. */
+/** The functions of the queue that a lease calls. */
 export interface SeatPool {
-  /** One more seat for `queued`; false: none is free, or others wait for it. */
+  /** Takes one more seat for `queued`. Returns false if none is free or another request waits for it. */
   take(queued: QueuedRequest): boolean;
-  /** One seat of `queued` is free again. */
+  /** Returns one seat of `queued`. */
   put(queued: QueuedRequest): void;
   /** `recall` is called once others wait, unless it is forgotten before. */
   watch(recall: () => void): void;
   forget(recall: () => void): void;
   /** The caller of `queued` has its first token. */
   begun(queued: QueuedRequest): void;
-  /** All of them are; called once, with the time of the grant. */
+  /** Returns all its seats; called once, with the time of the grant. */
   end(queued: QueuedRequest, seats: number, grantedAt: number, reason: ReleaseReason): void;
-  /** All of them are, and the request asks to wait again; called once, instead of `end`. */
+  /** Returns all its seats, and the request waits again; called once, instead of `end`. */
   takeBack(queued: QueuedRequest, seats: number): Promise<TicketOutcome>;
 }
 
-/** The seats of one running request. It alone knows how many they are, so they can be given back only once. */
+/** The seats of one running request. Only the lease knows their number, so they can be returned only once. */
 export class SeatLease implements Lease {
   readonly waitedMs: number;
   readonly replica: number;
@@ -28,7 +28,7 @@ export class SeatLease implements Lease {
   readonly #grantedAt: number;
   #seats = 1;
   #again: Promise<TicketOutcome> | undefined;
-  /** Called when others want its seats, while it has some to spare. */
+  /** Called when other requests wait, while it has more than one seat. */
   #recall: (() => void) | undefined;
 
   constructor(pool: SeatPool, queued: QueuedRequest, grantedAt: number) {

@@ -2,8 +2,8 @@
  * The seat queue as other folders see it. One queue per model, for the seats of all replicas of its engine; a seat is one
  * parallel sequence of one of them. Implementations are pure: a clock, a random source and a config go in; no sockets, no promises awaited.
  *
- * A request takes a place with `enter`, before anything costly is done for it. The place cannot be dispatched until
- * `ready` says that the last check passed. The outcome settles exactly once.
+ * A request takes a place with `enter`, before anything costly is done for it. It is given no seat until `ready` is called
+ * after the last check. The outcome settles exactly once.
  */
 
 import type { ServiceClass } from '../domain/service-class.js';
@@ -22,10 +22,11 @@ export interface Refused {
 }
 
 /**
- * standing: more comes than the seats serve, and they stay busy with less waiting. patience: callers like this one have left
- * by then. hopeless: it waited, and its caller is not there, or hardly ever, by the time that it would be done. named: the
- * wait would pass the time that the caller gives. full, bytes: there is no room to wait. predicted: the wait would be too long. dropped: it waited, and made room for one
- * of an account with less waiting. wait: no seat came within the longest wait. deadline: its own time was over.
+ * standing: more requests arrive than the seats can serve, and they stay busy with fewer waiting. patience: the wait would be
+ * longer than callers like this one stay. hopeless: it waited, and its caller has left or probably will before its end. named:
+ * the wait would exceed the client's own timeout. full, bytes: there is no room to wait. predicted: the wait would be too long.
+ * dropped: it waited, and made room for a request of an account with fewer waiting. wait: it got no seat within the longest
+ * wait. deadline: its deadline passed.
  */
 export type RefusalReason =
   | 'full'
@@ -58,9 +59,9 @@ export interface QueueRequest {
   readonly seatsWanted: number;
   /** What its caller waits for: the first token of a stream, or the end of a whole reply, as where it is absent. */
   readonly awaits?: Awaited;
-  /** On the queue's clock, ms: the caller says that it is gone then. It bounds the wait and orders nothing. */
+  /** On the queue's clock, ms: the client's own timeout. It bounds the wait and does not change the order. */
   readonly wantedUntil?: number;
-  /** Equal for requests with the same body: by it a hedge is known, and a request that comes back. */
+  /** Equal for requests with the same body: identifies copies of a request, and a request that returns. */
   readonly fingerprint?: string;
 }
 
@@ -99,26 +100,26 @@ export interface Lease {
   readonly replica: number;
   /** Milliseconds from `ready` to the grant. */
   readonly waitedMs: number;
-  /** What the wait was taken to be when the request entered, ms; undefined: there was no prediction. */
+  /** The predicted wait when the request entered, ms; undefined: there was no prediction. */
   readonly predictedMs?: number | undefined;
-  /** Takes a further seat of the same replica if one is free and no request with a better claim waits. */
+  /** Takes a further seat of the same replica if one is free and no waiting request could use it. */
   takeSeat(): boolean;
-  /** Gives one seat back; the last one only goes with `release`. */
+  /** Returns one seat; the last one is returned by `release` only. */
   freeSeat(): void;
   /**
-   * From now on and while this lease holds more than one seat, `fn` is called when another begins to wait: a seat should then
-   * be given back as soon as that can be. It is not called again before one was. No request waits while a lease grows, so a
-   * call right after that misses none.
+   * From now on and while this lease holds more than one seat, `fn` is called when another request begins to wait: a seat should
+   * then be returned as soon as possible. It is called again only after one was returned. No request waits while a lease
+   * grows, so a call right after that misses none.
    */
   whenWanted(fn: () => void): void;
-  /** The caller has the first token of its stream: from now on it shows no patience by leaving. */
+  /** The caller has the first token of its stream: a disconnect from now on says nothing about its patience. */
   begun(): void;
-  /** Ends the lease. Idempotent: the first call counts. `cancelled`: the caller left. */
+  /** Ends the lease. Idempotent: the first call counts. `cancelled`: the caller disconnected. */
   release(reason: ReleaseReason): void;
   /**
-   * The engine was lost before it started this request: back to the head of the line, with its deadline and its time
-   * already waited kept. As often in a request's life as the engine has replicas; once more settles as refused `engine-lost`, which is answered as
-   * a lost engine (502), not by the refusal's code. On a lease that has ended it settles as cancelled.
+   * The engine was lost before it started this request, which returns to the head of the queue and keeps its deadline and its
+   * waiting time. That may happen as often as the engine has replicas; the next time settles as refused `engine-lost`, which is
+   * answered as a lost engine (502) and not by the refusal's code. On a lease that has ended it settles as cancelled.
    */
   giveBack(): Promise<TicketOutcome>;
 }
@@ -127,7 +128,7 @@ export interface QueueSnapshot {
   readonly seats: number;
   readonly busy: number;
   readonly waiting: number;
-  /** The same by class; an account may have requests of several. */
+  /** The same by class. An account may have requests of several classes. */
   readonly waitingBy: Readonly<Record<ServiceClass, number>>;
   readonly waitingBytes: number;
   readonly paused: boolean;
@@ -143,9 +144,9 @@ export interface ClassReport {
   readonly waiting: number;
   /** Seats held. */
   readonly running: number;
-  /** What one of these requests takes; null: none has ended. */
+  /** Mean seat time of one of these requests; null: none has ended. */
   readonly holdMs: number | null;
-  /** What their predictions are multiplied by. */
+  /** The factor that corrects their predictions. */
   readonly calibration: number;
   /** How long one more of them would wait. */
   readonly predictedWaitMs: number;
@@ -154,7 +155,7 @@ export interface ClassReport {
 /** One account as operators see it. Times in ms. */
 export interface AccountReport {
   readonly account: string;
-  /** Of the class that it is ranked by: the heaviest that has a request to seat, else that waits or runs, or last did. */
+  /** Of the class that determines its rank: the heaviest with a request to seat, else with one that waits or runs, or last did. */
   readonly weight: number;
   readonly waiting: number;
   /** Seats held. */
@@ -163,16 +164,16 @@ export interface AccountReport {
   readonly virtualMs: number;
   /** Seat time since it was first seen here. */
   readonly seatMs: number;
-  /** What one of its requests takes; null: none has ended. */
+  /** Mean seat time of one of its requests; null: none has ended. */
   readonly holdMs: number | null;
-  /** The same of the class that it is ranked by. */
+  /** The same of the class that determines its rank. */
   readonly calibration: number;
   readonly predictedWaitMs: number;
   /** The classes that it ever used, heaviest first. */
   readonly classes: readonly ClassReport[];
 }
 
-/** The times by which 10, 50 and 90 of 100 callers have left, ms; null: fewer leave, as far as is known. */
+/** The times by which 10, 50 and 90 of 100 callers have left, ms; null: fewer are known to leave. */
 export interface PatienceReport {
   readonly p10: number | null;
   readonly p50: number | null;
@@ -181,15 +182,15 @@ export interface PatienceReport {
 
 /** What the queue learned of overload (overload.ts). */
 export interface OverloadReport {
-  /** More comes than the seats can serve, and has for some time. */
+  /** For some time more requests have arrived than the seats can serve. */
   readonly standing: boolean;
-  /** Requests that come for each that is seated, lately. */
+  /** Recent arrivals for each request that is seated. */
   readonly load: number;
   /** Seat time of callers who left before they had what they waited for, since the start, ms. */
   readonly leftMs: number;
-  /** How long callers stay, all accounts alike, by what they wait for. */
+  /** How long callers stay, by what they wait for. Each account counts alike. */
   readonly patience: Readonly<Record<Awaited, PatienceReport>>;
-  /** Retry-After since the start: times reserved, refusals for which none could be, requests that came at their time. */
+  /** Since the start: times that were reserved, refusals for which none could be, and requests that returned at their time. */
   readonly retries: { readonly reserved: number; readonly none: number; readonly kept: number };
 }
 
@@ -219,7 +220,7 @@ export interface QueueReport extends Omit<QueueSnapshot, 'accounts'> {
   };
 }
 
-/** How full a queue is now: properties that are read where the queue keeps them, so that reading makes nothing. */
+/** The present load of a queue. Its properties read the queue's own state, so that reading them allocates nothing. */
 export interface QueueLoad {
   readonly seats: number;
   readonly busy: number;
@@ -227,22 +228,22 @@ export interface QueueLoad {
   readonly replicas: { readonly all: readonly ReplicaReport[] };
 }
 
-/** What routes, metrics and pages use of a model's queue; tickets and leases have their own ways into it. */
+/** A model's queue as routes, metrics and pages use it. */
 export interface SeatQueue {
   /** Takes a place, synchronously. Never throws. */
   enter(request: QueueRequest): Ticket | Refused;
   /**
-   * A replica of the engine went away: nothing is dispatched to it until `resume`. Waiting requests keep their places and
-   * timers. `replica`: its index; absent: the only one.
+   * A replica of the engine became unavailable: none of its seats is granted until `resume`. Waiting requests keep their
+   * places and timers. `replica`: its index; absent: the only one.
    */
   pause(replica?: number): void;
-  /** A replica is there with this many seats. */
+  /** A replica is available with this many seats. */
   resume(seats: number, replica?: number): void;
   /** Refuses all waiting requests and all that arrive from now on; leases continue. */
   drain(): void;
   snapshot(): QueueSnapshot;
   /** The same object for as long as the queue lives. */
   readonly load: QueueLoad;
-  /** Names the `most` accounts that held seats longest. Costlier than a snapshot: for pages, not for decisions. */
+  /** Names the `most` accounts with the most seat time. More expensive than a snapshot: for pages, not for decisions. */
   report(most: number): QueueReport;
 }

@@ -23,7 +23,7 @@ export class Seating {
     this.#fits = (queued) => state.replicas.holds(seatTokens(queued));
   }
 
-  /** The request, with its replica in it; undefined: none that waits can take a free seat. */
+  /** The next request, with its replica set; undefined: no waiting request can take a free seat. */
   next(measures: Measures): QueuedRequest | undefined {
     const { replicas, accounts } = this.#state;
     if (replicas.free === 0) return undefined;
@@ -66,7 +66,7 @@ export class Seating {
   }
 }
 
-/** Tokens that a request's seat has to hold; 0: any will do. */
+/** Tokens that a request's seat must be able to hold; 0: any seat will do. */
 function seatTokens({ needs }: QueuedRequest): number {
   return needs?.seatTokens ?? 0;
 }

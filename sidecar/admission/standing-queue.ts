@@ -1,17 +1,17 @@
-/** The queue stands once no seat was free for so many times as long as a request takes; a free seat ends that sooner. */
+/** The queue stands once no seat was free for so many times the time of a request. */
 const STANDING_HOLDS = 4;
 
-/** A free seat counts so many times as much as a full one. */
+/** Time with a free seat counts so many times as much as time without one, so that the queue stops standing soon. */
 const FREE_WEIGHT = 25;
 
-/** Loads are averaged over the time of so many requests on one seat, and over no less than so many ms. */
+/** Loads are averaged over the time of so many requests on one seat, and over at least so many ms. */
 const LOAD_HOLDS = 20;
 const LOAD_MS = 10_000;
 
 /**
- * Whether more comes than the seats can serve, and has for some time. A queue that never empties adds its wait to every
- * request and no throughput (CoDel: K. Nichols and V. Jacobson, ACM Queue 2012), while a burst on an idle service is worked
- * off and served. Milliseconds of the queue's clock throughout.
+ * Whether more requests have arrived for some time than the seats can serve. A queue that never empties adds its wait to every
+ * request and no throughput (CoDel: K. Nichols and V. Jacobson, ACM Queue 2012), while a burst on an idle service is
+ * served. Milliseconds of the queue's clock throughout.
  */
 export class StandingQueue {
   #fullHolds = 0;

@@ -18,8 +18,8 @@ class UserLine {
 }
 
 /**
- * Who is next among one account's requests of one class that may be seated. Its end users take turns, so that one of them with a
- * hundred requests does not hold up the others; within a user the earliest deadline goes first, then first come.
+ * The order of one account's seatable requests of one class. Its end users take turns, so that one of them with a hundred
+ * requests does not delay the others; within a user the earliest deadline goes first, then first come.
  * Requests without a label are one user's. A user with nothing to seat is forgotten, so the users are bounded by the queue.
  */
 export class UserRoundRobin {
@@ -34,8 +34,8 @@ export class UserRoundRobin {
   }
 
   /**
-   * The next request. `newestFirst`: of one user's requests the newest, unless the first in turn keeps a promise or has a
-   * deadline that its gateway named.
+   * The next request. `newestFirst`: of one user's requests the newest, unless the first one has a reservation or a deadline
+   * from a gateway.
    */
   next(newestFirst: boolean): QueuedRequest | undefined {
     const user = this.#turns.first;
@@ -64,7 +64,7 @@ export class UserRoundRobin {
     user.newest.add(queued.recent);
   }
 
-  /** Takes one out that is to be seated: its user's next turn comes after everybody else's. */
+  /** Removes a request that gets a seat: its user's next turn comes after those of all other users. */
   serve(queued: QueuedRequest): void {
     const user = this.#users[keyOf(queued)];
     if (user === undefined) return;
