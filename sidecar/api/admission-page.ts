@@ -14,7 +14,7 @@ export interface AdmissionPage {
   readonly released: QueueReport['released'];
   readonly overload: QueueReport['overload'];
   readonly accounts: readonly AccountLine[];
-  /** All that are not named, together. */
+  /** The sums of all other accounts. */
   readonly others: {
     readonly accounts: number;
     readonly waiting: number;
@@ -23,7 +23,7 @@ export interface AdmissionPage {
   };
 }
 
-/** One account. As AccountReport has it, rounded. */
+/** One account: the fields of AccountReport, rounded. */
 export interface AccountLine {
   readonly account: string;
   readonly weight: number;

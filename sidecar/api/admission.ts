@@ -3,7 +3,7 @@ import type { Exchange } from '../http/exchange.js';
 import type { AdmissionPage } from './admission-page.js';
 import type { Services } from './services.js';
 
-/** Accounts that are named a model; the others are summed up. */
+/** The most accounts that are listed for each model; the others are summed up. */
 const NAMED = 100;
 
 /** GET /admission on the operators' listener: each model's queue, and what each account has waiting, running and charged. */
@@ -15,7 +15,7 @@ export function admission(exchange: Exchange, services: Pick<Services, 'models'>
   exchange.reply({ status: 200, body: JSON.stringify({ models }) });
 }
 
-/** The report as a closed shape: what is added to the queue's own is not shown by itself. */
+/** The report with the fields of the page only, so that a field that is added to the queue's report is not shown by accident. */
 export function admissionPage(report: QueueReport): AdmissionPage {
   return {
     seats: report.seats,

@@ -3,9 +3,9 @@ import type { Outcome, UsageRecord } from '../domain/usage-record.js';
 import { costOf, NO_TOKENS, type TokenCounts } from '../domain/money.js';
 import type { Tariff } from '../usage/price-list.js';
 
-/** Where a request stands when it is priced. */
+/** The state of a request when it is priced. */
 export interface PricedState {
-  /** How it ended; undefined: it is under way. */
+  /** How it ended; undefined: it still runs. */
   readonly outcome: Outcome | undefined;
   /** Tokens that the engine worked on for it. */
   readonly used: TokenCounts;
@@ -14,10 +14,10 @@ export interface PricedState {
 }
 
 /**
- * The tokens that are paid for. A caller who leaves, and a deadline that passes, leave the work done so far to be paid. A
- * fault of ours costs the caller only what it has in hand: of a stream the tokens sent and the prompt behind them, of a
- * whole reply nothing. What is under way is priced as if the next moment brought such a fault, since a record of it is
- * billed only when this process dies. docs/billing.md says the same for customers.
+ * The tokens that are billed. After a disconnect or a missed deadline, all work so far is billed. After a fault of the service
+ * a caller is billed only for what it received: for a stream its prompt and the tokens sent, for a whole reply nothing. A running
+ * request is priced as after such a fault, since its progress record is billed only if this process ends without a close.
+ * docs/billing.md describes this for customers.
  */
 function billable({ outcome, used, delivered }: PricedState): TokenCounts {
   switch (outcome) {
@@ -33,18 +33,18 @@ function billable({ outcome, used, delivered }: PricedState): TokenCounts {
   }
 }
 
-/** One request's money: the prices of its opening, and the credit that is held for it until it is settled. */
+/** Prices one request at the rates of its start, and keeps its credit reservation until it is settled. */
 export class Bill {
   readonly #tariff: Tariff;
   readonly #reservation: Reservation | undefined;
 
-  /** Takes over the reservation; undefined: no credit is reserved here. */
+  /** Owns the reservation; undefined: no credit is reserved. */
   constructor(tariff: Tariff, reservation: Reservation | undefined) {
     this.#tariff = tariff;
     this.#reservation = reservation;
   }
 
-  /** Whether it is paid from credit that is kept here. */
+  /** Whether it is paid from prepaid credit. */
   get prepaid(): boolean {
     return this.#reservation !== undefined;
   }
@@ -53,7 +53,7 @@ export class Bill {
     return { version: this.#tariff.version, picodollars: String(this.#cost(state)) };
   }
 
-  /** Ends the reservation. Only the first call counts; without a state nothing is to be paid. */
+  /** Ends the reservation. Only the first call counts; without a state nothing is charged. */
   settle(state?: PricedState): void {
     this.#reservation?.settle(state ? this.#cost(state) : 0n);
   }

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 
-/** Bytes that are digested at each end of a body; a shorter one is digested whole. */
+/** Bytes that are hashed at each end of a body; a shorter body is hashed whole. */
 const END_BYTES = 32 * 1024;
 
 /** Equal for requests of one route with the same body. Of a long body only its ends and its length are compared. */

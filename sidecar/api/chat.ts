@@ -53,7 +53,7 @@ export async function complete(context: RequestContext, services: Services, rout
     return failed(imageRefusals.noImageSupport(firstImage));
   if (!facts) return failed(refusals.starting(model.engine));
 
-  // Before the wait for a seat, since a stream is kept alive through it.
+  // Created before the wait for a seat, since it keeps the stream alive during the wait.
   const writer = joined(route.makeWriter(context, prepared, services, facts), params, context, services);
   const usage = new UsageSession(services, context, prepared.caller, model, 'chat');
   const wait = SeatWait.enter(context, prepared, params.n);
@@ -109,7 +109,7 @@ function makeWriter(
   return writer;
 }
 
-/** A stream whose frames are joined, if the operator wants that. */
+/** Joins the frames of a stream, if `stream.intervalMs` is set. */
 function joined(
   writer: ReplyWriter,
   { stream }: ChatParams,
@@ -126,13 +126,13 @@ interface Replying {
   readonly context: RequestContext;
   readonly writer: ReplyWriter;
   readonly counts: ReplyCounts;
-  /** Its prompt needs its body no more. */
+  /** Frees the request's body, which its prompt does not need any more. */
   readonly drop: () => void;
 }
 
 /**
- * What the engine's results are passed to: the counts and the caller. `lease`: of a stream, whose caller has what it waited for
- * once the first token is there. One that was given back after a lost engine ignores that, and its request shows no patience.
+ * Passes the engine's results to the counts and to the caller. `lease`: that of a stream, whose caller has what it waited for when
+ * the first token arrives. A lease that was given back after a lost engine ignores this, so the request's patience is not observed.
  */
 function replyResults({ context, writer, counts, drop }: Replying, lease: Lease | undefined): ReplyResults {
   const begin = (): void => {
@@ -163,7 +163,7 @@ function replyResults({ context, writer, counts, drop }: Replying, lease: Lease 
   };
 }
 
-/** Records and answers. Resolves with whether the caller got the whole answer. */
+/** Writes the usage record and the end of the answer. Resolves with whether the caller got the whole answer. */
 async function finish(
   context: RequestContext,
   writer: ReplyWriter,

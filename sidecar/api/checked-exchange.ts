@@ -6,7 +6,7 @@ import type { Body, EventStream, Exchange, Reply, RequestHead } from '../http/ex
 import type { Signal } from '../lib/abort.js';
 import type { Log } from '../telemetry/logger.js';
 
-/** What each path answers when it does not refuse. Paths that are not here answer something else than JSON of ours. */
+/** The schema of each path's successful answer. Paths that are not listed do not answer with JSON of the contract. */
 const ANSWERS: ReadonlyMap<string, AnswerKind> = new Map([
   ['/v1/chat/completions', 'completion'],
   ['/v1/responses', 'response'],
@@ -21,21 +21,21 @@ function kindAt(path: string): AnswerKind | undefined {
   return ANSWERS.get(path) ?? (path.startsWith('/v1/models/') ? 'model' : undefined);
 }
 
-/** Maps in answers whose names are the caller's: they do not show in a path. */
+/** Maps in answers whose keys are chosen by the caller and are therefore left out of paths. */
 const OPEN_MAPS: ReadonlySet<string> = new Set(['answers', 'probabilities', 'legend']);
 
-/** The log's word for an answer that is not as its schema has it. */
+/** The log event for an answer that violates its schema. */
 export const BROKEN_ANSWER = 'answer breaks its schema';
 
-/** The frame that ends a stream which went well. */
+/** The frame that ends a successful stream. */
 const DONE = '[DONE]';
 
 /** Receives an answer that breaks its schema: which schema, where in it, and how. Holds no content. */
 type Report = (problem: string) => void;
 
 /**
- * The switch `development.validateAnswers`: holds every body and every frame to its own schema and logs each that breaks
- * it. What the caller gets is the same. Tests run with it and fail when such a line was logged.
+ * With `development.validateAnswers`, every body and every frame is validated against its schema, and each violation is logged.
+ * The caller's answer does not change. Tests run with it and fail when a violation was logged.
  */
 export function checkAnswers(log: Log): (exchange: Exchange) => Exchange {
   prepareAnswers();

@@ -7,9 +7,8 @@ import type { Services } from './services.js';
 import { RequestContext } from './request-context.js';
 
 /**
- * POST /v1/completions: there is no text completion, so 404; a decision model that the key may call is distinguished, since
- * its caller has mistaken what it can do. A body too long to be parsed on this event
- * loop is answered unread: nothing is served here that were worth more.
+ * POST /v1/completions: text completion does not exist, so the answer is 404. If the model is a decision model that the key may
+ * call, the message names the right endpoint. A body too long to be parsed on this event loop is not read.
  */
 export async function completions(exchange: Exchange, services: Services): Promise<void> {
   const context = new RequestContext(exchange, 'other', services);
@@ -46,7 +45,7 @@ async function namedModel(exchange: Exchange, inlineBytes: number): Promise<stri
   return body.kind === 'body' ? modelNamedBy(body.bytes) : undefined;
 }
 
-/** One that the key may not call reads as none: a caller cannot tell which models exist. */
+/** A model that the key may not call is treated as unknown, so that a caller cannot find out which models exist. */
 function isDecisionModel(named: string | undefined, caller: Caller, services: Services): boolean {
   const model = named === undefined ? undefined : services.models.get(named);
   return model?.kind === 'decision' && mayCall(caller.models, model.id) && inCohort(caller, model.cohort);

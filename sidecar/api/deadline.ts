@@ -2,13 +2,13 @@ import type { Caller } from '../access/identity.js';
 import type { RequestHead } from '../http/exchange.js';
 import type { Services } from './services.js';
 
-/** Whole milliseconds, a little over a day at most; 0: it is late already. */
+/** Whole milliseconds, at most a little over a day; 0 has passed already. */
 const MILLISECONDS = /^(?:0|[1-9][0-9]{0,7})$/;
 
 /**
- * How long a request may take from its body's last byte on, ms: what the operator allows, or what a gateway asks for in
- * `x-ra-deadline-ms` if that is shorter. Undefined: without a limit. From a caller that no gateway
- * vouches for the header is ignored: a request with a short deadline goes before others of its account.
+ * How long a request may take from its body's last byte on, ms: the operator's limit, or that of a gateway in
+ * `x-ra-deadline-ms` if it is shorter. Undefined: no limit. The header counts only on requests that come through a gateway, since a
+ * request with a short deadline goes before others of its account.
  */
 export function timeAllowed(
   head: Pick<RequestHead, 'header'>,
@@ -21,7 +21,7 @@ export function timeAllowed(
   return Math.min(asked, allowed);
 }
 
-/** Whether a gateway names a deadline of this request's own, which goes before others of its account. */
+/** Whether a gateway set a deadline for this request, which then goes before others of its account. */
 export function namesDeadline(head: Pick<RequestHead, 'header'>, { vouched }: Pick<Caller, 'vouched'>): boolean {
   return vouched === true && askedFor(head) !== undefined;
 }
@@ -30,9 +30,9 @@ export function namesDeadline(head: Pick<RequestHead, 'header'>, { vouched }: Pi
 const SECONDS = /^[0-9]{1,6}(?:\.[0-9]{1,6})?$/;
 
 /**
- * How long the caller's client waits for its answer, ms, from the header that OpenAI's clients send where a call sets a
- * timeout. It is not checked and nothing is ordered by it: it only bounds how long the request is worth a place in the queue.
- * Undefined: no time is named, or less than a second, which the clients round to 0.
+ * How long the caller's client waits for its answer, ms, from the header that OpenAI's clients send if a call has a timeout. It
+ * is not checked and does not change the order: it only bounds the request's time in the queue. Undefined: there is no such
+ * time, or it is less than a second, which the clients round to 0.
  */
 export function clientTimeoutMs(head: Pick<RequestHead, 'header'>): number | undefined {
   const value = head.header('x-stainless-timeout');
@@ -40,7 +40,7 @@ export function clientTimeoutMs(head: Pick<RequestHead, 'header'>): number | und
   return ms > 0 ? ms : undefined;
 }
 
-/** Anything but whole milliseconds is taken for no wish at all: the header is a gateway's and not part of the contract. */
+/** Anything but whole milliseconds is ignored: the header is a gateway's and not part of the contract. */
 function askedFor(head: Pick<RequestHead, 'header'>): number | undefined {
   const value = head.header('x-ra-deadline-ms');
   return value !== undefined && MILLISECONDS.test(value) ? Number(value) : undefined;

@@ -14,7 +14,7 @@ import { UsageSession } from './usage-session.js';
 import { RequestContext, type Stop } from './request-context.js';
 import { SeatWait, type Planned, type Tokens } from './seat-wait.js';
 
-/** POST /v1/decisions and POST /v1/systemone: one way, two shapes of question and answer. */
+/** POST /v1/decisions and POST /v1/systemone: the same steps with two formats of questions and answers. */
 export async function decide(route: DecisionParams['route'], exchange: Exchange, services: Services): Promise<void> {
   const context = new RequestContext(exchange, route, services);
   try {
@@ -25,7 +25,7 @@ export async function decide(route: DecisionParams['route'], exchange: Exchange,
   }
 }
 
-/** The whole way of one decision request. Returns why its job did not run; a job that ran is answered in `finish`. */
+/** One decision request from its checks to its answer. Returns why its job did not run; a job that ran is answered in `finish`. */
 async function complete(
   context: RequestContext,
   route: DecisionParams['route'],
@@ -35,7 +35,7 @@ async function complete(
   if (prepared.kind !== 'prepared') return prepared;
   const { params, model } = prepared;
   const { isolateDecisions: isolate } = services;
-  // Questions that share no decode gain nothing from a second seat.
+  // Isolated questions are evaluated one by one, so a second seat would not help.
   const seats = isolate ? 1 : params.questions.length;
   const usage = new UsageSession(services, context, prepared.caller, model, route);
   const wait = SeatWait.enter(context, prepared, seats);
@@ -76,14 +76,14 @@ function plan(
   { contextTokens, scope }: { readonly contextTokens: number; readonly scope: CacheScope },
   usage: UsageSession,
 ): Planned<Omit<ScoreJob, 'isolate' | 'seats'>> | ContractError {
-  // The input is billed once per question, whatever is reused inside.
+  // The input is billed once per question, whatever the engine reuses.
   const tails = questions.reduce((sum, { tail }) => sum + tail.length, 0);
   const promptTokens = questions.length * input.length + tails;
   context.promptTokens = promptTokens;
   const over = questions.findIndex(({ tail }) => input.length + tail.length > contextTokens);
   if (over >= 0) {
     const tokens = input.length + (questions[over]?.tail.length ?? 0);
-    // systemone's questions are named by the caller, so its path stops before the name.
+    // systemone's questions are named by the caller, so the path ends before the name.
     return refusals.questionOverContext(
       over,
       tokens,
@@ -110,7 +110,7 @@ function plan(
   };
 }
 
-/** Collects the engine's answers in `results`. `drop`: the prompt needs its body no more. */
+/** Collects the engine's answers in `results`. `drop` frees the request's body once the prompt does not need it. */
 function scores(results: QuestionResult[], context: RequestContext, drop: () => void): ScoreResults {
   return {
     started: (cachedTokens) => {
@@ -124,7 +124,7 @@ function scores(results: QuestionResult[], context: RequestContext, drop: () => 
   };
 }
 
-/** Records and answers. Resolves with whether the caller got the whole answer. */
+/** Writes the usage record and the answer. Resolves with whether the caller got the whole answer. */
 async function finish(
   context: RequestContext,
   params: DecisionParams,
@@ -133,7 +133,7 @@ async function finish(
   end: RunEnd,
 ): Promise<boolean> {
   const { promptTokens, cachedTokens } = context;
-  // A prompt that no engine took up used nothing, as its usage has it.
+  // Requests that never started consume no tokens.
   if (context.phase !== 'waiting') context.meter?.used({ prompt: promptTokens, cached: cachedTokens, completion: 0 });
   if (end.kind !== 'done') {
     await endUnfinished(context, usage, end);

@@ -2,7 +2,7 @@ import type { RequestContext, Stop } from './request-context.js';
 import type { RunEnd } from './run-job.js';
 import type { UsageSession } from './usage-session.js';
 
-/** Answers and records all endings but `done`, which are the same for every route. */
+/** Answers and records every end of a run except `done`, in the same way for every route. */
 export async function endUnfinished(
   context: RequestContext,
   usage: UsageSession,

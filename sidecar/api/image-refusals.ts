@@ -1,4 +1,4 @@
-/** What a request with images is refused with. */
+/** The refusals of requests with images. */
 import { contractError, type ContractError } from '../domain/errors.js';
 
 export function noVision(param: string): ContractError {

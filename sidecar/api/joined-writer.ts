@@ -2,7 +2,7 @@ import type { CompletionUsage } from '../contracts/answers.js';
 import type { Clock } from '../lib/clock.js';
 import type { CallPart, Finished, Piece, ReplyWriter } from './reply-writers.js';
 
-/** What of one reply waits for the end of the interval: text of one channel, or arguments of one call. */
+/** The part of one reply that waits for the end of the interval: text of one channel, or arguments of one call. */
 type Held = { readonly parts: string[]; tokens: number } & (
   | { readonly kind: 'piece'; readonly channel: Piece['channel'] }
   | { readonly kind: 'call'; readonly index: number; readonly name?: string }

@@ -6,11 +6,11 @@ import * as refusals from './refusals.js';
 import type { HostedModel, Services } from './services.js';
 import { RequestContext } from './request-context.js';
 
-/** Model ids may have slashes, so it stands for all that follows. */
+/** Model ids may contain slashes, so the pattern matches the rest of the path. */
 export const MODEL_PATH = '/v1/models/{id}';
 
 /**
- * GET /v1/models: the chat models that this key may call here, none for one that may not chat. Decision models are never
+ * GET /v1/models: the chat models that this key may call; none if it may not use the chat route. Decision models are never
  * listed (docs/contract.md#model-list).
  */
 export function listModels(exchange: Exchange, services: Services): Promise<void> {
@@ -20,7 +20,7 @@ export function listModels(exchange: Exchange, services: Services): Promise<void
   });
 }
 
-/** GET /v1/models/{id}: one of those that are listed; any other reads as none. */
+/** GET /v1/models/{id}: a listed model; all others are answered as unknown. */
 export function showModel(exchange: Exchange, services: Services): Promise<void> {
   return answerCaller(exchange, services, (context, caller) => {
     const model = services.models.get(idOf(exchange.head.path));
@@ -29,7 +29,7 @@ export function showModel(exchange: Exchange, services: Services): Promise<void>
   });
 }
 
-/** Answers a request that needs a key and nothing else. A refused caller gets its refusal. */
+/** Answers a request that needs only a valid key, or with the refusal of the key. */
 async function answerCaller(
   exchange: Exchange,
   services: Services,
@@ -49,7 +49,7 @@ function isListed({ id, kind, cohort }: HostedModel, caller: Caller): boolean {
   return kind === 'chat' && mayUse(caller, 'chat') && mayCall(caller.models, id) && inCohort(caller, cohort);
 }
 
-/** Clients encode the slashes of an id, or do not. */
+/** Some clients encode the slashes of an id. */
 function idOf(path: string): string {
   const id = path.slice(MODEL_PATH.indexOf('{'));
   try {

@@ -5,45 +5,44 @@ import type { Exchange } from '../http/exchange.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import type { HostedModel, Services } from './services.js';
 
-/** GET /healthz: the process is alive and its event loop turns. */
+/** GET /healthz: the process is alive and its event loop runs. */
 export function healthz(exchange: Exchange): void {
   exchange.reply({ status: 200, body: JSON.stringify({ status: 'ok' }) });
 }
 
-/** What readiness is made of. */
+/** The parts of the readiness. */
 type Parts = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'promptHosts'>;
 
 /** ready: takes work; starting: will take work without an operator; unhealthy: does not, and may need an operator. */
 type PartState = 'ready' | 'starting' | 'unhealthy';
 
 interface State {
-  /** The worst of its parts', unless it drains. */
+  /** The worst state of its parts, or `draining`. */
   readonly status: PartState | 'draining';
   readonly parts: Readonly<Record<string, PartState>>;
 }
 
-/** What operators see. */
+/** The readiness with its reasons, for the operators' listener. */
 export interface ReasonedState extends State {
-  /** One short text for each thing that is not as it should be. */
+  /** One short text for each part that is not ready. */
   readonly reasons: readonly string[];
 }
 
 /**
- * GET /readyz: whether this sidecar can take work: it does not drain, usage can be recorded, balances are known where
- * credit is checked, prompt hosts can be started, and a replica of every model it hosts is loaded, but for those that are
- * loaded when they are wanted. 200 when it
- * can, 503 otherwise. Anyone may ask, so it says which part is how and nothing of why: no model, no file, no reason.
+ * GET /readyz: 200 if this sidecar takes work, 503 otherwise. It does if it does not drain, usage can be recorded, balances are
+ * known where credit is checked, prompt hosts can be started, and a replica of each model is loaded, except models that are
+ * loaded on demand. The route needs no key, so the answer has the state of each part and no model, file or reason.
  */
 export function readyz(exchange: Exchange, services: Parts): void {
   replyReadiness(exchange, stateOf(services));
 }
 
-/** The same on the operators' listener, with the reasons: one short text for each thing that is not as it should be. */
+/** The same on the operators' listener, with the reasons. */
 export function readyzWithReasons(exchange: Exchange, services: Parts): void {
   replyReadiness(exchange, readinessOf(services));
 }
 
-/** The same for other pages of the operators'. */
+/** The same for other pages of the operators' listener. */
 export function readinessOf(services: Parts): ReasonedState {
   const { status, parts } = stateOf(services);
   return { status, parts, reasons: reasonsOf(services) };
@@ -59,7 +58,7 @@ function stateOf(services: Parts): State {
     models: engines.includes('lost') ? 'unhealthy' : allReady(services, engines) ? 'ready' : 'starting',
     usage: services.spool.health.ok ? 'ready' : 'unhealthy',
     ...(services.credit && { credit: services.credit.known ? 'ready' : 'starting' }),
-    // A host that died is back within a moment; one that cannot be started is not.
+    // A host that ended is restarted within a moment; one that cannot be started needs an operator.
     ...(promptProblems(services).length > 0 && { prompts: 'unhealthy' }),
   };
   const states = Object.values(parts);
@@ -112,23 +111,23 @@ function allReady({ models }: Parts, engines: readonly EngineState[]): boolean {
   return models.size > 0 && engines.every((state) => state === 'ready');
 }
 
-/** Who may read all metrics on the public listener. */
+/** The secrets with which all metrics can be read on the public listener. */
 export interface Scrapers {
   has(secret: string): boolean;
 }
 
-/** What is at /metrics on the public listener. */
+/** The access to /metrics on the public listener. */
 export interface PublicMetrics {
   readonly metrics: Pick<Metrics, 'render' | 'renderEndpoint'>;
   /** Whether a request without the secret may see the load of the process; otherwise it is refused. */
   readonly open: boolean;
-  /** Undefined: no request sees more than that. */
+  /** Undefined: no request gets more than that. */
   readonly scrapers: Scrapers | undefined;
 }
 
 /**
- * GET /metrics on the public listener, where it is configured: the load of the process for an endpoint picker, which cannot
- * send a key; everything for who sends a scraper's secret. A wrong secret is refused, so that it is noticed.
+ * GET /metrics on the public listener, if configured: the load of the process for an endpoint picker, which cannot send a key;
+ * all metrics for a request with a scraper's secret. A wrong secret is refused, so that the mistake is noticed.
  */
 export async function publicMetrics(exchange: Exchange, { metrics, open, scrapers }: PublicMetrics): Promise<void> {
   const secret = bearerOf(exchange.head);

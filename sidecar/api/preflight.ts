@@ -1,7 +1,7 @@
 /**
- * The way in, the same for every route that uses a model: the checks of docs/contract.md#order-of-checks, cheapest
- * first, up to the place in the model's queue (seat-wait.ts). Nothing is answered here: a refusal is returned, and what was
- * taken on the way is given back.
+ * The checks before a request enters a model's queue, the same for every route that uses a model: those of
+ * docs/contract.md#order-of-checks, cheapest first. The place in the queue follows in seat-wait.ts. Nothing is answered here:
+ * a refusal is returned, and what was reserved before it is released when the context closes.
  */
 import { fingerprint, NO_CLAIM, parseIdempotencyKey, type Claim } from '../access/idempotency.js';
 import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
@@ -30,24 +30,24 @@ export interface PreparedRequest<P extends Params> {
   readonly bytes: number;
   /** Equal for requests with the same body. */
   readonly digest: string;
-  /** What its Idempotency-Key holds. */
+  /** The claim of its Idempotency-Key. */
   readonly claim: Claim;
-  /** Gives back the body's share of the memory of all bodies, once it is tokenized. Idempotent. */
+  /** Releases the body's share of the memory of all bodies, once it is tokenized. Idempotent. */
   readonly release: () => void;
   /**
-   * Frees the body: nothing needs it once an engine works on its prompt. Until then those that wait are bounded by
-   * `queue.waitingBytes`. Idempotent.
+   * Frees the body, which is not needed once an engine works on the prompt. Until then the bodies of waiting requests are bounded
+   * by `queue.waitingBytes`. Idempotent.
    */
   readonly drop: () => void;
-  /** The body once more, to be made into a prompt with `preparation`; undefined: it was freed. */
+  /** Opens the body again, to make a prompt with `preparation`. Returns undefined if it was freed. */
   readonly reopen: (preparation: string | undefined) => OpenBody | undefined;
 }
 
 type WholeBody = Extract<Body, { readonly kind: 'body' }>;
 
 /**
- * Everything up to the place in the queue. Returns the prepared request or why there is none. What it takes for the request
- * is given back when the context closes.
+ * Runs all checks up to the place in the queue. Returns the prepared request, or why there is none. What it reserves for the
+ * request is released when the context closes.
  */
 export async function preflight<P extends Params>(
   context: RequestContext,
@@ -75,7 +75,7 @@ export async function preflight<P extends Params>(
   context.onClose(drop);
   const checked = await checkModel<P>(context, route, services, caller, body);
   if ('kind' in checked) return checked;
-  // Of one body under both contracts no key can be used twice: a sidecar has one.
+  // The strict and the compatible form count as one route here, since a sidecar serves only one of them.
   const claim = await claimKey(context, form === 'responses' ? form : route, services, caller, received.bytes);
   if ('kind' in claim) return claim;
   context.onClose(() => claim.release());
@@ -101,7 +101,7 @@ export function failed(error: ContractError): Stop {
   return { kind: 'failed', error };
 }
 
-/** Why no work is taken at all now. */
+/** Why no request is accepted at present; undefined if requests are. */
 export function notServing(services: Services): ContractError | undefined {
   if (services.draining()) return refusals.draining(refusals.DRAIN_RETRY_MS);
   return services.spool.health.ok ? undefined : refusals.spoolUnhealthy();
@@ -111,7 +111,7 @@ export function notServing(services: Services): ContractError | undefined {
 async function identify(context: RequestContext, services: Services): Promise<Caller | Stop> {
   const from = services.clock.now();
   const found = await services.identity.resolve(context.exchange.head, context.trace?.headers);
-  // Behind a gateway it is the gateway that authorized.
+  // A gateway has authorized its callers itself.
   const vouched = found.kind === 'caller' && found.vouched === true;
   if (!vouched) context.times.authorized(from);
   if (found.kind === 'denied') return failed(refusals.denied(found));
@@ -120,8 +120,8 @@ async function identify(context: RequestContext, services: Services): Promise<Ca
 }
 
 /**
- * Checks the key, and after it the key's limits: the request has a permit of them until it ends. A gateway that vouches
- * for a caller has counted it already.
+ * Checks the key and then the key's limits; the request holds a permit of them until it ends. A gateway has already checked
+ * its callers' limits.
  */
 export async function admit(context: RequestContext, group: LimitGroup, services: Services): Promise<Caller | Stop> {
   const caller = await identify(context, services);
@@ -133,7 +133,7 @@ export async function admit(context: RequestContext, group: LimitGroup, services
   return waitMs === 0 ? caller : failed(refusals.quotaExceeded(waitMs));
 }
 
-/** Content type and size. */
+/** Checks content type and size, and reads the body. */
 async function readBody(
   context: RequestContext,
   route: Route,
@@ -157,7 +157,7 @@ async function readBody(
   return failed(body.kind === 'too-large' ? refusals.tooLarge(limit) : refusals.noRoom());
 }
 
-/** The contract, entitlement, the endpoint against the model's kind, its state. A caller that may use it wakes an unloaded model. */
+/** Checks the contract, the entitlement, the model's kind and its state. A request that may use an unloaded model loads it. */
 async function checkModel<P extends Params>(
   context: RequestContext,
   route: P['route'],
@@ -174,7 +174,7 @@ async function checkModel<P extends Params>(
   // From here on the request counts in the model's metrics, however it ends.
   context.model = model.id;
   const error = modelProblem(route, model);
-  // The route asked for is the route that was parsed.
+  // The body was parsed for this route.
   return error ? failed(error) : { model, params: checked.params as P };
 }
 
@@ -192,8 +192,8 @@ function modelProblem(route: Route, model: HostedModel): ContractError | undefin
 }
 
 /**
- * The Idempotency-Key, last before the place in the queue: a request that is refused for what it is never takes its key,
- * and one that was run already is refused as such however full the queue is.
+ * Claims the Idempotency-Key, last before the place in the queue: a request that fails a check never uses up its key, and a repeated
+ * request is refused as such however full the queue is.
  */
 async function claimKey(
   context: RequestContext,

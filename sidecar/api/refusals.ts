@@ -1,4 +1,4 @@
-/** The error answers in one place: each refusal that handlers raise, with a message that says what to do. */
+/** All refusals that handlers answer with. Each message says what the caller can do. */
 import type { Claimed } from '../access/idempotency.js';
 import type { Denied } from '../access/identity.js';
 import type { Limit } from '../access/limits.js';
@@ -11,7 +11,7 @@ const CREDIT_UNKNOWN = 'The credit of the account cannot be checked now. Try aga
 
 const NOT_ENTITLED = 'This key may not call this model here. GET /v1/models lists the chat models it may call.';
 
-/** What an identity source denies with. */
+/** The refusals of identity sources. */
 const DENIALS: Partial<Record<ErrorCode, string>> = {
   invalid_api_key: 'The API key is missing, malformed or unknown. Send it as `Authorization: Bearer <API_KEY>`.',
   expired_api_key: 'The API key has expired. Use a current one.',
@@ -39,7 +39,7 @@ const LIMITED: Record<keyof Limit, string> = {
   perMinute: 'This key has sent too many requests within 60 seconds. Try again after the time given.',
 };
 
-/** A limit of the key. */
+/** A limit of the key is reached. */
 export function limited(by: keyof Limit, retryAfterMs: number): ContractError {
   return contractError('user_rate_limited', LIMITED[by], { retryAfterMs });
 }
@@ -54,7 +54,7 @@ export function quotaExceeded(retryAfterMs: number): ContractError {
   );
 }
 
-/** How long a caller should wait before it finds another sidecar in place of one that drains, ms. */
+/** After this time a retry should reach another sidecar instead of the one that drains, ms. */
 export const DRAIN_RETRY_MS = 1000;
 
 export function draining(retryAfterMs: number): ContractError {
@@ -78,7 +78,7 @@ export function noTextCompletion(): ContractError {
   return contractError('not_found', 'Text completion is not served. Send messages to /v1/chat/completions.');
 }
 
-/** Of what a sidecar with this contract serves. */
+/** Lists what a sidecar with this contract serves. */
 export function notServed(path: string, contract: 'strict' | 'compatible'): ContractError {
   if (contract === 'strict' && (path === '/v1/responses' || /^\/v1\/models\/./.test(path))) {
     return contractError(
@@ -102,7 +102,7 @@ export function noRoom(): ContractError {
   return contractError('capacity_exceeded', 'Too many request bytes are being held at once. Try again shortly.');
 }
 
-/** Not entitled and not hosted read the same on purpose: a caller cannot tell which models exist. */
+/** The same for models that are not hosted and not entitled, so that a caller cannot find out which models exist. */
 export function notEntitled(): ContractError {
   return contractError('model_not_entitled', NOT_ENTITLED, { param: 'model' });
 }
@@ -125,10 +125,10 @@ export function wrongEndpoint(kind: 'chat' | 'decision'): ContractError {
   return contractError('unsupported_endpoint', message, { param: 'model' });
 }
 
-/** A model that was given up needs its operator first: callers are not to ask every second for it, ms. */
+/** Retry-After for a model that was given up, ms: it needs an operator first, so callers should not retry every second. */
 const LOST_RETRY_MS = 60_000;
 
-/** The model takes no requests now. */
+/** The model is starting, or was given up. */
 export function starting({ state, readyInMs }: Pick<Engine, 'state' | 'readyInMs'>): ContractError {
   const retryAfterMs = state === 'lost' ? LOST_RETRY_MS : readyInMs;
   return contractError('cold', 'The model is still loading. Try again after the time given.', { retryAfterMs });
@@ -193,7 +193,7 @@ export function questionOverContext(question: number, tokens: number, context: n
   );
 }
 
-/** Balance and price stay out of the message: the key may be another's than the account holder's. */
+/** The message contains neither balance nor price, since the key's user may not be the account's owner. */
 export function insufficientCredit(): ContractError {
   return contractError('insufficient_credit', INSUFFICIENT);
 }
@@ -211,7 +211,7 @@ export function engineFault({ kind }: JobFault): ContractError {
     : contractError('bad_gateway', 'The engine failed while it worked on this request. Try again shortly.');
 }
 
-/** Not `draining`, which says that nothing ran: proxies send such a request again. */
+/** Not `draining`, which means that nothing ran, so that proxies would send the request again. */
 export function cutShort(): ContractError {
   return contractError('bad_gateway', 'The server shut down while it worked on this request. Try again.');
 }

@@ -11,7 +11,7 @@ const MAX_BYTES = 8192;
 export type Reloaded =
   | {
       readonly kind: 'reloaded';
-      /** What every replica serves now. */
+      /** The version that every replica serves now. */
       readonly version: string;
       /** Replicas that loaded it; 0: all had it. */
       readonly replicas: number;
@@ -21,7 +21,7 @@ export type Reloaded =
   /** `why`: one line for the operator. Some replicas may have the new weights. */
   | { readonly kind: 'failed'; readonly why: string };
 
-/** Loads other weights of a model; undefined file: those that its present path leads to now. */
+/** Loads other weights of a model. Without `file`, those at its present path. */
 export type Reload = (model: string, file: string | undefined) => Promise<Reloaded>;
 
 /**
@@ -29,7 +29,7 @@ export type Reload = (model: string, file: string | undefined) => Promise<Reload
  * the sidecar starts.
  */
 export async function reloadModel(exchange: Exchange, reload: Reload | undefined): Promise<void> {
-  // Also what keeps a web page from sending it: a page may not send this type to another origin unasked.
+  // This also protects against web pages, which may not send this type to another origin without a CORS preflight.
   if (!isJson(exchange.head.header('content-type'))) {
     exchange.fail(refusals.wrongContentType());
     return;

@@ -3,7 +3,7 @@ import type { ModelMeter } from '../telemetry/model-metrics.js';
 import type { UsageSession } from './usage-session.js';
 import type { RequestContext } from './request-context.js';
 
-/** One reply under way. Times are clock readings. */
+/** One running reply. Times are clock readings. */
 interface Progress {
   tokens: number;
   readonly firstTokens: number;
@@ -12,7 +12,7 @@ interface Progress {
 }
 
 /**
- * Completion tokens over all replies of one request, those that ended and those under way, and the time between them.
+ * Completion tokens over all replies of one request, finished and running, and the time between them.
  * Called for each piece, so it allocates only for a new reply.
  */
 export class ReplyCounts {
@@ -30,7 +30,7 @@ export class ReplyCounts {
     this.#meter = context.meter;
   }
 
-  /** A piece came; its reply has so many tokens by now. */
+  /** A piece arrived; its reply has so many tokens now. */
   piece(choice: number, tokens: number): void {
     const now = this.#clock.now();
     const reply = this.#replies.get(choice);

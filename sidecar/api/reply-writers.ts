@@ -1,4 +1,4 @@
-/** How the replies to one chat request reach its caller: as a stream of chunks, or whole. */
+/** Writes the replies of one chat request: as a stream of chunks, or as one body. */
 import {
   chatChunk,
   chatCompletion,
@@ -24,29 +24,29 @@ export type CallPart = Parameters<GenerationReceiver['call']>[0];
 export type Finished = Parameters<GenerationReceiver['finished']>[0];
 
 export interface ReplyWriter {
-  /** The weights that make the whole reply; called before its first piece. Absent: the reply does not name them. */
+  /** The version of the weights that generate the reply; called before its first piece. Absent: the reply does not contain it. */
   madeBy?(weightVersion: string): void;
   piece(piece: Piece): void;
   call(part: CallPart): void;
   finished(end: Finished): void;
-  /** Sends what waits to be joined, before an error ends the reply. Absent: nothing ever waits. */
+  /** Sends pieces that wait to be joined, before an error ends the reply. Absent: none ever wait. */
   flush?(): void;
-  /** All replies are out. */
+  /** All replies are complete. */
   done(usage: CompletionUsage): void;
 }
 
-/** Digits of a version that a fingerprint has. */
+/** Digits of a weight version that a fingerprint contains. */
 const FINGERPRINT = 12;
 
-/** What replies call the weights that made them. */
+/** The `system_fingerprint` of a weight version. */
 export function fingerprintOf(weightVersion: string): string {
   return `fp_${weightVersion.slice(0, FINGERPRINT)}`;
 }
 
 /**
- * Server-sent events. The 200 goes out with the first token, or after one keep-alive interval without one, so that a
- * failure before that is an ordinary response, and a proxy sees a sign of life during a long wait or prefill. The first
- * interval begins when this is made.
+ * Server-sent events. The 200 is sent with the first token, or after one keep-alive interval without a token: a failure before that
+ * is an ordinary response, and a proxy receives bytes during a long wait or prefill. The first interval begins at the
+ * construction.
  */
 export class StreamWriter implements ReplyWriter {
   readonly #context: RequestContext;
@@ -175,14 +175,14 @@ export class WholeWriter implements ReplyWriter {
   }
 }
 
-/** A reply so far, as pieces. */
+/** The pieces of a reply so far. */
 interface Draft {
   readonly content: string[];
   readonly reasoning: string[];
   readonly calls: { readonly name: string; readonly arguments: string[] }[];
 }
 
-/** Undefined: the reply was cut off within the arguments, which therefore are no JSON and can only mislead. */
+/** Undefined: the reply was cut off within the arguments, which are then not valid JSON. */
 function toolCall({ name, arguments: parts }: Draft['calls'][number]): ToolCall | undefined {
   const text = parts.join('');
   try {

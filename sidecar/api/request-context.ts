@@ -13,7 +13,7 @@ import type { SeatHolder } from './seat-board.js';
 import type { Services } from './services.js';
 import { Timeline } from './timeline.js';
 
-/** Why a request ends before its work does. Nothing was answered yet: the route hands it to {@link RequestContext.stop}. */
+/** Why a request ends before its job ran. It is not answered yet: the route passes it to {@link RequestContext.stop}. */
 export type Stop =
   | { readonly kind: 'failed'; readonly error: ContractError }
   /** The caller disconnected. */
@@ -22,8 +22,8 @@ export type Stop =
   | Refused;
 
 /**
- * One request from its head to its last byte: when what happened, and how it ended. Whatever ends a request goes through
- * here, so that each is counted and logged exactly once.
+ * One request from its head to its last byte: its times, and how it ended. Every end of a request is reported here, so that
+ * each is counted and logged exactly once.
  */
 export class RequestContext {
   readonly exchange: Exchange;
@@ -38,25 +38,25 @@ export class RequestContext {
   /** Why the queue refused. */
   #reason: Refused['reason'] | undefined;
 
-  /** When what happened. */
+  /** The times of its phases. */
   readonly times: Timeline;
-  /** Undefined: none is kept. */
+  /** Undefined: it is not traced. */
   readonly trace: RequestTrace | undefined;
 
   caller: Caller | undefined;
   model: string | undefined;
-  /** Clock reading past which the request is ended with `timeout`; undefined: never. */
+  /** Clock reading at which the request ends with `timeout`; undefined: never. */
   deadlineAt: number | undefined;
-  /** The deadline was named by a gateway for this request. */
+  /** Whether a gateway set the deadline for this request. */
   urgent = false;
-  /** Clock reading past which the caller's client no longer waits, by its own word; undefined: it names no time. */
+  /** Clock reading at which the client's own timeout ends; undefined: it sent none. */
   wantedUntil: number | undefined;
   /** Where the request is, for the count of cancelled requests. */
   phase: CancelPhase = 'waiting';
   promptTokens = 0;
   cachedTokens = 0;
   completionTokens = 0;
-  /** The last frame of a stream that ends early, where it is not the error object of all routes. */
+  /** Makes the last frame of a failed stream; undefined: it is the error object that all routes use. */
   errorFrame: ((error: ContractError) => string) | undefined;
 
   constructor(exchange: Exchange, route: RouteName, services: Services) {
@@ -68,7 +68,7 @@ export class RequestContext {
     this.log = services.log.forRequest(exchange.head.requestId);
   }
 
-  /** Whether the caller has the first token of a stream, which then cannot be taken back. */
+  /** Whether the caller has the first token of a stream. */
   get delivered(): boolean {
     return this.#stream !== undefined && this.times.begun;
   }
@@ -85,13 +85,13 @@ export class RequestContext {
     return this.deadlineAt === undefined ? () => undefined : clock.after(this.deadlineAt - clock.now(), fn);
   }
 
-  /** The engine has begun it, with so many tokens of its prompt cached. */
+  /** The engine has started it, with this many cached tokens of its prompt. */
   started(cachedTokens: number): void {
     this.cachedTokens = cachedTokens;
     this.phase = 'prefilling';
   }
 
-  /** The first token, or what stands for it, came back from the engine. */
+  /** The first token, or the first answer of a decision, came from the engine. */
   firstToken(): void {
     if (this.times.begun) return;
     this.phase = 'decoding';
@@ -138,7 +138,7 @@ export class RequestContext {
     }
   }
 
-  /** Waits for a seat, and counts the wait. Returns the lease, which the caller of this ends, or why there is none. */
+  /** Waits for a seat and records the wait. Returns the lease, which the caller must end, or why there is none. */
   async awaitSeat(waiting: Promise<TicketOutcome>): Promise<Lease | Stop> {
     this.times.waits();
     const outcome = await waiting;
@@ -171,14 +171,14 @@ export class RequestContext {
     this.ended(499);
   }
 
-  /** The request has a permit of its key's limits, from here until it ends. */
+  /** Keeps the permit of the key's limits until the request ends. */
   holdsPermit(permit: Permit): void {
     this.#permit = permit;
   }
 
   /**
-   * A request that an engine took up has run, however it ended, and counts against its key's minute and quota; so does
-   * one that needs no engine and was answered. All others were refused, and use nothing.
+   * A request that an engine started counts against its key's limit per minute and quota, however it ended; so does an answered
+   * request that needs no engine. Refused requests do not count.
    */
   #settle(answered: boolean): void {
     const ran = answered || this.phase !== 'waiting';
@@ -189,14 +189,14 @@ export class RequestContext {
     }
   }
 
-  /** Calls `fn` when the route is done with the request, the last one given first. */
+  /** Calls `fn` when the route is done with the request; functions are called in reverse order. */
   onClose(fn: () => void): void {
     this.#closers.push(fn);
   }
 
   /**
-   * The route is done: gives back what the request still holds. A request that has not ended by now met a fault of ours,
-   * which the server answers; it counts as one. Idempotent.
+   * The route is done: releases what the request still holds. If the request has not ended by now, the handler failed, and the
+   * server answers with an internal error, as which it is counted. Idempotent.
    */
   close(): void {
     for (const fn of this.#closers.splice(0).reverse()) fn();
