@@ -1,4 +1,4 @@
-/** The images of a chat: their places in its prompt, before it is admitted, and their embeddings once its engine wants them. */
+/** The images of a chat: their places in its prompt before it is admitted, and their embeddings when its engine requests them. */
 import { createHash } from 'node:crypto';
 import type { ContractError } from '../domain/errors.js';
 import type { Prompt } from '../engine-client/engine.js';
@@ -33,7 +33,7 @@ export async function seeImages(
     const { facts } = vision;
     if (found.kind === 'failed' || !facts) return refused(imageFailed());
     const { parts, shrunk } = found;
-    // The projector's own bound is of embeddings too.
+    // The projector's own bound counts embeddings too.
     const own = embeddingsOf(parts);
     if (own > vision.maxTokens) return refused(imageTooLong(param, own, vision.maxTokens));
     const digest = digestOf(image, shrunk, [scope, facts.projectorVersion, vision.maxTokens], vision.secret);

@@ -20,7 +20,7 @@ export const OPERATIONS: Readonly<Record<RouteName, Operation | undefined>> = {
   other: undefined,
 };
 
-/** What a request has recorded by its end. */
+/** The properties of a request that are reported at its end. */
 export interface RequestFacts {
   readonly exchange: Exchange;
   readonly log: Log;
@@ -95,7 +95,7 @@ function endTrace(trace: RequestTrace, request: RequestFacts, end: RequestEnd): 
   });
 }
 
-/** From 500 on it is a fault of this side, as the conventions for servers have it. */
+/** Statuses from 500 on are faults of the service, as OpenTelemetry's conventions for servers define. */
 function outcomeOf(error: ContractError | undefined): 'done' | 'refused' | 'failed' {
   if (!error) return 'done';
   return error.status < 500 ? 'refused' : 'failed';

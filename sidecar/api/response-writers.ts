@@ -1,4 +1,4 @@
-/** How a reply reaches the caller of POST /v1/responses: as a stream of its own events, or whole. */
+/** Writes the reply of POST /v1/responses: as a stream of its own events, or as one body. */
 import { randomUUID } from 'node:crypto';
 import type { CompletionUsage } from '../contracts/answers.js';
 import {
@@ -16,7 +16,7 @@ import type { CallPart, Finished, Piece, ReplyWriter } from './reply-writers.js'
 import type { RequestContext } from './request-context.js';
 import { StreamKeepAlive } from './stream-keep-alive.js';
 
-/** An item that grows. */
+/** The item to which pieces are added. */
 interface Draft {
   readonly begun: ResponseItem;
   readonly index: number;
@@ -25,7 +25,7 @@ interface Draft {
   readonly parts: string[];
 }
 
-/** The reply as items, one after another. The functions that a form of reply defines are called as it comes. */
+/** Makes items of a reply, one after another. Its two subclasses define what is called for each part of an item. */
 abstract class ItemWriter implements ReplyWriter {
   protected readonly context: RequestContext;
   protected readonly head: ResponseHead;
@@ -111,8 +111,8 @@ export class WholeResponseWriter extends ItemWriter {
 }
 
 /**
- * Server-sent events, each a frame of data whose `type` names it. As with a chat, the 200 goes out with the first token, or after
- * one keep-alive interval without one.
+ * Server-sent events, each a frame of data with its `type`. As for a chat, the 200 is sent with the first token, or after one
+ * keep-alive interval without a token.
  */
 export class ResponseStreamWriter extends ItemWriter {
   readonly #keepAlive: StreamKeepAlive;
@@ -121,7 +121,7 @@ export class ResponseStreamWriter extends ItemWriter {
   constructor(context: RequestContext, head: ResponseHead, options: { clock: Clock; keepAliveMs: number }) {
     super(context, head);
     this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, () => {
-      // Before the first token it is the first events: clients take no other event before those.
+      // Before the first token the first events are sent, since clients accept no other event before these.
       if (this.#number === 0) this.#greet();
       else context.stream().comment('keep-alive');
     });

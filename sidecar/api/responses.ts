@@ -10,14 +10,14 @@ import { RequestContext, type Stop } from './request-context.js';
 import { ResponseStreamWriter, WholeResponseWriter } from './response-writers.js';
 import type { Services } from './services.js';
 
-/** What this interface calls the fields of a chat. */
+/** The names of a chat's fields in the Responses API. */
 const FIELDS: Readonly<Record<string, string>> = {
   messages: 'input',
   max_completion_tokens: 'max_output_tokens',
   response_format: 'text.format',
 };
 
-/** POST /v1/responses, whole or streamed: a chat in another form, of which nothing is stored. */
+/** POST /v1/responses, whole or streamed: a chat in the form of the Responses API. Nothing is stored. */
 export async function responses(exchange: Exchange, services: Services): Promise<void> {
   const context = new RequestContext(exchange, 'responses', services);
   try {

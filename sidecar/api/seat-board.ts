@@ -2,22 +2,22 @@ import type { Lease } from '../admission/seat-queue.js';
 import type { ServiceClass } from '../domain/service-class.js';
 import type { CancelPhase } from '../telemetry/model-metrics.js';
 
-/** A request that was given seats. Its fields are read when the console asks, so that a token costs no update. */
+/** A request that holds seats. Its fields are read when the console needs them, so that a token causes no update. */
 export interface SeatHolder {
   readonly model: string;
   readonly account: string;
   readonly class: ServiceClass;
   /** Clock reading when it was given its seats, ms. */
   readonly since: number;
-  /** How many it holds at this moment is asked of it. */
+  /** Has the present number of its seats. */
   readonly lease: Pick<Lease, 'seats'>;
-  /** Where the request is; `waiting`: its engine has not taken it up yet. */
+  /** Has the request's phase; `waiting`: its engine has not started it yet. */
   readonly context: { readonly phase: CancelPhase };
 }
 
 /**
- * Which requests hold seats, for the operators' console: who they belong to and how far they are. It holds no more than
- * the requests under way, since each leaves when it ends. What a request was asked or answers is not here.
+ * The requests that hold seats, with account and phase, for the operators' console. It contains running requests only, since
+ * each is removed when it ends, and no content of a request or reply.
  */
 export class SeatBoard {
   readonly #holders = new Set<SeatHolder>();
@@ -31,7 +31,7 @@ export class SeatBoard {
     this.#holders.delete(holder);
   }
 
-  /** Those who hold seats of a model now, in the order in which they were given them. The same object for as long as it stays. */
+  /** The requests that hold seats of a model, in the order of their grants. A request is the same object until it ends. */
   holders(model: string): SeatHolder[] {
     return [...this.#holders].filter((holder) => holder.model === model && holder.lease.seats > 0);
   }

@@ -16,7 +16,7 @@ import type { Spool } from '../usage/spool.js';
 import type { Vision } from '../vision/vision.js';
 import type { SeatBoard } from './seat-board.js';
 
-/** One model as it is served here: an engine and the queue for its seats. */
+/** One hosted model: an engine and the queue for its seats. */
 export interface HostedModel {
   readonly id: string;
   readonly kind: 'chat' | 'decision';
@@ -29,31 +29,31 @@ export interface HostedModel {
   /** The scope within which requests of an account reuse prefixes. */
   readonly scopeOf: (account: string) => CacheScope;
   readonly queue: SeatQueue;
-  /** What reads its images; absent: it takes none. */
+  /** Encodes its images; absent: it takes none. */
   readonly vision?: Vision;
 }
 
-/** What handlers work with; wired once, in app.ts. */
+/** The dependencies of handlers; created once, in app.ts. */
 export interface Services {
   readonly clock: Clock;
   /** Wall-clock time. */
   readonly date: () => Date;
   /** From 0 to 1. */
   readonly random: () => number;
-  /** Which contract chat bodies are held to. */
+  /** The contract by which chat bodies are validated. */
   readonly contract: 'strict' | 'compatible';
   readonly identity: Identity;
   readonly prompts: PromptHost;
   readonly models: ReadonlyMap<string, HostedModel>;
   readonly spool: Spool;
   readonly pricing: PriceList;
-  /** Undefined: no credit is checked here. */
+  /** Undefined: credit is not checked. */
   readonly credit: Credit | undefined;
   readonly metrics: Metrics;
-  /** Who holds seats. */
+  /** The requests that hold seats. */
   readonly board: SeatBoard;
   readonly log: Log;
-  /** Absent: no traces are kept. */
+  /** Absent: tracing is off. */
   readonly tracing?: Tracing;
   readonly idempotency: IdempotencyKeys;
   /** Requests, by key. */
@@ -65,16 +65,16 @@ export interface Services {
     /** The longest body that may be parsed on this event loop. */
     readonly inlineBytes: number;
     readonly keepAliveMs: number;
-    /** What a stream brings within so many ms is joined in one frame; 0: a frame a step. */
+    /** Pieces of a stream within this time are joined in one frame, ms; 0: one frame a step. */
     readonly streamIntervalMs: number;
     /** From a body's last byte to the end of its answer, ms; 0: none. */
     readonly timeoutMs: number;
   };
-  /** No question of a decision shares a decode with anything else. */
+  /** Whether each question of a decision is decoded alone. */
   readonly isolateDecisions: boolean;
   /** The processes behind `prompts`; absent: there are none. */
   readonly promptHosts?: () => readonly PromptHostState[];
-  /** True from SIGTERM on: proxies are to send no more. */
+  /** True from SIGTERM on, so that proxies send no more requests. */
   readonly leaving: () => boolean;
   /** True once new work is refused: from SIGTERM on, or `drain.noticeMs` later. */
   readonly draining: () => boolean;

@@ -1,6 +1,6 @@
 import type { Clock } from '../lib/clock.js';
 
-/** Notices that a stream sent nothing for one interval. The first interval begins when this is made. */
+/** Detects intervals in which a stream sent nothing. The first interval begins at the construction. */
 export class StreamKeepAlive {
   readonly #clock: Clock;
   readonly #intervalMs: number;

@@ -4,12 +4,12 @@ import type { Try } from '../telemetry/tracing.js';
 const NONE: readonly Try[] = [];
 
 /**
- * When what happened to one request, as clock readings, and what Server-Timing says of it. A mark is one number: most
- * requests are asked for none of them.
+ * The times of one request's phases, as clock readings, and its Server-Timing. A mark is one number, since most marks are never
+ * read.
  */
 export class Timeline {
   readonly #clock: Clock;
-  /** The head was there. */
+  /** The head was read. */
   readonly startedAt: number;
   /** The body's last byte. */
   receivedAt: number | undefined;
@@ -17,7 +17,7 @@ export class Timeline {
   #authorizedUntil: number | undefined;
   /** Clock reading since when it waits for a seat; undefined while it does not. */
   #waitingSince: number | undefined;
-  /** Milliseconds of waiting that are over. */
+  /** The sum of its ended waits, ms. */
   #waitedMs = 0;
   #readyAt: number | undefined;
   #seatedAt: number | undefined;
@@ -25,7 +25,7 @@ export class Timeline {
   #handedOverAt: number | undefined;
   #firstTokenAt: number | undefined;
   #ranUntil: number | undefined;
-  /** Made when it is needed: hardly any request has one. */
+  /** Created when needed: hardly any request has one. */
   #lost: Try[] | undefined;
 
   constructor(clock: Clock) {
@@ -33,7 +33,7 @@ export class Timeline {
     this.startedAt = clock.now();
   }
 
-  /** The key was checked here, since `from`. */
+  /** The key was checked, from `from` until now. */
   authorized(from: number): void {
     this.#authorizedFrom = from;
     this.#authorizedUntil = this.#clock.now();
@@ -55,12 +55,12 @@ export class Timeline {
     this.#seatedAt = this.#clock.now();
   }
 
-  /** The job goes to the engine. */
+  /** The job is sent to the engine. */
   handedOver(): void {
     this.#handedOverAt = this.#clock.now();
   }
 
-  /** The first token, or what stands for it, is there. */
+  /** The first token, or a decision's first answer, arrived. */
   firstToken(): void {
     this.#firstTokenAt ??= this.#clock.now();
   }
@@ -70,7 +70,7 @@ export class Timeline {
     this.#ranUntil = this.#clock.now();
   }
 
-  /** Whether a first token came. */
+  /** Whether a first token arrived. */
   get begun(): boolean {
     return this.#firstTokenAt !== undefined;
   }
@@ -81,7 +81,7 @@ export class Timeline {
     return this.#firstTokenAt - this.receivedAt;
   }
 
-  /** Milliseconds of waiting for a seat up to `now`, those that were or are in vain included. */
+  /** Milliseconds of waiting for a seat up to `now`, waits without a seat included. */
   queuedMs(now: number): number {
     return this.#waitedMs + (now - (this.#waitingSince ?? now));
   }
@@ -93,7 +93,7 @@ export class Timeline {
       : { from: this.#authorizedFrom, until: this.#authorizedUntil };
   }
 
-  /** The last try at a seat and the engine; undefined: none was made. */
+  /** The last attempt at a seat and the engine; undefined: there was none. */
   get last(): Try | undefined {
     if (this.#readyAt === undefined) return undefined;
     const since = this.#readyAt;
@@ -103,19 +103,19 @@ export class Timeline {
       readyAt: this.#readyAt,
       seatedAt: this.#seatedAt,
       replica: this.#seatedAt === undefined ? undefined : this.#replica,
-      // Server-Timing keeps that of an earlier try.
+      // Server-Timing has the time of an earlier attempt.
       handedOverAt: this.#seatedAt === undefined ? undefined : sinceThen(this.#handedOverAt),
       firstTokenAt: this.#firstTokenAt,
       ranUntil: this.#ranUntil,
     };
   }
 
-  /** Those before it. */
+  /** The attempts before it. */
   get lost(): readonly Try[] {
     return this.#lost ?? NONE;
   }
 
-  /** The Server-Timing header: what came before the model. `ra-admit` leaves the wait for a seat out. */
+  /** The Server-Timing header: the times before the engine. `ra-admit` does not include the wait for a seat. */
   header(): string {
     const now = this.#clock.now();
     const queueMs = this.queuedMs(now);
@@ -132,7 +132,7 @@ export class Timeline {
   }
 }
 
-/** At most three decimals, as docs/contract.md#server-timing asks. */
+/** At most three decimals, as docs/contract.md#server-timing requires. */
 function ms(value: number): string {
   return String(Math.round(value * 1000) / 1000);
 }

@@ -9,18 +9,18 @@ import type { HostedModel, Services } from './services.js';
 import type { RequestContext } from './request-context.js';
 
 /**
- * A progress line is due after so many further completion tokens, or so many ms, whichever comes first: what a process
- * that dies can cost an operator, against lines to write. Both are in docs/billing.md#lines-in-the-spool.
+ * A progress line is written after so many further completion tokens, or so many ms, whichever is first. It bounds what is lost if
+ * the process ends. Both are in docs/billing.md#lines-in-the-spool.
  */
 export const PROGRESS_TOKENS = 256;
 export const PROGRESS_MS = 5000;
 
-/** What of {@link Services} a request's usage needs. */
+/** The part of {@link Services} that a request's usage needs. */
 export type UsageDeps = Pick<Services, 'clock' | 'date' | 'spool' | 'pricing' | 'credit' | 'metrics'>;
 
 /**
- * One request's usage and its price. `reserve` is its last check, `open` comes before its dispatch, `close` at its end.
- * What is still open when the context closes ends as failed: no credit stays held, no timer runs on, no record stays open.
+ * One request's usage and its price. `reserve` is its last check, `open` is called before its dispatch, `close` at its end. If it is
+ * still open when the context closes, it ends as failed, so that no reservation, timer or record stays open.
  */
 export class UsageSession {
   readonly #deps: UsageDeps;
@@ -52,8 +52,8 @@ export class UsageSession {
   }
 
   /**
-   * Fixes the prices and holds what so many tokens cost at most. Returns why not, the spool's health included. A vouched
-   * caller's gateway held it. A second call, for a prompt that was made anew, takes the place of the first one.
+   * Fixes the prices and reserves the most that so many tokens cost. Returns a refusal if that fails or the spool is unhealthy. For
+   * a request through a gateway nothing is reserved. A second call, for a prompt that was made again, replaces the first one.
    */
   reserve(promptTokens: number, completionTokens: number): ContractError | undefined {
     const shut = this.#shut();
@@ -75,8 +75,7 @@ export class UsageSession {
   }
 
   /**
-   * Appends the opening line; a second try at the engine opens nothing anew. Returns why the request must not start: it
-   * may have waited for long, and the spool was well when it came.
+   * Appends the opening record, once. Returns a refusal if the spool has become unhealthy while the request waited.
    */
   open(): ContractError | undefined {
     const shut = this.#shut();
@@ -94,9 +93,9 @@ export class UsageSession {
   }
 
   /**
-   * Closes a request whose answer is complete. True once that is durable: the caller is to get the answer's last byte in the
-   * same turn of the event loop. False: the caller left before that could be. Then its usage is closed as cancelled, for
-   * the same price, and the request has ended as one whose caller left. This is the one place where that is decided.
+   * Closes a request whose answer is complete. Returns true once that is durable: the caller must get the answer's last byte in the
+   * same turn of the event loop. Returns false if the caller disconnected before: then the usage is closed as cancelled, for
+   * the same price, and the request has ended as cancelled. Only this function decides that.
    */
   async closeAnswered(): Promise<boolean> {
     const { gone } = this.#context.exchange;
@@ -117,7 +116,7 @@ export class UsageSession {
     return !left;
   }
 
-  /** Settles the price and appends the closing line; resolves once that is durable. Only the first call counts. */
+  /** Settles the price and appends the closing record; resolves once that is durable. Only the first call counts. */
   async close(outcome: Outcome): Promise<void> {
     const record = this.#end(outcome);
     if (record) await this.#deps.spool.sync(record);
@@ -142,7 +141,7 @@ export class UsageSession {
     this.#wait();
   }
 
-  /** Until the next line is due by time. No record repeats the one before: a long prefill has one. */
+  /** Waits until the next record is due by time. No record repeats the previous counts, so a long prefill has one. */
   #wait(): void {
     this.#cancelTimer();
     this.#cancelTimer = this.#deps.clock.after(PROGRESS_MS, () => {
@@ -173,7 +172,7 @@ export class UsageSession {
     return { outcome, used: this.#used(), delivered: this.#context.delivered };
   }
 
-  /** Nothing until the engine took the request up: a prompt that only waited was not used. */
+  /** No tokens before the engine started the request. */
   #used(): TokenCounts {
     const { phase, promptTokens, cachedTokens, completionTokens } = this.#context;
     return phase === 'waiting' ? NO_TOKENS : { promptTokens, cachedTokens, completionTokens };
