@@ -170,7 +170,7 @@ const models = {
         file: { type: 'string', value: 'F', about: 'a GGUF file; default: the present path', completes: 'file' },
         json: JSON_OPTION,
       },
-      failed: 'no sidecar runs, or a replica goes on with its present weights; the line has the reason',
+      failed: 'no sidecar runs, or a replica keeps its present weights; the line has the reason',
     },
     vocabulary: {
       about: 'write a file with the tokenizer and the chat template of a model alone, for an external server',

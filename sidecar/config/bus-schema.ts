@@ -48,7 +48,7 @@ export const natsSchema: SettingSchema = section({
     default: 'none',
   }),
   secretFile: text(
-    'A file with `user:password`, a token, the seed of a user’s nkey, or a creds file, as `auth` says. It is read again for each connection.',
+    'A file with `user:password`, a token, the seed of a user’s nkey, or a creds file, depending on `auth`. It is read again for each connection.',
     { defaultText: 'none' },
   ),
   ...tls,

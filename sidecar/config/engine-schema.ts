@@ -40,7 +40,7 @@ export const engineSchema: SettingSchema = section({
     defaultText: '`seats` times `contextPerSeat`',
   },
   cancelWaitMs: milliseconds(
-    'How long the seat of a caller who left stays taken while the server goes on; past that it is used again, and the reply is counted in `ra_sidecar_engine_unconfirmed_cancels_total`.',
+    'How long the seat of a caller who disconnected stays in use while the server continues to compute. Past that it is used again, and the reply is counted in `ra_sidecar_engine_unconfirmed_cancels_total`.',
     { default: 30_000, minimum: 100 },
   ),
   silentMs: milliseconds(

@@ -52,7 +52,7 @@ export const modelSchema: SettingSchema = {
       { defaultText: 'the template in `file`' },
     ),
     toolFormat: text(
-      'How the model calls tools (docs/tool-formats.md). `auto`: the format is found from the template. `json`: the prompt asks for one JSON object, and a grammar holds the whole reply to it. `none`: requests with tools are answered 422. Any other name is a format to use whatever the template says.',
+      'How the model calls tools (docs/tool-formats.md). `auto`: the format is found from the template. `json`: the prompt asks for one JSON object, and a grammar constrains the whole reply to it. `none`: requests with tools are answered 422. Any other name is a format to use whatever the template says.',
       { enum: TOOL_FORMATS, default: 'auto' },
     ),
     seats: integer('Sequences that the engine runs at once, each of its replicas.', {
@@ -127,13 +127,13 @@ export const modelSchema: SettingSchema = {
     vision: visionSchema,
     prefixCache: section({
       scope: text(
-        'Whose prefixes a request goes on from. `account`: only what requests of its own account left, so that neither `cached_tokens` nor the time of a prefill shows what another account sent. `all`: what any request of the model left, which saves the prefill of a beginning that accounts share.',
+        'Whose prefixes a request may reuse. `account`: only what requests of its own account left, so that neither `cached_tokens` nor the time of a prefill shows what another account sent. `all`: what any request of the model left, which saves the prefill of a beginning that accounts share.',
         { enum: ['account', 'all'], default: 'account' },
       ),
       bytes: {
         type: 'integer',
         description:
-          'Host memory of each engine process for prefixes whose sequence another request takes: a later request that goes on from one restores it instead of evaluating it again. 0: none. Counted when memory is checked.',
+          'Host memory of each engine process for prefixes whose sequence is assigned to another request: a later request with the same prefix restores it instead of evaluating it again. 0: none. Counted when memory is checked.',
         minimum: 0,
         maximum: 2 ** 40,
         unit: 'bytes',

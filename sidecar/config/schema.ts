@@ -85,7 +85,7 @@ export const configSchema: SettingSchema = section({
       minimum: 100,
     }),
     intervalMs: milliseconds(
-      'What a stream brings within this time after a frame is joined in the next one: fewer frames for callers and for the sidecar’s processor, each up to so much later. The first token is sent at once. 0: a frame for each step of the engine.',
+      'Text of a stream within this time after a frame is joined in the next frame: fewer frames for callers and less processor time, each frame up to this much later. The first token is sent at once. 0: a frame for each step of the engine.',
       { default: 0, maximum: 1000 },
     ),
     // About 2,000 tokens until a stream switches to `tryEnd`, about 4,000 until the bound; below 64 KiB every stream
@@ -199,7 +199,7 @@ export const configSchema: SettingSchema = section({
     learnedQueue: {
       type: 'boolean',
       description:
-        'Learn from callers who leave and keep no standing queue (docs/admission.md). False is for comparisons: it leaves `queue.maxWaitMs` alone to bound waits.',
+        'Learn callers’ patience and prevent a standing queue (docs/admission.md). `false` is for comparisons: only `queue.maxWaitMs` then bounds waits.',
       default: true,
     },
     validateAnswers: {

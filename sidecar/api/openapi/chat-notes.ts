@@ -16,7 +16,7 @@ export const CHAT_NOTES: Notes = {
     },
     n: {
       description:
-        'Replies. The prompt is counted once, every completion in full. They run side by side on seats that nobody waits for, the others in turn.',
+        'Replies. The prompt is counted once, every completion in full. They run in parallel on seats that no request waits for, the others one after another.',
       default: 1,
     },
     parallel_tool_calls: {
@@ -29,7 +29,7 @@ export const CHAT_NOTES: Notes = {
     },
     response_format: {
       description:
-        '`json_object`: the reply is one valid JSON object and nothing else, held by a grammar whatever the model wants. A reply that the longest completion cut (`length`), or a stop string, is the beginning of one.',
+        '`json_object`: the reply is one valid JSON object and nothing else, enforced by a grammar. A reply that the longest completion cut (`length`), or a stop string, is the beginning of one.',
     },
     seed: {
       description:
@@ -91,7 +91,7 @@ export const CHAT_NOTES: Notes = {
       description:
         'Its name, and its arguments as text. 422 where the model’s template needs them as JSON and they are none, nest more than 64 levels deep, or have more than 131,072 values in all calls together.',
     },
-    index: { description: 'As it was answered; says nothing.' },
+    index: { description: 'As in the answer; ignored.' },
   },
   Tool: {
     type: { description: 'Which tool.' },

@@ -11,7 +11,7 @@ export const COMPATIBLE_SHAPES: Readonly<Record<string, string>> = {
   ResponseEvent: 'One event of a stream, by its `type`, with further fields of that type.',
   Model: 'One model of the list.',
   AnySchema:
-    'A JSON schema of the keywords that tools and schema libraries write. docs/contract.md#json-schema says which are held.',
+    'A JSON schema of the keywords that tools and schema libraries write. docs/contract.md#json-schema lists which are enforced.',
 };
 
 const IGNORED: Note = { description: 'Accepted, without effect.' };
@@ -24,7 +24,7 @@ export const COMPATIBLE_NOTES: Notes = {
   CompatibleChatRequest: {
     ...CHAT_NOTES['ChatCompletionRequest'],
     ...described({
-      response_format: 'With `json_schema` the reply is held to the schema, strict or not.',
+      response_format: 'With `json_schema` a grammar constrains the reply to the schema, with `strict` or without.',
       stream_options: 'With `include_usage` true the stream ends with the usage. `include_obfuscation` has no effect.',
       tools: 'Functions that the model may call. An empty list offers none.',
       top_k: 'Of so many of the most probable tokens one is sampled. 0, -1: of all.',

@@ -52,11 +52,11 @@ export const NOTES: Notes = {
   Readiness: {
     status: {
       description:
-        '`ready` with 200, all else with 503: `starting` passes by itself, `draining` ends with the process, `unhealthy` may need somebody to look.',
+        '`ready` with 200, all others with 503: `starting` is temporary, `draining` ends with the process, `unhealthy` may need an operator.',
     },
     parts: {
       description:
-        'How each part is: `models`, `usage` (can it be recorded) and, where prepaid credit is checked, `credit`; `prompts` while a prompt host cannot be started. Why is told on the operators’ listener alone.',
+        'The state of each part: `models`, `usage` (whether it can be recorded) and, if prepaid credit is checked, `credit`; `prompts` while a prompt host cannot be started. The reasons are on the operators’ listener only.',
     },
   },
 };

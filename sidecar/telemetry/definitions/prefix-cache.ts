@@ -6,9 +6,9 @@ export const CACHE_HITS: CounterDefinition<'model'> = {
   type: 'counter',
   unit: 'requests',
   labels: ['model'],
-  help: 'Requests that went on from a prefix that was restored from host memory.',
+  help: 'Requests that continued from a prefix that was restored from host memory.',
   advice:
-    'Few, with many evictions for `room`: conversations come back later than their prefixes stay; see `prefixCache.bytes`.',
+    'Few, with many evictions for `room`: conversations continue later than their prefixes are kept; see `prefixCache.bytes`.',
 };
 
 export const CACHE_TOKENS: CounterDefinition<'model'> = {
@@ -36,7 +36,7 @@ export const CACHE_EVICTIONS: CounterDefinition<'model' | 'reason'> = {
   labels: ['model', 'reason'],
   help: 'Saved prefixes that were dropped, by reason: `room` for others, `replaced` by one that contains them, `age`, `forgotten` with their account, `failed` to be restored.',
   advice:
-    '`failed`: their prompts were evaluated instead. Any of them is worth a look at the memory: a state was not what had been saved.',
+    '`failed`: their prompts were evaluated instead. A restored state differed from the saved one: check the machine’s memory.',
 };
 
 export const PREFIX_CACHE_METRICS = [CACHE_HITS, CACHE_TOKENS, CACHE_BYTES, CACHE_EVICTIONS] as const;

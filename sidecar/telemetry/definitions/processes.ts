@@ -62,9 +62,9 @@ export const UNCONFIRMED_CANCELS: CounterDefinition<'model'> = {
   type: 'counter',
   unit: 'replies',
   labels: ['model'],
-  help: 'Cancelled replies whose end an external server did not confirm within `models[].engine.cancelWaitMs`; their seats were used again all the same.',
+  help: 'Cancelled replies whose end an external server did not confirm within `models[].engine.cancelWaitMs`; their seats were used again nevertheless.',
   advice:
-    'More than a few: the server goes on computing for callers who have left, or has other clients than this sidecar (docs/engines.md).',
+    'More than a few: the server continues to compute for callers who disconnected, or has other clients than this sidecar (docs/engines.md).',
 };
 
 export const KV_TOKENS: GaugeDefinition<'model' | 'use'> = {

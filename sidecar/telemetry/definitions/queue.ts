@@ -42,7 +42,7 @@ export const RETRY_TIMES: CounterDefinition<'model' | 'time'> = {
   unit: 'requests',
   labels: ['model', 'time'],
   help: 'Refusals of the seat queue by where Retry-After came from: the predicted wait, a reserved time, or a long time because none could be reserved.',
-  advice: '`none` growing for long: far more comes than the seats serve; add seats or machines.',
+  advice: '`none` growing for long: far more requests arrive than the seats can serve; add seats or machines.',
 };
 
 export const PATIENCE: GaugeDefinition<'model' | 'awaits' | 'quantile'> = {
@@ -51,7 +51,7 @@ export const PATIENCE: GaugeDefinition<'model' | 'awaits' | 'quantile'> = {
   unit: 'seconds',
   labels: ['model', 'awaits', 'quantile'],
   help: 'The time by which this share of callers has left, before the first token of a stream or the end of a whole reply.',
-  advice: 'It is the callers’ own. Absent where fewer leave.',
+  advice: 'No action: it is a property of the callers. Absent if fewer leave.',
 };
 
 export const LEFT_SEAT_TIME: GaugeDefinition<'model'> = {
@@ -68,7 +68,7 @@ export const STANDING: GaugeDefinition<'model'> = {
   type: 'gauge',
   unit: '0 or 1',
   labels: ['model'],
-  help: 'Whether more comes than the seats can serve, and has for some time.',
+  help: '1: for some time more requests have arrived than the seats can serve; 0: not.',
   advice: '1 for long: add seats or machines.',
 };
 
@@ -78,7 +78,8 @@ export const SEATS: GaugeDefinition<'model'> = {
   unit: 'seats',
   labels: ['model'],
   help: 'Seats of the engine’s replicas that are ready; of all of them while none is.',
-  advice: 'Below the sum of `models[].seats` over the replicas: one of them is away, see `ra_sidecar_replica_state`.',
+  advice:
+    'Below the sum of `models[].seats` over the replicas: one of them is not ready, see `ra_sidecar_replica_state`.',
 };
 
 export const SEATS_BUSY: GaugeDefinition<'model'> = {
