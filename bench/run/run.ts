@@ -43,7 +43,7 @@ export interface Outcome {
 }
 
 /** True if all results of a bench are there, of the present code, and of a quiet machine where that matters. */
-export function isDone(bench: Bench, bed: Bed): boolean {
+function isDone(bench: Bench, bed: Bed): boolean {
   return bench.results.every((name) => {
     const { commit, rough = false } = bed.recorded(name) ?? {};
     return commit !== undefined && bed.isCurrent(commit) && !(bench.quiet && rough);
@@ -51,13 +51,13 @@ export function isDone(bench: Bench, bed: Bed): boolean {
 }
 
 /** What it takes, minutes: as long as the last time, if that was recorded. */
-export function minutesOf(bench: Bench, bed: Bed): number {
+function minutesOf(bench: Bench, bed: Bed): number {
   const seconds = bed.recorded(bench.results[0] ?? '')?.seconds;
   return seconds === undefined ? bench.minutes : seconds / 60;
 }
 
 /** The order of a run: the plan's, but that all benches of the addon that is in place come before the other's. */
-export function ordered(plan: readonly Bench[], present: 'prebuilt' | 'native'): readonly Bench[] {
+function ordered(plan: readonly Bench[], present: 'prebuilt' | 'native'): readonly Bench[] {
   const place = ({ quiet, addon }: Bench): number =>
     (quiet ? 0 : 4) + (addon === 'either' ? 0 : addon === present ? 1 : 2);
   return plan.toSorted((a, b) => place(a) - place(b));

@@ -2,7 +2,7 @@ import { alternativesText, Rules, type Alternative } from './rules.js';
 import { Unservable, type WorkBudget } from './work.js';
 
 /** Rules made for one schema before those that match nothing are left out. */
-export const MAX_RULES = 10_000;
+const MAX_RULES = 10_000;
 
 /** Steps of creating a rule, and of each of its alternatives. */
 export const RULE_STEPS = 12;

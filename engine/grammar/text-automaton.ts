@@ -5,7 +5,7 @@ import { BEFORE, BEHIND, LAST_CODE_POINT, patternLanguage } from './text-pattern
 import { WorkBudget } from './work.js';
 
 /** States of one text. */
-export const MAX_STATES = 512;
+const MAX_STATES = 512;
 /** Steps of one text, about 6 ms. What takes more is not enforced. */
 const MAX_TEXT_STEPS = 120_000;
 

@@ -14,7 +14,7 @@ export interface Prebuilt {
 }
 
 /** The folder of node-llama-cpp. */
-export function packageRoot(): string {
+function packageRoot(): string {
   return fileURLToPath(new URL('..', import.meta.resolve('node-llama-cpp')));
 }
 

@@ -1,6 +1,7 @@
 /**
  * The arguments of earlier calls as JSON values, for templates that write them out themselves. Callers send them as text of
- * up to 16,777,216 characters: counted before they are parsed, since a value takes ten times the memory of its text.
+ * up to 16,777,216 characters: counted before they are parsed, since a value takes ten times the memory of its text. The text may
+ * be no JSON; sidecar/contracts/json-text.ts finds parts of text that was accepted as JSON, and is not available to the engine.
  */
 
 import { unusedMark } from './data-text.js';
@@ -19,19 +20,19 @@ export class OversizedArguments extends Error {}
 export class CallArguments {
   #values = 0;
 
-  /** Throws OversizedArguments past the bounds, a SyntaxError where the text is not JSON. Empty text is no arguments. */
+  /** Throws OversizedArguments past the bounds, and a SyntaxError if the text is not JSON. Empty text means no arguments. */
   parse(text: string): unknown {
     // Callers send no text at all for a call without arguments.
     if (text.trim() === '') return {};
     const floats = this.#count(text);
-    // Checked as it is: what is put in place of a number must not make JSON of it.
+    // Parsed unchanged first, since replacing numbers could turn invalid text into JSON.
     const plain: unknown = JSON.parse(text);
     return floats.length > 0 ? (withFloats(text, floats) ?? plain) : plain;
   }
 
   /**
    * Counts arrays, objects and the commas between values, and finds the whole numbers that are written with a point or an exponent.
-   * What it makes of text that is not JSON does not matter.
+   * Its result for text that is not JSON does not matter.
    */
   #count(text: string): readonly Place[] {
     const floats: Place[] = [];

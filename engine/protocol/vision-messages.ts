@@ -1,8 +1,9 @@
 /**
  * The messages between the sidecar and a vision process, over link.ts: one process for each model that reads images. It counts
- * the tokens of an image from its size and makes embeddings of image files. The sidecar starts with `start`, the process
- * answers `ready` or `unable`; then it answers each `layout` and `encode` once, in any order, and `forget` never. Every message has the version
- * `v`; another version or an unknown kind ends the process.
+ * the tokens of an image from its size and computes embeddings of image files. The sidecar starts with `start`, the process
+ * answers `ready` or `unable`; then it answers each `layout` and `encode` once, in any order, and `forget` never. Every message has the
+ * version `v`; another version or an unknown kind ends the process. The protocol is separate from that of engine processes
+ * (messages.ts), since it has no jobs and no steps.
  */
 import type { CacheScope } from './cache-key.js';
 import type { EngineSetup } from './setup.js';

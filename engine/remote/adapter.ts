@@ -103,8 +103,6 @@ export interface Adapter {
   load(): Promise<LoadReading | undefined>;
   /** Asks the server to stop a request whose connection was closed. */
   abort?(name: string): void;
-  /** Whether the server ends a reply at the job's stops by itself, as our own code does. */
-  readonly stopsItself: boolean;
 }
 
 /** What every adapter is made with. */

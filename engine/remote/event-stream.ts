@@ -1,7 +1,7 @@
 /** Reads an event stream of JSON frames, as servers of models send it. */
 
 /** The longest frame, in UTF-16 units: one of all tokens' probabilities is some megabytes for a large vocabulary. */
-export const MAX_FRAME = 64 * 1024 * 1024;
+const MAX_FRAME = 64 * 1024 * 1024;
 
 /** What a stream's next bytes contained. */
 export type Frame =

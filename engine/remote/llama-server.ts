@@ -16,7 +16,7 @@ import type {
 import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf, type Fields } from './fields.js';
 import { grammarOrder } from './grammar-order.js';
 import { LlamaStream } from './llama-stream.js';
-import { metricOf } from './metrics-text.js';
+import { readLoad, type LoadMetrics } from './load-reading.js';
 import { awaited, notYet } from './awaited.js';
 
 /** Its word for a seed of its own choice. */
@@ -31,8 +31,14 @@ const FORCED = 1000;
 /** Most probable tokens that are reported for a question; a label that is not among them is asked for by itself. */
 const TOP = 32;
 
+const LOAD: LoadMetrics = {
+  prefix: 'llamacpp',
+  running: 'requests_processing',
+  waiting: 'requests_deferred',
+  computed: ['prompt_tokens_total', 'tokens_predicted_total'],
+};
+
 export class LlamaServer implements Adapter {
-  readonly stopsItself = true;
   readonly #parts: AdapterParts;
   #metrics = true;
 
@@ -136,14 +142,7 @@ export class LlamaServer implements Adapter {
       if (slots.kind !== 'json' || !Array.isArray(slots.value)) return undefined;
       return { running: slots.value.filter((slot) => fieldsOf(slot)['is_processing'] === true).length };
     }
-    const metrics = await client.ask('GET', '/metrics', ASK_MS);
-    if (metrics.kind !== 'text') return undefined;
-    const of = (name: string): number | undefined => metricOf(metrics.text, `llamacpp:${name}`);
-    const running = of('requests_processing');
-    const waiting = of('requests_deferred');
-    if (running === undefined) return undefined;
-    const computed = (of('prompt_tokens_total') ?? 0) + (of('tokens_predicted_total') ?? 0);
-    return { running, computed, ...(waiting !== undefined && { waiting }) };
+    return await readLoad(client, LOAD);
   }
 
   /**

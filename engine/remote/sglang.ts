@@ -15,11 +15,18 @@ import type {
 import { awaited, notYet } from './awaited.js';
 import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf } from './fields.js';
 import { grammarOrder } from './grammar-order.js';
-import { metricOf } from './metrics-text.js';
+import { readLoad, type LoadMetrics } from './load-reading.js';
 import { SglangStream } from './sglang-stream.js';
 
+const LOAD: LoadMetrics = {
+  prefix: 'sglang',
+  running: 'num_running_reqs',
+  waiting: 'num_queue_reqs',
+  computed: ['prompt_tokens_total', 'generation_tokens_total'],
+  kvUse: 'token_usage',
+};
+
 export class Sglang implements Adapter {
-  readonly stopsItself = true;
   readonly #parts: AdapterParts;
   #model = '';
 
@@ -108,19 +115,8 @@ export class Sglang implements Adapter {
     return { kind: 'scores', logprobs: Float64Array.from(scores, (score) => Math.log(score ?? 0)) };
   }
 
-  async load(): Promise<LoadReading | undefined> {
-    const metrics = await this.#parts.client.ask('GET', '/metrics', ASK_MS);
-    if (metrics.kind !== 'text') return undefined;
-    const of = (name: string): number | undefined => metricOf(metrics.text, `sglang:${name}`);
-    const running = of('num_running_reqs');
-    if (running === undefined) return undefined;
-    const [waiting, kvUse] = [of('num_queue_reqs'), of('token_usage')];
-    return {
-      running,
-      computed: (of('prompt_tokens_total') ?? 0) + (of('generation_tokens_total') ?? 0),
-      ...(waiting !== undefined && { waiting }),
-      ...(kvUse !== undefined && { kvUse }),
-    };
+  load(): Promise<LoadReading | undefined> {
+    return readLoad(this.#parts.client, LOAD);
   }
 
   /** A closed connection alone does not stop every version of it. */

@@ -16,14 +16,22 @@ import type {
 import { awaited, notYet } from './awaited.js';
 import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf } from './fields.js';
 import { grammarOrder } from './grammar-order.js';
-import { metricOf } from './metrics-text.js';
+import { readLoad, type LoadMetrics } from './load-reading.js';
 import { VllmStream } from './vllm-stream.js';
 
 /** The most labels whose probabilities one request reports. */
 const MAX_LABELS = 128;
 
+const LOAD: LoadMetrics = {
+  prefix: 'vllm',
+  running: 'num_requests_running',
+  waiting: 'num_requests_waiting',
+  preempted: 'num_preemptions_total',
+  computed: ['prompt_tokens_total', 'generation_tokens_total'],
+  kvUse: 'kv_cache_usage_perc',
+};
+
 export class Vllm implements Adapter {
-  readonly stopsItself = true;
   readonly #parts: AdapterParts;
   /** What it calls the model. */
   #model = '';
@@ -110,24 +118,8 @@ export class Vllm implements Adapter {
     return { kind: 'scores', logprobs, ...(cached !== undefined && { cached }) };
   }
 
-  async load(): Promise<LoadReading | undefined> {
-    const metrics = await this.#parts.client.ask('GET', '/metrics', ASK_MS);
-    if (metrics.kind !== 'text') return undefined;
-    const of = (name: string): number | undefined => metricOf(metrics.text, `vllm:${name}`);
-    const running = of('num_requests_running');
-    if (running === undefined) return undefined;
-    const [waiting, preempted, kvUse] = [
-      of('num_requests_waiting'),
-      of('num_preemptions_total'),
-      of('kv_cache_usage_perc'),
-    ];
-    return {
-      running,
-      computed: (of('prompt_tokens_total') ?? 0) + (of('generation_tokens_total') ?? 0),
-      ...(waiting !== undefined && { waiting }),
-      ...(preempted !== undefined && { preempted }),
-      ...(kvUse !== undefined && { kvUse }),
-    };
+  load(): Promise<LoadReading | undefined> {
+    return readLoad(this.#parts.client, LOAD);
   }
 
   /** What its own settings would decide otherwise, such as those of the model's generation_config.json. */

@@ -2,7 +2,7 @@
  * The credit file: grants of each account. Grants are only ever added, so that each can be looked up.
  * `{"version":1,"accounts":{"acme":[{"id":"inv-17","usd":"25.00","at":"2026-10-03T00:00:00Z"}]}}`.
  */
-import { closed } from '../contracts/common-schema.js';
+import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { FileProblem } from '../lib/followed-file.js';
 import { parseUsd } from '../domain/money.js';
@@ -42,7 +42,7 @@ const check = compile<CreditFile>(
         items: closed(['id', 'usd'], {
           id: name,
           usd: { type: 'string', maxLength: 32 },
-          at: { type: 'string', maxLength: 32, pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{1,9})?Z$' },
+          at: UTC_TIME,
         }),
       },
     },

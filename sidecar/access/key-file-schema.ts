@@ -1,6 +1,6 @@
 /** The content of a keys file: types, schema, and checks that a schema cannot express. */
 import type { Route } from '../contracts/requests.js';
-import { closed } from '../contracts/common-schema.js';
+import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { LIMIT_GROUPS, type KeyLimits, type Limit } from './limits.js';
@@ -62,8 +62,6 @@ const NAME = '^[^\\p{C}]+$';
 const MAX_LIMIT = 100_000;
 
 const name = { type: 'string', minLength: 1, maxLength: 256, pattern: NAME };
-/** UTC only: a time without its zone would expire a key hours early or late. */
-const time = { type: 'string', maxLength: 32, pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{1,9})?Z$' };
 const count = { type: 'integer', minimum: 1, maximum: MAX_LIMIT };
 const countOrNone = { type: 'integer', minimum: 0, maximum: MAX_LIMIT };
 
@@ -87,10 +85,10 @@ const storedKey = closed(['id', 'hash', 'created', 'entitlements'], {
   id: name,
   hash: { type: 'string', pattern: '^[0-9a-f]{64}$' },
   account: name,
-  created: time,
-  expires: time,
-  revoked: time,
-  rotated: time,
+  created: UTC_TIME,
+  expires: UTC_TIME,
+  revoked: UTC_TIME,
+  rotated: UTC_TIME,
   class: { enum: SERVICE_CLASSES },
   weight: { enum: Object.values(CLASS_WEIGHTS) },
   limits: limitsSchema,

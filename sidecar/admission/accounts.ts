@@ -5,7 +5,7 @@ import { Account } from './account.js';
 import { AccountColumns } from './account-columns.js';
 
 /** The most accounts that are remembered. Past it the account that has been idle longest is forgotten; one that waits or runs never is. */
-export const MAX_ACCOUNTS = 10_000;
+const MAX_ACCOUNTS = 10_000;
 
 /** How long an account still counts as having a backlog after one of its requests was refused because the queue stands, ms. */
 const PRESSED_MS = 5000;

@@ -2,7 +2,7 @@
 const FIRST_MS = 50;
 const RATIO = 1.16;
 /** The last bin begins at 9 minutes, which is longer than the OpenAI clients wait for a reply where they set no time. */
-export const BINS = 64;
+const BINS = 64;
 
 const LOG_RATIO = Math.log(RATIO);
 

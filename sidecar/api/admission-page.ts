@@ -1,6 +1,6 @@
-import type { ClassReport, QueueReport } from '../admission/seat-queue.js';
+import type { QueueReport } from '../admission/seat-queue.js';
 
-/** One model's queue as operators see it. Times in ms. */
+/** One model's queue as operators see it. Times in ms, rounded. */
 export interface AdmissionPage {
   readonly seats: number;
   readonly busy: number;
@@ -13,26 +13,7 @@ export interface AdmissionPage {
   readonly refused: QueueReport['refused'];
   readonly released: QueueReport['released'];
   readonly overload: QueueReport['overload'];
-  readonly accounts: readonly AccountLine[];
+  readonly accounts: QueueReport['accounts'];
   /** The sums of all other accounts. */
-  readonly others: {
-    readonly accounts: number;
-    readonly waiting: number;
-    readonly running: number;
-    readonly seatMs: number;
-  };
-}
-
-/** One account: the fields of AccountReport, rounded. */
-export interface AccountLine {
-  readonly account: string;
-  readonly weight: number;
-  readonly waiting: number;
-  readonly running: number;
-  readonly virtualMs: number;
-  readonly seatMs: number;
-  readonly holdMs: number | null;
-  readonly calibration: number;
-  readonly predictedWaitMs: number;
-  readonly classes: readonly ClassReport[];
+  readonly others: QueueReport['others'];
 }

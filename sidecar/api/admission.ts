@@ -47,13 +47,13 @@ export function admissionPage(report: QueueReport): AdmissionPage {
       holdMs: account.holdMs === null ? null : whole(account.holdMs),
       calibration: thousandths(account.calibration),
       predictedWaitMs: whole(account.predictedWaitMs),
-      classes: account.classes.map((of) => ({
-        class: of.class,
-        waiting: of.waiting,
-        running: of.running,
-        holdMs: of.holdMs === null ? null : whole(of.holdMs),
-        calibration: thousandths(of.calibration),
-        predictedWaitMs: whole(of.predictedWaitMs),
+      classes: account.classes.map((each) => ({
+        class: each.class,
+        waiting: each.waiting,
+        running: each.running,
+        holdMs: each.holdMs === null ? null : whole(each.holdMs),
+        calibration: thousandths(each.calibration),
+        predictedWaitMs: whole(each.predictedWaitMs),
       })),
     })),
     others: {

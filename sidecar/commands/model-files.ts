@@ -4,7 +4,7 @@ import type { ModelConfig } from '../config/config.js';
 import { EMBEDDED_MODEL } from '../engine-client/embedded-model.js';
 
 /** The name of the bundled model in the configuration. */
-export const EMBEDDED = 'embedded';
+const EMBEDDED = 'embedded';
 
 /** The model with the path of its file. */
 export function withFile(model: ModelConfig): ModelConfig {

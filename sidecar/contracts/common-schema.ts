@@ -21,6 +21,13 @@ export function functionsOnly(schema: object, why: string): object {
 export const OTHER_TOOL = 'no other tool is served';
 export const OTHER_CHOICE = 'no other choice is served';
 
+/** A time of UTC with its zone, since a time without one could be read hours early or late. */
+export const UTC_TIME = {
+  type: 'string',
+  maxLength: 32,
+  pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{1,9})?Z$',
+} as const;
+
 export const MODEL_ID = {
   type: 'string',
   minLength: 1,

@@ -69,11 +69,6 @@ export class TlsApps {
     this.#closeIfIdle(replaced);
   }
 
-  /** Apps of earlier certificates that still have connections, or had some a moment ago. */
-  get earlier(): number {
-    return this.#earlier.size;
-  }
-
   /** Closes the listening socket and all connections. */
   close(): void {
     this.#acceptor.close();

@@ -70,10 +70,6 @@ export class CertificateFiles {
     return files;
   }
 
-  get paths(): { readonly key: string; readonly certificate: string } {
-    return this.#paths;
-  }
-
   /** The pair that was found last and fits. */
   get inForce(): Certificate {
     if (this.#inForce === undefined) throw new Error('used before it was opened');

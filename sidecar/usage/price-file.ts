@@ -1,5 +1,5 @@
 /** The price list as a file: `{"version":1,"prices":[{"version","effective","decisions","chat":{<model>:{…}}}]}`. */
-import { closed } from '../contracts/common-schema.js';
+import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { NotRegularFile, readRegular } from '../lib/regular-file.js';
 import { parseRate, type Rates } from '../domain/money.js';
@@ -40,11 +40,7 @@ const check = compile<PriceFile>(
       maxItems: 1000,
       items: closed(['version', 'effective', 'decisions', 'chat'], {
         version: { type: 'string', maxLength: 64, pattern: '^[0-9A-Za-z][0-9A-Za-z._-]*$' },
-        effective: {
-          type: 'string',
-          maxLength: 32,
-          pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{1,9})?Z$',
-        },
+        effective: UTC_TIME,
         decisions: rate,
         chat: {
           type: 'object',

@@ -1,3 +1,4 @@
+import { UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 
@@ -27,7 +28,7 @@ export const checkRecord = compile<UsageRecord>({
     id: { ...text, minLength: 1 },
     requestId: text,
     kind: { enum: ['open', 'progress', 'close'] },
-    at: { type: 'string', maxLength: 32, pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{1,9})?Z$' },
+    at: UTC_TIME,
     account: text,
     keyId: text,
     model: text,

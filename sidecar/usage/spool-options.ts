@@ -1,4 +1,5 @@
 /** Options and callbacks of a durable spool. */
+import type { Config } from '../config/types.js';
 import type { Clock } from '../lib/clock.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { Disk } from './disk.js';
@@ -7,16 +8,7 @@ import type { Locked } from './lock.js';
 import type { Removed } from './put-back.js';
 
 /** Times in ms. docs/config.md describes each. */
-export interface SpoolOptions {
-  readonly segmentBytes: number;
-  readonly groupMs: number;
-  readonly groupRecords: number;
-  readonly maxUnsyncedMs: number;
-  readonly minFreeBytes: number;
-  readonly maxBacklogBytes: number;
-  readonly probeMs: number;
-  readonly closeWaitMs: number;
-}
+export type SpoolOptions = Config['usage'];
 
 /** Callbacks for metrics and the log. None may throw. */
 export interface SpoolHooks {

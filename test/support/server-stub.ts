@@ -14,9 +14,9 @@ import { fieldsOf, listOf, textOf } from '../../engine/remote/fields.js';
 export type StubKind = 'llama-server' | 'vllm' | 'sglang';
 
 /** The reply: a, b, c and the end token, as the test models have them. */
-export const REPLY = [97, 98, 99] as const;
+const REPLY = [97, 98, 99] as const;
 export const END = 258;
-export const CACHED = 1;
+const CACHED = 1;
 
 /** What it does in place of a whole reply. */
 export interface Misbehaviour {

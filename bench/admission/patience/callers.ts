@@ -51,7 +51,7 @@ export const MIXES: readonly Mix[] = [
 
 export const LOADS: readonly number[] = [0.8, 1.2, 2, 4, 10];
 export const SEATS = 8;
-export const ACCOUNTS = 6;
+const ACCOUNTS = 6;
 /** To the first token of a stream, of its seat time. */
 export const PREFILL = 0.05;
 /** Spread of seat times. */

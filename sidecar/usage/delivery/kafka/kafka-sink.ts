@@ -12,6 +12,7 @@ import type { UsageEvent } from '../cloud-event.js';
 import { Connection, untilAborted, type Closeable } from '../connection.js';
 import { reasonOf } from '../reason.js';
 import type { DeliverySink, SinkAnswer } from '../sink.js';
+import { withTimeLimit } from '../time-limit.js';
 
 export interface KafkaMessage {
   /** Determines the partition. */
@@ -78,19 +79,12 @@ export class KafkaSink implements DeliverySink {
 
   async #produce(batch: readonly UsageEvent[], signal: AbortSignal): Promise<Produced> {
     const { clock, timeoutMs } = this.#options;
-    // As in the HTTP sink: AbortSignal.any() would leak memory for each batch on a signal that lives long.
-    const ended = new AbortController();
-    const cancel = clock.after(timeoutMs, () => ended.abort(new DOMException('no answer in time', 'TimeoutError')));
-    const stop = (): void => ended.abort();
-    signal.addEventListener('abort', stop);
-    if (signal.aborted) stop();
     try {
-      return await untilAborted(this.#send(batch.map(messageOf)), ended.signal);
+      return await withTimeLimit(clock, timeoutMs, signal, (ended) =>
+        untilAborted(this.#send(batch.map(messageOf)), ended),
+      );
     } catch (error) {
       return { kind: 'failed', why: reasonOf(error) };
-    } finally {
-      cancel();
-      signal.removeEventListener('abort', stop);
     }
   }
 
