@@ -39,7 +39,7 @@ export type ChatPrompt =
   | RenderFailure
   | (HeldReply & { readonly kind: 'unservable' })
   /** Not compiled: what holds the reply takes more work than QUICK_WORK. `syntax`: of calls, if tools are offered. */
-  | { readonly kind: 'dear'; readonly syntax?: CallSyntax }
+  | { readonly kind: 'needs-compiler'; readonly syntax?: CallSyntax }
   /** Not tokenized: even of the longest tokens it would take this many. */
   | { readonly kind: 'too-long'; readonly atLeast: number };
 
@@ -149,12 +149,16 @@ function framed(
   return { gbnf: thoughts?.framed(gbnf, { think: reasoningEffort !== 'none', header }) ?? gbnf, ...more };
 }
 
-function heldOf(order: HeldOrder, source: HeldSource, work: WorkBudget): HeldReply | (ChatPrompt & { kind: 'dear' }) {
+function heldOf(
+  order: HeldOrder,
+  source: HeldSource,
+  work: WorkBudget,
+): HeldReply | (ChatPrompt & { kind: 'needs-compiler' }) {
   if (typeof source === 'object') return source;
   if (source === 'quick') work.limit(QUICK_WORK);
   const held = holdReply(order, work);
   if (held.kind === 'ok' || !work.stopped) return held;
-  return { kind: 'dear', ...(order.calls && { syntax: order.calls.syntax }) };
+  return { kind: 'needs-compiler', ...(order.calls && { syntax: order.calls.syntax }) };
 }
 
 /** `grammar` holds the content of the whole reply. */

@@ -1,6 +1,6 @@
 /**
- * The engine port: all that routes, admission, telemetry and the console know of what computes a model's replies. One or
- * several processes implement it (replicated-engine.ts). docs/architecture.md#ports says what each side promises.
+ * The engine port: the interface through which routes, admission, telemetry and the console use a model's engine. One or several
+ * processes implement it (replicated-engine.ts). docs/architecture.md#ports describes what each side guarantees.
  */
 import type { Channel, FinishReason } from '../../engine/protocol/job-output.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
@@ -32,9 +32,9 @@ export interface JobFault {
 export interface GenerationReceiver {
   /** `weightVersion`: of the weights that make the whole reply. */
   started(cachedTokens: number, weightVersion: string): void;
-  /** It goes on once it is supplied with the embeddings of the image with this index of its prompt's. Absent: no image is in it. */
+  /** The job waits until `supply` is called with the embeddings of the prompt's image with this index. Absent: there is no image. */
   wants?(image: number): void;
-  /** Of an engine that knows it only at the end: prompt tokens that were not computed again. */
+  /** Prompt tokens that were not computed again, from an engine that knows them only at the end. */
   cached(tokens: number): void;
   /** Whole characters of one reply. */
   piece(piece: { choice: number; channel: Channel; text: string; tokens: number }): void;
@@ -73,13 +73,13 @@ export interface JobHandle {
   readonly cancel: () => Promise<void> | undefined;
   /** The embeddings of an image that it wants. Absent: it wants none. */
   readonly supply?: (image: number, values: Float32Array) => void;
-  /** It goes on with one seat less, its last one excepted; `seatFreed` is called on its receiver once that seat is free. */
+  /** The job continues with one seat less, except its last; `seatFreed` is called on its receiver once that seat is free. */
   readonly reduceSeats: () => void;
 }
 
 export type EngineState = 'unloaded' | 'cold' | 'ready' | 'lost';
 
-/** One of the processes behind an engine, as operators see it. */
+/** One process of an engine, as operators see it. */
 export interface Replica {
   readonly state: EngineState;
   /** Why it is not ready, in one line for the operator, or undefined. */
@@ -88,14 +88,11 @@ export interface Replica {
   readonly facts: EngineFacts | undefined;
 }
 
-/**
- * What computes one model's replies, as routes see it. It knows no lease: the caller of `generate` or `score` holds one, of
- * seats of one replica.
- */
+/** Computes one model's replies, as routes see it. The caller of `generate` or `score` holds a lease of seats of one replica. */
 export interface Engine {
   /**
    * unloaded: no process runs until the engine is woken; cold: loading, or between two processes; ready: takes jobs; lost:
-   * given up (closed, or the model cannot be served). Of several replicas that of the one that comes closest to taking jobs.
+   * given up (closed, or the model cannot be served). Of several replicas it is the state of the one that is closest to taking jobs.
    */
   readonly state: EngineState;
   /** Why it was given up, in one line for the operator, or undefined. */
@@ -118,58 +115,57 @@ export interface Engine {
    */
   generate(job: GenerateJob, receiver: GenerationReceiver, replica: number): JobHandle;
   score(job: ScoreJob, receiver: ScoreReceiver, replica: number): JobHandle;
-  /** What the free sequences of this replica hold, by its last report; empty while it is not ready. */
+  /** The prefixes in the free sequences of this replica, by its last report; empty while it is not ready. */
   heldPrefixes(replica: number): PrefixIndex;
 }
 
-/** What another file of weights changes of a setup. */
+/** The fields of a setup that other weights change. */
 export type Changes = Pick<EngineSetup, 'file' | 'weights'>;
 
-/** Whether a replica serves with other weights; `room`: it may be memory that is missing. */
+/** Whether a replica now serves with other weights. `room`: it may have failed for lack of memory. */
 export type Replaced =
   { readonly kind: 'replaced' } | { readonly kind: 'kept'; readonly why: string; readonly room: boolean };
 
-/** An engine as the composition sees it: it begins, ends and measures what routes use. */
+/** An engine as the composition uses it, with its start, its end and its memory. */
 export interface HostedEngine extends Engine {
   /** Tokens in its KV memory, by its last report; none while it is not ready. */
   readonly heldTokens: HeldTokens;
   /** Tokens that its KV memory can hold; 0 before it was ready once. */
   readonly capacityTokens: number;
-  /** The prefix cache of each of its processes, by its last report; of one that was started again, from then on. */
+  /** The prefix cache of each process, by its last report; it begins anew with each process. */
   readonly caches: readonly CacheCounts[];
-  /** What each of its processes is set up with. */
+  /** The setup of each of its processes. */
   readonly setups: readonly EngineSetup[];
   /**
    * A replica loads other weights and gives new jobs to them: beside the present ones, or after these have ended their jobs, while
    * other replicas serve. At most one call at a time. Never rejects.
    */
   replace(replica: number, changes: Changes, how: 'beside' | 'after'): Promise<Replaced>;
-  /** Nothing is kept that requests of this scope left, and nothing that its running ones will leave. */
+  /** Drops all state of requests of this scope, also of running ones once they end. */
   forget(scope: CacheScope): void;
   /** Begins to load, unless it waits to be woken. Again, or after close(), it does nothing. */
   start(): void;
-  /** Fails its jobs as lost. Settles when nothing of it runs any more; may be called at any time and again. */
+  /** Fails its jobs as lost. Settles when all of its processes have ended. Idempotent; may be called at any time. */
   close(): Promise<void>;
 }
 
 /**
- * What a replica of an engine reports by itself. Called on the event loop, never from inside start(), generate() or score(). They must not
+ * Reports of one replica of an engine. Called on the event loop, never from inside start(), generate() or score(). They must not
  * throw.
  */
 export interface EngineEvents {
   /**
-   * So many jobs of one sequence each can run at once from now on; 0: none. The queue hands out this many seats. A number
-   * that falls because of a failure is reported before the failed jobs' receivers are called, so that a seat which is given back
-   * is not handed out again.
+   * From now on this many jobs of one sequence each can run at once; 0: none. The queue grants this many seats. If the number
+   * falls because of a failure, this is called before the failed jobs' receivers, so that a returned seat is not granted again.
    */
   seats(count: number): void;
   /**
-   * It stays lost, because the model cannot be served; `why` is one line for the operator. Comes after `seats(0)`. `unfit`: it
-   * said so itself, so that the configuration or the file has to change; otherwise its starts crashed.
+   * The replica stays lost, because the model cannot be served; `why` is one line for the operator. Called after `seats(0)`. `unfit`:
+   * the engine reported this itself, so the configuration or the file has to change; otherwise its starts crashed.
    */
   unservable(why: string, unfit: boolean): void;
-  /** It will be loaded again in so many ms. */
+  /** It is loaded again after so many ms. */
   restarting(inMs: number): void;
-  /** So many more cancelled replies were not confirmed in time by the server that computes. */
+  /** An external server did not confirm the end of this many more cancelled replies in time. */
   unconfirmed(count: number): void;
 }

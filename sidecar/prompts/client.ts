@@ -116,7 +116,7 @@ export class PromptHostClient implements PromptHost {
     });
   }
 
-  /** Its next item, or the job ends because too many wait. */
+  /** Queues its next item, or ends it because too many wait. */
   #add(job: Job): void {
     const added = this.#items.add(job, job.body.payer, job.step.kind === 'compile');
     if (added.kind === 'full') {
@@ -142,7 +142,7 @@ export class PromptHostClient implements PromptHost {
     const { route, bytes } = body;
     const fresh = bytes !== undefined && body.sentTo !== host;
     host.send({ kind: 'item', item: id, step, body: body.id, ...(fresh && { sent: { route, bytes } }) });
-    // It is kept there for a next step; `tokenize` is the last one unless it is answered `dear`.
+    // The host keeps it for a next step; `tokenize` is the last one unless its answer is `needs-compiler`.
     body.sentTo = step.kind === 'tokenize' ? undefined : host;
   }
 

@@ -1,6 +1,6 @@
 /**
- * The prompt host's compiler thread: compiles what holds the reply of one request, when that takes more work than a thread does
- * that others wait for. Loads no model.
+ * The prompt host's compiler thread: compiles the grammars of one request, if that takes more work than the threads do that
+ * other requests wait for. Loads no model.
  */
 import { setPriority } from 'node:os';
 import { orderOf } from '../../engine/prompt/chat-prompt.js';
@@ -10,8 +10,8 @@ import type { Answer, CompilerTask } from './messages.js';
 import { unservable } from './refusals.js';
 
 /**
- * Of this thread, on Linux, where a priority is a thread's and not its process'. On cores that are all in use it gets a third
- * of what another thread gets, so that such tools do not slow down what callers without them wait for.
+ * The nice value of this thread, on Linux, where each thread has its own. On busy cores it gets a third of the time of another
+ * thread, so that it does not slow down requests that need no compiler.
  */
 const NICE = 5;
 

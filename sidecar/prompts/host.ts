@@ -79,7 +79,7 @@ async function start(setup: HostSetup): Promise<void> {
   setEnvironmentData('setup', setup);
   workers = setup.workers;
   const made = workers === 0 ? await ownThread(setup) : pool(setup);
-  // A worker holds one task at a time and gets it before it has loaded, so as many tasks as workers wait for all of them.
+  // A worker takes one task at a time, also before it has loaded, so as many tasks as workers wait until all are loaded.
   compiler = new Piscina<CompilerTask, Answer>({
     filename: fileURLToPath(new URL('./compiler.js', import.meta.url)),
     minThreads: 1,
@@ -158,7 +158,7 @@ function ended(): void {
 async function run({ item, step, id, body }: Item, sent: () => void): Promise<void> {
   const from = performance.now();
   const result = await resultOf(step, body);
-  if (body && result.kind === 'dear') bodies.set(id, body);
+  if (body && result.kind === 'needs-compiler') bodies.set(id, body);
   send({ kind: 'answer', item, result, ms: performance.now() - from }, sent);
 }
 
@@ -170,7 +170,7 @@ function cancel(item: number): void {
   send({ kind: 'answer', item, result: { kind: 'aborted' } });
 }
 
-/** The body that came with an item or before it. After `tokenize`, its last step unless it is dear, nothing needs it here. */
+/** The body that came with an item or before it. It is dropped with `tokenize`, which is the last step unless the compiler is needed. */
 function bodyOf({ step, body, sent }: ToHost & { kind: 'item' }): Body | undefined {
   const found = sent ? { route: sent.route, bytes: workers === 0 ? sent.bytes : shared(sent.bytes) } : bodies.get(body);
   if (step.kind === 'tokenize') bodies.delete(body);

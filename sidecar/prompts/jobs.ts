@@ -1,4 +1,4 @@
-/** What a prompt host's client keeps of a body on its way to tokens, and which step follows which. */
+/** The sidecar's state of bodies that are checked and tokenized, and the order of steps. */
 import type { BodyForm } from '../contracts/requests.js';
 import { contractError } from '../domain/errors.js';
 import type { Item } from './fair-share.js';
@@ -7,7 +7,7 @@ import type { HostProcess } from './host-process.js';
 import type { Answer, Step } from './messages.js';
 import type { Checked, NoResult, Refusal, Tokenized } from './prompt-host.js';
 
-/** One body, on the sidecar's side until it is closed, since a new host needs it again. */
+/** One body, which the sidecar keeps until it is closed, since a new host needs it again. */
 export interface Body {
   readonly id: number;
   readonly route: BodyForm;
@@ -17,39 +17,39 @@ export interface Body {
   sentTo?: HostProcess | undefined;
 }
 
-/** What one caller waits for: one item, or up to three after one another. */
+/** One call of `check` or `tokenize`: one item of the host, or up to three in sequence. */
 export interface Job {
   readonly body: Body;
-  /** What the host is to do for the present item. */
+  /** The step of the present item. */
   step: Step;
   item?: Item<Job>;
   /** Settles the caller's promise; only the first call counts. */
   readonly settle: (result: Checked | Tokenized) => void;
-  /** Ends the watch over its silence; set while it runs. */
+  /** Cancels the timer that detects a hang; set while it runs. */
   unwatch?: (() => void) | undefined;
-  /** Clock reading at which the watch began. */
+  /** Clock reading at which that timer started. */
   runsSince?: number;
 }
 
 /**
- * Bytes of a body that a host is given one more millisecond for, to receive and decode them: 32 MiB/s, where a quiet core does
- * some 100. Without that the largest bodies take half of the default `prompts.silenceMs` before anything is read.
+ * A host gets one more millisecond for each so many bytes of a body, to receive and decode them: 32 MiB/s, where an idle core does
+ * some 100. Otherwise the largest bodies would take half of the default `prompts.silenceMs` before they are read.
  */
 const BYTES_A_MS = 32 * 1024;
 
-/** How long a host may be silent over an item of this body, ms. */
+/** The longest time without an answer for an item of this body, ms. */
 export function longestSilenceMs(silenceMs: number, { bytes }: Pick<Body, 'bytes'>): number {
   return silenceMs + (bytes?.length ?? 0) / BYTES_A_MS;
 }
 
-/** The caller's result, or the next step that the host is to do. */
+/** The result of the call, or the host's next step. */
 export type Following =
   { readonly kind: 'result'; readonly result: Checked | Tokenized } | { readonly kind: 'step'; readonly step: Step };
 
-/** What follows an answer. */
+/** Returns what follows an answer. */
 export function following(answer: Answer): Following {
   switch (answer.kind) {
-    case 'dear':
+    case 'needs-compiler':
       return { kind: 'step', step: { kind: 'compile', ...(answer.syntax && { syntax: answer.syntax }) } };
     case 'compiled':
       return { kind: 'step', step: { kind: 'tokenize', held: answer.held } };

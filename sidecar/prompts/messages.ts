@@ -24,7 +24,7 @@ export interface PromptModel {
   readonly template?: TemplateSettings;
   /** Absent: it takes no images. */
   readonly images?: ImageBounds;
-  /** What computes it can hold a whole reply to a grammar, but cannot begin in the middle of one. */
+  /** Its engine can constrain a whole reply by a grammar, but cannot begin in the middle of a reply. */
   readonly wholeGrammars?: true;
 }
 
@@ -67,20 +67,20 @@ export interface HostSetup {
 export const STACK_MB = 256;
 
 /**
- * What the host is to do with a body. `check`: whether it is a valid request. `tokenize`: its tokens as well. If the answer is
- * `dear`, `compile` follows, in the host's compiler thread, and then `tokenize` again with what was compiled of the tools and the
- * reply's schema.
+ * A task for the host. `check`: whether the body is a valid request. `tokenize`: the prompt's tokens as well. If the answer is
+ * `needs-compiler`, `compile` follows, in the host's compiler thread, and then `tokenize` again with the compiled grammars of the
+ * tools and of the reply's schema.
  */
 export type Step =
   | { readonly kind: 'check' }
   | { readonly kind: 'tokenize'; readonly held?: HeldReply }
   | { readonly kind: 'compile'; readonly syntax?: CallSyntax };
 
-/** What the host answers to an item. */
+/** The host's answer to an item. */
 export type Answer =
   | Checked
   | Tokenized
-  | { readonly kind: 'dear'; readonly syntax?: CallSyntax }
+  | { readonly kind: 'needs-compiler'; readonly syntax?: CallSyntax }
   | { readonly kind: 'compiled'; readonly held: HeldReply };
 
 /**
@@ -93,7 +93,7 @@ export type ToHost =
       readonly item: number;
       readonly step: Step;
       readonly body: number;
-      /** With the first item of a body, which is kept until `drop` or until its `tokenize` is answered, unless with `dear`. */
+      /** With the first item of a body, which is kept until `drop` or until its `tokenize` is answered, unless by `needs-compiler`. */
       readonly sent?: { readonly route: BodyForm; readonly bytes: Uint8Array };
     }
   | { readonly kind: 'cancel'; readonly item: number }

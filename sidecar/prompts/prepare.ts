@@ -10,15 +10,15 @@ import type { Answer } from './messages.js';
 import type { Checked, Refusal } from './prompt-host.js';
 import { refusal, unservable } from './refusals.js';
 
-/** The first of a body's two steps. */
+/** Checks a body: the first of its two steps. */
 export function check(route: BodyForm, bytes: Uint8Array): Checked {
   const parsed = parseBody(route, bytes);
   return parsed.kind === 'invalid' ? parsed : { kind: 'checked', params: parsed.request.params };
 }
 
 /**
- * The second, which starts from the bytes again: what the first one parsed may have died with its host. `held`: what was
- * compiled of its tools and schemas, when that takes more work than is done in this thread.
+ * Makes the prompt of a body: the second step. It parses the bytes again, since the host that did the first step may have ended.
+ * `held`: the grammars of its tools and schemas, if compiling them takes more work than this thread does.
  */
 export function tokenize(
   models: ReadonlyMap<string, LoadedModel>,
@@ -47,7 +47,7 @@ function chat(
   const { params, conversation, replySchema, switches } = request;
   const limit = model.model.contextPerSeat;
   const bounds = params.firstImage === undefined ? undefined : model.model.images;
-  // POST /responses has other places for its parts.
+  // POST /v1/responses has other names for its parts.
   const place = route === 'responses' ? (): string => 'input' : undefined;
   const read = bounds && readImages(conversation.messages, bounds, place);
   if (read?.kind === 'invalid') return read;
@@ -65,7 +65,7 @@ function chat(
     limit,
     held ?? 'quick',
   );
-  if (made.kind === 'dear') return made;
+  if (made.kind === 'needs-compiler') return made;
   if (made.kind === 'prompt') {
     const { prompt, format } = made;
     if (model.model.wholeGrammars && format?.calls?.gbnf !== undefined) return CALLS_UNHELD;
@@ -82,10 +82,10 @@ function chat(
   );
 }
 
-/** A call that no grammar holds could be anything. */
+/** Without a grammar a call could be anything. */
 const CALLS_UNHELD = refusal(
   'unprocessable',
-  "This model's server cannot hold a call that the model chooses to make to its grammar: set tool_choice to required, to a function, or to none.",
+  "This model's server cannot constrain a call that the model may or may not make: set tool_choice to required, to a function, or to none.",
   'tool_choice',
 );
 

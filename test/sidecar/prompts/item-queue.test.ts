@@ -192,7 +192,7 @@ t.test('an account whose item ended a host is charged for it: others go first', 
 
 t.test('items that compile run one at a time, and delay no others', async (t) => {
   const queue = new ItemQueue<string>(1, 100, 0);
-  const [first, second] = ['c1', 'c2'].map((job) => add(queue, job, 'dear', true));
+  const [first, second] = ['c1', 'c2'].map((job) => add(queue, job, 'expensive', true));
   const items = ['a', 'b'].map((job) => add(queue, job, 'quick'));
   if (!first || !second) throw new Error('no items');
   t.equal(startAll(queue), 'c1a');
@@ -208,7 +208,7 @@ t.test('items that compile run one at a time, and delay no others', async (t) =>
 
 t.test('an item that compiles is suspected like others, and retried alone', async (t) => {
   const queue = new ItemQueue<string>(1, 100, 0);
-  const compiled = add(queue, 'c', 'dear', true);
+  const compiled = add(queue, 'c', 'expensive', true);
   const items = ['a', 'b'].map((job) => add(queue, job));
   t.equal(startAll(queue), 'ca');
   t.equal(lost(queue), undefined, 'either may have ended the host');
@@ -217,7 +217,7 @@ t.test('an item that compiles is suspected like others, and retried alone', asyn
   t.equal(startAll(queue), 'c', 'without b');
   queue.finish(compiled.id, 20);
   t.equal(startAll(queue), 'b');
-  const last = add(queue, 'd', 'dear', true);
+  const last = add(queue, 'd', 'expensive', true);
   queue.finish(items[1]!.id, 1);
   t.equal(startAll(queue), 'd');
   t.equal(lost(queue), 'd', 'it ran alone');
