@@ -171,7 +171,7 @@ function conclusion(): string {
 function refusedWith(): string {
   const told = servers.map((server) => {
     const counts = Object.entries(codes((measured.get(server) ?? []).flatMap(({ runs }) => runs)));
-    return `${server.name} ${counts.map(([code, count]) => `${code} ${count}`).join(', ') || 'nobody'}`;
+    return `${server.name} ${counts.map(([code, count]) => `${code} ${count}`).join(', ') || 'none'}`;
   });
   return `Codes that were refused with: ${told.join('; ')}.`;
 }

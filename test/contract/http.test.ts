@@ -64,7 +64,7 @@ t.test('HTTP', async (t) => {
     );
   });
 
-  await t.test('no load report, unless the settings say so', async (t) => {
+  await t.test('no load report, unless it is configured', async (t) => {
     const asking = { ...json, 'endpoint-load-metrics-format': 'json' };
     for (const [method, path] of [
       ['GET', '/healthz'],

@@ -179,7 +179,7 @@ t.test('a refused request does not count, whatever refused it', async (t) => {
   t.equal((await post(DECISIONS, decisionBody('decide'))).status, 200);
 });
 
-t.test('a request that ran counts, however it ended; one whose caller left while it waited does not', async (t) => {
+t.test('a request that ran counts, however it ended; one that was cancelled while it waited does not', async (t) => {
   const sidecar = common;
   const minute = { chat: { perMinute: 1 } };
   const failed = key(sidecar, 'failed', minute);

@@ -119,7 +119,7 @@ t.test('a failure of the engine is a server error', async (t) => {
   t.match(trace.server, { status: 2, attributes: { 'error.type': 'bad_gateway', 'http.response.status_code': 502 } });
 });
 
-t.test('an engine that is lost twice before it began: two more tries, and the lost ones are errors', async (t) => {
+t.test('an engine that is lost twice before the request began: two more attempts, and the lost ones are errors', async (t) => {
   const { sidecar, traced } = await start(t, { engine: { backoffMinMs: 1, backoffMaxMs: 1 } });
   const { status } = await sidecar.post(CHATS, chatBody('m', 'segv'), { 'x-request-id': 'twice' });
   t.ok(status >= 400);

@@ -139,7 +139,7 @@ t.test('what the server had cached is counted, and it is asked with a salt of th
   t.match(stubs.vllm.bodies.at(-1)?.['cache_salt'], /^[0-9a-f]{64}$/);
 });
 
-t.test('tools that the model may choose are refused, and a call that must come is held', async (t) => {
+t.test('tools that the model may choose are refused, and a call that must come is constrained', async (t) => {
   const parameters = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] };
   const offered = { ...body('vllm', false), tools: [{ type: 'function', function: { name: 'f', parameters } }] };
   const refused = await sidecar.post('/v1/chat/completions', offered);
@@ -155,7 +155,7 @@ t.test('a server that refuses is given fewer, and who was refused goes back and 
   t.equal(await sidecar.metric('ra_sidecar_seats{model="vllm"}'), 2);
 });
 
-t.test('the seat of a caller who left stays taken until the server’s count has fallen', async (t) => {
+t.test('the seat of a caller who disconnected stays in use until the server’s count has fallen', async (t) => {
   const busy = 'ra_sidecar_seats_busy{model="vllm"}';
   stubs.vllm.misbehaviour = { hangsAfter: 2, goesOnMs: Infinity };
   const leaving = await sidecar.begin('/v1/chat/completions', body('vllm', true));

@@ -82,7 +82,7 @@ t.test('an impatient queue', async (t) => {
   const sidecar = await startWith({ queue: { maxWaitMs: 1000 } });
   const letGo = await holdSeat(sidecar);
 
-  t.test('a stream that waited in vain ends with one error frame, no [DONE], no trailer', async (t) => {
+  t.test('a stream that got no seat ends with one error frame, no [DONE], no trailer', async (t) => {
     const { status, body, trailers } = await (await ask(sidecar, 'Hello')).response();
     t.equal(status, 200);
     t.match(body, /^(: keep-alive\n\n)+data: [^\n]+\n\n$/, 'comments, then one frame');

@@ -109,7 +109,7 @@ t.test('it needs the operators’ key, even on loopback', async (t) => {
   t.match(await reload(), { status: 200, body: { replicas: 0, weight_version: versions.embedded } });
 });
 
-t.test('the command sends the key, and says how it ended', async (t) => {
+t.test('the command sends the key, and prints how it ended', async (t) => {
   const port = String(sidecar.operatorsPort);
   const there = { RA_OPERATORS_PORT: port, RA_OPERATORS_SECRET_FILE: secretFile, RA_DATA_DIR: folder };
   const done = await runHere(['models', 'reload', CHAT], there);
@@ -134,7 +134,7 @@ async function promptTokens(): Promise<number> {
   return (await ask({ ...ENDLESS, max_tokens: 1 })).usage.prompt_tokens;
 }
 
-t.test('a running stream ends by the weights that it began with, and nothing that they left is reused', async (t) => {
+t.test('a running stream ends with the weights that it began with, and none of their state is reused', async (t) => {
   await ask();
   t.ok((await ask()).usage.prompt_tokens_details.cached_tokens > 0, 'the same prompt is reused');
   const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 600 });

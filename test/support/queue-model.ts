@@ -267,9 +267,9 @@ export class QueueWalk {
     this.#same('released', sum(Object.values(released), Number), this.#ended);
     const idle = !this.#paused && busy < this.#seats;
     const seatable = this.#waiting.filter(({ ready }) => ready).length;
-    if (idle && seatable > 0) throw new Error('a seat is free and somebody waits for it');
+    if (idle && seatable > 0) throw new Error('a seat is free and a request waits for it');
     if (!this.#paused && this.#count('watched') > 0 && this.#count('asked') < seatable) {
-      throw new Error(`${seatable} wait, and somebody with several seats was not asked for one`);
+      throw new Error(`${seatable} wait, and a request with several seats was not asked for one`);
     }
   }
 

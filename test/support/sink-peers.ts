@@ -30,7 +30,7 @@ export function deliveryConfig(environment: Readonly<Record<string, string>>): C
 export function linkFaults(link: TcpLink): Pick<SinkPeer, 'faults' | 'heal'> {
   return {
     faults: {
-      'nobody there': () => link.set('cut'),
+      'no server there': () => link.set('cut'),
       'answers are lost': () => link.set('mute'),
       'nothing is heard': () => link.set('deaf'),
     },
@@ -98,7 +98,7 @@ export function kafkaPeer(): Promise<SinkPeer> {
   };
   return Promise.resolve({
     faults: {
-      'nobody there': () => void (state = 'away'),
+      'no server there': () => void (state = 'away'),
       'answers are lost': () => void (state = 'lost'),
       'nothing is heard': () => void (state = 'silent'),
     },
@@ -115,7 +115,7 @@ export function kafkaPeer(): Promise<SinkPeer> {
         timeoutMs: TIMEOUT_MS,
         connect: () =>
           state === 'away'
-            ? Promise.reject(new Error('nobody there'))
+            ? Promise.reject(new Error('no server there'))
             : Promise.resolve({ send, close: () => Promise.resolve() }),
       }),
   });

@@ -85,7 +85,7 @@ export class SpoolHarness {
         taken: (pid) => this.taken.push(pid),
       },
     });
-    if (opened.kind === 'held') throw new Error('nobody else holds it');
+    if (opened.kind === 'held') throw new Error('no other process has its lock');
     this.spool = opened.spool;
     this.recovered = opened.recovered;
   }

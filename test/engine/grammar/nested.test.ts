@@ -160,7 +160,7 @@ t.test('what cannot be written', (t) => {
   t.end();
 });
 
-t.test('text that nothing held is read to its end', (t) => {
+t.test('text that no grammar constrained is read to its end', (t) => {
   for (const reply of [
     '~<tool_call>~<invoke name="look">~<x>~<y>~</z>~</x>~</invoke>~</tool_call>',
     '~<tool_call>~<invoke name="go">words',

@@ -47,7 +47,7 @@ t.test('a certificate that is not trusted, or none, is named and not waited for'
   }
 });
 
-t.test('a request that hears nothing for the bound is ended, and one that hears something is not', (t) => {
+t.test('a request that receives nothing within the bound is ended, and one that receives something is not', (t) => {
   const clock = new FakeClock();
   const flights = new InFlight(clock, 180_000);
   const ended: string[] = [];

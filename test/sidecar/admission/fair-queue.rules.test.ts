@@ -261,7 +261,7 @@ t.test(
   },
 );
 
-t.test('calibration: a wait in vain because of a lost engine teaches nothing', async (t) => {
+t.test('calibration: a wait that is too long because of a lost engine changes nothing', async (t) => {
   const desk = new Desk();
   await desk.serve('a', 100);
   desk.queue.pause();

@@ -67,7 +67,7 @@ t.test('light accounts are served within their budget beside one at four times t
 });
 
 for (const times of [1.5, 2, 4, 10]) {
-  t.test(`at ${times} times the load seats do useful work, and few requests wait in vain`, async (t) => {
+  t.test(`at ${times} times the load seats do useful work, and few requests wait without a seat`, async (t) => {
     const harness = new SeatHarness(3);
     const load = { holdMs: 1500, everyMs: everyMs(1500, times / 3), deadlineMs: 8000 };
     for (const account of ['a', 'b', 'c']) harness.offer({ ...load, account });

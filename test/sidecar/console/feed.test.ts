@@ -133,7 +133,7 @@ t.test('the end ends every stream, permanently', async (t) => {
   feed.close();
   feed.close();
   t.equal(viewer.ended, 1);
-  t.ok(feed.full, 'nobody may join');
+  t.ok(feed.full, 'no viewer may join');
   t.equal(harness.clock.pending, 0);
 });
 

@@ -115,7 +115,7 @@ t.test('a job goes to the replica that its lease names, and prevents the others 
   t.throws(() => engine.generate(JOB, RECEIVER, 3), /does not have/);
 });
 
-t.test('what one replica has saved counts for those with equal states, and jobs are told where it is', async (t) => {
+t.test('what one replica has saved counts for those with equal states, and jobs name where it is', async (t) => {
   const { engine, replicas } = three();
   const hashes = prefixOf(JOB.prompt, JOB.scope);
   const state = { file: 5, inode: 6, bytes: 1000, tokens: 199, ends: 0, digest: 1 };

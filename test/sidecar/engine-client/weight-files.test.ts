@@ -70,7 +70,7 @@ t.test('few are hashed at once, and how long that takes is known', async (t) => 
   await Promise.all(again);
 });
 
-t.test('a key tells a file that was written to from one that took its path', async (t) => {
+t.test('a key distinguishes a file that was written to from one that took its path', async (t) => {
   const dir = t.testdir({ a: 'one', b: 'two' });
   const [a, b] = [join(dir, 'a'), join(dir, 'b')];
   const before = fileKey(a) ?? '';

@@ -125,7 +125,7 @@ t.test('waiting requests by class, as they arrive, are seated, put back, cancell
   const work = { promptTokens: 1, maxTokens: 1 };
 
   t.equal((await lines(metrics, 'waiting_requests{model="unwatched"')).length, 3, 'there from the start');
-  await shows('nobody came', 0, 0, 0);
+  await shows('no request arrived', 0, 0, 0);
   const first = enter('standard', 'acme');
   await shows('it waits while its checks run', 0, 1, 0);
   first.ready(work);

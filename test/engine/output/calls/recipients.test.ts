@@ -50,7 +50,7 @@ function reads(t: Test, syntax: CallSyntax, reply: string, [content, ...calls]: 
   }
 }
 
-t.test('functionary: what a reply says, and to whom', (t) => {
+t.test('functionary: the text of a reply, and its recipient', (t) => {
   const cases: readonly (readonly [string, Expected])[] = [
     ['all\nHello, world!\n\n  all', ['Hello, world!\n\n  all']],
     ['look\n{"at": ">>>go\\n"}', ['', ['look', '{"at": ">>>go\\n"}']]],
@@ -74,7 +74,7 @@ t.test('functionary: what a reply says, and to whom', (t) => {
   t.end();
 });
 
-t.test('functionary: what is held', (t) => {
+t.test('functionary: what is constrained', (t) => {
   const { grammar } = made(FUNCTIONARY);
   for (const reply of ['Hello', 'unknown\n{}', 'look{"at": "x"}', 'look\n{}', 'all\nI look.>>>unknown\n{}']) {
     t.equal(grammar.reads(reply), 'no', reply);
@@ -133,7 +133,7 @@ t.test('command-r-plus: actions, and text that looks like one', (t) => {
   t.end();
 });
 
-t.test('command-r-plus: an action is held from where it is certain', (t) => {
+t.test('command-r-plus: an action is constrained from where it is certain', (t) => {
   const asked: string[] = [];
   const hold = { begin: (text: string) => asked.push(text) > 0, end: () => asked.push('end') };
   const { calls } = made(COMMAND);

@@ -121,7 +121,7 @@ t.test('an unreachable server, an abort during the connection, and a connection 
   t.match(await answer, { kind: 'later', why: 'AbortError' });
   let closed = false;
   late.resolve({
-    publish: () => Promise.reject(new Error('nobody asked')),
+    publish: () => Promise.reject(new Error('must not be called')),
     close: () => Promise.resolve(void (closed = true)),
   });
   await turn();
