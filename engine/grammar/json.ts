@@ -1,7 +1,7 @@
 import { grammarText, type GrammarPart } from './gbnf.js';
 
 /**
- * Any JSON (RFC 8259) with three bounds, so that a model cannot go on without saying anything: white space, of which
+ * Any JSON (RFC 8259) with three bounds, so that a model cannot continue forever without content: white space, of which
  * there is none around the whole; digits, so that every number is a finite one; and `\u` escapes, which make no lone
  * surrogates.
  */

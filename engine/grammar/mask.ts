@@ -14,7 +14,7 @@ export interface Standing {
 
 /** A mask lists the tokens that it allows if there are no more than this, and otherwise those that it denies. */
 const MAX_LISTED = 1024;
-/** Characters of ASCII that a narrow place may go on with. */
+/** Characters of ASCII that a narrow place may continue with. */
 const NARROW = 32;
 
 /** Which tokens may come next: only these, or all but these. */

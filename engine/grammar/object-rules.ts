@@ -33,7 +33,7 @@ const MAX_MEMBERS = 256;
 
 /**
  * What stands between an object's braces: the properties in order, each optional one there or not, then any number of
- * others. For each place in that order one rule to go on after a property (with a comma), and one for when there is none
+ * others. For each place in that order one rule to continue after a property (with a comma), and one for when there is none
  * yet; written from the last place to the first. `count`: of all properties; where there are declared ones it is only held
  * that there is one.
  */
@@ -82,7 +82,7 @@ interface Node {
 
 /**
  * The rule of a key, quotes included, that is none of these names: the tree of the names, left at any place where they do
- * not go on. Such keys hold no escapes, so that no name can be spelled another way. Undefined: the names are too long.
+ * not continue. Such keys hold no escapes, so that no name can be spelled another way. Undefined: the names are too long.
  */
 export function extraKeyRules(names: readonly string[], newRule: NewRule): string | undefined {
   const root: Node = { ends: false, next: new Map() };

@@ -48,7 +48,7 @@ export class Reach {
   readonly program: Program;
   /** The set at the beginning. */
   readonly start: number;
-  /** Of each place: the element that is next, and the place to go on at behind its rule. */
+  /** Of each place: the element that is next, and the place to continue at behind its rule. */
   readonly #elements: number[] = [-1];
   readonly #below: number[] = [-1];
   readonly #ids = new Map<number, number>();

@@ -150,7 +150,7 @@ class Compiler {
     return this.#add([['"{" json-ws', between, '"}"']], seen, containers, container);
   }
 
-  /** Written from the last item to the first: each rule goes on with the one behind it. */
+  /** Written from the last item to the first: each rule continues with the one behind it. */
   #array(shape: Shape, containers: Container[], seen: Set<string>): Alternative[] {
     const { items } = shape;
     const arrays = this.#items(shape.arrays);

@@ -6,7 +6,7 @@
 /** The most simultaneous places: each costs time at every token. A schema with more is rejected. */
 export const MAX_STACKS = 2048;
 
-/** Places in any JSON value: a number in an array may go on in six ways, end, or be followed by white space. */
+/** Places in any JSON value: a number in an array may continue in six ways, end, or be followed by white space. */
 const JSON_STACKS = 12;
 /** Places behind a value beside those of what may follow: the value's own, if it is a number, and white space. */
 export const BEHIND_VALUE = 9;

@@ -22,7 +22,7 @@ const OVER_MS = 40;
 /**
  * What constrains one reply now: a grammar that is looked at within the step, llama.cpp's state of one where the decoder
  * cannot do that, or masks of a thread where either would be expensive. Which grammars are is known beforehand from their
- * stacks; one whose tokens take long all the same goes over to masks, since all that share the step wait for it.
+ * stacks; one whose tokens take long nevertheless goes over to masks, since all that share the step wait for it.
  */
 export class GrammarHold {
   readonly #grammars: HoldGrammars | undefined;

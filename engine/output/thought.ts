@@ -95,7 +95,7 @@ export class ThoughtSplitter {
   #before(text: string): string {
     const held = this.#held + text;
     const lead = held.trimStart();
-    // The longest of those that begin alike, so one that may still go on is waited for.
+    // The longest of those that begin alike, so one that may still continue is waited for.
     const longer = this.#marks.some((own) => own.length > lead.length && own.startsWith(lead));
     const mark = longer ? undefined : this.#marks.find((own) => lead.startsWith(own));
     this.#held = '';

@@ -1,6 +1,6 @@
 import type { ToolUse } from './tool-use.js';
 
-/** How a model calls tools, in one line for the operator. `native`: in its own format. `chosen`: as the operator said. */
+/** How a model calls tools, in one line for the operator. `native`: in its own format. `chosen`: by the operator. */
 export interface CallFormatText {
   readonly native: boolean;
   readonly chosen: boolean;

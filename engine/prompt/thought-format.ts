@@ -77,7 +77,7 @@ const FAMILIES: readonly Family[] = [
 
 /** The thoughts of one model. */
 export class Thoughts {
-  /** Whether the model thinks when nothing is said of it. */
+  /** Whether the model thinks if the request does not mention it. */
   readonly unasked: boolean;
   readonly #format: Omit<ThoughtFormat, 'open'>;
   readonly #markers: readonly string[];

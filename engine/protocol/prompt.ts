@@ -1,5 +1,5 @@
 /**
- * A prompt: what a reply goes on from, as segments in their order. Every segment has one id for each of its places, so that
+ * A prompt: what a reply continues from, as segments in their order. Every segment has one id for each of its places, so that
  * lengths, prefix hashes and the reuse of a held prefix need no knowledge of kinds.
  */
 export type Prompt = readonly PromptSegment[];

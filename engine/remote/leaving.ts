@@ -1,6 +1,6 @@
 import type { Clock } from '../protocol/clock.js';
 
-/** A request whose connection was closed, and which the server may go on computing. */
+/** A request whose connection was closed, and which the server may continue computing. */
 export interface Leaver {
   /** Tokens that it may take of the server's memory. */
   readonly tokens: number;

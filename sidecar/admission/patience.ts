@@ -167,7 +167,7 @@ export class PatienceBook {
     this.#service[awaited].observe(now, half(holdMs), seen);
   }
 
-  /** What is known of this account's callers, as of the last fit, which is made anew if need be. */
+  /** What is known of this account's callers, as of the last fit, which is made again if need be. */
   of(own: OwnPatience, awaited: Awaited, { now, holdMs }: Times): Patience {
     const halfMs = half(holdMs);
     const pool = this.#pool[awaited];

@@ -92,7 +92,7 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
     this.grantedAt = now;
   }
 
-  /** A promise for the next outcome; made anew when the place comes back from a lease. */
+  /** A promise for the next outcome; made again when the place comes back from a lease. */
   promise(): Promise<TicketOutcome> {
     return new Promise((resolve) => (this.#settle = resolve));
   }

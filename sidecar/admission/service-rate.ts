@@ -13,7 +13,7 @@ export class ServiceRate {
   /**
    * Counts a seat given at `now` to one that waited so long; `more`: another request of the account could take one. An account
    * that has but one waiting at a time shows no gaps. A wait shorter than the gap then says that the gap is out of date:
-   * without that one slow hour would keep it at one waiting for ever.
+   * without that one slow hour would keep it at one waiting forever.
    */
   seated(now: number, waitedMs: number, more: boolean): void {
     const gapMs = this.#lastAt === undefined ? Math.min(waitedMs, this.#gapMs ?? Infinity) : now - this.#lastAt;

@@ -68,7 +68,7 @@ export class Survival {
     this.#count += weight;
   }
 
-  /** Works out the chances anew. O(bins). */
+  /** Computes the probabilities again. O(bins). */
   fit(now: number, halfMs: number, { callers, hazardOf }: Prior): void {
     this.#age(now, halfMs);
     if (this.#hazards === NONE_LEAVE) {

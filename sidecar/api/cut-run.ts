@@ -16,7 +16,7 @@ export function releaseWhenStopped(lease: Lease, { kind, stopped }: Cut): boolea
   return stopped !== undefined;
 }
 
-/** Why the lease of a request ends whose prompt could not be made anew. */
+/** Why the lease of a request ends whose prompt could not be made again. */
 export function reasonOf(stop: Stop): 'cancelled' | 'deadline' | 'failed' {
   if (stop.kind === 'cancelled') return 'cancelled';
   return stop.kind === 'failed' && stop.error.code === 'timeout' ? 'deadline' : 'failed';

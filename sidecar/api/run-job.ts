@@ -70,7 +70,7 @@ export interface JobAnew {
 }
 
 /**
- * How often a prompt is made anew: while weights are replaced, a request may meet a replica of the other version, and that may change
+ * How often a prompt is made again: while weights are replaced, a request may meet a replica of the other version, and that may change
  * before it has the new prompt.
  */
 const MOST_ANEW = 4;

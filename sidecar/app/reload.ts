@@ -3,7 +3,7 @@
  *
  * A replica's next process is loaded beside the present one, which keeps its jobs and takes no new ones once the other is ready.
  * Where memory does not allow two, a replica ends its jobs first while the others serve. No request is refused for it: one whose
- * prompt was made with another tokenizer or template than that of its replica has it made anew, by prompt hosts of either
+ * prompt was made with another tokenizer or template than that of its replica has it made again, by prompt hosts of either
  * generation. Each engine process has one version for its whole life, so each reply and each prefix has too.
  */
 import { samePlace, type HashedFile } from '../../engine/protocol/file-key.js';

@@ -120,10 +120,10 @@ function messagesOf({ instructions, input }: ResponsesBody): Message[] {
 
 type Assistant = Extract<Message, { readonly role: 'assistant' }>;
 
-/** Items in order as messages: what an assistant thought, said and called in a row is one message of its. */
+/** Items in order as messages: consecutive reasoning, text and calls of the assistant become one message. */
 class Messages {
   readonly all: Message[];
-  /** The last message, while it is the assistant's and may go on. */
+  /** The last message, while it is the assistant's and may continue. */
   #last: Assistant | undefined;
 
   constructor(first: readonly Message[]) {

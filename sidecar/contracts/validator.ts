@@ -24,7 +24,7 @@ export interface CompileOptions {
   readonly useDefaults?: boolean;
   /** Name an unknown field in the path. For files of the operator's own, never for requests. */
   readonly nameUnknownFields?: boolean;
-  /** Unknown fields that a message may name all the same: a fixed list, none of the caller's own. */
+  /** Unknown fields that a message may name nevertheless: a fixed list, none of the caller's own. */
   readonly names?: ReadonlySet<string>;
   /** Go on after the first problem. For files of the operator's own, never for requests: it takes as long as they are wrong. */
   readonly allProblems?: boolean;

@@ -21,7 +21,7 @@ export type { CacheCounts, HeldTokens } from '../../engine/protocol/messages.js'
 export interface JobFault {
   /**
    * lost: the process ended or was killed; failed: only this job; protocol: the engine violated its protocol; stale: its prompt was
-   * made with another tokenizer or template than that of the replica, whose weights were changed, and has to be made anew.
+   * made with another tokenizer or template than that of the replica, whose weights were changed, and has to be made again.
    */
   readonly kind: 'lost' | 'failed' | 'protocol' | 'stale';
   /** Whether `started` had been called. A lost job that had not started may return to the queue, once. */

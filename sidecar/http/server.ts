@@ -26,7 +26,7 @@ export interface Server {
    */
   listenUnix(path: string, mode: number): Promise<void>;
   /**
-   * Connections from now on get this certificate; open ones keep theirs and go on. Only with `tls`.
+   * Connections from now on get this certificate; open ones keep theirs and continue. Only with `tls`.
    *
    * @throws {Error} The pair cannot be used; the previous one stays in force.
    */

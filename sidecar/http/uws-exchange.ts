@@ -132,7 +132,7 @@ export class UwsExchange implements Exchange {
     this.#whole.send();
   }
 
-  /** Answers HEAD; the connection goes on. */
+  /** Answers HEAD; the connection continues. */
   #sendHead(status: number, fields: readonly Field[]): void {
     sendHead(this.#res, () => this.#writeHead(status, fields));
     this.#released = true;
@@ -153,7 +153,7 @@ export class UwsExchange implements Exchange {
   stream(headers: Readonly<Record<string, string>> = {}, errorFrame?: (error: ContractError) => string): EventStream {
     const fields = this.#fields(200, 'text/event-stream', streamHeaders(headers, this.#mustClose));
     if (this.#state !== 'open' || this.#answered) return abandonedStream();
-    // The body is not needed any more, and a stream may go on for minutes.
+    // The body is not needed any more, and a stream may continue for minutes.
     this.#reader?.close();
     if (this.head.method === 'HEAD') {
       this.#answered = true;

@@ -106,7 +106,7 @@ class IdleLimit {
     clearTimeout(this.#timer);
   }
 
-  /** Settles as `work` does, or rejects when the limit passes first: then `work` goes on unheard. */
+  /** Settles as `work` does, or rejects when the limit passes first: then `work` continues and its result is ignored. */
   async over<T>(work: Promise<T>): Promise<T> {
     const late = new Promise<never>((_, reject) => {
       this.#late = () => reject(new Refusal(SILENT));

@@ -215,7 +215,7 @@ export class CallParser {
   }
 
   #close(): void {
-    // Behind an answer's tool the grammar goes on: with at least one character of the answer.
+    // Behind an answer's tool the grammar continues: with at least one character of the answer.
     if (this.#isAnswer) {
       this.#answers();
       return;
@@ -234,7 +234,7 @@ export class CallParser {
     return text.slice(used);
   }
 
-  /** It is not a call, or nothing that goes on with one: `raw` is content. */
+  /** It is not a call, or nothing that continues with one: `raw` is content. */
   #giveUp(raw: string, out: ParsedText): void {
     this.#emit(this.#spaces + raw, out);
     this.#spaces = this.#raw = '';

@@ -11,7 +11,7 @@ import type { ArgumentsPart, ArgumentsReader } from './arguments-reader.js';
 import { ExpectedText } from './expected-text.js';
 import { TaggedValue } from './tagged-value.js';
 
-/** A tag's name is no longer than this: what the grammar writes is held, and other text is not read for ever. */
+/** A tag's name is no longer than this: what the grammar writes is held, and other text is not read forever. */
 const MAX_NAME = 1024;
 
 const ITEM = 'item';

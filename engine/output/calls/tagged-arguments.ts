@@ -8,7 +8,7 @@ import type { ArgumentsPart, ArgumentsReader } from './arguments-reader.js';
 import { ExpectedText } from './expected-text.js';
 import { TaggedValue } from './tagged-value.js';
 
-/** A parameter's name is no longer than this: what the grammar writes is held, and other text is not read for ever. */
+/** A parameter's name is no longer than this: what the grammar writes is held, and other text is not read forever. */
 const MAX_PARAMETER_NAME = 1024;
 
 const ANY: readonly ValueType[] = ['string', 'object', 'array', 'number', 'boolean', 'null'];
