@@ -50,10 +50,10 @@ export class RefillWait {
    */
   async wait(seats: number, stepMs: number): Promise<void> {
     const enough = Math.ceil(seats * Math.max(this.#likely, LIKELY));
-    const waiting = await new Promise<{ readonly came: number }>((resolve) => {
+    const waiting = await new Promise<{ readonly arrived: number }>((resolve) => {
       const cancel = this.#clock.after(within(stepMs), () => this.stop());
       const waits = {
-        came: 0,
+        arrived: 0,
         enough,
         end: (): void => {
           cancel();
@@ -62,9 +62,9 @@ export class RefillWait {
       };
       this.#waiting = waits;
     });
-    const well = waiting.came >= enough;
+    const well = waiting.arrived >= enough;
     this.#untilTry = well ? 0 : TRY_EVERY - 1;
-    this.#likely += NEWEST * ((well ? 1 : waiting.came / seats) - this.#likely);
+    this.#likely += NEWEST * ((well ? 1 : waiting.arrived / seats) - this.#likely);
   }
 
   /** A job with this many seats arrived. */

@@ -61,7 +61,7 @@ export class Mux {
     const none = {
       ended: new Set<number>(),
       calls: new Map<number, number>(),
-      lacks: new Set<number>(),
+      missingImages: new Set<number>(),
       started: false,
     };
     const opened: OpenGeneration = { id, kind: 'generate', receiver, n, seats, ...none };

@@ -34,19 +34,25 @@ export interface CertificateHooks {
   readonly unusable: (why: string) => void;
 }
 
+/** The files of a pair. */
+interface Paths {
+  readonly key: string;
+  readonly certificate: string;
+}
+
 /** Owned by the code that opens it, which must close it. */
 export class CertificateFiles {
   readonly #clock: Clock;
   readonly #hooks: CertificateHooks;
   readonly #followed: FollowedFile<string>[] = [];
-  readonly #paths: { readonly key: string; readonly certificate: string };
+  readonly #paths: Paths;
   #key = '';
   #certificate = '';
   #inForce: Certificate | undefined;
   #cancelCheck: (() => void) | undefined;
   #closed = false;
 
-  private constructor(paths: CertificateFiles['paths'], clock: Clock, hooks: CertificateHooks) {
+  private constructor(paths: Paths, clock: Clock, hooks: CertificateHooks) {
     this.#paths = paths;
     this.#clock = clock;
     this.#hooks = hooks;
