@@ -15,9 +15,7 @@ import { RandomWords } from './random-weights.js';
  * two dimensions. qwen3vl_merger: the same with learned positions, and for its own models embeddings for more than one layer.
  * gemma3: a fixed number whose embeddings attend to each other. gemma4v: the same, a number that depends on the image’s size.
  */
-const PROJECTORS = ['mlp', 'qwen2vl_merger', 'qwen3vl_merger', 'gemma3', 'gemma4v'] as const;
-
-export type ProjectorName = (typeof PROJECTORS)[number];
+export type ProjectorName = 'mlp' | 'qwen2vl_merger' | 'qwen3vl_merger' | 'gemma3' | 'gemma4v';
 
 /** Raise it if the same projector would get other bytes. */
 const VERSION = 1;

@@ -119,17 +119,20 @@ t.test('a failure of the engine is a server error', async (t) => {
   t.match(trace.server, { status: 2, attributes: { 'error.type': 'bad_gateway', 'http.response.status_code': 502 } });
 });
 
-t.test('an engine that is lost twice before the request began: two more attempts, and the lost ones are errors', async (t) => {
-  const { sidecar, traced } = await start(t, { engine: { backoffMinMs: 1, backoffMaxMs: 1 } });
-  const { status } = await sidecar.post(CHATS, chatBody('m', 'segv'), { 'x-request-id': 'twice' });
-  t.ok(status >= 400);
-  const trace = await traced('twice');
-  isWhole(t, trace);
-  t.strictSame(names(trace), ['receive', 'prepare', 'queue', 'prefill', 'queue', 'prefill', 'queue']);
-  const prefills = trace.parts.filter(({ name }) => name === 'prefill');
-  for (const prefill of prefills) t.match(prefill, { status: 2, attributes: { 'error.type': 'bad_gateway' } });
-  t.equal(trace.server.attributes['ra_sidecar.refusal.reason'], 'engine-lost');
-});
+t.test(
+  'an engine that is lost twice before the request began: two more attempts, and the lost ones are errors',
+  async (t) => {
+    const { sidecar, traced } = await start(t, { engine: { backoffMinMs: 1, backoffMaxMs: 1 } });
+    const { status } = await sidecar.post(CHATS, chatBody('m', 'segv'), { 'x-request-id': 'twice' });
+    t.ok(status >= 400);
+    const trace = await traced('twice');
+    isWhole(t, trace);
+    t.strictSame(names(trace), ['receive', 'prepare', 'queue', 'prefill', 'queue', 'prefill', 'queue']);
+    const prefills = trace.parts.filter(({ name }) => name === 'prefill');
+    for (const prefill of prefills) t.match(prefill, { status: 2, attributes: { 'error.type': 'bad_gateway' } });
+    t.equal(trace.server.attributes['ra_sidecar.refusal.reason'], 'engine-lost');
+  },
+);
 
 t.test('traceparent and tracestate as W3C’s recommendation defines them', async (t) => {
   const { sidecar, traced } = common;

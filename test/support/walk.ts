@@ -4,7 +4,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 
 /** The files of each row, from the repository’s root. A file without a folder is in the folder of the one before it. */
 export function walkOf(page: string): string[][] {
-  const section = page.slice(page.indexOf("\n## The path of a request\n"));
+  const section = page.slice(page.indexOf('\n## The path of a request\n'));
   const rows = section.slice(0, section.indexOf('\n## ', 1)).matchAll(/^\| \d+\. .*\|(.*)\|$/gm);
   return Array.from(rows, ([, cell = '']) => {
     let folder = '';
