@@ -98,7 +98,7 @@ export class BatchSampler implements Sampler {
   }
 
   /** What takes too much work here is left to the masks, which the step then waits for. */
-  async #ask<T>(ask: () => T): Promise<T | TokenMask> {
+  async #ask<T>(ask: () => T): Promise<T> {
     try {
       return ask();
     } catch (error) {
@@ -106,7 +106,7 @@ export class BatchSampler implements Sampler {
       this.#held.goToMasks();
       await this.#held.pending;
       this.#held.check();
-      return this.#held.limit();
+      return ask();
     }
   }
 

@@ -88,14 +88,17 @@ export class GrammarHold {
    * pending. Throws a fault.
    */
   limit(): TokenMask {
-    if (this.#masks) return { kind: 'but', tokens: this.denied };
-    if (!this.#inline) return this.#state ? this.#unlimited : NO_LIMIT;
-    const narrow = this.#inline.narrow();
+    if (!this.#masks && !this.#inline) return this.#state ? this.#unlimited : NO_LIMIT;
+    const narrow = this.#masks ? this.#masks.narrow : this.#inline?.narrow();
     return narrow ? this.#withoutControl(narrow) : this.#unlimited;
   }
 
   /** A token was sampled under {@link limit}. Undefined: it may come. Otherwise what the next one is to be sampled under. */
   refused(token: number): TokenMask | undefined {
+    if (this.#masks) {
+      const tokens = this.denied;
+      return tokens.includes(token) ? { kind: 'but', tokens } : undefined;
+    }
     if (!this.#inline || this.#inline.allows(token)) return undefined;
     return this.#withoutControl(this.#inline.mask());
   }

@@ -64,7 +64,8 @@ function answer({ id, gbnf, read }: Extract<MaskRequest, { kind: 'next' }>): Mas
     const denied = grammar.denied(reply.standing);
     // llama.cpp would end the process if it had to sample then.
     if (denied.length + 1 === starts.length) return { id, kind: 'fault', reason: 'no token goes on with the grammar' };
-    return { id, kind: 'mask', denied };
+    const narrow = grammar.isNarrow(reply.standing) && grammar.mask(reply.standing);
+    return { id, kind: 'mask', denied, ...(narrow && { narrow }) };
   } catch (error) {
     // Any other message would contain the grammar's text.
     const reason = error instanceof Error && error.name === 'TooDear' ? 'the grammar takes too much work' : 'unknown';

@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads';
+import type { TokenMask } from '../grammar/mask.js';
 import { EngineFault } from '../scheduler/faults.js';
 
 /** A vocabulary as the thread takes it. */
@@ -17,7 +18,8 @@ export type MaskRequest =
   | { readonly kind: 'release'; readonly id: number };
 
 export type MaskAnswer =
-  | { readonly id: number; readonly kind: 'mask'; readonly denied: Uint32Array }
+  /** `narrow`: as {@link MaskHold.narrow}. */
+  | { readonly id: number; readonly kind: 'mask'; readonly denied: Uint32Array; readonly narrow?: TokenMask }
   /** `reason`: without any of a caller's text. */
   | { readonly id: number; readonly kind: 'fault'; readonly reason: string };
 
@@ -35,6 +37,11 @@ export interface MaskHold {
   check(): void;
   /** Tokens that must not be sampled next. Throws as {@link check}. */
   readonly denied: Uint32Array;
+  /**
+   * What may come next, where few characters may follow; undefined elsewhere. A grammar that is looked at within the step knows the
+   * same places, so that a reply that changes over to masks draws the same tokens. Throws as {@link check}.
+   */
+  readonly narrow: TokenMask | undefined;
   /** This token was sampled. */
   accept(token: number): void;
   /** Idempotent. */
@@ -164,12 +171,15 @@ class Held implements MaskHold {
   }
 
   get denied(): Uint32Array {
-    if (this.#answer?.kind === 'mask') return this.#answer.denied;
-    throw this.#fault;
+    return this.#made().denied;
+  }
+
+  get narrow(): TokenMask | undefined {
+    return this.#made().narrow;
   }
 
   check(): void {
-    if (this.#answer?.kind !== 'mask') throw this.#fault;
+    this.#made();
   }
 
   accept(token: number): void {
@@ -202,8 +212,9 @@ class Held implements MaskHold {
     this.#settle();
   }
 
-  get #fault(): EngineFault {
-    return new EngineFault(this.#answer?.kind === 'fault' ? this.#answer.reason : 'the grammar is not ready');
+  #made(): Extract<MaskAnswer, { kind: 'mask' }> {
+    if (this.#answer?.kind === 'mask') return this.#answer;
+    throw new EngineFault(this.#answer?.kind === 'fault' ? this.#answer.reason : 'the grammar is not ready');
   }
 
   #settle(): void {

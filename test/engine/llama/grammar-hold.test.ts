@@ -22,6 +22,7 @@ function grammars() {
         pending: undefined,
         check: () => undefined,
         denied: Uint32Array.of(own.length),
+        narrow: undefined,
         accept: (token) => own.push(token),
         release: () => undefined,
       };

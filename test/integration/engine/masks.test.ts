@@ -151,6 +151,20 @@ t.test('a seed reproduces the reply, and the grammar allows it', async (t) => {
   });
 });
 
+t.test('a seed draws the same tokens by masks and within the step', async (t) => {
+  await each(t, async (t, decoder) => {
+    // llama.cpp's grammars, with the iterators, find the tokens in another order.
+    if (decoder instanceof IteratorDecoder) return;
+    for (const seed of [1, 2, 3, 4, 5, 6]) {
+      for (const more of [{}, { topP: 0.9 }, { frequencyPenalty: 1 }]) {
+        const sampling = { ...GREEDY, temperature: 2, seed, ...more };
+        const { tokens } = await reply(decoder, sampling, SCHEMA, 1);
+        t.same((await reply(decoder, sampling, SCHEMA, MANY)).tokens, tokens);
+      }
+    }
+  });
+});
+
 t.test('a reply that cannot continue fails alone, and the next one is served', async (t) => {
   await each(t, async (t, decoder) => {
     const cases = { 'root ::= [': /cannot be used/, 'root ::= "ab" [\\x00-\\x00]': /no token goes on/ };
