@@ -205,7 +205,7 @@ t.test('a decision model that is loaded when it is wanted', async (t) => {
     t.equal(response.status, 200);
     return ((await response.json()) as { readonly answers: unknown }).answers;
   };
-  t.equal(await sidecar.metric('ra_sidecar_engine_state', { model: DECIDE, state: 'unloaded' }), 1);
+  t.throws(() => sidecar.enginePid(DECIDE), 'it has no process');
   t.match(await reload({ model: DECIDE, file: await testModel() }), {
     status: 200,
     body: { model: DECIDE, replicas: 1, weight_version: versions.tiny },
