@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs';
+import { copyFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** Where Debian’s packages install the manifests that Vulkan’s loader reads. */
@@ -23,4 +23,15 @@ export function onLavapipe(device: 'taken' | 'passed over'): Record<string, stri
   // Loaders before 1.3.207 read the older name. llama.cpp ignores devices that are CPUs unless one is named.
   const drivers = { VK_DRIVER_FILES: manifest, VK_ICD_FILENAMES: manifest };
   return device === 'taken' ? { ...drivers, GGML_VK_VISIBLE_DEVICES: '0' } : drivers;
+}
+
+/**
+ * The same with two devices, 0 and 1: the loader finds the driver by two manifests, of which the second is a copy in `folder`.
+ */
+export function onTwoLavapipes(folder: string): Record<string, string> {
+  const { VK_DRIVER_FILES: first = '' } = onLavapipe('passed over');
+  const second = join(folder, 'second_icd.json');
+  copyFileSync(first, second);
+  const drivers = [first, second].join(':');
+  return { VK_DRIVER_FILES: drivers, VK_ICD_FILENAMES: drivers, GGML_VK_VISIBLE_DEVICES: '0,1' };
 }

@@ -1,0 +1,62 @@
+/** Replicas on two devices of Vulkan: Mesa's lavapipe, which implements it on a CPU, found by two manifests. */
+import t from 'tap';
+import type { Check } from '../../sidecar/commands/check.js';
+import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
+import { runCli } from '../support/cli.js';
+import { ENDLESS, frames, OpenStream } from '../support/open-stream.js';
+import { CHAT, Sidecar } from '../support/sidecar.js';
+import { onTwoLavapipes } from './lavapipe.js';
+
+const environment = onTwoLavapipes(t.testdir());
+const chat = { id: CHAT, kind: 'chat', file: EMBEDDED_MODEL, seats: 1, contextPerSeat: 2048, gpu: 'vulkan' };
+
+async function doctor(model: object): Promise<Check[]> {
+  const { stdout } = await runCli(['doctor', '--json'], {
+    ...environment,
+    RA_LISTEN_PORT: '0',
+    RA_OPERATORS_PORT: '0',
+    RA_MODELS: JSON.stringify([model]),
+  });
+  return (JSON.parse(stdout) as { checks: Check[] }).checks;
+}
+
+/** MiB or GiB of the device's memory that are free, by the checks. */
+const freeIn = (checks: readonly Check[]): string | undefined =>
+  checks.find(({ what }) => what === 'GPU memory')?.says.split(' free')[0];
+
+t.test('auto is one on each device, and both work at once', async (t) => {
+  const sidecar = await Sidecar.start(t, { config: { models: [{ ...chat, replicas: 'auto' }] }, environment });
+  for (const replica of [0, 1]) {
+    t.match(await sidecar.logged('engine ready', 1, (line) => line['replica'] === replica), { backend: 'vulkan' });
+  }
+  const body = { ...ENDLESS, max_tokens: 500 };
+  const streams = await Promise.all([OpenStream.begin(sidecar, body), OpenStream.begin(sidecar, body)]);
+  for (const replica of ['0', '1']) {
+    t.equal(await sidecar.metric('ra_sidecar_replica_seats_busy', { model: CHAT, replica }), 1);
+  }
+  process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
+  const ends = await Promise.all(streams.map(async ({ response }) => frames(await response).at(-1) === '[DONE]'));
+  t.strictSame(ends.sort(), [false, true], 'the other device’s stream goes on');
+});
+
+t.test('each sees its own device alone, and memory is checked for that', async (t) => {
+  const [both, one] = [await doctor(chat), await doctor({ ...chat, replicas: [{ devices: 1 }, { devices: 0 }] })];
+  t.ok(freeIn(both));
+  const seatsOf = (checks: readonly Check[]): number[] =>
+    checks.flatMap(({ says }) => [...says.matchAll(/\((\d+) would fit\)/g)].map(([, seats]) => Number(seats)));
+  const [all = 0] = seatsOf(both);
+  const each = seatsOf(one);
+  t.equal(each.length, 2);
+  for (const seats of each) t.ok(seats < 0.7 * all, `${seats} on one device, ${all} on both`);
+  t.strictSame(
+    one.map(({ what }) => what).filter((what) => what.startsWith('model ')),
+    [`model ${CHAT}, replica 0 (device 1)`, `model ${CHAT}, replica 1 (device 0)`],
+  );
+});
+
+t.test('a device that is not there ends the start with one line', async (t) => {
+  const models = [{ ...chat, replicas: [{ devices: 0 }, { devices: 2 }] }];
+  const refused = await Sidecar.launch(t, { config: { models }, environment });
+  t.match(await refused.exited(), { code: 1 });
+  t.match(refused.printed, /model ra-tiny-chat cannot be served: replica 1 \(device 2\) is not there: .+/);
+});
