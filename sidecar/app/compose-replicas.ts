@@ -1,5 +1,5 @@
 /** Composes the plans of all models' replicas, by what inspectors find of the devices. */
-import type { Config, ModelConfig } from '../config/config.js';
+import { childEnvironment, type Config, type ModelConfig } from '../config/config.js';
 import { inspect } from '../engine-client/inspector.js';
 import { systemClock } from '../lib/clock.js';
 import { gpuUuids } from './gpu-uuids.js';
@@ -13,7 +13,7 @@ const inspectors: Inspectors = {
     const asked = await inspect('model', question, { clock: systemClock, environment });
     return asked.kind === 'answer' && asked.answer.findings.every(({ ok, needed }) => ok || !needed);
   },
-  uuids: () => gpuUuids(),
+  uuids: () => gpuUuids(childEnvironment()['CUDA_DEVICE_ORDER']),
 };
 
 /** The replicas of each model by id. `files`: paths of the configured files. Rejects with one line if a device is not there. */

@@ -9,7 +9,7 @@ const FOLDER = '/proc/driver/nvidia/gpus';
  * The UUIDs of NVIDIA's GPUs, as CUDA counts them. Undefined: there is no such driver, or CUDA's order is not known, since
  * by default it puts the fastest first and they differ. `order`: the value of CUDA_DEVICE_ORDER.
  */
-export function gpuUuids(order = process.env['CUDA_DEVICE_ORDER'], folder = FOLDER): readonly string[] | undefined {
+export function gpuUuids(order: string | undefined, folder = FOLDER): readonly string[] | undefined {
   let texts: readonly string[];
   try {
     const places = readdirSync(folder).sort();
