@@ -2,6 +2,7 @@ import { BYTES, LEAST_REACH, MAX_MASKS, MAX_REACH } from './mask-memory.js';
 import { programBytes, programOf } from './program.js';
 import { DEAD, Reach } from './reach.js';
 import type { SortedTokens } from './sorted-tokens.js';
+import { begunCharacters, isUtf8 } from './utf8.js';
 
 /** The position of a text in a grammar: a set of places, and the beginning of a character that a token ended in. */
 export interface Standing {
@@ -216,7 +217,9 @@ export class MaskGrammar {
     let lacks = this.#lacks[depth] ?? 0;
     if (lacks > 0) {
       if (byte >> 6 !== 2) return true;
+      const before = begun;
       begun = (begun << 6) | (byte & 0x3f);
+      if (!isUtf8(before, begun, lacks)) return true;
       lacks -= 1;
       if (lacks === 0) set = this.#reach.after(set, begun);
     } else if (byte < 0x80) {
@@ -236,12 +239,8 @@ export class MaskGrammar {
   #mayStop(depth: number): boolean {
     const lacks = this.#lacks[depth] ?? 0;
     if (lacks === 0) return true;
-    const bits = 6 * lacks;
-    const low = (this.#begun[depth] ?? 0) << bits;
-    const high = low | ((1 << bits) - 1);
-    // A character is not written longer than it need be.
-    const least = lacks === 2 ? 0x800 : lacks === 3 ? 0x10000 : 0;
-    return this.#reach.mayGoOn(this.#sets[depth] ?? DEAD, low === 0 ? least : low, high);
+    const [low, high] = begunCharacters(this.#begun[depth] ?? 0, lacks);
+    return this.#reach.mayGoOn(this.#sets[depth] ?? DEAD, low, high);
   }
 }
 

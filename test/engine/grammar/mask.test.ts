@@ -122,6 +122,32 @@ t.test('characters that are split over several tokens are checked by their first
   t.end();
 });
 
+t.test('bytes that are no character are not allowed where any character is', (t) => {
+  const grammar = maskGrammar('root ::= [^"]{1,3}', vocabulary(BYTES));
+  const behind = (bytes: Iterable<number>): Standing | undefined => {
+    let at: Standing | undefined = grammar.start;
+    for (const byte of bytes) at &&= grammar.after(at, 2 + byte);
+    return at;
+  };
+  for (const point of [0x80, 0x7ff, 0x800, 0xfff, 0x1000, 0xd7ff, 0xe000, 0xffff, 0x10000, 0x3ffff, 0x40000, 0x10ffff])
+    t.ok(behind(Buffer.from(String.fromCodePoint(point))), `U+${point.toString(16)}`);
+  for (const bytes of [
+    [0xed, 0xa0, 0x80],
+    [0xed, 0xbf, 0xbf],
+    [0xe0, 0x80, 0x80],
+    [0xe0, 0x9f, 0xbf],
+    [0xf0, 0x80, 0x80, 0x80],
+    [0xf0, 0x8f, 0xbf, 0xbf],
+    [0xf4, 0x90, 0x80, 0x80],
+  ]) {
+    const name = Buffer.from(bytes).toString('hex');
+    t.equal(behind(bytes), undefined, name);
+    const begun = behind(bytes.slice(0, 1));
+    t.equal(begun && grammar.allows(begun, 2 + (bytes[1] ?? 0)), false, `${name}, its second byte`);
+  }
+  t.end();
+});
+
 t.test('a text may be free up to a mark, and ends where the grammar does', (t) => {
   const tokens = vocabulary([...BYTES, 'thought', '</t>', '</t>\n{', '</t>x']);
   const grammar = maskGrammar(heldBehind('</t>', dataGrammar), tokens);
