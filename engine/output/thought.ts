@@ -83,7 +83,8 @@ export class ThoughtSplitter {
   /** The reply has ended: returns what was buffered, except white space at the end of a thought. */
   end(): ReplyPiece {
     if (this.#state === 'thought') return { reasoning: this.#visible(this.#end.end()), content: '' };
-    const held = this.#held;
+    // Where each part of a reply begins with a mark, text that is held is the beginning of one.
+    const held = this.#state === 'before' && this.#format.part !== undefined ? '' : this.#held;
     this.#held = '';
     return {
       reasoning: '',

@@ -114,6 +114,17 @@ t.test('the end of a message in the same piece as the end of a call', (t) => {
   t.end();
 });
 
+t.test('the header of a part in which the reply was cut is no content', (t) => {
+  for (const reply of [
+    '<|channel|>',
+    '<|channel|>analysis<|message|>I must look.<|end|><|start|>assistant<|channel|>fin',
+    `to=functions.look<|channel|>commentary json<|message|>${CALL}<|end|><|start|>assis`,
+  ]) {
+    t.equal(read(HARMONY, tokens(reply)).content, '', reply);
+  }
+  t.end();
+});
+
 /** Joins the token at `at` with the one before it, as steps that share a message do. */
 function paired(at: number): (list: string[], token: string, index: number) => string[] {
   return (list, token, index) => {
