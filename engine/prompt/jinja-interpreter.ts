@@ -5,7 +5,7 @@
  */
 import { Interpreter, type Scope, type Statement, type Value } from './jinja-library.js';
 import { ownFilter, ownOperation, OWN_OPERATORS } from './jinja-operations.js';
-import { isList, isNested, pythonText, stripped, toValue } from './jinja-values.js';
+import { isList, isNested, NONE, pythonText, stripped, toValue } from './jinja-values.js';
 
 /** A template's texts as values. */
 export type Literals = WeakMap<Statement, Value>;
@@ -86,13 +86,13 @@ export class FullInterpreter extends Interpreter {
     }
   }
 
-  /** The library writes true and false where Jinja and llama.cpp write True and False. */
+  /** The library writes true and false where Jinja and llama.cpp write True and False, and nothing for None. */
   override evaluateBlock(statements: readonly Statement[], scope: Scope): Value {
     let text = '';
     for (const statement of statements) {
       const value = this.evaluate(statement, scope);
       if (value.type === 'BooleanValue') text += value.value === true ? 'True' : 'False';
-      else if (isNested(value)) text += pythonText(value);
+      else if (value === NONE || isNested(value)) text += pythonText(value);
       else if (value.type !== 'NullValue' && value.type !== 'UndefinedValue') text += value.toString();
     }
     return toValue(text);

@@ -83,9 +83,11 @@ function repeated(text: Value, times: Value): Value | undefined {
   return toValue(text.toString().repeat(count));
 }
 
-/** Nothing is in what is not defined; what is none or not defined can be asked for. undefined: as the library has it. */
+/** Nothing is in what is not defined; what is nested, none or not defined can be asked for. undefined: as the library has it. */
 function isIn(left: Value, right: Value): boolean | undefined {
   if (right.type === 'UndefinedValue') return false;
+  if (isNested(left) && isList(right))
+    return right.value.some((item) => isNested(item) && pythonText(item) === pythonText(left));
   if (left.type !== 'NullValue' && left.type !== 'UndefinedValue') return undefined;
   if (isList(right)) return right.value.some(({ type }) => type === left.type);
   return right.type === 'ObjectValue' ? false : undefined;

@@ -13,6 +13,12 @@ const CONVERTER = new Converter();
 
 const [TRUE, FALSE] = [CONVERTER.set('value', true), CONVERTER.set('value', false)];
 
+/** A null within arguments or a schema, which is printed as None. One that a message has in place of its text is not printed. */
+export const NONE = CONVERTER.set('value', null);
+
+/** Depths of a variable at which a null is a message's or a tool's own member: the list, its items, their members. */
+const OWN_MEMBERS = 2;
+
 type Kind = new (value: unknown) => Value;
 
 /** The library's kinds of values that are made here. */
@@ -22,13 +28,17 @@ const [Float, List, Mapping] = [0.5, [], {}].map((value) => CONVERTER.set('value
   Kind,
 ];
 
-/** The library's form of a plain value, {@link WholeFloat}s among them. Of true and false there is one each: nothing changes them. */
-export function toValue(value: unknown): Value {
+/**
+ * The library's form of a plain value, {@link WholeFloat}s among them. Of true, false and {@link NONE} there is one each: nothing
+ * changes them. `depth`: lists and mappings around it.
+ */
+export function toValue(value: unknown, depth = 0): Value {
   if (typeof value === 'boolean') return value ? TRUE : FALSE;
+  if (value === null && depth > OWN_MEMBERS) return NONE;
   if (typeof value !== 'object' || value === null) return CONVERTER.set('value', value);
   if (value instanceof WholeFloat) return new Float(value.value);
-  if (Array.isArray(value)) return new List(value.map(toValue));
-  return new Mapping(new Map(Object.entries(value).map(([name, member]) => [name, toValue(member)])));
+  if (Array.isArray(value)) return new List(value.map((item) => toValue(item, depth + 1)));
+  return new Mapping(new Map(Object.entries(value).map(([name, member]) => [name, toValue(member, depth + 1)])));
 }
 
 /** Whether it is a list; its items can be changed in place. */

@@ -2,7 +2,9 @@ import { readdirSync, readFileSync } from 'node:fs';
 import t from 'tap';
 import { CATALOGUE } from '../../sidecar/domain/error-catalogue.js';
 import { apiDocs } from './api-docs.js';
+import { withDifferences } from './difference-docs.js';
 import { errorDocs } from './error-docs.js';
+import { readGoldens } from '../goldens/hashes.js';
 import { resultsPage } from './results-page.js';
 import { componentSchemas } from '../../sidecar/api/openapi/schemas.js';
 import { ROUTES } from '../../sidecar/api/openapi/routes.js';
@@ -16,6 +18,14 @@ t.test('the generated pages equal what the code generates (`make docs` writes th
   t.equal(readFileSync(`${sourceRoot}/docs/errors.md`, 'utf8'), errorDocs());
   t.equal(readFileSync(`${sourceRoot}/docs/api.md`, 'utf8'), apiDocs());
   t.equal(readFileSync(`${sourceRoot}/bench/results/README.md`, 'utf8'), resultsPage());
+});
+
+t.test('tool-formats.md has the differences of the goldens', async (t) => {
+  const page = readFileSync(`${sourceRoot}/docs/tool-formats.md`, 'utf8');
+  const { templates } = await readGoldens();
+  // The page's table is aligned.
+  const cells = (text: string): string => text.replaceAll(/[\s-]+/g, ' ');
+  t.equal(cells(page), cells(withDifferences(page, Object.keys(templates).length)));
 });
 
 t.test('a result names its commit', async (t) => {

@@ -3,12 +3,14 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cliDocs } from '../../sidecar/commands/help.js';
 import { configDocs } from './config-docs.js';
 import { apiDocs } from './api-docs.js';
+import { withDifferences } from './difference-docs.js';
 import { dashboard } from './dashboard.js';
 import { errorDocs } from './error-docs.js';
 import { metricDocs } from './metric-docs.js';
 import { resultsPage } from './results-page.js';
 import { withFigures } from '../docs/figures.js';
 import { readPages } from '../docs/pages.js';
+import { readGoldens } from '../goldens/hashes.js';
 import { sourceRoot } from '../support/source-root.js';
 
 mkdirSync(`${sourceRoot}/docs`, { recursive: true });
@@ -20,6 +22,9 @@ writeFileSync(`${sourceRoot}/docs/metrics.md`, metricDocs());
 writeFileSync(`${sourceRoot}/docs/cli.md`, cliDocs());
 writeFileSync(`${sourceRoot}/bench/results/README.md`, resultsPage());
 writeFileSync(`${sourceRoot}/deploy/grafana/ra-sidecar.json`, dashboard());
+const formats = `${sourceRoot}/docs/tool-formats.md`;
+const { templates } = await readGoldens();
+writeFileSync(formats, withDifferences(readFileSync(formats, 'utf8'), Object.keys(templates).length));
 for (const { path, text } of readPages()) {
   const figured = await withFigures(text, (results) => readFileSync(`${sourceRoot}/${results}`, 'utf8'));
   if (figured !== text) writeFileSync(`${sourceRoot}/${path}`, figured);

@@ -2,10 +2,10 @@ import type { PromptConversation } from '../../engine/prompt/conversation.js';
 import { ASSISTANT, CALL, callOf, NOTE, RESULT, SENT, SYSTEM, THOUGHT, USER } from './messages.js';
 import { DATA_TOOLS, DEEP_TOOLS, TOOLS } from './tools.js';
 
-/** What a conversation shows of a template. */
+/** Which part of a template a conversation tests. */
 export type GoldenClass = 'plain' | 'tools' | 'loop' | 'thought';
 
-/** One request as both renderers are given it: ours directly, llama-server as the body of POST /apply-template. */
+/** One request for both renderers. llama-server gets it as the body of POST /apply-template. */
 export interface GoldenConversation extends PromptConversation {
   readonly class: GoldenClass;
   readonly reasoningEffort?: string;
@@ -152,7 +152,7 @@ export const CONVERSATIONS: Readonly<Record<string, GoldenConversation>> = {
   'effort-tools': { class: 'thought', messages: [USER], tools: TOOLS, reasoningEffort: 'high' },
 };
 
-/** The same as llama-server reads it. */
+/** The request as llama-server takes it. */
 export function requestBody({ messages, tools, reasoningEffort, jsonObject }: GoldenConversation): string {
   const format = jsonObject === true && { response_format: { type: 'json_object' } };
   return JSON.stringify({ messages, tools, reasoning_effort: reasoningEffort, ...format });

@@ -1,36 +1,24 @@
 /**
- * Where we render otherwise than llama-server, who is right, and why. The judge is Jinja2 in Python (judge.ts), with the
- * variables that we give the template; where llama.cpp rewrites the conversation before it renders, the template's words are.
- * Templates that Jinja2 throws at: command-r-plus, whose tools have parameters without a description, and Seed-OSS, whose tools
- * have no parameters.
+ * Where the sidecar renders otherwise than llama-server. The judge is Jinja2 in Python (judge.ts), which renders the variables that
+ * the sidecar gives to the template. Where llama.cpp changes the conversation before it renders, the judge cannot show that: then the
+ * template's own text decides.
  */
 
-const FUNCTIONARY =
-  'Ours for a default of null, which is written as None, as in Jinja2; llama-server writes nothing. A null in an enum is None in Jinja2 and nothing in either.';
-const COMMAND =
-  "Ours: llama-server answers 400 to any tool, since its interpreter cannot look a member's name up that is not there. Jinja2 throws at a parameter without a description, of which ours writes an empty one.";
-const APERTUS = 'Ours: llama.cpp does not know that it can think, and never turns it on.';
-const SEED = 'Ours, as in Jinja2: llama-server answers 500 where a property has no type.';
-const COHERE = 'Ours: llama.cpp keeps the effort `none` from the template, which turns thinking off by it.';
-const STEP =
-  'Ours, as in Jinja2: llama-server trims the texts of this model, against loops in its thoughts; the template does not.';
-const GEMMA2 = 'Ours: llama-server leaves a system message alone out, and the model has nothing to answer.';
-const GEMMA4 =
-  'Ours: results belong to the calls of their ids; llama-server names them in the order in which they come.';
-const NUMBERS =
-  'Ours, as in Jinja2: the `string` filter writes 1e3 and 1.0 with a point; llama-server does so only where no filter is.';
-const TURN =
-  'Ours, as in Jinja2: llama-server begins another turn of the model behind an empty text beside a call; the template does not.';
-const MINICPM =
-  'Ours, as in Jinja2: the template prints a list or an object; llama.cpp prints nothing between its items, or nothing at all. A null argument of `call-deep` is None in Jinja2 and nothing in either.';
-const HY3 = 'Ours: the template throws at this effort, and is rendered without it; llama-server answers 500.';
-const DEVSTRAL = 'Ours: llama.cpp loses the reply that a thought goes with.';
-const LINES =
-  'llama-server, as Jinja2 has the content as it is sent: a line end stays between a thought that is left out and the call. Marks in callers\u2019 text are cut, so that the thought is taken out of the content before the template sees it.';
+/** Whose prompt Jinja2 renders; `throws`: it renders none. */
+export type Verdict = 'sidecar' | 'llama-server' | 'neither' | 'throws';
+
+export interface Difference {
+  readonly template: string;
+  /** Names of conversations, separated by spaces. */
+  readonly conversations: string;
+  readonly jinja: Verdict;
+  readonly right: 'sidecar' | 'llama-server';
+  readonly why: string;
+}
 
 /**
- * Templates that list no tools, or only under a name that llama.cpp does not give them. Of these every conversation with tools
- * differs: ours has the tools in the prompt, llama-server's has not, so that its model does not know of them.
+ * Templates that list no tools, or list them under a name that llama.cpp does not use. Every conversation with tools differs: the
+ * sidecar's prompt has the tools, llama-server's has not, so that its model cannot know them.
  */
 export const UNLISTED: readonly string[] = [
   'HuggingFaceTB-SmolLM3-3B',
@@ -43,29 +31,107 @@ export const UNLISTED: readonly string[] = [
   'microsoft-Phi-3.5-mini-instruct',
 ];
 
-/** Template, conversations, and why. */
-export const UNEQUAL: readonly (readonly [template: string, conversations: string, why: string])[] = [
-  ['Apertus-8B-Instruct', 'effort-low effort-medium effort-high effort-tools', APERTUS],
-  ['ByteDance-Seed-OSS', 'offer-deep call-deep', SEED],
-  ['ByteDance-Seed-OSS', 'call-numbers', NUMBERS],
-  ['Cohere2MoE', 'offer-none effort-none', COHERE],
-  [
+const NUMBERS =
+  'The filter `string` writes `1e3` and `1.0` with a decimal point. llama-server does so only without a filter.';
+const STEP = 'llama-server trims the texts of this model, against loops in its thoughts. The template does not.';
+
+const TYPES = 'The template asks whether a list of types is in a list. llama-server refuses the request.';
+const NONE = 'A null argument is written as `None`. llama-server writes nothing.';
+
+function sidecar(template: string, conversations: string, jinja: Verdict, why: string): Difference {
+  return { template, conversations, jinja, right: 'sidecar', why };
+}
+
+export const DIFFERENCES: readonly Difference[] = [
+  sidecar(
+    'Apertus-8B-Instruct',
+    'effort-low effort-medium effort-high effort-tools',
+    'sidecar',
+    'llama.cpp does not detect that the model can think, and never turns thinking on.',
+  ),
+  sidecar(
+    'ByteDance-Seed-OSS',
+    'offer-deep call-deep',
+    'sidecar',
+    'llama-server answers 500 where a property has no type.',
+  ),
+  sidecar('ByteDance-Seed-OSS', 'call-numbers', 'throws', `${NUMBERS} Jinja2 throws at a tool without parameters.`),
+  sidecar(
+    'Cohere2MoE',
+    'offer-none effort-none',
+    'sidecar',
+    'llama.cpp does not pass the effort `none` to the template, which turns thinking off by it.',
+  ),
+  sidecar(
     'CohereForAI-c4ai-command-r-plus-tool_use',
     'offer offer-system offer-deep offer-data offer-turns offer-none offer-json call calls calls-open calls-swapped calls-in-turn call-empty call-deep call-numbers call-unicode call-marks result-empty result-nameless loop-user thought-call thought-calls thought-content-call effort-tools',
-    COMMAND,
-  ],
-  ['LFM2.5-8B-A1B', 'call-numbers', NUMBERS],
-  ['NVIDIA-Nemotron-3-Nano-30B-A3B-BF16', 'call-numbers', NUMBERS],
-  ['Qwen-QwQ-32B', 'thought-content-call', LINES],
-  ['Qwen3-Coder', 'call-numbers', NUMBERS],
-  ['Qwen3.5-4B', 'call-numbers', NUMBERS],
-  ['StepFun3.5-Flash', 'turns long edges', STEP],
-  ['StepFun3.5-Flash', 'call-numbers', NUMBERS],
-  ['google-gemma-2-2b-it', 'system-alone', GEMMA2],
-  ['google-gemma-4-31B-it-interleaved', 'calls-swapped', GEMMA4],
-  ['google-gemma-4-31B-it', 'thought-content-call', TURN],
-  ['meetkai-functionary-medium-v3.2', 'offer-deep call-deep', FUNCTIONARY],
-  ['openbmb-MiniCPM5-1B', 'calls calls-open calls-swapped calls-in-turn call-deep', MINICPM],
-  ['tencent-Hy3', 'effort-medium', HY3],
-  ['unsloth-mistral-Devstral-Small-2507', 'thought-turns thought-calls', DEVSTRAL],
+    'throws',
+    'llama-server answers 400 to every tool, since its interpreter throws at a member that is missing. Jinja2 throws at a parameter without a description, of which the sidecar renders an empty one.',
+  ),
+  sidecar('GigaChat3-10B-A1.8B', 'offer-deep call-deep', 'sidecar', TYPES),
+  sidecar('GigaChat3.1-10B-A1.8B', 'offer-deep call-deep', 'sidecar', TYPES),
+  sidecar('LFM2.5-8B-A1B', 'call-numbers', 'sidecar', NUMBERS),
+  sidecar('NVIDIA-Nemotron-3-Nano-30B-A3B-BF16', 'call-numbers', 'sidecar', NUMBERS),
+  {
+    template: 'Qwen-QwQ-32B',
+    conversations: 'thought-content-call',
+    jinja: 'sidecar',
+    right: 'llama-server',
+    why: "The template leaves a line end between an earlier thought within the content and the call. The sidecar takes the thought out before it renders, since marks in callers' text are cut.",
+  },
+  sidecar('Qwen3-Coder', 'call-numbers', 'sidecar', NUMBERS),
+  sidecar('Qwen3.5-4B', 'call-numbers', 'sidecar', NUMBERS),
+  sidecar('StepFun3.5-Flash', 'turns long edges', 'sidecar', STEP),
+  sidecar('StepFun3.5-Flash', 'call-numbers', 'sidecar', NUMBERS),
+  sidecar(
+    'google-gemma-2-2b-it',
+    'system-alone',
+    'sidecar',
+    'llama-server drops a system message that is alone, so that the model has nothing to answer.',
+  ),
+  sidecar('google-gemma-4-31B-it-interleaved', 'call-deep', 'sidecar', NONE),
+  sidecar(
+    'google-gemma-4-31B-it-interleaved',
+    'calls-swapped',
+    'sidecar',
+    'A result belongs to the call of its id. llama-server assigns results to calls in the order in which they come.',
+  ),
+  sidecar('google-gemma-4-31B-it', 'call-deep', 'sidecar', NONE),
+  sidecar(
+    'google-gemma-4-31B-it',
+    'thought-content-call',
+    'sidecar',
+    'llama-server begins another turn of the model after an empty text beside a call. The template does not.',
+  ),
+  sidecar(
+    'meetkai-functionary-medium-v3.2',
+    'offer-deep call-deep',
+    'sidecar',
+    'A null in a schema is written as `None`. llama-server writes nothing.',
+  ),
+  sidecar(
+    'openbmb-MiniCPM5-1B',
+    'calls calls-open calls-swapped calls-in-turn call-deep',
+    'sidecar',
+    'The template prints a list, an object or a null. llama.cpp prints nothing between their items, or nothing at all.',
+  ),
+  sidecar(
+    'tencent-Hy3',
+    'effort-medium',
+    'sidecar',
+    'The template throws at this effort. The sidecar then renders it without the effort, llama-server answers 500.',
+  ),
+  sidecar(
+    'unsloth-mistral-Devstral-Small-2507',
+    'thought-turns thought-calls',
+    'sidecar',
+    'llama.cpp drops the reply that a thought belongs to.',
+  ),
 ];
+
+/** Each template and conversation of {@link DIFFERENCES}, as `TEMPLATE CONVERSATION`. `verdict`: of that alone. */
+export function differentPairs(verdict?: Verdict): string[] {
+  return DIFFERENCES.filter(({ jinja }) => verdict === undefined || jinja === verdict).flatMap(
+    ({ template, conversations }) => conversations.split(' ').map((conversation) => `${template} ${conversation}`),
+  );
+}

@@ -4,42 +4,40 @@ import { promptPieces, type PromptParts } from '../../engine/prompt/chat-prompt.
 import { sourceRoot } from '../support/source-root.js';
 import type { GoldenConversation } from './conversations.js';
 
-/** Where `make goldens` puts its findings. */
+/** Where `make goldens` writes the hashes. */
 export const GOLDENS_FILE = `${sourceRoot}/test/goldens/templates.json`;
 
-/** Hashes alone: the rendered texts hold the templates' own words, which are not ours to commit. */
+/** Only hashes: the rendered texts quote the templates, which have licences of their own. */
 export interface Goldens {
-  /** The commit of the bundle that llama-server and the templates are of. */
+  /** The commit of llama.cpp that llama-server and the templates come from. */
   readonly llama: string;
   /** By template, then by conversation. */
   readonly templates: Readonly<Record<string, Readonly<Record<string, Outcome>>>>;
 }
 
-/** A rendered prompt's hash; `none`: it was not rendered. */
+/** The hash of a rendered prompt. `none`: the conversation was refused. */
 export type Outcome = string;
 
 export async function readGoldens(): Promise<Goldens> {
   return JSON.parse(await readFile(GOLDENS_FILE, 'utf8')) as Goldens;
 }
 
-/**
- * What is served on our side.
- */
+/** The hash of the prompt that the sidecar serves. */
 export function ourOutcome(parts: PromptParts, conversation: GoldenConversation): Outcome {
   return outcomeOf(ourText(parts, conversation));
 }
 
-/** The text of which the prompt is made, but for a BOS that the tokenizer adds; undefined: the request is refused. */
+/** The text of the sidecar's prompt, without a BOS that the tokenizer adds. Undefined: the request is refused. */
 export function ourText(parts: PromptParts, conversation: GoldenConversation): string | undefined {
   const rendered = piecesOf(parts, conversation);
   if (rendered.kind !== 'pieces') return undefined;
   const text = rendered.pieces.join('');
-  // llama.cpp leaves a BOS that its tokenizer will add out of the text; tokenizePrompt() does it with the tokens.
+  // llama.cpp removes a BOS that its tokenizer will add from the text. tokenizePrompt() removes it from the tokens.
   const { addBos, bos } = parts.vocabulary;
   return addBos && bos !== undefined && text.startsWith(bos.text) ? text.slice(bos.text.length) : text;
 }
 
-/** What a refusal names; undefined: nothing. Of a conversation that is refused. */
+/** The construct that the refusal of a conversation names. Undefined: it names none. */
 export function ourRefusal(parts: PromptParts, conversation: GoldenConversation): string | undefined {
   const rendered = piecesOf(parts, conversation);
   return rendered.kind === 'failed' ? rendered.says : undefined;
@@ -61,14 +59,17 @@ function piecesOf(
   );
 }
 
-/** undefined: it was not rendered. */
+/** `prompt`: undefined if the conversation was refused. */
 export function outcomeOf(prompt: string | undefined): Outcome {
   return prompt === undefined ? 'none' : promptHash(prompt, new Date());
 }
 
 const DAY_MS = 86_400_000;
 
-/** SHA-256 of a rendered prompt, in hex, with the dates of today and yesterday in whatever form made equal. `now`: when it was rendered. */
+/**
+ * SHA-256 of a rendered prompt, in hex. The dates of today and yesterday, in each form that templates use, are replaced first. `now`:
+ * when it was rendered.
+ */
 function promptHash(text: string, now: Date): string {
   const undated = [now, new Date(now.getTime() - DAY_MS)]
     .flatMap(datesOf)

@@ -1,5 +1,5 @@
-"""Renders chat templates as Hugging Face's transformers do. Reads a line of JSON per template: source, items (a list of the
-variables of one rendering each); writes a line of JSON with the text of the first that does not fail, or null."""
+"""Renders chat templates as Hugging Face's transformers do. Reads lines of JSON: a template's source, and items, a list with the
+variables of each rendering. Writes a line of JSON for each: the text of the first rendering that does not throw, or null."""
 import json
 import sys
 from datetime import datetime
@@ -18,7 +18,7 @@ def raise_exception(message):
 
 
 class Generation(Extension):
-    """Marks what the model writes, for training: its text is rendered as it is."""
+    """The tag that marks the model's text for training. What it encloses is rendered unchanged."""
 
     tags = {"generation"}
 

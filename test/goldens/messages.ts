@@ -3,14 +3,14 @@
 export const SYSTEM = { role: 'system', content: 'Be brief. "Never" say <b>no</b>.' };
 export const USER = { role: 'user', content: 'Is it raining in Zürich?' };
 export const ASSISTANT = { role: 'assistant', content: 'Yes.' };
-/** A thought within content, as a client sends back what it was sent. */
+/** A thought within the content, as a client returns it that does not separate the two. */
 export const THOUGHT = { role: 'assistant', content: '<think>\nClouds.\n</think>\n\nYes.' };
 
 export function callOf(id: string, name: string, text: string) {
   return { id, type: 'function', function: { name, arguments: text } };
 }
 
-/** Ids are nine letters and digits, as Mistral's templates want them. */
+/** Ids have nine letters and digits, which Mistral's templates require. */
 export const CALL = callOf('call00001', 'get_weather', '{"city":"Zürich","days":2,"unit":"celsius"}');
 export const NOTE = callOf('call00002', 'send_note', '{"to":["Ann","Bob"],"text":"Rain & \\"wind\\"\\nsoon"}');
 export const RESULT = {

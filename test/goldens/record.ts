@@ -1,7 +1,7 @@
 /**
- * `make goldens`: what llama-server makes of each conversation with each of the bundle's templates, as hashes. RA_LLAMA_SERVER:
- * path of a llama-server built from that bundle (`make peers` builds one). RA_GOLDENS_TEXTS: a folder for the texts themselves, to
- * look at a difference.
+ * `make goldens`: records the hash of what llama-server renders of each conversation with each of the bundle's templates.
+ * RA_LLAMA_SERVER: path of a llama-server that was built from the bundle's source (`make peers` builds one). RA_GOLDENS_TEXTS: a
+ * folder to which the rendered texts are written, to inspect a difference.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -14,7 +14,7 @@ import { sourceRoot } from '../support/source-root.js';
 import { CONVERSATIONS, requestBody } from './conversations.js';
 import { GOLDENS_FILE, outcomeOf, type Goldens, type Outcome } from './hashes.js';
 
-/** Starting with so small a model takes some tenths of a second. */
+/** A start with this small model takes some tenths of a second. */
 const START_MS = 30_000;
 
 const server = env['RA_LLAMA_SERVER'] ?? join(sourceRoot, 'bench/.cache/peers/build/bin/llama-server');
@@ -38,7 +38,7 @@ async function record(template: string, file: string): Promise<Goldens['template
   const gone = once(child, 'exit');
   try {
     const base = `http://127.0.0.1:${port}`;
-    // A template that it cannot parse ends it: then it renders nothing.
+    // It exits if it cannot parse the template. Then nothing is rendered.
     const up = await Promise.race([healthy(base), gone.then(() => false)]);
     const outcomes: Record<string, Outcome> = {};
     for (const [name, conversation] of Object.entries(CONVERSATIONS)) {
@@ -67,7 +67,7 @@ async function healthy(base: string): Promise<true> {
       () => false,
     );
     if (ok) return true;
-    if (Date.now() > until) throw new Error('llama-server does not get ready');
+    if (Date.now() > until) throw new Error('llama-server did not become ready');
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

@@ -1,4 +1,4 @@
-/** Greedy replies of llama-server to prompts given as tokens, for a model of each architecture family. */
+/** Greedy replies of llama-server to prompts of tokens, for a model of each architecture family. */
 import { readFile } from 'node:fs/promises';
 import { LlamaServer } from '../../bench/support/peers.js';
 import { FAMILIES } from '../support/families/families.js';
@@ -10,18 +10,18 @@ export const REPLIES_FILE = `${sourceRoot}/test/goldens/replies.json`;
 
 /** Tokens of a reply. */
 export const REPLY_TOKENS = 24;
-/** Tokens of a prompt: past the windows of the models that have one, and more than two chunks of the tests' loop. */
+/** Tokens of a prompt: more than the sliding windows of the models, and than two chunks of the tests' loop. */
 const PROMPT_TOKENS = 148;
 /**
- * The least difference between the logarithms of the two most probable tokens at each place of a reply: rounding, which
- * differs between instruction sets and splits of a prompt, moves them by less than a hundredth of it.
+ * The least difference between the log-probabilities of the two most probable tokens at each place of a reply. Rounding differs between
+ * instruction sets and between splits of a prompt, and changes them by less than a hundredth of this.
  */
 const LEAST_MARGIN = 0.01;
-/** Prompts that are tried until one has such a reply. */
+/** The most prompts that are tried to find such a reply. */
 const MOST_PROMPTS = 40;
 
 export interface GoldenReply {
-  /** Which of the prompts, see {@link goldenPrompt}. */
+  /** The number of the prompt, see {@link goldenPrompt}. */
   readonly prompt: number;
   readonly tokens: readonly number[];
 }
@@ -37,19 +37,19 @@ export async function readReplies(): Promise<GoldenReplies> {
   return JSON.parse(await readFile(REPLIES_FILE, 'utf8')) as GoldenReplies;
 }
 
-/** Ordinary tokens of the tests' own vocabulary, others for each `i`. */
+/** Tokens of the tests' vocabulary that are no control tokens; different ones for each `i`. */
 export function goldenPrompt(i: number): Uint32Array {
   return Uint32Array.from({ length: PROMPT_TOKENS }, (_, at) => 60 + ((at * 7 + i * 13 + ((at * at) % 11)) % 90));
 }
 
-/** Asks a llama-server of each family. Needs `make peers`. */
+/** Records the reply of a llama-server for each family. Needs `make peers`. */
 export async function recordReplies(): Promise<GoldenReplies> {
   const families: Record<string, GoldenReply> = {};
   for (const { name, model } of FAMILIES) families[name] = await recordReply(await model());
   return { llama: await bundleCommit(), families };
 }
 
-/** The first prompt's whose reply is of {@link REPLY_TOKENS} tokens and has no near tie. */
+/** The reply to the first prompt that has {@link REPLY_TOKENS} tokens and no near tie. */
 async function recordReply(file: string): Promise<GoldenReply> {
   const server = await LlamaServer.start(file, { threads: 1, slots: 1, contextPerSlot: 512, more: ['--no-warmup'] });
   try {

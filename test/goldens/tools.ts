@@ -26,7 +26,7 @@ export const TOOLS = [
   }),
 ];
 
-/** Nested, nullable, recursive properties, and such without a type. */
+/** Properties that are nested, nullable, recursive or without a type. */
 export const DEEP_TOOLS = [
   tool('search', 'Searches', {
     type: 'object',
@@ -59,7 +59,7 @@ export const DEEP_TOOLS = [
   }),
 ];
 
-/** Defaults of all types, members in another order, `strict`, a tool without parameters or description. */
+/** Defaults of all types, members in another order, `strict`, and a tool without parameters and description. */
 export const DATA_TOOLS = [
   {
     function: {

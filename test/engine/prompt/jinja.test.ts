@@ -28,6 +28,12 @@ const CASES: readonly (readonly [string, string, Readonly<Record<string, unknown
     { o: { a: [true, null, 1.5], b: "it's", c: '"it\'s"\n' } },
     `{'a': [True, None, 1.5], 'b': "it's", 'c': '"it\\'s"\\n'}`,
   ],
+  [
+    'none within arguments and schemas, and in place of a text',
+    '{% for m in messages %}[{{ m.content }}|{{ m.calls[0].limit }}|{{ m.calls[0].limit is none }}]{% endfor %}',
+    { messages: [{ content: null, calls: [{ limit: null }] }] },
+    '[|None|True]',
+  ],
   ['trim of nothing', '[{{ nothing | trim }}]', {}, '[]'],
   ['joining with nothing', '{{ "a" + nothing }}{{ nothing ~ "b" }}', {}, 'ab'],
   [
@@ -35,6 +41,12 @@ const CASES: readonly (readonly [string, string, Readonly<Record<string, unknown
     '{{ none in ["a"] }}{{ nothing in ["a"] }}{{ "a" not in nothing }}',
     {},
     'FalseFalseTrue',
+  ],
+  [
+    'a list in a list',
+    '{{ ["a", 1] in [["a", 1]] }}{{ ["a"] in ["a", ["b"]] }}{{ ["a"] not in [] }}',
+    {},
+    'TrueFalseTrue',
   ],
   ['text filters on undefined', '{{ nothing | upper }}{{ nothing | lower }}|{{ none | string }}', {}, '|None'],
   ['a repeated text', '{{ "ab" * 2 }}{{ 2 * "c" }}{{ "d" * 0 }}', {}, 'ababcc'],
