@@ -10,11 +10,11 @@ const MAX_ENUM_CHARACTERS = 65_536;
 
 /** The JSON texts that the enums of one value allow. */
 export class EnumValues {
-  readonly #maker: RuleMaker;
+  readonly #maker: Pick<RuleMaker, 'work'>;
   readonly #texts = new Set<string>();
 
   /** The work of `maker` is charged for each value and each character. */
-  constructor(maker: RuleMaker) {
+  constructor(maker: Pick<RuleMaker, 'work'>) {
     this.#maker = maker;
   }
 

@@ -18,9 +18,10 @@ export const MARKS: Readonly<Record<Notation['kind'], Marks>> = {
   keywords: { between: '"="', braces: ['""', '""'] },
 };
 
-/** Rules of any value as keywords have it. */
+/** Rules of any value as keywords have it. LFM2.5's template writes line ends and tabs in texts as they are. */
 const PYTHON = [
-  String.raw`loose-string ::= json-string | "'" ([^'\\\x00-\x1F\x7F] | "\\" ['"\\nt])* "'"`,
+  String.raw`loose-char ::= [^'\\\x00-\x08\x0B-\x1F\x7F] | "\\" ['"\\nt]`,
+  `loose-string ::= json-string | "'" loose-char* "'"`,
   'loose-value ::= loose-string | json-object | json-array | json-number | loose-boolean | loose-null',
   'loose-boolean ::= "True" | "False" | "true" | "false"',
   'loose-null ::= "None" | "null"',

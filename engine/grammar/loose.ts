@@ -2,14 +2,14 @@
  * The grammar of arguments in a notation close to JSON (BareArguments, KeywordArguments), by their schema. The schema
  * is first compiled for JSON, which finds whether it can be served, and at how many places a text can be.
  */
-import { choiceRule } from './choice.js';
 import { literal, type GrammarPart } from './gbnf.js';
 import { anyValueRules, MARKS, OTHER_NAME, type Marks, type Notation } from './loose-notation.js';
+import { LooseTexts } from './loose-texts.js';
 import { listOf, type ParameterList } from './parameters.js';
 import { itemsOf } from './rope.js';
 import { MAX_COUNTED, overCounted } from './scalar-rules.js';
 import { schemaGrammar, type SchemaGrammar } from './schema.js';
-import { isRecord, saysNothing, type Range, type Schema, type Shape } from './shape.js';
+import { saysNothing, type Range, type Schema, type Shape } from './shape.js';
 import { Shapes } from './shapes.js';
 import { Unservable, unlessUnservable, type WorkBudget } from './work.js';
 
@@ -39,6 +39,7 @@ class LooseRules {
   readonly #work: WorkBudget;
   readonly #shapes: Shapes;
   readonly #rules: Set<string>;
+  readonly #texts: LooseTexts;
   /** Rules of values by their schema; undefined: it has none. */
   readonly #values = new Map<unknown, string | undefined>();
   /** Schemas by the numbers of those that they join. */
@@ -53,6 +54,7 @@ class LooseRules {
     this.#work = work;
     this.#shapes = new Shapes(root, work);
     this.#rules = new Set([...json, ...anyValueRules(notation)]);
+    this.#texts = new LooseTexts(notation, `${prefix}-p`, work, this.#rules, (text) => this.#rule(text));
   }
 
   make(): GrammarPart {
@@ -68,21 +70,29 @@ class LooseRules {
   #object(shape: Shape, [open, close]: Marks['braces']): string | undefined {
     const list = listOf(shape, this.#shapes, this.#work);
     const additional = itemsOf(shape.objects, () => this.#work.spend(1)).map((object) => object.additional);
-    const members = this.#members(list, list.length === 0 && !additional.includes(false) ? additional : undefined);
+    const members =
+      list.length === 0 && !additional.includes(false)
+        ? this.#others(additional, shape.members)
+        : this.#members(list, shape.members.least > 0);
     return members === undefined ? undefined : `${open} ${members} ${close}`;
   }
 
-  /** From the last to the first, as objectRules does. `others`: what undeclared members are; absent: there are none. */
-  #members(list: ParameterList, others: readonly Schema[] | undefined): string | undefined {
+  /** Members that are not declared, of these schemas and so many; undefined: some must be there and can have no value. */
+  #others(schemas: readonly Schema[], { least, most }: Range): string | undefined {
+    if (least > MAX_COUNTED) throw overCounted('minProperties');
+    const value = most === 0 ? undefined : this.#value(this.#allOf(schemas));
+    if (value === undefined) return least > 0 ? undefined : '""';
+    if (least > most) return undefined;
+    const member = this.#rule(`${OTHER_NAME} ${MARKS[this.#notation.kind].between} ${value} json-ws`);
+    const further = `("," json-ws ${member}){${Math.max(0, least - 1)},${most > MAX_COUNTED ? '' : most - 1}}`;
+    return this.#rule(`${least === 0 ? '"" | ' : ''}${member} ${further}`);
+  }
+
+  /** From the last to the first, as objectRules does. `some`: there is one at least. */
+  #members(list: ParameterList, some: boolean): string | undefined {
     const { between } = MARKS[this.#notation.kind];
-    if (others) {
-      const value = this.#value(this.#allOf(others));
-      if (value === undefined) return '""';
-      const member = this.#rule(`${OTHER_NAME} ${between} ${value} json-ws`);
-      return this.#rule(`"" | ${member} ("," json-ws ${member})*`);
-    }
     let after = this.#rule('""');
-    let first = after;
+    let first = some ? undefined : after;
     for (const { name, required, schema } of [...list].reverse()) {
       const value = this.#value(schema);
       if (value === undefined && required) return undefined;
@@ -90,7 +100,7 @@ class LooseRules {
       if (!NAME.test(name)) throw new Unservable('has a parameter whose name cannot be written to this model.');
       const member = `${literal(name)} ${between} ${value} json-ws ${after}`;
       const next = this.#rule(`"," json-ws ${member}${required ? '' : ` | ${after}`}`);
-      first = this.#rule(`${member}${required ? '' : ` | ${first}`}`);
+      first = this.#rule(`${member}${required || first === undefined ? '' : ` | ${first}`}`);
       after = next;
     }
     return first;
@@ -141,9 +151,9 @@ class LooseRules {
   }
 
   #shape(shape: Shape): string[] {
-    if (shape.values) return this.#enum([...shape.values.values()]);
+    if (shape.values) return this.#texts.enum(shape, shape.values);
     return shape.types.flatMap((type) => {
-      if (type === 'string') return this.#text(shape.length);
+      if (type === 'string') return this.#texts.strings(shape);
       if (this.#notation.kind === 'keywords') {
         if (type === 'boolean') return ['loose-boolean'];
         return type === 'null' ? ['loose-null'] : [];
@@ -151,37 +161,6 @@ class LooseRules {
       if (type === 'object') return this.#object(shape, MARKS.bare.braces) ?? [];
       return type === 'array' ? this.#array(shape) : [];
     });
-  }
-
-  #enum(values: readonly unknown[]): string[] {
-    const texts = values.filter((value) => typeof value === 'string' || (isNested(value) && this.#isBare));
-    if (texts.length === 0) return [];
-    const written = texts.map((value) => this.#write(value));
-    for (const text of written) this.#work.spendText(text.length);
-    return [choiceRule([...new Set(written)], (text) => this.#rule(text))];
-  }
-
-  get #isBare(): boolean {
-    return this.#notation.kind === 'bare';
-  }
-
-  #write(value: unknown): string {
-    const notation = this.#notation;
-    if (notation.kind === 'keywords' || !(typeof value === 'string' || isNested(value))) return JSON.stringify(value);
-    if (typeof value === 'string') return notation.quote + value + notation.quote;
-    if (Array.isArray(value)) return `[${value.map((each) => this.#write(each)).join(',')}]`;
-    const members = Object.entries(value as object).map(([name, member]) => `${name}:${this.#write(member)}`);
-    return `{${members.join(',')}}`;
-  }
-
-  #text({ least, most }: Range): string[] {
-    if (least > most) return [];
-    if (least === 0 && most > MAX_COUNTED) return ['loose-string'];
-    const times = `{${Math.min(least, MAX_COUNTED)},${most > MAX_COUNTED ? '' : most}}`;
-    const notation = this.#notation;
-    if (notation.kind === 'keywords') return [`"\\"" json-char${times} "\\""`];
-    const quote = literal(notation.quote);
-    return [`${quote} [^${notation.quote[0] ?? ''}]${times} ${quote}`];
   }
 
   #array(shape: Shape): string[] {
@@ -225,8 +204,4 @@ class LooseRules {
     this.#work.spend(RULE_STEPS);
     return `${this.#prefix}-l${this.#made++}`;
   }
-}
-
-function isNested(value: unknown): boolean {
-  return Array.isArray(value) || isRecord(value);
 }

@@ -1,13 +1,22 @@
 /** What nested arguments may be, for their reader: a text alone does not say whether it is a string, nor an element whether it is a list. */
 import type { NestedTypes } from '../protocol/reply-format.js';
+import { scalarsOf, typesOf } from './parameters.js';
 import { itemsOf } from './rope.js';
 import { Sames } from './sames.js';
+import { isTextOf } from './scalar-rules.js';
 import { saysNothing, type All, type Schema, type Shape } from './shape.js';
 import type { Shapes } from './shapes.js';
 import type { WorkBudget } from './work.js';
 
 /** Steps of one value. */
 const NODE_STEPS = 8;
+
+/** One schema that says the same as all of these together. */
+export function allOf(all: All): Schema {
+  const own = [...new Set(all)].filter((schema) => !saysNothing(schema));
+  const [first = true] = own;
+  return own.length < 2 ? first : { allOf: own };
+}
 
 export class NestedNodes {
   readonly #shapes: Shapes;
@@ -34,7 +43,7 @@ export class NestedNodes {
 
   #node(shapes: readonly Shape[]): NestedTypes {
     this.#work.spend(NODE_STEPS * (1 + shapes.length));
-    const types = [...new Set(shapes.flatMap((shape) => shape.types))];
+    const types = typesOf({ shapes });
     const free = shapes.filter(({ values }) => values === undefined);
     const objects = free.filter((shape) => shape.types.includes('object'));
     const arrays = free.filter((shape) => shape.types.includes('array'));
@@ -54,11 +63,13 @@ export class NestedNodes {
       (shape) => itemsOf(shape.required, spend).flat().length === 0 && shape.members.least === 0,
     );
     const emptyText = shapes.some(
-      ({ types: own, values, length }) =>
-        own.includes('string') && (values === undefined ? length.least === 0 : values.has('""')),
+      (shape) =>
+        shape.types.includes('string') &&
+        (shape.values === undefined ? isTextOf('', shape, { work: this.#work }) : shape.values.has('""')),
     );
     return {
       types,
+      ...scalarsOf({ shapes }),
       ...(names.size > 0 && { members: Object.fromEntries([...names].map((name) => [name, ofName(name)])) }),
       ...(objects.length > 0 && { others: this.#either(members.map((all) => all.map((each) => each.additional))) }),
       ...(prefix > 0 && { prefix: Array.from({ length: prefix }, (_, i) => item(i)) }),
@@ -70,11 +81,7 @@ export class NestedNodes {
 
   /** The number of a value that is valid against all schemas of one of `ways`. */
   #either(ways: readonly All[]): number {
-    const one = ways.map((all) => {
-      const own = all.filter((schema) => !saysNothing(schema));
-      const [first = true] = own;
-      return own.length < 2 ? first : { allOf: own };
-    });
+    const one = ways.map(allOf);
     const different = [...new Map(one.map((schema) => [this.#keyOf(schema), schema])).values()];
     const [first = true] = different;
     const schema = different.length < 2 ? first : { anyOf: different };

@@ -1,7 +1,7 @@
 /**
  * The grammar of arguments that are written as nested elements (NestedArguments): the members of an object in the order of the
- * schema, optional ones there or not, an array's items one by one. Of a string, which stands without quotes, its enum and its
- * length are held. Other members than those declared are not offered where there are declared ones; where there are none, and
+ * schema, optional ones there or not, an array's items one by one. A string, which stands without quotes, is held to its enum,
+ * patterns, formats and length. Other members than those declared are not offered where there are declared ones; where there are none, and
  * the schema allows others, they may have any name of letters, digits and underscores. Objects and arrays of an enum are not
  * offered.
  */
@@ -10,7 +10,8 @@ import { choice } from './choice.js';
 import { EnumValues } from './enum-values.js';
 import { inClass, literal, textUpTo, type GrammarPart } from './gbnf.js';
 import { JSON_RULES } from './json.js';
-import { NestedNodes } from './nested-nodes.js';
+import { OTHER_NAME } from './loose-notation.js';
+import { allOf, NestedNodes } from './nested-nodes.js';
 import { listOf, type ParameterList } from './parameters.js';
 import { itemsOf } from './rope.js';
 import { RuleMaker } from './rule-maker.js';
@@ -21,13 +22,13 @@ import { schemaGrammar } from './schema.js';
 import { saysNothing, type Range, type Schema, type Shape } from './shape.js';
 import { Shapes } from './shapes.js';
 import { BEHIND_VALUE, MAX_STACKS, stacks, TEXT_STACKS, type Container } from './stacks.js';
+import { isAnyText, unquotedTexts } from './unquoted-text.js';
 import { Unservable, unlessUnservable, type NoGrammar, type WorkBudget } from './work.js';
 
 export type NestedGrammar =
   ({ readonly kind: 'ok'; readonly stacks: number; readonly nodes: readonly NestedTypes[] } & GrammarPart) | NoGrammar;
 
-/** The name of a member that no schema declares. Where an array may stand too, it is not the name of its items. */
-const OTHER_NAME = '[A-Za-z0-9_]{1,64}';
+/** {@link OTHER_NAME} where an array may stand too: not the name of its items. */
 const OTHER_NAME_BUT_ITEM = '[A-Za-hj-z0-9_] [A-Za-z0-9_]{0,63}';
 
 /** Any text up to and with the next tag's prefix. */
@@ -139,7 +140,7 @@ class NestedRules {
   /** The elements of its members. */
   #object(shape: Shape, otherName: string, containers: Container[]): Alternative {
     const list = listOf(shape, this.#shapes, this.#work);
-    if (list.length > 0) return this.#members(list, containers);
+    if (list.length > 0) return this.#members(list, shape.members.least > 0, containers);
     const additional = itemsOf(shape.objects, () => this.#work.spend(1)).map((object) => object.additional);
     const { least, most } = shape.members;
     if (additional.includes(false) || most === 0) return least > 0 ? [{ rule: this.#maker.newRule([]) }] : [];
@@ -151,9 +152,10 @@ class NestedRules {
     return [{ rule: one, least, most: most > MAX_COUNTED ? Infinity : most }];
   }
 
-  /** From the last to the first. */
-  #members(list: ParameterList, containers: Container[]): Alternative {
+  /** From the last to the first. `some`: there is one at least. */
+  #members(list: ParameterList, some: boolean, containers: Container[]): Alternative {
     let next = this.#maker.newRule([[]]);
+    let first = some ? this.#maker.newRule([]) : next;
     let row = 1;
     let most = 1;
     const values: string[] = [];
@@ -165,9 +167,10 @@ class NestedRules {
       most = Math.max(most, row);
       const element: Alternative = [...this.#element(name, value), { rule: next }];
       next = this.#maker.newRule([element, ...(required ? [] : [[{ rule: next }]])]);
+      first = some ? this.#maker.newRule([element, ...(required ? [] : [[{ rule: first }]])]) : next;
     }
     containers.push({ places: most + BEHIND_VALUE, values });
-    return [{ rule: next }];
+    return [{ rule: first }];
   }
 
   #element(name: string, value: string): Alternative {
@@ -201,21 +204,23 @@ class NestedRules {
     const strings = shapes.filter(({ types }) => types.includes('string'));
     const free = strings.filter(({ values }) => values === undefined);
     const end = literal(this.#tagPrefix);
-    // Where any text may stand, it stands for other scalars too; what the schema says of those besides is not held.
-    if (free.some(({ length }) => length.least === 0 && length.most > MAX_COUNTED)) return [[`${TEXT}-0`]];
+    const patterns = free.map((shape) => unquotedTexts(shape, this.#maker, this.#tagPrefix));
+    // Where any text may stand, it stands for other scalars too.
+    if (free.some((shape, i) => isAnyText(shape, patterns[i]))) return [[`${TEXT}-0`]];
     const values = new EnumValues(this.#maker);
     for (const shape of strings) if (shape.values) values.add({ ...shape, types: ['string'] }, shape.values);
     const texts = values.texts().map((text) => JSON.parse(text) as string);
     const written = texts.filter((text) => !text.includes(this.#tagPrefix));
     const scalar = this.#scalar(schema);
     return [
-      ...free.flatMap(({ length }) => this.#counted(length, end)),
+      ...free.flatMap(({ length }, i) => this.#held(length, patterns[i], end)),
       ...(written.length > 0 ? [[choice(written, (rest) => this.#maker.newRule(rest)), end]] : []),
       ...(scalar === undefined ? [] : [[scalar, 'call-gap', end]]),
     ];
   }
 
-  #counted({ least, most }: Range, end: string): Alternative[] {
+  #held({ least, most }: Range, pattern: readonly Alternative[] | undefined, end: string): Alternative[] {
+    if (pattern) return [[{ rule: this.#maker.newRule(pattern) }, end]];
     if (least > most) return [];
     const character = `[^${inClass(this.#tagPrefix[0] ?? '')}]`;
     if (most <= MAX_COUNTED) return [[`${character}{${least},${most}}`, end]];
@@ -233,12 +238,6 @@ class NestedRules {
     this.#scalarStacks = Math.max(this.#scalarStacks, part.stacks);
     return part.rule;
   }
-}
-
-function allOf(all: readonly Schema[]): Schema {
-  const own = [...new Set(all)].filter((schema) => !saysNothing(schema));
-  const [first = true] = own;
-  return own.length < 2 ? first : { allOf: own };
 }
 
 function unwritable(): Unservable {

@@ -1,5 +1,6 @@
 /** What a function's parameters are, one by one, for notations that write each of them by itself. */
-import type { ValueType } from '../protocol/reply-format.js';
+import type { ParameterTypes, ScalarForm, ValueType } from '../protocol/reply-format.js';
+import { ANY_NUMBER, isWithin } from './number-range.js';
 import { itemsOf } from './rope.js';
 import { isRecord, type Range, type Schema, type Shape } from './shape.js';
 import { Shapes } from './shapes.js';
@@ -18,20 +19,53 @@ export interface Parameter {
 export type ParameterList = readonly Parameter[];
 
 /** Arguments of any names, where a schema declares none. */
-export interface FreeMap extends Pick<Parameter, 'schema' | 'shapes'> {
-  /** How many there are. */
-  readonly members: Range;
-}
+export type FreeMap = Pick<Parameter, 'schema' | 'shapes'>;
 
 /** One way of giving arguments: `free` only where `list` is empty. */
 export interface ArgumentWay {
   readonly list: ParameterList;
+  /** How many arguments there are. */
+  readonly members: Range;
   readonly free?: FreeMap;
 }
 
-/** The types of a parameter. */
+/** The types of a parameter. Of an enum, those of its values. */
 export function typesOf({ shapes }: Pick<Parameter, 'shapes'>): readonly ValueType[] {
-  return [...new Set(shapes.flatMap((shape) => shape.types))];
+  return [...new Set(shapes.flatMap(typesOfShape))];
+}
+
+function typesOfShape({ types, values }: Shape): readonly ValueType[] {
+  return values === undefined ? types : [...values.values()].flatMap((value) => typeOf(value, types) ?? []);
+}
+
+/** Undefined: none of `types`. */
+function typeOf(value: unknown, types: readonly ValueType[]): ValueType | undefined {
+  const whole = Number.isInteger(value) && !types.includes('number') ? 'integer' : undefined;
+  const type = whole ?? (value === null ? 'null' : Array.isArray(value) ? 'array' : (typeof value as ValueType));
+  return types.includes(type) ? type : undefined;
+}
+
+/** Which scalars besides strings a value is, where its text alone does not show it. Nothing where each of its types may be any. */
+export function scalarsOf({ shapes }: Pick<Parameter, 'shapes'>): Pick<ParameterTypes, 'scalars'> {
+  if (!typesOf({ shapes }).includes('string')) return {};
+  const others = shapes.filter((shape) => typesOfShape(shape).some((type) => SCALARS.includes(type)));
+  if (!others.some(({ values, numbers }) => values !== undefined || numbers !== ANY_NUMBER)) return {};
+  return { scalars: others.map(scalarForm) };
+}
+
+const SCALARS: readonly ValueType[] = ['number', 'integer', 'boolean', 'null'];
+
+function scalarForm({ types, values, numbers }: Shape): ScalarForm {
+  const own = types.filter((type) => SCALARS.includes(type));
+  if (values !== undefined) {
+    const fits = (value: unknown): boolean =>
+      typeOf(value, own) !== undefined && (typeof value !== 'number' || isWithin(value, numbers));
+    return { types: own, values: [...values].flatMap(([text, value]) => (fits(value) ? [text] : [])) };
+  }
+  const { least, most, aboveLeast, belowMost, steps } = numbers;
+  // Bounds that are none have no JSON.
+  const bounds = { ...(least > -Infinity && { least, aboveLeast }), ...(most < Infinity && { most, belowMost }) };
+  return { types: own, ...bounds, ...(steps.length > 0 && { steps }) };
 }
 
 /** The ways to give arguments that `parameters` allows; none: it allows no object. Throws Unservable. */
@@ -43,7 +77,7 @@ export function argumentWays(parameters: unknown, work: WorkBudget): readonly Ar
     .map((shape) => {
       const list = listOf(shape, shapes, work);
       const free = list.length === 0 && !takesNone(parameters) ? freeMapOf(shape, shapes, work) : undefined;
-      return { list, ...(free && { free }) };
+      return { list, members: shape.members, ...(free && { free }) };
     });
 }
 
@@ -58,7 +92,7 @@ function freeMapOf(shape: Shape, shapes: Shapes, work: WorkBudget): FreeMap | un
   const all = objects.map(({ additional }) => additional);
   if (all.includes(false) || shape.members.most === 0) return undefined;
   const [schema = true, ...others] = all;
-  return { schema: others.length === 0 ? schema : { allOf: all }, shapes: shapes.of(all), members: shape.members };
+  return { schema: others.length === 0 ? schema : { allOf: all }, shapes: shapes.of(all) };
 }
 
 /** The properties of an object, all that are declared or required. */

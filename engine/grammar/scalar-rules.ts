@@ -47,7 +47,8 @@ export function textsOf(shape: Shape, maker: RuleMaker): Scalars {
   return { alternatives: stringOf(form), container: TEXT };
 }
 
-function textForm({ length, texts }: Shape, { work }: RuleMaker): TextForm {
+/** What the shape requires of a text. */
+export function textForm({ length, texts }: Shape, { work }: Pick<RuleMaker, 'work'>): TextForm {
   const all = itemsOf(texts, () => {
     work.spend(1);
   });
@@ -60,7 +61,7 @@ function textForm({ length, texts }: Shape, { work }: RuleMaker): TextForm {
 }
 
 /** Whether a text of an enum is one of the shape. */
-export function isTextOf(text: string, shape: Shape, maker: RuleMaker): boolean {
+export function isTextOf(text: string, shape: Shape, maker: Pick<RuleMaker, 'work'>): boolean {
   const { length } = shape;
   const characters = Array.from(text).length;
   if (characters < length.least || characters > length.most) return false;

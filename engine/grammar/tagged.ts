@@ -1,26 +1,29 @@
 /**
  * The grammar of arguments that are written one by one between marks (TaggedArguments): each in the order of the schema,
- * optional ones there or not. A value that is JSON is held to its schema; of a string, which stands without quotes, its
- * enum and its length are. Other parameters than those declared are not offered where there are declared ones; where there are
+ * optional ones there or not. Each value is held to its schema, a string, which stands without quotes, to its enum, patterns,
+ * formats and length. Other parameters than those declared are not offered where there are declared ones; where there are
  * none, and the schema allows others, they may have any name of letters and digits.
  */
 import type { ParameterTypes, TaggedArguments, ValueType } from '../protocol/reply-format.js';
 import { choiceRule } from './choice.js';
+import { EnumValues } from './enum-values.js';
 import { inClass, literal, textUpTo, type GrammarPart } from './gbnf.js';
 import { OTHER_NAME } from './loose-notation.js';
-import { argumentWays, typesOf, type FreeMap, type Parameter, type ParameterList } from './parameters.js';
+import { argumentWays, scalarsOf, typesOf, type FreeMap, type Parameter, type ParameterList } from './parameters.js';
+import { PatternRules } from './pattern-rules.js';
 import { MAX_COUNTED, overCounted } from './scalar-rules.js';
 import { schemaGrammar } from './schema.js';
-import type { Range, Schema } from './shape.js';
+import type { Range, Schema, Shape } from './shape.js';
 import { spaced } from './spaced.js';
 import { BEHIND_VALUE, TEXT_STACKS } from './stacks.js';
+import { isAnyText, unquotedTexts } from './unquoted-text.js';
 import { Unservable, unlessUnservable, type NoGrammar, type WorkBudget } from './work.js';
 
 export type TaggedGrammar =
   | ({ readonly kind: 'ok'; readonly stacks: number; readonly types: readonly ParameterTypes[] } & GrammarPart)
   | NoGrammar;
 
-const ANY_LENGTH = { length: { least: 0, most: Infinity } };
+const ANY_LENGTH: Range = { least: 0, most: Infinity };
 
 /** Steps of a rule, as in schema.ts. */
 const RULE_STEPS = 12;
@@ -41,6 +44,7 @@ class TaggedRules {
   readonly #prefix: string;
   readonly #work: WorkBudget;
   readonly #rules = new Set<string>();
+  readonly #patterns: PatternRules;
   #made = 0;
   #stacks = 1;
 
@@ -49,25 +53,27 @@ class TaggedRules {
     this.#syntax = syntax;
     this.#prefix = prefix;
     this.#work = work;
+    this.#patterns = new PatternRules(`${prefix}-p`, work, this.#rules);
   }
 
   make(): TaggedGrammar {
     const all = argumentWays(this.#root, this.#work);
     const ways = all
-      .map(({ list, free }) => (free === undefined ? this.#list(list) : this.#free(free)))
+      .map(({ list, free, members }) => (free ? this.#free(free, members) : this.#list(list, members.least > 0)))
       .filter((rule) => rule !== undefined);
     if (ways.length === 0) throw new Unservable('allows no value.');
     const rule = this.#rule(ways.join(' | '));
     const types = all.flatMap(({ list, free }) => [
-      ...list.map((own) => ({ name: own.name, types: typesOf(own) })),
-      ...(free ? [{ name: '', types: typesOf(free) }] : []),
+      ...list.map((own) => ({ name: own.name, types: typesOf(own), ...scalarsOf(own) })),
+      ...(free ? [{ name: '', types: typesOf(free), ...scalarsOf(free) }] : []),
     ]);
     return { kind: 'ok', rule, rules: [...this.#rules], stacks: this.#stacks * ways.length, types };
   }
 
-  /** From the last to the first; undefined: one that is required can have no value. */
-  #list(list: ParameterList): string | undefined {
+  /** From the last to the first; undefined: one that must be there can have no value. `some`: there is one at least. */
+  #list(list: ParameterList, some: boolean): string | undefined {
     let next = this.#rule('call-gap');
+    let first = some ? undefined : next;
     let row = 1;
     for (const parameter of [...list].reverse()) {
       const rule = this.#parameter(parameter);
@@ -75,16 +81,17 @@ class TaggedRules {
       if (rule === undefined) continue;
       row = parameter.required ? 1 : row + 1;
       this.#stacks = Math.max(this.#stacks, row + BEHIND_VALUE);
-      const skip = parameter.required ? '' : ` | ${next}`;
-      next = this.#rule(`call-gap ${rule} ${next}${skip}`);
+      const one = `call-gap ${rule} ${next}`;
+      next = this.#rule(parameter.required ? one : `${one} | ${next}`);
+      // Where there may be none, it is the same.
+      first = some ? this.#rule(parameter.required || first === undefined ? one : `${one} | ${first}`) : next;
     }
-    return next;
+    return first;
   }
 
   /** Any number of arguments of any names; undefined: some must be there and can have no value. */
-  #free({ schema, shapes, members }: FreeMap): string | undefined {
+  #free({ schema, shapes }: FreeMap, { least, most }: Range): string | undefined {
     const ways = this.#ways({ schema, shapes });
-    const { least, most } = members;
     if (ways.length === 0) return least > 0 ? undefined : this.#rule('call-gap');
     if (least > MAX_COUNTED) throw overCounted('minProperties');
     const one = this.#rule(`call-gap ${spaced(this.#syntax.open)} ${OTHER_NAME} (${ways.join(' | ')})`);
@@ -124,10 +131,15 @@ class TaggedRules {
     const ways: string[] = [];
     const end = spaced(this.#syntax.close);
     const texts = shapes.filter((shape) => shape.types.includes('string') && own.includes('string'));
-    const free = texts.filter((shape) => shape.values === undefined);
-    // Where any text may stand, it stands for other scalars too; what the schema says of those besides is not held.
-    const loose = free.some(({ length }) => length.least === 0 && length.most > MAX_COUNTED);
     const nested = own.filter((type) => type === 'object' || type === 'array');
+    const free = texts.filter((shape) => shape.values === undefined);
+    const begun = nested.map((type) => `^\\s*\\${type === 'object' ? '{' : '['}`);
+    const mark = this.#syntax.close.trim();
+    const patterns = free.map((shape) =>
+      this.#patterns.of(shape, (maker) => unquotedTexts(shape, maker, mark, begun), begun),
+    );
+    // Where any text may stand, it stands for other scalars too.
+    const loose = free.some((shape, i) => isAnyText(shape, patterns[i]));
     const json = loose ? nested : own.filter((type) => type !== 'string');
     if (json.length > 0) {
       const part = this.#json(json.length === all.length ? schema : { allOf: [schema], type: json });
@@ -135,11 +147,14 @@ class TaggedRules {
     }
     const head = between.trimEnd();
     const lead = `${spaced(head)} ${exactly(between.slice(head.length))}`.trim();
-    for (const { length } of loose ? [ANY_LENGTH] : free) ways.push(`${lead} ${this.#text(length, nested)}`);
-    const values = texts
-      .flatMap((shape) => [...(shape.values?.values() ?? [])])
-      .filter((value) => typeof value === 'string');
-    if (values.length > 0) ways.push(`${lead} ${this.#choice([...new Set(values)])} ${exactEnd(this.#syntax.close)}`);
+    if (loose) ways.push(`${lead} ${this.#text(ANY_LENGTH, nested)}`);
+    for (const [i, { length }] of loose ? [] : free.entries()) {
+      const pattern = patterns[i];
+      if (pattern === undefined) ways.push(`${lead} ${this.#text(length, nested)}`);
+      else if (pattern.name !== undefined) ways.push(`${lead} ${pattern.name} ${exactEnd(this.#syntax.close)}`);
+    }
+    const values = this.#enum(texts, nested.length > 0);
+    if (values.length > 0) ways.push(`${lead} ${this.#choice(values)} ${exactEnd(this.#syntax.close)}`);
     this.#stacks = Math.max(this.#stacks, TEXT_STACKS * (ways.length + 1));
     return [...new Set(ways)];
   }
@@ -169,9 +184,21 @@ class TaggedRules {
     this.#rules.add('call-text-end ::= ""');
     const lead = Math.min(least, MAX_COUNTED);
     if (begins.length === 0 && lead === 0) return 'call-text-0';
-    const opening = `[^${inClass(first)}\\n ${begins.join('')}]`;
+    const opening = `[^${inClass(first)}\\n\\t\\r ${begins.join('')}]`;
     const counted = `${opening} [^${inClass(first)}\\n]{${Math.max(0, lead - 1)}} call-text-0`;
     return lead > 0 ? counted : `(${counted} | ${exactEnd(this.#syntax.close)})`;
+  }
+
+  /**
+   * The strings of enums that the rest of the schema allows. One with the closing mark in it cannot be written, nor one that begins as
+   * JSON where JSON may stand too.
+   */
+  #enum(texts: readonly Shape[], beside: boolean): readonly string[] {
+    const values = new EnumValues({ work: this.#work });
+    for (const shape of texts) if (shape.values) values.add({ ...shape, types: ['string'] }, shape.values);
+    const written = values.texts().map((text) => JSON.parse(text) as string);
+    const mark = this.#syntax.close.trim();
+    return written.filter((text) => !text.includes(mark) && !(beside && /^\s*[[{]/.test(text)));
   }
 
   #choice(texts: readonly string[]): string {

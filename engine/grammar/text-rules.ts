@@ -1,4 +1,4 @@
-/** Rules of the JSON strings whose texts an automaton allows. */
+/** Rules of the strings whose texts an automaton allows: as JSON has them, or as they are. */
 import { inClass, literal } from './gbnf.js';
 import type { RuleMaker } from './rule-maker.js';
 import type { Alternative } from './rules.js';
@@ -23,6 +23,12 @@ const UNPLAIN: readonly Span[] = [
   [0x5c, 0x5c],
   [0x7f, 0x7f],
 ];
+/** What no string that stands as it is has: control characters but tabs and line ends. */
+const UNWRITTEN: readonly Span[] = [
+  [0, 0x08],
+  [0x0b, 0x1f],
+  [0x7f, 0x7f],
+];
 const ANYTHING: Span = [0, LAST_CODE_POINT];
 
 /** The alternatives of a string, quotes included; none: there is none. Each state is a rule. */
@@ -31,6 +37,20 @@ export function textRules(automaton: Automaton, maker: RuleMaker): readonly Alte
   const names = automaton.map(() => maker.newName());
   automaton.forEach((state, i) => maker.set(names[i] ?? '', rulesOf(state, i, names)));
   return [['"\\""', { rule: names[0] ?? '' }]];
+}
+
+/** The same of a string that stands without quotes and escapes. */
+export function unquotedTextRules(automaton: Automaton, maker: RuleMaker): readonly Alternative[] {
+  if (automaton.length === 0) return [];
+  const names = automaton.map(() => maker.newName());
+  for (const [i, { ends, next }] of automaton.entries()) {
+    const onward = next.flatMap(({ spans, to }): Alternative[] => {
+      const plain = complement([...complement(spans), ...UNWRITTEN]);
+      return plain.length > 0 ? [[classOf(plain), { rule: names[to] ?? '' }]] : [];
+    });
+    maker.set(names[i] ?? '', ends ? [...onward, []] : onward);
+  }
+  return [[{ rule: names[0] ?? '' }]];
 }
 
 function rulesOf({ ends, next }: State, own: number, names: readonly string[]): Alternative[] {

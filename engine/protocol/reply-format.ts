@@ -112,16 +112,34 @@ export interface KeywordArguments {
   readonly kind: 'keywords';
 }
 
+/** Numbers, booleans or null that a value may be. */
+export interface ScalarForm {
+  readonly types: readonly ValueType[];
+  /** The only ones, as JSON texts. */
+  readonly values?: readonly string[];
+  /** Bounds of numbers, and whether these are outside themselves. Absent: none. */
+  readonly least?: number;
+  readonly aboveLeast?: boolean;
+  readonly most?: number;
+  readonly belowMost?: boolean;
+  /** Each divides the number. */
+  readonly steps?: readonly number[];
+}
+
 /** What values an argument may have. The reader of tagged arguments decides by it whether a text is a string or JSON. */
 export interface ParameterTypes {
   /** '': any other name. */
   readonly name: string;
   readonly types: readonly ValueType[];
+  /** Of a value that may be a string too: one of these, where not any of `types`. */
+  readonly scalars?: readonly ScalarForm[];
 }
 
 /** What a value of nested arguments may be, and the numbers of what may be within it, in one list of such. */
 export interface NestedTypes {
   readonly types: readonly ValueType[];
+  /** As in {@link ParameterTypes}. */
+  readonly scalars?: readonly ScalarForm[];
   /** Of the object's members by their names. */
   readonly members?: Readonly<Record<string, number>>;
   /** Of its other members. */

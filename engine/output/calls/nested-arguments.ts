@@ -171,15 +171,18 @@ export class NestedReader implements ArgumentsReader {
     const begun = this.#begun;
     const tag = `${this.#prefix}<`;
     if (begun.length <= tag.length && tag.startsWith(begun)) return '';
-    const { types, empty } = this.#node;
+    const { types, scalars, empty } = this.#node;
     if (begun.startsWith(tag) && (unit !== '/' || empty !== undefined)) {
       this.#nests = true;
       this.#raw = this.#held.slice(0, -1);
       this.#begin();
       return this.#take(unit).json;
     }
-    const scalars = types.filter((type) => type !== 'object' && type !== 'array');
-    this.#value = new TaggedValue(scalars, { before: '', close: `${this.#prefix}</` });
+    const own = types.filter((type) => type !== 'object' && type !== 'array');
+    this.#value = new TaggedValue(
+      { types: own, ...(scalars && { scalars }) },
+      { before: '', close: `${this.#prefix}</` },
+    );
     this.#state = 'text';
     return this.#readText(this.#held).json;
   }

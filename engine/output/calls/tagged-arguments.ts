@@ -99,10 +99,14 @@ export class TaggedReader implements ArgumentsReader {
     const named = this.#parameters.filter(({ name }) => name === this.#name);
     const own = named.length > 0 ? named : this.#parameters.filter(({ name }) => name === '');
     const declared = own.flatMap((parameter) => parameter.types);
+    const scalars = own.some((parameter) => parameter.scalars)
+      ? own.flatMap((parameter) => parameter.scalars ?? [{ types: parameter.types }])
+      : undefined;
     const possible = (declared.length > 0 ? declared : ANY).filter((type) =>
       types.includes(type === 'integer' ? 'number' : type),
     );
-    this.#value = new TaggedValue(possible, { before: text, ...this.#syntax });
+    const may = { types: possible, ...(scalars && { scalars }) };
+    this.#value = new TaggedValue(may, { before: text, ...this.#syntax });
     this.#state = 'value';
     const lead = this.#written === 0 ? '{' : ', ';
     this.#written += 1;

@@ -1,4 +1,4 @@
-import type { ValueType } from '../../protocol/reply-format.js';
+import type { ParameterTypes, ScalarForm, ValueType } from '../../protocol/reply-format.js';
 import { StopMatcher } from '../stop-matcher.js';
 import type { ArgumentsPart } from './arguments-reader.js';
 import { ObjectEnd } from './json-text.js';
@@ -22,6 +22,7 @@ interface ValueMarks {
 /** The value of one tagged argument, up to and with its closing mark, as JSON text. */
 export class TaggedValue {
   readonly #types: readonly ValueType[];
+  readonly #scalars: readonly ScalarForm[];
   readonly #cdata: boolean;
   readonly #dropLead: boolean;
   readonly #dropTail: boolean;
@@ -33,9 +34,13 @@ export class TaggedValue {
   readonly #nested = new ObjectEnd();
   complete = false;
 
-  /** `types`: what it may be. `before` stood before it, `close` ends it. */
-  constructor(types: readonly ValueType[], { before, close, cdata = false }: ValueMarks) {
+  /** What it may be; `before` stood before it, `close` ends it. */
+  constructor(
+    { types, scalars = [{ types }] }: Pick<ParameterTypes, 'types' | 'scalars'>,
+    { before, close, cdata = false }: ValueMarks,
+  ) {
     this.#types = types;
+    this.#scalars = scalars;
     this.#cdata = cdata;
     this.#dropLead = before.endsWith('\n');
     this.#dropTail = close.startsWith('\n');
@@ -47,7 +52,7 @@ export class TaggedValue {
   take(text: string): ArgumentsPart {
     if (this.#kind === 'nested') return this.#readNested(text);
     if (this.#kind === 'unknown') {
-      const lead = text.length - text.trimStart().length;
+      const lead = text.length - text.replace(/^[ \t\n\r]+/, '').length;
       const first = text[lead] ?? '';
       const nested = (first === '{' && this.#may('object')) || (first === '[' && this.#may('array'));
       if (nested && this.#held.trim() === '') {
@@ -135,8 +140,7 @@ export class TaggedValue {
     if (this.#kind !== 'scalar') return this.#lead ? '""' : '"';
     const text = this.#held.trim();
     const json = PYTHON[text] ?? text;
-    if (isScalar(json) && (!this.#may('string') || this.#types.includes(typeOf(json)) || isNumberOf(this.#types, json)))
-      return json;
+    if (isScalar(json) && (!this.#may('string') || this.#scalars.some((form) => isOf(form, json)))) return json;
     const raw = this.#held;
     this.#held = '';
     this.#kind = 'text';
@@ -148,13 +152,18 @@ function isScalar(text: string): boolean {
   return /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?)$/.test(text);
 }
 
-/** Of a scalar's JSON text. */
-function typeOf(json: string): ValueType {
-  if (json === 'null') return 'null';
-  if (json === 'true' || json === 'false') return 'boolean';
-  return Number.isInteger(Number(json)) ? 'integer' : 'number';
+/** Whether a scalar, given as JSON, is of this form. What has a point or an exponent is no integer: it may be a version. */
+function isOf({ types, values, ...bounds }: ScalarForm, json: string): boolean {
+  const value = JSON.parse(json) as number | boolean | null;
+  if (values !== undefined) return values.includes(JSON.stringify(value));
+  if (typeof value !== 'number') return types.includes(value === null ? 'null' : 'boolean');
+  const isType = types.includes('number') || (types.includes('integer') && /^-?\d+$/.test(json));
+  return isType && isWithin(value, bounds);
 }
 
-function isNumberOf(types: readonly ValueType[], json: string): boolean {
-  return typeOf(json) === 'integer' && types.includes('number');
+function isWithin(value: number, { least, aboveLeast, most, belowMost, steps = [] }: Partial<ScalarForm>): boolean {
+  if (least !== undefined && (aboveLeast === true ? value <= least : value < least)) return false;
+  if (most !== undefined && (belowMost === true ? value >= most : value > most)) return false;
+  // As near to whole as doubles of this size are.
+  return steps.every((step) => Math.abs(value / step - Math.round(value / step)) <= 1e-9 * Math.abs(value / step));
 }

@@ -80,6 +80,7 @@ t.test('arguments in the order of the schema, with and without optional ones', (
     [called(city + days + parameter('at', '[1, 2]')), 'whole'],
     [called(city + days + parameter('at', '["a"]')), 'no'],
     [called(city + days + parameter('at', 'anywhere')), 'whole'],
+    [called(city + days + parameter('at', '\t["a"]')), 'no'],
     [called(city + days + parameter('mixed', '1')), 'whole'],
     [called(city + days + parameter('mixed', 'c')), 'no'],
     [called(city + days + parameter('where', '{"x": 1, "next": {"x": 2}}')), 'whole'],

@@ -74,8 +74,8 @@ for (const [model, reply] of Object.entries(REPLIES) as [keyof typeof REPLIES, s
   });
 }
 
-function valueOf(text: string, types: ParameterTypes['types']): unknown {
-  const own = { ...format(TAGGED_SYNTAXES['Qwen3-Coder']), parameters: [[{ name: 'x', types }], []] };
+function valueOf(text: string, types: ParameterTypes['types'], more: Pick<ParameterTypes, 'scalars'> = {}): unknown {
+  const own = { ...format(TAGGED_SYNTAXES['Qwen3-Coder']), parameters: [[{ name: 'x', types, ...more }], []] };
   const reply = `<tool_call>\n<function=look>\n<parameter=x>\n${text}\n</parameter>\n</function>\n</tool_call>`;
   const [call] = readCalls(own, Array.from(reply)).calls;
   return (JSON.parse(call?.arguments ?? '{}') as { x?: unknown }).x;
@@ -95,6 +95,21 @@ t.test('a value has the type of its schema', (t) => {
   t.equal(valueOf('', ['string']), '');
   t.equal(valueOf('\n a\n', ['string']), '\n a\n', 'one line end on either side belongs to the notation');
   t.equal(valueOf('-', ['string', 'number']), '-');
+  t.end();
+});
+
+t.test('a number that a string may be too', (t) => {
+  for (const text of ['1e3', '1.0', '-2.50']) {
+    t.equal(valueOf(text, ['string', 'integer']), text, 'an integer has no point and no exponent');
+    t.equal(valueOf(text, ['string', 'number']), Number(text));
+    t.equal(valueOf(text, ['number']), Number(text));
+  }
+  const bounds = { least: 2, aboveLeast: false, most: 5, belowMost: true, steps: [0.5] };
+  const read = (text: string) => valueOf(text, ['string', 'number'], { scalars: [{ types: ['number'], ...bounds }] });
+  t.same(['1.5', '2', '3.5', '4.75', '5'].map(read), ['1.5', 2, 3.5, '4.75', '5'], 'within the bounds it is one');
+  const values = { scalars: [{ types: ['number', 'boolean', 'null'], values: ['3', 'null'] }] as const };
+  const listed = (text: string) => valueOf(text, ['string', 'number', 'boolean', 'null'], values);
+  t.same(['3', '3.0', '1', 'true', 'null'].map(listed), [3, 3, '1', 'true', null], 'of an enum, what it lists');
   t.end();
 });
 
