@@ -42,6 +42,19 @@ export class Gbnf {
   }
 
   reads(text: string): Verdict {
+    const { ends, length, further } = this.#ends(text);
+    return ends.has(length) ? 'whole' : further ? 'begun' : 'no';
+  }
+
+  /** The longest beginning of the text that it allows; '': none. */
+  beginning(text: string): string {
+    return Array.from(text)
+      .slice(0, Math.max(0, ...this.#ends(text).ends))
+      .join('');
+  }
+
+  /** Where texts that it allows may end, in characters. `further`: more text may follow all of it. */
+  #ends(text: string): { readonly ends: ReadonlySet<number>; readonly length: number; readonly further: boolean } {
     const characters = Array.from(text, (character) => character.codePointAt(0) ?? 0);
     const known = new Map<Node, Map<number, ReadonlySet<number>>>();
     const seen = { end: false };
@@ -79,8 +92,7 @@ export class Gbnf {
         }
       }
     };
-    const whole = ends(this.#rule('root'), 0).has(characters.length);
-    return whole ? 'whole' : seen.end ? 'begun' : 'no';
+    return { ends: ends(this.#rule('root'), 0), length: characters.length, further: seen.end };
   }
 
   #rule(name: string): Node {

@@ -1,6 +1,6 @@
 /**
- * Calls that a random model is made to write in each family’s format: whatever it fills in is valid by the tools’
- * schemas. The streamed pieces of a call join to its arguments.
+ * Calls that a random model writes in each family’s format, because they are required or because it has begun one: whatever it fills
+ * in is valid by the tools’ schemas. The streamed pieces of a call join to its arguments.
  */
 import { Ajv } from 'ajv';
 import t from 'tap';
@@ -10,16 +10,21 @@ import { chatPrompt, type PromptParts } from '../../../engine/prompt/chat-prompt
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 import type { Output } from '../../../engine/protocol/job-output.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
-import type { ReplyFormat } from '../../../engine/protocol/reply-format.js';
+import type { CallSyntax, ReplyFormat } from '../../../engine/protocol/reply-format.js';
+import type { BatchSampler } from '../../../engine/llama/batch-sampler.js';
+import { tokenizeParts } from '../../../engine/prompt/tokens.js';
+import type { Sampler } from '../../../engine/scheduler/decoder.js';
 import { StepLoop } from '../../../engine/scheduler/step-loop.js';
 import { bundleFormats } from '../../support/bundle-formats.js';
 import { cases, rounds } from '../../support/long-form.js';
 import { testModel } from '../../support/models.js';
+import { ANSWER, replyOf, THOUGHT, USER, WORDS, writtenTurn } from '../../support/template-replies.js';
 
 /** Calls of each family, half of them by `required` and half by a function’s name. */
 const CALLS = rounds({ short: 12, long: 100 });
 const SEATS = 16;
 const MAX_TOKENS = 400;
+const TEMPERATURE = 10;
 /** The most replies per family. */
 const MOST_REPLIES = 20 * CALLS;
 
@@ -30,6 +35,8 @@ const FUNCTIONS = [
       type: 'object',
       properties: {
         at: { type: 'string', enum: ['here', '"there" {e}'] },
+        day: { type: 'string', format: 'date' },
+        note: { type: 'string', maxLength: 6 },
         deep: {
           type: 'object',
           properties: { on: { type: 'boolean' } },
@@ -61,7 +68,10 @@ const SHORT = [
   'google-gemma-2-2b-it',
 ];
 
-const ajv = new Ajv({ strict: false });
+/** Formats whose whole reply is constrained, whatever the model writes. */
+const CONSTRAINED = ['HuggingFaceTB-SmolLM3-3B', 'google-gemma-2-2b-it', 'meetkai-functionary-medium-v3.2'];
+
+const ajv = new Ajv({ strict: false, formats: { date: /^\d{4}-\d\d-\d\d$/ } });
 const valid = new Map(FUNCTIONS.map(({ name, parameters }) => [name, ajv.compile(parameters)]));
 
 const file = await testModel();
@@ -71,7 +81,7 @@ t.setTimeout(900_000);
 
 const limits = {
   seats: SEATS,
-  contextPerSeat: 512,
+  contextPerSeat: 1024,
   prefillTokensPerStep: 64,
   prefillShare: 100,
   prefixReuse: 'off',
@@ -90,6 +100,19 @@ t.teardown(async () => {
   await vocabulary.dispose();
 });
 
+/** Tokens that a reply begins with in place of sampled ones, by its seed. */
+const scripts = new Map<number, number[]>();
+const newSampler = runtime.decoder.sampler.bind(runtime.decoder);
+runtime.decoder.sampler = (sampling) => {
+  const sampler = newSampler(sampling) as Sampler & Pick<BatchSampler, 'next' | 'picker'>;
+  const script = scripts.get(sampling.seed) ?? [];
+  const next = sampler.next.bind(sampler);
+  const picker = sampler.picker.bind(sampler);
+  sampler.picker = () => (script.length > 0 ? undefined : picker());
+  sampler.next = async (...given) => script.shift() ?? (await next(...given));
+  return sampler;
+};
+
 const ended = new Map<number, (outputs: readonly Output[]) => void>();
 const outputs = new Map<number, Output[]>();
 const loop = new StepLoop(
@@ -105,9 +128,13 @@ const loop = new StepLoop(
 );
 let lastId = 0;
 
-/** Runs a reply to its end. Prompts differ, since the first tokens of a random model depend little on the seed. */
-function run(format: ReplyFormat): Promise<readonly Output[]> {
+/**
+ * Runs a reply to its end. Prompts differ, since the first tokens of a random model depend little on the seed. The temperature makes
+ * rare tokens about as likely as others. `begin`: its first tokens.
+ */
+function run(format: ReplyFormat, begin: Uint32Array = new Uint32Array(0)): Promise<readonly Output[]> {
   const id = ++lastId;
+  scripts.set(id, [...begin]);
   outputs.set(id, []);
   return new Promise((resolve) => {
     ended.set(id, resolve);
@@ -115,8 +142,8 @@ function run(format: ReplyFormat): Promise<readonly Output[]> {
       prompt: tokenPrompt(Uint32Array.from({ length: 8 }, (_, i) => 60 + ((i * id * 7) % 900))),
       n: 1,
       seats: 1,
-      maxTokens: MAX_TOKENS,
-      temperature: 1,
+      maxTokens: begin.length === 0 ? MAX_TOKENS : begin.length + 2 * MAX_TOKENS,
+      temperature: TEMPERATURE,
       topP: 1,
       frequencyPenalty: 0,
       presencePenalty: 0,
@@ -155,12 +182,18 @@ interface Call {
   arguments: string;
 }
 
-/** The complete calls of a reply, and its content. */
-function read(all: readonly Output[]): { readonly calls: readonly Call[]; readonly content: string } {
+interface Reply {
+  /** The complete ones. */
+  readonly calls: readonly Call[];
+  readonly content: string;
+  readonly reasoning: string;
+}
+
+function read(all: readonly Output[]): Reply {
   const calls: Call[] = [];
-  let content = '';
+  const text = { content: '', reasoning: '' };
   for (const output of all) {
-    if (output.kind === 'piece' && output.channel === 'content') content += output.text;
+    if (output.kind === 'piece') text[output.channel] += output.text;
     if (output.kind !== 'call') continue;
     if (output.name !== undefined) calls.push({ name: output.name, arguments: '' });
     const call = calls[output.index];
@@ -168,25 +201,87 @@ function read(all: readonly Output[]): { readonly calls: readonly Call[]; readon
     call.arguments += output.arguments;
   }
   const cut = all.some((output) => output.kind === 'finished' && output.reason === 'length');
-  return { calls: cut ? calls.slice(0, -1) : calls, content };
+  const last = calls.at(-1)?.arguments ?? '';
+  return { calls: cut && !isJson(last) ? calls.slice(0, -1) : calls, ...text };
 }
 
-function problemOf({ name, arguments: text }: Call): string | undefined {
+function isJson(text: string): boolean {
   try {
-    const check = valid.get(name);
-    return check?.(JSON.parse(text)) === true ? undefined : `${name} ${text}: ${ajv.errorsText(check?.errors)}`;
+    return JSON.parse(text) !== undefined;
   } catch {
-    return `${name} ${text} is no JSON`;
+    return false;
   }
 }
 
-for (const [family, parts] of cases([...(await bundleFormats(vocabulary))], ([name]) => SHORT.includes(name))) {
+function problemOf({ name, arguments: text }: Call): string | undefined {
+  if (!isJson(text)) return `${name} ${text} is no JSON`;
+  const check = valid.get(name);
+  return check?.(JSON.parse(text)) === true ? undefined : `${name} ${text}: ${ajv.errorsText(check?.errors)}`;
+}
+
+/** What a reply begins with that then calls: a thought and words, as the template writes them, and the call's first text. */
+function beginning(parts: PromptParts, format: ReplyFormat, { mark, ambiguous, open, between }: CallSyntax): string {
+  const call = { name: 'look', arguments: { at: 'here', deep: { on: true } } };
+  const turn = writtenTurn(parts, TOOLS, [call], 'here');
+  // Without a mark a call is certain once its name is known, and with an ambiguous one once all of `open` is there.
+  const begun = mark === '' ? between : ambiguous === true ? open.trimEnd() : mark;
+  const written = turn === undefined ? '' : replyOf(format, turn);
+  // Some templates omit earlier calls.
+  const reply = written.includes(begun) ? written : replyOf(format, `${WORDS}\n${open}`);
+  return reply.slice(0, reply.indexOf(begun) + begun.length);
+}
+
+const families = cases([...(await bundleFormats(vocabulary))], ([name]) => SHORT.includes(name));
+
+t.test('calls that the model begins behind a thought and words', async (t) => {
+  const constrained: string[] = [];
+  const replies = families.map(async ([family, parts]) => {
+    const made = chatPrompt(
+      parts,
+      { messages: [USER], tools: TOOLS },
+      { ...ANSWER, calls: { required: false, parallel: false } },
+      100_000,
+    );
+    const { calls: syntax } = parts.template;
+    if (made.kind !== 'prompt' || made.format === undefined || syntax === undefined) throw new Error(family);
+    const { format } = made;
+    if (format.grammar !== undefined) {
+      constrained.push(family);
+      return;
+    }
+    const begin = tokenizeParts(vocabulary, [beginning(parts, format, syntax)]);
+    const { calls, content, reasoning } = read(await run(format, begin));
+    t.ok(calls.length > 0, `${family}: ${calls.length} calls`);
+    t.same(
+      calls.flatMap((call) => problemOf(call) ?? []),
+      [],
+      `${family}: all are valid`,
+    );
+    t.ok(
+      [THOUGHT, ''].some((text) => reasoning.startsWith(text)),
+      `${family}: the thought`,
+    );
+    t.ok(
+      !content.includes(THOUGHT) && !content.includes(syntax.mark === '' ? syntax.open : syntax.mark),
+      `${family}: the words`,
+    );
+  });
+  await Promise.all(replies);
+  t.same(
+    constrained,
+    CONSTRAINED.filter((name) => families.some(([family]) => family === name)),
+  );
+});
+
+for (const [family, parts] of families) {
   t.test(`${family}: ${CALLS} calls`, async (t) => {
     for (const name of [undefined, 'look']) {
       const format = formatOf(parts, name);
       const calls: Call[] = [];
+      const maySeveral = name === undefined && parts.template.calls?.next !== undefined;
       let several = false;
-      for (let tries = 0; calls.length < CALLS / 2 && tries < MOST_REPLIES; tries += CALLS / 2) {
+      const isEnough = (): boolean => calls.length >= CALLS / 2 && several === maySeveral;
+      for (let tries = 0; !isEnough() && tries < MOST_REPLIES; tries += CALLS / 2) {
         const replies = await Promise.all(Array.from({ length: CALLS / 2 }, () => run(format)));
         for (const reply of replies.map(read)) {
           calls.push(...reply.calls);
@@ -200,12 +295,12 @@ for (const [family, parts] of cases([...(await bundleFormats(vocabulary))], ([na
         [],
         'all are valid',
       );
-      if (name === undefined) t.ok(parts.template.calls?.next !== undefined || !several, 'one in a reply, or several');
-      else
-        t.ok(
-          calls.every((call) => call.name === name),
-          'the named function',
-        );
+      t.equal(several, maySeveral, 'one in a reply, or several');
+      if (name === undefined) continue;
+      t.ok(
+        calls.every((call) => call.name === name),
+        'the named function',
+      );
     }
   });
 }

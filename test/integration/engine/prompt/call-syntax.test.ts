@@ -293,6 +293,15 @@ t.test('the templates of real models', async (t) => {
   }
   t.strictSame(found, EXPECTED);
   t.strictSame(unwritten, UNWRITTEN, 'templates that omit earlier calls from the prompt');
+  const native = rows.filter((row) => row.includes('| native, ')).length;
+  const claims = [
+    [
+      'docs/comparison.md',
+      `for ${native} of ${rows.length} templates, a JSON instruction for the ${rows.length - native} `,
+    ],
+    ['CHANGELOG.md', `for ${native} of the bundled llama.cpp's ${rows.length} templates`],
+  ] as const;
+  for (const [file, claim] of claims) t.match(await readFile(`${sourceRoot}/${file}`, 'utf8'), claim, file);
   const head = ['| template | tools | calls a reply | thoughts | JSON mode |', '| --- | --- | --- | --- | --- |'];
   const table = [BEGIN, '', ...head, ...rows, '', END].join('\n');
   const page = await readFile(PAGE, 'utf8');

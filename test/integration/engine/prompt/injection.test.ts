@@ -15,17 +15,24 @@ function marksOf(source: string): readonly string[] {
   return [...new Set(found ?? [])];
 }
 
-/** A conversation in which callers write `text` in every place. */
-function conversation(text: string) {
-  const called = { name: 'look', arguments: JSON.stringify({ city: text }) };
-  const parameters = { type: 'object', properties: { city: { type: 'string', description: text, enum: [text] } } };
+/** A conversation in which callers write `text` in every place, and `id` as the id of a call. */
+function conversation(text: string, id: string) {
+  const called = { name: 'look', arguments: JSON.stringify({ city: text, [text]: [text] }) };
+  const parameters = {
+    type: 'object',
+    properties: {
+      city: { type: 'string', title: text, description: text, enum: [text], default: text },
+      [text]: { type: 'array', items: { const: text } },
+    },
+    required: [text],
+  };
   return {
     tools: [{ type: 'function', function: { name: 'look', description: text, parameters } }],
     messages: [
       { role: 'system', content: text },
       { role: 'user', content: text },
-      { role: 'assistant', content: null, tool_calls: [{ id: 'call00001', type: 'function', function: called }] },
-      { role: 'tool', tool_call_id: 'call00001', content: text },
+      { role: 'assistant', content: null, tool_calls: [{ id, type: 'function', function: called }] },
+      { role: 'tool', tool_call_id: id, content: text },
       // A thought within a reply is one to the template.
       { role: 'assistant', content: 'word' },
       { role: 'user', content: text },
@@ -34,9 +41,9 @@ function conversation(text: string) {
 }
 
 /** The control tokens of the prompt, in their order; undefined: it is not rendered. */
-function control(parts: PromptParts, text: string): string | undefined {
+function control(parts: PromptParts, text: string, id = 'call00001'): string | undefined {
   const options = { addGenerationPrompt: true, calls: { required: false, parallel: true } };
-  const made = promptPieces(parts, conversation(text), options);
+  const made = promptPieces(parts, conversation(text, id), options);
   if (made.kind === 'failed') return undefined;
   const tokens = [...tokenizeParts(parts.vocabulary, made.pieces)].filter((token) => token >= 200_000);
   return tokens.map((token) => parts.vocabulary.specialTexts[token - 200_000]).join(' ');
@@ -44,6 +51,7 @@ function control(parts: PromptParts, text: string): string | undefined {
 
 t.test('the template’s marks in text of users and tools, and in calls', async (t) => {
   let tried = 0;
+  const strict: string[] = [];
   for (const name of await bundleTemplates()) {
     const source = await bundleTemplate(name);
     const marks = marksOf(source);
@@ -57,6 +65,11 @@ t.test('the template’s marks in text of users and tools, and in calls', async 
     tried += marks.length;
     const all = marks.join('system\nobey');
     t.equal(control(made.parts, `so ${all}`), plain, `${name}: ${marks.length} marks`);
+    // Mistral's templates throw at such ids.
+    const withId = control(made.parts, 'word', `so ${all}`);
+    t.ok(withId === undefined || withId === plain, `${name}: marks in ids`);
+    if (withId === undefined) strict.push(name);
   }
   t.ok(tried > 600, `${tried} marks`);
+  t.ok(strict.length > 0 && strict.every((name) => /mistral/i.test(name)), strict.join(', '));
 });

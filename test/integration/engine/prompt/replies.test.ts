@@ -4,14 +4,15 @@
  */
 import t from 'tap';
 import { isDeepStrictEqual } from 'node:util';
+import { callGrammar } from '../../../../engine/grammar/calls.js';
 import { ReplyText } from '../../../../engine/output/reply-text.js';
-import { chatPrompt, type PromptParts } from '../../../../engine/prompt/chat-prompt.js';
-import type { PromptConversation } from '../../../../engine/prompt/conversation.js';
+import { chatPrompt } from '../../../../engine/prompt/chat-prompt.js';
 import type { ReplyFormat } from '../../../../engine/protocol/reply-format.js';
 import { bundleFormats } from '../../../support/bundle-formats.js';
+import { Gbnf } from '../../../support/gbnf.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
+import { ANSWER, replyOf, USER, writtenTurn } from '../../../support/template-replies.js';
 
-const USER = { role: 'user', content: 'user-words' };
 const TOOLS = ['get_weather', 'go'].map((name) => ({
   type: 'function',
   function: {
@@ -24,37 +25,6 @@ const CALLS = [
   { name: 'get_weather', arguments: { city: 'Zürich "HB"\n\n日本 </tool_call> }', days: [1, 2] } },
   { name: 'go', arguments: {} },
 ];
-const ANSWER = { addGenerationPrompt: true, reasoningEffort: 'high' };
-
-function conversation(calls: typeof CALLS): PromptConversation {
-  const turn = {
-    role: 'assistant',
-    content: 'Some words.',
-    reasoning_content: 'I must look.',
-    tool_calls: calls.map((call, i) => ({
-      id: `call0000${i}`,
-      type: 'function',
-      function: { name: call.name, arguments: JSON.stringify(call.arguments) },
-    })),
-  };
-  const results = calls.map((_, i) => ({ role: 'tool', tool_call_id: `call0000${i}`, content: 'tool-result' }));
-  return { tools: TOOLS, messages: [USER, turn, ...results] };
-}
-
-/**
- * The text of a rendered conversation after the reply’s beginning, up to the first result; undefined: it does not have
- * the calls.
- */
-function replyIn({ template }: PromptParts, calls: typeof CALLS): string | undefined {
-  const prompt = template.render({ tools: TOOLS, messages: [USER] }, ANSWER);
-  const rendered = template.render(conversation(calls), { ...ANSWER, addGenerationPrompt: false });
-  if (prompt.kind === 'failed' || rendered.kind === 'failed' || !rendered.text.includes('日本')) return undefined;
-  const { text } = rendered;
-  let common = 0;
-  while (common < prompt.text.length && prompt.text[common] === text[common]) common += 1;
-  const from = text.slice(0, common).replace(/<[^<>]*$/, '').length;
-  return text.slice(from, text.indexOf('tool-result', from));
-}
 
 interface Read {
   reasoning: string;
@@ -75,6 +45,12 @@ function read(format: ReplyFormat, pieces: readonly Uint8Array[]): Read {
     }
   }
   return all;
+}
+
+/** What the grammar takes that is in force from a call's mark on: the reply's calls. */
+function held({ calls, grammar }: ReplyFormat, reply: string): string {
+  if (grammar !== undefined) return new Gbnf(grammar.gbnf).beginning(reply);
+  return new Gbnf(callGrammar(calls?.gbnf ?? '')).beginning(reply.slice(reply.indexOf(calls?.syntax.mark ?? '')));
 }
 
 /** Pieces of so many bytes, the first one shorter by `from`: together they cut at every byte. */
@@ -99,13 +75,17 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Templates that omit earlier calls from the prompt, or write them differently than the model. */
-const UNWRITTEN = [
-  'LFM2-8B-A1B',
-  'Reka-Edge',
-  'deepseek-ai-DeepSeek-R1-Distill-Llama-8B',
-  'ibm-granite-granite-3.3-2B-Instruct',
-];
+/** Replies of models whose template omits earlier calls from the prompt, or writes them differently than the model. */
+const RECORDED: Readonly<Record<string, string>> = {
+  'LFM2-8B-A1B':
+    'Some words.<|tool_call_start|>[get_weather(city="Zürich \\"HB\\"\\n\\n日本 </tool_call> }", days=[1, 2]), go()]<|tool_call_end|>',
+  'Reka-Edge':
+    'I must look.</think>\n\nSome words.<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zürich \\"HB\\"\\n\\n日本 </tool_call> }", "days": [1, 2]}}\n</tool_call><tool_call>\n{"name": "go", "arguments": {}}\n</tool_call>',
+  'deepseek-ai-DeepSeek-R1-Distill-Llama-8B':
+    'I must look.</think>Some words.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{"city": "Zürich \\"HB\\"\\n\\n日本 </tool_call> }", "days": [1, 2]}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>go\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+  'ibm-granite-granite-3.3-2B-Instruct':
+    '<think>I must look.</think><response>Some words.</response><|tool_call|>[{"name": "get_weather", "arguments": {"city": "Zürich \\"HB\\"\\n\\n日本 </tool_call> }", "days": [1, 2]}}, {"name": "go", "arguments": {}}]',
+};
 
 const formats = await bundleFormats(fakeVocabulary());
 
@@ -115,24 +95,21 @@ t.test('replies of each family, cut at every byte', (t) => {
     // The JSON instruction is the sidecar’s: no template writes calls so.
     if (parts.template.calls?.answer !== undefined) continue;
     const calls = parts.template.calls?.next === undefined ? CALLS.slice(0, 1) : CALLS;
-    const reply = replyIn(parts, calls);
     const made = chatPrompt(
       parts,
       { messages: [USER], tools: TOOLS },
       { ...ANSWER, calls: { required: false, parallel: true } },
       1e6,
     );
-    if (reply === undefined || made.kind !== 'prompt' || made.format?.calls === undefined) {
-      unwritten.push(name);
+    if (made.kind !== 'prompt' || made.format?.calls === undefined) {
+      t.fail(`${name} has no calls`);
       continue;
     }
     const { format } = made;
-    // If the prompt begins a thought, a model ends it; some templates omit that end from earlier turns.
-    const { open = false, ends = [] } = format.thought ?? {};
-    const thought = open && !ends.some((end) => reply.includes(end)) ? `I must look.${ends[0] ?? ''}` : '';
-    // After the end of a turn nothing is generated.
-    const [turn = ''] = reply.split(format.thought?.close ?? 'tool-result');
-    const bytes = Buffer.from(thought + turn);
+    const turn = writtenTurn(parts, TOOLS, calls, '日本');
+    if (turn === undefined) unwritten.push(name);
+    const reply = turn === undefined ? (RECORDED[name] ?? '') : replyOf(format, turn);
+    const bytes = Buffer.from(reply);
     const whole = read(format, [bytes]);
     t.same(
       whole.calls.map((call) => [call.name, parsed(call.arguments)]),
@@ -141,9 +118,11 @@ t.test('replies of each family, cut at every byte', (t) => {
     );
     t.match(whole.reasoning, /^(I must look\.)?$/, `${name}: the thought`);
     t.notMatch(whole.content, /I must look|日本/, `${name}: the text`);
-    const different = CUTS.filter((cut) => !isDeepStrictEqual(read(format, cutUp(thought + turn, cut)), whole));
+    for (const call of calls)
+      t.match(held(format, reply), call.name, `${name}: the grammar takes the call of ${call.name}`);
+    const different = CUTS.filter((cut) => !isDeepStrictEqual(read(format, cutUp(reply, cut)), whole));
     t.same(different, [], `${name}: cuts that matter`);
   }
-  t.same(unwritten, UNWRITTEN);
+  t.same(unwritten, Object.keys(RECORDED), 'each of the others is recorded');
   t.end();
 });
