@@ -4,6 +4,7 @@
  *
  *     node dist/bench/engine/cache-cost.bench.js [embedded | first | 150m]
  */
+import { availableMemory } from '../../engine/llama/memory/available.js';
 import { loadRuntime, type Runtime } from '../../engine/llama/runtime.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
@@ -19,7 +20,7 @@ const BYTES = 2 ** 28;
 
 /** Requests of a run before those that are measured, these, and pairs of runs. */
 const RUNS = {
-  // By then it is found that none comes back (sequence-cache.ts).
+  // By then it is found that none comes back (save-pace.ts).
   embedded: { make: endlessEmbedded, before: 200, requests: 300, pairs: 10 },
   first: { make: endlessEmbedded, before: 0, requests: 120, pairs: 10 },
   '150m': { make: random150m, before: 0, requests: 24, pairs: 6 },
@@ -53,7 +54,7 @@ async function run(runtime: Runtime, bytes: number, before: number, requests: nu
       prefillShare: 50,
       prefixReuse: 'auto',
       origin: { weights: runtime.weightVersion, kv: runtime.kv },
-      prefixCache: { bytes, maxAgeMs: 3_600_000 },
+      prefixCache: { bytes, maxAgeMs: 3_600_000, available: availableMemory },
     },
     (_, outputs) => {
       for (const { id, kind } of outputs) if (kind === 'done') done.get(id)?.();

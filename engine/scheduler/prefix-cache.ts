@@ -9,6 +9,7 @@
  * restored by sequence-cache.ts; here is what is kept, and for how long.
  */
 import type { WholeState } from './decoder.js';
+import { FreeMemory } from './free-memory.js';
 import type { PromptPlan } from './prompt-plan.js';
 import type { SequenceCheckpoints } from './sequence-checkpoints.js';
 import type { Reuse, SequenceTokens } from './sequence-tokens.js';
@@ -61,6 +62,7 @@ export interface Match {
 
 export class PrefixCache {
   readonly #limits: PrefixCacheLimits;
+  readonly #memory: FreeMemory;
   readonly #clock: Clock;
   /** Whether its states can be cut at any position. */
   readonly #cuttable: boolean;
@@ -80,6 +82,7 @@ export class PrefixCache {
 
   constructor(limits: PrefixCacheLimits, clock: Clock, cuttable: boolean) {
     this.#limits = limits;
+    this.#memory = new FreeMemory(limits.available ?? ((): undefined => undefined), clock);
     this.#clock = clock;
     this.#cuttable = cuttable;
   }
@@ -124,8 +127,7 @@ export class PrefixCache {
   prepare(length: number, held: (tokens: SequenceTokens) => boolean): boolean {
     const bytes = this.#bytesPerToken * length;
     if (!this.open || bytes > this.#limits.bytes - (this.#kept?.state.bytes ?? 0)) return false;
-    const { available = () => undefined } = this.#limits;
-    const left = available();
+    const left = this.#memory.left(this.#bytes);
     // Others may have taken memory since the start: no more is taken then, and some is given back.
     if (left !== undefined && left < bytes) {
       this.#shrink(Math.max(0, this.#bytes - bytes), held);
@@ -149,7 +151,8 @@ export class PrefixCache {
   ): boolean {
     this.#bytesPerToken = state.bytes / Math.max(1, tokens.length);
     for (const entry of [...this.#entries]) {
-      if (entry !== this.#kept && contains(tokens, entry.tokens)) this.drop(entry, 'replaced');
+      const contained = tokens.sharedWith(entry.tokens) === entry.tokens.length;
+      if (entry !== this.#kept && contained) this.drop(entry, 'replaced');
     }
     this.#shrink(this.#limits.bytes - state.bytes, held);
     if (this.#bytes + state.bytes > this.#limits.bytes) {
@@ -241,9 +244,4 @@ export class PrefixCache {
   #worth({ tokens, state, use }: Entry): number {
     return tokens.length / state.bytes / (1 + this.#uses - use);
   }
-}
-
-/** Whether all of the other's tokens are the first of these, in the same scope. */
-function contains(tokens: SequenceTokens, other: SequenceTokens): boolean {
-  return tokens.sharedWith(other) === other.length;
 }

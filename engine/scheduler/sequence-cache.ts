@@ -2,9 +2,11 @@ import { type CheckpointStore } from './checkpoint-store.js';
 import type { SequenceStates, StateNotes, WholeState } from './decoder.js';
 import { EngineFault } from './faults.js';
 import { LEAST_SAVED, type Entry, type PrefixCache } from './prefix-cache.js';
+import { SavePace } from './save-pace.js';
 import { SequenceCheckpoints } from './sequence-checkpoints.js';
 import { SequenceTokens } from './sequence-tokens.js';
 import type { CacheKey } from '../protocol/cache-key.js';
+import type { Clock } from '../protocol/clock.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /** What a sequence holds, as its owner records it. */
@@ -13,26 +15,19 @@ export interface Held {
   readonly checkpoints: SequenceCheckpoints;
 }
 
-/**
- * After so many states were saved and none restored, prompts do not seem to come back. Then one of SPARSE states that are overwritten
- * is saved, until one is restored: for a model so small that a copy takes as long as some tokens, that is what the cache costs.
- */
-const UNUSED_SAVES = 128;
-const SPARSE = 16;
-
 /** Moves states between sequences and the prefix cache. The caller records what its sequences hold. */
 export class SequenceCache {
   readonly #states: SequenceStates;
   readonly #cache: PrefixCache;
   readonly #checkpoints: CheckpointStore;
-  /** States that could have been saved since one was last restored. */
-  #unused = 0;
+  readonly #pace: SavePace;
 
   /** `checkpoints`: of the sequences. */
-  constructor(states: SequenceStates, cache: PrefixCache, checkpoints: CheckpointStore) {
+  constructor(states: SequenceStates, cache: PrefixCache, checkpoints: CheckpointStore, clock: Clock) {
     this.#states = states;
     this.#cache = cache;
     this.#checkpoints = checkpoints;
+    this.#pace = new SavePace(clock);
   }
 
   /**
@@ -41,13 +36,16 @@ export class SequenceCache {
    * saved.
    */
   async save(sequence: number, { tokens, checkpoints }: Held, keep: number, others: readonly Held[]): Promise<boolean> {
-    if (!this.#states.saveWhole || !this.#cache.open || tokens.key === undefined) return false;
+    const scope = tokens.key?.scope;
+    if (!this.#states.saveWhole || !this.#cache.open || scope === undefined) return false;
     if (tokens.length - keep < LEAST_SAVED) return false;
     const elsewhere = others.map((other) => other.tokens.sharedWith(tokens));
     if (tokens.length - Math.max(this.#cache.shared(tokens), ...elsewhere) < LEAST_SAVED) return false;
     const held = heldBy(others);
-    if (!this.#comesBack() || !this.#cache.prepare(tokens.length, held)) return false;
+    if (!this.#pace.allows(scope) || !this.#cache.prepare(tokens.length, held)) return false;
+    const ended = this.#pace.begin(scope);
     const state = await this.#saved(sequence, tokens);
+    ended();
     if (!state) return false;
     if (state.length !== tokens.length) {
       state.dispose();
@@ -90,17 +88,11 @@ export class SequenceCache {
         throw new EngineFault('a saved state of other tokens');
       if (!this.#states.restoreWhole) throw new EngineFault('states cannot be restored');
       await this.#states.restoreWhole(sequence, state);
-      this.#unused = 0;
+      if (tokens.key) this.#pace.restored(tokens.key.scope);
     } catch (error) {
       this.#cache.drop(entry, 'failed');
       throw error;
     }
-  }
-
-  /** Whether a state is likely to be restored, as far as the last ones tell. */
-  #comesBack(): boolean {
-    this.#unused += 1;
-    return this.#unused <= UNUSED_SAVES || this.#unused % SPARSE === 0;
   }
 
   /** With its tokens, unless some stand for an image: what an image is called differs between processes. */

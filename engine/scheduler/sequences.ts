@@ -63,7 +63,7 @@ export class Sequences {
     this.#maxAgeMs = prefixCache.maxAgeMs;
     this.#cache = new PrefixCache(prefixCache, clock, states.cuttable);
     const store = new CheckpointStore(checkpointBytes);
-    this.#slots = new SequenceSlots(states, seats, store, new SequenceCache(states, this.#cache, store));
+    this.#slots = new SequenceSlots(states, seats, store, new SequenceCache(states, this.#cache, store, clock));
   }
 
   /** Sequences taken. */

@@ -102,15 +102,23 @@ t.test(
 
 t.test('while memory is short no entry is added, and some are removed', async (t) => {
   let left = 1e9;
-  const on = bench({ prefixCache: { ...ROOM, available: () => left } });
+  let reads = 0;
+  const clock = new StepTime();
+  const on = bench({ clock, prefixCache: { ...ROOM, available: () => (reads += 1) && left } });
   for (const name of [0, 1, 2, 3]) await chat(on, prompt(name));
   t.match(on.loop.report.cache, { entries: 3 });
+  t.equal(reads, 1, 'it is read once a second at most');
   left = 100;
+  clock.ms += 1000;
   await chat(on, prompt(4));
   t.match(on.loop.report.cache, { entries: 2, evictions: { room: 1 } });
-  left = 1e9;
+  left = 2 * 1030;
+  clock.ms += 1000;
   await chat(on, prompt(5));
-  t.match(on.loop.report.cache, { entries: 3 });
+  await chat(on, prompt(6));
+  t.match(on.loop.report.cache, { entries: 4 });
+  await chat(on, prompt(7));
+  t.match(on.loop.report.cache, { entries: 3 }, 'what was taken since is subtracted');
 });
 
 t.test('a longer prefix replaces those that it contains', async (t) => {
@@ -359,15 +367,44 @@ for (const cuttable of [true, false]) {
   });
 }
 
-t.test('where none of many saved prefixes came back, one of sixteen is saved, until one does', async (t) => {
-  const on = bench();
+/** A copy takes 1 ms, and a chat 100 ms. */
+function paced(): { on: Bench; some: (from: number, count: number, scope?: string) => Promise<number> } {
+  const clock = new StepTime();
+  const on = bench({ clock });
+  const save = on.decoder.saveWhole?.bind(on.decoder);
+  Object.assign(on.decoder, {
+    saveWhole: (...given: Parameters<NonNullable<typeof save>>) => ((clock.ms += 1), save?.(...given)),
+  });
   const saves = (): number => on.decoder.moves.filter(([what]) => what === 'save').length;
-  for (let name = 0; name <= 128; name += 1) await chat(on, prompt(name));
-  t.equal(saves(), 128);
-  for (let name = 129; name <= 128 + 32; name += 1) await chat(on, prompt(name));
-  t.equal(saves(), 128 + 2);
+  /** Runs as many chats, and returns the saves. */
+  const some = async (from: number, count: number, scope = 'acme'): Promise<number> => {
+    const before = saves();
+    for (let name = from; name < from + count; name += 1) {
+      await chat(on, prompt(name), scope);
+      clock.ms += 100;
+    }
+    return saves() - before;
+  };
+  return { on, some };
+}
+
+t.test('where none of many saved prefixes came back, saves take a 400th of the time, until one does', async (t) => {
+  const { on, some } = paced();
+  t.equal(await some(0, 129), 128);
+  t.equal(await some(200, 1), 1, 'the last without a pause');
+  t.equal(await some(201, 40), 10, 'one in 400 ms');
   t.equal(await chat(on, prompt(0)), 99);
-  const before = saves();
-  for (let name = 200; name < 205; name += 1) await chat(on, prompt(name));
-  t.equal(saves(), before + 4, 'all but the one that is saved already');
+  t.equal(await some(300, 4), 3, 'all but the one that is saved already');
+  t.equal(await some(304, 13), 13, 'a restore pays for 16');
+  t.ok((await some(400, 40)) <= 11);
+});
+
+t.test('a restore pays for saves of its own scope alone', async (t) => {
+  const { on, some } = paced();
+  await some(0, 140, 'acme');
+  t.equal(await chat(on, prompt(0), 'acme'), 99);
+  await some(200, 1, 'globex');
+  t.ok((await some(201, 40, 'globex')) <= 11, 'none of another one that never came back');
+  await some(300, 1, 'acme');
+  t.equal(await some(301, 12, 'acme'), 12);
 });
