@@ -1,8 +1,6 @@
-import { ALL_ACCOUNTS, type CacheScope } from '../protocol/cache-key.js';
+import type { CacheScope } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
-
-/** Scopes that are closed, at most; requests of older ones have ended. */
-const MOST_CLOSED = 4096;
+import { ClosedScopes } from '../protocol/closed-scopes.js';
 
 interface Entry {
   readonly embeddings: readonly Float32Array[];
@@ -20,7 +18,7 @@ export class EmbeddingCache {
   readonly #clock: Pick<Clock, 'now'>;
   /** In the order of their last use. */
   readonly #kept = new Map<string, Entry>();
-  readonly #closed = new Set<CacheScope>();
+  readonly #closed = new ClosedScopes();
   #bytes = 0;
 
   constructor(bytes: number, maxAgeMs: number, clock: Pick<Clock, 'now'>) {
@@ -69,10 +67,7 @@ export class EmbeddingCache {
   /** Drops all of a scope, of which nothing is kept from now on; where all accounts share one, all that is here now. */
   forget(scope: CacheScope): void {
     for (const [key, entry] of this.#kept) if (entry.scope === scope) this.#drop(key);
-    if (scope === ALL_ACCOUNTS) return;
-    this.#closed.add(scope);
-    const [oldest] = this.#closed;
-    if (this.#closed.size > MOST_CLOSED && oldest !== undefined) this.#closed.delete(oldest);
+    this.#closed.close(scope);
   }
 
   #drop(key: string): void {

@@ -19,9 +19,8 @@ export class Jobs {
   readonly #tasks = new Map<number, Task>();
   /** Since the last clean-up. */
   readonly #cancelled = new Set<number>();
-  /** Has saved a state, and is to restore another one: it begins in the next round. */
-  #unbegun: Task | undefined;
-  #heldBack = false;
+  /** Those whose next item waits for the next round, since there is no time for another copy before a decode. */
+  readonly #putOff = new Set<Task>();
   /** The value of {@link running}; undefined: it has changed since. Most steps change nothing. */
   #running: readonly Running[] | undefined;
 
@@ -100,7 +99,7 @@ export class Jobs {
 
   /** Whether a job that could have started in this round was put off to the next one. */
   get heldBack(): boolean {
-    return this.#heldBack;
+    return this.#putOff.size > 0;
   }
 
   /** Whether a job's outputs are to be sent. */
@@ -108,19 +107,16 @@ export class Jobs {
     return !this.#cancelled.has(id);
   }
 
-  /** Starts those that wait, as far as there are sequences. Replies that run are held up by the time of one copy a round. */
+  /** Starts those that wait, as far as there are sequences. */
   async admit(out: Output[]): Promise<void> {
-    this.#sequences.nextRound();
-    this.#heldBack = false;
-    const unbegun = this.#unbegun;
-    this.#unbegun = undefined;
-    if (unbegun && this.runs(unbegun)) await this.#start(unbegun, out);
+    const putOff = [...this.#putOff].filter((task) => this.runs(task));
+    this.#putOff.clear();
+    for (const task of putOff) {
+      if (this.heldBack) this.#putOff.add(task);
+      else await this.#start(task, out);
+    }
     for (const { id, work, seats, limit } of this.#waiting.values()) {
       if (this.heldBack || this.#sequences.live === this.#seats) break;
-      if (this.#sequences.moved && this.#tasks.size > 1) {
-        this.#heldBack = true;
-        break;
-      }
       this.#waiting.delete(id);
       const task = new Task(id, work, seats, limit);
       this.#tasks.set(id, task);
@@ -128,17 +124,16 @@ export class Jobs {
     }
   }
 
+  /** Starts a task's items, the first one or further ones, as far as there is time for their copies. */
   async #start(task: Task, out: Output[]): Promise<void> {
     const { id, work } = task;
     const reuse = this.#reuse(work, this.#tasks.size === 1);
     await this.guard(task, out, async () => {
-      const keep = await this.#begin(task, () => reuse);
-      if (keep === undefined) {
-        this.#unbegun = task;
-        this.#heldBack = true;
-        return;
+      if (task.branches.length === 0) {
+        const keep = await this.#begin(task, () => reuse);
+        if (keep === undefined) return;
+        out.push({ id, kind: 'started', cachedTokens: keep });
       }
-      out.push({ id, kind: 'started', cachedTokens: keep });
       await this.#spread(task);
       this.#ask(task, out);
     });
@@ -200,10 +195,12 @@ export class Jobs {
     return this.#prefixReuse === 'any' || !byItself ? 'any' : 'same-split';
   }
 
-  /** Starts a task's next item on a new sequence. Returns the reused tokens; undefined: none is free, or ready in this round. */
+  /** Starts a task's next item on a new sequence. Returns the reused tokens; undefined: no sequence is free, or it was put off. */
   async #begin(task: Task, reuse: (sequence: number) => Reuse): Promise<number | undefined> {
     const { next, work } = task;
-    const free = next && (await this.#sequences.open(next, reuse, work, this.#tasks.size > 1));
+    const free = next && (await this.#sequences.open(next, reuse, work, this.running.length > 0));
+    const possible = task.branches.length === 0 || this.#sequences.live < this.#seats;
+    if (next && !free && possible) this.#putOff.add(task);
     if (free) this.#take(task, free.sequence, free.keep);
     return free?.keep;
   }
@@ -227,7 +224,7 @@ export class Jobs {
   async #spread(task: Task): Promise<void> {
     const own = new Set(task.branches.map(({ sequence }) => sequence));
     const others = this.#reuse(task.work, this.#tasks.size === 1);
-    while (task.spreads && this.runs(task) && !this.#sequences.moved) {
+    while (task.spreads && this.runs(task)) {
       const keep = await this.#begin(task, (sequence) => (own.has(sequence) ? task.work.reuse : others));
       if (keep === undefined) break;
     }

@@ -107,6 +107,7 @@ export class PrefixCache {
   find(plan: PromptPlan, reuse: Reuse): Match | undefined {
     let best: Match | undefined;
     for (const entry of this.#entries) {
+      if (!entry.tokens.couldShareMore(plan.tokens, best?.keep ?? 0)) continue;
       const keep = entry.tokens.reusable(plan, reuse, this.#lengths(entry));
       if (keep > (best?.keep ?? 0)) best = { entry, keep };
     }
@@ -115,8 +116,11 @@ export class PrefixCache {
 
   /** Leading tokens that an entry has as well: only what follows them would be lost. */
   shared(tokens: SequenceTokens): number {
+    const all = tokens.tokens;
     let most = 0;
-    for (const entry of this.#entries) most = Math.max(most, entry.tokens.sharedWith(tokens));
+    for (const { tokens: saved } of this.#entries) {
+      if (saved.couldShareMore(all, most)) most = Math.max(most, saved.sharedWith(tokens));
+    }
     return most;
   }
 
@@ -142,24 +146,23 @@ export class PrefixCache {
     this.#kept = entry;
   }
 
-  /** The cache takes ownership of all of it. False: a state larger than what the bound leaves is disposed. */
+  /** The cache takes ownership of all of it. A state larger than what the bound leaves is disposed. */
   add(
     tokens: SequenceTokens,
     checkpoints: SequenceCheckpoints,
     state: WholeState,
     held: (tokens: SequenceTokens) => boolean,
-  ): boolean {
+  ): void {
     this.#bytesPerToken = state.bytes / Math.max(1, tokens.length);
     for (const entry of [...this.#entries]) {
-      const contained = tokens.sharedWith(entry.tokens) === entry.tokens.length;
-      if (entry !== this.#kept && contained) this.drop(entry, 'replaced');
+      if (entry !== this.#kept && tokens.beginsWith(entry.tokens)) this.drop(entry, 'replaced');
     }
     this.#shrink(this.#limits.bytes - state.bytes, held);
     if (this.#bytes + state.bytes > this.#limits.bytes) {
       checkpoints.cut(0);
       tokens.wipe();
       state.dispose();
-      return false;
+      return;
     }
     const place = this.#free.pop() ?? this.#places++;
     const entry = {
@@ -174,7 +177,6 @@ export class PrefixCache {
     this.#entries.add(entry);
     this.#bytes += state.bytes;
     this.#changed.set(place, entry);
-    return true;
   }
 
   /** An entry was restored and saved a prompt the evaluation of `tokens` tokens. */

@@ -1,5 +1,6 @@
 import { type CheckpointStore } from './checkpoint-store.js';
 import type { SequenceStates, StateNotes, WholeState } from './decoder.js';
+import type { CopyBudget } from './copy-budget.js';
 import { EngineFault } from './faults.js';
 import { LEAST_SAVED, type Entry, type PrefixCache } from './prefix-cache.js';
 import { SavePace } from './save-pace.js';
@@ -15,46 +16,62 @@ export interface Held {
   readonly checkpoints: SequenceCheckpoints;
 }
 
+/** How a sequence's state is overwritten. */
+interface Overwritten {
+  /** Leading tokens that stay. */
+  readonly keep: number;
+  /** All other sequences. */
+  readonly others: readonly Held[];
+  /** Replies wait meanwhile. */
+  readonly beside: boolean;
+}
+
 /** Moves states between sequences and the prefix cache. The caller records what its sequences hold. */
 export class SequenceCache {
   readonly #states: SequenceStates;
   readonly #cache: PrefixCache;
   readonly #checkpoints: CheckpointStore;
+  readonly #copies: CopyBudget;
   readonly #pace: SavePace;
 
   /** `checkpoints`: of the sequences. */
-  constructor(states: SequenceStates, cache: PrefixCache, checkpoints: CheckpointStore, clock: Clock) {
+  constructor(
+    states: SequenceStates,
+    cache: PrefixCache,
+    checkpoints: CheckpointStore,
+    copies: CopyBudget,
+    clock: Clock,
+  ) {
     this.#states = states;
     this.#cache = cache;
     this.#checkpoints = checkpoints;
+    this.#copies = copies;
     this.#pace = new SavePace(clock);
   }
 
   /**
-   * Saves the state of a sequence before all but `keep` tokens of it are overwritten, where that is worth it. `others`:
-   * all other sequences. Never rejects: a state that cannot be saved is lost, as without a cache. Returns whether it was
-   * saved.
+   * Saves the state of a sequence before it is overwritten, where that is worth it. Never rejects: a state that cannot be saved is
+   * lost, as without a cache. False: it is to be saved, but there is no time for it before the next decode.
    */
-  async save(sequence: number, { tokens, checkpoints }: Held, keep: number, others: readonly Held[]): Promise<boolean> {
+  async save(sequence: number, { tokens, checkpoints }: Held, { keep, others, beside }: Overwritten): Promise<boolean> {
     const scope = tokens.key?.scope;
-    if (!this.#states.saveWhole || !this.#cache.open || scope === undefined) return false;
-    if (tokens.length - keep < LEAST_SAVED) return false;
+    if (!this.#states.saveWhole || !this.#cache.open || scope === undefined) return true;
+    if (tokens.length - keep < LEAST_SAVED) return true;
     const elsewhere = others.map((other) => other.tokens.sharedWith(tokens));
-    if (tokens.length - Math.max(this.#cache.shared(tokens), ...elsewhere) < LEAST_SAVED) return false;
+    if (tokens.length - Math.max(this.#cache.shared(tokens), ...elsewhere) < LEAST_SAVED) return true;
+    if (!this.#pace.allows(scope)) return true;
+    if (beside && !this.#copies.allows('save', tokens.length)) return false;
     const held = heldBy(others);
-    if (!this.#pace.allows(scope) || !this.#cache.prepare(tokens.length, held)) return false;
+    if (!this.#cache.prepare(tokens.length, held)) return true;
     const ended = this.#pace.begin(scope);
     const state = await this.#saved(sequence, tokens);
     ended();
-    if (!state) return false;
-    if (state.length !== tokens.length) {
-      state.dispose();
-      return false;
-    }
+    if (!state) return true;
     const saved = { tokens: new SequenceTokens(), checkpoints: new SequenceCheckpoints(this.#checkpoints) };
     saved.tokens.become(tokens);
     saved.checkpoints.become(checkpoints);
-    return this.#cache.add(saved.tokens, saved.checkpoints, state, held);
+    this.#cache.add(saved.tokens, saved.checkpoints, state, held);
+    return true;
   }
 
   /**
@@ -86,8 +103,9 @@ export class SequenceCache {
     try {
       if (state.length !== tokens.length || tokens.digest !== digest)
         throw new EngineFault('a saved state of other tokens');
-      if (!this.#states.restoreWhole) throw new EngineFault('states cannot be restored');
-      await this.#states.restoreWhole(sequence, state);
+      const { restoreWhole } = this.#states;
+      if (!restoreWhole) throw new EngineFault('states cannot be restored');
+      await this.#copies.timed('restore', tokens.length, () => restoreWhole.call(this.#states, sequence, state));
       if (tokens.key) this.#pace.restored(tokens.key.scope);
     } catch (error) {
       this.#cache.drop(entry, 'failed');
@@ -101,16 +119,23 @@ export class SequenceCache {
       ? undefined
       : { tokens: tokens.tokens.slice(), ends: Uint32Array.from(tokens.ends) };
     try {
-      return await this.#states.saveWhole?.(sequence, notes);
+      return await this.#copies.timed('save', tokens.length, () => this.#copyOf(sequence, tokens.length, notes));
     } catch {
       return undefined;
     } finally {
       notes?.tokens.fill(0);
     }
   }
+
+  async #copyOf(sequence: number, length: number, notes: StateNotes | undefined): Promise<WholeState | undefined> {
+    const state = await this.#states.saveWhole?.(sequence, notes);
+    if (!state || state.length === length) return state;
+    state.dispose();
+    throw new EngineFault('a state of other tokens');
+  }
 }
 
 /** Whether one of these sequences has all of some tokens. */
 function heldBy(others: readonly Held[]): (saved: SequenceTokens) => boolean {
-  return (saved) => others.some(({ tokens }) => tokens.sharedWith(saved) === saved.length);
+  return (saved) => others.some(({ tokens }) => tokens.beginsWith(saved));
 }

@@ -82,12 +82,12 @@ export class SequenceSlots {
   }
 
   /**
-   * Saves in the cache a state of which all but `keep` tokens will be overwritten. Returns whether it was saved. Never
-   * rejects.
+   * Saves in the cache a state of which all but `keep` tokens will be overwritten, if that is worth it. `beside`: replies wait
+   * meanwhile. False: it has to wait for the next decode. Never rejects.
    */
-  saveWhole(sequence: number, keep: number): Promise<boolean> {
+  saveWhole(sequence: number, keep: number, beside: boolean): Promise<boolean> {
     const others = this.all.filter((_, id) => id !== sequence);
-    return this.#cache.save(sequence, this.at(sequence), keep, others);
+    return this.#cache.save(sequence, this.at(sequence), { keep, others, beside });
   }
 
   /** Makes a state of another process an entry of the cache, if it exists. */

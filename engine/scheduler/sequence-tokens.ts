@@ -86,6 +86,19 @@ export class SequenceTokens {
     return this.#outsideImages(other.#images, this.#shared(other.tokens));
   }
 
+  /** Whether it begins with all tokens that the other holds, under an equal key. */
+  beginsWith(other: SequenceTokens): boolean {
+    return this.couldShareMore(other.tokens, other.length - 1) && this.sharedWith(other) === other.length;
+  }
+
+  /**
+   * Whether it may have more than `shared` leading tokens in common with these: the next one is equal. Most of many entries are
+   * ruled out by it, however long the beginning is that all prompts have.
+   */
+  couldShareMore(tokens: Uint32Array, shared: number): boolean {
+    return shared < this.#length && this.#buffer[shared] === tokens[shared];
+  }
+
   /** Keeps its first `length` tokens for a plan, none of another key's. */
   keepFor({ key, images }: PromptPlan, length: number): void {
     this.cut(length);

@@ -1,5 +1,6 @@
 import { CheckpointStore } from './checkpoint-store.js';
 import { processClock } from './clock.js';
+import { CopyBudget } from './copy-budget.js';
 import { choose, type Choice } from './sequence-choice.js';
 import type { SequenceStates } from './decoder.js';
 import { EngineFault } from './faults.js';
@@ -9,7 +10,8 @@ import { SequenceSlots } from './sequence-slots.js';
 import type { Reuse } from './sequence-tokens.js';
 import type { PromptPlan } from './prompt-plan.js';
 import type { Work } from './task.js';
-import { ALL_ACCOUNTS, type CacheScope } from '../protocol/cache-key.js';
+import type { CacheScope } from '../protocol/cache-key.js';
+import { ClosedScopes } from '../protocol/closed-scopes.js';
 import type { Clock } from '../protocol/clock.js';
 import { prefixHashes } from '../protocol/prefix-hash.js';
 import type { CacheCounts, HeldPrefix, HeldTokens } from '../protocol/messages.js';
@@ -25,9 +27,6 @@ export interface KeepLimits {
   /** Absent: no state is saved when it is overwritten, and none has a longest age. */
   readonly prefixCache?: PrefixCacheLimits;
 }
-
-/** Scopes that are closed, at most; requests of older ones have ended. */
-const MOST_CLOSED = 4096;
 
 /** Nothing is saved, and nothing is too old. */
 const NO_CACHE: PrefixCacheLimits = { bytes: 0, maxAgeMs: Infinity };
@@ -45,9 +44,8 @@ export class Sequences {
   readonly #changed = new Set<number>();
   /** Scopes that are forgotten, while jobs of theirs run. */
   readonly #forgotten = new Set<CacheScope>();
-  /** Scopes of which nothing is kept any more. */
-  readonly #closed = new Set<CacheScope>();
-  #moved = false;
+  readonly #closed = new ClosedScopes();
+  readonly #copies: CopyBudget;
   #live = 0;
   #uses = 0;
 
@@ -63,7 +61,9 @@ export class Sequences {
     this.#maxAgeMs = prefixCache.maxAgeMs;
     this.#cache = new PrefixCache(prefixCache, clock, states.cuttable);
     const store = new CheckpointStore(checkpointBytes);
-    this.#slots = new SequenceSlots(states, seats, store, new SequenceCache(states, this.#cache, store, clock));
+    this.#copies = new CopyBudget(clock);
+    const cache = new SequenceCache(states, this.#cache, store, this.#copies, clock);
+    this.#slots = new SequenceSlots(states, seats, store, cache);
   }
 
   /** Sequences taken. */
@@ -87,22 +87,17 @@ export class Sequences {
     return this.#cache.counts;
   }
 
-  /** Whether a state was saved or restored since `nextRound`: nothing is decoded meanwhile, so one a round is enough. */
-  get moved(): boolean {
-    return this.#moved;
-  }
-
-  /** A round of the step loop begins. */
-  nextRound(): void {
-    this.#moved = false;
+  /** A decode ended, or nothing is decoded: there is time for copies again. `stepMs`: as for {@link CopyBudget}. */
+  renewCopies(stepMs: number): void {
+    this.#copies.renew(stepMs);
   }
 
   /**
    * Takes a free sequence and prepares it; the caller returns it with `free`. `reuse` returns how much of each
    * sequence's state may be reused, and for -1 how much of a saved one. `intermittent`: its reply skips steps. `elsewhere`: a state
-   * of another process that may have more. `beside`: other jobs run, which are not to wait for two copies at once. Undefined:
-   * none is free, or a state was saved and another one is to be restored in the next round, in which this is to be called
-   * again. Rejects if the decoder cannot even clear it; the sequence is then free.
+   * of another process that may have more. `beside`: replies run, whose next step waits for the copies. Undefined: none is
+   * free, or a copy has to wait for the next decode, after which this is to be called again. Rejects if the decoder cannot even
+   * clear it; the sequence is then free.
    */
   async open(
     plan: PromptPlan,
@@ -119,16 +114,13 @@ export class Sequences {
     const choice = (saved && choose(all, plan, { copyable: false, reuse: () => 'none', intermittent })) ?? held;
     const { sequence, source } = choice;
     this.#cache.keep(saved?.entry);
-    if (await this.#slots.saveWhole(sequence, source === undefined ? choice.keep : 0)) {
-      this.#moved = true;
-      // The entry stays, and the sequence is chosen again: nothing else is saved or taken before the next round.
-      if (saved && beside) return undefined;
-    }
+    // The entry stays, and the sequence is chosen again: nothing else is saved or taken before.
+    if (!(await this.#slots.saveWhole(sequence, source === undefined ? choice.keep : 0, beside))) return undefined;
+    if (saved && beside && !this.#copies.allows('restore', saved.entry.tokens.length)) return undefined;
     this.#mark(sequence, true);
     this.#slots.at(sequence).intermittent = intermittent;
     try {
       if (saved) {
-        this.#moved = true;
         const restored = await this.#slots.restoreWhole(sequence, saved.entry);
         const keep = await this.#slots.cut(sequence, plan, restored ? saved.keep : 0);
         if (restored && keep > 0) this.#cache.used(saved.entry, keep);
@@ -192,11 +184,7 @@ export class Sequences {
    */
   forget(scope: CacheScope): void {
     this.#forgotten.add(scope);
-    if (scope === ALL_ACCOUNTS) return;
-    this.#closed.delete(scope);
-    this.#closed.add(scope);
-    const [oldest] = this.#closed;
-    if (this.#closed.size > MOST_CLOSED && oldest !== undefined) this.#closed.delete(oldest);
+    this.#closed.close(scope);
   }
 
   /** Whether nothing of this scope is to be kept: the account was closed while a request of it waited. */

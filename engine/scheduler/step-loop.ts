@@ -17,10 +17,10 @@
  * A cancel takes effect before the next step, whatever the job's phase.
  *
  * While only replies are running, the decoder computes their steps in a run without this loop, which reads the chosen tokens
- * meanwhile; any call from outside stops the run after the current step. Between two decodes beside replies at most one sequence's
- * state is saved or restored in whole; a job that needs both begins a round later (sequences.ts). A reply with an expensive grammar skips steps while
+ * meanwhile; any call from outside stops the run after the current step. A reply with an expensive grammar skips steps while
  * its mask is computed on another thread, a prompt while its image is encoded elsewhere. After a round that freed seats, the
- * next one may wait briefly for jobs that take them over (refill-wait.ts).
+ * next one may wait briefly for jobs that take them over (refill-wait.ts). Beside replies states of prefixes are saved and restored
+ * for at most as long as a step takes (copy-budget.ts).
  */
 import type { Decoder, Part, PartResult, Run } from './decoder.js';
 import { generationOf, scoringOf } from './works.js';
@@ -180,7 +180,9 @@ export class StepLoop {
       const together = await this.#decode(this.#batchPlanner.together(this.#jobs.running));
       const chunk = await this.#decode(this.#batchPlanner.chunk(this.#jobs.running));
       freed = seats - this.#jobs.seats;
-      if (isolated || together || chunk || this.#jobs.heldBack) continue;
+      if (isolated || together || chunk) continue;
+      this.#sequences.renewCopies(this.#prefillBudget.decodeMs);
+      if (this.#jobs.heldBack) continue;
       await this.#pendingWait.forOne(this.#jobs.running, () => this.#flush());
     }
     this.#flush();
@@ -200,8 +202,8 @@ export class StepLoop {
     const parts = items.map(({ branch, count }): Part => branch.part(count));
     const depth = depthOf(items);
     const fed = parts.map(({ tokens }) => tokens);
-    const called = this.#pendingWait.called || this.#jobs.heldBack;
-    const ahead = called ? 1 : stepsInRun(items, this.#jobs.running);
+    const one = this.#pendingWait.called || this.#jobs.heldBack;
+    const ahead = one ? 1 : stepsInRun(items, this.#jobs.running);
     let from = this.#clock.now();
     // A prompt may take long: outputs are sent before it.
     const due = this.#outbox.due(from) || items.some(({ count }) => count > 0);
@@ -220,9 +222,9 @@ export class StepLoop {
     // While llama.cpp computes on another thread, so that it costs no extra time.
     if (due) this.#flush();
     take(await decoding);
-    const out = this.#outbox.outputs;
-    await this.#results.save(items, out);
-    await this.#jobs.advanceAll(new Set(items.map(({ task }) => task)), out);
+    this.#sequences.renewCopies(this.#prefillBudget.decodeMs);
+    await this.#results.save(items, this.#outbox.outputs);
+    await this.#jobs.advanceAll(new Set(items.map(({ task }) => task)), this.#outbox.outputs);
     // There may be no further decode.
     if (this.#jobs.live === 0) this.#flush();
     return true;

@@ -155,6 +155,30 @@ t.test('of two states with the same number of tokens each is restored for its ow
   }
 });
 
+t.test('of many states that begin alike the one with most of a prompt is restored', async (t) => {
+  const on = bench();
+  const begun = (length: number, name: number): Uint32Array =>
+    Uint32Array.of(...prompt(0, length), ...prompt(name, 90));
+  for (const [length, name] of [
+    [70, 1],
+    [150, 2],
+    [220, 3],
+    [150, 4],
+    [70, 5],
+  ] as const) {
+    await chat(on, begun(length, name));
+  }
+  for (const [length, name] of [
+    [220, 3],
+    [150, 4],
+    [150, 2],
+    [70, 1],
+  ] as const) {
+    t.equal(await chat(on, begun(length, name)), length + 89);
+  }
+  t.equal(await chat(on, begun(200, 9)), 200, 'as much as the longest has');
+});
+
 t.test('a prefix that was not used for the longest age is removed, from sequences too', async (t) => {
   const clock = new StepTime();
   const on = bench({ clock });
@@ -207,38 +231,97 @@ t.test('a saved prefix is reported like a held one, with numbers from the number
   t.equal(on.held.filter(({ sequence, hashes }) => sequence === 1 && hashes.length === 1).length, 1);
 });
 
-/** A bench whose cache has `saved` prompts and whose free sequences have others, beside one long reply, and its copies by decode. */
-async function besideReply(seats: number): Promise<{ on: Bench; reply: number; between: string[][] }> {
-  const on = bench({ runTells: 2, contextPerSeat: 1024 }, seats);
+/** Each copy takes so long, ms. */
+function copiesTake(on: Bench, clock: StepTime, ms: number): void {
+  const { saveWhole, restoreWhole } = on.decoder;
+  const slow =
+    <G extends unknown[], R>(copy: ((...given: G) => R) | undefined) =>
+    (...given: G): R | undefined => {
+      clock.ms += ms;
+      return copy?.(...given);
+    };
+  Object.assign(on.decoder, { saveWhole: slow(saveWhole), restoreWhole: slow(restoreWhole) });
+}
+
+const STEP_MS = 4;
+
+/** One long reply runs; of the other prompts, the first ones are in the cache and the last in free sequences. */
+async function besideReply(
+  seats: number,
+  copyMs: number,
+): Promise<{ on: Bench; reply: number; between: ('save' | 'restore')[][] }> {
+  const clock = new StepTime();
+  const on = bench({ clock, runTells: 2, contextPerSeat: 1024 }, seats);
+  copiesTake(on, clock, copyMs);
+  const between: ('save' | 'restore')[][] = [];
+  let seen = 0;
+  on.decoder.onStep = () => {
+    clock.ms += STEP_MS;
+    between.push(on.decoder.moves.slice(seen).map(([what]) => what));
+    seen = on.decoder.moves.length;
+  };
   for (let name = 0; name < 2 * seats; name += 1) await chat(on, prompt(name));
   const reply = ++lastId;
   on.loop.generate(reply, job(prompt(99), { scope: 'acme', maxTokens: 800 }));
   await on.ends(reply, 'piece');
-  const between: string[][] = [];
-  let seen = on.decoder.moves.length;
-  on.decoder.onStep = () => {
-    between.push(on.decoder.moves.slice(seen).map(([what]) => what));
-    seen = on.decoder.moves.length;
-  };
+  between.length = 0;
   return { on, reply, between };
 }
 
-t.test('beside running replies a save and a restore are in two rounds, in order', async (t) => {
-  const { on, reply, between } = await besideReply(4);
+/** Whether copies came in step after step, with no run of steps between them. */
+function closely(between: readonly unknown[][]): boolean {
+  const filled = between.map((moves) => moves.length > 0);
+  return filled.lastIndexOf(true) - filled.indexOf(true) < 60;
+}
+
+async function threeChats({ on }: { on: Bench }): Promise<(number | undefined)[]> {
   const ids = [0, 1, 2].map((name) => {
     const id = ++lastId;
     on.loop.generate(id, job(prompt(name), { scope: 'acme' }));
     return id;
   });
   await Promise.all(ids.map((id) => on.ends(id)));
-  t.same(
-    ids.map((id) => on.cached(id)),
-    [99, 99, 99],
-  );
+  return ids.map((id) => on.cached(id));
+}
+
+t.test('beside running replies copies that take most of a step are in rounds of their own, in order', async (t) => {
+  const beside = await besideReply(4, 3);
+  const { on, reply, between } = beside;
+  t.same(await threeChats(beside), [99, 99, 99]);
   const copies = between.filter((moves) => moves.length > 0);
   t.same(copies, [['save'], ['restore'], ['save'], ['restore'], ['save'], ['restore']]);
-  const filled = between.map((moves) => moves.length > 0);
-  t.ok(filled.lastIndexOf(true) - filled.indexOf(true) < 20, 'with no run of steps between them');
+  t.ok(closely(between));
+  on.loop.cancel(reply);
+  t.same(on.decoder.violations, []);
+});
+
+t.test('short copies share a round, within the time of a step', async (t) => {
+  const beside = await besideReply(4, 1);
+  const { on, reply, between } = beside;
+  t.same(await threeChats(beside), [99, 99, 99]);
+  const counts = between.map((moves) => moves.length);
+  t.equal(
+    counts.reduce((sum, count) => sum + count, 0),
+    6,
+  );
+  t.ok([2, 3].includes(Math.max(...counts)), counts.join(' '));
+  on.loop.cancel(reply);
+});
+
+t.test('further replies of a job wait until there is time for their copies, and no longer', async (t) => {
+  const { on, reply, between } = await besideReply(4, 3);
+  const id = ++lastId;
+  on.loop.generate(id, job(prompt(50), { scope: 'acme', n: 3, seats: 3 }));
+  await on.ends(id);
+  t.same(
+    between.filter((moves) => moves.length > 0),
+    [['save'], ['save'], ['save']],
+  );
+  // Between the first two its prompt is evaluated.
+  t.equal(
+    between.findLastIndex((moves) => moves.length > 0),
+    between.findIndex((moves, at) => at > 0 && moves.length > 0) + 1,
+  );
   on.loop.cancel(reply);
   t.same(on.decoder.violations, []);
 });
@@ -254,11 +337,13 @@ t.test('alone a job has both at once', async (t) => {
 });
 
 t.test('a job that is cancelled between the two does neither, and those behind it go on', async (t) => {
-  const { on, reply } = await besideReply(3);
+  const { on, reply } = await besideReply(3, 3);
   on.decoder.moves.length = 0;
   const [first, second] = [++lastId, ++lastId];
-  on.decoder.onStep = () => {
+  const { onStep } = on.decoder;
+  on.decoder.onStep = (step) => {
     if (on.decoder.moves.length === 1) on.loop.cancel(first);
+    return onStep(step);
   };
   on.loop.generate(first, job(prompt(0), { scope: 'acme' }));
   on.loop.generate(second, job(prompt(1), { scope: 'acme' }));
@@ -371,10 +456,7 @@ for (const cuttable of [true, false]) {
 function paced(): { on: Bench; some: (from: number, count: number, scope?: string) => Promise<number> } {
   const clock = new StepTime();
   const on = bench({ clock });
-  const save = on.decoder.saveWhole?.bind(on.decoder);
-  Object.assign(on.decoder, {
-    saveWhole: (...given: Parameters<NonNullable<typeof save>>) => ((clock.ms += 1), save?.(...given)),
-  });
+  copiesTake(on, clock, 1);
   const saves = (): number => on.decoder.moves.filter(([what]) => what === 'save').length;
   /** Runs as many chats, and returns the saves. */
   const some = async (from: number, count: number, scope = 'acme'): Promise<number> => {
