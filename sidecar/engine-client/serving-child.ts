@@ -1,3 +1,4 @@
+import { ClosedScopes } from '../../engine/protocol/closed-scopes.js';
 import { NO_REPORT, type EngineReport } from '../../engine/protocol/messages.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { EngineChild } from './child.js';
@@ -34,6 +35,7 @@ export class ServingChild {
   /** Processes that were replaced and still have jobs. */
   protected readonly retired: RetiredChildren;
   readonly #options: EngineProcessOptions;
+  readonly #closed = new ClosedScopes();
 
   constructor(options: EngineProcessOptions) {
     const { setup, onDemand, log, names, timing } = options;
@@ -75,8 +77,14 @@ export class ServingChild {
   }
 
   forget(scope: CacheScope): void {
+    this.#closed.close(scope);
     this.child?.forget(scope);
     this.retired.forget(scope);
+  }
+
+  /** Its process is ready: requests of accounts that were closed before may wait. */
+  protected forgetClosed(): void {
+    for (const scope of this.#closed) this.child?.forget(scope);
   }
 
   /** `unload` is called once no request needed it for long enough; never if it is kept. */

@@ -5,6 +5,7 @@ import type { Changes, EngineFacts, Replaced } from './engine.js';
 import { forkChild } from './fork-child.js';
 import { LoadEstimate } from './load-estimate.js';
 import type { EngineReplica } from './replicated-engine.js';
+import { reportReady } from './ready-report.js';
 import { RestartPolicy } from './restart-policy.js';
 import { endFields, pidField, problemOf } from './exit-report.js';
 import { ServingChild } from './serving-child.js';
@@ -158,10 +159,9 @@ export class EngineProcess extends ServingChild implements EngineReplica {
     this.problem = undefined;
     this.state = 'ready';
     this.watchIdle(() => this.#unload());
-    const { seats, gpu } = facts;
-    const { loadMs } = this.#estimate;
-    log.info('engine ready', { ...names, seats, backend: gpu || 'cpu', durationMs: Math.round(loadMs) });
-    events.seats(seats);
+    reportReady(log, names, facts, this.setup, this.#estimate.loadMs);
+    this.forgetClosed();
+    events.seats(facts.seats);
     // Last: the next one counts what this one has.
     this.#leaveGate();
   }

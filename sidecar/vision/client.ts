@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../lib/clock.js';
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
+import { ClosedScopes } from '../../engine/protocol/closed-scopes.js';
 import type { VisionSetup } from '../../engine/protocol/vision-messages.js';
 import type { Forked, Message, VisionClientOptions } from './client-options.js';
 import { VisionProcess, type VisionEnd, type VisionProcessEvents } from './process.js';
@@ -53,6 +54,7 @@ export class VisionClient implements HostedVision {
   readonly #layouts = new Map<string, Promise<Laid>>();
   #asked: Asked[] = [];
   readonly #waiting: Item[] = [];
+  readonly #closed = new ClosedScopes();
   #running: { readonly id: number; readonly item: Item; readonly unwatch: () => void } | undefined;
 
   constructor(options: VisionClientOptions) {
@@ -83,6 +85,7 @@ export class VisionClient implements HostedVision {
   }
 
   forget(scope: CacheScope): void {
+    this.#closed.close(scope);
     if (this.#state === 'ready') this.#process?.send({ kind: 'forget', scope });
   }
 
@@ -178,6 +181,8 @@ export class VisionClient implements HostedVision {
     log.info('vision ready', { model, ...(pid !== undefined && { pid }) });
     const { filtered, bounded } = facts.confinement;
     if (!filtered || !bounded) log.warn('vision is not confined', { model });
+    // Images of theirs may wait.
+    for (const scope of this.#closed) this.#process?.send({ kind: 'forget', scope });
     this.#next();
   }
 

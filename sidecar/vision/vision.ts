@@ -54,7 +54,7 @@ export interface Vision {
 export interface HostedVision extends Vision {
   /** Begins to load. Again, or after close(), it does nothing. */
   start(): void;
-  /** Drops the embeddings that requests of this scope left. Without a process it does nothing. */
+  /** Drops the embeddings that requests of this scope left, and keeps none that they leave later. */
   forget(scope: CacheScope): void;
   /** Kills its process. Idempotent. */
   close(): void;

@@ -23,6 +23,8 @@ import {
 import { imagesOf, promptIds, promptLength } from '../../engine/protocol/prompt.js';
 
 let step = 0;
+/** Scopes that it was told to forget. */
+let forgets = 0;
 let script: StubScript = {};
 const live = new Map<number, 'hold' | 'queued' | 'stuck'>();
 const late = new Set<number>();
@@ -50,7 +52,7 @@ function start(setup: EngineSetup): void {
   script = JSON.parse(basename(setup.file)) as StubScript;
   if (script.lifeline !== undefined) connect(script.lifeline, '127.0.0.1').on('error', () => undefined);
   setInterval(
-    () => send({ v, kind: 'heartbeat', step, live: live.size, tokens: heldTokens(), cache: HELD_CACHE }),
+    () => send({ v, kind: 'heartbeat', step, live: live.size, tokens: heldTokens(), cache: heldCache() }),
     setup.heartbeatMs,
   );
   setInterval(tick, 5);
@@ -203,6 +205,11 @@ function paced(id: number, { prompt, maxTokens }: GenerateJob): void {
   }, maxTokens * PACED_MS);
 }
 
+function heldCache(): typeof HELD_CACHE {
+  const { evictions } = HELD_CACHE;
+  return { ...HELD_CACHE, evictions: { ...evictions, forgotten: evictions.forgotten + forgets } };
+}
+
 function heldTokens(): { running: number; kept: number } {
   const now = performance.now();
   const held = [...paces.values()].map(({ prompt, since }) => prompt + Math.ceil((now - since) / PACED_MS));
@@ -336,6 +343,8 @@ function obey(message: ToEngine): void {
       seen(message.id);
       break;
     case 'forget':
+      forgets += 1;
+      break;
     case 'reduceSeats':
       // Its jobs have one seat each.
       break;

@@ -1,5 +1,6 @@
 import t from 'tap';
 import type { FromVision, ToVision, VisionSetup } from '../../../engine/protocol/vision-messages.js';
+import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 import { Backoff } from '../../../sidecar/lib/backoff.js';
 import { VisionClient } from '../../../sidecar/vision/client.js';
 import type { VisionEnd, VisionProcessEvents } from '../../../sidecar/vision/process.js';
@@ -187,13 +188,26 @@ t.test('an image that hangs is ended with its process', async (t) => {
   t.equal(subject.processes.length, 2);
 });
 
-t.test('what an account left is dropped where there is a process', async (t) => {
-  const { client, process } = new Subject();
-  client.forget('closed');
-  t.equal(process.sent.length, 0);
+t.test('what a closed account left is dropped, and what its waiting images leave in a later process', async (t) => {
+  const subject = new Subject();
+  const { client, process, clock } = subject;
   process.ready();
-  client.forget('closed');
-  t.same(process.sent, [{ kind: 'forget', scope: 'closed' }]);
+  client.forget('first');
+  t.same(process.sent, [{ kind: 'forget', scope: 'first' }]);
+  process.end();
+  client.forget('second');
+  client.forget(ALL_ACCOUNTS);
+  void client.encode({ ...order(1), scope: 'second' });
+  clock.advance(1000);
+  t.equal(subject.processes.length, 2);
+  t.same(subject.process.sent, [], 'not before it is ready');
+  subject.process.ready();
+  t.match(subject.process.sent, [
+    { kind: 'forget', scope: 'first' },
+    { kind: 'forget', scope: 'second' },
+    { kind: 'encode' },
+  ]);
+  t.equal(subject.process.sent.length, 3, 'in a new process there is nothing of all accounts');
 });
 
 t.test('an answered image leaves no timer', async (t) => {

@@ -9,8 +9,9 @@ import type { ScoreJob } from '../../../../engine/protocol/jobs.js';
 import { StartGate } from '../../../../sidecar/engine-client/start-gate.js';
 import type { EngineTiming, OnDemand } from '../../../../sidecar/engine-client/supervisor-options.js';
 import { EngineHarness, stubJob, STUB_ENTRY } from '../../../support/engine-harness.js';
+import { eventually } from '../../../support/processes.js';
 import { RecordingReceiver } from '../../../support/recording-receiver.js';
-import type { StubScript } from '../../../support/stub-script.js';
+import { HELD_CACHE, type StubScript } from '../../../support/stub-script.js';
 import { prefixOf } from '../../../../sidecar/engine-client/prefix-index.js';
 import { ALL_ACCOUNTS } from '../../../../engine/protocol/cache-key.js';
 
@@ -121,6 +122,18 @@ t.test('the prefixes in its sequences are known until it is lost', async (t) => 
   t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt, ALL_ACCOUNTS)), 0);
   await harness.ready(2);
   t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt, ALL_ACCOUNTS)), 0);
+});
+
+t.test('a new process is told which accounts were closed before', async (t) => {
+  const harness = launch(t);
+  const { engine } = harness;
+  await harness.ready();
+  engine.forget('first');
+  process.kill(engine.pid ?? 0, 'SIGKILL');
+  await harness.loss();
+  engine.forget('second');
+  await harness.ready(2);
+  await eventually('it forgets both', () => engine.report.cache.evictions.forgotten === HELD_CACHE.evictions.forgotten + 2);
 });
 
 t.test('nothing is delivered after a cancel, even if the engine still reports on the job', async (t) => {
