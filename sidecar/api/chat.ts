@@ -77,11 +77,16 @@ export async function complete(context: RequestContext, services: Services, rout
     if (again.kind !== 'chat') return again;
     const job = await make(again, own ? [own.contextPerSeat] : model.engine.contexts);
     if (job.kind !== 'made') return job;
-    return { kind: 'anew', job: job.job, ...(job.images && { images: job.images }) };
+    return { kind: 'anew', job: job.job, prefix: job.needs.prefix, ...(job.images && { images: job.images }) };
   };
   const images = made.images && { images: made.images };
   const parts = { engine: model.engine, usage, seatsWanted: params.n, draining, anew, ...images };
-  const end = await runJob(context, lease, { kind: 'generate', job: made.job, results }, parts);
+  const end = await runJob(
+    context,
+    lease,
+    { kind: 'generate', job: made.job, prefix: made.needs.prefix, results },
+    parts,
+  );
   if (await finish(context, writer, counts, usage, end)) prepared.claim.complete();
   return ENDED;
 }

@@ -57,12 +57,14 @@ async function complete(
     const again = await wait.tokenizeAnew(prepared, 'decision', own?.preparation);
     if (again.kind !== 'decision') return again;
     const made = make(again, own?.contextPerSeat ?? longest);
-    return 'status' in made ? failed(made) : { kind: 'anew', job: { isolate, ...made.job } };
+    if ('status' in made) return failed(made);
+    return { kind: 'anew', job: { isolate, ...made.job }, prefix: made.needs.prefix };
   };
   const job = { isolate, ...planned.job };
+  const { prefix } = planned.needs;
   const parts = { engine: model.engine, usage, seatsWanted: seats, draining: services.draining, anew };
   const into = scores(results, context, prepared.drop);
-  const end = await runJob(context, lease, { kind: 'score', job, results: into }, parts);
+  const end = await runJob(context, lease, { kind: 'score', job, prefix, results: into }, parts);
   if (await finish(context, params, results, usage, end)) prepared.claim.complete();
   return ENDED;
 }

@@ -40,13 +40,13 @@ export type ReplyResults = Results<GenerationReceiver>;
 export type ScoreResults = Results<ScoreReceiver>;
 
 /** A job for an engine, but for the number of its seats, and what its results are passed to. */
-export type PlannedJob =
-  | {
-      readonly kind: 'generate';
-      readonly job: Omit<GenerateJob, 'seats'>;
-      readonly results: ReplyResults;
-    }
-  | { readonly kind: 'score'; readonly job: Omit<ScoreJob, 'seats'>; readonly results: ScoreResults };
+export type PlannedJob = {
+  /** Its prompt's chain hashes. */
+  readonly prefix: Uint32Array;
+} & (
+  | { readonly kind: 'generate'; readonly job: Omit<GenerateJob, 'seats'>; readonly results: ReplyResults }
+  | { readonly kind: 'score'; readonly job: Omit<ScoreJob, 'seats'>; readonly results: ScoreResults }
+);
 
 /** What a job runs with. */
 export interface JobParts {
@@ -66,6 +66,7 @@ export interface JobParts {
 export interface JobAnew {
   readonly kind: 'anew';
   readonly job: Omit<GenerateJob, 'seats'> | Omit<ScoreJob, 'seats'>;
+  readonly prefix: Uint32Array;
   readonly images?: JobImages;
 }
 
@@ -138,7 +139,7 @@ export async function runJob(
         }
         images?.close();
         ({ images } = made);
-        planned = withJob(planned, made.job);
+        planned = Object.assign({}, planned, { job: made.job, prefix: made.prefix });
         continue;
       }
       if (end.kind !== 'lost' || end.started) {
@@ -157,10 +158,6 @@ export async function runJob(
     // Only after a fault is it still held.
     if (!kept) lease.release('failed');
   }
-}
-
-function withJob(planned: PlannedJob, job: JobAnew['job']): PlannedJob {
-  return Object.assign({}, planned, { job });
 }
 
 /** Takes up to `wanted` seats in all, as many as are free and no request waits for. Returns how many it has. */
@@ -245,6 +242,6 @@ function start(
   ends: JobEnds,
 ): JobHandle {
   return planned.kind === 'generate'
-    ? engine.generate({ seats, ...planned.job }, { ...planned.results, ...ends }, replica)
-    : engine.score({ seats, ...planned.job }, { ...planned.results, ...ends }, replica);
+    ? engine.generate({ seats, ...planned.job }, { ...planned.results, ...ends }, replica, planned.prefix)
+    : engine.score({ seats, ...planned.job }, { ...planned.results, ...ends }, replica, planned.prefix);
 }

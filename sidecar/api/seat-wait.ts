@@ -12,7 +12,7 @@ export type Tokens = Exclude<Tokenized, Refusal | NoResult>;
 
 /** A job for the engine and what the queue is to know of it. */
 export interface Planned<T> {
-  readonly needs: SeatNeeds;
+  readonly needs: SeatNeeds & { readonly prefix: Uint32Array };
   readonly job: T;
 }
 

@@ -111,10 +111,10 @@ export interface Engine {
   wake(): void;
   /**
    * Starts a job on the replica with this index. When that is not ready, the receiver's `failed` is called (lost, not started)
-   * before the next tick ends.
+   * before the next tick ends. `prefix`: its prompt's chain hashes, as the queue had them.
    */
-  generate(job: GenerateJob, receiver: GenerationReceiver, replica: number): JobHandle;
-  score(job: ScoreJob, receiver: ScoreReceiver, replica: number): JobHandle;
+  generate(job: GenerateJob, receiver: GenerationReceiver, replica: number, prefix: Uint32Array): JobHandle;
+  score(job: ScoreJob, receiver: ScoreReceiver, replica: number, prefix: Uint32Array): JobHandle;
   /** The prefixes in the free sequences of this replica, by its last report; empty while it is not ready. */
   heldPrefixes(replica: number): PrefixIndex;
 }

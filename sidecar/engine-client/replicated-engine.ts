@@ -16,9 +16,8 @@ import type {
   ScoreJob,
   ScoreReceiver,
 } from './engine.js';
-import { NO_PREFIXES, prefixOf, type PrefixIndex, type ReplicaPrefixes } from './prefix-index.js';
+import { NO_PREFIXES, type PrefixIndex, type ReplicaPrefixes } from './prefix-index.js';
 import { ReachablePrefixes, stateElsewhere, type Sibling } from './shared-states.js';
-import { tokenPrompt, type Prompt } from '../../engine/protocol/prompt.js';
 
 /** One process of a model's engine, as {@link ReplicatedEngine} sees it. */
 export interface EngineReplica extends Replica, Sibling {
@@ -125,14 +124,12 @@ export class ReplicatedEngine implements HostedEngine {
     for (const replica of this.replicas) replica.wake();
   }
 
-  generate(job: GenerateJob, receiver: GenerationReceiver, replica: number): JobHandle {
-    const { prompt, scope } = job;
-    return this.#taking(replica).generate({ ...job, ...this.#elsewhere(replica, prompt, scope) }, receiver);
+  generate(job: GenerateJob, receiver: GenerationReceiver, replica: number, prefix: Uint32Array): JobHandle {
+    return this.#taking(replica).generate({ ...job, ...this.#elsewhere(replica, prefix) }, receiver);
   }
 
-  score(job: ScoreJob, receiver: ScoreReceiver, replica: number): JobHandle {
-    const { input, scope } = job;
-    return this.#taking(replica).score({ ...job, ...this.#elsewhere(replica, tokenPrompt(input), scope) }, receiver);
+  score(job: ScoreJob, receiver: ScoreReceiver, replica: number, prefix: Uint32Array): JobHandle {
+    return this.#taking(replica).score({ ...job, ...this.#elsewhere(replica, prefix) }, receiver);
   }
 
   heldPrefixes(replica: number): PrefixIndex {
@@ -143,9 +140,8 @@ export class ReplicatedEngine implements HostedEngine {
     await Promise.all(this.replicas.map((replica) => replica.close()));
   }
 
-  #elsewhere(replica: number, prompt: Prompt, scope: CacheScope): Pick<GenerateJob, 'elsewhere'> {
-    if (this.replicas.length === 1) return {};
-    const elsewhere = stateElsewhere(this.replicas, replica, prefixOf(prompt, scope));
+  #elsewhere(replica: number, prefix: Uint32Array): Pick<GenerateJob, 'elsewhere'> {
+    const elsewhere = stateElsewhere(this.replicas, replica, prefix);
     return elsewhere ? { elsewhere } : {};
   }
 

@@ -125,6 +125,11 @@ for (const name of ['llama', ...ARCHITECTURES] as const) {
     await any.loop.forget(job.scope);
     const late = await make({ prefixReuse: 'any' });
     t.equal((await late.run({ ...job, elsewhere })).cached, 0, 'what is gone costs a prefill');
+    if (name === 'llama') {
+      const third = await make({ prefixReuse: 'any' });
+      const again = await third.run({ ...job, elsewhere: savedBy(other, next) });
+      t.same([again.tokens, again.cached], [there.tokens, there.cached], 'from the one that had restored it');
+    }
 
     // Each turn brings an entry back that no longer is what was saved.
     for (const spoil of [flip, (file: number) => ftruncateSync(file, 1000)]) {

@@ -49,7 +49,7 @@ function chatOf(n = 1): PlannedJob {
   };
   const fields = Object.entries(stubJob('hold')).filter(([name]) => name !== 'seats');
   const job = Object.fromEntries(fields) as unknown as Omit<GenerateJob, 'seats'>;
-  return { kind: 'generate', job: { ...job, n }, results };
+  return { kind: 'generate', job: { ...job, n }, prefix: new Uint32Array(0), results };
 }
 
 /** A request that has just got its seat. */

@@ -20,6 +20,7 @@ const JOB = {
   input: new Uint32Array(200),
   scope: 'acme',
 } as unknown as GenerateJob & ScoreJob;
+const PREFIX = prefixOf(JOB.prompt, JOB.scope);
 const RECEIVER = {} as GenerationReceiver & ScoreReceiver;
 
 class FakeReplica implements EngineReplica {
@@ -102,8 +103,8 @@ t.test('readyInMs is the least of its replicas that are not lost', async (t) => 
 
 t.test('a job goes to the replica that its lease names, and prevents the others from being unloaded', async (t) => {
   const { engine, replicas } = three();
-  engine.generate(JOB, RECEIVER, 1);
-  engine.score(JOB, RECEIVER, 2);
+  engine.generate(JOB, RECEIVER, 1, PREFIX);
+  engine.score(JOB, RECEIVER, 2, PREFIX);
   t.strictSame(
     replicas.map(({ calls }) => calls),
     [
@@ -112,12 +113,12 @@ t.test('a job goes to the replica that its lease names, and prevents the others 
       ['touch', 'touch', 'score'],
     ],
   );
-  t.throws(() => engine.generate(JOB, RECEIVER, 3), /does not have/);
+  t.throws(() => engine.generate(JOB, RECEIVER, 3, PREFIX), /does not have/);
 });
 
 t.test('what one replica has saved counts for those with equal states, and jobs name where it is', async (t) => {
   const { engine, replicas } = three();
-  const hashes = prefixOf(JOB.prompt, JOB.scope);
+  const hashes = PREFIX;
   const state = { file: 5, inode: 6, bytes: 1000, tokens: 199, ends: 0, digest: 1 };
   replicas[0].held.apply([
     { sequence: 0, hashes },
@@ -125,7 +126,7 @@ t.test('what one replica has saved counts for those with equal states, and jobs 
   ]);
   const reach = (): number[] => [0, 1, 2].map((at) => engine.heldPrefixes(at).longestOf(hashes) / PREFIX_CHUNK);
   const elsewhere = (replica: number): unknown => {
-    engine.generate(JOB, RECEIVER, replica);
+    engine.generate(JOB, RECEIVER, replica, hashes);
     return replicas[replica]?.job?.elsewhere;
   };
   t.strictSame(reach(), [3, 0, 0], 'it is not known what their states are');
@@ -136,14 +137,34 @@ t.test('what one replica has saved counts for those with equal states, and jobs 
   t.strictSame(elsewhere(1), { ...state, pid: 7 });
   t.equal(elsewhere(0), undefined, 'its own');
   t.equal(elsewhere(2), undefined, 'states of another kind');
-  engine.score(JOB, RECEIVER, 1);
+  engine.score(JOB, RECEIVER, 1, hashes);
   t.strictSame(replicas[1].job?.elsewhere, { ...state, pid: 7 });
   replicas[1].held.apply([{ sequence: 0, hashes: hashes.subarray(0, 2) }]);
   t.equal(elsewhere(1), undefined, 'it has as much');
   replicas[1].held.apply([{ sequence: 0, hashes: hashes.subarray(0, 1) }]);
   t.strictSame(elsewhere(1), { ...state, pid: 7 });
-  engine.generate({ ...JOB, scope: 'globex' }, RECEIVER, 1);
+  engine.generate(JOB, RECEIVER, 1, prefixOf(JOB.prompt, 'globex'));
   t.equal(replicas[1].job?.elsewhere, undefined, 'of another account');
+});
+
+t.test('a state that a second replica has restored is there for a third, also without the first', async (t) => {
+  const { engine, replicas } = three();
+  const state = { file: 5, inode: 6, bytes: 1000, tokens: 199, ends: 0, digest: 1 };
+  replicas.forEach((replica, at) => {
+    replica.facts = { ...FACTS, states: 'w f16' };
+    replica.pid = 100 + at;
+  });
+  const elsewhere = (): unknown => {
+    engine.generate(JOB, RECEIVER, 2, PREFIX);
+    return replicas[2].job?.elsewhere;
+  };
+  replicas[0].held.apply([{ sequence: 2, hashes: PREFIX, state }]);
+  t.strictSame(elsewhere(), { ...state, pid: 100 });
+  replicas[1].held.apply([{ sequence: 2, hashes: PREFIX, state: { ...state, file: 9 } }]);
+  t.match(elsewhere(), { inode: 6 });
+  replicas[0].held.apply([{ sequence: 2, hashes: new Uint32Array(0) }]);
+  t.strictSame(elsewhere(), { ...state, file: 9, pid: 101 }, 'by the second one’s descriptor');
+  t.equal(engine.heldPrefixes(2).longestOf(PREFIX), 3 * PREFIX_CHUNK);
 });
 
 t.test('facts are those of a replica, with the longest seats; tokens are sums', async (t) => {
