@@ -21,6 +21,7 @@ const REPLY = 12;
 const CHUNK = 64;
 /** The most that other sequences in a batch may change a probability, on random weights. */
 const TOLERANCE = 0.03;
+const ROOM = { bytes: 64 * 2 ** 20, maxAgeMs: 1e9 } as const;
 const OPTIONS = { seats: 8, checkpointBytes: 64 * 1024 * 1024 } as const;
 
 const llama = await cpuLlama(1);
@@ -70,6 +71,16 @@ for (const { name, state, model: file } of FAMILIES) {
       t.equal(ran.cached, cached);
       prompt = Uint32Array.of(...prompt, ...(ran.tokens[0] ?? []), ...words(30, 1));
     }
+
+    const single = await RealLoop.make(model, { ...OPTIONS, seats: 1, prefixCache: ROOM });
+    const first = words(2 * CHUNK + 20, 7);
+    const replied = await single.run(chat(first));
+    await single.run(chat(words(CHUNK, 8)));
+    const next = chat(Uint32Array.of(...first, ...(replied.tokens[0] ?? []), ...words(30, 1)));
+    const restored = await single.run(next);
+    t.match(single.cache, { hits: 1, restoredTokens: 2 * CHUNK }, 'an overwritten state is restored');
+    t.same(restored.tokens, (await fresh.run(next)).tokens, 'and goes on as a new context');
+    await single.dispose();
 
     const alone = await loop.run(ask(true));
     const together = await loop.run(ask(false));
