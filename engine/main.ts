@@ -63,7 +63,7 @@ async function start(setup: EngineSetup): Promise<void> {
     const leastPrefillTokens = LEAST_TOKENS[device];
     const available = (): number | undefined => {
       const free = availableMemory();
-      const room = roomForMemoryFiles() ?? 0;
+      const room = roomForMemoryFiles()?.free ?? 0;
       return free === undefined ? room : Math.min(usableOf(free), room);
     };
     const maxAgeMs = setup.prefixCache?.maxAgeMs ?? Infinity;
@@ -99,6 +99,7 @@ function facts(setup: EngineSetup, loaded: Runtime): EngineFacts {
     threads: loaded.threads,
     gpu: loaded.gpu,
     repackedBytes: loaded.repackedBytes,
+    prefixCacheBytes: loaded.prefixCacheBytes,
     states: [loaded.weightVersion, loaded.kv, loaded.shape].join(' '),
   };
 }

@@ -135,7 +135,7 @@ async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, thread
   const estimated = withGrammars(await estimateNeeds(insights, weights, plan), setup.kind, vocabulary);
   const saving = (appendOnly: boolean): Needs =>
     withCheckpoints(estimated, seats, appendOnly, setup.checkpoints?.bytes, free.cpuRam);
-  const needs = withPrefixCache(saving(!plan.cuttable), setup, free.cpuRam, roomForMemoryFiles());
+  const needs = withPrefixCache(saving(!plan.cuttable), setup, free.cpuRam, roomForMemoryFiles()?.total);
   check?.context(needs, plan);
   const types = ggmlTypes(kv);
   const context = await model.createContext({

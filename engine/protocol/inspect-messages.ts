@@ -26,7 +26,8 @@ export type SizingSetup = Pick<
   | 'checkpoints'
   | 'prefixCache'
   | 'projector'
->;
+> &
+  Partial<Pick<EngineSetup, 'prefixReuse'>>;
 
 /** Bytes of each kind of memory. */
 export interface Bytes {

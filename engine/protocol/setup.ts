@@ -42,7 +42,7 @@ export interface EngineSetup {
   };
   /**
    * Saved states of sequences that were overwritten. `bytes`: host memory; absent: by what is free, shared by so many
-   * `engines` (absent: this one alone). A state that was not used for `maxAgeMs` is dropped, in sequences too. Absent:
+   * `engines` whose caches have no set size either (absent: this one alone). A state that was not used for `maxAgeMs` is dropped, in sequences too. Absent:
    * nothing is saved, and nothing is dropped by age.
    */
   readonly prefixCache?: { readonly bytes?: number; readonly engines?: number; readonly maxAgeMs: number };
@@ -119,6 +119,8 @@ export interface EngineFacts {
   readonly confirmsCancels?: true;
   /** Bytes of weights that the engine repacked for itself and are not mapped (memory/repacked.ts); absent: none. */
   readonly repackedBytes?: number;
+  /** The bound of its prefix cache; absent: it has none. */
+  readonly prefixCacheBytes?: number;
   /**
    * A hash of the weights, the KV type, and everything else that its states depend on. Processes with equal hashes can
    * restore each other's states. Absent: it saves no states.

@@ -103,9 +103,10 @@ export class SequenceCache {
     try {
       if (state.length !== tokens.length || tokens.digest !== digest)
         throw new EngineFault('a saved state of other tokens');
-      const { restoreWhole } = this.#states;
-      if (!restoreWhole) throw new EngineFault('states cannot be restored');
-      await this.#copies.timed('restore', tokens.length, () => restoreWhole.call(this.#states, sequence, state));
+      await this.#copies.timed('restore', tokens.length, async () => {
+        if (!this.#states.restoreWhole) throw new EngineFault('states cannot be restored');
+        await this.#states.restoreWhole(sequence, state);
+      });
       if (tokens.key) this.#pace.restored(tokens.key.scope);
     } catch (error) {
       this.#cache.drop(entry, 'failed');

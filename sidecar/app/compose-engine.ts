@@ -31,7 +31,7 @@ export interface EngineParts {
   readonly entry: string;
   /** Hashes of files of weights. */
   readonly weights: WeightFiles;
-  /** Engine processes of all models, which share the free memory for prefix caches. */
+  /** Engine processes of all models that share the free memory for prefix caches ({@link sharesCacheRoom}). */
   readonly engines: number;
   readonly memory: MemoryCheck | undefined;
   readonly template: TemplateSettings;
@@ -107,6 +107,14 @@ function remoteSetup({ engine }: ModelConfig, server: NonNullable<ReplicaPlan['s
   };
   return { kind, ...server, ...more, cancelWaitMs, silentMs };
 }
+
+/** Whether a model's engine processes have prefix caches that are sized by what is free. */
+export function sharesCacheRoom({ engine, prefixReuse, prefixCache }: CacheSettings): boolean {
+  return engine.kind === 'llama.cpp' && prefixReuse !== 'off' && prefixCache.bytes === undefined;
+}
+
+/** The settings that decide whether a model has a prefix cache. */
+export type CacheSettings = Pick<ModelConfig, 'engine' | 'prefixReuse' | 'prefixCache'>;
 
 /** Whether a kind of engine can enforce a grammar only from a reply's beginning. */
 export function holdsWholeGrammars(kind: ModelConfig['engine']['kind']): boolean {

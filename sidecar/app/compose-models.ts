@@ -12,7 +12,7 @@ import { StartGate } from '../engine-client/start-gate.js';
 import type { HostedModel } from '../api/services.js';
 import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
 import type { FirstStart } from '../prompts/client.js';
-import { composeEngine, type EngineParts } from './compose-engine.js';
+import { composeEngine, sharesCacheRoom, type EngineParts } from './compose-engine.js';
 import { composeVision } from './compose-vision.js';
 import { FirstStarts } from './first-starts.js';
 import { mappedBeside } from './mapped-beside.js';
@@ -74,7 +74,8 @@ export function hostModels(
 ): ReadonlyMap<string, Hosted> {
   const models = new Map<string, Hosted>();
   const gate = config.engine.checkMemory ? new StartGate() : undefined;
-  const engines = [...plans.values()].reduce((sum, replicas) => sum + replicas.length, 0);
+  const sharing = config.models.filter(sharesCacheRoom);
+  const engines = sharing.reduce((sum, { id }) => sum + (plans.get(id)?.length ?? 0), 0);
   for (const model of config.models) {
     const file = files.get(model.file) ?? model.file;
     const memory = gate && { gate, mappedElsewhere: (loads: string) => mappedBeside(loads, models.values()) };

@@ -11,6 +11,7 @@ import { size } from './layout.js';
 import { isExternal, withFile } from './model-files.js';
 import { loadText } from './model-text.js';
 import { replicasToSize } from './replica-sizes.js';
+import { cacheCheck } from './cache-check.js';
 import { reasons, serves, shortOfMemory, sizeModels, type Sizing } from './sizing.js';
 import { COMMANDS } from './command-table.js';
 
@@ -83,6 +84,7 @@ async function modelChecks(config: Config, machine: MachineFacts | undefined, io
   );
   return [
     ...(machine ? [coresCheck(machine.cores, sizings)] : []),
+    await cacheCheck(found.map(({ model }) => model)),
     ...wanted.flatMap((one) => (one.kind === 'unfit' ? [unfitCheck(one.model, one.why)] : [])),
     ...config.models.filter(isExternal).map(externalCheck),
     ...sizings.flatMap((sizing, i) => [

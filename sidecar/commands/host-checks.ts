@@ -17,7 +17,6 @@ import { readBearerToken } from '../lib/secret-file.js';
 import { checkSinkFiles, sinkFiles } from '../usage/delivery/sinks.js';
 import { lockOwner } from '../usage/lock.js';
 import { readPriceFile } from '../usage/price-file.js';
-import { cacheCheck } from './cache-check.js';
 import type { Check } from './check.js';
 import { size } from './layout.js';
 import { httpCheck, nodeCheck, swapCheck } from './runtime-checks.js';
@@ -33,7 +32,6 @@ export async function hostChecks(config: Config, clock: Clock): Promise<Check[]>
     await httpCheck(),
     contractCheck(config),
     swapCheck(textOf('/proc/swaps'), swapLimit()),
-    await cacheCheck(config),
     filesLimitCheck(textOf('/proc/self/limits')),
     connectionsCheck(config, descriptorLimit()),
     ...(await guarded('usage spool', () => spoolChecks(config))),

@@ -1,5 +1,6 @@
 /** What `doctor` and `models verify` check of the configured models: each of their replicas by itself, on its own devices. */
 import type { ModelConfig } from '../config/config.js';
+import { sharesCacheRoom } from '../app/compose-engine.js';
 import { planOf } from '../app/compose-replicas.js';
 import { nameOf } from '../app/replica-plans.js';
 import { setupOf, type ToSize } from './sizing.js';
@@ -12,11 +13,11 @@ export type ToCheck = { readonly model: ModelConfig } & (
 /** The replicas of each model, in order. `models`: with the paths of their files. */
 export async function replicasToSize(models: readonly ModelConfig[]): Promise<ToCheck[]> {
   const all = (await Promise.all(models.map(ofModel))).flat();
-  const engines = all.filter(({ kind }) => kind === 'replica').length;
+  const engines = all.filter(({ kind, model }) => kind === 'replica' && sharesCacheRoom(model)).length;
   return all.map((one) => (one.kind === 'replica' ? { ...one, toSize: sharing(one.toSize, engines) } : one));
 }
 
-/** All engines share what is free for prefix caches. */
+/** Engines whose caches have no set size share what is free. */
 function sharing(toSize: ToSize, engines: number): ToSize {
   const { prefixCache } = toSize.setup;
   return prefixCache ? { ...toSize, setup: { ...toSize.setup, prefixCache: { ...prefixCache, engines } } } : toSize;

@@ -56,9 +56,9 @@ const HELD = '(a sidecar that runs on this data folder uses a part of it now)';
 
 export function setupOf(model: ModelConfig): Sized {
   const { file, kind, seats, contextPerSeat, threads, cores, gpu, flashAttention, prefillTokensPerStep } = model;
-  const { swaFull, kv, checkpoints, prefixCache } = model;
+  const { swaFull, kv, checkpoints, prefixReuse, prefixCache } = model;
   const where = cores === undefined ? {} : { cores };
-  const state = { prefillTokensPerStep, swaFull, kv, checkpoints, prefixCache };
+  const state = { prefillTokensPerStep, swaFull, kv, checkpoints, prefixReuse, prefixCache };
   const projector = projectorOf(model);
   const images = projector && { projector };
   return { file, kind, seats, contextPerSeat, threads, ...where, gpu, flashAttention, ...state, ...images };

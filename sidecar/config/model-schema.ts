@@ -133,12 +133,12 @@ export const modelSchema: SettingSchema = {
       bytes: {
         type: 'integer',
         description:
-          'Host memory of each engine process for prefixes whose sequence is assigned to another request: a later request with the same prefix restores it instead of evaluating it again. 0: none. Counted when memory is checked.',
+          'Host memory of each engine process for prefixes whose sequence is assigned to another request: a later request with the same prefix restores it instead of evaluating it again. At most what `/dev/shm` can hold. 0: none. Counted when memory is checked.',
         minimum: 0,
         maximum: 2 ** 40,
         unit: 'bytes',
         defaultText:
-          'a quarter of what is free once the model is loaded, shared by all engine processes, at most 8 GiB each; 0 below 64 MiB',
+          'a quarter of what is free once the model is loaded, shared by all engine processes whose size is not set, at most 8 GiB each; 0 below 64 MiB',
       },
       maxAgeMs: milliseconds(
         'What was not used for so long is dropped, in host memory and in free sequences, up to 10 s late.',

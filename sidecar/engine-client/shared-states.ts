@@ -3,6 +3,7 @@ import type { EngineFacts } from './engine.js';
 import { PREFIX_CHUNK } from '../../engine/protocol/prefix-hash.js';
 import type { PrefixIndex, ReplicaPrefixes } from './prefix-index.js';
 
+export { CACHE_SHARE, MOST_CACHE_BYTES } from '../../engine/protocol/cache-size.js';
 export { MEMORY_FILES } from '../../engine/protocol/shared-state.js';
 
 /** A replica as the other replicas see it. */

@@ -137,6 +137,7 @@ function isFacts(raw: unknown): raw is EngineFacts {
     isCount(raw['threads']) &&
     (typeof raw['gpu'] === 'string' || raw['gpu'] === false) &&
     (raw['repackedBytes'] === undefined || isCount(raw['repackedBytes'])) &&
+    (raw['prefixCacheBytes'] === undefined || isCount(raw['prefixCacheBytes'])) &&
     (raw['states'] === undefined || typeof raw['states'] === 'string') &&
     isFlag(raw['confirmsCancels'])
   );

@@ -20,11 +20,11 @@ const PIECE = 1 << 18;
 /** What pieces are read into, kept: to get new memory from the system takes longer than to read it. */
 const pieces: Buffer[] = [];
 
-/** Bytes that files in memory can still take; undefined: this system has none. */
-export function roomForMemoryFiles(): number | undefined {
+/** Bytes that files in memory can take, of all processes together, and still now; undefined: this system has none. */
+export function roomForMemoryFiles(): { readonly total: number; readonly free: number } | undefined {
   try {
-    const { bavail, bsize } = statfsSync(MEMORY_FILES);
-    return bavail * bsize;
+    const { blocks, bavail, bsize } = statfsSync(MEMORY_FILES);
+    return { total: blocks * bsize, free: bavail * bsize };
   } catch {
     return undefined;
   }

@@ -27,7 +27,7 @@ t.test('a quarter of the free memory, shared by all engines, at most 8 GiB, and 
   t.equal(withPrefixCache(needs, { seats: 8 }, 100 * GIB, 0), needs, 'absent: none');
 });
 
-t.test('at most what files in memory have room for, whatever is asked for', async (t) => {
+t.test('at most what files in memory can take in all, whatever is asked for', async (t) => {
   const of = (room: number | undefined, asked: object = {}): number | undefined =>
     withPrefixCache(needs, { seats: 8, prefixCache: { ...AGE, ...asked } }, 100 * GIB, room).cpu.prefixCache;
   t.equal(of(3 * GIB), 3 * GIB);
@@ -35,6 +35,7 @@ t.test('at most what files in memory have room for, whatever is asked for', asyn
   t.equal(of(GIB / 16), GIB / 16, 'what a container has by default');
   t.equal(of(GIB / 16, { engines: 2 }), 0, 'for two engines that is too little');
   t.equal(of(GIB / 16, { bytes: 5 * GIB }), GIB / 16);
+  t.equal(of(6 * GIB, { bytes: 5 * GIB, engines: 2 }), 5 * GIB, 'a configured value is not divided');
   t.equal(of(undefined), 0, 'a system without any');
 });
 

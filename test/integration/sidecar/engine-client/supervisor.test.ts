@@ -133,7 +133,10 @@ t.test('a new process is told which accounts were closed before', async (t) => {
   await harness.loss();
   engine.forget('second');
   await harness.ready(2);
-  await eventually('it forgets both', () => engine.report.cache.evictions.forgotten === HELD_CACHE.evictions.forgotten + 2);
+  await eventually(
+    'it forgets both',
+    () => engine.report.cache.evictions.forgotten === HELD_CACHE.evictions.forgotten + 2,
+  );
 });
 
 t.test('nothing is delivered after a cancel, even if the engine still reports on the job', async (t) => {
