@@ -5,6 +5,8 @@ import { embeddedTestModel } from '../support/models.js';
 import { CHAT, Sidecar } from '../support/sidecar.js';
 
 const KEEP_ALIVE = ': keep-alive\n\n';
+/** On a busy machine a token may take longer than the time between two comments. */
+const COMMENTS_THEN_FRAMES = /^(: keep-alive\n\n)+(data: [^\n]+\n\n(: keep-alive\n\n)*)+$/;
 const file = await embeddedTestModel();
 
 /** One seat, and a context that a long prompt fits into. */
@@ -64,7 +66,7 @@ t.test('a patient queue', async (t) => {
     const { status, body, chunks, trailers } = await waiting.response();
     t.equal(status, 200);
     t.same(chunks.slice(0, 2), [KEEP_ALIVE, KEEP_ALIVE]);
-    t.match(body, /^(: keep-alive\n\n)+(data: [^\n]+\n\n)+$/, 'comments first, then only frames');
+    t.match(body, COMMENTS_THEN_FRAMES);
     t.not(contentOf(chunksOf(body)), '');
     t.match(trailers[0]?.join(': '), /^Server-Timing: ra-ttft;dur=[0-9.]+$/);
   });
@@ -73,7 +75,7 @@ t.test('a patient queue', async (t) => {
     const connection = await ask(sidecar, 'the of and '.repeat(2000));
     await connection.until(KEEP_ALIVE);
     const { body } = await connection.response();
-    t.match(body, /^(: keep-alive\n\n)+(data: [^\n]+\n\n)+$/);
+    t.match(body, COMMENTS_THEN_FRAMES);
     t.not(contentOf(chunksOf(body)), '');
   });
 });

@@ -7,7 +7,6 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { canary, chatBody, MARK, type Fields } from '../support/canaries.js';
-import { counted } from '../support/faults.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { embeddedTestModel } from '../support/models.js';
 import { RetentionWatch } from '../support/retention-watch.js';
@@ -134,9 +133,19 @@ t.test('nothing that the compatible contract accepts is kept', async (t) => {
   });
 
   await t.test('cut off by the engine’s end', async (t) => {
-    const stream = await sidecar.post(RESPONSES, response({ max_output_tokens: 7000, stream: true }));
-    await counted(sidecar, 'seats_busy', 1);
-    process.kill(sidecar.enginePid(CHAT), 'SIGABRT');
+    const engine = sidecar.enginePid(CHAT);
+    const begin = (): Promise<Response> => sidecar.post(RESPONSES, response({ max_output_tokens: 7000, stream: true }));
+    let stream = await begin();
+    // The engine is stopped while the test looks: a reply may end soon, and then another is begun.
+    process.kill(engine, 'SIGSTOP');
+    while ((await sidecar.metric('ra_sidecar_seats_busy')) !== 1) {
+      process.kill(engine, 'SIGCONT');
+      await watch.replied(stream);
+      stream = await begin();
+      process.kill(engine, 'SIGSTOP');
+    }
+    process.kill(engine, 'SIGABRT');
+    process.kill(engine, 'SIGCONT');
     t.match(await watch.replied(stream), /"type":"error".*"code":"bad_gateway"/);
     await sidecar.logged('engine ready', 2, (line) => line['model'] === CHAT);
   });
