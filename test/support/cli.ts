@@ -1,7 +1,5 @@
 import { execFile } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
-
-const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
+import { program } from './programs.js';
 
 /** Long enough for a loaded machine, ms; a command that takes longer is killed. */
 const COMMAND_MS = 60_000;
@@ -19,7 +17,7 @@ export interface Ran {
 export function runCli(args: readonly string[], environment: Readonly<Record<string, string>> = {}): Promise<Ran> {
   return new Promise((resolve) => {
     const options = { env: { ...process.env, ...environment }, timeout: COMMAND_MS, maxBuffer: MOST_PRINTED_BYTES };
-    const child = execFile(process.execPath, [CLI, ...args], options, (_, stdout, stderr) =>
+    const child = execFile(process.execPath, [program('sidecar/cli.js'), ...args], options, (_, stdout, stderr) =>
       resolve({ code: child.exitCode, stdout, stderr }),
     );
   });

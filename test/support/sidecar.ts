@@ -4,13 +4,11 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { holdAnswers } from './hold-answers.js';
 import { embeddedTestModel } from './models.js';
 import { PATIENT_MS } from './patience.js';
 import { signalGroup, untilNextLook } from './processes.js';
-
-const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
+import { program } from './programs.js';
 
 /** Long enough for a loaded machine; a start that takes longer fails the test with the output so far. */
 const START_MS = 240_000;
@@ -50,6 +48,11 @@ export async function chatOnly(seats: number, contextPerSeat = 2048): Promise<{ 
   return { models: [{ id: CHAT, kind: 'chat', file: await embeddedTestModel(), seats, contextPerSeat }] };
 }
 
+/** The same model, whose engine starts with the first request: for a test that sends none that reaches it. */
+export async function unloadedChat(): Promise<{ models: readonly object[] }> {
+  return { models: (await chatOnly(1)).models.map((model) => ({ ...model, load: 'lazy' })) };
+}
+
 /** The real sidecar as a process, on free ports, with real engines. Stopped when its test ends. */
 export class Sidecar {
   readonly child: ChildProcess;
@@ -66,7 +69,7 @@ export class Sidecar {
     environment: Readonly<Record<string, string>>,
     { ownGroup, cwd, openFiles }: Pick<StartOptions, 'ownGroup' | 'cwd' | 'openFiles'>,
   ) {
-    const args = [CLI, 'serve'];
+    const args = [program('sidecar/cli.js'), 'serve'];
     // It becomes the command: the process stays the same.
     const limited = ['prlimit', [`--nofile=${openFiles}`, process.execPath, ...args]] as const;
     const [command, all] = openFiles === undefined ? ([process.execPath, args] as const) : limited;
