@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import tap from 'tap';
 import { ensureModel } from '../../bench/models/embedded.js';
 import { planFor } from '../../bench/models/recipes.js';
 import { ownVocabulary } from '../../bench/models/vocabulary-own.js';
@@ -20,14 +21,22 @@ export async function bundleVocabulary(name: string): Promise<string> {
   return join(await bundleCheckout(), 'models', `ggml-vocab-${name}.gguf`);
 }
 
-/** A real vocabulary with a template: the vocabulary’s own unless one is named. Disposed after the test. */
-export async function promptParts(
-  t: { teardown(fn: () => Promise<void>): void },
-  vocabularyName: string,
-  templateName?: string,
-): Promise<PromptParts> {
-  const vocabulary = await loadVocabulary(await bundleVocabulary(vocabularyName));
-  t.teardown(() => vocabulary.dispose());
+const loaded = new Map<string, Promise<Vocabulary>>();
+
+/**
+ * One of the bundle’s vocabularies, loaded once for all test files of a process, since a large one takes half a second. Disposed
+ * when the process’ tests have ended.
+ */
+export function sharedVocabulary(name: string): Promise<Vocabulary> {
+  const vocabulary = loaded.get(name) ?? bundleVocabulary(name).then(loadVocabulary);
+  if (!loaded.has(name)) tap.teardown(async () => (await vocabulary).dispose());
+  loaded.set(name, vocabulary);
+  return vocabulary;
+}
+
+/** A real vocabulary with a template: the vocabulary’s own unless one is named. */
+export async function promptParts(vocabularyName: string, templateName?: string): Promise<PromptParts> {
+  const vocabulary = await sharedVocabulary(vocabularyName);
   const source = templateName === undefined ? (vocabulary.chatTemplate ?? '') : await bundleTemplate(templateName);
   return partsOf(vocabulary, source);
 }

@@ -1,7 +1,8 @@
 /** Which test files share a process, and which cannot. */
+import { secondsOf } from './test-seconds.js';
 
 /** Test files that run in one process: a failing test does not affect the others of its group, a crash does. */
-const MOST_OF_A_GROUP = 30;
+const MOST_OF_A_GROUP = 60;
 
 /** Files below one of these folders share a process, since they share what they test with. */
 const SHARING: readonly { readonly name: string; readonly files: RegExp; readonly most: number }[] = [
@@ -16,21 +17,27 @@ const SHARING: readonly { readonly name: string; readonly files: RegExp; readonl
     // The sidecar in their own process, and its prompt hosts (shared-lanes.ts).
     name: 'contract',
     files:
-      /^contract\/(admission|billing|bodies|both-contracts|completions|console|fields|fleet|gateway|idempotency|images|keys|left-while-closing|limits|openapi|order|security|traces|vision)\./,
+      /^contract\/(admission|billing|bodies|both-contracts|completions|console|fields|fields-compatible|fleet|gateway|idempotency|images|keys|left-while-closing|limits|openapi|order|security|traces|vision)\./,
     most: 9,
   },
   {
     // Sidecars as separate processes, and nothing in this process.
     name: 'sidecars',
     files:
-      /^(fault\/(balances|cancel|cold|descriptors|drain|engine-hang|engine-jobs|engine-killed|engine-left|odd-files|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed)|integration\/(access|affinity|call-formats|console|decisions-fairness|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-compatible|no-content-crash|no-content-usage|operations|otlp|picker-metrics|prompts-fairness|reload|replicas|responses|systemd|usage-delivery))\./,
-    most: 5,
+      /^(contract\/(fuzz|http)|fault\/(balances|cancel|cold|descriptors|drain|engine-hang|engine-jobs|engine-killed|engine-left|odd-files|prompt-host-killed|replica-killed|sidecar-killed|spool-full|spool-killed|spool-removed)|integration\/(access|affinity|call-formats|console|decisions-fairness|first-run|keep-alive|keys-command|lazy-models|load|no-content|no-content-access|no-content-compatible|no-content-crash|no-content-usage|operations|otlp|picker-metrics|prompts-fairness|reload|replicas|responses|reuse|systemd|usage-delivery))\./,
+    most: 7,
   },
   {
     // llama.cpp in their own process, and no other process.
     name: 'llama',
     files:
-      /^integration\/(engine\/(families|grammar|masks|reuse|checkpoint-reuse)|engine\/llama\/(bare-vocabulary|checkpoints|decoders)|bench\/models\/(embedded|vocabulary-own|vocabulary-copy))\./,
+      /^integration\/(engine\/(calls|checkpoint-reuse|decode-faults|families|forced-calls|grammar|kv-types|masks|reuse)|engine\/(llama\/(bare-vocabulary|checkpoints|decoders|runs)|scheduler\/warm-up)|bench\/models\/(embedded|random-model|vocabulary-own|vocabulary-copy))\./,
+    most: 12,
+  },
+  {
+    // Real vocabularies, each loaded once for all of them (prompt-models.ts).
+    name: 'prompts',
+    files: /^integration\/engine\/prompt\//,
     most: 12,
   },
 ];
@@ -61,7 +68,7 @@ export function groupsOf(files: readonly string[]): readonly TestGroup[] {
   const shares = (file: string): boolean => SHARING.some(({ files: sharing }) => sharing.test(file));
   const alone = (file: string): boolean => !shares(file) && (PROCESSES.test(file) || file in ALONE);
   const unit = sorted.filter((file) => !shares(file) && !alone(file));
-  return [
+  const groups = [
     ...SHARING.flatMap(({ name, files: sharing, most }) =>
       chunks(
         name,
@@ -72,13 +79,17 @@ export function groupsOf(files: readonly string[]): readonly TestGroup[] {
     ...sorted.filter(alone).map((file) => ({ name: file.replace(/\.test\.js$/, ''), files: [file] })),
     ...chunks('unit', unit, MOST_OF_A_GROUP),
   ];
+  return groups.sort((a, b) => sum(b.files) - sum(a.files));
 }
 
-/** Distributed one by one, so that long tests of one folder are not all in one group. */
+const sum = (files: readonly string[]): number => files.reduce((seconds, file) => seconds + secondsOf(file), 0);
+
+/** As few groups as hold them all, which take about the same time: each file goes to the shortest, the longest file first. */
 function chunks(name: string, files: readonly string[], most: number): TestGroup[] {
-  const count = Math.ceil(files.length / most);
-  return Array.from({ length: count }, (_, group) => ({
-    name: `${name}-${group + 1}`,
-    files: files.filter((_, at) => at % count === group),
-  }));
+  const groups = Array.from({ length: Math.ceil(files.length / most) }, (): string[] => []);
+  for (const file of [...files].sort((a, b) => secondsOf(b) - secondsOf(a))) {
+    const [shortest] = groups.filter(({ length }) => length < most).sort((a, b) => sum(a) - sum(b));
+    shortest?.push(file);
+  }
+  return groups.map((members, at) => ({ name: `${name}-${at + 1}`, files: members.sort() }));
 }

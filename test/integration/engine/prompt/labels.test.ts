@@ -1,13 +1,11 @@
 import t from 'tap';
 import { DIGITS, labelTexts, labelTokens, LETTERS, verifyLabels, YES_NO } from '../../../../engine/prompt/labels.js';
-import { loadVocabulary } from '../../../../engine/llama/vocabulary.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
-import { bundleVocabulary } from '../../../support/prompt-models.js';
+import { sharedVocabulary } from '../../../support/prompt-models.js';
 
 for (const name of ['qwen2', 'llama-bpe', 'command-r', 'gemma-4', 'deepseek-llm', 'falcon', 'gpt-2']) {
   t.test(`the labels of ${name}`, async (t) => {
-    const vocabulary = await loadVocabulary(await bundleVocabulary(name));
-    t.teardown(() => vocabulary.dispose());
+    const vocabulary = await sharedVocabulary(name);
     const tail = '.<|im_end|>\n<|im_start|>assistant\n';
     const verified = verifyLabels(vocabulary, tail);
     if (verified.kind === 'bad') {
