@@ -5,7 +5,7 @@ import { validateAnswer } from '../../sidecar/contracts/answer-checks.js';
 import type { BodyForm } from '../../sidecar/contracts/requests.js';
 import { ROUTES, bodiesFor, runsOr } from '../support/fuzz.js';
 import { RawConnection } from '../support/raw-http.js';
-import { Sidecar, chatOnly } from '../support/sidecar.js';
+import { Sidecar, unloadedChat } from '../support/sidecar.js';
 import { CANARY } from './tables/rule.js';
 
 const RUNS = runsOr(300);
@@ -29,7 +29,7 @@ const FORMS: Readonly<Record<string, readonly BodyForm[]>> = {
 
 for (const [contract, forms] of Object.entries(FORMS))
   t.test(`random bodies: ${contract}`, async (t) => {
-    const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(1)), contract } });
+    const sidecar = await Sidecar.start(t, { config: { ...(await unloadedChat()), contract } });
     const connection = await RawConnection.open(sidecar.port);
     t.teardown(() => connection.close());
     const seen = new Map<number, number>();

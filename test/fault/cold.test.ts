@@ -26,7 +26,8 @@ t.test('while its model loads a sidecar reports that, and then serves', async (t
   const sidecar = await Sidecar.start(t, { early: true, config: { ...(await chatOnly(1)), keys } });
   const release = await holdEngine(sidecar, 1);
 
-  t.equal((await fetch(`http://127.0.0.1:${sidecar.port}/healthz`)).status, 200);
+  for (const port of [sidecar.port, sidecar.operatorsPort])
+    t.equal((await fetch(`http://127.0.0.1:${port}/healthz`)).status, 200, 'the process is alive');
   const starting = { status: 'starting', parts: { models: 'starting', usage: 'ready' } };
   t.strictSame(await sidecar.readyz(), { status: 503, body: starting }, 'others see no more');
   t.match(await sidecar.readyz(sidecar.operatorsPort), { status: 503, body: { reasons: [`cold: ${CHAT}`] } });
@@ -43,7 +44,7 @@ t.test('while its model loads a sidecar reports that, and then serves', async (t
 
   release();
   await sidecar.until(() => sidecar.printed.includes('is ready at'), 'ready');
-  t.equal((await sidecar.readyz()).status, 200);
+  for (const port of [sidecar.port, sidecar.operatorsPort]) t.equal((await sidecar.readyz(port)).status, 200);
   t.equal((await sidecar.post('/chat/completions', SHORT, { key })).status, 200);
 });
 

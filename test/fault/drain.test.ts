@@ -25,8 +25,10 @@ const stops = {
 };
 
 for (const [name, stop] of cases(Object.entries(stops), (_, index) => index === 1)) {
-  t.test(`${name}: running streams finish, all other requests are refused`, async (t) => {
-    const sidecar = await Sidecar.start(t, { ownGroup: true, config: await chatOnly(1) });
+  t.test(`${name}: after the notice running streams finish, all other requests are refused`, async (t) => {
+    // The shortest notice, after which it drains.
+    const config = { ...(await chatOnly(1)), drain: { noticeMs: 1 } };
+    const sidecar = await Sidecar.start(t, { ownGroup: true, config });
     const engine = sidecar.enginePid(CHAT);
     const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 });
     // The engine is stopped, so it cannot finish before the test has looked.
@@ -35,6 +37,7 @@ for (const [name, stop] of cases(Object.entries(stops), (_, index) => index === 
     await counted(sidecar, 'waiting_requests', 1);
 
     stop(sidecar);
+    await sidecar.logged('leaving');
     t.match(await sidecar.logged('draining'), { count: 2 });
     await isRefused(t, await waiting);
     await isRefused(t, await sidecar.chat(SHORT));
@@ -105,14 +108,4 @@ t.test('during the notice /readyz fails and requests are accepted', async (t) =>
   t.notOk(sidecar.lines.some(({ event }) => event === 'draining'));
   sidecar.child.kill('SIGINT');
   t.strictSame(await sidecar.exited(), { code: 130, signal: null }, 'a second signal ends it at once');
-});
-
-t.test('after the notice it drains', async (t) => {
-  const config = { ...(await chatOnly(1)), drain: { noticeMs: 1 } };
-  const sidecar = await Sidecar.start(t, { ownGroup: true, config });
-  sidecar.child.kill('SIGTERM');
-  await sidecar.logged('leaving');
-  await sidecar.logged('draining');
-  t.strictSame(await sidecar.exited(), { code: 0, signal: null });
-  await isEmpty(sidecar);
 });

@@ -4,6 +4,7 @@ import { mkdtempSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { cases } from '../support/long-form.js';
 import { OpenStream } from '../support/open-stream.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 import { readAll } from '../support/usage-records.js';
@@ -106,5 +107,8 @@ function rehearse(name: string, make: (t: Test) => Medium | undefined): void {
   });
 }
 
-rehearse('a process with a limit on file sizes', (t) => limited(t.testdir()));
-rehearse('a file system that is full', tmpfs);
+const media: readonly [string, (t: Test) => Medium | undefined][] = [
+  ['a file system that is full', tmpfs],
+  ['a process with a limit on file sizes', (t) => limited(t.testdir())],
+];
+for (const [name, make] of cases(media, (_, index) => index === 0)) rehearse(name, make);

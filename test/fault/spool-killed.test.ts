@@ -12,7 +12,7 @@ import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 import { readAll } from '../support/usage-records.js';
 import { rounds } from '../support/long-form.js';
 
-const ROUNDS = Number(process.argv[2] ?? rounds({ short: 3, long: 20 }));
+const ROUNDS = Number(process.argv[2] ?? rounds({ short: 2, long: 20 }));
 const CALLERS = 6;
 /** The most pieces of replies until the sidecar is killed: some tens of requests. */
 const MAX_PIECES = 150;

@@ -46,7 +46,8 @@ t.test('only a gateway over a Unix socket is served', async (t) => {
     gateway: { secretFile },
     log: { level: 'trace' },
   };
-  const killed = await Sidecar.start(t, { config });
+  const killed = await Sidecar.launch(t, { config });
+  await killed.logged('listening on a socket');
   killed.child.kill('SIGKILL');
   await killed.exited();
   t.ok(existsSync(socket), 'a killed sidecar leaves its socket file');

@@ -69,8 +69,13 @@ t.test('only its owner can read the keys file, which has no key in plain text', 
   t.notOk(text.includes(firstKey.slice('ra-dev-'.length)));
 });
 
+/** Owns what runs until the last test has ended. */
+const whole = t;
+/** The second start. */
+let second: Sidecar | undefined;
+
 t.test('the second start prints a new key that works; the old one does not', async (t) => {
-  const sidecar = await Sidecar.startWith(t, environment);
+  const sidecar = (second = await Sidecar.startWith(whole, environment));
   t.match(sidecar.key, /^ra-dev-.{40,}/);
   t.not(sidecar.key, firstKey);
   for (const line of curlLines(sidecar)) t.ok(line.includes(sidecar.key));
@@ -78,7 +83,6 @@ t.test('the second start prints a new key that works; the old one does not', asy
     (await fetch(`${sidecar.base}/models`, { headers: { authorization: `Bearer ${key}` } })).status;
   t.equal(await status(sidecar.key), 200);
   t.equal(await status(firstKey), 401);
-  await stop(sidecar);
 });
 
 interface Run {
@@ -117,21 +121,20 @@ t.test('an invalid configuration is reported in one line', async (t) => {
 });
 
 t.test('a data folder in use by another sidecar is reported in one line', async (t) => {
-  const sidecar = await Sidecar.startWith(t, environment);
   const file = join(dataDir, 'keys.json');
   const before = await readFile(file, 'utf8');
   const { code, stderr } = await serve({});
   t.equal(code, 1);
-  t.match(stderr, new RegExp(`^ra-sidecar: [^\\n]*process ${sidecar.pid}: [^\\n]*dataDir[^\\n]*\\n$`));
+  t.match(stderr, new RegExp(`^ra-sidecar: [^\\n]*process ${second?.pid}: [^\\n]*dataDir[^\\n]*\\n$`));
   t.equal(await readFile(file, 'utf8'), before, 'its key stays valid');
 });
 
 t.test('an address in use is reported in one line', async (t) => {
-  const sidecar = await Sidecar.startWith(t, environment, { early: true });
+  const port = String(second?.port);
   const { code, stderr } = await serve({
-    RA_LISTEN_PORT: String(sidecar.port),
+    RA_LISTEN_PORT: port,
     RA_DATA_DIR: join(dir, 'another'),
   });
   t.equal(code, 1);
-  t.match(stderr, new RegExp(`^ra-sidecar: [^\\n]*${sidecar.port}[^\\n]*\\n$`));
+  t.match(stderr, new RegExp(`^ra-sidecar: [^\\n]*${port}[^\\n]*\\n$`));
 });

@@ -3,9 +3,10 @@ import t from 'tap';
 import { embeddedTestModel } from '../support/models.js';
 import { ENDLESS, SHORT, endsEarly, endsWell, OpenStream } from '../support/open-stream.js';
 import { eventually, isRunning } from '../support/processes.js';
-import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
+import { CHAT, DECIDE, Sidecar, type LogLine } from '../support/sidecar.js';
 
 const OTHER = 'ra-other-chat';
+const FLEETING = 'ra-fleeting-chat';
 const SEATS = { kind: 'chat', seats: 2, contextPerSeat: 2048 };
 
 async function models(...all: Readonly<Record<string, unknown>>[]): Promise<{ models: readonly object[] }> {
@@ -22,7 +23,11 @@ t.test(
   'a lazy model: the sidecar is ready without it; loaded by the first request, unloaded when idle, and loaded again',
   async (t) => {
     const sidecar = await Sidecar.start(t, {
-      config: await models({ id: CHAT }, { id: OTHER, load: 'lazy', idleUnloadMs: 2000 }),
+      config: await models(
+        { id: CHAT },
+        { id: OTHER, load: 'lazy', idleUnloadMs: 2000 },
+        { id: FLEETING, contextPerSeat: 4096, load: 'lazy', idleUnloadMs: 400 },
+      ),
     });
     t.match(sidecar.printed, `${OTHER} (chat, 2 seats, loaded at the first request)`);
     t.equal((await sidecar.readyz()).status, 200);
@@ -44,7 +49,7 @@ t.test(
     t.equal(answered.status, 200);
     t.match(await answered.json(), { model: OTHER, usage: { completion_tokens: 4 } });
 
-    t.match(await sidecar.logged('engine unloaded'), { model: OTHER, pid });
+    t.match(await sidecar.logged('engine unloaded', 1, ({ model }) => model === OTHER), { pid });
     await eventually('its process has ended', () => !isRunning(pid));
     t.ok(await isIn(sidecar, OTHER, 'unloaded'));
     t.equal((await sidecar.readyz()).status, 200);
@@ -55,20 +60,18 @@ t.test(
     t.not(sidecar.enginePid(OTHER), pid);
     t.equal((await ask()).status, 200);
     t.ok(await isIn(sidecar, CHAT, 'ready'), 'the eager one ran all the time');
+
+    await t.test('an idle time does not end a stream that lasts longer', async (t) => {
+      const isFleeting = ({ model }: LogLine): boolean => model === FLEETING;
+      t.equal((await sidecar.post('/chat/completions', { ...SHORT, model: FLEETING })).status, 503);
+      await sidecar.logged('engine ready', 1, isFleeting);
+      const begun = performance.now();
+      endsWell(t, await (await OpenStream.begin(sidecar, { ...ENDLESS, model: FLEETING })).response);
+      t.ok(performance.now() - begun > 400, 'it took longer than the idle time');
+      await sidecar.logged('engine unloaded', 1, isFleeting);
+    });
   },
 );
-
-t.test('an idle time does not end a stream that lasts longer', async (t) => {
-  const sidecar = await Sidecar.start(t, {
-    config: await models({ id: CHAT, contextPerSeat: 4096, load: 'lazy', idleUnloadMs: 400 }),
-  });
-  t.equal((await sidecar.chat(SHORT)).status, 503);
-  await sidecar.logged('engine ready');
-  const begun = performance.now();
-  endsWell(t, await (await OpenStream.begin(sidecar)).response);
-  t.ok(performance.now() - begun > 400, 'it took longer than the idle time');
-  await sidecar.logged('engine unloaded');
-});
 
 t.test('two chat models and a decision model at once, each on its own', async (t) => {
   const sidecar = await Sidecar.start(t, {

@@ -1,32 +1,9 @@
 import t from 'tap';
 import { refusalOf } from '../support/replies.js';
-import { CHAT, chatOnly, DECIDE, Sidecar } from '../support/sidecar.js';
+import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const DURATION = '[0-9]+(?:\\.[0-9]{1,3})?';
 const TIMING = new RegExp(`^authorize;dur=${DURATION}, ra-queue;dur=${DURATION}, ra-admit;dur=${DURATION}$`);
-
-t.test('while a model loads', async (t) => {
-  const sidecar = await Sidecar.start(t, { early: true, config: await chatOnly(1) });
-  await sidecar.logged('engine forked', 1, ({ model }) => model === CHAT);
-  const engine = sidecar.enginePid(CHAT);
-  // Stopped long before it could be ready: it stays cold for as long as this test needs.
-  process.kill(engine, 'SIGSTOP');
-  t.teardown(() => process.kill(engine, 'SIGCONT'));
-  const operators = `http://127.0.0.1:${sidecar.operatorsPort}`;
-
-  t.equal((await fetch(`${operators}/healthz`)).status, 200, 'the process is alive');
-  const { status, body } = await sidecar.readyz(sidecar.operatorsPort);
-  t.equal(status, 503);
-  t.ok((body as { reasons: string[] }).reasons.includes(`cold: ${CHAT}`), 'operators see which model it waits for');
-  t.strictSame(await sidecar.readyz(), {
-    status: 503,
-    body: { status: 'starting', parts: { models: 'starting', usage: 'ready' } },
-  });
-
-  process.kill(engine, 'SIGCONT');
-  await sidecar.until(() => sidecar.printed.includes('is ready at'), 'ready');
-  t.equal((await fetch(`${operators}/readyz`)).status, 200);
-});
 
 t.test('in service', async (t) => {
   const sidecar = await Sidecar.start(t, { seats: 2, contextPerSeat: 16_000 });

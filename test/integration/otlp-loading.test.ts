@@ -6,7 +6,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { OtlpReceiver } from '../support/otlp-receiver.js';
-import { chatOnly, Sidecar } from '../support/sidecar.js';
+import { Sidecar, unloadedChat } from '../support/sidecar.js';
 
 /** Writes the modules that a process had loaded when it ends: all of the SDK’s are CommonJS. */
 const RECORDER = `
@@ -25,7 +25,7 @@ async function loaded(t: Test, telemetry: object): Promise<string[]> {
   writeFileSync(recorder, RECORDER);
   const sidecar = await Sidecar.start(t, {
     early: true,
-    config: { ...(await chatOnly(1)), telemetry },
+    config: { ...(await unloadedChat()), telemetry },
     environment: { NODE_OPTIONS: `--require ${recorder}` },
   });
   await (await sidecar.post('/chat/completions', {})).text();

@@ -4,7 +4,7 @@ import { env } from 'node:process';
 import t, { type Test } from 'tap';
 import { eventually } from '../support/processes.js';
 import { shortDir } from '../support/short-dir.js';
-import { chatOnly, Sidecar } from '../support/sidecar.js';
+import { chatOnly, Sidecar, unloadedChat } from '../support/sidecar.js';
 
 /** A `systemd-notify` that records its messages; test/e2e/systemd.e2e.ts uses the real one. */
 function notifier(t: Test): { readonly path: string; readonly reported: () => string } {
@@ -36,9 +36,10 @@ t.test('systemd is notified once it is ready, and when it stops', async (t) => {
 
 t.test('without systemd there is no notification; without its program that is logged', async (t) => {
   const { path, reported } = notifier(t);
-  await Sidecar.start(t, { config: await chatOnly(1), environment: { PATH: path, NOTIFY_SOCKET: '' } });
+  const config = await unloadedChat();
+  await Sidecar.start(t, { config, environment: { PATH: path, NOTIFY_SOCKET: '' } });
   const sidecar = await Sidecar.start(t, {
-    config: await chatOnly(1),
+    config,
     environment: { PATH: shortDir(t), NOTIFY_SOCKET: '@test' },
   });
   t.match(await sidecar.logged('systemd was not notified'), { reason: 'READY=1' });

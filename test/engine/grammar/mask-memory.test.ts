@@ -8,6 +8,7 @@ import { grammarNeed, LEAST_REACH, MAX_KEPT, MAX_PROGRAM, MAX_REACH } from '../.
 import { programBytes, programOf } from '../../../engine/grammar/program.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { sortedTokens } from '../../../engine/grammar/sorted-tokens.js';
+import { rounds } from '../../support/long-form.js';
 import { InlineGrammars, InlineHold } from '../../../engine/llama/inline-grammars.js';
 
 setFlagsFromString('--expose-gc');
@@ -128,7 +129,9 @@ t.test('a store stays within its bound, whatever replies use it', async (t) => {
   const before = kept();
   const seats = 4;
   let most = 0;
-  for (let round = 0; round < (2 * MAX_KEPT) / seats; round++) {
+  // More than it keeps.
+  const grammarsUsed = (rounds({ short: 5, long: 8 }) * MAX_KEPT) / 4;
+  for (let round = 0; round < grammarsUsed / seats; round++) {
     const holds = times(seats, (seat) => new InlineHold(grammars, wide(round * seats + seat), []));
     for (const hold of holds) write(hold, 400);
     most = Math.max(most, kept() - before);
