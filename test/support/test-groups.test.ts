@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import t from 'tap';
 import { ALONE, groupsOf } from './test-groups.js';
-import { SECONDS, secondsOf } from './test-seconds.js';
+import { secondsOf } from './test-seconds.js';
 
 const root = new URL('..', import.meta.url);
 const all = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((path) => path.endsWith('.test.js'));
@@ -20,11 +20,6 @@ t.test('the groups that take longest come first', async (t) => {
   t.strictSame(
     seconds,
     [...seconds].sort((a, b) => b - a),
-  );
-  t.strictSame(
-    Object.keys(SECONDS).filter((name) => !all.includes(`${name}.test.js`)),
-    [],
-    'and the table names no file that is gone',
   );
 });
 
