@@ -52,7 +52,7 @@ function say(text: string): void {
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined);
 const code = await runCommand(process.argv.slice(2), {
   out,
-  say,
+  err: say,
   stdout: process.stdout,
   clock: systemClock,
   terminal: process.stderr,

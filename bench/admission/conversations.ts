@@ -26,7 +26,7 @@ export interface Talks {
   readonly seed: number;
 }
 
-export interface Talked {
+export interface ConversationResult {
   /** Share of the prompts' tokens that was not computed again. */
   readonly reused: number;
   /** From a question to its first token, ms. */
@@ -93,7 +93,7 @@ class Replica {
 }
 
 /** Deterministic. */
-export async function talk(talks: Talks): Promise<Talked> {
+export async function talk(talks: Talks): Promise<ConversationResult> {
   const run = new Talk(talks);
   run.begin();
   while (run.agenda.step(Infinity)) await new Promise<void>((told) => setImmediate(told));
@@ -138,7 +138,7 @@ class Talk {
     }
   }
 
-  end(): Talked {
+  end(): ConversationResult {
     return { reused: this.#reused / this.#prompted, ttftMs: this.#ttftMs, untilMs: this.#untilMs };
   }
 

@@ -32,10 +32,10 @@ export interface Truth {
 }
 
 /** When a refused client returns, ms after it was refused. */
-export type Told = (visit: SimulatedRequest) => number;
+export type ReturnDelay = (visit: SimulatedRequest) => number;
 
-export const BY_MILLISECONDS: Told = ({ retryAfterMs }) => retryAfterMs;
-export const BY_SECONDS: Told = ({ retryAfterMs }) => Math.ceil(retryAfterMs / 1000) * 1000;
+export const BY_MILLISECONDS: ReturnDelay = ({ retryAfterMs }) => retryAfterMs;
+export const BY_SECONDS: ReturnDelay = ({ retryAfterMs }) => Math.ceil(retryAfterMs / 1000) * 1000;
 
 /** A minute at twice the load, then half the load. */
 export async function recovery(policy: Policy): Promise<Recovery> {
@@ -52,7 +52,7 @@ export async function recovery(policy: Policy): Promise<Recovery> {
  * Of the heavy account’s requests that are refused at twice the load, each in a run of its own: the account’s other
  * requests stop with the refusal, and it retries after its Retry-After, which predicts whether there is room then.
  */
-export async function truthInSilence(policy: Policy, reported: Told): Promise<Truth> {
+export async function truthInSilence(policy: Policy, reported: ReturnDelay): Promise<Truth> {
   const found: SimulatedRequest[] = [];
   for (let seed = 1; seed <= RUNS; seed++) {
     const list = traffic(SURGE_LOAD, 2 * SURGE_MS, seed);
@@ -73,7 +73,7 @@ export async function truthInSilence(policy: Policy, reported: Told): Promise<Tr
 }
 
 /** The load stays: one in a hundred refused requests is retried once, after its Retry-After. */
-export async function truthUnderLoad(policy: Policy, reported: Told, load: number): Promise<Truth> {
+export async function truthUnderLoad(policy: Policy, reported: ReturnDelay, load: number): Promise<Truth> {
   const untilMs = 1_800_000;
   let refusals = 0;
   const comesBack = (visit: SimulatedRequest): number | undefined =>

@@ -4,7 +4,7 @@
  */
 import { CHAT, chatOnly, Sidecar } from '../../test/support/sidecar.js';
 import { childrenOf } from '../../test/support/processes.js';
-import { asLong, chatWith, DEAR_SCHEMAS, SMALL_PRODUCTS } from '../../test/support/dear-schemas.js';
+import { asLong, chatWith, EXPENSIVE_SCHEMAS, SMALL_PRODUCTS } from '../../test/support/expensive-schemas.js';
 import { cpuOf } from '../support/cpu.js';
 import { keep, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
@@ -22,7 +22,7 @@ const WARMING = 100;
 const LENGTHS = { short: (body: string) => body, long: asLong } as const;
 type Length = keyof typeof LENGTHS;
 const LENGTH_NAMES = ['short', 'long'] as const;
-const SCHEMAS = Object.entries(DEAR_SCHEMAS).map(([what, schema]) => ({ what, body: chatWith(schema) }));
+const SCHEMAS = Object.entries(EXPENSIVE_SCHEMAS).map(([what, schema]) => ({ what, body: chatWith(schema) }));
 
 /** The sidecar, and how it is stopped. */
 async function started(): Promise<{ readonly sidecar: Sidecar; readonly stop: () => Promise<void> }> {

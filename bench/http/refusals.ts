@@ -11,7 +11,7 @@ import { onWhoIsFree } from '../support/by-the-clock.js';
 import { end, forked } from '../support/in-turn.js';
 import { medians, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
-import { TimedCaller, type Answered } from '../support/timed-caller.js';
+import { TimedCaller, type TimedAnswer } from '../support/timed-caller.js';
 
 /** A refusal's latency, p99 (docs/admission.md#goals). */
 export const GOAL_MS = 5;
@@ -130,6 +130,6 @@ function summed(rows: readonly Row[]): Row {
   return { ...medians(rows), [OTHER]: sum(OTHER), [LATE]: sum(LATE) };
 }
 
-function refusedAtOnce(response: Answered['response'], message: string): boolean {
+function refusedAtOnce(response: TimedAnswer['response'], message: string): boolean {
   return response.startsWith('HTTP/1.1 429 ') && response.includes(message) && /\bra-queue;dur=0[,\r]/.test(response);
 }

@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { chatBody } from '../../test/support/in-process.js';
 import { LinkedChild } from '../../test/support/linked-child.js';
-import { byTheClock, onWhoIsFree, type Asked, type Rate } from '../support/by-the-clock.js';
+import { byTheClock, onWhoIsFree, type OpenLoopResult, type Rate } from '../support/by-the-clock.js';
 import { keep, markdown, medians, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 import { quietRounds } from '../support/stolen.js';
@@ -50,7 +50,7 @@ async function inTurn(all: readonly TimedCaller[], count: number): Promise<Timed
 }
 
 /** Requests by the clock, on new connections: the sidecar closes idle ones. */
-async function requests(rate: Rate): Promise<Asked<Timed>> {
+async function requests(rate: Rate): Promise<OpenLoopResult<Timed>> {
   const all = await callers('wide', 'clocked', CONNECTIONS);
   await inTurn(all, CONNECTIONS);
   const asked = await onWhoIsFree(all, rate, (caller) => caller.ask());

@@ -15,7 +15,7 @@ import { installedAddon, NATIVE_ADDON } from '../support/addon.js';
 import { BUSY, foreignCores } from '../support/busy.js';
 import { codeCommit, isPresentCode, isSince } from '../support/commit.js';
 import { PLAN } from './plan.js';
-import { listed, runPlan, type Bed, type Recorded } from './run.js';
+import { listed, runPlan, type Environment, type Recorded } from './run.js';
 
 /** From dist/bench/run. */
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
@@ -38,7 +38,7 @@ const plan = PLAN.filter(({ command }) => pattern.test(command));
 
 const write = (line: string): void => void process.stdout.write(`${line}\n`);
 
-const bed: Bed = {
+const bed: Environment = {
   recorded: (name) => {
     try {
       return JSON.parse(readFileSync(`${ROOT}bench/results/${name}.json`, 'utf8')) as Recorded;

@@ -14,7 +14,7 @@ export interface Recorded {
 }
 
 /** What a run needs of the machine and of the repository. */
-export interface Bed {
+export interface Environment {
   /** What `bench/results/<name>.json` records; undefined: there is none. */
   recorded(name: string): Recorded | undefined;
   /** True for a commit whose results need not be measured again. */
@@ -43,7 +43,7 @@ export interface Outcome {
 }
 
 /** True if all results of a bench are there, of the present code, and of a quiet machine where that matters. */
-function isDone(bench: Bench, bed: Bed): boolean {
+function isDone(bench: Bench, bed: Environment): boolean {
   return bench.results.every((name) => {
     const { commit, rough = false } = bed.recorded(name) ?? {};
     return commit !== undefined && bed.isCurrent(commit) && !(bench.quiet && rough);
@@ -51,7 +51,7 @@ function isDone(bench: Bench, bed: Bed): boolean {
 }
 
 /** What it takes, minutes: as long as the last time, if that was recorded. */
-function minutesOf(bench: Bench, bed: Bed): number {
+function minutesOf(bench: Bench, bed: Environment): number {
   const seconds = bed.recorded(bench.results[0] ?? '')?.seconds;
   return seconds === undefined ? bench.minutes : seconds / 60;
 }
@@ -64,7 +64,7 @@ function ordered(plan: readonly Bench[], present: 'prebuilt' | 'native'): readon
 }
 
 /** The list of what a run would do, with how long each takes. */
-export function listed(plan: readonly Bench[], bed: Bed): readonly string[] {
+export function listed(plan: readonly Bench[], bed: Environment): readonly string[] {
   const due = ordered(plan, bed.addon()).filter((bench) => !isDone(bench, bed));
   const lines = due.map((bench) => {
     const needs = [
@@ -89,7 +89,7 @@ function duration(minutes: number): string {
 }
 
 /** Runs what is due. Writes the list first, then a line before and after each bench. */
-export async function runPlan(plan: readonly Bench[], bed: Bed): Promise<Outcome> {
+export async function runPlan(plan: readonly Bench[], bed: Environment): Promise<Outcome> {
   const done: string[] = [];
   const current: string[] = [];
   const failed: string[] = [];
@@ -109,7 +109,7 @@ export async function runPlan(plan: readonly Bench[], bed: Bed): Promise<Outcome
 }
 
 /** Why a bench has no result of the present code; undefined if it has. */
-async function attempt(bench: Bench, bed: Bed): Promise<string | undefined> {
+async function attempt(bench: Bench, bed: Environment): Promise<string | undefined> {
   if (!inPlace(bench.addon, bed)) return `the ${bench.addon} addon could not be put in place`;
   if (bench.quiet && !(await bed.quiet())) return 'not run, the machine was not quiet';
   const code = await bed.run(bench.command, Math.max(LEAST_LIMIT_MS, LIMIT_FACTOR * minutesOf(bench, bed) * 60_000));
@@ -117,6 +117,6 @@ async function attempt(bench: Bench, bed: Bed): Promise<string | undefined> {
   return isDone(bench, bed) ? undefined : 'wrote no result of this code on a quiet machine';
 }
 
-function inPlace(addon: Addon, bed: Bed): boolean {
+function inPlace(addon: Addon, bed: Environment): boolean {
   return addon === 'either' || addon === bed.addon() || bed.useAddon(addon);
 }

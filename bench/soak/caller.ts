@@ -17,7 +17,7 @@ export interface Call {
 }
 
 /** As the server reported them to this caller. */
-export interface Told {
+export interface ReportedUsage {
   readonly promptTokens: number;
   /** Of the prompt’s, those that were reused. */
   readonly cachedTokens: number;
@@ -34,7 +34,7 @@ export interface Answer {
   /** Of the error, where there was one. */
   readonly code?: string;
   /** Of a whole one. */
-  readonly reported?: Told;
+  readonly reported?: ReportedUsage;
   readonly durationMs: number;
 }
 

@@ -106,7 +106,7 @@ interface Rests {
   readonly files: number;
 }
 
-interface Found {
+interface SoakResult {
   readonly capacity: number;
   readonly loaded: readonly Answer[];
   readonly samples: readonly Sample[];
@@ -174,7 +174,7 @@ async function report({
   restsBefore,
   restsAfter,
   code,
-}: Found): Promise<void> {
+}: SoakResult): Promise<void> {
   const closes = await exported();
   const sums = compare(answers, closes);
   const ended = (end: Answer['end']): number => loaded.filter((answer) => answer.end === end).length;

@@ -1,5 +1,5 @@
 /** Compares the usage reported to callers with what the spool bills, per request and in total. */
-import type { Answer, Told } from './caller.js';
+import type { Answer, ReportedUsage } from './caller.js';
 
 /** Prices of the soak, in picodollars a token, and the price list that says so in USD for a million. */
 const RATES = { input: 150_000n, cachedInput: 75_000n, output: 600_000n };
@@ -12,7 +12,7 @@ export function priceList(model: string): object {
 }
 
 /** A close as `ra-sidecar usage export` writes it; fields that are not compared are left out. */
-export interface Close extends Told {
+export interface Close extends ReportedUsage {
   readonly requestId: string;
   readonly price?: { readonly picodollars: string };
 }
@@ -55,12 +55,12 @@ export function compare(answers: readonly Answer[], closes: readonly Close[]): S
   return { ...sums, strange: [...byId.values()].flat().length };
 }
 
-function cost({ promptTokens, cachedTokens, completionTokens }: Told): bigint {
+function cost({ promptTokens, cachedTokens, completionTokens }: ReportedUsage): bigint {
   const fresh = BigInt(promptTokens - cachedTokens) * RATES.input;
   return fresh + BigInt(cachedTokens) * RATES.cachedInput + BigInt(completionTokens) * RATES.output;
 }
 
-function same(close: Close, reported: Told): boolean {
+function same(close: Close, reported: ReportedUsage): boolean {
   return (['promptTokens', 'cachedTokens', 'completionTokens'] as const).every(
     (count) => close[count] === reported[count],
   );

@@ -22,7 +22,7 @@ export async function byTheClock({ seconds, ...ticks }: Rate, send: () => boolea
   await clock.terminate();
 }
 
-export interface Asked<T> {
+export interface OpenLoopResult<T> {
   readonly done: readonly T[];
   /** How often no caller was free. */
   readonly late: number;
@@ -35,7 +35,7 @@ export async function onWhoIsFree<C, T>(
   callers: readonly C[],
   rate: Rate,
   ask: (caller: C) => Promise<T>,
-): Promise<Asked<T>> {
+): Promise<OpenLoopResult<T>> {
   const free = [...callers];
   const done: T[] = [];
   const open = new Set<Promise<void>>();

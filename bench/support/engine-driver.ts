@@ -24,7 +24,7 @@ export type Job =
   { readonly kind: 'generate'; readonly job: GenerateJob } | { readonly kind: 'score'; readonly job: ScoreJob };
 
 /** One output of a job, and when it arrived, ms from the jobs’ start. `index`: of the job in its list. */
-export interface Heard {
+export interface TimedOutput {
   readonly index: number;
   readonly output: Output;
   readonly atMs: number;
@@ -96,7 +96,7 @@ export class EngineDriver {
    * Runs jobs in parallel until all are done, or until `heard`, which gets every output of theirs, returns `enough`:
    * then the others are cancelled. A list that `heard` returns is started as well. A job that fails rejects.
    */
-  async run(jobs: readonly Job[], heard: (heard: Heard) => readonly Job[] | 'enough' | undefined): Promise<void> {
+  async run(jobs: readonly Job[], heard: (heard: TimedOutput) => readonly Job[] | 'enough' | undefined): Promise<void> {
     const open = new Map<number, number>();
     const from = performance.now();
     let started = 0;

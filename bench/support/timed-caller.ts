@@ -9,7 +9,7 @@ export interface Timed {
 }
 
 /** Any answer. */
-export interface Answered {
+export interface TimedAnswer {
   /** All of it, head and body. */
   readonly response: string;
   /** From the request's last byte written to the answer's last byte. */
@@ -64,7 +64,7 @@ export class TimedCaller {
   }
 
   /** Any answer, and its duration. */
-  async time(): Promise<Answered> {
+  async time(): Promise<TimedAnswer> {
     const from = performance.now();
     const response = await this.send();
     return { response, ms: performance.now() - from };

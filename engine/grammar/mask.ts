@@ -72,7 +72,7 @@ export class MaskGrammar {
     this.#fitMasks();
   }
 
-  /** Undefined: it cannot be read. Throws `TooDear`. */
+  /** Undefined: it cannot be read. Throws `GrammarTooExpensive`. */
   static of(gbnf: string, tokens: SortedTokens, limits: MaskLimits): MaskGrammar | undefined {
     const program = programOf(gbnf);
     return program && new MaskGrammar(new Reach(program, limits.work), tokens, limits);
@@ -83,7 +83,7 @@ export class MaskGrammar {
     return { reach: this.#reach, set: this.#reach.start, begun: 0, lacks: 0 };
   }
 
-  /** After a token that is not an end token; undefined: it is not allowed. Throws `TooDear`. */
+  /** After a token that is not an end token; undefined: it is not allowed. Throws `GrammarTooExpensive`. */
   after(standing: Standing, token: number): Standing | undefined {
     const { bytes, starts } = this.#tokens;
     this.#enter(this.#here(standing));
@@ -98,7 +98,7 @@ export class MaskGrammar {
     return { reach: this.#reach, set, begun, lacks };
   }
 
-  /** Whether a token may come next. Throws `TooDear`. */
+  /** Whether a token may come next. Throws `GrammarTooExpensive`. */
   allows(standing: Standing, token: number): boolean {
     const { starts, bytes, ends } = this.#tokens;
     const here = this.#here(standing);
@@ -112,14 +112,14 @@ export class MaskGrammar {
 
   /**
    * Whether few characters can come next, so that a mask is found at once: within a name, not within a text. Throws
-   * `TooDear`.
+   * `GrammarTooExpensive`.
    */
   isNarrow(standing: Standing): boolean {
     const { lacks, set } = this.#here(standing);
     return lacks === 0 && this.#reach.fanOut(set) <= NARROW;
   }
 
-  /** Which tokens may come next, ascending in their bytes. Must not be changed. Throws `TooDear`. */
+  /** Which tokens may come next, ascending in their bytes. Must not be changed. Throws `GrammarTooExpensive`. */
   mask(standing: Standing): TokenMask {
     const here = this.#here(standing);
     const known = here.lacks === 0 ? this.#masks.get(here.set) : undefined;
@@ -149,7 +149,7 @@ export class MaskGrammar {
     this.#maskBytes = 0;
   }
 
-  /** The tokens that are not allowed next. Must not be changed. Throws `TooDear`. */
+  /** The tokens that are not allowed next. Must not be changed. Throws `GrammarTooExpensive`. */
   denied(standing: Standing): Uint32Array {
     const { kind, tokens } = this.mask(standing);
     return kind === 'but' ? tokens : this.#allBut(tokens);

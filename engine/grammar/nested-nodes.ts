@@ -2,8 +2,8 @@
 import type { NestedTypes } from '../protocol/reply-format.js';
 import { scalarsOf, typesOf } from './parameters.js';
 import { itemsOf } from './rope.js';
-import { Sames } from './sames.js';
 import { isTextOf } from './scalar-rules.js';
+import { SchemaIds } from './schema-ids.js';
 import { saysNothing, type All, type Schema, type Shape } from './shape.js';
 import type { Shapes } from './shapes.js';
 import type { WorkBudget } from './work.js';
@@ -21,7 +21,7 @@ export function allOf(all: All): Schema {
 export class NestedNodes {
   readonly #shapes: Shapes;
   readonly #work: WorkBudget;
-  readonly #sames = new Sames();
+  readonly #schemaIds = new SchemaIds();
   readonly #numbers = new Map<string, number>();
   readonly #open: Schema[] = [];
 
@@ -94,6 +94,6 @@ export class NestedNodes {
   }
 
   #keyOf(schema: Schema): string {
-    return saysNothing(schema) ? '' : `${this.#sames.id(schema)}`;
+    return saysNothing(schema) ? '' : `${this.#schemaIds.id(schema)}`;
   }
 }

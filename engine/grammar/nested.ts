@@ -16,7 +16,7 @@ import { listOf, type ParameterList } from './parameters.js';
 import { itemsOf } from './rope.js';
 import { RuleMaker } from './rule-maker.js';
 import type { Alternative, Item } from './rules.js';
-import { Sames } from './sames.js';
+import { SchemaIds } from './schema-ids.js';
 import { MAX_COUNTED, overCounted } from './scalar-rules.js';
 import { schemaGrammar } from './schema.js';
 import { saysNothing, type Range, type Schema, type Shape } from './shape.js';
@@ -50,7 +50,7 @@ class NestedRules {
   readonly #prefix: string;
   readonly #work: WorkBudget;
   readonly #shapes: Shapes;
-  readonly #sames = new Sames();
+  readonly #schemaIds = new SchemaIds();
   readonly #maker: RuleMaker;
   /** Rules of values by their schema, and those that are still to be made. */
   readonly #names = new Map<string, string>();
@@ -98,7 +98,7 @@ class NestedRules {
 
   /** The rule of a value, up to and with the prefix of the tag that closes it. */
   #value(schema: Schema): string {
-    const key = saysNothing(schema) ? '' : `${this.#sames.id(schema)}`;
+    const key = saysNothing(schema) ? '' : `${this.#schemaIds.id(schema)}`;
     const known = this.#names.get(key);
     if (known !== undefined) return known;
     const name = this.#maker.newName();

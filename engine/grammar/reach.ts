@@ -13,8 +13,8 @@ const ASCII = 128;
 const LAST_CHARACTER = 0x10ffff;
 
 /** Thrown if an answer would need more work than granted. */
-export class TooDear extends Error {
-  override readonly name = 'TooDear';
+export class GrammarTooExpensive extends Error {
+  override readonly name = 'GrammarTooExpensive';
 }
 
 /** A set of places, computed once: what llama.cpp keeps as its stacks. */
@@ -82,7 +82,7 @@ export class Reach {
     this.#most = this.#size + MAX_GROWTH;
   }
 
-  /** The set behind a character; {@link DEAD}: none. Throws {@link TooDear}. */
+  /** The set behind a character; {@link DEAD}: none. Throws {@link GrammarTooExpensive}. */
   after(set: number, character: number): number {
     const from = this.#sets[set];
     if (!from) return DEAD;
@@ -115,7 +115,7 @@ export class Reach {
     return this.#sets[set]?.longer === true;
   }
 
-  /** How many characters may follow; Infinity if one beyond ASCII may. Throws {@link TooDear}. */
+  /** How many characters may follow; Infinity if one beyond ASCII may. Throws {@link GrammarTooExpensive}. */
   fanOut(set: number): number {
     if (this.mayBeLonger(set)) return Infinity;
     let count = 0;
@@ -238,12 +238,12 @@ export class Reach {
 
   /** Counts bytes that are about to be kept. */
   #grow(bytes: number): void {
-    if (this.#size + bytes > this.#most) throw new TooDear();
+    if (this.#size + bytes > this.#most) throw new GrammarTooExpensive();
     this.#size += bytes;
   }
 
   #spend(work: number): void {
     this.#work -= work;
-    if (this.#work < 0) throw new TooDear();
+    if (this.#work < 0) throw new GrammarTooExpensive();
   }
 }

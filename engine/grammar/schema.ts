@@ -8,7 +8,7 @@ import { RuleMaker } from './rule-maker.js';
 import { alternativeText, type Alternative, type Item } from './rules.js';
 import { MAX_COUNTED, numbersOf, textsOf, overCounted, type Scalars } from './scalar-rules.js';
 import { itemsOf, type Rope } from './rope.js';
-import { Sames } from './sames.js';
+import { SchemaIds } from './schema-ids.js';
 import { saysNothing, type All, type Schema, type Shape } from './shape.js';
 import { Shapes } from './shapes.js';
 import { BEHIND_VALUE, MAX_STACKS, stacks, type Container } from './stacks.js';
@@ -48,7 +48,7 @@ class Compiler {
   readonly #shapes: Shapes;
   /** Names by what the rule is to match. */
   readonly #names = new Map<string, string>();
-  readonly #sames = new Sames();
+  readonly #schemaIds = new SchemaIds();
   readonly #open: { readonly name: string; readonly all: All }[] = [];
   readonly #containers = new Map<string, readonly (readonly Container[])[]>();
 
@@ -75,7 +75,7 @@ class Compiler {
     this.#work.spend(VALUE_STEPS * all.length);
     const told = [...new Set(all.filter((schema) => !saysNothing(schema)))];
     if (told.length === 0) return 'json-value';
-    const key = [...new Set(told.map((schema) => this.#sames.id(schema)))].sort().join(' ');
+    const key = [...new Set(told.map((schema) => this.#schemaIds.id(schema)))].sort().join(' ');
     let name = this.#names.get(key);
     if (name === undefined) {
       name = this.#maker.newName();

@@ -2,7 +2,7 @@ import type { AddonContext, AddonPicker, AddonSampler, Picking } from './addon.j
 import type { Part, Sampler, Sampling } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
 import type { TokenMask } from '../grammar/mask.js';
-import { TooDear } from '../grammar/reach.js';
+import { GrammarTooExpensive } from '../grammar/reach.js';
 import type { GrammarHold } from './grammar-hold.js';
 
 /**
@@ -102,7 +102,7 @@ export class BatchSampler implements Sampler {
     try {
       return ask();
     } catch (error) {
-      if (!(error instanceof TooDear)) throw error;
+      if (!(error instanceof GrammarTooExpensive)) throw error;
       this.#held.goToMasks();
       await this.#held.pending;
       this.#held.check();

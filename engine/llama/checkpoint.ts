@@ -3,7 +3,7 @@ import type { Checkpoint } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
 
 /** Tokens of a sequence, and its last position. */
-interface Held {
+interface SequenceExtent {
   readonly length: number;
   readonly last: number;
 }
@@ -20,7 +20,7 @@ export class StateCheckpoint implements Checkpoint {
   /** Its last position. */
   readonly #last: number;
 
-  private constructor(state: AddonCheckpoint, { length, last }: Held) {
+  private constructor(state: AddonCheckpoint, { length, last }: SequenceExtent) {
     this.#state = state;
     this.length = length;
     this.#last = last;
@@ -38,7 +38,7 @@ export class StateCheckpoint implements Checkpoint {
     context: AddonContext,
     Make: new () => AddonCheckpoint,
     sequence: number,
-    held: Held,
+    held: SequenceExtent,
   ): Promise<StateCheckpoint> {
     const state = new Make();
     try {

@@ -44,7 +44,7 @@ const MAX_HELD_CHARACTERS = MAX_GRAMMAR_CHARACTERS + 8192;
  */
 const EXPENSIVE = 2_500_000;
 
-type Taken =
+type TakenState =
   | { readonly kind: 'state'; readonly state: GrammarState }
   /** The grammar does not begin with these tokens. */
   | { readonly kind: 'mismatch' }
@@ -113,7 +113,7 @@ export class Grammars {
   }
 
   /** A new state for one reply, whose root has matched `tokens`. */
-  take(gbnf: string, tokens: readonly number[]): Taken {
+  take(gbnf: string, tokens: readonly number[]): TakenState {
     const fresh = this.#fresh(gbnf);
     if (!fresh) return { kind: 'invalid' };
     const { AddonGrammarEvaluationState: State, AddonSampler: sampler } = this.#bindings;

@@ -1,6 +1,6 @@
 import { MaskGrammar, type Standing, type TokenMask } from '../grammar/mask.js';
 import { MAX_KEPT, MAX_PROGRAMS } from '../grammar/mask-memory.js';
-import { TooDear } from '../grammar/reach.js';
+import { GrammarTooExpensive } from '../grammar/reach.js';
 import { sortedTokens, type SortedTokens } from '../grammar/sorted-tokens.js';
 import { GrammarError } from './grammar-error.js';
 import type { MaskVocabulary } from './masks.js';
@@ -88,7 +88,7 @@ function readable(read: () => MaskGrammar | undefined): MaskGrammar | undefined 
   try {
     return read();
   } catch (error) {
-    if (error instanceof TooDear) return undefined;
+    if (error instanceof GrammarTooExpensive) return undefined;
     throw error;
   }
 }
@@ -115,27 +115,27 @@ export class InlineHold {
     return this.#standing ? undefined : this.#grammars.pending;
   }
 
-  /** Whether the grammar begins with the tokens so far. Not while pending. Throws `TooDear`. */
+  /** Whether the grammar begins with the tokens so far. Not while pending. Throws `GrammarTooExpensive`. */
   matches(): boolean {
     return this.#at() !== 'dead';
   }
 
   /**
    * The tokens that may come next, where these are found at once; undefined: the caller checks a sampled token instead.
-   * Throws `TooDear`.
+   * Throws `GrammarTooExpensive`.
    */
   narrow(): TokenMask | undefined {
     const { grammar, standing } = this.#here();
     return grammar.isNarrow(standing) ? this.mask() : undefined;
   }
 
-  /** Throws `TooDear`. */
+  /** Throws `GrammarTooExpensive`. */
   allows(token: number): boolean {
     const { grammar, standing } = this.#here();
     return grammar.allows(standing, token);
   }
 
-  /** Throws `TooDear`. */
+  /** Throws `GrammarTooExpensive`. */
   mask(): TokenMask {
     const { grammar, standing } = this.#here();
     return grammar.mask(standing);

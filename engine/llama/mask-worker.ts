@@ -68,7 +68,8 @@ function answer({ id, gbnf, read }: Extract<MaskRequest, { kind: 'next' }>): Mas
     return { id, kind: 'mask', denied, ...(narrow && { narrow }) };
   } catch (error) {
     // Any other message would contain the grammar's text.
-    const reason = error instanceof Error && error.name === 'TooDear' ? 'the grammar takes too much work' : 'unknown';
+    const reason =
+      error instanceof Error && error.name === 'GrammarTooExpensive' ? 'the grammar takes too much work' : 'unknown';
     return { id, kind: 'fault', reason };
   }
 }

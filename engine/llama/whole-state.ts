@@ -5,7 +5,7 @@ import { EngineFault } from '../scheduler/faults.js';
 import type { SharedState, StateElsewhere } from '../protocol/shared-state.js';
 
 /** Tokens of a sequence, and the last of llama.cpp's positions. */
-interface Held {
+interface SequenceExtent {
   readonly length: number;
   readonly last: number;
 }
@@ -63,7 +63,11 @@ export class StateInFile implements WholeState {
   /** Undefined: not made yet. */
   #digest: number | undefined;
 
-  private constructor(file: MemoryFile, { length, last }: Held, counts?: Pick<SharedState, 'tokens' | 'ends'>) {
+  private constructor(
+    file: MemoryFile,
+    { length, last }: SequenceExtent,
+    counts?: Pick<SharedState, 'tokens' | 'ends'>,
+  ) {
     this.length = length;
     this.bytes = file.bytes;
     this.#file = file;
@@ -82,7 +86,12 @@ export class StateInFile implements WholeState {
    * Copies the state of a sequence. Rejects when it cannot. `notes`: by which other processes can open it; absent: they
    * cannot.
    */
-  static async save(context: AddonContext, sequence: number, held: Held, notes?: StateNotes): Promise<StateInFile> {
+  static async save(
+    context: AddonContext,
+    sequence: number,
+    held: SequenceExtent,
+    notes?: StateNotes,
+  ): Promise<StateInFile> {
     const file = MemoryFile.make();
     if (!file) throw new EngineFault('there is no memory for files');
     try {

@@ -2,7 +2,7 @@ import type { CallChoice } from './call-format.js';
 import type { PromptConversation } from './conversation.js';
 import { cutAt, guard, type SpecialTexts } from './data-text.js';
 import { markImages, sectionsOf } from './image-marks.js';
-import { holdReply, weighed, type HeldOrder, type HeldReply } from './held-reply.js';
+import { compileConstraint, weighed, type ReplyConstraint, type CompiledConstraint } from './reply-constraint.js';
 import { behindTurn } from '../grammar/gbnf.js';
 import { QUICK_WORK, WorkBudget } from '../grammar/work.js';
 import { CALLED } from '../output/calls/expected-text.js';
@@ -11,7 +11,7 @@ import { tokenPrompt, type Prompt } from '../protocol/prompt.js';
 import { refusedConstruct } from './refused-construct.js';
 import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
 import type { Thoughts } from './thought-format.js';
-import { toldOf, withTrusted } from './told-tools.js';
+import { withToolInstructions, withTrusted } from './tool-instructions.js';
 import { tokenizeParts, tokenizePrompt, type Vocabulary } from './tokens.js';
 
 /** What renders and tokenizes for one model. */
@@ -37,14 +37,14 @@ export type ChatPrompt =
   /** Without `format` all of a reply's text is content. With images there is one segment of text, perhaps empty, around each. */
   | { readonly kind: 'prompt'; readonly prompt: Prompt; readonly format?: ReplyFormat }
   | RenderFailure
-  | (HeldReply & { readonly kind: 'unservable' })
+  | (CompiledConstraint & { readonly kind: 'unservable' })
   /** Not compiled: what holds the reply takes more work than QUICK_WORK. `syntax`: of calls, if tools are offered. */
   | { readonly kind: 'needs-compiler'; readonly syntax?: CallSyntax }
   /** Not tokenized: even of the longest tokens it would take this many. */
   | { readonly kind: 'too-long'; readonly atLeast: number };
 
 /** What holds the reply: compiled here, only if it is quick or always, or elsewhere by holdReplyInFull. */
-export type HeldSource = 'quick' | 'here' | HeldReply;
+export type ConstraintSource = 'quick' | 'here' | CompiledConstraint;
 
 /**
  * A conversation as the tokens that llama.cpp would make of it, with special-token text in the caller's strings kept text.
@@ -55,7 +55,7 @@ export function chatPrompt(
   given: PromptConversation,
   options: ReplyOptions,
   maxTokens: number,
-  source: HeldSource = 'here',
+  source: ConstraintSource = 'here',
 ): ChatPrompt {
   const images = markImages(given);
   if (images.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
@@ -64,9 +64,9 @@ export function chatPrompt(
   const work = new WorkBudget();
   const excess = weighed(tools, work);
   if (excess) return excess;
-  const order = orderOf(parts.template.calls, tools, options);
-  const held = heldOf(order, source, work);
-  if (held.kind !== 'ok') return held;
+  const order = constraintOf(parts.template.calls, tools, options);
+  const compiled = compiledFrom(order, source, work);
+  if (compiled.kind !== 'ok') return compiled;
   const rendered = promptPieces(parts, conversation, options);
   if (rendered.kind === 'failed') return rendered;
   const { pieces } = rendered;
@@ -75,8 +75,8 @@ export function chatPrompt(
   const format = replyFormat(
     parts,
     pieces.at(-1) ?? '',
-    held.calls,
-    held.grammar && framed(parts, order, options, held.grammar),
+    compiled.calls,
+    compiled.grammar && framed(parts, order, options, compiled.grammar),
   );
   if (images.kind === 'none') {
     const prompt = tokenPrompt(tokenizePrompt(parts.vocabulary, pieces));
@@ -107,28 +107,28 @@ export function promptPieces(
   options: ReplyOptions,
 ): { readonly kind: 'pieces'; readonly pieces: readonly string[] } | RenderFailure {
   const { template, specials } = parts;
-  const order = orderOf(template.calls, conversation.tools ?? [], options);
+  const order = constraintOf(template.calls, conversation.tools ?? [], options);
   const wanted = { offered: order.calls !== undefined, json: order.json !== undefined };
-  const told = toldOf(conversation, template.tools, wanted);
-  const shaped = template.shape(told.conversation);
+  const instructed = withToolInstructions(conversation, template.tools, wanted);
+  const shaped = template.shape(instructed.conversation);
   if (shaped.kind === 'failed') return shaped;
   const guarded = guard(shaped.shaped, specials);
   if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
   const format = order.json && { replyFormat: order.json.schema ?? { type: 'object' } };
   const rendered = template.renderShaped(guarded.value, { ...options, ...format });
   if (rendered.kind === 'failed') {
-    const says = rendered.says ?? refusedConstruct(template, told.conversation, options);
+    const says = rendered.says ?? refusedConstruct(template, instructed.conversation, options);
     return { kind: 'failed', why: rendered.why, ...(says !== undefined && { says }) };
   }
-  return { kind: 'pieces', pieces: cutAt(withTrusted(rendered.text, told.trusted), guarded.mark) };
+  return { kind: 'pieces', pieces: cutAt(withTrusted(rendered.text, instructed.trusted), guarded.mark) };
 }
 
-/** What a reply to such a request is to be held to. */
-export function orderOf(
+/** The constraint of a reply to such a request. */
+export function constraintOf(
   syntax: CallSyntax | undefined,
   tools: readonly object[],
   { calls: choice, jsonObject, replySchema }: Pick<ReplyOptions, 'calls' | 'jsonObject' | 'replySchema'>,
-): HeldOrder {
+): ReplyConstraint {
   return {
     ...(choice && syntax && tools.length > 0 && { calls: { syntax, choice, tools } }),
     ...(jsonObject === true && { json: { ...(replySchema && { schema: replySchema }) } }),
@@ -138,7 +138,7 @@ export function orderOf(
 /** The grammar of a whole reply with what the model writes around its content. */
 function framed(
   { thoughts, template }: PromptParts,
-  { calls }: HeldOrder,
+  { calls }: ReplyConstraint,
   { reasoningEffort }: ReplyOptions,
   { gbnf, ...more }: Omit<ReplyGrammar, 'after'>,
 ): Omit<ReplyGrammar, 'after'> {
@@ -149,15 +149,15 @@ function framed(
   return { gbnf: thoughts?.framed(gbnf, { think: reasoningEffort !== 'none', header }) ?? gbnf, ...more };
 }
 
-function heldOf(
-  order: HeldOrder,
-  source: HeldSource,
+function compiledFrom(
+  order: ReplyConstraint,
+  source: ConstraintSource,
   work: WorkBudget,
-): HeldReply | (ChatPrompt & { kind: 'needs-compiler' }) {
+): CompiledConstraint | (ChatPrompt & { kind: 'needs-compiler' }) {
   if (typeof source === 'object') return source;
   if (source === 'quick') work.limit(QUICK_WORK);
-  const held = holdReply(order, work);
-  if (held.kind === 'ok' || !work.stopped) return held;
+  const compiled = compileConstraint(order, work);
+  if (compiled.kind === 'ok' || !work.stopped) return compiled;
   return { kind: 'needs-compiler', ...(order.calls && { syntax: order.calls.syntax }) };
 }
 

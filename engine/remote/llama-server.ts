@@ -155,7 +155,7 @@ export class LlamaServer implements Adapter {
     chosen: number,
     top: number,
     signal: AbortSignal,
-  ): Promise<Asked> {
+  ): Promise<TokenProbabilities> {
     const body = {
       ...common(prompt, scope),
       stream: false,
@@ -179,7 +179,7 @@ export class LlamaServer implements Adapter {
   }
 }
 
-type Asked =
+type TokenProbabilities =
   | { readonly kind: 'found'; readonly logprobs: readonly (readonly [number, number])[]; readonly cached?: number }
   | Exclude<Scores, { kind: 'scores' }>;
 

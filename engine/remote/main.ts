@@ -11,7 +11,7 @@ import type { EngineSetup } from '../protocol/setup.js';
 import '../protocol/v8-flags.js';
 import { processClock } from '../scheduler/clock.js';
 import { RemoteLoop } from './remote-loop.js';
-import { startRemote, type Started } from './start.js';
+import { startRemote, type StartedServer } from './start.js';
 
 type Body = FromEngine extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
 
@@ -62,7 +62,7 @@ async function start(setup: EngineSetup): Promise<void> {
 }
 
 /** Ends the process, and with it all jobs, if the server is gone or has become another. */
-async function suspect({ adapter, server }: Started): Promise<void> {
+async function suspect({ adapter, server }: StartedServer): Promise<void> {
   const steps = loop?.steps;
   const said = await adapter.open();
   const now = processClock.now();

@@ -16,7 +16,7 @@ import { ServerClient } from './server-client.js';
 /** Between two questions whether a server is up, ms. The sidecar bounds the whole start. */
 const AGAIN_MS = 500;
 
-export interface Started {
+export interface StartedServer {
   readonly client: ServerClient;
   readonly adapter: Adapter;
   readonly file: TokenFile;
@@ -25,7 +25,7 @@ export interface Started {
 }
 
 /** Waits for the server. Rejects with a {@link LoadFailure} if it cannot serve the model as it is set up. */
-export async function startRemote(setup: EngineSetup, remote: RemoteSetup, clock: Clock): Promise<Started> {
+export async function startRemote(setup: EngineSetup, remote: RemoteSetup, clock: Clock): Promise<StartedServer> {
   const file = await loadTokenFile(setup.file);
   const made = makePromptParts(file.vocabulary, setup.template);
   if (made.kind === 'bad') throw new LoadFailure(made.problem);

@@ -43,7 +43,7 @@ export interface Permit {
   end(ran: boolean): void;
 }
 
-export type Taken =
+export type LimitResult =
   | { readonly kind: 'taken'; readonly permit: Permit }
   | {
       readonly kind: 'limited';
@@ -63,7 +63,7 @@ const IN_FLIGHT_RETRY_MS = 1000;
 const FORGET_STEPS = 2;
 
 /** The result without limits. */
-const FREE: Taken = { kind: 'taken', permit: { end: () => undefined } };
+const FREE: LimitResult = { kind: 'taken', permit: { end: () => undefined } };
 
 interface Usage {
   inFlight: number;
@@ -88,7 +88,7 @@ export class RequestLimits {
   }
 
   /** Takes a permit for a request of this key, or returns how long to wait for one. */
-  take({ account, keyId, limits }: LimitedCaller, group: LimitGroup): Taken {
+  take({ account, keyId, limits }: LimitedCaller, group: LimitGroup): LimitResult {
     const { inFlight, perMinute } = { ...this.#defaults[group], ...limits?.[group] };
     if (inFlight === 0 && perMinute === 0) return FREE;
     this.#forget();

@@ -47,7 +47,7 @@ export class AccountClass {
   readonly demand = new Demand();
   /** The next is the newest, not the one that waited longest (overload.ts). */
   newestFirst = false;
-  /** The last time to come back at that was reserved for one of these requests (returns.ts). */
+  /** The last time to come back at that was reserved for one of these requests (retry-reservations.ts). */
   reservedAt = 0;
   #calibration = 1;
 
@@ -61,7 +61,7 @@ export class AccountClass {
   }
 
   /** Whether one of these requests would be given a seat now. */
-  get inLine(): boolean {
+  get hasSeatable(): boolean {
     return this.users.head !== undefined || this.returned > 0;
   }
 

@@ -68,11 +68,11 @@ export class Accounts {
       this.#forgetOne();
       this.#byName.set(name, (account = new Account(name, this.columns)));
       this.#bySlot[account.slot] = account;
-      this.#rest(account);
+      this.#becomeIdle(account);
     }
     const arrived = account.classFor(weight);
     if (account.active.at < 0) account.weight = arrived.weight;
-    if (!arrived.inLine) this.lift(account, arrived);
+    if (!arrived.hasSeatable) this.lift(account, arrived);
     return account;
   }
 
@@ -136,7 +136,7 @@ export class Accounts {
       this.crowds.remove(account.crowd);
       this.#highestMs = Math.max(this.#highestMs, account.virtualMs);
       if (this.active.size === 0) this.#floorMs = this.#highestMs;
-      this.#rest(account);
+      this.#becomeIdle(account);
     }
     const seatable = account.next !== undefined;
     if (seatable && account.seatable.at < 0) {
@@ -172,7 +172,7 @@ export class Accounts {
     this.columns.release(longest.slot);
   }
 
-  #rest(account: Account): void {
+  #becomeIdle(account: Account): void {
     account.idleOrder = this.#lastIdle += 1;
     this.#idle.add(account.idle);
   }

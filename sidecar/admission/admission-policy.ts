@@ -5,7 +5,7 @@ import { Forecast } from './forecast.js';
 import type { Overload } from './overload.js';
 import { keyOf, type QueuedRequest } from './queued-request.js';
 import { Refusals } from './refusals.js';
-import { Returns } from './returns.js';
+import { RetryReservations } from './retry-reservations.js';
 import type { OverloadReport, QueueRequest, Refused, RefusalReason } from './seat-queue.js';
 import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
@@ -15,7 +15,7 @@ export interface Admitted {
   /** Undefined: there is no prediction. */
   readonly predictedMs: number | undefined;
   /** It returned at the time that was reserved for it. */
-  readonly promised: boolean;
+  readonly hasReservation: boolean;
   /** It is admitted to find out whether patience grew. */
   readonly explores: boolean;
   /** Waiting requests to be refused as `dropped`, to make room in the queue. */
@@ -38,7 +38,7 @@ const RESERVES: ReadonlySet<RefusalReason> = new Set([
 /** Decides which requests are admitted, which waiting ones are dropped for them, and when refused ones should retry. */
 export class AdmissionPolicy {
   readonly forecast: Forecast;
-  readonly returns = new Returns();
+  readonly reservations = new RetryReservations();
   readonly #state: QueueState;
   readonly #config: FairQueueConfig;
   readonly #refusals: Refusals;
@@ -68,7 +68,7 @@ export class AdmissionPolicy {
         'first-token': this.#overload.patienceReport('first-token'),
         end: this.#overload.patienceReport('end'),
       },
-      retries: this.returns.counts,
+      retries: this.reservations.counts,
     };
   }
 
@@ -80,13 +80,13 @@ export class AdmissionPolicy {
       return this.refuse(reason, account, accountClass, { key, ...(budgetMs !== undefined && { budgetMs }) });
     };
     if (request.deadlineAt !== undefined && request.deadlineAt <= now) return refuse('deadline');
-    const promised = this.returns.redeem(key, now);
+    const hasReservation = this.reservations.redeem(key, now);
     const predictedMs = this.forecast.canPredict ? this.predict(account, accountClass) : undefined;
     const budgetMs = this.forecast.budgetMs(accountClass, now, request.deadlineAt);
     // A retry may wait as long as this request could.
     if (predictedMs !== undefined && predictedMs > budgetMs) {
       const byCalibration = predictedMs <= budgetMs * accountClass.calibration;
-      if (byCalibration && !accountClass.inLine) accountClass.refusedByCalibration();
+      if (byCalibration && !accountClass.hasSeatable) accountClass.refusedByCalibration();
       return refuse('predicted', budgetMs);
     }
     let explores = false;
@@ -99,19 +99,19 @@ export class AdmissionPolicy {
       if (predictedMs > named) return refuse('named', named);
       const longestMs = this.#overload.longestMs(request, account);
       explores = this.#overload.stands && this.#overload.explores();
-      if (predictedMs > longestMs && !promised && !explores && !accountClass.newestFirst)
+      if (predictedMs > longestMs && !hasReservation && !explores && !accountClass.newestFirst)
         return refuse('patience', longestMs);
     }
-    if (!promised && this.#overload.fresh(request, account, accountClass)) return refuse('standing');
+    if (!hasReservation && this.#overload.fresh(request, account, accountClass)) return refuse('standing');
     let replaced: QueuedRequest | undefined;
-    if (!promised && accountClass.list.length >= this.#overload.roomOf(accountClass)) {
+    if (!hasReservation && accountClass.list.length >= this.#overload.roomOf(accountClass)) {
       account.pressedAt = now;
       replaced = accountClass.newestFirst ? oldestOfLongest(accountClass) : undefined;
       if (replaced === undefined) return refuse('standing');
     }
     // A request that gets a free seat at once uses no room.
     const { waiting, seats, free } = this.#state;
-    const most = Math.min(this.#config.waitingPerSeat * seats, promised ? Infinity : this.#overload.room);
+    const most = Math.min(this.#config.waitingPerSeat * seats, hasReservation ? Infinity : this.#overload.room);
     const places = waiting + 1 - (most + free) - (replaced === undefined ? 0 : 1);
     // A body above the cap may wait if no other request does, since it would otherwise always be refused. The limit of bodies bounds it.
     const held = this.#state.bytes - (replaced?.request.bytes ?? 0);
@@ -124,7 +124,7 @@ export class AdmissionPolicy {
       lack,
       replaced,
     );
-    if (dropped !== undefined) return { kind: 'admitted', predictedMs, promised, explores, dropped, replaced };
+    if (dropped !== undefined) return { kind: 'admitted', predictedMs, hasReservation, explores, dropped, replaced };
     if (places <= 0) return refuse('bytes');
     return refuse(waiting + 1 > this.#config.waitingPerSeat * seats + free ? 'full' : 'standing');
   }
@@ -144,7 +144,7 @@ export class AdmissionPolicy {
   ): Refused {
     const retry =
       RESERVES.has(reason) && this.#overload.stands
-        ? this.returns.offer(accountClass, key, this.#state.now)
+        ? this.reservations.offer(accountClass, key, this.#state.now)
         : undefined;
     if (retry !== undefined) return this.#refusals.reserved(reason, retry);
     return this.#refusals.predicted(reason, this.#retryMs(reason, account, accountClass, budgetMs));

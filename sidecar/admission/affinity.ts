@@ -27,11 +27,11 @@ export interface Measures {
 }
 
 /** Properties of requests that decide which one is chosen. */
-export interface Asked {
+export interface ChoiceRules {
   /** Tokens of a prompt that a replica with a free seat holds; undefined: not considered. */
   readonly shares: ((prefix: Uint32Array) => number) | undefined;
   /** Whether it has waited so long that its caller has probably left. */
-  readonly aged: (queued: QueuedRequest) => boolean;
+  readonly isAged: (queued: QueuedRequest) => boolean;
   /** Whether a free seat is long enough for it. */
   readonly fits: (queued: QueuedRequest) => boolean;
 }
@@ -46,14 +46,14 @@ export interface Asked {
 export function choose(
   seatable: Heap<Account>,
   measures: Measures,
-  { shares, aged, fits }: Asked,
+  { shares, isAged: aged, fits }: ChoiceRules,
 ): QueuedRequest | undefined {
   const lowest = seatable.first;
   const head = lowest?.next?.next;
   if (!lowest || !head) return undefined;
   if (!fits(head)) return fitting(seatable, fits);
   if (seatable.size === 1) return head;
-  if (aged(head)) return fresher(seatable, { aged, fits }) ?? head;
+  if (aged(head)) return fresher(seatable, { isAged: aged, fits }) ?? head;
   if (shares === undefined) return head;
   const { usualMs, maxWaitMs } = measures;
   const allowedMs = Math.min(ALLOWANCE * (lowest.holdMs ?? usualMs), ALLOWANCE_OF_WAIT * maxWaitMs);
@@ -73,7 +73,10 @@ export function choose(
 }
 
 /** The head of the account with the lowest virtual time whose head did not wait too long; undefined: none of the first is such. */
-function fresher(seatable: Heap<Account>, { aged, fits }: Pick<Asked, 'aged' | 'fits'>): QueuedRequest | undefined {
+function fresher(
+  seatable: Heap<Account>,
+  { isAged: aged, fits }: Pick<ChoiceRules, 'isAged' | 'fits'>,
+): QueuedRequest | undefined {
   let found: QueuedRequest | undefined;
   let lowest = Infinity;
   for (const { next, virtualMs } of seatable.front(() => true, CANDIDATES)) {
@@ -86,7 +89,7 @@ function fresher(seatable: Heap<Account>, { aged, fits }: Pick<Asked, 'aged' | '
 }
 
 /** The first request that a free seat is long enough for, of the account with the lowest virtual time that has one. */
-function fitting(seatable: Heap<Account>, fits: Asked['fits']): QueuedRequest | undefined {
+function fitting(seatable: Heap<Account>, fits: ChoiceRules['fits']): QueuedRequest | undefined {
   let found: QueuedRequest | undefined;
   let lowest = Infinity;
   seatable.each((account) => {

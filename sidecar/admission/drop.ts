@@ -4,7 +4,7 @@ import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
 
 /** The places and bytes that are missing to admit a newcomer. */
-export interface Lack {
+export interface Shortage {
   readonly places: number;
   readonly bytes: number;
 }
@@ -17,14 +17,14 @@ export interface Newcomer {
 }
 
 /** What would remain waiting of a class of an account. */
-interface Rest {
+interface Remaining {
   places: number;
   bytes: number;
   /** The one whose turn comes last among those without a reservation. */
   last: QueuedRequest | undefined;
 }
 
-type Kind = keyof Lack;
+type Kind = keyof Shortage;
 
 /**
  * The requests that are dropped for a newcomer: the newest one of the account with the most waiting, repeatedly until the
@@ -36,25 +36,25 @@ type Kind = keyof Lack;
 export function victims(
   accounts: Heap<Account>,
   newcomer: Newcomer,
-  lack: Lack,
+  shortage: Shortage,
   replaced?: QueuedRequest,
 ): QueuedRequest[] | undefined {
-  if (lack.places <= 0 && lack.bytes <= 0) return [];
-  const rests = new Map<AccountClass, Rest>();
-  if (replaced !== undefined) rests.set(newcomer.class, without(newcomer.class, replaced));
+  if (shortage.places <= 0 && shortage.bytes <= 0) return [];
+  const remaining = new Map<AccountClass, Remaining>();
+  if (replaced !== undefined) remaining.set(newcomer.class, without(newcomer.class, replaced));
   const dropped: QueuedRequest[] = [];
-  let lacking = lack;
-  while (lacking.places > 0 || lacking.bytes > 0) {
-    const kind = lacking.places > 0 ? 'places' : 'bytes';
-    const longest = longestOf(accounts, newcomer, kind, rests);
-    const from = classToDrop(longest, newcomer, kind, rests);
+  let missing = shortage;
+  while (missing.places > 0 || missing.bytes > 0) {
+    const kind = missing.places > 0 ? 'places' : 'bytes';
+    const longest = longestOf(accounts, newcomer, kind, remaining);
+    const from = classToDrop(longest, newcomer, kind, remaining);
     if (from === undefined) return undefined;
-    const { last, ...left } = restOf(from, rests);
+    const { last, ...left } = remainingOf(from, remaining);
     if (last === undefined) return undefined;
     dropped.push(last);
     const next = beforeIn(from, last, replaced);
-    rests.set(from, { places: left.places - 1, bytes: left.bytes - last.request.bytes, last: next });
-    lacking = { places: lacking.places - 1, bytes: lacking.bytes - last.request.bytes };
+    remaining.set(from, { places: left.places - 1, bytes: left.bytes - last.request.bytes, last: next });
+    missing = { places: missing.places - 1, bytes: missing.bytes - last.request.bytes };
   }
   return dropped;
 }
@@ -67,19 +67,19 @@ function longestOf(
   accounts: Heap<Account>,
   { account: own, bytes }: Newcomer,
   kind: Kind,
-  rests: ReadonlyMap<AccountClass, Rest>,
+  remaining: ReadonlyMap<AccountClass, Remaining>,
 ): Account {
   let longest = own;
   let length = -1;
-  if (kind === 'places' && rests.size === 0) {
+  if (kind === 'places' && remaining.size === 0) {
     longest = accounts.first ?? own;
     return longest.inRoom <= own.inRoom + 1 ? own : longest;
   }
   accounts.each((account) => {
-    const has = rests.size === 0 ? ownOf(account, kind) : sumOf(account, kind, rests);
+    const has = remaining.size === 0 ? ownOf(account, kind) : sumOf(account, kind, remaining);
     if (has > length) [longest, length] = [account, has];
   });
-  const has = rests.size === 0 ? ownOf(own, kind) : sumOf(own, kind, rests);
+  const has = remaining.size === 0 ? ownOf(own, kind) : sumOf(own, kind, remaining);
   return length <= has + (kind === 'places' ? 1 : bytes) ? own : longest;
 }
 
@@ -88,24 +88,24 @@ function classToDrop(
   account: Account,
   newcomer: Newcomer,
   kind: Kind,
-  rests: ReadonlyMap<AccountClass, Rest>,
+  remaining: ReadonlyMap<AccountClass, Remaining>,
 ): AccountClass | undefined {
   let most = 0;
   let found: AccountClass | undefined;
   for (const known of account.classes) {
-    const { last, ...left } = restOf(known, rests);
+    const { last, ...left } = remainingOf(known, remaining);
     const share = left[kind] / known.weight;
     if (last !== undefined && share > most) [found, most] = [known, share];
   }
   if (account !== newcomer.account) return found;
   const { class: own } = newcomer;
-  const after = (restOf(own, rests)[kind] + (kind === 'places' ? 1 : newcomer.bytes)) / own.weight;
+  const after = (remainingOf(own, remaining)[kind] + (kind === 'places' ? 1 : newcomer.bytes)) / own.weight;
   return found === own || most <= after ? undefined : found;
 }
 
-function restOf(accountClass: AccountClass, rests: ReadonlyMap<AccountClass, Rest>): Rest {
+function remainingOf(accountClass: AccountClass, remaining: ReadonlyMap<AccountClass, Remaining>): Remaining {
   return (
-    rests.get(accountClass) ?? {
+    remaining.get(accountClass) ?? {
       places: accountClass.list.length,
       bytes: accountClass.bytes,
       last: beforeIn(accountClass),
@@ -114,7 +114,7 @@ function restOf(accountClass: AccountClass, rests: ReadonlyMap<AccountClass, Res
 }
 
 /** What a class has without one of its requests. */
-function without(accountClass: AccountClass, { request }: QueuedRequest): Rest {
+function without(accountClass: AccountClass, { request }: QueuedRequest): Remaining {
   return { places: accountClass.list.length - 1, bytes: accountClass.bytes - request.bytes, last: undefined };
 }
 
@@ -122,7 +122,7 @@ function without(accountClass: AccountClass, { request }: QueuedRequest): Rest {
 function beforeIn(accountClass: AccountClass, queued?: QueuedRequest, but?: QueuedRequest): QueuedRequest | undefined {
   const { newestFirst, list } = accountClass;
   let found = queued === undefined ? (newestFirst ? list.first : list.last) : newestFirst ? queued.next : queued.prev;
-  while (found !== undefined && (found.promised || found === but)) found = newestFirst ? found.next : found.prev;
+  while (found !== undefined && (found.hasReservation || found === but)) found = newestFirst ? found.next : found.prev;
   return found;
 }
 
@@ -135,19 +135,19 @@ export function oldestOfLongest({ list }: AccountClass): QueuedRequest | undefin
   const keyOf = ({ request: { user } }: QueuedRequest): string => (user === undefined ? '' : `u${user}`);
   let most = 0;
   for (let queued = list.first; queued !== undefined; queued = queued.next) {
-    if (queued.promised) continue;
+    if (queued.hasReservation) continue;
     const key = keyOf(queued);
     counts[key] = (counts[key] ?? 0) + 1;
     most = Math.max(most, counts[key]);
   }
   for (let queued = list.first; queued !== undefined; queued = queued.next) {
-    if (!queued.promised && counts[keyOf(queued)] === most) return queued;
+    if (!queued.hasReservation && counts[keyOf(queued)] === most) return queued;
   }
   return undefined;
 }
 
-function sumOf({ classes }: Account, kind: Kind, rests: ReadonlyMap<AccountClass, Rest>): number {
-  return classes.reduce((sum, known) => sum + restOf(known, rests)[kind], 0);
+function sumOf({ classes }: Account, kind: Kind, remaining: ReadonlyMap<AccountClass, Remaining>): number {
+  return classes.reduce((sum, known) => sum + remainingOf(known, remaining)[kind], 0);
 }
 
 function ownOf(account: Account, kind: Kind): number {

@@ -124,7 +124,7 @@ export class Overload {
     accountClass.newestFirst =
       this.stands &&
       load > NEWEST_FIRST_LOAD &&
-      roomFor(load) * accountClass.demand.everyMs > this.#of(account, request).freshMs;
+      roomFor(load) * accountClass.demand.everyMs > this.#patienceOf(account, request).freshMs;
   }
 
   /** A request was given a seat. */
@@ -151,12 +151,12 @@ export class Overload {
   fresh(request: QueueRequest, account: Account, accountClass: AccountClass): boolean {
     const { last, length } = accountClass.list;
     if (!this.stands || !accountClass.newestFirst || last === undefined || length < ENOUGH) return false;
-    return this.#state.now - last.enteredAt < FRESH_PART * this.#of(account, request).freshMs;
+    return this.#state.now - last.enteredAt < FRESH_PART * this.#patienceOf(account, request).freshMs;
   }
 
   /** The longest wait after which this request's caller is likely to be there still, ms. */
   longestMs(request: QueueRequest, account: Account): number {
-    return this.stands ? this.#of(account, request).longestMs : Infinity;
+    return this.stands ? this.#patienceOf(account, request).longestMs : Infinity;
   }
 
   /** Whether a request is admitted to find out whether patience grew. */
@@ -166,7 +166,7 @@ export class Overload {
 
   /** The time in the queue after which its seat time would probably be wasted, ms. */
   hopelessMs({ request, explores }: QueuedRequest, account: Account): number {
-    return this.stands && !explores ? this.#of(account, request).hopelessMs : Infinity;
+    return this.stands && !explores ? this.#patienceOf(account, request).hopelessMs : Infinity;
   }
 
   /** Whether its seat time would be wasted: its client's timeout has passed, or, while the queue stands, its caller has probably left. */
@@ -180,8 +180,8 @@ export class Overload {
   /** Whether this request, of a class that is served newest first, has waited longer than wastes no seat time. One of another account may not have. */
   isAged(queued: QueuedRequest): boolean {
     const account = this.#state.accountOf(queued);
-    if (!this.stands || queued.promised || !this.#state.classOf(queued).newestFirst) return false;
-    return this.#state.now - queued.enteredAt > this.#of(account, queued.request).freshMs;
+    if (!this.stands || queued.hasReservation || !this.#state.classOf(queued).newestFirst) return false;
+    return this.#state.now - queued.enteredAt > this.#patienceOf(account, queued.request).freshMs;
   }
 
   /** A lease ended that held seats for `ms`. */
@@ -218,7 +218,7 @@ export class Overload {
     this.#hedges.over(queued);
   }
 
-  #of(account: Account, request: QueueRequest): Patience {
+  #patienceOf(account: Account, request: QueueRequest): Patience {
     return this.patience.of(account.patience, awaitedBy(request), this.times);
   }
 }

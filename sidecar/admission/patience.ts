@@ -129,7 +129,7 @@ export function outcomeOf(
 export type OwnPatience = Partial<Record<Awaited, Patience>>;
 
 /** How a wait came out. */
-export interface Seen {
+export interface Observation {
   /** From the request's entry, ms. */
   readonly ms: number;
   /** The caller left then, without what it waited for. */
@@ -152,7 +152,7 @@ export class PatienceBook {
   readonly #service: Record<Awaited, ServiceTime> = { 'first-token': new ServiceTime(), end: new ServiceTime() };
 
   /** A wait came out. */
-  observe(own: OwnPatience, awaited: Awaited, seen: Seen, { now, holdMs }: Times): void {
+  observe(own: OwnPatience, awaited: Awaited, seen: Observation, { now, holdMs }: Times): void {
     const halfMs = half(holdMs);
     const account = (own[awaited] ??= new Patience());
     account.survival.observe(now, halfMs, seen);

@@ -13,7 +13,7 @@
 import { freeSeats, type Replica } from './replica-seats.js';
 
 /** What decides where a request is placed. */
-export interface Wants {
+export interface PlacementNeeds {
   /** Tokens that its seat must be able to hold. */
   readonly seatTokens: number;
   readonly promptTokens: number;
@@ -25,31 +25,36 @@ export interface Wants {
  * The index of the replica, or -1 if no free seat is long enough. `saved`: tokens of the prompt that a replica's free
  * sequences hold; it is not asked where there is no choice.
  */
-export function place(replicas: readonly Replica[], wants: Wants, saved: (replica: number) => number): number {
+export function place(replicas: readonly Replica[], needs: PlacementNeeds, saved: (replica: number) => number): number {
   let context = Infinity;
   let candidates = 0;
   let found = -1;
   for (let at = 0; at < replicas.length; at += 1) {
     const replica = replicas[at];
-    if (replica === undefined || freeSeats(replica) === 0 || replica.contextPerSeat < wants.seatTokens) continue;
+    if (replica === undefined || freeSeats(replica) === 0 || replica.contextPerSeat < needs.seatTokens) continue;
     if (replica.contextPerSeat > context) continue;
     candidates = replica.contextPerSeat < context ? 1 : candidates + 1;
     context = replica.contextPerSeat;
     found = at;
   }
-  return candidates > 1 ? best(replicas, context, wants, saved) : found;
+  return candidates > 1 ? best(replicas, context, needs, saved) : found;
 }
 
 /** The best of the replicas that have a free seat of exactly this length. */
-function best(replicas: readonly Replica[], context: number, wants: Wants, saved: (replica: number) => number): number {
+function best(
+  replicas: readonly Replica[],
+  context: number,
+  needs: PlacementNeeds,
+  saved: (replica: number) => number,
+): number {
   let found = -1;
   let highest = -Infinity;
   let longestAgo = Infinity;
   replicas.forEach((replica, at) => {
     const free = freeSeats(replica);
     if (free === 0 || replica.contextPerSeat !== context) return;
-    const held = wants.promptTokens > 0 ? Math.min(1, saved(at) / wants.promptTokens) : 0;
-    const lacking = Math.max(0, wants.seats - free) / wants.seats;
+    const held = needs.promptTokens > 0 ? Math.min(1, saved(at) / needs.promptTokens) : 0;
+    const lacking = Math.max(0, needs.seats - free) / needs.seats;
     const worth = held - replica.busy / replica.seats - lacking;
     if (worth < highest || (worth === highest && replica.grantedLast >= longestAgo)) return;
     found = at;

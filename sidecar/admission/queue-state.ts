@@ -153,7 +153,7 @@ export class QueueState {
   ready(queued: QueuedRequest): void {
     const account = this.accountOf(queued);
     const accountClass = account.classFor(queued.request.weight);
-    if (!accountClass.inLine) this.accounts.lift(account, accountClass);
+    if (!accountClass.hasSeatable) this.accounts.lift(account, accountClass);
     accountClass.users.add(queued);
     this.#seatable += 1;
     this.accounts.stir(account);

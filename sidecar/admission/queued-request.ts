@@ -50,7 +50,7 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
   enteredAt = 0;
   grantedAt = 0;
   /** It returned at the time that was reserved for it, and goes before all others of its class. */
-  promised = false;
+  hasReservation = false;
   /** It is admitted to find out whether patience grew. */
   explores = false;
   /** Its caller's patience is recorded. */
@@ -75,11 +75,11 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
 
   /** It begins to wait, as the policy decided. `now`: ms. */
   admit(
-    { predictedMs, promised, explores }: Pick<QueuedRequest, 'predictedMs' | 'promised' | 'explores'>,
+    { predictedMs, hasReservation, explores }: Pick<QueuedRequest, 'predictedMs' | 'hasReservation' | 'explores'>,
     now: number,
   ): void {
     this.predictedMs = predictedMs;
-    this.promised = promised;
+    this.hasReservation = hasReservation;
     this.explores = explores;
     this.queuedAt = this.enteredAt = now;
   }

@@ -1,5 +1,5 @@
 import { retryAfter } from './hold-time.js';
-import type { Retry } from './returns.js';
+import type { Retry } from './retry-reservations.js';
 import type { Refused, RefusalReason } from './seat-queue.js';
 
 /** The error code of each reason. Handlers answer a second lost engine with 502 instead of this code. */

@@ -8,7 +8,7 @@
 
 import type { ServiceClass } from '../domain/service-class.js';
 import type { Awaited } from './patience.js';
-import type { Retry } from './returns.js';
+import type { Retry } from './retry-reservations.js';
 
 /** A refusal, with the wait that would make a retry worthwhile. */
 export interface Refused {
@@ -17,7 +17,7 @@ export interface Refused {
   /** For logs and metrics: a short constant such as `full`, `wait`, `deadline`. */
   readonly reason: RefusalReason;
   readonly retryAfterMs: number;
-  /** That time was reserved, or it is a long one since none could be (returns.ts). Absent: it is the predicted wait. */
+  /** That time was reserved, or it is a long one since none could be (retry-reservations.ts). Absent: it is the predicted wait. */
   readonly retry?: Retry['kind'];
 }
 

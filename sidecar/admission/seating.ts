@@ -29,7 +29,7 @@ export class Seating {
     if (replicas.free === 0) return undefined;
     const queued =
       this.#state.firstReturned(this.#fits) ??
-      choose(accounts.seatable, measures, { shares: this.#saved, aged: this.#aged, fits: this.#fits });
+      choose(accounts.seatable, measures, { shares: this.#saved, isAged: this.#aged, fits: this.#fits });
     if (queued === undefined) return undefined;
     queued.replica = this.#place(queued);
     return this.#longer(queued, this.#state.accountOf(queued)) ?? queued;

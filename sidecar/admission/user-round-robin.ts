@@ -3,14 +3,14 @@ import { OrderedList } from './ordered-list.js';
 import type { QueuedRequest } from './queued-request.js';
 
 /** The requests of one end-user label, and the user's place in the order of turns. */
-class UserLine {
+class UserRequests {
   readonly key: string;
   readonly places = new Heap<QueuedRequest>(sooner);
   readonly newest = new Heap<QueuedRequest>(newer);
   order = 0;
-  list: OrderedList<UserLine> | undefined;
-  prev: UserLine | undefined;
-  next: UserLine | undefined;
+  list: OrderedList<UserRequests> | undefined;
+  prev: UserRequests | undefined;
+  next: UserRequests | undefined;
 
   constructor(key: string) {
     this.key = key;
@@ -24,9 +24,9 @@ class UserLine {
  */
 export class UserRoundRobin {
   /** Not a Map: an account with one request at a time adds and deletes with each (id-map.ts has why that matters). */
-  readonly #users: Record<string, UserLine> = {};
+  readonly #users: Record<string, UserRequests> = {};
   /** In the order of their turns. */
-  readonly #turns = new OrderedList<UserLine>();
+  readonly #turns = new OrderedList<UserRequests>();
   #lastTurn = 0;
 
   get head(): QueuedRequest | undefined {
@@ -41,7 +41,7 @@ export class UserRoundRobin {
     const user = this.#turns.first;
     const first = user?.places.first;
     if (!newestFirst || user === undefined || first === undefined) return first;
-    return first.promised || first.request.urgent === true ? first : user.newest.first;
+    return first.hasReservation || first.request.urgent === true ? first : user.newest.first;
   }
 
   /** The first in the order of turns for which this is so. O(requests). */
@@ -58,7 +58,7 @@ export class UserRoundRobin {
 
   add(queued: QueuedRequest): void {
     const key = keyOf(queued);
-    const user = (this.#users[key] ??= new UserLine(key));
+    const user = (this.#users[key] ??= new UserRequests(key));
     if (user.list === undefined) this.#toTheEnd(user);
     user.places.add(queued.turn);
     user.newest.add(queued.recent);
@@ -86,7 +86,7 @@ export class UserRoundRobin {
     Reflect.deleteProperty(this.#users, user.key);
   }
 
-  #toTheEnd(user: UserLine): void {
+  #toTheEnd(user: UserRequests): void {
     user.order = this.#lastTurn += 1;
     this.#turns.insert(user);
   }
@@ -98,7 +98,7 @@ function keyOf({ request: { user } }: QueuedRequest): string {
 }
 
 function sooner(a: QueuedRequest, b: QueuedRequest): boolean {
-  if (a.promised !== b.promised) return a.promised;
+  if (a.hasReservation !== b.hasReservation) return a.hasReservation;
   const [left, right] = [a.request.deadlineAt ?? Infinity, b.request.deadlineAt ?? Infinity];
   return left === right ? a.order < b.order : left < right;
 }

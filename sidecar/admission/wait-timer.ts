@@ -64,7 +64,7 @@ export class WaitTimer {
   /** How long it may wait, ms. Only where its class is served newest first, since there no other check looks at it. */
   #hopelessMs(queued: QueuedRequest): number {
     const accountClass = this.#state.classOf(queued);
-    if (!accountClass.newestFirst || queued.promised) return Infinity;
+    if (!accountClass.newestFirst || queued.hasReservation) return Infinity;
     return this.#overload.hopelessMs(queued, this.#state.accountOf(queued));
   }
 }

@@ -4,7 +4,7 @@ import type { ContractError } from '../domain/errors.js';
 import { promptLength, type GenerateJob } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Vision } from '../vision/vision.js';
-import { seeImages, type Seen } from './images.js';
+import { placeInPrompt, type ImagePrompt } from './images.js';
 import { failed, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';
 import type { RequestContext, Stop } from './request-context.js';
@@ -16,7 +16,7 @@ import type { UsageSession } from './usage-session.js';
 
 export type ChatTokens = Extract<Tokens, { readonly kind: 'chat' }>;
 
-export interface Making {
+export interface JobParts {
   readonly context: RequestContext;
   readonly prepared: PreparedRequest<ChatParams>;
   readonly usage: UsageSession;
@@ -30,34 +30,34 @@ export interface Made extends Planned<Omit<GenerateJob, 'seats'>> {
 
 /** Makes a job of a prompt in tokens. `contexts`: tokens of each seat length that the request may get. */
 export async function makeJob(
-  { context, prepared, usage, services }: Making,
+  { context, prepared, usage, services }: JobParts,
   tokens: ChatTokens,
   contexts: readonly number[],
 ): Promise<Made | Stop> {
   const { model, params, caller } = prepared;
   const scope = model.scopeOf(caller.account);
-  const seen = await see(model.vision, tokens, scope, params.firstImage);
-  if (seen?.kind === 'refused') return failed(seen.error);
+  const promptWithImages = await withImages(model.vision, tokens, scope, params.firstImage);
+  if (promptWithImages?.kind === 'refused') return failed(promptWithImages.error);
   const { format, preparation } = tokens;
   const prompted = {
-    prompt: seen?.prompt ?? tokens.prompt,
+    prompt: promptWithImages?.prompt ?? tokens.prompt,
     scope,
     ...(preparation !== undefined && { preparation }),
     ...(format && { format }),
   };
   const planned = plan(context, params, contexts, prompted, usage, services);
   if ('status' in planned) return failed(planned);
-  return { kind: 'made', ...planned, ...(seen && { images: seen.images }) };
+  return { kind: 'made', ...planned, ...(promptWithImages && { images: promptWithImages.images }) };
 }
 
 /** The prompt with its images; undefined: it has none. */
-async function see(
+async function withImages(
   vision: Vision | undefined,
   { prompt, images }: ChatTokens,
   scope: string,
   param = 'messages',
-): Promise<Seen | undefined> {
-  return vision && images && (await seeImages(vision, prompt, images, scope, param));
+): Promise<ImagePrompt | undefined> {
+  return vision && images && (await placeInPrompt(vision, prompt, images, scope, param));
 }
 
 /** The last checks, now that the prompt's length is known, credit at the very end; and the job for the engine. */

@@ -12,18 +12,18 @@ import type { JobImages, Unseen } from './run-job.js';
 /** With `detail: low` an image is shrunk to sides of this many pixels, where that saves tokens. */
 const LOW_SIDE = 512;
 
-export type Seen =
+export type ImagePrompt =
   | { readonly kind: 'seen'; readonly prompt: Prompt; readonly images: JobImages }
   | { readonly kind: 'refused'; readonly error: ContractError };
 
 /** Counts a request's images and puts them into its prompt. `scope`: see CacheKey; `param`: what a refusal names. */
-export async function seeImages(
+export async function placeInPrompt(
   vision: Vision,
   texts: Prompt,
   images: readonly RequestImage[],
   scope: string,
   param: string,
-): Promise<Seen> {
+): Promise<ImagePrompt> {
   const laid: LaidImage[] = [];
   const orders: EncodeOrder[] = [];
   for (const image of images) {
@@ -44,13 +44,13 @@ export async function seeImages(
   return { kind: 'seen', prompt, images: new Encodings(vision, orders, placed, param) };
 }
 
-function refused(error: ContractError): Seen {
+function refused(error: ContractError): ImagePrompt {
   return { kind: 'refused', error };
 }
 
-type Found = Exclude<Laid, { kind: 'layout' }> | (Extract<Laid, { kind: 'layout' }> & { readonly shrunk: Size });
+type FoundLayout = Exclude<Laid, { kind: 'layout' }> | (Extract<Laid, { kind: 'layout' }> & { readonly shrunk: Size });
 
-async function layoutOf(vision: Vision, { size, low }: RequestImage): Promise<Found> {
+async function layoutOf(vision: Vision, { size, low }: RequestImage): Promise<FoundLayout> {
   const whole = await vision.layout(size);
   if (whole.kind !== 'layout') return whole;
   const scale = LOW_SIDE / Math.max(size.width, size.height);

@@ -3,7 +3,7 @@ import type { Clock } from '../lib/clock.js';
 import type { CallPart, Finished, Piece, ReplyWriter } from './reply-writers.js';
 
 /** The part of one reply that waits for the end of the interval: text of one channel, or arguments of one call. */
-type Held = { readonly parts: string[]; tokens: number } & (
+type PendingPiece = { readonly parts: string[]; tokens: number } & (
   | { readonly kind: 'piece'; readonly channel: Piece['channel'] }
   | { readonly kind: 'call'; readonly index: number; readonly name?: string }
 );
@@ -17,7 +17,7 @@ export class JoinedWriter implements ReplyWriter {
   readonly #clock: Clock;
   readonly #intervalMs: number;
   /** By choice: n at most. */
-  readonly #held = new Map<number, Held>();
+  readonly #pending = new Map<number, PendingPiece>();
   #cancelTimer: (() => void) | undefined;
 
   constructor(writer: ReplyWriter, clock: Clock, intervalMs: number) {
@@ -37,14 +37,14 @@ export class JoinedWriter implements ReplyWriter {
       this.#arm();
       return;
     }
-    const held = this.#held.get(choice);
+    const held = this.#pending.get(choice);
     if (held?.kind === 'piece' && held.channel === channel) {
       held.parts.push(text);
       held.tokens = tokens;
       return;
     }
     this.#pass(choice);
-    this.#held.set(choice, { kind: 'piece', channel, parts: [text], tokens });
+    this.#pending.set(choice, { kind: 'piece', channel, parts: [text], tokens });
   }
 
   call(part: CallPart): void {
@@ -54,14 +54,14 @@ export class JoinedWriter implements ReplyWriter {
       this.#arm();
       return;
     }
-    const held = this.#held.get(choice);
+    const held = this.#pending.get(choice);
     if (held?.kind === 'call' && held.index === index && name === undefined) {
       held.parts.push(text);
       held.tokens = tokens;
       return;
     }
     this.#pass(choice);
-    this.#held.set(choice, { kind: 'call', index, parts: [text], tokens, ...(name !== undefined && { name }) });
+    this.#pending.set(choice, { kind: 'call', index, parts: [text], tokens, ...(name !== undefined && { name }) });
   }
 
   finished(end: Finished): void {
@@ -75,7 +75,7 @@ export class JoinedWriter implements ReplyWriter {
   }
 
   flush(): void {
-    for (const choice of [...this.#held.keys()]) this.#pass(choice);
+    for (const choice of [...this.#pending.keys()]) this.#pass(choice);
   }
 
   /** Stops the timer. Idempotent. */
@@ -86,16 +86,16 @@ export class JoinedWriter implements ReplyWriter {
   #arm(): void {
     this.#cancelTimer = this.#clock.after(this.#intervalMs, () => {
       this.#cancelTimer = undefined;
-      if (this.#held.size === 0) return;
+      if (this.#pending.size === 0) return;
       this.flush();
       this.#arm();
     });
   }
 
   #pass(choice: number): void {
-    const held = this.#held.get(choice);
+    const held = this.#pending.get(choice);
     if (held === undefined) return;
-    this.#held.delete(choice);
+    this.#pending.delete(choice);
     const { parts, tokens } = held;
     const text = parts.join('');
     if (held.kind === 'piece') this.#writer.piece({ choice, channel: held.channel, text, tokens });

@@ -56,8 +56,8 @@ export class UsageSession {
    * a request through a gateway nothing is reserved. A second call, for a prompt that was made again, replaces the first one.
    */
   reserve(promptTokens: number, completionTokens: number): ContractError | undefined {
-    const shut = this.#shut();
-    if (shut) return shut;
+    const refusal = this.#refusal();
+    if (refusal) return refusal;
     this.#bill?.settle();
     const { pricing, credit, date, metrics } = this.#deps;
     const tariff = pricing.tariff(this.#model, date().getTime());
@@ -65,21 +65,21 @@ export class UsageSession {
       this.#bill = new Bill(tariff, undefined);
       return undefined;
     }
-    const held = credit.reserve(this.#caller.account, worstCostOf(tariff.rates, promptTokens, completionTokens));
-    if (held.kind === 'reserved') {
-      this.#bill = new Bill(tariff, held.reservation);
+    const reserved = credit.reserve(this.#caller.account, worstCostOf(tariff.rates, promptTokens, completionTokens));
+    if (reserved.kind === 'reserved') {
+      this.#bill = new Bill(tariff, reserved.reservation);
       return undefined;
     }
-    metrics.credit.refused(held.kind);
-    return held.kind === 'insufficient' ? refusals.insufficientCredit() : refusals.creditUnavailable();
+    metrics.credit.refused(reserved.kind);
+    return reserved.kind === 'insufficient' ? refusals.insufficientCredit() : refusals.creditUnavailable();
   }
 
   /**
    * Appends the opening record, once. Returns a refusal if the spool has become unhealthy while the request waited.
    */
   open(): ContractError | undefined {
-    const shut = this.#shut();
-    if (shut) return shut;
+    const refusal = this.#refusal();
+    if (refusal) return refusal;
     if (this.#state !== 'new') return undefined;
     this.#state = 'open';
     this.#append('open');
@@ -99,21 +99,21 @@ export class UsageSession {
    */
   async closeAnswered(): Promise<boolean> {
     const { gone } = this.#context.exchange;
-    let left = gone.aborted;
-    const record = this.#end(left ? 'cancelled' : 'done');
-    const leave = (): void => {
-      left = true;
+    let cancelled = gone.aborted;
+    const record = this.#end(cancelled ? 'cancelled' : 'done');
+    const cancel = (): void => {
+      cancelled = true;
       this.#context.cancelled(this.#context.phase);
     };
-    if (left) leave();
-    if (!record) return !left;
+    if (cancelled) cancel();
+    if (!record) return !cancelled;
     const revise = (): void => {
-      if (this.#deps.spool.revise(record, Object.assign({}, record, { outcome: 'cancelled' } as const))) leave();
+      if (this.#deps.spool.revise(record, Object.assign({}, record, { outcome: 'cancelled' } as const))) cancel();
     };
     gone.addEventListener('abort', revise);
     await this.#deps.spool.sync(record);
     gone.removeEventListener('abort', revise);
-    return !left;
+    return !cancelled;
   }
 
   /** Settles the price and appends the closing record; resolves once that is durable. Only the first call counts. */
@@ -122,7 +122,7 @@ export class UsageSession {
     if (record) await this.#deps.spool.sync(record);
   }
 
-  #shut(): ContractError | undefined {
+  #refusal(): ContractError | undefined {
     return this.#deps.spool.health.ok ? undefined : refusals.spoolUnhealthy();
   }
 

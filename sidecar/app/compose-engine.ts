@@ -117,7 +117,7 @@ export function sharesCacheRoom({ engine, prefixReuse, prefixCache }: CacheSetti
 export type CacheSettings = Pick<ModelConfig, 'engine' | 'prefixReuse' | 'prefixCache'>;
 
 /** Whether a kind of engine can enforce a grammar only from a reply's beginning. */
-export function holdsWholeGrammars(kind: ModelConfig['engine']['kind']): boolean {
+export function constrainsWholeReplies(kind: ModelConfig['engine']['kind']): boolean {
   return kind === 'vllm' || kind === 'sglang';
 }
 

@@ -7,7 +7,7 @@ import { bearerOf } from '../access/bearer.js';
 import { isLoopback } from '../config/loopback.js';
 import { SecretFile } from '../lib/secret-file.js';
 import { openConsole } from '../console/console.js';
-import type { Watched } from '../console/snapshot.js';
+import type { WatchedServices } from '../console/snapshot.js';
 import { contractError } from '../domain/errors.js';
 import { admission } from '../api/admission.js';
 import { reloadModel, type Reload } from '../api/reload.js';
@@ -18,7 +18,7 @@ import type { Server } from '../http/server.js';
 import { serverOf, type ServerDeps } from './public-server.js';
 
 /** What operators can see; it changes during the start. */
-export interface OperatorsView extends Watched {
+export interface OperatorsView extends WatchedServices {
   /** Absent: the sidecar still starts. */
   readonly reload?: Reload;
 }
@@ -30,7 +30,7 @@ export type OperatorsServer = Pick<Server, 'listen' | 'close'>;
  * The operators' server, not yet listening. `seen` is called at each request and each snapshot of the console. Rejects
  * with one line if the file of keys is invalid.
  */
-export async function openOperators(common: ServerDeps, seen: () => OperatorsView): Promise<OperatorsServer> {
+export async function openOperators(common: ServerDeps, view: () => OperatorsView): Promise<OperatorsServer> {
   const { config, clock, registry, log } = common;
   const { secretFile: file } = config.operators;
   const keys =
@@ -53,22 +53,22 @@ export async function openOperators(common: ServerDeps, seen: () => OperatorsVie
     metrics: registry,
     config: config.console,
     onFault: (fault) => log.error('console failed', { fault }),
-    watched: seen,
+    watched: view,
   });
   const server = serverOf(
     'operators',
     common,
     {
       '/healthz': { GET: healthz },
-      '/readyz': { GET: (exchange) => (allowed(exchange.head) ? readyzWithReasons : readyz)(exchange, seen()) },
+      '/readyz': { GET: (exchange) => (allowed(exchange.head) ? readyzWithReasons : readyz)(exchange, view()) },
       ...console.page,
       ...guarded({
         '/metrics': { GET: (exchange) => metrics(exchange, { metrics: registry }) },
-        '/admission': { GET: (exchange) => admission(exchange, seen()) },
+        '/admission': { GET: (exchange) => admission(exchange, view()) },
         '/models/reload': {
           POST: (exchange) =>
             keys !== undefined || namesLoopback(exchange.head)
-              ? reloadModel(exchange, seen().reload)
+              ? reloadModel(exchange, view().reload)
               : exchange.fail(contractError('bad_request', OTHER_NAME)),
         },
         ...console.feed,

@@ -1,7 +1,7 @@
 import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
 import type { Config } from '../config/config.js';
 import type { PromptModel } from '../prompts/messages.js';
-import { holdsWholeGrammars } from './compose-engine.js';
+import { constrainsWholeReplies } from './compose-engine.js';
 import type { ReplicaPlan } from './replica-plans.js';
 
 /**
@@ -17,7 +17,7 @@ export function promptModelsOf(
     id,
     kind,
     ...(vision && { images: { maxImages: vision.maxImages, maxPixels: vision.maxPixels } }),
-    ...(holdsWholeGrammars(engine.kind) && { wholeGrammars: true as const }),
+    ...(constrainsWholeReplies(engine.kind) && { wholeGrammars: true as const }),
     template: templates.get(id) ?? {},
     contextPerSeat: Math.max(...(plans.get(id) ?? []).map((replica) => replica.contextPerSeat)),
     file: files.get(file) ?? file,

@@ -28,7 +28,7 @@ export interface ReloadParts {
 }
 
 /** What earlier reloads came to. */
-interface Made {
+interface ReloadState {
   /** What the present prompt hosts were started with. */
   promptModels: readonly PromptModel[];
   /** Models whose replicas have weights of two versions, so that prompts of both kinds are needed. */
@@ -37,7 +37,7 @@ interface Made {
 
 /** Reloads one model at a time; a second call meanwhile fails. */
 export function reloader(parts: ReloadParts): Reload {
-  const made: Made = { promptModels: parts.promptModels, mixed: new Set() };
+  const made: ReloadState = { promptModels: parts.promptModels, mixed: new Set() };
   let busy = false;
   return async (id, file) => {
     const model = parts.models.get(id);
@@ -57,7 +57,7 @@ async function replaceAll(
   { files, prompts, log }: ReloadParts,
   model: Model,
   file: string,
-  made: Made,
+  made: ReloadState,
 ): Promise<Reloaded> {
   const { engine } = model;
   if (engine.setups.some(({ remote }) => remote)) return failed('its weights are on an external server');

@@ -76,14 +76,14 @@ export async function measure(
 }
 
 /** Progress of a job: the work done since the last report, and its end. */
-interface Heard {
+interface JobProgress {
   worked(amount: number): void;
   ended(): void;
   failed(): void;
 }
 
 /** Starts job number `i`. */
-type StartJob = (i: number, heard: Heard) => JobHandle;
+type StartJob = (i: number, heard: JobProgress) => JobHandle;
 
 interface Phase {
   readonly clock: Clock;
@@ -145,7 +145,7 @@ function generate(
   i: number,
   promptTokens: number,
   maxTokens: number,
-  heard: Heard,
+  heard: JobProgress,
   work: (tokens: number) => number,
 ): JobHandle {
   let told = 0;

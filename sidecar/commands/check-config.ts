@@ -5,7 +5,7 @@ import { COMMANDS } from './command-table.js';
 /**
  * `ra-sidecar check-config [FILE]`: prints the effective configuration, or all its errors. Resolves with the exit code.
  */
-export function checkConfig(args: readonly string[], { out, say }: Output): Promise<number> {
+export function checkConfig(args: readonly string[], { out, err: say }: Output): Promise<number> {
   const { values, operands } = parsed(COMMANDS['check-config'], args);
   const [file] = operands;
   const loaded = file === undefined ? loadConfig() : loadConfig(undefined, file);

@@ -26,8 +26,8 @@ export interface CommandCaller extends Io {
 const CONFIGURED: Readonly<Record<string, Configured>> = {
   serve: runServe,
   keys: async (config, args, _, io) => (await import('./keys.js')).keys(config, args, io),
-  usage: async (config, args, _, { stdout, say }) =>
-    (await import('./usage.js')).usage(config, args, { out: stdout, say }),
+  usage: async (config, args, _, { stdout, err: say }) =>
+    (await import('./usage.js')).usage(config, args, { out: stdout, err: say }),
   models: async (config, args, _, io) => (await import('./models.js')).models(config, args, io),
   bench: async (config, args, _, io) => (await import('./bench.js')).bench(config, args, io),
   doctor: async (config, args, hints, io) => (await import('./doctor.js')).doctor(config, args, hints, io),
@@ -42,7 +42,7 @@ const BARE: Readonly<Record<string, (args: Args, io: Io) => Promise<number>>> = 
 
 /** Runs the command that `args` name. Resolves with the exit code and never rejects. */
 export async function runCommand(args: Args, caller: CommandCaller): Promise<number> {
-  const { out, say } = caller;
+  const { out, err: say } = caller;
   const [name = '', ...rest] = args;
   if (asksForHelp(args)) {
     out(helpOf(args.slice(0, 2).join(' ')));
@@ -71,9 +71,9 @@ function asksForHelp(args: Args): boolean {
 async function runConfigured(name: string, args: Args, caller: CommandCaller): Promise<number> {
   const loaded = loadConfig();
   if (loaded.kind === 'invalid') {
-    caller.say(`${loaded.line}\n`);
+    caller.err(`${loaded.line}\n`);
     const others = loaded.lines.length - 1;
-    if (others > 0) caller.say(`and ${others} more: ra-sidecar check-config\n`);
+    if (others > 0) caller.err(`and ${others} more: ra-sidecar check-config\n`);
     return EXIT.failed;
   }
   return await (CONFIGURED[name]?.(loaded.config, args, loaded.hints, caller) ?? EXIT.usage);
@@ -81,7 +81,7 @@ async function runConfigured(name: string, args: Args, caller: CommandCaller): P
 
 async function runServe(config: Config, args: Args, hints: readonly string[], caller: CommandCaller): Promise<number> {
   if (args.length > 0) {
-    caller.say(helpOf('serve'));
+    caller.err(helpOf('serve'));
     return EXIT.usage;
   }
   return await caller.serve(config, hints);

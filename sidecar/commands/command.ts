@@ -55,7 +55,7 @@ export interface Output {
   /** Writes results to stdout. */
   readonly out: (text: string) => void;
   /** Writes messages for people to stderr. */
-  readonly say: (text: string) => void;
+  readonly err: (text: string) => void;
 }
 
 /** Every command has it. */

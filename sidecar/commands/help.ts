@@ -37,7 +37,11 @@ export function synopsis(path: string, { operand, options }: Command): string {
  * Runs a command; a wrong command line prints an error with the help text of `path` in place of an exception. Resolves
  * with the exit code.
  */
-export async function orUsage(path: string, { say }: Pick<Output, 'say'>, run: () => Promise<number>): Promise<number> {
+export async function orUsage(
+  path: string,
+  { err: say }: Pick<Output, 'err'>,
+  run: () => Promise<number>,
+): Promise<number> {
   try {
     return await run();
   } catch (error) {

@@ -52,7 +52,7 @@ async function run(config: Settings, [action, ...rest]: readonly string[], outpu
 
 function show({ key, id }: NewKey, what: string, output: Output): number {
   output.out(`${key}\n`);
-  output.say(`${what} ${id}; the key is shown this once, only its hash is stored\n`);
+  output.err(`${what} ${id}; the key is shown this once, only its hash is stored\n`);
   return 0;
 }
 
@@ -68,13 +68,13 @@ function warnOfModels({ entitlements }: NewKeyProperties, { models }: Settings, 
   );
   if (missing === 0) return;
   const which = missing === 1 ? 'one model' : `${missing} models`;
-  output.say(`warning: --models names ${which} that this configuration does not have: ${configured.join(', ')}\n`);
+  output.err(`warning: --models names ${which} that this configuration does not have: ${configured.join(', ')}\n`);
 }
 
 async function revoke(store: KeyStore, id: string, output: Output): Promise<number> {
   const { kind } = await store.revoke(id);
   if (kind === 'unknown') return unknown(output);
-  output.say(kind === 'done' ? `revoked ${id}\n` : `${id} was revoked before\n`);
+  output.err(kind === 'done' ? `revoked ${id}\n` : `${id} was revoked before\n`);
   return 0;
 }
 
@@ -84,13 +84,13 @@ async function rotate(store: KeyStore, id: string, graceMs: number, output: Outp
   if (rotated.kind === 'unknown') return unknown(output);
   const instead =
     rotated.kind === 'rotated' ? 'rotate the key that took its place, or create a new one' : 'create a new key';
-  output.say(`ra-sidecar: ${id} is ${rotated.kind}: ${instead}\n`);
+  output.err(`ra-sidecar: ${id} is ${rotated.kind}: ${instead}\n`);
   return 1;
 }
 
 /** The given id is not repeated, since it may be a key by mistake. */
 function unknown(output: Output): number {
-  output.say('ra-sidecar: there is no key with this id; `ra-sidecar keys list` shows them\n');
+  output.err('ra-sidecar: there is no key with this id; `ra-sidecar keys list` shows them\n');
   return 1;
 }
 

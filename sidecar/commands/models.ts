@@ -53,7 +53,7 @@ export function models(config: Settings, args: readonly string[], io: Io): Promi
   });
 }
 
-async function list(config: Settings, args: readonly string[], { out, say, clock }: Io): Promise<number> {
+async function list(config: Settings, args: readonly string[], { out, err: say, clock }: Io): Promise<number> {
   const { json } = parsed(SPECS.list, args).values;
   const models = config.models.map(withFile);
   const there = [...new Set(models.map(({ file }) => file))];
@@ -113,7 +113,7 @@ function described(model: ModelConfig, head: HeadReport | undefined): Row {
 async function add(config: Settings, args: readonly string[], io: Io): Promise<number> {
   const { values, operands } = parsed(SPECS.add, args);
   const [uri = ''] = operands;
-  const { out, say, clock, terminal } = io;
+  const { out, err: say, clock, terminal } = io;
   let file = resolve(uri);
   if (!(await isThere(file))) {
     const dir = values.dir === undefined ? modelsDir(config.dataDir) : resolve(values.dir);
@@ -164,7 +164,7 @@ function snippet(file: string, { setup, inspected }: Sizing): string {
   return `in models of the configuration: ${JSON.stringify(entry)}`;
 }
 
-async function vocabulary(args: readonly string[], { out, say, clock }: Io): Promise<number> {
+async function vocabulary(args: readonly string[], { out, err: say, clock }: Io): Promise<number> {
   const { operands } = parsed(SPECS.vocabulary, args);
   const [file, target, more] = operands;
   if (file === undefined || target === undefined || more !== undefined) {
@@ -194,7 +194,7 @@ async function verify(config: Settings, args: readonly string[], io: Io): Promis
   const wanted = { load: true, ...(memory !== undefined && { memory: bytesOf('--memory', memory) }) };
   const chosen = config.models.filter(({ id }) => named === undefined || id === named);
   for (const { id } of chosen.filter(isExternal))
-    io.say(`${id} is computed by an external server: its weights are not here\n`);
+    io.err(`${id} is computed by an external server: its weights are not here\n`);
   const look = (some: readonly ToSize[], running: boolean): Promise<Sizing[]> =>
     sizeModels(
       some.map((one) => ({ ...one, setup: { ...one.setup, ...changes } })),

@@ -20,7 +20,7 @@ interface Answer {
 export async function reload(
   { operators }: Pick<Config, 'operators'>,
   args: readonly string[],
-  { out, say }: Output,
+  { out, err: say }: Output,
 ): Promise<number> {
   const { values, operands } = parsed(COMMANDS.models.commands.reload, args);
   const [model = ''] = operands;

@@ -32,7 +32,7 @@ const COLUMNS: readonly (readonly [name: string, value: (record: UsageRecord) =>
 /** Streams for the export and its messages. */
 export interface ExportStreams {
   readonly out: Writable;
-  readonly complain: (line: string) => void;
+  readonly err: (line: string) => void;
 }
 
 /**
@@ -40,10 +40,10 @@ export interface ExportStreams {
  * run beside the sidecar. Resolves with the exit code; rejects if the disk fails.
  */
 export function usageExport(args: readonly string[], dir: string, streams: ExportStreams): Promise<number> {
-  return orUsage('usage export', { say: streams.complain }, () => write(optionsOf(args), dir, streams));
+  return orUsage('usage export', { err: streams.err }, () => write(optionsOf(args), dir, streams));
 }
 
-async function write(options: Options, dir: string, { out, complain }: ExportStreams): Promise<number> {
+async function write(options: Options, dir: string, { out, err: complain }: ExportStreams): Promise<number> {
   let damaged = 0;
   const lines = async function* (): AsyncGenerator<string> {
     if (options.format === 'csv') yield `${COLUMNS.map(([name]) => name).join()}\n`;

@@ -11,15 +11,15 @@ import { verify, type Finding, type Verified } from '../usage/verify.js';
 /** Streams for results and messages. */
 export interface UsageStreams {
   readonly out: Writable;
-  readonly say: (text: string) => void;
+  readonly err: (text: string) => void;
 }
 
 /** `ra-sidecar usage verify|export`, which may run beside the sidecar. Resolves with the exit code. */
-export function usage(config: Config, args: readonly string[], { out, say }: UsageStreams): Promise<number> {
-  return orUsage(`usage ${args[0] ?? ''}`, { say }, async () => {
+export function usage(config: Config, args: readonly string[], { out, err: say }: UsageStreams): Promise<number> {
+  return orUsage(`usage ${args[0] ?? ''}`, { err: say }, async () => {
     const [action, ...rest] = args;
     const dir = spoolDir(config);
-    if (action === 'export') return await usageExport(rest, dir, { out, complain: say });
+    if (action === 'export') return await usageExport(rest, dir, { out, err: say });
     if (action !== 'verify')
       throw new UsageError(`usage: ${action === undefined ? 'a command is required' : 'unknown command'}`);
     const { values } = parsed(COMMANDS.usage.commands.verify, rest);

@@ -7,7 +7,7 @@ import type { Metrics } from '../telemetry/metrics.js';
 import { ConsoleFeed, type FeedOptions } from './feed.js';
 import { PAGE_FILES, PageFiles } from './page-files.js';
 import { SeatPlan } from './seat-plan.js';
-import { takeSnapshot, type Watched } from './snapshot.js';
+import { takeSnapshot, type WatchedServices } from './snapshot.js';
 
 /** Retry-After of a refused viewer, ms; viewers stay connected for long. */
 const FULL_RETRY_MS = 10_000;
@@ -18,7 +18,7 @@ export interface ConsoleParts {
   readonly config: FeedOptions;
   readonly onFault: (fault: unknown) => void;
   /** Read at each snapshot. */
-  readonly watched: () => Watched;
+  readonly watched: () => WatchedServices;
 }
 
 export interface Console {

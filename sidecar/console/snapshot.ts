@@ -65,7 +65,7 @@ const READ = [
 ];
 
 /** The sources of a snapshot. */
-export type Watched = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'board'> & {
+export type WatchedServices = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'board'> & {
   readonly promptHosts: () => readonly PromptHostState[];
 };
 
@@ -79,7 +79,7 @@ export interface SnapshotParts {
 }
 
 /** The current state. Changes nothing except the plans. */
-export async function takeSnapshot(parts: SnapshotParts, watched: Watched): Promise<Snapshot> {
+export async function takeSnapshot(parts: SnapshotParts, watched: WatchedServices): Promise<Snapshot> {
   // Everything up to the first await is from one moment.
   const reading = parts.metrics.read(READ);
   const now = parts.clock.now();

@@ -86,7 +86,7 @@ export function beginBackpressure(res: BackpressureResponse): void {
 }
 
 /** The result of passing bytes to uWS. */
-export interface Taken {
+export interface AcceptedBytes {
   /** Number of accepted bytes. */
   readonly taken: number;
   /** The socket is full until uWS calls back. */
@@ -97,7 +97,7 @@ export interface Taken {
  * Passes as much of `bytes` as the socket has room for; `last`: the response ends once all are accepted. `res` must be
  * corked.
  */
-export function tryChunks(res: BackpressureResponse, bytes: Uint8Array, last: boolean): Taken {
+export function tryChunks(res: BackpressureResponse, bytes: Uint8Array, last: boolean): AcceptedBytes {
   const before = res.getWriteOffset();
   const [ok, done] = res.tryEnd(bytes, last ? before + bytes.length : ENDLESS);
   return { taken: ok || done ? bytes.length : res.getWriteOffset() - before, full: !ok };

@@ -55,7 +55,7 @@ export interface FollowOptions<T> {
 }
 
 /** The result of one check; `sign` distinguishes states. */
-type Found<T> =
+type CheckResult<T> =
   | { readonly kind: 'good'; readonly sign: string; readonly value: T }
   | { readonly kind: 'bad'; readonly sign: string; readonly problem: FileProblem };
 
@@ -209,7 +209,7 @@ async function look(file: string): Promise<string> {
   }
 }
 
-async function find<T>({ what, file, maxBytes, parse }: FollowOptions<T>): Promise<Found<T>> {
+async function find<T>({ what, file, maxBytes, parse }: FollowOptions<T>): Promise<CheckResult<T>> {
   let sign = NONE;
   try {
     const text = await readText(what, file, maxBytes);

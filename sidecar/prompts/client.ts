@@ -11,7 +11,16 @@ import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import type { Item } from './fair-share.js';
 import type { Payer } from './payer.js';
 import { ItemQueue } from './item-queue.js';
-import { ABORTED, FAILED, following, FULL, longestSilenceMs, unavailable, type Body, type Job } from './jobs.js';
+import {
+  ABORTED,
+  FAILED,
+  following,
+  FULL,
+  longestSilenceMs,
+  unavailable,
+  type Body,
+  type PromptCall,
+} from './prompt-calls.js';
 import type { Answer, HostSetup, ModelReport, FromHost, Step } from './messages.js';
 import type { Checked, NoResult, OpenBody, PromptHost, Refusal, Tokenized } from './prompt-host.js';
 
@@ -25,11 +34,11 @@ export type FirstStart =
 export class PromptHostClient implements PromptHost {
   readonly #options: PromptHostOptions;
   readonly #setup: HostSetup;
-  readonly #items: ItemQueue<Job>;
+  readonly #items: ItemQueue<PromptCall>;
   readonly #first: Promise<FirstStart>;
   #settleFirst: (result: FirstStart) => void = () => undefined;
   #host: HostProcess | undefined;
-  #hung: Item<Job> | undefined;
+  #hung: Item<PromptCall> | undefined;
   /**
    * The account whose item ended the last host, and when: it is also charged for the time until the next host is ready.
    */
@@ -105,7 +114,7 @@ export class PromptHostClient implements PromptHost {
         signal.removeEventListener('abort', abort);
         resolve(result);
       };
-      const job: Job = { body, step, settle };
+      const job: PromptCall = { body, step, settle };
       const abort = (): void => {
         if (job.item) this.#abandon(job.item);
         resolve(ABORTED);
@@ -117,7 +126,7 @@ export class PromptHostClient implements PromptHost {
   }
 
   /** Queues its next item, or ends it because too many wait. */
-  #add(job: Job): void {
+  #add(job: PromptCall): void {
     const added = this.#items.add(job, job.body.payer, job.step.kind === 'compile');
     if (added.kind === 'full') {
       job.settle(FULL);
@@ -127,7 +136,7 @@ export class PromptHostClient implements PromptHost {
     added.dropped?.job.settle(FULL);
   }
 
-  #abandon(item: Item<Job>): void {
+  #abandon(item: Item<PromptCall>): void {
     if (this.#items.abandon(item)) this.#host?.send({ kind: 'cancel', item: item.id });
   }
 
@@ -138,7 +147,7 @@ export class PromptHostClient implements PromptHost {
     for (const item of this.#items.runs()) if (item.job.unwatch === undefined) this.#watch(host, item);
   }
 
-  #send(host: HostProcess, { id, job: { body, step } }: Item<Job>): void {
+  #send(host: HostProcess, { id, job: { body, step } }: Item<PromptCall>): void {
     const { route, bytes } = body;
     const fresh = bytes !== undefined && body.sentTo !== host;
     host.send({ kind: 'item', item: id, step, body: body.id, ...(fresh && { sent: { route, bytes } }) });
@@ -146,7 +155,7 @@ export class PromptHostClient implements PromptHost {
     body.sentTo = step.kind === 'tokenize' ? undefined : host;
   }
 
-  #watch(host: HostProcess, item: Item<Job>): void {
+  #watch(host: HostProcess, item: Item<PromptCall>): void {
     item.job.runsSince = this.#options.clock.now();
     const silenceMs = longestSilenceMs(this.#options.silenceMs, item.job.body);
     item.job.unwatch = this.#options.clock.after(silenceMs, () => {
@@ -172,7 +181,7 @@ export class PromptHostClient implements PromptHost {
     this.#dispatch();
   }
 
-  #answered({ job, abandoned }: Item<Job>, answer: Answer): void {
+  #answered({ job, abandoned }: Item<PromptCall>, answer: Answer): void {
     job.unwatch?.();
     job.unwatch = undefined;
     const next = following(answer);
@@ -222,7 +231,7 @@ export class PromptHostClient implements PromptHost {
   #failCulprit(): void {
     this.#unwatch();
     const now = this.#options.clock.now();
-    const ranMs = ({ runsSince = now }: Job): number => now - runsSince;
+    const ranMs = ({ runsSince = now }: PromptCall): number => now - runsSince;
     const cause = this.#items.lost(ranMs, this.#hung);
     cause?.job.settle(FAILED);
     this.#culprit = cause && { payer: cause.payer, at: now };

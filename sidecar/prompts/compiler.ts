@@ -3,8 +3,8 @@
  * other requests wait for. Loads no model.
  */
 import { setPriority } from 'node:os';
-import { orderOf } from '../../engine/prompt/chat-prompt.js';
-import { holdReplyInFull } from '../../engine/prompt/held-reply.js';
+import { constraintOf } from '../../engine/prompt/chat-prompt.js';
+import { compileConstraintInFull } from '../../engine/prompt/reply-constraint.js';
 import { parseBody } from '../contracts/parse.js';
 import type { Answer, CompilerTask } from './messages.js';
 import { unservable } from './refusals.js';
@@ -23,11 +23,11 @@ export default function compile({ route, bytes, syntax }: CompilerTask): Answer 
   if (!('conversation' in parsed.request)) return { kind: 'failed' };
   const { params, conversation, replySchema } = parsed.request;
   const { calls, jsonObject } = params;
-  const order = orderOf(syntax, conversation.tools ?? [], {
+  const order = constraintOf(syntax, conversation.tools ?? [], {
     jsonObject,
     ...(calls && { calls }),
     ...(replySchema && { replySchema }),
   });
-  const held = holdReplyInFull(order);
-  return held.kind === 'unservable' ? unservable(held, route, parsed.request) : { kind: 'compiled', held };
+  const compiled = compileConstraintInFull(order);
+  return compiled.kind === 'unservable' ? unservable(compiled, route, parsed.request) : { kind: 'compiled', compiled };
 }

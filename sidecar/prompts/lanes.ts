@@ -3,23 +3,23 @@
  * body can take seconds and may end its host; short requests then continue and never wait behind it. The short lane's
  * host works in its own thread, since a thread switch would take longer than the work.
  *
- * While a model's weights are replaced there are two generations of hosts, since replicas with the old weights and with the new
+ * While a model's weights are replaced there are two pairs of hosts, since replicas with the old weights and with the new
  * ones may want prompts made by different tokenizers.
  */
 import type { BodyForm } from '../contracts/requests.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import type { FirstStart } from './client.js';
-import { openGeneration, type Generation, type Lane } from './generation.js';
+import { openHostPair, type HostPair, type Lane } from './host-pair.js';
 import type { PromptModel } from './messages.js';
 import type { Payer } from './payer.js';
 import type { OpenBody, Preparation, PromptHost } from './prompt-host.js';
 
-export type { Lane } from './generation.js';
+export type { Lane } from './host-pair.js';
 
-/** Generations besides the present one: a reload that failed half-way leaves one, and the next one adds another. */
+/** Pairs besides the present one: a reload that failed half-way leaves one, and the next one adds another. */
 const MOST_OTHERS = 2;
 
-/** Generations that are not needed any more and still have bodies. With more than these no further one is started. */
+/** Pairs that are not needed any more and still have bodies. With more than these no further one is started. */
 const MOST_RETIRED = 2;
 
 /** One lane's host at one moment. */
@@ -40,18 +40,18 @@ export interface PromptLanesOptions extends Omit<PromptHostOptions, 'name' | 'ho
 
 export class PromptLanes implements PromptHost {
   readonly #options: PromptLanesOptions;
-  readonly #openGeneration: typeof openGeneration;
-  #present: Generation;
+  readonly #openHostPair: typeof openHostPair;
+  #present: HostPair;
   /** Before or after the present one, the one that came last in front. */
-  #others: Generation[] = [];
+  #others: HostPair[] = [];
   /** Those that close once they have no body any more. */
-  readonly #retired = new Set<Generation>();
+  readonly #retired = new Set<HostPair>();
   #closed = false;
 
   /** Forks both hosts at once. `open`: tests pass their own. */
-  constructor(options: PromptLanesOptions, open = openGeneration) {
+  constructor(options: PromptLanesOptions, open = openHostPair) {
     this.#options = options;
-    this.#openGeneration = open;
+    this.#openHostPair = open;
     this.#present = this.#make(options.models);
   }
 
@@ -70,7 +70,7 @@ export class PromptLanes implements PromptHost {
   }
 
   open(route: BodyForm, bytes: Uint8Array, payer: Payer, wanted?: Preparation): OpenBody {
-    const fit = wanted && [this.#present, ...this.#others].find((generation) => generation.makes(wanted));
+    const fit = wanted && [this.#present, ...this.#others].find((pair) => pair.makes(wanted));
     return (fit ?? this.#present).open(route, bytes, payer);
   }
 
@@ -110,20 +110,20 @@ export class PromptLanes implements PromptHost {
   /** Kills all hosts; pending items fail. Idempotent, and may be called before they are ready. */
   close(): void {
     this.#closed = true;
-    for (const generation of [this.#present, ...this.#others, ...this.#retired]) generation.close();
+    for (const pair of [this.#present, ...this.#others, ...this.#retired]) pair.close();
   }
 
-  #retire(generations: readonly Generation[]): void {
-    for (const one of generations) {
+  #retire(pairs: readonly HostPair[]): void {
+    for (const one of pairs) {
       this.#retired.add(one);
       void one.gone.then(() => this.#retired.delete(one));
       one.retire();
     }
   }
 
-  #make(models: readonly PromptModel[]): Generation {
+  #make(models: readonly PromptModel[]): HostPair {
     const { hooks, ...options } = this.#options;
-    return this.#openGeneration({ ...options, models }, (why, delayMs, lane) => hooks?.restart?.(why, delayMs, lane));
+    return this.#openHostPair({ ...options, models }, (why, delayMs, lane) => hooks?.restart?.(why, delayMs, lane));
   }
 }
 

@@ -3,7 +3,7 @@
  * the host answers `ready`, and then sends one `answer` per `item`. Every message has the version `v`; another version
  * or an unknown kind ends the host.
  */
-import type { HeldReply } from '../../engine/prompt/held-reply.js';
+import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import type { CallFormatText } from '../../engine/prompt/call-format-text.js';
 import type { CallSyntax } from '../../engine/protocol/reply-format.js';
 import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
@@ -73,7 +73,7 @@ export const STACK_MB = 256;
  */
 export type Step =
   | { readonly kind: 'check' }
-  | { readonly kind: 'tokenize'; readonly held?: HeldReply }
+  | { readonly kind: 'tokenize'; readonly compiled?: CompiledConstraint }
   | { readonly kind: 'compile'; readonly syntax?: CallSyntax };
 
 /** The host's answer to an item. */
@@ -81,7 +81,7 @@ export type Answer =
   | Checked
   | Tokenized
   | { readonly kind: 'needs-compiler'; readonly syntax?: CallSyntax }
-  | { readonly kind: 'compiled'; readonly held: HeldReply };
+  | { readonly kind: 'compiled'; readonly compiled: CompiledConstraint };
 
 /**
  * Sidecar to host, which processes the items in order. `cancel`: an item that has not started is not needed any more.
@@ -139,7 +139,12 @@ function isOfThisVersion(raw: unknown): boolean {
 export type WorkerTask =
   | { readonly kind: 'report' }
   | { readonly kind: 'check'; readonly route: BodyForm; readonly bytes: Uint8Array }
-  | { readonly kind: 'tokenize'; readonly route: BodyForm; readonly bytes: Uint8Array; readonly held?: HeldReply };
+  | {
+      readonly kind: 'tokenize';
+      readonly route: BodyForm;
+      readonly bytes: Uint8Array;
+      readonly compiled?: CompiledConstraint;
+    };
 
 /** A task for the compiler thread: the bytes are those of a chat's body that was found valid. */
 export interface CompilerTask {

@@ -1,7 +1,7 @@
 import { MAX_ARGUMENT_NESTING, MAX_ARGUMENT_VALUES } from '../../engine/prompt/call-arguments.js';
 import { chatPrompt, type ChatPrompt } from '../../engine/prompt/chat-prompt.js';
 import { DECISION_PROMPT_TOKENS, type DecisionTokens } from '../../engine/prompt/decision-prompt.js';
-import type { HeldReply } from '../../engine/prompt/held-reply.js';
+import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import { parseBody } from '../contracts/parse.js';
 import type { BodyForm, ChatRequest, DecisionRequest } from '../contracts/requests.js';
 import { readImages } from './images.js';
@@ -18,20 +18,20 @@ export function check(route: BodyForm, bytes: Uint8Array): Checked {
 
 /**
  * Makes the prompt of a body: the second step. It parses the bytes again, since the host that did the first step may have ended.
- * `held`: the grammars of its tools and schemas, if compiling them takes more work than this thread does.
+ * `compiled`: the grammars of its tools and schemas, if compiling them takes more work than this thread does.
  */
 export function tokenize(
   models: ReadonlyMap<string, LoadedModel>,
   route: BodyForm,
   bytes: Uint8Array,
-  held?: HeldReply,
+  compiled?: CompiledConstraint,
 ): Answer {
   const parsed = parseBody(route, bytes);
   if (parsed.kind === 'invalid') return parsed;
   const { request } = parsed;
   const model = models.get(request.params.model);
   if (isDecision(request)) return model?.kind === 'decision' ? decide(model, request) : { kind: 'failed' };
-  return model?.kind === 'chat' ? chat(model, request, route, held) : { kind: 'failed' };
+  return model?.kind === 'chat' ? chat(model, request, route, compiled) : { kind: 'failed' };
 }
 
 function isDecision(request: ChatRequest | DecisionRequest): request is DecisionRequest {
@@ -42,7 +42,7 @@ function chat(
   model: LoadedModel & { kind: 'chat' },
   request: ChatRequest,
   route: BodyForm,
-  held: HeldReply | undefined,
+  compiled: CompiledConstraint | undefined,
 ): Answer {
   const { params, conversation, replySchema, switches } = request;
   const limit = model.model.contextPerSeat;
@@ -63,12 +63,12 @@ function chat(
       ...(switches && { switches }),
     },
     limit,
-    held ?? 'quick',
+    compiled ?? 'quick',
   );
   if (made.kind === 'needs-compiler') return made;
   if (made.kind === 'prompt') {
     const { prompt, format } = made;
-    if (model.model.wholeGrammars && format?.calls?.gbnf !== undefined) return CALLS_UNHELD;
+    if (model.model.wholeGrammars && format?.calls?.gbnf !== undefined) return CALLS_UNENFORCEABLE;
     const { preparation } = model.report;
     const more = { ...(preparation !== undefined && { preparation }), ...(format && { format }) };
     return { kind: 'chat', prompt, ...more, ...(read && { images: read.images }) };
@@ -83,7 +83,7 @@ function chat(
 }
 
 /** Without a grammar a call could be anything. */
-const CALLS_UNHELD = refusal(
+const CALLS_UNENFORCEABLE = refusal(
   'unprocessable',
   "This model's server cannot constrain a call that the model may or may not make: set tool_choice to required, to a function, or to none.",
   'tool_choice',

@@ -1,5 +1,5 @@
 /** What a prompt host refuses a request with. */
-import type { HeldReply } from '../../engine/prompt/held-reply.js';
+import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import { placeOf } from '../contracts/paths.js';
 import type { BodyForm, ChatRequest } from '../contracts/requests.js';
 import { WIDE_OPEN_MAPS } from '../contracts/wide-schema.js';
@@ -11,11 +11,11 @@ export function refusal(code: ErrorCode, message: string, param: string): Refusa
 }
 
 /**
- * No reply can be held to the tools, or to the schema that the caller gave for it. The place is named as in the refusals of a
+ * The tools' parameters, or the schema for the reply, cannot be enforced. The place is named as in the refusals of a
  * contract: the tool, and of the path the names that are not the caller's.
  */
 export function unservable(
-  { of, at, why, path = [] }: HeldReply & { kind: 'unservable' },
+  { of, at, why, path = [] }: CompiledConstraint & { kind: 'unservable' },
   route: BodyForm,
   { replySchemaAt = ['response_format'] }: Pick<ChatRequest, 'replySchemaAt'>,
 ): Refusal {

@@ -43,6 +43,6 @@ export default function run(task: WorkerTask): readonly ModelReport[] | Answer {
     case 'check':
       return check(task.route, task.bytes);
     case 'tokenize':
-      return tokenize(models, task.route, task.bytes, task.held);
+      return tokenize(models, task.route, task.bytes, task.compiled);
   }
 }

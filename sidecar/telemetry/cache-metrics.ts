@@ -15,13 +15,13 @@ export interface CacheReading {
 }
 
 /** The sums of one engine process at the last scrape. */
-interface Seen {
+interface LastSums {
   readonly hits: number;
   readonly restoredTokens: number;
   readonly evictions: Readonly<Record<Reason, number>>;
 }
 
-const NOTHING: Seen = {
+const NOTHING: LastSums = {
   hits: 0,
   restoredTokens: 0,
   evictions: { room: 0, replaced: 0, age: 0, forgotten: 0, failed: 0 },
@@ -29,7 +29,7 @@ const NOTHING: Seen = {
 
 export class CacheMetrics {
   readonly #caches = new Map<string, () => readonly CacheReading[]>();
-  readonly #seen = new Map<string, Seen[]>();
+  readonly #seen = new Map<string, LastSums[]>();
   readonly #hits: Counter<'model'>;
   readonly #tokens: Counter<'model'>;
   readonly #bytes: Gauge<'model'>;
@@ -67,7 +67,7 @@ export class CacheMetrics {
     }
   }
 
-  #add(model: string, seen: Seen, now: CacheReading): void {
+  #add(model: string, seen: LastSums, now: CacheReading): void {
     this.#hits.inc({ model }, grown(seen.hits, now.hits));
     this.#tokens.inc({ model }, grown(seen.restoredTokens, now.restoredTokens));
     for (const reason of EVICTION_REASONS) {

@@ -45,7 +45,7 @@ export class ModelMeter {
   readonly #output: Meter;
   readonly #cached: { inc(by: number): void };
 
-  constructor(operation: Operation, model: string, made: Made) {
+  constructor(operation: Operation, model: string, made: ModelInstruments) {
     const about = (this.#about = {
       gen_ai_operation_name: operation,
       gen_ai_provider_name: PROVIDER,
@@ -91,7 +91,7 @@ export class ModelMeter {
   }
 }
 
-interface Made {
+interface ModelInstruments {
   readonly durations: Histogram<AboutModel | 'error_type'>;
   readonly firstToken: Histogram<AboutModel>;
   readonly perToken: Histogram<AboutModel>;
@@ -101,7 +101,7 @@ interface Made {
 }
 
 export class ModelMetrics {
-  readonly #made: Made;
+  readonly #made: ModelInstruments;
   readonly #cancels: Counter<'model' | 'phase'>;
   /** By operation and model, both from closed lists. */
   readonly #meters = new Map<string, ModelMeter>();

@@ -3,7 +3,7 @@
 type Labels = Readonly<Record<string, string | number>>;
 
 /** The parts of a metric's definition that are used here. */
-interface Known {
+interface KnownDefinition {
   readonly unit: string;
   readonly convention?: { readonly name: string; readonly unit: string };
 }
@@ -13,7 +13,7 @@ export interface MetricReading {
   readonly name: string;
   readonly help: string;
   /** Absent for prom-client's metrics of the process. */
-  readonly definition?: Known;
+  readonly definition?: KnownDefinition;
   readonly values:
     | { readonly type: 'counter' | 'gauge'; readonly points: readonly NumberPoint[] }
     | { readonly type: 'histogram'; readonly points: readonly HistogramPoint[] };
@@ -50,7 +50,7 @@ interface ListedValue {
 }
 
 /** Undefined for a summary, of which there are none. */
-export function readingOf(metric: ListedMetric, definition: Known | undefined): MetricReading | undefined {
+export function readingOf(metric: ListedMetric, definition: KnownDefinition | undefined): MetricReading | undefined {
   const { name, help, type, values } = metric;
   const about = { name, help, ...(definition && { definition }) };
   switch (type) {

@@ -25,7 +25,7 @@ interface Owner {
 }
 
 /** `pid` 0: a process that could not be identified. */
-export type Held = { readonly kind: 'held'; readonly pid: number };
+export type HeldLock = { readonly kind: 'held'; readonly pid: number };
 
 export interface Lock {
   readonly kind: 'locked';
@@ -33,12 +33,12 @@ export interface Lock {
    * Checks the lock: also locks a folder that was recreated, and restores a missing file (`restored`). `held`: another
    * process has the folder by now, and this one must not write. Rejects with the system's error.
    */
-  check(): Promise<{ readonly kind: 'kept' | 'restored' } | Held>;
+  check(): Promise<{ readonly kind: 'kept' | 'restored' } | HeldLock>;
   /** May be called twice. */
   release(): Promise<void>;
 }
 
-export type Locked = Lock | Held;
+export type Locked = Lock | HeldLock;
 
 /** Takes the lock of a folder, which must exist. If several processes call it at once, exactly one gets it. */
 export async function lockDir(dir: string): Promise<Locked> {
@@ -72,7 +72,7 @@ class DirLock implements Lock {
     this.#text = text;
   }
 
-  async check(): Promise<{ readonly kind: 'kept' | 'restored' } | Held> {
+  async check(): Promise<{ readonly kind: 'kept' | 'restored' } | HeldLock> {
     const name = await nameOf(this.#dir);
     if (name !== this.#name) {
       const lock = await lockName(name);

@@ -4,7 +4,7 @@ import type { DiskFile } from './disk.js';
 import { decodeAt, type Frame, type Mark } from './frame.js';
 
 /** The findings, in order and without gaps. `after`: the offset after it, newline included. */
-export type Found =
+export type Finding =
   | { readonly kind: 'record'; readonly record: UsageRecord; readonly after: number }
   | { readonly kind: 'mark'; readonly mark: Mark; readonly after: number }
   /** Damaged bytes. The next finding is valid again. */
@@ -17,7 +17,7 @@ const CHUNK_BYTES = 256 * 1024;
 const NEWLINE = 0x0a;
 
 /** The frames from `from`, where a frame begins, up to `end`. Keeps little more than one chunk in memory. */
-export async function* scan(file: DiskFile, from: number, end: number): AsyncGenerator<Found> {
+export async function* scan(file: DiskFile, from: number, end: number): AsyncGenerator<Finding> {
   const window = new Window(file, from, end);
   /** Start of the current damage. */
   let bad: number | undefined;

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { systemDisk, type Disk, type DiskFile } from './disk.js';
 import { MAX_HEADER_BYTES, MAX_JSON_BYTES, type Mark, type Position } from './frame.js';
-import { scan, type Found } from './scan.js';
+import { scan, type Finding } from './scan.js';
 
 export type { Position } from './frame.js';
 
@@ -93,7 +93,7 @@ async function* readSegment(
 }
 
 /** The frames of a segment with or without a known end. Missing bytes before a known end are an incomplete line. */
-export async function* foundIn(file: DiskFile, from: number, end: number | undefined): AsyncGenerator<Found> {
+export async function* foundIn(file: DiskFile, from: number, end: number | undefined): AsyncGenerator<Finding> {
   const size = await file.size();
   if (end === undefined || end <= size) {
     yield* scan(file, from, end ?? size);

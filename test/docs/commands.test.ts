@@ -4,7 +4,7 @@
 import t from 'tap';
 import { parsePage, readPages } from './pages.js';
 import { shellBlocks, stepsOf } from './shell-blocks.js';
-import { filledIn, Walk } from './shell-runner.js';
+import { filledIn, PageRunner } from './shell-runner.js';
 import { cases, rounds } from '../support/long-form.js';
 
 /** The maximum number of blocks that are not run. */
@@ -12,7 +12,7 @@ const MOST_LEFT = 16;
 
 const WALKED = ['README.md', 'docs/getting-started.md', 'docs/console.md'];
 
-const walk = await Walk.begin(t);
+const walk = await PageRunner.begin(t);
 const pages = readPages().map((page) => ({ page, blocks: shellBlocks(page) }));
 /** A newcomer’s pages run each time, the operators’ pages with `make test-long`. */
 const walked = cases(pages, ({ page }) => WALKED.includes(page.path));

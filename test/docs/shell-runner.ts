@@ -54,13 +54,13 @@ export function filledIn(text: string, { ports, key, pid, model }: Here): string
     .replaceAll('<pid>', String(pid));
 }
 
-export interface Ran {
+export interface ShellResult {
   readonly code: number | null;
   /** The end of its output, for the failure’s message. */
   readonly output: string;
 }
 
-export class Walk {
+export class PageRunner {
   readonly #owner: Owner;
   readonly #dir: string;
   readonly #ports: Ports;
@@ -78,7 +78,7 @@ export class Walk {
   }
 
   /** Ending `owner` ends the sidecars and removes the folder. */
-  static async begin(owner: Owner): Promise<Walk> {
+  static async begin(owner: Owner): Promise<PageRunner> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-docs-'));
     owner.teardown(() => rm(dir, { recursive: true, force: true }));
     await mkdir(join(dir, 'data'));
@@ -86,7 +86,7 @@ export class Walk {
     // A refused request makes its block fail.
     await writeFile(join(dir, 'home', '.curlrc'), 'fail-with-body\nshow-error\n');
     const ports = { public: await freePort(), operators: await freePort() };
-    return new Walk(owner, dir, ports, await embeddedTestModel());
+    return new PageRunner(owner, dir, ports, await embeddedTestModel());
   }
 
   /** A fresh checkout for a page. The shell starts beside it if the page clones it, otherwise in it. */
@@ -111,7 +111,7 @@ export class Walk {
   }
 
   /** Runs a block to its end. */
-  async run({ text, line }: Block): Promise<Ran> {
+  async run({ text, line }: Block): Promise<ShellResult> {
     for (const step of stepsOf(text)) {
       if (step.kind === 'serve') await this.#startUnlessRunning(await this.#cwd(), step.variables);
       else {
@@ -122,7 +122,7 @@ export class Walk {
     return { code: 0, output: '' };
   }
 
-  async #lines(text: string, line: number): Promise<Ran> {
+  async #lines(text: string, line: number): Promise<ShellResult> {
     // Stopped by the previous block: a supervisor would start it again.
     if (!this.#sidecar) await this.#startUnlessRunning(join(this.#page, 'ra-sidecar'), {});
     const sidecar = this.#sidecar;
@@ -139,7 +139,7 @@ export class Walk {
     return ran;
   }
 
-  async #shell(text: string, line: number): Promise<Ran> {
+  async #shell(text: string, line: number): Promise<ShellResult> {
     const script = join(this.#page, `line-${line}.sh`);
     const state = (name: string): string => `'${join(this.#page, name)}'`;
     const head = [

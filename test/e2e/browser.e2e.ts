@@ -2,9 +2,9 @@
 import t from 'tap';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 import { PageServer } from './chromium.js';
-import type { Report, Seen } from './page.js';
+import type { Report, PageCall } from './page.js';
 
-type Answer = Extract<Seen, { kind: 'answer' }>;
+type Answer = Extract<PageCall, { kind: 'answer' }>;
 
 const page = await PageServer.start(t);
 const sidecar = await Sidecar.start(t, {
@@ -108,7 +108,7 @@ t.test('a page of any other origin is refused, and no request runs for it', asyn
   t.equal(await posts(), before, 'no call was sent after its preflight failed');
 });
 
-function answer(seen: Seen): Answer {
+function answer(seen: PageCall): Answer {
   if (seen.kind === 'failed') throw new Error(`the page saw ${seen.name}`);
   return seen;
 }

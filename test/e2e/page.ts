@@ -5,7 +5,7 @@
 import type { OpenAI as Client } from 'openai';
 
 /** One call as the page sees it. `failed`: the browser did not give the answer to the page. */
-export type Seen =
+export type PageCall =
   | { readonly kind: 'failed'; readonly name: string }
   | {
       readonly kind: 'answer';
@@ -15,14 +15,14 @@ export type Seen =
     };
 
 export interface Report {
-  readonly streamed: Seen;
-  readonly whole: Seen;
-  readonly models: Seen;
-  readonly health: Seen;
-  readonly badKey: Seen;
-  readonly badKeys: Seen;
-  readonly withCookies: Seen;
-  readonly gatewayHeader: Seen;
+  readonly streamed: PageCall;
+  readonly whole: PageCall;
+  readonly models: PageCall;
+  readonly health: PageCall;
+  readonly badKey: PageCall;
+  readonly badKeys: PageCall;
+  readonly withCookies: PageCall;
+  readonly gatewayHeader: PageCall;
   /** How a stream ended that the page aborted after its first part. */
   readonly aborted: string;
   /** PerformanceServerTiming of the streamed call; absent: the browser has none. */
@@ -56,7 +56,7 @@ const post = (text: string, key: string, more: RequestInit = {}): RequestInit =>
   ...more,
 });
 
-async function call(url: string, init: RequestInit = {}): Promise<Seen> {
+async function call(url: string, init: RequestInit = {}): Promise<PageCall> {
   try {
     const response = await fetch(url, init);
     return {

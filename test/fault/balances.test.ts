@@ -18,17 +18,17 @@ const ACCOUNT = 'development';
 const [INPUT, OUTPUT] = [150_000n, 600_000n];
 
 /** One data folder and the files that its sidecars read. */
-class House {
+class DataFolder {
   readonly #dir: string;
 
   private constructor(dir: string) {
     this.#dir = dir;
   }
 
-  static async make(t: Test): Promise<House> {
+  static async make(t: Test): Promise<DataFolder> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-balances-'));
     t.teardown(() => rm(dir, { recursive: true, force: true }));
-    const house = new House(dir);
+    const house = new DataFolder(dir);
     const chat = { [CHAT]: { input: '0.15', cachedInput: '0.15', output: '0.6' } };
     const prices = [{ version: 'v', effective: '2026-01-01T00:00:00Z', decisions: '0.042', chat }];
     await writeFile(house.path('prices.json'), JSON.stringify({ version: 1, prices }));
@@ -85,7 +85,7 @@ async function stop(sidecar: Sidecar): Promise<void> {
 t.test(
   'a killed sidecar bills its streams up to the last progress record, and balances equal the sum of the records',
   async (t) => {
-    const house = await House.make(t);
+    const house = await DataFolder.make(t);
     const granted = 10n ** 12n;
 
     const killed = await house.start(t, granted);
@@ -138,7 +138,7 @@ t.test(
 );
 
 t.test('a sidecar that cannot know its balances reports that and does not start', async (t) => {
-  const house = await House.make(t);
+  const house = await DataFolder.make(t);
   const sidecar = await house.start(t, 10n ** 12n);
   t.equal((await sidecar.chat(SHORT)).status, 200);
   await stop(sidecar);

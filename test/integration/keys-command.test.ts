@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { readKeyFile, type KeyFile } from '../../sidecar/access/key-file.js';
 import { hashKey } from '../../sidecar/access/key-index.js';
-import { runCli, type Ran } from '../support/cli.js';
+import { runCli, type CommandResult } from '../support/cli.js';
 import { runHere } from '../support/command-here.js';
 import { makeKey } from '../support/keys.js';
 import { endsWell, ENDLESS, OpenStream } from '../support/open-stream.js';
@@ -14,7 +14,7 @@ import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 const KEY = /^ra-key-[A-Za-z0-9_-]{43}\n$/;
 
 /** A keys file in its own folder, and the command for it. */
-class Desk {
+class KeysFile {
   readonly file: string;
   readonly #environment: Readonly<Record<string, string>>;
 
@@ -23,18 +23,18 @@ class Desk {
     this.#environment = { RA_KEYS_FILE: file };
   }
 
-  static async open(t: Test): Promise<Desk> {
+  static async open(t: Test): Promise<KeysFile> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-desk-'));
     t.teardown(() => rm(dir, { recursive: true, force: true }));
-    return new Desk(join(dir, 'keys.json'));
+    return new KeysFile(join(dir, 'keys.json'));
   }
 
-  keys(...args: readonly string[]): Promise<Ran> {
+  keys(...args: readonly string[]): Promise<CommandResult> {
     return runHere(['keys', ...args], this.#environment);
   }
 
   /** The same in a process. */
-  keysAlone(...args: readonly string[]): Promise<Ran> {
+  keysAlone(...args: readonly string[]): Promise<CommandResult> {
     return runCli(['keys', ...args], this.#environment);
   }
 
@@ -53,12 +53,12 @@ interface NewKey {
   readonly id: string;
 }
 
-function newKey({ stdout, stderr }: Ran): NewKey {
+function newKey({ stdout, stderr }: CommandResult): NewKey {
   return { key: stdout.trim(), id: /key_[\w-]+/.exec(stderr)?.[0] ?? `no id in: ${stderr}` };
 }
 
 t.test('create prints the key once, alone on stdout, and stores all of its options', async (t) => {
-  const desk = await Desk.open(t);
+  const desk = await KeysFile.open(t);
   const options =
     '--account acme --environment production --models a,b --routes chat,decisions --cohort pilots --expires 30d ' +
     '--class batch --limits decisions=8/100,chat=0/60 --tokens-per-day 1000000';
@@ -89,7 +89,7 @@ t.test('create prints the key once, alone on stdout, and stores all of its optio
 });
 
 t.test('list shows states and no hashes; revoke and rotate change them', async (t) => {
-  const desk = await Desk.open(t);
+  const desk = await KeysFile.open(t);
   t.match(await desk.keys('list'), { code: 0, stdout: /^ID +ACCOUNT +STATE +CREATED +EXPIRES +MODELS\n$/ });
   const kept = await desk.create('--account', 'acme');
   const gone = await desk.create('--account', 'acme', '--expires', '2099-01-31T00:00:00+01:00');
@@ -122,7 +122,7 @@ t.test('list shows states and no hashes; revoke and rotate change them', async (
 });
 
 t.test('an impossible command is reported in one line, and changes nothing', async (t) => {
-  const desk = await Desk.open(t);
+  const desk = await KeysFile.open(t);
   const revoked = makeKey({ id: 'gone', revoked: '2026-01-02T00:00:00Z' });
   await writeFile(desk.file, JSON.stringify({ version: 1, keys: [revoked.stored] }));
   const before = await readFile(desk.file, 'utf8');
@@ -149,7 +149,7 @@ t.test('an impossible command is reported in one line, and changes nothing', asy
 });
 
 t.test('several commands at once: no key is lost, and a stale lock does not block them', async (t) => {
-  const desk = await Desk.open(t);
+  const desk = await KeysFile.open(t);
   const lock = `${desk.file}.lock`;
   await writeFile(lock, 'left behind');
   const past = new Date(Date.now() - 60_000);
@@ -167,7 +167,7 @@ t.test(
   async (t) => {
     const dir = await mkdtemp(join(tmpdir(), 'ra-desk-'));
     t.teardown(() => rm(dir, { recursive: true, force: true }));
-    const desk = new Desk(join(dir, 'keys.json'));
+    const desk = new KeysFile(join(dir, 'keys.json'));
     const sidecar = await Sidecar.start(t, {
       // The engine is stopped while the commands run and must not be considered hung.
       config: { ...(await chatOnly(1)), keys: { file: desk.file }, engine: { hangMs: 600_000 } },

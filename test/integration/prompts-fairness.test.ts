@@ -8,7 +8,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { asLong, chatWith, DEAR_SCHEMAS, INLINE_BYTES, SMALL_PRODUCTS } from '../support/dear-schemas.js';
+import { asLong, chatWith, EXPENSIVE_SCHEMAS, INLINE_BYTES, SMALL_PRODUCTS } from '../support/expensive-schemas.js';
 import { makeKey } from '../support/keys.js';
 import { rounds } from '../support/long-form.js';
 import { SHORT } from '../support/open-stream.js';
@@ -18,8 +18,8 @@ import { CHAT, chatOnly, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const SENDERS = 12;
 const CHATS = Number(process.argv[2] ?? rounds({ short: 6, long: 15 }));
-const DEAR = Object.values(DEAR_SCHEMAS).map((schema) => chatWith(schema));
-const DEAREST = chatWith(DEAR_SCHEMAS[SMALL_PRODUCTS]);
+const EXPENSIVE = Object.values(EXPENSIVE_SCHEMAS).map((schema) => chatWith(schema));
+const DEAREST = chatWith(EXPENSIVE_SCHEMAS[SMALL_PRODUCTS]);
 
 const folder = await mkdtemp(join(tmpdir(), 'ra-prompts-fairness-'));
 t.teardown(() => rm(folder, { recursive: true, force: true }));
@@ -79,14 +79,14 @@ for (const lane of ['short', 'long'] as const) {
 
   t.test(`twelve senders of expensive ${lane} bodies do not delay another account`, async (t) => {
     const body = ofLane(JSON.stringify(SHORT));
-    const dear = DEAR.map(ofLane);
-    if (lane === 'short') t.ok(dear.every(({ length }) => length <= INLINE_BYTES));
+    const expensive = EXPENSIVE.map(ofLane);
+    if (lane === 'short') t.ok(expensive.every(({ length }) => length <= INLINE_BYTES));
     const decision = ofLane(DECISION);
     await visits(t, body);
     await visits(t, decision, '/decisions');
     const idle = { chat: await visits(t, body), decision: await visits(t, decision, '/decisions') };
     let over = false;
-    const senders = Array.from({ length: SENDERS }, () => attack(dear, () => over));
+    const senders = Array.from({ length: SENDERS }, () => attack(expensive, () => over));
     await sidecar.reaches('ra_sidecar_account_waiting_requests', (waiting) => waiting > 0, { account: 'hostile' });
     const beside = { chat: await visits(t, body), decision: await visits(t, decision, '/decisions') };
     over = true;

@@ -43,7 +43,7 @@ export interface Asking {
 }
 
 /** A running request. */
-export interface Asked {
+export interface RunningRequest {
   /** Its caller disconnects. */
   leave(): void;
   /** Settles when nothing of the request is left: status of the answer, or code of the error. */
@@ -105,7 +105,7 @@ export class BilledHarness {
     return this.spool.records.filter(({ kind }) => kind === 'close');
   }
 
-  ask(asking: Asking = {}): Asked {
+  ask(asking: Asking = {}): RunningRequest {
     const { route = 'chat' } = asking;
     const leaving = new AbortController();
     const events: string[] = [];

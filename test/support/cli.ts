@@ -7,14 +7,17 @@ const COMMAND_MS = 60_000;
 /** The most output of a command: an export of a long soak has 20,000 records. */
 const MOST_PRINTED_BYTES = 256 * 1024 * 1024;
 
-export interface Ran {
+export interface CommandResult {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
 /** Runs `ra-sidecar` with these arguments to its end, in a process, with `environment` over this process’s. */
-export function runCli(args: readonly string[], environment: Readonly<Record<string, string>> = {}): Promise<Ran> {
+export function runCli(
+  args: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+): Promise<CommandResult> {
   return new Promise((resolve) => {
     const options = { env: { ...process.env, ...environment }, timeout: COMMAND_MS, maxBuffer: MOST_PRINTED_BYTES };
     const child = execFile(process.execPath, [program('sidecar/cli.js'), ...args], options, (_, stdout, stderr) =>

@@ -2,7 +2,7 @@
 import { Writable } from 'node:stream';
 import { runCommand } from '../../sidecar/commands/command-line.js';
 import { systemClock } from '../../sidecar/lib/clock.js';
-import type { Ran } from './cli.js';
+import type { CommandResult } from './cli.js';
 
 /** Variables to be restored when the running command has ended. */
 let replaced: ReadonlyMap<string, string | undefined> | undefined;
@@ -14,7 +14,7 @@ let replaced: ReadonlyMap<string, string | undefined> | undefined;
 export async function runHere(
   args: readonly string[],
   environment: Readonly<Record<string, string>> = {},
-): Promise<Ran> {
+): Promise<CommandResult> {
   if (replaced) throw new Error('another command is running, with another environment');
   replaced = new Map(Object.keys(environment).map((name) => [name, process.env[name]]));
   Object.assign(process.env, environment);
@@ -28,7 +28,7 @@ export async function runHere(
   try {
     const code = await runCommand(args, {
       out: (text) => void (printed += text),
-      say: (text) => void (stderr += text),
+      err: (text) => void (stderr += text),
       stdout,
       clock: systemClock,
       terminal: { write: () => true },

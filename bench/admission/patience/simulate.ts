@@ -9,7 +9,7 @@ import { seeded } from '../../support/load.js';
 import { Agenda } from '../agenda.js';
 import { PREFILL, SEATS, type Caller, type Kind } from './callers.js';
 
-export interface Visit extends Caller {
+export interface SimulatedCall extends Caller {
   end: 'waiting' | 'good' | 'left' | 'refused' | 'cut';
   reason?: string;
   /** Seat time, ms, and when it was. */
@@ -28,14 +28,14 @@ export interface Setting {
   readonly learns: boolean;
   readonly seed?: number;
   /** After how many ms a refused caller returns once. */
-  readonly comesBack?: (visit: Visit, random: () => number) => number | undefined;
+  readonly comesBack?: (visit: SimulatedCall, random: () => number) => number | undefined;
   /** Called periodically with the queue. */
   readonly watch?: (queue: SeatQueue, now: number) => void;
   readonly watchMs?: number;
 }
 
 /** Returns the outcome of each, in the order of arrival. Deterministic. */
-export async function simulate(list: readonly Caller[], setting: Setting): Promise<Visit[]> {
+export async function simulate(list: readonly Caller[], setting: Setting): Promise<SimulatedCall[]> {
   const agenda = new Agenda();
   const random = seeded(setting.seed ?? 7);
   const queue = createFairQueue({
@@ -45,10 +45,18 @@ export async function simulate(list: readonly Caller[], setting: Setting): Promi
     config: { maxWaitMs: setting.maxWaitMs, waitingPerSeat: 8, waitingBytes: Infinity },
     learns: setting.learns,
   });
-  const visits: Visit[] = [];
+  const visits: SimulatedCall[] = [];
   const arrive = (caller: Caller, fingerprint: string, again: boolean): void => {
     const atMs = agenda.now();
-    const visit: Visit = { ...caller, atMs, end: 'waiting', seatedAt: NaN, endedAt: NaN, retryAfterMs: 0, again };
+    const visit: SimulatedCall = {
+      ...caller,
+      atMs,
+      end: 'waiting',
+      seatedAt: NaN,
+      endedAt: NaN,
+      retryAfterMs: 0,
+      again,
+    };
     visits.push(visit);
     const entry = {
       account: caller.account,
@@ -142,7 +150,7 @@ export interface Figures {
   readonly wait99: number;
 }
 
-export function figuresOf(visits: readonly Visit[], fromMs: number, toMs: number): Figures {
+export function figuresOf(visits: readonly SimulatedCall[], fromMs: number, toMs: number): Figures {
   const within = visits.filter(({ atMs }) => atMs >= fromMs && atMs < toMs);
   let good = 0;
   let vain = 0;
@@ -154,7 +162,8 @@ export function figuresOf(visits: readonly Visit[], fromMs: number, toMs: number
     else good += ms;
   }
   const all = SEATS * (toMs - fromMs);
-  const share = (end: Visit['end']): number => within.filter((visit) => visit.end === end).length / within.length;
+  const share = (end: SimulatedCall['end']): number =>
+    within.filter((visit) => visit.end === end).length / within.length;
   const long = within.filter((visit) => visit.long);
   const waits = within
     .filter(({ end, seatedAt }) => end === 'good' && !Number.isNaN(seatedAt))

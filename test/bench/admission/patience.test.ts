@@ -9,7 +9,7 @@ import {
   type Mix,
 } from '../../../bench/admission/patience/callers.js';
 import { oracle } from '../../../bench/admission/patience/oracle.js';
-import { figuresOf, simulate, type Visit } from '../../../bench/admission/patience/simulate.js';
+import { figuresOf, simulate, type SimulatedCall } from '../../../bench/admission/patience/simulate.js';
 
 const MINUTE = 60_000;
 const DEFAULT_MS = 10_000;
@@ -56,7 +56,11 @@ t.test('at 0.8 of the load almost no request is refused', async (t) => {
 });
 
 /** Shares of the requests of some accounts. */
-function share(visits: readonly Visit[], who: (account: string) => boolean, how: (visit: Visit) => boolean): number {
+function share(
+  visits: readonly SimulatedCall[],
+  who: (account: string) => boolean,
+  how: (visit: SimulatedCall) => boolean,
+): number {
   const theirs = visits.filter(({ account, atMs }) => who(account) && atMs > MINUTE && atMs < 5 * MINUTE);
   return theirs.filter(how).length / theirs.length;
 }
@@ -67,7 +71,7 @@ t.test('an account whose callers disconnect on purpose does not reduce the servi
   const isAttacker = (account: string): boolean => account === 'account 0';
   const attacked = list.map((each): Caller => (isAttacker(each.account) ? { ...each, patienceMs: 100 } : each));
   const others = (account: string): boolean => !isAttacker(account);
-  const served = ({ end }: Visit): boolean => end === 'good';
+  const served = ({ end }: SimulatedCall): boolean => end === 'good';
   const calm = share(await simulate(list, { ...LEARNS, untilMs }), others, served);
   const visits = await simulate(attacked, { ...LEARNS, untilMs });
   t.ok(share(visits, others, served) >= calm, 'the other accounts are served as much as without it');

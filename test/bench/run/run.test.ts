@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { Addon, Bench } from '../../../bench/run/plan.js';
-import { listed, runPlan, type Bed, type Recorded } from '../../../bench/run/run.js';
+import { listed, runPlan, type Environment, type Recorded } from '../../../bench/run/run.js';
 
 const bench = (name: string, addon: Addon = 'either', quiet = true): Bench => ({
   command: `${name}.js`,
@@ -18,7 +18,7 @@ const PLAN = [
 ];
 
 /** A machine on which each bench writes its result, but for those that `codes` names. */
-class StandIn implements Bed {
+class StandIn implements Environment {
   readonly results = new Map<string, Recorded>();
   readonly codes = new Map<string, number | null>();
   readonly ran: string[] = [];

@@ -3,7 +3,7 @@ import { callRules } from '../../../engine/grammar/calls.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { MAX_WORK, WorkBudget } from '../../../engine/grammar/work.js';
 import { itemsOf, join, type Rope } from '../../../engine/grammar/rope.js';
-import { DEAR_SCHEMAS, SMALL_PRODUCTS } from '../../support/dear-schemas.js';
+import { EXPENSIVE_SCHEMAS, SMALL_PRODUCTS } from '../../support/expensive-schemas.js';
 
 type Schema = Readonly<Record<string, unknown>>;
 
@@ -81,7 +81,7 @@ t.test('no ordinary list of tools takes more than four fifths of the bound', (t)
 });
 
 /** Each is at most 16 KB of JSON, and took 0.1 to 20 s when sets were copied and only shapes were counted. */
-const DEAR: readonly (readonly [what: string, schema: Schema])[] = [
+const EXPENSIVE: readonly (readonly [what: string, schema: Schema])[] = [
   [
     '2,000 required names beside combinations',
     { required: names(2000), allOf: [{ anyOf: times(255, () => ({})) }, ...times(190, () => ({}))] },
@@ -139,7 +139,7 @@ function cpuMs(run: () => unknown): number {
 t.test('a schema of 16 KB costs no more than ordinary ones, whatever it contains', (t) => {
   const usual = SENSIBLE[0]?.[1][0];
   const usualMs = cpuMs(() => schemaGrammar(usual));
-  for (const [what, schema] of DEAR) {
+  for (const [what, schema] of EXPENSIVE) {
     const tool = one(schema);
     t.ok(JSON.stringify(tool).length <= 16_384, what);
     const ms = cpuMs(() => schemaGrammar(tool));
@@ -165,7 +165,7 @@ function valuesIn(value: unknown): number {
 }
 
 t.test('products and lists of properties past the bound are refused before any of them is made', (t) => {
-  for (const [what, schema] of Object.entries(DEAR_SCHEMAS)) {
+  for (const [what, schema] of Object.entries(EXPENSIVE_SCHEMAS)) {
     if (what === SMALL_PRODUCTS) continue;
     const tool = one(JSON.parse(JSON.stringify(schema)) as Schema);
     const work = new CountedWork();
@@ -197,8 +197,8 @@ t.test('work that is foreseen is refused once it is more than what is left, and 
 });
 
 t.test('a refusal for the bound repeats none of the caller’s text', (t) => {
-  const [, , [, dear] = []] = DEAR;
-  t.match(schemaGrammar(one(dear ?? {})), {
+  const [, , [, expensive] = []] = EXPENSIVE;
+  t.match(schemaGrammar(one(expensive ?? {})), {
     kind: 'unservable',
     why: PAST.message,
   });

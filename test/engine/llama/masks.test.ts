@@ -48,12 +48,12 @@ t.test('a thread that ends fails its replies, and later ones get another thread'
 t.test('so does the one whose turn it is, and those after it are served', async (t) => {
   const { masks: made, threads } = masks();
   // Work for as long as the thread lives.
-  const dear = made.hold(`root ::= ${'("a" | "b" | "ab" | "c")? '.repeat(4000)}`, []);
+  const expensive = made.hold(`root ::= ${'("a" | "b" | "ab" | "c")? '.repeat(4000)}`, []);
   const behind = made.hold('root ::= "c"', []);
   while (threads.length === 0) await new Promise(setImmediate);
   await threads[0]?.terminate();
-  await Promise.all([dear.pending, behind.pending]);
-  t.throws(() => dear.check(), /thread for grammars failed/);
+  await Promise.all([expensive.pending, behind.pending]);
+  t.throws(() => expensive.check(), /thread for grammars failed/);
   t.notOk(behind.denied.includes(C));
   t.equal(threads.length, 2);
 });

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import type { Check } from '../../../sidecar/commands/check.js';
 import { allCommands } from '../../../sidecar/commands/command-table.js';
-import { runCli, type Ran } from '../../support/cli.js';
+import { runCli, type CommandResult } from '../../support/cli.js';
 import { runHere } from '../../support/command-here.js';
 import { testModel } from '../../support/models.js';
 import { CHAT, Sidecar } from '../../support/sidecar.js';
@@ -33,7 +33,7 @@ interface Diagnosis {
   readonly checks: readonly Check[];
 }
 
-function diagnosis({ stdout }: Ran): Diagnosis {
+function diagnosis({ stdout }: CommandResult): Diagnosis {
   return JSON.parse(stdout) as Diagnosis;
 }
 

@@ -11,7 +11,7 @@ import { RESERVE } from '../../../engine/llama/memory/verdict.js';
 import { writeRandomModel } from '../../../bench/models/random-model.js';
 import { planFor } from '../../../bench/models/recipes.js';
 import { brokenModel } from '../../support/broken-models.js';
-import { runCli, type Ran } from '../../support/cli.js';
+import { runCli, type CommandResult } from '../../support/cli.js';
 import { runHere } from '../../support/command-here.js';
 import { FileServer } from '../../support/file-server.js';
 import { freePort } from '../../support/free-port.js';
@@ -30,7 +30,7 @@ function configured(dir: string, ...models: readonly object[]): Record<string, s
   return { RA_DATA_DIR: join(dir, 'data'), RA_MODELS: JSON.stringify(models) };
 }
 
-function json(ran: Ran): unknown {
+function json(ran: CommandResult): unknown {
   return JSON.parse(ran.stdout);
 }
 
@@ -342,7 +342,7 @@ t.test('add: a split model, and again', async (t) => {
   const parts = names.map((name) => join(dir, 'from', name));
   for (const part of parts) await copyFile(file, part);
   const host = await FileServer.open(t, parts);
-  const add = (): Promise<Ran> =>
+  const add = (): Promise<CommandResult> =>
     runHere(['models', 'add', `${host.base}/m-00001-of-00002.gguf`], { RA_DATA_DIR: dir });
   t.match(await add(), { stderr: /^fetched / });
   t.strictSame(await readdir(join(dir, 'models')), names);

@@ -5,7 +5,7 @@ import {
   type LimitedCaller,
   type LimitGroup,
   type Permit,
-  type Taken,
+  type LimitResult,
 } from '../../../sidecar/access/limits.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
@@ -14,7 +14,7 @@ const SPEC = { decisions: { inFlight: 32, perMinute: 600 }, chat: NONE, models: 
 const KEY: LimitedCaller = { account: 'acme', keyId: 'k' };
 const MINUTE = 60_000;
 
-function placeOf(taken: Taken): Permit {
+function placeOf(taken: LimitResult): Permit {
   if (taken.kind === 'limited') throw new Error(`limited by ${taken.by}`);
   return taken.permit;
 }

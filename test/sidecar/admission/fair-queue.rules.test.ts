@@ -7,7 +7,7 @@ import { FakeClock } from '../../support/fake-clock.js';
 
 const WORK = { promptTokens: 1000, maxTokens: 1 };
 
-class Desk {
+class Harness {
   readonly clock = new FakeClock();
   readonly queue: SeatQueue;
 
@@ -75,7 +75,7 @@ class Desk {
 }
 
 t.test('accrue: seats held, over time, over weight', async (t) => {
-  const desk = new Desk(3);
+  const desk = new Harness(3);
   const lease = await desk.seat(desk.wait('a', { weight: 4, seatsWanted: 2 }));
   desk.clock.advance(100);
   t.equal(lease.takeSeat(), true);
@@ -91,14 +91,14 @@ t.test('accrue: seats held, over time, over weight', async (t) => {
 });
 
 t.test('the lowest V goes next, so accounts take turns whatever the number of their requests', async (t) => {
-  const desk = new Desk();
+  const desk = new Harness();
   const first = await desk.seat(desk.wait('a'));
   const [a1, a2, b1, b2] = [desk.wait('a'), desk.wait('a'), desk.wait('b'), desk.wait('b')];
   t.same(await desk.turns(first, { a1, a2, b1, b2 }, 100), ['b1', 'a1', 'b2', 'a2']);
 });
 
 t.test('of two with equal V, the one with fewer seats goes first', async () => {
-  const desk = new Desk(2);
+  const desk = new Harness(2);
   desk.queue.pause();
   const tickets = { a1: desk.wait('a'), a2: desk.wait('a'), b1: desk.wait('b'), b2: desk.wait('b') };
   desk.queue.resume(2);
@@ -107,7 +107,7 @@ t.test('of two with equal V, the one with fewer seats goes first', async () => {
 });
 
 t.test('lift: an idle account saves nothing', async (t) => {
-  const desk = new Desk(1, { maxWaitMs: 100_000 });
+  const desk = new Harness(1, { maxWaitMs: 100_000 });
   await desk.serve('b', 10);
   await desk.serve('a', 5000);
   const first = await desk.seat(desk.wait('a'));
@@ -119,7 +119,7 @@ t.test('lift: an idle account saves nothing', async (t) => {
 });
 
 t.test('lift: nor does one that runs little while others run much', async (t) => {
-  const desk = new Desk(4, { maxWaitMs: 100_000 });
+  const desk = new Harness(4, { maxWaitMs: 100_000 });
   await desk.seat(desk.wait('b'));
   const leases = [await desk.seat(desk.wait('a')), await desk.seat(desk.wait('a')), await desk.seat(desk.wait('a'))];
   desk.clock.advance(60_000);
@@ -130,7 +130,7 @@ t.test('lift: nor does one that runs little while others run much', async (t) =>
 });
 
 t.test('lift: not to the level of an account that only runs', async (t) => {
-  const desk = new Desk(3, { maxWaitMs: 100_000 });
+  const desk = new Harness(3, { maxWaitMs: 100_000 });
   await desk.seat(desk.wait('ever', { weight: 16 }));
   for (let i = 0; i < 3; i += 1) await desk.serve('a', 5000);
   await desk.seat(desk.wait('a'));
@@ -140,7 +140,7 @@ t.test('lift: not to the level of an account that only runs', async (t) => {
 });
 
 t.test('lift: no debt outlives the contention that caused it', async (t) => {
-  const desk = new Desk(1, { maxWaitMs: 100_000 });
+  const desk = new Harness(1, { maxWaitMs: 100_000 });
   await desk.serve('a', 50_000);
   await desk.serve('b', 10);
   desk.wait('c');
@@ -151,7 +151,7 @@ t.test('lift: no debt outlives the contention that caused it', async (t) => {
 t.test(
   'within an account: users take turns, a user’s earliest deadline goes first, then the order of arrival',
   async (t) => {
-    const desk = new Desk();
+    const desk = new Harness();
     const first = await desk.seat(desk.wait('a', { user: 'x' }));
     const x1 = desk.wait('a', { user: 'x' });
     const x2 = desk.wait('a', { user: 'x' });
@@ -167,7 +167,7 @@ t.test(
 );
 
 t.test('predicted: refused at once if the wait would exceed the longest, with the excess as Retry-After', async (t) => {
-  const desk = new Desk(2);
+  const desk = new Harness(2);
   await desk.serve('a', 4000);
   await desk.seat(desk.wait('a'));
   await desk.seat(desk.wait('a'));
@@ -180,7 +180,7 @@ t.test('predicted: refused at once if the wait would exceed the longest, with th
 });
 
 t.test('predicted: other accounts count with their claims until then, by weight', async (t) => {
-  const desk = new Desk(1, { maxWaitMs: 20_000 });
+  const desk = new Harness(1, { maxWaitMs: 20_000 });
   await desk.serve('a', 1000);
   await desk.seat(desk.wait('a'));
   for (let i = 0; i < 7; i += 1) desk.wait('a', { weight: 1 });
@@ -196,7 +196,7 @@ t.test('predicted: other accounts count with their claims until then, by weight'
 });
 
 t.test('predicted: the deadline counts, less the hold time; not where a seat is free', async (t) => {
-  const desk = new Desk();
+  const desk = new Harness();
   await desk.serve('a', 3000);
   const deadlineAt = (ms: number): number => desk.clock.now() + ms;
   const lease = await desk.seat(desk.wait('a', { deadlineAt: deadlineAt(1000) }));
@@ -205,14 +205,14 @@ t.test('predicted: the deadline counts, less the hold time; not where a seat is 
   lease.release('failed');
   desk.enter('a', { deadlineAt: deadlineAt(1) });
 
-  const wide = new Desk(2);
+  const wide = new Harness(2);
   await wide.serve('a', 60_000);
   await wide.seat(wide.wait('a'));
   wide.enter('a', { deadlineAt: wide.clock.now() + 1 });
 });
 
 t.test('predicted: an account that was charged more waits for others to catch up', async (t) => {
-  const desk = new Desk();
+  const desk = new Harness();
   await desk.serve('a', 1000);
   await desk.seat(desk.wait('a'));
   for (let i = 0; i < 4; i += 1) desk.wait('b');
@@ -222,7 +222,7 @@ t.test('predicted: an account that was charged more waits for others to catch up
 });
 
 t.test('nothing is predicted before a first lease has ended; then a new account has the usual hold time', async (t) => {
-  const desk = new Desk(1, { maxWaitMs: 1500 });
+  const desk = new Harness(1, { maxWaitMs: 1500 });
   const lease = await desk.seat(desk.wait('a'));
   for (let i = 0; i < 7; i += 1) desk.wait('a');
   desk.wait('b').cancel();
@@ -230,7 +230,7 @@ t.test('nothing is predicted before a first lease has ended; then a new account 
   lease.release('done');
   t.match(desk.ask('new'), { reason: 'predicted' });
 
-  const other = new Desk();
+  const other = new Harness();
   await other.serve('a', 3000);
   await other.seat(other.wait('a'));
   other.wait('new');
@@ -240,7 +240,7 @@ t.test('nothing is predicted before a first lease has ended; then a new account 
 t.test(
   'calibration: longer after a wait in vain, a little shorter after a good one, twice as long for a seat in vain',
   async (t) => {
-    const desk = new Desk(1, { maxWaitMs: 5000 });
+    const desk = new Harness(1, { maxWaitMs: 5000 });
     const calibration = (): number | undefined => desk.queue.report(1).accounts[0]?.calibration;
     await desk.serve('a', 100);
     const lease = await desk.seat(desk.wait('a'));
@@ -262,7 +262,7 @@ t.test(
 );
 
 t.test('calibration: a wait that is too long because of a lost engine changes nothing', async (t) => {
-  const desk = new Desk();
+  const desk = new Harness();
   await desk.serve('a', 100);
   desk.queue.pause();
   const vain = desk.wait('a');
@@ -272,7 +272,7 @@ t.test('calibration: a wait that is too long because of a lost engine changes no
 });
 
 t.test('calibration: nor a wait during part of which the engine was away', async (t) => {
-  const desk = new Desk();
+  const desk = new Harness();
   const calibration = (): number | undefined => desk.queue.report(1).accounts[0]?.calibration;
   await desk.serve('a', 100);
   const lease = await desk.seat(desk.wait('a'));
@@ -300,7 +300,7 @@ t.test('calibration: a wait that is short compared with the hold time did not ma
     [1001, 0],
     [1000, 2],
   ] as const) {
-    const desk = new Desk();
+    const desk = new Harness();
     const lease = await desk.seat(desk.wait('a'));
     desk.clock.advance(100);
     lease.release('done');
@@ -319,7 +319,7 @@ t.test('calibration: a wait that is short compared with the hold time did not ma
 t.test(
   'calibration: it blocks no account, since each refusal caused by it alone makes it a little smaller',
   async (t) => {
-    const desk = new Desk(1, { maxWaitMs: 5000 });
+    const desk = new Harness(1, { maxWaitMs: 5000 });
     const calibration = (): number | undefined =>
       desk.queue.report(9).accounts.find(({ account }) => account === 'a')?.calibration;
     await desk.serve('b', 4000);
@@ -344,7 +344,7 @@ t.test(
 );
 
 t.test('calibration: refusals reduce it to 1 and no further', async (t) => {
-  const desk = new Desk(1, { maxWaitMs: 5000 });
+  const desk = new Harness(1, { maxWaitMs: 5000 });
   const calibration = (): number | undefined =>
     desk.queue.report(9).accounts.find(({ account }) => account === 'a')?.calibration;
   await desk.serve('b', 5000);
@@ -363,7 +363,7 @@ t.test('calibration: refusals reduce it to 1 and no further', async (t) => {
 t.test(
   'calibration: while a request of the account waits, its wait is learned from, and refusals are not',
   async (t) => {
-    const desk = new Desk(1, { maxWaitMs: 5000 });
+    const desk = new Harness(1, { maxWaitMs: 5000 });
     const calibration = (): number | undefined =>
       desk.queue.report(9).accounts.find(({ account }) => account === 'a')?.calibration;
     await desk.serve('b', 2400);
@@ -384,7 +384,7 @@ t.test(
 );
 
 t.test('service rate: an account that is alone is not limited by an old one', async (t) => {
-  const desk = new Desk(1, { maxWaitMs: 1e6 });
+  const desk = new Harness(1, { maxWaitMs: 1e6 });
   await desk.serve('a', 1000);
   const predicted = (): number | undefined =>
     desk.queue.report(9).accounts.find(({ account }) => account === 'a')?.predictedWaitMs;
@@ -403,7 +403,7 @@ t.test('service rate: an account that is alone is not limited by an old one', as
 });
 
 t.test('predicted: several seats of one request count once, as one lease', async (t) => {
-  const desk = new Desk(8, { maxWaitMs: 1e6 });
+  const desk = new Harness(8, { maxWaitMs: 1e6 });
   const grown = async (ms: number): Promise<Lease> => {
     const lease = await desk.seat(desk.wait('a', { seatsWanted: 8 }));
     while (lease.takeSeat());
@@ -426,7 +426,7 @@ t.test(
     const time = new FakeClock();
     let reads = 0;
     const clock = { now: () => (reads += 0.003), after: (ms: number, fn: () => void) => time.after(ms, fn) };
-    const desk = new Desk(1, {}, { clock });
+    const desk = new Harness(1, {}, { clock });
     const first = await desk.seat(desk.wait('a'));
     t.equal(first.waitedMs, 0);
     const next = desk.wait('a');
@@ -444,7 +444,7 @@ t.test(
 t.test(
   'full: the newest of the longest queue makes room, but not for its own account or one with as many',
   async (t) => {
-    const desk = new Desk(1, { waitingPerSeat: 6 });
+    const desk = new Harness(1, { waitingPerSeat: 6 });
     const lease = await desk.seat(desk.wait('a'));
     desk.clock.advance(500);
     lease.release('done');
@@ -468,7 +468,7 @@ t.test(
 );
 
 t.test('full: Retry-After of a dropped request is when one of its own is seated', async (t) => {
-  const desk = new Desk(1, { waitingPerSeat: 3 });
+  const desk = new Harness(1, { waitingPerSeat: 3 });
   await desk.serve('a', 2800);
   await desk.seat(desk.wait('a'));
   desk.wait('a');
@@ -480,7 +480,7 @@ t.test('full: Retry-After of a dropped request is when one of its own is seated'
 });
 
 t.test('full: when seats are lost, admitted requests stay, and a new one takes the place of only one', async (t) => {
-  const desk = new Desk(2, { waitingPerSeat: 3 });
+  const desk = new Harness(2, { waitingPerSeat: 3 });
   await desk.seat(desk.wait('a'));
   await desk.seat(desk.wait('a'));
   for (let i = 0; i < 6; i += 1) desk.wait('a');
@@ -493,7 +493,7 @@ t.test('full: when seats are lost, admitted requests stay, and a new one takes t
 });
 
 t.test('bytes: the same, and none is dropped if that does not help', async (t) => {
-  const desk = new Desk();
+  const desk = new Harness();
   await desk.seat(desk.wait('a'));
   const big = [300, 200, 300].map((bytes) => desk.wait('a', { bytes }));
   desk.wait('b', { bytes: 150 });
@@ -506,7 +506,7 @@ t.test('bytes: the same, and none is dropped if that does not help', async (t) =
 });
 
 t.test('bytes: a body over the cap may wait alone, and only alone', async (t) => {
-  const desk = new Desk();
+  const desk = new Harness();
   await desk.seat(desk.wait('a'));
   const small = desk.wait('b');
   t.match(desk.ask('a', { bytes: 1200 }), { reason: 'bytes' });
@@ -519,7 +519,7 @@ t.test('bytes: a body over the cap may wait alone, and only alone', async (t) =>
 });
 
 t.test('Retry-After is spread over a quarter more', async (t) => {
-  const desk = new Desk(1, {}, { random: () => 1 });
+  const desk = new Harness(1, {}, { random: () => 1 });
   await desk.serve('a', 9000);
   await desk.seat(desk.wait('a'));
   desk.wait('a');
@@ -529,7 +529,7 @@ t.test('Retry-After is spread over a quarter more', async (t) => {
 t.test('affinity: a head that is close behind goes first if a free sequence has enough of its prompt', async (t) => {
   const shares = ([tokens]: Uint32Array): number => tokens ?? 0;
   const after = async (aheadMs: number, a: number, b: number): Promise<string[]> => {
-    const desk = new Desk(1, {}, { shares });
+    const desk = new Harness(1, {}, { shares });
     await desk.serve('b', 1000);
     const lease = await desk.seat(desk.wait('b'));
     const waiting = { a: desk.wait('a', {}, a), b: desk.wait('b', {}, b) };
@@ -544,7 +544,7 @@ t.test('affinity: a head that is close behind goes first if a free sequence has 
 
 /** Seats of `x` with a prompt in the cache, one request after another, before `a`, which always waits. */
 async function passes(weight: number, takesMs: number, usualMs: number, maxWaitMs = 1e6): Promise<number> {
-  const desk = new Desk(1, { maxWaitMs }, { shares: ([tokens]) => tokens ?? 0 });
+  const desk = new Harness(1, { maxWaitMs }, { shares: ([tokens]) => tokens ?? 0 });
   await desk.serve('x', takesMs);
   await desk.serve('a', usualMs);
   let lease = await desk.seat(desk.wait('other'));
@@ -579,7 +579,7 @@ t.test('affinity: only for at least a tenth of the prompt', async (t) => {
     [3000, ['b', 'a']],
     [3001, ['a', 'b']],
   ] as const) {
-    const desk = new Desk(1, {}, { shares: () => 300 });
+    const desk = new Harness(1, {}, { shares: () => 300 });
     await desk.serve('b', 1000);
     const lease = await desk.seat(desk.wait('b'));
     const [a, b] = [desk.wait('a'), desk.enter('b')];
@@ -596,7 +596,7 @@ t.test('affinity: for one seat sixteen heads are compared, however many accounts
     [16, 16],
     [40, 16],
   ] as const) {
-    const desk = new Desk(1, { waitingPerSeat: 100 }, { shares });
+    const desk = new Harness(1, { waitingPerSeat: 100 }, { shares });
     const lease = await desk.seat(desk.wait('running'));
     for (let i = 0; i < accounts; i += 1) desk.wait(`waiting ${i}`, {}, 1);
     looks = 0;
@@ -606,7 +606,7 @@ t.test('affinity: for one seat sixteen heads are compared, however many accounts
 });
 
 t.test('a request that is still checked, or proves too large, blocks no other', async (t) => {
-  const desk = new Desk();
+  const desk = new Harness();
   const first = await desk.seat(desk.wait('b'));
   const oversize = desk.enter('a', { deadlineAt: 1 });
   const second = desk.wait('b');
@@ -621,7 +621,7 @@ t.test('a request that is still checked, or proves too large, blocks no other', 
 t.test(
   'grow: takes free seats for which no ready request waits; requests that are not ready prevent nothing',
   async (t) => {
-    const desk = new Desk(3);
+    const desk = new Harness(3);
     const a = await desk.seat(desk.wait('a', { seatsWanted: 4 }));
     desk.clock.advance(10);
     const unready = desk.enter('b');
@@ -636,7 +636,7 @@ t.test(
 );
 
 t.test('lift: overlapping bodies that never become ready save nothing', async (t) => {
-  const desk = new Desk(1, { maxWaitMs: 1e6 });
+  const desk = new Harness(1, { maxWaitMs: 1e6 });
   let body = desk.enter('b');
   let lease = await desk.seat(desk.wait('a'));
   for (let i = 0; i < 10; i += 1) {
@@ -655,7 +655,7 @@ t.test('lift: overlapping bodies that never become ready save nothing', async (t
 });
 
 t.test('accounts: ten thousand are remembered, and none that waits or runs is removed', async (t) => {
-  const desk = new Desk(1, { maxWaitMs: 1e9 });
+  const desk = new Harness(1, { maxWaitMs: 1e9 });
   const lease = await desk.seat(desk.wait('running'));
   for (let i = 0; i < 10_050; i += 1) desk.wait(`idle ${i}`).cancel();
   const { accounts, others } = desk.queue.report(1);
@@ -666,7 +666,7 @@ t.test('accounts: ten thousand are remembered, and none that waits or runs is re
 });
 
 t.test('accounts: the least recently active is removed first', async (t) => {
-  const desk = new Desk(1, { maxWaitMs: 1e9 });
+  const desk = new Harness(1, { maxWaitMs: 1e9 });
   const known = (): string[] => {
     const { accounts } = desk.queue.report(10);
     return accounts.filter(({ seatMs }) => seatMs > 0).map(({ account }) => account);

@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { place, type Wants } from '../../../sidecar/admission/placement.js';
+import { place, type PlacementNeeds } from '../../../sidecar/admission/placement.js';
 import { freeSeats, type Replica } from '../../../sidecar/admission/replica-seats.js';
 
 function replica(changes: Partial<Replica> = {}): Replica {
   return { seats: 4, contextPerSeat: 1000, up: true, busy: 0, grantedLast: 0, ...changes };
 }
 
-const WANTS: Wants = { seatTokens: 500, promptTokens: 400, seats: 1 };
+const WANTS: PlacementNeeds = { seatTokens: 500, promptTokens: 400, seats: 1 };
 const none: (at: number) => number = () => 0;
 
 t.test('the replica of a request', async (t) => {
@@ -35,7 +35,7 @@ t.test('the replica of a request', async (t) => {
       { ...WANTS, seats: 3 },
     ],
     ['no prompt', [replica(), replica()], held(64, 64), 0, { ...WANTS, promptTokens: 0 }],
-  ] as const satisfies readonly (readonly [string, readonly Replica[], typeof none, number, Wants?])[]) {
+  ] as const satisfies readonly (readonly [string, readonly Replica[], typeof none, number, PlacementNeeds?])[]) {
     t.equal(place(replicas, wants ?? WANTS, saved), expected, what);
   }
 });

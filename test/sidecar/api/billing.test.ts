@@ -5,7 +5,7 @@ import { PROGRESS_MS, PROGRESS_TOKENS } from '../../../sidecar/api/usage-session
 import type { FakeScoring } from '../../support/fake-engine.js';
 import { FakeGeneration } from '../../support/fake-engine.js';
 import { ACME } from '../../support/in-process.js';
-import { BilledHarness, DECISION, RATES, type Asked } from '../../support/billed-harness.js';
+import { BilledHarness, DECISION, RATES, type RunningRequest } from '../../support/billed-harness.js';
 
 const GRANT = 10n ** 12n;
 /** The highest price of a chat request as `ask` makes it: 10 prompt tokens and 100 for the completion. */
@@ -69,7 +69,7 @@ t.test('a decision bills its input once per question, however much was reused', 
 const ENDS: readonly {
   readonly name: string;
   readonly stream?: boolean;
-  readonly end: (harness: BilledHarness, asked: Asked) => Promise<void> | void;
+  readonly end: (harness: BilledHarness, asked: RunningRequest) => Promise<void> | void;
   readonly answer: number | string | undefined;
   readonly outcome: string;
   readonly cost: bigint;
@@ -94,7 +94,7 @@ const ENDS: readonly {
   ...[false, true].map((stream) => ({
     name: `the caller disconnects from ${stream ? 'a stream' : 'a whole reply'} after three tokens`,
     stream,
-    end: (harness: BilledHarness, asked: Asked) => {
+    end: (harness: BilledHarness, asked: RunningRequest) => {
       harness.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c');
       asked.leave();
     },
@@ -160,13 +160,13 @@ const ENDS: readonly {
   },
   ...(
     [
-      ['the caller leaves', (_: BilledHarness, asked: Asked) => asked.leave(), undefined, 'cancelled'],
+      ['the caller leaves', (_: BilledHarness, asked: RunningRequest) => asked.leave(), undefined, 'cancelled'],
       ['the deadline passes', (harness: BilledHarness) => harness.clock.advance(1000), 'timeout', 'timeout'],
       ['the sidecar drains', (harness: BilledHarness) => harness.queue('chat').drain(), 'draining', 'refused'],
     ] as const
   ).map(([name, end, answer, outcome]) => ({
     name: `${name} while the request waits for another engine after the first was lost`,
-    end: (harness: BilledHarness, asked: Asked) => {
+    end: (harness: BilledHarness, asked: RunningRequest) => {
       harness.queue('chat').pause();
       harness.chatEngine.lose();
       return settled().then(() => end(harness, asked));
@@ -343,7 +343,7 @@ t.test('nothing starts on a spool that became unhealthy meanwhile, and running r
 t.test('a place that is lost while its prompt is tokenized reserves nothing', async (t) => {
   for (const [name, lose, answer, cancels] of [
     ['its deadline', (harness: BilledHarness) => harness.clock.advance(1000), 'timeout', 0],
-    ['its caller', (_: BilledHarness, asked: Asked) => asked.leave(), undefined, 1],
+    ['its caller', (_: BilledHarness, asked: RunningRequest) => asked.leave(), undefined, 1],
     ['a drain', (harness: BilledHarness) => harness.queue('chat').drain(), 'draining', 0],
   ] as const) {
     const harness = new BilledHarness(GRANT);
@@ -509,7 +509,7 @@ t.test(
         // Some three chat requests’ worth, so that credit runs out.
         const granted = 1_500_000_000n;
         const harness = new BilledHarness(granted, { seats: 3 });
-        const all: Asked[] = [];
+        const all: RunningRequest[] = [];
         for (const event of events) {
           const jobs = [...harness.chatEngine.generations, ...harness.decisionEngine.scorings].filter(
             ({ live }) => live,

@@ -3,7 +3,7 @@
  * them.
  */
 import t from 'tap';
-import { seeImages } from '../../../sidecar/api/images.js';
+import { placeInPrompt } from '../../../sidecar/api/images.js';
 import type { Prompt } from '../../../engine/protocol/prompt.js';
 import type { RequestImage } from '../../../sidecar/prompts/prompt-host.js';
 import type {
@@ -62,9 +62,9 @@ async function seen(
   vision: Vision,
   images: RequestImage[],
   scope = 'all',
-): Promise<Extract<Awaited<ReturnType<typeof seeImages>>, { kind: 'seen' }>> {
+): Promise<Extract<Awaited<ReturnType<typeof placeInPrompt>>, { kind: 'seen' }>> {
   const texts = Array.from({ length: images.length + 1 }, (_, i) => text(i + 1));
-  const found = await seeImages(vision, texts, images, scope, 'p');
+  const found = await placeInPrompt(vision, texts, images, scope, 'p');
   if (found.kind !== 'seen') throw new Error(found.error.message);
   return found;
 }
@@ -128,7 +128,7 @@ t.test('the bound of an image’s tokens is of its embeddings alone', async (t) 
 t.test('refusals', async (t) => {
   const vision = new FakeVision();
   const ask = async (): Promise<object> => {
-    const found = await seeImages(vision, [text(1), text(2)], [image(1, 4000, 3000)], 'all', 'p');
+    const found = await placeInPrompt(vision, [text(1), text(2)], [image(1, 4000, 3000)], 'all', 'p');
     return found.kind === 'refused' ? { status: found.error.status, code: found.error.code } : found;
   };
   t.same(await ask(), { status: 400, code: 'bad_request' }, 'too many tokens');

@@ -57,10 +57,10 @@ t.test('a wrong command line is reported with its help; other errors pass throug
   let said = '';
   const say = (text: string): void => void (said += text);
   const wrong = (): Promise<number> => Promise.reject(new UsageError('no'));
-  t.equal(await orUsage('keys list', { say }, wrong), EXIT.usage);
+  t.equal(await orUsage('keys list', { err: say }, wrong), EXIT.usage);
   t.match(said, /^ra-sidecar: no\n\nusage: ra-sidecar keys list \[--json\]\n/);
   await t.rejects(
-    orUsage('keys', { say }, () => Promise.reject(new Error('fault'))),
+    orUsage('keys', { err: say }, () => Promise.reject(new Error('fault'))),
     { message: 'fault' },
   );
 });

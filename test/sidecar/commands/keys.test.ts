@@ -40,7 +40,7 @@ t.test('errors do not repeat the given values, and nothing is changed', async (t
     const code = await keys(
       config,
       args.split(' ').filter((arg) => arg !== ''),
-      { out: (text) => (ran.out += text), say: (text) => (ran.said += text) },
+      { out: (text) => (ran.out += text), err: (text) => (ran.said += text) },
     );
     return { code, ...ran };
   };
@@ -94,7 +94,7 @@ t.test('a key for a model that the configuration does not have is created, with 
   const said = async (named: string, models: Config['models']): Promise<string> => {
     let text = '';
     const config = { keys: { file, pollMs: 1000, failuresPerMinute: 0 }, environment: 'development', models };
-    const output = { out: () => undefined, say: (line: string) => (text += line) };
+    const output = { out: () => undefined, err: (line: string) => (text += line) };
     t.equal(await keys(config, ['create', '--account', 'a', '--models', named], output), 0);
     return text;
   };

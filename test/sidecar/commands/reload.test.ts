@@ -20,7 +20,7 @@ async function run(
   let [out, said] = ['', ''];
   const code = await reload(loaded.config, args, {
     out: (text) => void (out += text),
-    say: (text) => void (said += text),
+    err: (text) => void (said += text),
   });
   return { code, out, said };
 }

@@ -40,7 +40,7 @@ async function run(dir: string, ...args: readonly string[]): Promise<Ran> {
       done();
     },
   });
-  const code = await usageExport(args, dir, { out, complain: (line) => (complaints += line) });
+  const code = await usageExport(args, dir, { out, err: (line) => (complaints += line) });
   return { code, out: chunks.join(''), complaints };
 }
 
@@ -134,7 +134,7 @@ t.test('it reads no faster than its reader', async (t) => {
       void slow.promise.then(() => done());
     },
   });
-  const exported = usageExport([], dir, { out, complain: () => undefined });
+  const exported = usageExport([], dir, { out, err: () => undefined });
   await first.promise;
   await new Promise((resolve) => setImmediate(resolve));
   t.equal(taken, 1);
@@ -154,7 +154,7 @@ t.test('it ends once all of it is read', async (t) => {
     },
   });
   let over = false as boolean;
-  const exported = usageExport([], dir, { out, complain: () => undefined }).finally(() => (over = true));
+  const exported = usageExport([], dir, { out, err: () => undefined }).finally(() => (over = true));
   for (let taken = 0; taken < 3; taken += 1) {
     while (taking.length === 0) await new Promise(setImmediate);
     for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);

@@ -28,7 +28,7 @@ async function run(args: readonly string[], config: Config): Promise<{ code: num
       done();
     },
   });
-  const code = await usage(config, args, { out, say: (part) => (text += part) });
+  const code = await usage(config, args, { out, err: (part) => (text += part) });
   return { code, text };
 }
 

@@ -2,8 +2,8 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
-import { orderOf } from '../../../engine/prompt/chat-prompt.js';
-import { holdReplyInFull } from '../../../engine/prompt/held-reply.js';
+import { constraintOf } from '../../../engine/prompt/chat-prompt.js';
+import { compileConstraintInFull } from '../../../engine/prompt/reply-constraint.js';
 import { validateAnswer } from '../../../sidecar/contracts/answer-checks.js';
 import { parseBody, parseChat } from '../../../sidecar/contracts/parse.js';
 import type { BodyForm, ChatRequest } from '../../../sidecar/contracts/requests.js';
@@ -43,7 +43,7 @@ const held = { ok: 0, unservable: 0 };
 function checkHeld(route: BodyForm, { params, conversation, replySchema, replySchemaAt }: ChatRequest): void {
   const { calls, jsonObject } = params;
   const wanted = { jsonObject, ...(calls && { calls }), ...(replySchema && { replySchema }) };
-  const made = holdReplyInFull(orderOf(WRAPPED, conversation.tools ?? [], wanted));
+  const made = compileConstraintInFull(constraintOf(WRAPPED, conversation.tools ?? [], wanted));
   held[made.kind]++;
   if (made.kind === 'ok') return;
   const { error } = unservable(made, route, replySchemaAt ? { replySchemaAt } : {});

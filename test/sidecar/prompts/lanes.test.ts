@@ -1,7 +1,7 @@
 /** Generations of prompt hosts while weights are replaced, on hosts that the test answers for. */
 import t from 'tap';
 import type { FirstStart } from '../../../sidecar/prompts/client.js';
-import { Generation, type LaneHost } from '../../../sidecar/prompts/generation.js';
+import { HostPair, type LaneHost } from '../../../sidecar/prompts/host-pair.js';
 import { PromptLanes } from '../../../sidecar/prompts/lanes.js';
 import type { NoResult, OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-host.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -55,7 +55,7 @@ function lanesOf() {
     ({ inlineBytes }) => {
       const host = new FakeHost(`p${hosts.length}`);
       hosts.push(host);
-      return new Generation({ short: host, long: new FakeHost('') }, inlineBytes);
+      return new HostPair({ short: host, long: new FakeHost('') }, inlineBytes);
     },
   );
   const open = (): OpenBody => lanes.open('chat', new Uint8Array(1), PAYER);

@@ -52,7 +52,7 @@ const FAILING: ReadonlySet<DiskCall> = new Set([
 ]);
 
 /** Requests on a spool, and what is known of their records. */
-class Story {
+class SpoolModel {
   readonly harness: SpoolHarness;
   readonly running: string[] = [];
   readonly appended = new Set<string>();
@@ -136,7 +136,7 @@ t.test('whatever happens at any time, acknowledged records exist once, and no ot
   let crashes = 0;
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 80 }), async (steps) => {
-      const story = new Story(await SpoolHarness.start({ segmentBytes: 1500 }));
+      const story = new SpoolModel(await SpoolHarness.start({ segmentBytes: 1500 }));
       for (const step of steps) {
         await story.take(step);
         if (step.do === 'crash') crashes++;

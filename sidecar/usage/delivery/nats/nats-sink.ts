@@ -40,7 +40,7 @@ export interface NatsSinkOptions {
 }
 
 /** The state of a batch. */
-interface Round {
+interface BatchState {
   readonly taken: number[];
   readonly refused: number[];
   status: number;
@@ -62,17 +62,17 @@ export class NatsSink implements DeliverySink {
   }
 
   async deliver(batch: readonly UsageEvent[], signal: AbortSignal): Promise<SinkAnswer> {
-    const round: Round = { taken: [], refused: [], status: 0 };
+    const state: BatchState = { taken: [], refused: [], status: 0 };
     try {
       const stream = await untilAborted(this.#connection.get(), signal);
-      await untilAborted(this.#publishAll(batch, stream, round), signal);
+      await untilAborted(this.#publishAll(batch, stream, state), signal);
     } catch (error) {
-      round.why = reasonOf(error);
+      state.why = reasonOf(error);
       void this.#connection.drop();
     }
-    const { refused, status, why } = round;
+    const { refused, status, why } = state;
     // A copy, since messages in flight at an abort may still end.
-    const taken = [...round.taken];
+    const taken = [...state.taken];
     if (refused.length > 0) return { kind: 'refused', indices: [...refused], taken, status };
     return why === undefined ? { kind: 'accepted' } : { kind: 'later', taken, why };
   }
@@ -81,12 +81,12 @@ export class NatsSink implements DeliverySink {
     return this.#connection.drop();
   }
 
-  async #publishAll(batch: readonly UsageEvent[], stream: JetStream, round: Round): Promise<void> {
+  async #publishAll(batch: readonly UsageEvent[], stream: JetStream, state: BatchState): Promise<void> {
     const accounts = placesByAccount(batch);
     // Shared: each worker takes the next account when it is free.
     const next = accounts.values();
     const worker = async (): Promise<void> => {
-      for (const places of next) await this.#publishInOrder(batch, places, stream, round);
+      for (const places of next) await this.#publishInOrder(batch, places, stream, state);
     };
     await Promise.all(Array.from({ length: Math.min(this.#options.window, accounts.length) }, worker));
   }
@@ -96,23 +96,23 @@ export class NatsSink implements DeliverySink {
     batch: readonly UsageEvent[],
     places: readonly number[],
     stream: JetStream,
-    round: Round,
+    state: BatchState,
   ): Promise<void> {
     for (const place of places) {
       const event = batch[place];
-      if (!event || round.why !== undefined) return;
+      if (!event || state.why !== undefined) return;
       const subject = subjectOf(this.#options.subject, event.subject);
       const published = await stream.publish({ id: event.id, subject, body: JSON.stringify(event) });
       if (published.kind === 'stored') {
-        round.taken.push(place);
+        state.taken.push(place);
         continue;
       }
       if (published.kind === 'refused') {
-        round.status = published.status;
-        round.refused.push(place);
+        state.status = published.status;
+        state.refused.push(place);
         return;
       }
-      round.why ??= published.why;
+      state.why ??= published.why;
       if (published.broken) void this.#connection.drop();
       return;
     }

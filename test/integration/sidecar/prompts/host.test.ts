@@ -133,13 +133,13 @@ for (const workers of [0, 1]) {
     };
     // Near the largest grammar: more work than QUICK_WORK, less than MAX_WORK.
     const large = Object.fromEntries(Array.from({ length: 230 }, (_, i) => [`p${i}`, { type: 'string' }]));
-    const dear = {
+    const expensive = {
       allOf: [{ anyOf: Array(250).fill({ minLength: 1 }) }, ...Array<object>(600).fill({ minLength: 1 })],
     };
     const [served, small, refused] = await Promise.all([
       send('chat', asked({ properties: large })),
       send('chat', asked({ type: 'integer' })),
-      send('chat', asked(dear)),
+      send('chat', asked(expensive)),
     ]);
     t.match(small, { kind: 'chat', format: { grammar: { gbnf: /integer/ } } });
     t.match(served, { kind: 'chat', format: { grammar: { gbnf: /p229/ } } });

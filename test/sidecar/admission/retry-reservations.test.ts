@@ -1,11 +1,11 @@
 import t from 'tap';
 import { Demand } from '../../../sidecar/admission/demand.js';
-import { LONGEST_MS, Returns, type Appointments } from '../../../sidecar/admission/returns.js';
+import { LONGEST_MS, RetryReservations, type ReservableClass } from '../../../sidecar/admission/retry-reservations.js';
 
 const WINDOW_MS = 10_000;
 
 /** A class that gets a seat each second while four requests arrive. */
-function overloaded(): Appointments {
+function overloaded(): ReservableClass {
   const demand = new Demand();
   for (let at = 0; at < 100_000; at += 250) {
     demand.arrived(at, WINDOW_MS);
@@ -15,7 +15,7 @@ function overloaded(): Appointments {
 }
 
 t.test('times are reserved at half the rate at which the class gets seats', async (t) => {
-  const returns = new Returns();
+  const returns = new RetryReservations();
   const of = overloaded();
   const times = ['a', 'b', 'c'].map((key) => returns.offer(of, key, 100_000)?.ms ?? 0);
   t.equal(times[0], 1000, 'the first soon');
@@ -29,7 +29,7 @@ t.test('times are reserved at half the rate at which the class gets seats', asyn
 });
 
 t.test('a caller gets a long time that reserves nothing if the next free one is too far ahead', async (t) => {
-  const returns = new Returns();
+  const returns = new RetryReservations();
   const of = overloaded();
   const kinds = Array.from({ length: 100 }, (_, at) => returns.offer(of, `${at}`, 100_000));
   const reserved = kinds.filter((retry) => retry?.kind === 'reserved');
@@ -41,7 +41,7 @@ t.test('a caller gets a long time that reserves nothing if the next free one is 
 });
 
 t.test('a time is valid once, not before it and not long after', async (t) => {
-  const returns = new Returns();
+  const returns = new RetryReservations();
   const of = overloaded();
   for (const key of ['a', 'b', 'c']) returns.offer(of, key, 100_000);
   t.notOk(returns.redeem('a', 100_500), 'too early');
@@ -56,7 +56,7 @@ t.test('a time is valid once, not before it and not long after', async (t) => {
 });
 
 t.test('no time is reserved for a class whose seats serve all of it, nor without a key', async (t) => {
-  const returns = new Returns();
+  const returns = new RetryReservations();
   t.equal(returns.offer({ demand: new Demand(), load: 1, reservedAt: 0 }, 'a', 0), undefined);
   t.equal(returns.offer(overloaded(), undefined, 100_000)?.kind, 'none');
 });

@@ -18,11 +18,11 @@ export interface Body {
 }
 
 /** One call of `check` or `tokenize`: one item of the host, or up to three in sequence. */
-export interface Job {
+export interface PromptCall {
   readonly body: Body;
   /** The step of the present item. */
   step: Step;
-  item?: Item<Job>;
+  item?: Item<PromptCall>;
   /** Settles the caller's promise; only the first call counts. */
   readonly settle: (result: Checked | Tokenized) => void;
   /** Cancels the timer that detects a hang; set while it runs. */
@@ -52,7 +52,7 @@ export function following(answer: Answer): Following {
     case 'needs-compiler':
       return { kind: 'step', step: { kind: 'compile', ...(answer.syntax && { syntax: answer.syntax }) } };
     case 'compiled':
-      return { kind: 'step', step: { kind: 'tokenize', held: answer.held } };
+      return { kind: 'step', step: { kind: 'tokenize', compiled: answer.compiled } };
     default:
       return { kind: 'result', result: answer };
   }

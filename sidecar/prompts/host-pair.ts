@@ -11,7 +11,7 @@ export type Lane = 'short' | 'long';
 /** One lane's host. */
 export type LaneHost = Pick<PromptHostClient, 'ready' | 'stats' | 'open' | 'close'>;
 
-export class Generation {
+export class HostPair {
   readonly #inlineBytes: number;
   readonly #lanes: Readonly<Record<Lane, LaneHost>>;
   /** Of each model, as its hosts reported it. */
@@ -87,10 +87,10 @@ export class Generation {
 }
 
 /** Forks both hosts at once. */
-export function openGeneration(
+export function openHostPair(
   options: Omit<PromptHostOptions, 'name'>,
   restart: (why: string, delayMs: number, lane: Lane) => void,
-): Generation {
+): HostPair {
   const lane = (name: Lane, workers: number): LaneHost =>
     new PromptHostClient({
       ...options,
@@ -98,5 +98,5 @@ export function openGeneration(
       workers,
       hooks: { restart: (why, delayMs) => restart(why, delayMs, name) },
     });
-  return new Generation({ short: lane('short', 0), long: lane('long', options.workers) }, options.inlineBytes);
+  return new HostPair({ short: lane('short', 0), long: lane('long', options.workers) }, options.inlineBytes);
 }

@@ -5,7 +5,7 @@ const MAX_DEPTH = 64;
  * Finds equal schemas, which become one rule of a grammar, since each rule costs time at every token. Each schema is
  * visited once.
  */
-export class Sames {
+export class SchemaIds {
   readonly #ids = new Map<string, number>();
   /** Of objects and arrays. */
   readonly #known = new Map<unknown, number>();

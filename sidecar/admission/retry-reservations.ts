@@ -7,7 +7,7 @@
 import type { Demand } from './demand.js';
 
 /** The part of a class's seats that may be reserved; the rest is for requests that arrive for the first time. */
-const PROMISED_SHARE = 0.5;
+const RESERVED_SHARE = 0.5;
 
 /** Above this load a request that waits for the predicted time may still not be admitted, since others arrive meanwhile. */
 const OVERLOAD = 1.1;
@@ -23,7 +23,7 @@ const EARLY_MS = 50;
 const LATE_MS = 5000;
 
 /** Reserved times that are remembered. Beyond it none is reserved until one has passed. */
-const MAX_PROMISES = 20_000;
+const MAX_RESERVATIONS = 20_000;
 
 /** A time after which to retry: one that is reserved, or a long one that is not. */
 export interface Retry {
@@ -31,24 +31,24 @@ export interface Retry {
   readonly ms: number;
 }
 
-interface Promised {
+interface Reservation {
   readonly key: string;
   readonly at: number;
 }
 
 /** The last time that was reserved for a class of an account. */
-export interface Appointments {
+export interface ReservableClass {
   /** Arrivals for each request that is seated. */
   readonly load: number;
   readonly demand: Pick<Demand, 'everyMs'>;
   reservedAt: number;
 }
 
-export class Returns {
+export class RetryReservations {
   /** By account and body. Not a Map, since entries come and go with requests (lib/id-map.ts). */
-  readonly #promises: Record<string, number> = {};
+  readonly #reservations: Record<string, number> = {};
   /** In the order in which they were given out, from `#from` on; each passes at most LONGEST_MS + LATE_MS later. */
-  #order: Promised[] = [];
+  #order: Reservation[] = [];
   #from = 0;
   readonly #counts = { reserved: 0, none: 0, kept: 0 };
 
@@ -63,28 +63,28 @@ export class Returns {
   }
 
   /** A time for a refused request of this class; undefined: the class's load is low enough for a predicted wait. */
-  offer(appointments: Appointments, key: string | undefined, now: number): Retry | undefined {
-    if (appointments.load <= OVERLOAD) return undefined;
+  offer(reservable: ReservableClass, key: string | undefined, now: number): Retry | undefined {
+    if (reservable.load <= OVERLOAD) return undefined;
     this.#forget(now);
-    const everyMs = appointments.demand.everyMs / PROMISED_SHARE;
-    const at = Math.max(appointments.reservedAt + everyMs, now + SOONEST_MS);
+    const everyMs = reservable.demand.everyMs / RESERVED_SHARE;
+    const at = Math.max(reservable.reservedAt + everyMs, now + SOONEST_MS);
     const ms = Math.ceil(at - now);
-    if (key === undefined || ms > LONGEST_MS - ROUNDED_MS || this.size >= MAX_PROMISES) {
+    if (key === undefined || ms > LONGEST_MS - ROUNDED_MS || this.size >= MAX_RESERVATIONS) {
       this.#counts.none += 1;
       return { kind: 'none', ms: LONGEST_MS };
     }
     this.#counts.reserved += 1;
-    appointments.reservedAt = at;
-    this.#promises[key] = at;
+    reservable.reservedAt = at;
+    this.#reservations[key] = at;
     this.#order.push({ key, at });
     return { kind: 'reserved', ms };
   }
 
   /** Whether this request comes at the time that it was given. The time is used up by it. */
   redeem(key: string | undefined, now: number): boolean {
-    const at = key === undefined ? undefined : this.#promises[key];
+    const at = key === undefined ? undefined : this.#reservations[key];
     if (key === undefined || at === undefined || now < at - EARLY_MS) return false;
-    Reflect.deleteProperty(this.#promises, key);
+    Reflect.deleteProperty(this.#reservations, key);
     if (now > at + LATE_MS) return false;
     this.#counts.kept += 1;
     return true;
@@ -94,7 +94,7 @@ export class Returns {
   #forget(now: number): void {
     for (let first = this.#order[this.#from]; first !== undefined; first = this.#order[this.#from]) {
       if (now <= first.at + LATE_MS) break;
-      if (this.#promises[first.key] === first.at) Reflect.deleteProperty(this.#promises, first.key);
+      if (this.#reservations[first.key] === first.at) Reflect.deleteProperty(this.#reservations, first.key);
       this.#from += 1;
     }
     // Half of the array is past: amortized O(1).

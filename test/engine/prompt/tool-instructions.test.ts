@@ -2,7 +2,7 @@ import t from 'tap';
 import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
 import type { PromptConversation } from '../../../engine/prompt/conversation.js';
 import { namedSyntax } from '../../../engine/prompt/named-syntaxes.js';
-import { toldOf, withTrusted } from '../../../engine/prompt/told-tools.js';
+import { withToolInstructions, withTrusted } from '../../../engine/prompt/tool-instructions.js';
 import type { ToolUse } from '../../../engine/prompt/tool-use.js';
 import { LOOSE_SYNTAXES, TAGGED_SYNTAXES } from '../../support/call-syntaxes.js';
 
@@ -25,7 +25,7 @@ function contents({ messages }: PromptConversation): string[] {
 }
 
 function first(conversation: PromptConversation, own: ToolUse, how = OFFERED): string {
-  return contents(toldOf(conversation, own, how).conversation)[0] ?? '';
+  return contents(withToolInstructions(conversation, own, how).conversation)[0] ?? '';
 }
 
 t.test('a model of unknown format gets an instruction with the form of a call', (t) => {
@@ -33,9 +33,9 @@ t.test('a model of unknown format gets an instruction with the form of a call', 
   t.match(first(ASK, listed), /^Reply with one JSON object.*"response"/);
   t.match(first(ASK, listed, { offered: true, json: true }), /the answer as a JSON object/);
   t.notMatch(first(ASK, listed, { offered: true, json: true }), /"response"/);
-  t.equal(toldOf(ASK, listed, OFFERED).conversation.tools, TOOLS, 'the template lists them');
+  t.equal(withToolInstructions(ASK, listed, OFFERED).conversation.tools, TOOLS, 'the template lists them');
   t.match(first(ASK, use({ calls: WRAPPED })), /^## Tools\n[^]*### find\n[^]*Reply with one JSON object/);
-  t.equal(toldOf(ASK, use({ calls: WRAPPED }), OFFERED).conversation.tools, undefined, 'we do');
+  t.equal(withToolInstructions(ASK, use({ calls: WRAPPED }), OFFERED).conversation.tools, undefined, 'we do');
   t.equal(first(ASK, use({ calls: WRAPPED }), { offered: false, json: false }), 'x', 'no tools may be called');
   t.end();
 });
@@ -44,7 +44,7 @@ t.test(
   'for a model of known format whose template lists no tools both are added to the caller’s system message',
   (t) => {
     const asked = { ...ASK, messages: [{ role: 'system', content: 'Be brief.' }, ...ASK.messages] };
-    const { conversation, trusted } = toldOf(asked, use({ calls: DEEPSEEK, shows: true }), OFFERED);
+    const { conversation, trusted } = withToolInstructions(asked, use({ calls: DEEPSEEK, shows: true }), OFFERED);
     const text = contents(conversation)[0] ?? '';
     t.match(text, /^Be brief\.\n\n## Tools\n/);
     t.match(text, /Description: Finds <｜tool▁sep｜>\n\nParameters: \{"type":"object","properties":\{\}\}/);
@@ -61,13 +61,17 @@ t.test(
 t.test('a caller’s text cannot contain the place of the trusted text', (t) => {
   const marks = String.fromCharCode(...Array.from({ length: 9 }, (_, i) => 0xe000 + i));
   const asked = { ...ASK, messages: [{ role: 'user', content: marks }] };
-  const { trusted, conversation } = toldOf(asked, use({ calls: DEEPSEEK }), OFFERED);
+  const { trusted, conversation } = withToolInstructions(asked, use({ calls: DEEPSEEK }), OFFERED);
   t.notOk(marks.includes(trusted?.mark ?? ''));
   const rendered = withTrusted(contents(conversation).join(), trusted);
   t.equal(rendered.split('other_tool_name').length, 2, 'it occurs once');
   t.ok(rendered.endsWith(marks));
   const every = Array.from({ length: 0x1900 }, (_, i) => String.fromCharCode(0xe000 + i)).join('');
-  const full = toldOf({ ...ASK, messages: [{ role: 'user', content: every }] }, use({ calls: DEEPSEEK }), OFFERED);
+  const full = withToolInstructions(
+    { ...ASK, messages: [{ role: 'user', content: every }] },
+    use({ calls: DEEPSEEK }),
+    OFFERED,
+  );
   t.equal(full.trusted, undefined);
   t.match(full.conversation.messages[0]?.content, /other_tool_name/, 'as text, which is cut like callers’ text');
   t.end();
@@ -75,7 +79,7 @@ t.test('a caller’s text cannot contain the place of the trusted text', (t) => 
 
 t.test('the form is shown in every notation', (t) => {
   for (const calls of [...Object.values(TAGGED_SYNTAXES), ...Object.values(LOOSE_SYNTAXES)]) {
-    const { trusted } = toldOf(ASK, use({ calls }), OFFERED);
+    const { trusted } = withToolInstructions(ASK, use({ calls }), OFFERED);
     t.match(trusted?.text, calls.mark);
     t.match(trusted?.text, /tool_name[^]*parameter[^]*value[^]*other_tool_name/);
   }
@@ -98,7 +102,7 @@ t.test('earlier calls and results become text where the template omits them', (t
     { role: 'tool', tool_call_id: 'c', content: 'gone' },
   ];
   const none = { offered: false, json: false };
-  t.same(toldOf({ messages }, use({ calls: WRAPPED }), none).conversation.messages, [
+  t.same(withToolInstructions({ messages }, use({ calls: WRAPPED }), none).conversation.messages, [
     { role: 'user', content: 'x' },
     {
       role: 'assistant',
@@ -112,8 +116,11 @@ t.test('earlier calls and results become text where the template omits them', (t
     { role: 'assistant', content: '{"tool_calls": [{"name": "go", "arguments": {}}]}' },
     { role: 'user', content: '{"tool_result":{"name":"go","content":"gone"}}' },
   ]);
-  t.equal(toldOf({ messages }, use({ calls: WRAPPED, shows: true }), none).conversation.messages, messages);
+  t.equal(
+    withToolInstructions({ messages }, use({ calls: WRAPPED, shows: true }), none).conversation.messages,
+    messages,
+  );
   const plain = { messages: messages.slice(0, 1) };
-  t.equal(toldOf(plain, use({ calls: WRAPPED }), none).conversation, plain);
+  t.equal(withToolInstructions(plain, use({ calls: WRAPPED }), none).conversation, plain);
   t.end();
 });

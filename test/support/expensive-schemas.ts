@@ -11,7 +11,7 @@ const repeated = (count: number, schema: object): object[] => Array.from({ lengt
 export const SMALL_PRODUCTS = 'products in many properties';
 
 /** By what they multiply. */
-export const DEAR_SCHEMAS = {
+export const EXPENSIVE_SCHEMAS = {
   'required names': { required: names(2000), allOf: [{ anyOf: repeated(255, {}) }, ...repeated(190, {})] },
   'bounds of a text': { allOf: [{ anyOf: repeated(250, { minLength: 1 }) }, ...repeated(600, { minLength: 1 })] },
   properties: {

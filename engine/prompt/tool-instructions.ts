@@ -17,7 +17,7 @@ const WRAPPED_JSON_INSTRUCTION =
   '{"tool_calls": [{"name": "<name>", "arguments": {<arguments>}}]}. To answer: the answer as a JSON object.';
 
 /** The conversation that the template is given. */
-export interface Told {
+export interface InstructedConversation {
   readonly conversation: PromptConversation;
   /**
    * Our own text that takes the place of `mark` once the prompt is rendered: its marks are control tokens, unlike those
@@ -27,11 +27,11 @@ export interface Told {
 }
 
 /** `offered`: the tools may be called. `json`: the answer is to be JSON. */
-export function toldOf(
+export function withToolInstructions(
   conversation: PromptConversation,
   use: ToolUse,
   { offered, json }: { readonly offered: boolean; readonly json: boolean },
-): Told {
+): InstructedConversation {
   const { calls, lists, shows } = use;
   const shown = shows ? conversation : callsAsText(conversation, calls);
   if (!offered || calls === undefined) return { conversation: shown };
@@ -44,12 +44,12 @@ export function toldOf(
   if (lists) return { conversation: shown };
   const mark = unusedMark(conversation);
   const how = formatText(calls);
-  const told = withSystem(rest, [...list, mark ?? how].join('\n\n'));
-  return { conversation: told, ...(mark !== undefined && { trusted: { mark, text: how } }) };
+  const instructed = withSystem(rest, [...list, mark ?? how].join('\n\n'));
+  return { conversation: instructed, ...(mark !== undefined && { trusted: { mark, text: how } }) };
 }
 
 /** A rendered text with the trusted one in its place, which a template may have written as an escape of JSON. */
-export function withTrusted(text: string, trusted: Told['trusted']): string {
+export function withTrusted(text: string, trusted: InstructedConversation['trusted']): string {
   if (trusted === undefined) return text;
   const escape = `\\u${trusted.mark.charCodeAt(0).toString(16)}`;
   return text.replaceAll(escape, trusted.mark).replaceAll(trusted.mark, () => trusted.text);
