@@ -11,16 +11,8 @@ import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import type { Item } from './fair-share.js';
 import type { Payer } from './payer.js';
 import { ItemQueue } from './item-queue.js';
-import {
-  ABORTED,
-  FAILED,
-  following,
-  FULL,
-  longestSilenceMs,
-  unavailable,
-  type Body,
-  type PromptCall,
-} from './prompt-calls.js';
+import { ABORTED, FAILED, following, FULL, longestSilenceMs, unavailable } from './prompt-calls.js';
+import type { Body, PromptCall } from './prompt-calls.js';
 import type { Answer, HostSetup, ModelReport, FromHost, Step } from './messages.js';
 import type { Checked, NoResult, OpenBody, PromptHost, Refusal, Tokenized } from './prompt-host.js';
 

@@ -32,7 +32,7 @@ t.test('lookups at an authorizer need connections too', async (t) => {
   t.equal((publicBound(configured(), 1024) ?? 0) - (publicBound(configured(url), 1024) ?? 0), 100);
 });
 
-t.test('each engine needs some: every replica, and every server elsewhere', async (t) => {
+t.test('each engine needs some: every replica, and every external server', async (t) => {
   const [model] = configured().models;
   if (!model) throw new Error('no model');
   const bound = (more: Partial<typeof model>): number =>

@@ -149,7 +149,7 @@ t.test('refused before anything is started', async (t) => {
   files['/old'] = { place: '1:1:1', version: 'other' };
   t.match(await reload('m', undefined), { kind: 'failed', why: /^\/old was written to in place/ });
   m.setups[1] = { file: '', remote: {} };
-  t.match(await reload('m', '/new'), { kind: 'failed', why: 'its weights are on a server elsewhere' });
+  t.match(await reload('m', '/new'), { kind: 'failed', why: 'its weights are on an external server' });
   t.strictSame(called(), []);
   const [first, second] = [reload('other', '/new'), reload('other', '/newer')];
   t.same(await second, { kind: 'failed', why: 'another reload is running' });
