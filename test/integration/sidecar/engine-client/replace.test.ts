@@ -58,7 +58,12 @@ async function lifelines(t: Test): Promise<{ port: number; next: () => Promise<S
   return { port: (server.address() as AddressInfo).port, next };
 }
 
-const forks = ({ logs }: EngineHarness): number => logs.filter((line) => line.startsWith('engine forked')).length;
+const forkedPids = ({ logs }: EngineHarness): number[] =>
+  logs.flatMap((line) => (/^engine forked .*"pid":(\d+)/.exec(line) ?? []).slice(1).map(Number));
+
+const forks = (harness: EngineHarness): number => forkedPids(harness).length;
+
+const lastForked = (harness: EngineHarness): number => forkedPids(harness).at(-1) ?? NaN;
 
 t.test('beside: new jobs go to the new process, and the old one ends with its last job', async (t) => {
   const files: string[] = [];
@@ -188,7 +193,6 @@ t.test('close during a load beside: nothing of it is left, and nothing is adopte
 });
 
 t.test('close when the other process is ready and not adopted yet', async (t) => {
-  const { port, next } = await lifelines(t);
   const startTimeoutMs = 60_000;
   /** Called when a process is ready, behind what follows from that at once and before all that awaits it. */
   let ready = (): void => undefined;
@@ -203,13 +207,12 @@ t.test('close when the other process is ready and not adopted yet', async (t) =>
     },
   };
   const harness = await launched(t, {}, { startTimeoutMs }, { clock });
-  const connected = next();
   const closed = new Promise<void>((settle) => (ready = () => settle(harness.engine.close())));
-  const replaced = replace(harness, { lifeline: port });
-  const dead = once(await connected, 'close');
+  const replaced = replace(harness);
   await closed;
   t.same(await replaced, { kind: 'kept', why: 'the sidecar ends', room: false });
-  await dead;
+  t.throws(() => process.kill(lastForked(harness), 0), { code: 'ESRCH' }, 'it has ended');
+  t.equal(forks(harness), 2);
   t.same(harness.seats, [4]);
   t.equal(harness.engine.state, 'lost');
 });
