@@ -30,12 +30,10 @@ dist: build
 # `tap build` applies that.
 TAP_BUILT := node_modules/.tap-built
 
-# The short form starts the sidecar as few modules, the others as it is shipped.
 RUN_TESTS := node dist/test/support/run-tests.js
-RUN_SHORT := $(RUN_TESTS) --bundled
 
 test: build $(TAP_BUILT)
-	@$(RUN_SHORT)
+	@$(RUN_TESTS)
 
 # All cases and many rounds where `make test` runs the short form of a promise. A release needs it; 40 minutes on 2 cores.
 test-long: build $(TAP_BUILT)
@@ -44,7 +42,7 @@ test-long: build $(TAP_BUILT)
 
 # Where the time of `make test` goes, as a table. Some files: make test-times TIMED=dist/test/fault/cold.test.js
 test-times: build $(TAP_BUILT)
-	@$(RUN_SHORT) --table $(TIMED)
+	@$(RUN_TESTS) --table $(TIMED)
 
 coverage: build $(TAP_BUILT)
 	@node dist/test/support/run-coverage.js
@@ -110,7 +108,7 @@ fuzz: build
 	@TAP_TIMEOUT=3600 node dist/test/contract/fuzz.test.js 10000
 
 # 200 sidecars killed under load on one spool, 5,000 rounds of processes that compete for one lock, and 500 connections that
-# read nothing for each kind of answer; `make test` has 2, 60 and 1.
+# read nothing for each kind of answer; `make test` has 3, 60 and 1.
 fault: build
 	@TAP_TIMEOUT=3600 node dist/test/fault/lock-claims.test.js 5000
 	@TAP_TIMEOUT=3600 node dist/test/fault/spool-killed.test.js 200

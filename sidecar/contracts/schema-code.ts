@@ -73,10 +73,10 @@ export function fromCode(text: string): ValidateFunction {
   return module.exports as ValidateFunction;
 }
 
-/** Everything that the code depends on besides its schema: the version of ajv, this module, which has its options, and the formats. */
+/** Everything that the code depends on besides its schema: the version of ajv, its options, and the formats. */
 function generator(): string {
   const { version } = load('ajv/package.json') as { readonly version: string };
-  return [version, readFileSync(fileURLToPath(import.meta.url), 'utf8'), ...Object.keys(FORMATS)].join('\n');
+  return [version, String(makeAjv), ...Object.keys(FORMATS)].join('\n');
 }
 
 /**

@@ -1,5 +1,7 @@
 import { execFile } from 'node:child_process';
-import { program } from './programs.js';
+import { fileURLToPath } from 'node:url';
+
+const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
 /** Long enough for a loaded machine, ms; a command that takes longer is killed. */
 const COMMAND_MS = 60_000;
@@ -20,7 +22,7 @@ export function runCli(
 ): Promise<CommandResult> {
   return new Promise((resolve) => {
     const options = { env: { ...process.env, ...environment }, timeout: COMMAND_MS, maxBuffer: MOST_PRINTED_BYTES };
-    const child = execFile(process.execPath, [program('sidecar/cli.js'), ...args], options, (_, stdout, stderr) =>
+    const child = execFile(process.execPath, [CLI, ...args], options, (_, stdout, stderr) =>
       resolve({ code: child.exitCode, stdout, stderr }),
     );
   });

@@ -1,9 +1,9 @@
+import { fileURLToPath } from 'node:url';
 import { PROTOCOL_VERSION, type ToEngine } from '../../engine/protocol/messages.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
-import { program } from './programs.js';
 
 /** The engine process's own module. */
-export const ENGINE_ENTRY = program('engine/main.js');
+export const ENGINE_ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
 /** A sidecar’s first message: a file to serve, on one seat of 256 tokens and one thread. */
 export function start(file: string, more: Partial<EngineSetup> = {}): ToEngine {

@@ -1,4 +1,5 @@
 import { EventEmitter, once } from 'node:events';
+import { fileURLToPath } from 'node:url';
 import {
   PROTOCOL_VERSION as v,
   type EngineReport,
@@ -10,9 +11,10 @@ import type { GenerateJob } from '../../engine/protocol/jobs.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 import { LinkedChild } from './linked-child.js';
 import { embeddedTestModel } from './models.js';
-import { program } from './programs.js';
 import { tokenPrompt, type Prompt } from '../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
+
+const ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
 type Kind = Output['kind'];
 type Seen = Output & { readonly step: number };
@@ -22,7 +24,7 @@ export class RealEngine {
   readonly outputs: Seen[] = [];
   /** The last heartbeat; undefined until one arrives after the last message was sent. */
   report: EngineReport | undefined;
-  readonly #child = new LinkedChild(program('engine/main.js'));
+  readonly #child = new LinkedChild(ENTRY);
   readonly #events = new EventEmitter();
   #ready = false;
 

@@ -2,16 +2,13 @@
  * `make test` and `make check`: runs test files, several processes at a time, and prints a digest of each as it ends
  * and a last line with the counts. Files that can share a process do (test-groups.ts). Without a named file: all.
  *
- *     node dist/test/support/run-tests.js [--jobs=3] [--timeout=900] [--bundled] [--table] [--top=60] [FILES]
+ *     node dist/test/support/run-tests.js [--jobs=3] [--timeout=900] [--table] [--top=60] [FILES]
  *
- * With --bundled, tests start programs that bundle-programs.ts wrote. With --table, `make test-times`, it prints where the time
- * went in place of the digest.
+ * With --table, `make test-times`, it prints where the time went in place of the digest.
  */
 import { readdirSync } from 'node:fs';
-import { resolve } from 'node:path';
-import { argv, env, stderr, stdout } from 'node:process';
+import { argv, stderr, stdout } from 'node:process';
 import { parseArgs } from 'node:util';
-import { bundlePrograms } from './bundle-programs.js';
 import { entriesFor } from './group-entries.js';
 import { runTestProcess } from './test-process.js';
 import { timeTable, type Timed } from './time-table.js';
@@ -23,24 +20,17 @@ const { values, positionals } = parseArgs({
     jobs: { type: 'string', default: '3' },
     /** s a process */
     timeout: { type: 'string', default: '900' },
-    bundled: { type: 'boolean', default: false },
     table: { type: 'boolean', default: false },
     top: { type: 'string', default: '60' },
   },
   allowPositionals: true,
 });
 
-const PROGRAMS = 'dist/test/programs';
-
 const all = (): string[] =>
   readdirSync('dist/test', { recursive: true, encoding: 'utf8' })
     .filter((path) => path.endsWith('.test.js'))
     .map((path) => `dist/test/${path}`);
 
-if (values.bundled) {
-  env['TEST_PROGRAMS'] = resolve(PROGRAMS);
-  await bundlePrograms('dist', PROGRAMS);
-}
 const entries = entriesFor(positionals.length > 0 ? positionals : all());
 const done: Timed[] = [];
 const began = performance.now();

@@ -4,11 +4,13 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
 import { holdAnswers } from './hold-answers.js';
 import { embeddedTestModel } from './models.js';
 import { PATIENT_MS } from './patience.js';
 import { signalGroup, untilNextLook } from './processes.js';
-import { program } from './programs.js';
+
+const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
 /** Long enough for a loaded machine; a start that takes longer fails the test with the output so far. */
 const START_MS = 240_000;
@@ -69,7 +71,7 @@ export class Sidecar {
     environment: Readonly<Record<string, string>>,
     { ownGroup, cwd, openFiles }: Pick<StartOptions, 'ownGroup' | 'cwd' | 'openFiles'>,
   ) {
-    const args = [program('sidecar/cli.js'), 'serve'];
+    const args = [CLI, 'serve'];
     // It becomes the command: the process stays the same.
     const limited = ['prlimit', [`--nofile=${openFiles}`, process.execPath, ...args]] as const;
     const [command, all] = openFiles === undefined ? ([process.execPath, args] as const) : limited;
