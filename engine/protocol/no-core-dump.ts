@@ -1,10 +1,15 @@
 import { writeFileSync } from 'node:fs';
 
 /**
- * Keeps the memory of this process, and of those that it starts, out of core dumps: prompts and keys are in memory. A
- * limit of 0 for core files (RLIMIT_CORE) cannot be set from JavaScript, and the kernel passes dumps to a program in
- * `kernel.core_pattern` whatever that limit is; this setting has effect in both cases. Returns whether the system
- * supports it: Linux alone does.
+ * What the shell that becomes a child process does first: sets RLIMIT_CORE to 0, which JavaScript cannot, so that no core file is
+ * written of it.
+ */
+export const NO_CORE_FILE = 'ulimit -c 0';
+
+/**
+ * Keeps the memory of this process, and of those that it starts, out of core dumps: prompts and keys are in memory. The kernel passes
+ * dumps to a program in `kernel.core_pattern` whatever the limit for core files is; this setting has effect then too. Returns
+ * whether the system supports it: Linux alone does.
  */
 export function leaveMemoryOutOfDumps(): boolean {
   try {

@@ -13,6 +13,7 @@ import type { EngineFacts } from '../../engine/protocol/setup.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 import { childEnvironment } from '../config/config.js';
 import { forkLinked } from '../../engine/protocol/linked-child.js';
+import { NO_CORE_FILE } from '../../engine/protocol/no-core-dump.js';
 import type { ChildEvents, ChildOptions } from './child-options.js';
 import { exitDetail, exitReason, StderrTail, type ChildEnd, type ExitReason } from './exit-reason.js';
 import { Mux } from './mux.js';
@@ -28,6 +29,9 @@ const LAST_MESSAGES_MS = 250;
 
 /** How long close() waits for a killed child; only one stuck inside a driver takes longer. */
 const KILL_WAIT_MS = 2000;
+
+/** The shell's command that becomes the engine. */
+const ENGINE = `${NO_CORE_FILE}; exec "$0" "$@"`;
 
 /** The longest reason of an `unable` that is forwarded, in characters. */
 const MAX_REASON = 300;
@@ -115,7 +119,12 @@ export class EngineChild {
     const environment = childEnvironment({ ...pool, ...own });
     const link = { message: (raw: unknown) => this.#receive(raw), closed: () => undefined };
     // Without this process's own arguments: Node's options for the heap or the inspector are not meant for engines.
-    const forked = forkLinked(process.execPath, [entry], { stderr: 'pipe', environment }, link);
+    const forked = forkLinked(
+      '/bin/sh',
+      ['-c', ENGINE, process.execPath, entry],
+      { stderr: 'pipe', environment },
+      link,
+    );
     if (forked.kind === 'failed') {
       void forked.code.then((code) => this.#unstartable(code));
       return;

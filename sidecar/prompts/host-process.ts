@@ -4,6 +4,7 @@ import type { Link } from '../../engine/protocol/link.js';
 import type { Clock } from '../lib/clock.js';
 import { childEnvironment } from '../config/config.js';
 import { forkLinked } from '../../engine/protocol/linked-child.js';
+import { NO_CORE_FILE } from '../../engine/protocol/no-core-dump.js';
 import { readFromHost, STACK_MB, versioned, type HostSetup, type FromHost, type ToHost } from './messages.js';
 
 /** Loading many large vocabularies on a busy machine takes seconds; after this time a host is considered hung, ms. */
@@ -13,7 +14,7 @@ const START_TIMEOUT_MS = 60_000;
  * The host's own thread tokenizes too, and its stack is set when it starts, usually 8 MB; the shell that becomes the
  * host raises it as far as this machine allows.
  */
-const WITH_STACK = `ulimit -S -s ${STACK_MB * 1024} 2>/dev/null || ulimit -S -s "$(ulimit -H -s)"; exec "$0" "$@"`;
+const WITH_STACK = `${NO_CORE_FILE}; ulimit -S -s ${STACK_MB * 1024} 2>/dev/null || ulimit -S -s "$(ulimit -H -s)"; exec "$0" "$@"`;
 
 /**
  * Why a host ended: by itself, killed because of a hung item, after a protocol violation, never ready, could not be

@@ -1,6 +1,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { forkLinked } from '../../engine/protocol/linked-child.js';
+import { NO_CORE_FILE } from '../../engine/protocol/no-core-dump.js';
 import type { Link } from '../../engine/protocol/link.js';
 import {
   VISION_VERSION,
@@ -65,8 +66,8 @@ export class VisionProcess {
       ...(device !== undefined && { ...ON_GPU, ...deviceEnvironment([device], own) }),
     };
     const forked = forkLinked(
-      file,
-      [...before, entry],
+      '/bin/sh',
+      ['-c', `${NO_CORE_FILE}; unset PWD; exec "$0" "$@"`, file, ...before, entry],
       { stderr: 'pipe', environment },
       { message: (raw) => this.#hear(raw), closed: () => this.#leave(1) },
     );

@@ -1,4 +1,5 @@
 /** Zero retention of an uncaught error in each process: an error that quotes a prompt must not be printed. */
+import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -29,7 +30,16 @@ t.test('a fault in the prompt host, the engine and the sidecar', async (t) => {
     NODE_OPTIONS: `--import=${pathToFileURL(preloaded).href}`,
   });
 
-  const host = childrenOf(sidecar.pid).find(({ command }) => command.includes('prompts/host.js short'));
+  const children = childrenOf(sidecar.pid);
+  t.equal(children.length, 3, 'two prompt hosts and an engine');
+  for (const { pid, command } of children) {
+    t.match(
+      readFileSync(`/proc/${pid}/limits`, 'utf8'),
+      /^Max core file size +0 +0 /m,
+      `${command} leaves no core file`,
+    );
+  }
+  const host = children.find(({ command }) => command.includes('prompts/host.js short'));
   process.kill(Number(host?.pid), 'SIGUSR2');
   await sidecar.logged('prompt host restarts');
   process.kill(sidecar.enginePid(CHAT), 'SIGUSR2');
