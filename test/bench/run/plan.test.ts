@@ -8,6 +8,7 @@ import { sourceRoot } from '../../support/source-root.js';
 const OTHERS = new Map([
   ['mutation.md', 'make mutation'],
   ['test-times-before.md', 'make test-times, before files shared processes'],
+  ['test-times-after.md', 'make test-times'],
 ]);
 
 const planned = PLAN.map(({ command }) => command.split(' ')[0] ?? '');
