@@ -17,8 +17,8 @@ export interface SavePoints {
 /** Between two marks at which a prompt is split there is at least this part of a chunk, 32 of 256 tokens: shorter chunks are slow. */
 const LEAST_TURN = 1 / 8;
 /**
- * What is left before a mark is at least this part of a chunk, 64 of 256 tokens: llama.cpp's flash attention on a CPU computes fewer
- * on a slower path, on which 53 tokens take half as long again.
+ * What is left before a mark is at least this part of a chunk, 64 of 256 tokens: llama.cpp's flash attention on a CPU has a tiled
+ * kernel for 64 tokens and more (ops.cpp), and computes fewer one by one.
  */
 const LEAST_REST = 1 / 4;
 /** Within a turn the state is saved once in so many chunks. */

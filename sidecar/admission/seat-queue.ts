@@ -112,7 +112,7 @@ export interface Lease {
    * grows, so a call right after that misses none.
    */
   whenWanted(fn: () => void): void;
-  /** The caller has the first token of its stream: a disconnect from now on says nothing about its patience. */
+  /** Records that the caller has received the first token of its stream: a later disconnect is no sign of impatience. */
   begun(): void;
   /** Ends the lease. Idempotent: the first call counts. `cancelled`: the caller disconnected. */
   release(reason: ReleaseReason): void;

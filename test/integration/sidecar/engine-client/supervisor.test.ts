@@ -124,7 +124,7 @@ t.test('the prefixes in its sequences are known until it is lost', async (t) => 
   t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt, ALL_ACCOUNTS)), 0);
 });
 
-t.test('a new process is told which accounts were closed before', async (t) => {
+t.test('the supervisor tells a new engine process which accounts were closed before it started', async (t) => {
   const harness = launch(t);
   const { engine } = harness;
   await harness.ready();
