@@ -21,7 +21,6 @@ const UNSUPPORTED: readonly string[] = ['hunyuanvl', 'deepseek4v'];
 const OWN_BOUND = -1;
 
 interface AddonVision {
-  readonly mrope: boolean;
   readonly nonCausal: boolean;
   readonly width: number;
   layout(width: number, height: number): (Int32Array | { tokens: number; positions: number; columns: number })[];

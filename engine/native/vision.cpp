@@ -256,9 +256,6 @@ class RaVision : public Napi::ObjectWrap<RaVision> {
             context = std::move(loaded);
         }
 
-        Napi::Value mrope(const Napi::CallbackInfo & info) {
-            return Napi::Boolean::New(info.Env(), mtmd_decode_use_mrope(context->projector.get()));
-        }
         Napi::Value nonCausal(const Napi::CallbackInfo & info) {
             return Napi::Boolean::New(info.Env(), mtmd_decode_use_non_causal(context->projector.get(), nullptr));
         }
@@ -339,7 +336,6 @@ void raVisionInit(Napi::Object exports) {
     const Napi::Env env = exports.Env();
     exports.Set("raVisionVersion", Napi::Number::New(env, VERSION));
     exports.Set("RaVision", RaVision::DefineClass(env, "RaVision", {
-        RaVision::InstanceAccessor<&RaVision::mrope>("mrope"),
         RaVision::InstanceAccessor<&RaVision::nonCausal>("nonCausal"),
         RaVision::InstanceAccessor<&RaVision::width>("width"),
         RaVision::InstanceMethod<&RaVision::layout>("layout"),
