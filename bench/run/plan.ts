@@ -44,7 +44,7 @@ export const PLAN: readonly Bench[] = [
   bench('either', true, 5, 'http/server-timing.bench.js', 'server-timing'),
   bench('either', true, 8, 'http/tracing.bench.js', 'tracing-http'),
   bench('either', true, 8, 'console/console.bench.js', 'console'),
-  bench('either', true, 2, 'http/dear-schemas.bench.js', 'dear-schemas'),
+  bench('either', true, 2, 'http/expensive-schemas.bench.js', 'expensive-schemas'),
   bench('either', true, 1, 'http/fan-out.bench.js', 'fan-out'),
   bench('either', true, 1, 'vision/transport.bench.js', 'vision-transport'),
   bench('either', true, 15, 'picker/picker.bench.js 3 30', 'picker'),

@@ -8,7 +8,7 @@ import { keywordPath, type Fault } from './keyword-path.js';
  */
 
 /**
- * Steps for all tools of one request. A step takes 25 to 80 ns; bench/results/dear-schemas.md has what the refusal of tools past
+ * Steps for all tools of one request. A step takes 25 to 80 ns; bench/results/expensive-schemas.md has what the refusal of tools past
  * the bound takes in all. Tools that fill the largest grammar (MAX_GRAMMAR_CHARACTERS) with properties, enums or alternatives
  * take less than 112,000 steps, which test/engine/grammar/work.test.ts checks. Only combinations that are multiplied out take
  * more; where one of them is past the bound by itself, it is refused before it is begun.

@@ -98,7 +98,7 @@ const worst = (state: string): number =>
   Math.max(...rows.filter(({ sidecar }) => sidecar === state).map((each) => Number(each['p99 ms'])));
 const verdict = (ms: number): string => (ms <= GOAL_MS ? 'Held' : 'Missed');
 
-await keep('dear-schemas', {
+await keep('expensive-schemas', {
   title: 'Refusals of schemas that take too much work',
   about: [
     `Chats to \`${CHAT}\` with one tool, whose schema of 2 to 15 KB multiplies out to more work than a request may take (\`engine/grammar/work.ts\`), so the answer is 422. For \`${SMALL_PRODUCTS}\` the compiler does all the work that it may; it refuses the others before it begins what they multiply. From the request's sending to its whole answer, one at a time, by a caller that shares the machine with the sidecar. CPU: what the sidecar and that prompt host spent on it, which other work on the machine does not lengthen much.`,
