@@ -4,7 +4,7 @@
  */
 import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
-import { grammarText, heldBehind } from '../../engine/grammar/gbnf.js';
+import { grammarText, grammarAfter } from '../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../engine/grammar/json.js';
 import { schemaGrammar } from '../../engine/grammar/schema.js';
 import { Grammars } from '../../engine/llama/grammars.js';
@@ -69,7 +69,7 @@ function callOf(format: string): ReplyGrammar {
 
 const HELD: readonly (readonly [string, ReplyGrammar | undefined])[] = [
   ['unheld', undefined],
-  ['free text before a marker', { gbnf: heldBehind('</think>', dataGrammar) }],
+  ['free text before a marker', { gbnf: grammarAfter('</think>', dataGrammar) }],
   ['JSON mode', { gbnf: dataGrammar }],
   ['a tool of four parameters', grammarOf(WEATHER)],
   ['a tool of 200 optional parameters', grammarOf(WIDE)],

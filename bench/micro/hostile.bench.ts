@@ -14,7 +14,7 @@ import { PromptHostClient } from '../../sidecar/prompts/client.js';
 import { HOSTILE, type Hostile } from '../../test/support/hostile.js';
 import { keep, type Row } from '../support/results.js';
 
-const PAYER = { account: 'a', weight: 1 };
+const OWNER = { account: 'a', weight: 1 };
 
 /** The default of `bodies.inlineBytes`. */
 const INLINE_BYTES = 16 * 1024;
@@ -63,7 +63,7 @@ async function besideMs(route: Route, body: string): Promise<Beside> {
     const delays = monitorEventLoopDelay({ resolution: 1 });
     delays.enable();
     await setImmediate();
-    const prompt = prompts.open(route, bytes, PAYER);
+    const prompt = prompts.open(route, bytes, OWNER);
     const start = performance.now();
     const checked = prompt.check(new AbortController().signal);
     const handOver = performance.now() - start;

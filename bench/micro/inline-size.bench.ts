@@ -10,7 +10,7 @@ import { endlessEmbedded } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 
-const PAYER = { account: 'a', weight: 1 };
+const OWNER = { account: 'a', weight: 1 };
 
 const SIZES = [256, 1024, 4096, 8192, 16_384, 32_768, 65_536, 131_072, 262_144, 524_288, 1_048_576];
 
@@ -69,7 +69,7 @@ async function handOver(bytes: Buffer): Promise<{ times: number[]; cpuMs: number
   const before = process.cpuUsage();
   for (let i = 0; i < HAND_OVERS; i++) {
     const from = performance.now();
-    const prompt = host.open('chat', bytes, PAYER);
+    const prompt = host.open('chat', bytes, OWNER);
     const { kind } = await prompt.check(signal);
     prompt.close();
     times.push(performance.now() - from);

@@ -80,7 +80,7 @@ export function callRules(
   const further = single || syntax.next === undefined ? '' : ` (${spaced(syntax.next)} call-one)*`;
   const answers = answer ? answersOf(syntax) : '';
   const opens = [syntax.open, ...(syntax.alsoOpen ?? [])].map(spaced);
-  const gap = syntax.userRecipient === undefined ? behindName : literal;
+  const gap = syntax.userRecipient === undefined ? afterName : literal;
   const betweens = [syntax.between, ...(syntax.alsoBetween ?? [])].map((text) => gap(text) || '""');
   const rules = [
     ...(syntax.userRecipient === undefined
@@ -115,7 +115,7 @@ function answersOf({ answer, answerTool, open, between, close }: CallSyntax): st
 }
 
 /** White space may be left out elsewhere; in front of a letter it is what ends the function's name. */
-function behindName(text: string): string {
+function afterName(text: string): string {
   const [space = ''] = /^\s+(?=[\w-])/.exec(text) ?? [];
   return space === '' ? spaced(text) : `${literal(space)} ${spaced(text.slice(space.length))}`;
 }

@@ -34,28 +34,28 @@ export function grammarText(root: string, parts: readonly GrammarPart[]): Gramma
  * as {@link grammarText} makes it, `after` not empty. Between the two a blank or two lines may end, since models know their
  * markers together with those as one token.
  */
-export function heldBehind(after: string, gbnf: string): string {
-  const rules = textUpTo(after, 'free', 'held');
-  return [`root ::= free-0`, ...rules, gbnf.replace(/^root ::= (.*)/, 'held ::= [ \\n]{0,2} ($1)')].join('\n');
+export function grammarAfter(after: string, gbnf: string): string {
+  const rules = textUpTo(after, 'free', 'constrained');
+  return [`root ::= free-0`, ...rules, gbnf.replace(/^root ::= (.*)/, 'constrained ::= [ \\n]{0,2} ($1)')].join('\n');
 }
 
-/** What a model that writes its replies in several parts puts in front of the one that is held. */
+/** What a model that writes its replies in several parts puts before the constrained one. */
 export interface TurnHead {
   /** May come first: its opening mark, the end mark, and what begins the next part. */
   readonly thought?: { readonly start: string; readonly end: string; readonly turn: string };
-  /** Stands in front of what is held. */
+  /** Stands before the constrained part. */
   readonly header?: string;
 }
 
 /** The grammar of what `gbnf` allows behind such a head. `gbnf` as {@link grammarText} makes it. */
-export function behindTurn(gbnf: string, { thought, header = '' }: TurnHead): string {
+export function grammarAfterHead(gbnf: string, { thought, header = '' }: TurnHead): string {
   if (thought === undefined && header === '') return gbnf;
-  const head = header === '' ? 'held' : `${literal(header)} held`;
-  const held = gbnf.replace(/^root ::= (.*)/, 'held ::= [ \\n]{0,2} ($1)');
-  if (thought === undefined) return `root ::= ${head}\n${held}`;
+  const head = header === '' ? 'constrained' : `${literal(header)} constrained`;
+  const constrained = gbnf.replace(/^root ::= (.*)/, 'constrained ::= [ \\n]{0,2} ($1)');
+  if (thought === undefined) return `root ::= ${head}\n${constrained}`;
   const root = `root ::= ${literal(thought.start)} thought-0 | ${head}`;
   const turn = `thought-end ::= ${literal(thought.turn)} ${head}`;
-  return [root, ...textUpTo(thought.end, 'thought', 'thought-end'), turn, held].join('\n');
+  return [root, ...textUpTo(thought.end, 'thought', 'thought-end'), turn, constrained].join('\n');
 }
 
 /**

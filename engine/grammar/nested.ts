@@ -21,7 +21,7 @@ import { MAX_COUNTED, overCounted } from './scalar-rules.js';
 import { schemaGrammar } from './schema.js';
 import { saysNothing, type Range, type Schema, type Shape } from './shape.js';
 import { Shapes } from './shapes.js';
-import { BEHIND_VALUE, MAX_STACKS, stacks, TEXT_STACKS, type Container } from './stacks.js';
+import { AFTER_VALUE, MAX_STACKS, stacks, TEXT_STACKS, type Container } from './stacks.js';
 import { isAnyText, unquotedTexts } from './unquoted-text.js';
 import { Unservable, unlessUnservable, type NoGrammar, type WorkBudget } from './work.js';
 
@@ -148,7 +148,7 @@ class NestedRules {
     const value = this.#value(allOf(additional));
     const open = literal(`${this.#tagPrefix}<`);
     const one = this.#maker.newRule([['call-gap', open, otherName, '">"', { rule: value }, '"</"', otherName, '">"']]);
-    containers.push({ places: 2 + BEHIND_VALUE, values: [value] });
+    containers.push({ places: 2 + AFTER_VALUE, values: [value] });
     return [{ rule: one, least, most: most > MAX_COUNTED ? Infinity : most }];
   }
 
@@ -169,7 +169,7 @@ class NestedRules {
       next = this.#maker.newRule([element, ...(required ? [] : [[{ rule: next }]])]);
       first = some ? this.#maker.newRule([element, ...(required ? [] : [[{ rule: first }]])]) : next;
     }
-    containers.push({ places: most + BEHIND_VALUE, values });
+    containers.push({ places: most + AFTER_VALUE, values });
     return [{ rule: first }];
   }
 
@@ -195,7 +195,7 @@ class NestedRules {
       const more = [item(i), { rule: this.#maker.newRule(behind) }];
       behind = i >= least ? [[], more] : [more];
     }
-    containers.push({ places: BEHIND_VALUE, values });
+    containers.push({ places: AFTER_VALUE, values });
     return [[{ rule: this.#maker.newRule(behind) }, ...this.#closing]];
   }
 

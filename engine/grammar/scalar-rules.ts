@@ -6,7 +6,7 @@ import { ANY_NUMBER, isWithin } from './number-range.js';
 import { itemsOf } from './rope.js';
 import type { Alternative } from './rules.js';
 import type { Range, Shape } from './shape.js';
-import { BEHIND_VALUE, TEXT_STACKS, type Container } from './stacks.js';
+import { AFTER_VALUE, TEXT_STACKS, type Container } from './stacks.js';
 import { isText, textAutomaton, type TextForm } from './text-automaton.js';
 import { textRules } from './text-rules.js';
 import { Unservable } from './work.js';
@@ -24,7 +24,7 @@ export function overCounted(keyword: 'minItems' | 'minProperties'): Unservable {
 const PATTERN: Container = { places: 12, values: [] };
 const TEXT: Container = { places: TEXT_STACKS, values: [] };
 /** Places in a number of a step: one for each count of digits that it may have. */
-const STEPPED: Container = { places: 32 + BEHIND_VALUE, values: [] };
+const STEPPED: Container = { places: 32 + AFTER_VALUE, values: [] };
 
 /** Alternatives, and the places of each in the grammar. */
 export interface Scalars {

@@ -11,7 +11,7 @@ import { itemsOf, type Rope } from './rope.js';
 import { SchemaIds } from './schema-ids.js';
 import { saysNothing, type All, type Schema, type Shape } from './shape.js';
 import { Shapes } from './shapes.js';
-import { BEHIND_VALUE, MAX_STACKS, stacks, type Container } from './stacks.js';
+import { AFTER_VALUE, MAX_STACKS, stacks, type Container } from './stacks.js';
 import { Unservable, unlessUnservable, WorkBudget, type NoGrammar } from './work.js';
 
 export type SchemaGrammar =
@@ -145,7 +145,7 @@ class Compiler {
       shapes: (all) => this.#shapes.of(all),
     });
     const between = objectRules(properties, others, (rule) => this.#newRule(rule), shape.members);
-    const places = placesOf(properties) + Math.max(keys, BEHIND_VALUE);
+    const places = placesOf(properties) + Math.max(keys, AFTER_VALUE);
     const container = { places, values: [...properties, ...others].map(({ rule }) => rule) };
     return this.#add([['"{" json-ws', between, '"}"']], seen, containers, container);
   }
@@ -174,7 +174,7 @@ class Compiler {
       }
       behind = i >= items.least ? [[], ...goOn] : goOn;
     }
-    const container = { places: BEHIND_VALUE, values: rules };
+    const container = { places: AFTER_VALUE, values: rules };
     return this.#add([['"[" json-ws', { rule: this.#newRule(behind) }, '"]"']], seen, containers, container);
   }
 

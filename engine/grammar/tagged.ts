@@ -15,7 +15,7 @@ import { MAX_COUNTED, overCounted } from './scalar-rules.js';
 import { schemaGrammar } from './schema.js';
 import type { Range, Schema, Shape } from './shape.js';
 import { spaced } from './spaced.js';
-import { BEHIND_VALUE, TEXT_STACKS } from './stacks.js';
+import { AFTER_VALUE, TEXT_STACKS } from './stacks.js';
 import { isAnyText, unquotedTexts } from './unquoted-text.js';
 import { Unservable, unlessUnservable, type NoGrammar, type WorkBudget } from './work.js';
 
@@ -80,7 +80,7 @@ class TaggedRules {
       if (rule === undefined && parameter.required) return undefined;
       if (rule === undefined) continue;
       row = parameter.required ? 1 : row + 1;
-      this.#stacks = Math.max(this.#stacks, row + BEHIND_VALUE);
+      this.#stacks = Math.max(this.#stacks, row + AFTER_VALUE);
       const one = `call-gap ${rule} ${next}`;
       next = this.#rule(parameter.required ? one : `${one} | ${next}`);
       // Where there may be none, it is the same.
@@ -96,7 +96,7 @@ class TaggedRules {
     if (least > MAX_COUNTED) throw overCounted('minProperties');
     const one = this.#rule(`call-gap ${spaced(this.#syntax.open)} ${OTHER_NAME} (${ways.join(' | ')})`);
     // The end of one may be the beginning of another.
-    this.#stacks = Math.max(this.#stacks, 2 + BEHIND_VALUE);
+    this.#stacks = Math.max(this.#stacks, 2 + AFTER_VALUE);
     return this.#rule(`${one}{${least},${most > MAX_COUNTED ? '' : most}} call-gap`);
   }
 

@@ -1,7 +1,7 @@
 /** What a schema requires of a text, as an automaton of few states. */
 import { formatPattern } from './formats.js';
 import { Languages, type Language, type Span } from './text-language.js';
-import { BEFORE, BEHIND, LAST_CODE_POINT, patternLanguage } from './text-pattern.js';
+import { BEFORE, AFTER, LAST_CODE_POINT, patternLanguage } from './text-pattern.js';
 import { WorkBudget } from './work.js';
 
 /** States of one text. */
@@ -112,7 +112,7 @@ function attempt(
     if (excluded.includes(undefined)) return undefined;
     if (held.length === 0 && patterns.length > 0 && without.length + unlike.length === 0) return undefined;
     const texts = languages.times(languages.symbol([[0, LAST_CODE_POINT]]), least, most);
-    const end = languages.symbol([[BEHIND, BEHIND]]);
+    const end = languages.symbol([[AFTER, AFTER]]);
     const framed = languages.then(languages.symbol([[BEFORE, BEFORE]]), languages.then(texts, end));
     const others = [...without.map((text) => exactly(text, languages)), ...excluded]
       .flatMap((language) => language ?? [])
@@ -127,7 +127,7 @@ function attempt(
 class TooLarge extends Error {}
 
 function exactly(text: string, languages: Languages): Language {
-  const points = [BEFORE, ...Array.from(text, (character) => character.codePointAt(0) ?? 0), BEHIND];
+  const points = [BEFORE, ...Array.from(text, (character) => character.codePointAt(0) ?? 0), AFTER];
   return points.reduceRight((rest, point) => languages.then(languages.symbol([[point, point]]), rest), languages.empty);
 }
 
@@ -151,7 +151,7 @@ function statesOf(start: Language, languages: Languages): Automaton {
     for (const onward of next.keys()) if (!numbers.has(onward)) numbers.set(onward, numbers.size);
     if (numbers.size > MAX_STATES) throw new TooLarge();
     states.push({
-      ends: languages.after(language, BEHIND).nullable,
+      ends: languages.after(language, AFTER).nullable,
       next: [...next].map(([onward, spans]) => ({ spans, to: numbers.get(onward) ?? 0 })),
     });
   }

@@ -7,7 +7,7 @@ import { merged, type Language, type Languages, type Span } from './text-languag
 export const LAST_CODE_POINT = 0x10ffff;
 /** Symbols in front of and behind every text, which `^` and `$` stand for. */
 export const BEFORE = LAST_CODE_POINT + 1;
-export const BEHIND = LAST_CODE_POINT + 2;
+export const AFTER = LAST_CODE_POINT + 2;
 
 /** Brackets within brackets. */
 const MAX_BRACKETS = 32;
@@ -43,7 +43,7 @@ export function complement(spans: readonly Span[]): Span[] {
 }
 
 /**
- * The texts between {@link BEFORE} and {@link BEHIND} in which `pattern` has a match; undefined: the pattern has a
+ * The texts between {@link BEFORE} and {@link AFTER} in which `pattern` has a match; undefined: the pattern has a
  * construct that is not supported.
  */
 export function patternLanguage(pattern: string, languages: Languages): Language | undefined {
@@ -122,7 +122,7 @@ class Parser {
       this.#begun = true;
       return begun ? this.#l.empty : this.#l.symbol([[BEFORE, BEFORE]]);
     }
-    if (this.#try('$')) return this.#l.symbol([[BEHIND, BEHIND]]);
+    if (this.#try('$')) return this.#l.symbol([[AFTER, AFTER]]);
     if (!this.#match(/\(\?:|\(\?<[A-Za-z_$][\w$]*>|\((?!\?)/y)) {
       this.#begun = false;
       return this.#repeated(this.#atom());

@@ -24,7 +24,7 @@ import type {
 } from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
 import { decodeImage } from './decode-image.js';
-import { GrammarHold } from './grammar-hold.js';
+import { GrammarConstraint } from './grammar-constraint.js';
 import type { Grammars } from './grammars.js';
 import { LabelScorer } from './label-scorer.js';
 import { watched } from './run.js';
@@ -146,7 +146,7 @@ export class BatchDecoder implements Decoder {
     return new BatchSampler(
       this.#samplers,
       sampling,
-      new GrammarHold(this.#grammars, sampling.markers, this.#grammars.inline),
+      new GrammarConstraint(this.#grammars, sampling.markers, this.#grammars.inline),
       this.#picking,
     );
   }

@@ -3,7 +3,7 @@ import type { Part, Sampler, Sampling } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
 import type { TokenMask } from '../grammar/mask.js';
 import { GrammarTooExpensive } from '../grammar/reach.js';
-import type { GrammarHold } from './grammar-hold.js';
+import type { GrammarConstraint } from './grammar-constraint.js';
 
 /**
  * Native samplers, which are reused. Each has a candidate for every token of the vocabulary (2 MB at 150 k), which is
@@ -43,7 +43,7 @@ const BESIDE_PICKER = 0x9e3779b9;
 export class BatchSampler implements Sampler {
   readonly #pool: SamplerPool;
   readonly #sampling: Sampling;
-  readonly #held: GrammarHold;
+  readonly #constraint: GrammarConstraint;
   readonly #picker: AddonPicker | undefined;
   #sampler: AddonSampler | undefined;
   /** The picker has drawn from the seed. */
@@ -56,10 +56,10 @@ export class BatchSampler implements Sampler {
   /** What the sampler was last configured for. */
   #limit: TokenMask | undefined;
 
-  constructor(pool: SamplerPool, sampling: Sampling, held: GrammarHold, picking?: Picking) {
+  constructor(pool: SamplerPool, sampling: Sampling, constraint: GrammarConstraint, picking?: Picking) {
     this.#pool = pool;
     this.#sampling = sampling;
-    this.#held = held;
+    this.#constraint = constraint;
     this.#penalized = sampling.frequencyPenalty !== 0 || sampling.presencePenalty !== 0;
     // The picker knows neither top-k nor min-p.
     const narrowed = sampling.topK !== undefined || sampling.minP !== undefined;
@@ -68,7 +68,7 @@ export class BatchSampler implements Sampler {
 
   /** The parameters for picking the next token within the decode; undefined: call {@link next}. */
   picker(): AddonPicker | undefined {
-    if (!this.#held.free) return undefined;
+    if (!this.#constraint.free) return undefined;
     // A reply that began under a grammar stays with its sampler, whose random numbers the picker would repeat; so does
     // one with penalties for tokens that the picker has not seen.
     if (this.#sampler && (!this.#drawn || this.#penalized)) return undefined;
@@ -78,22 +78,22 @@ export class BatchSampler implements Sampler {
 
   async next(context: AddonContext, logitIndex: number): Promise<number> {
     const sampler = this.#borrowed();
-    this.#held.check();
+    this.#constraint.check();
     const from = performance.now();
     const token = await this.#choose(context, logitIndex, sampler);
-    if (!this.#disposed) this.#held.accept(token, performance.now() - from);
+    if (!this.#disposed) this.#constraint.accept(token, performance.now() - from);
     if (this.#completion) this.#completion[this.#tokens++] = token;
     return token;
   }
 
   /** A token is sampled freely first and, where the grammar refuses it, once more from those that may come. */
   async #choose(context: AddonContext, logitIndex: number, sampler: AddonSampler): Promise<number> {
-    const limit = await this.#ask(() => this.#held.limit());
+    const limit = await this.#ask(() => this.#constraint.limit());
     const [forced] = limit.tokens;
     if (limit.kind === 'only' && limit.tokens.length === 1 && forced !== undefined) return forced;
     const first = await this.#sampled(context, logitIndex, sampler, limit);
     if (limit.kind === 'only' || this.#disposed) return first;
-    const again = await this.#ask(() => this.#held.refused(first));
+    const again = await this.#ask(() => this.#constraint.refused(first));
     return again ? this.#sampled(context, logitIndex, sampler, again) : first;
   }
 
@@ -103,9 +103,9 @@ export class BatchSampler implements Sampler {
       return ask();
     } catch (error) {
       if (!(error instanceof GrammarTooExpensive)) throw error;
-      this.#held.goToMasks();
-      await this.#held.pending;
-      this.#held.check();
+      this.#constraint.goToMasks();
+      await this.#constraint.pending;
+      this.#constraint.check();
       return ask();
     }
   }
@@ -119,23 +119,23 @@ export class BatchSampler implements Sampler {
   }
 
   get pending(): Promise<void> | undefined {
-    return this.#held.pending;
+    return this.#constraint.pending;
   }
 
-  hold(gbnf: string, tokens: readonly number[], stacks?: number): boolean {
+  constrain(gbnf: string, tokens: readonly number[], stacks?: number): boolean {
     this.#limit = undefined;
-    return this.#held.hold(gbnf, tokens, stacks);
+    return this.#constraint.constrain(gbnf, tokens, stacks);
   }
 
   release(): void {
-    this.#held.release();
+    this.#constraint.release();
     this.#limit = undefined;
   }
 
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
-    this.#held.release();
+    this.#constraint.release();
     if (!this.#sampler) return;
     // An idle sampler keeps no grammar state, which only the garbage collector could free.
     this.#sampler.applyConfig({ temperature: 1, seed: otherSeed(this.#seed) });
@@ -167,7 +167,7 @@ export class BatchSampler implements Sampler {
   #configure(sampler: AddonSampler, limit: TokenMask): void {
     this.#limit = limit;
     const { temperature, topP, topK, minP, frequencyPenalty, presencePenalty, maxTokens } = this.#sampling;
-    const { state } = this.#held;
+    const { state } = this.#constraint;
     sampler.applyConfig({
       temperature,
       topP,

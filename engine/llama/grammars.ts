@@ -2,7 +2,7 @@ import type { LlamaModel, Token } from 'node-llama-cpp';
 import { isBounded, MAX_GRAMMAR_CHARACTERS } from '../grammar/gbnf.js';
 import { InlineGrammars } from './inline-grammars.js';
 import { maskVocabulary } from './mask-vocabulary.js';
-import { Masks, type MaskHold } from './masks.js';
+import { Masks, type MaskConstraint } from './masks.js';
 
 /**
  * Grammars on the addon's own classes (node-llama-cpp's bindings/AddonTypes.d.ts, not exported), which both decoders
@@ -35,8 +35,8 @@ interface Bindings {
 
 /** Grammars kept compiled, the last ones used. */
 export const MAX_GRAMMARS = 64;
-/** The largest grammar that is compiled: a little more than the largest one made, which heldBehind lengthens. */
-const MAX_HELD_CHARACTERS = MAX_GRAMMAR_CHARACTERS + 8192;
+/** The largest grammar that is compiled: a little more than the largest one made, which grammarAfter lengthens. */
+const MAX_COMPILED_CHARACTERS = MAX_GRAMMAR_CHARACTERS + 8192;
 
 /**
  * Stacks of a grammar times tokens of the vocabulary from which on masks are used: for a rejected token llama.cpp
@@ -104,8 +104,8 @@ export class Grammars {
    * Masks for one reply, whose root has matched `tokens`; undefined: the grammar is cheap enough for llama.cpp. Only
    * for bounded grammars.
    */
-  masks(gbnf: string, tokens: readonly number[], stacks: number): MaskHold | undefined {
-    return this.isExpensive(stacks) && isServable(gbnf) ? this.#masks.hold(gbnf, tokens) : undefined;
+  masks(gbnf: string, tokens: readonly number[], stacks: number): MaskConstraint | undefined {
+    return this.isExpensive(stacks) && isServable(gbnf) ? this.#masks.constrain(gbnf, tokens) : undefined;
   }
 
   isExpensive(stacks: number): boolean {
@@ -155,7 +155,7 @@ export class Grammars {
 }
 
 function isServable(gbnf: string): boolean {
-  return gbnf.length <= MAX_HELD_CHARACTERS && isBounded(gbnf);
+  return gbnf.length <= MAX_COMPILED_CHARACTERS && isBounded(gbnf);
 }
 
 function isComplete(bindings: Partial<Bindings> | undefined): bindings is Bindings {

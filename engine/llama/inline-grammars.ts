@@ -94,7 +94,7 @@ function readable(read: () => MaskGrammar | undefined): MaskGrammar | undefined 
 }
 
 /** The state of one reply that is constrained in this way. */
-export class InlineHold {
+export class InlineConstraint {
   readonly #grammars: InlineGrammars;
   readonly #gbnf: string;
   /** Tokens that the grammar has not read yet. */

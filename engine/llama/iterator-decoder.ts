@@ -9,7 +9,7 @@ import type {
 } from 'node-llama-cpp';
 import type { Decoder, Part, PartResult, Sampler, Sampling } from '../scheduler/decoder.js';
 import { asFault, EngineFault } from '../scheduler/faults.js';
-import { GrammarHold } from './grammar-hold.js';
+import { GrammarConstraint } from './grammar-constraint.js';
 import { Grammars } from './grammars.js';
 import { IteratorSampler, NO_TOP_K } from './iterator-sampler.js';
 import { labelLogprobs } from './label-scores.js';
@@ -76,7 +76,7 @@ export class IteratorDecoder implements Decoder {
   }
 
   sampler(sampling: Sampling): Sampler {
-    return new IteratorSampler(sampling, this.#model, new GrammarHold(this.#grammars, sampling.markers));
+    return new IteratorSampler(sampling, this.#model, new GrammarConstraint(this.#grammars, sampling.markers));
   }
 
   isExpensive(stacks: number): boolean {

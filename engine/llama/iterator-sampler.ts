@@ -8,7 +8,7 @@ import type {
 } from 'node-llama-cpp';
 import type { Sampler, Sampling } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
-import type { GrammarHold } from './grammar-hold.js';
+import type { GrammarConstraint } from './grammar-constraint.js';
 import { LlamaGrammarEvaluationState, TokenBias } from './package.js';
 
 /**
@@ -21,48 +21,48 @@ export const NO_TOP_K = null as unknown as number;
 export class IteratorSampler implements Sampler {
   readonly #sampling: Sampling;
   readonly #model: LlamaModel;
-  readonly #held: GrammarHold;
+  readonly #constraint: GrammarConstraint;
   /** The completion so far: penalties count over it alone, as the contract's fields define. */
   readonly #completion: Token[] = [];
   #iterator: AsyncGenerator<Token, void, Token | Token[] | undefined> | undefined;
 
-  constructor(sampling: Sampling, model: LlamaModel, held: GrammarHold) {
+  constructor(sampling: Sampling, model: LlamaModel, constraint: GrammarConstraint) {
     this.#sampling = sampling;
     this.#model = model;
-    this.#held = held;
+    this.#constraint = constraint;
   }
 
   /** The first call evaluates `tokens`; later ones feed back the token that the one before returned. */
   async next(sequence: LlamaContextSequence, tokens: Token[], evaluationPriority: EvaluationPriority): Promise<number> {
-    this.#held.check();
+    this.#constraint.check();
     this.#iterator ??= sequence.evaluate(tokens, this.#options(evaluationPriority));
     const result = await this.#iterator.next(tokens);
     if (result.done) throw new EngineFault('iterator ended');
     this.#completion.push(result.value);
-    this.#held.accept(result.value);
+    this.#constraint.accept(result.value);
     return result.value;
   }
 
   get pending(): Promise<void> | undefined {
-    return this.#held.pending;
+    return this.#constraint.pending;
   }
 
-  hold(gbnf: string, tokens: readonly number[], stacks?: number): boolean {
-    return this.#held.hold(gbnf, tokens, stacks);
+  constrain(gbnf: string, tokens: readonly number[], stacks?: number): boolean {
+    return this.#constraint.constrain(gbnf, tokens, stacks);
   }
 
   release(): void {
-    this.#held.release();
+    this.#constraint.release();
   }
 
   dispose(): void {
-    this.#held.release();
+    this.#constraint.release();
     void this.#iterator?.return();
   }
 
   /** The addon's state as the public class wraps it, whose own constructor cannot take up a text. */
   #publicState(): LlamaGrammarEvaluationState | undefined {
-    const _state = this.#held.state;
+    const _state = this.#constraint.state;
     if (!_state) return undefined;
     const { _llama } = this.#model as unknown as { readonly _llama: unknown };
     const wrapper = Object.create(LlamaGrammarEvaluationState.prototype) as LlamaGrammarEvaluationState;
@@ -71,9 +71,9 @@ export class IteratorSampler implements Sampler {
 
   #options(evaluationPriority: EvaluationPriority): SequenceEvaluateOptions {
     const s = this.#sampling;
-    const held = this.#held;
+    const constraint = this.#constraint;
     const { tokenizer } = this.#model;
-    let last = { denied: held.denied, bias: biasAgainst(held.denied, tokenizer) };
+    let last = { denied: constraint.denied, bias: biasAgainst(constraint.denied, tokenizer) };
     const penalized = s.frequencyPenalty !== 0 || s.presencePenalty !== 0;
     return {
       temperature: s.temperature,
@@ -86,7 +86,7 @@ export class IteratorSampler implements Sampler {
       // Both are asked for at every token.
       grammarEvaluationState: () => this.#publicState(),
       tokenBias: () => {
-        const { denied } = held;
+        const { denied } = constraint;
         if (denied !== last.denied) last = { denied, bias: biasAgainst(denied, tokenizer) };
         return last.bias;
       },

@@ -18,7 +18,7 @@ export type MaskRequest =
   | { readonly kind: 'release'; readonly id: number };
 
 export type MaskAnswer =
-  /** `narrow`: as {@link MaskHold.narrow}. */
+  /** `narrow`: as {@link MaskConstraint.narrow}. */
   | { readonly id: number; readonly kind: 'mask'; readonly denied: Uint32Array; readonly narrow?: TokenMask }
   /** `reason`: without any of a caller's text. */
   | { readonly id: number; readonly kind: 'fault'; readonly reason: string };
@@ -27,7 +27,7 @@ export type MaskAnswer =
 export type MaskThread = Pick<Worker, 'postMessage' | 'on' | 'ref' | 'unref'>;
 
 /** One reply that masks constrain. */
-export interface MaskHold {
+export interface MaskConstraint {
   /**
    * Settles when the next token can be sampled; never rejects. Undefined: it can, and {@link denied} has the forbidden
    * tokens.
@@ -59,8 +59,8 @@ export class Masks {
   readonly #start: (vocabulary: MaskVocabulary) => MaskThread;
   #thread: Promise<MaskThread> | undefined;
   /** Replies that wait for their turn: one entry each, so no more than there are sequences. */
-  readonly #waiting = new Set<Held>();
-  #current: Held | undefined;
+  readonly #waiting = new Set<QueuedConstraint>();
+  #current: QueuedConstraint | undefined;
   #lastId = 0;
 
   /** `vocabulary`: called once per thread. */
@@ -70,19 +70,20 @@ export class Masks {
   }
 
   /** Constrains a reply from now on by `gbnf`, which has already matched `tokens`. */
-  hold(gbnf: string, tokens: readonly number[]): MaskHold {
-    const held = new Held(++this.#lastId, gbnf, tokens, {
+  constrain(gbnf: string, tokens: readonly number[]): MaskConstraint {
+    const constraint = new QueuedConstraint(++this.#lastId, gbnf, tokens, {
       ask: () => {
-        this.#waiting.add(held);
+        this.#waiting.add(constraint);
         this.#next();
       },
       release: () => {
-        this.#waiting.delete(held);
-        if (held.isKnown) void this.#thread?.then((thread) => thread.postMessage({ kind: 'release', id: held.id }));
+        this.#waiting.delete(constraint);
+        if (constraint.isKnown)
+          void this.#thread?.then((thread) => thread.postMessage({ kind: 'release', id: constraint.id }));
       },
     });
-    held.ask();
-    return held;
+    constraint.ask();
+    return constraint;
   }
 
   #next(): void {
@@ -123,23 +124,23 @@ export class Masks {
   }
 
   #answered(answer: MaskAnswer): void {
-    const held = this.#current;
+    const constraint = this.#current;
     this.#current = undefined;
-    held?.answered(answer);
+    constraint?.answered(answer);
     this.#next();
   }
 
   /** The thread's state of these replies is lost, so they cannot continue. */
   #failed(): void {
     this.#thread = undefined;
-    const held = this.#current;
+    const constraint = this.#current;
     this.#current = undefined;
-    if (held) held.answered({ id: held.id, kind: 'fault', reason: 'the thread for grammars failed' });
+    if (constraint) constraint.answered({ id: constraint.id, kind: 'fault', reason: 'the thread for grammars failed' });
     this.#next();
   }
 }
 
-class Held implements MaskHold {
+class QueuedConstraint implements MaskConstraint {
   readonly id: number;
   readonly #gbnf: string;
   readonly #lane: { readonly ask: () => void; readonly release: () => void };

@@ -2,7 +2,7 @@
 import type { GgufMetadata } from 'node-llama-cpp';
 import { controlText, tokenBytes, type VocabularyTexts } from '../output/token-bytes.js';
 import type { Vocabulary } from '../prompt/tokens.js';
-import type { ModelTokens } from '../scheduler/task.js';
+import type { ModelTokens } from '../scheduler/job.js';
 import { LoadFailure } from './load-failure.js';
 import { loadTokenizerModel, vocabularyOf } from './vocabulary.js';
 

@@ -24,7 +24,7 @@ import { checkUnchanged, weightVersionOf } from './weight-version.js';
 import { modelTokens, vocabularyTexts } from './model-tokens.js';
 import { GgufInsights, readGgufFileInfo } from './package.js';
 import type { EngineSetup } from '../protocol/setup.js';
-import type { ModelTokens } from '../scheduler/task.js';
+import type { ModelTokens } from '../scheduler/job.js';
 import type { CacheOrigin } from '../protocol/cache-key.js';
 
 /** A loaded model with its context. The code that made it disposes it. */

@@ -1,6 +1,6 @@
 import type { ReplyFormat } from '../protocol/reply-format.js';
 import { CallParser } from './calls/call-parser.js';
-import type { CallHold, CallPiece } from './calls/call-text.js';
+import type { CallConstraint, CallPiece } from './calls/call-text.js';
 import { StopMatcher } from './stop-matcher.js';
 import { ThoughtSplitter, type ReplyPiece } from './thought.js';
 
@@ -22,11 +22,15 @@ export class ReplyText {
 
   /**
    * `stops` end only the content: a caller that stops at a newline does not want thoughts or arguments to end there.
-   * `hold`: for {@link CallParser}.
+   * `constraint`: for {@link CallParser}.
    */
-  constructor(stops: readonly string[], format: Pick<ReplyFormat, 'thought' | 'calls'> = {}, hold?: CallHold) {
+  constructor(
+    stops: readonly string[],
+    format: Pick<ReplyFormat, 'thought' | 'calls'> = {},
+    constraint?: CallConstraint,
+  ) {
     this.#thought = format.thought && new ThoughtSplitter(format.thought);
-    this.#calls = format.calls && new CallParser(format.calls, hold);
+    this.#calls = format.calls && new CallParser(format.calls, constraint);
     this.#stops = new StopMatcher(stops);
   }
 

@@ -3,7 +3,7 @@ import type { PromptConversation } from './conversation.js';
 import { cutAt, guard, type SpecialTexts } from './data-text.js';
 import { markImages, sectionsOf } from './image-marks.js';
 import { compileConstraint, weighed, type ReplyConstraint, type CompiledConstraint } from './reply-constraint.js';
-import { behindTurn } from '../grammar/gbnf.js';
+import { grammarAfterHead } from '../grammar/gbnf.js';
 import { QUICK_WORK, WorkBudget } from '../grammar/work.js';
 import { CALLED } from '../output/calls/expected-text.js';
 import type { CallFormat, CallSyntax, ReplyFormat, ReplyGrammar, ThoughtFormat } from '../protocol/reply-format.js';
@@ -38,12 +38,12 @@ export type ChatPrompt =
   | { readonly kind: 'prompt'; readonly prompt: Prompt; readonly format?: ReplyFormat }
   | RenderFailure
   | (CompiledConstraint & { readonly kind: 'unservable' })
-  /** Not compiled: what holds the reply takes more work than QUICK_WORK. `syntax`: of calls, if tools are offered. */
+  /** Not compiled: the reply's constraint takes more work than QUICK_WORK. `syntax`: of calls, if tools are offered. */
   | { readonly kind: 'needs-compiler'; readonly syntax?: CallSyntax }
   /** Not tokenized: even of the longest tokens it would take this many. */
   | { readonly kind: 'too-long'; readonly atLeast: number };
 
-/** What holds the reply: compiled here, only if it is quick or always, or elsewhere by holdReplyInFull. */
+/** How the reply's constraint is made: compiled here, only if that is quick or always, or elsewhere by compileConstraintInFull. */
 export type ConstraintSource = 'quick' | 'here' | CompiledConstraint;
 
 /**
@@ -144,7 +144,7 @@ function framed(
 ): Omit<ReplyGrammar, 'after'> {
   const { userRecipient } = template.tools;
   if (userRecipient !== undefined && calls === undefined)
-    return { gbnf: behindTurn(gbnf, { header: `${userRecipient}\n` }), ...more };
+    return { gbnf: grammarAfterHead(gbnf, { header: `${userRecipient}\n` }), ...more };
   const header = calls === undefined || calls.syntax.answer !== undefined;
   return { gbnf: thoughts?.framed(gbnf, { think: reasoningEffort !== 'none', header }) ?? gbnf, ...more };
 }
@@ -161,7 +161,7 @@ function compiledFrom(
   return { kind: 'needs-compiler', ...(order.calls && { syntax: order.calls.syntax }) };
 }
 
-/** `grammar` holds the content of the whole reply. */
+/** `grammar` constrains the content of the whole reply. */
 function replyFormat(
   { thoughts, vocabulary, template }: PromptParts,
   prompt: string,

@@ -3,7 +3,7 @@
  * templates leave the thoughts of earlier turns out, and say nothing of how one begins. llama.cpp's parsers know the same formats
  * (common/parsers, common/chat-diff-analyzer.cpp).
  */
-import { behindTurn } from '../grammar/gbnf.js';
+import { grammarAfterHead } from '../grammar/gbnf.js';
 import type { ReplyFormat, ThoughtFormat } from '../protocol/reply-format.js';
 
 /** The marks of one family of templates. */
@@ -121,7 +121,7 @@ export class Thoughts {
     const turn = again.slice(0, again.length - start.length);
     const lead = turn.endsWith(' ') ? ' ' : '';
     const thought = { start: lead + start, end: ends[0] ?? '', turn: turn.trimEnd() };
-    return behindTurn(gbnf, { ...(think && { thought }), ...(header && { header: lead + first }) });
+    return grammarAfterHead(gbnf, { ...(think && { thought }), ...(header && { header: lead + first }) });
   }
 
   /** The marks, where `source`, the template, looks for them in an assistant's content. */

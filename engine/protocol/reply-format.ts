@@ -17,7 +17,7 @@ export interface ReplyGrammar {
   /** The most places in the grammar that a text can be at simultaneously: the cost per token. Absent: few. */
   readonly stacks?: number;
   /**
-   * The reply is unconstrained up to this text, which must occur, and constrained after it (heldBehind). Absent: from
+   * The reply is unconstrained up to this text, which must occur, and constrained after it (grammarAfter). Absent: from
    * the start.
    */
   readonly after?: string;

@@ -1,6 +1,6 @@
 /** The grammar of a reply, in the form that a server is sent. */
 import { callGrammar } from '../grammar/calls.js';
-import { heldBehind } from '../grammar/gbnf.js';
+import { grammarAfter } from '../grammar/gbnf.js';
 import type { GenerateJob } from '../protocol/jobs.js';
 
 export type GrammarOrder =
@@ -14,7 +14,7 @@ export function grammarOrder({ format }: GenerateJob): GrammarOrder | undefined 
   const grammar = format?.grammar;
   if (grammar) {
     const { gbnf, after } = grammar;
-    return { kind: 'whole', gbnf: after === undefined ? gbnf : heldBehind(after, gbnf) };
+    return { kind: 'whole', gbnf: after === undefined ? gbnf : grammarAfter(after, gbnf) };
   }
   const calls = format?.calls;
   if (calls?.gbnf === undefined) return undefined;

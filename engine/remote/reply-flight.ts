@@ -4,7 +4,7 @@ import type { Output } from '../protocol/job-output.js';
 import { promptLength } from '../protocol/prompt.js';
 import type { Sampler } from '../scheduler/decoder.js';
 import { Reply } from '../scheduler/reply.js';
-import type { ModelTokens } from '../scheduler/task.js';
+import type { ModelTokens } from '../scheduler/job.js';
 import { hasPlainStops, type Adapter, type StreamEvent, type StreamReader } from './adapter.js';
 import { isBusy } from './awaited.js';
 import { EventStream, type Frame } from './event-stream.js';
@@ -15,7 +15,7 @@ import type { OpenStream, ServerClient, StreamEnd } from './server-client.js';
 const END_MS = 1000;
 
 /** The server samples, and enforces the reply's grammar. */
-const ELSEWHERE: Sampler = { hold: () => true, release: () => undefined, dispose: () => undefined };
+const ELSEWHERE: Sampler = { constrain: () => true, release: () => undefined, dispose: () => undefined };
 
 export interface ReplyFlightParts {
   readonly client: ServerClient;

@@ -1,8 +1,8 @@
 import type { PrefillBudget } from './prefill-budget.js';
-import type { Branch, Running } from './task.js';
+import type { Branch, RunningItem } from './job.js';
 
 /** A branch in the next decode, with this many tokens of its prompt; 0: its reply's next token. */
-export interface BatchItem extends Running {
+export interface BatchItem extends RunningItem {
   readonly count: number;
 }
 
@@ -37,8 +37,8 @@ export class BatchPlanner {
   }
 
   /** One whole chunk of one job that needs its own decodes; such jobs take turns, in sequence order. */
-  isolated(running: readonly Running[]): BatchItem[] {
-    const all = running.filter(({ task }) => task.work.alone);
+  isolated(running: readonly RunningItem[]): BatchItem[] {
+    const all = running.filter(({ job }) => job.work.alone);
     const next = all.find(({ branch }) => branch.sequence > this.#lastIsolated) ?? all[0];
     if (!next) return [];
     this.#lastIsolated = next.branch.sequence;
@@ -49,8 +49,8 @@ export class BatchPlanner {
    * Every reply's next token, and the last chunks of prompts within the round's tokens. Pending replies skip the round:
    * the others do not wait for their grammars.
    */
-  together(running: readonly Running[]): BatchItem[] {
-    const all = running.filter(({ task, branch }) => !task.work.alone && branch.pending === undefined);
+  together(running: readonly RunningItem[]): BatchItem[] {
+    const all = running.filter(({ job, branch }) => !job.work.alone && branch.pending === undefined);
     const joining = new Map<Branch, number>();
     this.#joined = 0;
     const times = crowding(all);
@@ -65,25 +65,25 @@ export class BatchPlanner {
     }
     return all
       .filter(({ branch }) => branch.feed.left === 0 || joining.has(branch))
-      .map(({ task, branch }) => ({ task, branch, count: joining.get(branch) ?? 0 }));
+      .map(({ job, branch }) => ({ job, branch, count: joining.get(branch) ?? 0 }));
   }
 
   /**
    * A chunk of one prompt: whole if no reply runs, otherwise the round's remaining tokens, if they are worth a decode.
    */
-  chunk(running: readonly Running[]): BatchItem[] {
-    const all = running.filter(({ task, branch }) => !task.work.alone && branch.waits === undefined);
+  chunk(running: readonly RunningItem[]): BatchItem[] {
+    const all = running.filter(({ job, branch }) => !job.work.alone && branch.waits === undefined);
     const times = crowding(all);
     const company = times < Infinity;
     let chosen: BatchItem | undefined;
-    for (const { task, branch } of this.#inTurn(all)) {
+    for (const { job, branch } of this.#inTurn(all)) {
       const { left, chunk } = branch.feed;
       const room = this.#room(branch, times) - (company ? this.#joined : 0);
       // The last token is left for `together`, where its logits are needed.
       const some = branch.feed.image?.image.whole === true && room < chunk ? this.#whenStarving(branch) : room;
       const count = company ? Math.min(chunk, left - 1, some) : chunk < left ? chunk : 0;
       const worth = count > 0 && (!company || count >= Math.min(this.#budget.least, chunk, left - 1));
-      if (worth && !chosen) chosen = { task, branch, count };
+      if (worth && !chosen) chosen = { job, branch, count };
       this.#satOut.set(branch, chosen?.branch === branch ? 0 : (this.#satOut.get(branch) ?? 0) + 1);
     }
     return chosen ? [chosen] : [];
@@ -98,7 +98,7 @@ export class BatchPlanner {
    * Prompts, starving ones first, then the one with the fewest tokens left, so that a long prompt does not delay a
    * short one.
    */
-  #inTurn(all: readonly Running[]): Running[] {
+  #inTurn(all: readonly RunningItem[]): RunningItem[] {
     const prompts = all.filter(({ branch }) => branch.feed.left > 0);
     return prompts.sort(
       (a, b) =>
@@ -120,7 +120,7 @@ export class BatchPlanner {
  * Number of steps that may be computed in a run if no call comes from outside: all branches are replies, none in its
  * first step, from whose state others may wait to start, or wait for embeddings, which come from outside.
  */
-export function stepsInRun(items: readonly BatchItem[], running: readonly Running[]): number {
+export function stepsInRun(items: readonly BatchItem[], running: readonly RunningItem[]): number {
   if (items.some(({ count }) => count > 0)) return 1;
   if (items.length < running.length && items.length < running.filter(({ branch }) => !branch.waits).length) return 1;
   return Math.min(...items.map(({ branch }) => branch.ahead));
@@ -132,7 +132,7 @@ export function depthOf(items: readonly BatchItem[]): number {
 }
 
 /** Waiting prompts per running reply, at least 1; Infinity if none runs. */
-function crowding(all: readonly Running[]): number {
+function crowding(all: readonly RunningItem[]): number {
   const replies = all.filter(({ branch }) => branch.feed.left === 0).length;
   return replies === 0 ? Infinity : Math.max(1, (all.length - replies) / replies);
 }

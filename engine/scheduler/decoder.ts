@@ -24,7 +24,7 @@ export interface Sampler {
    * unconstrained. With an unusable grammar, the reply's next step is a fault. Not during a step. `stacks`: the most
    * places in the grammar that a text can be at, by which a decoder recognizes an expensive one.
    */
-  hold(gbnf: string, tokens: readonly number[], stacks?: number): boolean;
+  constrain(gbnf: string, tokens: readonly number[], stacks?: number): boolean;
   /**
    * Settles when the reply's next token can be sampled: its grammar's mask is computed beside the steps, and no part
    * with this sampler may be in one. Never rejects. Undefined: now.

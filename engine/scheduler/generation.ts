@@ -6,7 +6,7 @@ import { promptLength } from '../protocol/prompt.js';
 import { Embeddings } from './embeddings.js';
 import { Reply } from './reply.js';
 import type { WorkLimits } from './step-limits.js';
-import type { Branch, ModelTokens, Work } from './task.js';
+import type { Branch, ModelTokens, Work } from './job.js';
 import type { CacheScope } from '../protocol/cache-key.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
 

@@ -4,7 +4,7 @@ import type { CacheScope } from '../protocol/cache-key.js';
 import type { Output } from '../protocol/job-output.js';
 import type { PrefixReuse } from '../protocol/setup.js';
 import type { Sequences } from './sequences.js';
-import { Task, type Running, type WaitingJob, type Work } from './task.js';
+import { RunningJob, type RunningItem, type WaitingJob, type Work } from './job.js';
 
 /**
  * The jobs of an engine from arrival to end: waiting, running on sequences, cancelled. It decodes nothing: the step
@@ -16,13 +16,13 @@ export class Jobs {
   readonly #prefixReuse: PrefixReuse;
   /** Jobs that wait for a sequence; the sidecar grants no more leases than seats, so this stays short. */
   readonly #waiting = new Map<number, WaitingJob>();
-  readonly #tasks = new Map<number, Task>();
+  readonly #started = new Map<number, RunningJob>();
   /** Since the last clean-up. */
   readonly #cancelled = new Set<number>();
   /** Those whose next item waits for the next round, since there is no time for another copy before a decode. */
-  readonly #putOff = new Set<Task>();
+  readonly #putOff = new Set<RunningJob>();
   /** The value of {@link running}; undefined: it has changed since. Most steps change nothing. */
-  #running: readonly Running[] | undefined;
+  #running: readonly RunningItem[] | undefined;
 
   constructor(sequences: Sequences, seats: number, prefixReuse: PrefixReuse) {
     this.#sequences = sequences;
@@ -32,37 +32,37 @@ export class Jobs {
 
   /** Jobs that have a sequence or wait for one. */
   get live(): number {
-    return this.#tasks.size + this.#waiting.size;
+    return this.#started.size + this.#waiting.size;
   }
 
   /** Seats that jobs have, those that wait for a sequence included. */
   get seats(): number {
     let seats = 0;
-    for (const task of this.#tasks.values()) seats += task.seats;
-    for (const pending of this.#waiting.values()) seats += pending.seats;
+    for (const job of this.#started.values()) seats += job.seats;
+    for (const waiting of this.#waiting.values()) seats += waiting.seats;
     return seats;
   }
 
   /** Items that have sequences and continue, in sequence order. */
-  get running(): readonly Running[] {
-    return (this.#running ??= [...this.#tasks.values()]
-      .filter((task) => this.runs(task))
-      .flatMap((task) => task.branches.map((branch) => ({ task, branch })))
+  get running(): readonly RunningItem[] {
+    return (this.#running ??= [...this.#started.values()]
+      .filter((job) => this.runs(job))
+      .flatMap((job) => job.branches.map((branch) => ({ job, branch })))
       .sort((a, b) => a.branch.sequence - b.branch.sequence));
   }
 
   /** Whether a job of this scope has not ended. */
   uses(scope: CacheScope): boolean {
-    const all = [...this.#tasks.values(), ...this.#waiting.values()];
+    const all = [...this.#started.values(), ...this.#waiting.values()];
     return all.some(({ work }) => work.scope === scope);
   }
 
-  runs({ id }: Task): boolean {
-    return this.#tasks.has(id) && !this.#cancelled.has(id);
+  runs({ id }: RunningJob): boolean {
+    return this.#started.has(id) && !this.#cancelled.has(id);
   }
 
-  add(pending: WaitingJob): void {
-    this.#waiting.set(pending.id, pending);
+  add(waiting: WaitingJob): void {
+    this.#waiting.set(waiting.id, waiting);
   }
 
   /** Takes effect at the next clean-up; outputs until then must not be sent, see {@link reports}. */
@@ -75,24 +75,24 @@ export class Jobs {
 
   /** A job uses one sequence less from now on, except its last; the seat is freed once nothing runs there. */
   reduceSeats(id: number): void {
-    const pending = this.#waiting.get(id);
-    if (pending) {
-      const { work, seats, limit } = pending;
+    const waiting = this.#waiting.get(id);
+    if (waiting) {
+      const { work, seats, limit } = waiting;
       this.#waiting.set(id, { id, work, seats, limit: Math.max(1, limit - 1) });
     }
-    this.#tasks.get(id)?.reduceSeats();
+    this.#started.get(id)?.reduceSeats();
   }
 
   /** The embeddings of an image of a running job. */
   supply(id: number, image: number, values: Float32Array): void {
-    this.#tasks.get(id)?.work.supply?.(image, values);
+    this.#started.get(id)?.work.supply?.(image, values);
   }
 
   /** Ends what was cancelled. */
   cleanUp(): void {
     for (const id of this.#cancelled) {
-      const task = this.#tasks.get(id);
-      if (task) this.#retire(task);
+      const job = this.#started.get(id);
+      if (job) this.#retire(job);
     }
     this.#cancelled.clear();
   }
@@ -109,83 +109,83 @@ export class Jobs {
 
   /** Starts those that wait, as far as there are sequences. */
   async admit(out: Output[]): Promise<void> {
-    const putOff = [...this.#putOff].filter((task) => this.runs(task));
+    const putOff = [...this.#putOff].filter((job) => this.runs(job));
     this.#putOff.clear();
-    for (const task of putOff) {
-      if (this.heldBack) this.#putOff.add(task);
-      else await this.#start(task, out);
+    for (const job of putOff) {
+      if (this.heldBack) this.#putOff.add(job);
+      else await this.#start(job, out);
     }
     for (const { id, work, seats, limit } of this.#waiting.values()) {
       if (this.heldBack || this.#sequences.live === this.#seats) break;
       this.#waiting.delete(id);
-      const task = new Task(id, work, seats, limit);
-      this.#tasks.set(id, task);
-      await this.#start(task, out);
+      const job = new RunningJob(id, work, seats, limit);
+      this.#started.set(id, job);
+      await this.#start(job, out);
     }
   }
 
-  /** Starts a task's items, the first one or further ones, as far as there is time for their copies. */
-  async #start(task: Task, out: Output[]): Promise<void> {
-    const { id, work } = task;
-    const reuse = this.#reuse(work, this.#tasks.size === 1);
-    await this.guard(task, out, async () => {
-      if (task.branches.length === 0) {
-        const keep = await this.#begin(task, () => reuse);
+  /** Starts a job's items, the first one or further ones, as far as there is time for their copies. */
+  async #start(job: RunningJob, out: Output[]): Promise<void> {
+    const { id, work } = job;
+    const reuse = this.#reuse(work, this.#started.size === 1);
+    await this.guard(job, out, async () => {
+      if (job.branches.length === 0) {
+        const keep = await this.#begin(job, () => reuse);
         if (keep === undefined) return;
         out.push({ id, kind: 'started', cachedTokens: keep });
       }
-      await this.#spread(task);
-      this.#ask(task, out);
+      await this.#spread(job);
+      this.#ask(job, out);
     });
   }
 
   /** Runs a step of a job; if it throws, only that job fails. */
-  async guard(task: Task, out: Output[], act: () => void | Promise<void>): Promise<void> {
+  async guard(job: RunningJob, out: Output[], act: () => void | Promise<void>): Promise<void> {
     try {
       await act();
     } catch (error) {
-      this.fail(task, out, error);
+      this.fail(job, out, error);
     }
   }
 
   /** Ends a single failed job. */
-  fail(task: Task, out: Output[], error: unknown): void {
-    out.push({ id: task.id, kind: 'failed', reason: faultReason(error) });
-    this.#retire(task);
+  fail(job: RunningJob, out: Output[], error: unknown): void {
+    out.push({ id: job.id, kind: 'failed', reason: faultReason(error) });
+    this.#retire(job);
   }
 
-  /** After a decode of parts of these tasks. */
-  async advanceAll(tasks: Iterable<Task>, out: Output[]): Promise<void> {
-    for (const task of tasks) {
-      if (task.moves && this.runs(task)) await this.guard(task, out, () => this.advance(task, out));
+  /** After a decode of parts of these jobs. */
+  async advanceAll(jobs: Iterable<RunningJob>, out: Output[]): Promise<void> {
+    for (const job of jobs) {
+      if (job.moves && this.runs(job)) await this.guard(job, out, () => this.advance(job, out));
     }
   }
 
   /**
-   * After a decode, for a task with changes: ended items free sequences for those not yet started. Throws for `guard`.
+   * After a decode, for a job with changes: ended items free sequences for those not yet started. Throws for `guard`.
    */
-  async advance(task: Task, out: Output[]): Promise<void> {
+  async advance(job: RunningJob, out: Output[]): Promise<void> {
     this.#running = undefined;
-    for (const branch of task.branches.filter(({ over }) => over)) {
+    for (const branch of job.branches.filter(({ over }) => over)) {
       const { sequence } = branch;
-      const next = task.follows ? task.next : undefined;
+      const next = job.follows ? job.next : undefined;
       if (!next) {
-        task.end(branch);
+        job.end(branch);
         this.#sequences.free(sequence);
         continue;
       }
-      const keep = await this.#sequences.reopen(sequence, next, task.work.reuse);
-      task.end(branch);
-      this.#take(task, sequence, keep);
+      const keep = await this.#sequences.reopen(sequence, next, job.work.reuse);
+      job.end(branch);
+      this.#take(job, sequence, keep);
     }
-    await this.#spread(task);
-    this.#ask(task, out);
-    if (task.done) {
-      out.push({ id: task.id, kind: 'done' });
-      this.#retire(task);
+    await this.#spread(job);
+    this.#ask(job, out);
+    if (job.done) {
+      out.push({ id: job.id, kind: 'done' });
+      this.#retire(job);
       return;
     }
-    for (let spare = task.spare(); spare > 0; spare--) out.push({ id: task.id, kind: 'seatFreed' });
+    for (let spare = job.spare(); spare > 0; spare--) out.push({ id: job.id, kind: 'seatFreed' });
   }
 
   /** How much state of other jobs a job may reuse; `byItself`: no other one runs. */
@@ -195,25 +195,25 @@ export class Jobs {
     return this.#prefixReuse === 'any' || !byItself ? 'any' : 'same-split';
   }
 
-  /** Starts a task's next item on a new sequence. Returns the reused tokens; undefined: no sequence is free, or it was put off. */
-  async #begin(task: Task, reuse: (sequence: number) => Reuse): Promise<number | undefined> {
-    const { next, work } = task;
+  /** Starts a job's next item on a new sequence. Returns the reused tokens; undefined: no sequence is free, or it was put off. */
+  async #begin(job: RunningJob, reuse: (sequence: number) => Reuse): Promise<number | undefined> {
+    const { next, work } = job;
     const free = next && (await this.#sequences.open(next, reuse, work, this.running.length > 0));
-    const possible = task.branches.length === 0 || this.#sequences.live < this.#seats;
-    if (next && !free && possible) this.#putOff.add(task);
-    if (free) this.#take(task, free.sequence, free.keep);
+    const possible = job.branches.length === 0 || this.#sequences.live < this.#seats;
+    if (next && !free && possible) this.#putOff.add(job);
+    if (free) this.#take(job, free.sequence, free.keep);
     return free?.keep;
   }
 
-  #ask({ id, work }: Task, out: Output[]): void {
+  #ask({ id, work }: RunningJob, out: Output[]): void {
     for (const image of work.asks?.() ?? []) out.push({ id, kind: 'wants', image });
   }
 
   /** Frees the sequence if no branch takes it. */
-  #take(task: Task, sequence: number, keep: number): void {
+  #take(job: RunningJob, sequence: number, keep: number): void {
     this.#running = undefined;
     try {
-      task.begin(sequence, keep);
+      job.begin(sequence, keep);
     } catch (error) {
       this.#sequences.free(sequence);
       throw error;
@@ -221,19 +221,19 @@ export class Jobs {
   }
 
   /** Starts further items beside the running ones, while there are seats and sequences. */
-  async #spread(task: Task): Promise<void> {
-    const own = new Set(task.branches.map(({ sequence }) => sequence));
-    const others = this.#reuse(task.work, this.#tasks.size === 1);
-    while (task.spreads && this.runs(task)) {
-      const keep = await this.#begin(task, (sequence) => (own.has(sequence) ? task.work.reuse : others));
+  async #spread(job: RunningJob): Promise<void> {
+    const own = new Set(job.branches.map(({ sequence }) => sequence));
+    const others = this.#reuse(job.work, this.#started.size === 1);
+    while (job.spreads && this.runs(job)) {
+      const keep = await this.#begin(job, (sequence) => (own.has(sequence) ? job.work.reuse : others));
       if (keep === undefined) break;
     }
   }
 
-  #retire(task: Task): void {
+  #retire(job: RunningJob): void {
     this.#running = undefined;
-    task.dispose();
-    this.#tasks.delete(task.id);
-    for (const { sequence } of task.branches) this.#sequences.free(sequence);
+    job.dispose();
+    this.#started.delete(job.id);
+    for (const { sequence } of job.branches) this.#sequences.free(sequence);
   }
 }

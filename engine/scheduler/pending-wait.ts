@@ -1,4 +1,4 @@
-import type { Running } from './task.js';
+import type { RunningItem } from './job.js';
 
 /**
  * Calls from outside of a step loop, and the wait in which nothing can be decoded before one comes: its replies wait
@@ -27,7 +27,7 @@ export class PendingWait {
    * Settles with the next call, or when one of the masks or embeddings that the loop waits for is ready; at once if it
    * waits for none, or one was ready. `waits`: called before.
    */
-  async forOne(running: readonly Running[], waits: () => void): Promise<void> {
+  async forOne(running: readonly RunningItem[], waits: () => void): Promise<void> {
     const pending = running.flatMap(({ branch }) => branch.pending ?? branch.waits ?? []);
     if (pending.length === 0 || this.#called) return;
     waits();

@@ -1,14 +1,14 @@
 import type { Decoder, Sampler } from './decoder.js';
 import { callGrammar } from '../grammar/calls.js';
-import { heldBehind } from '../grammar/gbnf.js';
+import { grammarAfter } from '../grammar/gbnf.js';
 import { MAX_CALLS } from '../output/calls/call-parser.js';
-import type { CallHold } from '../output/calls/call-text.js';
+import type { CallConstraint } from '../output/calls/call-text.js';
 import { RecentTokens } from '../output/calls/recent-tokens.js';
 import { ReplyText, type ReplyParts } from '../output/reply-text.js';
 import type { CallFormat } from '../protocol/reply-format.js';
 import type { FinishReason, Output } from '../protocol/job-output.js';
 import type { GenerateJob } from '../protocol/jobs.js';
-import type { ModelTokens } from './task.js';
+import type { ModelTokens } from './job.js';
 
 const NOTHING: ReplyParts = { reasoning: '', content: '', calls: [] };
 
@@ -43,9 +43,13 @@ export class Reply {
     const { seed, ...asked } = job;
     const markers = job.format && { markers: job.format.markers };
     this.sampler = decoder.sampler({ seed: (seed + choice) >>> 0, ...asked, ...markers });
-    const held = job.format?.grammar;
-    if (held) {
-      this.sampler.hold(held.after === undefined ? held.gbnf : heldBehind(held.after, held.gbnf), [], held.stacks);
+    const grammar = job.format?.grammar;
+    if (grammar) {
+      this.sampler.constrain(
+        grammar.after === undefined ? grammar.gbnf : grammarAfter(grammar.after, grammar.gbnf),
+        [],
+        grammar.stacks,
+      );
     }
     this.#id = id;
     this.#choice = choice;
@@ -55,7 +59,7 @@ export class Reply {
     this.#markers = new Set(format?.markers);
     this.#maxCalls = format?.calls?.single === true ? 1 : MAX_CALLS;
     this.#recent = format?.calls?.gbnf === undefined ? undefined : new RecentTokens();
-    this.#text = new ReplyText(job.stops, format, format?.calls && this.#callHold(format.calls));
+    this.#text = new ReplyText(job.stops, format, format?.calls && this.#callConstraint(format.calls));
   }
 
   /** The token sampled last: the next one to be evaluated. */
@@ -132,13 +136,13 @@ export class Reply {
   }
 
   /** Constrains a call from the token in which its text begins; absent if the reply's own grammar does. */
-  #callHold({ gbnf, stacks }: CallFormat): CallHold | undefined {
+  #callConstraint({ gbnf, stacks }: CallFormat): CallConstraint | undefined {
     if (gbnf === undefined) return undefined;
     return {
       begin: (text) => {
         const since = this.#recent?.since(text);
         if (since === undefined) return false;
-        return this.sampler.hold(callGrammar(gbnf, { before: since.before }), since.tokens, stacks);
+        return this.sampler.constrain(callGrammar(gbnf, { before: since.before }), since.tokens, stacks);
       },
       end: () => this.sampler.release(),
     };

@@ -44,14 +44,14 @@ export class Results {
     for (const [i, result] of results.entries()) {
       const each = stepping[i];
       if (!each) continue;
-      const { task, branch } = each;
+      const { job, branch } = each;
       // An earlier step of the run has ended it.
       if (!this.#isRunning(each)) continue;
       try {
         if (result.kind === 'fault') throw new EngineFault(result.reason);
         branch.accept(result, out);
       } catch (error) {
-        this.#jobs.fail(task, out, error);
+        this.#jobs.fail(job, out, error);
       }
       if (!this.#isRunning(each)) this.#decoder.halt();
     }
@@ -60,14 +60,14 @@ export class Results {
   /** Saves the states of prompts that have come to where they are to be saved. One that cannot be fails its job. */
   async save(stepping: readonly BatchItem[], out: Output[]): Promise<void> {
     for (const each of stepping) {
-      const { task, branch, count } = each;
+      const { job, branch, count } = each;
       if (count === 0 || !branch.feed.saves || !this.#isRunning(each)) continue;
-      await this.#jobs.guard(task, out, () => this.#sequences.save(branch.sequence));
+      await this.#jobs.guard(job, out, () => this.#sequences.save(branch.sequence));
     }
   }
 
-  #isRunning({ task, branch }: BatchItem): boolean {
-    return this.#jobs.runs(task) && !branch.over;
+  #isRunning({ job, branch }: BatchItem): boolean {
+    return this.#jobs.runs(job) && !branch.over;
   }
 }
 

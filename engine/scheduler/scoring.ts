@@ -4,7 +4,7 @@ import type { Output } from '../protocol/job-output.js';
 import type { ScoreJob, ScoreQuestion } from '../protocol/jobs.js';
 import { tokenPrompt } from '../protocol/prompt.js';
 import type { WorkLimits } from './step-limits.js';
-import type { Branch, Work } from './task.js';
+import type { Branch, Work } from './job.js';
 import type { CacheKey, CacheScope } from '../protocol/cache-key.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
 

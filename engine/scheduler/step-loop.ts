@@ -38,7 +38,7 @@ import type { EngineReport } from '../protocol/messages.js';
 import type { StepLimits } from './step-limits.js';
 import { BatchPlanner, depthOf, stepsInRun, type BatchItem } from './batch-planner.js';
 import { Sequences } from './sequences.js';
-import type { ModelTokens, Work } from './task.js';
+import type { ModelTokens, Work } from './job.js';
 import { burst } from './burst.js';
 import { Upkeep } from './upkeep.js';
 
@@ -224,7 +224,7 @@ export class StepLoop {
     take(await decoding);
     this.#sequences.renewCopies(this.#prefillBudget.decodeMs);
     await this.#results.save(items, this.#outbox.outputs);
-    await this.#jobs.advanceAll(new Set(items.map(({ task }) => task)), this.#outbox.outputs);
+    await this.#jobs.advanceAll(new Set(items.map(({ job }) => job)), this.#outbox.outputs);
     // There may be no further decode.
     if (this.#jobs.live === 0) this.#flush();
     return true;

@@ -1,5 +1,5 @@
 import type { Decoder } from './decoder.js';
-import type { ModelTokens } from './task.js';
+import type { ModelTokens } from './job.js';
 import { tokenPrompt } from '../protocol/prompt.js';
 import type { GenerateJob } from '../protocol/jobs.js';
 import type { StepLimits } from './step-limits.js';

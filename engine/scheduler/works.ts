@@ -2,7 +2,7 @@ import type { Decoder } from './decoder.js';
 import { Generation } from './generation.js';
 import { Scoring } from './scoring.js';
 import { generationFits, scoringFits, type StepLimits } from './step-limits.js';
-import type { ModelTokens, Work } from './task.js';
+import type { ModelTokens, Work } from './job.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 
 /** A chat completion as the step loop runs it; undefined: it does not fit the context. */

@@ -10,30 +10,30 @@ import * as refusals from './refusals.js';
 import type { RequestContext, Stop } from './request-context.js';
 import type { JobImages } from './run-job.js';
 import { seatLength } from './seat-length.js';
-import type { Planned, Tokens } from './seat-wait.js';
+import type { JobPlan, Tokens } from './seat-wait.js';
 import type { Services } from './services.js';
 import type { UsageSession } from './usage-session.js';
 
 export type ChatTokens = Extract<Tokens, { readonly kind: 'chat' }>;
 
-export interface JobParts {
+export interface ChatJobInput {
   readonly context: RequestContext;
   readonly prepared: PreparedRequest<ChatParams>;
   readonly usage: UsageSession;
   readonly services: Services;
 }
 
-export interface Made extends Planned<Omit<GenerateJob, 'seats'>> {
+export interface MadeJob extends JobPlan<Omit<GenerateJob, 'seats'>> {
   readonly kind: 'made';
   readonly images?: JobImages;
 }
 
 /** Makes a job of a prompt in tokens. `contexts`: tokens of each seat length that the request may get. */
 export async function makeJob(
-  { context, prepared, usage, services }: JobParts,
+  { context, prepared, usage, services }: ChatJobInput,
   tokens: ChatTokens,
   contexts: readonly number[],
-): Promise<Made | Stop> {
+): Promise<MadeJob | Stop> {
   const { model, params, caller } = prepared;
   const scope = model.scopeOf(caller.account);
   const promptWithImages = await withImages(model.vision, tokens, scope, params.firstImage);
@@ -68,7 +68,7 @@ function plan(
   { prompt, ...made }: Pick<GenerateJob, 'prompt' | 'scope' | 'format' | 'preparation'>,
   usage: UsageSession,
   services: Services,
-): Planned<Omit<GenerateJob, 'seats'>> | ContractError {
+): JobPlan<Omit<GenerateJob, 'seats'>> | ContractError {
   const promptTokens = promptLength(prompt);
   const room = params.maxTokens === undefined ? seatLength(promptTokens, contexts) : (contexts.at(-1) ?? 0);
   const completionRoom = room - promptTokens;

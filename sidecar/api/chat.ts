@@ -4,7 +4,7 @@ import type { CompletionHead } from '../contracts/answers.js';
 import type { ChatForm, ChatParams } from '../contracts/requests.js';
 import type { EngineFacts } from '../engine-client/engine.js';
 import type { Exchange } from '../http/exchange.js';
-import { makeJob, type ChatTokens, type Made } from './chat-job.js';
+import { makeJob, type ChatTokens, type MadeJob } from './chat-job.js';
 import { ReplyCounts } from './reply-counts.js';
 import { JoinedWriter } from './joined-writer.js';
 import { failed, preflight, type PreparedRequest } from './preflight.js';
@@ -12,7 +12,7 @@ import { endUnfinished } from './end-unfinished.js';
 import * as imageRefusals from './image-refusals.js';
 import * as refusals from './refusals.js';
 import { fingerprintOf, StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
-import { ENDED, runJob, type Ended, type JobAnew, type ReplyResults, type RunEnd } from './run-job.js';
+import { ENDED, runJob, type Ended, type RemadeJob, type ReplyResults, type RunEnd } from './run-job.js';
 import type { Services } from './services.js';
 import { UsageSession } from './usage-session.js';
 import { RequestContext, type Stop } from './request-context.js';
@@ -60,7 +60,7 @@ export async function complete(context: RequestContext, services: Services, rout
   if (wait.kind !== 'waiting') return wait;
   const tokenized = await wait.tokenize(prepared, 'chat');
   if (tokenized.kind !== 'chat') return tokenized;
-  const make = (tokens: ChatTokens, contexts: readonly number[]): Promise<Made | Stop> =>
+  const make = (tokens: ChatTokens, contexts: readonly number[]): Promise<MadeJob | Stop> =>
     makeJob({ context, prepared, usage, services }, tokens, contexts);
   const made = await make(tokenized, model.engine.contexts);
   if (made.kind !== 'made') return made;
@@ -71,16 +71,16 @@ export async function complete(context: RequestContext, services: Services, rout
   const drop = made.images ? (): void => undefined : prepared.drop;
   const results = replyResults({ context, writer, counts, drop }, params.stream ? lease : undefined);
   const { draining } = services;
-  const anew = async (replica: number): Promise<JobAnew | Stop> => {
+  const remake = async (replica: number): Promise<RemadeJob | Stop> => {
     const own = model.engine.replicas[replica]?.facts;
-    const again = await wait.tokenizeAnew(prepared, 'chat', own?.preparation);
+    const again = await wait.tokenizeAgain(prepared, 'chat', own?.preparation);
     if (again.kind !== 'chat') return again;
     const job = await make(again, own ? [own.contextPerSeat] : model.engine.contexts);
     if (job.kind !== 'made') return job;
-    return { kind: 'anew', job: job.job, prefix: job.needs.prefix, ...(job.images && { images: job.images }) };
+    return { kind: 'remade', job: job.job, prefix: job.needs.prefix, ...(job.images && { images: job.images }) };
   };
   const images = made.images && { images: made.images };
-  const parts = { engine: model.engine, usage, seatsWanted: params.n, draining, anew, ...images };
+  const parts = { engine: model.engine, usage, seatsWanted: params.n, draining, remake, ...images };
   const end = await runJob(
     context,
     lease,

@@ -6,13 +6,13 @@ import { tokenPrompt, type CacheScope, type ScoreJob } from '../engine-client/en
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { failed, preflight } from './preflight.js';
-import { ENDED, runJob, type Ended, type JobAnew, type RunEnd, type ScoreResults } from './run-job.js';
+import { ENDED, runJob, type Ended, type RemadeJob, type RunEnd, type ScoreResults } from './run-job.js';
 import { endUnfinished } from './end-unfinished.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
 import { UsageSession } from './usage-session.js';
 import { RequestContext, type Stop } from './request-context.js';
-import { SeatWait, type Planned, type Tokens } from './seat-wait.js';
+import { SeatWait, type JobPlan, type Tokens } from './seat-wait.js';
 
 /** POST /v1/decisions and POST /v1/systemone: the same steps with two formats of questions and answers. */
 export async function decide(route: DecisionParams['route'], exchange: Exchange, services: Services): Promise<void> {
@@ -52,17 +52,17 @@ async function complete(
   if ('kind' in lease) return lease;
 
   const results: QuestionResult[] = [];
-  const anew = async (replica: number): Promise<JobAnew | Stop> => {
+  const remake = async (replica: number): Promise<RemadeJob | Stop> => {
     const own = model.engine.replicas[replica]?.facts;
-    const again = await wait.tokenizeAnew(prepared, 'decision', own?.preparation);
+    const again = await wait.tokenizeAgain(prepared, 'decision', own?.preparation);
     if (again.kind !== 'decision') return again;
     const made = make(again, own?.contextPerSeat ?? longest);
     if ('status' in made) return failed(made);
-    return { kind: 'anew', job: { isolate, ...made.job }, prefix: made.needs.prefix };
+    return { kind: 'remade', job: { isolate, ...made.job }, prefix: made.needs.prefix };
   };
   const job = { isolate, ...planned.job };
   const { prefix } = planned.needs;
-  const parts = { engine: model.engine, usage, seatsWanted: seats, draining: services.draining, anew };
+  const parts = { engine: model.engine, usage, seatsWanted: seats, draining: services.draining, remake };
   const into = scores(results, context, prepared.drop);
   const end = await runJob(context, lease, { kind: 'score', job, prefix, results: into }, parts);
   if (await finish(context, params, results, usage, end)) prepared.claim.complete();
@@ -77,7 +77,7 @@ function plan(
   { input, questions, preparation }: DecisionPrompts,
   { contextTokens, scope }: { readonly contextTokens: number; readonly scope: CacheScope },
   usage: UsageSession,
-): Planned<Omit<ScoreJob, 'isolate' | 'seats'>> | ContractError {
+): JobPlan<Omit<ScoreJob, 'isolate' | 'seats'>> | ContractError {
   // The input is billed once per question, whatever the engine reuses.
   const tails = questions.reduce((sum, { tail }) => sum + tail.length, 0);
   const promptTokens = questions.length * input.length + tails;

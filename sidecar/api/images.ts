@@ -7,7 +7,7 @@ import { placeImages, type LaidImage, type PlacedPart } from '../vision/place-im
 import type { EncodeOrder, Encoding, Laid, Size, Vision } from '../vision/vision.js';
 import { imageFailed, imageTooLong, imageUnreadable } from './image-refusals.js';
 import { starting } from './refusals.js';
-import type { JobImages, Unseen } from './run-job.js';
+import type { JobImages, ImageFailure } from './run-job.js';
 
 /** With `detail: low` an image is shrunk to sides of this many pixels, where that saves tokens. */
 const LOW_SIDE = 512;
@@ -104,16 +104,16 @@ class Encodings implements JobImages {
     this.#param = param;
   }
 
-  async embeddings(at: number): Promise<Float32Array | Unseen> {
+  async embeddings(at: number): Promise<Float32Array | ImageFailure> {
     const { image, part } = this.#placed[at] ?? { image: -1, part: 0 };
     const order = this.#orders[image];
-    if (!order || this.#closed) return unseen(imageFailed());
+    if (!order || this.#closed) return noEmbeddings(imageFailed());
     const encoded = this.#encodings.get(image) ?? { encoding: this.#vision.encode(order), given: new Set<number>() };
     this.#encodings.set(image, encoded);
     const result = await encoded.encoding.result;
-    if (result.kind === 'undecodable') return unseen(imageUnreadable(this.#param));
+    if (result.kind === 'undecodable') return noEmbeddings(imageUnreadable(this.#param));
     const values = result.kind === 'encoded' ? result.embeddings[part] : undefined;
-    if (result.kind !== 'encoded' || !values) return unseen(imageFailed());
+    if (result.kind !== 'encoded' || !values) return noEmbeddings(imageFailed());
     // They may be hundreds of megabytes.
     if (encoded.given.add(part).size === result.embeddings.length) this.#encodings.delete(image);
     return values;
@@ -126,6 +126,6 @@ class Encodings implements JobImages {
   }
 }
 
-function unseen(error: ContractError): Unseen {
-  return { kind: 'unseen', error };
+function noEmbeddings(error: ContractError): ImageFailure {
+  return { kind: 'image-failed', error };
 }

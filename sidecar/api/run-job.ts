@@ -40,7 +40,7 @@ export type ReplyResults = Results<GenerationReceiver>;
 export type ScoreResults = Results<ScoreReceiver>;
 
 /** A job for an engine, but for the number of its seats, and what its results are passed to. */
-export type PlannedJob = {
+export type JobRun = {
   /** Its prompt's chain hashes. */
   readonly prefix: Uint32Array;
 } & (
@@ -58,13 +58,13 @@ export interface JobParts {
   readonly draining: () => boolean;
   /** Embeddings of its prompt's images. Absent: it has none. */
   readonly images?: JobImages;
-  /** Makes the job anew, with what this replica makes prompts with. Absent: it is made for any. */
-  readonly anew?: (replica: number) => Promise<JobAnew | Stop>;
+  /** Makes the job again, with what this replica makes prompts with. Absent: it is made for any. */
+  readonly remake?: (replica: number) => Promise<RemadeJob | Stop>;
 }
 
 /** A job whose prompt was made once more. */
-export interface JobAnew {
-  readonly kind: 'anew';
+export interface RemadeJob {
+  readonly kind: 'remade';
   readonly job: Omit<GenerateJob, 'seats'> | Omit<ScoreJob, 'seats'>;
   readonly prefix: Uint32Array;
   readonly images?: JobImages;
@@ -74,17 +74,17 @@ export interface JobAnew {
  * How often a prompt is made again: while weights are replaced, a request may meet a replica of the other version, and that may change
  * before it has the new prompt.
  */
-const MOST_ANEW = 4;
+const MAX_REMAKES = 4;
 
 /** Why there are no embeddings of an image. */
-export interface Unseen {
-  readonly kind: 'unseen';
+export interface ImageFailure {
+  readonly kind: 'image-failed';
   readonly error: ContractError;
 }
 
 /** Gets the embeddings of images, by their index in the prompt, until `close`. */
 export interface JobImages {
-  embeddings(image: number): Promise<Float32Array | Unseen>;
+  embeddings(image: number): Promise<Float32Array | ImageFailure>;
   /** They are not needed any more. Idempotent. */
   close(): void;
 }
@@ -100,22 +100,17 @@ interface NotStarted {
  * free. A job that the engine lost before it began goes back to its place in the queue, for another replica if there is one;
  * the queue bounds how often.
  */
-export async function runJob(
-  context: RequestContext,
-  seated: Lease,
-  first: PlannedJob,
-  parts: JobParts,
-): Promise<RunEnd> {
+export async function runJob(context: RequestContext, seated: Lease, first: JobRun, parts: JobParts): Promise<RunEnd> {
   let lease = seated;
-  let planned = first;
+  let current = first;
   let { images } = parts;
-  let anew = 0;
+  let remakes = 0;
   /** The lease is released later. */
   let kept = false;
   try {
     for (;;) {
       context.times.handedOver();
-      const end = await run(context, lease, planned, { ...parts, ...(images && { images }) });
+      const end = await run(context, lease, current, { ...parts, ...(images && { images }) });
       if (end === 'done') {
         context.times.ran();
         lease.release('done');
@@ -126,20 +121,20 @@ export async function runJob(
         if (end.kind === 'cancelled') return { kind: 'cancelled' };
         return { kind: 'failed', outcome: 'timeout', error: refusals.timedOut() };
       }
-      if (end.kind === 'not-started' || end.kind === 'unseen') {
+      if (end.kind === 'not-started' || end.kind === 'image-failed') {
         lease.release('failed');
-        return { kind: 'failed', outcome: end.kind === 'unseen' ? 'failed' : 'refused', error: end.error };
+        return { kind: 'failed', outcome: end.kind === 'image-failed' ? 'failed' : 'refused', error: end.error };
       }
-      if (end.kind === 'stale' && parts.anew && anew < MOST_ANEW) {
-        anew += 1;
-        const made = await parts.anew(lease.replica);
-        if (made.kind !== 'anew') {
+      if (end.kind === 'stale' && parts.remake && remakes < MAX_REMAKES) {
+        remakes += 1;
+        const made = await parts.remake(lease.replica);
+        if (made.kind !== 'remade') {
           lease.release(reasonOf(made));
           return { kind: 'stopped', stop: made };
         }
         images?.close();
         ({ images } = made);
-        planned = Object.assign({}, planned, { job: made.job, prefix: made.prefix });
+        current = Object.assign({}, current, { job: made.job, prefix: made.prefix });
         continue;
       }
       if (end.kind !== 'lost' || end.started) {
@@ -170,9 +165,9 @@ function growTo(lease: Lease, wanted: number): number {
 function run(
   context: RequestContext,
   lease: Lease,
-  planned: PlannedJob,
+  jobRun: JobRun,
   parts: JobParts,
-): Promise<'done' | Cut | JobFault | NotStarted | Unseen> {
+): Promise<'done' | Cut | JobFault | NotStarted | ImageFailure> {
   const { gone } = context.exchange;
   return new Promise((resolve) => {
     if (gone.aborted) {
@@ -184,7 +179,7 @@ function run(
       cancelTimer();
     };
     let ended = false;
-    const end = (how: 'done' | Cut | JobFault | NotStarted | Unseen): void => {
+    const end = (how: 'done' | Cut | JobFault | NotStarted | ImageFailure): void => {
       ended = true;
       clear();
       resolve(how);
@@ -221,7 +216,7 @@ function run(
         failed: end,
         ...(images && { wants: (image) => void supply(image) }),
       };
-      const started = start(parts.engine, planned, lease, growTo(lease, parts.seatsWanted), ends);
+      const started = start(parts.engine, jobRun, lease, growTo(lease, parts.seatsWanted), ends);
       job = started;
       lease.whenWanted(() => started.reduceSeats());
     } catch (fault) {
@@ -236,12 +231,12 @@ type JobEnds = Pick<GenerationReceiver, 'seatFreed' | 'done' | 'failed' | 'wants
 /** Sends the job to the replica whose seats it has. */
 function start(
   engine: JobParts['engine'],
-  planned: PlannedJob,
+  jobRun: JobRun,
   { replica }: Lease,
   seats: number,
   ends: JobEnds,
 ): JobHandle {
-  return planned.kind === 'generate'
-    ? engine.generate({ seats, ...planned.job }, { ...planned.results, ...ends }, replica, planned.prefix)
-    : engine.score({ seats, ...planned.job }, { ...planned.results, ...ends }, replica, planned.prefix);
+  return jobRun.kind === 'generate'
+    ? engine.generate({ seats, ...jobRun.job }, { ...jobRun.results, ...ends }, replica, jobRun.prefix)
+    : engine.score({ seats, ...jobRun.job }, { ...jobRun.results, ...ends }, replica, jobRun.prefix);
 }

@@ -11,7 +11,7 @@ import type { RequestContext, Stop } from './request-context.js';
 export type Tokens = Exclude<Tokenized, Refusal | NoResult>;
 
 /** A job for the engine and what the queue is to know of it. */
-export interface Planned<T> {
+export interface JobPlan<T> {
   readonly needs: SeatNeeds & { readonly prefix: Uint32Array };
   readonly job: T;
 }
@@ -97,7 +97,7 @@ export class SeatWait {
    * The same once more, with what the replica of its seat makes prompts with; the seat stays taken meanwhile. Ends early when
    * the caller leaves or the deadline passes.
    */
-  async tokenizeAnew<P extends Params, K extends Tokens['kind']>(
+  async tokenizeAgain<P extends Params, K extends Tokens['kind']>(
     { reopen }: PreparedRequest<P>,
     kind: K,
     preparation: string | undefined,

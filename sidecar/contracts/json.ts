@@ -20,7 +20,7 @@ export const MAX_NESTING = 64;
 /**
  * How many values a body may hold: strings, numbers, words, arrays and objects. 64 for each of 4,096 messages, where a
  * message has 3 to 20; a decision of as many values is past its bound of tokens. As properties of different names, the
- * dearest kind, they take some 0.8 s to read and check; test/contract/too-many-values.test.ts prints it.
+ * most expensive kind, they take some 0.8 s to read and check; test/contract/too-many-values.test.ts prints it.
  */
 export const MAX_VALUES = 262_144;
 

@@ -9,7 +9,7 @@ import type { Signal } from '../lib/abort.js';
 import { HostProcess, type HostEnd } from './host-process.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import type { Item } from './fair-share.js';
-import type { Payer } from './payer.js';
+import type { WeightedAccount } from './weighted-account.js';
 import { ItemQueue } from './item-queue.js';
 import { ABORTED, FAILED, following, FULL, longestSilenceMs, unavailable } from './prompt-calls.js';
 import type { Body, PromptCall } from './prompt-calls.js';
@@ -34,7 +34,7 @@ export class PromptHostClient implements PromptHost {
   /**
    * The account whose item ended the last host, and when: it is also charged for the time until the next host is ready.
    */
-  #culprit: { readonly payer: Payer; readonly at: number } | undefined;
+  #culprit: { readonly owner: WeightedAccount; readonly at: number } | undefined;
   #cancelRestart: () => void = () => undefined;
   #delayMs = RESTART_MIN_MS;
   #restarts = 0;
@@ -69,9 +69,9 @@ export class PromptHostClient implements PromptHost {
     return { up: this.#host?.ready === true, queued, running, restarts: this.#restarts, ...problem };
   }
 
-  open(route: BodyForm, bytes: Uint8Array, payer: Payer): OpenBody {
-    const { account, weight } = payer;
-    const body: Body = { id: this.#nextBody++, route, bytes, payer: { account, weight } };
+  open(route: BodyForm, bytes: Uint8Array, owner: WeightedAccount): OpenBody {
+    const { account, weight } = owner;
+    const body: Body = { id: this.#nextBody++, route, bytes, owner: { account, weight } };
     return {
       check: (signal) => this.#check(body, signal),
       tokenize: (signal) => this.#ask({ kind: 'tokenize' }, body, signal) as Promise<Tokenized>,
@@ -119,7 +119,7 @@ export class PromptHostClient implements PromptHost {
 
   /** Queues its next item, or ends it because too many wait. */
   #add(job: PromptCall): void {
-    const added = this.#items.add(job, job.body.payer, job.step.kind === 'compile');
+    const added = this.#items.add(job, job.body.owner, job.step.kind === 'compile');
     if (added.kind === 'full') {
       job.settle(FULL);
       return;
@@ -163,7 +163,7 @@ export class PromptHostClient implements PromptHost {
       this.#problem = undefined;
       this.#options.hooks?.ready?.(message.models, this.#options.clock.now() - forkedAt);
       this.#settleFirst({ kind: 'ready', models: message.models });
-      if (this.#culprit) this.#items.charge(this.#culprit.payer, this.#options.clock.now() - this.#culprit.at);
+      if (this.#culprit) this.#items.charge(this.#culprit.owner, this.#options.clock.now() - this.#culprit.at);
       this.#culprit = undefined;
     } else {
       const item = this.#items.finish(message.item, message.ms);
@@ -226,7 +226,7 @@ export class PromptHostClient implements PromptHost {
     const ranMs = ({ runsSince = now }: PromptCall): number => now - runsSince;
     const cause = this.#items.lost(ranMs, this.#hung);
     cause?.job.settle(FAILED);
-    this.#culprit = cause && { payer: cause.payer, at: now };
+    this.#culprit = cause && { owner: cause.owner, at: now };
     this.#hung = undefined;
   }
 

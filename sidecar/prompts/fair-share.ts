@@ -11,7 +11,7 @@
  * An idle account is removed once the others have caught up with it, and all are when no item is left.
  */
 import { Heap, HeapNode } from '../lib/heap.js';
-import type { Payer } from './payer.js';
+import type { WeightedAccount } from './weighted-account.js';
 
 /** The expected cost of an item of a new account, in ms: several times that of a usual short prompt. */
 const NEW_MS = 0.5;
@@ -51,7 +51,7 @@ export class Item<T> {
   /** Increases with every item. */
   readonly id: number;
   readonly job: T;
-  readonly payer: Payer;
+  readonly owner: WeightedAccount;
   /** Where it waits or was taken from. */
   readonly share: FairShare<T>;
   /** For the queue alone. */
@@ -63,11 +63,11 @@ export class Item<T> {
   /** Set once the result is not needed, also for finding the item that ended a host. */
   abandoned = false;
 
-  constructor(id: number, job: T, payer: Payer, share: FairShare<T>, account: Account<T>) {
+  constructor(id: number, job: T, owner: WeightedAccount, share: FairShare<T>, account: Account<T>) {
     this.id = id;
     this.share = share;
     this.job = job;
-    this.payer = payer;
+    this.owner = owner;
     this.account = account;
   }
 }
@@ -104,8 +104,8 @@ export class FairShare<T> {
   }
 
   /** A new item, behind all others of its account. */
-  add(job: T, payer: Payer): Item<T> {
-    const item = new Item(this.#nextId(), job, payer, this, this.#accountOf(payer.account));
+  add(job: T, owner: WeightedAccount): Item<T> {
+    const item = new Item(this.#nextId(), job, owner, this, this.#accountOf(owner.account));
     this.#wait(item);
     return item;
   }
@@ -120,7 +120,7 @@ export class FairShare<T> {
     this.#taken += 1;
     this.#leave(item);
     item.advanceMs = account.expectedMs;
-    this.#charge(account, item.advanceMs / item.payer.weight);
+    this.#charge(account, item.advanceMs / item.owner.weight);
     for (let idle = this.#idle.first; idle && idle.virtualMs <= this.#nowMs; idle = this.#idle.first)
       this.#forget(idle);
     return item;
@@ -128,7 +128,7 @@ export class FairShare<T> {
 
   /** A running item waits again, as if it had not started. */
   putBack(item: Item<T>): void {
-    this.#charge(item.account, -item.advanceMs / item.payer.weight);
+    this.#charge(item.account, -item.advanceMs / item.owner.weight);
     this.#wait(item);
     this.#release(item.account);
   }
@@ -143,23 +143,23 @@ export class FairShare<T> {
   /** Charges time of a running item that was lost, since its host ended. */
   spend(item: Item<T>, ms: number): void {
     item.account.expectedMs = Math.max(item.account.expectedMs, ms);
-    this.#charge(item.account, ms / item.payer.weight);
+    this.#charge(item.account, ms / item.owner.weight);
   }
 
   /** Charges time to an account that may have no items here any more. */
-  chargeLater(payer: Payer, ms: number): void {
-    const account = this.#accounts.get(payer.account);
-    if (account) this.#charge(account, ms / payer.weight);
+  chargeLater(owner: WeightedAccount, ms: number): void {
+    const account = this.#accounts.get(owner.account);
+    if (account) this.#charge(account, ms / owner.weight);
   }
 
   /** A running item is done after `ms` of host time; undefined: it was never started. */
   done(item: Item<T>, ms: number | undefined): void {
-    const { account, advanceMs, payer } = item;
+    const { account, advanceMs, owner } = item;
     if (ms !== undefined) {
       const { expectedMs } = account;
       account.expectedMs = ms > expectedMs ? ms : expectedMs + (ms - expectedMs) * FALL;
     }
-    this.#charge(account, ((ms ?? 0) - advanceMs) / payer.weight);
+    this.#charge(account, ((ms ?? 0) - advanceMs) / owner.weight);
     this.#release(account);
   }
 

@@ -2,7 +2,7 @@
 import type { BodyForm } from '../contracts/requests.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import { PromptHostClient, type FirstStart } from './client.js';
-import type { Payer } from './payer.js';
+import type { WeightedAccount } from './weighted-account.js';
 import type { OpenBody, Preparation } from './prompt-host.js';
 
 /** The name in logs and process lists. */
@@ -48,8 +48,8 @@ export class HostPair {
     return this.#preparations.get(model) === preparation;
   }
 
-  open(route: BodyForm, bytes: Uint8Array, payer: Payer): OpenBody {
-    const body = this.#lanes[bytes.byteLength <= this.#inlineBytes ? 'short' : 'long'].open(route, bytes, payer);
+  open(route: BodyForm, bytes: Uint8Array, owner: WeightedAccount): OpenBody {
+    const body = this.#lanes[bytes.byteLength <= this.#inlineBytes ? 'short' : 'long'].open(route, bytes, owner);
     let open = true;
     this.#open += 1;
     const served = (): void => {

@@ -1,5 +1,5 @@
 import { FairShare, type Item } from './fair-share.js';
-import type { Payer } from './payer.js';
+import type { WeightedAccount } from './weighted-account.js';
 
 /** Expected host time of the items, running ones included, that are sent before a worker has answered, in ms. */
 const AHEAD_MS = 2;
@@ -65,12 +65,12 @@ export class ItemQueue<T> {
    * Adds an item. When the queue is full, the newest item of the account that has most waiting is dropped for it; the new
    * one is `full` when no account has more waiting than its own. `compiles`: it is worked on by the compiler thread.
    */
-  add(job: T, payer: Payer, compiles = false): Added<T> {
+  add(job: T, owner: WeightedAccount, compiles = false): Added<T> {
     const share = compiles ? this.#compiles : this.#fresh;
-    const dropped = share.size < this.#maxQueued ? undefined : share.longest(payer.account);
+    const dropped = share.size < this.#maxQueued ? undefined : share.longest(owner.account);
     if (share.size >= this.#maxQueued && dropped === undefined) return { kind: 'full' };
     if (dropped) share.remove(dropped);
-    return { kind: 'added', item: share.add(job, payer), dropped };
+    return { kind: 'added', item: share.add(job, owner), dropped };
   }
 
   /** The next item to send, now counted as sent; undefined: none may be sent. */
@@ -158,8 +158,8 @@ export class ItemQueue<T> {
   }
 
   /** Charges the account of an item that is over with what it cost besides, in ms. */
-  charge(payer: Payer, ms: number): void {
-    this.#fresh.chargeLater(payer, ms);
+  charge(owner: WeightedAccount, ms: number): void {
+    this.#fresh.chargeLater(owner, ms);
   }
 
   /** Removes all items, sent or not, and returns those whose results are needed. */

@@ -11,7 +11,7 @@ import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import type { FirstStart } from './client.js';
 import { openHostPair, type HostPair, type Lane } from './host-pair.js';
 import type { PromptModel } from './messages.js';
-import type { Payer } from './payer.js';
+import type { WeightedAccount } from './weighted-account.js';
 import type { OpenBody, Preparation, PromptHost } from './prompt-host.js';
 
 export type { Lane } from './host-pair.js';
@@ -69,9 +69,9 @@ export class PromptLanes implements PromptHost {
     return (['short', 'long'] as const).map((lane) => ({ lane, ...this.stats(lane) }));
   }
 
-  open(route: BodyForm, bytes: Uint8Array, payer: Payer, wanted?: Preparation): OpenBody {
+  open(route: BodyForm, bytes: Uint8Array, owner: WeightedAccount, wanted?: Preparation): OpenBody {
     const fit = wanted && [this.#present, ...this.#others].find((pair) => pair.makes(wanted));
-    return (fit ?? this.#present).open(route, bytes, payer);
+    return (fit ?? this.#present).open(route, bytes, owner);
   }
 
   /**

@@ -2,7 +2,7 @@
 import type { BodyForm } from '../contracts/requests.js';
 import { contractError } from '../domain/errors.js';
 import type { Item } from './fair-share.js';
-import type { Payer } from './payer.js';
+import type { WeightedAccount } from './weighted-account.js';
 import type { HostProcess } from './host-process.js';
 import type { Answer, Step } from './messages.js';
 import type { Checked, NoResult, Refusal, Tokenized } from './prompt-host.js';
@@ -11,7 +11,7 @@ import type { Checked, NoResult, Refusal, Tokenized } from './prompt-host.js';
 export interface Body {
   readonly id: number;
   readonly route: BodyForm;
-  readonly payer: Payer;
+  readonly owner: WeightedAccount;
   bytes: Uint8Array | undefined;
   /** The host that keeps a copy. */
   sentTo?: HostProcess | undefined;

@@ -4,7 +4,7 @@ import type { Prompt } from '../../engine/protocol/prompt.js';
 import type { ContractError } from '../domain/errors.js';
 import type { Params, BodyForm } from '../contracts/requests.js';
 import type { Signal } from '../lib/abort.js';
-import type { Payer } from './payer.js';
+import type { WeightedAccount } from './weighted-account.js';
 
 export type Refusal = { readonly kind: 'invalid'; readonly error: ContractError };
 
@@ -64,10 +64,10 @@ export interface OpenBody {
 /** Turns bodies into tokens outside the sidecar's process. */
 export interface PromptHost {
   /**
-   * Takes ownership of the body, which the caller must not change. `payer` is charged with the body's host time. `wanted`: what its
+   * Takes ownership of the body, which the caller must not change. `owner` is charged with the body's host time. `wanted`: what its
    * prompt is to be made with, if there is a choice; absent: what new prompts are made with.
    */
-  open(route: BodyForm, body: Uint8Array, payer: Payer, wanted?: Preparation): OpenBody;
+  open(route: BodyForm, body: Uint8Array, owner: WeightedAccount, wanted?: Preparation): OpenBody;
 }
 
 /** What prompts of a model are made with. */

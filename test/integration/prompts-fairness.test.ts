@@ -19,7 +19,7 @@ import { CHAT, chatOnly, DECIDE, Sidecar } from '../support/sidecar.js';
 const SENDERS = 12;
 const CHATS = Number(process.argv[2] ?? rounds({ short: 6, long: 15 }));
 const EXPENSIVE = Object.values(EXPENSIVE_SCHEMAS).map((schema) => chatWith(schema));
-const DEAREST = chatWith(EXPENSIVE_SCHEMAS[SMALL_PRODUCTS]);
+const MOST_EXPENSIVE = chatWith(EXPENSIVE_SCHEMAS[SMALL_PRODUCTS]);
 
 const folder = await mkdtemp(join(tmpdir(), 'ra-prompts-fairness-'));
 t.teardown(() => rm(folder, { recursive: true, force: true }));
@@ -113,7 +113,7 @@ t.test('another account’s expensive body is next, not behind all that were sen
   let answers = 0;
   const sender = async (): Promise<void> => {
     while (!over) {
-      await (await sidecar.post('/chat/completions', DEAREST, { key: hostile.key })).arrayBuffer();
+      await (await sidecar.post('/chat/completions', MOST_EXPENSIVE, { key: hostile.key })).arrayBuffer();
       answers += 1;
     }
   };
@@ -122,7 +122,7 @@ t.test('another account’s expensive body is next, not behind all that were sen
   const before: number[] = [];
   for (let i = 0; i < CHATS; i++) {
     const from = answers;
-    const response = await sidecar.post('/chat/completions', DEAREST, { key: visitor.key });
+    const response = await sidecar.post('/chat/completions', MOST_EXPENSIVE, { key: visitor.key });
     await response.arrayBuffer();
     before.push(answers - from);
     t.equal(response.status, 422);
@@ -138,7 +138,7 @@ t.test('another account’s expensive body is next, not behind all that were sen
 t.test('requests of disconnected callers are not worked on', async (t) => {
   const headers = { Authorization: `Bearer ${hostile.key}`, 'Content-Type': 'application/json' };
   const connections = await Promise.all(Array.from({ length: 30 }, () => RawConnection.open(sidecar.port)));
-  for (const connection of connections) connection.request('POST', '/v1/chat/completions', headers, DEAREST);
+  for (const connection of connections) connection.request('POST', '/v1/chat/completions', headers, MOST_EXPENSIVE);
   // Some are being worked on by then.
   await sidecar.reaches('ra_sidecar_account_waiting_requests', (waiting) => waiting > 0, { account: 'hostile' });
   for (const connection of connections) connection.close();

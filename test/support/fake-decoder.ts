@@ -224,7 +224,7 @@ export class FakeDecoder implements Decoder {
       sampling,
       disposed: false,
       pending: undefined,
-      hold: () => true,
+      constrain: () => true,
       release: () => undefined,
       dispose() {
         this.disposed = true;

@@ -1,5 +1,5 @@
 import { CallParser } from '../../engine/output/calls/call-parser.js';
-import type { CallHold } from '../../engine/output/calls/call-text.js';
+import type { CallConstraint } from '../../engine/output/calls/call-text.js';
 import type { CallFormat } from '../../engine/protocol/reply-format.js';
 
 /** The results of parsing a reply. */
@@ -11,7 +11,7 @@ export interface ReadCalls {
 }
 
 /** Parses a reply that arrives in these pieces. Throws on a piece without a call. */
-export function readCalls(format: CallFormat, pieces: readonly string[], hold?: CallHold): ReadCalls {
+export function readCalls(format: CallFormat, pieces: readonly string[], hold?: CallConstraint): ReadCalls {
   const parser = new CallParser(format, hold);
   const calls: { name: string; arguments: string }[] = [];
   let content = '';

@@ -6,7 +6,7 @@ import type { Output } from '../../engine/protocol/job-output.js';
 import type { Clock } from '../../engine/protocol/clock.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import type { StepLimits } from '../../engine/scheduler/step-limits.js';
-import type { ModelTokens } from '../../engine/scheduler/task.js';
+import type { ModelTokens } from '../../engine/scheduler/job.js';
 import { FakeDecoder, type FakeDecoderOptions } from './fake-decoder.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';

@@ -1,6 +1,6 @@
 /** The gaps between tokens of streams while replies beside them are constrained by a grammar. */
 import type { Decoder } from '../../engine/scheduler/decoder.js';
-import type { ModelTokens } from '../../engine/scheduler/task.js';
+import type { ModelTokens } from '../../engine/scheduler/job.js';
 import type { GenerateJob } from '../../engine/protocol/jobs.js';
 import type { ReplyGrammar } from '../../engine/protocol/reply-format.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';

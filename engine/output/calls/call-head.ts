@@ -1,6 +1,6 @@
 /** Reads what stands in front of a call's arguments, in which it may turn out not to be one. */
 import type { CallFormat } from '../../protocol/reply-format.js';
-import type { CallHold } from './call-text.js';
+import type { CallConstraint } from './call-text.js';
 import { ExpectedText, type Progress } from './expected-text.js';
 
 /** The longest text of a call before its arguments, white space included; longer text is content. */
@@ -20,19 +20,19 @@ export class CallHead {
   certain: boolean;
   name = '';
   readonly #format: CallFormat;
-  readonly #hold: CallHold;
+  readonly #constraint: CallConstraint;
   #state: 'open' | 'name' | 'between';
   #expected: ExpectedText;
 
-  /** `raw`: what was read already, up to the name; undefined: nothing. `certain`: `hold` need not be asked. */
+  /** `raw`: what was read already, up to the name; undefined: nothing. `certain`: `constraint` need not be asked. */
   constructor(
     format: CallFormat,
-    hold: CallHold,
+    constraint: CallConstraint,
     { raw, certain }: { readonly raw: string | undefined; readonly certain: boolean },
   ) {
     const { open, alsoOpen = [], answer } = format.syntax;
     this.#format = format;
-    this.#hold = hold;
+    this.#constraint = constraint;
     this.raw = raw ?? '';
     this.certain = certain;
     this.#state = raw === undefined ? 'open' : 'name';
@@ -80,7 +80,7 @@ export class CallHead {
   }
 
   #ask(): boolean {
-    this.certain = this.#hold.begin(this.raw);
+    this.certain = this.#constraint.begin(this.raw);
     return this.certain;
   }
 

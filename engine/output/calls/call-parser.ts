@@ -7,12 +7,12 @@
  *
  * Where a reply's parts have recipients (CallSyntax.userRecipient), it begins within the head, and content follows one of them.
  * Until the arguments begin, a call may turn out not to be one; its text is then content. If a grammar constrains the
- * reply from the mark on (`hold`), that cannot happen.
+ * reply from the mark on (`constraint`), that cannot happen.
  */
 import type { CallFormat } from '../../protocol/reply-format.js';
 import { JsonArguments, type ArgumentsReader } from './arguments-reader.js';
 import { CallHead, MAX_HEAD } from './call-head.js';
-import { ALWAYS_CONSTRAINED, ParsedText, type CallHold, type CallText } from './call-text.js';
+import { ALWAYS_CONSTRAINED, ParsedText, type CallConstraint, type CallText } from './call-text.js';
 import { ExpectedText } from './expected-text.js';
 import { StringText } from './json-text.js';
 import { MAX_SPACE, splitBeforeMark } from './marks.js';
@@ -25,7 +25,7 @@ type State = 'start' | 'content' | 'lead' | 'head' | 'arguments' | 'tail' | 'ans
 
 export class CallParser {
   readonly #format: CallFormat;
-  readonly #hold: CallHold;
+  readonly #constraint: CallConstraint;
   #state: State;
   /** Content not yet passed on: white space, and a possible beginning of a mark. */
   #held = '';
@@ -40,10 +40,10 @@ export class CallParser {
   #arguments: ArgumentsReader = new JsonArguments();
   #string = new StringText();
 
-  /** `hold` is called as soon as a call is recognized. */
-  constructor(format: CallFormat, hold: CallHold = ALWAYS_CONSTRAINED) {
+  /** `constraint` begins as soon as a call is recognized. */
+  constructor(format: CallFormat, constraint: CallConstraint = ALWAYS_CONSTRAINED) {
     this.#format = format;
-    this.#hold = hold;
+    this.#constraint = constraint;
     const { mark, userRecipient } = format.syntax;
     const begun = userRecipient !== undefined;
     this.#state = begun ? 'head' : mark === '' ? 'start' : 'content';
@@ -133,7 +133,7 @@ export class CallParser {
 
   /** `raw`: as {@link CallHead} has it. If a grammar constrains the whole reply, only a call or an answer can begin so. */
   #newHead(raw: string | undefined, certain = this.#format.gbnf === undefined): CallHead {
-    return new CallHead(this.#format, this.#hold, { raw, certain });
+    return new CallHead(this.#format, this.#constraint, { raw, certain });
   }
 
   #readHead(text: string, out: ParsedText): string {
@@ -220,7 +220,7 @@ export class CallParser {
       this.#answers();
       return;
     }
-    this.#hold.end();
+    this.#constraint.end();
     this.#spaces = this.#raw = '';
     this.#state = this.#format.syntax.mark === '' ? 'over' : 'content';
   }

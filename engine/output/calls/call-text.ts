@@ -21,7 +21,7 @@ export class ParsedText implements CallText {
 }
 
 /** What constrains a reply to a call's syntax while one is being written. */
-export interface CallHold {
+export interface CallConstraint {
   /** A call begins with `text`, the last that was pushed but for what followed it. False: it is unconstrained, so it is no call. */
   begin(text: string): boolean;
   /** The calls' closing text was generated. */
@@ -29,4 +29,4 @@ export interface CallHold {
 }
 
 /** For replies whose own grammar constrains all of them. */
-export const ALWAYS_CONSTRAINED: CallHold = { begin: () => true, end: () => undefined };
+export const ALWAYS_CONSTRAINED: CallConstraint = { begin: () => true, end: () => undefined };

@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import t from 'tap';
 import {
   grammarText,
-  heldBehind,
+  grammarAfter,
   literal,
   MAX_BRACKETS,
   MAX_GRAMMAR_CHARACTERS,
@@ -50,7 +50,7 @@ t.test('a grammar has a maximum of characters, repetitions and brackets', (t) =>
 });
 
 t.test('after a given text the reply is constrained, before it free', (t) => {
-  const held = new Gbnf(heldBehind('</think>', 'root ::= "a" | "b"'));
+  const held = new Gbnf(grammarAfter('</think>', 'root ::= "a" | "b"'));
   for (const [text, verdict] of [
     ['</think>a', 'whole'],
     ['free\n<</think>b', 'whole'],
@@ -68,7 +68,7 @@ t.test('after a given text the reply is constrained, before it free', (t) => {
       fc.string({ unit: fc.constantFrom('a', 'b'), minLength: 1, maxLength: 6 }),
       fc.integer(),
       (after, seed) => {
-        const grammar = new Gbnf(heldBehind(after, 'root ::= "!"'));
+        const grammar = new Gbnf(grammarAfter(after, 'root ::= "!"'));
         const free = new Gbnf('root ::= [ab]{0,12}').write(seeded(seed));
         const first = (free + after).indexOf(after) + after.length;
         const exact = `${(free + after).slice(0, first)}!`;

@@ -9,7 +9,7 @@ import { programBytes, programOf } from '../../../engine/grammar/program.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { sortedTokens } from '../../../engine/grammar/sorted-tokens.js';
 import { rounds } from '../../support/long-form.js';
-import { InlineGrammars, InlineHold } from '../../../engine/llama/inline-grammars.js';
+import { InlineGrammars, InlineConstraint } from '../../../engine/llama/inline-grammars.js';
 
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
@@ -53,7 +53,7 @@ function wide(seed: number): string {
 }
 
 /** Writes a text that the grammar allows, token by token, and computes the mask of each state. */
-function write(hold: InlineHold, tokens: number): void {
+function write(hold: InlineConstraint, tokens: number): void {
   for (let i = 0; i < tokens; i++) {
     const { kind, tokens: listed } = hold.mask();
     const allowed = kind === 'only' ? [...listed] : [1 + 'x'.charCodeAt(0)];
@@ -114,7 +114,7 @@ t.test('the bytes that a grammar retains are counted', async (t) => {
 t.test('a grammar that was large while alone is reduced when others come', async (t) => {
   const grammars = await store();
   const alone = wide(1);
-  const hold = new InlineHold(grammars, alone, []);
+  const hold = new InlineConstraint(grammars, alone, []);
   write(hold, 6000);
   const first = grammars.grammar(alone);
   t.ok((first?.bytes ?? 0) > 2 * LEAST_REACH, `${first?.bytes ?? 0} bytes alone`);
@@ -132,7 +132,7 @@ t.test('a store stays within its bound, whatever replies use it', async (t) => {
   // More than it keeps.
   const grammarsUsed = (rounds({ short: 5, long: 8 }) * MAX_KEPT) / 4;
   for (let round = 0; round < grammarsUsed / seats; round++) {
-    const holds = times(seats, (seat) => new InlineHold(grammars, wide(round * seats + seat), []));
+    const holds = times(seats, (seat) => new InlineConstraint(grammars, wide(round * seats + seat), []));
     for (const hold of holds) write(hold, 400);
     most = Math.max(most, kept() - before);
   }

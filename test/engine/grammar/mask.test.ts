@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import t from 'tap';
-import { grammarText, heldBehind, literal } from '../../../engine/grammar/gbnf.js';
+import { grammarText, grammarAfter, literal } from '../../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../../engine/grammar/json.js';
 import { MaskGrammar, type Standing } from '../../../engine/grammar/mask.js';
 import { MAX_MASKS } from '../../../engine/grammar/mask-memory.js';
@@ -150,7 +150,7 @@ t.test('bytes that are no character are not allowed where any character is', (t)
 
 t.test('a text may be free up to a mark, and ends where the grammar does', (t) => {
   const tokens = vocabulary([...BYTES, 'thought', '</t>', '</t>\n{', '</t>x']);
-  const grammar = maskGrammar(heldBehind('</t>', dataGrammar), tokens);
+  const grammar = maskGrammar(grammarAfter('</t>', dataGrammar), tokens);
   const [thought, mark, object, wrong] = [258, 259, 260, 261];
   const denied = (standing: Standing): Set<number> => new Set(grammar.denied(standing));
   t.same(

@@ -28,7 +28,7 @@ function masks() {
 
 t.test('a thread that ends fails its replies, and later ones get another thread', async (t) => {
   const { masks: made, threads } = masks();
-  const [first, second] = [made.hold('root ::= "a" "b" "c"', []), made.hold('root ::= "ab"', [])];
+  const [first, second] = [made.constrain('root ::= "a" "b" "c"', []), made.constrain('root ::= "ab"', [])];
   await Promise.all([first.pending, second.pending]);
   t.notOk(first.denied.includes(A));
   t.ok(first.denied.includes(B));
@@ -37,7 +37,7 @@ t.test('a thread that ends fails its replies, and later ones get another thread'
   first.accept(A);
   await first.pending;
   t.throws(() => first.check(), /grammar/, 'with a fault, at its next request');
-  const third = made.hold('root ::= "c"', []);
+  const third = made.constrain('root ::= "c"', []);
   await third.pending;
   t.same([third.denied.includes(C), third.denied.includes(A)], [false, true]);
   t.equal(threads.length, 2);
@@ -48,8 +48,8 @@ t.test('a thread that ends fails its replies, and later ones get another thread'
 t.test('so does the one whose turn it is, and those after it are served', async (t) => {
   const { masks: made, threads } = masks();
   // Work for as long as the thread lives.
-  const expensive = made.hold(`root ::= ${'("a" | "b" | "ab" | "c")? '.repeat(4000)}`, []);
-  const behind = made.hold('root ::= "c"', []);
+  const expensive = made.constrain(`root ::= ${'("a" | "b" | "ab" | "c")? '.repeat(4000)}`, []);
+  const behind = made.constrain('root ::= "c"', []);
   while (threads.length === 0) await new Promise(setImmediate);
   await threads[0]?.terminate();
   await Promise.all([expensive.pending, behind.pending]);

@@ -4,7 +4,7 @@ import type { GenerateJob } from '../../../engine/protocol/jobs.js';
 import type { Output } from '../../../engine/protocol/job-output.js';
 import type { ReplyFormat } from '../../../engine/protocol/reply-format.js';
 import { Reply } from '../../../engine/scheduler/reply.js';
-import type { ModelTokens } from '../../../engine/scheduler/task.js';
+import type { ModelTokens } from '../../../engine/scheduler/job.js';
 import { FakeDecoder } from '../../support/fake-decoder.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
@@ -34,7 +34,7 @@ function run(format: ReplyFormat, texts: readonly string[], more: Partial<Genera
   const log: string[] = [];
   let sampling: Sampling | undefined;
   const sampler: Sampler = {
-    hold: (gbnf, tokens) => {
+    constrain: (gbnf, tokens) => {
       log.push(`hold ${JSON.stringify(gbnf)} ${tokens.join(' ')}`);
       return holds;
     },

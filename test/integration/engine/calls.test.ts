@@ -35,7 +35,7 @@ interface Engine {
   /** All sampled tokens. */
   readonly sampled: number[];
   /** Grammars that were applied, with whether they accepted the text so far. */
-  readonly holds: { readonly gbnf: string; readonly took: boolean }[];
+  readonly attempts: { readonly gbnf: string; readonly took: boolean }[];
   /** A control token by its name. */
   readonly token: (text: string) => number;
 }
@@ -57,7 +57,7 @@ async function start(t: Test, file: string): Promise<Engine> {
   const runtime = await loadRuntime(setup);
   t.teardown(() => runtime.dispose());
   const sampled: number[] = [];
-  const holds: Engine['holds'] = [];
+  const attempts: Engine['attempts'] = [];
   const { decoder } = runtime;
   const watched = Object.create(decoder, {
     step: {
@@ -74,10 +74,10 @@ async function start(t: Test, file: string): Promise<Engine> {
     sampler: {
       value: (...given: Parameters<Decoder['sampler']>): Sampler => {
         const sampler = decoder.sampler(...given);
-        const hold = sampler.hold.bind(sampler);
-        sampler.hold = (gbnf, tokens) => {
-          const took = hold(gbnf, tokens);
-          holds.push({ gbnf, took });
+        const constrain = sampler.constrain.bind(sampler);
+        sampler.constrain = (gbnf, tokens) => {
+          const took = constrain(gbnf, tokens);
+          attempts.push({ gbnf, took });
           return took;
         };
         return sampler;
@@ -114,7 +114,7 @@ async function start(t: Test, file: string): Promise<Engine> {
     for (let i = 0; i < runtime.vocabulary; i++) if (runtime.tokens.control(i) === text) return i;
     throw new Error('no such control token');
   };
-  return { run, sampled, holds, token };
+  return { run, sampled, attempts, token };
 }
 
 /** The calls of a reply, as `NAME ARGUMENTS`; the last may be unfinished. */
@@ -135,7 +135,7 @@ function rulesOf(syntax: CallSyntax): string {
 }
 
 t.test('a reply is free until a call begins, constrained until its end, and free again', async (t) => {
-  const { run, holds } = await start(t, await testModel());
+  const { run, attempts } = await start(t, await testModel());
   // A mark that random weights write often, in tokens that begin before it and end after it.
   const syntax: CallSyntax = {
     mark: 'e',
@@ -161,14 +161,14 @@ t.test('a reply is free until a call begins, constrained until its end, and free
     goesOn ||= made.length > 0 && kinds.lastIndexOf('piece') > kinds.indexOf('call');
   }
   t.ok(goesOn, 'with content after a call');
-  const took = holds.filter((hold) => hold.took);
+  const took = attempts.filter((attempt) => attempt.took);
   t.ok(calls > SEEDS.length, `${calls} calls`);
   t.ok(
     took.some(({ gbnf }) => !gbnf.startsWith('root ::= calls')),
     'some marks begin within a token',
   );
   t.ok(
-    holds.some((hold) => !hold.took),
+    attempts.some((attempt) => !attempt.took),
     'some tokens continue after the mark as no call does, and stay text',
   );
 });

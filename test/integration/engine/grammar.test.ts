@@ -3,7 +3,7 @@ import type { LlamaContext, Token } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
 import type { Decoder, Sampler, Sampling } from '../../../engine/scheduler/decoder.js';
-import { grammarText, heldBehind, MAX_GRAMMAR_CHARACTERS } from '../../../engine/grammar/gbnf.js';
+import { grammarText, grammarAfter, MAX_GRAMMAR_CHARACTERS } from '../../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../../engine/grammar/json.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { Grammars, MAX_GRAMMARS } from '../../../engine/llama/grammars.js';
@@ -102,7 +102,7 @@ function textOf(tokens: readonly (number | string)[]): string {
 }
 
 const from = (gbnf: string) => (sampler: Sampler, i: number) => {
-  if (i === 0) sampler.hold(gbnf, []);
+  if (i === 0) sampler.constrain(gbnf, []);
 };
 
 t.test('JSON mode: the reply is an object or the beginning of one', async (t) => {
@@ -135,11 +135,11 @@ t.test('a reply is constrained after a given text, and free before it', async (t
   const plain = await both(t, (decoder) => reply(decoder, GREEDY, 30));
   // Made of whole tokens, and not at the reply’s beginning: after a part of a token the constraint would apply already.
   const marker = textOf(plain.slice(0, 3));
-  const tokens = await both(t, (decoder) => reply(decoder, GREEDY, 100, from(heldBehind(marker, CHOICE))));
+  const tokens = await both(t, (decoder) => reply(decoder, GREEDY, 100, from(grammarAfter(marker, CHOICE))));
   t.ok(isEnd(tokens.at(-1)));
   t.same(tokens.slice(0, 3), plain.slice(0, 3), 'the same as without a constraint');
   t.match(textOf(tokens.slice(3)), /^[ \n]{0,2}\{"verdict":(true|false)\}$/);
-  const never = await both(t, (decoder) => reply(decoder, GREEDY, 30, from(heldBehind('\u2028', CHOICE))));
+  const never = await both(t, (decoder) => reply(decoder, GREEDY, 30, from(grammarAfter('\u2028', CHOICE))));
   t.same(never, plain, 'and without that text it is not constrained');
 });
 
@@ -155,7 +155,7 @@ t.test('a grammar reads what was sampled before', async (t) => {
     let held: boolean | undefined;
     const tokens = await both(t, (decoder) =>
       reply(decoder, GREEDY, 40, (sampler, i) => {
-        if (i === 10) held = sampler.hold(grammar(text), plain.slice(0, 10) as number[]);
+        if (i === 10) held = sampler.constrain(grammar(text), plain.slice(0, 10) as number[]);
       }),
     );
     t.equal(held, holds, what);
@@ -165,7 +165,7 @@ t.test('a grammar reads what was sampled before', async (t) => {
   await both(t, async (decoder) => {
     const sampler = decoder.sampler(GREEDY);
     const end = [...model.iterateAllTokens()].find(isEnd) ?? -1;
-    t.equal(sampler.hold('root ::= ""', [end]), false, 'an end token is no text');
+    t.equal(sampler.constrain('root ::= ""', [end]), false, 'an end token is no text');
     sampler.dispose();
   });
 });
@@ -174,10 +174,10 @@ t.test('a released reply is free, and may be constrained again', async (t) => {
   const plain = await both(t, (decoder) => reply(decoder, GREEDY, 20));
   const tokens = await both(t, (decoder) =>
     reply(decoder, GREEDY, 20, (sampler, i) => {
-      if (i === 0) sampler.hold(CHOICE, []);
+      if (i === 0) sampler.constrain(CHOICE, []);
       if (i === 0) sampler.release();
-      if (i === 15) sampler.hold('root ::= "a"', []);
-      if (i === 15) sampler.hold('root ::= "b"', []);
+      if (i === 15) sampler.constrain('root ::= "a"', []);
+      if (i === 15) sampler.constrain('root ::= "b"', []);
     }),
   );
   t.same(tokens.slice(0, 15), plain.slice(0, 15));
@@ -186,14 +186,14 @@ t.test('a released reply is free, and may be constrained again', async (t) => {
 
 t.test('penalties count over the whole reply, constrained for a while or not', async (t) => {
   const anything = 'root ::= [^\\x00]*';
-  const hold = (sampler: Sampler, i: number): void => {
-    if (i === 3) sampler.hold(anything, []);
+  const constrain = (sampler: Sampler, i: number): void => {
+    if (i === 3) sampler.constrain(anything, []);
     if (i === 10) sampler.release();
   };
   for (const frequencyPenalty of [0.3, 1, -0.5]) {
     const penalized = { ...GREEDY, frequencyPenalty };
     const free = await both(t, (decoder) => reply(decoder, penalized, 40, undefined, true));
-    const held = await both(t, (decoder) => reply(decoder, penalized, 40, hold, true));
+    const held = await both(t, (decoder) => reply(decoder, penalized, 40, constrain, true));
     t.same(held, free, `penalized by ${frequencyPenalty}`);
     t.equal(free.length, 40);
   }
@@ -222,7 +222,7 @@ t.test('an invalid grammar fails its own reply only', async (t) => {
   ]) {
     const results = await each(async (decoder) => {
       const failed = await reply(decoder, GREEDY, 3, (sampler, i) => {
-        if (i === 1) t.ok(sampler.hold(bad, []));
+        if (i === 1) t.ok(sampler.constrain(bad, []));
       });
       return { failed, next: await reply(decoder, GREEDY, 3) };
     });

@@ -2,11 +2,11 @@
 import type { LlamaContext, Token } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
-import { GrammarHold } from '../../../engine/llama/grammar-hold.js';
+import { GrammarConstraint } from '../../../engine/llama/grammar-constraint.js';
 import { Grammars } from '../../../engine/llama/grammars.js';
 import type { Decoder, Sampling } from '../../../engine/scheduler/decoder.js';
 import { IteratorDecoder, sequenceOrder } from '../../../engine/llama/iterator-decoder.js';
-import { grammarText, heldBehind } from '../../../engine/grammar/gbnf.js';
+import { grammarText, grammarAfter } from '../../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../../engine/grammar/json.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { testModel } from '../../support/models.js';
@@ -72,7 +72,7 @@ async function reply(
   let waits = 0;
   let fault: string | undefined;
   for (let tokens = PROMPT; made.length < count; tokens = Uint32Array.of(made.at(-1) ?? 0)) {
-    if (made.length === at && !sampler.hold(gbnf, read, stacks)) break;
+    if (made.length === at && !sampler.constrain(gbnf, read, stacks)) break;
     if (sampler.pending) waits += 1;
     await sampler.pending;
     const [result] = await decoder.step([{ kind: 'sample', sequence: 0, tokens, sampler }]);
@@ -104,7 +104,7 @@ const SCHEMA = grammarOf({
 
 t.test('the most likely reply equals llama.cpp’s with the same grammar', async (t) => {
   await each(t, async (t, decoder) => {
-    for (const gbnf of [dataGrammar, SCHEMA, heldBehind('\u2028', SCHEMA)]) {
+    for (const gbnf of [dataGrammar, SCHEMA, grammarAfter('\u2028', SCHEMA)]) {
       const plain = await reply(decoder, GREEDY, gbnf, 1);
       const masked = await reply(decoder, GREEDY, gbnf, MANY);
       t.same(masked.tokens, plain.tokens);
@@ -119,15 +119,15 @@ t.test('a reply that switches to masks in its middle has the same constraint', a
     const { tokens } = await reply(decoder, GREEDY, SCHEMA, 1);
     const grammars = Grammars.of(model);
     if (!grammars) throw new Error('the layer below is not the one that grammars.ts knows');
-    const hold = new GrammarHold(grammars);
-    t.ok(hold.hold(SCHEMA, []));
+    const constraint = new GrammarConstraint(grammars);
+    t.ok(constraint.constrain(SCHEMA, []));
     for (const [i, token] of tokens.entries()) {
-      await hold.pending;
-      if (hold.changes) t.notOk(hold.denied.includes(token), `token ${i}`);
-      hold.accept(token, i < 5 ? 0 : 100);
+      await constraint.pending;
+      if (constraint.changes) t.notOk(constraint.denied.includes(token), `token ${i}`);
+      constraint.accept(token, i < 5 ? 0 : 100);
     }
-    t.ok(hold.changes);
-    hold.release();
+    t.ok(constraint.changes);
+    constraint.release();
   });
 });
 

@@ -142,13 +142,13 @@ t.test('images that cannot be encoded, and requests that come too late', async (
   const vision = new FakeVision();
   vision.answers = { kind: 'undecodable' };
   const damaged = await seen(vision, [image(1)]);
-  t.match(await damaged.images.embeddings(0), { kind: 'unseen', error: { status: 400, param: 'p' } });
+  t.match(await damaged.images.embeddings(0), { kind: 'image-failed', error: { status: 400, param: 'p' } });
   vision.answers = { kind: 'failed' };
   const lost = await seen(vision, [image(1)]);
-  t.match(await lost.images.embeddings(0), { kind: 'unseen', error: { status: 502 } });
-  t.match(await lost.images.embeddings(9), { kind: 'unseen' });
+  t.match(await lost.images.embeddings(0), { kind: 'image-failed', error: { status: 502 } });
+  t.match(await lost.images.embeddings(9), { kind: 'image-failed' });
   lost.images.close();
   t.equal(vision.cancelled, 1);
-  t.match(await lost.images.embeddings(0), { kind: 'unseen' });
+  t.match(await lost.images.embeddings(0), { kind: 'image-failed' });
   t.equal(vision.orders.length, 2);
 });

@@ -10,9 +10,9 @@ import {
   runJob,
   type JobImages,
   type JobParts,
-  type PlannedJob,
+  type JobRun,
   type RunEnd,
-  type Unseen,
+  type ImageFailure,
 } from '../../../sidecar/api/run-job.js';
 import { endUnfinished } from '../../../sidecar/api/end-unfinished.js';
 import type { PreparedRequest } from '../../../sidecar/api/preflight.js';
@@ -39,7 +39,7 @@ const unused = (): never => {
 const usage = { open: () => undefined };
 
 /** A chat whose results are dropped. */
-function chatOf(n = 1): PlannedJob {
+function chatOf(n = 1): JobRun {
   const results = {
     started: () => undefined,
     cached: () => undefined,
@@ -151,7 +151,7 @@ t.test('a seat stays in use until the engine confirms the cancel, and the answer
   }
 });
 
-t.test('while a prompt is made anew its request ends at its deadline, or when its caller leaves', async (t) => {
+t.test('while a prompt is made again its request ends at its deadline, or when its caller leaves', async (t) => {
   for (const [cut, stop, released, outcome] of [
     [
       (seated: Seated) => seated.clock.advance(500),
@@ -178,8 +178,8 @@ t.test('while a prompt is made anew its request ends at its deadline, or when it
     if (wait.kind !== 'waiting') throw new Error('no place');
     const lease = await wait.seat({ promptTokens: 1, maxTokens: 1 });
     if ('kind' in lease) throw new Error('no seat');
-    const anew = (): Promise<Stop> => wait.tokenizeAnew(prepared, 'chat', 'p') as Promise<Stop>;
-    const running = runJob(context, lease, chatOf(), seated.parts({ anew }));
+    const remake = (): Promise<Stop> => wait.tokenizeAgain(prepared, 'chat', 'p') as Promise<Stop>;
+    const running = runJob(context, lease, chatOf(), seated.parts({ remake }));
     (await seated.engine.generation(0)).failed('stale');
     await new Promise(setImmediate);
     cut(seated);
@@ -336,9 +336,9 @@ t.test('a seated request is on the board until it ends, and no longer', async (t
 class Looked implements JobImages {
   readonly asked: number[] = [];
   closed = 0;
-  settle: (result: Float32Array | Unseen) => void = () => undefined;
+  settle: (result: Float32Array | ImageFailure) => void = () => undefined;
 
-  embeddings(image: number): Promise<Float32Array | Unseen> {
+  embeddings(image: number): Promise<Float32Array | ImageFailure> {
     this.asked.push(image);
     return new Promise((resolve) => (this.settle = resolve));
   }
@@ -348,7 +348,7 @@ class Looked implements JobImages {
   }
 }
 
-const UNSEEN: Unseen = { kind: 'unseen', error: imageFailed() };
+const IMAGE_FAILED: ImageFailure = { kind: 'image-failed', error: imageFailed() };
 
 t.test('requested embeddings are sent to the engine', async (t) => {
   const seated = new Seated();
@@ -373,7 +373,7 @@ t.test('an image without embeddings fails its job, which is cancelled', async (t
   const end = runJob(seated.context, await seated.lease(), chatOf(1), seated.parts({ images }));
   const job = (await seated.engine.generation(0)).started();
   job.wants(0);
-  images.settle(UNSEEN);
+  images.settle(IMAGE_FAILED);
   await job.cancelled;
   t.match(await end, { kind: 'failed', outcome: 'failed', error: { status: 502, code: 'bad_gateway' } });
   t.equal(images.closed, 1);
@@ -381,7 +381,7 @@ t.test('an image without embeddings fails its job, which is cancelled', async (t
 });
 
 t.test('embeddings that arrive after the end change nothing', async (t) => {
-  for (const late of [UNSEEN, Float32Array.of(1)]) {
+  for (const late of [IMAGE_FAILED, Float32Array.of(1)]) {
     const seated = new Seated();
     const images = new Looked();
     const end = runJob(seated.context, await seated.lease(), chatOf(1), seated.parts({ images }));

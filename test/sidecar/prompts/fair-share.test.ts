@@ -25,7 +25,7 @@ class Harness {
     const item = this.queue.take();
     if (!item) return false;
     this.clock.advance(item.job.ms);
-    const { account } = item.payer;
+    const { account } = item.owner;
     this.spent.set(account, (this.spent.get(account) ?? 0) + item.job.ms);
     this.done.push({ name: item.job.name, at: this.clock.now() });
     this.queue.done(item, item.job.ms);

@@ -6,7 +6,7 @@ import { PromptLanes } from '../../../sidecar/prompts/lanes.js';
 import type { NoResult, OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-host.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
-const PAYER = { account: 'a', weight: 1 };
+const OWNER = { account: 'a', weight: 1 };
 const NEVER = new AbortController().signal;
 const FAILED: NoResult = { kind: 'failed' };
 
@@ -58,7 +58,7 @@ function lanesOf() {
       return new HostPair({ short: host, long: new FakeHost('') }, inlineBytes);
     },
   );
-  const open = (): OpenBody => lanes.open('chat', new Uint8Array(1), PAYER);
+  const open = (): OpenBody => lanes.open('chat', new Uint8Array(1), OWNER);
   /** Another generation takes the place of the present one. */
   const reload = async (): Promise<void> => {
     await lanes.prepare([]);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
 import { CallParser } from '../../../../engine/output/calls/call-parser.js';
-import type { CallHold, CallPiece } from '../../../../engine/output/calls/call-text.js';
+import type { CallConstraint, CallPiece } from '../../../../engine/output/calls/call-text.js';
 import type { CallSyntax } from '../../../../engine/protocol/reply-format.js';
 import { WRAPPED } from '../../../../engine/prompt/call-syntax.js';
 
@@ -43,7 +43,7 @@ interface Read {
 }
 
 /** The parser’s results for a reply that arrives in these pieces. */
-function read(syntax: CallSyntax, pieces: readonly string[], hold?: CallHold, held = false): Read {
+function read(syntax: CallSyntax, pieces: readonly string[], hold?: CallConstraint, held = false): Read {
   const parser = new CallParser({ syntax, functions: ['look', 'go'], single: false, ...(!held && { gbnf: '' }) }, hold);
   let content = '';
   const calls: { name: string; arguments: string }[] = [];
@@ -134,7 +134,7 @@ t.test('text that is no call is content, to the last space', (t) => {
 
 t.test('a call without a constraint is content', (t) => {
   const refused: string[] = [];
-  const hold: CallHold = { begin: (text) => (refused.push(text), false), end: () => t.fail('was not held') };
+  const hold: CallConstraint = { begin: (text) => (refused.push(text), false), end: () => t.fail('was not held') };
   const call = 'x <tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>';
   t.same(read(HERMES, Array.from(call), hold), { content: call, calls: [], complete: 0 });
   const bare = '{"name": "look", "parameters": {}}';
@@ -145,7 +145,7 @@ t.test('a call without a constraint is content', (t) => {
 
 t.test('constrains from a call’s mark to its end', (t) => {
   const log: string[] = [];
-  const hold: CallHold = { begin: (text) => log.push(text) > 0, end: () => log.push('end') };
+  const hold: CallConstraint = { begin: (text) => log.push(text) > 0, end: () => log.push('end') };
   const text =
     'a<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>b<tool_call>\n{"name": "go", "arguments": {}}';
   t.same(read(HERMES, [text], hold).content, 'ab');

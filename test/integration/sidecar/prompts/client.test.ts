@@ -9,7 +9,7 @@ import type { Tokenized } from '../../../../sidecar/prompts/prompt-host.js';
 import type { StubBody } from '../../../support/prompt-worker.js';
 import { tokenPrompt } from '../../../../engine/protocol/prompt.js';
 
-const PAYER = { account: 'a', weight: 1 };
+const OWNER = { account: 'a', weight: 1 };
 
 const STUB = fileURLToPath(new URL('../../../support/prompt-worker.js', import.meta.url));
 const NEVER = new AbortController().signal;
@@ -49,7 +49,7 @@ function host(t: Test, options: Partial<PromptHostOptions> = {}) {
   const file = (name: string) => join(folder, name);
   const send = (name: string, what: StubBody['do'], until?: string, signal = NEVER): Promise<Tokenized> => {
     const body: StubBody = { name, do: what, log, ...(until === undefined ? {} : { until: file(until) }) };
-    const prompt = client.open('chat', Buffer.from(JSON.stringify(body)), PAYER);
+    const prompt = client.open('chat', Buffer.from(JSON.stringify(body)), OWNER);
     return prompt.tokenize(signal).finally(() => prompt.close());
   };
   return {

@@ -11,7 +11,7 @@ import { testModel } from '../../../support/models.js';
 import { bundleTemplate, bundleVocabulary } from '../../../support/prompt-models.js';
 import { promptIds, promptLength } from '../../../../engine/protocol/prompt.js';
 
-const PAYER = { account: 'a', weight: 1 };
+const OWNER = { account: 'a', weight: 1 };
 
 const NEVER = new AbortController().signal;
 const HOST = fileURLToPath(new URL('../../../../sidecar/prompts/host.js', import.meta.url));
@@ -36,7 +36,7 @@ function clientOf(t: Test, models: readonly PromptModel[], workers = 1) {
     client.close();
   });
   const send = async (route: Route, body: object): Promise<Tokenized> => {
-    const prompt = client.open(route, Buffer.from(JSON.stringify(body)), PAYER);
+    const prompt = client.open(route, Buffer.from(JSON.stringify(body)), OWNER);
     try {
       const checked = await prompt.check(NEVER);
       return checked.kind === 'checked' ? await prompt.tokenize(NEVER) : checked;

@@ -7,7 +7,7 @@ import { PromptLanes, type Lane, type PromptLanesOptions } from '../../../../sid
 import { bundleTemplate, bundleVocabulary } from '../../../support/prompt-models.js';
 import type { StubBody } from '../../../support/prompt-worker.js';
 
-const PAYER = { account: 'a', weight: 1 };
+const OWNER = { account: 'a', weight: 1 };
 
 const STUB = fileURLToPath(new URL('../../../support/prompt-worker.js', import.meta.url));
 const NEVER = new AbortController().signal;
@@ -43,7 +43,7 @@ function stubs(t: Test) {
   const until = join(folder, 'go');
   const send = (lane: Lane, what: StubBody['do']) => {
     const text = JSON.stringify({ name: lane, do: what, log, ...(what === 'wait' && { until }) } satisfies StubBody);
-    const prompt = lanes.open('chat', Buffer.from(lane === 'short' ? text : text.padEnd(SHORT_BYTES + 1)), PAYER);
+    const prompt = lanes.open('chat', Buffer.from(lane === 'short' ? text : text.padEnd(SHORT_BYTES + 1)), OWNER);
     return prompt.tokenize(NEVER).finally(() => prompt.close());
   };
   return { lanes, restarts, send, go: () => writeFileSync(until, '') };
@@ -116,7 +116,7 @@ t.test('the longest short body does not end a host by the recursion of llama.cpp
   const { lanes, restarts } = lanesOf(t, { inlineBytes, models });
   for (const [model, character] of DEEP) {
     const body = (content: string) => JSON.stringify({ model, messages: [{ role: 'user', content }] });
-    const prompt = lanes.open('chat', Buffer.from(body(character.repeat(inlineBytes - body('').length))), PAYER);
+    const prompt = lanes.open('chat', Buffer.from(body(character.repeat(inlineBytes - body('').length))), OWNER);
     t.match(await prompt.tokenize(NEVER), { kind: 'chat' }, model);
   }
   t.same(restarts, []);

@@ -64,13 +64,13 @@ export interface WaitingJob {
 }
 
 /** One running item, and its job. */
-export interface Running {
-  readonly task: Task;
+export interface RunningItem {
+  readonly job: RunningJob;
   readonly branch: Branch;
 }
 
 /** One job: its running items, their sequences, and how many sequences it may use. Does not use the decoder. */
-export class Task {
+export class RunningJob {
   readonly id: number;
   readonly work: Work;
   readonly #branches: Branch[] = [];

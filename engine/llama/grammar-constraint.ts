@@ -2,11 +2,11 @@ import { GrammarError } from './grammar-error.js';
 import type { Grammars, GrammarState } from './grammars.js';
 import type { TokenMask } from '../grammar/mask.js';
 import { EngineFault } from '../scheduler/faults.js';
-import { InlineHold, type InlineGrammars } from './inline-grammars.js';
-import type { MaskHold } from './masks.js';
+import { InlineConstraint, type InlineGrammars } from './inline-grammars.js';
+import type { MaskConstraint } from './masks.js';
 
 /** What it needs of {@link Grammars}. */
-export type HoldGrammars = Pick<Grammars, 'controlTokensBut' | 'take' | 'masks' | 'isEnd'>;
+export type ConstraintGrammars = Pick<Grammars, 'controlTokensBut' | 'take' | 'masks' | 'isEnd'>;
 
 const NOTHING = new Uint32Array(0);
 const NO_LIMIT: TokenMask = { kind: 'but', tokens: NOTHING };
@@ -24,14 +24,14 @@ const OVER_MS = 40;
  * cannot do that, or masks of a thread where either would be expensive. Which grammars are is known beforehand from their
  * stacks; one whose tokens take long nevertheless goes over to masks, since all that share the step wait for it.
  */
-export class GrammarHold {
-  readonly #grammars: HoldGrammars | undefined;
+export class GrammarConstraint {
+  readonly #grammars: ConstraintGrammars | undefined;
   /** What may not be sampled while held. */
   readonly #controlTokens: Uint32Array;
   readonly #control: ReadonlySet<number>;
   #state: GrammarState | undefined;
-  #inline: InlineHold | undefined;
-  #masks: MaskHold | undefined;
+  #inline: InlineConstraint | undefined;
+  #masks: MaskConstraint | undefined;
   #unusable = false;
   readonly #inlineGrammars: InlineGrammars | undefined;
   /** The last mask of the grammar, and the same without the control tokens. One alone: each may be as long as the vocabulary. */
@@ -46,7 +46,7 @@ export class GrammarHold {
    * Without `grammars` no grammar can be used. `markers`: as {@link Sampling.markers}. `inline`: for a decoder that asks
    * {@link limit} and {@link refused} at each token.
    */
-  constructor(grammars: HoldGrammars | undefined, markers: readonly string[] = [], inline?: InlineGrammars) {
+  constructor(grammars: ConstraintGrammars | undefined, markers: readonly string[] = [], inline?: InlineGrammars) {
     this.#grammars = grammars;
     this.#inlineGrammars = inline;
     this.#controlTokens = grammars?.controlTokensBut(markers) ?? new Uint32Array(0);
@@ -116,11 +116,11 @@ export class GrammarHold {
   }
 
   /** As {@link Sampler.hold}. */
-  hold(gbnf: string, tokens: readonly number[], stacks = 1): boolean {
+  constrain(gbnf: string, tokens: readonly number[], stacks = 1): boolean {
     this.release();
     const grammars = this.#grammars;
-    const expensive = (): MaskHold | undefined => grammars?.masks(gbnf, tokens, stacks);
-    const inline = this.#inlineGrammars && new InlineHold(this.#inlineGrammars, gbnf, tokens);
+    const expensive = (): MaskConstraint | undefined => grammars?.masks(gbnf, tokens, stacks);
+    const inline = this.#inlineGrammars && new InlineConstraint(this.#inlineGrammars, gbnf, tokens);
     // Without tokens there is nothing to match. llama.cpp's own check is for when the vocabulary is still being read.
     const ready = inline !== undefined && inline.pending === undefined;
     const taken = tokens.length === 0 || ready ? undefined : grammars?.take(gbnf, tokens);
@@ -139,7 +139,7 @@ export class GrammarHold {
   }
 
   /** What is too expensive to find out is left to the masks. */
-  #matches(inline: InlineHold): boolean {
+  #matches(inline: InlineConstraint): boolean {
     try {
       return inline.matches();
     } catch {
