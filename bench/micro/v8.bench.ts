@@ -11,7 +11,7 @@ import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { AbortHandle, type Signal } from '../../sidecar/lib/abort.js';
 import { IdMap } from '../../sidecar/lib/id-map.js';
-import { nodeBinary } from '../../test/e2e/other-node.js';
+import { nodeBinary } from '../../test/e2e/npm-packages.js';
 import { keep, medians, type Row } from '../support/results.js';
 
 const NODES = ['24.21.0', '26.10.0'];

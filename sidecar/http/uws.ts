@@ -39,23 +39,45 @@ export async function loadUws(loads: readonly Load[]): Promise<typeof Uws> {
       // The library's own message has several lines and names versions of Node that this project does not run on.
     }
   }
-  const [major = 0] = process.versions.node.split('.').map(Number);
-  const install = RECENT_NODES.has(major)
-    ? 'it needs glibc 2.38 (Debian 13, Ubuntu 24.04); on an older one use Node 22'
-    : 'install Node 24, or Node 22 on glibc below 2.38';
-  throw new Error(
-    `uWebSockets.js has no binary for Node ${process.versions.node} on ${process.platform} ${process.arch}, ${glibc()}: ` +
-      `${install}, then install the sidecar again with that Node (npm ci)`,
-  );
+  throw new Error(withoutBinary(thisHost()));
+}
+
+/** What decides which binary of the library a process needs. */
+export interface Host {
+  /** Of Node, such as `24.21.0`. */
+  readonly node: string;
+  readonly platform: string;
+  readonly arch: string;
+  /** The version of the C library, such as `2.36`; absent on musl. */
+  readonly glibc?: string | undefined;
 }
 
 /** Those for which only 20.69 has binaries. */
 const RECENT_NODES: ReadonlySet<number> = new Set([24, 26]);
+/** The second number of the glibc that 20.69 needs. */
+const RECENT_GLIBC = 38;
 
-/** The version of the C library that this process runs on. */
-function glibc(): string {
+/** The line with which a start ends where no binary loads: the host, and what to install. */
+export function withoutBinary({ node, platform, arch, glibc }: Host): string {
+  const [major = 0] = node.split('.').map(Number);
+  const [, minor = 0] = glibc?.split('.').map(Number) ?? [];
+  const here = `Node ${node} on ${platform} ${arch}, ${glibc === undefined ? 'without glibc' : `glibc ${glibc}`}`;
+  const again = 'then install the sidecar again with that Node (npm ci)';
+  if (!RECENT_NODES.has(major))
+    return `uWebSockets.js has no binary for ${here}: install Node 24, or Node 22 on glibc below 2.38, ${again}`;
+  if (minor < RECENT_GLIBC)
+    return `uWebSockets.js has no binary for ${here}: it needs glibc 2.38 (Debian 13, Ubuntu 24.04); on an older one use Node 22, ${again}`;
+  return `uWebSockets.js is installed without its binary for ${here}: install the npm package @uwsjs/${platform}-${arch}-${major} (npm ci with this Node), if the registry has it`;
+}
+
+function thisHost(): Host {
   const { header } = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
-  return header?.glibcVersionRuntime === undefined ? 'without glibc' : `glibc ${header.glibcVersionRuntime}`;
+  return {
+    node: process.versions.node,
+    platform: process.platform,
+    arch: process.arch,
+    glibc: header?.glibcVersionRuntime,
+  };
 }
 
 const library = await loadUws([

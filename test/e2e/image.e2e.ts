@@ -12,7 +12,7 @@ import t from 'tap';
 import { freePort } from '../support/free-port.js';
 import { eventually } from '../support/processes.js';
 import { sourceRoot } from '../support/source-root.js';
-import { baseFolder } from './other-node.js';
+import { baseFolder } from './debian-root.js';
 
 const NODE = '24.21.0';
 const BASE = 'localhost/node24';

@@ -1,14 +1,15 @@
 import t from 'tap';
-import { nodeBinary, run, runSuites, type OtherNode } from './other-node.js';
+import { nodeBinary } from './npm-packages.js';
+import { run, runSuites, type OtherNode } from './other-node.js';
 
 t.test('the HTTP, contract and integration suites on Node 24', (t) =>
-  runSuites(t, { version: '24.21.0', debian13: true }),
+  runSuites(t, { version: '24.21.0', root: 'x64' }),
 );
 
 t.test('on a glibc without a binary the start ends with one line', async (t) => {
   const { header } = process.report.getReport() as { header: { glibcVersionRuntime: string } };
   const [, minor = 0] = header.glibcVersionRuntime.split('.').map(Number);
-  const here: OtherNode = { version: '24.21.0', debian13: false };
+  const here: OtherNode = { version: '24.21.0' };
   const { output } = await run(here, nodeBinary(here.version), ['node', 'dist/sidecar/cli.js', 'doctor']);
   t.match(
     output,

@@ -37,6 +37,7 @@ const NEEDS: readonly Need[] = [
     package: 'g++-aarch64-linux-gnu',
     for: 'compiling the vision process’s system call filter for arm64',
   },
+  { program: 'qemu-aarch64-static', package: 'qemu-user-static', for: 'the engine on arm64' },
   {
     program: 'lavapipe',
     there: () => lavapipe() !== undefined,
