@@ -93,7 +93,7 @@ function facts(setup: EngineSetup, loaded: Runtime): EngineFacts {
     contextPerSeat: setup.contextPerSeat,
     vocabulary: loaded.vocabulary,
     weightVersion: loaded.weightVersion,
-    preparation: loaded.preparation,
+    promptVersion: loaded.promptVersion,
     // loadRuntime has verified the labels; otherwise this line is not reached.
     labelsVerified: setup.kind === 'decision',
     threads: loaded.threads,

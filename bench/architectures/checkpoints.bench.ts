@@ -43,7 +43,7 @@ for (const name of ['window', 'hybrid'] as const) {
     threads: 1,
     batching: { itemPrioritizationStrategy: sequenceOrder },
   });
-  const decoder = await BatchDecoder.over(context, 1, cutsAnywhere(model.fileInsights));
+  const decoder = await BatchDecoder.create(context, 1, cutsAnywhere(model.fileInsights));
   if (!decoder) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
   const replies = Array.from({ length: SEQUENCES }, (_, i) => ({
     sequence: i + 1,

@@ -70,7 +70,7 @@ for (const [name, file, depths] of [
       threads: THREADS,
       flashAttention,
     });
-    const decoder = await BatchDecoder.over(context, THREADS);
+    const decoder = await BatchDecoder.create(context, THREADS);
     if (!decoder) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
     decoders.push(decoder);
   }

@@ -77,7 +77,7 @@ for (const [name, file] of [
     });
   const contexts = [await context(), await context()] as const;
   const iterators = new IteratorDecoder(contexts[0], true);
-  const batches = await BatchDecoder.over(contexts[1], THREADS);
+  const batches = await BatchDecoder.create(contexts[1], THREADS);
   if (!batches) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
   for (const sequences of SEQUENCES) {
     const rates: { iterators: number; batches: number }[] = [];

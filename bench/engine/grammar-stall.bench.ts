@@ -54,7 +54,7 @@ const context = await model.createContext({
   batchSize: 256 + seats,
   threads: THREADS,
 });
-const decoder = await BatchDecoder.over(context, THREADS);
+const decoder = await BatchDecoder.create(context, THREADS);
 if (!decoder) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
 const isEnd = (token: number): boolean => model.isEogToken(token as Token);
 const at = (gaps: readonly number[], share: number): number => gaps[Math.floor(share * gaps.length)] ?? NaN;

@@ -88,7 +88,7 @@ const context = await model.createContext({
   batchSize: LIMITS.prefillTokensPerStep + LIMITS.seats,
   threads: THREADS,
 });
-const decoder = await BatchDecoder.over(context, THREADS);
+const decoder = await BatchDecoder.create(context, THREADS);
 if (!decoder) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
 const used = decoder;
 const tokens = {

@@ -78,7 +78,7 @@ async function copyCost(model: LlamaModel, contextSize: number): Promise<{ copy:
     threads: THREADS,
     batching: { itemPrioritizationStrategy: sequenceOrder },
   });
-  const decoder = await BatchDecoder.over(context, THREADS);
+  const decoder = await BatchDecoder.create(context, THREADS);
   if (!decoder) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
   const [plain, copying, prompts]: [number[], number[], number[]] = [[], [], []];
   for (let run = 0; run <= 3 * RUNS; run++) {
@@ -107,7 +107,7 @@ async function tailCost(model: LlamaModel, flashAttention: boolean): Promise<num
     threads: THREADS,
     flashAttention,
   });
-  const decoder = await BatchDecoder.over(context, THREADS);
+  const decoder = await BatchDecoder.create(context, THREADS);
   if (!decoder) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
   await decoder.step([{ kind: 'prefill', sequence: 0, tokens: words(INPUT) }]);
   const taken: number[] = [];

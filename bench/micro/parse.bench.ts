@@ -3,7 +3,7 @@
  * which bodies are parsed on the event loop (`bodies.inlineBytes`) follows from it.
  */
 import { parseBody } from '../../sidecar/contracts/parse.js';
-import type { Route } from '../../sidecar/contracts/requests.js';
+import type { ModelRoute } from '../../sidecar/contracts/requests.js';
 import { keep, type Row } from '../support/results.js';
 
 const BATCH_MS = 100;
@@ -52,7 +52,7 @@ function time(call: () => unknown): number {
   return Math.min(...Array.from({ length: 10 }, () => batchOf(calls)));
 }
 
-const BODIES: readonly (readonly [name: string, route: Route, body: string])[] = [
+const BODIES: readonly (readonly [name: string, route: ModelRoute, body: string])[] = [
   ['2 kB chat, 8 messages', 'chat', chatBody(2_000, 'What is the weather like? '.repeat(8))],
   ['64 kB chat, messages of 200', 'chat', chatBody(65_536, 'What is the weather like? '.repeat(8))],
   ['1 MB chat, one message', 'chat', chatBody(1_000_000, 'a'.repeat(999_900))],

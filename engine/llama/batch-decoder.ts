@@ -81,7 +81,7 @@ export class BatchDecoder implements Decoder {
    * position, as far as its file names what prevents it; `swaFull`: whether all cells of windows are kept. Undefined when the
    * layer below cannot be used here; the context is then untouched.
    */
-  static async over(
+  static async create(
     context: LlamaContext,
     threads: number,
     cuttable = true,

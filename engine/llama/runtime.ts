@@ -18,7 +18,7 @@ import { withGrammars } from './memory/grammars.js';
 import { repackedBytes } from './memory/repacked.js';
 import { checkModelFile } from './model-file.js';
 import { usesOf } from './model-uses.js';
-import { preparationOf } from '../prompt/preparation.js';
+import { promptVersionOf } from '../prompt/prompt-version.js';
 import { tokenizerHash } from './tokenizer-hash.js';
 import { checkUnchanged, weightVersionOf } from './weight-version.js';
 import { modelTokens, vocabularyTexts } from './model-tokens.js';
@@ -43,7 +43,7 @@ export interface Runtime {
   /** SHA-256 of the weights file, hex. */
   readonly weightVersion: string;
   /** As EngineFacts has it. */
-  readonly preparation: string;
+  readonly promptVersion: string;
   readonly kv: CacheOrigin['kv'];
   /** What else the bits of a state depend on: backend, attention, cells of windows, and the chunks of prompts. */
   readonly shape: string;
@@ -89,7 +89,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     checkpointBytes: checkpointsOf(!decoder.cuttable),
     prefixCacheBytes,
     weightVersion,
-    preparation: preparationOf(tokenizerHash(info.metadata), setup.template),
+    promptVersion: promptVersionOf(tokenizerHash(info.metadata), setup.template),
     // What node-llama-cpp makes unless it is given types.
     kv: `${plan.kv.keys}, ${plan.kv.values}`,
     shape: [llama.gpu, plan.flashAttention, plan.swaFull, plan.prefillTokensPerStep].join(' '),
@@ -164,5 +164,5 @@ async function makeDecoder(
   threads: number,
   { cuttable, swaFull }: Pick<LoadPlan, 'cuttable' | 'swaFull'>,
 ): Promise<Decoder> {
-  return (await BatchDecoder.over(context, threads, cuttable, swaFull)) ?? new IteratorDecoder(context, cuttable);
+  return (await BatchDecoder.create(context, threads, cuttable, swaFull)) ?? new IteratorDecoder(context, cuttable);
 }

@@ -13,7 +13,7 @@ export type Output =
   /** The job has its sequence and its prefill has started. From here on it does not return to the queue. */
   | { readonly id: number; readonly kind: 'started'; readonly cachedTokens: number }
   /** It continues once it is given the embeddings of the image with this index: no state that it starts from has them. */
-  | { readonly id: number; readonly kind: 'wants'; readonly image: number }
+  | { readonly id: number; readonly kind: 'needsImage'; readonly image: number }
   /** Whole characters, never empty; `tokens`: completion tokens of this reply so far. */
   | {
       readonly id: number;

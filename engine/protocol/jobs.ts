@@ -11,8 +11,8 @@ import type { StateElsewhere } from './shared-state.js';
  */
 export interface GenerateJob extends SamplingParams {
   readonly prompt: Prompt;
-  /** What the prompt was made with, as EngineFacts has it; absent: it is not checked. */
-  readonly preparation?: string;
+  /** The tokenizer and template that made the prompt, as in EngineFacts; absent: they are not checked. */
+  readonly promptVersion?: string;
   /** The scope whose prefixes the job may start from, and whose later jobs may start from what it leaves. */
   readonly scope: CacheScope;
   /**
@@ -39,7 +39,7 @@ export interface ScoreJob {
   /** As in {@link GenerateJob}, 1 to the number of questions; 1 when isolated. */
   readonly seats: number;
   /** Both as in {@link GenerateJob}. */
-  readonly preparation?: string;
+  readonly promptVersion?: string;
   readonly scope: CacheScope;
   /** As in {@link GenerateJob}. */
   readonly elsewhere?: StateElsewhere;

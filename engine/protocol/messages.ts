@@ -33,7 +33,7 @@ export type ToEngine = { readonly v: number } & (
   | { readonly kind: 'start'; readonly setup: EngineSetup }
   | { readonly kind: 'generate'; readonly id: number; readonly job: GenerateJob }
   | { readonly kind: 'score'; readonly id: number; readonly job: ScoreJob }
-  /** Embeddings of the image with this index, for which the job asked (`wants`). */
+  /** Embeddings of the image with this index, for which the job asked (`needsImage`). */
   | { readonly kind: 'embeddings'; readonly id: number; readonly image: number; readonly values: Float32Array }
   | { readonly kind: 'cancel'; readonly id: number }
   /**

@@ -106,10 +106,10 @@ export interface EngineFacts {
   /** SHA-256 of the weights file, hex. */
   readonly weightVersion: string;
   /**
-   * Names the tokenizer and the template (engine/prompt/preparation.ts): a prompt made with others must not be computed. Absent:
+   * Identifies tokenizer and template (engine/prompt/prompt-version.ts): a prompt made with others must not be computed. Absent:
    * it is not known, and any prompt is taken.
    */
-  readonly preparation?: string;
+  readonly promptVersion?: string;
   /** Every decision label is one distinct token after the rendered template. Always true for a decision engine. */
   readonly labelsVerified: boolean;
   readonly threads: number;

@@ -6,7 +6,7 @@ import { loadTokenFile, type TokenFile } from '../llama/model-tokens.js';
 import type { Clock } from '../protocol/clock.js';
 import type { EngineFacts, EngineSetup, RemoteSetup } from '../protocol/setup.js';
 import { makeDecisionPrompt } from '../prompt/decision-prompt.js';
-import { preparationOf } from '../prompt/preparation.js';
+import { promptVersionOf } from '../prompt/prompt-version.js';
 import { makePromptParts } from '../prompt/prompt-parts.js';
 import type { Adapter, ServerFacts } from './adapter.js';
 import { adapterFor } from './adapters.js';
@@ -46,7 +46,7 @@ export async function startRemote(setup: EngineSetup, remote: RemoteSetup, clock
     contextPerSeat: setup.contextPerSeat,
     vocabulary,
     weightVersion: createHash('sha256').update(`${remote.kind}\n${server.identity}`).digest('hex'),
-    preparation: preparationOf(file.vocabulary.hash, setup.template),
+    promptVersion: promptVersionOf(file.vocabulary.hash, setup.template),
     labelsVerified: setup.kind === 'decision',
     threads: 0,
     gpu: remote.kind,

@@ -38,7 +38,7 @@ export class BatchPlanner {
 
   /** One whole chunk of one job that needs its own decodes; such jobs take turns, in sequence order. */
   isolated(running: readonly RunningItem[]): BatchItem[] {
-    const all = running.filter(({ job }) => job.work.alone);
+    const all = running.filter(({ job }) => job.work.isolated);
     const next = all.find(({ branch }) => branch.sequence > this.#lastIsolated) ?? all[0];
     if (!next) return [];
     this.#lastIsolated = next.branch.sequence;
@@ -50,7 +50,7 @@ export class BatchPlanner {
    * the others do not wait for their grammars.
    */
   together(running: readonly RunningItem[]): BatchItem[] {
-    const all = running.filter(({ job, branch }) => !job.work.alone && branch.pending === undefined);
+    const all = running.filter(({ job, branch }) => !job.work.isolated && branch.pending === undefined);
     const joining = new Map<Branch, number>();
     this.#joined = 0;
     const times = crowding(all);
@@ -72,7 +72,7 @@ export class BatchPlanner {
    * A chunk of one prompt: whole if no reply runs, otherwise the round's remaining tokens, if they are worth a decode.
    */
   chunk(running: readonly RunningItem[]): BatchItem[] {
-    const all = running.filter(({ job, branch }) => !job.work.alone && branch.waits === undefined);
+    const all = running.filter(({ job, branch }) => !job.work.isolated && branch.awaitsImage === undefined);
     const times = crowding(all);
     const company = times < Infinity;
     let chosen: BatchItem | undefined;
@@ -122,7 +122,8 @@ export class BatchPlanner {
  */
 export function stepsInRun(items: readonly BatchItem[], running: readonly RunningItem[]): number {
   if (items.some(({ count }) => count > 0)) return 1;
-  if (items.length < running.length && items.length < running.filter(({ branch }) => !branch.waits).length) return 1;
+  if (items.length < running.length && items.length < running.filter(({ branch }) => !branch.awaitsImage).length)
+    return 1;
   return Math.min(...items.map(({ branch }) => branch.ahead));
 }
 

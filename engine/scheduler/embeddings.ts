@@ -45,8 +45,8 @@ export class Embeddings {
     coming.settle();
   }
 
-  /** Undefined: they are there. */
-  waits(image: PlacedImage): Promise<void> | undefined {
+  /** Settles when the embeddings of an image have arrived; undefined if they have. */
+  arrivalOf(image: PlacedImage): Promise<void> | undefined {
     return this.#coming.get(image)?.there;
   }
 

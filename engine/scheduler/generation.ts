@@ -21,7 +21,7 @@ export class Generation implements Work {
   readonly items: number;
   readonly scope: CacheScope;
   readonly elsewhere: StateElsewhere | undefined;
-  readonly alone = false;
+  readonly isolated = false;
   readonly reuse = 'any';
   readonly intermittent: boolean;
   readonly #id: number;
@@ -35,7 +35,7 @@ export class Generation implements Work {
   readonly #decoder: Decoder;
   readonly #embeddings: Embeddings;
   /** Images that started items lack. */
-  #lacking: readonly number[] = [];
+  #needed: readonly number[] = [];
 
   constructor(id: number, job: GenerateJob, limits: WorkLimits, model: ModelTokens, decoder: Decoder) {
     this.scope = job.scope;
@@ -62,9 +62,9 @@ export class Generation implements Work {
     this.#decoder = decoder;
   }
 
-  asks(): readonly number[] {
-    const asked = this.#embeddings.ask(this.#lacking);
-    this.#lacking = [];
+  neededImages(): readonly number[] {
+    const asked = this.#embeddings.ask(this.#needed);
+    this.#needed = [];
     return asked;
   }
 
@@ -78,7 +78,7 @@ export class Generation implements Work {
 
   branch(item: number, sequence: number, held: number): Branch {
     const reply = new Reply(this.#id, item, this.#job, this.#model, this.#decoder);
-    this.#lacking = [...this.#lacking, ...this.#plan.images.flatMap(({ at }, index) => (at < held ? [] : [index]))];
+    this.#needed = [...this.#needed, ...this.#plan.images.flatMap(({ at }, index) => (at < held ? [] : [index]))];
     return new ReplyBranch(sequence, new Feed(this.#plan, held), reply, this.#embeddings);
   }
 
@@ -107,9 +107,9 @@ class ReplyBranch implements Branch {
     this.#embeddings = embeddings;
   }
 
-  get waits(): Promise<void> | undefined {
+  get awaitsImage(): Promise<void> | undefined {
     const { image } = this.feed;
-    return image && this.#embeddings.waits(image);
+    return image && this.#embeddings.arrivalOf(image);
   }
 
   get over(): boolean {

@@ -13,11 +13,11 @@ export interface Branch {
   readonly over: boolean;
   /**
    * Settles when the next token of its reply can be chosen: its grammar's mask is computed beside the steps. Its prompt
-   * continues meanwhile, except for the end. Never rejects. Undefined: now.
+   * continues meanwhile, except for the end. Never rejects. Undefined if the token can be chosen now.
    */
   readonly pending?: Promise<void> | undefined;
-  /** Settles when the next part of its prompt is there: the embeddings of an image. Never rejects. Undefined: it is. */
-  readonly waits?: Promise<void> | undefined;
+  /** Settles when the embeddings of its prompt's next image have arrived. Never rejects. Undefined if it needs none now. */
+  readonly awaitsImage?: Promise<void> | undefined;
   /** Next tokens that may be computed in a run before the first is inspected; at least 1. */
   readonly ahead: number;
   /** The next part: `count` prompt tokens, at most all that are left; 0 once there are none. Called once a step. */
@@ -36,14 +36,14 @@ export interface Work {
   /** A state of another process that has some of its prompt. */
   readonly elsewhere?: StateElsewhere | undefined;
   /** No other sequence may share its decodes (a decision's result must not depend on the neighbours). */
-  readonly alone: boolean;
+  readonly isolated: boolean;
   /** Its items skip steps ({@link Branch.pending}). Absent: none does. */
   readonly intermittent?: boolean;
   /** How much state of another item of the same job may be reused. */
   readonly reuse: Exclude<Reuse, 'none'>;
   /** Indexes of the images whose embeddings the started items lack and that were not returned before. Absent: none. */
-  asks?(): readonly number[];
-  /** The embeddings of an image, for which it asked. */
+  neededImages?(): readonly number[];
+  /** Takes the embeddings of an image that {@link neededImages} returned. */
   supply?(image: number, values: Float32Array): void;
   plan(item: number): PromptPlan;
   /** Starts an item on a sequence that has the first `held` tokens of its plan. */
@@ -59,7 +59,7 @@ export interface WaitingJob {
   readonly id: number;
   readonly work: Work;
   readonly seats: number;
-  /** Of these, those that it may still use. */
+  /** The number of these seats that it may still use. */
   readonly limit: number;
 }
 

@@ -135,7 +135,7 @@ export class Jobs {
         out.push({ id, kind: 'started', cachedTokens: keep });
       }
       await this.#spread(job);
-      this.#ask(job, out);
+      this.#askForImages(job, out);
     });
   }
 
@@ -179,7 +179,7 @@ export class Jobs {
       this.#take(job, sequence, keep);
     }
     await this.#spread(job);
-    this.#ask(job, out);
+    this.#askForImages(job, out);
     if (job.done) {
       out.push({ id: job.id, kind: 'done' });
       this.#retire(job);
@@ -189,9 +189,9 @@ export class Jobs {
   }
 
   /** How much state of other jobs a job may reuse; `byItself`: no other one runs. */
-  #reuse({ alone }: Work, byItself: boolean): Reuse {
+  #reuse({ isolated }: Work, byItself: boolean): Reuse {
     if (this.#prefixReuse === 'off') return 'none';
-    if (alone) return 'same-split';
+    if (isolated) return 'same-split';
     return this.#prefixReuse === 'any' || !byItself ? 'any' : 'same-split';
   }
 
@@ -205,8 +205,8 @@ export class Jobs {
     return free?.keep;
   }
 
-  #ask({ id, work }: RunningJob, out: Output[]): void {
-    for (const image of work.asks?.() ?? []) out.push({ id, kind: 'wants', image });
+  #askForImages({ id, work }: RunningJob, out: Output[]): void {
+    for (const image of work.neededImages?.() ?? []) out.push({ id, kind: 'needsImage', image });
   }
 
   /** Frees the sequence if no branch takes it. */

@@ -28,7 +28,7 @@ export class PendingWait {
    * waits for none, or one was ready. `waits`: called before.
    */
   async forOne(running: readonly RunningItem[], waits: () => void): Promise<void> {
-    const pending = running.flatMap(({ branch }) => branch.pending ?? branch.waits ?? []);
+    const pending = running.flatMap(({ branch }) => branch.pending ?? branch.awaitsImage ?? []);
     if (pending.length === 0 || this.#called) return;
     waits();
     await new Promise<void>((resolve) => {

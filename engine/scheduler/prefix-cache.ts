@@ -78,7 +78,7 @@ export class PrefixCache {
   /** Of the last states: what the next one will take is estimated from it. */
   #bytesPerToken = 0;
   /** It is about to be restored. */
-  #kept: Entry | undefined;
+  #pinned: Entry | undefined;
 
   constructor(limits: PrefixCacheLimits, clock: Clock, cuttable: boolean) {
     this.#limits = limits;
@@ -130,7 +130,7 @@ export class PrefixCache {
    */
   prepare(length: number, held: (tokens: SequenceTokens) => boolean): boolean {
     const bytes = this.#bytesPerToken * length;
-    if (!this.open || bytes > this.#limits.bytes - (this.#kept?.state.bytes ?? 0)) return false;
+    if (!this.open || bytes > this.#limits.bytes - (this.#pinned?.state.bytes ?? 0)) return false;
     const left = this.#memory.left(this.#bytes);
     // Others may have taken memory since the start: no more is taken then, and some is given back.
     if (left !== undefined && left < bytes) {
@@ -142,8 +142,8 @@ export class PrefixCache {
   }
 
   /** Until the next call this entry is not evicted for another one: it is to be restored. Undefined: any may be evicted. */
-  keep(entry: Entry | undefined): void {
-    this.#kept = entry;
+  pin(entry: Entry | undefined): void {
+    this.#pinned = entry;
   }
 
   /** The cache takes ownership of all of it. A state larger than what the bound leaves is disposed. */
@@ -155,7 +155,7 @@ export class PrefixCache {
   ): void {
     this.#bytesPerToken = state.bytes / Math.max(1, tokens.length);
     for (const entry of [...this.#entries]) {
-      if (entry !== this.#kept && tokens.beginsWith(entry.tokens)) this.drop(entry, 'replaced');
+      if (entry !== this.#pinned && tokens.beginsWith(entry.tokens)) this.drop(entry, 'replaced');
     }
     this.#shrink(this.#limits.bytes - state.bytes, held);
     if (this.#bytes + state.bytes > this.#limits.bytes) {
@@ -231,7 +231,7 @@ export class PrefixCache {
       let least: Entry | undefined;
       let worth = Infinity;
       for (const entry of this.#entries) {
-        if (entry === this.#kept) continue;
+        if (entry === this.#pinned) continue;
         const here = held(entry.tokens) ? 0 : this.#worth(entry);
         if (least && here >= worth) continue;
         least = entry;

@@ -18,7 +18,7 @@ export class Scoring implements Work {
   readonly items: number;
   readonly scope: CacheScope;
   readonly elsewhere: StateElsewhere | undefined;
-  readonly alone: boolean;
+  readonly isolated: boolean;
   readonly reuse: 'any' | 'same-split';
   readonly #id: number;
   readonly #job: ScoreJob;
@@ -36,7 +36,7 @@ export class Scoring implements Work {
     this.scope = job.scope;
     this.elsewhere = job.elsewhere;
     this.items = job.questions.length;
-    this.alone = job.isolate;
+    this.isolated = job.isolate;
     this.reuse = job.isolate ? 'same-split' : 'any';
     this.#id = id;
     this.#job = job;

@@ -113,7 +113,7 @@ export class Sequences {
     const saved = found && found.keep - restoreCost(found.entry.tokens.length) > held.keep ? found : undefined;
     const choice = (saved && choose(all, plan, { copyable: false, reuse: () => 'none', intermittent })) ?? held;
     const { sequence, source } = choice;
-    this.#cache.keep(saved?.entry);
+    this.#cache.pin(saved?.entry);
     // The entry stays, and the sequence is chosen again: nothing else is saved or taken before.
     if (!(await this.#slots.saveWhole(sequence, source === undefined ? choice.keep : 0, beside))) return undefined;
     if (saved && beside && !this.#copies.allows('restore', saved.entry.tokens.length)) return undefined;
@@ -133,7 +133,7 @@ export class Sequences {
       this.free(sequence);
       throw error;
     } finally {
-      this.#cache.keep(undefined);
+      this.#cache.pin(undefined);
     }
   }
 

@@ -1,9 +1,9 @@
 /**
  * The step loop, which decides which sequences decode, which prefill, and in which order.
  *
- *     cancel -> free        pending -> take the best free sequence (sequence-choice.ts), reuse its prefix of the prompt
- *        |                     |
- *        v                     v
+ *     cancel -> free        waiting job -> take the best free sequence (sequence-choice.ts), reuse its prefix of the prompt
+ *        |                       |
+ *        v                       v
  *     [ one isolated question's chunk, alone ]                      at most one per round, jobs in turn
  *     [ every reply's next token + ends of prompts, together, in sequence order ]
  *     [ one prompt's chunk, alone ]                                 whole, or within the budget (prefill-budget.ts)
@@ -104,7 +104,7 @@ export class StepLoop {
     this.#enqueue(id, job.isolate ? 1 : job.seats, scoringOf(id, job, this.#limits));
   }
 
-  /** Gives a job the embeddings of an image, for which it asked. */
+  /** Gives a job the embeddings of an image that it needs (`needsImage`). */
   supply(...given: Parameters<Jobs['supply']>): void {
     this.#jobs.supply(...given);
     this.#halt();

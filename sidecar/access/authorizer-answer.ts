@@ -4,7 +4,7 @@
  */
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
-import type { Route } from '../contracts/requests.js';
+import type { ModelRoute } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import type { Caller, Denied } from './identity.js';
@@ -32,7 +32,7 @@ interface NamedCaller {
   readonly account: string;
   readonly keyId: string;
   readonly models: 'all' | readonly string[];
-  readonly routes?: readonly Route[];
+  readonly routes?: readonly ModelRoute[];
   readonly class?: ServiceClass;
   readonly limits?: StoredLimits;
   readonly cohort?: string;

@@ -1,4 +1,4 @@
-import type { Route } from '../contracts/requests.js';
+import type { ModelRoute } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
 import type { KeyLimits } from './limits.js';
 
@@ -21,7 +21,7 @@ export interface Caller {
   readonly environment: string;
   readonly models: ModelSet;
   /** Routes that the key may call; absent: all. */
-  readonly routes?: ReadonlySet<Route>;
+  readonly routes?: ReadonlySet<ModelRoute>;
   /** The cohort whose restricted models it may call; absent: only unrestricted ones. */
   readonly cohort?: string;
   /** Its own limits over the configured ones. */
@@ -59,6 +59,6 @@ export function inCohort(caller: Caller, cohort: string | undefined): boolean {
 }
 
 /** Whether the caller's key is entitled to `route`. */
-export function mayUse(caller: Caller, route: Route): boolean {
+export function mayUse(caller: Caller, route: ModelRoute): boolean {
   return caller.routes === undefined || caller.routes.has(route);
 }

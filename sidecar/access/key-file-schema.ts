@@ -1,5 +1,5 @@
 /** The content of a keys file: types, schema, and checks that a schema cannot express. */
-import type { Route } from '../contracts/requests.js';
+import type { ModelRoute } from '../contracts/requests.js';
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
@@ -43,7 +43,7 @@ export type StoredLimits = KeyLimits | Limit;
 export interface Entitlement {
   readonly models: 'all' | readonly string[];
   /** Absent: all. */
-  readonly routes?: readonly Route[];
+  readonly routes?: readonly ModelRoute[];
   /** The cohort whose restricted models the key may call. */
   readonly cohort?: string;
   /** Prompt and completion tokens a day, UTC; absent: no limit. */

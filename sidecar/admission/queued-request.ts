@@ -112,6 +112,6 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
 }
 
 /** The same for requests of the same account and body. */
-export function keyOf({ account, fingerprint }: QueueRequest): string | undefined {
+export function keyOf({ account, bodyDigest: fingerprint }: QueueRequest): string | undefined {
   return fingerprint === undefined ? undefined : `${fingerprint} ${account}`;
 }

@@ -62,7 +62,7 @@ export interface QueueRequest {
   /** On the queue's clock, ms: the client's own timeout. It bounds the wait and does not change the order. */
   readonly wantedUntil?: number;
   /** Equal for requests with the same body: identifies copies of a request, and a request that returns. */
-  readonly fingerprint?: string;
+  readonly bodyDigest?: string;
 }
 
 /** What is known once a prompt is tokenized. */

@@ -38,11 +38,11 @@ export async function makeJob(
   const scope = model.scopeOf(caller.account);
   const promptWithImages = await withImages(model.vision, tokens, scope, params.firstImage);
   if (promptWithImages?.kind === 'refused') return failed(promptWithImages.error);
-  const { format, preparation } = tokens;
+  const { format, promptVersion } = tokens;
   const prompted = {
     prompt: promptWithImages?.prompt ?? tokens.prompt,
     scope,
-    ...(preparation !== undefined && { preparation }),
+    ...(promptVersion !== undefined && { promptVersion }),
     ...(format && { format }),
   };
   const planned = plan(context, params, contexts, prompted, usage, services);
@@ -65,7 +65,7 @@ function plan(
   context: RequestContext,
   params: ChatParams,
   contexts: readonly number[],
-  { prompt, ...made }: Pick<GenerateJob, 'prompt' | 'scope' | 'format' | 'preparation'>,
+  { prompt, ...made }: Pick<GenerateJob, 'prompt' | 'scope' | 'format' | 'promptVersion'>,
   usage: UsageSession,
   services: Services,
 ): JobPlan<Omit<GenerateJob, 'seats'>> | ContractError {

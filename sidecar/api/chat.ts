@@ -30,7 +30,7 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
 }
 
 /** What differs between the routes that complete chats. */
-interface ChatRoute {
+interface ChatRouteOptions {
   /** The contract of the route's bodies; absent: the one of the setting `contract`. */
   readonly form?: ChatForm;
   readonly makeWriter: (
@@ -42,7 +42,11 @@ interface ChatRoute {
 }
 
 /** One chat from its checks to its answer. Returns why its job did not run; a job that ran is answered in `finish`. */
-export async function complete(context: RequestContext, services: Services, route: ChatRoute): Promise<Stop | Ended> {
+export async function complete(
+  context: RequestContext,
+  services: Services,
+  route: ChatRouteOptions,
+): Promise<Stop | Ended> {
   const prepared = await preflight<ChatParams>(context, 'chat', services, route.form);
   if (prepared.kind !== 'prepared') return prepared;
   const { params, model } = prepared;
@@ -73,11 +77,11 @@ export async function complete(context: RequestContext, services: Services, rout
   const { draining } = services;
   const remake = async (replica: number): Promise<RemadeJob | Stop> => {
     const own = model.engine.replicas[replica]?.facts;
-    const again = await wait.tokenizeAgain(prepared, 'chat', own?.preparation);
+    const again = await wait.tokenizeAgain(prepared, 'chat', own?.promptVersion);
     if (again.kind !== 'chat') return again;
-    const job = await make(again, own ? [own.contextPerSeat] : model.engine.contexts);
-    if (job.kind !== 'made') return job;
-    return { kind: 'remade', job: job.job, prefix: job.needs.prefix, ...(job.images && { images: job.images }) };
+    const next = await make(again, own ? [own.contextPerSeat] : model.engine.contexts);
+    if (next.kind !== 'made') return next;
+    return { kind: 'remade', job: next.job, prefix: next.needs.prefix, ...(next.images && { images: next.images }) };
   };
   const images = made.images && { images: made.images };
   const parts = { engine: model.engine, usage, seatsWanted: params.n, draining, remake, ...images };

@@ -2,7 +2,7 @@ import { prepareAnswers, validateAnswer } from '../contracts/answer-checks.js';
 import type { AnswerKind } from '../contracts/answer-schemas.js';
 import { placeOf } from '../contracts/paths.js';
 import { errorBody, type ContractError } from '../domain/errors.js';
-import type { Body, EventStream, Exchange, Reply, RequestHead } from '../http/exchange.js';
+import type { BodyResult, EventStream, Exchange, Reply, RequestHead } from '../http/exchange.js';
 import type { Signal } from '../lib/abort.js';
 import type { Log } from '../telemetry/logger.js';
 
@@ -62,7 +62,7 @@ class CheckedExchange implements Exchange {
     return this.#inner.gone;
   }
 
-  body(limitBytes: number): Promise<Body> {
+  body(limitBytes: number): Promise<BodyResult> {
     return this.#inner.body(limitBytes);
   }
 

@@ -54,7 +54,7 @@ async function complete(
   const results: QuestionResult[] = [];
   const remake = async (replica: number): Promise<RemadeJob | Stop> => {
     const own = model.engine.replicas[replica]?.facts;
-    const again = await wait.tokenizeAgain(prepared, 'decision', own?.preparation);
+    const again = await wait.tokenizeAgain(prepared, 'decision', own?.promptVersion);
     if (again.kind !== 'decision') return again;
     const made = make(again, own?.contextPerSeat ?? longest);
     if ('status' in made) return failed(made);
@@ -63,8 +63,8 @@ async function complete(
   const job = { isolate, ...planned.job };
   const { prefix } = planned.needs;
   const parts = { engine: model.engine, usage, seatsWanted: seats, draining: services.draining, remake };
-  const into = scores(results, context, prepared.drop);
-  const end = await runJob(context, lease, { kind: 'score', job, prefix, results: into }, parts);
+  const receiver = scoreResults(results, context, prepared.drop);
+  const end = await runJob(context, lease, { kind: 'score', job, prefix, results: receiver }, parts);
   if (await finish(context, params, results, usage, end)) prepared.claim.complete();
   return ENDED;
 }
@@ -74,7 +74,7 @@ type DecisionPrompts = Extract<Tokens, { readonly kind: 'decision' }>;
 function plan(
   context: RequestContext,
   params: DecisionParams,
-  { input, questions, preparation }: DecisionPrompts,
+  { input, questions, promptVersion }: DecisionPrompts,
   { contextTokens, scope }: { readonly contextTokens: number; readonly scope: CacheScope },
   usage: UsageSession,
 ): JobPlan<Omit<ScoreJob, 'isolate' | 'seats'>> | ContractError {
@@ -107,13 +107,13 @@ function plan(
       input,
       questions,
       temperature: params.temperature,
-      ...(preparation !== undefined && { preparation }),
+      ...(promptVersion !== undefined && { promptVersion }),
     },
   };
 }
 
 /** Collects the engine's answers in `results`. `drop` frees the request's body once the prompt does not need it. */
-function scores(results: QuestionResult[], context: RequestContext, drop: () => void): ScoreResults {
+function scoreResults(results: QuestionResult[], context: RequestContext, drop: () => void): ScoreResults {
   return {
     started: (cachedTokens) => {
       context.started(cachedTokens);

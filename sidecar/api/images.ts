@@ -3,8 +3,8 @@ import { createHash } from 'node:crypto';
 import type { ContractError } from '../domain/errors.js';
 import type { Prompt } from '../engine-client/engine.js';
 import type { RequestImage } from '../prompts/prompt-host.js';
-import { placeImages, type LaidImage, type PlacedPart } from '../vision/place-images.js';
-import type { EncodeOrder, Encoding, Laid, Size, Vision } from '../vision/vision.js';
+import { placeImages, type ImageLayout, type PlacedPart } from '../vision/place-images.js';
+import type { EncodeOrder, Encoding, Layout, Size, Vision } from '../vision/vision.js';
 import { imageFailed, imageTooLong, imageUnreadable } from './image-refusals.js';
 import { starting } from './refusals.js';
 import type { JobImages, ImageFailure } from './run-job.js';
@@ -13,7 +13,7 @@ import type { JobImages, ImageFailure } from './run-job.js';
 const LOW_SIDE = 512;
 
 export type ImagePrompt =
-  | { readonly kind: 'seen'; readonly prompt: Prompt; readonly images: JobImages }
+  | { readonly kind: 'placed'; readonly prompt: Prompt; readonly images: JobImages }
   | { readonly kind: 'refused'; readonly error: ContractError };
 
 /** Counts a request's images and puts them into its prompt. `scope`: see CacheKey; `param`: what a refusal names. */
@@ -24,11 +24,11 @@ export async function placeInPrompt(
   scope: string,
   param: string,
 ): Promise<ImagePrompt> {
-  const laid: LaidImage[] = [];
+  const layouts: ImageLayout[] = [];
   const orders: EncodeOrder[] = [];
   for (const image of images) {
     const found = await layoutOf(vision, image);
-    if (found.kind === 'away')
+    if (found.kind === 'unavailable')
       return refused(starting({ state: vision.state === 'lost' ? 'lost' : 'cold', readyInMs: vision.readyInMs }));
     const { facts } = vision;
     if (found.kind === 'failed' || !facts) return refused(imageFailed());
@@ -37,37 +37,38 @@ export async function placeInPrompt(
     const own = embeddingsOf(parts);
     if (own > vision.maxTokens) return refused(imageTooLong(param, own, vision.maxTokens));
     const digest = digestOf(image, shrunk, [scope, facts.projectorVersion, vision.maxTokens], vision.secret);
-    laid.push({ parts, digest });
+    layouts.push({ parts, digest });
     orders.push({ digest, scope, bytes: image.bytes, size: image.size, shrunk });
   }
-  const { prompt, placed } = placeImages(texts, laid, vision.facts?.whole === true);
-  return { kind: 'seen', prompt, images: new Encodings(vision, orders, placed, param) };
+  const { prompt, placed } = placeImages(texts, layouts, vision.facts?.whole === true);
+  return { kind: 'placed', prompt, images: new Encodings(vision, orders, placed, param) };
 }
 
 function refused(error: ContractError): ImagePrompt {
   return { kind: 'refused', error };
 }
 
-type FoundLayout = Exclude<Laid, { kind: 'layout' }> | (Extract<Laid, { kind: 'layout' }> & { readonly shrunk: Size });
+type FoundLayout =
+  Exclude<Layout, { kind: 'layout' }> | (Extract<Layout, { kind: 'layout' }> & { readonly shrunk: Size });
 
 async function layoutOf(vision: Vision, { size, low }: RequestImage): Promise<FoundLayout> {
-  const whole = await vision.layout(size);
-  if (whole.kind !== 'layout') return whole;
+  const full = await vision.layout(size);
+  if (full.kind !== 'layout') return full;
   const scale = LOW_SIDE / Math.max(size.width, size.height);
-  if (!low || scale >= 1) return { kind: 'layout', parts: whole.parts, shrunk: size };
+  if (!low || scale >= 1) return { kind: 'layout', parts: full.parts, shrunk: size };
   const side = (length: number): number => Math.max(1, Math.round(length * scale));
   const small = { width: side(size.width), height: side(size.height) };
   const less = await vision.layout(small);
-  if (less.kind !== 'layout' || tokensOf(less.parts) >= tokensOf(whole.parts))
-    return { kind: 'layout', parts: whole.parts, shrunk: size };
+  if (less.kind !== 'layout' || tokensOf(less.parts) >= tokensOf(full.parts))
+    return { kind: 'layout', parts: full.parts, shrunk: size };
   return { kind: 'layout', parts: less.parts, shrunk: small };
 }
 
-function embeddingsOf(parts: LaidImage['parts']): number {
+function embeddingsOf(parts: ImageLayout['parts']): number {
   return parts.reduce((sum, part) => sum + (part.kind === 'tokens' ? 0 : part.count), 0);
 }
 
-function tokensOf(parts: LaidImage['parts']): number {
+function tokensOf(parts: ImageLayout['parts']): number {
   return parts.reduce((sum, part) => sum + (part.kind === 'tokens' ? part.tokens.length : part.count), 0);
 }
 
@@ -82,7 +83,7 @@ function digestOf(
   return createHash('sha256').update(secret).update(settings).update(sha256).digest();
 }
 
-interface Encoded {
+interface OpenEncoding {
   readonly encoding: Encoding;
   /** Parts whose embeddings were passed on. */
   readonly given: Set<number>;
@@ -94,7 +95,7 @@ class Encodings implements JobImages {
   readonly #orders: readonly EncodeOrder[];
   readonly #placed: readonly PlacedPart[];
   readonly #param: string;
-  readonly #encodings = new Map<number, Encoded>();
+  readonly #encodings = new Map<number, OpenEncoding>();
   #closed = false;
 
   constructor(vision: Vision, orders: readonly EncodeOrder[], placed: readonly PlacedPart[], param: string) {

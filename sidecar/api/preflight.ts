@@ -6,9 +6,9 @@
 import { fingerprint, NO_CLAIM, parseIdempotencyKey, type Claim } from '../access/idempotency.js';
 import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
 import type { LimitGroup } from '../access/limits.js';
-import type { BodyForm, Params, Route } from '../contracts/requests.js';
+import type { BodyForm, Params, ModelRoute } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
-import type { Body } from '../http/exchange.js';
+import type { BodyResult } from '../http/exchange.js';
 import type { OpenBody } from '../prompts/prompt-host.js';
 import { bodyDigest } from './body-digest.js';
 import { clientTimeoutMs, namesDeadline, timeAllowed } from './deadline.js';
@@ -39,11 +39,11 @@ export interface PreparedRequest<P extends Params> {
    * by `queue.waitingBytes`. Idempotent.
    */
   readonly drop: () => void;
-  /** Opens the body again, to make a prompt with `preparation`. Returns undefined if it was freed. */
-  readonly reopen: (preparation: string | undefined) => OpenBody | undefined;
+  /** Opens the body again, to make a prompt of this version. Returns undefined if the body was freed. */
+  readonly reopen: (promptVersion: string | undefined) => OpenBody | undefined;
 }
 
-type WholeBody = Extract<Body, { readonly kind: 'body' }>;
+type ReceivedBody = Extract<BodyResult, { readonly kind: 'body' }>;
 
 /**
  * Runs all checks up to the place in the queue. Returns the prepared request, or why there is none. What it reserves for the
@@ -82,14 +82,14 @@ export async function preflight<P extends Params>(
   const { bytes } = received;
   const digest = bodyDigest(form, bytes);
   const { id } = checked.model;
-  const reopen = (preparation: string | undefined): OpenBody | undefined => {
+  const reopen = (promptVersion: string | undefined): OpenBody | undefined => {
     if (kept === undefined) return undefined;
     last.close();
     last = services.prompts.open(
       form,
       kept,
       caller,
-      preparation === undefined ? undefined : { model: id, preparation },
+      promptVersion === undefined ? undefined : { model: id, promptVersion },
     );
     return last;
   };
@@ -136,10 +136,10 @@ export async function admit(context: RequestContext, group: LimitGroup, services
 /** Checks content type and size, and reads the body. */
 async function readBody(
   context: RequestContext,
-  route: Route,
+  route: ModelRoute,
   services: Services,
   caller: Caller,
-): Promise<WholeBody | Stop> {
+): Promise<ReceivedBody | Stop> {
   const { exchange } = context;
   if (!isJson(exchange.head.header('content-type'))) return failed(refusals.wrongContentType());
   const limit = route === 'chat' ? services.limits.chatBytes : DECISION_BODY_BYTES;
@@ -178,13 +178,13 @@ async function checkModel<P extends Params>(
   return error ? failed(error) : { model, params: checked.params as P };
 }
 
-function unentitled(caller: Caller, route: Route, model: HostedModel | undefined): ContractError | undefined {
+function unentitled(caller: Caller, route: ModelRoute, model: HostedModel | undefined): ContractError | undefined {
   if (!model || !mayCall(caller.models, model.id)) return refusals.notEntitled();
   if (!inCohort(caller, model.cohort)) return refusals.notInCohort();
   return mayUse(caller, route) ? undefined : refusals.routeNotEntitled();
 }
 
-function modelProblem(route: Route, model: HostedModel): ContractError | undefined {
+function modelProblem(route: ModelRoute, model: HostedModel): ContractError | undefined {
   if ((route === 'chat') !== (model.kind === 'chat')) return refusals.wrongEndpoint(model.kind);
   if (model.engine.state === 'ready') return undefined;
   model.engine.wake();
@@ -197,7 +197,7 @@ function modelProblem(route: Route, model: HostedModel): ContractError | undefin
  */
 async function claimKey(
   context: RequestContext,
-  route: Route | 'responses',
+  route: ModelRoute | 'responses',
   services: Services,
   caller: Caller,
   body: Uint8Array,

@@ -31,7 +31,7 @@ export type RunEnd =
   | { readonly kind: 'stopped'; readonly stop: Stop };
 
 /** What a job's results are passed to; {@link runJob} itself gets how it ends. */
-type Results<S> = Omit<S, 'seatFreed' | 'done' | 'failed' | 'wants'>;
+type Results<S> = Omit<S, 'seatFreed' | 'done' | 'failed' | 'needsImage'>;
 
 /** What the results of a chat are passed to. */
 export type ReplyResults = Results<GenerationReceiver>;
@@ -58,7 +58,7 @@ export interface JobParts {
   readonly draining: () => boolean;
   /** Embeddings of its prompt's images. Absent: it has none. */
   readonly images?: JobImages;
-  /** Makes the job again, with what this replica makes prompts with. Absent: it is made for any. */
+  /** Makes the prompt again with the tokenizer and template of this replica. Absent: it fits every replica. */
   readonly remake?: (replica: number) => Promise<RemadeJob | Stop>;
 }
 
@@ -100,8 +100,8 @@ interface NotStarted {
  * free. A job that the engine lost before it began goes back to its place in the queue, for another replica if there is one;
  * the queue bounds how often.
  */
-export async function runJob(context: RequestContext, seated: Lease, first: JobRun, parts: JobParts): Promise<RunEnd> {
-  let lease = seated;
+export async function runJob(context: RequestContext, granted: Lease, first: JobRun, parts: JobParts): Promise<RunEnd> {
+  let lease = granted;
   let current = first;
   let { images } = parts;
   let remakes = 0;
@@ -161,7 +161,7 @@ function growTo(lease: Lease, wanted: number): number {
   return lease.seats;
 }
 
-/** One try: until the job ends, its caller disconnects or its deadline passes, whichever comes first. */
+/** One attempt: until the job ends, its caller disconnects or its deadline passes, whichever comes first. */
 function run(
   context: RequestContext,
   lease: Lease,
@@ -214,7 +214,7 @@ function run(
         seatFreed: () => lease.freeSeat(),
         done: () => end('done'),
         failed: end,
-        ...(images && { wants: (image) => void supply(image) }),
+        ...(images && { needsImage: (image) => void supply(image) }),
       };
       const started = start(parts.engine, jobRun, lease, growTo(lease, parts.seatsWanted), ends);
       job = started;
@@ -226,7 +226,7 @@ function run(
   });
 }
 
-type JobEnds = Pick<GenerationReceiver, 'seatFreed' | 'done' | 'failed' | 'wants'>;
+type JobEnds = Pick<GenerationReceiver, 'seatFreed' | 'done' | 'failed' | 'needsImage'>;
 
 /** Sends the job to the replica whose seats it has. */
 function start(

@@ -70,7 +70,7 @@ export class SeatWait {
       urgent: context.urgent,
       seatsWanted,
       awaits: 'stream' in params && params.stream ? 'first-token' : 'end',
-      fingerprint: digest,
+      bodyDigest: digest,
     });
     return 'kind' in ticket ? ticket : new SeatWait(context, ticket);
   }
@@ -94,13 +94,13 @@ export class SeatWait {
   }
 
   /**
-   * The same once more, with what the replica of its seat makes prompts with; the seat stays taken meanwhile. Ends early when
-   * the caller leaves or the deadline passes.
+   * Tokenizes the prompt again with the tokenizer and template of the replica whose seat it has; the seat stays taken meanwhile.
+   * Ends early when the caller disconnects or the deadline passes.
    */
   async tokenizeAgain<P extends Params, K extends Tokens['kind']>(
     { reopen }: PreparedRequest<P>,
     kind: K,
-    preparation: string | undefined,
+    promptVersion: string | undefined,
   ): Promise<Extract<Tokens, { readonly kind: K }> | Stop> {
     const { gone } = this.#context.exchange;
     const lost = new AbortHandle();
@@ -108,7 +108,7 @@ export class SeatWait {
     const cancelTimer = this.#context.atDeadline(end);
     if (gone.aborted) end();
     else gone.addEventListener('abort', end);
-    const tokens = (await reopen(preparation)?.tokenize(lost)) ?? FAILED;
+    const tokens = (await reopen(promptVersion)?.tokenize(lost)) ?? FAILED;
     gone.removeEventListener('abort', end);
     cancelTimer();
     if (tokens.kind !== 'aborted') return asTokens(tokens, kind);

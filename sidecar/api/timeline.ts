@@ -1,7 +1,7 @@
 import type { Clock } from '../lib/clock.js';
-import type { Try } from '../telemetry/tracing.js';
+import type { Attempt } from '../telemetry/tracing.js';
 
-const NONE: readonly Try[] = [];
+const NONE: readonly Attempt[] = [];
 
 /**
  * The times of one request's phases, as clock readings, and its Server-Timing. A mark is one number, since most marks are never
@@ -26,7 +26,7 @@ export class Timeline {
   #firstTokenAt: number | undefined;
   #ranUntil: number | undefined;
   /** Created when needed: hardly any request has one. */
-  #lost: Try[] | undefined;
+  #lost: Attempt[] | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -94,7 +94,7 @@ export class Timeline {
   }
 
   /** The last attempt at a seat and the engine; undefined: there was none. */
-  get last(): Try | undefined {
+  get last(): Attempt | undefined {
     if (this.#readyAt === undefined) return undefined;
     const since = this.#readyAt;
     const sinceThen = (at: number | undefined): number | undefined =>
@@ -111,7 +111,7 @@ export class Timeline {
   }
 
   /** The attempts before it. */
-  get lost(): readonly Try[] {
+  get lost(): readonly Attempt[] {
     return this.#lost ?? NONE;
   }
 

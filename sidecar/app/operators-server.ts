@@ -30,8 +30,8 @@ export type OperatorsServer = Pick<Server, 'listen' | 'close'>;
  * The operators' server, not yet listening. `seen` is called at each request and each snapshot of the console. Rejects
  * with one line if the file of keys is invalid.
  */
-export async function openOperators(common: ServerDeps, view: () => OperatorsView): Promise<OperatorsServer> {
-  const { config, clock, registry, log } = common;
+export async function openOperators(deps: ServerDeps, view: () => OperatorsView): Promise<OperatorsServer> {
+  const { config, clock, registry, log } = deps;
   const { secretFile: file } = config.operators;
   const keys =
     file === undefined
@@ -57,7 +57,7 @@ export async function openOperators(common: ServerDeps, view: () => OperatorsVie
   });
   const server = serverOf(
     'operators',
-    common,
+    deps,
     {
       '/healthz': { GET: healthz },
       '/readyz': { GET: (exchange) => (allowed(exchange.head) ? readyzWithReasons : readyz)(exchange, view()) },

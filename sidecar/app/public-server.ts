@@ -44,12 +44,12 @@ const WORK: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/response
  * read all metrics; with `tls` the port speaks HTTPS.
  */
 export function publicServer(
-  common: ServerDeps,
+  deps: ServerDeps,
   services: Services,
   inFlight: InFlight,
   { scrapers, tls }: { readonly scrapers?: Scrapers | undefined; readonly tls?: TlsFiles | undefined },
 ): Server {
-  const { config, log, clock, registry } = common;
+  const { config, log, clock, registry } = deps;
   const { pickerMetrics, loadReport } = config.fleet;
   const shown = { metrics: registry, open: pickerMetrics, scrapers };
   const openApi = Buffer.from(JSON.stringify(openApiDocument(config.contract)));
@@ -70,7 +70,7 @@ export function publicServer(
     ...(config.contract === 'compatible' && compatible),
     ...((pickerMetrics || scrapers) && { '/metrics': { GET: (exchange) => publicMetrics(exchange, shown) } }),
   };
-  return serverOf('public', common, routes, {
+  return serverOf('public', deps, routes, {
     origins: config.cors.origins,
     ...(tls && { tls }),
     absent: (path) => notServed(path, config.contract),

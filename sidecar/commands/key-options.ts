@@ -1,7 +1,7 @@
 /** Parses the options of `keys create`. */
 import type { StoredKey } from '../access/key-file-schema.js';
 import { LIMIT_GROUPS, type KeyLimits, type LimitGroup } from '../access/limits.js';
-import type { Route } from '../contracts/requests.js';
+import type { ModelRoute } from '../contracts/requests.js';
 import { SERVICE_CLASSES } from '../domain/service-class.js';
 import { UsageError } from './command.js';
 
@@ -14,7 +14,7 @@ export type CreateOptions = Readonly<
   >
 >;
 
-const ROUTES: readonly Route[] = ['chat', 'decisions', 'systemone'];
+const ROUTES: readonly ModelRoute[] = ['chat', 'decisions', 'systemone'];
 
 const UNIT_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000 } as const;
 

@@ -5,13 +5,13 @@
  * the caller's content, needed only to render the prompt, and stays with the code that parsed the body.
  */
 
-export type Route = 'chat' | 'decisions' | 'systemone';
+export type ModelRoute = 'chat' | 'decisions' | 'systemone';
 
 /** What a chat can be asked for by: the strict contract, the compatible one, POST /responses. */
 export type ChatForm = 'chat' | 'compatible' | 'responses';
 
 /** Which contract a body is held to. */
-export type BodyForm = Route | ChatForm;
+export type BodyForm = ModelRoute | ChatForm;
 
 /** A chat request without its conversation. Defaults are applied. */
 export interface ChatParams {

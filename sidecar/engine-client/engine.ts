@@ -33,7 +33,7 @@ export interface GenerationReceiver {
   /** `weightVersion`: of the weights that make the whole reply. */
   started(cachedTokens: number, weightVersion: string): void;
   /** The job waits until `supply` is called with the embeddings of the prompt's image with this index. Absent: there is no image. */
-  wants?(image: number): void;
+  needsImage?(image: number): void;
   /** Prompt tokens that were not computed again, from an engine that knows them only at the end. */
   cached(tokens: number): void;
   /** Whole characters of one reply. */
@@ -71,7 +71,7 @@ export interface JobHandle {
    * promise settles; it never rejects. Idempotent.
    */
   readonly cancel: () => Promise<void> | undefined;
-  /** The embeddings of an image that it wants. Absent: it wants none. */
+  /** Sends the embeddings of an image that it needs. Absent: it needs none. */
   readonly supply?: (image: number, values: Float32Array) => void;
   /** The job continues with one seat less, except its last; `seatFreed` is called on its receiver once that seat is free. */
   readonly reduceSeats: () => void;

@@ -21,7 +21,7 @@ export class Mux {
   readonly #cancelling = new Map<number, { readonly settle: () => void; readonly confirmed: Promise<void> }>();
   #lastId = 0;
   #onIdle: (() => void) | undefined;
-  /** Both of the engine's facts. */
+  /** This and the next are facts that the engine reported (EngineFacts). */
   confirmsCancels = false;
   weightVersion = '';
 
@@ -171,10 +171,10 @@ export class Mux {
           opened.started = true;
           opened.receiver.started(output.cachedTokens, this.weightVersion);
           break;
-        case 'wants':
+        case 'needsImage':
           if (opened.kind !== 'generate') break;
           opened.missingImages.add(output.image);
-          opened.receiver.wants?.(output.image);
+          opened.receiver.needsImage?.(output.image);
           break;
         case 'seatFreed':
           opened.seats -= 1;

@@ -48,10 +48,10 @@ export function misplaced(opened: OpenJob, output: Output): string | undefined {
   switch (output.kind) {
     case 'seatFreed':
       return opened.seats > 1 ? undefined : 'freed-last';
-    case 'wants':
-      return opened.kind === 'generate' && opened.receiver.wants && !opened.missingImages.has(output.image)
+    case 'needsImage':
+      return opened.kind === 'generate' && opened.receiver.needsImage && !opened.missingImages.has(output.image)
         ? undefined
-        : 'wrong-want';
+        : 'wrong-image';
     case 'done':
       return opened.ended.size === expected ? undefined : 'done-early';
     case 'answer':

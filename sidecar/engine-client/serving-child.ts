@@ -114,8 +114,8 @@ export class ServingChild {
   }
 
   /** Its prompt was made with another tokenizer or template. */
-  #stale({ preparation: made }: Pick<GenerateJob, 'preparation'>): boolean {
-    const own = this.facts?.preparation;
+  #stale({ promptVersion: made }: Pick<GenerateJob, 'promptVersion'>): boolean {
+    const own = this.facts?.promptVersion;
     return made !== undefined && own !== undefined && made !== own;
   }
 }

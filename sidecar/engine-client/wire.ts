@@ -56,7 +56,7 @@ function isOutput(raw: unknown): raw is Output {
   switch (raw['kind']) {
     case 'started':
       return isCount(raw['cachedTokens']);
-    case 'wants':
+    case 'needsImage':
       return isCount(raw['image']);
     case 'piece':
       return (
@@ -132,7 +132,7 @@ function isFacts(raw: unknown): raw is EngineFacts {
     isPositive(raw['contextPerSeat']) &&
     isPositive(raw['vocabulary']) &&
     typeof raw['weightVersion'] === 'string' &&
-    (raw['preparation'] === undefined || typeof raw['preparation'] === 'string') &&
+    (raw['promptVersion'] === undefined || typeof raw['promptVersion'] === 'string') &&
     typeof raw['labelsVerified'] === 'boolean' &&
     isCount(raw['threads']) &&
     (typeof raw['gpu'] === 'string' || raw['gpu'] === false) &&

@@ -1,5 +1,5 @@
 import type { Clock } from '../lib/clock.js';
-import type { Body } from './exchange.js';
+import type { BodyResult } from './exchange.js';
 
 const NO_BYTES = new Uint8Array(0);
 
@@ -71,9 +71,9 @@ export class BodyReader {
   /** When the last byte arrived. */
   #receivedAt: number | undefined;
   /** Set once no more bytes are kept: the result of `read`. */
-  #refusal: Body | undefined;
+  #refusal: BodyResult | undefined;
   #paused = false;
-  #resolve: ((body: Body) => void) | undefined;
+  #resolve: ((body: BodyResult) => void) | undefined;
   #cancelTimer: (() => void) | undefined;
 
   /** `declared`: Content-Length, undefined if chunked. `maxMs`: from the first chunk to the last. */
@@ -110,7 +110,7 @@ export class BodyReader {
   }
 
   /** The whole body. Call it once; settles as soon as the result is known. */
-  read(limit: number): Promise<Body> {
+  read(limit: number): Promise<BodyResult> {
     this.#limit = limit;
     if (this.#refusal === undefined && Math.max(this.#declared ?? 0, this.#length) > limit) this.#refuse('too-large');
     if (this.#refusal !== undefined) return Promise.resolve(this.#refusal);
@@ -153,7 +153,7 @@ export class BodyReader {
     return true;
   }
 
-  #body(receivedAt: number): Body {
+  #body(receivedAt: number): BodyResult {
     const bytes = this.#buffer.subarray(0, this.#length);
     return { kind: 'body', bytes, receivedAt, release: () => this.#free() };
   }
@@ -186,6 +186,6 @@ export class BodyReader {
 }
 
 /** The body of a request without one. `receivedAt`: when its head arrived. */
-export function emptyBody(receivedAt: number): Body {
+export function emptyBody(receivedAt: number): BodyResult {
   return { kind: 'body', bytes: NO_BYTES, receivedAt, release: () => undefined };
 }

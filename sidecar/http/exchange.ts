@@ -17,7 +17,7 @@ export interface RequestHead {
   header(name: string): string | undefined;
 }
 
-export type Body =
+export type BodyResult =
   | {
       readonly kind: 'body';
       readonly bytes: Uint8Array;
@@ -55,7 +55,7 @@ export interface Exchange {
   /** Aborted if the caller disconnects before the reply is complete. */
   readonly gone: Signal;
   /** The whole body, with the limit of its route. Call it once. */
-  body(limitBytes: number): Promise<Body>;
+  body(limitBytes: number): Promise<BodyResult>;
   /** Answers with a whole body. CORS and x-request-id are added. */
   reply(reply: Reply): void;
   /** Answers with an error of the catalogue and its headers. `headers` adds to them. */

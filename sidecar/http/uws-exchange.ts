@@ -6,7 +6,7 @@ import { bodylessFields, closeLater, isBodyless, mayLeaveHeadUnread, sendBodyles
 import type { Field } from './cors.js';
 import type { FollowedExchange } from './ended-streams.js';
 import type { ServerContext } from './server-context.js';
-import type { Body, EventStream, Exchange, Reply, RequestHead } from './exchange.js';
+import type { BodyResult, EventStream, Exchange, Reply, RequestHead } from './exchange.js';
 import { ExchangeRecord } from './exchange-record.js';
 import { errorFields, responseFields, statusLine, streamHeaders } from './fields.js';
 import type { Snapshot } from './head.js';
@@ -77,7 +77,7 @@ export class UwsExchange implements Exchange {
     return this.#disconnect;
   }
 
-  body(limitBytes: number): Promise<Body> {
+  body(limitBytes: number): Promise<BodyResult> {
     if (this.#reader !== undefined) return this.#reader.read(limitBytes);
     if (this.#state === 'gone') return Promise.resolve({ kind: 'gone' });
     return Promise.resolve(emptyBody(this.#record.arrivedAt));

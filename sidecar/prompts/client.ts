@@ -69,9 +69,9 @@ export class PromptHostClient implements PromptHost {
     return { up: this.#host?.ready === true, queued, running, restarts: this.#restarts, ...problem };
   }
 
-  open(route: BodyForm, bytes: Uint8Array, owner: WeightedAccount): OpenBody {
+  open(form: BodyForm, bytes: Uint8Array, owner: WeightedAccount): OpenBody {
     const { account, weight } = owner;
-    const body: Body = { id: this.#nextBody++, route, bytes, owner: { account, weight } };
+    const body: Body = { id: this.#nextBody++, form, bytes, owner: { account, weight } };
     return {
       check: (signal) => this.#check(body, signal),
       tokenize: (signal) => this.#ask({ kind: 'tokenize' }, body, signal) as Promise<Tokenized>,
@@ -93,7 +93,7 @@ export class PromptHostClient implements PromptHost {
     if (body.bytes !== undefined && body.bytes.byteLength > this.#options.inlineBytes)
       return this.#ask({ kind: 'check' }, body, signal) as Promise<Checked>;
     if (body.bytes === undefined || signal.aborted) return Promise.resolve({ kind: 'aborted' });
-    const parsed = parseBody(body.route, body.bytes);
+    const parsed = parseBody(body.form, body.bytes);
     return Promise.resolve(parsed.kind === 'invalid' ? parsed : { kind: 'checked', params: parsed.request.params });
   }
 
@@ -106,26 +106,26 @@ export class PromptHostClient implements PromptHost {
         signal.removeEventListener('abort', abort);
         resolve(result);
       };
-      const job: PromptCall = { body, step, settle };
+      const call: PromptCall = { body, step, settle };
       const abort = (): void => {
-        if (job.item) this.#abandon(job.item);
+        if (call.item) this.#abandon(call.item);
         resolve(ABORTED);
       };
       signal.addEventListener('abort', abort);
-      this.#add(job);
+      this.#add(call);
       this.#dispatch();
     });
   }
 
   /** Queues its next item, or ends it because too many wait. */
-  #add(job: PromptCall): void {
-    const added = this.#items.add(job, job.body.owner, job.step.kind === 'compile');
+  #add(call: PromptCall): void {
+    const added = this.#items.add(call, call.body.owner, call.step.kind === 'compile');
     if (added.kind === 'full') {
-      job.settle(FULL);
+      call.settle(FULL);
       return;
     }
-    job.item = added.item;
-    added.dropped?.job.settle(FULL);
+    call.item = added.item;
+    added.dropped?.call.settle(FULL);
   }
 
   #abandon(item: Item<PromptCall>): void {
@@ -136,24 +136,24 @@ export class PromptHostClient implements PromptHost {
     const host = this.#host;
     if (host?.ready !== true || this.#hung !== undefined) return;
     for (let item = this.#items.next(); item !== undefined; item = this.#items.next()) this.#send(host, item);
-    for (const item of this.#items.runs()) if (item.job.unwatch === undefined) this.#watch(host, item);
+    for (const item of this.#items.runs()) if (item.call.unwatch === undefined) this.#watch(host, item);
   }
 
-  #send(host: HostProcess, { id, job: { body, step } }: Item<PromptCall>): void {
-    const { route, bytes } = body;
+  #send(host: HostProcess, { id, call: { body, step } }: Item<PromptCall>): void {
+    const { form, bytes } = body;
     const fresh = bytes !== undefined && body.sentTo !== host;
-    host.send({ kind: 'item', item: id, step, body: body.id, ...(fresh && { sent: { route, bytes } }) });
+    host.send({ kind: 'item', item: id, step, body: body.id, ...(fresh && { sent: { form, bytes } }) });
     // The host keeps it for a next step; `tokenize` is the last one unless its answer is `needs-compiler`.
     body.sentTo = step.kind === 'tokenize' ? undefined : host;
   }
 
   #watch(host: HostProcess, item: Item<PromptCall>): void {
-    item.job.runsSince = this.#options.clock.now();
-    const silenceMs = longestSilenceMs(this.#options.silenceMs, item.job.body);
-    item.job.unwatch = this.#options.clock.after(silenceMs, () => {
+    item.call.runsSince = this.#options.clock.now();
+    const silenceMs = longestSilenceMs(this.#options.silenceMs, item.call.body);
+    item.call.unwatch = this.#options.clock.after(silenceMs, () => {
       if (this.#hung !== undefined) return;
       this.#hung = item;
-      item.job.settle(FAILED);
+      item.call.settle(FAILED);
       host.kill('silent');
     });
   }
@@ -173,19 +173,19 @@ export class PromptHostClient implements PromptHost {
     this.#dispatch();
   }
 
-  #answered({ job, abandoned }: Item<PromptCall>, answer: Answer): void {
-    job.unwatch?.();
-    job.unwatch = undefined;
+  #answered({ call, abandoned }: Item<PromptCall>, answer: Answer): void {
+    call.unwatch?.();
+    call.unwatch = undefined;
     const next = following(answer);
     if (next.kind === 'result') {
-      job.settle(next.result);
+      call.settle(next.result);
       return;
     }
     // A prompt that is not tokenized yet is still kept by the host.
-    job.body.sentTo = this.#host;
-    job.step = next.step;
-    if (job.body.bytes === undefined) this.#host?.send({ kind: 'drop', body: job.body.id });
-    else if (!abandoned) this.#add(job);
+    call.body.sentTo = this.#host;
+    call.step = next.step;
+    if (call.body.bytes === undefined) this.#host?.send({ kind: 'drop', body: call.body.id });
+    else if (!abandoned) this.#add(call);
   }
 
   #drop(body: Body): void {
@@ -225,21 +225,21 @@ export class PromptHostClient implements PromptHost {
     const now = this.#options.clock.now();
     const ranMs = ({ runsSince = now }: PromptCall): number => now - runsSince;
     const cause = this.#items.lost(ranMs, this.#hung);
-    cause?.job.settle(FAILED);
+    cause?.call.settle(FAILED);
     this.#culprit = cause && { owner: cause.owner, at: now };
     this.#hung = undefined;
   }
 
   #failAll(result: Refusal | NoResult = FAILED): void {
     this.#unwatch();
-    for (const item of this.#items.clear()) item.job.settle(result);
+    for (const item of this.#items.clear()) item.call.settle(result);
   }
 
   /** Nothing runs any more. An item that runs again gets a new timer. */
   #unwatch(): void {
-    for (const { job } of this.#items.runs()) {
-      job.unwatch?.();
-      job.unwatch = undefined;
+    for (const { call } of this.#items.runs()) {
+      call.unwatch?.();
+      call.unwatch = undefined;
     }
   }
 }

@@ -20,7 +20,7 @@ const multiplied = { type: 'object', properties: { a: { allOf: [{ anyOf: many },
 
 /** Tools past the bound of work, so that the compiler does all that it may. */
 export const WARM_UP: CompilerTask = {
-  route: 'chat',
+  form: 'chat',
   syntax: { mark: '<', open: '<', between: ',', close: '>' },
   bytes: Buffer.from(
     JSON.stringify({

@@ -17,8 +17,8 @@ const NICE = 5;
 
 setPriority(NICE);
 
-export default function compile({ route, bytes, syntax }: CompilerTask): Answer {
-  const parsed = parseBody(route, bytes);
+export default function compile({ form, bytes, syntax }: CompilerTask): Answer {
+  const parsed = parseBody(form, bytes);
   if (parsed.kind === 'invalid') return parsed;
   if (!('conversation' in parsed.request)) return { kind: 'failed' };
   const { params, conversation, replySchema } = parsed.request;
@@ -29,5 +29,5 @@ export default function compile({ route, bytes, syntax }: CompilerTask): Answer 
     ...(replySchema && { replySchema }),
   });
   const compiled = compileConstraintInFull(order);
-  return compiled.kind === 'unservable' ? unservable(compiled, route, parsed.request) : { kind: 'compiled', compiled };
+  return compiled.kind === 'unservable' ? unservable(compiled, form, parsed.request) : { kind: 'compiled', compiled };
 }

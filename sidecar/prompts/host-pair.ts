@@ -3,7 +3,7 @@ import type { BodyForm } from '../contracts/requests.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import { PromptHostClient, type FirstStart } from './client.js';
 import type { WeightedAccount } from './weighted-account.js';
-import type { OpenBody, Preparation } from './prompt-host.js';
+import type { OpenBody, ModelPromptVersion } from './prompt-host.js';
 
 /** The name in logs and process lists. */
 export type Lane = 'short' | 'long';
@@ -15,7 +15,7 @@ export class HostPair {
   readonly #inlineBytes: number;
   readonly #lanes: Readonly<Record<Lane, LaneHost>>;
   /** Of each model, as its hosts reported it. */
-  readonly #preparations = new Map<string, string>();
+  readonly #promptVersions = new Map<string, string>();
   /** Bodies that are neither tokenized nor closed: nothing else needs the hosts. */
   #open = 0;
   #retired = false;
@@ -33,8 +33,8 @@ export class HostPair {
   async ready(): Promise<FirstStart> {
     const [short, long] = await Promise.all([this.#lanes.short.ready(), this.#lanes.long.ready()]);
     if (short.kind === 'ready') {
-      for (const { id, preparation } of short.models) {
-        if (preparation !== undefined) this.#preparations.set(id, preparation);
+      for (const { id, promptVersion } of short.models) {
+        if (promptVersion !== undefined) this.#promptVersions.set(id, promptVersion);
       }
     }
     return long.kind === 'unable' ? long : short;
@@ -44,12 +44,12 @@ export class HostPair {
     return this.#lanes[lane].stats();
   }
 
-  makes({ model, preparation }: Preparation): boolean {
-    return this.#preparations.get(model) === preparation;
+  makes({ model, promptVersion }: ModelPromptVersion): boolean {
+    return this.#promptVersions.get(model) === promptVersion;
   }
 
-  open(route: BodyForm, bytes: Uint8Array, owner: WeightedAccount): OpenBody {
-    const body = this.#lanes[bytes.byteLength <= this.#inlineBytes ? 'short' : 'long'].open(route, bytes, owner);
+  open(form: BodyForm, bytes: Uint8Array, owner: WeightedAccount): OpenBody {
+    const body = this.#lanes[bytes.byteLength <= this.#inlineBytes ? 'short' : 'long'].open(form, bytes, owner);
     let open = true;
     this.#open += 1;
     const served = (): void => {

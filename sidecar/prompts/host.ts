@@ -16,7 +16,7 @@ import { readToHost, STACK_MB, versioned, type HostSetup, type ModelReport, type
 import type { Answer, CompilerTask, Step, ToHost, WorkerTask } from './messages.js';
 
 interface Body {
-  readonly route: BodyForm;
+  readonly form: BodyForm;
   /** In shared memory if there is a pool, so that every worker reads the same copy. */
   readonly bytes: Uint8Array;
 }
@@ -172,7 +172,7 @@ function cancel(item: number): void {
 
 /** The body that came with an item or before it. It is dropped with `tokenize`, which is the last step unless the compiler is needed. */
 function bodyOf({ step, body, sent }: ToHost & { kind: 'item' }): Body | undefined {
-  const found = sent ? { route: sent.route, bytes: workers === 0 ? sent.bytes : shared(sent.bytes) } : bodies.get(body);
+  const found = sent ? { form: sent.form, bytes: workers === 0 ? sent.bytes : shared(sent.bytes) } : bodies.get(body);
   if (step.kind === 'tokenize') bodies.delete(body);
   else if (found) bodies.set(body, found);
   return found;

@@ -65,12 +65,12 @@ export class ItemQueue<T> {
    * Adds an item. When the queue is full, the newest item of the account that has most waiting is dropped for it; the new
    * one is `full` when no account has more waiting than its own. `compiles`: it is worked on by the compiler thread.
    */
-  add(job: T, owner: WeightedAccount, compiles = false): Added<T> {
+  add(call: T, owner: WeightedAccount, compiles = false): Added<T> {
     const share = compiles ? this.#compiles : this.#fresh;
     const dropped = share.size < this.#maxQueued ? undefined : share.longest(owner.account);
     if (share.size >= this.#maxQueued && dropped === undefined) return { kind: 'full' };
     if (dropped) share.remove(dropped);
-    return { kind: 'added', item: share.add(job, owner), dropped };
+    return { kind: 'added', item: share.add(call, owner), dropped };
   }
 
   /** The next item to send, now counted as sent; undefined: none may be sent. */
@@ -136,11 +136,11 @@ export class ItemQueue<T> {
    * The host has ended. `ranMs` is how long an item ran, which its account is charged. Returns the item that caused it,
    * which has ended; the other sent ones are queued again. `hung`: the item that did not end in time, if the host was ended for it.
    */
-  lost(ranMs: (job: T) => number, hung?: Item<T>): Item<T> | undefined {
+  lost(ranMs: (call: T) => number, hung?: Item<T>): Item<T> | undefined {
     const ran = new Set(this.runs());
     const cause = hung ?? (ran.size === 1 ? [...ran][0] : undefined);
     for (const item of this.#takeSent()) {
-      if (ran.has(item)) item.share.spend(item, ranMs(item.job));
+      if (ran.has(item)) item.share.spend(item, ranMs(item.call));
       if (item === cause || item.abandoned) item.share.done(item, undefined);
       else if (ran.has(item)) this.#again.push(item);
       // Those sent ahead had not begun: they are as they were.

@@ -12,7 +12,7 @@ import type { FirstStart } from './client.js';
 import { openHostPair, type HostPair, type Lane } from './host-pair.js';
 import type { PromptModel } from './messages.js';
 import type { WeightedAccount } from './weighted-account.js';
-import type { OpenBody, Preparation, PromptHost } from './prompt-host.js';
+import type { OpenBody, ModelPromptVersion, PromptHost } from './prompt-host.js';
 
 export type { Lane } from './host-pair.js';
 
@@ -69,9 +69,9 @@ export class PromptLanes implements PromptHost {
     return (['short', 'long'] as const).map((lane) => ({ lane, ...this.stats(lane) }));
   }
 
-  open(route: BodyForm, bytes: Uint8Array, owner: WeightedAccount, wanted?: Preparation): OpenBody {
+  open(form: BodyForm, bytes: Uint8Array, owner: WeightedAccount, wanted?: ModelPromptVersion): OpenBody {
     const fit = wanted && [this.#present, ...this.#others].find((pair) => pair.makes(wanted));
-    return (fit ?? this.#present).open(route, bytes, owner);
+    return (fit ?? this.#present).open(form, bytes, owner);
   }
 
   /**

@@ -41,8 +41,8 @@ export interface ModelReport {
   /** The template supports tools, a system message. */
   readonly tools: boolean;
   readonly system: boolean;
-  /** Names the tokenizer and the template, as EngineFacts has it; absent: the file cannot be read. */
-  readonly preparation?: string;
+  /** Identifies tokenizer and template, as in EngineFacts; absent: the file cannot be read. */
+  readonly promptVersion?: string;
   /** How a chat model calls tools. */
   readonly calls?: CallFormatText;
   readonly problem?: string;
@@ -94,7 +94,7 @@ export type ToHost =
       readonly step: Step;
       readonly body: number;
       /** With the first item of a body, which is kept until `drop` or until its `tokenize` is answered, unless by `needs-compiler`. */
-      readonly sent?: { readonly route: BodyForm; readonly bytes: Uint8Array };
+      readonly sent?: { readonly form: BodyForm; readonly bytes: Uint8Array };
     }
   | { readonly kind: 'cancel'; readonly item: number }
   | { readonly kind: 'drop'; readonly body: number };
@@ -138,17 +138,17 @@ function isOfThisVersion(raw: unknown): boolean {
  */
 export type WorkerTask =
   | { readonly kind: 'report' }
-  | { readonly kind: 'check'; readonly route: BodyForm; readonly bytes: Uint8Array }
+  | { readonly kind: 'check'; readonly form: BodyForm; readonly bytes: Uint8Array }
   | {
       readonly kind: 'tokenize';
-      readonly route: BodyForm;
+      readonly form: BodyForm;
       readonly bytes: Uint8Array;
       readonly compiled?: CompiledConstraint;
     };
 
 /** A task for the compiler thread: the bytes are those of a chat's body that was found valid. */
 export interface CompilerTask {
-  readonly route: BodyForm;
+  readonly form: BodyForm;
   readonly bytes: Uint8Array;
   /** Of calls, by the model's template; absent: no tools are offered. */
   readonly syntax?: CallSyntax;

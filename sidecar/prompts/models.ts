@@ -1,7 +1,7 @@
 import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
 import { makeDecisionPrompt, type DecisionPrompt } from '../../engine/prompt/decision-prompt.js';
 import { callFormatText } from '../../engine/prompt/call-format-text.js';
-import { preparationOf } from '../../engine/prompt/preparation.js';
+import { promptVersionOf } from '../../engine/prompt/prompt-version.js';
 import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
@@ -37,8 +37,8 @@ function prepareModel(model: PromptModel, vocabulary: Vocabulary): LoadedModel {
   const made = makePromptParts(vocabulary, model.template);
   if (made.kind === 'bad') return broken(model, made.problem);
   const { parts } = made;
-  const preparation = preparationOf(vocabulary.hash, model.template);
-  const capable = { id: model.id, preparation, ...parts.template.capabilities };
+  const promptVersion = promptVersionOf(vocabulary.hash, model.template);
+  const capable = { id: model.id, promptVersion, ...parts.template.capabilities };
   if (model.kind === 'chat') {
     return { kind: 'chat', model, report: { ...capable, calls: callFormatText(parts.template.tools) }, parts };
   }

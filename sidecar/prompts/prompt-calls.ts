@@ -10,7 +10,7 @@ import type { Checked, NoResult, Refusal, Tokenized } from './prompt-host.js';
 /** One body, which the sidecar keeps until it is closed, since a new host needs it again. */
 export interface Body {
   readonly id: number;
-  readonly route: BodyForm;
+  readonly form: BodyForm;
   readonly owner: WeightedAccount;
   bytes: Uint8Array | undefined;
   /** The host that keeps a copy. */

@@ -20,8 +20,8 @@ export type Tokenized =
   | {
       readonly kind: 'chat';
       readonly prompt: Prompt;
-      /** Names the tokenizer and the template that made it, as EngineFacts has it. */
-      readonly preparation?: string;
+      /** Identifies the tokenizer and the template that made it, as in EngineFacts. */
+      readonly promptVersion?: string;
       readonly format?: ReplyFormat;
       readonly images?: readonly RequestImage[];
     }
@@ -29,7 +29,7 @@ export type Tokenized =
       readonly kind: 'decision';
       readonly input: Uint32Array;
       readonly questions: readonly ScoreQuestion[];
-      readonly preparation?: string;
+      readonly promptVersion?: string;
     }
   | Refusal
   | NoResult;
@@ -64,15 +64,15 @@ export interface OpenBody {
 /** Turns bodies into tokens outside the sidecar's process. */
 export interface PromptHost {
   /**
-   * Takes ownership of the body, which the caller must not change. `owner` is charged with the body's host time. `wanted`: what its
-   * prompt is to be made with, if there is a choice; absent: what new prompts are made with.
+   * Takes ownership of the body, which the caller must not change. `owner` is charged with the body's host time. `wanted`: the
+   * tokenizer and template for its prompt, if there is a choice; absent: those of new prompts.
    */
-  open(route: BodyForm, body: Uint8Array, owner: WeightedAccount, wanted?: Preparation): OpenBody;
+  open(form: BodyForm, body: Uint8Array, owner: WeightedAccount, wanted?: ModelPromptVersion): OpenBody;
 }
 
-/** What prompts of a model are made with. */
-export interface Preparation {
+/** The tokenizer and template with which prompts of a model are made. */
+export interface ModelPromptVersion {
   readonly model: string;
-  /** As EngineFacts has it. */
-  readonly preparation: string;
+  /** As in EngineFacts. */
+  readonly promptVersion: string;
 }

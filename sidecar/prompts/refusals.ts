@@ -16,11 +16,11 @@ export function refusal(code: ErrorCode, message: string, param: string): Refusa
  */
 export function unservable(
   { of, at, why, path = [] }: CompiledConstraint & { kind: 'unservable' },
-  route: BodyForm,
+  form: BodyForm,
   { replySchemaAt = ['response_format'] }: Pick<ChatRequest, 'replySchemaAt'>,
 ): Refusal {
   if (of === 'tools' && at === undefined) return refusal('unprocessable', `The schema of the tools ${why}`, 'tools');
-  const inTool = route === 'responses' ? ['parameters'] : ['function', 'parameters'];
+  const inTool = form === 'responses' ? ['parameters'] : ['function', 'parameters'];
   const root = of === 'reply' ? replySchemaAt : ['tools', String(at), ...inTool];
   const { subject, param } = placeOf([...root, ...path], WIDE_OPEN_MAPS);
   return refusal('unprocessable', `${subject} ${why}`, param ?? root[0] ?? of);

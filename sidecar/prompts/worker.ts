@@ -5,7 +5,7 @@
 import { getEnvironmentData } from 'node:worker_threads';
 import type { Answer, HostSetup, ModelReport, WorkerTask } from './messages.js';
 import { loadModels } from './models.js';
-import { check, tokenize } from './prepare.js';
+import { check, tokenize } from './tokenize.js';
 
 const setup = getEnvironmentData('setup') as HostSetup;
 const loaded = await loadModels(setup.models);
@@ -41,8 +41,8 @@ export default function run(task: WorkerTask): readonly ModelReport[] | Answer {
     case 'report':
       return loaded.map(({ report }) => report);
     case 'check':
-      return check(task.route, task.bytes);
+      return check(task.form, task.bytes);
     case 'tokenize':
-      return tokenize(models, task.route, task.bytes, task.compiled);
+      return tokenize(models, task.form, task.bytes, task.compiled);
   }
 }

@@ -25,7 +25,7 @@ export interface RequestTrace {
 }
 
 /** One attempt to get a seat and run on the engine. All are clock readings; undefined: it did not come so far. */
-export interface Try {
+export interface Attempt {
   /** The last check passed at this time; from then on it waited. */
   readonly readyAt: number;
   readonly seatedAt: number | undefined;
@@ -56,9 +56,9 @@ export interface RequestRecord {
    * Attempts before the last one, whose engine was lost before it started; at most two: a request returns to the queue
    * once.
    */
-  readonly lost: readonly Try[];
+  readonly lost: readonly Attempt[];
   /** The last attempt. */
-  readonly last: Try | undefined;
+  readonly last: Attempt | undefined;
   readonly endedAt: number;
   /** The status that the caller got; 499: it disconnected before. */
   readonly status: number;

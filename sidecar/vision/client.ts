@@ -9,7 +9,7 @@ import { ClosedScopes } from '../../engine/protocol/closed-scopes.js';
 import type { VisionSetup } from '../../engine/protocol/vision-messages.js';
 import type { Forked, Message, VisionClientOptions } from './client-options.js';
 import { VisionProcess, type VisionEnd, type VisionProcessEvents } from './process.js';
-import type { EncodeOrder, Encoded, Encoding, HostedVision, Laid, Size, VisionFacts, VisionState } from './vision.js';
+import type { EncodeOrder, Encoded, Encoding, HostedVision, Layout, Size, VisionFacts, VisionState } from './vision.js';
 
 /** An image that is not encoded within this time counts as hung, ms. On a CPU real encoders take up to a minute. */
 const ENCODE_MS = 300_000;
@@ -28,7 +28,7 @@ const MAX_LAYOUTS = 4096;
 
 interface Asked {
   readonly id: number;
-  readonly settle: (result: Laid) => void;
+  readonly settle: (result: Layout) => void;
   readonly size: Size;
   readonly unwatch: () => void;
 }
@@ -51,7 +51,7 @@ export class VisionClient implements HostedVision {
   #startsAt = 0;
   #cancelStart: () => void = () => undefined;
   #nextId = 1;
-  readonly #layouts = new Map<string, Promise<Laid>>();
+  readonly #layouts = new Map<string, Promise<Layout>>();
   #asked: Asked[] = [];
   readonly #waiting: Item[] = [];
   readonly #closed = new ClosedScopes();
@@ -97,16 +97,16 @@ export class VisionClient implements HostedVision {
     this.#fail();
   }
 
-  layout(size: Size): Promise<Laid> {
+  layout(size: Size): Promise<Layout> {
     this.start();
     const process = this.#process;
-    if (this.#state !== 'ready' || !process) return Promise.resolve({ kind: 'away' });
+    if (this.#state !== 'ready' || !process) return Promise.resolve({ kind: 'unavailable' });
     const key = `${size.width}x${size.height}`;
     const known = this.#layouts.get(key);
     if (known) return known;
     if (this.#layouts.size >= MAX_LAYOUTS) this.#layouts.clear();
     const id = this.#nextId++;
-    const asked = new Promise<Laid>((settle) => {
+    const asked = new Promise<Layout>((settle) => {
       const unwatch = this.#options.clock.after(LAYOUT_MS, () => process.kill('hang'));
       this.#asked.push({ id, settle, size, unwatch });
     });
@@ -158,13 +158,13 @@ export class VisionClient implements HostedVision {
         this.#unable(message.reason, message.noAddon);
         return;
       case 'layout':
-        this.#laid(message.id, { kind: 'layout', parts: message.parts });
+        this.#settleLayout(message.id, { kind: 'layout', parts: message.parts });
         return;
       case 'encoded':
         this.#encoded(message.id, { kind: 'encoded', embeddings: message.embeddings });
         return;
       case 'refused':
-        this.#laid(message.id, { kind: 'failed' });
+        this.#settleLayout(message.id, { kind: 'failed' });
         this.#encoded(message.id, { kind: message.why });
         return;
       case 'heartbeat':
@@ -194,7 +194,7 @@ export class VisionClient implements HostedVision {
     this.#fail();
   }
 
-  #laid(id: number, result: Laid): void {
+  #settleLayout(id: number, result: Layout): void {
     const asked = this.#asked.find((each) => each.id === id);
     if (!asked) return;
     this.#asked = this.#asked.filter((each) => each !== asked);
@@ -222,7 +222,7 @@ export class VisionClient implements HostedVision {
     guilty?.item.settle({ kind: 'failed' });
     for (const [at, { settle, unwatch }] of this.#asked.splice(0).entries()) {
       unwatch();
-      settle({ kind: guilty || at > 0 ? 'away' : 'failed' });
+      settle({ kind: guilty || at > 0 ? 'unavailable' : 'failed' });
     }
     if (this.#state === 'lost' || this.#state === 'no-addon') return;
     this.#state = 'cold';

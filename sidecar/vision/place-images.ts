@@ -3,7 +3,7 @@ import { IMAGE_IDS, type Prompt, type PromptSegment } from '../../engine/protoco
 import type { LayoutPart } from './vision.js';
 
 /** An image at its place in a prompt. */
-export interface LaidImage {
+export interface ImageLayout {
   readonly parts: readonly LayoutPart[];
   /** Of its embeddings; no other image's are equal. */
   readonly digest: Uint8Array;
@@ -16,7 +16,7 @@ export interface PlacedPart {
   readonly part: number;
 }
 
-export interface PlacedImages {
+export interface PromptWithImages {
   readonly prompt: Prompt;
   /** By the index of the prompt's images. */
   readonly placed: readonly PlacedPart[];
@@ -26,7 +26,7 @@ export interface PlacedImages {
  * A prompt with images: `texts` has a segment before, between and behind them. Texts side by side become one segment, as
  * llama-server evaluates them. `whole`: see ImageSegment.
  */
-export function placeImages(texts: Prompt, images: readonly LaidImage[], whole: boolean): PlacedImages {
+export function placeImages(texts: Prompt, images: readonly ImageLayout[], whole: boolean): PromptWithImages {
   const segments: PromptSegment[] = [];
   const placed: PlacedPart[] = [];
   let text: Uint32Array[] = [];

@@ -10,12 +10,12 @@ export type { EncodeOrder, LayoutPart, Size, VisionFacts } from '../../engine/pr
  */
 export type VisionState = 'cold' | 'ready' | 'no-addon' | 'lost';
 
-export type Laid =
+export type Layout =
   | { readonly kind: 'layout'; readonly parts: readonly LayoutPart[] }
   /** The projector takes no image of this size, or its process ended over it. */
   | { readonly kind: 'failed' }
   /** There is no process now. */
-  | { readonly kind: 'away' };
+  | { readonly kind: 'unavailable' };
 
 export type Encoded =
   /** One for each part of the layout with embeddings, in order. */
@@ -46,7 +46,7 @@ export interface Vision {
   /** Random bytes of this sidecar. Digests of images are made with them, so that no caller can choose one or find one out. */
   readonly secret: Uint8Array;
   /** What an image of this size becomes in a prompt. Never rejects. */
-  layout(size: Size): Promise<Laid>;
+  layout(size: Size): Promise<Layout>;
   encode(order: EncodeOrder): Encoding;
 }
 

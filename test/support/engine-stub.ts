@@ -162,7 +162,7 @@ function look(id: number, job: GenerateJob): void {
   looks.set(id, { left: images.length });
   live.set(id, 'hold');
   started(id);
-  emit(...images.map((image): Output => ({ id, kind: 'wants', image })));
+  emit(...images.map((image): Output => ({ id, kind: 'needsImage', image })));
 }
 
 function seen(id: number): void {

@@ -113,8 +113,8 @@ export class FakeGeneration extends FakeJob<GenerateJob, GenerationReceiver> {
     return this;
   }
 
-  wants(image: number): this {
-    return this.say((receiver) => receiver.wants?.(image));
+  needsImage(image: number): this {
+    return this.say((receiver) => receiver.needsImage?.(image));
   }
 
   finished(choice = 0, reason: FinishReason = 'stop'): this {

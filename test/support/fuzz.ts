@@ -1,6 +1,6 @@
 /** Random bodies, from arbitrary bytes to almost valid requests. */
 import fc from 'fast-check';
-import type { BodyForm, Route } from '../../sidecar/contracts/requests.js';
+import type { BodyForm, ModelRoute } from '../../sidecar/contracts/requests.js';
 import { CANARY } from '../contract/tables/rule.js';
 import {
   FULL_CHAT,
@@ -21,7 +21,7 @@ const FULL: Readonly<Record<BodyForm, Json>> = {
 };
 
 /** The bodies for each route. */
-export const ROUTES: readonly Route[] = ['chat', 'decisions', 'systemone'];
+export const ROUTES: readonly ModelRoute[] = ['chat', 'decisions', 'systemone'];
 
 /** All contracts for a body. */
 export const FORMS = Object.keys(FULL) as BodyForm[];

@@ -1,9 +1,9 @@
 /** Bodies that cost more than their bytes suggest, of any length, for the test that counts and the bench that times. */
-import type { Route } from '../../sidecar/contracts/requests.js';
+import type { ModelRoute } from '../../sidecar/contracts/requests.js';
 
 export interface Hostile {
   readonly name: string;
-  readonly route: Route;
+  readonly route: ModelRoute;
   /** A body of about so many bytes. */
   readonly body: (bytes: number) => string;
 }

@@ -123,7 +123,7 @@ export class RealLoop {
     const decoder =
       layer === 'iterators'
         ? new IteratorDecoder(context, true)
-        : await BatchDecoder.over(context, THREADS, cutsAnywhere(model.fileInsights));
+        : await BatchDecoder.create(context, THREADS, cutsAnywhere(model.fileInsights));
     if (!decoder) throw new Error('the layer below is not the one that batch-decoder.ts knows');
     return new RealLoop(context, decoder, limits, mark);
   }

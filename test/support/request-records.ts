@@ -1,7 +1,7 @@
-import type { RequestRecord, Try } from '../../sidecar/telemetry/tracing.js';
+import type { RequestRecord, Attempt } from '../../sidecar/telemetry/tracing.js';
 
 /** A successful try, 10 ms each part, after 20 ms. */
-export const TRY: Try = { readyAt: 20, seatedAt: 30, replica: 1, handedOverAt: 30, firstTokenAt: 40, ranUntil: 50 };
+export const TRY: Attempt = { readyAt: 20, seatedAt: 30, replica: 1, handedOverAt: 30, firstTokenAt: 40, ranUntil: 50 };
 
 /** The record of a successful chat of 60 ms, with `more` over it. */
 export function requestRecord(more: Partial<RequestRecord> = {}): RequestRecord {

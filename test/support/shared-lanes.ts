@@ -59,7 +59,7 @@ function lanesFor({ hooks = {}, ...options }: PromptLanesOptions): Prompts {
   const { lanes, users } = found;
   return {
     ready: () => lanes.ready(),
-    open: (route, bytes, owner, wanted) => lanes.open(route, bytes, owner, wanted),
+    open: (form, bytes, owner, wanted) => lanes.open(form, bytes, owner, wanted),
     prepare: (models) => lanes.prepare(models),
     adopt: () => lanes.adopt(),
     discard: () => lanes.discard(),

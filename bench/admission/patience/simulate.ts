@@ -46,7 +46,7 @@ export async function simulate(list: readonly Caller[], setting: Setting): Promi
     learns: setting.learns,
   });
   const visits: SimulatedCall[] = [];
-  const arrive = (caller: Caller, fingerprint: string, again: boolean): void => {
+  const arrive = (caller: Caller, bodyDigest: string, again: boolean): void => {
     const atMs = agenda.now();
     const visit: SimulatedCall = {
       ...caller,
@@ -64,7 +64,7 @@ export async function simulate(list: readonly Caller[], setting: Setting): Promi
       bytes: 2000,
       seatsWanted: 1,
       awaits: setting.kind === 'stream' ? 'first-token' : 'end',
-      fingerprint,
+      bodyDigest,
     } as const;
     const refused = ({ retryAfterMs, reason, retry }: Refused): void => {
       visit.end = 'refused';
@@ -73,7 +73,7 @@ export async function simulate(list: readonly Caller[], setting: Setting): Promi
       visit.retry = retry;
       visit.endedAt = agenda.now();
       const afterMs = again ? undefined : setting.comesBack?.(visit, random);
-      if (afterMs !== undefined) agenda.after(afterMs, () => arrive(caller, fingerprint, true));
+      if (afterMs !== undefined) agenda.after(afterMs, () => arrive(caller, bodyDigest, true));
     };
     const ticket = queue.enter(entry);
     if ('kind' in ticket) {

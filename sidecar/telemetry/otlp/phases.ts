@@ -1,4 +1,4 @@
-import type { RequestRecord, Try } from '../tracing.js';
+import type { RequestRecord, Attempt } from '../tracing.js';
 
 /** The phases of a request. `authorize` overlaps `receive` and `prepare`; all others follow each other. */
 export type PhaseName = 'authorize' | 'receive' | 'prepare' | 'queue' | 'prefill' | 'decode' | 'flush';
@@ -38,7 +38,7 @@ export function phasesOf({
   return phases;
 }
 
-function triedAndLost({ readyAt, seatedAt, replica, handedOverAt, ranUntil }: Try): Phase[] {
+function triedAndLost({ readyAt, seatedAt, replica, handedOverAt, ranUntil }: Attempt): Phase[] {
   const from = handedOverAt ?? readyAt;
   return [
     { name: 'queue', from: readyAt, until: seatedAt ?? from },
@@ -48,7 +48,7 @@ function triedAndLost({ readyAt, seatedAt, replica, handedOverAt, ranUntil }: Tr
 
 /** `decodes`: tokens are generated after the prompt, unlike for decisions. */
 function tried(
-  { readyAt, seatedAt, replica, handedOverAt, firstTokenAt, ranUntil }: Try,
+  { readyAt, seatedAt, replica, handedOverAt, firstTokenAt, ranUntil }: Attempt,
   decodes: boolean,
   end: number,
 ): Phase[] {

@@ -2,7 +2,7 @@
  * The contract as tables: what each place of a request may contain. The same tables run in-process, as raw HTTP and in
  * the mutation run. They are written from docs/contract.md, not from the schemas.
  */
-import type { Route } from '../../../sidecar/contracts/requests.js';
+import type { ModelRoute } from '../../../sidecar/contracts/requests.js';
 import { type At, type Json, bytesOf, pathText, shown, withAt } from '../../support/bodies.js';
 
 /** Contained in every text for which a case may be refused; no refusal may contain it. */
@@ -20,7 +20,7 @@ export interface Refusal {
 }
 
 export interface ContractCase {
-  readonly route: Route;
+  readonly route: ModelRoute;
   readonly name: string;
   /** Created on demand: some have 16 MiB. */
   readonly body: () => Uint8Array;
@@ -65,7 +65,7 @@ export interface Closed {
 
 /** A valid body, and how problems in it are named. */
 export interface Surface {
-  readonly route: Route;
+  readonly route: ModelRoute;
   readonly base: Json;
   place(at: At): { readonly subject: string; readonly param: string | null };
 }
@@ -91,7 +91,7 @@ export function changed(surface: Surface, at: At, value: Json | undefined, refus
 }
 
 /** A case with its own body. */
-export function whole(route: Route, name: string, body: string | Uint8Array, refusal?: Refusal): ContractCase {
+export function whole(route: ModelRoute, name: string, body: string | Uint8Array, refusal?: Refusal): ContractCase {
   return {
     route,
     name: `${route}: ${name}`,

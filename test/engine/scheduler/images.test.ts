@@ -28,7 +28,7 @@ function supplying(bench: Bench, prompts: Readonly<Record<number, Prompt>>): [jo
   const wants: [number, number][] = [];
   bench.onOutputs = (outputs) => {
     for (const output of outputs) {
-      if (output.kind !== 'wants') continue;
+      if (output.kind !== 'needsImage') continue;
       wants.push([output.id, output.image]);
       const images = (prompts[output.id] ?? []).filter(({ kind }) => kind === 'image') as ImageSegment[];
       const { digest, tokens } = images[output.image] ?? image(0, 0);

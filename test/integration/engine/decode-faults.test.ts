@@ -27,7 +27,7 @@ async function bench(t: Test): Promise<Bench> {
     await model.dispose();
     await llama.dispose();
   });
-  const decoder = await BatchDecoder.over(context, 1);
+  const decoder = await BatchDecoder.create(context, 1);
   if (!decoder) throw new Error('not the version that the decoder knows');
   return {
     decoder,

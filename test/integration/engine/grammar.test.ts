@@ -27,7 +27,7 @@ type Make = (context: LlamaContext) => Promise<Decoder>;
 const DECODERS: Readonly<Record<string, Make>> = {
   iterators: async (context) => new IteratorDecoder(context, true),
   batches: async (context) => {
-    const made = await BatchDecoder.over(context, THREADS);
+    const made = await BatchDecoder.create(context, THREADS);
     if (!made) throw new Error('the layer below is not the one that batch-decoder.ts knows');
     return made;
   },

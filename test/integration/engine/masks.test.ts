@@ -22,7 +22,7 @@ t.teardown(() => llama.dispose());
 
 const DECODERS: Readonly<Record<string, (context: LlamaContext) => Promise<Decoder>>> = {
   batches: async (context) => {
-    const made = await BatchDecoder.over(context, 1);
+    const made = await BatchDecoder.create(context, 1);
     if (!made) throw new Error('the layer below is not the one that batch-decoder.ts knows');
     return made;
   },

@@ -4,8 +4,8 @@ import { QueuedRequest } from '../../../sidecar/admission/queued-request.js';
 
 const QUEUE = { ready: () => undefined, cancel: () => undefined };
 
-function request(fingerprint: string | undefined, enteredAt = 0, account = 'a'): QueuedRequest {
-  const body = fingerprint === undefined ? {} : { fingerprint };
+function request(bodyDigest: string | undefined, enteredAt = 0, account = 'a'): QueuedRequest {
+  const body = bodyDigest === undefined ? {} : { bodyDigest };
   const queued = new QueuedRequest(QUEUE, { account, weight: 4, bytes: 1, seatsWanted: 1, ...body }, 1);
   queued.enteredAt = enteredAt;
   return queued;

@@ -10,7 +10,7 @@ import type {
   Encoded,
   EncodeOrder,
   Encoding,
-  Laid,
+  Layout,
   Size,
   Vision,
   VisionFacts,
@@ -34,11 +34,11 @@ class FakeVision implements Vision {
   readonly sizes: Size[] = [];
   cancelled = 0;
   answers: Encoded = { kind: 'encoded', embeddings: [Float32Array.of(1), Float32Array.of(2)] };
-  laid: Laid['kind'] = 'layout';
+  layoutKind: Layout['kind'] = 'layout';
 
-  layout(size: Size): Promise<Laid> {
+  layout(size: Size): Promise<Layout> {
     this.sizes.push(size);
-    if (this.laid !== 'layout') return Promise.resolve({ kind: this.laid });
+    if (this.layoutKind !== 'layout') return Promise.resolve({ kind: this.layoutKind });
     const count = Math.ceil((size.width * size.height) / 10_000);
     const part = { kind: 'embeddings', count, positions: count, columns: 0 } as const;
     return Promise.resolve({ kind: 'layout', parts: [{ kind: 'tokens', tokens: Uint32Array.of(7, 8) }, part, part] });
@@ -62,10 +62,10 @@ async function seen(
   vision: Vision,
   images: RequestImage[],
   scope = 'all',
-): Promise<Extract<Awaited<ReturnType<typeof placeInPrompt>>, { kind: 'seen' }>> {
+): Promise<Extract<Awaited<ReturnType<typeof placeInPrompt>>, { kind: 'placed' }>> {
   const texts = Array.from({ length: images.length + 1 }, (_, i) => text(i + 1));
   const found = await placeInPrompt(vision, texts, images, scope, 'p');
-  if (found.kind !== 'seen') throw new Error(found.error.message);
+  if (found.kind !== 'placed') throw new Error(found.error.message);
   return found;
 }
 
@@ -132,9 +132,9 @@ t.test('refusals', async (t) => {
     return found.kind === 'refused' ? { status: found.error.status, code: found.error.code } : found;
   };
   t.same(await ask(), { status: 400, code: 'bad_request' }, 'too many tokens');
-  vision.laid = 'away';
+  vision.layoutKind = 'unavailable';
   t.same(await ask(), { status: 503, code: 'cold' });
-  vision.laid = 'failed';
+  vision.layoutKind = 'failed';
   t.same(await ask(), { status: 502, code: 'bad_gateway' });
 });
 

@@ -355,7 +355,7 @@ t.test('requested embeddings are sent to the engine', async (t) => {
   const images = new Looked();
   const end = runJob(seated.context, await seated.lease(), chatOf(1), seated.parts({ images }));
   const job = (await seated.engine.generation(0)).started();
-  job.wants(3);
+  job.needsImage(3);
   t.same(images.asked, [3]);
   const values = Float32Array.of(1);
   images.settle(values);
@@ -372,7 +372,7 @@ t.test('an image without embeddings fails its job, which is cancelled', async (t
   const images = new Looked();
   const end = runJob(seated.context, await seated.lease(), chatOf(1), seated.parts({ images }));
   const job = (await seated.engine.generation(0)).started();
-  job.wants(0);
+  job.needsImage(0);
   images.settle(IMAGE_FAILED);
   await job.cancelled;
   t.match(await end, { kind: 'failed', outcome: 'failed', error: { status: 502, code: 'bad_gateway' } });
@@ -386,7 +386,7 @@ t.test('embeddings that arrive after the end change nothing', async (t) => {
     const images = new Looked();
     const end = runJob(seated.context, await seated.lease(), chatOf(1), seated.parts({ images }));
     const job = (await seated.engine.generation(0)).started();
-    job.wants(0);
+    job.needsImage(0);
     seated.disconnect.abort();
     t.equal((await end).kind, 'cancelled');
     images.settle(late);

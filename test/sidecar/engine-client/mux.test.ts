@@ -316,10 +316,10 @@ t.test('a job that requests embeddings gets them once, and lacks them until then
   const wanted: number[] = [];
   const handle = mux.generate(
     job,
-    Object.assign(new RecordingReceiver(), { wants: (image: number) => wanted.push(image) }),
+    Object.assign(new RecordingReceiver(), { needsImage: (image: number) => wanted.push(image) }),
   );
   t.equal(mux.awaitingImages, 0);
-  t.equal(mux.apply([started(1), { id: 1, kind: 'wants', image: 2 }]), undefined);
+  t.equal(mux.apply([started(1), { id: 1, kind: 'needsImage', image: 2 }]), undefined);
   t.same(wanted, [2]);
   t.equal(mux.awaitingImages, 1);
   const values = Float32Array.of(1, 2);
@@ -338,12 +338,12 @@ t.test('a job that requests embeddings gets them once, and lacks them until then
 });
 
 t.test('requests for embeddings are a violation before the start, twice, and of jobs without images', async (t) => {
-  const seeing = Object.assign(new RecordingReceiver(), { wants: () => undefined });
-  const wants = (id: number): Output => ({ id, kind: 'wants', image: 0 });
+  const seeing = Object.assign(new RecordingReceiver(), { needsImage: () => undefined });
+  const needsImage = (id: number): Output => ({ id, kind: 'needsImage', image: 0 });
   for (const [outputs, violation] of [
-    [[wants(1)], 'not-started'],
-    [[started(1), wants(1), wants(1)], 'wrong-want'],
-    [[started(2), wants(2)], 'wrong-want'],
+    [[needsImage(1)], 'not-started'],
+    [[started(1), needsImage(1), needsImage(1)], 'wrong-image'],
+    [[started(2), needsImage(2)], 'wrong-image'],
   ] as const) {
     const { mux } = setup();
     mux.generate(job, seeing);

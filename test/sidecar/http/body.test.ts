@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { BodyBudget, BodyReader } from '../../../sidecar/http/body.js';
-import type { Body } from '../../../sidecar/http/exchange.js';
+import type { BodyResult } from '../../../sidecar/http/exchange.js';
 
 /** A reader whose socket and clock the test controls. */
 function setup({
@@ -36,7 +36,7 @@ function setup({
   return { reader, push, calls, timers, budget };
 }
 
-function text(body: Body): string {
+function text(body: BodyResult): string {
   return body.kind === 'body' ? Buffer.from(body.bytes).toString() : body.kind;
 }
 

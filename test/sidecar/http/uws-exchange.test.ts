@@ -2,7 +2,7 @@ import { get as httpGet } from 'node:http';
 import { contractError } from '../../../sidecar/domain/errors.js';
 import type { IncomingMessage } from 'node:http';
 import t from 'tap';
-import type { Body, EventStream, Exchange } from '../../../sidecar/http/exchange.js';
+import type { BodyResult, EventStream, Exchange } from '../../../sidecar/http/exchange.js';
 import { deferred, serve } from '../../support/http-server.js';
 import type { RawResponse } from '../../support/raw-http.js';
 
@@ -255,7 +255,7 @@ t.test('a body over its limit is refused while it is still being read, and the c
 });
 
 t.test('all bodies together have a cap', async (t) => {
-  const held = deferred<Body>();
+  const held = deferred<BodyResult>();
   const free = deferred();
   const { connect, server } = await serve(
     t,

@@ -6,7 +6,7 @@ import { rounds } from '../../support/long-form.js';
 
 const ONE = 1;
 
-/** A host on a fake clock with one worker; a job’s number is its duration in ms. */
+/** A host on a fake clock with one worker; a call’s number is its duration in ms. */
 class Harness {
   readonly clock = new FakeClock();
   #ids = 0;
@@ -24,11 +24,11 @@ class Harness {
   step(): boolean {
     const item = this.queue.take();
     if (!item) return false;
-    this.clock.advance(item.job.ms);
+    this.clock.advance(item.call.ms);
     const { account } = item.owner;
-    this.spent.set(account, (this.spent.get(account) ?? 0) + item.job.ms);
-    this.done.push({ name: item.job.name, at: this.clock.now() });
-    this.queue.done(item, item.job.ms);
+    this.spent.set(account, (this.spent.get(account) ?? 0) + item.call.ms);
+    this.done.push({ name: item.call.name, at: this.clock.now() });
+    this.queue.done(item, item.call.ms);
     return true;
   }
 }

@@ -4,30 +4,30 @@ import type { Item } from '../../../sidecar/prompts/fair-share.js';
 import { ItemQueue } from '../../../sidecar/prompts/item-queue.js';
 
 /** Adds an item to a queue that is not full. */
-function add<T>(queue: ItemQueue<T>, job: T, account = 'a', compiles = false): Item<T> {
-  const added = queue.add(job, { account, weight: 1 }, compiles);
+function add<T>(queue: ItemQueue<T>, call: T, account = 'a', compiles = false): Item<T> {
+  const added = queue.add(call, { account, weight: 1 }, compiles);
   if (added.kind === 'full') throw new Error('full');
   return added.item;
 }
 
-function filled(width: number, ...jobs: string[]): { queue: ItemQueue<string>; items: Item<string>[] } {
+function filled(width: number, ...calls: string[]): { queue: ItemQueue<string>; items: Item<string>[] } {
   const queue = new ItemQueue<string>(width, 100, 0);
-  return { queue, items: jobs.map((job) => add(queue, job)) };
+  return { queue, items: calls.map((call) => add(queue, call)) };
 }
 
-/** The host ends after so many ms. Returns the job that fails for it. */
+/** The host ends after so many ms. Returns the call that fails for it. */
 function lost<T>(queue: ItemQueue<T>, hung?: Item<T>, ms = 0): T | undefined {
   const blamed = queue.lost(() => ms, hung);
-  return blamed?.abandoned === false ? blamed.job : undefined;
+  return blamed?.abandoned === false ? blamed.call : undefined;
 }
 
 function startAll(queue: ItemQueue<string>): string {
   const started: string[] = [];
-  for (let item = queue.next(); item; item = queue.next()) started.push(item.job);
+  for (let item = queue.next(); item; item = queue.next()) started.push(item.call);
   return started.join('');
 }
 
-const jobs = (items: readonly Item<string>[]) => items.map(({ job }) => job).join('');
+const calls = (items: readonly Item<string>[]) => items.map(({ call }) => call).join('');
 
 t.test('items run in their order, as many as there are workers', async (t) => {
   const { queue, items } = filled(2, 'a', 'b', 'c');
@@ -40,7 +40,7 @@ t.test('items run in their order, as many as there are workers', async (t) => {
 
 t.test('one more than the maximum of waiting items is not added', async (t) => {
   const queue = new ItemQueue<string>(1, 2, 0);
-  const kind = (job: string): string => queue.add(job, { account: 'a', weight: 1 }).kind;
+  const kind = (call: string): string => queue.add(call, { account: 'a', weight: 1 }).kind;
   t.equal(kind('a'), 'added');
   t.ok(queue.next());
   t.same([kind('b'), kind('c'), kind('d')], ['added', 'added', 'full']);
@@ -86,7 +86,7 @@ t.test('a cancelled item is removed, or counts as running until it ends, and is 
   two.queue.abandon(two.items[0]!);
   lost(two.queue);
   t.equal(startAll(two.queue), 'b', 'and not a');
-  t.equal(jobs(two.queue.clear()), 'b');
+  t.equal(calls(two.queue.clear()), 'b');
   t.same([two.queue.running, two.queue.queued], [0, 0]);
 });
 
@@ -106,12 +106,12 @@ t.test('whatever happens, an item runs at most twice and only those that end a h
           while (queue.next());
           const running = [...queue.runs()];
           for (const { id } of running) runs.set(id, (runs.get(id) ?? 0) + 1);
-          if (running.some(({ job }) => job))
+          if (running.some(({ call }) => call))
             failed.push(...[queue.lost(() => 1)].filter((item) => item !== undefined));
           else for (const { id } of running) if (queue.finish(id, 1)) answered++;
         }
         return (
-          failed.every(({ job }) => job) &&
+          failed.every(({ call }) => call) &&
           failed.length + answered === items.length &&
           [...runs.values()].every((count) => count <= 2)
         );
@@ -123,9 +123,9 @@ t.test('whatever happens, an item runs at most twice and only those that end a h
 t.test('items that were sent ahead are no suspects, and go first to the next host', async (t) => {
   // Three, of the half a millisecond that an account’s items are expected to cost at first.
   const queue = new ItemQueue<string>(1, 100, 1.5);
-  const items = ['a', 'b', 'c', 'd', 'e'].map((job) => add(queue, job));
+  const items = ['a', 'b', 'c', 'd', 'e'].map((call) => add(queue, call));
   t.equal(startAll(queue), 'abc');
-  t.same([queue.running, queue.queued, jobs([...queue.runs()])], [1, 2, 'a']);
+  t.same([queue.running, queue.queued, calls([...queue.runs()])], [1, 2, 'a']);
   queue.finish(items[0]!.id, 0.5);
   t.equal(startAll(queue), 'd');
   queue.abandon(items[3]!);
@@ -136,10 +136,10 @@ t.test('items that were sent ahead are no suspects, and go first to the next hos
 t.test('how many are sent ahead depends on the cost of the account’s items', async (t) => {
   const queue = new ItemQueue<string>(1, 100, 2);
   const first = add(queue, 'a');
-  for (const job of ['b', 'c', 'd', 'e', 'f', 'g']) add(queue, job);
+  for (const call of ['b', 'c', 'd', 'e', 'f', 'g']) add(queue, call);
   t.equal(startAll(queue), 'abcd', 'half a millisecond each');
   queue.finish(first.id, 20);
-  for (const job of queue.runs()) t.equal(job.job, 'b');
+  for (const call of queue.runs()) t.equal(call.call, 'b');
   queue.finish(first.id + 1, 20);
   queue.finish(first.id + 2, 20);
   t.equal(startAll(queue), '', 'none beside one that runs');
@@ -149,10 +149,10 @@ t.test('how many are sent ahead depends on the cost of the account’s items', a
 
 t.test('a full queue drops the newest item of the account with the most waiting', async (t) => {
   const queue = new ItemQueue<string>(1, 4, 0);
-  for (const job of ['a1', 'a2', 'a3', 'a4']) add(queue, job, 'a');
-  const outcome = (job: string, account: string): string => {
-    const added = queue.add(job, { account, weight: 1 });
-    return added.kind === 'full' ? 'full' : `dropped ${added.dropped?.job}`;
+  for (const call of ['a1', 'a2', 'a3', 'a4']) add(queue, call, 'a');
+  const outcome = (call: string, account: string): string => {
+    const added = queue.add(call, { account, weight: 1 });
+    return added.kind === 'full' ? 'full' : `dropped ${added.dropped?.call}`;
   };
   t.equal(outcome('a5', 'a'), 'full');
   t.equal(outcome('b1', 'b'), 'dropped a4');
@@ -163,7 +163,7 @@ t.test('a full queue drops the newest item of the account with the most waiting'
 
 t.test('an item that was sent and has not begun may be taken back', async (t) => {
   const queue = new ItemQueue<string>(1, 100, 1.5);
-  const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((job) => add(queue, job));
+  const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((call) => add(queue, call));
   if (!a || !b || !c || !d) throw new Error('no items');
   t.equal(startAll(queue), 'abc');
   t.notOk(queue.abandon(a), 'it runs');
@@ -172,19 +172,19 @@ t.test('an item that was sent and has not begun may be taken back', async (t) =>
   t.notOk(queue.abandon(d), 'it was never sent');
   t.equal(queue.finish(b.id, undefined), b);
   t.equal(queue.finish(a.id, 1), a);
-  t.equal(jobs([...queue.runs()]), 'c');
+  t.equal(calls([...queue.runs()]), 'c');
 });
 
 t.test('an account whose item ended a host is charged for it: others go first', async (t) => {
   const queue = new ItemQueue<string>(1, 100, 0);
-  for (const job of ['k1', 'k2', 'k3']) add(queue, job, 'killer');
+  for (const call of ['k1', 'k2', 'k3']) add(queue, call, 'killer');
   t.equal(startAll(queue), 'k1');
   for (let i = 0; i < 5; i++) add(queue, `o${i}`, 'other');
   t.equal(lost(queue, undefined, 2000), 'k1');
   queue.charge({ account: 'killer', weight: 1 }, 500);
   let order = '';
   for (let item = queue.next(); item; item = queue.next()) {
-    order += `${item.job} `;
+    order += `${item.call} `;
     queue.finish(item.id, 1);
   }
   t.equal(order, 'o0 o1 o2 o3 o4 k2 k3 ');
@@ -192,14 +192,14 @@ t.test('an account whose item ended a host is charged for it: others go first', 
 
 t.test('items that compile run one at a time, and delay no others', async (t) => {
   const queue = new ItemQueue<string>(1, 100, 0);
-  const [first, second] = ['c1', 'c2'].map((job) => add(queue, job, 'expensive', true));
-  const items = ['a', 'b'].map((job) => add(queue, job, 'quick'));
+  const [first, second] = ['c1', 'c2'].map((call) => add(queue, call, 'expensive', true));
+  const items = ['a', 'b'].map((call) => add(queue, call, 'quick'));
   if (!first || !second) throw new Error('no items');
   t.equal(startAll(queue), 'c1a');
   t.equal(new Set([first, second, ...items].map(({ id }) => id)).size, 4, 'ids are of both kinds');
   queue.finish(items[0]!.id, 1);
   t.equal(startAll(queue), 'b', 'and not the second that compiles');
-  t.same([queue.running, queue.queued, jobs([...queue.runs()])], [2, 1, 'bc1']);
+  t.same([queue.running, queue.queued, calls([...queue.runs()])], [2, 1, 'bc1']);
   queue.abandon(first);
   t.equal(startAll(queue), '', 'the compiler is still running');
   t.equal(queue.finish(first.id, 20), first);
@@ -209,7 +209,7 @@ t.test('items that compile run one at a time, and delay no others', async (t) =>
 t.test('an item that compiles is suspected like others, and retried alone', async (t) => {
   const queue = new ItemQueue<string>(1, 100, 0);
   const compiled = add(queue, 'c', 'expensive', true);
-  const items = ['a', 'b'].map((job) => add(queue, job));
+  const items = ['a', 'b'].map((call) => add(queue, call));
   t.equal(startAll(queue), 'ca');
   t.equal(lost(queue), undefined, 'either may have ended the host');
   t.equal(startAll(queue), 'a');

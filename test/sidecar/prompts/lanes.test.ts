@@ -12,17 +12,17 @@ const FAILED: NoResult = { kind: 'failed' };
 
 /** A host whose prompts are made when the test says so. */
 class FakeHost implements LaneHost {
-  readonly #preparation: string;
+  readonly #promptVersion: string;
   readonly #pending: ((result: Tokenized) => void)[] = [];
   closed = false;
 
-  constructor(preparation: string) {
-    this.#preparation = preparation;
+  constructor(promptVersion: string) {
+    this.#promptVersion = promptVersion;
   }
 
   ready(): Promise<FirstStart> {
-    const preparation = this.#preparation;
-    return Promise.resolve({ kind: 'ready', models: [{ id: 'm', tools: true, system: true, preparation }] });
+    const promptVersion = this.#promptVersion;
+    return Promise.resolve({ kind: 'ready', models: [{ id: 'm', tools: true, system: true, promptVersion }] });
   }
 
   stats(): ReturnType<LaneHost['stats']> {

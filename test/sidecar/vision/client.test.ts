@@ -109,7 +109,7 @@ const kindOf = async (result: Promise<Encoded>): Promise<string> => (await resul
 
 t.test('until it is ready there is no layout, and images wait', async (t) => {
   const { client, process } = new Subject();
-  t.same(await client.layout(SIZE), { kind: 'away' });
+  t.same(await client.layout(SIZE), { kind: 'unavailable' });
   const encoding = client.encode(order(1));
   t.same(process.encodes, []);
   process.ready();
@@ -171,7 +171,7 @@ t.test('a size that ends it fails; others are requested again', async (t) => {
   const other = client.layout({ width: 9, height: 9 });
   process.end();
   t.same(await counted, { kind: 'failed' });
-  t.same(await other, { kind: 'away' });
+  t.same(await other, { kind: 'unavailable' });
 });
 
 t.test('an image that hangs is ended with its process', async (t) => {

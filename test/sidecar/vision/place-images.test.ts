@@ -1,10 +1,10 @@
 import t from 'tap';
 import { IMAGE_IDS, type Prompt } from '../../../engine/protocol/prompt.js';
-import { placeImages, type LaidImage } from '../../../sidecar/vision/place-images.js';
+import { placeImages, type ImageLayout } from '../../../sidecar/vision/place-images.js';
 
 const tokens = (...of: number[]): Prompt[number] => ({ kind: 'tokens', tokens: Uint32Array.from(of) });
 const embeddings = { kind: 'embeddings', count: 3, positions: 2, columns: 2 } as const;
-const framed: LaidImage['parts'] = [tokens(90), embeddings, tokens(91)] as LaidImage['parts'];
+const framed: ImageLayout['parts'] = [tokens(90), embeddings, tokens(91)] as ImageLayout['parts'];
 const digest = (byte: number): Uint8Array => new Uint8Array(32).fill(byte);
 
 t.test('adjacent texts become one segment, and each image is framed by its own', async (t) => {

@@ -42,7 +42,7 @@ async function bench(t: Test, threads = 1, spread?: Spread): Promise<Bench> {
     await llama.dispose();
   });
   keepThreads(context, threads, spread);
-  const decoder = await BatchDecoder.over(context, threads);
+  const decoder = await BatchDecoder.create(context, threads);
   if (!decoder) throw new Error('not the version that the decoder knows');
   const runs = internals(context)?.picking !== undefined;
   return { decoder, runs, isEnd: (token) => model.isEogToken(token as Parameters<typeof model.isEogToken>[0]) };

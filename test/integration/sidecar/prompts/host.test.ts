@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { systemClock } from '../../../../sidecar/lib/clock.js';
-import type { Route } from '../../../../sidecar/contracts/requests.js';
+import type { ModelRoute } from '../../../../sidecar/contracts/requests.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
 import { versioned, type PromptModel } from '../../../../sidecar/prompts/messages.js';
 import type { Tokenized } from '../../../../sidecar/prompts/prompt-host.js';
@@ -35,7 +35,7 @@ function clientOf(t: Test, models: readonly PromptModel[], workers = 1) {
     clearInterval(alive);
     client.close();
   });
-  const send = async (route: Route, body: object): Promise<Tokenized> => {
+  const send = async (route: ModelRoute, body: object): Promise<Tokenized> => {
     const prompt = client.open(route, Buffer.from(JSON.stringify(body)), OWNER);
     try {
       const checked = await prompt.check(NEVER);

@@ -11,8 +11,8 @@ import type { Checked, Refusal } from './prompt-host.js';
 import { refusal, unservable } from './refusals.js';
 
 /** Checks a body: the first of its two steps. */
-export function check(route: BodyForm, bytes: Uint8Array): Checked {
-  const parsed = parseBody(route, bytes);
+export function check(form: BodyForm, bytes: Uint8Array): Checked {
+  const parsed = parseBody(form, bytes);
   return parsed.kind === 'invalid' ? parsed : { kind: 'checked', params: parsed.request.params };
 }
 
@@ -22,16 +22,16 @@ export function check(route: BodyForm, bytes: Uint8Array): Checked {
  */
 export function tokenize(
   models: ReadonlyMap<string, LoadedModel>,
-  route: BodyForm,
+  form: BodyForm,
   bytes: Uint8Array,
   compiled?: CompiledConstraint,
 ): Answer {
-  const parsed = parseBody(route, bytes);
+  const parsed = parseBody(form, bytes);
   if (parsed.kind === 'invalid') return parsed;
   const { request } = parsed;
   const model = models.get(request.params.model);
   if (isDecision(request)) return model?.kind === 'decision' ? decide(model, request) : { kind: 'failed' };
-  return model?.kind === 'chat' ? chat(model, request, route, compiled) : { kind: 'failed' };
+  return model?.kind === 'chat' ? chat(model, request, form, compiled) : { kind: 'failed' };
 }
 
 function isDecision(request: ChatRequest | DecisionRequest): request is DecisionRequest {
@@ -41,14 +41,14 @@ function isDecision(request: ChatRequest | DecisionRequest): request is Decision
 function chat(
   model: LoadedModel & { kind: 'chat' },
   request: ChatRequest,
-  route: BodyForm,
+  form: BodyForm,
   compiled: CompiledConstraint | undefined,
 ): Answer {
   const { params, conversation, replySchema, switches } = request;
   const limit = model.model.contextPerSeat;
   const bounds = params.firstImage === undefined ? undefined : model.model.images;
   // POST /v1/responses has other names for its parts.
-  const place = route === 'responses' ? (): string => 'input' : undefined;
+  const place = form === 'responses' ? (): string => 'input' : undefined;
   const read = bounds && readImages(conversation.messages, bounds, place);
   if (read?.kind === 'invalid') return read;
   const made = chatPrompt(
@@ -69,12 +69,12 @@ function chat(
   if (made.kind === 'prompt') {
     const { prompt, format } = made;
     if (model.model.wholeGrammars && format?.calls?.gbnf !== undefined) return CALLS_UNENFORCEABLE;
-    const { preparation } = model.report;
-    const more = { ...(preparation !== undefined && { preparation }), ...(format && { format }) };
+    const { promptVersion } = model.report;
+    const more = { ...(promptVersion !== undefined && { promptVersion }), ...(format && { format }) };
     return { kind: 'chat', prompt, ...more, ...(read && { images: read.images }) };
   }
   if (made.kind === 'failed') return cannotRender(made);
-  if (made.kind === 'unservable') return unservable(made, route, request);
+  if (made.kind === 'unservable') return unservable(made, form, request);
   return refusal(
     'bad_request',
     `The prompt has at least ${made.atLeast} tokens; the context holds ${limit}.`,
@@ -123,11 +123,11 @@ function decide(model: LoadedModel & { kind: 'decision' }, request: DecisionRequ
     meanings: request.questions[at]?.meanings ?? [],
   }));
   const made = model.prompt.tokenize(request.input, questions);
-  const { preparation } = model.report;
+  const { promptVersion } = model.report;
   const { kind } = made;
   if (kind === 'tokens') {
     const { input, questions } = made;
-    return { kind: 'decision', input, questions, ...(preparation !== undefined && { preparation }) };
+    return { kind: 'decision', input, questions, ...(promptVersion !== undefined && { promptVersion }) };
   }
   return tooLong(made, request.params.route);
 }
