@@ -53,11 +53,14 @@ check: install build $(TAP_BUILT)
 	@npm run --silent lint:changed
 	@$(RUN_TESTS) $(UNIT_TESTS)
 
-# Real proxies, a real browser, Prometheus' own checker. Installs them if run as root, otherwise lists the missing packages.
+# Real proxies, a real browser, llama-server, Prometheus' own checker. Installs them if run as root, otherwise lists the missing
+# packages; builds llama-server and the native addon where they were not built.
 # Runs one file at a time, since some measure and a browser uses both cores. A single one: make e2e
 # E2E_TESTS=dist/test/e2e/browser.e2e.js
 e2e: build
 	@node dist/test/e2e/packages.js
+	@$(MAKE) --no-print-directory peers
+	@test -d $(BUILT_NATIVE) || $(MAKE) --no-print-directory engine-native
 	@$(RUN_TESTS) --timeout=1200 --jobs=1 $(E2E_TESTS)
 
 $(TAP_BUILT): package.json | build
@@ -96,6 +99,7 @@ node_modules/node-llama-cpp/llama/gitRelease.bundle: | install
 # prefers it to its prebuilt one. Undone by: npx node-llama-cpp source clear
 # OpenMP is off: it would keep compute threads for each thread that ever decodes; engine/native has one set for all.
 ADDED := node_modules/node-llama-cpp/llama
+BUILT_NATIVE := $(ADDED)/localBuilds
 engine-native: engine-source
 	npx --no node-llama-cpp source download --gpu $(or $(GPU),false)
 

@@ -19,6 +19,9 @@ interface Need {
 }
 
 const NEEDS: readonly Need[] = [
+  { program: 'cmake', package: 'cmake', for: 'llama-server and the native addon' },
+  { program: 'ninja', package: 'ninja-build', for: 'llama-server and the native addon' },
+  { program: 'g++', package: 'g++', for: 'llama-server and the native addon' },
   { program: 'chromium', package: 'chromium', for: 'calls from a web page of another origin, and the console' },
   { program: 'promtool', package: 'prometheus', for: 'the alert rules and the metrics page' },
   { program: 'haproxy', package: 'haproxy', for: 'deploy/haproxy and rolling restarts' },
