@@ -108,7 +108,7 @@ t.test('doctor: what a start would use of this machine, and why', async (t) => {
   t.strictSame(await readdir(dir), [], 'nothing is made');
 
   const text = await runCli(['doctor'], { ...models(small), RA_DATA_DIR: join(dir, 'data') });
-  t.match(text, { code: 0, stderr: '', stdout: /^(ok {4}|warn {2})Node +2[02]\./ });
+  t.match(text, { code: 0, stderr: '', stdout: new RegExp(`^(ok {4}|warn {2})Node +${process.versions.node}`) });
   t.match(text.stdout, /\d+ ok, \d+ warnings, 0 failures\n$/);
 });
 
