@@ -1,5 +1,6 @@
 /** Several engine processes at once, each on a core or a device of its own, against as many of llama.cpp's own bench. */
 import type { EngineSetup } from '../../engine/protocol/setup.js';
+import type { EngineCase } from './engine-case.js';
 import { EngineDriver } from './engine-driver.js';
 import { batchedBench } from './peers.js';
 import type { Row } from './results.js';
@@ -14,15 +15,8 @@ export interface Place {
   readonly environment?: Readonly<Record<string, string>>;
 }
 
-export interface ReplicaCase {
-  readonly file: string;
+export interface ReplicaCase extends EngineCase {
   readonly places: readonly Place[];
-  readonly threads: number;
-  readonly gpu: EngineSetup['gpu'];
-  readonly sequences: readonly number[];
-  readonly promptTokens: number;
-  readonly tokens: number;
-  readonly runs: number;
   /** Steps before anything is measured. */
   readonly warmSteps: number;
 }

@@ -6,8 +6,7 @@ import type { Clock } from '../../sidecar/lib/clock.js';
 import { EngineProcess } from '../../sidecar/engine-client/supervisor.js';
 import type { EngineProcessOptions, EngineTiming } from '../../sidecar/engine-client/supervisor-options.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
-import { tokenPrompt } from '../../engine/protocol/prompt.js';
-import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
+import { generateJob } from './generate-job.js';
 
 /** A real clock whose timers keep the process alive, as the service’s listeners do. */
 export const keepingClock: Clock = {
@@ -46,19 +45,7 @@ function stubSetup(script: StubScript): EngineSetup {
 
 /** A job that makes the stub do `what`, followed by `tokens`. */
 export function stubJob(what: keyof typeof STUB_JOB, ...tokens: number[]): GenerateJob {
-  return {
-    prompt: tokenPrompt(Uint32Array.of(STUB_JOB[what], ...tokens)),
-    n: 1,
-    seats: 1,
-    maxTokens: 8,
-    temperature: 1,
-    topP: 1,
-    frequencyPenalty: 0,
-    presencePenalty: 0,
-    seed: 1,
-    stops: [],
-    scope: ALL_ACCOUNTS,
-  };
+  return generateJob([STUB_JOB[what], ...tokens]);
 }
 
 /** The end of a process as logged; `detail` of a final one is what the operator reads. */

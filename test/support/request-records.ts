@@ -1,7 +1,24 @@
 import type { RequestRecord, Attempt } from '../../sidecar/telemetry/tracing.js';
 
-/** A successful try, 10 ms each part, after 20 ms. */
-export const TRY: Attempt = { readyAt: 20, seatedAt: 30, replica: 1, handedOverAt: 30, firstTokenAt: 40, ranUntil: 50 };
+/** A successful attempt, 10 ms each part, after 20 ms. */
+export const ATTEMPT: Attempt = {
+  readyAt: 20,
+  seatedAt: 30,
+  replica: 1,
+  handedOverAt: 30,
+  firstTokenAt: 40,
+  ranUntil: 50,
+};
+
+/** An attempt that ended while it waited for a seat. */
+export const WAITED: Attempt = {
+  ...ATTEMPT,
+  seatedAt: undefined,
+  replica: undefined,
+  handedOverAt: undefined,
+  firstTokenAt: undefined,
+  ranUntil: undefined,
+};
 
 /** The record of a successful chat of 60 ms, with `more` over it. */
 export function requestRecord(more: Partial<RequestRecord> = {}): RequestRecord {
@@ -15,7 +32,7 @@ export function requestRecord(more: Partial<RequestRecord> = {}): RequestRecord 
     authorized: undefined,
     receivedAt: 10,
     lost: [],
-    last: TRY,
+    last: ATTEMPT,
     endedAt: 60,
     status: 200,
     outcome: 'done',

@@ -1,26 +1,15 @@
 import t from 'tap';
 import { jobProblem } from '../../../engine/scheduler/job-check.js';
 import type { GenerateJob, ScoreJob } from '../../../engine/protocol/jobs.js';
-import { IMAGE_IDS, tokenPrompt, type ImageSegment } from '../../../engine/protocol/prompt.js';
+import { IMAGE_IDS, type ImageSegment } from '../../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
+import { generateJob } from '../../support/generate-job.js';
 
 const SIZE = 100;
 const BAD = 'a token outside the vocabulary';
 
 function generate(...prompt: number[]): GenerateJob {
-  const rest = {
-    n: 1,
-    maxTokens: 1,
-    temperature: 0,
-    topP: 1,
-    frequencyPenalty: 0,
-    presencePenalty: 0,
-    seed: 1,
-    stops: [],
-    scope: ALL_ACCOUNTS,
-    seats: 1,
-  };
-  return { prompt: tokenPrompt(Uint32Array.from(prompt)), ...rest };
+  return generateJob(prompt, { maxTokens: 1, temperature: 0 });
 }
 
 function score(input: number, tail: number, label: number): ScoreJob {

@@ -1,25 +1,13 @@
 import t from 'tap';
 import { PROTOCOL_VERSION, type ToEngine } from '../../../engine/protocol/messages.js';
-import type { GenerateJob, ScoreJob } from '../../../engine/protocol/jobs.js';
+import type { ScoreJob } from '../../../engine/protocol/jobs.js';
 import type { Output } from '../../../engine/protocol/job-output.js';
 import { MAX_JOBS, Mux } from '../../../sidecar/engine-client/mux.js';
 import { RecordingReceiver } from '../../support/recording-receiver.js';
-import { tokenPrompt } from '../../../engine/protocol/prompt.js';
+import { generateJob } from '../../support/generate-job.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
-const job: GenerateJob = {
-  prompt: tokenPrompt(Uint32Array.of(1, 2, 3)),
-  n: 1,
-  seats: 1,
-  maxTokens: 8,
-  temperature: 1,
-  topP: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-  seed: 1,
-  stops: [],
-  scope: ALL_ACCOUNTS,
-};
+const job = generateJob([1, 2, 3]);
 const scoreJob: ScoreJob = {
   input: Uint32Array.of(1),
   scope: ALL_ACCOUNTS,

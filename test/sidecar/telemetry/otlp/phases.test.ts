@@ -1,6 +1,6 @@
 import t from 'tap';
 import { phasesOf } from '../../../../sidecar/telemetry/otlp/phases.js';
-import { requestRecord, TRY } from '../../../support/request-records.js';
+import { requestRecord, ATTEMPT, WAITED } from '../../../support/request-records.js';
 
 /** `name from-until` of each, `@` its replica. */
 const reported = (...args: Parameters<typeof requestRecord>): string[] =>
@@ -29,29 +29,21 @@ t.test('the last part ends when the request ended', async (t) => {
   const nothing = { last: undefined, receivedAt: undefined };
   t.strictSame(reported({ ...nothing, endedAt: 7 }), ['receive 0-7']);
   t.equal(reported({ last: undefined, endedAt: 17 }).at(-1), 'prepare 10-17');
-  const waited = {
-    ...TRY,
-    seatedAt: undefined,
-    replica: undefined,
-    handedOverAt: undefined,
-    firstTokenAt: undefined,
-    ranUntil: undefined,
-  };
-  t.equal(reported({ last: waited, endedAt: 99 }).at(-1), 'queue 20-99');
+  t.equal(reported({ last: WAITED, endedAt: 99 }).at(-1), 'queue 20-99');
   t.equal(
-    reported({ last: { ...waited, seatedAt: 30 }, endedAt: 99 }).at(-1),
+    reported({ last: { ...WAITED, seatedAt: 30 }, endedAt: 99 }).at(-1),
     'queue 20-99',
     'with a seat, and no job',
   );
   t.equal(
-    reported({ last: { ...TRY, firstTokenAt: undefined, ranUntil: undefined }, endedAt: 99 }).at(-1),
+    reported({ last: { ...ATTEMPT, firstTokenAt: undefined, ranUntil: undefined }, endedAt: 99 }).at(-1),
     'prefill 30-99@1',
   );
-  t.equal(reported({ last: { ...TRY, ranUntil: undefined }, endedAt: 99 }).at(-1), 'decode 40-99@1');
+  t.equal(reported({ last: { ...ATTEMPT, ranUntil: undefined }, endedAt: 99 }).at(-1), 'decode 40-99@1');
 });
 
 t.test('questions are answered in the prefill', async (t) => {
-  const last = { ...TRY, firstTokenAt: undefined };
+  const last = { ...ATTEMPT, firstTokenAt: undefined };
   t.strictSame(reported({ operation: 'decisions', last }).slice(3), ['prefill 30-50@1', 'flush 50-60']);
 });
 

@@ -8,7 +8,7 @@ import {
 } from '@opentelemetry/sdk-trace-base';
 import t from 'tap';
 import { finish, SERVER, time } from '../../../../sidecar/telemetry/otlp/spans.js';
-import { requestRecord, TRY } from '../../../support/request-records.js';
+import { requestRecord, ATTEMPT, WAITED } from '../../../support/request-records.js';
 
 /** The server’s span, and the last of its parts. */
 function reported(...args: Parameters<typeof requestRecord>): { server: ReadableSpan; parts: ReadableSpan[] } {
@@ -28,7 +28,7 @@ function reported(...args: Parameters<typeof requestRecord>): { server: Readable
 }
 
 t.test('only server errors set the span’s error status', async (t) => {
-  const cut = { ...TRY, ranUntil: undefined };
+  const cut = { ...ATTEMPT, ranUntil: undefined };
   for (const { outcome, status, code, error } of [
     { outcome: 'cancelled', status: 499, code: 'request_cancelled', error: 0 },
     { outcome: 'refused', status: 429, code: 'capacity_exceeded', error: 0 },
@@ -46,15 +46,7 @@ t.test('only server errors set the span’s error status', async (t) => {
 });
 
 t.test('spans have tokens for requests sent to an engine, and a reason for refused ones', async (t) => {
-  const waited = {
-    ...TRY,
-    seatedAt: undefined,
-    replica: undefined,
-    handedOverAt: undefined,
-    firstTokenAt: undefined,
-    ranUntil: undefined,
-  };
-  const { server } = reported({ last: waited, outcome: 'refused', code: 'capacity_exceeded', reason: 'wait' });
+  const { server } = reported({ last: WAITED, outcome: 'refused', code: 'capacity_exceeded', reason: 'wait' });
   t.equal(server.attributes['ra_sidecar.refusal.reason'], 'wait');
   t.equal(server.attributes['ra_sidecar.phase'], 'queue');
   t.equal(server.attributes['gen_ai.usage.input_tokens'], undefined);
@@ -67,7 +59,7 @@ t.test('spans have tokens for requests sent to an engine, and a reason for refus
 
 t.test('an attempt with a lost engine is marked, and the request continues', async (t) => {
   const lost = { readyAt: 20, seatedAt: 21, replica: 0, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
-  const { server, parts } = reported({ lost: [lost], last: { ...TRY, readyAt: 25 } });
+  const { server, parts } = reported({ lost: [lost], last: { ...ATTEMPT, readyAt: 25 } });
   t.equal(server.status.code, 0);
   t.match(parts[3], { name: 'prefill', status: { code: 2 }, attributes: { 'error.type': 'bad_gateway' } });
   t.strictSame(
