@@ -19,14 +19,14 @@ export function goals(results: readonly Result[], { worst }: Recovery): Row[] {
   const list: Goal[] = [
     { what: 'useful seat time over capacity, from 1.5 times the load', least: 0.98, ...lowest(overloaded, 'goodput') },
     {
-      what: 'light tenants served inside their budget at 4 times the load',
+      what: 'light accounts served inside their budget at 4 times the load',
       least: 0.98,
       ...lowest(
         heavy.filter(({ load }) => load === 4),
         'lightServed',
       ),
     },
-    { what: 'Jain index of seat time, backlogged tenants', least: 0.99, ...lowest(of(overloaded, ALL_OVER), 'jain') },
+    { what: 'Jain index of seat time, backlogged accounts', least: 0.99, ...lowest(of(overloaded, ALL_OVER), 'jain') },
     ...[ONE_LENGTH, NEAR_SHARE, TWO_LENGTHS, ALL_OVER].map((mix) => ({
       what: `let in, then timed out in the queue: ${mix.name}`,
       most: 0.03,

@@ -105,7 +105,7 @@ export function callRules(
   };
 }
 
-/** Alternatives to calls, each behind a bar. */
+/** Alternatives to calls, each after a bar. */
 function answersOf({ answer, answerTool, open, between, close }: CallSyntax): string {
   const wrapped = answer === undefined ? '' : ` | ${spaced(answer)} call-answer-unit* "\\"" call-gap "}"`;
   if (answerTool === undefined) return wrapped;
@@ -144,8 +144,8 @@ function argumentsOf(
 }
 
 /**
- * A grammar whose root is these rules' start, behind `before`: text that is there already, or behind the syntax's `lead`.
- * `or`: what may come in place of calls, behind the text `orLead`.
+ * A grammar whose root is these rules' start, after `before`: text that is there already, or after the syntax's `lead`.
+ * `or`: what may come in place of calls, after the text `orLead`.
  */
 export function callGrammar(
   rules: string,

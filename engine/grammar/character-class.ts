@@ -1,7 +1,7 @@
 /** Which characters a class of a grammar has. */
 import type { CharacterClass } from './program.js';
 
-/** Characters above one at which a class begins, or behind which it ends, ascending. */
+/** Characters above one at which a class begins, or after which it ends, ascending. */
 export function boundsOf(classes: readonly CharacterClass[], above: number): readonly number[] {
   const bounds = new Set<number>();
   for (const { ranges } of classes) {

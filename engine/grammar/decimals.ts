@@ -4,7 +4,7 @@
 export interface Decimal {
   /** Digits before the point, without leading zeros: "0" or one that begins with another digit. */
   readonly whole: string;
-  /** Digits behind the point, without trailing zeros. */
+  /** Digits after the point, without trailing zeros. */
   readonly fraction: string;
 }
 

@@ -47,7 +47,7 @@ export interface TurnHead {
   readonly header?: string;
 }
 
-/** The grammar of what `gbnf` allows behind such a head. `gbnf` as {@link grammarText} makes it. */
+/** The grammar of what `gbnf` allows after such a head. `gbnf` as {@link grammarText} makes it. */
 export function grammarAfterHead(gbnf: string, { thought, header = '' }: TurnHead): string {
   if (thought === undefined && header === '') return gbnf;
   const head = header === '' ? 'constrained' : `${literal(header)} constrained`;
@@ -59,7 +59,7 @@ export function grammarAfterHead(gbnf: string, { thought, header = '' }: TurnHea
 }
 
 /**
- * Rules of any text up to and including `end`, at its first place, and of the rule `then` behind it; the one to start with
+ * Rules of any text up to and including `end`, at its first place, and of the rule `then` after it; the one to start with
  * is `PREFIX-0`. An automaton (Knuth-Morris-Pratt) whose states are rules. `end`: not empty.
  */
 export function textUpTo(end: string, prefix: string, then: string): string[] {

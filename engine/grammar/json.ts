@@ -26,7 +26,7 @@ const RULES: Readonly<Record<string, string>> = {
 /** `name ::= …` of every rule above, to be put beside rules that refer to them. */
 export const JSON_RULES: readonly string[] = Object.entries(RULES).map(([name, rule]) => `${name} ::= ${rule}`);
 
-/** One JSON object, with nothing before or behind it. */
+/** One JSON object, with nothing before or after it. */
 export const anyObject: GrammarPart = { rule: 'json-object', rules: JSON_RULES };
 
 const data = grammarText(anyObject.rule, [anyObject]);

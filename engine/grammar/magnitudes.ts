@@ -40,7 +40,7 @@ export class Magnitudes {
   readonly #bounds: Bounds;
   readonly #factor: number;
   readonly #newRule: NewRule;
-  /** Digits that are written before and behind the point at most. */
+  /** Digits that are written before and after the point at most. */
   readonly #digits: number;
   readonly #decimals: number;
   /** Rules of what follows a place, by the place. */
@@ -95,7 +95,7 @@ export class Magnitudes {
     return behind.length === 0 ? ends : [...ends, ['"."', { rule: this.#newRule(behind) }]];
   }
 
-  /** What follows `at` digits behind the point; nothing may, but behind the point itself. */
+  /** What follows `at` digits after the point; nothing may, but after the point itself. */
   #fraction(place: Place, at: number): readonly Alternative[] {
     const ends: Alternative[] = at > 0 && this.#mayEnd(place, at) ? [[]] : [];
     const left = this.#decimals - at;
@@ -158,7 +158,7 @@ export class Magnitudes {
     return known;
   }
 
-  /** Whether a number may end behind `at` digits behind the point. */
+  /** Whether a number may end after `at` digits after the point. */
   #mayEnd({ low, high, rest }: Place, at: number): boolean {
     const { least, aboveLeast, most, belowMost } = this.#bounds;
     const isLeast = low && least.fraction.length <= at;

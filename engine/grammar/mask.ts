@@ -210,7 +210,7 @@ export class MaskGrammar {
     this.#lacks[0] = lacks;
   }
 
-  /** Goes on with one byte behind `depth` others. True: no text does. */
+  /** Goes on with one byte after `depth` others. True: no text does. */
   #isDeadBehind(depth: number, byte: number): boolean {
     let set = this.#sets[depth] ?? DEAD;
     let begun = this.#begun[depth] ?? 0;

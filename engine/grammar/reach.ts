@@ -5,7 +5,7 @@ import { ELEMENT, type Program } from './program.js';
 /** The empty set of places: the grammar does not allow the text. */
 export const DEAD = -1;
 
-/** The place behind the whole grammar. */
+/** The place after the whole grammar. */
 const DONE = 0;
 /** Not worked out yet. */
 const UNKNOWN = -2;
@@ -23,17 +23,17 @@ interface Places {
   readonly members: Int32Array;
   /** Classes that one of them asks for. */
   readonly classes: readonly number[];
-  /** Absent: there is one class, and `next` is the set behind its characters. */
+  /** Absent: there is one class, and `next` is the set after its characters. */
   readonly table?: Table;
   next: number;
   /** A character beyond ASCII may come. */
   readonly longer: boolean;
 }
 
-/** The sets behind characters. */
+/** The sets after characters. */
 interface Table {
   readonly ascii: Int32Array;
-  /** By the range of characters: which of {@link Reach}'s `bounds` it lies behind. */
+  /** By the range of characters: which of {@link Reach}'s `bounds` it lies after. */
   readonly others: Map<number, number>;
   /** By which of the classes match. */
   readonly matching: Map<string, number>;
@@ -48,7 +48,7 @@ export class Reach {
   readonly program: Program;
   /** The set at the beginning. */
   readonly start: number;
-  /** Of each place: the element that is next, and the place to continue at behind its rule. */
+  /** Of each place: the element that is next, and the place to continue at after its rule. */
   readonly #elements: number[] = [-1];
   readonly #below: number[] = [-1];
   readonly #ids = new Map<number, number>();
@@ -82,7 +82,7 @@ export class Reach {
     this.#most = this.#size + MAX_GROWTH;
   }
 
-  /** The set behind a character; {@link DEAD}: none. Throws {@link GrammarTooExpensive}. */
+  /** The set after a character; {@link DEAD}: none. Throws {@link GrammarTooExpensive}. */
   after(set: number, character: number): number {
     const from = this.#sets[set];
     if (!from) return DEAD;
@@ -160,7 +160,7 @@ export class Reach {
     return next;
   }
 
-  /** The set behind a character that is in these classes and in no other one. */
+  /** The set after a character that is in these classes and in no other one. */
   #behind({ members }: Places, matches: ReadonlySet<number>): number {
     this.#spend(members.length);
     const places = new Set<number>();

@@ -1,11 +1,11 @@
-/** The rules of a reply whose parts are each behind a mark and a recipient (CallSyntax.userRecipient). */
+/** The rules of a reply whose parts are each after a mark and a recipient (CallSyntax.userRecipient). */
 import { inClass, literal, textUpTo } from './gbnf.js';
 
 /** What a recipient's name consists of. */
 const NAME = 'A-Za-z0-9_-';
 
 /**
- * The rule `start`, of a reply behind its first mark, in terms of `call-one`. `further`: more calls behind the first. `answer`:
+ * The rule `start`, of a reply after its first mark, in terms of `call-one`. `further`: more calls after the first. `answer`:
  * it may be text for the user, and calls may follow that. A mark that is no recipient's, since no name follows, is text.
  */
 export function addressedRules(

@@ -25,7 +25,7 @@ const VALUE_STEPS = 8;
  * The rules for a JSON text that is valid against a JSON schema; their names begin with `prefix` (letters, digits, `-`),
  * but for those that all schemas share.
  *
- * Properties come in the schema's order, other ones behind them; optional ones may be left out. oneOf is anyOf. Keywords
+ * Properties come in the schema's order, other ones after them; optional ones may be left out. oneOf is anyOf. Keywords
  * that are not known here are not read. A schema without a type that has the keywords of objects, or of arrays, is one of
  * those. docs/contract.md#json-schema lists what is held of each keyword.
  *
@@ -150,7 +150,7 @@ class Compiler {
     return this.#add([['"{" json-ws', between, '"}"']], seen, containers, container);
   }
 
-  /** Written from the last item to the first: each rule continues with the one behind it. */
+  /** Written from the last item to the first: each rule continues with the one after it. */
   #array(shape: Shape, containers: Container[], seen: Set<string>): Alternative[] {
     const { items } = shape;
     const arrays = this.#items(shape.arrays);

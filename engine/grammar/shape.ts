@@ -45,7 +45,7 @@ export interface ObjectShape {
 
 export interface ArrayShape {
   readonly prefix: readonly Schema[];
-  /** What all items behind the prefix are. */
+  /** What all items after the prefix are. */
   readonly rest: Schema;
 }
 

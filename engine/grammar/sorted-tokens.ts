@@ -17,7 +17,7 @@ export interface SortedTokens {
   readonly longest: number;
 }
 
-/** Sorts a vocabulary. `bytes`: of all tokens, one behind the other; `starts`: where each token's begin, and the last one's end. */
+/** Sorts a vocabulary. `bytes`: of all tokens, one after the other; `starts`: where each token's begin, and the last one's end. */
 export function sortedTokens(bytes: Uint8Array, starts: Uint32Array, ends: Uint32Array): SortedTokens {
   const ending = new Set(ends);
   const ids = Uint32Array.from({ length: starts.length - 1 }, (_, id) => id).filter((id) => !ending.has(id));
@@ -36,7 +36,7 @@ export function sortedTokens(bytes: Uint8Array, starts: Uint32Array, ends: Uint3
   return { bytes, starts, order, common, leaps: leapsOf(common), empty: ids.filter(isEmpty), ends, longest };
 }
 
-/** From the last to the first: each leap is found through those behind it. */
+/** From the last to the first: each leap is found through those after it. */
 function leapsOf(common: Uint32Array): Uint32Array {
   const leaps = new Uint32Array(common.length);
   for (let i = common.length - 1; i >= 0; i--) {

@@ -8,7 +8,7 @@ export const MAX_STACKS = 2048;
 
 /** Places in any JSON value: a number in an array may continue in six ways, end, or be followed by white space. */
 const JSON_STACKS = 12;
-/** Places behind a value beside those of what may follow: the value's own, if it is a number, and white space. */
+/** Places after a value beside those of what may follow: the value's own, if it is a number, and white space. */
 export const AFTER_VALUE = 9;
 /** Places in a text: a character, an escape of two kinds, and its end. */
 export const TEXT_STACKS = 4;

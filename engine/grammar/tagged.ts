@@ -108,7 +108,7 @@ class TaggedRules {
     return this.#rule(`${spaced(this.#syntax.open)} ${literal(name)} (${ways.join(' | ')})`);
   }
 
-  /** What may stand behind a name: by the types that share a text there. */
+  /** What may stand after a name: by the types that share a text there. */
   #ways({ schema, shapes }: Pick<Parameter, 'schema' | 'shapes'>): string[] {
     const { between } = this.#syntax;
     const types = typesOf({ shapes });
@@ -120,7 +120,7 @@ class TaggedRules {
       });
   }
 
-  /** What stands behind a name where the value is of one of `own`: `between`, the value and its close. */
+  /** What stands after a name where the value is of one of `own`: `between`, the value and its close. */
   #values(
     { schema, shapes }: Pick<Parameter, 'schema' | 'shapes'>,
     own: readonly ValueType[],
@@ -218,7 +218,7 @@ function exactly(text: string): string {
   return text === '' ? '' : literal(text);
 }
 
-/** A closing mark with the line end in front of it that belongs to it: behind a text, no other white space does. */
+/** A closing mark with the line end in front of it that belongs to it: after a text, no other white space does. */
 function exactEnd(close: string): string {
   const begun = close.length - close.trimStart().length;
   return `${exactly(close.slice(0, begun))} ${literal(close.trim())}`.trim();

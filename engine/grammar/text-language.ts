@@ -92,7 +92,7 @@ export class Languages {
     return of.form.kind === 'not' ? of.form.of : this.#make(`!${of.id}`, !of.nullable, { kind: 'not', of });
   }
 
-  /** `least` to `most` texts of it, one behind another. */
+  /** `least` to `most` texts of it, one after another. */
   times(of: Language, least: number, most: number): Language {
     const from = of.nullable ? 0 : least;
     if (most === 0 || of === this.empty) return this.empty;

@@ -5,7 +5,7 @@
 import { merged, type Language, type Languages, type Span } from './text-language.js';
 
 export const LAST_CODE_POINT = 0x10ffff;
-/** Symbols in front of and behind every text, which `^` and `$` stand for. */
+/** Symbols in front of and after every text, which `^` and `$` stand for. */
 export const BEFORE = LAST_CODE_POINT + 1;
 export const AFTER = LAST_CODE_POINT + 2;
 
@@ -101,7 +101,7 @@ class Parser {
     return this.#l.either(alternatives.map((parts) => this.#together(parts, behind)));
   }
 
-  /** One behind another, and then all of what follows. */
+  /** One after another, and then all of what follows. */
   #together(parts: readonly Part[], behind: Language): Language {
     return parts.reduceRight<Language>((rest, part) => {
       if ('form' in part) return this.#l.then(part, rest);

@@ -7,7 +7,7 @@
 export function isUtf8(before: number, bits: number, lacked: number): boolean {
   // Of four bytes.
   if (lacked === 3) return bits >= 0x10 && bits <= 0x10f;
-  // Of three bytes: the third of four stands behind more bits than a first of three has.
+  // Of three bytes: the third of four stands after more bits than a first of three has.
   return lacked !== 2 || before > 0xf || (bits >= 0x20 && (bits < 0x360 || bits > 0x37f));
 }
 

@@ -65,7 +65,7 @@ export function cutsAnywhere({ isRecurrent, isHybrid, swaSize }: GgufInsights, s
   return !isRecurrent && !isHybrid && (swaSize === undefined || swaFull);
 }
 
-/** From this head width on, flash attention is faster on a CPU also behind long prompts. */
+/** From this head width on, flash attention is faster on a CPU also after long prompts. */
 const WIDE_HEAD = 64;
 
 /** Seats with more tokens than this should not use it with narrower heads. */
@@ -74,7 +74,7 @@ const LONG_SEAT = 512;
 /**
  * On a CPU llama.cpp's flash attention works pair by pair of query and cell for 2 to 63 tokens, as in a decision's
  * questions, and prompts beside running replies. It is faster for next tokens of short sequences and for whole chunks
- * of a prompt; for small chunks behind long prompts it is many times slower if heads are narrow
+ * of a prompt; for small chunks after long prompts it is many times slower if heads are narrow
  * (bench/results/attention.md measures both).
  */
 function bestAttention(llama: Llama, insights: GgufInsights, { kind, contextPerSeat }: PlanSetup): boolean | 'auto' {

@@ -4,7 +4,7 @@ import { EngineFault } from '../scheduler/faults.js';
 
 /** A vocabulary as the thread takes it. */
 export interface MaskVocabulary {
-  /** Of all tokens, one behind the other. */
+  /** Of all tokens, one after the other. */
   readonly bytes: Uint8Array;
   /** Where each token's begin, and where the last one's end. */
   readonly starts: Uint32Array;

@@ -11,7 +11,7 @@ export interface Uses {
   readonly chat: string | undefined;
   /** How it is offered tools, and whether it calls them in the format of its own template. */
   readonly tools: CallFormatText;
-  /** The same, or a label is not one distinct token behind the template. */
+  /** The same, or a label is not one distinct token after the template. */
   readonly decisions: string | undefined;
 }
 

@@ -9,9 +9,9 @@ interface Span {
 }
 
 /**
- * How many tokens a sequence has, and at which of llama.cpp's positions. The two differ behind images of models whose
+ * How many tokens a sequence has, and at which of llama.cpp's positions. The two differ after images of models whose
  * positions have two dimensions (M-RoPE): all embeddings of an image have its first position in time, and what follows
- * is behind the longer of its sides. A sequence has a part of such an image only while it is evaluated.
+ * is after the longer of its sides. A sequence has a part of such an image only while it is evaluated.
  */
 export class SequencePositions {
   #length = 0;

@@ -58,7 +58,7 @@ export class StateInFile implements WholeState {
   readonly bytes: number;
   readonly #file: MemoryFile;
   readonly #last: number;
-  /** Of what is behind the state; absent: nothing is. */
+  /** Of what is after the state; absent: nothing is. */
   readonly #counts: Pick<SharedState, 'tokens' | 'ends'> | undefined;
   /** Undefined: not made yet. */
   #digest: number | undefined;

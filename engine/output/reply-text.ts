@@ -52,7 +52,7 @@ export class ReplyText {
   /** Adds one token's bytes; returns the newly parsed text, which is often empty. */
   push(bytes: Uint8Array): ReplyParts {
     const text = this.#decoder.decode(bytes, { stream: true });
-    // What ends the content may stand in a call's arguments, or behind them: which it is shows character by character.
+    // What ends the content may stand in a call's arguments, or after them: which it is shows character by character.
     const apart = this.#calls !== undefined && this.#thought?.mayEndIn(text) === true;
     const all = { reasoning: '', content: '', calls: [] as CallPiece[] };
     for (const part of apart ? text : [text]) {

@@ -118,7 +118,7 @@ export class ThoughtSplitter {
     return new StopMatcher([this.#format.close, this.#format.part].filter((mark) => mark !== undefined));
   }
 
-  /** Returns what is behind the end of a part of the content; behind that of all of it nothing is looked at. */
+  /** Returns what is after the end of a part of the content; after that of all of it nothing is looked at. */
   #endPart(mark: string, rest: string): string {
     if (mark === this.#format.close) return '';
     this.#close = this.#contentEnd();

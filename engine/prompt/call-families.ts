@@ -12,7 +12,7 @@ interface Family {
   readonly syntax: CallSyntax;
 }
 
-/** gpt-oss writes a call's recipient before the channel or behind it, and the content's type or not. */
+/** gpt-oss writes a call's recipient before the channel or after it, and the content's type or not. */
 const HARMONY_BETWEEN = ['commentary', 'analysis'].flatMap((channel) =>
   [' json', ' <|constrain|>json', ''].map((type) => `<|channel|>${channel}${type}<|message|>`),
 );

@@ -40,7 +40,7 @@ const TOOLS = PROBES.map(({ name }) => ({
 }));
 
 /**
- * What a model would have written to make these calls, and whatever the template puts behind that, up to their results.
+ * What a model would have written to make these calls, and whatever the template puts after that, up to their results.
  * `typed`: with arguments of all types.
  */
 export function callingTurn(render: Render, probes: readonly Probe[], typed = false): string | undefined {
@@ -79,7 +79,7 @@ function resultOf({ id }: Probe): PromptMessage {
   return { role: 'tool', tool_call_id: id, content: RESULT };
 }
 
-/** The first mark behind an assistant's words. */
+/** The first mark after an assistant's words. */
 export function turnEnd(render: Render): string | undefined {
   const text = render({ messages: [USER, { role: 'assistant', content: ANSWER }, USER], tools: TOOLS });
   const at = text?.lastIndexOf(ANSWER) ?? -1;

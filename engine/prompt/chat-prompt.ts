@@ -90,7 +90,7 @@ export function chatPrompt(
   return { kind: 'prompt', prompt, ...(format && { format }) };
 }
 
-/** Each section by itself, as libmtmd does: what is behind an image has the tokens of a text's beginning. */
+/** Each section by itself, as libmtmd does: what is after an image has the tokens of a text's beginning. */
 function aroundImages(vocabulary: Vocabulary, [first = [], ...rest]: readonly (readonly string[])[]): Prompt {
   const behind = (pieces: readonly string[]): Uint32Array =>
     pieces.every((piece) => piece === '') ? new Uint32Array(0) : tokenizeParts(vocabulary, pieces);

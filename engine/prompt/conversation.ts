@@ -62,7 +62,7 @@ export interface ThoughtMarks {
   readonly start: string;
   readonly end: string;
   /**
-   * What is taken off the beginning of the text behind it: line ends, nothing, white space at both ends, or one line end. With
+   * What is taken off the beginning of the text after it: line ends, nothing, white space at both ends, or one line end. With
    * `exactly` nothing is taken off the thought either.
    */
   readonly rest: 'lines' | 'as it is' | 'trimmed' | 'behind a line' | 'exactly';

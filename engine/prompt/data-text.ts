@@ -36,7 +36,7 @@ export class SpecialTexts {
     return false;
   }
 
-  /** The text cut behind the first character of every special text; no piece holds one. Linear in the text's length. */
+  /** The text cut after the first character of every special text; no piece holds one. Linear in the text's length. */
   breakUp(text: string): readonly string[] {
     const pieces: string[] = [];
     let from = 0;

@@ -31,7 +31,7 @@ export function markImages(conversation: PromptConversation): MarkedImages {
   return { kind: 'marked', conversation: { ...conversation, messages: marked }, mark, count };
 }
 
-/** Pieces of a rendered text, cut at the marks of images: the pieces before the first, between them, and behind the last. */
+/** Pieces of a rendered text, cut at the marks of images: the pieces before the first, between them, and after the last. */
 export function sectionsOf(pieces: readonly string[], mark: string): readonly (readonly string[])[] {
   const sections: string[][] = [[]];
   for (const piece of pieces) {

@@ -14,7 +14,7 @@ export const DIGITS: readonly string[] = Array.from('0123456789');
 export type QuestionType = 'yes_no' | 'choice' | 'score';
 
 /**
- * Finds each label's token behind the template's tail and checks that a label is exactly one token there, that it leaves the
+ * Finds each label's token after the template's tail and checks that a label is exactly one token there, that it leaves the
  * tail's own tokens as they are, and that no two share one. `problem` is one line for the operator.
  */
 export function verifyLabels(

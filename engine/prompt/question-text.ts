@@ -17,7 +17,7 @@ export const PREFACE =
 /** What stands between the input and a question. */
 export const GAP = '\n\n';
 
-/** Every question's text ends with this, so that labels can be checked behind it and caller text never touches the template. */
+/** Every question's text ends with this, so that labels can be checked after it and caller text never touches the template. */
 export const LAST_WORDS = '\nReply with one label.';
 
 /** A question with its answers and their labels. */

@@ -56,7 +56,7 @@ const RESULT = { role: 'tool', tool_call_id: CALL_ID, content: MARK.result };
 
 const TOOL_LOOP: PromptConversation = { messages: [USER, CALLER, RESULT], tools: TOOLS };
 
-/** Most templates leave out the thoughts before the last question, so they are probed behind it. */
+/** Most templates leave out the thoughts before the last question, so they are probed after it. */
 const THOUGHTS: readonly PromptConversation[] = [
   { messages: [USER, { ...CALLER, content: MARK.said, reasoning_content: MARK.thought }, RESULT], tools: TOOLS },
   { messages: [USER, { role: 'assistant', content: MARK.said, reasoning_content: MARK.thought }] },

@@ -25,7 +25,7 @@ const FAMILIES: readonly Family[] = [
     start: '<|channel|>analysis<|message|>',
     end: '<|end|>',
     turn: '<|start|>assistant',
-    // A call's recipient may stand in front of the channel or behind it.
+    // A call's recipient may stand in front of the channel or after it.
     headers: ['', '<|start|>assistant'].flatMap((lead) => [
       `${lead}<|channel|>final<|message|>`,
       `${lead}<|channel|>commentary<|message|>`,
@@ -131,7 +131,7 @@ export class Thoughts {
     return [`split('${end}'`, `split("${end}"`].some((call) => source.includes(call)) ? { start, end } : undefined;
   }
 
-  /** A prompt's tail behind which an answer can stand: a thought left open is closed. */
+  /** A prompt's tail after which an answer can stand: a thought left open is closed. */
   closed(tail: string): string {
     return this.#opened(tail) ? `${tail}\n${this.#format.ends[0] ?? ''}\n\n` : tail;
   }

@@ -63,7 +63,7 @@ function concatTokens(pieces: readonly Uint32Array[]): Uint32Array {
   return all;
 }
 
-/** SentencePiece vocabularies put a space before every text that they are given: behind a newline it is the newline that gets it. */
+/** SentencePiece vocabularies put a space before every text that they are given: after a newline it is the newline that gets it. */
 function tokenizeFollowing(vocabulary: Vocabulary, text: string): Uint32Array {
   const lead = vocabulary.tokenize(LEAD, false);
   const led = vocabulary.tokenize(LEAD + text, true);

@@ -12,7 +12,7 @@ export interface ToolUse {
   readonly lists: boolean;
   /** The template writes earlier calls and their results in its own way. Otherwise they are written as text. */
   readonly shows: boolean;
-  /** Stands, with a line end behind it, in front of what a reply says to the user, whether tools are offered or not. */
+  /** Stands, with a line end after it, in front of what a reply says to the user, whether tools are offered or not. */
   readonly userRecipient?: string;
   /** The format is the operator's choice. */
   readonly chosen: boolean;

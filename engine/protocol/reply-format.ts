@@ -41,7 +41,7 @@ export interface CallSyntax {
   readonly ambiguous?: true;
   readonly open: string;
   /**
-   * A reply consists of parts, each behind `open`, its recipient and a line end. The recipient is a function or this one, which
+   * A reply consists of parts, each after `open`, its recipient and a line end. The recipient is a function or this one, which
    * stands for the user. The prompt ends with the first part's `open`. `next` is equal to `open`, and `close` is empty.
    */
   readonly userRecipient?: string;
@@ -144,7 +144,7 @@ export interface NestedTypes {
   readonly members?: Readonly<Record<string, number>>;
   /** Of its other members. */
   readonly others?: number;
-  /** Of the first items, and of those behind them. */
+  /** Of the first items, and of those after them. */
   readonly prefix?: readonly number[];
   readonly items?: number;
   /** What an element with nothing in it is. Absent: a string, if it may be one. */

@@ -35,7 +35,7 @@ export interface Sampler {
   dispose(): void;
 }
 
-/** What every part is: tokens that its sequence holds afterwards, behind what it held. */
+/** What every part is: tokens that its sequence holds afterwards, after what it held. */
 interface Evaluated {
   readonly sequence: number;
   readonly tokens: Uint32Array;

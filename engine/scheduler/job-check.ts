@@ -3,7 +3,7 @@ import { DIGEST_BYTES, IMAGE_IDS, type PromptSegment } from '../protocol/prompt.
 
 /**
  * Why a job must not be passed to llama.cpp, or undefined: a token outside the vocabulary fails its whole batch, and
- * one among the labels would be read beyond the logits. An image must have an id for each place, and tokens behind it, since
+ * one among the labels would be read beyond the logits. An image must have an id for each place, and tokens after it, since
  * a reply continues from a token's logits.
  */
 export function jobProblem(job: GenerateJob | ScoreJob, vocabulary: number): string | undefined {

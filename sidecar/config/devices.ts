@@ -5,7 +5,7 @@ export function devicesOf({ devices = [] }: Pick<ReplicaConfig, 'devices'>): rea
   return ([] as Device[]).concat(devices).map(String);
 }
 
-/** What is wrong with the devices that a model's replicas name: paths behind the model's own, each with `must ...`. */
+/** What is wrong with the devices that a model's replicas name: paths below the model's, each with `must ...`. */
 export function deviceProblems({ replicas, gpu }: Pick<ModelConfig, 'replicas' | 'gpu'>): string[] {
   if (typeof replicas !== 'object') return [];
   const named = new Set<string>();

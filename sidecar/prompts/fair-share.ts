@@ -103,7 +103,7 @@ export class FairShare<T> {
     return this.#ready.first?.expectedMs;
   }
 
-  /** A new item, behind all others of its account. */
+  /** A new item, after all others of its account. */
   add(call: T, owner: WeightedAccount): Item<T> {
     const item = new Item(this.#nextId(), call, owner, this, this.#accountOf(owner.account));
     this.#wait(item);

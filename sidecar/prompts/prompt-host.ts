@@ -16,7 +16,7 @@ export type Checked = { readonly kind: 'checked'; readonly params: Params } | Re
 
 /** A prompt as tokens, and how its replies are constrained and parsed. */
 export type Tokenized =
-  /** With images the prompt has one segment of text, perhaps empty, before, between and behind them. */
+  /** With images the prompt has one segment of text, perhaps empty, before, between and after them. */
   | {
       readonly kind: 'chat';
       readonly prompt: Prompt;

@@ -23,7 +23,7 @@ export interface PromptWithImages {
 }
 
 /**
- * A prompt with images: `texts` has a segment before, between and behind them. Texts side by side become one segment, as
+ * A prompt with images: `texts` has a segment before, between and after them. Texts side by side become one segment, as
  * llama-server evaluates them. `whole`: see ImageSegment.
  */
 export function placeImages(texts: Prompt, images: readonly ImageLayout[], whole: boolean): PromptWithImages {

@@ -15,7 +15,7 @@ export interface ArgumentsReader {
   /** The last argument was read. */
   readonly complete: boolean;
   /**
-   * With `complete`: what was already read behind the arguments: the call's `close` (0), its `next` (1), text that can be
+   * With `complete`: what was already read after the arguments: the call's `close` (0), its `next` (1), text that can be
    * neither (`failed`), or nothing yet.
    */
   readonly behind: 0 | 1 | 'failed' | undefined;

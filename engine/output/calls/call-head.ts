@@ -95,7 +95,7 @@ export class CallHead {
     this.name += part;
     if (this.name.length > MAX_NAME) return 'none';
     if (end < 0) return 'more';
-    // A mark with a name stands in other text too, where no line ends behind it.
+    // A mark with a name stands in other text too, where no line ends after it.
     if (!this.#isKnown || (userRecipient !== undefined && text[end] !== '\n')) return 'none';
     if (this.name === userRecipient) return 'user';
     this.#state = 'between';

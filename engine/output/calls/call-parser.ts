@@ -31,7 +31,7 @@ export class CallParser {
   #held = '';
   /** Some content was passed on. */
   #shown = false;
-  /** White space before the current call, and the call's own text behind its arguments. */
+  /** White space before the current call, and the call's own text after its arguments. */
   #spaces = '';
   #raw = '';
   #head: CallHead;
@@ -174,7 +174,7 @@ export class CallParser {
     this.#state = 'lead';
   }
 
-  /** Drops the line end behind a recipient, or the white space behind the call of an answer's tool. */
+  /** Drops the line end after a recipient, or the white space after the call of an answer's tool. */
   #lead(text: string): string {
     const { userRecipient } = this.#format.syntax;
     const rest = userRecipient === undefined ? text.trimStart() : text.replace(/^\n/, '');

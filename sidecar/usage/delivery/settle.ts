@@ -7,7 +7,7 @@ export interface Settled {
   /** Events from the start of the batch, without a gap, that the sink accepted or rejected. */
   readonly settled: number;
   /**
-   * Events that the sink accepted. Those behind an event that it did not accept are not settled: they will be sent
+   * Events that the sink accepted. Those after an event that it did not accept are not settled: they will be sent
    * again.
    */
   readonly accepted: number;

@@ -116,7 +116,7 @@ t.test('the page has these results', async (t) => {
   const table = [
     BEGIN,
     '',
-    '| architecture | past state of | the next prompt goes on |',
+    '| architecture | past state of | a later prompt continues |',
     '| --- | --- | --- |',
     ...rows,
     '',

@@ -159,8 +159,8 @@ function jsonMode(parts: PromptParts): string {
   if (made.kind !== 'prompt' || made.format?.grammar === undefined) return 'no';
   const rendered = promptPieces(parts, conversation, options);
   return rendered.kind === 'pieces' && rendered.pieces.join('').includes('probe_member')
-    ? 'held, in the prompt'
-    : 'held';
+    ? 'constrained, in the prompt'
+    : 'constrained';
 }
 
 const NOTATIONS: Readonly<Record<string, string>> = {
