@@ -18,7 +18,7 @@ import { sourceRoot } from '../support/source-root.js';
 import { CACHE, nodeBinary, type Architecture } from './npm-packages.js';
 
 const MIRROR = 'http://deb.debian.org/debian';
-const INCLUDE = '--include=ca-certificates,libatomic1,procps,git,make,openssl';
+const INCLUDE = '--include=ca-certificates,libatomic1,procps,git,make,openssl,curl';
 /** Where the repository is mounted in a root. */
 export const INSIDE = '/repository';
 /** Debian's names. */
