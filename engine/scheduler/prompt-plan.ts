@@ -14,13 +14,11 @@ export interface SavePoints {
   readonly exactly: boolean;
 }
 
-/** Between two marks at which a prompt is split there is at least this part of a chunk, 32 of 256 tokens: shorter chunks are slow. */
-const LEAST_TURN = 1 / 8;
 /**
- * What is left before a mark is at least this part of a chunk, 64 of 256 tokens: llama.cpp's flash attention on a CPU has a tiled
- * kernel for 64 tokens and more (ops.cpp), and computes fewer one by one.
+ * A chunk that ends at a mark has at least this part of a whole one, 64 of 256 tokens: llama.cpp's flash attention on a CPU has a
+ * tiled kernel for 64 tokens and more (ops.cpp), and computes fewer one by one.
  */
-const LEAST_REST = 1 / 4;
+const LEAST_CHUNK = 1 / 4;
 /** Within a turn the state is saved once in so many chunks. */
 const CHUNKS_A_SAVE = 4;
 
@@ -42,8 +40,8 @@ export class PromptPlan {
 
   /**
    * Each segment is split from its own start on into chunks of `chunk` tokens, the last of them shorter, and at marks, but for an
-   * image that must be whole. Before a mark the last two share their tokens where the last one were too short. None is empty.
-   * `points` absent: the state is never saved.
+   * image that must be whole. Before a mark the last two share their tokens where the last one were too short, and a turn that
+   * is too short, as a brief reply is, shares a chunk with the next. None is empty. `points` absent: the state is never saved.
    */
   constructor(prompt: Prompt, chunk: number, key: CacheKey, points?: SavePoints) {
     this.key = key;
@@ -52,15 +50,15 @@ export class PromptPlan {
     const marked = points?.isMark && marks(this.tokens, points.isMark);
     const ends: number[] = [];
     const turns: number[] = [];
-    const rest = Math.ceil(LEAST_REST * chunk);
+    const least = Math.ceil(LEAST_CHUNK * chunk);
     let start = 0;
     for (const segment of prompt) {
       const until = start + segment.tokens.length;
       if (segment.kind === 'image' && segment.whole) start = until - 1;
       for (const mark of marked ?? []) {
         if (mark < start || mark >= until) continue;
-        while (mark > start + chunk) ends.push((start = mark < start + chunk + rest ? mark - rest : start + chunk));
-        if (mark >= start + LEAST_TURN * chunk) ends.push((start = mark));
+        while (mark > start + chunk) ends.push((start = mark < start + chunk + least ? mark - least : start + chunk));
+        if (mark >= start + least) ends.push((start = mark));
         // Just behind another mark, that one takes its place.
         if (ends.at(-1) === start) turns.push(start);
       }
