@@ -92,6 +92,9 @@ function row(server: string, memory: string, { turns, seconds }: Served): Row {
     turns.flatMap((each) => each.slice(0, -1)),
   );
   const later = turns.flatMap((each) => each.slice(1));
+  const restored = turns.flatMap((each) =>
+    each.slice(1).filter(({ cachedTokens }, before) => cachedTokens >= (each[before]?.promptTokens ?? NaN) / 2),
+  );
   return {
     server,
     memory,
@@ -99,6 +102,8 @@ function row(server: string, memory: string, { turns, seconds }: Served): Row {
     'not evaluated, %': (100 * sum(({ cachedTokens }) => cachedTokens)) / sum(({ promptTokens }) => promptTokens),
     'of the most, %': (100 * sum(({ cachedTokens }) => cachedTokens)) / most,
     'TTFT p50 of later turns, ms': median(later.map(({ ttftMs }) => ttftMs)),
+    'restored turns': restored.length,
+    'TTFT p50 of restored turns, ms': median(restored.map(({ ttftMs }) => ttftMs)),
     'all turns, s': seconds,
   };
 }
@@ -120,7 +125,7 @@ for (const bytes of [MEMORY['for all'], 0, MEMORY['for all'], 0]) {
 await keep('prefix-cache', {
   title: 'Conversations that come back, beside llama-server with --cache-ram',
   about: [
-    `${CONVERSATIONS} conversations of ${TURNS} turns over HTTP on ${SEATS} seats or slots, as many callers, 1 compute thread: every conversation's turn in one order, then every one's next turn in another. A question of some ${WORDS} words, a greedy reply of ${REPLY} tokens, a llama model of 3 million weights. Memory: \`prefixCache.bytes\` and \`--cache-ram\`. Of the most: of all tokens of each conversation's prompt before. The last rows: all prompts are new.`,
+    `${CONVERSATIONS} conversations of ${TURNS} turns over HTTP on ${SEATS} seats or slots, as many callers, 1 compute thread: every conversation's turn in one order, then every one's next turn in another. A question of some ${WORDS} words, a greedy reply of ${REPLY} tokens, a llama model of 3 million weights. Memory: \`prefixCache.bytes\` and \`--cache-ram\`. Of the most: of all tokens of each conversation's prompt before. Restored: a later turn that reuses at least half of the prompt before, from memory or from a sequence. The last rows: all prompts are new.`,
   ],
   rows,
 });
