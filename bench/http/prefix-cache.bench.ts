@@ -103,7 +103,7 @@ function row(server: string, memory: string, { turns, seconds }: Served): Row {
     'of the most, %': (100 * sum(({ cachedTokens }) => cachedTokens)) / most,
     'TTFT p50 of later turns, ms': median(later.map(({ ttftMs }) => ttftMs)),
     'restored turns': restored.length,
-    'TTFT p50 of restored turns, ms': median(restored.map(({ ttftMs }) => ttftMs)),
+    ...(restored.length > 0 && { 'TTFT p50 of restored turns, ms': median(restored.map(({ ttftMs }) => ttftMs)) }),
     'all turns, s': seconds,
   };
 }
