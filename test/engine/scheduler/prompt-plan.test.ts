@@ -53,7 +53,11 @@ t.test('a prompt is also split at marks, if its chunks do not become too short, 
     'a mark just behind a chunk takes tokens of it',
   );
   t.same([...marked(180, [0, 65]).saved], [65, 129]);
-  t.same(marked(90, [0, 20, 23, 48]).ends, [16, 20, 36, 48, 64, 80, 90], 'a turn of three shares a chunk with the next');
+  t.same(
+    marked(90, [0, 20, 23, 48]).ends,
+    [16, 20, 36, 48, 64, 80, 90],
+    'a turn of three shares a chunk with the next',
+  );
   t.same([...marked(90, [0, 20, 23, 48]).saved], [20, 48], 'and has no state of its own');
   t.same([...marked(120, [0, 1, 20], { exactly: true }).saved], [20, 84, 119]);
   t.same(marked(120, [0, 1, 20], { exactly: true }).ends.slice(-3), [116, 119, 120]);
