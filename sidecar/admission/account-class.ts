@@ -47,6 +47,8 @@ export class AccountClass {
   readonly demand = new Demand();
   /** The next is the newest, not the one that waited longest (overload.ts). */
   newestFirst = false;
+  /** The last period of a standing queue at whose begin the requests beyond its room were refused (overload.ts). */
+  trimmedIn = 0;
   /** The last time to come back at that was reserved for one of these requests (retry-reservations.ts). */
   reservedAt = 0;
   #calibration = 1;

@@ -1,5 +1,5 @@
 import type { QueueState } from './queue-state.js';
-import { oldestOfLongest, victims } from './drop.js';
+import { lastOfLongest, victims } from './drop.js';
 import type { FairQueueConfig } from './fair-queue-options.js';
 import { Forecast } from './forecast.js';
 import type { Overload } from './overload.js';
@@ -106,7 +106,7 @@ export class AdmissionPolicy {
     let replaced: QueuedRequest | undefined;
     if (!hasReservation && accountClass.list.length >= this.#overload.roomOf(accountClass)) {
       account.pressedAt = now;
-      replaced = accountClass.newestFirst ? oldestOfLongest(accountClass) : undefined;
+      replaced = accountClass.newestFirst ? lastOfLongest(accountClass) : undefined;
       if (replaced === undefined) return refuse('standing');
     }
     // A request that gets a free seat at once uses no room.

@@ -127,10 +127,10 @@ function beforeIn(accountClass: AccountClass, queued?: QueuedRequest, but?: Queu
 }
 
 /**
- * The request that makes room for a newer one of its class: the oldest of the user with the most waiting, so that a user with
- * many does not push out another's. Undefined: all keep promises. O(waiting of the class).
+ * The request of a class that makes room for a newer one, or for none: the last in the class's order of the user with the most
+ * waiting, so that a user with many does not push out another's. Undefined: all keep promises. O(waiting of the class).
  */
-export function oldestOfLongest({ list }: AccountClass): QueuedRequest | undefined {
+export function lastOfLongest({ list, newestFirst }: AccountClass): QueuedRequest | undefined {
   const counts: Record<string, number> = {};
   const keyOf = ({ request: { user } }: QueuedRequest): string => (user === undefined ? '' : `u${user}`);
   let most = 0;
@@ -140,10 +140,13 @@ export function oldestOfLongest({ list }: AccountClass): QueuedRequest | undefin
     counts[key] = (counts[key] ?? 0) + 1;
     most = Math.max(most, counts[key]);
   }
+  let last: QueuedRequest | undefined;
   for (let queued = list.first; queued !== undefined; queued = queued.next) {
-    if (!queued.hasReservation && counts[keyOf(queued)] === most) return queued;
+    if (queued.hasReservation || counts[keyOf(queued)] !== most) continue;
+    last = queued;
+    if (newestFirst) break;
   }
-  return undefined;
+  return last;
 }
 
 function sumOf({ classes }: Account, kind: Kind, remaining: ReadonlyMap<AccountClass, Remaining>): number {

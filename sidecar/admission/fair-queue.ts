@@ -24,11 +24,10 @@
  * seat back. From delivery on, the code that awaits the outcome owns the lease and must end it: it awaits the outcome itself
  * and never races it, since cancel() settles it.
  *
- * Bounds: `waitingPerSeat` times seats requests and `waitingBytes` bytes wait (returned ones, at most one a lease, may
- * exceed both; a body over the cap may wait if no other does); one timer a waiting request; MAX_ACCOUNTS accounts; one recall a lease of
- * several seats. Operations are O(log n + seats) but for prediction, drop and affinity, which pass over the active
- * accounts (bench/results/admission-operations.md), and for a head that no free seat is long enough for (affinity.ts).
- * Which replica of the engine a seat is of: placement.ts.
+ * Bounds: `waitingPerSeat` times seats requests and `waitingBytes` bytes wait (returned ones, at most one a lease, may exceed both; a
+ * body over the cap may wait if no other does); one timer a waiting request; MAX_ACCOUNTS accounts; one recall a lease of several seats.
+ * Operations are O(log n + seats) but for prediction, drop and affinity, which pass over the active accounts
+ * (bench/results/admission-operations.md), and for a head that no free seat is long enough for (affinity.ts). Replicas: placement.ts.
  */
 import type { Clock } from '../lib/clock.js';
 import { QueueState } from './queue-state.js';
@@ -93,6 +92,7 @@ class FairQueue implements SeatQueue, RequestQueue {
     const accountClass = account.classFor(request.weight);
     if (this.#draining) return this.#policy.refuse('drain', account, accountClass);
     this.#overload.arrived(request, account, accountClass);
+    for (let extra; (extra = this.#overload.surplus(accountClass)) !== undefined;) this.#refuse(extra, 'standing');
     const verdict = this.#policy.judge(request, account, now);
     if (verdict.kind === 'refused') return verdict;
     for (const queued of verdict.dropped) this.#refuse(queued, 'dropped');

@@ -8,6 +8,7 @@
  *    of it (demand.ts). So every account that asks for its share has a request waiting when its turn comes, and the queue
  *    stays fair between accounts (fair queuing with a controlled queue for each: FQ-CoDel, RFC 8290). `room` bounds the
  *    requests of all classes together.
+ *    When the queue begins to stand, those beyond a class's room are refused, the last in its order first.
  * 2. Patience. How long callers stay is learned from those who left before they had what they waited for, and from those
  *    who did not (patience.ts; E. Kaplan and P. Meier, 1958). If a full room would make a class's requests wait so long
  *    that seat time is wasted, that class is served newest first, and its oldest request makes room (adaptive LIFO:
@@ -26,6 +27,7 @@ import type { Account } from './account.js';
 import { Demand, roomFor } from './demand.js';
 import { Hedges } from './hedges.js';
 import { PatienceBook, type Awaited, type Patience, type Times } from './patience.js';
+import { lastOfLongest } from './drop.js';
 import type { QueuedRequest } from './queued-request.js';
 import type { QueueState } from './queue-state.js';
 import type { PatienceReport, QueueRequest } from './seat-queue.js';
@@ -139,6 +141,22 @@ export class Overload {
     return this.stands ? roomFor(accountClass.load, accountClass.newestFirst ? FEW_EMPTY : undefined) : Infinity;
   }
 
+  /**
+   * As the queue begins to stand: a waiting request for which its class has no room, one a call; undefined: no further one.
+   * They entered while the queue seemed to empty soon. If they stayed, seats would be given for many seconds to callers who
+   * have waited for long, and the first of these leave just then. None is returned of a class that the seats can nearly serve.
+   */
+  surplus(accountClass: AccountClass): QueuedRequest | undefined {
+    const { periods } = this.standing;
+    if (!this.stands || accountClass.trimmedIn === periods) return undefined;
+    if (accountClass.load > NEWEST_FIRST_LOAD && accountClass.list.length > this.roomOf(accountClass)) {
+      const found = lastOfLongest(accountClass);
+      if (found !== undefined) return found;
+    }
+    accountClass.trimmedIn = periods;
+    return undefined;
+  }
+
   /** How many requests may wait in all; Infinity: the queue does not stand. */
   get room(): number {
     if (!this.stands) return Infinity;
@@ -219,7 +237,7 @@ export class Overload {
   }
 
   #patienceOf(account: Account, request: QueueRequest): Patience {
-    return this.patience.of(account.patience, awaitedBy(request), this.times);
+    return this.patience.of(account.patience, awaitedBy(request), this.times, account.waiting <= 1);
   }
 }
 

@@ -11,6 +11,9 @@ const HALF_HOLDS = 2;
 /** An account with fewer observed callers than this is judged by the callers of all accounts together, the pool. */
 const KNOWN_CALLERS = 4;
 
+/** An account of which so many callers left is judged by the pool while it is not known: one that left is remembered for 30 s of load. */
+const A_LEAVER = 0.25;
+
 /**
  * How many callers of the pool are added to an account's own observations. In the pool each account counts once, and PRIOR_ACCOUNTS
  * accounts whose callers never leave are added, so that one account alone cannot make the pool look impatient.
@@ -149,6 +152,8 @@ export interface Times {
  */
 export class PatienceBook {
   readonly #pool: Record<Awaited, Patience> = { 'first-token': new Patience(), end: new Patience() };
+  /** Never fitted: no wait is too long. */
+  readonly #trusted = new Patience();
   readonly #service: Record<Awaited, ServiceTime> = { 'first-token': new ServiceTime(), end: new ServiceTime() };
 
   /** A wait came out. */
@@ -167,8 +172,12 @@ export class PatienceBook {
     this.#service[awaited].observe(now, half(holdMs), seen);
   }
 
-  /** What is known of this account's callers, as of the last fit, which is made again if need be. */
-  of(own: OwnPatience, awaited: Awaited, { now, holdMs }: Times): Patience {
+  /**
+   * What is known of this account's callers, as of the last fit, which is made again if need be. `alone`: it has only one request
+   * waiting, which the pool does not judge unless one of the account's own callers left. Otherwise one attacker with many accounts
+   * could have the requests of all small accounts refused.
+   */
+  of(own: OwnPatience, awaited: Awaited, { now, holdMs }: Times, alone = false): Patience {
     const halfMs = half(holdMs);
     const pool = this.#pool[awaited];
     const service = this.#service[awaited];
@@ -179,9 +188,11 @@ export class PatienceBook {
       pool.fitted(now, service, wholeMs);
     }
     const account = own[awaited];
-    if (account === undefined) return pool;
-    const count = account.survival.count(now, halfMs);
-    if (count < KNOWN_CALLERS) return pool;
+    const count = account?.survival.count(now, halfMs) ?? 0;
+    if (account === undefined || count < KNOWN_CALLERS) {
+      const trusted = alone && (account?.survival.leavers(now, halfMs) ?? 0) < A_LEAVER;
+      return trusted ? this.#trusted : pool;
+    }
     if (account.stale(now, count)) {
       account.survival.fit(now, halfMs, { callers: PRIOR_CALLERS, hazardOf: (bin) => pool.survival.hazardOf(bin) });
       account.fitted(now, service, wholeMs);

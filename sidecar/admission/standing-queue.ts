@@ -16,9 +16,15 @@ const LOAD_MS = 10_000;
 export class StandingQueue {
   #fullHolds = 0;
   #fullMs = 0;
+  #periods = 0;
 
   get stands(): boolean {
     return this.#fullHolds >= STANDING_HOLDS;
+  }
+
+  /** How often the queue has begun to stand. */
+  get periods(): number {
+    return this.#periods;
   }
 
   /** Time in which no seat was free, since the beginning. */
@@ -31,8 +37,10 @@ export class StandingQueue {
     if (ms <= 0) return;
     if (free === 0) this.#fullMs += ms;
     const holds = ms / Math.max(holdMs, 1);
+    const stood = this.stands;
     const full = this.#fullHolds + (free === 0 ? holds : -holds * FREE_WEIGHT * free);
     this.#fullHolds = Math.min(Math.max(full, 0), 2 * STANDING_HOLDS);
+    if (this.stands && !stood) this.#periods += 1;
   }
 }
 

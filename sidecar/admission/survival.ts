@@ -47,11 +47,18 @@ export class Survival {
   #weight = 1;
   #at = 0;
   #count = 0;
+  #leavers = 0;
 
   /** What was seen, each with the weight that it has at `now`. */
   count(now: number, halfMs: number): number {
     this.#age(now, halfMs);
     return this.#count / this.#weight;
+  }
+
+  /** Of these, who left. */
+  leavers(now: number, halfMs: number): number {
+    this.#age(now, halfMs);
+    return this.#leavers / this.#weight;
   }
 
   /** A caller left after `ms`, or was served or refused then. `weight`: how much that counts. */
@@ -66,6 +73,7 @@ export class Survival {
     const bins = seen.left ? this.#left : this.#stayed;
     bins[bin] = (bins[bin] ?? 0) + weight;
     this.#count += weight;
+    if (seen.left) this.#leavers += weight;
   }
 
   /** Computes the probabilities again. O(bins). */
@@ -155,6 +163,7 @@ export class Survival {
       this.#stayed[bin] = (this.#stayed[bin] ?? 0) / this.#weight;
     }
     this.#count /= this.#weight;
+    this.#leavers /= this.#weight;
     this.#weight = 1;
   }
 }

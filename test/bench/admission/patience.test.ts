@@ -9,6 +9,7 @@ import {
   type Mix,
 } from '../../../bench/admission/patience/callers.js';
 import { oracle } from '../../../bench/admission/patience/oracle.js';
+import { seeded } from '../../../bench/support/load.js';
 import { figuresOf, simulate, type SimulatedCall } from '../../../bench/admission/patience/simulate.js';
 
 const MINUTE = 60_000;
@@ -76,6 +77,31 @@ t.test('an account whose callers disconnect on purpose does not reduce the servi
   const visits = await simulate(attacked, { ...LEARNS, untilMs });
   t.ok(share(visits, others, served) >= calm, 'the other accounts are served as much as without it');
   t.ok(share(visits, isAttacker, served) < 0.2, 'and it is not');
+});
+
+t.test('many accounts whose callers disconnect on purpose do not reduce the service of small accounts', async (t) => {
+  const untilMs = 5 * MINUTE + DEFAULT_MS;
+  const random = seeded(1);
+  const group = (name: string, accounts: number, perSecond: number, patienceMs: number): Caller[] => {
+    const list: Caller[] = [];
+    for (let atMs = 0; atMs < untilMs; atMs -= (Math.log(1 - random()) / perSecond) * 1000) {
+      const account = `${name} ${Math.floor(random() * accounts)}`;
+      list.push({ atMs, account, holdMs: 1000, patienceMs, long: false });
+    }
+    return list;
+  };
+  // 1.2 times the load, and forty accounts with a request in forty seconds. The attacker has twenty, and stays for 0.1 s.
+  const list = [...group('large', 6, 8.6, 8000), ...group('small', 40, 1, 8000), ...group('attacker', 20, 4, 100)];
+  const visits = await simulate(
+    list.sort((a, b) => a.atMs - b.atMs),
+    { ...LEARNS, kind: 'stream', untilMs },
+  );
+  const served = share(
+    visits,
+    (account) => account.startsWith('small'),
+    ({ end }) => end === 'good',
+  );
+  t.ok(served >= 0.98, `${served} of the small accounts' requests were served`);
 });
 
 t.test('at four times the load nine of ten callers that wait for a reserved Retry-After are served', async (t) => {

@@ -689,3 +689,38 @@ t.test('accounts: the least recently active is removed first', async (t) => {
     'an account that returns is a new one',
   );
 });
+
+t.test(
+  'standing: as the queue begins to stand, requests that wait beyond the room are refused, the last first',
+  async (t) => {
+    const h = new Harness(1, { maxWaitMs: 60_000, waitingPerSeat: 64, waitingBytes: Infinity });
+    await h.serve('a', 1000);
+    const seated = await h.seat(h.wait('a'));
+    const ended: string[] = [];
+    const wait = (name: string, user: string): void => {
+      const ticket = h.wait('a', { user });
+      void ticket.outcome.then((outcome) => {
+        if (outcome.kind !== 'cancelled') ended.push(outcome.kind === 'refused' ? `${name} ${outcome.reason}` : name);
+      });
+    };
+    for (let i = 0; i < 40; i += 1) wait(`many ${i}`, 'many');
+    wait('one', 'one');
+    h.clock.advance(3000);
+    // They are refused at once, and make the load far above 1.
+    const ask = (): unknown => h.ask('a', { deadlineAt: 1 });
+    for (let i = 0; i < 40; i += 1) ask();
+    t.equal(h.queue.snapshot().waiting, 41, 'it does not stand yet');
+    h.clock.advance(1100);
+    ask();
+    for (let i = 0; i < 4; i += 1) await Promise.resolve();
+    const { waiting, refused } = h.queue.snapshot();
+    t.ok(waiting < 12, `${waiting} wait`);
+    t.equal(ended.length, refused.standing, `${ended.join(', ')}`);
+    t.equal(ended[0], 'many 39 standing');
+    t.notOk(
+      ended.some((name) => name.startsWith('one')),
+      'the user with one keeps it',
+    );
+    seated.release('done');
+  },
+);

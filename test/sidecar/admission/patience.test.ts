@@ -62,6 +62,24 @@ t.test('an account whose callers disconnect on purpose affects its own requests 
   t.equal(book.of(unknown ?? {}, 'end', at(20_000)).longestMs, Infinity, 'an unknown account');
 });
 
+t.test(
+  'the only request of an account that is not known is judged by the pool once one of its own callers left',
+  async (t) => {
+    const book = new PatienceBook();
+    for (let account = 0; account < 20; account += 1) {
+      const own: OwnPatience = {};
+      for (let i = 0; i < 4; i += 1) book.observe(own, 'end', { ms: 60, left: true }, at(i * 100));
+    }
+    for (let i = 0; i < 20; i += 1) book.served('end', { ms: 50, answered: true }, at(i * 100));
+    const own: OwnPatience = {};
+    const longest = (now: number, alone: boolean): number => book.of(own, 'end', at(now), alone).longestMs;
+    t.ok(longest(2000, false) < 100, 'several of its requests wait');
+    t.equal(longest(2000, true), Infinity);
+    book.observe(own, 'end', { ms: 1000, left: true }, at(2000));
+    t.ok(longest(2000, true) < 100);
+  },
+);
+
 t.test('streams and whole replies are learned separately', async (t) => {
   const book = new PatienceBook();
   const own: OwnPatience = {};
