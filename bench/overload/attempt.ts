@@ -20,6 +20,8 @@ export interface Attempt {
   readonly ttftMs: number;
   /** To the last byte, or to when the caller gave up. */
   readonly totalMs: number;
+  /** What its caller waited for, if its load says so. */
+  readonly awaits?: 'first-token' | 'end';
   /** Of those that were refused. */
   readonly refusal?: Refusal;
 }
@@ -48,7 +50,11 @@ export function attempt(target: Target, sending: Sending): Promise<Attempt> {
     const end = (how: Attempt['end'], refusal?: () => Refusal): void => {
       clearTimeout(patience);
       const totalMs = since();
-      resolve({ account, scheduledMs, end: how, status, ttftMs, totalMs, ...(refusal && { refusal: refusal() }) });
+      resolve({
+        ...{ account, scheduledMs, end: how, status, ttftMs, totalMs },
+        ...(awaits !== undefined && { awaits }),
+        ...(refusal && { refusal: refusal() }),
+      });
       sent.destroy();
     };
     const patience = setTimeout(() => end('gone'), Math.max(0, patienceMs - since()));

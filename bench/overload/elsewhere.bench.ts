@@ -1,6 +1,6 @@
 /**
  * Ten times the load before a llama-server that is the sidecar's engine, beside our own engine, the same llama-server alone and
- * one behind nginx, all in one run. Needs `make peers` and nginx; about ten minutes.
+ * one behind nginx, all in one run. Needs `make peers` and nginx; about five minutes a round.
  */
 import { metricOf } from '../../engine/remote/metrics-text.js';
 import { CHAT } from '../../test/support/sidecar.js';
@@ -15,16 +15,34 @@ import { behindNginx, llamaServer, needNginx, sidecar, type Server } from './ser
 const SEATS = 8;
 const TOKENS = 32;
 const FACTOR = 10;
-const ROUNDS = Number(process.argv[2] ?? 2);
+const ROUNDS = Number(process.argv[2] ?? 1);
 /** Of each load: so long that its first seconds, in which a queue fills that was empty, are a small part. */
 const SECONDS = 60;
+/** The first part of a load, in which a queue that has learned nothing learns. It is shown apart. */
+const LEARNING_S = 20;
 const PATIENCE_MS = 8000;
 const CONNECTIONS = { all: 2 * SEATS, perKey: SEATS };
 const ACCOUNTS = { heavy: 0.8, light: 0.2 };
 const NAMES = Object.keys(ACCOUNTS);
 const CLOSED: ClosedLoop = { callers: SEATS, seconds: 8, tokens: TOKENS };
-/** Between two readings of the server's own queue, ms. */
-const LOOK_MS = 100;
+/** Between two readings of a llama-server's own measures, ms: each one is a task between two of its batches. */
+const LOOK_MS = 500;
+
+/** What a llama-server has computed so far. */
+interface Work {
+  readonly at: number;
+  readonly batches: number;
+  readonly tokens: number;
+}
+
+/** What a llama-server reported during a load; the last two of what it computed once the learning was over. */
+interface Watched {
+  /** The most requests that waited in it. */
+  readonly deferred: number;
+  readonly looks: number;
+  readonly tokensABatch: number;
+  readonly batchesASecond: number;
+}
 
 needNginx();
 const sizes = { file: await random150m(), seats: SEATS, context: 512, threads: 1 };
@@ -34,11 +52,11 @@ const engine = await llamaServer(sizes, NAMES, ['--jinja', '--metrics']);
 const before = await sidecar(sizes, NAMES, {
   engine: { kind: 'llama-server', url: `http://127.0.0.1:${engine.target.port}` },
 });
-const alone = await llamaServer(sizes, NAMES);
+const alone = await llamaServer(sizes, NAMES, ['--metrics']);
 const fronted = await behindNginx([alone], { connections: CONNECTIONS });
 const servers = [own, before, alone, fronted];
 const runs = new Map<Server, Attempt[][]>(servers.map((server) => [server, []]));
-let [deferred, looks] = [0, 0];
+const watched = new Map<Server, Watched[]>();
 let capacity = NaN;
 const rates = new Map<Server, number>();
 try {
@@ -50,7 +68,8 @@ try {
   for (let round = 0; round < ROUNDS; round++) {
     for (const [server, done] of runs) {
       const watching = new AbortController();
-      const watched = server === before ? watch(watching.signal) : undefined;
+      const behind = server === before ? engine : server === fronted ? alone : undefined;
+      const watches = behind && watch(behind, watching.signal);
       done.push(
         await offer({
           target: server.target,
@@ -64,7 +83,7 @@ try {
         }),
       );
       watching.abort();
-      await watched;
+      if (watches) watched.set(server, [...(watched.get(server) ?? []), await watches]);
       await settled(server.target, TOKENS);
       process.stdout.write(`${JSON.stringify(row(server))}\n`);
     }
@@ -78,38 +97,58 @@ await keep('overload-elsewhere', {
   about: [
     `150m model, ${SEATS} seats or slots, one compute thread, ${TOKENS} tokens a reply, whole; Poisson arrivals from a process of their own at ${FACTOR} times ${capacity.toFixed(2)} a second, which is what ${CLOSED.callers} callers in a closed loop get of the sidecar with its own engine (before llama-server: ${(rates.get(before) ?? NaN).toFixed(2)}). ${SECONDS} s on each in turn, ${ROUNDS} rounds; callers give up after ${PATIENCE_MS / 1000} s. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests, light the rest.`,
     `The sidecar: default settings, with its own engine and before a llama-server of its own with as many slots as seats. llama-server: the build of \`make peers\`, no prompt cache. nginx: \`limit_conn\` ${CONNECTIONS.all} for all callers together and ${CONNECTIONS.perKey} for each key.`,
-    'good: replies that were whole within their caller’s patience, a second, once the first two seconds are over. fair share: what max-min fairness would give the light account of what was good.',
+    `good: replies that were whole within their caller’s patience, a second, from ${LEARNING_S} s after the begin of the load; at first: from 2 s to ${LEARNING_S} s, in which the sidecars learn how long these callers stay. All other columns are of the time from ${LEARNING_S} s on, but for \`gave up at first\`. fair share: what max-min fairness would give the light account of what was good. waited inside: the most requests that waited in the llama-server itself, of a reading every ${LOOK_MS} ms. tokens a batch: of replies, that one of its batches computed on average; batches: of these a second.`,
   ],
   rows: servers.map(row),
-  conclusions: [
-    `The most requests that waited in the llama-server behind the sidecar, of ${looks} readings under load: ${deferred}.`,
-  ],
 });
 process.exit(0);
 
-/** Follows the number of requests that wait in the sidecar's llama-server. */
-async function watch(signal: AbortSignal): Promise<void> {
-  while (!signal.aborted) {
-    const page = await (await fetch(`http://127.0.0.1:${engine.target.port}/metrics`)).text();
-    deferred = Math.max(deferred, metricOf(page, 'llamacpp:requests_deferred') ?? NaN);
+/** Follows what a llama-server reports of itself. */
+async function watch({ target }: Server, signal: AbortSignal): Promise<Watched> {
+  const from = performance.now();
+  let [deferred, looks] = [0, 0];
+  let first: Work | undefined;
+  let last: Work | undefined;
+  while (!signal.aborted && performance.now() < from + SECONDS * 1000) {
+    const page = await (await fetch(`http://127.0.0.1:${target.port}/metrics`)).text();
+    const of = (name: string): number => metricOf(page, `llamacpp:${name}`) ?? NaN;
+    deferred = Math.max(deferred, of('requests_deferred'));
     looks += 1;
+    last = { at: performance.now(), batches: of('n_decode_total'), tokens: of('tokens_predicted_total') };
+    if (last.at >= from + LEARNING_S * 1000) first ??= last;
     await new Promise((later) => setTimeout(later, LOOK_MS));
   }
+  const batches = (last?.batches ?? NaN) - (first?.batches ?? NaN);
+  const tokens = (last?.tokens ?? NaN) - (first?.tokens ?? NaN);
+  const seconds = ((last?.at ?? NaN) - (first?.at ?? NaN)) / 1000;
+  return { deferred, looks, tokensABatch: tokens / batches, batchesASecond: batches / seconds };
 }
 
 function row(server: Server): Row {
-  const p = measure(runs.get(server) ?? [], SECONDS);
+  const p = measure(runs.get(server) ?? [], SECONDS, LEARNING_S);
+  const seen = watched.get(server) ?? [];
+  const first = measure(runs.get(server) ?? [], LEARNING_S);
   const offered = FACTOR * capacity;
   return {
     server: server.name,
     'offered /s': offered,
     'good /s': p.good,
+    'good /s at first': first.good,
     'reply p50 ms': p.total,
     'reply p99 ms': p.total99,
     refused: p.refused,
     'gave up': p.gone,
+    'gave up at first': first.gone,
     broken: p.broken,
+    'waited inside': shown(seen.map(({ deferred }) => deferred)),
+    'tokens a batch': shown(seen.map(({ tokensABatch }) => tokensABatch)),
+    'batches /s': shown(seen.map(({ batchesASecond }) => batchesASecond)),
     'light good /s': p.goodOf['light'] ?? 0,
     'light fair share /s': fairShare(ACCOUNTS.light * offered, ACCOUNTS.heavy * offered, p.good),
   };
+}
+
+/** The largest of the rounds; empty without any. */
+function shown(values: readonly number[]): number | string {
+  return values.length === 0 ? '' : Math.max(...values);
 }

@@ -19,8 +19,11 @@ export interface Load {
   readonly accounts: Readonly<Record<string, number>>;
   /** How long a caller waits for the whole answer, ms. */
   readonly patienceMs: number;
-  /** What they wait for so long; absent: the whole of a stream. */
-  readonly awaits?: 'first-token' | 'end';
+  /**
+   * What they wait for so long; `each`: half of the callers, drawn by the seed, for the first token of a stream and half for
+   * the end of a whole reply; absent: the whole of a stream.
+   */
+  readonly awaits?: 'first-token' | 'end' | 'each';
   readonly seed: number;
   readonly model: string;
   readonly tokens: number;
@@ -55,10 +58,12 @@ async function run(load: Load): Promise<Attempt[]> {
         attempt(target, {
           agent,
           account: pick(accounts, random()),
+          ...(awaits !== undefined && {
+            awaits: awaits === 'each' ? (random() < 0.5 ? 'end' : 'first-token') : awaits,
+          }),
           scheduledMs,
           startedAt,
           patienceMs,
-          ...(awaits !== undefined && { awaits }),
           body,
         }),
       );

@@ -33,15 +33,19 @@ export interface Point {
   readonly broken: number;
 }
 
-/** Of loads of one rate, `seconds` each. Replies count when they end within their load. */
-export function measure(runs: readonly (readonly Attempt[])[], seconds: number): Point {
+/**
+ * Of loads of one rate, `seconds` each. Replies count when they end within their load, all else when it was sent then. `fromS`: what
+ * was before that is left out, such as the time in which a queue learns.
+ */
+export function measure(runs: readonly (readonly Attempt[])[], seconds: number, fromS = 0): Point {
   const attempts = runs.flat();
-  const within = attempts.filter(({ scheduledMs }) => scheduledMs < seconds * 1000);
+  const countedMs = Math.max(WARM_MS, fromS * 1000);
+  const within = attempts.filter(({ scheduledMs }) => scheduledMs >= fromS * 1000 && scheduledMs < seconds * 1000);
   const ended = attempts.filter(({ end, scheduledMs, totalMs }) => {
     const at = scheduledMs + totalMs;
-    return end === 'good' && at >= WARM_MS && at < seconds * 1000;
+    return end === 'good' && at >= countedMs && at < seconds * 1000;
   });
-  const perSecond = (some: readonly Attempt[]): number => some.length / (seconds - WARM_MS / 1000) / runs.length;
+  const perSecond = (some: readonly Attempt[]): number => some.length / (seconds - countedMs / 1000) / runs.length;
   const refusals = within.filter(({ end }) => end === 'refused');
   const refused = refusals.map(({ totalMs }) => totalMs);
   const came = (how: Refusal['came']): number[] =>

@@ -13,21 +13,21 @@ import { behindNginx, llamaServer, needNginx, sidecar, type Server } from './ser
 
 const SEATS = 8;
 const TOKENS = 32;
-const FACTORS = [0.5, 1, 2, 4, 10];
+const FACTORS = [1, 3, 10];
 /** All loads on all servers in turn, repeated so often: other work of the machine affects all of them. */
 const ROUNDS = Number(process.argv[2] ?? 3);
 /** `native`: the addon of `make engine-native` is in place. */
 const build = process.argv[3] === 'native' ? 'native' : 'prebuilt';
-/** Of a point. Eight replies end together: over 20 s one wave more or less was a tenth of what was served. */
-const SECONDS = 30;
+/** Of a point. Eight replies end together: over 20 s one wave more or less is a tenth of what is served, so the rounds are summed up. */
+const SECONDS = 20;
 /** After the highest load: half of the capacity, for so long. */
-const CALM = { factor: 0.5, seconds: 15 };
+const CALM = { factor: 0.5, seconds: 10 };
 const PATIENCE_MS = 8000;
 /** Seats, and as many again waiting; half of that for each key. */
 const CONNECTIONS = { all: 2 * SEATS, perKey: SEATS };
 const ACCOUNTS = { heavy: 0.8, light: 0.2 };
 /** The closed loop that measures the capacity. */
-const CLOSED: ClosedLoop = { callers: SEATS, seconds: 12, tokens: TOKENS };
+const CLOSED: ClosedLoop = { callers: SEATS, seconds: 8, tokens: TOKENS };
 
 /** The results of one server under one load, over all rounds. */
 interface Measured {

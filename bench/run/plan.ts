@@ -78,9 +78,9 @@ export const PLAN: readonly Bench[] = [
   bench('native', true, 20, 'architectures/chat.bench.js native', 'architectures-chat-native'),
   bench('native', true, 20, 'architectures/llama-server.bench.js native', 'architectures-http-native'),
   bench('native', true, 5, 'vision/gaps.bench.js', 'vision-gaps'),
-  bench('native', true, 35, 'overload/overload.bench.js 3 native', 'overload'),
-  bench('native', true, 10, 'overload/elsewhere.bench.js', 'overload-elsewhere'),
-  bench('native', true, 330, 'overload/patience.bench.js 3 600', 'overload-patience'),
+  bench('native', true, 15, 'overload/overload.bench.js 3 native', 'overload'),
+  bench('native', true, 5, 'overload/elsewhere.bench.js', 'overload-elsewhere'),
+  bench('native', true, 120, 'overload/patience.bench.js 3 600', 'overload-patience'),
 
   bench('either', false, 3, 'admission/admission.bench.js', 'admission'),
   bench('either', false, 0.1, 'admission/conversations.bench.js', 'conversations'),
@@ -90,5 +90,5 @@ export const PLAN: readonly Bench[] = [
   bench('prebuilt', false, 2, 'seedling/skills.bench.js', 'seedling-skills'),
   bench('prebuilt', false, 2, 'seedling/long.bench.js', 'seedling-long'),
   bench('prebuilt', false, 1, 'seedling/kv-loss.bench.js', 'seedling-kv'),
-  bench('either', false, 30, 'admission/patience/grid.js 10 "" 600', 'patience'),
+  bench('either', false, 60, 'admission/patience/grid.js 60 "" 600', 'patience'),
 ];

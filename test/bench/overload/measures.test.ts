@@ -35,3 +35,20 @@ t.test('without refusals there is no duration', async (t) => {
     },
   );
 });
+
+t.test(
+  'the time in which a queue learns is left out: replies by their end, others by when they were sent',
+  async (t) => {
+    const reply = (scheduledMs: number, totalMs: number): Attempt => {
+      return { account: 'light', scheduledMs, end: 'good', status: 200, ttftMs: 10, totalMs };
+    };
+    const runs = [
+      [reply(1000, 3000), reply(4000, 2000), reply(6000, 1500), refused(1, AT_ONCE, 4999), refused(1, AT_ONCE, 5000)],
+    ];
+    const { good, total, refused: counted } = measure(runs, 10, 5);
+    t.equal(good, 2 / 5, 'one of them was sent before');
+    t.equal(total, 1500);
+    t.equal(counted, 1);
+    t.equal(measure(runs, 5).good, 1 / 3, 'the learning alone');
+  },
+);
