@@ -715,7 +715,7 @@ t.test(
     for (let i = 0; i < 4; i += 1) await Promise.resolve();
     const { waiting, refused } = h.queue.snapshot();
     t.ok(waiting < 12, `${waiting} wait`);
-    t.equal(ended.length, refused.standing, `${ended.join(', ')}`);
+    t.equal(ended.length, refused.standing, ended.join(', '));
     t.equal(ended[0], 'many 39 standing');
     t.notOk(
       ended.some((name) => name.startsWith('one')),
