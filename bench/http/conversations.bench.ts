@@ -1,6 +1,6 @@
 /**
  * Conversations on four replicas behind one queue, beside one engine with as many seats, nginx before four sidecars, and nginx before
- * four llama-servers: `node dist/bench/http/conversations.bench.js`. Needs `make peers` and nginx; about five minutes.
+ * four llama-servers: `node dist/bench/http/conversations.bench.js`. Needs `make peers` and nginx; about four minutes.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -37,9 +37,12 @@ const folder = await mkdtemp(join(tmpdir(), 'ra-conversations-'));
 const keyFile = join(folder, 'keys.json');
 await writeFile(keyFile, JSON.stringify({ version: 1, keys: [caller.stored] }));
 
-async function sidecar(seats: number, replicas = 1): Promise<Server> {
+type Reuse = 'any' | 'auto';
+
+/** A sidecar with so many seats in all. */
+async function sidecar(seats: number, replicas: number, prefixReuse: Reuse): Promise<Server> {
   const teardowns = new Teardowns();
-  const sizes = { seats: seats / replicas, contextPerSeat: CONTEXT, threads: 1, gpu: false, replicas };
+  const sizes = { seats: seats / replicas, contextPerSeat: CONTEXT, threads: 1, gpu: false, replicas, prefixReuse };
   const { port } = await Sidecar.start(teardowns, {
     config: {
       models: [{ id: CHAT, kind: 'chat', file, ...sizes }],
@@ -63,14 +66,31 @@ async function fronted(make: () => Promise<Server>): Promise<Server> {
 }
 
 const each = { file, seats: SEATS / REPLICAS, context: CONTEXT, threads: 1 };
+/** What is compared with which engine of all seats. */
+interface Compared {
+  readonly name: string;
+  readonly reuse: Reuse;
+  readonly start: () => Promise<Server>;
+}
+
 const ONE = 'one engine with all seats';
 const OURS = 'four replicas, one queue';
-const servers: Readonly<Record<string, () => Promise<Server>>> = {
-  [ONE]: () => sidecar(SEATS),
-  [OURS]: () => sidecar(SEATS, REPLICAS),
-  'nginx in turn before four sidecars': () => fronted(() => sidecar(SEATS / REPLICAS)),
-  'nginx in turn before four llama-servers': () => fronted(() => llamaServer(each, [], ['--jinja'])),
-};
+const compared: readonly Compared[] = [
+  ...(['any', 'auto'] as const).flatMap((reuse): Compared[] => [
+    { name: ONE, reuse, start: () => sidecar(SEATS, 1, reuse) },
+    { name: OURS, reuse, start: () => sidecar(SEATS, REPLICAS, reuse) },
+  ]),
+  {
+    name: 'nginx in turn before four sidecars',
+    reuse: 'any',
+    start: () => fronted(() => sidecar(SEATS / REPLICAS, 1, 'any')),
+  },
+  {
+    name: 'nginx in turn before four llama-servers',
+    reuse: 'any',
+    start: () => fronted(() => llamaServer(each, [], ['--jinja'])),
+  },
+];
 
 /** One conversation, with pauses that are the same for each server. */
 async function converse(target: ChatTarget, conversation: number): Promise<Turn[]> {
@@ -89,9 +109,11 @@ async function converse(target: ChatTarget, conversation: number): Promise<Turn[
   return turns;
 }
 
+/** The share that each reused, by its name and setting. */
 const reused = new Map<string, number>();
+const reusedBy = (name: string, reuse: Reuse): number => reused.get(`${name} ${reuse}`) ?? NaN;
 const rows: Row[] = [];
-for (const [name, start] of Object.entries(servers)) {
+for (const { name, reuse, start } of compared) {
   const server = await start();
   const { port, keys, extras } = server.target;
   const key = keys['caller'];
@@ -107,13 +129,14 @@ for (const [name, start] of Object.entries(servers)) {
   const turns = all.flat();
   const sum = (of: (turn: Turn) => number): number => turns.reduce((total, turn) => total + of(turn), 0);
   const share = sum(({ cachedTokens }) => cachedTokens) / sum(({ promptTokens }) => promptTokens);
-  reused.set(name, share);
+  reused.set(`${name} ${reuse}`, share);
   const ttfts = turns.map(({ ttftMs }) => ttftMs);
   rows.push({
     what: name,
+    prefixReuse: name.includes('llama-server') ? '' : reuse,
     'prompt tokens': sum(({ promptTokens }) => promptTokens),
     'share reused': share,
-    'of one engine': share / (reused.get(ONE) ?? NaN),
+    'of one engine': share / reusedBy(ONE, reuse),
     'TTFT p50 ms': median(ttfts),
     'TTFT p99 ms': quantile(ttfts, 0.99),
     'until the last reply, s': seconds,
@@ -124,11 +147,11 @@ await rm(folder, { recursive: true, force: true });
 await keep('conversations-http', {
   title: 'Conversations over HTTP on four replicas',
   about: [
-    `${CONVERSATIONS} conversations of ${TURNS} turns at once, over HTTP: questions of ${WORDS} words after pauses of ${PAUSE_MS / 1000} s on average, the same for each server; greedy replies of ${REPLY} tokens, a llama model of 3 million weights. ${SEATS} seats or slots of ${CONTEXT} tokens in all, each engine on one compute thread; all share two cores, so times say little. Default settings otherwise: a prefix that another replica has saved in host memory counts as reused, and llama-server saves prompts in memory too. The goal is ${GOAL} of what one engine reuses.`,
+    `${CONVERSATIONS} conversations of ${TURNS} turns at once, over HTTP: questions of ${WORDS} words after pauses of ${PAUSE_MS / 1000} s on average, the same for each server; greedy replies of ${REPLY} tokens, a llama model of 3 million weights. ${SEATS} seats or slots of ${CONTEXT} tokens in all, each engine on one compute thread; all share two cores, so times say little. Default settings otherwise: a prefix that another replica has saved in host memory counts as reused, and llama-server saves prompts in memory too. With \`prefixReuse: any\` every shared token is reused, as llama-server does it; with the default, \`auto\`, a request that its engine computes alone reuses whole chunks of 256 tokens, and on four replicas more requests are alone. Of one engine: with the same setting. The goal is ${GOAL} of what one engine reuses.`,
   ],
   rows,
   conclusions: [
-    `Four replicas reuse ${((reused.get(OURS) ?? NaN) / (reused.get(ONE) ?? NaN)).toFixed(3)} of what one engine with all seats does.`,
+    `Four replicas reuse ${(reusedBy(OURS, 'any') / reusedBy(ONE, 'any')).toFixed(3)} of what one engine with all seats does; with \`auto\` ${(reusedBy(OURS, 'auto') / reusedBy(ONE, 'auto')).toFixed(3)}.`,
   ],
 });
 process.exit(0);

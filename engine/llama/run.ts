@@ -1,11 +1,6 @@
 import type { AddonRun } from './addon.js';
 import type { PartResult, Run } from '../scheduler/decoder.js';
-
-/**
- * Bounds of the polling interval of a run whose steps are long enough to be reported one by one: several polls a step.
- * Notifications from the run would cost its steps more than polling costs.
- */
-const LOOK_MS = { least: 1, most: 8, ofStep: 1 / 8 } as const;
+import { StepPolls } from './step-polls.js';
 
 /**
  * Polls a run with this many parts until it has ended, and reports its steps meanwhile. Resolves with the results not
@@ -19,43 +14,32 @@ export async function watched(
   stepMs: number,
   seen: (steps: number, stepMs: number) => void,
 ): Promise<PartResult[]> {
-  const from = performance.now();
+  const polls = new StepPolls(performance.now(), stepMs, everyMs);
   let steps = 0;
-  let eachMs = stepMs;
+  let next: NodeJS.Timeout | undefined;
   const take = (): PartResult[] => {
     const picks = run.take();
-    if (picks.length === 0) return [];
-    steps += picks.length / parts;
-    eachMs = (performance.now() - from) / steps;
-    seen(steps, eachMs);
+    const found = picks.length / parts;
+    polls.polled(performance.now(), found);
+    if (found === 0) return [];
+    steps += found;
+    seen(steps, polls.stepMs);
     return tokensOf(picks, parts);
   };
-  let looking: NodeJS.Timeout | undefined;
-  const look = (): void => {
-    looking = setTimeout(
-      () => {
-        const results = take();
-        if (results.length > 0) made(results);
-        look();
-      },
-      lookMs(eachMs, everyMs),
-    );
+  const poll = (): void => {
+    next = setTimeout(() => {
+      const results = take();
+      if (results.length > 0) made(results);
+      poll();
+    }, polls.nextMs);
   };
-  look();
+  poll();
   try {
     await run.ended;
     return take();
   } finally {
-    clearTimeout(looking);
+    clearTimeout(next);
   }
-}
-
-/**
- * The time of the next poll for steps of this length. Short steps are polled no more often than they may be reported:
- * if the polling thread shares the worker's core, each poll makes a step a quarter longer.
- */
-function lookMs(stepMs: number, everyMs: number): number {
-  return stepMs < everyMs ? everyMs : Math.max(LOOK_MS.least, Math.min(stepMs * LOOK_MS.ofStep, LOOK_MS.most));
 }
 
 /** The picks of some steps for each of the parts. */
