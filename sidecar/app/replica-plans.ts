@@ -148,17 +148,31 @@ async function missing(
 /** Why a device is one that was named before, by its index or by the beginning of its UUID. */
 function namedTwice(replicas: readonly ReplicaPlan[], uuids: readonly string[] | undefined): string | undefined {
   const named = new Map<string, string>();
-  for (const [index, { devices, environment }] of replicas.entries()) {
-    const visible = environment[VISIBLE.cuda]?.split(',') ?? [];
-    for (const [i, device] of devices.entries()) {
-      const entry = visible[i] ?? device;
-      const uuid = uuids?.[Number(entry)] ?? uuids?.find((known) => known.startsWith(entry)) ?? entry;
-      const before = named.get(uuid);
-      if (before !== undefined) return `${nameOf(index, devices)}: ${device} is the same device as ${before}`;
-      named.set(uuid, `${device} of replica ${index}`);
+  for (const [index, replica] of replicas.entries()) {
+    const uniform = uniformNames(replica, uuids);
+    for (const [i, device] of replica.devices.entries()) {
+      const name = uniform[i] ?? device;
+      const before = named.get(name);
+      if (before !== undefined) return `${nameOf(index, replica.devices)}: ${device} is the same device as ${before}`;
+      named.set(name, `${device} of replica ${index}`);
     }
   }
   return undefined;
+}
+
+/**
+ * Names for the devices of a replica by which those of all replicas and models can be compared: UUIDs where they are known,
+ * otherwise what CUDA's variable has. `uuids`: as {@link Inspectors} give them.
+ */
+export function uniformNames(
+  { devices, environment }: Pick<ReplicaPlan, 'devices' | 'environment'>,
+  uuids: readonly string[] | undefined,
+): readonly string[] {
+  const visible = environment[VISIBLE.cuda]?.split(',') ?? [];
+  return devices.map((device, i) => {
+    const entry = visible[i] ?? device;
+    return uuids?.[Number(entry)] ?? uuids?.find((known) => known.startsWith(entry)) ?? entry;
+  });
 }
 
 function devicesSeen({ gpu, devices }: MachineFacts): number {

@@ -44,6 +44,7 @@ function through(visible: string | undefined, devices: readonly string[]): strin
 /** CUDA ends its list at the first index that no device has, and llama.cpp's Vulkan refuses it. */
 const ABSENT = '-1';
 
-function isIndex(device: string): boolean {
+/** Whether a device is named by its index, and not by a UUID. */
+export function isIndex(device: string): boolean {
   return /^\d+$/.test(device);
 }

@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import t from 'tap';
-import { planReplicas, type Inspectors } from '../../../sidecar/app/replica-plans.js';
+import { planReplicas, uniformNames, type Inspectors } from '../../../sidecar/app/replica-plans.js';
 import type { ModelConfig } from '../../../sidecar/config/config.js';
 import type { MachineFacts } from '../../../sidecar/engine-client/inspector.js';
 
@@ -144,6 +144,16 @@ t.test('a device that is named by its index and by its UUID ends the start, wher
   t.match(await plan([{ devices: 0 }, { devices: 'GPU-bb2' }, { devices: 'MIG-1' }, {}], seen), { kind: 'planned' });
   const unknown = { ...seen, uuids: () => undefined };
   t.match(await plan([{ devices: 0 }, { devices: 'GPU-aa1' }], unknown), { kind: 'planned' });
+});
+
+t.test('devices of several models can be compared by their UUIDs, otherwise by what CUDA’s variable has', async (t) => {
+  const uuids = ['GPU-aa1', 'GPU-bb2'];
+  const named = (devices: readonly string[], visible: string, known?: readonly string[]): readonly string[] =>
+    uniformNames({ devices, environment: { CUDA_VISIBLE_DEVICES: visible } }, known);
+  t.strictSame(named(['1', 'GPU-aa'], '1,GPU-aa', uuids), ['GPU-bb2', 'GPU-aa1']);
+  t.strictSame(named(['0'], '1', uuids), ['GPU-bb2'], 'where this process sees some of the devices');
+  t.strictSame(named(['MIG-1', '5'], 'MIG-1,5', uuids), ['MIG-1', '5']);
+  t.strictSame(named(['0', 'GPU-aa'], '2,GPU-aa'), ['2', 'GPU-aa']);
 });
 
 t.test('each external server is a replica, and no inspector is started', async (t) => {

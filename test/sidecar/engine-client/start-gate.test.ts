@@ -46,3 +46,20 @@ t.test('on different devices at once, on one in turn, and alone where memory of 
   t.same(begun.at(-1), 'late');
   t.end();
 });
+
+t.test('an index and a UUID that may be of one device load in turn, and so do two beginnings of one UUID', (t) => {
+  const begun: string[] = [];
+  const both = (one: string, other: string): number => {
+    const gate = new StartGate();
+    begun.length = 0;
+    for (const device of [one, other]) gate.enter(() => void begun.push(device), [device]);
+    return begun.length;
+  };
+  t.equal(both('0', 'GPU-aa1'), 1);
+  t.equal(both('MIG-cc3', '1'), 1);
+  t.equal(both('GPU-aa', 'GPU-aa1'), 1);
+  t.equal(both('GPU-aa1', 'GPU-aa'), 1);
+  t.equal(both('1', '12'), 2);
+  t.equal(both('GPU-aa1', 'GPU-bb2'), 2);
+  t.end();
+});
