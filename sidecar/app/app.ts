@@ -120,7 +120,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
       },
     },
   });
-  const weights = new WeightFiles();
+  const weights = new WeightFiles(config.engine.fileSilenceMs);
   const forks = { entry: engineEntry, weights, visionEntry };
   const models = hostModels(config, files, plans, templates, forks, { registry, readiness, log });
   const reload = reloader({ models, files: weights, prompts, promptModels, log });

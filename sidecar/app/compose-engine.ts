@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { EngineSetup, RemoteSetup } from '../../engine/protocol/setup.js';
 import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
-import type { Config, ModelConfig } from '../config/config.js';
+import { childEnvironment, type Config, type ModelConfig } from '../config/config.js';
 import type { EngineEvents, HostedEngine } from '../engine-client/engine.js';
 import { ReplicatedEngine } from '../engine-client/replicated-engine.js';
 import type { StartGate } from '../engine-client/start-gate.js';
@@ -12,7 +12,8 @@ import { sameWeights, type WeightFiles } from '../engine-client/weight-files.js'
 import { systemClock } from '../lib/clock.js';
 import { MAX_TOKENS } from '../vision/client.js';
 import type { Log } from '../telemetry/logger.js';
-import type { ReplicaPlan } from './replica-plans.js';
+import { gpuUuids } from './gpu-uuids.js';
+import { uniformNames, type ReplicaPlan } from './replica-plans.js';
 
 /** The module that our own engine's processes are forked from. */
 export const ENGINE = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
@@ -67,7 +68,9 @@ export function composeEngine(
     ...(projector && { projector }),
   };
   const { bytes, maxAgeMs } = prefixCache;
-  const known = sameWeights(weights);
+  const known = sameWeights(weights, (reason) => log.warn('weights not hashed', { model: id, reason }));
+  // CUDA's order of the devices, which is not Vulkan's.
+  const uuids = gpu === 'vulkan' ? undefined : gpuUuids(childEnvironment()['CUDA_DEVICE_ORDER']);
   const replicas = plans.map(({ devices, environment, server, ...sizes }, replica) => {
     const remote = server && remoteSetup(model, server);
     return new EngineProcess({
@@ -86,7 +89,7 @@ export function composeEngine(
       names: { model: id, ...(plans.length > 1 && { replica }) },
       ...(devices.length > 0 && { environment }),
       onDemand: { lazy: load === 'lazy', idleUnloadMs, wanted },
-      devices,
+      devices: uniformNames({ devices, environment }, uuids),
       ...(remote === undefined && { ...memory, weights: known, hashMsLeft: (path) => weights.msLeft(path) }),
       events: events(replica),
     });

@@ -61,8 +61,9 @@ async function replaceAll(
 ): Promise<Reloaded> {
   const { engine } = model;
   if (engine.setups.some(({ remote }) => remote)) return failed('its weights are on an external server');
-  const weights = await files.of(file);
-  if (weights === undefined) return failed(`${file} cannot be read, or it is being written to`);
+  const hashed = await files.of(file);
+  if (hashed.kind === 'unread') return failed(`${file} ${hashed.why}`);
+  const { file: weights } = hashed;
   const { version } = weights;
   const present = engine.setups.map((setup) => setup.weights);
   if (present.some((known) => known && writtenTo(known, weights)))

@@ -152,6 +152,14 @@ export const configSchema: SettingSchema = section({
       minimum: 1,
     }),
     backoffMaxMs: milliseconds('The longest wait before a restart.', { default: 30_000, minimum: 1 }),
+    fileSilenceMs: milliseconds(
+      'A file of weights of which not a byte could be read for this long, as on a network share that does not answer, is not hashed: a reload fails, and a start is left to `engine.startTimeoutMs`.',
+      { default: 120_000, minimum: 100 },
+    ),
+    reloadWaitMs: milliseconds(
+      'How long a reload of weights waits at each replica for the jobs that the reload before it left to the replaced process; past that it fails.',
+      { default: 600_000 },
+    ),
     checkMemory: {
       type: 'boolean',
       description:

@@ -1,7 +1,7 @@
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
 import type { EngineChild } from './child.js';
 
-/** Processes that take no new job: each is closed once its last job has ended. A replica has one at most: with one, no other is loaded. */
+/** Processes that take no new job: each is closed once its last job has ended. A replica has one at most: another is loaded only after it. */
 export class RetiredChildren {
   readonly #closeMs: number;
   readonly #children = new Set<EngineChild>();
@@ -14,6 +14,11 @@ export class RetiredChildren {
   /** One still runs. */
   get busy(): boolean {
     return this.#children.size > 0;
+  }
+
+  /** Settles when none that there is now runs any more. */
+  get gone(): Promise<unknown> {
+    return Promise.all([...this.#children].map(({ exited }) => exited));
   }
 
   add(child: EngineChild): void {

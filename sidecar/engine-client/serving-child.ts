@@ -12,6 +12,7 @@ import type {
   ScoreJob,
   ScoreReceiver,
 } from './engine.js';
+import { withTimeout } from '../lib/timeout.js';
 import { IdleWatch } from './idle-watch.js';
 import { failSoon, NOT_READY, STALE } from './mux.js';
 import { NO_PREFIXES, type ReplicaPrefixes } from './prefix-index.js';
@@ -96,7 +97,7 @@ export class ServingChild {
   }
 
   /** Ends its jobs, and then its process: this replica takes none until it is ready again. Jobs end, since their seats are bounded. */
-  protected async rest(): Promise<void> {
+  async #rest(): Promise<void> {
     const child = this.child;
     if (this.state !== 'ready' || child === undefined) return;
     this.idle?.stop();
@@ -105,6 +106,18 @@ export class ServingChild {
     this.#options.events.seats(0);
     await new Promise<void>((idle) => child.mux.whenIdle(idle));
     await child.close(closeMsOf(this.#options.timing));
+  }
+
+  /**
+   * Waits, within bounds, for the jobs of processes that were replaced before; with `after` for those of the present one too.
+   * Returns why no other process may be loaded yet, or undefined.
+   */
+  protected async makeWay(how: 'beside' | 'after'): Promise<string | undefined> {
+    const { clock, timing } = this.#options;
+    if (this.retired.busy && !(await withTimeout(clock, timing.reloadWaitMs, this.retired.gone)))
+      return `the process that was replaced before still has jobs after ${timing.reloadWaitMs / 1000} s`;
+    if (how === 'after') await this.#rest();
+    return undefined;
   }
 
   /** The process that accepts jobs now. */

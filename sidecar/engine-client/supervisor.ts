@@ -77,8 +77,8 @@ export class EngineProcess extends ServingChild implements EngineReplica {
   }
 
   async replace(setup: Changes, how: 'beside' | 'after'): Promise<Replaced> {
-    if (this.retired.busy) return kept('its process before the present one still has jobs');
-    if (how === 'after') await this.rest();
+    const occupied = await this.makeWay(how);
+    if (occupied !== undefined) return kept(occupied);
     if (this.#ends()) return kept(CLOSED);
     if (this.state !== 'ready') this.#abandon();
     const next = { ...this.setup, ...setup };

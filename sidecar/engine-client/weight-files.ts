@@ -1,14 +1,11 @@
 /**
- * Hashes files of weights, each once: all engines of a host load by the same hash. In a thread of its own, since gigabytes are
- * read. Known hashes are kept by the file's key, so that a file that changed is hashed again.
+ * Hashes files of weights, each once: all engines of a host load by the same hash. Known hashes are kept by the file's key, so that a
+ * file that changed is hashed again. This process itself touches no such file: one on a network share may not answer.
  */
-import { Worker } from 'node:worker_threads';
-import { fileURLToPath } from 'node:url';
-import { fileKey, sizeIn, type HashedFile } from '../../engine/protocol/file-key.js';
+import { sizeIn, type HashedFile } from '../../engine/protocol/file-key.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import { systemClock, type Clock } from '../lib/clock.js';
-
-const HASHER = fileURLToPath(new URL('./weight-hasher.js', import.meta.url));
+import { readWeights, type WeightReader } from './weight-reader.js';
 
 /** Files whose hashes are kept; past it the one that came first is dropped, and hashed again when it is needed. */
 const MOST_FILES = 256;
@@ -22,42 +19,43 @@ const FIRST_RATE = 400_000;
 /** From then on a hash tells how fast they are, ms: a short one is mostly the start of its thread. */
 const MEASURABLE_MS = 1000;
 
-/** Returns the SHA-256 of a file, hex. Rejects if it cannot be read. */
-export type HashFile = (file: string) => Promise<string>;
+export type Hashed =
+  | { readonly kind: 'hashed'; readonly file: HashedFile }
+  /** `why`: one line that follows the file's name. */
+  | { readonly kind: 'unread'; readonly why: string };
 
 export class WeightFiles {
-  readonly #hash: HashFile;
+  readonly #read: (file: string) => WeightReader;
   readonly #clock: Clock;
-  readonly #known = new Map<string, Promise<HashedFile | undefined>>();
+  /** By the file's key. */
+  readonly #known = new Map<string, Promise<Hashed>>();
+  /** By path: what is being read, or could not be while its thread has not ended. */
+  readonly #reading = new Map<string, Promise<Hashed>>();
   /** Files that are hashed or wait for that, with when their hash is expected, by the clock. */
   readonly #hashing = new Map<string, number>();
   #running = 0;
   readonly #waiting: (() => void)[] = [];
   #rate = FIRST_RATE;
 
-  /** `hash`: tests pass their own. */
-  constructor(hash: HashFile = hashInThread, clock: Clock = systemClock) {
-    this.#hash = hash;
+  /** `silenceMs`: a file of which nothing can be read for so long is given up. `read`: tests pass their own. */
+  constructor(silenceMs: number, clock: Clock = systemClock, read?: (file: string) => WeightReader) {
+    this.#read = read ?? ((file) => readWeights(file, clock, silenceMs));
     this.#clock = clock;
   }
 
-  /**
-   * The file as it is now. Undefined: it cannot be read, or it changed while it was read. Never rejects; calls for one file at
-   * the same time share one reading.
-   */
-  async of(file: string): Promise<HashedFile | undefined> {
-    const key = fileKey(file);
-    if (key === undefined) return undefined;
-    let known = this.#known.get(key);
-    if (known === undefined) {
-      known = this.#read(file, key);
-      this.#known.set(key, known);
-      for (const first of this.#known.keys()) {
-        if (this.#known.size <= MOST_FILES) break;
-        this.#known.delete(first);
-      }
-    }
-    return await known;
+  /** The file as it is now. Never rejects; calls for one file at the same time share one reading. */
+  of(file: string): Promise<Hashed> {
+    const reading = this.#reading.get(file);
+    if (reading !== undefined) return reading;
+    const reader = this.#read(file);
+    const hashed = this.#hashed(file, reader);
+    this.#reading.set(file, hashed);
+    void hashed.then(async ({ kind }) => {
+      // A read that does not end is not joined by others.
+      if (kind === 'unread') await reader.ended;
+      this.#reading.delete(file);
+    });
+    return hashed;
   }
 
   /** The estimated time until this file is hashed, ms; 0: it is not being hashed. */
@@ -66,14 +64,33 @@ export class WeightFiles {
     return at === undefined ? 0 : Math.max(0, at - this.#clock.now());
   }
 
-  async #read(file: string, key: string): Promise<HashedFile | undefined> {
-    const version = await this.#inTurn(file, sizeIn(key)).catch(() => undefined);
-    if (version !== undefined && fileKey(file) === key) return { key, version };
-    this.#known.delete(key);
-    return undefined;
+  async #hashed(file: string, reader: WeightReader): Promise<Hashed> {
+    try {
+      const key = await reader.found;
+      return key === undefined ? unread('cannot be read') : await this.#hashOf(file, key, reader);
+    } catch (error) {
+      return unread(`cannot be read: ${(error as Error).message}`);
+    } finally {
+      reader.close();
+    }
   }
 
-  async #inTurn(file: string, bytes: number): Promise<string> {
+  #hashOf(file: string, key: string, reader: WeightReader): Promise<Hashed> {
+    const before = this.#known.get(key);
+    if (before !== undefined) return before;
+    const hashed = this.#inTurn(file, key, reader);
+    this.#known.set(key, hashed);
+    const forget = (): unknown => this.#known.delete(key);
+    hashed.then(({ kind }) => kind === 'unread' && forget(), forget);
+    for (const first of this.#known.keys()) {
+      if (this.#known.size <= MOST_FILES) break;
+      this.#known.delete(first);
+    }
+    return hashed;
+  }
+
+  async #inTurn(file: string, key: string, reader: WeightReader): Promise<Hashed> {
+    const bytes = sizeIn(key);
     // As if one were read after another, as from one disk.
     const free = Math.max(this.#clock.now(), ...this.#hashing.values());
     this.#hashing.set(file, free + bytes / this.#rate);
@@ -81,10 +98,10 @@ export class WeightFiles {
     else await new Promise<void>((turn) => this.#waiting.push(turn));
     const from = this.#clock.now();
     try {
-      const version = await this.#hash(file);
+      const { version, key: then } = await reader.content();
       const took = this.#clock.now() - from;
       if (took >= MEASURABLE_MS) this.#rate = bytes / took;
-      return version;
+      return then === key ? { kind: 'hashed', file: { key, version } } : unread('is being written to');
     } finally {
       this.#hashing.delete(file);
       const next = this.#waiting.shift();
@@ -94,27 +111,24 @@ export class WeightFiles {
   }
 }
 
-function hashInThread(file: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const worker = new Worker(HASHER, { workerData: file });
-    worker.once('message', (version: string) => resolve(version));
-    worker.once('error', reject);
-    // After a message this does nothing.
-    worker.once('exit', () => reject(new Error('the file could not be hashed')));
-  });
+function unread(why: string): Hashed {
+  return { kind: 'unread', why };
 }
 
 /**
  * The file that one model's engines load, asked for before each fork: the present file if its weights are those that
  * were loaded first, else the first file's key and hash, so that the engine refuses the present file. Otherwise a
- * replica that is started again could serve other weights than the rest.
+ * replica that is started again could serve other weights than the rest. `unreadable`: called with one line for the operator.
  */
 export function sameWeights(
   files: Pick<WeightFiles, 'of'>,
+  unreadable: (why: string) => void,
 ): (setup: Pick<EngineSetup, 'file' | 'weights'>) => Promise<HashedFile | undefined> {
   let first: HashedFile | undefined;
   return async ({ file, weights }) => {
-    const now = await files.of(file);
+    const hashed = await files.of(file);
+    if (hashed.kind === 'unread') unreadable(`${file} ${hashed.why}`);
+    const now = hashed.kind === 'hashed' ? hashed.file : undefined;
     const expected = weights ?? first;
     if (expected === undefined) return (first ??= now);
     return now?.version === expected.version ? now : expected;

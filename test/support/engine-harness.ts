@@ -25,6 +25,7 @@ const STUB_TIMING: EngineTiming = {
   backoffMinMs: 5,
   backoffMaxMs: 20,
   closeMs: 5000,
+  reloadWaitMs: 20_000,
 };
 
 function stubSetup(script: StubScript): EngineSetup {

@@ -54,7 +54,9 @@ function scene(count: number) {
     files: {
       of: (file) => {
         const found = files[file];
-        return Promise.resolve(found && { key: `${found.place}:${found.version}`, version: found.version });
+        if (found === undefined) return Promise.resolve({ kind: 'unread', why: 'cannot be read' });
+        const key = `${found.place}:${found.version}`;
+        return Promise.resolve({ kind: 'hashed', file: { key, version: found.version } });
       },
     },
     prompts: {
@@ -145,7 +147,7 @@ t.test('without memory for two a replica makes room while another serves', async
 t.test('refused before anything is started', async (t) => {
   const { reload, called, m, files, starts } = scene(2);
   t.same(await reload('none', '/new'), { kind: 'unknown-model' });
-  t.match(await reload('m', '/none'), { kind: 'failed', why: '/none cannot be read, or it is being written to' });
+  t.match(await reload('m', '/none'), { kind: 'failed', why: '/none cannot be read' });
   files['/old'] = { place: '1:1:1', version: 'other' };
   t.match(await reload('m', undefined), { kind: 'failed', why: /^\/old was written to in place/ });
   m.setups[1] = { file: '', remote: {} };

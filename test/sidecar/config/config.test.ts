@@ -79,6 +79,8 @@ t.test('without settings: every default', async (t) => {
       hangMs: 30_000,
       backoffMinMs: 250,
       backoffMaxMs: 30_000,
+      fileSilenceMs: 120_000,
+      reloadWaitMs: 600_000,
       checkMemory: true,
     },
     prompts: { workers: 1, silenceMs: 2000, maxQueued: 1024 },

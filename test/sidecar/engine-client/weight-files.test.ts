@@ -1,42 +1,151 @@
 import { createHash } from 'node:crypto';
-import { chmod, copyFile, rename, utimes, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, readFile, rename, symlink, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { fileKey, samePlace } from '../../../engine/protocol/file-key.js';
+import type { Clock } from '../../../sidecar/lib/clock.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { sameWeights, WeightFiles } from '../../../sidecar/engine-client/weight-files.js';
+import { sameWeights, WeightFiles, type Hashed } from '../../../sidecar/engine-client/weight-files.js';
+import { readWeights, type Content, type WeightReader } from '../../../sidecar/engine-client/weight-reader.js';
 
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
+
+const SILENCE_MS = 60_000;
+const SILENT = 'nothing of it could be read for 60 s, as if its file system did not answer';
+
+/** A reader whose thread ends once it is closed, on the key that the file has. `hash`: its content. */
+function reader(file: string, hash: () => Promise<string>): WeightReader {
+  let end = (): void => undefined;
+  const ended = new Promise<void>((settle) => (end = settle));
+  const content = async (): Promise<Content> => ({ version: await hash(), key: fileKey(file) });
+  return { found: Promise.resolve(fileKey(file)), ended, content, close: () => end() };
+}
+
+/** A thread's module. */
+function thread(code: string): URL {
+  const imports = `import { parentPort } from 'node:worker_threads';`;
+  return new URL(`data:text/javascript,${encodeURIComponent(imports + code)}`);
+}
+
+const turns = async (): Promise<void> => {
+  for (let turn = 0; turn < 3; turn += 1) await new Promise(setImmediate);
+};
 
 t.test('a file is hashed once, by all who ask, until it changes', async (t) => {
   const dir = t.testdir({ a: 'one' });
   const path = join(dir, 'a');
   let reads = 0;
-  const files = new WeightFiles(async (file) => {
-    reads += 1;
-    const { readFile } = await import('node:fs/promises');
-    return sha256(await readFile(file, 'utf8'));
-  });
-  const [first, second] = await Promise.all([files.of(path), files.of(path)]);
+  const files = new WeightFiles(SILENCE_MS, new FakeClock(), (file) =>
+    reader(file, async () => {
+      reads += 1;
+      return sha256(await readFile(file, 'utf8'));
+    }),
+  );
+  await symlink(path, join(dir, 'b'));
+  const [first, second, third] = await Promise.all([files.of(path), files.of(path), files.of(join(dir, 'b'))]);
   t.equal(first, second);
-  t.equal((await files.of(path))?.version, sha256('one'));
+  t.same(third, first, 'also by another path');
+  t.match(await files.of(path), { kind: 'hashed', file: { version: sha256('one') } });
   t.equal(reads, 1);
   await writeFile(path, 'two');
-  t.equal((await files.of(path))?.version, sha256('two'));
+  t.match(await files.of(path), { file: { version: sha256('two') } });
   t.equal(reads, 2);
-  t.equal(await files.of(join(dir, 'none')), undefined);
+  t.same(await files.of(join(dir, 'none')), { kind: 'unread', why: 'cannot be read' });
 });
 
 t.test('in a thread, and not what is no file or changes meanwhile', async (t) => {
   const dir = t.testdir({ a: 'one' });
   const path = join(dir, 'a');
-  t.equal((await new WeightFiles().of(path))?.version, sha256('one'));
-  t.equal(await new WeightFiles().of(dir), undefined);
-  const changing = new WeightFiles(async (file) => {
-    await writeFile(file, 'longer');
-    return 'x';
+  const files = new WeightFiles(SILENCE_MS);
+  const key = fileKey(path);
+  t.same(await files.of(path), { kind: 'hashed', file: { key, version: sha256('one') } });
+  t.same(await files.of(path), { kind: 'hashed', file: { key, version: sha256('one') } }, 'known');
+  t.match(await files.of(dir), { kind: 'unread', why: /^cannot be read: / });
+  t.same(await files.of(join(dir, 'none')), { kind: 'unread', why: 'cannot be read' });
+  const changing = new WeightFiles(SILENCE_MS, new FakeClock(), (file) =>
+    reader(file, async () => {
+      await writeFile(file, 'longer');
+      return 'x';
+    }),
+  );
+  t.same(await changing.of(path), { kind: 'unread', why: 'is being written to' });
+});
+
+t.test('a thread that reads nothing for too long is given up', async (t) => {
+  const clock = new FakeClock();
+  const silent = readWeights(
+    '/a',
+    clock,
+    SILENCE_MS,
+    thread('Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);'),
+  );
+  clock.advance(SILENCE_MS);
+  await t.rejects(silent.found, { message: SILENT });
+  silent.close();
+  await silent.ended;
+  const found = `parentPort.postMessage({ kind: 'found', key: 'k' }); parentPort.once('message', () => undefined);`;
+  const later = readWeights('/a', clock, SILENCE_MS, thread(found));
+  t.equal(await later.found, 'k');
+  clock.advance(SILENCE_MS);
+  const content = later.content();
+  clock.advance(SILENCE_MS - 1);
+  t.equal(clock.pending, 1);
+  clock.advance(1);
+  await t.rejects(content, { message: SILENT });
+  later.close();
+  await later.ended;
+  t.equal(clock.pending, 0);
+});
+
+t.test('no other thread joins one that is in a read which does not end', async (t) => {
+  const ends: (() => void)[] = [];
+  const files = new WeightFiles(SILENCE_MS, new FakeClock(), () => {
+    const ended = new Promise<void>((settle) => ends.push(settle));
+    const found = Promise.reject(new Error(SILENT));
+    return { found, ended, content: () => Promise.reject(new Error('not called')), close: () => undefined };
   });
-  t.equal(await changing.of(path), undefined);
+  const unread = { kind: 'unread', why: `cannot be read: ${SILENT}` };
+  t.same(await files.of('/a'), unread);
+  await turns();
+  t.same(await files.of('/a'), unread, 'at once');
+  t.equal(ends.length, 1);
+  ends[0]?.();
+  await turns();
+  t.same(await files.of('/a'), unread);
+  t.equal(ends.length, 2, 'it has ended');
+});
+
+t.test('each part that is read starts the time anew', async (t) => {
+  const clock = new FakeClock();
+  const started: number[] = [];
+  const counting: Clock = {
+    now: () => clock.now(),
+    after: (ms, fn) => {
+      started.push(ms);
+      return clock.after(ms, fn);
+    },
+  };
+  const reading = readWeights(
+    '',
+    counting,
+    SILENCE_MS,
+    thread(`
+    parentPort.once('message', () => {
+      for (const kind of ['read', 'read', 'hashed']) parentPort.postMessage({ kind, version: 'v' });
+    });
+    parentPort.postMessage({ kind: 'found', key: 'k' });
+  `),
+  );
+  t.equal(await reading.found, 'k');
+  t.equal(clock.pending, 0);
+  t.match(await reading.content(), { version: 'v' });
+  t.same(
+    started,
+    Array.from({ length: 4 }, () => SILENCE_MS),
+    'for the key, the first part and those after two parts',
+  );
+  t.equal(clock.pending, 0);
+  reading.close();
 });
 
 t.test('few are hashed at once, and how long that takes is known', async (t) => {
@@ -44,24 +153,28 @@ t.test('few are hashed at once, and how long that takes is known', async (t) => 
   const [a, b, c] = [join(dir, 'a'), join(dir, 'b'), join(dir, 'c')];
   const clock = new FakeClock();
   const begun = new Map<string, (version: string) => void>();
-  const files = new WeightFiles((file) => new Promise((settle) => begun.set(file, settle)), clock);
+  const files = new WeightFiles(SILENCE_MS, clock, (file) =>
+    reader(file, () => new Promise((settle) => begun.set(file, settle))),
+  );
   t.equal(files.msLeft(a), 0);
   const all = [files.of(a), files.of(b), files.of(c)];
+  await turns();
   t.strictSame([...begun.keys()], [a, b], 'the third waits');
   t.ok(files.msLeft(a) > 0 && files.msLeft(a) < 1, 'until one was measured');
   clock.advance(2000);
   begun.get(a)?.('a');
-  t.match(await all[0], { version: 'a' });
-  await new Promise(setImmediate);
+  t.match(await all[0], { file: { version: 'a' } });
+  await turns();
   t.strictSame([...begun.keys()], [a, b, c]);
   t.equal(files.msLeft(a), 0);
   begun.get(b)?.('b');
   begun.get(c)?.('c');
-  t.match(await Promise.all(all), [{ version: 'a' }, { version: 'b' }, { version: 'c' }]);
+  t.match(await Promise.all(all), [{ file: { version: 'a' } }, { file: { version: 'b' } }, { file: { version: 'c' } }]);
   // The last one that was long enough: 8,000 bytes in 2 s.
   await writeFile(a, 'a'.repeat(1000));
   await writeFile(b, 'b'.repeat(2000));
   const again = [files.of(a), files.of(b)];
+  await turns();
   t.strictSame([files.msLeft(a), files.msLeft(b)], [250, 750], 'one after another');
   clock.advance(100);
   t.equal(files.msLeft(a), 150);
@@ -88,7 +201,10 @@ t.test('a key distinguishes a file that was written to from one that took its pa
 
 t.test('replicas are given the weights that were loaded first, or asked to load others', async (t) => {
   let now: { key: string; version: string } | undefined = { key: '1', version: 'v' };
-  const known = sameWeights({ of: () => Promise.resolve(now) });
+  const unreadable: string[] = [];
+  const of = (): Promise<Hashed> =>
+    Promise.resolve(now ? { kind: 'hashed', file: now } : { kind: 'unread', why: 'cannot be read' });
+  const known = sameWeights({ of }, (why) => unreadable.push(why));
   const file = '/f';
   t.strictSame(await known({ file }), { key: '1', version: 'v' });
   now = { key: '2', version: 'v' };
@@ -98,5 +214,7 @@ t.test('replicas are given the weights that were loaded first, or asked to load 
   const weights = { key: '3', version: 'w' };
   t.strictSame(await known({ file, weights }), weights, 'unless it was asked for');
   now = undefined;
+  t.strictSame(unreadable, []);
   t.strictSame(await known({ file, weights }), weights);
+  t.strictSame(unreadable, ['/f cannot be read']);
 });

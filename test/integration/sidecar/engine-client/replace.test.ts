@@ -69,7 +69,12 @@ t.test('beside: new jobs go to the new process, and the old one ends with its la
   const files: string[] = [];
   const { port, next } = await lifelines(t);
   const connected = next();
-  const harness = await launched(t, { lifeline: port }, {}, { mappedElsewhere: (file) => files.push(file) });
+  const harness = await launched(
+    t,
+    { lifeline: port },
+    { reloadWaitMs: 20 },
+    { mappedElsewhere: (file) => files.push(file) },
+  );
   const dead = once(await connected, 'close');
   const before = harness.engine.pid;
   const { receiver, end } = await hold(harness);
@@ -79,13 +84,36 @@ t.test('beside: new jobs go to the new process, and the old one ends with its la
   t.same(harness.seats, [4, 4], 'it was never without seats');
   await echoed(harness);
   t.same(receiver.calls, ['started 0'], 'the old job still runs');
-  t.match(await replace(harness), { kind: 'kept', why: /still has jobs/ }, 'a third process is not loaded');
+  t.match(
+    await replace(harness),
+    { kind: 'kept', why: /still has jobs after 0.02 s$/ },
+    'a third process is not loaded',
+  );
   t.equal(forks(harness), 2);
   end();
   await dead;
   // This process learns of its end a moment later.
   await eventually('another may be loaded', async () => (await replace(harness)).kind === 'replaced');
   t.same(harness.lost, [], 'none of it is a loss');
+});
+
+t.test('a further replacement waits until the jobs of the process before the present one have ended', async (t) => {
+  const harness = await launched(t);
+  const { receiver, end } = await hold(harness);
+  t.same(await replace(harness), { kind: 'replaced' });
+  const again = replace(harness);
+  await echoed(harness);
+  t.equal(forks(harness), 2, 'it waits, and the present one serves');
+  end();
+  t.same(await again, { kind: 'replaced' });
+  t.equal(forks(harness), 3);
+  t.same(receiver.calls, ['started 0']);
+  const closing = await hold(harness);
+  await replace(harness);
+  const never = replace(harness);
+  await harness.engine.close();
+  t.same(await never, { kind: 'kept', why: 'the sidecar ends', room: false });
+  t.same(await closing.receiver.ended, { kind: 'lost', started: true });
 });
 
 t.test('a replaced process that crashes fails its own jobs alone, and the log has it', async (t) => {
