@@ -84,7 +84,9 @@ export const PLAN: readonly Bench[] = [
 
   bench('either', false, 3, 'admission/admission.bench.js', 'admission'),
   bench('either', false, 0.1, 'admission/conversations.bench.js', 'conversations'),
-  bench('either', false, 5, 'http/conversations.bench.js', 'conversations-http'),
+  bench('either', false, 4, 'http/conversations.bench.js', 'conversations-http'),
+  bench('either', false, 2, 'http/replica-fairness.bench.js', 'replica-fairness'),
+  bench('either', false, 4, 'http/replica-kills.bench.js', 'replica-kills'),
   bench('prebuilt', false, 1, 'engine/repacked.bench.js', 'repacked'),
   bench('prebuilt', false, 2, 'decisions/quality.bench.js', 'decision-quality'),
   bench('prebuilt', false, 2, 'seedling/skills.bench.js', 'seedling-skills'),

@@ -12,8 +12,8 @@ const TOKENS = 40;
 const REPLY_MS = 500;
 const KILLS = rounds({ short: 3, long: 24 });
 const KILL_EVERY_MS = rounds({ short: 1000, long: 5000 });
-/** What three replicas can serve, nearly: replies a second. */
-const OFFERED = 0.85 * ((3 * SEATS) / (REPLY_MS / 1000));
+/** What three replicas can serve at most: replies a second. */
+const OFFERED = (3 * SEATS) / (REPLY_MS / 1000);
 /** Of what is offered; in the short form more is killed in less time. */
 const GOODPUT = rounds({ short: 80, long: 90 }) / 100;
 
