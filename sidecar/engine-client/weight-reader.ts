@@ -36,8 +36,8 @@ export interface WeightReader {
 /** `silenceMs`: without a byte for so long it is given up. `entry`: another thread, for tests. */
 export function readWeights(file: string, clock: Clock, silenceMs: number, entry: string | URL = ENTRY): WeightReader {
   const worker = new Worker(entry, { workerData: file });
-  let heard = (_: FromHasher): void => undefined;
-  let failed = (_: Error): void => undefined;
+  let heard: (message: FromHasher) => void = () => undefined;
+  let failed: (error: Error) => void = () => undefined;
   /** Rejects after `silenceMs` without a message. */
   const next = <T>(take: (message: FromHasher) => T | undefined): Promise<T> =>
     new Promise((resolve, reject) => {
