@@ -22,6 +22,7 @@ import { openOperators, type OperatorsView } from './operators-server.js';
 import { WeightFiles } from '../engine-client/weight-files.js';
 import type { Overrides } from './overrides.js';
 import { openPrompts } from '../prompts/lanes.js';
+import { warmUp } from '../prompts/warm-up.js';
 import { Readiness } from './readiness.js';
 import { reloader } from './reload.js';
 import { promptModelsOf } from './prompt-models.js';
@@ -190,8 +191,13 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
       // If a drain closes the hosts first, the start has not failed.
       if (lifecycle.leaving) return;
       const problem = await reportPrompts(found, models, log);
-      if (problem === undefined) readiness.up(PROMPTS);
-      else readiness.never(problem);
+      if (problem !== undefined) {
+        readiness.never(problem);
+        return;
+      }
+      const form = config.contract === 'compatible' ? 'compatible' : 'chat';
+      await warmUp(prompts, found.kind === 'ready' ? found.models : [], form, config.bodies.inlineBytes);
+      readiness.up(PROMPTS);
     });
     let drained: Promise<void> | undefined;
     return {

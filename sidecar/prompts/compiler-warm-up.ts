@@ -1,7 +1,4 @@
-/**
- * A task for the compiler thread for which no caller waits. Code that has not run yet takes several times as long, and
- * the first request should wait no longer than the next.
- */
+/** A request for which no caller waits: it runs the compiler and what is around it before the first caller does. */
 import type { CompilerTask } from './messages.js';
 
 const names = Array.from({ length: 100 }, (_, i) => `p${i}`);
@@ -18,13 +15,11 @@ const written = {
 /** Constructs whose combinations are expanded. */
 const multiplied = { type: 'object', properties: { a: { allOf: [{ anyOf: many }, ...many] } }, required: ['a'] };
 
-/** Tools past the bound of work, so that the compiler does all that it may. */
-export const WARM_UP: CompilerTask = {
-  form: 'chat',
-  syntax: { mark: '<', open: '<', between: ',', close: '>' },
-  bytes: Buffer.from(
+/** A chat whose tools are past the bound of work, so that the compiler does all that it may. */
+export function expensiveChat(model: string): Uint8Array {
+  return Buffer.from(
     JSON.stringify({
-      model: 'm',
+      model,
       messages: [{ role: 'user', content: 'Hello' }],
       tools: [written, multiplied].map((parameters, i) => ({
         type: 'function',
@@ -32,5 +27,12 @@ export const WARM_UP: CompilerTask = {
       })),
       tool_choice: 'required',
     }),
-  ),
+  );
+}
+
+/** The same as a task for the compiler thread. */
+export const WARM_UP: CompilerTask = {
+  form: 'chat',
+  syntax: { mark: '<', open: '<', between: ',', close: '>' },
+  bytes: expensiveChat('m'),
 };

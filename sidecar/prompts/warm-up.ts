@@ -1,0 +1,41 @@
+/**
+ * Requests that the sidecar sends through its prompt hosts before it is ready. Code that has not run yet takes several times as
+ * long, in the sidecar, in the hosts and in their threads, and the first caller should not wait longer than the next.
+ */
+import type { BodyForm } from '../contracts/requests.js';
+import { AbortHandle } from '../lib/abort.js';
+import { expensiveChat } from './compiler-warm-up.js';
+import type { ModelReport } from './messages.js';
+import type { PromptHost } from './prompt-host.js';
+
+/** Charged for the host time; no caller's account is empty. */
+const NO_ACCOUNT = { account: '', weight: 1 };
+
+type Opener = Pick<PromptHost, 'open'>;
+
+/**
+ * Sends a chat past the bound of the compiler's work to each host: one short body, and one of more than `inlineBytes`. Settles when
+ * both are refused or have failed; does nothing where no chat model takes tools. `form`: of the chats that callers send.
+ */
+export async function warmUp(
+  prompts: Opener,
+  models: readonly ModelReport[],
+  form: BodyForm,
+  inlineBytes: number,
+): Promise<void> {
+  const model = models.find(({ tools, calls }) => tools && calls !== undefined);
+  if (model === undefined) return;
+  const short = expensiveChat(model.id);
+  // JSON may end in spaces.
+  const long = Buffer.alloc(Math.max(inlineBytes + 1, short.length), ' ');
+  long.set(short);
+  await Promise.all([short, long].map((bytes) => send(prompts, form, bytes)));
+}
+
+async function send(prompts: Opener, form: BodyForm, bytes: Uint8Array): Promise<void> {
+  const body = prompts.open(form, bytes, NO_ACCOUNT);
+  const signal = new AbortHandle();
+  const checked = await body.check(signal);
+  if (checked.kind === 'checked') await body.tokenize(signal);
+  body.close();
+}

@@ -1,0 +1,64 @@
+/** What the sidecar sends through its prompt hosts before it is ready, to hosts that the test answers for. */
+import t from 'tap';
+import { parseBody } from '../../../sidecar/contracts/parse.js';
+import compile from '../../../sidecar/prompts/compiler.js';
+import { WARM_UP } from '../../../sidecar/prompts/compiler-warm-up.js';
+import type { ModelReport } from '../../../sidecar/prompts/messages.js';
+import type { OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-host.js';
+import { warmUp } from '../../../sidecar/prompts/warm-up.js';
+
+const INLINE_BYTES = 16 * 1024;
+const CALLS = { marks: 'native' } as unknown as NonNullable<ModelReport['calls']>;
+const MODELS: readonly ModelReport[] = [
+  { id: 'decide', tools: true, system: true },
+  { id: 'plain', tools: false, system: true, calls: CALLS },
+  { id: 'chat', tools: true, system: true, calls: CALLS },
+];
+
+class FakePrompts {
+  readonly bodies: Uint8Array[] = [];
+  readonly pending: ((result: Tokenized) => void)[] = [];
+  closed = 0;
+
+  open(form: 'chat', bytes: Uint8Array): OpenBody {
+    this.bodies.push(bytes);
+    return {
+      check: () => {
+        const parsed = parseBody(form, bytes);
+        return Promise.resolve(parsed.kind === 'invalid' ? parsed : { kind: 'checked', params: parsed.request.params });
+      },
+      tokenize: () => new Promise((settle) => this.pending.push(settle)),
+      close: () => (this.closed += 1),
+    };
+  }
+}
+
+t.test('a short and a long chat go to a model with tools, and both are waited for', async (t) => {
+  const prompts = new FakePrompts();
+  let warm = false;
+  const all = warmUp(prompts as never, MODELS, 'chat', INLINE_BYTES).then(() => (warm = true));
+  await new Promise(setImmediate);
+  const [short, long] = prompts.bodies;
+  t.equal(prompts.bodies.length, 2);
+  t.ok(short && short.length <= INLINE_BYTES);
+  t.ok(long && long.length > INLINE_BYTES);
+  for (const bytes of prompts.bodies) t.match(JSON.parse(Buffer.from(bytes).toString()), { model: 'chat' });
+  t.equal(prompts.pending.length, 2, 'both passed the contract');
+  prompts.pending[0]?.({ kind: 'failed' });
+  await new Promise(setImmediate);
+  t.notOk(warm, 'one host has not answered');
+  prompts.pending[1]?.({ kind: 'failed' });
+  await all;
+  t.equal(prompts.closed, 2);
+});
+
+t.test('nothing is sent where no chat model takes tools', async (t) => {
+  const prompts = new FakePrompts();
+  await warmUp(prompts, MODELS.slice(0, 2), 'chat', INLINE_BYTES);
+  t.same(prompts.bodies, []);
+});
+
+t.test('the compiler does all the work that it may, and refuses', (t) => {
+  t.match(compile(WARM_UP), { kind: 'invalid', error: { code: 'unprocessable' } });
+  t.end();
+});
