@@ -17,6 +17,15 @@ const START_TIMEOUT_MS = 60_000;
 const WITH_STACK = `${NO_CORE_FILE}; ulimit -S -s ${STACK_MB * 1024} 2>/dev/null || ulimit -S -s "$(ulimit -H -s)"; exec "$0" "$@"`;
 
 /**
+ * V8's helper threads optimize code while it runs, at a higher priority than the compiler thread's. Node starts four, which
+ * together delay the first schema that takes long to compile by more than the work itself takes. Here there are as many as threads
+ * that callers wait for.
+ */
+function helperThreads({ workers }: HostSetup): string {
+  return `--v8-pool-size=${Math.max(1, workers)}`;
+}
+
+/**
  * Why a host ended: by itself, killed because of a hung item, after a protocol violation, never ready, could not be
  * forked, or closed.
  */
@@ -51,7 +60,7 @@ export class HostProcess {
     const host = fileURLToPath(new URL('./host.js', import.meta.url));
     const forked = forkLinked(
       '/bin/sh',
-      ['-c', WITH_STACK, process.execPath, host, name],
+      ['-c', WITH_STACK, process.execPath, helperThreads(setup), host, name],
       { stderr: 'inherit', environment: childEnvironment() },
       { message: (raw) => this.#received(raw), closed: () => this.#oneEnded() },
     );
