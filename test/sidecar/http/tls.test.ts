@@ -78,7 +78,7 @@ t.test('every kind of answer, on one connection where it may be kept', async (t)
   t.equal(presented(socket), 'a.test');
   t.match(await ask(socket, '/short', /\r\n\r\n$/, 'HEAD'), /Content-Length: 11\r\n[^]*\r\n\r\n$/i);
   t.match(await ask(socket, '/short', /true}$/), /200 OK/);
-  const streamed = ask(socket, '/stream', /0\r\n[^]*\r\n\r\n$/);
+  const streamed = ask(socket, '/stream', /\r\n0\r\n[^]*\r\n\r\n$/);
   await eventually('the stream is open', () => streams.length > 0);
   const stream = streams.pop();
   stream?.event('first');
