@@ -4,9 +4,9 @@ import type { HeldPrefix } from '../protocol/messages.js';
 import type { Output } from '../protocol/job-output.js';
 
 /**
- * Steps shorter than this share a message, ms. Each message costs the engine's main thread 0.2 ms of processor time, since its
- * code is no longer in the core's cache, and the sidecar 0.1 ms; where all cores compute, both delay the next steps. 10 ms between
- * two tokens are less than a screen shows. First tokens and ends are sent at once.
+ * Steps shorter than this share a message, ms. Each message takes processor time of the engine's main thread and of the sidecar, which
+ * delays the next steps where all cores compute (bench/engine/replicas.bench.ts). 10 ms between two tokens are less than a screen
+ * shows. First tokens and ends are sent at once.
  */
 export const SEND_MS = 10;
 

@@ -11,7 +11,7 @@ const HALF_HOLDS = 2;
 /** An account with fewer observed callers than this is judged by the callers of all accounts together, the pool. */
 const KNOWN_CALLERS = 4;
 
-/** An account of which so many callers left is judged by the pool while it is not known: one that left is remembered for 30 s of load. */
+/** The weight of callers who left from which on the pool judges an account that is not known: one who left counts for 30 s of load. */
 const A_LEAVER = 0.25;
 
 /**

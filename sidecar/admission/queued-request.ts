@@ -112,6 +112,6 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
 }
 
 /** The same for requests of the same account and body. */
-export function keyOf({ account, bodyDigest: fingerprint }: QueueRequest): string | undefined {
-  return fingerprint === undefined ? undefined : `${fingerprint} ${account}`;
+export function keyOf({ account, bodyDigest }: QueueRequest): string | undefined {
+  return bodyDigest === undefined ? undefined : `${bodyDigest} ${account}`;
 }

@@ -23,7 +23,7 @@ const INCLUDE = '--include=ca-certificates,libatomic1,procps,git,make,openssl,cu
 export const INSIDE = '/repository';
 /** Debian's names. */
 const DEBIAN: Readonly<Record<Architecture, string>> = { x64: 'amd64', arm64: 'arm64' };
-/** Where the kernel is told which program runs those of another architecture, and what Debian's package says of arm64. */
+/** The kernel's list of interpreters for foreign program files, and Debian's entry that runs arm64 programs by qemu-user. */
 const BINFMT = '/proc/sys/fs/binfmt_misc';
 const ARM64_FORMAT = '/usr/lib/binfmt.d/qemu-aarch64.conf';
 
