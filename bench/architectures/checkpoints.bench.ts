@@ -2,7 +2,7 @@
 import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { sequenceOrder } from '../../engine/llama/iterator-decoder.js';
-import { cutsAnywhere } from '../../engine/llama/load-plan.js';
+import { truncatableAnywhere } from '../../engine/llama/load-plan.js';
 import type { Part, Sampling } from '../../engine/scheduler/decoder.js';
 import { endless } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
@@ -43,7 +43,7 @@ for (const name of ['window', 'hybrid'] as const) {
     threads: 1,
     batching: { itemPrioritizationStrategy: sequenceOrder },
   });
-  const decoder = await BatchDecoder.create(context, 1, cutsAnywhere(model.fileInsights));
+  const decoder = await BatchDecoder.create(context, 1, truncatableAnywhere(model.fileInsights));
   if (!decoder) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
   const replies = Array.from({ length: SEQUENCES }, (_, i) => ({
     sequence: i + 1,

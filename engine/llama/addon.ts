@@ -40,7 +40,7 @@ export interface AddonContext {
   loadSequenceStateFromFile(path: string, sequence: number, most: number): Promise<Uint32Array>;
 }
 
-/** A copy of what llama.cpp cannot cut of a sequence's state (`LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`), in host memory. */
+/** A copy of what llama.cpp cannot truncate of a sequence's state (`LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`), in host memory. */
 export interface AddonCheckpoint {
   /** Copies the state of `sequence`. Not during a decode. */
   init(context: AddonContext, sequence: number): Promise<void>;

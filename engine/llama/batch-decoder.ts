@@ -51,7 +51,7 @@ type Read = Extract<Part, { kind: 'sample' | 'score' }>;
  * token (bench/results/decoders.md).
  */
 export class BatchDecoder implements Decoder {
-  readonly cuttable: boolean;
+  readonly truncatable: boolean;
   readonly copyable = true;
   readonly #context: AddonContext;
   readonly #samplers: SamplerPool;
@@ -64,10 +64,10 @@ export class BatchDecoder implements Decoder {
   #stepMs = Infinity;
   #running: AddonRun | undefined;
 
-  private constructor(found: Internals, sequences: number, cuttable: boolean, savable: boolean) {
+  private constructor(found: Internals, sequences: number, truncatable: boolean, savable: boolean) {
     const { context, newSampler, Checkpoint, grammars, picking, embeddings } = found;
     this.#embeddings = embeddings;
-    this.cuttable = cuttable;
+    this.truncatable = truncatable;
     this.#context = context;
     this.#grammars = grammars;
     this.#picking = picking;
@@ -77,22 +77,22 @@ export class BatchDecoder implements Decoder {
   }
 
   /**
-   * Takes `context` over: nothing else may use its sequences. `cuttable`: whether the model's past state can be cut at any
+   * Takes `context` over: nothing else may use its sequences. `truncatable`: whether the model's past state can be truncated at any
    * position, as far as its file names what prevents it; `swaFull`: whether all cells of windows are kept. Undefined when the
    * layer below cannot be used here; the context is then untouched.
    */
   static async create(
     context: LlamaContext,
     threads: number,
-    cuttable = true,
+    truncatable = true,
     swaFull = false,
   ): Promise<BatchDecoder | undefined> {
     const found = internals(context);
     if (!found) return undefined;
     found.context.setThreads(threads);
     const { savable, uniform } = await stateFacts(found.context, found.Checkpoint);
-    const cuts = cuttable && (swaFull || uniform !== false);
-    return new BatchDecoder(found, context.totalSequences, cuts, savable);
+    const anywhere = truncatable && (swaFull || uniform !== false);
+    return new BatchDecoder(found, context.totalSequences, anywhere, savable);
   }
 
   /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */

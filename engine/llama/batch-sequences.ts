@@ -7,9 +7,9 @@ import { EngineFault } from '../scheduler/faults.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /**
- * The states of a context's sequences, on the addon's layer: their lengths, cuts, copies and checkpoints.
+ * The states of a context's sequences, on the addon's layer: their lengths, truncation, copies and checkpoints.
  *
- * Where llama.cpp has one state per position, positions may be cut off at the end, one by one, at no cost. A recurrent layer
+ * Where llama.cpp has one state per position, positions may be removed at the end, one by one, at no cost. A recurrent layer
  * has one state for all positions, and a layer with a sliding window has dropped the oldest (llama.cpp gives some
  * architectures a window that their files do not name): such a sequence is only appended to, or emptied.
  */
@@ -62,7 +62,7 @@ export class BatchSequences {
     // Also if nothing was counted: after a fault, the sequence's state is unknown.
     if (length === 0) this.#context.disposeSequence(sequence);
     else if (length < held.length && !this.#remove(sequence, held.at(length), held.at(held.length))) {
-      return Promise.reject(new Error('the sequence cannot be cut'));
+      return Promise.reject(new Error('the sequence cannot be truncated there'));
     }
     held.become(Math.min(length, held.length));
     return Promise.resolve();

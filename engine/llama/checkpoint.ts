@@ -9,7 +9,7 @@ interface SequenceExtent {
 }
 
 /**
- * What llama.cpp keeps of a sequence that cannot be cut: the state of its recurrent layers, or the cells of its sliding windows.
+ * What llama.cpp keeps of a sequence that cannot be truncated: the state of its recurrent layers, or the cells of its sliding windows.
  * The cells of layers that attend to everything are not in it. They stay in the sequence, so a checkpoint can only be restored
  * where the sequence still has them, which the scheduler knows (sequence-tokens.ts).
  */
@@ -53,7 +53,7 @@ export class StateCheckpoint implements Checkpoint {
     }
   }
 
-  /** Copies the state back and cuts off what comes after it. Rejects when it cannot; the sequence is then to be emptied. */
+  /** Copies the state back and removes what comes after it. Rejects when it cannot; the sequence is then to be emptied. */
   async restore(context: AddonContext, sequence: number): Promise<void> {
     if (this.#state.size !== this.bytes || this.#state.maxPos !== this.#last) {
       throw new EngineFault('the state is not the one that was saved');

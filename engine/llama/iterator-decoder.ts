@@ -20,7 +20,7 @@ import { labelLogprobs } from './label-scores.js';
  * (kv_unified=false) decodes only contiguous sequence ids together (docs/engine.md#a-step).
  */
 export class IteratorDecoder implements Decoder {
-  readonly cuttable: boolean;
+  readonly truncatable: boolean;
   /** The public API has no copy. */
   readonly copyable = false;
   readonly #context: LlamaContext;
@@ -32,11 +32,11 @@ export class IteratorDecoder implements Decoder {
 
   /**
    * Takes every sequence of `context`; the caller still disposes the context. Make it with {@link sequenceOrder}.
-   * `cuttable`: whether the model's state can be truncated without evaluating the rest again. A sequence has one token
+   * `truncatable`: whether the model's state can be truncated without evaluating the rest again. A sequence has one token
    * less than the context has room for.
    */
-  constructor(context: LlamaContext, cuttable: boolean) {
-    this.cuttable = cuttable;
+  constructor(context: LlamaContext, truncatable: boolean) {
+    this.truncatable = truncatable;
     this.#context = context;
     this.#sequences = Array.from({ length: context.totalSequences }, () => context.getSequence(SEQUENCE));
     this.#model = context.model;
@@ -66,7 +66,8 @@ export class IteratorDecoder implements Decoder {
       this.#sequences[sequence] = this.#context.getSequence(SEQUENCE);
     } else if (target.nextTokenIndex > length) {
       // It would evaluate the rest again, in chunks of its own.
-      if (length > 0 && target.stateCellsStartIndex > 0) throw new EngineFault('the sequence cannot be cut');
+      if (length > 0 && target.stateCellsStartIndex > 0)
+        throw new EngineFault('the sequence cannot be truncated there');
       await target.eraseContextTokenRanges([{ start: length, end: target.nextTokenIndex }]);
     }
   }

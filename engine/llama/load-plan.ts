@@ -23,8 +23,8 @@ export interface LoadPlan extends ContextPlan {
   readonly prefillTokensPerStep: number;
   readonly swaFull: boolean;
   readonly kv: KvTypes;
-  /** Whether past state can be cut at any position. */
-  readonly cuttable: boolean;
+  /** Whether past state can be truncated at any position. */
+  readonly truncatable: boolean;
 }
 
 /** How a model's context is going to be made on this machine. Loads nothing. Throws a {@link LoadFailure} for what llama.cpp refuses. */
@@ -49,7 +49,7 @@ export async function planLoad(llama: Llama, insights: GgufInsights, setup: Plan
     flashAttention,
     swaFull: setup.swaFull === true,
     kv,
-    cuttable: cutsAnywhere(insights, setup.swaFull),
+    truncatable: truncatableAnywhere(insights, setup.swaFull),
   };
 }
 
@@ -60,8 +60,8 @@ async function imageTokens(projector: PlanSetup['projector']): Promise<number> {
   return Math.min(head?.atOnce ?? (head ? projector.maxTokens : 0), projector.maxTokens);
 }
 
-/** Whether past state can be cut at any position: not of recurrent and hybrid models, of sliding-window ones if all is kept. */
-export function cutsAnywhere({ isRecurrent, isHybrid, swaSize }: GgufInsights, swaFull = false): boolean {
+/** Whether past state can be truncated at any position: not of recurrent and hybrid models, of sliding-window ones if all is kept. */
+export function truncatableAnywhere({ isRecurrent, isHybrid, swaSize }: GgufInsights, swaFull = false): boolean {
   return !isRecurrent && !isHybrid && (swaSize === undefined || swaFull);
 }
 

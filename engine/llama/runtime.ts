@@ -36,7 +36,7 @@ export interface Runtime {
   readonly vocabulary: number;
   /** As set up, or by the backend. */
   readonly prefillTokensPerStep: number;
-  /** Host memory for saved states; 0 where past state can be cut. */
+  /** Host memory for saved states; 0 where past state can be truncated. */
   readonly checkpointBytes: number;
   /** Host memory for the prefixes of sequences that are overwritten. */
   readonly prefixCacheBytes: number;
@@ -86,7 +86,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     name: info.metadata.general.name ?? info.metadata.general.architecture,
     vocabulary: texts.tokens.length,
     prefillTokensPerStep: plan.prefillTokensPerStep,
-    checkpointBytes: checkpointsOf(!decoder.cuttable),
+    checkpointBytes: checkpointsOf(!decoder.truncatable),
     prefixCacheBytes,
     weightVersion,
     promptVersion: promptVersionOf(tokenizerHash(info.metadata), setup.template),
@@ -109,7 +109,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
 }
 
 interface Loaded extends Pick<Runtime, 'prefixCacheBytes'> {
-  /** Host memory for saved states, where past state cannot be cut. */
+  /** Host memory for saved states, where past state cannot be truncated. */
   readonly checkpointsOf: (appendOnly: boolean) => number;
   readonly model: LlamaModel;
   readonly context: LlamaContext;
@@ -135,7 +135,7 @@ async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, thread
   const estimated = withGrammars(await estimateNeeds(insights, weights, plan), setup.kind, vocabulary);
   const saving = (appendOnly: boolean): Needs =>
     withCheckpoints(estimated, seats, appendOnly, setup.checkpoints?.bytes, free.cpuRam);
-  const needs = withPrefixCache(saving(!plan.cuttable), setup, free.cpuRam, roomForMemoryFiles()?.total);
+  const needs = withPrefixCache(saving(!plan.truncatable), setup, free.cpuRam, roomForMemoryFiles()?.total);
   check?.context(needs, plan);
   const types = ggmlTypes(kv);
   const context = await model.createContext({
@@ -162,7 +162,9 @@ async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, thread
 async function makeDecoder(
   context: LlamaContext,
   threads: number,
-  { cuttable, swaFull }: Pick<LoadPlan, 'cuttable' | 'swaFull'>,
+  { truncatable, swaFull }: Pick<LoadPlan, 'truncatable' | 'swaFull'>,
 ): Promise<Decoder> {
-  return (await BatchDecoder.create(context, threads, cuttable, swaFull)) ?? new IteratorDecoder(context, cuttable);
+  return (
+    (await BatchDecoder.create(context, threads, truncatable, swaFull)) ?? new IteratorDecoder(context, truncatable)
+  );
 }

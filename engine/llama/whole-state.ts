@@ -14,7 +14,7 @@ interface SequenceExtent {
 export interface StateFacts {
   /** Whether whole states can be saved. */
   readonly savable: boolean;
-  /** Whether each layer keeps all of the past, so that it can be cut anywhere; undefined: unknown. */
+  /** Whether each layer keeps all of the past, so that it can be truncated anywhere; undefined: unknown. */
   readonly uniform: boolean | undefined;
 }
 
@@ -26,7 +26,7 @@ const NO_TOKENS = new Uint32Array(0);
 const WORD = Uint32Array.BYTES_PER_ELEMENT;
 
 /**
- * Measures this with one token on sequence 0, which is emptied again: a checkpoint leaves out what can be cut where a
+ * Measures this with one token on sequence 0, which is emptied again: a checkpoint leaves out what can be truncated where a
  * model has other layers besides, and is then smaller than the whole state. Not every file names its model's window.
  */
 export async function stateFacts(context: AddonContext, Make: new () => AddonCheckpoint): Promise<StateFacts> {

@@ -134,7 +134,7 @@ export interface Fit {
   /** KV memory of one seat of the configured length. */
   readonly perSeat: number;
   readonly compute: number;
-  /** For saved states, where past state cannot be cut; absent: none. */
+  /** For saved states, where past state cannot be truncated; absent: none. */
   readonly checkpoints?: number;
   /** For prefixes of overwritten sequences; absent: none. */
   readonly prefixCache?: number;

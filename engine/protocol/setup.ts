@@ -27,11 +27,11 @@ export interface EngineSetup {
   readonly flashAttention: 'auto' | boolean;
   /** Prompt tokens that all prefilling sequences together may add to one step. 0: by the backend. */
   readonly prefillTokensPerStep: number;
-  /** Keep all cells of sliding windows, so that past state can be cut at any position. Absent: false. */
+  /** Keep all cells of sliding windows, so that past state can be truncated at any position. Absent: false. */
   readonly swaFull?: boolean;
   /** Number formats of past state. Absent: f16. */
   readonly kv?: KvTypes;
-  /** Saved states of a model whose past state cannot be cut. `bytes`: host memory; absent: by the model and what is free. */
+  /** Saved states of a model whose past state cannot be truncated. `bytes`: host memory; absent: by the model and what is free. */
   readonly checkpoints?: { readonly bytes?: number };
   /** The projector of its images, which another process evaluates. Absent: its prompts have no images. */
   readonly projector?: {

@@ -116,11 +116,11 @@ export interface OpenedState {
 
 /** What can be done with a sequence's state between steps. Only the scheduler's `Sequences` calls it, and never during a step. */
 export interface SequenceStates {
-  /** Whether `truncate` can cut at any position; otherwise only to nothing, or at a high cost. */
-  readonly cuttable: boolean;
+  /** Whether `truncate` can keep any length; otherwise only nothing, or at a high cost. */
+  readonly truncatable: boolean;
   /** Whether `copy` works. */
   readonly copyable: boolean;
-  /** Removes a sequence's state from token `length` on. Rejects if the state cannot be cut. */
+  /** Removes a sequence's state from token `length` on. Rejects if the state cannot be truncated there. */
   truncate(sequence: number, length: number): Promise<void>;
   /**
    * Copies the state of `source` to `target`, another sequence. Rejects on failure; the state of

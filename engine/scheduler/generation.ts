@@ -27,7 +27,7 @@ export class Generation implements Work {
   readonly #id: number;
   readonly #job: GenerateJob;
   readonly #plan: PromptPlan;
-  /** Its state cannot be cut, and is saved. */
+  /** Its state cannot be truncated, and is saved. */
   readonly #appendOnly: boolean;
   /** Its prompt's memory is used by nothing else. */
   readonly #ownsPrompt: boolean;
@@ -47,7 +47,7 @@ export class Generation implements Work {
     this.#job = job;
     const length = promptLength(job.prompt);
     const worth = job.n > 1 || length > LEAST_SAVED_TOKENS;
-    this.#appendOnly = !decoder.cuttable && decoder.save !== undefined;
+    this.#appendOnly = !decoder.truncatable && decoder.save !== undefined;
     const points: SavePoints = {
       upTo: length - 1,
       isMark: (token) => model.control(token) !== undefined,
@@ -82,7 +82,7 @@ export class Generation implements Work {
     return new ReplyBranch(sequence, new Feed(this.#plan, held), reply, this.#embeddings);
   }
 
-  /** What cannot be cut is copied before its last token. */
+  /** A state that cannot be truncated is copied before its last token. */
   shareable({ feed }: Branch): boolean {
     return feed.left <= (this.#appendOnly ? 1 : 0);
   }

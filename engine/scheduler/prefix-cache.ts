@@ -41,7 +41,7 @@ export function restoreCost(tokens: number): number {
 /** One saved prefix. The cache owns its tokens, checkpoints and state. */
 export interface Entry {
   readonly tokens: SequenceTokens;
-  /** The lengths to which a state that cannot be cut can be reduced from the whole of it. */
+  /** The lengths to which a state that cannot be truncated can be reduced from the whole of it. */
   readonly checkpoints: SequenceCheckpoints;
   readonly state: WholeState;
   /** Of the tokens. */
@@ -64,8 +64,8 @@ export class PrefixCache {
   readonly #limits: PrefixCacheLimits;
   readonly #memory: FreeMemory;
   readonly #clock: Clock;
-  /** Whether its states can be cut at any position. */
-  readonly #cuttable: boolean;
+  /** Whether its states can be truncated at any position. */
+  readonly #truncatable: boolean;
   readonly #entries = new Set<Entry>();
   readonly #free: number[] = [];
   readonly #changed = new Map<number, Entry | undefined>();
@@ -80,11 +80,11 @@ export class PrefixCache {
   /** It is about to be restored. */
   #pinned: Entry | undefined;
 
-  constructor(limits: PrefixCacheLimits, clock: Clock, cuttable: boolean) {
+  constructor(limits: PrefixCacheLimits, clock: Clock, truncatable: boolean) {
     this.#limits = limits;
     this.#memory = new FreeMemory(limits.available ?? ((): undefined => undefined), clock);
     this.#clock = clock;
-    this.#cuttable = cuttable;
+    this.#truncatable = truncatable;
   }
 
   /** Whether there is room for any. */
@@ -159,7 +159,7 @@ export class PrefixCache {
     }
     this.#shrink(this.#limits.bytes - state.bytes, held);
     if (this.#bytes + state.bytes > this.#limits.bytes) {
-      checkpoints.cut(0);
+      checkpoints.truncate(0);
       tokens.wipe();
       state.dispose();
       return;
@@ -193,7 +193,7 @@ export class PrefixCache {
     this.#bytes -= entry.state.bytes;
     this.#free.push(entry.place);
     this.#changed.set(entry.place, undefined);
-    entry.checkpoints.cut(0);
+    entry.checkpoints.truncate(0);
     entry.tokens.wipe();
     entry.state.dispose();
   }
@@ -222,7 +222,7 @@ export class PrefixCache {
   }
 
   #lengths(entry: Entry): readonly number[] | undefined {
-    return this.#cuttable ? undefined : [...entry.checkpoints.lengths, entry.tokens.length];
+    return this.#truncatable ? undefined : [...entry.checkpoints.lengths, entry.tokens.length];
   }
 
   /** Evicts until there are at most so many bytes, and room for one more entry, as far as any may go. */

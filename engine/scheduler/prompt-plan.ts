@@ -1,7 +1,7 @@
 import type { CacheKey } from '../protocol/cache-key.js';
 import { imagesOf, promptIds, type PlacedImage, type Prompt } from '../protocol/prompt.js';
 
-/** Where the state is saved of a model that cannot cut it. */
+/** Where the state is saved of a model that cannot truncate it. */
 export interface SavePoints {
   /** A place that is wanted; it is the last. */
   readonly upTo: number;
@@ -66,7 +66,7 @@ export class PromptPlan {
       if (until > start) ends.push(until);
       start = until;
     }
-    const outside = this.images.length === 0 ? ends : ends.filter((end) => !this.#cuts(end));
+    const outside = this.images.length === 0 ? ends : ends.filter((end) => !this.#splitsImage(end));
     this.saved = new Set(points && savedAt(outside, turns, points, chunk));
     if (points && this.saved.has(points.upTo) && !ends.includes(points.upTo)) {
       const behind = ends.findIndex((end) => end > points.upTo);
@@ -76,7 +76,7 @@ export class PromptPlan {
   }
 
   /** Whether an image is on both sides of a place. No state is reused from there. */
-  #cuts(end: number): boolean {
+  #splitsImage(end: number): boolean {
     return this.images.some(({ at, image }) => at < end && end < at + image.tokens.length);
   }
 }

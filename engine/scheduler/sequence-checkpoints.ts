@@ -23,7 +23,7 @@ export class SequenceCheckpoints {
   }
 
   /** Those of what the sequence held from token `length` on are of no more use to it. */
-  cut(length: number): void {
+  truncate(length: number): void {
     for (const state of this.#live().filter((each) => each.length > length)) this.remove(state);
   }
 
@@ -34,7 +34,7 @@ export class SequenceCheckpoints {
 
   /** What the other can go back to, this one can from now on, having its tokens. */
   become(other: SequenceCheckpoints): void {
-    this.cut(0);
+    this.truncate(0);
     for (const state of other.#live()) {
       state.holders += 1;
       this.#states.push(state);

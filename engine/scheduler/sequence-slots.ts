@@ -21,7 +21,7 @@ export interface Sequence extends Slot {
 }
 
 /**
- * What the sequences hold, and the cuts, copies and restores that change it. The records here always equal the decoder's state,
+ * What the sequences hold, and the truncations, copies and restores that change it. The records here always equal the decoder's state,
  * or are empty.
  */
 export class SequenceSlots {
@@ -42,7 +42,7 @@ export class SequenceSlots {
         tokens,
         checkpoints,
         get lengths() {
-          return states.cuttable ? undefined : lengths();
+          return states.truncatable ? undefined : lengths();
         },
         live: false,
         intermittent: false,
@@ -58,11 +58,11 @@ export class SequenceSlots {
     return slot;
   }
 
-  /** Cuts the record to so many tokens. */
+  /** Truncates the record to so many tokens. */
   forget(sequence: number, length: number): void {
     const { tokens, checkpoints } = this.at(sequence);
-    tokens.cut(length);
-    checkpoints.cut(length);
+    tokens.truncate(length);
+    checkpoints.truncate(length);
   }
 
   /** Empties it, including its memory for token ids. Rejects if the decoder cannot. */
@@ -75,7 +75,7 @@ export class SequenceSlots {
   /** Saves a checkpoint of what a sequence holds. Rejects when the decoder cannot; what it holds is then unknown. */
   async checkpoint(sequence: number): Promise<void> {
     const { tokens, checkpoints } = this.at(sequence);
-    if (this.#states.cuttable || !this.#store.open || checkpoints.at(tokens.length)) return;
+    if (this.#states.truncatable || !this.#store.open || checkpoints.at(tokens.length)) return;
     const before = checkpoints.lengths.at(-1) ?? 0;
     const checkpoint = await this.#states.save?.(sequence);
     if (checkpoint) checkpoints.add(new SavedState(checkpoint, tokens.tokens, tokens.length - before));
@@ -124,14 +124,14 @@ export class SequenceSlots {
   }
 
   /**
-   * Cuts it to the first `length` tokens of a plan. Returns what is left: nothing, where the decoder could not cut there. Rejects
+   * Truncates it to the first `length` tokens of a plan. Returns what is left: nothing, where the decoder could not truncate there. Rejects
    * if it cannot even be emptied.
    */
-  async cut(sequence: number, plan: PromptPlan, length: number): Promise<number> {
+  async truncate(sequence: number, plan: PromptPlan, length: number): Promise<number> {
     const { tokens } = this.at(sequence);
     const held = tokens.length;
     try {
-      if (this.#states.cuttable || length === 0 || length === held) await this.#states.truncate(sequence, length);
+      if (this.#states.truncatable || length === 0 || length === held) await this.#states.truncate(sequence, length);
       else await this.#goBack(sequence, length);
       this.forget(sequence, length);
       tokens.keepFor(plan, length);

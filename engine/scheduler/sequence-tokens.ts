@@ -39,8 +39,8 @@ export class SequenceTokens {
     this.#length = length;
   }
 
-  /** What is cut off is overwritten with zeros. */
-  cut(length: number): void {
+  /** Tokens past the new length are overwritten with zeros. */
+  truncate(length: number): void {
     if (length < this.#length) this.#buffer.fill(0, length, this.#length);
     this.#length = Math.min(this.#length, length);
     while ((this.#ends.at(-1) ?? 0) > this.#length) this.#ends.pop();
@@ -70,7 +70,7 @@ export class SequenceTokens {
 
   /** It holds nothing, and the memory of its tokens is overwritten with zeros. */
   wipe(): void {
-    this.cut(0);
+    this.truncate(0);
     this.#key = undefined;
     this.#images = [];
   }
@@ -101,14 +101,14 @@ export class SequenceTokens {
 
   /** Keeps its first `length` tokens for a plan, none of another key's. */
   keepFor({ key, images }: PromptPlan, length: number): void {
-    this.cut(length);
+    this.truncate(length);
     this.#key = key;
     this.#images = images;
   }
 
   /** Holds from now on what the other holds now. */
   become(other: SequenceTokens): void {
-    this.cut(0);
+    this.truncate(0);
     this.#key = other.#key;
     this.#images = other.#images;
     this.append(other.tokens, false);

@@ -22,7 +22,7 @@ export type FreeSequence = Pick<Choice, 'sequence' | 'keep'>;
 
 /** What the sequences' states may take beside the KV memory, and how old they become. */
 export interface KeepLimits {
-  /** Of all checkpoints, where the state cannot be cut. */
+  /** Of all checkpoints, where the state cannot be truncated. */
   readonly checkpointBytes?: number;
   /** Absent: no state is saved when it is overwritten, and none has a longest age. */
   readonly prefixCache?: PrefixCacheLimits;
@@ -55,11 +55,11 @@ export class Sequences {
     { checkpointBytes = 0, prefixCache = NO_CACHE }: KeepLimits = {},
     clock: Clock = processClock,
   ) {
-    this.#reusable = states.cuttable || states.save !== undefined;
+    this.#reusable = states.truncatable || states.save !== undefined;
     this.#copyable = states.copyable && this.#reusable;
     this.#clock = clock;
     this.#maxAgeMs = prefixCache.maxAgeMs;
-    this.#cache = new PrefixCache(prefixCache, clock, states.cuttable);
+    this.#cache = new PrefixCache(prefixCache, clock, states.truncatable);
     const store = new CheckpointStore(checkpointBytes);
     this.#copies = new CopyBudget(clock);
     const cache = new SequenceCache(states, this.#cache, store, this.#copies, clock);
@@ -122,13 +122,13 @@ export class Sequences {
     try {
       if (saved) {
         const restored = await this.#slots.restoreWhole(sequence, saved.entry);
-        const keep = await this.#slots.cut(sequence, plan, restored ? saved.keep : 0);
+        const keep = await this.#slots.truncate(sequence, plan, restored ? saved.keep : 0);
         if (restored && keep > 0) this.#cache.used(saved.entry, keep);
         else this.#cache.drop(saved.entry, 'failed');
         return { sequence, keep };
       }
       const copied = source === undefined || (await this.#slots.copy(sequence, source));
-      return { sequence, keep: await this.#slots.cut(sequence, plan, copied ? choice.keep : 0) };
+      return { sequence, keep: await this.#slots.truncate(sequence, plan, copied ? choice.keep : 0) };
     } catch (error) {
       this.free(sequence);
       throw error;
@@ -149,7 +149,7 @@ export class Sequences {
   /** Prepares a taken sequence for another prompt. Returns how much of it is reused. Rejects as `open` does. */
   async reopen(sequence: number, plan: PromptPlan, reuse: Reuse): Promise<number> {
     const { tokens, lengths } = this.#slots.at(sequence);
-    return this.#slots.cut(sequence, plan, this.#reusable ? tokens.reusable(plan, reuse, lengths) : 0);
+    return this.#slots.truncate(sequence, plan, this.#reusable ? tokens.reusable(plan, reuse, lengths) : 0);
   }
 
   /** Records a step's tokens. `alone`: a chunk of a prompt, with nothing else in its decode. */

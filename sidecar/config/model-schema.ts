@@ -117,7 +117,7 @@ export const modelSchema: SettingSchema = {
       bytes: {
         type: 'integer',
         description:
-          'Host memory for saved states of a model whose past state cannot be cut (recurrent, hybrid, sliding window): its next prompts go on from there. Those worth least make room. 0: each prompt is evaluated from its start. Counted when memory is checked.',
+          'Host memory for saved states of a model whose past state cannot be truncated (recurrent, hybrid, sliding window): its next prompts go on from there. Those worth least make room. 0: each prompt is evaluated from its start. Counted when memory is checked.',
         minimum: 0,
         maximum: 2 ** 40,
         unit: 'bytes',

@@ -1,5 +1,5 @@
 /**
- * Tiny random models of architectures other than llama’s, whose past state cannot be cut like a list of tokens. All
+ * Tiny random models of architectures other than llama’s, whose past state cannot be truncated like a list of tokens. All
  * weights are float32, so that sharing a decode changes only the seventh digit.
  */
 import { createHash } from 'node:crypto';

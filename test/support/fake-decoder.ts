@@ -24,7 +24,7 @@ export interface SeenPart {
 export const EMBEDDING = 2;
 
 export interface FakeDecoderOptions {
-  readonly cuttable?: boolean;
+  readonly truncatable?: boolean;
   readonly copyable?: boolean;
   /** It has checkpoints, and saves whole states. */
   readonly saves?: boolean;
@@ -46,7 +46,7 @@ interface FakeSampler extends Sampler {
 
 /**
  * A decoder without a model: it records each sequence’s tokens, and chooses the next token by a function of them, so
- * that a loop that evaluates wrong tokens, forgets to cut or confuses sequences produces wrong text.
+ * that a loop that evaluates wrong tokens, forgets to truncate or confuses sequences produces wrong text.
  */
 export class FakeDecoder implements Decoder {
   readonly steps: SeenPart[][] = [];
@@ -62,7 +62,7 @@ export class FakeDecoder implements Decoder {
   readonly copies: [target: number, source: number][] = [];
   /** Forbidden calls of the loop; they also throw, but the loop may catch that. */
   readonly violations: string[] = [];
-  readonly cuttable: boolean;
+  readonly truncatable: boolean;
   readonly copyable: boolean;
   readonly save?: (sequence: number) => Promise<Checkpoint>;
   readonly restore?: (sequence: number, checkpoint: Checkpoint) => Promise<void>;
@@ -92,7 +92,7 @@ export class FakeDecoder implements Decoder {
   constructor(
     next: (held: readonly number[], sampling: Sampling) => number,
     {
-      cuttable = true,
+      truncatable = true,
       copyable = true,
       saves = false,
       score = (held) => held.length,
@@ -105,7 +105,7 @@ export class FakeDecoder implements Decoder {
     this.#isEnd = isEnd;
     this.#pends = pends;
     this.#score = score;
-    this.cuttable = cuttable;
+    this.truncatable = truncatable;
     this.copyable = copyable;
     this.#next = next;
     if (!saves) return;
@@ -195,9 +195,10 @@ export class FakeDecoder implements Decoder {
   }
 
   truncate(sequence: number, length: number): Promise<void> {
-    if (this.#inStep) throw this.#violation('cut during a step');
+    if (this.#inStep) throw this.#violation('truncated during a step');
     const held = this.held.get(sequence) ?? [];
-    if (!this.cuttable && length > 0 && length < held.length) return Promise.reject(new Error('cannot be cut'));
+    if (!this.truncatable && length > 0 && length < held.length)
+      return Promise.reject(new Error('cannot be truncated'));
     // After a fault the sequence’s tokens are unknown, so a loop that keeps any of them is wrong.
     if (length > held.length) throw this.#violation('kept what is not there');
     this.held.set(sequence, held.slice(0, length));

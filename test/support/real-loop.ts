@@ -8,7 +8,7 @@ import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { CacheCounts, HeldPrefix } from '../../engine/protocol/messages.js';
 import type { Output } from '../../engine/protocol/job-output.js';
-import { cutsAnywhere } from '../../engine/llama/load-plan.js';
+import { truncatableAnywhere } from '../../engine/llama/load-plan.js';
 import { loadRuntime } from '../../engine/llama/runtime.js';
 import { stepsOf } from '../../engine/scheduler/results.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
@@ -123,7 +123,7 @@ export class RealLoop {
     const decoder =
       layer === 'iterators'
         ? new IteratorDecoder(context, true)
-        : await BatchDecoder.create(context, THREADS, cutsAnywhere(model.fileInsights));
+        : await BatchDecoder.create(context, THREADS, truncatableAnywhere(model.fileInsights));
     if (!decoder) throw new Error('the layer below is not the one that batch-decoder.ts knows');
     return new RealLoop(context, decoder, limits, mark);
   }

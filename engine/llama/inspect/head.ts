@@ -9,7 +9,7 @@ export type Head =
   | { readonly kind: 'head'; readonly head: HeadFacts; readonly info: GgufFileInfo; readonly tensors: number }
   | Extract<HeadReport, { kind: 'bad' }>;
 
-/** Longer names are cut: a file may say anything. */
+/** Longer names are truncated: a file may say anything. */
 const MAX_NAME = 128;
 
 /** Looks at a GGUF's head. Rejects nothing; loads no native code. */

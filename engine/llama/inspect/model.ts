@@ -87,7 +87,7 @@ export async function inspectModel(
     const vocabulary = info.metadata.tokenizer.ggml.tokens.length;
     const grammars = (bare: Needs): Needs => withGrammars(bare, setup.kind, vocabulary);
     const estimated = grammars(await estimateNeeds(insights, weights, plan));
-    const saving = withCheckpoints(estimated, plan.seats, !plan.cuttable, setup.checkpoints?.bytes, free.cpuRam);
+    const saving = withCheckpoints(estimated, plan.seats, !plan.truncatable, setup.checkpoints?.bytes, free.cpuRam);
     const needs = withPrefixCache(saving, setup, free.cpuRam, roomForMemoryFiles()?.total);
     findings.push(memoryFinding(needs, plan, free));
     return {

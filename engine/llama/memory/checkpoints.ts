@@ -1,7 +1,7 @@
 import type { Needs } from './estimate.js';
 import { totalOf, usableOf } from './verdict.js';
 
-/** Of the past state of all seats: two full ones a seat. Most checkpoints are of less, since they leave out what can be cut. */
+/** Of the past state of all seats: two full ones a seat. Most checkpoints are of less, since they leave out what can be truncated. */
 const STATES_A_SEAT = 2;
 
 /** At most this share of what is left when the model is loaded. */
@@ -12,7 +12,7 @@ const MOST = 8 * 2 ** 30;
 
 /**
  * What a model takes with its checkpoints, which lie in host memory. `asked`: bytes; undefined: by the size of its past state
- * and what is free. 0 where its state can be cut at any position, which needs none.
+ * and what is free. 0 where its state can be truncated at any position, which needs none.
  */
 export function withCheckpoints(
   needs: Needs,

@@ -5,7 +5,7 @@ export interface Need {
   readonly perSeat: number;
   /** Buffers for one step. */
   readonly compute: number;
-  /** For saved states, where past state cannot be cut; absent: none. */
+  /** For saved states, where past state cannot be truncated; absent: none. */
   readonly checkpoints?: number;
   /** For prefixes that no sequence has any more; absent: none. */
   readonly prefixCache?: number;
@@ -79,7 +79,7 @@ export function tooHeavy(weights: number, free: number, where: string): string |
 /** Suggested contexts are multiples of this, tokens. */
 const CONTEXT_STEP = 256;
 
-/** Past state grows evenly with seats and with tokens, so either can be cut down. */
+/** Past state grows evenly with seats and with tokens, so either can be reduced. */
 function remedy(need: Need, { seats, contextPerSeat }: Wanted, usable: number): string {
   const fitting = seatsThatFit(need, usable);
   const left = usable - fixedOf(need) - (need.grammars?.perSeat ?? 0) * seats;

@@ -56,7 +56,7 @@ t.test('parts of an image begin at its position', async (t) => {
   t.equal(held.extend(text(1)), 7);
 });
 
-t.test('cut before an image a sequence does not have it, and a copy has what its source has', async (t) => {
+t.test('truncated before an image a sequence does not have it, and a copy has what its source has', async (t) => {
   const held = new SequencePositions();
   held.extend(text(3));
   held.extend(grid(0, 12));
@@ -68,7 +68,7 @@ t.test('cut before an image a sequence does not have it, and a copy has what its
   t.equal(held.last, 3);
   t.equal(copy.last, 11);
   copy.become(15);
-  t.equal(copy.extend(text(1)), 7, 'cut behind it');
+  t.equal(copy.extend(text(1)), 7, 'truncated after it');
 });
 
 t.test('an image with one dimension is like tokens', async (t) => {

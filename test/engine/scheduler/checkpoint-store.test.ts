@@ -49,11 +49,11 @@ t.test('a checkpoint of several sequences is freed with the last of them, once',
   a.add(saved(long));
   b.become(a);
   t.equal(store.bytes, 20, 'counted once');
-  a.cut(10);
+  a.truncate(10);
   t.same([a.lengths, b.lengths, long.disposed], [[10], [10, 20], 0]);
-  b.cut(0);
+  b.truncate(0);
   t.same([b.lengths, short.disposed, long.disposed], [[], 0, 1]);
-  a.cut(0);
+  a.truncate(0);
   t.same([short.disposed, store.bytes], [1, 0]);
 });
 

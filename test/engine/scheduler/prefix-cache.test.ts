@@ -30,9 +30,9 @@ async function chat(on: Bench, tokens: Uint32Array, scope = 'acme'): Promise<num
   return on.cached(id);
 }
 
-for (const cuttable of [true, false]) {
-  t.test(`an overwritten prefix is restored${cuttable ? '' : ', checkpoints included'}`, async (t) => {
-    const on = bench({ cuttable });
+for (const truncatable of [true, false]) {
+  t.test(`an overwritten prefix is restored${truncatable ? '' : ', checkpoints included'}`, async (t) => {
+    const on = bench({ truncatable });
     t.equal(await chat(on, prompt(0)), 0);
     t.equal(await chat(on, prompt(1)), 0);
     t.same(on.decoder.moves, [['save', 0, 103]]);
@@ -391,9 +391,9 @@ t.test(
         fc.array(request, { maxLength: 12 }),
         fc.boolean(),
         fc.integer({ min: 0, max: 6000 }),
-        async (requests, cuttable, bytes) => {
-          const on = bench({ cuttable, prefixCache: { bytes, maxAgeMs: HOUR } }, 2);
-          const plain = bench({ cuttable, prefixCache: { bytes: 0, maxAgeMs: HOUR }, prefixReuse: 'off' }, 2);
+        async (requests, truncatable, bytes) => {
+          const on = bench({ truncatable, prefixCache: { bytes, maxAgeMs: HOUR } }, 2);
+          const plain = bench({ truncatable, prefixCache: { bytes: 0, maxAgeMs: HOUR }, prefixReuse: 'off' }, 2);
           for (const { name, turns, scope, decision, fails } of requests) {
             if (fails) on.decoder.failingMoves.add(0);
             const tokens = prompt(name, 70 * turns);
@@ -418,9 +418,9 @@ t.test(
   },
 );
 
-for (const cuttable of [true, false]) {
-  t.test(`a state that another process has saved is restored${cuttable ? '' : ', the whole of it'}`, async (t) => {
-    const [one, other] = [bench({ cuttable }), bench({ cuttable })];
+for (const truncatable of [true, false]) {
+  t.test(`a state that another process has saved is restored${truncatable ? '' : ', the whole of it'}`, async (t) => {
+    const [one, other] = [bench({ truncatable }), bench({ truncatable })];
     await chat(one, prompt(0));
     await chat(one, prompt(1));
     const state = one.held.find((held) => held.state)?.state;
@@ -443,7 +443,7 @@ for (const cuttable of [true, false]) {
     t.equal(other.loop.report.cache.hits, 1);
     // The other process drops it.
     await one.loop.forget('acme');
-    const third = bench({ cuttable });
+    const third = bench({ truncatable });
     t.equal(await ask(third, turn, 'acme'), 0, 'gone: a prefill');
     t.equal(third.loop.report.cache.entries, 0);
     await other.loop.forget('acme');

@@ -67,5 +67,5 @@ t.test('without marks it is saved after each chunk and before its last token', a
   t.same([...marked(40, [0]).saved], [16, 32, 39]);
   t.same(marked(40, []).ends, [16, 32, 39, 40]);
   t.same([...marked(1, []).saved], []);
-  t.equal(plan(tokens(20)).saved.size, 0, 'nothing is saved if the state can be cut');
+  t.equal(plan(tokens(20)).saved.size, 0, 'nothing is saved if the state can be truncated');
 });

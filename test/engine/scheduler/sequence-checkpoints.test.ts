@@ -9,7 +9,7 @@ import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 const KEY = { scope: ALL_ACCOUNTS, weights: '', kv: 'f16' } as const;
 const PROMPT = Uint32Array.from({ length: 40 }, (_, i) => i);
 
-interface Fake extends Pick<Decoder, 'cuttable' | 'copyable' | 'truncate' | 'copy'> {
+interface Fake extends Pick<Decoder, 'truncatable' | 'copyable' | 'truncate' | 'copy'> {
   readonly save: (sequence: number) => Promise<Checkpoint>;
   readonly restore: (sequence: number, checkpoint: Checkpoint) => Promise<void>;
   readonly calls: string[];
@@ -18,7 +18,7 @@ interface Fake extends Pick<Decoder, 'cuttable' | 'copyable' | 'truncate' | 'cop
   readonly lengths: number[];
 }
 
-/** A decoder that cannot cut, with two sequences; what was called, and what fails next. */
+/** A decoder that cannot truncate, with two sequences; what was called, and what fails next. */
 function stateDecoder(): Fake {
   const calls: string[] = [];
   const failing = new Set<string>();
@@ -31,10 +31,10 @@ function stateDecoder(): Fake {
     calls,
     failing,
     lengths,
-    cuttable: false,
+    truncatable: false,
     copyable: true,
     truncate: async (sequence: number, length: number): Promise<void> => {
-      if (length > 0 && length < (lengths[sequence] ?? 0)) throw new EngineFault('cannot be cut');
+      if (length > 0 && length < (lengths[sequence] ?? 0)) throw new EngineFault('cannot be truncated');
       if (length === 0) await call('empty', `empty ${sequence}`);
       lengths[sequence] = Math.min(length, lengths[sequence] ?? 0);
     },

@@ -49,19 +49,19 @@ t.test('of the same split only chunks that were evaluated alone and end where th
   t.equal(split.reusable(plan(tokens(30)), 'same-split'), 8);
 });
 
-t.test('tokens after a shared decode have no split, nor has a chunk that was cut', async (t) => {
+t.test('tokens after a shared decode have no split, nor has a chunk that was truncated', async (t) => {
   const mixed = taken();
   mixed.append(tokens(4), false);
   mixed.append(tokens(4, 4), true);
   mixed.append(tokens(8, 8), true);
   t.equal(mixed.reusable(plan(tokens(30)), 'same-split'), 0);
 
-  const cut = held();
-  cut.cut(12);
-  t.same([cut.length, cut.reusable(plan(tokens(30)), 'same-split')], [12, 8]);
-  cut.append(tokens(4, 12), true);
-  t.equal(cut.reusable(plan(tokens(30)), 'same-split'), 8, 'the rest of a chunk is no chunk');
-  t.equal(cut.reusable(plan(tokens(30)), 'any'), 16);
+  const shorter = held();
+  shorter.truncate(12);
+  t.same([shorter.length, shorter.reusable(plan(tokens(30)), 'same-split')], [12, 8]);
+  shorter.append(tokens(4, 12), true);
+  t.equal(shorter.reusable(plan(tokens(30)), 'same-split'), 8, 'the rest of a chunk is no chunk');
+  t.equal(shorter.reusable(plan(tokens(30)), 'any'), 16);
 });
 
 t.test('a copy is equal and then independent', async (t) => {
@@ -69,7 +69,7 @@ t.test('a copy is equal and then independent', async (t) => {
   target.append(tokens(50, 100), true);
   target.become(source);
   t.same([...target.tokens], [...source.tokens]);
-  target.cut(8);
+  target.truncate(8);
   t.equal(source.length, 22);
   t.equal(source.reusable(plan(tokens(30)), 'same-split'), 16);
   t.equal(target.reusable(plan(tokens(30)), 'same-split'), 8);

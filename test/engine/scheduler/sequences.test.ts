@@ -106,8 +106,8 @@ t.test('a fault leaves nothing to reuse', async (t) => {
   );
 });
 
-t.test('a state that cannot be cut is computed again', async (t) => {
-  const one = bench(1, { cuttable: false });
+t.test('a state that cannot be truncated is computed again', async (t) => {
+  const one = bench(1, { truncatable: false });
   await one.run(1, () => one.loop.generate(1, job(prompt(20, 3, 0), { n: 2 })));
   t.equal(one.text(1, 1), one.text(1, 0));
   await one.run(2, () => one.loop.generate(2, job(prompt(20, 5, 1))));

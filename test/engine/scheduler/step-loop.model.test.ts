@@ -1,6 +1,6 @@
 /**
  * Random jobs, cancels, faults and failed copies, compared with expected outputs that do not depend on what the loop
- * reuses, copies or cuts: each reply is a function of its prompt and seed only, each answer of its input and tail.
+ * reuses, copies or truncates: each reply is a function of its prompt and seed only, each answer of its input and tail.
  * Wrong tokens in a sequence result in another text.
  */
 import fc from 'fast-check';
@@ -90,7 +90,7 @@ const setup = fc.record({
   seats: fc.integer({ min: 1, max: 5 }),
   prefillTokensPerStep: fc.integer({ min: 1, max: 40 }),
   prefixReuse: fc.constantFrom('auto' as const, 'any' as const, 'off' as const),
-  cuttable: fc.boolean(),
+  truncatable: fc.boolean(),
   copyable: fc.boolean(),
   runTells: fc.nat(3),
   /** Milliseconds that successive decodes take. */
@@ -231,7 +231,7 @@ interface Setup {
   readonly seats: number;
   readonly prefillTokensPerStep: number;
   readonly prefixReuse: 'auto' | 'any' | 'off';
-  readonly cuttable: boolean;
+  readonly truncatable: boolean;
   readonly copyable: boolean;
   readonly runTells: number;
   readonly times: readonly number[];

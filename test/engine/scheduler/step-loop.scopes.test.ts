@@ -18,9 +18,9 @@ async function steps(before: 'none' | 'same' | 'other', options: BenchOptions): 
 }
 
 const WAYS: readonly [string, BenchOptions][] = [
-  ['state that can be cut', { prefixReuse: 'any' }],
-  ['state that can be cut, bit for bit', { prefixReuse: 'auto' }],
-  ['checkpoints', { prefixReuse: 'any', cuttable: false, saves: true, checkpointBytes: 10_000 }],
+  ['state that can be truncated', { prefixReuse: 'any' }],
+  ['state that can be truncated, bit for bit', { prefixReuse: 'auto' }],
+  ['checkpoints', { prefixReuse: 'any', truncatable: false, saves: true, checkpointBytes: 10_000 }],
 ];
 
 for (const [name, options] of WAYS) {

@@ -337,7 +337,7 @@ t.test('a job that cannot fit fails at once', async (t) => {
   t.equal(bench.loop.live, 0);
 });
 
-t.test('questions share the input, are cut back to it, and decode alone', async (t) => {
+t.test('questions share the input, are truncated to it, and decode alone', async (t) => {
   const bench = new Bench(3);
   bench.loop.generate(1, job(1, { maxTokens: 6 }));
   bench.loop.score(2, questions(10, [3, 9]));

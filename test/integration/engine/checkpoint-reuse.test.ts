@@ -1,5 +1,5 @@
 /**
- * Models whose state cannot be cut continue from saved states: a request that runs alone gets the same reply with and
+ * Models whose state cannot be truncated continue from saved states: a request that runs alone gets the same reply with and
  * without them, bit for bit.
  */
 import type { LlamaModel } from 'node-llama-cpp';

@@ -73,7 +73,7 @@ t.test('the same for a batch that llama.cpp refuses as a whole', async (t) => {
   t.match(await step(sample(1)), [{ kind: 'token' }], 'it still has its earlier tokens');
 });
 
-t.test('a full sequence can be cut back and continues', async (t) => {
+t.test('a full sequence can be truncated and continues', async (t) => {
   const { decoder, step, fill, sample } = await bench(t);
   await step(fill(0, CELLS));
   t.same(await step(sample(0)), [FULL]);

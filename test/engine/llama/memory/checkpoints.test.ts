@@ -17,7 +17,7 @@ t.test('twice the past state of all seats, at most a quarter of the free memory 
   t.equal(withCheckpoints(large, 64, true, undefined, 1000 * GIB).cpu.checkpoints, 8 * GIB);
 });
 
-t.test('none if past state can be cut', async (t) => {
+t.test('none if past state can be truncated', async (t) => {
   t.equal(withCheckpoints(needs, 8, false, GIB, 100 * GIB), needs);
 });
 

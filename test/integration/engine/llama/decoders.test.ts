@@ -185,7 +185,7 @@ t.test('penalties count over the completion only', async (t) => {
   t.ok(new Set(penalized).size > new Set(plain).size, 'fewer repeats');
 });
 
-t.test('a sequence that was cut back and one that was used before have no effect on the next', async (t) => {
+t.test('a sequence that was truncated and one that was used before have no effect on the next', async (t) => {
   const { iterators, batches } = await both(async (decoder) => {
     const first = await reply(decoder, 2, GREEDY, 10);
     await reply(decoder, 2, GREEDY, 5, 3);
@@ -197,7 +197,7 @@ t.test('a sequence that was cut back and one that was used before have no effect
   t.same(iterators?.again, iterators?.first);
 });
 
-t.test('scores are the same, whole distributions, and repeatable after a cut', async (t) => {
+t.test('scores are the same, whole distributions, and repeatable after a truncation', async (t) => {
   const { iterators, batches } = await both(async (decoder) => {
     const input = prompt(40);
     await decoder.step([{ kind: 'prefill', sequence: 0, tokens: input }]);
