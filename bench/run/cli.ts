@@ -3,7 +3,7 @@
  *
  *     node dist/bench/run/cli.js [--list] [--since COMMIT] [PATTERN]
  *
- * `--list` only writes what is due and how long it takes. `--since` also accepts results of COMMIT or later: of one round, if
+ * `--list` only writes what is due and how long it takes: benches of which a file that they depend on has changed. `--since` also accepts results of COMMIT or later: of one round, if
  * something was changed in it that the figures do not depend on. PATTERN is a regular expression on the commands.
  */
 import { spawn, spawnSync } from 'node:child_process';
@@ -12,9 +12,10 @@ import { existsSync, readFileSync, renameSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { installedAddon, NATIVE_ADDON } from '../support/addon.js';
+import { filesOf } from '../support/bench-files.js';
 import { BUSY, foreignCores } from '../support/busy.js';
 import { codeCommit, isPresentCode, isSince } from '../support/commit.js';
-import { PLAN } from './plan.js';
+import { PLAN, sourceOf } from './plan.js';
 import { listed, runPlan, type Environment, type Recorded } from './run.js';
 
 /** From dist/bench/run. */
@@ -46,7 +47,8 @@ const bed: Environment = {
       return undefined;
     }
   },
-  isCurrent: (commit) => isPresentCode(commit) || (since !== undefined && isSince(commit, since)),
+  isCurrent: (commit, bench) =>
+    isPresentCode(commit, filesOf(sourceOf(bench))) || (since !== undefined && isSince(commit, since)),
   addon: installedAddon,
   useAddon: (addon) => {
     if (addon === 'prebuilt') renameSync(NATIVE_ADDON, ASIDE);

@@ -10,7 +10,7 @@ export interface Bench {
   readonly command: string;
   /** The names that it writes under bench/results, without their endings. */
   readonly results: readonly string[];
-  /** Of two cores of an AMD EPYC; what the last run recorded of itself counts instead. */
+  /** What it takes on two cores of an AMD EPYC; its results record what it took. */
   readonly minutes: number;
   /** Whether its figures depend on what else the machine does. */
   readonly quiet: boolean;
@@ -27,6 +27,11 @@ const bench = (addon: Addon, quiet: boolean, minutes: number, command: string, .
   quiet,
   addon,
 });
+
+/** Its source, from the repository's root. */
+export function sourceOf({ command }: Bench): string {
+  return `bench/${command.split(' ')[0]?.replace(/js$/, 'ts') ?? ''}`;
+}
 
 export const PLAN: readonly Bench[] = [
   bench('either', true, 1, 'micro/admission.bench.js', 'admission-operations'),

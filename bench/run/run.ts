@@ -10,15 +10,17 @@ export interface Recorded {
   readonly commit?: string;
   /** The machine was busy. */
   readonly rough?: boolean;
-  readonly seconds?: number;
+  readonly addon?: string;
+  /** As it was started, without quotes. */
+  readonly command?: string;
 }
 
 /** What a run needs of the machine and of the repository. */
 export interface Environment {
   /** What `bench/results/<name>.json` records; undefined: there is none. */
   recorded(name: string): Recorded | undefined;
-  /** True for a commit whose results need not be measured again. */
-  isCurrent(commit: string): boolean;
+  /** True if what the bench depends on is as it was in `commit`. */
+  isCurrent(commit: string, bench: Bench): boolean;
   /** The one that engines load now. */
   addon(): InstalledAddon;
   /** Puts the addon in place; false if it could not be built. */
@@ -42,18 +44,23 @@ export interface Outcome {
   readonly failed: readonly string[];
 }
 
-/** True if all results of a bench are there, of the present code, and of a quiet machine where that matters. */
+/** True if all results of a bench are there, of the present code, whole, and of the addon and a quiet machine where these matter. */
 function isDone(bench: Bench, bed: Environment): boolean {
   return bench.results.every((name) => {
-    const { commit, rough = false } = bed.recorded(name) ?? {};
-    return commit !== undefined && bed.isCurrent(commit) && !(bench.quiet && rough);
+    const { commit, rough = false, addon, command } = bed.recorded(name) ?? {};
+    return (
+      commit !== undefined &&
+      !(bench.quiet && rough) &&
+      (bench.addon === 'either' || addon === bench.addon) &&
+      command === recordedCommand(bench) &&
+      bed.isCurrent(commit, bench)
+    );
   });
 }
 
-/** What it takes, minutes: as long as the last time, if that was recorded. */
-function minutesOf(bench: Bench, bed: Environment): number {
-  const seconds = bed.recorded(bench.results[0] ?? '')?.seconds;
-  return seconds === undefined ? bench.minutes : seconds / 60;
+/** What a result of the whole bench records. A run of a part of it keeps the other rows of the run before. */
+function recordedCommand({ command }: Bench): string {
+  return `node dist/bench/${command.replaceAll('""', '')}`;
 }
 
 /** The order of a run: the plan's, but that all benches of the addon that is in place come before the other's. */
@@ -71,10 +78,10 @@ export function listed(plan: readonly Bench[], bed: Environment): readonly strin
       ...(bench.quiet ? ['quiet machine'] : []),
       ...(bench.addon === 'either' ? [] : [`${bench.addon} addon`]),
     ];
-    return `${minutesOf(bench, bed).toFixed(1).padStart(6)} min  ${bench.command}${needs.length > 0 ? `  (${needs.join(', ')})` : ''}`;
+    return `${bench.minutes.toFixed(1).padStart(6)} min  ${bench.command}${needs.length > 0 ? `  (${needs.join(', ')})` : ''}`;
   });
   const sum = (benches: readonly Bench[]): string =>
-    duration(benches.reduce((minutes, bench) => minutes + minutesOf(bench, bed), 0));
+    duration(benches.reduce((minutes, bench) => minutes + bench.minutes, 0));
   const quiet = due.filter(({ quiet }) => quiet);
   return [
     ...lines,
@@ -99,7 +106,7 @@ export async function runPlan(plan: readonly Bench[], bed: Environment): Promise
       current.push(bench.command);
       continue;
     }
-    bed.write(`${bench.command}: about ${duration(minutesOf(bench, bed))}`);
+    bed.write(`${bench.command}: about ${duration(bench.minutes)}`);
     const why = await attempt(bench, bed);
     bed.write(`${bench.command}: ${why ?? 'done'}`);
     if (why === undefined) done.push(bench.command);
@@ -112,7 +119,7 @@ export async function runPlan(plan: readonly Bench[], bed: Environment): Promise
 async function attempt(bench: Bench, bed: Environment): Promise<string | undefined> {
   if (!inPlace(bench.addon, bed)) return `the ${bench.addon} addon could not be put in place`;
   if (bench.quiet && !(await bed.quiet())) return 'not run, the machine was not quiet';
-  const code = await bed.run(bench.command, Math.max(LEAST_LIMIT_MS, LIMIT_FACTOR * minutesOf(bench, bed) * 60_000));
+  const code = await bed.run(bench.command, Math.max(LEAST_LIMIT_MS, LIMIT_FACTOR * bench.minutes * 60_000));
   if (code !== 0) return `ended with ${code ?? 'a signal'}`;
   return isDone(bench, bed) ? undefined : 'wrote no result of this code on a quiet machine';
 }

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 /** From dist/bench/support. */
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 
-/** What decides the figures: pages, results and tests of their own do not. */
+/** What decides the figures of any bench: pages, results and tests of their own do not. */
 const CODE: readonly string[] = [
   'sidecar',
   'engine',
@@ -20,21 +20,27 @@ const CODE: readonly string[] = [
 /** Behind a commit's name: the code was not exactly that of the commit. */
 const CHANGED = ' with changes';
 
-/** The short name of the commit that is checked out, followed by ` with changes` if the code differs; `unknown` without git. */
-export function codeCommit(root = ROOT): string {
+/**
+ * The short name of the commit that is checked out, followed by ` with changes` if `files` differ from it; `unknown` without
+ * git. By default all code counts.
+ */
+export function codeCommit(files = CODE, root = ROOT): string {
   try {
     const git = (...args: readonly string[]): string =>
       execFileSync('git', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
-    const changed = git('status', '--porcelain', '--', ...CODE) !== '';
+    const changed = git('status', '--porcelain', '--', ...files) !== '';
     return `${git('rev-parse', '--short=7', 'HEAD')}${changed ? CHANGED : ''}`;
   } catch {
     return 'unknown';
   }
 }
 
-/** True if the code of `commit`, as `codeCommit` names it, is the code that is checked out now. */
-export function isPresentCode(commit: string, root = ROOT): boolean {
-  return !commit.endsWith(CHANGED) && succeeds(root, 'diff', '--quiet', commit, '--', ...CODE);
+/**
+ * True if `files` are now as they were in `commit`, as `codeCommit` names it. It need not be part of the history any more: git
+ * compares contents as long as it has the commit. False if it does not.
+ */
+export function isPresentCode(commit: string, files = CODE, root = ROOT): boolean {
+  return !commit.endsWith(CHANGED) && succeeds(root, 'diff', '--quiet', commit, '--', ...files);
 }
 
 /** True if `commit` is `since` or one after it. */

@@ -3,30 +3,45 @@
  */
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
+import { digestOf, filesOf, runningBench } from './bench-files.js';
 import type { Row } from './results.js';
 import { median } from './stats.js';
 
 /** From dist/bench/support. */
 const PIECES = fileURLToPath(new URL('../../../bench/.cache/pieces/', import.meta.url));
 
+interface Kept<Piece> {
+  /** What they are of. */
+  readonly code: string;
+  readonly pieces: Piece[];
+}
+
 /**
  * Runs the missing ones of `count` pieces, one after another, and returns all. They are kept under `name` until
- * `forget`.
+ * `forget`, or until the code is another one than `code`, a digest of it.
  */
 export async function inPieces<Piece>(
   name: string,
   count: number,
   make: (i: number) => Promise<Piece>,
+  code = presentCode(),
 ): Promise<readonly Piece[]> {
   const file = `${PIECES}${name}.json`;
-  const pieces = JSON.parse(await readFile(file, 'utf8').catch(() => '[]')) as Piece[];
+  const kept = JSON.parse(await readFile(file, 'utf8').catch(() => '{}')) as Partial<Kept<Piece>>;
+  const pieces = kept.code === code ? (kept.pieces ?? []) : [];
   await mkdir(PIECES, { recursive: true });
   while (pieces.length < count) {
     pieces.push(await make(pieces.length));
-    await writeFile(file, JSON.stringify(pieces));
+    await writeFile(file, JSON.stringify({ code, pieces } satisfies Kept<Piece>));
     process.stdout.write(`${name}: ${pieces.length} of ${count}\n`);
   }
   return pieces;
+}
+
+/** A digest of what the running bench depends on. */
+function presentCode(): string {
+  const bench = runningBench();
+  return bench === undefined ? '' : digestOf(filesOf(bench));
 }
 
 /** The next start measures them anew. */

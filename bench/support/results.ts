@@ -3,6 +3,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { installedAddon } from './addon.js';
+import { filesOf, runningBench } from './bench-files.js';
 import { BUSY, foreignCores } from './busy.js';
 import { codeCommit } from './commit.js';
 import { median, shown } from './stats.js';
@@ -34,8 +35,10 @@ const stolen = new Stolen();
 
 const from = performance.now();
 
+const bench = runningBench();
+
 /** Before the bench, since files may be changed while it runs. */
-const commit = codeCommit();
+const commit = bench === undefined ? codeCommit() : codeCommit(filesOf(bench));
 
 /** Cores that were busy with other work just before the bench. */
 const busyBefore = await foreignCores(LOOK_MS);

@@ -25,11 +25,13 @@ class StandIn implements Environment {
   readonly lines: string[] = [];
   present: 'prebuilt' | 'native' = 'prebuilt';
   commit = 'new';
+  /** Benches of which nothing has changed since any commit. */
+  readonly untouched = new Set<string>();
   busy = false;
   builds = true;
 
   recorded = (name: string): Recorded | undefined => this.results.get(name);
-  isCurrent = (commit: string): boolean => commit === this.commit;
+  isCurrent = (commit: string, { command }: Bench): boolean => commit === this.commit || this.untouched.has(command);
   addon = (): 'prebuilt' | 'native' => this.present;
   write = (line: string): void => void this.lines.push(line);
   quiet = async (): Promise<boolean> => !this.busy;
@@ -37,11 +39,18 @@ class StandIn implements Environment {
     if (this.builds) this.present = addon;
     return this.builds;
   };
+  /** What the planned bench of this name writes on this machine. */
+  result = (name: string, also: Partial<Recorded> = {}): Recorded => ({
+    commit: this.commit,
+    addon: this.present,
+    command: `node dist/bench/${name}.js`,
+    ...also,
+  });
   run = async (command: string): Promise<number | null> => {
     this.ran.push(`${command} ${this.present}`);
     const code = this.codes.get(command);
     if (code !== undefined) return code;
-    this.results.set(command.slice(0, -3), { commit: this.commit, seconds: 30 });
+    this.results.set(command.slice(0, -3), this.result(command.slice(0, -3)));
     return 0;
   };
 }
@@ -76,12 +85,32 @@ t.test('what fails does not end the others, and the next run has only that to do
 t.test('a result of another commit, of a busy machine or of no commit is measured again', async (t) => {
   const bed = new StandIn();
   bed.results
-    .set('clock', { commit: 'old' })
-    .set('from-npm', { commit: 'new', rough: true })
+    .set('clock', bed.result('clock', { commit: 'old' }))
+    .set('from-npm', bed.result('from-npm', { rough: true }))
     .set('own-build', {})
-    .set('simulated', { commit: 'new', rough: true });
+    .set('simulated', bed.result('simulated', { rough: true }));
   await runPlan(PLAN, bed);
   t.strictSame(bed.ran.map((line) => line.split('.')[0]).sort(), ['clock', 'from-npm', 'own-build']);
+});
+
+t.test('a result of an older commit stands while nothing has changed that its bench depends on', async (t) => {
+  const bed = new StandIn();
+  for (const name of ['clock', 'from-npm']) bed.results.set(name, bed.result(name, { commit: 'old' }));
+  bed.untouched.add('clock.js');
+  const { current } = await runPlan(PLAN, bed);
+  t.strictSame(current, ['clock.js']);
+});
+
+t.test('a result of a part of a bench, or of another addon, is measured again', async (t) => {
+  const bed = new StandIn();
+  const plan = [{ ...bench('grid'), command: 'grid.js 60 "" 600' }, bench('from-npm', 'prebuilt'), bench('clock')];
+  bed.results
+    .set('grid', bed.result('grid', { command: 'node dist/bench/grid.js 60  600' }))
+    .set('from-npm', bed.result('from-npm', { addon: 'native' }))
+    .set('clock', bed.result('clock', { command: 'node dist/bench/clock.js small' }));
+  const { current } = await runPlan(plan, bed);
+  t.strictSame(current, ['grid.js 60 "" 600']);
+  t.strictSame(bed.ran, ['clock.js prebuilt', 'from-npm.js prebuilt']);
 });
 
 t.test('without a quiet machine only what does not need one runs', async (t) => {
@@ -116,15 +145,16 @@ t.test('a bench has a limit of three times what it takes, and of ten minutes at 
   t.strictSame(limits, [60 * 60_000, 10 * 60_000]);
 });
 
-t.test('it writes beforehand what is due and how long it takes, by the last run where there was one', async (t) => {
+t.test('it writes beforehand what is due and how long it takes', async (t) => {
   const bed = new StandIn();
-  bed.results.set('clock', { commit: 'new' }).set('from-npm', { commit: 'old', seconds: 4500 });
-  t.strictSame(listed(PLAN, bed), [
+  bed.results.set('clock', bed.result('clock')).set('from-npm', bed.result('from-npm', { commit: 'old' }));
+  const plan = PLAN.map((each) => ({ ...each, ...(each.command === 'from-npm.js' && { minutes: 75 }) }));
+  t.strictSame(listed(plan, bed), [
     '  75.0 min  from-npm.js  (quiet machine, prebuilt addon)',
     '   2.0 min  own-build.js  (quiet machine, native addon)',
     '   2.0 min  simulated.js',
     '3 of 4 benches, about 1 h 19 min, of which 1 h 17 min need a quiet machine; 1 have results of this code',
   ]);
-  await runPlan(PLAN, bed);
+  await runPlan(plan, bed);
   t.strictSame(bed.lines.slice(4, 6), ['from-npm.js: about 1 h 15 min', 'from-npm.js: done']);
 });

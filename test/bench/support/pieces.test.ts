@@ -19,6 +19,16 @@ t.test('a bench continues after its finished pieces, and starts anew once they a
   t.same(made.slice(5), [0]);
 });
 
+t.test('pieces of other code are measured again', async (t) => {
+  const made: number[] = [];
+  const make = (i: number): Promise<number> => Promise.resolve(made.push(i));
+  await inPieces(NAME, 2, make, 'old');
+  await inPieces(NAME, 2, make, 'old');
+  t.same(made, [0, 1]);
+  await inPieces(NAME, 2, make, 'new');
+  t.same(made, [0, 1, 0, 1]);
+});
+
 t.test('medians are of numbers, and of each number in a cell', async (t) => {
   const table = (rate: number, times: string): Record<string, number | string>[] => [
     { model: 'm', load: 'closed, 8', rate, times },
