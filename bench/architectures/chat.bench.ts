@@ -17,7 +17,7 @@ import { Teardowns } from '../support/teardowns.js';
 
 const SEATS = 4;
 const CONTEXT = 4096;
-const PAIRS = 5;
+const PAIRS = 3;
 const TURNS = 5;
 const REPLY = 48;
 /** Of a question; the chat has some 3,000 tokens in the end. */

@@ -13,7 +13,7 @@ import { keep, keptRows, type Row } from '../support/results.js';
 const SEQUENCES = [1, 8, 32];
 const PROMPT_TOKENS = 16;
 const TOKENS = 64;
-const RUNS = 5;
+const RUNS = 3;
 const REPLIES = 4;
 const WARM_STEPS = 512;
 

@@ -9,7 +9,7 @@ import { median } from '../support/stats.js';
 const REPLIES = 8;
 const SMALL = 8;
 const WHOLE = 256;
-const RUNS = 7;
+const RUNS = 5;
 const THREADS = 1;
 const GREEDY = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 1 };
 

@@ -13,7 +13,7 @@ const TAIL_TOKENS = 40;
 const LABELS = 10;
 const CONTEXT = 2048;
 const THREADS = 1;
-const RUNS = 5;
+const RUNS = 3;
 
 const labels = Uint32Array.from({ length: LABELS }, (_, i) => 15 + i);
 

@@ -101,7 +101,7 @@ for (const [name, file] of [
 await keep('decoders', {
   title: 'The two decoders side by side',
   about: [
-    `One process, one step loop over each decoder in turn: ${PROMPT_TOKENS} prompt tokens and ${TOKENS} generated per sequence, temperature 1, ${THREADS} compute thread; medians of ${RUNS} pairs after one to warm up. No messages between processes and no text: the rest of the engine is in engine-steps.md.`,
+    `One process, one step loop over each decoder in turn: ${PROMPT_TOKENS} prompt tokens and ${TOKENS} generated per sequence, temperature 1, ${THREADS} compute thread; medians of ${RUNS} pairs after one to warm up. No messages between processes and no text: the rest of the engine is in engine-steps-native.md.`,
     'Iterators: node-llama-cpp’s public API in lockstep (engine/llama/iterator-decoder.ts), the fallback. Batches: the layer below it (engine/llama/batch-decoder.ts), used where its version is known.',
   ],
   rows,

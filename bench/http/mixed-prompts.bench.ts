@@ -25,7 +25,7 @@ const LONG_TOKENS = 4000;
 const ONE_LONG_IN = 10;
 /** Of the lower of both capacities. */
 const LOAD = 0.7;
-const ROUNDS = 5;
+const ROUNDS = 3;
 const SECONDS = 25;
 /** Of the closed loop that measures a capacity: enough callers to fill all seats twice. */
 const CLOSED = { callers: 2 * CORES.length * SEATS, replies: 200 };

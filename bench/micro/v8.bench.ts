@@ -15,7 +15,7 @@ import { nodeBinary } from '../../test/e2e/npm-packages.js';
 import { keep, medians, type Row } from '../support/results.js';
 
 const NODES = ['24.21.0', '26.10.0'];
-const ROUNDS = 5;
+const ROUNDS = 3;
 const REQUESTS = 200_000;
 /** Requests at a time, as a busy sidecar has them. */
 const OPEN = 64;

@@ -15,7 +15,7 @@ const SEATS = 8;
 const TOKENS = 32;
 const FACTORS = [1, 3, 10];
 /** All loads on all servers in turn, repeated so often: other work of the machine affects all of them. */
-const ROUNDS = Number(process.argv[2] ?? 3);
+const ROUNDS = Number(process.argv[2] ?? 2);
 /** `native`: the addon of `make engine-native` is in place. */
 const build = process.argv[3] === 'native' ? 'native' : 'prebuilt';
 /** Of a point. Eight replies end together: over 20 s one wave more or less is a tenth of what is served, so the rounds are summed up. */

@@ -12,8 +12,8 @@ import type { Kind, Load, Stream } from './generator.js';
 import type { Policy } from './picker.js';
 
 /** Rounds of all policies at all loads, in turn, and seconds of each. */
-const ROUNDS = Number(process.argv[2] ?? 3);
-const SECONDS = Number(process.argv[3] ?? 30);
+const ROUNDS = Number(process.argv[2] ?? 2);
+const SECONDS = Number(process.argv[3] ?? 15);
 const SEATS = 4;
 /** As a part of what all seats can serve: at the lowest few wait, at the highest nearly all do. */
 const FACTORS = [0.5, 0.7, 0.9];

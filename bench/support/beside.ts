@@ -44,7 +44,7 @@ export interface BesideCase {
   readonly tokens: number;
   /** Callers at once, and how many replies a closed run of them is. */
   readonly closed: ReadonlyMap<number, number>;
-  /** Shares of the highest rate of the sidecar’s closed loops. */
+  /** Shares of the highest rate of the sidecar’s closed loops, at the first of the temperatures. */
   readonly open: readonly number[];
   readonly openSeconds: number;
   readonly runs: number;
@@ -138,7 +138,7 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
     const short = { callers: most, replies: options.warmUp, length: () => WARM_UP_TOKENS };
     await closedOnce(servers, { ...short, temperature: temperatures[0] ?? 0 });
     for (const load of loads) load.pairs.push(await closedOnce(servers, load));
-    for (const temperature of run === runs - 1 ? temperatures : []) {
+    for (const temperature of run === runs - 1 ? temperatures.slice(0, 1) : []) {
       const full = loads.find((load) => load.callers === most && load.temperature === temperature)?.pairs ?? [];
       for (const share of open) {
         const rate = share * median(full.map(({ ours }) => ours.replies.length / ours.seconds));

@@ -96,7 +96,7 @@ export const FIGURES: Readonly<Record<string, FigureSource>> = {
   'refused-full-p99': { results: 'server-timing', column: 'p99 ms', where: { 'refused as': '`full`' } },
   'http-ratio-150m-8': overHttp('ratio', '150m', '64', 'any', '8'),
   'http-ratio-150m-32': overHttp('ratio', '150m', '64', 'any', '32'),
-  'http-kept-150m-8': overHttp(SHARE, '150m', '64', '0', '8'),
+  'http-kept-150m-32': overHttp(SHARE, '150m', '64', 'any', '32'),
   'http-kept-13m-1': overHttp(SHARE, '13m', '64', 'any', '1'),
   'http-kept-13m-8': overHttp(SHARE, '13m', '64', 'any', '8'),
   'http-kept-13m-32': overHttp(SHARE, '13m', '64', 'any', '32'),
