@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
-import { formatUsd } from '../../sidecar/domain/money.js';
+import { formatUsd } from '../support/usd.js';
 import { readSnapshot } from '../../sidecar/usage/balance-file.js';
 import { readFrom, START } from '../../sidecar/usage/segments.js';
 import { OpenStream, SHORT } from '../support/open-stream.js';

@@ -1,8 +1,8 @@
 /** `make docs`: writes the pages that are generated from the code, and copies figures into pages. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { cliDocs } from '../../sidecar/commands/help.js';
 import { configDocs } from './config-docs.js';
 import { apiDocs } from './api-docs.js';
+import { cliDocs } from './cli-docs.js';
 import { withDifferences } from './difference-docs.js';
 import { dashboard } from './dashboard.js';
 import { errorDocs } from './error-docs.js';

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { EXIT, parsed, UsageError, type Command } from '../../../sidecar/commands/command.js';
-import { cliDocs, helpOf, orUsage, synopsis } from '../../../sidecar/commands/help.js';
+import { cliDocs } from '../../generate/cli-docs.js';
+import { helpOf, orUsage, synopsis } from '../../../sidecar/commands/help.js';
 import { bytesOf, columns, rate, size, wholeOf } from '../../../sidecar/commands/layout.js';
 import { allCommands, COMMANDS } from '../../../sidecar/commands/command-table.js';
 import { sourceRoot } from '../../support/source-root.js';
