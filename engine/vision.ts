@@ -17,7 +17,7 @@ import './protocol/v8-flags.js';
 import {
   VISION_VERSION,
   type Confinement,
-  type EncodeOrder,
+  type EncodeTask,
   type FromVision,
   type ToVision,
   type VisionSetup,
@@ -121,11 +121,11 @@ async function sha256(file: string): Promise<string> {
   return hash.digest('hex');
 }
 
-async function encode(id: number, order: EncodeOrder, by: Vision): Promise<void> {
+async function encode(id: number, task: EncodeTask, by: Vision): Promise<void> {
   try {
-    const kept = cache.get(order.digest);
-    const embeddings = kept ?? (await by.encode(order));
-    if (!kept) cache.set(order.digest, embeddings, order.scope);
+    const kept = cache.get(task.digest);
+    const embeddings = kept ?? (await by.encode(task));
+    if (!kept) cache.set(task.digest, embeddings, task.scope);
     send({ kind: 'encoded', id, embeddings });
   } catch (error) {
     const undecodable = error instanceof Error && error.message === UNDECODABLE;
@@ -152,7 +152,7 @@ function receive(message: ToVision | null | undefined): void {
       }
       return;
     case 'encode':
-      void encode(message.id, message.order, vision);
+      void encode(message.id, message.task, vision);
       return;
     case 'forget':
       cache.forget(message.scope);

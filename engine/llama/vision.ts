@@ -9,7 +9,7 @@ import { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
 import { checkModelFile } from './model-file.js';
 import { readProjector } from './projector.js';
-import type { EncodeOrder, LayoutPart, Size, VisionSetup } from '../protocol/vision-messages.js';
+import type { EncodeTask, LayoutPart, Size, VisionSetup } from '../protocol/vision-messages.js';
 
 /** The version of engine/native/vision.cpp. An addon built from another one counts as one without images. */
 const KNOWN_VISION = 2;
@@ -53,7 +53,7 @@ export interface Vision {
   /** Throws where the projector takes no image of this size. */
   layout(size: Size): readonly LayoutPart[];
   /** For each part of the layout with embeddings, these. Rejects with `undecodable` where the file is not what its head says. */
-  encode(order: Pick<EncodeOrder, 'bytes' | 'size' | 'shrunk'>): Promise<readonly Float32Array[]>;
+  encode(task: Pick<EncodeTask, 'bytes' | 'size' | 'shrunk'>): Promise<readonly Float32Array[]>;
   /**
    * Denies files and network from now on, and bounds the memory to so many bytes; false: this system cannot. It cannot
    * be undone.

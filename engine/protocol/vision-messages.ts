@@ -71,7 +71,8 @@ export interface Size {
   readonly height: number;
 }
 
-export interface EncodeOrder {
+/** An image to make embeddings of. */
+export interface EncodeTask {
   /** Names the embeddings in the process' cache. Never logged. */
   readonly digest: Uint8Array;
   /** Whose embeddings they are kept as. */
@@ -84,11 +85,11 @@ export interface EncodeOrder {
   readonly shrunk: Size;
 }
 
-/** Sidecar to vision process. `id` is unique among the orders of one process. */
+/** Sidecar to vision process. `id` is unique among the requests to one process. */
 export type ToVision = { readonly v: number } & (
   | { readonly kind: 'start'; readonly setup: VisionSetup }
   | { readonly kind: 'layout'; readonly id: number; readonly size: Size }
-  | { readonly kind: 'encode'; readonly id: number; readonly order: EncodeOrder }
+  | { readonly kind: 'encode'; readonly id: number; readonly task: EncodeTask }
   /** Nothing of this scope is kept any more. */
   | { readonly kind: 'forget'; readonly scope: CacheScope }
 );

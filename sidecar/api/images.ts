@@ -4,7 +4,7 @@ import type { ContractError } from '../domain/errors.js';
 import type { Prompt } from '../engine-client/engine.js';
 import type { RequestImage } from '../prompts/prompt-host.js';
 import { placeImages, type ImageLayout, type PlacedPart } from '../vision/place-images.js';
-import type { EncodeOrder, Encoding, Layout, Size, Vision } from '../vision/vision.js';
+import type { EncodeTask, Encoding, Layout, Size, Vision } from '../vision/vision.js';
 import { imageFailed, imageTooLong, imageUnreadable } from './image-refusals.js';
 import { starting } from './refusals.js';
 import type { JobImages, ImageFailure } from './run-job.js';
@@ -25,7 +25,7 @@ export async function placeInPrompt(
   param: string,
 ): Promise<ImagePrompt> {
   const layouts: ImageLayout[] = [];
-  const orders: EncodeOrder[] = [];
+  const tasks: EncodeTask[] = [];
   for (const image of images) {
     const found = await layoutOf(vision, image);
     if (found.kind === 'unavailable')
@@ -38,10 +38,10 @@ export async function placeInPrompt(
     if (own > vision.maxTokens) return refused(imageTooLong(param, own, vision.maxTokens));
     const digest = digestOf(image, shrunk, [scope, facts.projectorVersion, vision.maxTokens], vision.secret);
     layouts.push({ parts, digest });
-    orders.push({ digest, scope, bytes: image.bytes, size: image.size, shrunk });
+    tasks.push({ digest, scope, bytes: image.bytes, size: image.size, shrunk });
   }
   const { prompt, placed } = placeImages(texts, layouts, vision.facts?.whole === true);
-  return { kind: 'placed', prompt, images: new Encodings(vision, orders, placed, param) };
+  return { kind: 'placed', prompt, images: new Encodings(vision, tasks, placed, param) };
 }
 
 function refused(error: ContractError): ImagePrompt {
@@ -92,24 +92,24 @@ interface OpenEncoding {
 /** Each image is encoded once, when its first part is requested, and released with its last. */
 class Encodings implements JobImages {
   readonly #vision: Vision;
-  readonly #orders: readonly EncodeOrder[];
+  readonly #tasks: readonly EncodeTask[];
   readonly #placed: readonly PlacedPart[];
   readonly #param: string;
   readonly #encodings = new Map<number, OpenEncoding>();
   #closed = false;
 
-  constructor(vision: Vision, orders: readonly EncodeOrder[], placed: readonly PlacedPart[], param: string) {
+  constructor(vision: Vision, tasks: readonly EncodeTask[], placed: readonly PlacedPart[], param: string) {
     this.#vision = vision;
-    this.#orders = orders;
+    this.#tasks = tasks;
     this.#placed = placed;
     this.#param = param;
   }
 
   async embeddings(at: number): Promise<Float32Array | ImageFailure> {
     const { image, part } = this.#placed[at] ?? { image: -1, part: 0 };
-    const order = this.#orders[image];
-    if (!order || this.#closed) return noEmbeddings(imageFailed());
-    const encoded = this.#encodings.get(image) ?? { encoding: this.#vision.encode(order), given: new Set<number>() };
+    const task = this.#tasks[image];
+    if (!task || this.#closed) return noEmbeddings(imageFailed());
+    const encoded = this.#encodings.get(image) ?? { encoding: this.#vision.encode(task), given: new Set<number>() };
     this.#encodings.set(image, encoded);
     const result = await encoded.encoding.result;
     if (result.kind === 'undecodable') return noEmbeddings(imageUnreadable(this.#param));

@@ -9,7 +9,7 @@ import { ClosedScopes } from '../../engine/protocol/closed-scopes.js';
 import type { VisionSetup } from '../../engine/protocol/vision-messages.js';
 import type { Forked, Message, VisionClientOptions } from './client-options.js';
 import { VisionProcess, type VisionEnd, type VisionProcessEvents } from './process.js';
-import type { EncodeOrder, Encoded, Encoding, HostedVision, Layout, Size, VisionFacts, VisionState } from './vision.js';
+import type { EncodeTask, Encoded, Encoding, HostedVision, Layout, Size, VisionFacts, VisionState } from './vision.js';
 
 /** An image that is not encoded within this time counts as hung, ms. On a CPU real encoders take up to a minute. */
 const ENCODE_MS = 300_000;
@@ -26,7 +26,7 @@ const MAX_WAITING = 4096;
 /** Sizes whose layouts are remembered; when there are more, all are dropped. */
 const MAX_LAYOUTS = 4096;
 
-interface Asked {
+interface LayoutQuery {
   readonly id: number;
   readonly settle: (result: Layout) => void;
   readonly size: Size;
@@ -34,7 +34,7 @@ interface Asked {
 }
 
 interface Item {
-  readonly order: EncodeOrder;
+  readonly task: EncodeTask;
   readonly settle: (result: Encoded) => void;
   cancelled: boolean;
 }
@@ -52,7 +52,7 @@ export class VisionClient implements HostedVision {
   #cancelStart: () => void = () => undefined;
   #nextId = 1;
   readonly #layouts = new Map<string, Promise<Layout>>();
-  #asked: Asked[] = [];
+  #queries: LayoutQuery[] = [];
   readonly #waiting: Item[] = [];
   readonly #closed = new ClosedScopes();
   #running: { readonly id: number; readonly item: Item; readonly unwatch: () => void } | undefined;
@@ -108,7 +108,7 @@ export class VisionClient implements HostedVision {
     const id = this.#nextId++;
     const asked = new Promise<Layout>((settle) => {
       const unwatch = this.#options.clock.after(LAYOUT_MS, () => process.kill('hang'));
-      this.#asked.push({ id, settle, size, unwatch });
+      this.#queries.push({ id, settle, size, unwatch });
     });
     this.#layouts.set(key, asked);
     void asked.then(({ kind }) => kind === 'layout' || this.#layouts.delete(key));
@@ -116,10 +116,10 @@ export class VisionClient implements HostedVision {
     return asked;
   }
 
-  encode(order: EncodeOrder): Encoding {
+  encode(task: EncodeTask): Encoding {
     let settle: Item['settle'] = () => undefined;
     const result = new Promise<Encoded>((resolve) => (settle = resolve));
-    const item: Item = { order, settle, cancelled: false };
+    const item: Item = { task, settle, cancelled: false };
     if (this.#state === 'lost' || this.#state === 'no-addon' || this.#waiting.length >= MAX_WAITING) {
       settle({ kind: 'failed' });
     } else {
@@ -132,7 +132,7 @@ export class VisionClient implements HostedVision {
   #fork(): void {
     const { setup, clock, fork = forked } = this.#options;
     this.#process = fork(setup, clock, {
-      message: (message) => this.#hear(message),
+      message: (message) => this.#received(message),
       gone: (why) => this.#gone(why),
     });
   }
@@ -146,10 +146,10 @@ export class VisionClient implements HostedVision {
     const id = this.#nextId++;
     const unwatch = this.#options.clock.after(ENCODE_MS, () => process.kill('hang'));
     this.#running = { id, item, unwatch };
-    process.send({ kind: 'encode', id, order: item.order });
+    process.send({ kind: 'encode', id, task: item.task });
   }
 
-  #hear(message: Message): void {
+  #received(message: Message): void {
     switch (message.kind) {
       case 'ready':
         this.#ready(message.facts);
@@ -181,7 +181,7 @@ export class VisionClient implements HostedVision {
     log.info('vision ready', { model, ...(pid !== undefined && { pid }) });
     const { filtered, bounded } = facts.confinement;
     if (!filtered || !bounded) log.warn('vision is not confined', { model });
-    // Images of theirs may wait.
+    // Images of these accounts may wait.
     for (const scope of this.#closed) this.#process?.send({ kind: 'forget', scope });
     this.#next();
   }
@@ -195,9 +195,9 @@ export class VisionClient implements HostedVision {
   }
 
   #settleLayout(id: number, result: Layout): void {
-    const asked = this.#asked.find((each) => each.id === id);
+    const asked = this.#queries.find((each) => each.id === id);
     if (!asked) return;
-    this.#asked = this.#asked.filter((each) => each !== asked);
+    this.#queries = this.#queries.filter((each) => each !== asked);
     asked.unwatch();
     asked.settle(result);
   }
@@ -216,13 +216,13 @@ export class VisionClient implements HostedVision {
     const { backoff, clock, log, model } = this.#options;
     this.#process = undefined;
     // The image that was being encoded, else the size that was to be counted first.
-    const guilty = this.#running;
+    const encoding = this.#running;
     this.#running = undefined;
-    guilty?.unwatch();
-    guilty?.item.settle({ kind: 'failed' });
-    for (const [at, { settle, unwatch }] of this.#asked.splice(0).entries()) {
+    encoding?.unwatch();
+    encoding?.item.settle({ kind: 'failed' });
+    for (const [at, { settle, unwatch }] of this.#queries.splice(0).entries()) {
       unwatch();
-      settle({ kind: guilty || at > 0 ? 'unavailable' : 'failed' });
+      settle({ kind: encoding || at > 0 ? 'unavailable' : 'failed' });
     }
     if (this.#state === 'lost' || this.#state === 'no-addon') return;
     this.#state = 'cold';
@@ -234,7 +234,7 @@ export class VisionClient implements HostedVision {
 
   #fail(): void {
     for (const { settle } of this.#waiting.splice(0)) settle({ kind: 'failed' });
-    for (const { settle, unwatch } of this.#asked.splice(0)) {
+    for (const { settle, unwatch } of this.#queries.splice(0)) {
       unwatch();
       settle({ kind: 'failed' });
     }

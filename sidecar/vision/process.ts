@@ -33,7 +33,7 @@ const ON_GPU = { CUDA_MODULE_LOADING: 'EAGER' } as const;
 export type VisionEnd = 'died' | 'hang' | 'protocol' | 'start-timeout' | 'unstartable' | 'closed';
 
 type Message = FromVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
-type Order = ToVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
+type Request = ToVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
 
 export interface VisionProcessEvents {
   message(message: Message): void;
@@ -51,7 +51,7 @@ export class VisionProcess {
   #end: VisionEnd = 'died';
   #gone = false;
   /** Exit and the link's end come in either order. */
-  #left = 2;
+  #partsLeft = 2;
 
   constructor(setup: VisionSetup, clock: Clock, events: VisionProcessEvents, entry = ENTRY) {
     this.#clock = clock;
@@ -69,12 +69,12 @@ export class VisionProcess {
       '/bin/sh',
       ['-c', `${NO_CORE_FILE}; unset PWD; exec "$0" "$@"`, file, ...before, entry],
       { stderr: 'pipe', environment },
-      { message: (raw) => this.#hear(raw), closed: () => this.#leave(1) },
+      { message: (raw) => this.#received(raw), closed: () => this.#partEnded(1) },
     );
     if (forked.kind === 'failed') {
       void forked.code.then(() => {
         this.#end = 'unstartable';
-        this.#leave(2);
+        this.#partEnded(2);
       });
       return;
     }
@@ -82,7 +82,7 @@ export class VisionProcess {
     this.#link = forked.link;
     // Its lines may contain parts of callers' images.
     forked.child.stderr?.resume();
-    forked.child.once('exit', () => this.#leave(1));
+    forked.child.once('exit', () => this.#partEnded(1));
     this.send({ kind: 'start', setup });
   }
 
@@ -90,9 +90,9 @@ export class VisionProcess {
     return this.#child?.pid;
   }
 
-  /** Never throws; an order to a process that ends is lost, and `gone` follows. */
-  send(order: Order): void {
-    this.#link?.send({ v: VISION_VERSION, ...order });
+  /** Never throws; a request to a process that ends is lost, and `gone` follows. */
+  send(request: Request): void {
+    this.#link?.send({ v: VISION_VERSION, ...request });
   }
 
   kill(why: VisionEnd): void {
@@ -100,7 +100,7 @@ export class VisionProcess {
     this.#child?.kill('SIGKILL');
   }
 
-  #hear(raw: unknown): void {
+  #received(raw: unknown): void {
     if (this.#gone) return;
     const message = raw as (FromVision & object) | null | undefined;
     if (message?.v !== VISION_VERSION) {
@@ -112,9 +112,9 @@ export class VisionProcess {
     if (message.kind !== 'heartbeat') this.#events.message(message);
   }
 
-  #leave(parts: number): void {
-    this.#left -= parts;
-    if (this.#left > 0 || this.#gone) return;
+  #partEnded(parts: number): void {
+    this.#partsLeft -= parts;
+    if (this.#partsLeft > 0 || this.#gone) return;
     this.#gone = true;
     this.#cancelWatch();
     this.#events.gone(this.#end);

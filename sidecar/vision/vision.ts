@@ -1,8 +1,8 @@
 /** The vision port: what routes know of the process that counts and encodes the images of one model. client.ts implements it. */
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
-import type { EncodeOrder, LayoutPart, Size, VisionFacts } from '../../engine/protocol/vision-messages.js';
+import type { EncodeTask, LayoutPart, Size, VisionFacts } from '../../engine/protocol/vision-messages.js';
 
-export type { EncodeOrder, LayoutPart, Size, VisionFacts } from '../../engine/protocol/vision-messages.js';
+export type { EncodeTask, LayoutPart, Size, VisionFacts } from '../../engine/protocol/vision-messages.js';
 
 /**
  * cold: loading, or between two processes; ready: takes images; no-addon: the addon was built without images; lost: the projector
@@ -47,7 +47,7 @@ export interface Vision {
   readonly secret: Uint8Array;
   /** What an image of this size becomes in a prompt. Never rejects. */
   layout(size: Size): Promise<Layout>;
-  encode(order: EncodeOrder): Encoding;
+  encode(task: EncodeTask): Encoding;
 }
 
 /** A vision process as the composition sees it. */

@@ -8,7 +8,7 @@ import { Link } from '../../engine/protocol/link.js';
 import { ENGINE_EXIT } from '../../engine/protocol/messages.js';
 import {
   VISION_VERSION as v,
-  type EncodeOrder,
+  type EncodeTask,
   type FromVision,
   type Size,
   type ToVision,
@@ -53,7 +53,7 @@ function encoded(id: number, size: Size): void {
   send({ v, kind: 'encoded', id, embeddings: [new Float32Array(stubImageTokens(size))] });
 }
 
-function encode(id: number, { size }: EncodeOrder): void {
+function encode(id: number, { size }: EncodeTask): void {
   switch (size.width) {
     case STUB_WIDTH.dies:
       process.exit(3);
@@ -85,7 +85,7 @@ function obey(message: ToVision): void {
       break;
     }
     case 'encode':
-      encode(message.id, message.order);
+      encode(message.id, message.task);
       break;
     case 'forget':
       break;

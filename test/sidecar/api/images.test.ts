@@ -8,7 +8,7 @@ import type { Prompt } from '../../../engine/protocol/prompt.js';
 import type { RequestImage } from '../../../sidecar/prompts/prompt-host.js';
 import type {
   Encoded,
-  EncodeOrder,
+  EncodeTask,
   Encoding,
   Layout,
   Size,
@@ -30,7 +30,7 @@ class FakeVision implements Vision {
   facts: VisionFacts | undefined = facts;
   maxTokens = 1000;
   secret = new Uint8Array(32);
-  readonly orders: EncodeOrder[] = [];
+  readonly tasks: EncodeTask[] = [];
   readonly sizes: Size[] = [];
   cancelled = 0;
   answers: Encoded = { kind: 'encoded', embeddings: [Float32Array.of(1), Float32Array.of(2)] };
@@ -44,8 +44,8 @@ class FakeVision implements Vision {
     return Promise.resolve({ kind: 'layout', parts: [{ kind: 'tokens', tokens: Uint32Array.of(7, 8) }, part, part] });
   }
 
-  encode(order: EncodeOrder): Encoding {
-    this.orders.push(order);
+  encode(task: EncodeTask): Encoding {
+    this.tasks.push(task);
     return { result: Promise.resolve(this.answers), cancel: () => void (this.cancelled += 1) };
   }
 }
@@ -84,11 +84,11 @@ t.test('an image’s tokens are in the prompt, and it is encoded once for all of
       ['tokens', 1],
     ],
   );
-  t.same(vision.orders, [], 'not before it is requested');
+  t.same(vision.tasks, [], 'not before it is requested');
   t.same(await images.embeddings(1), Float32Array.of(2));
   t.same(await images.embeddings(0), Float32Array.of(1));
-  t.equal(vision.orders.length, 1);
-  t.match(vision.orders[0], { bytes: Uint8Array.of(1), size: { width: 200, height: 100 } });
+  t.equal(vision.tasks.length, 1);
+  t.match(vision.tasks[0], { bytes: Uint8Array.of(1), size: { width: 200, height: 100 } });
 });
 
 t.test('digests depend on image, size, scope, projector and secret, and on nothing else', async (t) => {
@@ -111,7 +111,7 @@ t.test('detail low reduces the tokens', async (t) => {
   const { prompt, images } = await seen(vision, [image(1, 2000, 1000, true)]);
   t.equal(prompt[1]?.tokens.length, 14, '512 x 256 pixels');
   await images.embeddings(0);
-  t.match(vision.orders[0], { size: { width: 2000, height: 1000 }, shrunk: { width: 512, height: 256 } });
+  t.match(vision.tasks[0], { size: { width: 2000, height: 1000 }, shrunk: { width: 512, height: 256 } });
   const whole = await seen(vision, [image(1, 300, 200, true)]);
   t.equal(whole.prompt[1]?.tokens.length, 6, 'a small one is unchanged');
 });
@@ -150,5 +150,5 @@ t.test('images that cannot be encoded, and requests that come too late', async (
   lost.images.close();
   t.equal(vision.cancelled, 1);
   t.match(await lost.images.embeddings(0), { kind: 'image-failed' });
-  t.equal(vision.orders.length, 2);
+  t.equal(vision.tasks.length, 2);
 });

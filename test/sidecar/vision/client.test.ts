@@ -4,7 +4,7 @@ import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 import { Backoff } from '../../../sidecar/lib/backoff.js';
 import { VisionClient } from '../../../sidecar/vision/client.js';
 import type { VisionEnd, VisionProcessEvents } from '../../../sidecar/vision/process.js';
-import type { Encoded, EncodeOrder } from '../../../sidecar/vision/vision.js';
+import type { Encoded, EncodeTask } from '../../../sidecar/vision/vision.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { RecordingLog } from '../../support/in-process.js';
 
@@ -20,7 +20,7 @@ const SETUP: VisionSetup = {
 };
 const SIZE = { width: 3, height: 4 };
 const confinement = { filtered: true, bounded: true, ownUser: false };
-const order = (of: number): EncodeOrder => ({
+const task = (of: number): EncodeTask => ({
   digest: new Uint8Array(32).fill(of),
   scope: 's',
   bytes: Uint8Array.of(of),
@@ -64,7 +64,7 @@ class FakeProcess {
   }
 
   get encodes(): readonly number[] {
-    return this.sent.flatMap((message) => (message.kind === 'encode' ? [message.order.bytes[0] ?? -1] : []));
+    return this.sent.flatMap((message) => (message.kind === 'encode' ? [message.task.bytes[0] ?? -1] : []));
   }
 
   /** Answers the last message. */
@@ -110,7 +110,7 @@ const kindOf = async (result: Promise<Encoded>): Promise<string> => (await resul
 t.test('until it is ready there is no layout, and images wait', async (t) => {
   const { client, process } = new Subject();
   t.same(await client.layout(SIZE), { kind: 'unavailable' });
-  const encoding = client.encode(order(1));
+  const encoding = client.encode(task(1));
   t.same(process.encodes, []);
   process.ready();
   t.same(process.encodes, [1]);
@@ -139,7 +139,7 @@ t.test('a layout is requested once', async (t) => {
 t.test('one image at a time; images that are no longer needed are skipped', async (t) => {
   const { client, process } = new Subject();
   process.ready();
-  const all = [1, 2, 3].map((of) => client.encode(order(of)));
+  const all = [1, 2, 3].map((of) => client.encode(task(of)));
   t.same(process.encodes, [1]);
   all[1]?.cancel();
   process.answers('undecodable');
@@ -151,7 +151,7 @@ t.test('if it ends, its current image fails and no other', async (t) => {
   const subject = new Subject();
   const { client, process, clock } = subject;
   process.ready();
-  const [first, second] = [client.encode(order(1)), client.encode(order(2))];
+  const [first, second] = [client.encode(task(1)), client.encode(task(2))];
   process.end();
   t.equal(await kindOf(first.result), 'failed');
   t.equal(client.state, 'cold');
@@ -178,7 +178,7 @@ t.test('an image that hangs is ended with its process', async (t) => {
   const subject = new Subject();
   const { client, process, clock } = subject;
   process.ready();
-  const hung = client.encode(order(1));
+  const hung = client.encode(task(1));
   clock.advance(299_999);
   t.notOk(process.gone);
   clock.advance(1);
@@ -197,7 +197,7 @@ t.test('what a closed account left is dropped, and what its waiting images leave
   process.end();
   client.forget('second');
   client.forget(ALL_ACCOUNTS);
-  void client.encode({ ...order(1), scope: 'second' });
+  void client.encode({ ...task(1), scope: 'second' });
   clock.advance(1000);
   t.equal(subject.processes.length, 2);
   t.same(subject.process.sent, [], 'not before it is ready');
@@ -213,7 +213,7 @@ t.test('what a closed account left is dropped, and what its waiting images leave
 t.test('an answered image leaves no timer', async (t) => {
   const { client, process, clock } = new Subject();
   process.ready();
-  const encoding = client.encode(order(1));
+  const encoding = client.encode(task(1));
   process.answers('encoded');
   await encoding.result;
   t.equal(clock.pending, 0);
@@ -223,13 +223,13 @@ t.test('without the addon’s part, or with an invalid projector, it is not rest
   for (const noAddon of [true, false]) {
     const subject = new Subject();
     const { client, process, clock } = subject;
-    const encoding = client.encode(order(1));
+    const encoding = client.encode(task(1));
     process.says({ kind: 'unable', reason: 'r', noAddon });
     process.end();
     t.equal(client.state, noAddon ? 'no-addon' : 'lost');
     t.equal(client.problem, 'r');
     t.equal(await kindOf(encoding.result), 'failed');
-    t.equal(await kindOf(client.encode(order(2)).result), 'failed');
+    t.equal(await kindOf(client.encode(task(2)).result), 'failed');
     clock.advance(100_000);
     t.equal(subject.processes.length, 1);
   }
@@ -246,7 +246,7 @@ t.test('after close everything fails and nothing is started', async (t) => {
   const subject = new Subject();
   const { client, process, clock } = subject;
   process.ready();
-  const encodings = [client.encode(order(1)), client.encode(order(2))];
+  const encodings = [client.encode(task(1)), client.encode(task(2))];
   client.close();
   for (const { result } of encodings) t.equal(await kindOf(result), 'failed');
   t.ok(process.gone);
