@@ -141,7 +141,7 @@ export async function publicMetrics(exchange: Exchange, { metrics, open, scraper
 }
 
 /** GET /metrics on the operators' listener, in Prometheus' text format. */
-export async function metrics(exchange: Exchange, services: Pick<Services, 'metrics'>): Promise<void> {
+export async function operatorsMetrics(exchange: Exchange, services: Pick<Services, 'metrics'>): Promise<void> {
   const { contentType, text } = await services.metrics.render();
   exchange.reply({ status: 200, headers: { 'Content-Type': contentType }, body: text });
 }

@@ -67,14 +67,14 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
   // Before processes are started, which inherit it.
   leaveMemoryOutOfDumps();
   const templates = new Map(config.models.map((model) => [model.id, templateOf(model)]));
-  const { registry = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE, visionEntry } = overrides;
+  const { metrics = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE, visionEntry } = overrides;
   /** Both are set once and never reset. */
   const lifecycle = { leaving: false, draining: false };
   const board = new SeatBoard();
   const shared = connectionBounds(config, descriptorLimit());
   if (shared.kind === 'short') throw new Error(shared.line);
   const reserve = keepDescriptors(log);
-  const common = { config, clock: systemClock, registry, log, connections: shared.bounds, reserve };
+  const deps = { config, clock: systemClock, metrics, log, connections: shared.bounds, reserve };
   // The operators' listener opens first: reading a long spool takes time, and liveness probes must succeed meanwhile.
   let view: OperatorsView = {
     leaving: () => lifecycle.leaving,
@@ -88,12 +88,12 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
     reserve.close();
     throw error;
   });
-  const operatorsListener = await openOperators(common, () => view);
+  const operatorsListener = await openOperators(deps, () => view);
   const operatorsAt = await operatorsListener.listen(config.operators.host, config.operators.port);
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
   const { files, plans, billing, spool, prune, closeSpool, otlp } = await openFiles(
     config,
-    registry,
+    metrics,
     log,
     spoolStandIn,
   ).catch(async (error: unknown) => {
@@ -116,14 +116,14 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
     clock: systemClock,
     hooks: {
       restart: (why, delayMs, lane) => {
-        registry.promptHostRestarted();
+        metrics.promptHostRestarted();
         log.warn('prompt host restarts', { lane, reason: why, retryAfterMs: delayMs });
       },
     },
   });
   const weights = new WeightFiles(config.engine.fileSilenceMs);
-  const forks = { entry: engineEntry, weights, visionEntry };
-  const models = hostModels(config, files, plans, templates, forks, { registry, readiness, log });
+  const entries = { entry: engineEntry, weights, visionEntry };
+  const models = hostModels(config, files, plans, templates, entries, { metrics, readiness, log });
   const reload = reloader({ models, files: weights, prompts, promptModels, log });
   const services: Services = {
     clock: systemClock,
@@ -135,7 +135,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
     spool,
     pricing: billing.pricing,
     credit: billing.credit,
-    metrics: registry,
+    metrics,
     board,
     log,
     ...(otlp.tracing && { tracing: otlp.tracing }),
@@ -158,9 +158,9 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
 
   const inFlight = new InFlight();
   view = { ...services, reload, promptHosts: () => prompts.states };
-  const publicListener = publicServer(common, services, inFlight, { scrapers, tls: tls.files });
+  const publicListener = publicServer(deps, services, inFlight, { scrapers, tls: tls.files });
   tls.follow(publicListener);
-  registry.http.watchStreams(() => publicListener.bufferedBytes);
+  metrics.http.watchStreams(() => publicListener.bufferedBytes);
   const close = async (): Promise<void> => {
     prompts.close();
     tls.close();

@@ -13,7 +13,7 @@ import type { Spool } from '../usage/spool.js';
 /** Opens the files that a start needs, and finds the devices. Rejects if one cannot be used; then none is left open. */
 export async function openFiles(
   config: Config,
-  registry: Metrics,
+  metrics: Metrics,
   log: Log,
   spoolStandIn: Spool | undefined,
 ): Promise<{
@@ -29,14 +29,14 @@ export async function openFiles(
 }> {
   const files = modelFiles(config);
   const plans = await replicasOf(config, files);
-  const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
+  const billing = await openBilling({ config, clock: systemClock, metrics: metrics.credit, log });
   const { spool, prune, closeSpool } = spoolStandIn
     ? { spool: spoolStandIn, prune: () => Promise.resolve(), closeSpool: () => Promise.resolve() }
-    : await openUsage(config, registry, log, () => billing.keepFrom()).catch(async (error: unknown) => {
+    : await openUsage(config, metrics, log, () => billing.keepFrom()).catch(async (error: unknown) => {
         await billing.close();
         throw error;
       });
-  const otlp = await openOtlpExport(config, registry, log).catch(async (error: unknown) => {
+  const otlp = await openOtlpExport(config, metrics, log).catch(async (error: unknown) => {
     await closeSpool();
     await billing.close();
     throw error;

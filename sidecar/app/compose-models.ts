@@ -42,7 +42,7 @@ export interface Hosted extends HostedModel {
 }
 
 export interface Observers {
-  readonly registry: Metrics;
+  readonly metrics: Metrics;
   readonly readiness: Readiness;
   readonly log: Log;
 }
@@ -57,7 +57,7 @@ export function modelFiles({ models }: Config): Map<string, string> {
   return new Map(models.map(({ file }) => [file, file === 'embedded' ? EMBEDDED_MODEL : resolve(file)]));
 }
 
-/** What child processes are forked from. `visionEntry`: path of their module, absent: our own. */
+/** The modules and files that child processes are started with. `visionEntry`: path of their module, absent: our own. */
 type Entries = Pick<EngineParts, 'entry' | 'weights'> & { readonly visionEntry: string | undefined };
 
 /**
@@ -80,8 +80,8 @@ export function hostModels(
     const file = files.get(model.file) ?? model.file;
     const memory = gate && { gate, mappedElsewhere: (loads: string) => mappedBeside(loads, models.values()) };
     const template = templates.get(model.id) ?? {};
-    const forks = { entry, weights, engines, memory, template, visionEntry };
-    const hosted = hostModel(config, { ...model, file }, plans.get(model.id) ?? [], forks, observers);
+    const parts = { entry, weights, engines, memory, template, visionEntry };
+    const hosted = hostModel(config, { ...model, file }, plans.get(model.id) ?? [], parts, observers);
     const { scope } = model.prefixCache;
     const scopes = new CacheScopes(scope);
     const scopeOf = (account: string): CacheScope => scopes.of(account);
@@ -152,8 +152,8 @@ function hostModel(
   config: Config,
   model: ModelConfig,
   plans: readonly ReplicaPlan[],
-  forks: Entries & Pick<EngineParts, 'engines' | 'memory' | 'template'>,
-  { registry, readiness, log }: Observers,
+  parts: Entries & Pick<EngineParts, 'engines' | 'memory' | 'template'>,
+  { metrics, readiness, log }: Observers,
 ): Omit<Hosted, 'scopeOf' | 'closeScope'> {
   const { id, kind, file, ownedBy, cohort, load } = model;
   const lazy = load === 'lazy';
@@ -162,11 +162,11 @@ function hostModel(
     random: Math.random,
     config: config.queue,
     seats: plans,
-    shares: (prefix, replica) => engine.heldPrefixes(replica).longestOf(prefix),
+    sharedTokens: (prefix, replica) => engine.heldPrefixes(replica).longestOf(prefix),
     learns: config.development.learnedQueue,
   });
   plans.forEach((_, replica) => queue.pause(replica));
-  registry.watchQueue(id, (accounts) => queue.report(accounts));
+  metrics.watchQueue(id, (accounts) => queue.report(accounts));
   let settle = (): void => undefined;
   const settled = lazy ? Promise.resolve() : new Promise<void>((done) => (settle = done));
   const starts = new FirstStarts(plans.length, {
@@ -193,23 +193,23 @@ function hostModel(
       const name = plans.length > 1 ? `${nameOf(replica, plans[replica]?.devices ?? [])}: ` : '';
       starts.lost(replica, `${name}${why}`, unfit);
     },
-    restarting: () => registry.engineRestarted(id, replica),
-    unconfirmed: (count) => registry.unconfirmedCancels(id, count),
+    restarting: () => metrics.engineRestarted(id, replica),
+    unconfirmed: (count) => metrics.unconfirmedCancels(id, count),
   });
   const wanted = (): boolean => queue.load.busy + queue.load.waiting > 0;
-  const engine: HostedEngine = composeEngine(config, model, plans, { ...forks, log, wanted, events });
-  registry.watchEngine(id, () => ({ state: engine.state, ...engine.heldTokens, capacity: engine.capacityTokens }));
-  registry.caches.watch(id, () => engine.caches);
-  registry.watchReplicas(id, () => {
+  const engine: HostedEngine = composeEngine(config, model, plans, { ...parts, log, wanted, events });
+  metrics.watchEngine(id, () => ({ state: engine.state, ...engine.heldTokens, capacity: engine.capacityTokens }));
+  metrics.caches.watch(id, () => engine.caches);
+  metrics.watchReplicas(id, () => {
     const { all } = queue.load.replicas;
     return engine.replicas.map(({ state }, at) => {
       const { seats = 0, busy = 0, up = false } = all[at] ?? {};
       return { state, seats: up ? seats : 0, busy };
     });
   });
-  registry.endpoint.watch(loadOf(queue, engine));
+  metrics.endpoint.watch(loadOf(queue, engine));
   const gate = cohort === undefined ? {} : { cohort };
-  const vision = composeVision(config, model, log, forks.visionEntry);
+  const vision = composeVision(config, model, log, parts.visionEntry);
   const created = Math.floor(Date.now() / 1000);
   return { id, kind, ownedBy, ...gate, created, queue, engine, ...(vision && { vision }), file, settled };
 }

@@ -11,7 +11,7 @@ import type { WatchedServices } from '../console/snapshot.js';
 import { contractError } from '../domain/errors.js';
 import { admission } from '../api/admission.js';
 import { reloadModel, type Reload } from '../api/reload.js';
-import { healthz, metrics, readyz, readyzWithReasons } from '../api/operators.js';
+import { healthz, operatorsMetrics, readyz, readyzWithReasons } from '../api/operators.js';
 import type { RequestHead } from '../http/exchange.js';
 import type { Handler, Routes } from '../http/routes.js';
 import type { Server } from '../http/server.js';
@@ -27,11 +27,11 @@ export interface OperatorsView extends WatchedServices {
 export type OperatorsServer = Pick<Server, 'listen' | 'close'>;
 
 /**
- * The operators' server, not yet listening. `seen` is called at each request and each snapshot of the console. Rejects
+ * The operators' server, not yet listening. `view` is called at each request and each snapshot of the console. Rejects
  * with one line if the file of keys is invalid.
  */
 export async function openOperators(deps: ServerDeps, view: () => OperatorsView): Promise<OperatorsServer> {
-  const { config, clock, registry, log } = deps;
+  const { config, clock, metrics, log } = deps;
   const { secretFile: file } = config.operators;
   const keys =
     file === undefined
@@ -50,7 +50,7 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
     );
   const console = openConsole({
     clock,
-    metrics: registry,
+    metrics,
     config: config.console,
     onFault: (fault) => log.error('console failed', { fault }),
     watched: view,
@@ -63,7 +63,7 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
       '/readyz': { GET: (exchange) => (allowed(exchange.head) ? readyzWithReasons : readyz)(exchange, view()) },
       ...console.page,
       ...guarded({
-        '/metrics': { GET: (exchange) => metrics(exchange, { metrics: registry }) },
+        '/metrics': { GET: (exchange) => operatorsMetrics(exchange, { metrics }) },
         '/admission': { GET: (exchange) => admission(exchange, view()) },
         '/models/reload': {
           POST: (exchange) =>

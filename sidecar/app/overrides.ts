@@ -5,8 +5,8 @@ import type { Spool } from '../usage/spool.js';
 
 /** Parts that a caller replaces. */
 export interface Overrides {
-  /** Metrics that parts created earlier use too. Absent: a new registry. */
-  readonly registry?: Metrics;
+  /** Metrics that parts created earlier use too. Absent: new ones. */
+  readonly metrics?: Metrics;
   /** A test's spool in place of the real one. */
   readonly spool?: Spool;
   /** Who may read all metrics on the public listener. Absent: no caller. */

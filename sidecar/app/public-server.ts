@@ -26,7 +26,7 @@ import type { Metrics } from '../telemetry/metrics.js';
 export interface ServerDeps {
   readonly config: Config;
   readonly clock: Clock;
-  readonly registry: Metrics;
+  readonly metrics: Metrics;
   readonly log: Log;
   /** The bounds of open connections for each listener. */
   readonly connections: ConnectionBounds;
@@ -49,9 +49,9 @@ export function publicServer(
   inFlight: InFlight,
   { scrapers, tls }: { readonly scrapers?: Scrapers | undefined; readonly tls?: TlsFiles | undefined },
 ): Server {
-  const { config, log, clock, registry } = deps;
+  const { config, log, clock, metrics } = deps;
   const { pickerMetrics, loadReport } = config.fleet;
-  const shown = { metrics: registry, open: pickerMetrics, scrapers };
+  const shown = { metrics, open: pickerMetrics, scrapers };
   const openApi = Buffer.from(JSON.stringify(openApiDocument(config.contract)));
   const compatible: Routes = {
     [MODEL_PATH]: { GET: (exchange) => showModel(exchange, services) },
@@ -76,7 +76,7 @@ export function publicServer(
     absent: (path) => notServed(path, config.contract),
     ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
     ...(loadReport !== 'off' && {
-      loadReport: new LoadReport({ clock, when: loadReport, counted: WORK, load: () => registry.endpoint.now() }),
+      loadReport: new LoadReport({ clock, when: loadReport, counted: WORK, load: () => metrics.endpoint.now() }),
     }),
   });
 }
@@ -84,14 +84,14 @@ export function publicServer(
 /** A server with the common settings. */
 export function serverOf(
   listener: keyof ConnectionBounds,
-  { config, clock, registry, log, connections, reserve }: ServerDeps,
+  { config, clock, metrics, log, connections, reserve }: ServerDeps,
   routes: Routes,
   own: Pick<ServerOptions, 'origins'> & Partial<Pick<ServerOptions, 'wrap' | 'loadReport' | 'absent' | 'tls'>>,
 ): Server {
   const { bodies, stream } = config;
   let logAt = -Infinity;
   const refused = (): void => {
-    registry.http.connectionRefused(listener);
+    metrics.http.connectionRefused(listener);
     if (clock.now() < logAt) return;
     logAt = clock.now() + REFUSALS_LOGGED_MS;
     log.warn('connections refused', {
@@ -110,15 +110,15 @@ export function serverOf(
       refusing: () => reserve.refusing,
     },
     onReaderCut: ({ requestId, reason, bytes }) => {
-      registry.http.readerCut(reason);
+      metrics.http.readerCut(reason);
       log.forRequest(requestId).warn('reader cut off', { reason, bytes });
     },
     onConnectionRefused: refused,
-    onExchange: (head) => registry.http.began(head),
-    onExchangeEnd: (end) => registry.http.ended(end),
+    onExchange: (head) => metrics.http.began(head),
+    onExchangeEnd: (end) => metrics.http.ended(end),
     onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
     ...own,
   });
-  registry.http.watchConnections(listener, () => server.connections);
+  metrics.http.watchConnections(listener, () => server.connections);
   return server;
 }

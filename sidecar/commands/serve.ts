@@ -29,16 +29,16 @@ const EXIT_INTERRUPTED = 130;
 export async function serve(config: Config, log: Log, print: (line: string) => void): Promise<number> {
   const { access, environment, keys, listen } = config;
   const forDevelopers = environment === 'development' && access.mode === 'keys' && reachedFromHere(listen);
-  const registry = metricsOf(config);
+  const metrics = metricsOf(config);
   const supervisor = isNotified() ? systemd(log) : NO_SERVICE_MANAGER;
-  const identities = await openIdentities(config, systemClock, log, registry);
+  const identities = await openIdentities(config, systemClock, log, metrics);
   const { scrapers } = identities;
   let app: App | undefined;
   process.on(RELOAD_SIGNAL, () => void Promise.all([identities.reload(), app?.reload()]));
   // Writing beyond the file size limit must only fail that write, and not end the process.
   process.on('SIGXFSZ', () => undefined);
   try {
-    app = await startApp(config, identities.identity, log, { registry, ...(scrapers && { scrapers }) });
+    app = await startApp(config, identities.identity, log, { metrics, ...(scrapers && { scrapers }) });
     identities.follow((account) => app?.forget(account));
     const stopped = untilStopped(app, supervisor);
     // Only after the data folder and the address are taken: the existing key may belong to a running sidecar.
