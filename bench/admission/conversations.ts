@@ -125,7 +125,7 @@ class Talk {
         random: seeded(talks.seed),
         config: CONFIG,
         seats: of,
-        shares: (prefix, replica) => this.#replicas[at + replica]?.longest(prefix[0] ?? 0) ?? 0,
+        sharedTokens: (prefix, replica) => this.#replicas[at + replica]?.longest(prefix[0] ?? 0) ?? 0,
         learns: false,
       });
     this.#queues = talks.by === 'queue' ? [queueOf(sizes, 0)] : sizes.map((size, at) => queueOf([size], at));

@@ -27,7 +27,7 @@ async function measure(seats: number): Promise<Map<Operation, number[]>> {
     // So many wait only before the overload counts as standing.
     learns: false,
     // A third of the prompts share enough.
-    shares: (prefix) => ((prefix[0] ?? 0) % 3 === 0 ? 64 * prefix.length : 0),
+    sharedTokens: (prefix) => ((prefix[0] ?? 0) % 3 === 0 ? 64 * prefix.length : 0),
   });
   const times = new Map<Operation, number[]>();
   const timed = <T>(operation: Operation, run: () => T): T => {

@@ -18,7 +18,7 @@ const ALLOWANCE_OF_WAIT = 0.1;
 const CANDIDATES = 16;
 
 /** Tokens of a prompt, given by the hashes of its chunks, that a free sequence of this replica of the engine holds already. */
-export type Shares = (prefix: Uint32Array, replica: number) => number;
+export type SharedTokens = (prefix: Uint32Array, replica: number) => number;
 
 /** The times from which the allowance is computed, ms: of a request of an unknown account, and the longest wait. */
 export interface Measures {
@@ -29,7 +29,7 @@ export interface Measures {
 /** Properties of requests that decide which one is chosen. */
 export interface ChoiceRules {
   /** Tokens of a prompt that a replica with a free seat holds; undefined: not considered. */
-  readonly shares: ((prefix: Uint32Array) => number) | undefined;
+  readonly sharedTokens: ((prefix: Uint32Array) => number) | undefined;
   /** Whether it has waited so long that its caller has probably left. */
   readonly isAged: (queued: QueuedRequest) => boolean;
   /** Whether a free seat is long enough for it. */
@@ -46,15 +46,15 @@ export interface ChoiceRules {
 export function choose(
   seatable: Heap<Account>,
   measures: Measures,
-  { shares, isAged: aged, fits }: ChoiceRules,
+  { sharedTokens, isAged, fits }: ChoiceRules,
 ): QueuedRequest | undefined {
   const lowest = seatable.first;
   const head = lowest?.next?.next;
   if (!lowest || !head) return undefined;
   if (!fits(head)) return fitting(seatable, fits);
   if (seatable.size === 1) return head;
-  if (aged(head)) return fresher(seatable, { isAged: aged, fits }) ?? head;
-  if (shares === undefined) return head;
+  if (isAged(head)) return fresher(seatable, { isAged, fits }) ?? head;
+  if (sharedTokens === undefined) return head;
   const { usualMs, maxWaitMs } = measures;
   const allowedMs = Math.min(ALLOWANCE * (lowest.holdMs ?? usualMs), ALLOWANCE_OF_WAIT * maxWaitMs);
   // Virtual time is seat time over weight. No weight is below 1, so this leaves out no account that the next line lets in.
@@ -64,7 +64,7 @@ export function choose(
   for (const { next, virtualMs, weight } of near) {
     if ((virtualMs - lowest.virtualMs) * weight > allowedMs) continue;
     const queued = next?.next;
-    const shared = queued && fits(queued) ? worth(queued, shares) : 0;
+    const shared = queued && fits(queued) ? worth(queued, sharedTokens) : 0;
     if (shared <= most) continue;
     most = shared;
     best = queued;
@@ -75,13 +75,13 @@ export function choose(
 /** The head of the account with the lowest virtual time whose head did not wait too long; undefined: none of the first is such. */
 function fresher(
   seatable: Heap<Account>,
-  { isAged: aged, fits }: Pick<ChoiceRules, 'isAged' | 'fits'>,
+  { isAged, fits }: Pick<ChoiceRules, 'isAged' | 'fits'>,
 ): QueuedRequest | undefined {
   let found: QueuedRequest | undefined;
   let lowest = Infinity;
   for (const { next, virtualMs } of seatable.front(() => true, CANDIDATES)) {
     const queued = next?.next;
-    if (queued === undefined || virtualMs >= lowest || aged(queued) || !fits(queued)) continue;
+    if (queued === undefined || virtualMs >= lowest || isAged(queued) || !fits(queued)) continue;
     found = queued;
     lowest = virtualMs;
   }
@@ -103,8 +103,8 @@ function fitting(seatable: Heap<Account>, fits: ChoiceRules['fits']): QueuedRequ
 }
 
 /** Tokens saved by seating it now; 0 where that is not enough to count. */
-function worth({ needs }: QueuedRequest, shares: (prefix: Uint32Array) => number): number {
+function worth({ needs }: QueuedRequest, sharedTokens: (prefix: Uint32Array) => number): number {
   if (needs?.prefix === undefined || needs.promptTokens < MIN_TOKENS) return 0;
-  const shared = shares(needs.prefix);
+  const shared = sharedTokens(needs.prefix);
   return shared >= Math.max(MIN_TOKENS, MIN_SHARE * needs.promptTokens) ? shared : 0;
 }

@@ -69,13 +69,13 @@ class FairQueue implements SeatQueue, RequestQueue {
   #entered = 0;
   #draining = false;
 
-  constructor({ clock, random, config, seats, shares, learns = true }: FairQueueOptions) {
+  constructor({ clock, random, config, seats, sharedTokens, learns = true }: FairQueueOptions) {
     this.#clock = clock;
     this.#maxWaitMs = config.maxWaitMs;
     this.#state = new QueueState(seats);
     this.#overload = new Overload(this.#state, random, learns);
     this.#policy = new AdmissionPolicy(this.#state, config, random, this.#overload);
-    this.#seating = new Seating(this.#state, this.#overload, shares);
+    this.#seating = new Seating(this.#state, this.#overload, sharedTokens);
     const queue = {
       accrue: () => this.#accrue(),
       dispatch: () => this.#dispatch(),
@@ -155,7 +155,7 @@ class FairQueue implements SeatQueue, RequestQueue {
   cancel(queued: QueuedRequest, disconnected: boolean): void {
     this.#accrue();
     const waits = queued.phase === 'ready' || queued.phase === 'unready' || queued.phase === 'granted';
-    if (disconnected && waits) this.#overload.settled(queued, this.#state.accountOf(queued), 'left');
+    if (disconnected && waits) this.#overload.observePatience(queued, this.#state.accountOf(queued), 'left');
     if (queued.phase === 'unready' || queued.phase === 'ready') this.#leave(queued, 'nowhere');
     else if (queued.phase === 'granted') this.#state.hold(queued, -1);
     else return;
@@ -237,7 +237,7 @@ class FairQueue implements SeatQueue, RequestQueue {
 
   #refuse(queued: QueuedRequest, reason: RefusalReason): void {
     const [account, accountClass] = [this.#state.accountOf(queued), this.#state.classOf(queued)];
-    this.#overload.settled(queued, account, 'neither');
+    this.#overload.observePatience(queued, account, 'neither');
     this.#leave(queued, 'nowhere');
     this.#settle(queued, this.#policy.refuse(reason, account, accountClass, { key: queued.key }));
   }

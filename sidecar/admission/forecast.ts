@@ -23,7 +23,7 @@ export interface Ending {
   readonly unbroken: boolean;
 }
 
-/** Whether the time of a lease that ended for this reason shows how long requests hold a seat; other leases were cut short. */
+/** Whether the time of a lease that ended for this reason shows how long requests hold a seat; other leases ended early. */
 export function isMeasurement(reason: ReleaseReason): boolean {
   return MEASURED.has(reason);
 }

@@ -63,7 +63,7 @@ export class LeasedSeats implements SeatPool {
 
   begun(queued: QueuedRequest): void {
     this.#queue.accrue();
-    this.#overload.settled(queued, this.#state.accountOf(queued), 'answered');
+    this.#overload.observePatience(queued, this.#state.accountOf(queued), 'answered');
   }
 
   end(queued: QueuedRequest, seats: number, grantedAt: number, reason: ReleaseReason): void {
@@ -71,8 +71,8 @@ export class LeasedSeats implements SeatPool {
     const account = this.#state.accountOf(queued);
     this.#state.hold(queued, -seats);
     if (isMeasurement(reason)) {
-      this.#overload.held(queued.seatMs);
-      this.#overload.settled(queued, account, ENDS[reason] ?? 'neither');
+      this.#overload.observeHold(queued.seatMs);
+      this.#overload.observePatience(queued, account, ENDS[reason] ?? 'neither');
     }
     queued.phase = 'over';
     this.#overload.over(queued);

@@ -71,7 +71,7 @@ export class Overload {
   #at: number | undefined;
   /** Mean time on a seat, ms. It follows changes more slowly than the mean that predictions use, which varies by a fifth. */
   #holdMs = 1000;
-  #held = 0;
+  #leases = 0;
   #wastedMs = 0;
 
   /** `learns`: if false, the queue never counts as standing, so nothing here applies. */
@@ -110,7 +110,7 @@ export class Overload {
   passed(now: number): void {
     const { seats, free, paused } = this.#state;
     // Before a first lease has ended, the time that a request takes is unknown.
-    if (this.#at !== undefined && !paused && seats > 0 && this.#held > 0) {
+    if (this.#at !== undefined && !paused && seats > 0 && this.#leases > 0) {
       this.standing.passed(now - this.#at, free / seats, this.#holdMs);
     }
     this.#at = now;
@@ -160,9 +160,9 @@ export class Overload {
   /** How many requests may wait in all; Infinity: the queue does not stand. */
   get room(): number {
     if (!this.stands) return Infinity;
-    const { seats, kinds } = this.#state;
+    const { seats, waitingClasses } = this.#state;
     const most = Math.max(PLACES, PLACES_A_SEAT * seats);
-    return Math.max(Math.min(PLACES_EACH * (kinds + 1), most), roomFor(this.load));
+    return Math.max(Math.min(PLACES_EACH * (waitingClasses + 1), most), roomFor(this.load));
   }
 
   /** Whether enough requests of a class that is served newest first wait and are so recent that a newer one would be no better. */
@@ -203,9 +203,9 @@ export class Overload {
   }
 
   /** A lease ended that held seats for `ms`. */
-  held(ms: number): void {
-    this.#held += 1;
-    this.#holdMs += Math.max(1 / this.#held, HOLD_STEP) * (ms - this.#holdMs);
+  observeHold(ms: number): void {
+    this.#leases += 1;
+    this.#holdMs += Math.max(1 / this.#leases, HOLD_STEP) * (ms - this.#holdMs);
   }
 
   /** A request got its place. */
@@ -214,10 +214,10 @@ export class Overload {
   }
 
   /**
-   * A request has ended, or its caller has what it waited for (`answered`). `left`: its caller left before that. `neither`: it was
+   * Records how long a caller stayed, once: its request has ended, or it has what it waited for (`answered`). `left`: its caller left before that. `neither`: it was
    * refused, or its deadline passed.
    */
-  settled(queued: QueuedRequest, account: Account, how: 'answered' | 'left' | 'neither'): void {
+  observePatience(queued: QueuedRequest, account: Account, how: 'answered' | 'left' | 'neither'): void {
     if (queued.patienceRecorded) return;
     queued.patienceRecorded = true;
     const left = how === 'left';

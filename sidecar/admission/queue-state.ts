@@ -22,7 +22,7 @@ export class QueueState {
   /** Requests whose engine was lost: served before all others, in the order of entering. */
   readonly #returned = new OrderedList<QueuedRequest>();
   readonly #waitingBy: Record<ServiceClass, number> = { interactive: 0, standard: 0, batch: 0 };
-  #kinds = 0;
+  #waitingClasses = 0;
   #seatable = 0;
   #waiting = 0;
   #bytes = 0;
@@ -54,8 +54,8 @@ export class QueueState {
   }
 
   /** Classes of accounts that have a request waiting. */
-  get kinds(): number {
-    return this.#kinds;
+  get waitingClasses(): number {
+    return this.#waitingClasses;
   }
 
   /** Of these, those that could take a seat now. */
@@ -143,7 +143,7 @@ export class QueueState {
     queued.breaks = this.breaks;
     const account = this.accountOf(queued);
     const accountClass = account.classFor(queued.request.weight);
-    if (accountClass.list.length === 0) this.#kinds += 1;
+    if (accountClass.list.length === 0) this.#waitingClasses += 1;
     accountClass.list.insert(queued);
     this.#inRoom(queued, account, accountClass, 1);
     this.#wait(queued, account, 1);
@@ -183,7 +183,7 @@ export class QueueState {
     } else accountClass.users.remove(queued);
     if (inTurns && accountClass.users.head === undefined) accountClass.serviceRate.rest();
     queued.list?.remove(queued);
-    if (!returned && accountClass.list.length === 0) this.#kinds -= 1;
+    if (!returned && accountClass.list.length === 0) this.#waitingClasses -= 1;
     this.#wait(queued, account, -1);
   }
 

@@ -1,5 +1,5 @@
 import type { Account } from './account.js';
-import { choose, type Measures, type Shares } from './affinity.js';
+import { choose, type Measures, type SharedTokens } from './affinity.js';
 import type { Overload } from './overload.js';
 import { place } from './placement.js';
 import type { QueuedRequest } from './queued-request.js';
@@ -8,18 +8,18 @@ import type { QueueState } from './queue-state.js';
 /** Chooses which request gets the next seat, and of which replica. */
 export class Seating {
   readonly #state: QueueState;
-  readonly #shares: Shares | undefined;
+  readonly #sharedTokens: SharedTokens | undefined;
   /** Tokens of a prompt that a free sequence of a replica with a free seat holds. */
   readonly #saved: ((prefix: Uint32Array) => number) | undefined;
-  readonly #aged: (queued: QueuedRequest) => boolean;
+  readonly #isAged: (queued: QueuedRequest) => boolean;
   readonly #fits: (queued: QueuedRequest) => boolean;
 
-  /** `shares`: the tokens of a prompt in the replicas' free sequences; undefined: they are not considered. */
-  constructor(state: QueueState, overload: Overload, shares: Shares | undefined) {
+  /** `sharedTokens`: the tokens of a prompt in the replicas' free sequences; undefined: they are not considered. */
+  constructor(state: QueueState, overload: Overload, sharedTokens: SharedTokens | undefined) {
     this.#state = state;
-    this.#shares = shares;
-    this.#saved = shares && ((prefix) => this.#most(prefix, shares));
-    this.#aged = (queued) => overload.isAged(queued);
+    this.#sharedTokens = sharedTokens;
+    this.#saved = sharedTokens && ((prefix) => this.#most(prefix, sharedTokens));
+    this.#isAged = (queued) => overload.isAged(queued);
     this.#fits = (queued) => state.replicas.holds(seatTokens(queued));
   }
 
@@ -29,7 +29,7 @@ export class Seating {
     if (replicas.free === 0) return undefined;
     const queued =
       this.#state.firstReturned(this.#fits) ??
-      choose(accounts.seatable, measures, { shares: this.#saved, isAged: this.#aged, fits: this.#fits });
+      choose(accounts.seatable, measures, { sharedTokens: this.#saved, isAged: this.#isAged, fits: this.#fits });
     if (queued === undefined) return undefined;
     queued.replica = this.#place(queued);
     return this.#longer(queued, this.#state.accountOf(queued)) ?? queued;
@@ -39,7 +39,7 @@ export class Seating {
     const { replicas } = this.#state;
     const promptTokens = needs?.promptTokens ?? 0;
     const wants = { seatTokens: needs?.seatTokens ?? 0, promptTokens, seats: request.seatsWanted };
-    return place(replicas.all, wants, (at) => (needs?.prefix && this.#shares?.(needs.prefix, at)) ?? 0);
+    return place(replicas.all, wants, (at) => (needs?.prefix && this.#sharedTokens?.(needs.prefix, at)) ?? 0);
   }
 
   /**
@@ -56,11 +56,11 @@ export class Seating {
     return longer;
   }
 
-  #most(prefix: Uint32Array, shares: Shares): number {
+  #most(prefix: Uint32Array, sharedTokens: SharedTokens): number {
     const { replicas } = this.#state;
     let most = 0;
     for (let at = 0; at < replicas.all.length; at += 1) {
-      if (replicas.freeOf(at) > 0) most = Math.max(most, shares(prefix, at));
+      if (replicas.freeOf(at) > 0) most = Math.max(most, sharedTokens(prefix, at));
     }
     return most;
   }

@@ -69,7 +69,7 @@ export class QueueWalk {
       random: () => 0.5,
       config: CONFIG,
       seats,
-      shares: (prefix) => prefix[0] ?? 0,
+      sharedTokens: (prefix) => prefix[0] ?? 0,
     });
   }
 

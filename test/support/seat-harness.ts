@@ -16,7 +16,7 @@ export interface Load {
   readonly holdMs: number;
   /** From arrival until no caller waits for the answer. */
   readonly deadlineMs?: number;
-  /** What its prompts begin with, as the option `shares` is called; absent: nothing in common. */
+  /** What its prompts begin with, as the option `sharedTokens` is called; absent: nothing in common. */
   readonly prefix?: number;
   /** When it begins and ends. */
   readonly fromMs?: number;

@@ -149,7 +149,7 @@ for (const affinity of [false, true]) {
     });
     await fc.assert(
       fc.asyncProperty(fc.integer(), fc.array(loadArb, { minLength: 2, maxLength: 5 }), async (seed, loads) => {
-        const harness = new SeatHarness(seed, affinity ? { shares: ([tokens]) => tokens ?? 0 } : {});
+        const harness = new SeatHarness(seed, affinity ? { sharedTokens: ([tokens]) => tokens ?? 0 } : {});
         loads.forEach(({ weight, holdMs, times, fromMs, prefix }, i) => {
           const load: Load = { account: `t${i}`, weight, holdMs, everyMs: everyMs(holdMs, times), fromMs, prefix };
           harness.offer(load);

@@ -30,7 +30,7 @@ class ReplicaWalk {
       config,
       learns: false,
       seats: CONTEXTS.map((contextPerSeat, at) => ({ seats: seats[at] ?? 1, contextPerSeat })),
-      shares: (prefix, replica) => (prefix[0] === replica ? 640 : 0),
+      sharedTokens: (prefix, replica) => (prefix[0] === replica ? 640 : 0),
     });
   }
 

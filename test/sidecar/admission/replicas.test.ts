@@ -1,7 +1,7 @@
 /** One queue over the seats of several replicas. */
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import type { Shares } from '../../../sidecar/admission/affinity.js';
+import type { SharedTokens } from '../../../sidecar/admission/affinity.js';
 import type { ReplicaSize } from '../../../sidecar/admission/replica-seats.js';
 import type {
   Lease,
@@ -19,10 +19,13 @@ const LONG: SeatNeeds = { ...NEEDS, seatTokens: 6000 };
 const equal = (seats: number): ReplicaSize => ({ seats, contextPerSeat: 2048 });
 const long = (seats: number): ReplicaSize => ({ seats, contextPerSeat: 8192 });
 
-function setup(seats: readonly ReplicaSize[], shares?: Shares): { clock: FakeClock; queue: SeatQueue } {
+function setup(seats: readonly ReplicaSize[], sharedTokens?: SharedTokens): { clock: FakeClock; queue: SeatQueue } {
   const clock = new FakeClock();
   const config = { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 100_000 };
-  return { clock, queue: createFairQueue({ clock, random: () => 0, config, seats, ...(shares && { shares }) }) };
+  return {
+    clock,
+    queue: createFairQueue({ clock, random: () => 0, config, seats, ...(sharedTokens && { sharedTokens }) }),
+  };
 }
 
 function enter(queue: SeatQueue, needs: SeatNeeds = NEEDS, request: Partial<QueueRequest> = {}): Ticket {
