@@ -1,6 +1,6 @@
 import type { CallChoice } from './call-format.js';
 import type { PromptConversation } from './conversation.js';
-import { cutAt, guard, type SpecialTexts } from './data-text.js';
+import { guard, splitAtMarks, type SpecialTexts } from './data-text.js';
 import { markImages, sectionsOf } from './image-marks.js';
 import { compileConstraint, weighed, type ReplyConstraint, type CompiledConstraint } from './reply-constraint.js';
 import { grammarAfterHead } from '../grammar/gbnf.js';
@@ -64,8 +64,8 @@ export function chatPrompt(
   const work = new WorkBudget();
   const excess = weighed(tools, work);
   if (excess) return excess;
-  const order = constraintOf(parts.template.calls, tools, options);
-  const compiled = compiledFrom(order, source, work);
+  const constraint = constraintOf(parts.template.calls, tools, options);
+  const compiled = compiledFrom(constraint, source, work);
   if (compiled.kind !== 'ok') return compiled;
   const rendered = promptPieces(parts, conversation, options);
   if (rendered.kind === 'failed') return rendered;
@@ -76,7 +76,7 @@ export function chatPrompt(
     parts,
     pieces.at(-1) ?? '',
     compiled.calls,
-    compiled.grammar && framed(parts, order, options, compiled.grammar),
+    compiled.grammar && framed(parts, constraint, options, compiled.grammar),
   );
   if (images.kind === 'none') {
     const prompt = tokenPrompt(tokenizePrompt(parts.vocabulary, pieces));
@@ -92,35 +92,35 @@ export function chatPrompt(
 
 /** Each section by itself, as libmtmd does: what is after an image has the tokens of a text's beginning. */
 function aroundImages(vocabulary: Vocabulary, [first = [], ...rest]: readonly (readonly string[])[]): Prompt {
-  const behind = (pieces: readonly string[]): Uint32Array =>
+  const tokensAfter = (pieces: readonly string[]): Uint32Array =>
     pieces.every((piece) => piece === '') ? new Uint32Array(0) : tokenizeParts(vocabulary, pieces);
   return [
     { kind: 'tokens', tokens: tokenizePrompt(vocabulary, first) },
-    ...rest.map((pieces) => ({ kind: 'tokens', tokens: behind(pieces) }) as const),
+    ...rest.map((pieces) => ({ kind: 'tokens', tokens: tokensAfter(pieces) }) as const),
   ];
 }
 
-/** The text that a prompt is made of, in the pieces that are tokenized one by one: caller's text is cut within special text. */
+/** The text that a prompt is made of, in the pieces that are tokenized one by one: caller's text is split within special texts. */
 export function promptPieces(
   parts: PromptParts,
   conversation: PromptConversation,
   options: ReplyOptions,
 ): { readonly kind: 'pieces'; readonly pieces: readonly string[] } | RenderFailure {
   const { template, specials } = parts;
-  const order = constraintOf(template.calls, conversation.tools ?? [], options);
-  const wanted = { offered: order.calls !== undefined, json: order.json !== undefined };
+  const constraint = constraintOf(template.calls, conversation.tools ?? [], options);
+  const wanted = { offered: constraint.calls !== undefined, json: constraint.json !== undefined };
   const instructed = withToolInstructions(conversation, template.tools, wanted);
   const shaped = template.shape(instructed.conversation);
   if (shaped.kind === 'failed') return shaped;
   const guarded = guard(shaped.shaped, specials);
   if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
-  const format = order.json && { replyFormat: order.json.schema ?? { type: 'object' } };
+  const format = constraint.json && { replyFormat: constraint.json.schema ?? { type: 'object' } };
   const rendered = template.renderShaped(guarded.value, { ...options, ...format });
   if (rendered.kind === 'failed') {
     const says = rendered.says ?? refusedConstruct(template, instructed.conversation, options);
     return { kind: 'failed', why: rendered.why, ...(says !== undefined && { says }) };
   }
-  return { kind: 'pieces', pieces: cutAt(withTrusted(rendered.text, instructed.trusted), guarded.mark) };
+  return { kind: 'pieces', pieces: splitAtMarks(withTrusted(rendered.text, instructed.trusted), guarded.mark) };
 }
 
 /** The constraint of a reply to such a request. */
@@ -150,15 +150,15 @@ function framed(
 }
 
 function compiledFrom(
-  order: ReplyConstraint,
+  constraint: ReplyConstraint,
   source: ConstraintSource,
   work: WorkBudget,
 ): CompiledConstraint | (ChatPrompt & { kind: 'needs-compiler' }) {
   if (typeof source === 'object') return source;
   if (source === 'quick') work.limit(QUICK_WORK);
-  const compiled = compileConstraint(order, work);
+  const compiled = compileConstraint(constraint, work);
   if (compiled.kind === 'ok' || !work.stopped) return compiled;
-  return { kind: 'needs-compiler', ...(order.calls && { syntax: order.calls.syntax }) };
+  return { kind: 'needs-compiler', ...(constraint.calls && { syntax: constraint.calls.syntax }) };
 }
 
 /** `grammar` constrains the content of the whole reply. */

@@ -36,15 +36,15 @@ export class SpecialTexts {
     return false;
   }
 
-  /** The text cut after the first character of every special text; no piece holds one. Linear in the text's length. */
+  /** The text split after the first character of every special text; no piece has one in it. Linear in the text's length. */
   breakUp(text: string): readonly string[] {
     const pieces: string[] = [];
     let from = 0;
     for (let at = 0; at < text.length; at++) {
       if (!this.#startsAt(text, at)) continue;
-      const cut = at + ((text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1);
-      pieces.push(text.slice(from, cut));
-      from = cut;
+      const end = at + ((text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1);
+      pieces.push(text.slice(from, end));
+      from = end;
     }
     pieces.push(text.slice(from));
     return pieces;
@@ -113,8 +113,8 @@ export function unusedMark(value: unknown): string | undefined {
   return undefined;
 }
 
-/** A rendered text cut at its marks, which a template may have written as escapes of JSON. */
-export function cutAt(text: string, mark: string | undefined): readonly string[] {
+/** A rendered text split at its marks, which a template may have written as escapes of JSON. */
+export function splitAtMarks(text: string, mark: string | undefined): readonly string[] {
   if (mark === undefined) return [text];
   return text.replaceAll(`\\u${mark.charCodeAt(0).toString(16)}`, mark).split(mark);
 }

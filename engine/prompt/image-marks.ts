@@ -1,5 +1,5 @@
 import type { PromptConversation, PromptMessage, PromptPart } from './conversation.js';
-import { cutAt, unusedMark } from './data-text.js';
+import { splitAtMarks, unusedMark } from './data-text.js';
 
 /** A conversation whose images are a mark in the text: a character that it has nowhere else. */
 export type MarkedImages =
@@ -31,11 +31,11 @@ export function markImages(conversation: PromptConversation): MarkedImages {
   return { kind: 'marked', conversation: { ...conversation, messages: marked }, mark, count };
 }
 
-/** Pieces of a rendered text, cut at the marks of images: the pieces before the first, between them, and after the last. */
+/** Pieces of a rendered text, split at the marks of images: the pieces before the first, between them, and after the last. */
 export function sectionsOf(pieces: readonly string[], mark: string): readonly (readonly string[])[] {
   const sections: string[][] = [[]];
   for (const piece of pieces) {
-    const [first = '', ...rest] = cutAt(piece, mark);
+    const [first = '', ...rest] = splitAtMarks(piece, mark);
     sections.at(-1)?.push(first);
     for (const each of rest) sections.push([each]);
   }
@@ -53,13 +53,13 @@ function isImage({ type }: PromptPart): boolean {
 function joined({ content }: PromptMessage, mark: string): string {
   if (typeof content === 'string') return content;
   let text = '';
-  let behindImage = false;
+  let afterImage = false;
   for (const part of partsOf(content)) {
     const image = isImage(part);
     if (!image && part.text === undefined) continue;
-    if (!image && !behindImage && text !== '') text += '\n';
+    if (!image && !afterImage && text !== '') text += '\n';
     text += image ? mark : (part.text ?? '');
-    behindImage = image;
+    afterImage = image;
   }
   return text;
 }

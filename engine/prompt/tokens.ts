@@ -32,7 +32,7 @@ const LEAD = '\n';
 
 /**
  * The tokens of a prompt given in parts, special tokens included. No special token is ever made of two parts' halves; apart
- * from that the result is as if the parts were one text, except that a word cut by a part's edge stays cut.
+ * from that the result is as if the parts were one text, except that a word split by a part's edge stays split.
  */
 export function tokenizeParts(vocabulary: Vocabulary, parts: readonly string[]): Uint32Array {
   const [first = '', ...rest] = parts;

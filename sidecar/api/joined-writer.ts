@@ -37,10 +37,10 @@ export class JoinedWriter implements ReplyWriter {
       this.#arm();
       return;
     }
-    const held = this.#pending.get(choice);
-    if (held?.kind === 'piece' && held.channel === channel) {
-      held.parts.push(text);
-      held.tokens = tokens;
+    const pending = this.#pending.get(choice);
+    if (pending?.kind === 'piece' && pending.channel === channel) {
+      pending.parts.push(text);
+      pending.tokens = tokens;
       return;
     }
     this.#pass(choice);
@@ -54,10 +54,10 @@ export class JoinedWriter implements ReplyWriter {
       this.#arm();
       return;
     }
-    const held = this.#pending.get(choice);
-    if (held?.kind === 'call' && held.index === index && name === undefined) {
-      held.parts.push(text);
-      held.tokens = tokens;
+    const pending = this.#pending.get(choice);
+    if (pending?.kind === 'call' && pending.index === index && name === undefined) {
+      pending.parts.push(text);
+      pending.tokens = tokens;
       return;
     }
     this.#pass(choice);
@@ -93,14 +93,14 @@ export class JoinedWriter implements ReplyWriter {
   }
 
   #pass(choice: number): void {
-    const held = this.#pending.get(choice);
-    if (held === undefined) return;
+    const pending = this.#pending.get(choice);
+    if (pending === undefined) return;
     this.#pending.delete(choice);
-    const { parts, tokens } = held;
+    const { parts, tokens } = pending;
     const text = parts.join('');
-    if (held.kind === 'piece') this.#writer.piece({ choice, channel: held.channel, text, tokens });
+    if (pending.kind === 'piece') this.#writer.piece({ choice, channel: pending.channel, text, tokens });
     else {
-      const { index, name } = held;
+      const { index, name } = pending;
       this.#writer.call({ choice, index, arguments: text, tokens, ...(name !== undefined && { name }) });
     }
   }

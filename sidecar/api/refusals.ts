@@ -212,7 +212,7 @@ export function engineFault({ kind }: JobFault): ContractError {
 }
 
 /** Not `draining`, which means that nothing ran, so that proxies would send the request again. */
-export function cutShort(): ContractError {
+export function shutDown(): ContractError {
   return contractError('bad_gateway', 'The server shut down while it worked on this request. Try again.');
 }
 

@@ -31,7 +31,7 @@ abstract class ItemWriter implements ReplyWriter {
   protected readonly head: ResponseHead;
   readonly #items: ResponseItem[] = [];
   #draft: Draft | undefined;
-  #cut = false;
+  #incomplete = false;
 
   constructor(context: RequestContext, head: ResponseHead) {
     this.context = context;
@@ -40,8 +40,8 @@ abstract class ItemWriter implements ReplyWriter {
 
   protected abstract itemBegun(draft: Draft): void;
   protected abstract itemGrew(draft: Draft, text: string): void;
-  protected abstract itemEnded(draft: Draft, item: ResponseItem, cut: boolean): void;
-  protected abstract ended(response: object, cut: boolean): void;
+  protected abstract itemEnded(draft: Draft, item: ResponseItem, incomplete: boolean): void;
+  protected abstract ended(response: object, incomplete: boolean): void;
 
   piece({ channel, text }: Piece): void {
     this.context.firstToken();
@@ -60,12 +60,15 @@ abstract class ItemWriter implements ReplyWriter {
 
   finished({ reason }: Finished): void {
     this.context.firstToken();
-    this.#cut = reason === 'length';
+    this.#incomplete = reason === 'length';
     this.#finish();
   }
 
   done(usage: CompletionUsage): void {
-    this.ended(responseObject(this.head, { output: this.#items, usage, cut: this.#cut }), this.#cut);
+    this.ended(
+      responseObject(this.head, { output: this.#items, usage, incomplete: this.#incomplete }),
+      this.#incomplete,
+    );
   }
 
   #begin(begun: ResponseItem, call?: number): void {
@@ -86,7 +89,7 @@ abstract class ItemWriter implements ReplyWriter {
     this.#draft = undefined;
     const item = Object.assign({}, draft.begun, { text: draft.parts.join('') });
     this.#items.push(item);
-    this.itemEnded(draft, item, this.#cut);
+    this.itemEnded(draft, item, this.#incomplete);
   }
 }
 
@@ -153,7 +156,7 @@ export class ResponseStreamWriter extends ItemWriter {
     }
   }
 
-  protected itemEnded({ index }: Draft, item: ResponseItem, cut: boolean): void {
+  protected itemEnded({ index }: Draft, item: ResponseItem, incomplete: boolean): void {
     const { text } = item;
     const place = placeOf(item, index);
     switch (item.type) {
@@ -173,13 +176,13 @@ export class ResponseStreamWriter extends ItemWriter {
     }
     const part = contentPart(item.type, text);
     if (part) this.#send('response.content_part.done', { part, ...place });
-    const whole = itemObject(item, cut ? 'incomplete' : 'completed');
+    const whole = itemObject(item, incomplete ? 'incomplete' : 'completed');
     this.#send('response.output_item.done', { output_index: index, item: whole });
   }
 
-  protected ended(response: object, cut: boolean): void {
+  protected ended(response: object, incomplete: boolean): void {
     this.#greet();
-    this.#send(cut ? 'response.incomplete' : 'response.completed', { response });
+    this.#send(incomplete ? 'response.incomplete' : 'response.completed', { response });
     this.context.stream().end(this.context.times.trailer());
     this.context.ended(200);
   }

@@ -9,7 +9,7 @@ import type {
   ScoreReceiver,
 } from '../engine-client/engine.js';
 import type { ContractError } from '../domain/errors.js';
-import { reasonOf, releaseWhenStopped, type Cut } from './cut-run.js';
+import { releaseReasonOf, releaseWhenStopped, type Interruption } from './interruption.js';
 import * as refusals from './refusals.js';
 import type { UsageSession } from './usage-session.js';
 import type { RequestContext, Stop } from './request-context.js';
@@ -105,8 +105,8 @@ export async function runJob(context: RequestContext, granted: Lease, first: Job
   let current = first;
   let { images } = parts;
   let remakes = 0;
-  /** The lease is released later. */
-  let kept = false;
+  /** The lease is released once the engine has stopped. */
+  let releasesLater = false;
   try {
     for (;;) {
       context.times.handedOver();
@@ -117,7 +117,7 @@ export async function runJob(context: RequestContext, granted: Lease, first: Job
         return { kind: 'done' };
       }
       if (end.kind === 'cancelled' || end.kind === 'deadline') {
-        kept = releaseWhenStopped(lease, end);
+        releasesLater = releaseWhenStopped(lease, end);
         if (end.kind === 'cancelled') return { kind: 'cancelled' };
         return { kind: 'failed', outcome: 'timeout', error: refusals.timedOut() };
       }
@@ -129,7 +129,7 @@ export async function runJob(context: RequestContext, granted: Lease, first: Job
         remakes += 1;
         const made = await parts.remake(lease.replica);
         if (made.kind !== 'remade') {
-          lease.release(reasonOf(made));
+          lease.release(releaseReasonOf(made));
           return { kind: 'stopped', stop: made };
         }
         images?.close();
@@ -139,8 +139,8 @@ export async function runJob(context: RequestContext, granted: Lease, first: Job
       }
       if (end.kind !== 'lost' || end.started) {
         lease.release(end.kind === 'lost' ? 'engine-lost' : 'failed');
-        // The drain's time is over: we took the engine away ourselves.
-        const error = parts.draining() ? refusals.cutShort() : refusals.engineFault(end);
+        // The drain's time is over, so the sidecar itself has ended the engine.
+        const error = parts.draining() ? refusals.shutDown() : refusals.engineFault(end);
         return { kind: 'failed', outcome: 'failed', error };
       }
       context.times.ran();
@@ -150,8 +150,8 @@ export async function runJob(context: RequestContext, granted: Lease, first: Job
     }
   } finally {
     images?.close();
-    // Only after a fault is it still held.
-    if (!kept) lease.release('failed');
+    // Does nothing unless a function above threw: each end has released the lease.
+    if (!releasesLater) lease.release('failed');
   }
 }
 
@@ -167,7 +167,7 @@ function run(
   lease: Lease,
   jobRun: JobRun,
   parts: JobParts,
-): Promise<'done' | Cut | JobFault | NotStarted | ImageFailure> {
+): Promise<'done' | Interruption | JobFault | NotStarted | ImageFailure> {
   const { gone } = context.exchange;
   return new Promise((resolve) => {
     if (gone.aborted) {
@@ -179,12 +179,12 @@ function run(
       cancelTimer();
     };
     let ended = false;
-    const end = (how: 'done' | Cut | JobFault | NotStarted | ImageFailure): void => {
+    const end = (how: 'done' | Interruption | JobFault | NotStarted | ImageFailure): void => {
       ended = true;
       clear();
       resolve(how);
     };
-    const stop = (kind: Cut['kind']): void => {
+    const stop = (kind: Interruption['kind']): void => {
       const stopped = job?.cancel();
       end({ kind, ...(stopped && { stopped }) });
     };

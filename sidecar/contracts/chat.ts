@@ -59,12 +59,12 @@ export function checkToolChoice({ tool_choice: choice, tools }: ChatBody): Parse
 
 /** Which calls a body with tools asks for. */
 export function callChoiceOf({ tool_choice: choice, parallel_tool_calls: parallel = true }: ChatBody): CallChoice {
-  // A named function is called once: asked for by name, more of it would say nothing new.
+  // A function that is asked for by name is called once.
   if (typeof choice === 'object') return { required: true, name: choice.function.name, parallel: false };
   return { required: choice === 'required', parallel };
 }
 
-/** The part of a request that travels. `calls`: undefined where no tools are offered. */
+/** The part of a request that leaves the prompt host. `calls`: undefined where no tools are offered. */
 export function paramsOf(body: ChatBody, calls: CallChoice | undefined): ChatParams {
   const maxTokens = body.max_completion_tokens ?? body.max_tokens;
   const firstImage = firstImageOf(body.messages);
@@ -89,7 +89,7 @@ export function paramsOf(body: ChatBody, calls: CallChoice | undefined): ChatPar
   };
 }
 
-/** Path of the first image part, for a model that has no eyes to name it in its refusal. */
+/** Path of the first image part, which the refusal of a model without vision names. */
 function firstImageOf(messages: readonly Message[]): string | undefined {
   for (const [i, message] of messages.entries()) {
     if (message.role !== 'user' || typeof message.content === 'string') continue;

@@ -51,11 +51,11 @@ export function contentPart(type: ResponseItem['type'], text: string): object | 
     : { type: 'reasoning_text', text };
 }
 
-/** How a response stands: absent `usage`, it is under way. `cut`: it ended at its longest length. */
+/** How a response stands: absent `usage`, it is under way. `incomplete`: it ended at its longest length. */
 export interface ResponseEnd {
   readonly output: readonly ResponseItem[];
   readonly usage: CompletionUsage;
-  readonly cut: boolean;
+  readonly incomplete: boolean;
 }
 
 /**
@@ -68,17 +68,17 @@ export function responseObject({ id, created, model, params, now }: ResponseHead
     id,
     object: 'response',
     created_at: created,
-    completed_at: end === undefined || end.cut ? null : now(),
-    status: end === undefined ? 'in_progress' : end.cut ? 'incomplete' : 'completed',
+    completed_at: end === undefined || end.incomplete ? null : now(),
+    status: end === undefined ? 'in_progress' : end.incomplete ? 'incomplete' : 'completed',
     background: false,
     frequency_penalty: 0,
     error: null,
-    incomplete_details: end?.cut === true ? { reason: 'max_output_tokens' } : null,
+    incomplete_details: end?.incomplete === true ? { reason: 'max_output_tokens' } : null,
     instructions: null,
     max_output_tokens: maxTokens ?? null,
     model,
     output: (end?.output ?? []).map((item, i, all) =>
-      itemObject(item, end?.cut === true && i === all.length - 1 ? 'incomplete' : 'completed'),
+      itemObject(item, end?.incomplete === true && i === all.length - 1 ? 'incomplete' : 'completed'),
     ),
     parallel_tool_calls: calls?.parallel ?? true,
     presence_penalty: 0,

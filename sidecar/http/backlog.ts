@@ -1,7 +1,7 @@
 import { IdMap } from '../lib/id-map.js';
 import { Blocks } from './send-buffer.js';
 
-/** Why a connection was closed: the bound of its own stream, or that of all streams, was exceeded. */
+/** Why a reader was cut off, its connection closed: the bound of its own stream, or that of all streams, was exceeded. */
 export type CutReason = 'stream' | 'total';
 
 /** Bounds of the bytes that wait for readers, as on the wire. */
@@ -24,7 +24,7 @@ export interface Backlogged {
   readonly whole?: boolean;
   useBackpressure(): void;
   /** Closes the connection and drops the stream's data. */
-  cut(reason: CutReason): void;
+  cutOff(reason: CutReason): void;
 }
 
 /**
@@ -55,7 +55,7 @@ export class Backlog {
   }
 
   /**
-   * `stream.buffered` changed by `delta`. May call `useBackpressure` or `cut` on streams, including this one. Must not be called while
+   * `stream.buffered` changed by `delta`. May call `useBackpressure` or `cutOff` on streams, including this one. Must not be called while
    * a write is corked.
    */
   changed(stream: Backlogged, delta: number): void {
@@ -66,11 +66,11 @@ export class Backlog {
     const { streamBytes, totalBytes } = this.#limits;
     // At half of the bound, so that the other half remains for data that arrives meanwhile.
     if (!stream.usesBackpressure && stream.buffered > streamBytes / 2) stream.useBackpressure();
-    if (stream.usesBackpressure && stream.whole !== true && stream.buffered > streamBytes) stream.cut('stream');
+    if (stream.usesBackpressure && stream.whole !== true && stream.buffered > streamBytes) stream.cutOff('stream');
     while (this.#bytes > totalBytes) {
       const worst = this.#worst();
       if (worst === undefined) return;
-      if (worst.usesBackpressure) worst.cut('total');
+      if (worst.usesBackpressure) worst.cutOff('total');
       else worst.useBackpressure();
     }
   }

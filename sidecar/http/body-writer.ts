@@ -25,7 +25,7 @@ export interface BodyWriterOwner {
   /** The last byte was handed to uWS; the response must not be touched any more. */
   ended(): void;
   /** Too many bytes wait for the reader: its connection must be closed. */
-  cut(reason: CutReason, bytes: number): void;
+  cutOff(reason: CutReason, bytes: number): void;
 }
 
 /**
@@ -139,11 +139,11 @@ export class BodyWriter implements Backlogged {
     this.#recount();
   }
 
-  cut(reason: CutReason): void {
+  cutOff(reason: CutReason): void {
     if (this.#over) return;
     const bytes = this.buffered;
     this.abandon();
-    this.#owner.cut(reason, bytes);
+    this.#owner.cutOff(reason, bytes);
   }
 
   /** The caller disconnected: buffered data is dropped, and nothing is written any more. Idempotent. */

@@ -126,7 +126,7 @@ export class UwsExchange implements Exchange {
       else if (waited) this.#cancelLinger = closeLater(this.#res, this.#server.clock);
       else this.#server.nextTurn.add(() => this.#close());
     };
-    const owner = { writeHead, ended, cut: this.#cutReader.bind(this) };
+    const owner = { writeHead, ended, cutOff: this.#cutOffReader.bind(this) };
     const { secure, backlog } = this.#server;
     this.#whole = new WholeReply(this.#res, owner, backlog, { body, length, secure, last });
     this.#whole.send();
@@ -176,7 +176,7 @@ export class UwsExchange implements Exchange {
           this.#released = true;
           this.#finish('complete', this.#stream?.bytes ?? 0);
         },
-        cut: (reason, bytes) => this.#cutReader(reason, bytes),
+        cutOff: (reason, bytes) => this.#cutOffReader(reason, bytes),
       },
       this.#server.backlog,
     );
@@ -212,7 +212,7 @@ export class UwsExchange implements Exchange {
   }
 
   /** The request ends as if its caller had disconnected. */
-  #cutReader(reason: CutReason, bytes: number): void {
+  #cutOffReader(reason: CutReason, bytes: number): void {
     this.#server.onReaderCut?.({ requestId: this.head.requestId, reason, bytes });
     this.#close();
   }

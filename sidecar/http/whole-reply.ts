@@ -15,7 +15,7 @@ export interface WholeOwner {
    */
   ended(waited: boolean): void;
   /** Too much waits for all readers: the connection must be closed. */
-  cut(reason: CutReason, bytes: number): void;
+  cutOff(reason: CutReason, bytes: number): void;
 }
 
 export interface WholeForm {
@@ -123,11 +123,11 @@ export class WholeReply implements Backlogged {
     // The backlog of a whole reply is always exact.
   }
 
-  cut(reason: CutReason): void {
+  cutOff(reason: CutReason): void {
     if (this.#over) return;
     const bytes = this.buffered;
     this.abandon();
-    this.#owner.cut(reason, bytes);
+    this.#owner.cutOff(reason, bytes);
   }
 
   /** The caller disconnected: nothing is written any more. Idempotent. */

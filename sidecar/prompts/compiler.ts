@@ -23,11 +23,11 @@ export default function compile({ form, bytes, syntax }: CompilerTask): Answer {
   if (!('conversation' in parsed.request)) return { kind: 'failed' };
   const { params, conversation, replySchema } = parsed.request;
   const { calls, jsonObject } = params;
-  const order = constraintOf(syntax, conversation.tools ?? [], {
+  const constraint = constraintOf(syntax, conversation.tools ?? [], {
     jsonObject,
     ...(calls && { calls }),
     ...(replySchema && { replySchema }),
   });
-  const compiled = compileConstraintInFull(order);
+  const compiled = compileConstraintInFull(constraint);
   return compiled.kind === 'unservable' ? unservable(compiled, form, parsed.request) : { kind: 'compiled', compiled };
 }

@@ -50,7 +50,7 @@ export const CHAT_NOTES: Notes = {
     },
     tools: {
       description:
-        'Functions that the model may call. Calls are read from what the model writes by its chat template; the prompt asks a model whose format is not known for JSON of a fixed form (docs/tool-formats.md). Arguments are held to `parameters` as far as a grammar can (docs/contract.md, JSON schema). 422 from a model that is served without tools (`toolFormat: none`), and for tools whose grammar would be too large or too much work: past some 1,200 properties, 2,048 values of one enum, 256 alternatives of one value, or combinations of alternatives that multiply.',
+        'Functions that the model may call. Calls are read from what the model writes by its chat template; the prompt asks a model whose format is not known for JSON of a fixed form (docs/tool-formats.md). Arguments are constrained to `parameters` as far as a grammar can (docs/contract.md, JSON schema). 422 from a model that is served without tools (`toolFormat: none`), and for tools whose grammar would be too large or too much work: past some 1,200 properties, 2,048 values of one enum, 256 alternatives of one value, or combinations of alternatives that multiply.',
     },
     user: { description: 'The end user, for fairness within the account. Never logged in clear.' },
   },

@@ -26,7 +26,7 @@ class Stream implements Backlogged {
     this.#set(Math.min(this.buffered, this.#unread));
   }
 
-  cut(reason: CutReason): void {
+  cutOff(reason: CutReason): void {
     this.cutFor = reason;
     this.#set(0);
   }

@@ -36,7 +36,7 @@ function setup() {
       mayLeaveUnread: () => true,
       allSent: () => t.fail('it never asked'),
       ended: () => ends.push(stream.bytes),
-      cut: () => t.fail('no reader is slow'),
+      cutOff: () => t.fail('no reader is slow'),
     },
     new Backlog({ streamBytes: 1 << 30, totalBytes: 1 << 30 }),
   );

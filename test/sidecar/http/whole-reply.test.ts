@@ -40,7 +40,7 @@ for (const secure of [false, true])
       const { res, given, goOn } = responseTaking(10_000);
       const backlog = new Backlog({ streamBytes: 1, totalBytes: 1 });
       let ended = 0;
-      const owner = { writeHead: () => undefined, ended: () => (ended += 1), cut: () => t.fail('it was cut') };
+      const owner = { writeHead: () => undefined, ended: () => (ended += 1), cutOff: () => t.fail('it was cut off') };
       new WholeReply(res, owner, backlog, { body: BODY, length: BODY.length, secure, last }).send();
       t.equal(ended, 0, 'it waits');
       t.equal(backlog.bytes, 0, 'for bytes that it does not own');

@@ -5,19 +5,19 @@ import type { Stop } from './request-context.js';
  * Why the sidecar ended an attempt: its caller disconnected, or its deadline passed. `stopped`: settles when the engine no
  * longer computes it; absent: it has stopped already.
  */
-export type Cut =
+export type Interruption =
   | { readonly kind: 'cancelled'; readonly stopped?: Promise<void> }
   | { readonly kind: 'deadline'; readonly stopped?: Promise<void> };
 
 /** Releases the lease once the engine has stopped; the caller's answer does not wait for that. Returns whether it is later. */
-export function releaseWhenStopped(lease: Lease, { kind, stopped }: Cut): boolean {
+export function releaseWhenStopped(lease: Lease, { kind, stopped }: Interruption): boolean {
   if (stopped) void stopped.then(() => lease.release(kind));
   else lease.release(kind);
   return stopped !== undefined;
 }
 
-/** Why the lease of a request ends whose prompt could not be made again. */
-export function reasonOf(stop: Stop): 'cancelled' | 'deadline' | 'failed' {
+/** The reason with which the lease of a request is released whose prompt could not be made again. */
+export function releaseReasonOf(stop: Stop): 'cancelled' | 'deadline' | 'failed' {
   if (stop.kind === 'cancelled') return 'cancelled';
   return stop.kind === 'failed' && stop.error.code === 'timeout' ? 'deadline' : 'failed';
 }
