@@ -6,8 +6,8 @@ export interface BatchItem extends RunningItem {
   readonly count: number;
 }
 
-/** Rounds without tokens after which a prompt goes before shorter ones. */
-const PATIENCE = 8;
+/** Rounds without tokens after which a prompt starves: it then goes before shorter ones. */
+const STARVING_ROUNDS = 8;
 
 /**
  * This many tokens at the end of prompts join a step whatever their cost: waiting would delay the first token of most
@@ -22,17 +22,17 @@ export const SHORT_TOKENS = 96;
  */
 export class BatchPlanner {
   /** Where prompts are split, and the most prompt tokens in one decode. */
-  readonly #whole: number;
+  readonly #chunk: number;
   readonly #budget: PrefillBudget;
   /** The sequence of the last isolated job: the next one in order is next. */
   #lastIsolated = -1;
   /** Consecutive rounds in which a prompt got no tokens. */
-  readonly #satOut = new WeakMap<Branch, number>();
+  readonly #roundsWithout = new WeakMap<Branch, number>();
   /** Prompt tokens that joined the replies in this round. */
   #joined = 0;
 
-  constructor(whole: number, budget: PrefillBudget) {
-    this.#whole = whole;
+  constructor(chunk: number, budget: PrefillBudget) {
+    this.#chunk = chunk;
     this.#budget = budget;
   }
 
@@ -53,11 +53,11 @@ export class BatchPlanner {
     const all = running.filter(({ job, branch }) => !job.work.isolated && branch.pending === undefined);
     const joining = new Map<Branch, number>();
     this.#joined = 0;
-    const times = crowding(all);
-    const short = Math.min(SHORT_TOKENS * times, this.#whole);
+    const ratio = promptsPerReply(all);
+    const short = Math.min(SHORT_TOKENS * ratio, this.#chunk);
     for (const { branch } of this.#inTurn(all)) {
       const { left, chunk } = branch.feed;
-      const room = Math.max(this.#room(branch, times), short) - this.#joined;
+      const room = Math.max(this.#room(branch, ratio), short) - this.#joined;
       if (left === chunk && left <= room) {
         joining.set(branch, left);
         this.#joined += left;
@@ -73,25 +73,25 @@ export class BatchPlanner {
    */
   chunk(running: readonly RunningItem[]): BatchItem[] {
     const all = running.filter(({ job, branch }) => !job.work.isolated && branch.awaitsImage === undefined);
-    const times = crowding(all);
-    const company = times < Infinity;
+    const ratio = promptsPerReply(all);
+    const besideReplies = ratio < Infinity;
     let chosen: BatchItem | undefined;
     for (const { job, branch } of this.#inTurn(all)) {
       const { left, chunk } = branch.feed;
-      const room = this.#room(branch, times) - (company ? this.#joined : 0);
+      const room = this.#room(branch, ratio) - (besideReplies ? this.#joined : 0);
       // The last token is left for `together`, where its logits are needed.
-      const some = branch.feed.image?.image.whole === true && room < chunk ? this.#whenStarving(branch) : room;
-      const count = company ? Math.min(chunk, left - 1, some) : chunk < left ? chunk : 0;
-      const worth = count > 0 && (!company || count >= Math.min(this.#budget.least, chunk, left - 1));
+      const most = branch.feed.image?.image.whole === true && room < chunk ? this.#whenStarving(branch) : room;
+      const count = besideReplies ? Math.min(chunk, left - 1, most) : chunk < left ? chunk : 0;
+      const worth = count > 0 && (!besideReplies || count >= Math.min(this.#budget.least, chunk, left - 1));
       if (worth && !chosen) chosen = { job, branch, count };
-      this.#satOut.set(branch, chosen?.branch === branch ? 0 : (this.#satOut.get(branch) ?? 0) + 1);
+      this.#roundsWithout.set(branch, chosen?.branch === branch ? 0 : (this.#roundsWithout.get(branch) ?? 0) + 1);
     }
     return chosen ? [chosen] : [];
   }
 
   /** Tokens of this prompt that a round may take. */
-  #room({ feed }: Branch, times: number): number {
-    return times < Infinity ? this.#budget.tokens(feed.position, times) : this.#whole;
+  #room({ feed }: Branch, ratio: number): number {
+    return ratio < Infinity ? this.#budget.tokens(feed.position, ratio) : this.#chunk;
   }
 
   /**
@@ -106,13 +106,13 @@ export class BatchPlanner {
     );
   }
 
-  /** Room for an image that cannot be split: it has it once it has sat out as many rounds as starving takes. */
+  /** Room for an image that cannot be split: it has it once it has had no tokens for as many rounds as make it starve. */
   #whenStarving(branch: Branch): number {
     return this.#starves(branch) ? Infinity : 0;
   }
 
   #starves(branch: Branch): boolean {
-    return (this.#satOut.get(branch) ?? 0) >= PATIENCE;
+    return (this.#roundsWithout.get(branch) ?? 0) >= STARVING_ROUNDS;
   }
 }
 
@@ -133,7 +133,7 @@ export function depthOf(items: readonly BatchItem[]): number {
 }
 
 /** Waiting prompts per running reply, at least 1; Infinity if none runs. */
-function crowding(all: readonly RunningItem[]): number {
+function promptsPerReply(all: readonly RunningItem[]): number {
   const replies = all.filter(({ branch }) => branch.feed.left === 0).length;
   return replies === 0 ? Infinity : Math.max(1, (all.length - replies) / replies);
 }

@@ -5,31 +5,31 @@ import type { RunningItem } from './job.js';
  * for their grammars' masks, its prompts for images' embeddings.
  */
 export class PendingWait {
-  #called = false;
+  #interrupted = false;
   #wake: () => void = () => undefined;
 
   /** A call from outside since the round began. */
-  get called(): boolean {
-    return this.#called;
+  get interrupted(): boolean {
+    return this.#interrupted;
   }
 
   nextRound(): void {
-    this.#called = false;
+    this.#interrupted = false;
   }
 
   /** A call from outside, which ends the wait. */
-  call(): void {
-    this.#called = true;
+  interrupt(): void {
+    this.#interrupted = true;
     this.#wake();
   }
 
   /**
    * Settles with the next call, or when one of the masks or embeddings that the loop waits for is ready; at once if it
-   * waits for none, or one was ready. `waits`: called before.
+   * waits for none, or one was ready. `waits`: called before the wait.
    */
   async forOne(running: readonly RunningItem[], waits: () => void): Promise<void> {
     const pending = running.flatMap(({ branch }) => branch.pending ?? branch.awaitsImage ?? []);
-    if (pending.length === 0 || this.#called) return;
+    if (pending.length === 0 || this.#interrupted) return;
     waits();
     await new Promise<void>((resolve) => {
       this.#wake = resolve;

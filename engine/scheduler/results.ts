@@ -28,21 +28,21 @@ export class Results {
    * `fed`: the input of each result; afterwards the input of the run's next step. Outputs of the jobs are added to
    * `out`. Halts a run in which a reply has ended.
    */
-  deliver(stepping: readonly BatchItem[], results: readonly PartResult[], fed: Uint32Array[], out: Output[]): void {
+  deliver(items: readonly BatchItem[], results: readonly PartResult[], fed: Uint32Array[], out: Output[]): void {
     // All are recorded first: a job that fails wipes its prompt, of which other parts may be.
     for (const [i, result] of results.entries()) {
-      const sequence = stepping[i]?.branch.sequence;
+      const sequence = items[i]?.branch.sequence;
       if (sequence === undefined) continue;
       const tokens = fed[i] ?? NOTHING;
       if (result.kind === 'fault') this.#sequences.invalidated(sequence);
-      else this.#sequences.evaluated(sequence, tokens, stepping.length === 1 && result.kind === 'filled');
+      else this.#sequences.evaluated(sequence, tokens, items.length === 1 && result.kind === 'filled');
       if (result.kind !== 'token') continue;
       const chosen = [result.token, ...thenOf(result)];
       fed[i] = Uint32Array.of(...chosen.slice(-1));
       if (chosen.length > 1) this.#sequences.evaluated(sequence, Uint32Array.from(chosen.slice(0, -1)), false);
     }
     for (const [i, result] of results.entries()) {
-      const each = stepping[i];
+      const each = items[i];
       if (!each) continue;
       const { job, branch } = each;
       // An earlier step of the run has ended it.
@@ -58,8 +58,8 @@ export class Results {
   }
 
   /** Saves the states of prompts that have come to where they are to be saved. One that cannot be fails its job. */
-  async save(stepping: readonly BatchItem[], out: Output[]): Promise<void> {
-    for (const each of stepping) {
+  async save(items: readonly BatchItem[], out: Output[]): Promise<void> {
+    for (const each of items) {
       const { job, branch, count } = each;
       if (count === 0 || !branch.feed.saves || !this.#isRunning(each)) continue;
       await this.#jobs.guard(job, out, () => this.#sequences.save(branch.sequence));

@@ -21,7 +21,7 @@ export const COPY_TOKENS = 64;
 const LEAST_TOKENS = 64;
 
 /** The sequence for a prompt, and its reusable tokens. */
-export interface Choice {
+export interface ChosenSequence {
   readonly sequence: number;
   /** The sequence to copy from first; undefined: the state is its own. */
   readonly source?: number;
@@ -48,7 +48,7 @@ export interface Slot {
  *
  * Replies that skip steps leave gaps meanwhile, so they get contiguous ids from the highest down.
  */
-export function choose(slots: readonly Slot[], plan: PromptPlan, rules: Rules): Choice | undefined {
+export function choose(slots: readonly Slot[], plan: PromptPlan, rules: Rules): ChosenSequence | undefined {
   const keeps = slots.map(({ tokens, lengths }, id) => tokens.reusable(plan, rules.reuse(id), lengths));
   // A copy cannot go back before llama.cpp has made it.
   const copies = slots.map(({ tokens, lengths }, id) =>
@@ -81,7 +81,7 @@ export interface Rules {
 }
 
 interface Ranked {
-  readonly choice: Choice;
+  readonly choice: ChosenSequence;
   readonly slot: Slot;
   readonly score: number;
 }

@@ -1,7 +1,7 @@
 import { CheckpointStore } from './checkpoint-store.js';
 import { processClock } from './clock.js';
 import { CopyBudget } from './copy-budget.js';
-import { choose, type Choice } from './sequence-choice.js';
+import { choose, type ChosenSequence } from './sequence-choice.js';
 import type { SequenceStates } from './decoder.js';
 import { EngineFault } from './faults.js';
 import { PrefixCache, restoreCost, type Match, type PrefixCacheLimits } from './prefix-cache.js';
@@ -18,7 +18,7 @@ import type { CacheCounts, HeldPrefix, HeldTokens } from '../protocol/messages.j
 import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /** A sequence ready for a prompt: it contains exactly the first `keep` tokens of it. */
-export type FreeSequence = Pick<Choice, 'sequence' | 'keep'>;
+export type FreeSequence = Pick<ChosenSequence, 'sequence' | 'keep'>;
 
 /** What the sequences' states may take beside the KV memory, and how old they become. */
 export interface KeepLimits {
@@ -107,11 +107,11 @@ export class Sequences {
   ): Promise<FreeSequence | undefined> {
     const { all } = this.#slots;
     const rules = { copyable: this.#copyable, reuse: this.#reusable ? reuse : (): Reuse => 'none', intermittent };
-    const held = choose(all, plan, rules);
-    if (!held) return undefined;
-    const found = this.#find(plan, rules.reuse(-1), held.keep, elsewhere);
-    const saved = found && found.keep - restoreCost(found.entry.tokens.length) > held.keep ? found : undefined;
-    const choice = (saved && choose(all, plan, { copyable: false, reuse: () => 'none', intermittent })) ?? held;
+    const free = choose(all, plan, rules);
+    if (!free) return undefined;
+    const found = this.#find(plan, rules.reuse(-1), free.keep, elsewhere);
+    const saved = found && found.keep - restoreCost(found.entry.tokens.length) > free.keep ? found : undefined;
+    const choice = (saved && choose(all, plan, { copyable: false, reuse: () => 'none', intermittent })) ?? free;
     const { sequence, source } = choice;
     this.#cache.pin(saved?.entry);
     // The entry stays, and the sequence is chosen again: nothing else is saved or taken before.
@@ -138,10 +138,10 @@ export class Sequences {
   }
 
   /** The entry with most of a prompt, also of another process where that may be more than what a sequence has. */
-  #find(plan: PromptPlan, reuse: Reuse, held: number, elsewhere: StateElsewhere | undefined): Match | undefined {
+  #find(plan: PromptPlan, reuse: Reuse, kept: number, elsewhere: StateElsewhere | undefined): Match | undefined {
     const found = this.#cache.find(plan, reuse);
     if (!elsewhere || reuse === 'none') return found;
-    if (elsewhere.tokens - restoreCost(elsewhere.tokens) <= Math.max(held, found?.keep ?? 0)) return found;
+    if (elsewhere.tokens - restoreCost(elsewhere.tokens) <= Math.max(kept, found?.keep ?? 0)) return found;
     this.#slots.adopt(elsewhere, plan.key);
     return this.#cache.find(plan, reuse);
   }
@@ -162,7 +162,7 @@ export class Sequences {
     this.#slots.forget(sequence, 0);
   }
 
-  /** Saves what a sequence holds now, to go back to. Rejects when the decoder cannot; the sequence is then spoiled. */
+  /** Saves what a sequence holds now, to go back to. Rejects when the decoder cannot; the sequence's state is then unknown. */
   async save(sequence: number): Promise<void> {
     try {
       await this.#slots.checkpoint(sequence);

@@ -23,7 +23,7 @@
  * for at most as long as a step takes (copy-budget.ts).
  */
 import type { Decoder, Part, PartResult, Run } from './decoder.js';
-import { generationOf, scoringOf } from './works.js';
+import { generationOf, scoringOf } from './work-factory.js';
 import { PendingWait } from './pending-wait.js';
 import { processClock } from './clock.js';
 import type { CacheScope } from '../protocol/cache-key.js';
@@ -158,7 +158,7 @@ export class StepLoop {
 
   /** A call from outside: a run must stop so that it is considered. */
   #halt(): void {
-    this.#pendingWait.call();
+    this.#pendingWait.interrupt();
     this.#decoder.halt();
   }
 
@@ -202,7 +202,7 @@ export class StepLoop {
     const parts = items.map(({ branch, count }): Part => branch.part(count));
     const depth = depthOf(items);
     const fed = parts.map(({ tokens }) => tokens);
-    const one = this.#pendingWait.called || this.#jobs.heldBack;
+    const one = this.#pendingWait.interrupted || this.#jobs.heldBack;
     const ahead = one ? 1 : stepsInRun(items, this.#jobs.running);
     let from = this.#clock.now();
     // A prompt may take long: outputs are sent before it.
