@@ -13,9 +13,9 @@ export const ZERO: Decimal = { whole: '0', fraction: '' };
 /** The shortest decimal that is read as this number, without its sign. `value`: finite. */
 export function decimalOf(value: number): Decimal {
   const [digits = '', exponent = '0'] = Math.abs(value).toString().split('e');
-  const [before = '', behind = ''] = digits.split('.');
+  const [before = '', fraction = ''] = digits.split('.');
   const point = before.length + Number(exponent);
-  const all = `${'0'.repeat(Math.max(0, -point))}${before}${behind}`.padEnd(point, '0');
+  const all = `${'0'.repeat(Math.max(0, -point))}${before}${fraction}`.padEnd(point, '0');
   const split = Math.max(0, point);
   return {
     whole: all.slice(0, split).replace(/^0+(?=.)|^$/g, '') || '0',

@@ -172,15 +172,15 @@ class LooseRules {
       const all = arrays.map((each) => each.prefix[i] ?? each.rest);
       return this.#value(this.#allOf(all));
     };
-    let behind = '""';
+    let tail = '""';
     const rest = at(prefix);
     const room = most - prefix;
     if (rest !== undefined && room > 0) {
       const upTo = room > MAX_COUNTED ? '' : `${room}`;
-      behind = `(${prefix === 0 ? '' : '"," json-ws '}${rest} json-ws)`;
+      tail = `(${prefix === 0 ? '' : '"," json-ws '}${rest} json-ws)`;
       const more = `("," json-ws ${rest} json-ws)`;
       const from = Math.max(0, least - prefix);
-      behind =
+      tail =
         prefix === 0
           ? `(${rest} json-ws ${more}{${Math.max(0, from - 1)},${upTo === '' ? '' : room - 1}})${from === 0 ? '?' : ''}`
           : `${more}{${from},${upTo}}`;
@@ -188,10 +188,10 @@ class LooseRules {
     for (let i = Math.min(prefix, most) - 1; i >= 0; i--) {
       const value = at(i);
       if (value === undefined) return i < least ? [] : ['"[" json-ws "]"'];
-      const item = `${i === 0 ? '' : '"," json-ws '}${value} json-ws ${behind}`;
-      behind = this.#rule(i >= least ? `"" | ${item}` : item);
+      const item = `${i === 0 ? '' : '"," json-ws '}${value} json-ws ${tail}`;
+      tail = this.#rule(i >= least ? `"" | ${item}` : item);
     }
-    return [`"[" json-ws ${behind} "]"`];
+    return [`"[" json-ws ${tail} "]"`];
   }
 
   #rule(text: string): string {

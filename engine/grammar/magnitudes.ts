@@ -80,7 +80,7 @@ export class Magnitudes {
     const high = place.high ? Number(most?.whole[at]) : 9;
     if (!place.low && !place.high && this.#factor === 0) {
       const rest: Item[] = left > 1 ? [`[0-9]{${left - 1}}`] : [];
-      return this.#point(place).map((behind) => [classOf(DIGITS_OF_TEN.slice(low)), ...rest, ...behind]);
+      return this.#point(place).map((tail) => [classOf(DIGITS_OF_TEN.slice(low)), ...rest, ...tail]);
     }
     return this.#each(place, { low, high, left: left - 1 + this.#decimals }, (onward) =>
       this.#once(`whole ${left}`, onward, () => this.#whole(onward, left - 1, length)),
@@ -91,8 +91,8 @@ export class Magnitudes {
   #point(place: Place): readonly Alternative[] {
     const ends: Alternative[] = this.#mayEnd(place, 0) ? [[]] : [];
     if (this.#decimals === 0) return ends;
-    const behind = this.#once('point', place, () => this.#fraction(place, 0));
-    return behind.length === 0 ? ends : [...ends, ['"."', { rule: this.#newRule(behind) }]];
+    const tail = this.#once('point', place, () => this.#fraction(place, 0));
+    return tail.length === 0 ? ends : [...ends, ['"."', { rule: this.#newRule(tail) }]];
   }
 
   /** What follows `at` digits after the point; nothing may, but after the point itself. */
@@ -135,10 +135,10 @@ export class Magnitudes {
       else ways.set(key, { place, digits: [digit] });
     }
     return [...ways.values()].flatMap(({ place, digits }): Alternative[] => {
-      const behind = goOn(place);
-      const [only] = behind;
+      const tail = goOn(place);
+      const [only] = tail;
       if (only === undefined) return [];
-      return [[classOf(digits), ...(behind.length === 1 ? only : [{ rule: this.#newRule(behind) }])]];
+      return [[classOf(digits), ...(tail.length === 1 ? only : [{ rule: this.#newRule(tail) }])]];
     });
   }
 

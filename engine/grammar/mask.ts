@@ -89,7 +89,7 @@ export class MaskGrammar {
     this.#enter(this.#here(standing));
     let depth = 0;
     for (const byte of bytes.subarray(starts[token], starts[token + 1])) {
-      if (this.#isDeadBehind(depth, byte)) return undefined;
+      if (this.#isDeadAfter(depth, byte)) return undefined;
       depth += 1;
     }
     const set = this.#sets[depth] ?? DEAD;
@@ -106,7 +106,7 @@ export class MaskGrammar {
     const [from = 0, to = 0] = [starts[token], starts[token + 1]];
     if (from === to || bytes[from] === 0) return false;
     this.#enter(here);
-    for (let at = from; at < to; at++) if (this.#isDeadBehind(at - from, bytes[at] ?? 0)) return false;
+    for (let at = from; at < to; at++) if (this.#isDeadAfter(at - from, bytes[at] ?? 0)) return false;
     return this.#mayStop(to - from);
   }
 
@@ -173,7 +173,7 @@ export class MaskGrammar {
       const start = starts[token] ?? 0;
       const length = (starts[token + 1] ?? 0) - start;
       let depth = common[i] ?? 0;
-      while (depth < length && !this.#isDeadBehind(depth, bytes[start + depth] ?? 0)) depth += 1;
+      while (depth < length && !this.#isDeadAfter(depth, bytes[start + depth] ?? 0)) depth += 1;
       i += 1;
       if (depth === length && this.#mayStop(depth)) allowed[count++] = token;
       // No token with these bytes can come.
@@ -211,7 +211,7 @@ export class MaskGrammar {
   }
 
   /** Goes on with one byte after `depth` others. True: no text does. */
-  #isDeadBehind(depth: number, byte: number): boolean {
+  #isDeadAfter(depth: number, byte: number): boolean {
     let set = this.#sets[depth] ?? DEAD;
     let begun = this.#begun[depth] ?? 0;
     let lacks = this.#lacks[depth] ?? 0;

@@ -1,6 +1,6 @@
 /**
  * The grammar of arguments that are written as nested elements (NestedArguments): the members of an object in the order of the
- * schema, optional ones there or not, an array's items one by one. A string, which stands without quotes, is held to its enum,
+ * schema, optional ones there or not, an array's items one by one. A string, which stands without quotes, is constrained to its enum,
  * patterns, formats and length. Other members than those declared are not offered where there are declared ones; where there are none, and
  * the schema allows others, they may have any name of letters, digits and underscores. Objects and arrays of an enum are not
  * offered.
@@ -190,13 +190,13 @@ class NestedRules {
     const item = (i: number): Item => ({ rule: this.#maker.newRule([this.#element('item', values[i] ?? '')]) });
     const rest = item(prefix) as Exclude<Item, string>;
     const room = { least: Math.max(0, least - prefix), most: most > MAX_COUNTED ? Infinity : most - prefix };
-    let behind: readonly Alternative[] = most <= prefix ? [[]] : [[{ ...rest, ...room }]];
+    let after: readonly Alternative[] = most <= prefix ? [[]] : [[{ ...rest, ...room }]];
     for (let i = Math.min(prefix, most) - 1; i >= 0; i--) {
-      const more = [item(i), { rule: this.#maker.newRule(behind) }];
-      behind = i >= least ? [[], more] : [more];
+      const more = [item(i), { rule: this.#maker.newRule(after) }];
+      after = i >= least ? [[], more] : [more];
     }
     containers.push({ places: AFTER_VALUE, values });
-    return [[{ rule: this.#maker.newRule(behind) }, ...this.#closing]];
+    return [[{ rule: this.#maker.newRule(after) }, ...this.#closing]];
   }
 
   /** Strings, and other scalars as JSON has them. */
@@ -213,13 +213,13 @@ class NestedRules {
     const written = texts.filter((text) => !text.includes(this.#tagPrefix));
     const scalar = this.#scalar(schema);
     return [
-      ...free.flatMap(({ length }, i) => this.#held(length, patterns[i], end)),
+      ...free.flatMap(({ length }, i) => this.#constrainedText(length, patterns[i], end)),
       ...(written.length > 0 ? [[choice(written, (rest) => this.#maker.newRule(rest)), end]] : []),
       ...(scalar === undefined ? [] : [[scalar, 'call-gap', end]]),
     ];
   }
 
-  #held({ least, most }: Range, pattern: readonly Alternative[] | undefined, end: string): Alternative[] {
+  #constrainedText({ least, most }: Range, pattern: readonly Alternative[] | undefined, end: string): Alternative[] {
     if (pattern) return [[{ rule: this.#maker.newRule(pattern) }, end]];
     if (least > most) return [];
     const character = `[^${inClass(this.#tagPrefix[0] ?? '')}]`;

@@ -46,10 +46,10 @@ export function otherProperties(
   }
   const [only, ...more] = patterned;
   if (only && more.length === 0 && only.byPattern.length <= MAX_PATTERNS) {
-    const held = byPattern(only, declared, maker, (schema) =>
+    const enforced = byPattern(only, declared, maker, (schema) =>
       value((object) => (object === only ? schema : object.additional)),
     );
-    if (held) return { others: held, places: 12 * held.length };
+    if (enforced) return { others: enforced, places: 12 * enforced.length };
   }
   let places = TEXT_STACKS;
   const key = extraKeyRules(declared, (alternatives) => {

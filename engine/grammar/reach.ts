@@ -90,7 +90,7 @@ export class Reach {
     if (!table) {
       const [only = -1] = from.classes;
       if (!allows(this.program.classes[only], character)) return DEAD;
-      if (from.next === UNKNOWN) from.next = this.#behind(from, new Set(from.classes));
+      if (from.next === UNKNOWN) from.next = this.#following(from, new Set(from.classes));
       return from.next;
     }
     const range = character < ASCII ? -1 : rangeOf(this.#bounds, character);
@@ -154,14 +154,14 @@ export class Reach {
     const key = [...matches].join();
     const known = matching.get(key);
     if (known !== undefined) return known;
-    const next = this.#behind(from, matches);
+    const next = this.#following(from, matches);
     this.#grow(BYTES.entry + key.length);
     matching.set(key, next);
     return next;
   }
 
   /** The set after a character that is in these classes and in no other one. */
-  #behind({ members }: Places, matches: ReadonlySet<number>): number {
+  #following({ members }: Places, matches: ReadonlySet<number>): number {
     this.#spend(members.length);
     const places = new Set<number>();
     for (const place of members) {
@@ -186,9 +186,9 @@ export class Reach {
           found.push(next);
           continue;
         }
-        const behind = this.#at(element + 1, this.#below[next] ?? DONE);
+        const following = this.#at(element + 1, this.#below[next] ?? DONE);
         for (const first of this.program.rules[this.program.values[element] ?? -1] ?? []) {
-          seen.add(this.#at(first, behind));
+          seen.add(this.#at(first, following));
         }
       }
       closed = found;

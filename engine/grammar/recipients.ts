@@ -18,7 +18,7 @@ export function addressedRules(
   if (!answer) return [`${start} ::= ${calls}`];
   const text = textUpTo(mark, 'call-said', 'call-marked').map((rule) => `${rule} | ""`);
   const [again = ''] = mark;
-  // Behind a mark that is none the next one is looked for, as the parser does.
+  // After a mark that is none the next one is looked for, as the parser does.
   const onward = Array.from(mark).length === 1 ? 'call-marked' : 'call-said-1';
   return [
     `${start} ::= ${calls} | ${literal(`${user}\n`)} call-said-0`,

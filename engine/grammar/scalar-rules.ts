@@ -36,8 +36,8 @@ export interface Scalars {
 export function textsOf(shape: Shape, maker: RuleMaker): Scalars {
   const form = textForm(shape, maker);
   if (form.least > form.most) return { alternatives: [], container: TEXT };
-  const held = form.patterns.length + form.formats.length > 0;
-  const alternatives = held
+  const constrained = form.patterns.length + form.formats.length > 0;
+  const alternatives = constrained
     ? maker.once(`text ${JSON.stringify(form)}`, () => {
         const automaton = textAutomaton(counted(form), maker.work);
         return automaton && textRules(automaton, maker);

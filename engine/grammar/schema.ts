@@ -27,7 +27,7 @@ const VALUE_STEPS = 8;
  *
  * Properties come in the schema's order, other ones after them; optional ones may be left out. oneOf is anyOf. Keywords
  * that are not known here are not read. A schema without a type that has the keywords of objects, or of arrays, is one of
- * those. docs/contract.md#json-schema lists what is held of each keyword.
+ * those. docs/contract.md#json-schema lists what is enforced of each keyword.
  *
  * `work`: shared by all schemas of one request; a schema that takes more than is left of it is unservable. `root`: what
  * references point into, where `schema` is a part of it.
@@ -164,18 +164,18 @@ class Compiler {
       const more = this.#newRule([['"," json-ws', { rule: rules[prefix] ?? '' }, 'json-ws']]);
       return [{ rule: more, least: Math.max(0, items.least - i), most: most - i }];
     };
-    let behind: readonly Alternative[] = most < prefix ? [] : most === prefix ? [[]] : [counted(prefix)];
+    let tail: readonly Alternative[] = most < prefix ? [] : most === prefix ? [[]] : [counted(prefix)];
     for (let i = prefix === 0 ? 0 : prefix - 1; i >= 0; i--) {
       const value: Item[] = [...(i === 0 ? [] : ['"," json-ws']), { rule: rules[i] ?? '' }, 'json-ws'];
       const goOn: Alternative[] = [];
       if (i < most) {
         if (prefix === 0) goOn.push(most === 1 ? value : [...value, ...counted(1)]);
-        else goOn.push([...value, { rule: this.#newRule(behind) }]);
+        else goOn.push([...value, { rule: this.#newRule(tail) }]);
       }
-      behind = i >= items.least ? [[], ...goOn] : goOn;
+      tail = i >= items.least ? [[], ...goOn] : goOn;
     }
     const container = { places: AFTER_VALUE, values: rules };
-    return this.#add([['"[" json-ws', { rule: this.#newRule(behind) }, '"]"']], seen, containers, container);
+    return this.#add([['"[" json-ws', { rule: this.#newRule(tail) }, '"]"']], seen, containers, container);
   }
 
   #newRule(alternatives: readonly Alternative[]): string {

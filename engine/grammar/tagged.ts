@@ -1,6 +1,6 @@
 /**
  * The grammar of arguments that are written one by one between marks (TaggedArguments): each in the order of the schema,
- * optional ones there or not. Each value is held to its schema, a string, which stands without quotes, to its enum, patterns,
+ * optional ones there or not. Each value is constrained by its schema, a string, which stands without quotes, to its enum, patterns,
  * formats and length. Other parameters than those declared are not offered where there are declared ones; where there are
  * none, and the schema allows others, they may have any name of letters and digits.
  */

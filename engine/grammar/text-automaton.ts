@@ -107,17 +107,17 @@ function attempt(
       left -= steps;
       if (left < 0 || !work.spendPattern(steps)) throw new TooLarge();
     });
-    const held = patterns.flatMap((pattern) => patternLanguage(pattern, languages) ?? []);
+    const required = patterns.flatMap((pattern) => patternLanguage(pattern, languages) ?? []);
     const excluded = unlike.map((pattern) => patternLanguage(pattern, languages));
     if (excluded.includes(undefined)) return undefined;
-    if (held.length === 0 && patterns.length > 0 && without.length + unlike.length === 0) return undefined;
+    if (required.length === 0 && patterns.length > 0 && without.length + unlike.length === 0) return undefined;
     const texts = languages.times(languages.symbol([[0, LAST_CODE_POINT]]), least, most);
     const end = languages.symbol([[AFTER, AFTER]]);
     const framed = languages.then(languages.symbol([[BEFORE, BEFORE]]), languages.then(texts, end));
     const others = [...without.map((text) => exactly(text, languages)), ...excluded]
       .flatMap((language) => language ?? [])
       .map((language) => languages.not(language));
-    return statesOf(languages.after(languages.both([framed, ...held, ...others]), BEFORE), languages);
+    return statesOf(languages.after(languages.both([framed, ...required, ...others]), BEFORE), languages);
   } catch (error) {
     if (error instanceof TooLarge) return undefined;
     throw error;

@@ -137,7 +137,7 @@ class Parser {
     return { kind: 'bracket', of, optional };
   }
 
-  /** Behind its opening bracket. Depth: {@link MAX_BRACKETS}. */
+  /** After its opening bracket. Depth: {@link MAX_BRACKETS}. */
   #bracket(): (readonly Part[])[] {
     this.#depth += 1;
     if (this.#depth > MAX_BRACKETS) throw new SyntaxError('too many brackets');
@@ -156,7 +156,7 @@ class Parser {
     const least = Number(from);
     const most = comma === '' ? least : to === '' ? Infinity : Number(to);
     if (least > most || least > MAX_REPEATED || (most !== Infinity && most > MAX_REPEATED)) {
-      throw new SyntaxError('a count that is not held');
+      throw new SyntaxError('a count that is not enforced');
     }
     return this.#l.times(atom, least, most);
   }
@@ -170,7 +170,7 @@ class Parser {
     return this.#l.symbol([single(character)]);
   }
 
-  /** Behind its opening bracket. */
+  /** After its opening bracket. */
   #class(): readonly Span[] {
     const not = this.#try('^');
     const spans: Span[] = [];
@@ -193,7 +193,7 @@ class Parser {
     return [single(character)];
   }
 
-  /** Behind the backslash. */
+  /** After the backslash. */
   #escape(inClass: boolean): readonly Span[] {
     const spelled = this.#match(/x([\da-fA-F]{2})|u([\da-fA-F]{4})|u\{([\da-fA-F]{1,6})\}/y);
     if (spelled) {

@@ -28,7 +28,7 @@ export function unquotedTexts(
   });
 }
 
-/** Whether the shape takes any text. `pattern`: what holds it to its patterns and formats. */
+/** Whether the shape takes any text. `pattern`: what constrains it to its patterns and formats. */
 export function isAnyText({ length }: Shape, pattern: object | undefined): boolean {
   return pattern === undefined && length.least === 0 && length.most > MAX_COUNTED;
 }

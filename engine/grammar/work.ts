@@ -16,7 +16,7 @@ import { keywordPath, type Fault } from './keyword-path.js';
 export const MAX_WORK = 140_000;
 
 /**
- * Steps for the patterns and formats of one request besides. Those for which they do not suffice are not held, so a request is
+ * Steps for the patterns and formats of one request besides. Those for which they do not suffice are not enforced, so a request is
  * never refused for its patterns.
  */
 export const MAX_PATTERN_WORK = 640_000;

@@ -26,7 +26,7 @@ const OVER_MS = 40;
  */
 export class GrammarConstraint {
   readonly #grammars: ConstraintGrammars | undefined;
-  /** What may not be sampled while held. */
+  /** Tokens that may not be sampled while a grammar constrains the reply. */
   readonly #controlTokens: Uint32Array;
   readonly #control: ReadonlySet<number>;
   #state: GrammarState | undefined;
@@ -54,7 +54,7 @@ export class GrammarConstraint {
     this.#unlimited = { kind: 'but', tokens: this.#controlTokens };
   }
 
-  /** Undefined: none, or held otherwise. */
+  /** Undefined: no grammar constrains the reply, or not by llama.cpp's state. */
   get state(): GrammarState | undefined {
     return this.#state;
   }

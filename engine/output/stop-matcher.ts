@@ -6,7 +6,7 @@
 export class StopMatcher {
   readonly #automata: readonly Automaton[];
   /** Text not yet passed on. */
-  #held = '';
+  #buffered = '';
   #matched: string | undefined;
   #rest = '';
 
@@ -21,8 +21,8 @@ export class StopMatcher {
   }
 
   /** Text is buffered that may be the beginning of a stop. */
-  get holds(): boolean {
-    return this.#held !== '';
+  get buffers(): boolean {
+    return this.#buffered !== '';
   }
 
   /** Text after the stop in the same part. */
@@ -34,31 +34,31 @@ export class StopMatcher {
   push(text: string): string {
     if (this.#automata.length === 0) return text;
     if (this.#matched !== undefined) return '';
-    const from = this.#held.length;
-    this.#held += text;
-    for (let i = from; i < this.#held.length; i++) {
-      const unit = this.#held.charCodeAt(i);
+    const from = this.#buffered.length;
+    this.#buffered += text;
+    for (let i = from; i < this.#buffered.length; i++) {
+      const unit = this.#buffered.charCodeAt(i);
       for (const automaton of this.#automata) {
         if (automaton.step(unit) && automaton.stop.length > (this.#matched?.length ?? 0))
           this.#matched = automaton.stop;
       }
       if (this.#matched !== undefined) {
-        const shown = this.#held.slice(0, i + 1 - this.#matched.length);
-        this.#rest = this.#held.slice(i + 1);
-        this.#held = '';
+        const shown = this.#buffered.slice(0, i + 1 - this.#matched.length);
+        this.#rest = this.#buffered.slice(i + 1);
+        this.#buffered = '';
         return shown;
       }
     }
     const keep = Math.max(...this.#automata.map((automaton) => automaton.depth));
-    const shown = this.#held.slice(0, this.#held.length - keep);
-    this.#held = this.#held.slice(this.#held.length - keep);
+    const shown = this.#buffered.slice(0, this.#buffered.length - keep);
+    this.#buffered = this.#buffered.slice(this.#buffered.length - keep);
     return shown;
   }
 
   /** The text ended otherwise: returns what was buffered. */
   end(): string {
-    const rest = this.#held;
-    this.#held = '';
+    const rest = this.#buffered;
+    this.#buffered = '';
     return rest;
   }
 }

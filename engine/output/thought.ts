@@ -26,7 +26,7 @@ export class ThoughtSplitter {
   #close: StopMatcher;
   #state: 'before' | 'thought' | 'content' = 'before';
   /** Before: text that is not yet known to be a mark or content. */
-  #held = '';
+  #buffered = '';
   #end = new StopMatcher([]);
   /** Thought: white space that is dropped if the thought ends after it. */
   #space = '';
@@ -42,9 +42,9 @@ export class ThoughtSplitter {
     if (format.open) this.#think();
   }
 
-  /** Content is being read, and none of it is held back. */
+  /** Content is being read, and none of it is buffered. */
   get flowing(): boolean {
-    return this.#state === 'content' && !this.#close.holds;
+    return this.#state === 'content' && !this.#close.buffers;
   }
 
   /** A mark that ends the content, or a part of it, may begin in this text of several characters. */
@@ -83,35 +83,35 @@ export class ThoughtSplitter {
   /** The reply has ended: returns what was buffered, except white space at the end of a thought. */
   end(): ReplyPiece {
     if (this.#state === 'thought') return { reasoning: this.#visible(this.#end.end()), content: '' };
-    // Where each part of a reply begins with a mark, text that is held is the beginning of one.
-    const held = this.#state === 'before' && this.#format.part !== undefined ? '' : this.#held;
-    this.#held = '';
+    // Where each part of a reply begins with a mark, what is buffered is the beginning of one.
+    const buffered = this.#state === 'before' && this.#format.part !== undefined ? '' : this.#buffered;
+    this.#buffered = '';
     return {
       reasoning: '',
-      content: this.#close.push(this.#thoughts > 0 ? held.trimStart() : held) + this.#close.end(),
+      content: this.#close.push(this.#thoughts > 0 ? buffered.trimStart() : buffered) + this.#close.end(),
     };
   }
 
   /** Returns the unprocessed text, in the new state. */
   #before(text: string): string {
-    const held = this.#held + text;
-    const lead = held.trimStart();
+    const buffered = this.#buffered + text;
+    const lead = buffered.trimStart();
     // The longest of those that begin alike, so one that may still continue is waited for.
     const longer = this.#marks.some((own) => own.length > lead.length && own.startsWith(lead));
     const mark = longer ? undefined : this.#marks.find((own) => lead.startsWith(own));
-    this.#held = '';
+    this.#buffered = '';
     if (mark !== undefined) {
       if (this.#format.starts.includes(mark)) this.#think();
       else this.#state = 'content';
       return lead.slice(mark.length);
     }
     const after = this.#thoughts > 0;
-    if (longer && (after || held.length - lead.length <= MAX_SPACE)) {
-      this.#held = after ? lead : held;
+    if (longer && (after || buffered.length - lead.length <= MAX_SPACE)) {
+      this.#buffered = after ? lead : buffered;
       return '';
     }
     this.#state = 'content';
-    return after ? lead : held;
+    return after ? lead : buffered;
   }
 
   #contentEnd(): StopMatcher {

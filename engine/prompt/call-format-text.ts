@@ -27,7 +27,7 @@ export function callFormatText({ calls, lists, shows, chosen }: ToolUse): CallFo
     const why = chosen ? 'as toolFormat says' : 'since the format of its own is not known';
     return { native: false, chosen, says: `calls by a JSON instruction in the prompt, ${why}${listed}` };
   }
-  const mark = calls.mark === '' ? "at the reply's beginning" : `behind ${calls.mark}`;
+  const mark = calls.mark === '' ? "at the reply's beginning" : `after ${calls.mark}`;
   const notation = NOTATIONS[calls.arguments?.kind ?? 'json'];
   const several = calls.next === undefined ? 'one call a reply' : 'several calls a reply';
   const whose = chosen ? 'the format that toolFormat names' : 'its own format';

@@ -12,7 +12,7 @@ import { findTagged } from './tagged-syntax.js';
 
 /**
  * For models whose template writes calls as something other than JSON, or not at all: the whole reply is one JSON object,
- * held by a grammar (llama.cpp's generic format).
+ * constrained by a grammar (llama.cpp's generic format).
  */
 export const WRAPPED: CallSyntax = {
   mark: '',
@@ -60,10 +60,10 @@ function syntaxIn(reply: string, probes: readonly Probe[], end: string | undefin
   // Words between the mark and the JSON belong to another turn or to the model's prose; a mark that ends turns is none.
   if (!/^\s*(?:[{[]|$)/.test(open.slice(mark.length)) || (mark === '' && open[0] !== '{') || mark === end)
     return undefined;
-  const behind = reply.slice((second ?? first).end);
-  const ended = end === undefined ? -1 : behind.indexOf(end);
+  const after = reply.slice((second ?? first).end);
+  const ended = end === undefined ? -1 : after.indexOf(end);
   // Some end a turn with calls otherwise than one with words.
-  const close = ended >= 0 ? behind.slice(0, ended) : (/^[\s\]}]*(?:<\/[^<>]+>)?/.exec(behind)?.[0] ?? '');
+  const close = ended >= 0 ? after.slice(0, ended) : (/^[\s\]}]*(?:<\/[^<>]+>)?/.exec(after)?.[0] ?? '');
   return {
     mark,
     open,

@@ -65,7 +65,7 @@ export interface ThoughtMarks {
    * What is taken off the beginning of the text after it: line ends, nothing, white space at both ends, or one line end. With
    * `exactly` nothing is taken off the thought either.
    */
-  readonly rest: 'lines' | 'as it is' | 'trimmed' | 'behind a line' | 'exactly';
+  readonly rest: 'lines' | 'as it is' | 'trimmed' | 'after a line' | 'exactly';
 }
 
 /** A conversation in the form that one template copes with: plain JSON values. */
@@ -155,7 +155,7 @@ const RESTS: Readonly<Record<ThoughtMarks['rest'], (text: string) => string>> = 
   lines: (text) => text.replace(/^\n+/, ''),
   'as it is': (text) => text,
   trimmed: (text) => text.trim(),
-  'behind a line': (text) => text.replace(/^\n/, ''),
+  'after a line': (text) => text.replace(/^\n/, ''),
   exactly: (text) => text,
 };
 

@@ -27,7 +27,7 @@ export function verifyLabels(
     const after = vocabulary.tokenize(tail + label, true);
     const token = after[before.length];
     if (token === undefined || after.length !== before.length + 1 || before.some((own, at) => after[at] !== own))
-      return { kind: 'bad', problem: `the label "${label}" is not one token behind the chat template` };
+      return { kind: 'bad', problem: `the label "${label}" is not one token after the chat template` };
     if (seen.has(token)) return { kind: 'bad', problem: `the label "${label}" shares its token with another label` };
     seen.add(token);
   }

@@ -15,7 +15,7 @@ const filtered =
 /** In the order of asking. */
 const CONSTRUCTS: readonly (readonly [name: string, without: Without])[] = [
   ['these tools', ({ messages }) => ({ messages })],
-  ['a system message behind the first message', filtered(({ role }, at) => at === 0 || role !== 'system')],
+  ['a system message after the first message', filtered(({ role }, at) => at === 0 || role !== 'system')],
   ['a system message', filtered(({ role }) => role !== 'system')],
   ['two messages of one role in a row', filtered(({ role }, at, all) => all[at - 1]?.role !== role)],
   ['a reply without text', filtered(({ role, content }) => role !== 'assistant' || textOf(content) !== undefined)],
@@ -29,10 +29,10 @@ const CONSTRUCTS: readonly (readonly [name: string, without: Without])[] = [
     }),
   ],
   ['calls and their results', filtered(({ role, tool_calls: calls }) => role !== 'tool' && calls === undefined)],
-  ['a reply before the first question', behindFirstQuestion],
+  ['a reply before the first question', fromFirstQuestion],
 ];
 
-function behindFirstQuestion(conversation: PromptConversation): PromptConversation {
+function fromFirstQuestion(conversation: PromptConversation): PromptConversation {
   const first = conversation.messages.findIndex(({ role }) => role === 'user');
   return filtered(({ role }, at) => at >= first || role !== 'assistant')(conversation);
 }

@@ -29,9 +29,9 @@ export function findTagged(reply: string, probes: readonly Probe[], end: string 
   const open = reply.slice(0, first.name).trimStart();
   const mark = MARK.exec(open)?.[0];
   if (mark === undefined || mark === end) return undefined;
-  const behind = reply.slice((second ?? first).end);
-  const ended = end === undefined ? -1 : behind.indexOf(end);
-  const close = ended >= 0 ? behind.slice(0, ended) : (/^\s*(?:<\/[^<>]+>\s*)*/.exec(behind)?.[0] ?? '');
+  const after = reply.slice((second ?? first).end);
+  const ended = end === undefined ? -1 : after.indexOf(end);
+  const close = ended >= 0 ? after.slice(0, ended) : (/^\s*(?:<\/[^<>]+>\s*)*/.exec(after)?.[0] ?? '');
   return {
     mark,
     open,

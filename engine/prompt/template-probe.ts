@@ -145,7 +145,7 @@ export function shapeWithMarks(render: Render, plain: Shape, marks: Omit<Thought
   const said = { role: 'assistant', content: `${start}\n${MARK.thought}\n${end}\n\n${MARK.said}` };
   const rendered = (shape: Shape): string | undefined => render({ messages: [USER, said, USER] }, shape);
   const own = rendered(plain);
-  const forms = (['lines', 'as it is', 'trimmed', 'behind a line', 'exactly'] as const).map((rest) => ({
+  const forms = (['lines', 'as it is', 'trimmed', 'after a line', 'exactly'] as const).map((rest) => ({
     ...plain,
     marks: { start, end, rest },
   }));

@@ -131,7 +131,7 @@ const RESPONSE_FORMAT = {
   ],
 } as const;
 
-/** Taken and without effect. Bounded, since they are held while the request is. */
+/** Taken and without effect. Bounded, since they are kept while the request is. */
 export const IGNORED: Schemas = {
   metadata: { type: ['object', 'null'], maxProperties: 64 },
   service_tier: { type: ['string', 'null'], maxLength: 256 },

@@ -10,7 +10,7 @@ export type ModelRoute = 'chat' | 'decisions' | 'systemone';
 /** What a chat can be asked for by: the strict contract, the compatible one, POST /responses. */
 export type ChatForm = 'chat' | 'compatible' | 'responses';
 
-/** Which contract a body is held to. */
+/** Which contract a body is checked against. */
 export type BodyForm = ModelRoute | ChatForm;
 
 /** A chat request without its conversation. Defaults are applied. */
@@ -55,7 +55,7 @@ export type ReasoningEffort = 'none' | 'minimal' | 'low' | 'medium' | 'high';
 export interface ChatRequest {
   readonly params: ChatParams;
   readonly conversation: Conversation;
-  /** The JSON schema that the reply's content is held to. */
+  /** The JSON schema that the reply's content is constrained to. */
   readonly replySchema?: object;
   /** Where the body has {@link replySchema}: names of the contract. */
   readonly replySchemaAt?: readonly string[];

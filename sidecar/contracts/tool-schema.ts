@@ -1,6 +1,6 @@
 /**
  * `tools[]` and the recursive property schema inside `parameters` (docs/contract.md#tools). The caller's schema is data here: it is
- * checked against this contract, never run; a grammar is made of it where calls are held (engine/grammar, with bounds of its own).
+ * checked against this contract, never run; a grammar is made of it where calls are constrained (engine/grammar, with bounds of its own).
  * Depth is bounded by the nesting of the body.
  */
 import { CALL_ID, CALL_INDEX, MAX_TEXT, TEXT, TOOL_NAME, closed } from './common-schema.js';

@@ -147,7 +147,7 @@ async function loaded(
       tokenizerFinding(model.tokenize('The quick brown fox.').length, size),
       use('chat', chat, 'its template makes prompts', setup.kind === 'chat'),
       { what: 'tool calls', ok: tools.native || tools.chosen, needed: false, says: tools.says },
-      use('decisions', decisions, 'each label is one token behind its template', setup.kind === 'decision'),
+      use('decisions', decisions, 'each label is one token after its template', setup.kind === 'decision'),
     ];
   } finally {
     await model.dispose();

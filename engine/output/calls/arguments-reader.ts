@@ -18,14 +18,14 @@ export interface ArgumentsReader {
    * With `complete`: what was already read after the arguments: the call's `close` (0), its `next` (1), text that can be
    * neither (`failed`), or nothing yet.
    */
-  readonly behind: 0 | 1 | 'failed' | undefined;
+  readonly after: 0 | 1 | 'failed' | undefined;
   /** With `failed`: that text. */
   readonly rest: string;
 }
 
 /** Arguments that are written as one JSON object. */
 export class JsonArguments implements ArgumentsReader {
-  readonly behind = undefined;
+  readonly after = undefined;
   readonly rest = '';
   readonly #object = new ObjectEnd();
 

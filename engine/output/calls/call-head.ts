@@ -73,7 +73,7 @@ export class CallHead {
     return 'more';
   }
 
-  /** From here on it is to be held. */
+  /** From here on the grammar of calls is to constrain it. */
   #isDue(progress: Progress): boolean {
     const { ambiguous, mark } = this.#format.syntax;
     return this.#state === 'open' && (ambiguous === true ? typeof progress === 'number' : this.raw === mark);

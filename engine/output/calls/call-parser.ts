@@ -28,7 +28,7 @@ export class CallParser {
   readonly #constraint: CallConstraint;
   #state: State;
   /** Content not yet passed on: white space, and a possible beginning of a mark. */
-  #held = '';
+  #buffered = '';
   /** Some content was passed on. */
   #shown = false;
   /** White space before the current call, and the call's own text after its arguments. */
@@ -76,8 +76,8 @@ export class CallParser {
     const { certain, mayBeUsers, raw } = this.#head;
     const inHead = this.#state === 'head';
     const call = inHead && !certain && !mayBeUsers ? this.#spaces + raw : '';
-    const content = (mark ? '' : this.#held) + call;
-    this.#held = this.#spaces = this.#raw = '';
+    const content = (mark ? '' : this.#buffered) + call;
+    this.#buffered = this.#spaces = this.#raw = '';
     return { content: this.#calls > 0 && content.trim() === '' ? '' : content, calls: [] };
   }
 
@@ -107,19 +107,19 @@ export class CallParser {
 
   /** Without a mark, a reply that begins like a call is one, and otherwise content. */
   #start(text: string, out: ParsedText): string {
-    const all = this.#held + text;
+    const all = this.#buffered + text;
     const begin = all.search(/\S/);
-    this.#held = begin < 0 ? all : '';
+    this.#buffered = begin < 0 ? all : '';
     if (begin < 0 && all.length <= MAX_SPACE) return '';
     if (begin >= 0 && begin <= MAX_SPACE && all[begin] === '{') return this.#begin(all, begin);
-    this.#held = '';
+    this.#buffered = '';
     this.#state = 'plain';
     return this.#emit(all, out);
   }
 
   #content(text: string, out: ParsedText): string {
-    const { content, rest, spaces } = splitBeforeMark(this.#held + text, this.#format.syntax.mark);
-    this.#held = spaces === undefined ? rest : '';
+    const { content, rest, spaces } = splitBeforeMark(this.#buffered + text, this.#format.syntax.mark);
+    this.#buffered = spaces === undefined ? rest : '';
     this.#emit(content, out);
     return spaces === undefined ? '' : this.#begin(rest, spaces);
   }
@@ -151,15 +151,15 @@ export class CallParser {
       this.#raw += unit;
       const progress = this.#expected.take(unit);
       if (progress === 'more' && this.#raw.length <= MAX_HEAD) continue;
-      if (typeof progress === 'number') this.#behind(progress);
+      if (typeof progress === 'number') this.#ended(progress);
       else this.#giveUp(this.#raw, out);
       return text.slice(i + 1);
     }
     return '';
   }
 
-  /** A call is over; `which`: as {@link ArgumentsReader.behind}. */
-  #behind(which: number): void {
+  /** A call is over; `which`: as {@link ArgumentsReader.after}. */
+  #ended(which: number): void {
     if (which === 0) {
       this.#close();
       return;
@@ -200,22 +200,22 @@ export class CallParser {
     if (this.#arguments.complete) {
       if (!this.#isAnswer) this.#calls += 1;
       const { close, next } = this.#format.syntax;
-      const { behind, rest } = this.#arguments;
+      const { after, rest } = this.#arguments;
       this.#raw = rest;
-      if (behind === 'failed') this.#giveUp(this.#raw, out);
-      else if (behind !== undefined) this.#behind(behind);
+      if (after === 'failed') this.#giveUp(this.#raw, out);
+      else if (after !== undefined) this.#ended(after);
       else {
         this.#state = 'tail';
         this.#expected = new ExpectedText(next === undefined ? [close] : [close, next]);
         const { progress } = this.#expected;
-        if (typeof progress === 'number') this.#behind(progress);
+        if (typeof progress === 'number') this.#ended(progress);
       }
     }
     return text.slice(used);
   }
 
   #close(): void {
-    // Behind an answer's tool the grammar continues: with at least one character of the answer.
+    // After an answer's tool the grammar continues: with at least one character of the answer.
     if (this.#isAnswer) {
       this.#answers();
       return;
@@ -234,7 +234,7 @@ export class CallParser {
     return text.slice(used);
   }
 
-  /** It is not a call, or nothing that continues with one: `raw` is content. */
+  /** It is no call, or does not continue as one: `raw` is content. */
   #giveUp(raw: string, out: ParsedText): void {
     this.#emit(this.#spaces + raw, out);
     this.#spaces = this.#raw = '';

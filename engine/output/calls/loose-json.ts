@@ -16,7 +16,7 @@ const ESCAPES: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r' };
 type State = 'value' | 'key' | 'colon' | 'after' | 'word' | 'mark' | 'json' | 'quoted' | 'marked' | 'over';
 
 export class LooseJson implements ArgumentsReader {
-  readonly behind = undefined;
+  readonly after = undefined;
   readonly rest = '';
   readonly #quote: string | undefined;
   /** Closes the outermost object, and belongs to what follows it; absent: the object has braces. */
@@ -24,7 +24,7 @@ export class LooseJson implements ArgumentsReader {
   readonly #open: ('object' | 'array')[] = [];
   #state: State = 'value';
   /** The text of a word, or of a mark's beginning. */
-  #held = '';
+  #buffered = '';
   #escaped = false;
   #close = new StopMatcher([]);
   /** What is being read is a key. */
@@ -105,7 +105,7 @@ export class LooseJson implements ArgumentsReader {
       this.#state = unit === '"' ? 'json' : 'quoted';
       return { json: '"', used: 1 };
     }
-    this.#held = '';
+    this.#buffered = '';
     this.#state = this.#quote?.startsWith(unit) === true ? 'mark' : 'word';
     return { json: '', used: 0 };
   }
@@ -142,13 +142,13 @@ export class LooseJson implements ArgumentsReader {
   }
 
   #readMark(unit: string): string {
-    this.#held += unit;
-    if (this.#held === this.#quote) {
+    this.#buffered += unit;
+    if (this.#buffered === this.#quote) {
       this.#state = 'marked';
-      this.#close = new StopMatcher([this.#held]);
+      this.#close = new StopMatcher([this.#buffered]);
       return '"';
     }
-    if (this.#quote?.startsWith(this.#held) !== true) this.#state = 'word';
+    if (this.#quote?.startsWith(this.#buffered) !== true) this.#state = 'word';
     return '';
   }
 
@@ -160,15 +160,15 @@ export class LooseJson implements ArgumentsReader {
   }
 
   #readWord(unit: string): ArgumentsPart {
-    if (!ENDS_WORD.test(unit) && this.#held.length < MAX_WORD) {
-      this.#held += unit;
+    if (!ENDS_WORD.test(unit) && this.#buffered.length < MAX_WORD) {
+      this.#buffered += unit;
       return { json: '', used: 1 };
     }
-    const word = LITERALS[this.#held] ?? this.#held;
-    const json = !this.#isKey && SCALAR.test(word) ? word : JSON.stringify(this.#held);
+    const word = LITERALS[this.#buffered] ?? this.#buffered;
+    const json = !this.#isKey && SCALAR.test(word) ? word : JSON.stringify(this.#buffered);
     // Text that no notation has is dropped, so that each step takes something.
-    const used = this.#held === '' ? 1 : 0;
-    this.#held = '';
+    const used = this.#buffered === '' ? 1 : 0;
+    this.#buffered = '';
     this.#ended();
     return { json: used === 1 ? '' : json, used };
   }

@@ -1,4 +1,4 @@
-/** White space held back, since it is dropped beside a call; more than this is content. */
+/** White space that is buffered, since it is dropped beside a call; more than this is content. */
 export const MAX_SPACE = 64;
 
 /**
@@ -16,7 +16,7 @@ export function splitBeforeMark(
   return { content: text.slice(0, end), rest: text.slice(end), spaces: at >= 0 ? spaces : undefined };
 }
 
-/** How much of the white space before `at` is held back. */
+/** How much of the white space before `at` is buffered. */
 function spacesBefore(text: string, at: number): number {
   return Math.min(at - text.slice(0, at).trimEnd().length, MAX_SPACE);
 }

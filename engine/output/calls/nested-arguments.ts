@@ -11,7 +11,7 @@ import type { ArgumentsPart, ArgumentsReader } from './arguments-reader.js';
 import { ExpectedText } from './expected-text.js';
 import { TaggedValue } from './tagged-value.js';
 
-/** A tag's name is no longer than this: what the grammar writes is held, and other text is not read forever. */
+/** The longest name of a tag, so that text that no grammar constrains is not buffered without a bound. */
 const MAX_NAME = 1024;
 
 const ITEM = 'item';
@@ -40,13 +40,13 @@ export class NestedReader implements ArgumentsReader {
   #tag = '';
   /** The value that is being read, and what was read of it while it may be anything. */
   #node = ANYTHING;
-  #held = '';
+  #buffered = '';
   /** The same without the white space that leads. */
   #begun = '';
   /** An element is within it. */
   #nests = false;
   #value: TaggedValue | undefined;
-  behind: 0 | 1 | 'failed' | undefined;
+  after: 0 | 1 | 'failed' | undefined;
   rest = '';
 
   /** `nodes`: of all arguments first. `ends`: what closes the call, and, if calls can follow each other, what leads on to the next. */
@@ -154,7 +154,7 @@ export class NestedReader implements ArgumentsReader {
     const { members = {}, others, prefix = [], items } = node;
     const own = kind === 'array' ? (prefix[written] ?? items) : Object.hasOwn(members, name) ? members[name] : others;
     this.#node = (own === undefined ? undefined : this.#nodes[own]) ?? ANYTHING;
-    this.#held = '';
+    this.#buffered = '';
     this.#begun = '';
     this.#state = 'value';
     parent.written += 1;
@@ -164,7 +164,7 @@ export class NestedReader implements ArgumentsReader {
 
   /** Until it is known whether an element is within it. */
   #readValue(unit: string): string {
-    this.#held += unit;
+    this.#buffered += unit;
     // White space that leads is not looked at again with each unit that follows it.
     if (this.#begun === '' && unit.trim() === '') return '';
     this.#begun += unit;
@@ -174,7 +174,7 @@ export class NestedReader implements ArgumentsReader {
     const { types, scalars, empty } = this.#node;
     if (begun.startsWith(tag) && (unit !== '/' || empty !== undefined)) {
       this.#nests = true;
-      this.#raw = this.#held.slice(0, -1);
+      this.#raw = this.#buffered.slice(0, -1);
       this.#begin();
       return this.#take(unit).json;
     }
@@ -184,7 +184,7 @@ export class NestedReader implements ArgumentsReader {
       { before: '', close: `${this.#prefix}</` },
     );
     this.#state = 'text';
-    return this.#readText(this.#held).json;
+    return this.#readText(this.#buffered).json;
   }
 
   #readText(text: string): ArgumentsPart {
@@ -193,9 +193,9 @@ export class NestedReader implements ArgumentsReader {
     return part;
   }
 
-  #end(behind: 0 | 1 | 'failed'): string {
+  #end(after: 0 | 1 | 'failed'): string {
     this.#state = 'over';
-    this.behind = behind;
+    this.after = after;
     this.rest = this.#raw;
     const [root, ...inner] = this.#open;
     const closed = inner.reverse().map(({ kind }) => (kind === 'array' ? ']' : '}'));

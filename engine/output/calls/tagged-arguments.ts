@@ -8,7 +8,7 @@ import type { ArgumentsPart, ArgumentsReader } from './arguments-reader.js';
 import { ExpectedText } from './expected-text.js';
 import { TaggedValue } from './tagged-value.js';
 
-/** A parameter's name is no longer than this: what the grammar writes is held, and other text is not read forever. */
+/** The longest name of a parameter, so that text that no grammar constrains is not buffered without a bound. */
 const MAX_PARAMETER_NAME = 1024;
 
 const ANY: readonly ValueType[] = ['string', 'object', 'array', 'number', 'boolean', 'null'];
@@ -25,7 +25,7 @@ export class TaggedReader implements ArgumentsReader {
   #name = '';
   #value: TaggedValue | undefined;
   #written = 0;
-  behind: 0 | 1 | 'failed' | undefined;
+  after: 0 | 1 | 'failed' | undefined;
   rest = '';
 
   /** `ends`: what closes the call, and, if calls can follow each other, what leads on to the next one. */
@@ -113,9 +113,9 @@ export class TaggedReader implements ArgumentsReader {
     return `${lead}${JSON.stringify(this.#name)}: `;
   }
 
-  #end(behind: 0 | 1 | 'failed'): string {
+  #end(after: 0 | 1 | 'failed'): string {
     this.#state = 'over';
-    this.behind = behind;
+    this.after = after;
     this.rest = this.#raw;
     return this.#written === 0 ? '{}' : '}';
   }

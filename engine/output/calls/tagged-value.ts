@@ -3,7 +3,7 @@ import { StopMatcher } from '../stop-matcher.js';
 import type { ArgumentsPart } from './arguments-reader.js';
 import { ObjectEnd } from './json-text.js';
 
-/** Text that may be a number, true, false or null is held back; what is longer than this is none. */
+/** Text that may be a number, true, false or null is buffered; what is longer than this is none. */
 const MAX_SCALAR = 40;
 
 const SCALAR_BEGUN = /^\s*(?:-?[\d.eE+-]*|[tT]r?u?e?|[fF]a?l?s?e?|[nN]u?l?l?|No?n?e?)\s*$/;
@@ -29,7 +29,7 @@ export class TaggedValue {
   readonly #close: StopMatcher;
   /** Unknown until it has begun. */
   #kind: 'unknown' | 'scalar' | 'text' | 'cdata' | 'nested' = 'unknown';
-  #held = '';
+  #buffered = '';
   #lead = true;
   readonly #nested = new ObjectEnd();
   complete = false;
@@ -55,25 +55,25 @@ export class TaggedValue {
       const lead = text.length - text.replace(/^[ \t\n\r]+/, '').length;
       const first = text[lead] ?? '';
       const nested = (first === '{' && this.#may('object')) || (first === '[' && this.#may('array'));
-      if (nested && this.#held.trim() === '') {
+      if (nested && this.#buffered.trim() === '') {
         this.#kind = 'nested';
         return { json: '', used: lead };
       }
       if (first === '') {
-        this.#held += text;
+        this.#buffered += text;
         return { json: '', used: text.length };
       }
-      const begun = (this.#held + text).trimStart();
+      const begun = (this.#buffered + text).trimStart();
       if (this.#cdata && begun.length < CDATA.open.length && CDATA.open.startsWith(begun)) {
-        this.#held += text;
+        this.#buffered += text;
         return { json: '', used: text.length };
       }
       const quoted = this.#cdata && begun.startsWith(CDATA.open);
       this.#kind = quoted ? 'cdata' : this.#types.length === 1 && this.#may('string') ? 'text' : 'scalar';
-      const held = this.#held;
-      this.#held = '';
-      const { json, used } = this.take(held + text);
-      return { json, used: used - held.length };
+      const buffered = this.#buffered;
+      this.#buffered = '';
+      const { json, used } = this.take(buffered + text);
+      return { json, used: used - buffered.length };
     }
     const shown = this.#close.push(text);
     if (this.#close.matched === undefined) return { json: this.#show(shown), used: text.length };
@@ -100,15 +100,15 @@ export class TaggedValue {
   /** What of the value's text is certain. */
   #show(text: string): string {
     if (this.#kind === 'cdata') {
-      this.#held += text;
+      this.#buffered += text;
       return '';
     }
     if (this.#kind === 'scalar') {
-      this.#held += text;
-      if (!this.#may('string') || (this.#held.length <= MAX_SCALAR && SCALAR_BEGUN.test(this.#held))) return '';
+      this.#buffered += text;
+      if (!this.#may('string') || (this.#buffered.length <= MAX_SCALAR && SCALAR_BEGUN.test(this.#buffered))) return '';
       this.#kind = 'text';
-      const all = this.#held;
-      this.#held = '';
+      const all = this.#buffered;
+      this.#buffered = '';
       return this.#text(all);
     }
     return this.#text(text);
@@ -123,10 +123,10 @@ export class TaggedValue {
       if (this.#dropLead && rest.startsWith('\n')) rest = rest.slice(1);
     }
     if (rest === '') return out;
-    rest = this.#held + rest;
-    this.#held = '';
+    rest = this.#buffered + rest;
+    this.#buffered = '';
     if (this.#dropTail && rest.endsWith('\n')) {
-      this.#held = '\n';
+      this.#buffered = '\n';
       rest = rest.slice(0, -1);
     }
     return out + JSON.stringify(rest).slice(1, -1);
@@ -134,15 +134,15 @@ export class TaggedValue {
 
   #finish(): string {
     if (this.#kind === 'cdata') {
-      const text = this.#held.trim().slice(CDATA.open.length);
+      const text = this.#buffered.trim().slice(CDATA.open.length);
       return JSON.stringify(text.endsWith(CDATA.close) ? text.slice(0, -CDATA.close.length) : text);
     }
     if (this.#kind !== 'scalar') return this.#lead ? '""' : '"';
-    const text = this.#held.trim();
+    const text = this.#buffered.trim();
     const json = PYTHON[text] ?? text;
     if (isScalar(json) && (!this.#may('string') || this.#scalars.some((form) => isOf(form, json)))) return json;
-    const raw = this.#held;
-    this.#held = '';
+    const raw = this.#buffered;
+    this.#buffered = '';
     this.#kind = 'text';
     return this.#text(raw) + this.#finish();
   }

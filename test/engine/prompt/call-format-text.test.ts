@@ -19,7 +19,7 @@ t.test('how a model calls tools, as text for the operator', (t) => {
   t.same(says({ calls: qwen }), {
     native: true,
     chosen: false,
-    says: 'its own format: calls behind <tool_call>, arguments one by one between tags, several calls a reply',
+    says: 'its own format: calls after <tool_call>, arguments one by one between tags, several calls a reply',
   });
   t.match(says({ calls: qwen, chosen: true }), { native: true, says: /^the format that toolFormat names: / });
   const llama = { mark: '', open: '{"name": "', between: '", "parameters": ', close: '}' };

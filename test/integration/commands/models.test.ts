@@ -79,7 +79,7 @@ t.test('verify: a model’s memory, and the seats that fit at which context', as
       { what: 'tensors', ok: true },
       { what: 'tokenizer', ok: true },
       { what: 'chat', ok: true, needed: false },
-      { what: 'tool calls', ok: true, needed: false, says: /^its own format: calls behind / },
+      { what: 'tool calls', ok: true, needed: false, says: /^its own format: calls after / },
       { what: 'decisions', ok: true, needed: true },
       { what: 'memory', ok: true },
     ],
@@ -122,7 +122,7 @@ t.test('verify: another chat template, a configured format, and a missing templa
   const calls = (found: typeof plain) => found?.findings.find(({ what }) => what === 'tool calls');
   t.match(calls(plain), { ok: false, says: /^calls by a JSON instruction.*lists no tools.*as plain text$/ });
   t.equal(plain?.serves, true, 'it is served all the same');
-  t.match(calls(chosen), { ok: true, says: /^the format that toolFormat names: calls behind <tool_call>/ });
+  t.match(calls(chosen), { ok: true, says: /^the format that toolFormat names: calls after <tool_call>/ });
   t.match(gone, { serves: false, problem: /^model gone: chatTemplate cannot be read from .*gone\.jinja: ENOENT$/ });
   t.notMatch(ran.stdout, /m\.role/, 'the template itself is not printed');
   const seen = await runCli(['doctor'], environment);
