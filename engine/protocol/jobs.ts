@@ -20,6 +20,8 @@ export interface GenerateJob extends SamplingParams {
    * none.
    */
   readonly elsewhere?: StateElsewhere;
+  /** Jobs run on other replicas of its model, so it does not run alone, even if it is the only one of its process. Absent: false. */
+  readonly besideOthers?: boolean;
   readonly n: number;
   /**
    * Sequences that it may use at once: 1 to n. Each is returned by `seatFreed` when it is not needed any more or was
@@ -41,8 +43,9 @@ export interface ScoreJob {
   /** Both as in {@link GenerateJob}. */
   readonly promptVersion?: string;
   readonly scope: CacheScope;
-  /** As in {@link GenerateJob}. */
+  /** Both as in {@link GenerateJob}. */
   readonly elsewhere?: StateElsewhere;
+  readonly besideOthers?: boolean;
   /** Template head and input. */
   readonly input: Uint32Array;
   readonly questions: readonly ScoreQuestion[];

@@ -21,6 +21,7 @@ export class Generation implements Work {
   readonly items: number;
   readonly scope: CacheScope;
   readonly elsewhere: StateElsewhere | undefined;
+  readonly besideOthers: boolean | undefined;
   readonly isolated = false;
   readonly reuse = 'any';
   readonly intermittent: boolean;
@@ -40,6 +41,7 @@ export class Generation implements Work {
   constructor(id: number, job: GenerateJob, limits: WorkLimits, model: ModelTokens, decoder: Decoder) {
     this.scope = job.scope;
     this.elsewhere = job.elsewhere;
+    this.besideOthers = job.besideOthers;
     this.items = job.n;
     const { grammar, calls } = job.format ?? {};
     this.intermittent = decoder.isExpensive?.(Math.max(grammar?.stacks ?? 0, calls?.stacks ?? 0)) === true;

@@ -35,6 +35,8 @@ export interface Work {
   readonly scope: CacheScope;
   /** A state of another process that has some of its prompt. */
   readonly elsewhere?: StateElsewhere | undefined;
+  /** Jobs run in other processes of its model, so it is not alone. Absent: not known to. */
+  readonly besideOthers?: boolean | undefined;
   /** No other sequence may share its decodes (a decision's result must not depend on the neighbours). */
   readonly isolated: boolean;
   /** Its items skip steps ({@link Branch.pending}). Absent: none does. */

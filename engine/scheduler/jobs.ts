@@ -127,7 +127,7 @@ export class Jobs {
   /** Starts a job's items, the first one or further ones, as far as there is time for their copies. */
   async #start(job: RunningJob, out: Output[]): Promise<void> {
     const { id, work } = job;
-    const reuse = this.#reuse(work, this.#started.size === 1);
+    const reuse = this.#reuse(work);
     await this.guard(job, out, async () => {
       if (job.branches.length === 0) {
         const keep = await this.#begin(job, () => reuse);
@@ -188,11 +188,12 @@ export class Jobs {
     for (let spare = job.spare(); spare > 0; spare--) out.push({ id: job.id, kind: 'seatFreed' });
   }
 
-  /** How much state of other jobs a job may reuse; `byItself`: no other one runs. */
-  #reuse({ isolated }: Work, byItself: boolean): Reuse {
+  /** How much state of other jobs a job may reuse, which is one of those that have started. */
+  #reuse({ isolated, besideOthers }: Work): Reuse {
     if (this.#prefixReuse === 'off') return 'none';
     if (isolated) return 'same-split';
-    return this.#prefixReuse === 'any' || !byItself ? 'any' : 'same-split';
+    const alone = this.#started.size === 1 && besideOthers !== true;
+    return this.#prefixReuse === 'any' || !alone ? 'any' : 'same-split';
   }
 
   /** Starts a job's next item on a new sequence. Returns the reused tokens; undefined: no sequence is free, or it was put off. */
@@ -223,7 +224,7 @@ export class Jobs {
   /** Starts further items beside the running ones, while there are seats and sequences. */
   async #spread(job: RunningJob): Promise<void> {
     const own = new Set(job.branches.map(({ sequence }) => sequence));
-    const others = this.#reuse(job.work, this.#started.size === 1);
+    const others = this.#reuse(job.work);
     while (job.spreads && this.runs(job)) {
       const keep = await this.#begin(job, (sequence) => (own.has(sequence) ? job.work.reuse : others));
       if (keep === undefined) break;

@@ -18,6 +18,7 @@ export class Scoring implements Work {
   readonly items: number;
   readonly scope: CacheScope;
   readonly elsewhere: StateElsewhere | undefined;
+  readonly besideOthers: boolean | undefined;
   readonly isolated: boolean;
   readonly reuse: 'any' | 'same-split';
   readonly #id: number;
@@ -35,6 +36,7 @@ export class Scoring implements Work {
     this.#ownsPrompt = limits.ownsPrompts === true;
     this.scope = job.scope;
     this.elsewhere = job.elsewhere;
+    this.besideOthers = job.besideOthers;
     this.items = job.questions.length;
     this.isolated = job.isolate;
     this.reuse = job.isolate ? 'same-split' : 'any';

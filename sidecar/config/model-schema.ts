@@ -94,7 +94,7 @@ export const modelSchema: SettingSchema = {
       { default: 50, minimum: 1, maximum: 10_000, unit: '%' },
     ),
     prefixReuse: text(
-      'Which part of a new prompt is taken from KV state that a sequence still has. `auto`: a request that runs alone reuses only whole prefill chunks, so that its result is the same with and without reuse; a request beside others reuses every shared token. `any`: always every shared token, which may change the last digits of results. `off`: nothing.',
+      'Which part of a new prompt is taken from KV state that a sequence still has. `auto`: a request that runs alone reuses only whole prefill chunks, so that its result is the same with and without reuse; a request beside others, on any replica of its model, reuses every shared token. `any`: always every shared token, which may change the last digits of results. `off`: nothing.',
       { enum: ['auto', 'any', 'off'], default: 'auto' },
     ),
     swaFull: {

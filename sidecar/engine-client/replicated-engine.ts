@@ -26,6 +26,8 @@ export interface EngineReplica extends Replica, Sibling {
   readonly setup: EngineSetup;
   readonly readyInMs: number;
   readonly report: EngineReport;
+  /** Jobs of its present process that have not ended. */
+  readonly jobs: number;
   wake(): void;
   /** A replica of the model was given a job: the idle ones are not to be unloaded one by one. */
   touch(): void;
@@ -125,11 +127,11 @@ export class ReplicatedEngine implements HostedEngine {
   }
 
   generate(job: GenerateJob, receiver: GenerationReceiver, replica: number, prefix: Uint32Array): JobHandle {
-    return this.#taking(replica).generate({ ...job, ...this.#elsewhere(replica, prefix) }, receiver);
+    return this.#taking(replica).generate({ ...job, ...this.#others(replica, prefix) }, receiver);
   }
 
   score(job: ScoreJob, receiver: ScoreReceiver, replica: number, prefix: Uint32Array): JobHandle {
-    return this.#taking(replica).score({ ...job, ...this.#elsewhere(replica, prefix) }, receiver);
+    return this.#taking(replica).score({ ...job, ...this.#others(replica, prefix) }, receiver);
   }
 
   heldPrefixes(replica: number): PrefixIndex {
@@ -140,9 +142,11 @@ export class ReplicatedEngine implements HostedEngine {
     await Promise.all(this.replicas.map((replica) => replica.close()));
   }
 
-  #elsewhere(replica: number, prefix: Uint32Array): Pick<GenerateJob, 'elsewhere'> {
+  /** What a job of one replica is to know of the other ones. */
+  #others(replica: number, prefix: Uint32Array): Pick<GenerateJob, 'elsewhere' | 'besideOthers'> {
     const elsewhere = stateElsewhere(this.replicas, replica, prefix);
-    return elsewhere ? { elsewhere } : {};
+    const besideOthers = this.replicas.some(({ jobs }, at) => at !== replica && jobs > 0);
+    return { ...(elsewhere && { elsewhere }), ...(besideOthers && { besideOthers }) };
   }
 
   #taking(index: number): EngineReplica {

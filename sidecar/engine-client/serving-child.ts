@@ -73,6 +73,10 @@ export class ServingChild {
     return (this.state === 'ready' && this.child?.heldPrefixes) || NO_PREFIXES;
   }
 
+  get jobs(): number {
+    return this.child?.mux.open ?? 0;
+  }
+
   get report(): EngineReport {
     return (this.state === 'ready' && this.child?.report) || NO_REPORT;
   }
@@ -92,20 +96,31 @@ export class ServingChild {
   protected watchIdle(unload: () => void): void {
     const { clock, onDemand } = this.#options;
     if (onDemand === undefined || onDemand.idleUnloadMs === 0) return;
-    const busy = (): boolean => (this.child?.mux.open ?? 0) > 0 || onDemand.wanted();
+    const busy = (): boolean => this.jobs > 0 || onDemand.wanted();
     this.idle = new IdleWatch(clock, onDemand.idleUnloadMs, busy, unload);
   }
 
-  /** Ends its jobs, and then its process: this replica takes none until it is ready again. Jobs end, since their seats are bounded. */
-  async #rest(): Promise<void> {
-    const child = this.child;
-    if (this.state !== 'ready' || child === undefined) return;
-    this.idle?.stop();
+  /**
+   * Ends its process once its jobs have ended: this replica takes none until it is ready again. Returns false where they did not
+   * end in time; then it takes jobs as before.
+   */
+  async #rest(): Promise<boolean> {
+    const { child, facts } = this;
+    if (this.state !== 'ready' || child === undefined) return true;
+    const { clock, timing, events } = this.#options;
     this.state = 'cold';
     this.problem = 'it loads other weights';
-    this.#options.events.seats(0);
-    await new Promise<void>((idle) => child.mux.whenIdle(idle));
-    await child.close(closeMsOf(this.#options.timing));
+    events.seats(0);
+    const jobsEnded = new Promise<void>((ended) => child.mux.whenIdle(ended));
+    if (await withTimeout(clock, timing.reloadWaitMs, jobsEnded)) {
+      this.idle?.stop();
+      await child.close(closeMsOf(timing));
+      return true;
+    }
+    this.state = 'ready';
+    this.problem = undefined;
+    events.seats(facts?.seats ?? 0);
+    return false;
   }
 
   /**
@@ -114,10 +129,10 @@ export class ServingChild {
    */
   protected async makeWay(how: 'beside' | 'after'): Promise<string | undefined> {
     const { clock, timing } = this.#options;
+    const late = `still has jobs after ${timing.reloadWaitMs / 1000} s`;
     if (this.retired.busy && !(await withTimeout(clock, timing.reloadWaitMs, this.retired.gone)))
-      return `the process that was replaced before still has jobs after ${timing.reloadWaitMs / 1000} s`;
-    if (how === 'after') await this.#rest();
-    return undefined;
+      return `the process that was replaced before ${late}`;
+    return how === 'beside' || (await this.#rest()) ? undefined : `its process ${late}`;
   }
 
   /** The process that accepts jobs now. */

@@ -36,6 +36,11 @@ t.test('beside other jobs, or if configured, the whole common prefix is kept', a
   await Promise.all([other, busy.ends(3)]);
   t.equal(busy.cached(3), 20);
 
+  const elsewhere = bench(1);
+  await elsewhere.run(1, () => elsewhere.loop.generate(1, job(prompt(20, 3, 0))));
+  await elsewhere.run(2, () => elsewhere.loop.generate(2, { ...job(prompt(20, 5, 1)), besideOthers: true }));
+  t.equal(elsewhere.cached(2), 20, 'other replicas of the model run jobs');
+
   const any = bench(1, { prefixReuse: 'any' });
   await any.run(1, () => any.loop.generate(1, job(prompt(20, 3, 0))));
   await any.run(2, () => any.loop.generate(2, job(prompt(20, 5, 1))));

@@ -34,6 +34,7 @@ class FakeReplica implements EngineReplica {
   readonly held = new HeldPrefixes(2, 1024);
   /** The last job. */
   job: GenerateJob | ScoreJob | undefined;
+  jobs = 0;
   report = { ...NO_REPORT, tokens: { running: 1, kept: 10 } };
   /** The calls, in order. */
   readonly calls: string[] = [];
@@ -165,6 +166,18 @@ t.test('a state that a second replica has restored is there for a third, also wi
   replicas[0].held.apply([{ sequence: 2, hashes: new Uint32Array(0) }]);
   t.strictSame(elsewhere(), { ...state, file: 9, pid: 101 }, 'by the second one’s descriptor');
   t.equal(engine.heldPrefixes(2).longestOf(PREFIX), 3 * PREFIX_CHUNK);
+});
+
+t.test('a job is told of jobs of other replicas, since it does not run alone then', async (t) => {
+  const { engine, replicas } = three();
+  const told = (): unknown[] => {
+    engine.generate(JOB, RECEIVER, 1, PREFIX);
+    engine.score(JOB, RECEIVER, 2, PREFIX);
+    return [replicas[1].job?.besideOthers, replicas[2].job?.besideOthers];
+  };
+  t.strictSame(told(), [undefined, undefined]);
+  replicas[1].jobs = 3;
+  t.strictSame(told(), [undefined, true], 'the own ones are known to its process');
 });
 
 t.test('facts are those of a replica, with the longest seats; tokens are sums', async (t) => {
