@@ -134,8 +134,8 @@ function templateFor(model: ModelConfig | undefined): TemplateFor {
 /** Bytes that the models checked so far will take. */
 class Taken {
   #memory = 0;
-  /** By devices. */
-  readonly #gpuMemory = new Map<string, number>();
+  /** Of each engine, with the devices that it sees. */
+  readonly #gpuMemory: { readonly devices: readonly string[]; readonly bytes: number }[] = [];
   /** Memory-mapped weights by file. On a GPU each engine has its own copy. */
   readonly #weights = new Map<string, number>();
 
@@ -144,7 +144,7 @@ class Taken {
     const others = [...this.#weights].filter(([other]) => other !== file);
     return {
       memory: others.reduce((sum, [, bytes]) => sum + bytes, this.#memory + own),
-      gpuMemory: this.#gpuMemory.get(devices.join()) ?? 0,
+      gpuMemory: this.#gpuMemory.reduce((sum, other) => sum + other.bytes * shareOn(devices, other.devices), 0),
     };
   }
 
@@ -160,9 +160,17 @@ class Taken {
       this.#memory += memory.total - mapped - yielding;
       this.#weights.set(file, Math.max(mapped, this.#weights.get(file) ?? 0));
     }
-    const there = devices.join();
-    this.#gpuMemory.set(there, (this.#gpuMemory.get(there) ?? 0) + (gpuMemory?.total ?? 0));
+    if (gpuMemory) this.#gpuMemory.push({ devices, bytes: gpuMemory.total });
   }
+}
+
+/**
+ * The share of an engine's GPU memory that is on `devices`, if its layers are split evenly over those that it sees: `seen`. An empty
+ * list is of all that there are. How many these are is not known here, so nothing of such an engine is counted on named devices.
+ */
+function shareOn(devices: readonly string[], seen: readonly string[]): number {
+  if (devices.length === 0) return 1;
+  return seen.length === 0 ? 0 : seen.filter((device) => devices.includes(device)).length / seen.length;
 }
 
 function besideRunning(sizing: Sizing): Sizing {

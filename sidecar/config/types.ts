@@ -109,7 +109,7 @@ export interface Config {
     readonly backoffMaxMs: number;
     /** A file of weights of which nothing can be read for so long is given up. */
     readonly fileSilenceMs: number;
-    /** How long a reload waits for the jobs of a process that an earlier reload replaced. */
+    /** How long a reload waits for the jobs of a process that is or was to be replaced. */
     readonly reloadWaitMs: number;
     /** Refuse to load a model that does not fit into memory; engines then load one after another. */
     readonly checkMemory: boolean;

@@ -13,7 +13,7 @@ const CLOSE_MS = 2000;
 export interface EngineTiming extends ChildTiming, RestartTiming {
   /** From `shutdown` to SIGKILL when closing; default {@link CLOSE_MS}. */
   readonly closeMs?: number;
-  /** How long `replace` waits for the jobs of a process that was replaced before. */
+  /** How long `replace` waits for the jobs of a process that is or was to be replaced. */
   readonly reloadWaitMs: number;
 }
 

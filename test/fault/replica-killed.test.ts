@@ -1,5 +1,6 @@
 /** One of several engine processes of a model ends: its own requests end, the others’ do not. */
 import t from 'tap';
+import { FeedReader } from '../support/console-feed.js';
 import { counted } from '../support/faults.js';
 import { embeddedTestModel } from '../support/models.js';
 import { eventually } from '../support/processes.js';
@@ -128,6 +129,16 @@ t.test('a replica whose starts crash is given up, and the others serve', async (
   t.match(await sidecar.readyz(sidecar.operatorsPort), { status: 200, body: { reasons: [new RegExp(`^${why}`)] } });
   t.equal(await sidecar.metric('ra_sidecar_replica_state', { ...label, replica: '1', state: 'lost' }), 1);
   t.equal(await sidecar.metric('ra_sidecar_seats', label), (REPLICAS - 1) * SEATS);
+  const feed = await FeedReader.open(sidecar.operatorsPort);
+  t.match((await feed.next())?.models[0]?.engine, {
+    state: 'ready',
+    replicas: [
+      { state: 'ready', problem: null, seats: SEATS },
+      { state: 'lost', problem: /ended each of 3 loads by a crash/, seats: 0 },
+      { state: 'ready', problem: null, seats: SEATS },
+    ],
+  });
+  feed.close();
   const key = /ra-dev-[\w-]+/.exec(sidecar.printed)?.[0] ?? '';
   const response = await sidecar.post('/chat/completions', SHORT, { key });
   t.equal(response.status, 200);

@@ -80,7 +80,9 @@ export class EngineHarness {
     script: StubScript = {},
     timing: Partial<EngineTiming> = {},
     entry = STUB_ENTRY,
-    more: Partial<Pick<EngineProcessOptions, 'clock' | 'onDemand' | 'gate' | 'weights' | 'mappedElsewhere'>> = {},
+    more: Partial<
+      Pick<EngineProcessOptions, 'clock' | 'onDemand' | 'gate' | 'devices' | 'weights' | 'mappedElsewhere'>
+    > = {},
   ) {
     const line = (event: string, fields: LogFields = {}): void => {
       this.logs.push(`${event} ${JSON.stringify(fields)}`);

@@ -18,6 +18,7 @@ import { stubProjector, VISION_STUB } from '../../support/vision-script.js';
 /** The weights of every model, and the other memory of each, as in the inspector below. */
 const WEIGHTS = 1000;
 const OWN = 10;
+const GPU_OWN = 7;
 /** Of the weights of the file q4. */
 const REPACKED = 900;
 
@@ -33,7 +34,7 @@ function entry(t: Test): string {
       const repacked = setup.file === 'q4' ? ${REPACKED} : 0;
       const fit = { repacked, weights: ${WEIGHTS}, total: ${WEIGHTS + OWN}, perSeat: taken.memory, compute: taken.gpuMemory, usable: 0 };
       const finding = { what: 'memory', ok: setup.seats <= 100, needed: true, says: 'too large' };
-      const answer = { memory: fit, gpuMemory: setup.gpu === 'cuda' ? { ...fit, total: 7 } : undefined, sizes: [], findings: [finding] };
+      const answer = { memory: fit, gpuMemory: setup.gpu === 'cuda' ? { ...fit, total: ${GPU_OWN} } : undefined, sizes: [], findings: [finding] };
       process.send({ v: ${INSPECT_VERSION}, kind: 'answer', answer }, () => process.exit(0));
     });`,
   );
@@ -67,7 +68,18 @@ t.test('each engine’s own copy of weights counts once per engine', async (t) =
 
 t.test('on a GPU each has its own', async (t) => {
   const [, , third] = await size(t, [model('a', { gpu: 'cuda' }), model('a', { gpu: 'cuda' }), model('a')]);
-  t.match(third, { inspected: { answer: { memory: { compute: 14 } } } });
+  t.match(third, { inspected: { answer: { memory: { compute: 2 * GPU_OWN } } } });
+});
+
+t.test('GPU memory counts on the device where it is: on one device it adds up, on two it does not', async (t) => {
+  const on = (...devices: string[]): ToSize => ({ ...model('a', { gpu: 'cuda' }), devices });
+  const taken = async (...models: ToSize[]): Promise<(number | undefined)[]> =>
+    (await size(t, models)).map(({ inspected }) => {
+      return inspected.kind === 'answer' ? inspected.answer.memory?.compute : undefined;
+    });
+  t.strictSame(await taken(on('0'), on('0'), on('1'), on('0')), [0, GPU_OWN, 0, 2 * GPU_OWN]);
+  t.strictSame(await taken(on('0', '1'), on('1'), on('2')), [0, GPU_OWN / 2, 0], 'layers are split over both');
+  t.strictSame(await taken(on('0'), on('1'), on('0', '1'), on()), [0, 0, 2 * GPU_OWN, 3 * GPU_OWN]);
 });
 
 t.test('a model that does not fit, or is not loaded at the start, takes nothing', async (t) => {

@@ -149,6 +149,26 @@ t.test('after: it takes no job until its jobs have ended and the other is ready'
   await echoed(harness);
 });
 
+t.test('after: jobs that do not end in time keep their process, which takes others again', async (t) => {
+  const harness = await launched(t, {}, { reloadWaitMs: 20 });
+  const { pid, setup } = harness.engine;
+  const { receiver, end } = await hold(harness);
+  t.same(await replace(harness, {}, 'after'), {
+    kind: 'kept',
+    why: 'its process still has jobs after 0.02 s',
+    room: false,
+  });
+  t.match(harness.engine, { state: 'ready', problem: undefined, pid, setup });
+  t.same(harness.seats, [4, 0, 4]);
+  await echoed(harness);
+  t.same(receiver.calls, ['started 0'], 'it was not disturbed');
+  end();
+  await echoed(harness);
+  t.equal(harness.engine.pid, pid, 'its end ends no process');
+  t.same(await replace(harness, {}, 'after'), { kind: 'replaced' });
+  t.same(harness.lost, []);
+});
+
 t.test('weights that cannot be loaded change nothing', async (t) => {
   const harness = await launched(t);
   const { setup, pid } = harness.engine;

@@ -349,6 +349,20 @@ t.test(
   },
 );
 
+t.test('on one device they load in turn, so that memory adds up, and on two at once', async (t) => {
+  const gate = new StartGate();
+  const timing = { startTimeoutMs: 60_000 };
+  const first = launch(t, { start: 'silent' }, timing, STUB_ENTRY, { gate, devices: ['0'] });
+  const second = launch(t, {}, {}, STUB_ENTRY, { gate, devices: ['0'] });
+  const third = launch(t, {}, {}, STUB_ENTRY, { gate, devices: ['1'] });
+  t.ok(first.engine.pid);
+  t.equal(second.engine.pid, undefined, 'it would count on the memory that the first one takes');
+  await third.ready();
+  t.equal(second.engine.pid, undefined);
+  await first.engine.close();
+  await second.ready();
+});
+
 t.test('lazy: no process before wake()', async (t) => {
   const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand: demand({ lazy: true }) });
   const { engine } = harness;
