@@ -19,13 +19,20 @@ export interface SavePoints {
  * tiled kernel for 64 tokens and more (ops.cpp), and computes fewer one by one.
  */
 const LEAST_CHUNK = 1 / 4;
+/**
+ * Tokens from the end of a turn to the start of the next: a mark each, in most templates with a line break between them. The split is
+ * before the later one, which leaves fewer tokens for the last decode of a prompt: a decode of a few tokens takes much longer for each
+ * than a chunk does.
+ */
+const TURN_GAP = 2;
 /** Within a turn the state is saved once in so many chunks. */
 const CHUNKS_A_SAVE = 4;
 
 /**
  * A prompt with its fixed split into chunks. The split affects the last digits of what follows, so two prompts share a
  * state bit for bit only if their splits agree. So each place of it depends only on the tokens before it and on marks up to a quarter of
- * a chunk behind it, except for `SavePoints.upTo`: a prompt that goes on has the same places up to its last mark.
+ * a chunk behind it, except for `SavePoints.upTo`: a prompt that goes on has the same places up to its last mark, unless the
+ * continuation begins with one (TURN_GAP).
  */
 export class PromptPlan {
   readonly tokens: Uint32Array;
@@ -81,10 +88,16 @@ export class PromptPlan {
   }
 }
 
-/** Places of tokens that are marks. */
+/** Places of tokens that are marks; of those within TURN_GAP of the first of them, the last. */
 function marks(tokens: Uint32Array, isMark: (token: number) => boolean): number[] {
   const found: number[] = [];
-  for (let at = 0; at < tokens.length; at++) if (isMark(tokens[at] ?? 0)) found.push(at);
+  let first = -Infinity;
+  for (let at = 0; at < tokens.length; at++) {
+    if (!isMark(tokens[at] ?? 0)) continue;
+    if (at <= first + TURN_GAP) found.pop();
+    else first = at;
+    found.push(at);
+  }
   return found;
 }
 

@@ -39,8 +39,8 @@ function marked(length: number, places: readonly number[], more: Partial<SavePoi
 
 t.test('a prompt is also split at marks, if its chunks do not become too short, and saved there', async (t) => {
   const turns = marked(120, [0, 1, 20, 21, 26, 48, 116]);
-  t.same(turns.ends, [16, 20, 26, 42, 48, 64, 80, 96, 112, 116, 120]);
-  t.same([...turns.saved], [20, 26, 48, 112, 116], 'and once in four chunks within a turn');
+  t.same(turns.ends, [16, 21, 26, 42, 48, 64, 80, 96, 112, 116, 120]);
+  t.same([...turns.saved], [21, 26, 48, 112, 116], 'and once in four chunks within a turn');
   const longer = marked(180, [0, 1, 20, 21, 26, 48, 116, 140]);
   t.same(
     longer.ends.slice(0, turns.ends.length - 1),
@@ -61,6 +61,17 @@ t.test('a prompt is also split at marks, if its chunks do not become too short, 
   t.same([...marked(90, [0, 20, 23, 48]).saved], [20, 48], 'and has no state of its own');
   t.same([...marked(120, [0, 1, 20], { exactly: true }).saved], [20, 84, 119]);
   t.same(marked(120, [0, 1, 20], { exactly: true }).ends.slice(-3), [116, 119, 120]);
+});
+
+t.test('where a turn ends and the next begins, the split is at the later mark', async (t) => {
+  t.same([...marked(60, [0, 30, 32]).saved], [32], 'a line break between them');
+  t.same([...marked(60, [0, 30, 31, 33]).saved], [31], 'a mark that ends the header of the turn is no further one');
+  t.same([...marked(60, [0, 30, 33]).saved], [30], 'a turn of one token is not skipped');
+  t.same(
+    marked(120, [0, 30, 32, 80, 82]).ends.filter((end) => end < 60),
+    marked(60, [0, 30, 32]).ends.filter((end) => end < 60),
+    'a prompt that goes on has the same splits',
+  );
 });
 
 t.test('without marks it is saved after each chunk and before its last token', async (t) => {

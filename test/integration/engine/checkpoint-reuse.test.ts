@@ -76,11 +76,13 @@ for (const name of ARCHITECTURES) {
         let prompt = [MARK, ...words(3 * CHUNK + 20)];
         let before = 0;
         for (let turn = 0; turn < 3; turn += 1) {
-          const asked = prompt.length;
-          prompt = [...prompt, MARK, ...words(3, 8)];
+          // The question's end, a line break, and the reply's header.
+          const header = [MARK, ...words(3, 8)];
+          prompt = [...prompt, MARK, ...words(1, 9), ...header];
+          const asked = prompt.length - header.length;
           const ran = await loop.run(chat(prompt));
           t.same(ran.tokens, (await clean(model, chat(prompt), options)).tokens, `turn ${turn}`);
-          t.equal(ran.cached, before, 'the previous prompt, up to the mark at its end');
+          t.equal(ran.cached, before, 'the previous prompt, up to the last mark');
           before = asked;
           prompt = [...prompt, ...(ran.tokens[0] ?? []), MARK, ...words(30, turn + 1)];
         }
