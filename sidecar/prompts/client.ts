@@ -11,8 +11,8 @@ import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import type { Item } from './fair-share.js';
 import type { WeightedAccount } from './weighted-account.js';
 import { ItemQueue } from './item-queue.js';
-import { ABORTED, FAILED, following, FULL, longestSilenceMs, unavailable } from './prompt-calls.js';
-import type { Body, PromptCall } from './prompt-calls.js';
+import { ABORTED, FAILED, following, FULL, longestSilenceMs, unavailable } from './prompt-tasks.js';
+import type { Body, PromptTask } from './prompt-tasks.js';
 import type { Answer, HostSetup, ModelReport, FromHost, Step } from './messages.js';
 import type { Checked, NoResult, OpenBody, PromptHost, Refusal, Tokenized } from './prompt-host.js';
 
@@ -26,15 +26,15 @@ export type FirstStart =
 export class PromptHostClient implements PromptHost {
   readonly #options: PromptHostOptions;
   readonly #setup: HostSetup;
-  readonly #items: ItemQueue<PromptCall>;
+  readonly #items: ItemQueue<PromptTask>;
   readonly #first: Promise<FirstStart>;
   #settleFirst: (result: FirstStart) => void = () => undefined;
   #host: HostProcess | undefined;
-  #hung: Item<PromptCall> | undefined;
+  #hung: Item<PromptTask> | undefined;
   /**
-   * The account whose item ended the last host, and when: it is also charged for the time until the next host is ready.
+   * The account of the item that caused the end of the last host, and when: it is also charged for the time until the next host is ready.
    */
-  #culprit: { readonly owner: WeightedAccount; readonly at: number } | undefined;
+  #cause: { readonly owner: WeightedAccount; readonly at: number } | undefined;
   #cancelRestart: () => void = () => undefined;
   #delayMs = RESTART_MIN_MS;
   #restarts = 0;
@@ -106,29 +106,29 @@ export class PromptHostClient implements PromptHost {
         signal.removeEventListener('abort', abort);
         resolve(result);
       };
-      const call: PromptCall = { body, step, settle };
+      const task: PromptTask = { body, step, settle };
       const abort = (): void => {
-        if (call.item) this.#abandon(call.item);
+        if (task.item) this.#abandon(task.item);
         resolve(ABORTED);
       };
       signal.addEventListener('abort', abort);
-      this.#add(call);
+      this.#add(task);
       this.#dispatch();
     });
   }
 
   /** Queues its next item, or ends it because too many wait. */
-  #add(call: PromptCall): void {
-    const added = this.#items.add(call, call.body.owner, call.step.kind === 'compile');
+  #add(task: PromptTask): void {
+    const added = this.#items.add(task, task.body.owner, task.step.kind === 'compile');
     if (added.kind === 'full') {
-      call.settle(FULL);
+      task.settle(FULL);
       return;
     }
-    call.item = added.item;
-    added.dropped?.call.settle(FULL);
+    task.item = added.item;
+    added.dropped?.task.settle(FULL);
   }
 
-  #abandon(item: Item<PromptCall>): void {
+  #abandon(item: Item<PromptTask>): void {
     if (this.#items.abandon(item)) this.#host?.send({ kind: 'cancel', item: item.id });
   }
 
@@ -136,10 +136,10 @@ export class PromptHostClient implements PromptHost {
     const host = this.#host;
     if (host?.ready !== true || this.#hung !== undefined) return;
     for (let item = this.#items.next(); item !== undefined; item = this.#items.next()) this.#send(host, item);
-    for (const item of this.#items.runs()) if (item.call.unwatch === undefined) this.#watch(host, item);
+    for (const item of this.#items.runs()) if (item.task.unwatch === undefined) this.#watch(host, item);
   }
 
-  #send(host: HostProcess, { id, call: { body, step } }: Item<PromptCall>): void {
+  #send(host: HostProcess, { id, task: { body, step } }: Item<PromptTask>): void {
     const { form, bytes } = body;
     const fresh = bytes !== undefined && body.sentTo !== host;
     host.send({ kind: 'item', item: id, step, body: body.id, ...(fresh && { sent: { form, bytes } }) });
@@ -147,13 +147,13 @@ export class PromptHostClient implements PromptHost {
     body.sentTo = step.kind === 'tokenize' ? undefined : host;
   }
 
-  #watch(host: HostProcess, item: Item<PromptCall>): void {
-    item.call.runsSince = this.#options.clock.now();
-    const silenceMs = longestSilenceMs(this.#options.silenceMs, item.call.body);
-    item.call.unwatch = this.#options.clock.after(silenceMs, () => {
+  #watch(host: HostProcess, item: Item<PromptTask>): void {
+    item.task.runsSince = this.#options.clock.now();
+    const silenceMs = longestSilenceMs(this.#options.silenceMs, item.task.body);
+    item.task.unwatch = this.#options.clock.after(silenceMs, () => {
       if (this.#hung !== undefined) return;
       this.#hung = item;
-      item.call.settle(FAILED);
+      item.task.settle(FAILED);
       host.kill('silent');
     });
   }
@@ -163,8 +163,8 @@ export class PromptHostClient implements PromptHost {
       this.#problem = undefined;
       this.#options.hooks?.ready?.(message.models, this.#options.clock.now() - forkedAt);
       this.#settleFirst({ kind: 'ready', models: message.models });
-      if (this.#culprit) this.#items.charge(this.#culprit.owner, this.#options.clock.now() - this.#culprit.at);
-      this.#culprit = undefined;
+      if (this.#cause) this.#items.charge(this.#cause.owner, this.#options.clock.now() - this.#cause.at);
+      this.#cause = undefined;
     } else {
       const item = this.#items.finish(message.item, message.ms);
       if (item) this.#answered(item, message.result);
@@ -173,19 +173,19 @@ export class PromptHostClient implements PromptHost {
     this.#dispatch();
   }
 
-  #answered({ call, abandoned }: Item<PromptCall>, answer: Answer): void {
-    call.unwatch?.();
-    call.unwatch = undefined;
+  #answered({ task, abandoned }: Item<PromptTask>, answer: Answer): void {
+    task.unwatch?.();
+    task.unwatch = undefined;
     const next = following(answer);
     if (next.kind === 'result') {
-      call.settle(next.result);
+      task.settle(next.result);
       return;
     }
     // A prompt that is not tokenized yet is still kept by the host.
-    call.body.sentTo = this.#host;
-    call.step = next.step;
-    if (call.body.bytes === undefined) this.#host?.send({ kind: 'drop', body: call.body.id });
-    else if (!abandoned) this.#add(call);
+    task.body.sentTo = this.#host;
+    task.step = next.step;
+    if (task.body.bytes === undefined) this.#host?.send({ kind: 'drop', body: task.body.id });
+    else if (!abandoned) this.#add(task);
   }
 
   #drop(body: Body): void {
@@ -209,7 +209,7 @@ export class PromptHostClient implements PromptHost {
     const started = why !== 'start' && why !== 'unstartable';
     const reason = code === undefined ? why : `${why}: ${code}`;
     const delayMs = this.#delayMs;
-    if (started) this.#failCulprit();
+    if (started) this.#failCause();
     else this.#failAll(unavailable(delayMs));
     this.#problem = started ? undefined : reason;
     this.#settleFirst({ kind: 'unable' });
@@ -220,26 +220,26 @@ export class PromptHostClient implements PromptHost {
     this.#cancelRestart = this.#options.clock.after(delayMs, () => this.#start());
   }
 
-  #failCulprit(): void {
+  #failCause(): void {
     this.#unwatch();
     const now = this.#options.clock.now();
-    const ranMs = ({ runsSince = now }: PromptCall): number => now - runsSince;
+    const ranMs = ({ runsSince = now }: PromptTask): number => now - runsSince;
     const cause = this.#items.lost(ranMs, this.#hung);
-    cause?.call.settle(FAILED);
-    this.#culprit = cause && { owner: cause.owner, at: now };
+    cause?.task.settle(FAILED);
+    this.#cause = cause && { owner: cause.owner, at: now };
     this.#hung = undefined;
   }
 
   #failAll(result: Refusal | NoResult = FAILED): void {
     this.#unwatch();
-    for (const item of this.#items.clear()) item.call.settle(result);
+    for (const item of this.#items.clear()) item.task.settle(result);
   }
 
   /** Nothing runs any more. An item that runs again gets a new timer. */
   #unwatch(): void {
-    for (const { call } of this.#items.runs()) {
-      call.unwatch?.();
-      call.unwatch = undefined;
+    for (const { task } of this.#items.runs()) {
+      task.unwatch?.();
+      task.unwatch = undefined;
     }
   }
 }

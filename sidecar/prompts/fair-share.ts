@@ -50,7 +50,7 @@ class Account<T> {
 export class Item<T> {
   /** Increases with every item. */
   readonly id: number;
-  readonly call: T;
+  readonly task: T;
   readonly owner: WeightedAccount;
   /** Where it waits or was taken from. */
   readonly share: FairShare<T>;
@@ -63,10 +63,10 @@ export class Item<T> {
   /** Set once the result is not needed, also for finding the item that ended a host. */
   abandoned = false;
 
-  constructor(id: number, call: T, owner: WeightedAccount, share: FairShare<T>, account: Account<T>) {
+  constructor(id: number, task: T, owner: WeightedAccount, share: FairShare<T>, account: Account<T>) {
     this.id = id;
     this.share = share;
-    this.call = call;
+    this.task = task;
     this.owner = owner;
     this.account = account;
   }
@@ -104,8 +104,8 @@ export class FairShare<T> {
   }
 
   /** A new item, after all others of its account. */
-  add(call: T, owner: WeightedAccount): Item<T> {
-    const item = new Item(this.#nextId(), call, owner, this, this.#accountOf(owner.account));
+  add(task: T, owner: WeightedAccount): Item<T> {
+    const item = new Item(this.#nextId(), task, owner, this, this.#accountOf(owner.account));
     this.#wait(item);
     return item;
   }

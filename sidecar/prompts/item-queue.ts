@@ -17,10 +17,9 @@ const MAX_AHEAD = 16;
  * Items that compile wait on their own and run one at a time, beside the others, in the host's compiler thread.
  *
  * If the host ends while one item runs, that item is the cause and fails. If several ran, any may be the cause: each is
- * tried once more with nothing else running, so at
- * the next end one item alone can have caused it, and the others are answered. If the client ended the host because one item
- * hung, that item fails at once, and those beside it are tried once more likewise.
- * So an item runs twice at most, and no item fails for what another did unless the host cannot be started at all.
+ * tried once more with nothing else running, so at the next end one item alone can have caused it, and the others are
+ * answered. If the client ended the host because one item hung, that item fails at once, and those beside it are tried
+ * once more likewise. So an item runs twice at most, and no item fails for what another did unless the host cannot be started at all.
  */
 export class ItemQueue<T> {
   readonly #width: number;
@@ -65,12 +64,12 @@ export class ItemQueue<T> {
    * Adds an item. When the queue is full, the newest item of the account that has most waiting is dropped for it; the new
    * one is `full` when no account has more waiting than its own. `compiles`: it is worked on by the compiler thread.
    */
-  add(call: T, owner: WeightedAccount, compiles = false): Added<T> {
+  add(task: T, owner: WeightedAccount, compiles = false): Added<T> {
     const share = compiles ? this.#compiles : this.#fresh;
     const dropped = share.size < this.#maxQueued ? undefined : share.longest(owner.account);
     if (share.size >= this.#maxQueued && dropped === undefined) return { kind: 'full' };
     if (dropped) share.remove(dropped);
-    return { kind: 'added', item: share.add(call, owner), dropped };
+    return { kind: 'added', item: share.add(task, owner), dropped };
   }
 
   /** The next item to send, now counted as sent; undefined: none may be sent. */
@@ -136,11 +135,11 @@ export class ItemQueue<T> {
    * The host has ended. `ranMs` is how long an item ran, which its account is charged. Returns the item that caused it,
    * which has ended; the other sent ones are queued again. `hung`: the item that did not end in time, if the host was ended for it.
    */
-  lost(ranMs: (call: T) => number, hung?: Item<T>): Item<T> | undefined {
+  lost(ranMs: (task: T) => number, hung?: Item<T>): Item<T> | undefined {
     const ran = new Set(this.runs());
     const cause = hung ?? (ran.size === 1 ? [...ran][0] : undefined);
     for (const item of this.#takeSent()) {
-      if (ran.has(item)) item.share.spend(item, ranMs(item.call));
+      if (ran.has(item)) item.share.spend(item, ranMs(item.task));
       if (item === cause || item.abandoned) item.share.done(item, undefined);
       else if (ran.has(item)) this.#again.push(item);
       // Those sent ahead had not begun: they are as they were.

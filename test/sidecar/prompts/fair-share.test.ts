@@ -24,11 +24,11 @@ class Harness {
   step(): boolean {
     const item = this.queue.take();
     if (!item) return false;
-    this.clock.advance(item.call.ms);
+    this.clock.advance(item.task.ms);
     const { account } = item.owner;
-    this.spent.set(account, (this.spent.get(account) ?? 0) + item.call.ms);
-    this.done.push({ name: item.call.name, at: this.clock.now() });
-    this.queue.done(item, item.call.ms);
+    this.spent.set(account, (this.spent.get(account) ?? 0) + item.task.ms);
+    this.done.push({ name: item.task.name, at: this.clock.now() });
+    this.queue.done(item, item.task.ms);
     return true;
   }
 }

@@ -18,16 +18,16 @@ function filled(width: number, ...calls: string[]): { queue: ItemQueue<string>; 
 /** The host ends after so many ms. Returns the call that fails for it. */
 function lost<T>(queue: ItemQueue<T>, hung?: Item<T>, ms = 0): T | undefined {
   const blamed = queue.lost(() => ms, hung);
-  return blamed?.abandoned === false ? blamed.call : undefined;
+  return blamed?.abandoned === false ? blamed.task : undefined;
 }
 
 function startAll(queue: ItemQueue<string>): string {
   const started: string[] = [];
-  for (let item = queue.next(); item; item = queue.next()) started.push(item.call);
+  for (let item = queue.next(); item; item = queue.next()) started.push(item.task);
   return started.join('');
 }
 
-const calls = (items: readonly Item<string>[]) => items.map(({ call }) => call).join('');
+const calls = (items: readonly Item<string>[]) => items.map(({ task }) => task).join('');
 
 t.test('items run in their order, as many as there are workers', async (t) => {
   const { queue, items } = filled(2, 'a', 'b', 'c');
@@ -106,12 +106,12 @@ t.test('whatever happens, an item runs at most twice and only those that end a h
           while (queue.next());
           const running = [...queue.runs()];
           for (const { id } of running) runs.set(id, (runs.get(id) ?? 0) + 1);
-          if (running.some(({ call }) => call))
+          if (running.some(({ task }) => task))
             failed.push(...[queue.lost(() => 1)].filter((item) => item !== undefined));
           else for (const { id } of running) if (queue.finish(id, 1)) answered++;
         }
         return (
-          failed.every(({ call }) => call) &&
+          failed.every(({ task }) => task) &&
           failed.length + answered === items.length &&
           [...runs.values()].every((count) => count <= 2)
         );
@@ -139,7 +139,7 @@ t.test('how many are sent ahead depends on the cost of the account’s items', a
   for (const call of ['b', 'c', 'd', 'e', 'f', 'g']) add(queue, call);
   t.equal(startAll(queue), 'abcd', 'half a millisecond each');
   queue.finish(first.id, 20);
-  for (const call of queue.runs()) t.equal(call.call, 'b');
+  for (const item of queue.runs()) t.equal(item.task, 'b');
   queue.finish(first.id + 1, 20);
   queue.finish(first.id + 2, 20);
   t.equal(startAll(queue), '', 'none beside one that runs');
@@ -152,7 +152,7 @@ t.test('a full queue drops the newest item of the account with the most waiting'
   for (const call of ['a1', 'a2', 'a3', 'a4']) add(queue, call, 'a');
   const outcome = (call: string, account: string): string => {
     const added = queue.add(call, { account, weight: 1 });
-    return added.kind === 'full' ? 'full' : `dropped ${added.dropped?.call}`;
+    return added.kind === 'full' ? 'full' : `dropped ${added.dropped?.task}`;
   };
   t.equal(outcome('a5', 'a'), 'full');
   t.equal(outcome('b1', 'b'), 'dropped a4');
@@ -184,7 +184,7 @@ t.test('an account whose item ended a host is charged for it: others go first', 
   queue.charge({ account: 'killer', weight: 1 }, 500);
   let order = '';
   for (let item = queue.next(); item; item = queue.next()) {
-    order += `${item.call} `;
+    order += `${item.task} `;
     queue.finish(item.id, 1);
   }
   t.equal(order, 'o0 o1 o2 o3 o4 k2 k3 ');

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { longestSilenceMs } from '../../../sidecar/prompts/prompt-calls.js';
+import { longestSilenceMs } from '../../../sidecar/prompts/prompt-tasks.js';
 
 t.test('a host gets additional time for the bytes of a body', async (t) => {
   t.equal(longestSilenceMs(2000, { bytes: undefined }), 2000);

@@ -1,4 +1,4 @@
-/** The sidecar's state of bodies that are checked and tokenized, and the order of steps. */
+/** The sidecar's state of bodies that are checked and tokenized, and the order of a task's steps. */
 import type { BodyForm } from '../contracts/requests.js';
 import { contractError } from '../domain/errors.js';
 import type { Item } from './fair-share.js';
@@ -17,13 +17,13 @@ export interface Body {
   sentTo?: HostProcess | undefined;
 }
 
-/** One call of `check` or `tokenize`: one item of the host, or up to three in sequence. */
-export interface PromptCall {
+/** One `check` or `tokenize` of a body: one item of the host, or up to three in sequence. */
+export interface PromptTask {
   readonly body: Body;
   /** The step of the present item. */
   step: Step;
-  item?: Item<PromptCall>;
-  /** Settles the caller's promise; only the first call counts. */
+  item?: Item<PromptTask>;
+  /** Settles the caller's promise; only the first time counts. */
   readonly settle: (result: Checked | Tokenized) => void;
   /** Cancels the timer that detects a hang; set while it runs. */
   unwatch?: (() => void) | undefined;
@@ -42,7 +42,7 @@ export function longestSilenceMs(silenceMs: number, { bytes }: Pick<Body, 'bytes
   return silenceMs + (bytes?.length ?? 0) / BYTES_A_MS;
 }
 
-/** The result of the call, or the host's next step. */
+/** The result of the task, or the host's next step. */
 export type Following =
   { readonly kind: 'result'; readonly result: Checked | Tokenized } | { readonly kind: 'step'; readonly step: Step };
 
