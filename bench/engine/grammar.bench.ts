@@ -8,7 +8,7 @@ import { grammarText, grammarAfter } from '../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../engine/grammar/json.js';
 import { schemaGrammar } from '../../engine/grammar/schema.js';
 import { Grammars } from '../../engine/llama/grammars.js';
-import { callsFormat } from '../../engine/prompt/call-format.js';
+import { compileCalls } from '../../engine/prompt/call-format.js';
 import { namedSyntax } from '../../engine/prompt/named-syntaxes.js';
 import type { ReplyGrammar } from '../../engine/protocol/reply-format.js';
 import type { GenerateJob } from '../../engine/protocol/jobs.js';
@@ -62,7 +62,7 @@ const SHORT = { ...WEATHER, properties: { ...WEATHER.properties, location: { typ
 function callOf(format: string): ReplyGrammar {
   const syntax = namedSyntax(format);
   const tools = [{ type: 'function', function: { name: 'get_weather', parameters: SHORT } }];
-  const made = syntax && callsFormat(syntax, tools, { required: true, parallel: false }, undefined);
+  const made = syntax && compileCalls(syntax, tools, { required: true, parallel: false }, undefined);
   if (made?.kind !== 'ok' || made.grammar === undefined) throw new Error('unservable');
   return made.grammar;
 }

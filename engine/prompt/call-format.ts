@@ -13,27 +13,27 @@ export interface CallChoice {
   readonly parallel: boolean;
 }
 
-export type CallsFormat =
+export type CompiledCalls =
   | {
       readonly kind: 'ok';
       readonly calls: CallFormat;
-      /** Holds all of the reply. Absent: the reply is free until a call begins. */
+      /** Constrains the whole reply. Absent: the reply is free until a call begins. */
       readonly grammar?: Omit<ReplyGrammar, 'after'>;
     }
-  /** `at`: the index of the tool that is to blame; absent: all together are. */
+  /** `at`: the index of the tool that causes it; absent: all together do. */
   | (NoGrammar & { readonly at?: number });
 
 /**
- * How the reply's calls are recognised and constrained. `tools`: the conversation's, at least one. `reply`: content is
+ * Compiles how the reply's calls are recognised and constrained. `tools`: the conversation's, at least one. `reply`: content is
  * JSON, by these rules. `work`: counts what it costs.
  */
-export function callsFormat(
+export function compileCalls(
   syntax: CallSyntax,
   tools: readonly object[],
   choice: CallChoice,
   reply: Extract<ReplyRules, { kind: 'ok' }> | undefined,
   work = new WorkBudget(),
-): CallsFormat {
+): CompiledCalls {
   const json = reply !== undefined;
   const all = (tools as readonly { readonly function: Callable }[]).map((tool) => tool.function);
   const callable = all.filter(({ name }) => choice.name === undefined || choice.name === name);
@@ -41,8 +41,8 @@ export function callsFormat(
   const rules = callRules(syntax, callable, { single, answer: !choice.required && !json }, work);
   if (rules.kind === 'unservable') {
     const { at, ...why } = rules;
-    const blamed = at === undefined ? undefined : callable[at];
-    return { ...why, ...(blamed && { at: all.indexOf(blamed) }) };
+    const cause = at === undefined ? undefined : callable[at];
+    return { ...why, ...(cause && { at: all.indexOf(cause) }) };
   }
   const { answer, ...bare } = syntax;
   // In JSON mode an answer is an object of the model's own, which may begin as the wrapping does; a required call is none.

@@ -2,7 +2,7 @@
 import { replyRules } from '../grammar/reply.js';
 import { unlessUnservable, WorkBudget, type NoGrammar } from '../grammar/work.js';
 import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol/reply-format.js';
-import { callsFormat, type CallChoice } from './call-format.js';
+import { compileCalls, type CallChoice } from './call-format.js';
 
 export interface ReplyConstraint {
   /** Absent: the reply calls nothing. `tools` has at least one. */
@@ -15,7 +15,7 @@ export type CompiledConstraint =
   | {
       readonly kind: 'ok';
       readonly calls?: CallFormat;
-      /** Holds all of the reply. */
+      /** Constrains the whole reply. */
       readonly grammar?: Omit<ReplyGrammar, 'after'>;
     }
   /**
@@ -33,14 +33,14 @@ export function compileConstraint({ calls: offer, json }: ReplyConstraint, work:
     const { gbnf, stacks } = reply;
     return { kind: 'ok', grammar: { gbnf, ...(stacks !== undefined && { stacks }) } };
   }
-  const made = callsFormat(offer.syntax, offer.tools, offer.choice, reply, work);
+  const made = compileCalls(offer.syntax, offer.tools, offer.choice, reply, work);
   return made.kind === 'unservable' ? unservableFor('tools', made) : made;
 }
 
 /** The same, whatever work it takes within MAX_WORK. */
-export function compileConstraintInFull(order: ReplyConstraint): CompiledConstraint {
+export function compileConstraintInFull(constraint: ReplyConstraint): CompiledConstraint {
   const work = new WorkBudget();
-  return weighed(order.calls?.tools ?? [], work) ?? compileConstraint(order, work);
+  return weighed(constraint.calls?.tools ?? [], work) ?? compileConstraint(constraint, work);
 }
 
 /** Counts the values of the tools. Returns a refusal if there are too many. */

@@ -14,7 +14,7 @@ import type {
   StreamReader,
 } from './adapter.js';
 import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf, type Fields } from './fields.js';
-import { grammarOrder } from './grammar-order.js';
+import { serverGrammar } from './server-grammar.js';
 import { LlamaStream } from './llama-stream.js';
 import { readLoad, type LoadMetrics } from './load-reading.js';
 import { awaited, notYet } from './awaited.js';
@@ -85,8 +85,8 @@ export class LlamaServer implements Adapter {
     const rendered = await client.ask('POST', '/apply-template', ASK_MS, { messages });
     const content = rendered.kind === 'json' ? textOf(fieldsOf(rendered.value)['prompt']) : undefined;
     if (content === undefined) return undefined;
-    const order = { content, add_special: true, parse_special: true };
-    const tokenized = await client.ask('POST', '/tokenize', ASK_MS, order);
+    const body = { content, add_special: true, parse_special: true };
+    const tokenized = await client.ask('POST', '/tokenize', ASK_MS, body);
     return tokenized.kind === 'json' ? tokensOf(fieldsOf(tokenized.value)['tokens']) : undefined;
   }
 
@@ -214,10 +214,10 @@ function common(prompt: ArrayLike<number>, scope: CacheScope): object {
 }
 
 function grammarFields(job: GenerateJob): object {
-  const order = grammarOrder(job);
-  if (order === undefined) return { grammar: '' };
-  if (order.kind === 'whole') return { grammar: order.gbnf, grammar_lazy: false };
-  const { gbnf, mark } = order;
+  const grammar = serverGrammar(job);
+  if (grammar === undefined) return { grammar: '' };
+  if (grammar.kind === 'whole') return { grammar: grammar.gbnf, grammar_lazy: false };
+  const { gbnf, mark } = grammar;
   return {
     grammar: gbnf,
     grammar_lazy: true,

@@ -119,7 +119,7 @@ export class RemoteLoop {
       }
       if (blocked) break;
     }
-    this.#tell(blocked);
+    this.#reportSeats(blocked);
     this.#watch.look();
   }
 
@@ -241,7 +241,7 @@ export class RemoteLoop {
   }
 
   /** While tokens are short, no further seat is handed out. */
-  #tell(blocked: boolean): void {
+  #reportSeats(blocked: boolean): void {
     let held = this.#leaving.size;
     if (blocked) for (const job of this.#jobs.values()) held += job.seats;
     const seats = Math.max(1, blocked ? Math.min(held, this.#limit.value) : this.#limit.value);

@@ -16,14 +16,14 @@ export class Reports {
   readonly #outbox: Outbox;
   readonly #steps: () => number;
   #flushing = false;
-  #told: string;
+  #reported: string;
 
   /** `steps`: read for each message. */
   constructor(options: ReportOptions, clock: Clock, steps: () => number) {
     this.#options = options;
     this.#outbox = new Outbox(options.emit, 0, clock, () => true);
     this.#steps = steps;
-    this.#told = `${options.seats} 0`;
+    this.#reported = `${options.seats} 0`;
   }
 
   /** All that comes in one turn of the event loop is sent in one message. */
@@ -38,9 +38,9 @@ export class Reports {
   }
 
   capacity(seats: number, unconfirmed: number): void {
-    const told = `${seats} ${unconfirmed}`;
-    if (told === this.#told) return;
-    this.#told = told;
+    const report = `${seats} ${unconfirmed}`;
+    if (report === this.#reported) return;
+    this.#reported = report;
     this.#options.capacity(seats, unconfirmed);
   }
 }

@@ -14,7 +14,7 @@ import type {
 } from './adapter.js';
 import { awaited, notYet } from './awaited.js';
 import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf } from './fields.js';
-import { grammarOrder } from './grammar-order.js';
+import { serverGrammar } from './server-grammar.js';
 import { readLoad, type LoadMetrics } from './load-reading.js';
 import { SglangStream } from './sglang-stream.js';
 
@@ -57,13 +57,13 @@ export class Sglang implements Adapter {
 
   /** It renders no template by itself: the text that our own made is tokenized there. */
   async promptIds({ text }: Probe): Promise<readonly number[] | undefined> {
-    const order = { model: this.#model, prompt: text, add_special_tokens: false };
-    const reply = await this.#parts.client.ask('POST', '/tokenize', ASK_MS, order);
+    const body = { model: this.#model, prompt: text, add_special_tokens: false };
+    const reply = await this.#parts.client.ask('POST', '/tokenize', ASK_MS, body);
     return reply.kind === 'json' ? tokensOf(fieldsOf(reply.value)['tokens']) : undefined;
   }
 
   reply(job: GenerateJob, choice: number, name: string): ServerRequest {
-    const order = grammarOrder(job);
+    const grammar = serverGrammar(job);
     const body = {
       rid: name,
       input_ids: Array.from(promptIds(job.prompt)),
@@ -84,7 +84,7 @@ export class Sglang implements Adapter {
         ignore_eos: false,
         skip_special_tokens: true,
         n: 1,
-        ...(order?.kind === 'whole' && { ebnf: order.gbnf }),
+        ...(grammar?.kind === 'whole' && { ebnf: grammar.gbnf }),
       },
     };
     return { path: '/generate', body };

@@ -15,7 +15,7 @@ import type {
 } from './adapter.js';
 import { awaited, notYet } from './awaited.js';
 import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf } from './fields.js';
-import { grammarOrder } from './grammar-order.js';
+import { serverGrammar } from './server-grammar.js';
 import { readLoad, type LoadMetrics } from './load-reading.js';
 import { VllmStream } from './vllm-stream.js';
 
@@ -61,13 +61,13 @@ export class Vllm implements Adapter {
   }
 
   async promptIds({ messages }: Probe): Promise<readonly number[] | undefined> {
-    const order = { model: this.#model, messages, add_generation_prompt: true };
-    const reply = await this.#parts.client.ask('POST', '/tokenize', ASK_MS, order);
+    const body = { model: this.#model, messages, add_generation_prompt: true };
+    const reply = await this.#parts.client.ask('POST', '/tokenize', ASK_MS, body);
     return reply.kind === 'json' ? tokensOf(fieldsOf(reply.value)['tokens']) : undefined;
   }
 
   reply(job: GenerateJob, choice: number): ServerRequest {
-    const order = grammarOrder(job);
+    const grammar = serverGrammar(job);
     const body = {
       ...this.#common(Array.from(promptIds(job.prompt)), job),
       stream: true,
@@ -82,7 +82,7 @@ export class Vllm implements Adapter {
       presence_penalty: job.presencePenalty,
       seed: (job.seed + choice) >>> 0,
       stop: hasPlainStops(job) ? job.stops : [],
-      ...(order?.kind === 'whole' && { structured_outputs: { grammar: order.gbnf } }),
+      ...(grammar?.kind === 'whole' && { structured_outputs: { grammar: grammar.gbnf } }),
     };
     return { path: '/v1/completions', body };
   }

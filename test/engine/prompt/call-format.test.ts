@@ -1,5 +1,5 @@
 import t from 'tap';
-import { callsFormat } from '../../../engine/prompt/call-format.js';
+import { compileCalls } from '../../../engine/prompt/call-format.js';
 import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
 import { replyRules } from '../../../engine/grammar/reply.js';
 import { WorkBudget } from '../../../engine/grammar/work.js';
@@ -12,7 +12,7 @@ const reply = replyRules(undefined, new WorkBudget());
 
 /** The content of a whole reply. */
 function contentOf(text: string, json: boolean): string {
-  const made = callsFormat(WRAPPED, TOOLS, AUTO, reply.kind === 'ok' && json ? reply : undefined);
+  const made = compileCalls(WRAPPED, TOOLS, AUTO, reply.kind === 'ok' && json ? reply : undefined);
   if (made.kind === 'unservable') throw new Error(made.why);
   const parser = new CallParser(made.calls);
   return parser.push(text).content + parser.end().content;

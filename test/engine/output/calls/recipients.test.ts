@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap';
 import { callGrammar, callRules } from '../../../../engine/grammar/calls.js';
 import { ReplyText } from '../../../../engine/output/reply-text.js';
-import { callsFormat, type CallChoice } from '../../../../engine/prompt/call-format.js';
+import { compileCalls, type CallChoice } from '../../../../engine/prompt/call-format.js';
 import { namedSyntax } from '../../../../engine/prompt/named-syntaxes.js';
 import type { CallSyntax } from '../../../../engine/protocol/reply-format.js';
 import { Gbnf } from '../../../support/gbnf.js';
@@ -27,7 +27,7 @@ const COMMAND = syntaxOf('command-r-plus');
 
 /** The grammar of a reply, or of what follows a call's mark, and how its calls are read. */
 function made(syntax: CallSyntax, choice: CallChoice = AUTO, tools: readonly object[] = TOOLS) {
-  const format = callsFormat(syntax, tools, choice, undefined);
+  const format = compileCalls(syntax, tools, choice, undefined);
   if (format.kind !== 'ok') throw new Error(format.why);
   return { grammar: new Gbnf(format.grammar?.gbnf ?? callGrammar(format.calls.gbnf ?? '')), calls: format.calls };
 }
@@ -85,7 +85,7 @@ t.test('functionary: what is constrained', (t) => {
   const one = made(FUNCTIONARY, { ...AUTO, parallel: false }).grammar;
   t.equal(one.reads('go\n{}>>>go\n{}'), 'no');
   t.equal(one.reads('all\nI go.>>>go\n{}'), 'whole');
-  const json = callsFormat(FUNCTIONARY, TOOLS, AUTO, {
+  const json = compileCalls(FUNCTIONARY, TOOLS, AUTO, {
     kind: 'ok',
     part: { rule: 'json', rules: ['json ::= "{}"'] },
     gbnf: '',

@@ -3,14 +3,14 @@ import { callGrammar } from '../grammar/calls.js';
 import { grammarAfter } from '../grammar/gbnf.js';
 import type { GenerateJob } from '../protocol/jobs.js';
 
-export type GrammarOrder =
+export type ServerGrammar =
   /** The whole reply is constrained. */
   | { readonly kind: 'whole'; readonly gbnf: string }
   /** From this text on, once it occurs. */
   | { readonly kind: 'lazy'; readonly gbnf: string; readonly mark: string };
 
 /** Undefined: the reply is unconstrained. */
-export function grammarOrder({ format }: GenerateJob): GrammarOrder | undefined {
+export function serverGrammar({ format }: GenerateJob): ServerGrammar | undefined {
   const grammar = format?.grammar;
   if (grammar) {
     const { gbnf, after } = grammar;
