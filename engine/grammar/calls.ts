@@ -28,7 +28,7 @@ export type CallRules =
       readonly parameters?: readonly (readonly ParameterTypes[])[];
       readonly nested?: readonly (readonly NestedTypes[])[];
     }
-  /** `at`: the index of the function whose parameters are to blame; absent: all together are. */
+  /** `at`: the index of the function whose parameters cause it; absent: all together do. */
   | (NoGrammar & { readonly at?: number });
 
 /** The rule that a calls grammar begins with. */

@@ -73,14 +73,14 @@ class Compiler {
   /** The name of the rule for a value that satisfies all of these. */
   #value(all: All): string {
     this.#work.spend(VALUE_STEPS * all.length);
-    const told = [...new Set(all.filter((schema) => !saysNothing(schema)))];
-    if (told.length === 0) return 'json-value';
-    const key = [...new Set(told.map((schema) => this.#schemaIds.id(schema)))].sort().join(' ');
+    const constraining = [...new Set(all.filter((schema) => !saysNothing(schema)))];
+    if (constraining.length === 0) return 'json-value';
+    const key = [...new Set(constraining.map((schema) => this.#schemaIds.id(schema)))].sort().join(' ');
     let name = this.#names.get(key);
     if (name === undefined) {
       name = this.#maker.newName();
       this.#names.set(key, name);
-      this.#open.push({ name, all: told });
+      this.#open.push({ name, all: constraining });
     }
     return name;
   }

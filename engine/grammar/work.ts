@@ -33,7 +33,7 @@ const CHARACTERS_A_STEP = 8;
 
 /**
  * A schema that cannot be served; caught where the grammar is made. `message`: the reason, without any of the caller's
- * text. `fault`: the keyword that is to blame, or the path of the schema that has it.
+ * text. `fault`: the keyword that causes it, or the path of the schema that has it.
  */
 export class Unservable extends Error {
   readonly fault: Fault | readonly string[] | undefined;

@@ -82,7 +82,7 @@ function bestAttention(llama: Llama, insights: GgufInsights, { kind, contextPerS
   return llama.gpu === false && (kind === 'decision' || narrow) ? false : 'auto';
 }
 
-/** Of the attention's keys. What a file does not tell is taken for wide, as nearly all are. */
+/** Of the attention's keys. What a file does not name is taken for wide, as nearly all are. */
 function headWidth(insights: GgufInsights): number {
   return headWidths(insights).keys ?? Infinity;
 }

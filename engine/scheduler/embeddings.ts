@@ -3,8 +3,8 @@ import type { PlacedImage } from '../protocol/prompt.js';
 
 const NONE = new Float32Array(0);
 
-interface Coming {
-  readonly there: Promise<void>;
+interface Arrival {
+  readonly arrived: Promise<void>;
   readonly settle: () => void;
 }
 
@@ -14,7 +14,7 @@ export class Embeddings {
   /** The job has one item. */
   readonly #once: boolean;
   readonly #values = new Map<PlacedImage, Float32Array>();
-  readonly #coming = new Map<PlacedImage, Coming>();
+  readonly #arrivals = new Map<PlacedImage, Arrival>();
   readonly #asked = new Set<PlacedImage>();
 
   constructor(images: readonly PlacedImage[], once: boolean) {
@@ -29,8 +29,8 @@ export class Embeddings {
       if (!image || this.#asked.has(image)) return false;
       this.#asked.add(image);
       let settle = (): void => undefined;
-      const there = new Promise<void>((resolve) => (settle = resolve));
-      this.#coming.set(image, { there, settle });
+      const arrived = new Promise<void>((resolve) => (settle = resolve));
+      this.#arrivals.set(image, { arrived, settle });
       return true;
     });
   }
@@ -38,16 +38,16 @@ export class Embeddings {
   /** Embeddings that were not asked for are ignored. */
   supply(index: number, values: Float32Array): void {
     const image = this.#images[index];
-    const coming = image && this.#coming.get(image);
-    if (!coming) return;
-    this.#coming.delete(image);
+    const arrival = image && this.#arrivals.get(image);
+    if (!arrival) return;
+    this.#arrivals.delete(image);
     this.#values.set(image, values);
-    coming.settle();
+    arrival.settle();
   }
 
   /** Settles when the embeddings of an image have arrived; undefined if they have. */
   arrivalOf(image: PlacedImage): Promise<void> | undefined {
-    return this.#coming.get(image)?.there;
+    return this.#arrivals.get(image)?.arrived;
   }
 
   /** A part of these ids of the image, from `position` of the prompt on. A decoder refuses embeddings of another number. */

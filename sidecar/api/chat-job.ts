@@ -10,7 +10,8 @@ import * as refusals from './refusals.js';
 import type { RequestContext, Stop } from './request-context.js';
 import type { JobImages } from './run-job.js';
 import { seatLength } from './seat-length.js';
-import type { JobPlan, Tokens } from './seat-wait.js';
+import type { JobPlan } from './job-plan.js';
+import type { Tokens } from './seat-wait.js';
 import type { Services } from './services.js';
 import type { UsageSession } from './usage-session.js';
 

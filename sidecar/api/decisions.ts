@@ -12,7 +12,8 @@ import * as refusals from './refusals.js';
 import type { Services } from './services.js';
 import { UsageSession } from './usage-session.js';
 import { RequestContext, type Stop } from './request-context.js';
-import { SeatWait, type JobPlan, type Tokens } from './seat-wait.js';
+import type { JobPlan } from './job-plan.js';
+import { SeatWait, type Tokens } from './seat-wait.js';
 
 /** POST /v1/decisions and POST /v1/systemone: the same steps with two formats of questions and answers. */
 export async function decide(route: DecisionParams['route'], exchange: Exchange, services: Services): Promise<void> {

@@ -10,12 +10,6 @@ import type { RequestContext, Stop } from './request-context.js';
 /** A prompt in tokens. */
 export type Tokens = Exclude<Tokenized, Refusal | NoResult>;
 
-/** A job for the engine and what the queue is to know of it. */
-export interface JobPlan<T> {
-  readonly needs: SeatNeeds & { readonly prefix: Uint32Array };
-  readonly job: T;
-}
-
 const FAILED: NoResult = { kind: 'failed' };
 
 function asTokens<K extends Tokens['kind']>(

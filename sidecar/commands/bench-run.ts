@@ -67,10 +67,10 @@ export async function measure(
   const prompt = Math.min(PROMPT_TOKENS, contextPerSeat - 1);
   const reply = Math.max(1, Math.min(256, contextPerSeat - 8));
   return {
-    promptTokensPerSecond: await run(1, (i, heard) => generate(bench, i, prompt, 1, heard, () => prompt)),
+    promptTokensPerSecond: await run(1, (i, progress) => generate(bench, i, prompt, 1, progress, () => prompt)),
     replyTokensPerSecond: {
-      oneSeat: await run(1, (i, heard) => generate(bench, i, 8, reply, heard, (tokens) => tokens)),
-      allSeats: await run(seats, (i, heard) => generate(bench, i, 8, reply, heard, (tokens) => tokens)),
+      oneSeat: await run(1, (i, progress) => generate(bench, i, 8, reply, progress, (tokens) => tokens)),
+      allSeats: await run(seats, (i, progress) => generate(bench, i, 8, reply, progress, (tokens) => tokens)),
     },
   };
 }
@@ -83,7 +83,7 @@ interface JobProgress {
 }
 
 /** Starts job number `i`. */
-type StartJob = (i: number, heard: JobProgress) => JobHandle;
+type StartJob = (i: number, progress: JobProgress) => JobHandle;
 
 interface Phase {
   readonly clock: Clock;
@@ -145,13 +145,13 @@ function generate(
   i: number,
   promptTokens: number,
   maxTokens: number,
-  heard: JobProgress,
+  progress: JobProgress,
   work: (tokens: number) => number,
 ): JobHandle {
-  let told = 0;
+  let reported = 0;
   const tokens = (so: number): void => {
-    if (so > told) heard.worked(work(so - told));
-    told = Math.max(told, so);
+    if (so > reported) progress.worked(work(so - reported));
+    reported = Math.max(reported, so);
   };
   return start(
     {
@@ -174,15 +174,15 @@ function generate(
       call: () => undefined,
       finished: ({ completionTokens }) => tokens(completionTokens),
       seatFreed: () => undefined,
-      done: () => heard.ended(),
-      failed: () => heard.failed(),
+      done: () => progress.ended(),
+      failed: () => progress.failed(),
     },
   );
 }
 
 /** One question; `worth`: its weight. */
 function scoring({ facts, score }: Bench, input: number, tail: number, worth: number): StartJob {
-  return (i, heard) =>
+  return (i, progress) =>
     score(
       {
         scope: ALL_ACCOUNTS,
@@ -195,10 +195,10 @@ function scoring({ facts, score }: Bench, input: number, tail: number, worth: nu
       {
         started: () => undefined,
         cached: () => undefined,
-        answer: () => heard.worked(worth),
+        answer: () => progress.worked(worth),
         seatFreed: () => undefined,
-        done: () => heard.ended(),
-        failed: () => heard.failed(),
+        done: () => progress.ended(),
+        failed: () => progress.failed(),
       },
     );
 }

@@ -30,7 +30,7 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
   const { access, environment, keys, listen } = config;
   const forDevelopers = environment === 'development' && access.mode === 'keys' && reachedFromHere(listen);
   const metrics = metricsOf(config);
-  const supervisor = isNotified() ? systemd(log) : NO_SERVICE_MANAGER;
+  const serviceManager = isNotified() ? systemd(log) : NO_SERVICE_MANAGER;
   const identities = await openIdentities(config, systemClock, log, metrics);
   const { scrapers } = identities;
   let app: App | undefined;
@@ -40,12 +40,12 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
   try {
     app = await startApp(config, identities.identity, log, { metrics, ...(scrapers && { scrapers }) });
     identities.follow((account) => app?.forget(account));
-    const stopped = untilStopped(app, supervisor);
+    const stopped = untilStopped(app, serviceManager);
     // Only after the data folder and the address are taken: the existing key may belong to a running sidecar.
     const key = forDevelopers ? await renewedKey(keys.file, environment, identities, app) : undefined;
     const ended = await Promise.race([stopped, app.ready().then(() => undefined)]);
     if (ended !== undefined) return ended;
-    supervisor.ready();
+    serviceManager.ready();
     print(welcome(config, app, key));
     return await stopped;
   } finally {
@@ -70,7 +70,7 @@ function reachedFromHere({ tcp, host }: Config['listen']): boolean {
 }
 
 /** Drains on the first signal; resolves with 0 when that is done. */
-function untilStopped(app: App, supervisor: ServiceManager): Promise<number> {
+function untilStopped(app: App, serviceManager: ServiceManager): Promise<number> {
   return new Promise((resolve, reject) => {
     let first: { readonly signal: string; readonly at: number } | undefined;
     const stop = (signal: string): void => {
@@ -78,7 +78,7 @@ function untilStopped(app: App, supervisor: ServiceManager): Promise<number> {
       if (first?.signal === signal && at - first.at < SAME_REQUEST_MS) return;
       if (first !== undefined) process.exit(EXIT_INTERRUPTED);
       first = { signal, at };
-      supervisor.stopping();
+      serviceManager.stopping();
       app.drain().then(() => resolve(0), reject);
     };
     for (const signal of DRAIN_SIGNALS) process.on(signal, stop);

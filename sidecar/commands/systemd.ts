@@ -23,10 +23,10 @@ export const NO_SERVICE_MANAGER: ServiceManager = { ready: () => undefined, stop
  */
 export function systemd(log: Log): ServiceManager {
   // The option --stopping does not exist in Debian 12's version.
-  const tell = (state: 'READY=1' | 'STOPPING=1'): void => {
+  const notify = (state: 'READY=1' | 'STOPPING=1'): void => {
     execFile(NOTIFY, [state], { timeout: NOTIFY_MS }, (error) => {
       if (error) log.warn('systemd was not notified', { reason: state });
     });
   };
-  return { ready: () => tell('READY=1'), stopping: () => tell('STOPPING=1') };
+  return { ready: () => notify('READY=1'), stopping: () => notify('STOPPING=1') };
 }

@@ -24,7 +24,7 @@ export interface JobFault {
    * made with another tokenizer or template than that of the replica, whose weights were changed, and has to be made again.
    */
   readonly kind: 'lost' | 'failed' | 'protocol' | 'stale';
-  /** Whether `started` had been called. A lost job that had not started may return to the queue, once. */
+  /** Whether `started` had been called. A lost job that had not started may return to the queue. */
   readonly started: boolean;
 }
 

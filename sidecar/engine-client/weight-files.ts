@@ -16,7 +16,7 @@ const MOST_AT_ONCE = 2;
 /** Bytes that are hashed in a millisecond, until it has been measured. */
 const FIRST_RATE = 400_000;
 
-/** From then on a hash tells how fast they are, ms: a short one is mostly the start of its thread. */
+/** Hashes that take at least this long show how fast files are read, ms: a short one is mostly the start of its thread. */
 const MEASURABLE_MS = 1000;
 
 export type Hashed =

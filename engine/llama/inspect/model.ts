@@ -32,7 +32,7 @@ import { readModelHead } from './head.js';
 /** Contexts that the table shows, tokens; those past what the model was trained for are left out. */
 const CONTEXTS = [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
 
-/** Two seats tell what one of them takes (estimate.ts). */
+/** Two seats show what one of them takes (estimate.ts). */
 const LEAST_SEATS = 2;
 
 /** Looks at one model, as far as it can be looked at. `progress`: bytes of weights loaded. Rejects when the backend is not there. */
