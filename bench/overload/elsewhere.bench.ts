@@ -1,6 +1,7 @@
 /**
  * Ten times the load before a llama-server that is the sidecar's engine, beside our own engine, the same llama-server alone and
- * one behind nginx, all in one run. Needs `make peers` and nginx; about five minutes a round.
+ * one behind nginx, all in one run; with short replies, and with replies as long as those of a chat. Needs `make peers` and nginx;
+ * about eight minutes a round.
  */
 import { metricOf } from '../../engine/remote/metrics-text.js';
 import { CHAT } from '../../test/support/sidecar.js';
@@ -13,20 +14,27 @@ import { offer } from './offer.js';
 import { behindNginx, llamaServer, needNginx, sidecar, type Server } from './servers.js';
 
 const SEATS = 8;
-const TOKENS = 32;
 const FACTOR = 10;
 const ROUNDS = Number(process.argv[2] ?? 1);
-/** Of each load: so long that its first seconds, in which a queue fills that was empty, are a small part. */
-const SECONDS = 60;
 /** The first part of a load, in which a queue that has learned nothing learns. It is shown apart. */
 const LEARNING_S = 20;
-const PATIENCE_MS = 8000;
 const CONNECTIONS = { all: 2 * SEATS, perKey: SEATS };
 const ACCOUNTS = { heavy: 0.8, light: 0.2 };
 const NAMES = Object.keys(ACCOUNTS);
-const CLOSED: ClosedLoop = { callers: SEATS, seconds: 8, tokens: TOKENS };
 /** Between two readings of a llama-server's own measures, ms: each one is a task between two of its batches. */
 const LOOK_MS = 500;
+
+/** Loads with replies of one kind. Callers wait as many times the length of a reply in each. */
+interface Part {
+  readonly tokens: number;
+  readonly spread: boolean;
+  readonly patienceMs: number;
+  /** Of each load. */
+  readonly seconds: number;
+}
+
+const SHORT: Part = { tokens: 32, spread: false, patienceMs: 8000, seconds: 45 };
+const LONG: Part = { tokens: 128, spread: true, patienceMs: 32_000, seconds: 55 };
 
 /** What a llama-server has computed so far. */
 interface Work {
@@ -44,6 +52,12 @@ interface Watched {
   readonly batchesASecond: number;
 }
 
+/** How a load on a server went. */
+interface Run {
+  readonly attempts: Attempt[];
+  readonly watched?: Watched;
+}
+
 needNginx();
 const sizes = { file: await random150m(), seats: SEATS, context: 512, threads: 1 };
 const own = await sidecar(sizes, NAMES);
@@ -55,61 +69,77 @@ const before = await sidecar(sizes, NAMES, {
 const alone = await llamaServer(sizes, NAMES, ['--metrics']);
 const fronted = await behindNginx([alone], { connections: CONNECTIONS });
 const servers = [own, before, alone, fronted];
-const runs = new Map<Server, Attempt[][]>(servers.map((server) => [server, []]));
-const watched = new Map<Server, Watched[]>();
-let capacity = NaN;
-const rates = new Map<Server, number>();
+const rows: Row[] = [];
+const closed: string[] = [];
 try {
-  for (const server of [own, before]) {
-    await served(server.target, { ...CLOSED, seconds: 4 });
-    rates.set(server, await served(server.target, CLOSED));
-  }
-  capacity = rates.get(own) ?? NaN;
-  for (let round = 0; round < ROUNDS; round++) {
-    for (const [server, done] of runs) {
-      const watching = new AbortController();
-      const behind = server === before ? engine : server === fronted ? alone : undefined;
-      const watches = behind && watch(behind, watching.signal);
-      done.push(
-        await offer({
-          target: server.target,
-          phases: [{ perSecond: FACTOR * capacity, seconds: SECONDS }],
-          accounts: ACCOUNTS,
-          patienceMs: PATIENCE_MS,
-          awaits: 'end',
-          seed: 1000 + round,
-          model: CHAT,
-          tokens: TOKENS,
-        }),
-      );
-      watching.abort();
-      if (watches) watched.set(server, [...(watched.get(server) ?? []), await watches]);
-      await settled(server.target, TOKENS);
-      process.stdout.write(`${JSON.stringify(row(server))}\n`);
-    }
-  }
+  rows.push(...(await measured(SHORT, servers)));
+  rows.push(...(await measured(LONG, [own, before, fronted])));
 } finally {
   for (const server of [fronted, alone, before, engine, own]) await server.close();
 }
 
+const [short, long] = [SHORT, LONG].map(({ patienceMs }) => patienceMs / 1000);
 await keep('overload-elsewhere', {
   title: 'Overload before a llama-server that is the engine',
   about: [
-    `150m model, ${SEATS} seats or slots, one compute thread, ${TOKENS} tokens a reply, whole; Poisson arrivals from a process of their own at ${FACTOR} times ${capacity.toFixed(2)} a second, which is what ${CLOSED.callers} callers in a closed loop get of the sidecar with its own engine (before llama-server: ${(rates.get(before) ?? NaN).toFixed(2)}). ${SECONDS} s on each in turn, ${ROUNDS} rounds; callers give up after ${PATIENCE_MS / 1000} s. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests, light the rest.`,
+    `150m model, ${SEATS} seats or slots, one compute thread, whole replies of ${SHORT.tokens} tokens and of ${LONG.tokens} on average (from half to one and a half times as many); Poisson arrivals from a process of their own at ${FACTOR} times what ${SEATS} callers in a closed loop get of the sidecar with its own engine. Closed loops, replies a second: ${closed.join('; ')}. ${SHORT.seconds} and ${LONG.seconds} s on each server in turn, ${ROUNDS} rounds; callers give up after ${short} and ${long} s. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests, light the rest.`,
     `The sidecar: default settings, with its own engine and before a llama-server of its own with as many slots as seats. llama-server: the build of \`make peers\`, no prompt cache. nginx: \`limit_conn\` ${CONNECTIONS.all} for all callers together and ${CONNECTIONS.perKey} for each key.`,
     `good: replies that were whole within their caller’s patience, a second, from ${LEARNING_S} s after the begin of the load; at first: from 2 s to ${LEARNING_S} s, in which the sidecars learn how long these callers stay. All other columns are of the time from ${LEARNING_S} s on, but for \`gave up at first\`. fair share: what max-min fairness would give the light account of what was good. waited inside: the most requests that waited in the llama-server itself, of a reading every ${LOOK_MS} ms. tokens a batch: of replies, that one of its batches computed on average; batches: of these a second.`,
   ],
-  rows: servers.map(row),
+  rows,
 });
 process.exit(0);
 
+/** A row for each server, with the same requests at the same times. */
+async function measured(part: Part, servers: readonly Server[]): Promise<Row[]> {
+  const loop: ClosedLoop = { callers: SEATS, seconds: 8, tokens: part.tokens };
+  const rates = new Map<Server, number>();
+  for (const server of [own, before]) {
+    await served(server.target, { ...loop, seconds: 3 });
+    rates.set(server, await served(server.target, loop));
+    closed.push(`${server.name}, ${part.tokens} tokens ${(rates.get(server) ?? NaN).toFixed(2)}`);
+  }
+  const perSecond = FACTOR * (rates.get(own) ?? NaN);
+  const runs = new Map<Server, Run[]>(servers.map((server) => [server, []]));
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const [server, done] of runs) {
+      done.push(await runOf(part, server, perSecond, round));
+      process.stdout.write(`${JSON.stringify(row(part, server, perSecond, done))}\n`);
+    }
+  }
+  return [...runs].map(([server, done]) => row(part, server, perSecond, done));
+}
+
+/** One load on one server. */
+async function runOf(part: Part, server: Server, perSecond: number, round: number): Promise<Run> {
+  const { seconds, tokens, spread, patienceMs } = part;
+  const watching = new AbortController();
+  const behind = server === before ? engine : server === fronted ? alone : undefined;
+  const watches = behind && watch(behind, seconds, watching.signal);
+  const attempts = await offer({
+    target: server.target,
+    phases: [{ perSecond, seconds }],
+    accounts: ACCOUNTS,
+    patienceMs,
+    awaits: 'end',
+    seed: 1000 + round,
+    model: CHAT,
+    tokens,
+    spread,
+  });
+  watching.abort();
+  const watched = await watches;
+  await settled(server.target, tokens);
+  return { attempts, ...(watched && { watched }) };
+}
+
 /** Follows what a llama-server reports of itself. */
-async function watch({ target }: Server, signal: AbortSignal): Promise<Watched> {
+async function watch({ target }: Server, seconds: number, signal: AbortSignal): Promise<Watched> {
   const from = performance.now();
   let [deferred, looks] = [0, 0];
   let first: Work | undefined;
   let last: Work | undefined;
-  while (!signal.aborted && performance.now() < from + SECONDS * 1000) {
+  while (!signal.aborted && performance.now() < from + seconds * 1000) {
     const page = await (await fetch(`http://127.0.0.1:${target.port}/metrics`)).text();
     const of = (name: string): number => metricOf(page, `llamacpp:${name}`) ?? NaN;
     deferred = Math.max(deferred, of('requests_deferred'));
@@ -120,17 +150,17 @@ async function watch({ target }: Server, signal: AbortSignal): Promise<Watched> 
   }
   const batches = (last?.batches ?? NaN) - (first?.batches ?? NaN);
   const tokens = (last?.tokens ?? NaN) - (first?.tokens ?? NaN);
-  const seconds = ((last?.at ?? NaN) - (first?.at ?? NaN)) / 1000;
-  return { deferred, looks, tokensABatch: tokens / batches, batchesASecond: batches / seconds };
+  const elapsed = ((last?.at ?? NaN) - (first?.at ?? NaN)) / 1000;
+  return { deferred, looks, tokensABatch: tokens / batches, batchesASecond: batches / elapsed };
 }
 
-function row(server: Server): Row {
-  const p = measure(runs.get(server) ?? [], SECONDS, LEARNING_S);
-  const seen = watched.get(server) ?? [];
-  const first = measure(runs.get(server) ?? [], LEARNING_S);
-  const offered = FACTOR * capacity;
+function row({ tokens, seconds }: Part, server: Server, offered: number, runs: readonly Run[]): Row {
+  const attempts = runs.map((run) => run.attempts);
+  const p = measure(attempts, seconds, LEARNING_S);
+  const seen = runs.flatMap(({ watched }) => watched ?? []);
+  const first = measure(attempts, LEARNING_S);
   return {
-    server: server.name,
+    server: `${server.name}, ${tokens} tokens a reply`,
     'offered /s': offered,
     'good /s': p.good,
     'good /s at first': first.good,

@@ -27,11 +27,13 @@ export interface Load {
   readonly seed: number;
   readonly model: string;
   readonly tokens: number;
+  /** From half to one and a half times as many, by the seed: replies of one length begin and end together. */
+  readonly spread?: boolean;
 }
 
 /** Sends all requests; resolves when the last one ended. */
 async function run(load: Load): Promise<Attempt[]> {
-  const { phases, accounts, seed, model, tokens, patienceMs, target, awaits } = load;
+  const { phases, accounts, seed, model, tokens, spread = false, patienceMs, target, awaits } = load;
   const random = seeded(seed);
   // A connection per request: one of the peers closes idle ones just when the next request is on its way.
   const agent = new Agent({ keepAlive: false });
@@ -51,7 +53,7 @@ async function run(load: Load): Promise<Attempt[]> {
       const body = {
         model,
         messages: [{ role: 'user', content: `Tell me about the sea, part ${i}` }],
-        max_tokens: tokens,
+        max_tokens: spread ? Math.round(tokens * (0.5 + random())) : tokens,
         temperature: 0,
       };
       open.push(
