@@ -42,7 +42,7 @@ export class BatchPlanner {
     const next = all.find(({ branch }) => branch.sequence > this.#lastIsolated) ?? all[0];
     if (!next) return [];
     this.#lastIsolated = next.branch.sequence;
-    return [{ count: next.branch.feed.chunk, ...next }];
+    return [{ count: next.branch.progress.chunk, ...next }];
   }
 
   /**
@@ -56,7 +56,7 @@ export class BatchPlanner {
     const ratio = promptsPerReply(all);
     const short = Math.min(SHORT_TOKENS * ratio, this.#chunk);
     for (const { branch } of this.#inTurn(all)) {
-      const { left, chunk } = branch.feed;
+      const { left, chunk } = branch.progress;
       const room = Math.max(this.#room(branch, ratio), short) - this.#joined;
       if (left === chunk && left <= room) {
         joining.set(branch, left);
@@ -64,7 +64,7 @@ export class BatchPlanner {
       } else if (this.#starves(branch)) break;
     }
     return all
-      .filter(({ branch }) => branch.feed.left === 0 || joining.has(branch))
+      .filter(({ branch }) => branch.progress.left === 0 || joining.has(branch))
       .map(({ job, branch }) => ({ job, branch, count: joining.get(branch) ?? 0 }));
   }
 
@@ -77,10 +77,10 @@ export class BatchPlanner {
     const besideReplies = ratio < Infinity;
     let chosen: BatchItem | undefined;
     for (const { job, branch } of this.#inTurn(all)) {
-      const { left, chunk } = branch.feed;
+      const { left, chunk } = branch.progress;
       const room = this.#room(branch, ratio) - (besideReplies ? this.#joined : 0);
       // The last token is left for `together`, where its logits are needed.
-      const most = branch.feed.image?.image.whole === true && room < chunk ? this.#whenStarving(branch) : room;
+      const most = branch.progress.image?.image.whole === true && room < chunk ? this.#whenStarving(branch) : room;
       const count = besideReplies ? Math.min(chunk, left - 1, most) : chunk < left ? chunk : 0;
       const worth = count > 0 && (!besideReplies || count >= Math.min(this.#budget.least, chunk, left - 1));
       if (worth && !chosen) chosen = { job, branch, count };
@@ -90,8 +90,8 @@ export class BatchPlanner {
   }
 
   /** Tokens of this prompt that a round may take. */
-  #room({ feed }: Branch, ratio: number): number {
-    return ratio < Infinity ? this.#budget.tokens(feed.position, ratio) : this.#chunk;
+  #room({ progress }: Branch, ratio: number): number {
+    return ratio < Infinity ? this.#budget.tokens(progress.position, ratio) : this.#chunk;
   }
 
   /**
@@ -99,10 +99,11 @@ export class BatchPlanner {
    * short one.
    */
   #inTurn(all: readonly RunningItem[]): RunningItem[] {
-    const prompts = all.filter(({ branch }) => branch.feed.left > 0);
+    const prompts = all.filter(({ branch }) => branch.progress.left > 0);
     return prompts.sort(
       (a, b) =>
-        Number(this.#starves(b.branch)) - Number(this.#starves(a.branch)) || a.branch.feed.left - b.branch.feed.left,
+        Number(this.#starves(b.branch)) - Number(this.#starves(a.branch)) ||
+        a.branch.progress.left - b.branch.progress.left,
     );
   }
 
@@ -129,11 +130,11 @@ export function stepsInRun(items: readonly BatchItem[], running: readonly Runnin
 
 /** The depth to which a decode's time is attributed, in tokens: of several prompts the deepest. */
 export function depthOf(items: readonly BatchItem[]): number {
-  return Math.max(...items.map(({ branch, count }) => branch.feed.position - count));
+  return Math.max(...items.map(({ branch, count }) => branch.progress.position - count));
 }
 
 /** Waiting prompts per running reply, at least 1; Infinity if none runs. */
 function promptsPerReply(all: readonly RunningItem[]): number {
-  const replies = all.filter(({ branch }) => branch.feed.left === 0).length;
+  const replies = all.filter(({ branch }) => branch.progress.left === 0).length;
   return replies === 0 ? Infinity : Math.max(1, (all.length - replies) / replies);
 }

@@ -1,5 +1,5 @@
 import type { Decoder, Part, PartResult } from './decoder.js';
-import { Feed, PromptPlan, type SavePoints } from './prompt-plan.js';
+import { PromptPlan, PromptProgress, type SavePoints } from './prompt-plan.js';
 import type { GenerateJob } from '../protocol/jobs.js';
 import type { Output } from '../protocol/job-output.js';
 import { promptLength } from '../protocol/prompt.js';
@@ -81,12 +81,12 @@ export class Generation implements Work {
   branch(item: number, sequence: number, held: number): Branch {
     const reply = new Reply(this.#id, item, this.#job, this.#model, this.#decoder);
     this.#needed = [...this.#needed, ...this.#plan.images.flatMap(({ at }, index) => (at < held ? [] : [index]))];
-    return new ReplyBranch(sequence, new Feed(this.#plan, held), reply, this.#embeddings);
+    return new ReplyBranch(sequence, new PromptProgress(this.#plan, held), reply, this.#embeddings);
   }
 
   /** A state that cannot be truncated is copied before its last token. */
-  shareable({ feed }: Branch): boolean {
-    return feed.left <= (this.#appendOnly ? 1 : 0);
+  shareable({ progress }: Branch): boolean {
+    return progress.left <= (this.#appendOnly ? 1 : 0);
   }
 
   wipe(): void {
@@ -98,19 +98,19 @@ export class Generation implements Work {
 
 class ReplyBranch implements Branch {
   readonly sequence: number;
-  readonly feed: Feed;
+  readonly progress: PromptProgress;
   readonly #reply: Reply;
   readonly #embeddings: Embeddings;
 
-  constructor(sequence: number, feed: Feed, reply: Reply, embeddings: Embeddings) {
+  constructor(sequence: number, progress: PromptProgress, reply: Reply, embeddings: Embeddings) {
     this.sequence = sequence;
-    this.feed = feed;
+    this.progress = progress;
     this.#reply = reply;
     this.#embeddings = embeddings;
   }
 
   get awaitsImage(): Promise<void> | undefined {
-    const { image } = this.feed;
+    const { image } = this.progress;
     return image && this.#embeddings.arrivalOf(image);
   }
 
@@ -123,15 +123,15 @@ class ReplyBranch implements Branch {
   }
 
   get ahead(): number {
-    return this.feed.left > 0 ? 1 : this.#reply.ahead;
+    return this.progress.left > 0 ? 1 : this.#reply.ahead;
   }
 
   part(count: number): Part {
-    const { sequence, feed } = this;
-    const { image } = feed;
-    if (image) return this.#embeddings.part(sequence, image, feed.position, feed.take(count));
-    const tokens = feed.left > 0 ? feed.take(count) : Uint32Array.of(this.#reply.last);
-    if (feed.left > 0) return { kind: 'prefill', sequence, tokens };
+    const { sequence, progress } = this;
+    const { image } = progress;
+    if (image) return this.#embeddings.part(sequence, image, progress.position, progress.take(count));
+    const tokens = progress.left > 0 ? progress.take(count) : Uint32Array.of(this.#reply.last);
+    if (progress.left > 0) return { kind: 'prefill', sequence, tokens };
     return { kind: 'sample', sequence, tokens, sampler: this.#reply.sampler };
   }
 

@@ -2,13 +2,13 @@ import type { Part, PartResult } from './decoder.js';
 import type { Reuse } from './sequence-tokens.js';
 import type { CacheScope } from '../protocol/cache-key.js';
 import type { Output } from '../protocol/job-output.js';
-import type { Feed, PromptPlan } from './prompt-plan.js';
+import type { PromptPlan, PromptProgress } from './prompt-plan.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /** One reply or one question on one sequence: it provides its part of the next step, and receives the result. */
 export interface Branch {
   readonly sequence: number;
-  readonly feed: Feed;
+  readonly progress: PromptProgress;
   /** All of its outputs are complete. */
   readonly over: boolean;
   /**

@@ -98,7 +98,7 @@ export class Jobs {
   }
 
   /** Whether a job that could have started in this round was put off to the next one. */
-  get heldBack(): boolean {
+  get hasPutOff(): boolean {
     return this.#putOff.size > 0;
   }
 
@@ -112,11 +112,11 @@ export class Jobs {
     const putOff = [...this.#putOff].filter((job) => this.runs(job));
     this.#putOff.clear();
     for (const job of putOff) {
-      if (this.heldBack) this.#putOff.add(job);
+      if (this.hasPutOff) this.#putOff.add(job);
       else await this.#start(job, out);
     }
     for (const { id, work, seats, limit } of this.#waiting.values()) {
-      if (this.heldBack || this.#sequences.live === this.#seats) break;
+      if (this.hasPutOff || this.#sequences.live === this.#seats) break;
       this.#waiting.delete(id);
       const job = new RunningJob(id, work, seats, limit);
       this.#started.set(id, job);

@@ -119,7 +119,7 @@ function savedAt(
 }
 
 /** The progress of a sequence in a plan. */
-export class Feed {
+export class PromptProgress {
   readonly #plan: PromptPlan;
   #position: number;
   /** Index of the first end past the position. */

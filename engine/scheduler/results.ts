@@ -61,7 +61,7 @@ export class Results {
   async save(items: readonly BatchItem[], out: Output[]): Promise<void> {
     for (const each of items) {
       const { job, branch, count } = each;
-      if (count === 0 || !branch.feed.saves || !this.#isRunning(each)) continue;
+      if (count === 0 || !branch.progress.saves || !this.#isRunning(each)) continue;
       await this.#jobs.guard(job, out, () => this.#sequences.save(branch.sequence));
     }
   }

@@ -1,5 +1,5 @@
 import type { Part, PartResult } from './decoder.js';
-import { Feed, PromptPlan } from './prompt-plan.js';
+import { PromptPlan, PromptProgress } from './prompt-plan.js';
 import type { Output } from '../protocol/job-output.js';
 import type { ScoreJob, ScoreQuestion } from '../protocol/jobs.js';
 import { tokenPrompt } from '../protocol/prompt.js';
@@ -67,8 +67,8 @@ export class Scoring implements Work {
   }
 
   /** At the input's end, so that the questions' tails can be in one decode. */
-  shareable({ feed }: Branch): boolean {
-    return feed.position >= this.#job.input.length;
+  shareable({ progress }: Branch): boolean {
+    return progress.position >= this.#job.input.length;
   }
 
   wipe(): void {
@@ -87,7 +87,7 @@ export class Scoring implements Work {
 
 class QuestionBranch implements Branch {
   readonly sequence: number;
-  readonly feed: Feed;
+  readonly progress: PromptProgress;
   readonly ahead = 1;
   /** Its own copy of input and tail. */
   readonly #tokens: Uint32Array;
@@ -104,7 +104,7 @@ class QuestionBranch implements Branch {
   ) {
     this.sequence = sequence;
     this.#tokens = plan.tokens;
-    this.feed = new Feed(plan, held);
+    this.progress = new PromptProgress(plan, held);
     this.#labels = labels;
     this.#answer = answer;
   }
@@ -114,9 +114,9 @@ class QuestionBranch implements Branch {
   }
 
   part(count: number): Part {
-    const { sequence, feed } = this;
-    const tokens = feed.take(count);
-    if (feed.left > 0) return { kind: 'prefill', sequence, tokens };
+    const { sequence, progress } = this;
+    const tokens = progress.take(count);
+    if (progress.left > 0) return { kind: 'prefill', sequence, tokens };
     return { kind: 'score', sequence, tokens, labels: this.#labels };
   }
 

@@ -182,7 +182,7 @@ export class StepLoop {
       freed = seats - this.#jobs.seats;
       if (isolated || together || chunk) continue;
       this.#sequences.renewCopies(this.#prefillBudget.decodeMs);
-      if (this.#jobs.heldBack) continue;
+      if (this.#jobs.hasPutOff) continue;
       await this.#pendingWait.forOne(this.#jobs.running, () => this.#flush());
     }
     this.#flush();
@@ -202,7 +202,7 @@ export class StepLoop {
     const parts = items.map(({ branch, count }): Part => branch.part(count));
     const depth = depthOf(items);
     const fed = parts.map(({ tokens }) => tokens);
-    const one = this.#pendingWait.interrupted || this.#jobs.heldBack;
+    const one = this.#pendingWait.interrupted || this.#jobs.hasPutOff;
     const ahead = one ? 1 : stepsInRun(items, this.#jobs.running);
     let from = this.#clock.now();
     // A prompt may take long: outputs are sent before it.

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Feed, PromptPlan, type SavePoints } from '../../../engine/scheduler/prompt-plan.js';
+import { PromptPlan, PromptProgress, type SavePoints } from '../../../engine/scheduler/prompt-plan.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
@@ -17,19 +17,22 @@ t.test('each segment is split from its own start, and the last chunk is never em
   t.same([...plan(tokens(10), tokens(9, 10)).tokens], [...tokens(19)]);
 });
 
-t.test('a feed takes from the sequence’s length to the end of the chunk that contains it', async (t) => {
-  const feed = new Feed(plan(tokens(20)), 0);
-  t.same([feed.position, feed.left, feed.chunk], [0, 20, 8]);
-  t.same([...feed.take(3)], [0, 1, 2]);
-  t.same([feed.position, feed.left, feed.chunk], [3, 17, 5]);
-  feed.take(5);
-  t.equal(feed.chunk, 8);
-  feed.take(8);
-  t.same([feed.left, feed.chunk], [4, 4]);
-  feed.take(4);
-  t.same([feed.left, feed.chunk], [0, 0]);
-  t.same([new Feed(plan(tokens(20)), 16).chunk, new Feed(plan(tokens(20)), 17).chunk], [4, 3]);
-});
+t.test(
+  'the progress in a plan takes from the sequence’s length to the end of the chunk that contains it',
+  async (t) => {
+    const progress = new PromptProgress(plan(tokens(20)), 0);
+    t.same([progress.position, progress.left, progress.chunk], [0, 20, 8]);
+    t.same([...progress.take(3)], [0, 1, 2]);
+    t.same([progress.position, progress.left, progress.chunk], [3, 17, 5]);
+    progress.take(5);
+    t.equal(progress.chunk, 8);
+    progress.take(8);
+    t.same([progress.left, progress.chunk], [4, 4]);
+    progress.take(4);
+    t.same([progress.left, progress.chunk], [0, 0]);
+    t.same([new PromptProgress(plan(tokens(20)), 16).chunk, new PromptProgress(plan(tokens(20)), 17).chunk], [4, 3]);
+  },
+);
 
 /** A plan in chunks of 16 with so many tokens, and with marks at these places. */
 function marked(length: number, places: readonly number[], more: Partial<SavePoints> = {}): PromptPlan {
