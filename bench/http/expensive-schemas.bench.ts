@@ -125,8 +125,8 @@ const verdict = (ms: number): string => (ms <= GOAL_MS ? 'Held' : 'Missed');
 await keep('expensive-schemas', {
   title: 'Refusals of schemas that take too much work',
   about: [
-    `Chats to \`${CHAT}\` with one tool, whose schema of 2 to 15 KB multiplies out to more work than a request may take (\`engine/grammar/work.ts\`), so the answer is 422. For \`${SMALL_PRODUCTS}\` the compiler does all the work that it may; it refuses the others before it begins what they multiply. From the request's sending to its whole answer, one at a time, by a caller that shares the machine with the sidecar and has sent ${CLIENT_WARMING} such requests to a server of its own before, so that its own code is no part of a first request’s time. CPU: what the sidecar and that prompt host spent on it, which other work on the machine does not lengthen much.`,
-    `Just ready: the first request of either length to a sidecar that has answered \`/readyz\` alone, on ${STARTS} sidecars. Such a sidecar has read no request body yet. The p99 of so few is the slowest.`,
+    `Chats to \`${CHAT}\` with one tool, whose schema of 2 to 15 KB multiplies out to more work than a request may take (\`engine/grammar/work.ts\`), so the answer is 422. For \`${SMALL_PRODUCTS}\` the compiler does all the work that it may; the others are refused without it, before what they multiply is begun. From the request's sending to its whole answer, one at a time, by a caller that shares the machine with the sidecar and has sent ${CLIENT_WARMING} such requests to a server of its own before, so that its own code is no part of a first request’s time. CPU: what the sidecar and that prompt host spent on it, which other work on the machine does not lengthen much.`,
+    `Just ready: the first request of either length to a sidecar that has answered \`/readyz\` alone, on ${STARTS} sidecars. Such a sidecar has read no request body of a caller yet. The p99 of so few is the slowest. All sidecars run without \`development.validateAnswers\`, which the tests set and a deployment does not.`,
   ],
   rows,
   conclusions: [

@@ -68,15 +68,20 @@ export class Shapes {
     return [...shapes];
   }
 
-  /** Its steps are all counted first, so that a product that takes too many is refused before any of it is made. */
-  #product(factors: readonly (readonly Shape[])[]): readonly Shape[] {
-    let alternatives = 1;
-    for (const { length } of factors) {
+  /**
+   * Its steps are all counted first, so that a product that takes too many is refused before any of it is made: at once if it is
+   * past the bound by itself, also where the compiler may take fewer steps than that for now.
+   */
+  #product([first = [ANY], ...others]: readonly (readonly Shape[])[]): readonly Shape[] {
+    let alternatives = first.length;
+    let steps = 0;
+    for (const { length } of others) {
       alternatives *= length;
       bounded(alternatives);
-      this.#work.spend(1 + JOIN_STEPS * alternatives);
+      steps += 1 + JOIN_STEPS * alternatives;
     }
-    return factors.reduce((left, factor) => left.flatMap((a) => factor.map((b) => both(a, b, this.#work))), [ANY]);
+    this.#work.spend(steps);
+    return others.reduce((left, factor) => left.flatMap((a) => factor.map((b) => both(a, b, this.#work))), first);
   }
 
   #resolve(reference: unknown): unknown {

@@ -2,7 +2,6 @@
 import type { CompilerTask } from './messages.js';
 
 const names = Array.from({ length: 100 }, (_, i) => `p${i}`);
-const many = names.map((name) => ({ properties: { [name]: { type: 'string' } } }));
 /** Constructs that become rules: required names, texts, numbers and alternatives. */
 const written = {
   type: 'object',
@@ -12,8 +11,14 @@ const written = {
   },
   required: names,
 };
-/** Constructs whose combinations are expanded. */
-const multiplied = { type: 'object', properties: { a: { allOf: [{ anyOf: many }, ...many] } }, required: ['a'] };
+/** Combinations of each property, which are expanded. All together are past the bound; none is that alone, or it would be refused at once. */
+const either = (length: number): object => ({ anyOf: [{ minLength: 1 }, { minLength: length }] });
+const multiplied = {
+  type: 'object',
+  properties: Object.fromEntries(
+    names.slice(0, 10).map((name, i) => [name, { allOf: Array.from({ length: 8 }, () => either(2 + i)) }]),
+  ),
+};
 
 /** A chat whose tools are past the bound of work, so that the compiler does all that it may. */
 export function expensiveChat(model: string): Uint8Array {

@@ -9,11 +9,13 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { callRules } from '../../../engine/grammar/calls.js';
 import { grammarText } from '../../../engine/grammar/gbnf.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { textAutomaton } from '../../../engine/grammar/text-automaton.js';
 import { WorkBudget } from '../../../engine/grammar/work.js';
 import { parseBody } from '../../../sidecar/contracts/parse.js';
+import type { Tool } from '../../../sidecar/contracts/requests.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { cases, rounds } from '../../support/long-form.js';
 import { sourceRoot } from '../../support/source-root.js';
@@ -28,13 +30,18 @@ const file = join(sourceRoot, 'test/fixtures/schemas/recorded.jsonl');
 const lines = readFileSync(file, 'utf8').trim().split('\n');
 const recorded = lines.map((line) => JSON.parse(line) as Recorded);
 
-/** The grammar of a call’s arguments, made from the schema that the contract makes of the request. */
-function grammarOf(schema: object): Gbnf {
-  const tools = [{ type: 'function', function: { name: 'f', parameters: schema } }];
+/** Tools with these parameters, as the contract makes them of the request. */
+function toolsOf(schemas: readonly object[]): readonly Tool[] {
+  const tools = schemas.map((parameters, i) => ({ type: 'function', function: { name: `f${i}`, parameters } }));
   const body = { model: 'm', messages: [{ role: 'user', content: 'x' }], tools };
   const parsed = parseBody('compatible', Buffer.from(JSON.stringify(body)));
   if (parsed.kind === 'invalid') throw new Error(parsed.error.message);
-  const [tool] = 'conversation' in parsed.request ? (parsed.request.conversation.tools ?? []) : [];
+  return 'conversation' in parsed.request ? (parsed.request.conversation.tools ?? []) : [];
+}
+
+/** The grammar of a call’s arguments. */
+function grammarOf(schema: object): Gbnf {
+  const [tool] = toolsOf([schema]);
   const made = schemaGrammar(tool?.function.parameters);
   const text = made.kind === 'ok' ? grammarText(made.rule, [made]) : made;
   if (text.kind === 'unservable') throw new Error(text.why);
@@ -88,6 +95,23 @@ t.equal(
 
 t.test('each is accepted, and has a grammar', (t) => {
   for (const { origin, name, schema } of recorded) t.doesNotThrow(() => grammarOf(schema), `${origin}: ${name}`);
+  t.end();
+});
+
+/** As models write calls that the chat templates of the Hermes and Qwen families ask for. */
+const SYNTAX = { mark: '<tool_call>', open: '<tool_call>{"name":"', between: '","arguments":', close: '}</tool_call>' };
+
+t.test('all tools of a public server together are within the bound of work', (t) => {
+  const servers = new Set(recorded.map(({ origin }) => origin).filter((origin) => origin.endsWith(', tools/list')));
+  t.ok(servers.size >= 10, `${servers.size} servers`);
+  for (const server of servers) {
+    const tools = toolsOf(recorded.filter(({ origin }) => origin === server).map(({ schema }) => schema));
+    const work = new WorkBudget();
+    work.weigh(tools);
+    const functions = tools.map((tool) => tool.function);
+    const made = callRules(SYNTAX, functions, { single: false, answer: false }, work);
+    t.equal(made.kind, 'ok', `${server}: ${tools.length} tools, ${work.spent} steps`);
+  }
   t.end();
 });
 

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { callRules } from '../../../engine/grammar/calls.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
-import { MAX_WORK, WorkBudget } from '../../../engine/grammar/work.js';
+import { MAX_WORK, QUICK_WORK, WorkBudget } from '../../../engine/grammar/work.js';
 import { itemsOf, join, type Rope } from '../../../engine/grammar/rope.js';
 import { EXPENSIVE_SCHEMAS, SMALL_PRODUCTS } from '../../support/expensive-schemas.js';
 
@@ -166,16 +166,27 @@ function valuesIn(value: unknown): number {
   return Object.values(value).reduce((sum: number, inner) => sum + valuesIn(inner), 1);
 }
 
-t.test('products and lists of properties past the bound are refused before any of them is made', (t) => {
+t.test('products and lists of properties past the bound are refused at once, without a compiler of their own', (t) => {
   for (const [what, schema] of Object.entries(EXPENSIVE_SCHEMAS)) {
     if (what === SMALL_PRODUCTS) continue;
     const tool = one(JSON.parse(JSON.stringify(schema)) as Schema);
     const work = new CountedWork();
     work.weigh([tool]);
     const weighed = work.times;
+    work.limit(QUICK_WORK);
     t.equal(schemaGrammar(tool, 'value', work).kind, 'unservable', what);
+    t.notOk(work.stopped, `${what}: more steps would not do`);
     t.ok(work.times - weighed < 2 * valuesIn(tool), `${what}: ${work.times} times for ${valuesIn(tool)} values`);
   }
+  t.end();
+});
+
+t.test('products of several properties count together, before each is made', (t) => {
+  const { properties } = EXPENSIVE_SCHEMAS[SMALL_PRODUCTS];
+  const made = (count: number): string =>
+    schemaGrammar(one({ type: 'object', properties: Object.fromEntries(Object.entries(properties).slice(0, count)) }))
+      .kind;
+  t.same([made(1), made(2)], ['ok', 'unservable'], 'one of 500 joins, with a rule for each, and two');
   t.end();
 });
 

@@ -2,13 +2,18 @@ import { execFileSync } from 'node:child_process';
 import { closeSync, constants, mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { startApp } from '../../../sidecar/app/app.js';
-import { loadConfig } from '../../../sidecar/config/config.js';
+import { loadConfig, type Config } from '../../../sidecar/config/config.js';
+import type { Prompts } from '../../../sidecar/prompts/lanes.js';
+import type { OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-host.js';
 import { segmentPath } from '../../../sidecar/usage/segments.js';
-import { FakeIdentity, RecordingLog } from '../../support/in-process.js';
+import { FakeIdentity, FakeSpool, RecordingLog } from '../../support/in-process.js';
+import { embeddedTestModel } from '../../support/models.js';
+import { eventually } from '../../support/processes.js';
 
-t.test('while the spool is read the operators’ listener answers, and a failed start leaves nothing open', async (t) => {
+/** A folder, and the configuration of one chat model with its data there. */
+function configOf(t: Test, model: object): { readonly dir: string; readonly config: Config } {
   const dir = mkdtempSync(join(tmpdir(), 'ra-app-'));
   t.teardown(() => rmSync(dir, { recursive: true, force: true }));
   const file = join(dir, 'config.json');
@@ -18,18 +23,23 @@ t.test('while the spool is read the operators’ listener answers, and a failed 
       listen: { port: 0 },
       operators: { port: 0 },
       dataDir: dir,
-      models: [{ id: 'chat', kind: 'chat', file: join(dir, 'none.gguf') }],
+      models: [{ id: 'chat', kind: 'chat', ...model }],
     }),
   );
   const loaded = loadConfig({ RA_CONFIG: file });
   if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  return { dir, config: loaded.config };
+}
+
+t.test('while the spool is read the operators’ listener answers, and a failed start leaves nothing open', async (t) => {
+  const { dir, config } = configOf(t, { file: '/none.gguf' });
   // Opening a pipe without a writer blocks: a segment that takes as long to read as the test needs.
   const segment = segmentPath(join(dir, 'usage'), 1);
   mkdirSync(join(dir, 'usage'));
   execFileSync('mkfifo', [segment]);
 
   const log = new RecordingLog();
-  const starting = startApp(loaded.config, new FakeIdentity(), log);
+  const starting = startApp(config, new FakeIdentity(), log);
   const failed = t.rejects(starting, { message: /^the usage spool .* cannot be opened: / });
   const { port } = await log.seen('operators listening');
   const at = `http://127.0.0.1:${String(port)}`;
@@ -44,4 +54,62 @@ t.test('while the spool is read the operators’ listener answers, and a failed 
   await failed;
   closeSync(pipe);
   await t.rejects(fetch(`${at}/healthz`), 'the listener is closed');
+});
+
+/** Prompt hosts that are ready when the test says so, and that work on bodies until it answers them. */
+class HeldPrompts {
+  readonly lengths: number[] = [];
+  readonly answers: ((result: Tokenized) => void)[] = [];
+  /** Settles when two bodies are worked on. */
+  readonly both: Promise<void>;
+  start!: () => void;
+  #markBoth!: () => void;
+  readonly #started = new Promise<void>((settle) => (this.start = settle));
+  readonly states: Prompts['states'] = [];
+  readonly close = (): void => undefined;
+
+  constructor() {
+    this.both = new Promise((settle) => (this.#markBoth = settle));
+  }
+
+  async ready(): ReturnType<Prompts['ready']> {
+    await this.#started;
+    const calls = { native: true, chosen: false, says: 'native' } as never;
+    return { kind: 'ready', models: [{ id: 'chat', tools: true, system: true, calls }] };
+  }
+
+  open(_form: unknown, bytes: Uint8Array): OpenBody {
+    this.lengths.push(bytes.length);
+    return {
+      check: () => Promise.resolve({ kind: 'checked', params: {} as never }),
+      tokenize: () =>
+        new Promise((settle) => {
+          if (this.answers.push(settle) === 2) this.#markBoth();
+        }),
+      close: () => undefined,
+    };
+  }
+}
+
+t.test('a start is complete when a short and a long chat have been through the prompt hosts', async (t) => {
+  // No engine starts: its model is loaded with the first request.
+  const { config } = configOf(t, { file: await embeddedTestModel(), load: 'lazy' });
+  const prompts = new HeldPrompts();
+  const app = await startApp(config, new FakeIdentity(), new RecordingLog(), {
+    spool: new FakeSpool(),
+    makePrompts: () => prompts as unknown as Prompts,
+  });
+  t.teardown(() => app.drain());
+  let ready = false;
+  const all = app.ready().then(() => (ready = true));
+  const at = `http://127.0.0.1:${app.operatorsPort}/readyz`;
+  await eventually('all other parts ready', async () => (await fetch(at)).status === 200);
+  prompts.start();
+  await Promise.race([prompts.both, all]);
+  await new Promise(setImmediate);
+  t.notOk(ready, 'the hosts have not answered');
+  const [short = NaN, long = NaN] = prompts.lengths;
+  t.ok(short <= config.bodies.inlineBytes && long > config.bodies.inlineBytes, `${short} and ${long} bytes`);
+  for (const answer of prompts.answers) answer({ kind: 'failed' });
+  await all;
 });

@@ -1,5 +1,8 @@
 /** What the sidecar sends through its prompt hosts before it is ready, to hosts that the test answers for. */
 import t from 'tap';
+import { QUICK_WORK, WorkBudget } from '../../../engine/grammar/work.js';
+import { constraintOf } from '../../../engine/prompt/chat-prompt.js';
+import { compileConstraint } from '../../../engine/prompt/reply-constraint.js';
 import { parseBody } from '../../../sidecar/contracts/parse.js';
 import compile from '../../../sidecar/prompts/compiler.js';
 import { WARM_UP } from '../../../sidecar/prompts/compiler-warm-up.js';
@@ -60,5 +63,15 @@ t.test('nothing is sent where no chat model takes tools', async (t) => {
 
 t.test('the compiler does all the work that it may, and refuses', (t) => {
   t.match(compile(WARM_UP), { kind: 'invalid', error: { code: 'unprocessable' } });
+  const parsed = parseBody('chat', WARM_UP.bytes);
+  if (parsed.kind === 'invalid' || !('conversation' in parsed.request)) throw new Error('no chat');
+  const { conversation, params } = parsed.request;
+  const work = new WorkBudget();
+  work.limit(QUICK_WORK);
+  compileConstraint(
+    constraintOf(WARM_UP.syntax, conversation.tools ?? [], params.calls ? { calls: params.calls } : {}),
+    work,
+  );
+  t.ok(work.stopped, 'it is not refused before it gets to the compiler');
   t.end();
 });

@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { systemClock } from '../../../../sidecar/lib/clock.js';
 import { PromptLanes, type Lane, type PromptLanesOptions } from '../../../../sidecar/prompts/lanes.js';
+import { childrenOf } from '../../../support/processes.js';
 import { bundleTemplate, bundleVocabulary } from '../../../support/prompt-models.js';
 import type { StubBody } from '../../../support/prompt-worker.js';
 
@@ -113,11 +114,19 @@ t.test('the longest short body does not end a host by the recursion of llama.cpp
       } as const;
     }),
   );
-  const { lanes, restarts } = lanesOf(t, { inlineBytes, models });
+  const { lanes, restarts } = lanesOf(t, { inlineBytes, models, workers: 2 });
   for (const [model, character] of DEEP) {
     const body = (content: string) => JSON.stringify({ model, messages: [{ role: 'user', content }] });
     const prompt = lanes.open('chat', Buffer.from(body(character.repeat(inlineBytes - body('').length))), OWNER);
     t.match(await prompt.tokenize(NEVER), { kind: 'chat' }, model);
   }
   t.same(restarts, []);
+  // A host has as many of V8's helper threads as it has threads that tokenize.
+  const hosts = childrenOf(process.pid).map(({ command }) => command);
+  for (const host of ['--v8-pool-size=1 .*host.js short$', '--v8-pool-size=2 .*host.js long$']) {
+    t.ok(
+      hosts.some((command) => new RegExp(host).test(command)),
+      `${host}: ${hosts.join(', ')}`,
+    );
+  }
 });
