@@ -97,17 +97,17 @@ class Parser {
     return parts;
   }
 
-  #either(alternatives: readonly (readonly Part[])[], behind: Language): Language {
-    return this.#l.either(alternatives.map((parts) => this.#together(parts, behind)));
+  #either(alternatives: readonly (readonly Part[])[], tail: Language): Language {
+    return this.#l.either(alternatives.map((parts) => this.#together(parts, tail)));
   }
 
   /** One after another, and then all of what follows. */
-  #together(parts: readonly Part[], behind: Language): Language {
+  #together(parts: readonly Part[], tail: Language): Language {
     return parts.reduceRight<Language>((rest, part) => {
       if ('form' in part) return this.#l.then(part, rest);
       if (part.kind === 'ahead') return this.#l.both([part.not ? this.#l.not(part.of) : part.of, rest]);
       return this.#l.either([this.#either(part.of, rest), ...(part.optional ? [rest] : [])]);
-    }, behind);
+    }, tail);
   }
 
   #part(): Part {

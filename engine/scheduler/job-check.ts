@@ -13,7 +13,7 @@ export function jobProblem(job: GenerateJob | ScoreJob, vocabulary: number): str
       .map((segment) => problemOf(segment, known))
       .find((problem) => problem !== undefined);
     const ends = job.prompt.at(-1);
-    return segmentProblem ?? (ends?.kind === 'image' ? 'an image without tokens behind it' : undefined);
+    return segmentProblem ?? (ends?.kind === 'image' ? 'an image without tokens after it' : undefined);
   }
   const all = known(job.input) && job.questions.every(({ tail, labels }) => known(tail) && known(labels));
   return all ? undefined : OUTSIDE;

@@ -31,7 +31,7 @@ const CHUNKS_A_SAVE = 4;
 /**
  * A prompt with its fixed split into chunks. The split affects the last digits of what follows, so two prompts share a
  * state bit for bit only if their splits agree. So each place of it depends only on the tokens before it and on marks up to a quarter of
- * a chunk behind it, except for `SavePoints.upTo`: a prompt that goes on has the same places up to its last mark, unless the
+ * a chunk after it, except for `SavePoints.upTo`: a prompt that goes on has the same places up to its last mark, unless the
  * continuation begins with one (TURN_GAP).
  */
 export class PromptPlan {
@@ -66,7 +66,7 @@ export class PromptPlan {
         if (mark < start || mark >= until) continue;
         while (mark > start + chunk) ends.push((start = mark < start + chunk + least ? mark - least : start + chunk));
         if (mark >= start + least) ends.push((start = mark));
-        // Just behind another mark, that one takes its place.
+        // Where a mark follows another one closely, the place of the earlier one counts for both.
         if (ends.at(-1) === start) turns.push(start);
       }
       for (let end = start + chunk; end < until; end += chunk) ends.push(end);
@@ -76,8 +76,8 @@ export class PromptPlan {
     const outside = this.images.length === 0 ? ends : ends.filter((end) => !this.#splitsImage(end));
     this.saved = new Set(points && savedAt(outside, turns, points, chunk));
     if (points && this.saved.has(points.upTo) && !ends.includes(points.upTo)) {
-      const behind = ends.findIndex((end) => end > points.upTo);
-      ends.splice(behind, 0, points.upTo);
+      const next = ends.findIndex((end) => end > points.upTo);
+      ends.splice(next, 0, points.upTo);
     }
     this.ends = ends;
   }

@@ -20,7 +20,7 @@ const MAX_ADDRESSES = 16_384;
 /** Limits the 401s of an identity source by address: `perMinute` in a burst, then evenly spaced. */
 export class FailedKeyLimit implements Identity {
   readonly #clock: Clock;
-  readonly #behind: Identity;
+  readonly #identity: Identity;
   readonly #intervalMs: number;
   /** How far ahead of the clock an address may run. */
   readonly #burstMs: number;
@@ -28,9 +28,9 @@ export class FailedKeyLimit implements Identity {
   readonly #freeAt = new Map<string, number>();
 
   /** `perMinute`: 0: no limit. */
-  constructor(clock: Clock, behind: Identity, perMinute: number) {
+  constructor(clock: Clock, identity: Identity, perMinute: number) {
     this.#clock = clock;
-    this.#behind = behind;
+    this.#identity = identity;
     this.#intervalMs = perMinute === 0 ? 0 : MINUTE_MS / perMinute;
     this.#burstMs = MINUTE_MS - this.#intervalMs;
   }
@@ -41,7 +41,7 @@ export class FailedKeyLimit implements Identity {
   }
 
   async resolve(credentials: Credentials, trace?: TraceHeaders): Promise<Caller | Denied> {
-    const answer = await this.#behind.resolve(credentials, trace);
+    const answer = await this.#identity.resolve(credentials, trace);
     if (this.#intervalMs === 0 || answer.kind === 'caller' || !FAILURES.has(answer.code)) return answer;
     const waitMs = this.#failed(networkOf(credentials.address));
     return waitMs === 0 ? answer : { kind: 'denied', code: 'user_rate_limited', retryAfterMs: Math.ceil(waitMs) };

@@ -58,7 +58,7 @@ async function ask({ host, port, secretFile }: Config['operators'], body: string
         if (text.length > MAX_ANSWER) asked.destroy();
       });
       response.once('end', () => settle(parse(text)));
-      // Behind an end it does nothing.
+      // After an end it does nothing.
       response.once('close', () => settle('the answer was cut off'));
     });
     asked.once('error', ({ code }: NodeJS.ErrnoException) => {

@@ -5,7 +5,7 @@ const CHUNK_BYTES = 64 * 1024;
 
 /**
  * Whether the end of a file is as it was written: `size` bytes, of which `seen` were there at the last look, which is moved.
- * A file that was cut in between and written on has zeros from the cut to the next write, and lines have none. Rejects with
+ * A file that was truncated in between and written on has zeros from there to the next write, and lines have none. Rejects with
  * the system's error.
  */
 export async function isWhole(written: {
@@ -16,7 +16,7 @@ export async function isWhole(written: {
   const { file, size, seen } = written;
   if ((await file.size()) < size) return false;
   const chunk = new Uint8Array(Math.min(CHUNK_BYTES, size));
-  // With the last byte that was there: a cut before it left a zero in its place.
+  // With the last byte that was there: a truncation before it left a zero in its place.
   for (let at = Math.max(0, seen - 1); at < size;) {
     const read = await file.read(chunk, at);
     if (read === 0 || chunk.subarray(0, Math.min(read, size - at)).includes(0)) return false;

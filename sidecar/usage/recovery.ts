@@ -17,7 +17,7 @@ export interface Quarantined {
 }
 
 export interface Recovered {
-  /** Bytes of an incomplete line at the end, which were cut off; no complete record was lost. */
+  /** Bytes of an incomplete line at the end, which were truncated; no complete record was lost. */
   readonly cutBytes: number;
   readonly quarantined: readonly Quarantined[];
   /** Closes to append for requests that have none. Their time is that of the request's last record. */
@@ -44,9 +44,9 @@ interface Unclosed {
 }
 
 /**
- * Reads the whole spool. Cuts an incomplete line at its end, copies damaged bytes to the folder `quarantine`, and finds
- * the requests to be closed. Repeating it has the same result. Rejects if the disk cannot be read, or the line cannot
- * be cut.
+ * Reads the whole spool. Truncates an incomplete line at its end, copies damaged bytes to the folder `quarantine`, and finds
+ * the requests to be closed. Repeating it has the same result. Rejects if the disk cannot be read, or cannot be
+ * truncated.
  */
 export async function recover(dir: string, disk: Disk): Promise<Recovered> {
   const segments = await listSegments(dir, disk);

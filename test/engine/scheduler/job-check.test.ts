@@ -59,6 +59,6 @@ t.test('an image has its own ids, a digest, and positions of its size', async (t
   ]) {
     t.equal(problem(bad, text), 'an image that is no image', JSON.stringify(bad));
   }
-  t.equal(problem({}), 'an image without tokens behind it');
+  t.equal(problem({}), 'an image without tokens after it');
   t.equal(problem({}, { kind: 'tokens', tokens: Uint32Array.of(SIZE) }), BAD);
 });
