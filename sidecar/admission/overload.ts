@@ -16,7 +16,7 @@
  *    waited for about the time since the last arrival, however many wait. Otherwise the order stays first come, first
  *    served, and the newcomer is refused at once.
  * 3. A request whose predicted wait is longer than callers of its account stay is refused on arrival. One that has waited so
- *    long that its seat time would probably be wasted is refused then.
+ *    long that a newer one makes more of the seat is refused then.
  *
  * A caller counts as having left if it disconnects before the first token of a stream or before the end of a whole reply. It
  * does not if it stops a stream midway, or disconnects when the answer to a copy of its request arrives (hedges.ts). The
@@ -49,6 +49,12 @@ const PLACES_A_SEAT = 4;
 
 /** A class is served newest first only above this load: below it nearly all are served. */
 const NEWEST_FIRST_LOAD = 1.05;
+
+/** Waits vary: one in ten of those of a full room is this many times their mean or longer. */
+const WAIT_SPREAD = 2;
+
+/** A seat is worth keeping free for the next caller if this many come in the time that a request takes. */
+const NEXT_CALLERS = 4;
 
 /** The share of turns at which no request may be waiting, for a class that is served newest first. Its older requests are rarely served. */
 const FEW_EMPTY = 0.01;
@@ -126,7 +132,7 @@ export class Overload {
     accountClass.newestFirst =
       this.stands &&
       load > NEWEST_FIRST_LOAD &&
-      roomFor(load) * accountClass.demand.everyMs > this.#patienceOf(account, request).freshMs;
+      WAIT_SPREAD * roomFor(load) * accountClass.demand.everyMs > this.#patienceOf(account, request).freshMs;
   }
 
   /** A request was given a seat. */
@@ -182,17 +188,18 @@ export class Overload {
     return this.#random() < EXPLORED;
   }
 
-  /** The time in the queue after which its seat time would probably be wasted, ms. */
+  /** The time in the queue after which a newer request makes more of a seat, ms. */
   hopelessMs({ request, explores }: QueuedRequest, account: Account): number {
     return this.stands && !explores ? this.#patienceOf(account, request).hopelessMs : Infinity;
   }
 
-  /** Whether its seat time would be wasted: its client's timeout has passed, or, while the queue stands, its caller has probably left. */
+  /** Whether it is not seated any more: its client's timeout has passed, or, while the queue stands, a newer one makes more of the seat. */
   isHopeless(queued: QueuedRequest, account: Account, now: number): boolean {
     if (queued.request.wantedUntil !== undefined && queued.request.wantedUntil <= now) return true;
     if (queued.returns > 0) return false;
-    // The only request that waits is seated in any case: there is no better use of the seat.
-    return this.#state.seatable > 1 && now - queued.enteredAt > this.hopelessMs(queued, account);
+    // The only request that waits is seated in any case, unless a better one comes soon.
+    const others = this.#state.seatable > 1 || this.#state.seats * this.load >= NEXT_CALLERS;
+    return others && now - queued.enteredAt > this.hopelessMs(queued, account);
   }
 
   /** Whether this request, of a class that is served newest first, has waited longer than wastes no seat time. One of another account may not have. */
