@@ -37,18 +37,21 @@ t.test('whole replies, callers who wait 2 s, twice the load: nearly as many are 
   t.ok(good > without + 0.1, `${without} without learning`);
 });
 
-t.test('most whole replies take longer than their callers wait: seats are kept for those who come, not for who waited', async (t) => {
-  const untilMs = 5 * MINUTE;
-  const patient = endurance('2 s');
-  const [fromMs, toMs] = [MINUTE, untilMs - DEFAULT_MS];
-  let [good, most] = [0, 0];
-  for (const seed of [1, 2, 3]) {
-    const list = callers(4, patient, LONG, untilMs, seed);
-    good += figuresOf(await simulate(list, { ...LEARNS, untilMs }), fromMs, toMs).good;
-    most += oracle(list, { kind: 'whole', mix: LONG, endurance: patient, untilMs, fromMs, toMs }).good;
-  }
-  t.ok(good >= 0.9 * most, `${good} of ${most}`);
-});
+t.test(
+  'most whole replies take longer than their callers wait: seats are kept for those who come, not for who waited',
+  async (t) => {
+    const untilMs = 5 * MINUTE;
+    const patient = endurance('2 s');
+    const [fromMs, toMs] = [MINUTE, untilMs - DEFAULT_MS];
+    let [good, most] = [0, 0];
+    for (const seed of [1, 2, 3]) {
+      const list = callers(4, patient, LONG, untilMs, seed);
+      good += figuresOf(await simulate(list, { ...LEARNS, untilMs }), fromMs, toMs).good;
+      most += oracle(list, { kind: 'whole', mix: LONG, endurance: patient, untilMs, fromMs, toMs }).good;
+    }
+    t.ok(good >= 0.9 * most, `${good} of ${most}`);
+  },
+);
 
 t.test('a burst of four requests a seat on an idle service is served', async (t) => {
   const burst = Array.from({ length: 32 }, (_, at): Caller => {
