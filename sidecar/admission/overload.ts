@@ -229,7 +229,7 @@ export class Overload {
     queued.patienceRecorded = true;
     const left = how === 'left';
     const { now, breaks } = this.#state;
-    const awaited = awaitedBy(queued.request);
+    const awaited = queued.request.awaits ?? 'end';
     const seated = queued.phase === 'leased';
     if (left && seated) this.#wastedMs += queued.seatMs;
     if (queued.breaks !== breaks || (left && this.#hedges.mayEnd(queued, now))) return;
@@ -244,10 +244,6 @@ export class Overload {
   }
 
   #patienceOf(account: Account, request: QueueRequest): Patience {
-    return this.patience.of(account.patience, awaitedBy(request), this.times, account.waiting <= 1);
+    return this.patience.of(account.patience, request.awaits ?? 'end', this.times, account.waiting <= 1);
   }
-}
-
-function awaitedBy({ awaits }: QueueRequest): Awaited {
-  return awaits ?? 'end';
 }

@@ -11,11 +11,11 @@ t.test('a bench continues after its finished pieces, and starts anew once they a
     made.push(i);
     return i === 2 && made.length === 3 ? Promise.reject(new Error('ended')) : Promise.resolve(10 * i);
   };
-  await t.rejects(inPieces(NAME, 4, make), { message: 'ended' });
-  t.same(await inPieces(NAME, 4, make), [0, 10, 20, 30]);
+  await t.rejects(inPieces(NAME, 4, make, 'code'), { message: 'ended' });
+  t.same(await inPieces(NAME, 4, make, 'code'), [0, 10, 20, 30]);
   t.same(made, [0, 1, 2, 2, 3]);
   await forget(NAME);
-  await inPieces(NAME, 1, make);
+  await inPieces(NAME, 1, make, 'code');
   t.same(made.slice(5), [0]);
 });
 
