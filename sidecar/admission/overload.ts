@@ -50,11 +50,8 @@ const PLACES_A_SEAT = 4;
 /** A class is served newest first only above this load: below it nearly all are served. */
 const NEWEST_FIRST_LOAD = 1.05;
 
-/** Waits vary: one in ten of those of a full room is this many times their mean or longer. */
+/** A full room's longest waits, over their mean: one request in ten waits twice as long, and it is these whose callers leave. */
 const WAIT_SPREAD = 2;
-
-/** A seat is worth keeping free for the next caller if this many come in the time that a request takes. */
-const NEXT_CALLERS = 4;
 
 /** The share of turns at which no request may be waiting, for a class that is served newest first. Its older requests are rarely served. */
 const FEW_EMPTY = 0.01;
@@ -193,13 +190,12 @@ export class Overload {
     return this.stands && !explores ? this.#patienceOf(account, request).hopelessMs : Infinity;
   }
 
-  /** Whether it is not seated any more: its client's timeout has passed, or, while the queue stands, a newer one makes more of the seat. */
+  /** Whether it is refused in place of being seated: its client's timeout has passed, or a newer one makes more of the seat. */
   isHopeless(queued: QueuedRequest, account: Account, now: number): boolean {
     if (queued.request.wantedUntil !== undefined && queued.request.wantedUntil <= now) return true;
-    if (queued.returns > 0) return false;
-    // The only request that waits is seated in any case, unless a better one comes soon.
-    const others = this.#state.seatable > 1 || this.#state.seats * this.load >= NEXT_CALLERS;
-    return others && now - queued.enteredAt > this.hopelessMs(queued, account);
+    if (queued.returns > 0 || queued.hasReservation) return false;
+    // The only request that waits is seated in any case: there is no better use of the seat.
+    return this.#state.seatable > 1 && now - queued.enteredAt > this.hopelessMs(queued, account);
   }
 
   /** Whether this request, of a class that is served newest first, has waited longer than wastes no seat time. One of another account may not have. */

@@ -58,7 +58,7 @@ export class QueueState {
     return this.#waitingClasses;
   }
 
-  /** Of these, those that could take a seat now. */
+  /** Waiting requests that could take a seat now. */
   get seatable(): number {
     return this.#seatable;
   }

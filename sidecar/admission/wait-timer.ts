@@ -4,8 +4,8 @@ import type { QueuedRequest } from './queued-request.js';
 import type { QueueState } from './queue-state.js';
 
 /**
- * Why a wait ended by time: its own deadline, the longest wait, or that its caller is not expected to stay until the
- * end.
+ * Why a wait ended by time: its own deadline, the longest wait, or that it has waited so long that a newer request makes more
+ * of a seat.
  */
 export type WaitEnd = 'deadline' | 'wait' | 'hopeless';
 
@@ -64,7 +64,7 @@ export class WaitTimer {
   /** How long it may wait, ms. Only where its class is served newest first, since there no other check looks at it. */
   #hopelessMs(queued: QueuedRequest): number {
     const accountClass = this.#state.classOf(queued);
-    if (!accountClass.newestFirst || queued.hasReservation) return Infinity;
+    if (!accountClass.newestFirst || queued.hasReservation || queued.returns > 0) return Infinity;
     return this.#overload.hopelessMs(queued, this.#state.accountOf(queued));
   }
 }

@@ -4,10 +4,11 @@
  *     node dist/bench/admission/patience/grid.js MINUTES [PATTERN] [PIECE]
  *
  * MINUTES are simulated; cells are chosen by a regular expression, for example '^short/(2|8) s/whole'. It stops after PIECE
- * minutes (4) and goes on when it is called again: what was simulated is kept in bench/.cache/patience, a file a cell. Remove
- * `learned-*` there after a change to the queue. All cells that are there go to bench/results.
+ * minutes (4) and goes on when it is called again: what was simulated is kept in bench/.cache/patience, a folder for each code and a
+ * file a cell. All cells of the present code that are there go to bench/results.
  */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { digestOf, filesOf } from '../../support/bench-files.js';
 import { keep, type Row } from '../../support/results.js';
 import { callers, ENDURANCES, LOADS, MIXES, type Endurance, type Kind, type Mix } from './callers.js';
 import { oracle, type OracleFigures } from './oracle.js';
@@ -21,7 +22,10 @@ const SEED = 1;
 const LEARNING_MS = 120_000;
 /** Requests of the last seconds may still run at the end. */
 const TAIL_MS = 10_000;
-const CACHE = 'bench/.cache/patience';
+/** Cells are kept by the code that they are of. */
+const HERE = 'bench/admission/patience';
+const CODE = [`${HERE}/grid.ts`, ...filesOf(`${HERE}/simulate.ts`), ...filesOf(`${HERE}/oracle.ts`)];
+const CACHE = `bench/.cache/patience/${digestOf(CODE)}`;
 const KINDS: readonly Kind[] = ['stream', 'whole'];
 
 const minutes = Number(process.argv[2] ?? 10);
