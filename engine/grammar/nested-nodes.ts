@@ -5,18 +5,11 @@ import { itemsOf } from './rope.js';
 import { isTextOf } from './scalar-rules.js';
 import { SchemaIds } from './schema-ids.js';
 import { saysNothing, type All, type Schema, type Shape } from './shape.js';
-import type { Shapes } from './shapes.js';
+import { allOf, type Shapes } from './shapes.js';
 import type { WorkBudget } from './work.js';
 
 /** Steps of one value. */
 const NODE_STEPS = 8;
-
-/** One schema that says the same as all of these together. */
-export function allOf(all: All): Schema {
-  const own = [...new Set(all)].filter((schema) => !saysNothing(schema));
-  const [first = true] = own;
-  return own.length < 2 ? first : { allOf: own };
-}
 
 export class NestedNodes {
   readonly #shapes: Shapes;

@@ -3,7 +3,7 @@ import type { ParameterTypes, ScalarForm, ValueType } from '../protocol/reply-fo
 import { ANY_NUMBER, isWithin } from './number-range.js';
 import { itemsOf } from './rope.js';
 import { isRecord, type Range, type Schema, type Shape } from './shape.js';
-import { Shapes } from './shapes.js';
+import { allOf, Shapes } from './shapes.js';
 import type { WorkBudget } from './work.js';
 
 /** One parameter. */
@@ -91,8 +91,7 @@ function freeMapOf(shape: Shape, shapes: Shapes, work: WorkBudget): FreeMap | un
   const objects = itemsOf(shape.objects, () => work.spend(1));
   const all = objects.map(({ additional }) => additional);
   if (all.includes(false) || shape.members.most === 0) return undefined;
-  const [schema = true, ...others] = all;
-  return { schema: others.length === 0 ? schema : { allOf: all }, shapes: shapes.of(all) };
+  return { schema: allOf(all), shapes: shapes.of(all) };
 }
 
 /** The properties of an object, all that are declared or required. */
@@ -107,12 +106,6 @@ export function listOf(shape: Shape, shapes: Shapes, work: WorkBudget): Paramete
     work.spend(objects.length);
     work.spendText(name.length);
     const all = objects.map(({ properties, additional }) => properties.get(name) ?? additional);
-    const [schema = true, ...others] = all;
-    return {
-      name,
-      required: required.has(name),
-      schema: others.length === 0 ? schema : { allOf: all },
-      shapes: shapes.of(all),
-    };
+    return { name, required: required.has(name), schema: allOf(all), shapes: shapes.of(all) };
   });
 }

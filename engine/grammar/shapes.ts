@@ -2,7 +2,7 @@
  * Converts JSON schema to alternatives of plain shapes: references, allOf, anyOf and oneOf are resolved. An allOf of
  * anyOfs is multiplied out, within bounds.
  */
-import { ANY, both, isRecord, JOIN_STEPS, plain, saysNothing, type All, type Shape } from './shape.js';
+import { ANY, both, isRecord, JOIN_STEPS, plain, saysNothing, type All, type Schema, type Shape } from './shape.js';
 import { Unservable, type WorkBudget } from './work.js';
 
 /** Bounds of the alternatives of one value, and of the nesting of references and combinations. */
@@ -10,6 +10,13 @@ const MAX_ALTERNATIVES = 256;
 const MAX_COMBINED = 64;
 /** Steps of reading one schema's keywords. */
 const READ_STEPS = 16;
+
+/** One schema that says the same as all of these together; the same object where one alone says something. */
+export function allOf(all: All): Schema {
+  const own = [...new Set(all)].filter((schema) => !saysNothing(schema));
+  const [first = true] = own;
+  return own.length < 2 ? first : { allOf: own };
+}
 
 /** Works out the schemas within `root`, to whose definitions their references point. Throws Unservable. */
 export class Shapes {
@@ -70,15 +77,17 @@ export class Shapes {
 
   /**
    * Its steps are all counted first, so that a product that takes too many is refused before any of it is made: at once if it is
-   * past the bound by itself, also where the compiler may take fewer steps than that for now.
+   * past the bound by itself, also where the compiler may take fewer steps than that for now. A factor that allows anything, as each
+   * object of an allOf is for the properties that only another of them lists, takes one step and changes nothing.
    */
-  #product([first = [ANY], ...others]: readonly (readonly Shape[])[]): readonly Shape[] {
+  #product(factors: readonly (readonly Shape[])[]): readonly Shape[] {
+    const [first = [ANY], ...others] = factors.filter((factor) => factor.length !== 1 || factor[0] !== ANY);
     let alternatives = first.length;
-    let steps = 0;
+    let steps = Math.max(0, factors.length - 1);
     for (const { length } of others) {
       alternatives *= length;
       bounded(alternatives);
-      steps += 1 + JOIN_STEPS * alternatives;
+      steps += JOIN_STEPS * alternatives;
     }
     this.#work.spend(steps);
     return others.reduce((left, factor) => left.flatMap((a) => factor.map((b) => both(a, b, this.#work))), first);

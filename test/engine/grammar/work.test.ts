@@ -3,6 +3,8 @@ import { callRules } from '../../../engine/grammar/calls.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { MAX_WORK, QUICK_WORK, WorkBudget } from '../../../engine/grammar/work.js';
 import { itemsOf, join, type Rope } from '../../../engine/grammar/rope.js';
+import type { CallSyntax } from '../../../engine/protocol/reply-format.js';
+import { LOOSE_SYNTAXES, NESTED_SYNTAXES, TAGGED_SYNTAXES } from '../../support/call-syntaxes.js';
 import { EXPENSIVE_SCHEMAS, SMALL_PRODUCTS } from '../../support/expensive-schemas.js';
 
 type Schema = Readonly<Record<string, unknown>>;
@@ -76,6 +78,26 @@ t.test('no ordinary list of tools takes more than four fifths of the bound', (t)
     const made = callRules(SYNTAX, functions, { single: false, answer: false }, work);
     t.equal(made.kind, 'ok', what);
     t.ok(work.spent < 0.8 * MAX_WORK, `${what}: ${work.spent} steps`);
+  }
+  t.end();
+});
+
+t.test('an object that is composed of two takes little more work than one with all properties', (t) => {
+  const part = (prefix: string): Schema =>
+    object(Object.fromEntries(names(15).map((name) => [prefix + name, { type: 'string', description: name }])));
+  const [a, b] = [part('a'), part('b')];
+  const whole = object({ ...(a['properties'] as Schema), ...(b['properties'] as Schema) });
+  const named: Readonly<Record<string, CallSyntax>> = { ...TAGGED_SYNTAXES, ...NESTED_SYNTAXES, ...LOOSE_SYNTAXES };
+  const syntaxes: readonly CallSyntax[] = [SYNTAX, ...Object.values(named)];
+  for (const syntax of syntaxes) {
+    const steps = (parameters: Schema): number => {
+      const work = new WorkBudget();
+      const made = callRules(syntax, [{ name: 'f', parameters }], { single: false, answer: false }, work);
+      t.equal(made.kind, 'ok', syntax.open);
+      return work.spent;
+    };
+    const [one, two] = [steps(whole), steps({ allOf: [a, b] })];
+    t.ok(two < 1.25 * one, `${syntax.open}: ${two} steps, beside ${one}`);
   }
   t.end();
 });
