@@ -1,6 +1,10 @@
 /**
- * Which files of the repository a bench's figures depend on: what it imports, and the programs and files that it or one of
- * these names by a path relative to itself, since that is how processes are started here.
+ * Which files of the repository a bench's figures depend on: what it imports, the programs and files that it or one of these
+ * names by a path relative to itself, since that is how processes are started here, and what writes the built code that one of
+ * these loads.
+ *
+ * Not among them are the Makefile, package.json and tsconfig.json: most changes of these do not affect figures. After one that
+ * does, such as another compiler flag, remove the results that must be measured again.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
@@ -19,20 +23,21 @@ const NOT_CODE = /^(?:bench\/(?:\.cache|results)|node_modules)(?:\/|$)/;
 
 /** The versions of all packages. */
 const PACKAGES = 'package-lock.json';
-/** What `make engine-native` compiles, and the module that loads it. */
-const NATIVE = { sources: 'engine/native', loader: 'engine/llama/addon.ts' };
+/** By the module that loads built code: what it is compiled from, or the program that writes it. */
+const BUILT = new Map([
+  ['engine/llama/addon.ts', 'engine/native'],
+  ['engine/llama/package.ts', '.ci/bundle-engine.cjs'],
+  ['sidecar/contracts/schema-code.ts', 'sidecar/build/write-schemas.ts'],
+]);
 
-/** What each file names, by root and path: benches share most of it. */
+/** What each file or folder names, by root and path: benches share most of it. */
 const named = new Map<string, readonly string[]>();
 
 /** The files and folders, from the repository's root; `bench` is a source file, such as `bench/engine/limit.bench.ts`. */
 export function filesOf(bench: string, root = ROOT): readonly string[] {
   const files = new Set([bench, PACKAGES]);
   // A set is iterated over what is added meanwhile, too.
-  for (const file of files) {
-    if (file.endsWith('.ts')) for (const other of namedIn(file, root)) files.add(other);
-  }
-  if (files.has(NATIVE.loader)) files.add(NATIVE.sources);
+  for (const path of files) for (const other of namedIn(path, root)) files.add(other);
   return [...files].sort();
 }
 
@@ -45,22 +50,30 @@ export function digestOf(files: readonly string[], root = ROOT): string {
   return hash.digest('hex').slice(0, 12);
 }
 
-/** The source of the bench that this process runs, if it runs one. */
+/** The source of the bench that this process runs; undefined if it runs another program, such as a test. */
 export function runningBench(script = process.argv[1]): string | undefined {
-  return script?.split('/dist/')[1]?.replace(/js$/, 'ts');
+  const source = script?.split('/dist/')[1]?.replace(/js$/, 'ts');
+  return source?.startsWith('bench/') ? source : undefined;
 }
 
-function namedIn(file: string, root: string): readonly string[] {
-  const key = `${root}\n${file}`;
+/** What a file, or the files of a folder, name, and what the code that it loads is built from. */
+function namedIn(path: string, root: string): readonly string[] {
+  const key = `${root}\n${path}`;
   const known = named.get(key);
   if (known) return known;
+  const sources = within(path, root).filter((file) => file.endsWith('.ts'));
+  const built = BUILT.get(path);
+  const found = [...sources.flatMap((file) => namesIn(file, root)), ...(built === undefined ? [] : [built])];
+  named.set(key, found);
+  return found;
+}
+
+function namesIn(file: string, root: string): string[] {
   const text = readFileSync(join(root, file), 'utf8').replace(TYPES_ALONE, '');
-  const found = [...text.matchAll(RELATIVE)].flatMap(([, path = '']) => {
+  return [...text.matchAll(RELATIVE)].flatMap(([, path = '']) => {
     const source = sourceOf(join('dist', dirname(file), path));
     return isThere(join(root, source)) && source !== '.' && !NOT_CODE.test(source) ? [source] : [];
   });
-  named.set(key, found);
-  return found;
 }
 
 /** Of a path that a compiled module names. */
@@ -72,7 +85,7 @@ function sourceOf(path: string): string {
 
 /** All files of a folder; a file itself. */
 function within(path: string, root: string): string[] {
-  if (!statSync(join(root, path)).isDirectory()) return [path];
+  if (statSync(join(root, path), { throwIfNoEntry: false })?.isDirectory() !== true) return [path];
   return readdirSync(join(root, path), { withFileTypes: true, recursive: true })
     .filter((entry) => entry.isFile())
     .map((entry) => relative(root, join(entry.parentPath, entry.name)))

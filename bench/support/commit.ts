@@ -17,7 +17,7 @@ const CODE: readonly string[] = [
   ':!*.test.ts',
 ];
 
-/** Behind a commit's name: the code was not exactly that of the commit. */
+/** After a commit's name: the code was not exactly that of the commit. */
 const CHANGED = ' with changes';
 
 /**
@@ -26,26 +26,33 @@ const CHANGED = ' with changes';
  */
 export function codeCommit(files = CODE, root = ROOT): string {
   try {
-    const git = (...args: readonly string[]): string =>
-      execFileSync('git', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
-    const changed = git('status', '--porcelain', '--', ...files) !== '';
-    return `${git('rev-parse', '--short=7', 'HEAD')}${changed ? CHANGED : ''}`;
+    const changed = git(root, 'status', '--porcelain', '--', ...files) !== '';
+    return `${git(root, 'rev-parse', '--short=7', 'HEAD')}${changed ? CHANGED : ''}`;
   } catch {
     return 'unknown';
   }
 }
 
 /**
- * True if `files` are now as they were in `commit`, as `codeCommit` names it. It need not be part of the history any more: git
- * compares contents as long as it has the commit. False if it does not.
+ * True if `files` are now as they were in `commit`, as `codeCommit` names it, and none of them is one that git does not know. The
+ * commit need not be part of the history any more: git compares contents as long as it has it. False if it does not.
  */
 export function isPresentCode(commit: string, files = CODE, root = ROOT): boolean {
-  return !commit.endsWith(CHANGED) && succeeds(root, 'diff', '--quiet', commit, '--', ...files);
+  return (
+    !commit.endsWith(CHANGED) &&
+    succeeds(root, 'diff', '--quiet', commit, '--', ...files) &&
+    git(root, 'ls-files', '--others', '--exclude-standard', '--', ...files) === ''
+  );
 }
 
 /** True if `commit` is `since` or one after it. */
 export function isSince(commit: string, since: string, root = ROOT): boolean {
   return !commit.endsWith(CHANGED) && succeeds(root, 'merge-base', '--is-ancestor', since, commit);
+}
+
+/** What git writes. Throws if it fails. */
+function git(root: string, ...args: readonly string[]): string {
+  return execFileSync('git', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
 }
 
 function succeeds(root: string, ...args: readonly string[]): boolean {

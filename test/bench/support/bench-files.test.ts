@@ -33,6 +33,8 @@ await import('./later.js');`,
   write('engine/main.ts', `import './llama/addon.js';\nconst pages = new URL('../../engine/pages/', import.meta.url);`);
   write('engine/llama/addon.ts', `import { main } from '../main.js';`);
   write('engine/pages/page.html', '');
+  write('engine/pages/counts.ts', `import { sum } from '../sum.js';`);
+  write('engine/sum.ts', '');
   t.strictSame(filesOf('bench/a/a.bench.ts', root), [
     'bench/a/a.bench.ts',
     'bench/a/c.ts',
@@ -43,6 +45,7 @@ await import('./later.js');`,
     'engine/main.ts',
     'engine/native',
     'engine/pages',
+    'engine/sum.ts',
     'package-lock.json',
   ]);
   t.strictSame(filesOf('bench/b/b.ts', root), ['bench/b/b.ts', 'package-lock.json']);
@@ -60,7 +63,7 @@ t.test('planned benches depend on the programs that they start, and on no others
   for (const file of [
     ...['sidecar/cli.ts', 'sidecar/commands/serve.ts', 'sidecar/http/uws.ts', 'sidecar/prompts/worker.ts'],
     ...['engine/main.ts', 'engine/remote/main.ts', 'engine/llama/mask-worker.ts', 'bench/overload/generator.ts'],
-    'engine/assets/seedling.gguf',
+    ...['engine/assets/seedling.gguf', '.ci/bundle-engine.cjs', 'sidecar/build/written-schemas.ts'],
   ])
     t.ok(service.includes(file), `the sidecar: ${file}`);
   t.notOk(service.includes('bench/overload/overload.bench.ts'));
@@ -95,5 +98,6 @@ t.test('a digest changes with the contents of files and folders, and with nothin
 
 t.test('the bench that runs is known by its process', async (t) => {
   t.equal(runningBench('/somewhere/dist/bench/http/tls.bench.js'), 'bench/http/tls.bench.ts');
-  t.equal(runningBench('/somewhere/else.js'), undefined);
+  for (const script of ['/somewhere/else.js', '/somewhere/dist/test/bench/support/pieces.test.js'])
+    t.equal(runningBench(script), undefined, script);
 });

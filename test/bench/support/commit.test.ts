@@ -66,6 +66,7 @@ t.test('only what a bench depends on makes its result old', async (t) => {
   t.equal(codeCommit(files, root), git('rev-parse', '--short=7', 'HEAD'), 'a change elsewhere does not matter');
   writeFileSync(join(root, 'engine/new.ts'), '1');
   t.match(codeCommit(files, root), / with changes$/, 'a file that git does not know yet');
+  t.equal(isPresentCode(first, files, root), false, 'a file that git does not know yet');
   rmSync(join(root, 'engine/new.ts'));
   writeFileSync(join(root, 'bench/a.ts'), '2');
   t.match(codeCommit(files, root), / with changes$/);
