@@ -5,13 +5,12 @@
  *     node dist/bench/overload/patience.bench.js ROUNDS MINUTES     stops after so many minutes, goes on when called again
  *
  * Half of the callers wait for the end of a whole reply and half for the first token of a stream. llama-server and nginx are measured
- * in the first round alone: they are far from the others. Three rounds take an hour and a half. What was measured is kept in
- * bench/.cache/overload-patience.jsonl, a line a point; remove that file to begin anew. Once all points are there the table is written
- * to bench/results.
+ * in the first round alone: they are far from the others. Three rounds take an hour and a half. Once all points are there the table
+ * is written to bench/results.
  */
-import { appendFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { CHAT } from '../../test/support/sidecar.js';
 import { random150m } from '../support/models.js';
+import { forget, inPieces } from '../support/pieces.js';
 import { keep } from '../support/results.js';
 import type { Attempt, Target } from './attempt.js';
 import { served, settled } from './closed-loop.js';
@@ -27,7 +26,7 @@ const TOKENS = 32;
 /** Of a point: what is counted, and the least time before it, in which the queue learns and that is not counted. */
 const COUNTED_S = 15;
 const LEARNING_S = 10;
-/** The time to learn, as a part of the patience: nobody has left before it is over. */
+/** The time to learn, as a part of the patience: no caller has left before it is over. */
 const LEARNING = 1.25;
 const PATIENCES_MS = [4000, 8000, 20_000];
 const LOADS = [1, 3, 10];
@@ -38,54 +37,37 @@ const ACCOUNTS = { heavy: 0.8, light: 0.2 };
 const PEERS = ['llama-server', 'nginx tuned', 'nginx'];
 /** nginx tuned: so much of the patience may pass in its connections. */
 const TUNED = 0.6;
-const STATE = 'bench/.cache/overload-patience.jsonl';
+
+/** Kept until the result is written. */
+const NAME = 'overload-patience';
+const CAPACITY = `${NAME}-capacity`;
+
+interface Place extends Pick<Done, 'round' | 'patienceMs' | 'load' | 'server'> {
+  readonly open: () => Promise<Server>;
+}
 
 needNginx();
-mkdirSync('bench/.cache', { recursive: true });
-const done: Done[] = existsSync(STATE)
-  ? readFileSync(STATE, 'utf8')
-      .split('\n')
-      .filter((line) => line !== '')
-      .map((line) => JSON.parse(line) as Done)
-  : [];
 const until = performance.now() + MINUTES * 60_000;
 const sizes = { file: await random150m(), seats: SEATS, context: 512, threads: 1 };
 const names = Object.keys(ACCOUNTS);
 const theirs = await llamaServer(sizes, names);
-const capacity = done[0]?.capacity ?? (await capacityOf());
-
-for (let round = 0; round < ROUNDS; round += 1)
-  for (const patienceMs of PATIENCES_MS)
-    for (const load of LOADS)
-      for (const [name, open] of Object.entries(servers(patienceMs))) {
-        const point = { round, patienceMs, load, server: name };
-        if (round > 0 && PEERS.includes(name)) continue;
-        if (done.some((one) => same(one, point))) continue;
-        if (performance.now() > until) {
-          await theirs.close();
-          process.stdout.write('more to do: call it again\n');
-          process.exit(0);
-        }
-        const server = await open();
-        const learningS = Math.max(LEARNING_S, (LEARNING * patienceMs) / 1000);
-        const seconds = learningS + COUNTED_S;
-        const attempts = await generate(server.target, { load, patienceMs, round, seconds });
-        const of = (awaits: Attempt['awaits']): Point =>
-          measure([attempts.filter((each) => each.awaits === awaits)], seconds, learningS);
-        const { good, refused, gone } = measure([attempts], seconds, learningS);
-        const one: Done = {
-          ...{ ...point, capacity, good, refused, gone },
-          ttft99: of('first-token').ttft99,
-          total99: of('end').total99,
-        };
-        done.push(one);
-        appendFileSync(STATE, `${JSON.stringify(one)}\n`);
-        process.stdout.write(`${JSON.stringify(one)}\n`);
-        if (PEERS.includes(name)) await settled(server.target, TOKENS);
-        if (server !== theirs) await server.close();
-      }
+const [capacity = NaN] = await inPieces(CAPACITY, 1, capacityOf);
+const places = Array.from({ length: ROUNDS }, (_, round) =>
+  PATIENCES_MS.flatMap((patienceMs) => LOADS.flatMap((load) => placesOf(round, patienceMs, load))),
+).flat();
+const done = await inPieces(NAME, places.length, async (i) => {
+  const place = places[i];
+  if (place === undefined || performance.now() > until) {
+    await theirs.close();
+    process.stdout.write('more to do: call it again\n');
+    process.exit(0);
+  }
+  const one = await pointOf(place);
+  process.stdout.write(`${JSON.stringify(one)}\n`);
+  return one;
+});
 await theirs.close();
-await keep('overload-patience', {
+await keep(NAME, {
   title: 'Overload: callers whose patience is not known',
   about: [
     `150m model, ${SEATS} seats or slots, one compute thread, ${TOKENS} tokens a reply; Poisson arrivals. ${COUNTED_S} s of each point are counted, after ${LEARNING} of the patience and at least ${LEARNING_S} s, since each point starts a sidecar that has learned nothing. Half of the callers, drawn by chance, leave unless they have a whole reply in time, half unless they have the first token of a stream. Replies count if they ended after the learning. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests. The load is in multiples of ${capacity.toFixed(2)} replies a second. ${ROUNDS} rounds, medians; llama-server and nginx in the first round alone.`,
@@ -94,6 +76,7 @@ await keep('overload-patience', {
   rows: rowsOf(done),
   conclusions: [verdict(done)],
 });
+for (const name of [NAME, CAPACITY]) await forget(name);
 process.exit(0);
 
 /** What is compared, by name; each is started for its point, except llama-server. */
@@ -112,6 +95,31 @@ function servers(patienceMs: number): Record<string, () => Promise<Server>> {
   };
 }
 
+/** One case with each server; with the peers in the first round alone. */
+function placesOf(round: number, patienceMs: number, load: number): Place[] {
+  return Object.entries(servers(patienceMs))
+    .filter(([server]) => round === 0 || !PEERS.includes(server))
+    .map(([server, open]) => ({ round, patienceMs, load, server, open }));
+}
+
+async function pointOf({ open, ...place }: Place): Promise<Done> {
+  const { round, patienceMs, load } = place;
+  const server = await open();
+  const learningS = Math.max(LEARNING_S, (LEARNING * patienceMs) / 1000);
+  const seconds = learningS + COUNTED_S;
+  const attempts = await generate(server.target, { load, patienceMs, round, seconds });
+  if (PEERS.includes(place.server)) await settled(server.target, TOKENS);
+  if (server !== theirs) await server.close();
+  const of = (awaits: Attempt['awaits']): Point =>
+    measure([attempts.filter((each) => each.awaits === awaits)], seconds, learningS);
+  const { good, refused, gone } = measure([attempts], seconds, learningS);
+  return {
+    ...{ ...place, capacity, good, refused, gone },
+    ttft99: of('first-token').ttft99,
+    total99: of('end').total99,
+  };
+}
+
 async function capacityOf(): Promise<number> {
   const ours = await sidecar(sizes, names);
   const loop = { callers: SEATS, seconds: 12, tokens: TOKENS };
@@ -119,15 +127,6 @@ async function capacityOf(): Promise<number> {
   const rate = await served(ours.target, loop);
   await ours.close();
   return rate;
-}
-
-function same(one: Done, point: Pick<Done, 'round' | 'patienceMs' | 'load' | 'server'>): boolean {
-  return (
-    one.round === point.round &&
-    one.patienceMs === point.patienceMs &&
-    one.load === point.load &&
-    one.server === point.server
-  );
 }
 
 interface Case {

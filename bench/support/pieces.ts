@@ -10,6 +10,11 @@ import { median } from './stats.js';
 /** From dist/bench/support. */
 const PIECES = fileURLToPath(new URL('../../../bench/.cache/pieces/', import.meta.url));
 
+const bench = runningBench();
+
+/** A digest of what the bench depends on; '' if none runs. Taken before the bench, since files may be changed while it runs. */
+const presentCode = bench === undefined ? '' : digestOf(filesOf(bench));
+
 interface Kept<Piece> {
   /** What they are of. */
   readonly code: string;
@@ -24,7 +29,7 @@ export async function inPieces<Piece>(
   name: string,
   count: number,
   make: (i: number) => Promise<Piece>,
-  code = presentCode(),
+  code = presentCode,
 ): Promise<readonly Piece[]> {
   const file = `${PIECES}${name}.json`;
   const kept = JSON.parse(await readFile(file, 'utf8').catch(() => '{}')) as Partial<Kept<Piece>>;
@@ -36,12 +41,6 @@ export async function inPieces<Piece>(
     process.stdout.write(`${name}: ${pieces.length} of ${count}\n`);
   }
   return pieces;
-}
-
-/** A digest of what the running bench depends on. */
-function presentCode(): string {
-  const bench = runningBench();
-  return bench === undefined ? '' : digestOf(filesOf(bench));
 }
 
 /** The next start measures them anew. */

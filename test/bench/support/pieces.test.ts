@@ -1,3 +1,5 @@
+import { execFileSync } from 'node:child_process';
+import { copyFileSync, writeFileSync } from 'node:fs';
 import t from 'tap';
 import { forget, inPieces, medianRows } from '../../../bench/support/pieces.js';
 
@@ -27,6 +29,35 @@ t.test('pieces of other code are measured again', async (t) => {
   t.same(made, [0, 1]);
   await inPieces(NAME, 2, make, 'new');
   t.same(made, [0, 1, 0, 1]);
+});
+
+t.test('pieces are of the code that was there when the bench began', async (t) => {
+  const root = t.testdir({
+    'package.json': '{ "type": "module" }',
+    'package-lock.json': '{}',
+    bench: { 'a.bench.ts': '' },
+    dist: { bench: { support: {} } },
+  });
+  for (const name of ['pieces.js', 'bench-files.js', 'stats.js'])
+    copyFileSync(new URL(`../../../bench/support/${name}`, import.meta.url), `${root}/dist/bench/support/${name}`);
+  writeFileSync(
+    `${root}/dist/bench/a.bench.js`,
+    `import { appendFileSync } from 'node:fs';
+    import { inPieces } from './support/pieces.js';
+    let made = 0;
+    const make = async () => (made += 1);
+    await inPieces('a', 1, make);
+    appendFileSync('${root}/bench/a.bench.ts', '// edited\\n');
+    await inPieces('a', 1, make);
+    console.log(made);`,
+  );
+  const made = (): string | undefined =>
+    execFileSync(process.execPath, [`${root}/dist/bench/a.bench.js`], { encoding: 'utf8' })
+      .trim()
+      .split('\n')
+      .at(-1);
+  t.equal(made(), '1', 'an edit during the run changes nothing');
+  t.equal(made(), '1', 'the next start measures the edited code');
 });
 
 t.test('medians are of numbers, and of each number in a cell', async (t) => {
