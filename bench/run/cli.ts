@@ -3,8 +3,9 @@
  *
  *     node dist/bench/run/cli.js [--list] [--since COMMIT] [PATTERN]
  *
- * `--list` only writes what is due and how long it takes: benches of which a file that they depend on has changed. `--since` also accepts results of COMMIT or later: of one round, if
- * something was changed in it that the figures do not depend on. PATTERN is a regular expression on the commands.
+ * `--list` only writes what is due and how long it takes: benches of which a file that they depend on has changed. `--since` also
+ * accepts results of COMMIT or later: of one round, if something was changed in it that the figures do not depend on. PATTERN is a
+ * regular expression on the commands.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -15,6 +16,7 @@ import { installedAddon, NATIVE_ADDON } from '../support/addon.js';
 import { filesOf } from '../support/bench-files.js';
 import { BUSY, foreignCores } from '../support/busy.js';
 import { codeCommit, isPresentCode, isSince } from '../support/commit.js';
+import { processor } from '../support/machine.js';
 import { PLAN, sourceOf } from './plan.js';
 import { listed, runPlan, type Environment, type Recorded } from './run.js';
 
@@ -49,6 +51,7 @@ const bed: Environment = {
   },
   isCurrent: (commit, bench) =>
     isPresentCode(commit, filesOf(sourceOf(bench))) || (since !== undefined && isSince(commit, since)),
+  present: { machine: processor(), node: process.version },
   addon: installedAddon,
   useAddon: (addon) => {
     if (addon === 'prebuilt') renameSync(NATIVE_ADDON, ASIDE);

@@ -13,6 +13,9 @@ export interface Recorded {
   readonly addon?: string;
   /** As it was started, without quotes. */
   readonly command?: string;
+  readonly machine?: string;
+  /** Node's version, such as `v20.20.2`. */
+  readonly node?: string;
 }
 
 /** What a run needs of the machine and of the repository. */
@@ -21,6 +24,8 @@ export interface Environment {
   recorded(name: string): Recorded | undefined;
   /** True if what the bench depends on is as it was in `commit`. */
   isCurrent(commit: string, bench: Bench): boolean;
+  /** What results of this machine record. */
+  readonly present: { readonly machine: string; readonly node: string };
   /** The one that engines load now. */
   addon(): InstalledAddon;
   /** Puts the addon in place; false if it could not be built. */
@@ -44,18 +49,26 @@ export interface Outcome {
   readonly failed: readonly string[];
 }
 
-/** True if all results of a bench are there, of the present code, whole, and of the addon and a quiet machine where these matter. */
+/**
+ * True if all results of a bench are there, of the present code, whole, and of the addon where it matters; where clocks are
+ * compared, also of this machine while it was quiet, and of this major version of Node.
+ */
 function isDone(bench: Bench, bed: Environment): boolean {
   return bench.results.every((name) => {
-    const { commit, rough = false, addon, command } = bed.recorded(name) ?? {};
+    const { commit, rough = false, addon, command, machine, node = '' } = bed.recorded(name) ?? {};
+    const sameClocks = !rough && machine === bed.present.machine && major(node) === major(bed.present.node);
     return (
       commit !== undefined &&
-      !(bench.quiet && rough) &&
+      (sameClocks || !bench.quiet) &&
       (bench.addon === 'either' || addon === bench.addon) &&
       command === recordedCommand(bench) &&
       bed.isCurrent(commit, bench)
     );
   });
+}
+
+function major(version: string): string | undefined {
+  return version.split('.')[0];
 }
 
 /** What a result of the whole bench records. A run of a part of it keeps the other rows of the run before. */

@@ -1,6 +1,11 @@
 import { availableParallelism, cpus, loadavg, totalmem } from 'node:os';
 import { codeCommit } from './commit.js';
 
+/** The processor, as results record it. */
+export function processor(): string {
+  return `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores`;
+}
+
 /** The machine of a result, as a line of Markdown. */
 export function machine(): string {
   const load = loadavg()[0]?.toFixed(1) ?? '?';

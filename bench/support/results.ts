@@ -1,11 +1,11 @@
 /** Results are kept beside the benches, with their machine and command: for people as Markdown, for tools as JSON. */
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { installedAddon } from './addon.js';
 import { filesOf, runningBench } from './bench-files.js';
 import { BUSY, foreignCores } from './busy.js';
 import { codeCommit } from './commit.js';
+import { processor } from './machine.js';
 import { median, shown } from './stats.js';
 import { Stolen } from './stolen.js';
 
@@ -53,7 +53,7 @@ export async function keep(
   const where = {
     commit,
     date: new Date().toISOString(),
-    machine: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores`,
+    machine: processor(),
     node: process.version,
     addon: installedAddon(),
     command: ['node', `dist/${process.argv[1]?.split('/dist/')[1] ?? ''}`, ...process.argv.slice(2)].join(' '),

@@ -23,7 +23,8 @@ class StandIn implements Environment {
   readonly codes = new Map<string, number | null>();
   readonly ran: string[] = [];
   readonly lines: string[] = [];
-  present: 'prebuilt' | 'native' = 'prebuilt';
+  present = { machine: 'AMD EPYC, 2 cores', node: 'v20.20.2' };
+  installed: 'prebuilt' | 'native' = 'prebuilt';
   commit = 'new';
   /** Benches of which nothing has changed since any commit. */
   readonly untouched = new Set<string>();
@@ -32,22 +33,23 @@ class StandIn implements Environment {
 
   recorded = (name: string): Recorded | undefined => this.results.get(name);
   isCurrent = (commit: string, { command }: Bench): boolean => commit === this.commit || this.untouched.has(command);
-  addon = (): 'prebuilt' | 'native' => this.present;
+  addon = (): 'prebuilt' | 'native' => this.installed;
   write = (line: string): void => void this.lines.push(line);
   quiet = async (): Promise<boolean> => !this.busy;
   useAddon = (addon: 'prebuilt' | 'native'): boolean => {
-    if (this.builds) this.present = addon;
+    if (this.builds) this.installed = addon;
     return this.builds;
   };
   /** What the planned bench of this name writes on this machine. */
   result = (name: string, also: Partial<Recorded> = {}): Recorded => ({
     commit: this.commit,
-    addon: this.present,
+    ...this.present,
+    addon: this.installed,
     command: `node dist/bench/${name}.js`,
     ...also,
   });
   run = async (command: string): Promise<number | null> => {
-    this.ran.push(`${command} ${this.present}`);
+    this.ran.push(`${command} ${this.installed}`);
     const code = this.codes.get(command);
     if (code !== undefined) return code;
     this.results.set(command.slice(0, -3), this.result(command.slice(0, -3)));
@@ -60,7 +62,7 @@ t.test('first what needs a quiet machine, by the addon, then the rest', async (t
   await runPlan(PLAN, bed);
   t.strictSame(bed.ran, ['clock.js prebuilt', 'from-npm.js prebuilt', 'own-build.js native', 'simulated.js native']);
   const other = new StandIn();
-  other.present = 'native';
+  other.installed = 'native';
   await runPlan(PLAN, other);
   t.strictSame(
     other.ran.map((line) => line.split('.')[0]),
@@ -112,6 +114,24 @@ t.test('a result of a part of a bench, or of another addon, is measured again', 
   t.strictSame(current, ['grid.js 60 "" 600']);
   t.strictSame(bed.ran, ['clock.js prebuilt', 'from-npm.js prebuilt']);
 });
+
+t.test(
+  'where clocks are compared a result of another machine or major version of Node is measured again',
+  async (t) => {
+    const bed = new StandIn();
+    const other = { machine: 'AMD EPYC, 4 cores', node: 'v22.20.2' };
+    const plan = [...PLAN, bench('of-a-patch')];
+    bed.results
+      .set('clock', bed.result('clock', { machine: other.machine }))
+      .set('from-npm', bed.result('from-npm', { node: other.node }))
+      .set('own-build', bed.result('own-build', { addon: 'native' }))
+      .set('of-a-patch', bed.result('of-a-patch', { node: 'v20.9.0' }))
+      .set('simulated', bed.result('simulated', other));
+    const { done, current } = await runPlan(plan, bed);
+    t.strictSame(done, ['clock.js', 'from-npm.js']);
+    t.strictSame(current, ['of-a-patch.js', 'own-build.js', 'simulated.js']);
+  },
+);
 
 t.test('without a quiet machine only what does not need one runs', async (t) => {
   const bed = new StandIn();
