@@ -123,7 +123,7 @@ await keep(name, {
   about: [
     `One caller, ${TURNS} turns over HTTP, each with a question of some ${WORDS} words and a greedy reply of ${REPLY} tokens; ${SEATS} seats or slots of ${CONTEXT} tokens, 1 compute thread each, prompt reuse on. Medians of ${PAIRS} pairs of processes. TTFT: from the request to the first text. Reused: cached_tokens of the reply.`,
     '`prefixReuse: auto`, the default, evaluates the last reply again, since it was evaluated one token at a time and its state would not equal that of a fresh prefill to the last bit; `any` goes on from it where the text of the reply becomes the same tokens again.',
-    '`window` and `hybrid`: see architectures-limit.md. `embedded`: a llama model of 3 million weights.',
+    '`window` and `hybrid`: see architectures-limit-native.md. `embedded`: a llama model of 3 million weights.',
   ],
   rows,
 });

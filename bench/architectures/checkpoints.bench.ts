@@ -90,7 +90,7 @@ for (const name of ['window', 'hybrid'] as const) {
 await keep('architectures-checkpoints', {
   title: 'Saving and restoring the state of a sequence',
   about: [
-    `A sequence of ${CHUNK * CHUNKS} tokens, saved and restored ${RUNS} times between steps of ${SEQUENCES} replies; medians. Nothing decodes meanwhile, so running replies wait as long. The state of a sliding window is restored when it is saved, which is in the time to save. See architectures-limit.md for the models.`,
+    `A sequence of ${CHUNK * CHUNKS} tokens, saved and restored ${RUNS} times between steps of ${SEQUENCES} replies; medians. Nothing decodes meanwhile, so running replies wait as long. The state of a sliding window is restored when it is saved, which is in the time to save. See architectures-limit-native.md for the models.`,
   ],
   rows,
 });

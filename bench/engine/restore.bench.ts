@@ -71,7 +71,7 @@ for (const [model, file] of Object.entries(MODELS)) {
 await keep('restore', {
   title: 'What saving and restoring a whole state takes',
   about: [
-    `A sequence of ${TOKENS} tokens, evaluated in chunks of ${CHUNK} on 1 compute thread; its state saved and restored into another sequence, medians of ${RUNS}. \`150m\`: a llama model; \`hybrid\` and \`window\`: architectures-limit.md. A state is a file in /dev/shm, whose CRC-32 is made when it is saved and checked before it is restored.`,
+    `A sequence of ${TOKENS} tokens, evaluated in chunks of ${CHUNK} on 1 compute thread; its state saved and restored into another sequence, medians of ${RUNS}. \`150m\`: a llama model; \`hybrid\` and \`window\`: architectures-limit-native.md. A state is a file in /dev/shm, whose CRC-32 is made when it is saved and checked before it is restored.`,
   ],
   rows,
 });

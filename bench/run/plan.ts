@@ -6,7 +6,7 @@
 import type { InstalledAddon } from '../support/addon.js';
 
 export interface Bench {
-  /** Behind `node dist/bench/`. */
+  /** After `node dist/bench/`. */
   readonly command: string;
   /** The names that it writes under bench/results, without their endings. */
   readonly results: readonly string[];
