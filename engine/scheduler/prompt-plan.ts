@@ -32,7 +32,7 @@ const CHUNKS_A_SAVE = 4;
  * A prompt with its fixed split into chunks. The split affects the last digits of what follows, so two prompts share a
  * state bit for bit only if their splits agree. So each place of it depends only on the tokens before it and on marks up to a quarter of
  * a chunk after it, except for `SavePoints.upTo`: a prompt that goes on has the same places up to its last mark, unless the
- * continuation begins with one (TURN_GAP).
+ * continuation has a mark within TURN_GAP of it, as a reply of one token has whose end is a mark.
  */
 export class PromptPlan {
   readonly tokens: Uint32Array;

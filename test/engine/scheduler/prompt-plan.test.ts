@@ -67,13 +67,20 @@ t.test('a prompt is also split at marks, if its chunks do not become too short, 
 });
 
 t.test('where a turn ends and the next begins, the split is at the later mark', async (t) => {
-  t.same([...marked(60, [0, 30, 32]).saved], [32], 'a line break between them');
+  t.same([...marked(60, [0, 30, 32]).saved], [32], 'a line break between them, or a turn of one token');
   t.same([...marked(60, [0, 30, 31, 33]).saved], [31], 'a mark that ends the header of the turn is no further one');
-  t.same([...marked(60, [0, 30, 33]).saved], [30], 'a turn of one token is not skipped');
+  t.same([...marked(60, [0, 30, 33]).saved], [30], 'a turn of two tokens is not skipped');
   t.same(
     marked(120, [0, 30, 32, 80, 82]).ends.filter((end) => end < 60),
     marked(60, [0, 30, 32]).ends.filter((end) => end < 60),
     'a prompt that goes on has the same splits',
+  );
+  const before = marked(31, [0, 30], { exactly: true });
+  t.same([...before.saved], [30]);
+  t.same(
+    [31, 32, 33].map((mark) => marked(60, [0, 30, mark]).saved.has(30)),
+    [false, false, true],
+    'but for one that has a mark within two tokens of the last one',
   );
 });
 
