@@ -96,7 +96,8 @@ export class ServingChild {
   protected watchIdle(unload: () => void): void {
     const { clock, onDemand } = this.#options;
     if (onDemand === undefined || onDemand.idleUnloadMs === 0) return;
-    const busy = (): boolean => this.jobs > 0 || onDemand.wanted();
+    // While it takes no jobs, cancelled ones that are not confirmed may be all that it waits for.
+    const busy = (): boolean => this.jobs > 0 || this.state !== 'ready' || onDemand.wanted();
     this.idle = new IdleWatch(clock, onDemand.idleUnloadMs, busy, unload);
   }
 
@@ -129,10 +130,10 @@ export class ServingChild {
    */
   protected async makeWay(how: 'beside' | 'after'): Promise<string | undefined> {
     const { clock, timing } = this.#options;
-    const late = `still has jobs after ${timing.reloadWaitMs / 1000} s`;
+    const overdue = `still has jobs after ${timing.reloadWaitMs / 1000} s`;
     if (this.retired.busy && !(await withTimeout(clock, timing.reloadWaitMs, this.retired.gone)))
-      return `the process that was replaced before ${late}`;
-    return how === 'beside' || (await this.#rest()) ? undefined : `its process ${late}`;
+      return `the process that was replaced before ${overdue}`;
+    return how === 'beside' || (await this.#rest()) ? undefined : `its process ${overdue}`;
   }
 
   /** The process that accepts jobs now. */

@@ -66,6 +66,7 @@ function start(setup: EngineSetup): void {
     labelsVerified: true,
     threads: 1,
     gpu: false,
+    ...(script.confirmsCancels && { confirmsCancels: true }),
   };
   switch (script.start ?? 'ready') {
     case 'silent':

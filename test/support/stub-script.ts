@@ -23,6 +23,8 @@ export interface StubScript {
   readonly bySeed?: boolean;
   /** Continues after `shutdown`. */
   readonly deaf?: boolean;
+  /** Is to confirm cancels, as its facts have it, and never does. */
+  readonly confirmsCancels?: true;
   /** A port on 127.0.0.1 to connect to: the connection closes when the stub ends, however it ends. */
   readonly lifeline?: number;
 }

@@ -169,6 +169,21 @@ t.test('after: jobs that do not end in time keep their process, which takes othe
   t.same(harness.lost, []);
 });
 
+t.test('after: one that waited in vain for a cancel to be confirmed is still unloaded once it was idle', async (t) => {
+  let wanted = true;
+  const onDemand = { lazy: false, idleUnloadMs: 20, wanted: () => wanted };
+  const harness = await launched(t, { confirmsCancels: true }, { reloadWaitMs: 100 }, { onDemand });
+  const { end } = await hold(harness);
+  end();
+  const replaced = replace(harness, {}, 'after');
+  wanted = false;
+  t.match(await replaced, { kind: 'kept', why: /still has jobs/ });
+  t.equal(harness.unloads, 0);
+  t.equal(harness.engine.state, 'ready');
+  await harness.unloaded();
+  t.equal(harness.engine.state, 'unloaded');
+});
+
 t.test('weights that cannot be loaded change nothing', async (t) => {
   const harness = await launched(t);
   const { setup, pid } = harness.engine;
