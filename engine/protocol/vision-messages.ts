@@ -8,7 +8,7 @@
 import type { CacheScope } from './cache-key.js';
 import type { EngineSetup } from './setup.js';
 
-export const VISION_VERSION = 2;
+export const VISION_VERSION = 3;
 
 /** How a vision process is set up. */
 export interface VisionSetup {
