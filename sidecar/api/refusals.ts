@@ -170,7 +170,10 @@ const QUEUE: Record<Exclude<Refused['reason'], 'engine-lost'>, string> = {
 
 export function refused({ code, reason, retryAfterMs }: Refused): ContractError {
   if (reason === 'engine-lost') {
-    return contractError('bad_gateway', 'The engine was lost twice before it began this request. Try again shortly.');
+    return contractError(
+      'bad_gateway',
+      'The engine was lost each time before it began this request. Try again shortly.',
+    );
   }
   return contractError(code, QUEUE[reason], { retryAfterMs });
 }
@@ -212,7 +215,7 @@ export function engineFault({ kind }: JobFault): ContractError {
 }
 
 /** Not `draining`, which means that nothing ran, so that proxies would send the request again. */
-export function shutDown(): ContractError {
+export function shutDownError(): ContractError {
   return contractError('bad_gateway', 'The server shut down while it worked on this request. Try again.');
 }
 

@@ -140,7 +140,7 @@ export async function runJob(context: RequestContext, granted: Lease, first: Job
       if (end.kind !== 'lost' || end.started) {
         lease.release(end.kind === 'lost' ? 'engine-lost' : 'failed');
         // The drain's time is over, so the sidecar itself has ended the engine.
-        const error = parts.draining() ? refusals.shutDown() : refusals.engineFault(end);
+        const error = parts.draining() ? refusals.shutDownError() : refusals.engineFault(end);
         return { kind: 'failed', outcome: 'failed', error };
       }
       context.times.ran();

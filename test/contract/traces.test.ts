@@ -4,6 +4,7 @@
  */
 import t, { type Test } from 'tap';
 import { decisionBody, chatBody, InProcess, type Options, systemOneBody } from '../support/in-process.js';
+import { errorOf } from '../support/error-answer.js';
 import { OtlpReceiver, type ReceivedTrace } from '../support/otlp-receiver.js';
 import type { RawConnection } from '../support/raw-http.js';
 import { isWhole, lasts, names, story } from '../support/traces.js';
@@ -123,8 +124,9 @@ t.test(
   'an engine that is lost twice before the request began: two more attempts, and the lost ones are errors',
   async (t) => {
     const { sidecar, traced } = await start(t, { engine: { backoffMinMs: 1, backoffMaxMs: 1 } });
-    const { status } = await sidecar.post(CHATS, chatBody('m', 'segv'), { 'x-request-id': 'twice' });
-    t.ok(status >= 400);
+    const answer = await sidecar.post(CHATS, chatBody('m', 'segv'), { 'x-request-id': 'twice' });
+    t.equal(answer.status, 502);
+    t.match(errorOf(answer).message, /^The engine was lost each time before it began this request\./);
     const trace = await traced('twice');
     isWhole(t, trace);
     t.strictSame(names(trace), ['receive', 'prepare', 'queue', 'prefill', 'queue', 'prefill', 'queue']);

@@ -38,7 +38,7 @@ const REASONS = {
   wait: 'waited too long',
   deadline: 'its deadline passed',
   drain: 'draining',
-  'engine-lost': 'engine lost twice',
+  'engine-lost': 'engine lost each time',
 };
 
 /** Made once per model. */
