@@ -21,7 +21,7 @@ export class StopMatcher {
   }
 
   /** Text is buffered that may be the beginning of a stop. */
-  get buffers(): boolean {
+  get isBuffering(): boolean {
     return this.#buffered !== '';
   }
 

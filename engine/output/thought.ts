@@ -44,7 +44,7 @@ export class ThoughtSplitter {
 
   /** Content is being read, and none of it is buffered. */
   get flowing(): boolean {
-    return this.#state === 'content' && !this.#close.buffers;
+    return this.#state === 'content' && !this.#close.isBuffering;
   }
 
   /** A mark that ends the content, or a part of it, may begin in this text of several characters. */

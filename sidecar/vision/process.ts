@@ -33,7 +33,7 @@ const ON_GPU = { CUDA_MODULE_LOADING: 'EAGER' } as const;
 export type VisionEnd = 'died' | 'hang' | 'protocol' | 'start-timeout' | 'unstartable' | 'closed';
 
 type Message = FromVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
-type Request = ToVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
+type VisionRequest = ToVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
 
 export interface VisionProcessEvents {
   message(message: Message): void;
@@ -91,7 +91,7 @@ export class VisionProcess {
   }
 
   /** Never throws; a request to a process that ends is lost, and `gone` follows. */
-  send(request: Request): void {
+  send(request: VisionRequest): void {
     this.#link?.send({ v: VISION_VERSION, ...request });
   }
 
