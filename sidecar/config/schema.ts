@@ -157,7 +157,7 @@ export const configSchema: SettingSchema = section({
       { default: 120_000, minimum: 100 },
     ),
     reloadWaitMs: milliseconds(
-      'How long a reload of weights waits at each replica for jobs: those that the reload before it left to the replaced process and, where memory does not allow two processes, those of the present one. Past that it fails.',
+      'How long a reload of weights waits at each replica for the jobs that the reload before it left to the replaced process, and, where memory does not allow two processes, as long again for those of the present one. Past either it fails.',
       { default: 600_000 },
     ),
     checkMemory: {
