@@ -82,15 +82,21 @@ class Harness {
     return Math.max(...waits) / 1000;
   }
 
-  /** Begins requests, of which all but one wait. Resolves once they wait, with a function that disconnects them. */
+  /**
+   * Callers who each send the next request once the last one ended, so that all but one wait however fast the engine is. Resolves
+   * once they wait, with a function that disconnects them.
+   */
   async hold(label: Label): Promise<() => Promise<void>> {
     const leave = new AbortController();
-    const held = Array.from({ length: AT_ONCE }, () =>
-      this.#post(label, 1900, leave.signal).then(
-        (response) => response.text().catch(() => undefined),
-        () => undefined,
-      ),
-    );
+    const caller = async (): Promise<void> => {
+      while (!leave.signal.aborted) {
+        await this.#post(label, 1900, leave.signal).then(
+          (response) => response.text().catch(() => undefined),
+          () => undefined,
+        );
+      }
+    };
+    const held = Array.from({ length: AT_ONCE }, caller);
     await this.#sidecar.reaches('ra_sidecar_waiting_requests', AT_ONCE - 1, { model: CHAT });
     return async () => {
       leave.abort();
