@@ -12,7 +12,7 @@ const run = promisify(execFile);
 /** Lines with one completion at their end, and the line after TAB. */
 const ONLY_ONE: readonly (readonly [string, string])[] = [
   ['d', 'doctor'],
-  ['models v', 'models verify'],
+  ['models ve', 'models verify'],
   ['keys create --account acme --class s', 'keys create --account acme --class standard'],
   ['usage export --fo', 'usage export --format'],
   ['usage export --format c', 'usage export --format csv'],

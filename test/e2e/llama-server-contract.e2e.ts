@@ -4,7 +4,6 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync } from 'node:fs';
 import { env, execPath } from 'node:process';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
@@ -12,53 +11,11 @@ import t from 'tap';
 import { LlamaServer } from '../../bench/support/peers.js';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
 import { embeddedTestModel } from '../support/models.js';
+import { RUN } from './contract-files.js';
 
 t.setTimeout(900_000);
 
 const TESTS = fileURLToPath(new URL('..', import.meta.url));
-
-/** With the tests of each that differ by design (docs/engines.md says why). */
-const RUN: Readonly<Record<string, readonly string[]>> = {
-  'contract/bodies': [],
-  'contract/completions': [],
-  'contract/fields': [],
-  'contract/fields-compatible': [],
-  'contract/gateway': [],
-  'contract/keys': [],
-  'contract/left-while-closing': [],
-  'contract/openapi': [],
-  'contract/security': [],
-  'contract/too-many-values': [],
-  'integration/ai': [],
-  'integration/chat': [],
-  'integration/decisions': [],
-  'integration/json-mode': [],
-  'integration/openai': [],
-  'integration/sampling': ['penalties count over the completion alone'],
-  'integration/seedling': [],
-  'integration/stream-bytes': [],
-  'integration/tools': [],
-  'integration/typesafe': [],
-};
-
-/** They need an engine that does what a test's script says, such as to hold a reply until its caller leaves, or to fail. */
-const SCRIPTED = [
-  'admission',
-  'billing',
-  'both-contracts',
-  'console',
-  'console-numbers',
-  'errors',
-  'fleet',
-  'idempotency',
-  'images',
-  'limits',
-  'order',
-  'traces',
-];
-
-/** They start sidecars of their own, on our own engine, and ask no model. */
-const NO_MODEL = ['fuzz', 'http'];
 
 const more = ['--metrics', '--jinja', '-fa', 'off'];
 const tiny = await embeddedTestModel();
@@ -71,13 +28,6 @@ t.teardown(async () => {
   for (const server of servers.values()) await server.close();
 });
 const urls = Object.fromEntries([...servers].map(([file, { port }]) => [file, `http://127.0.0.1:${port}`]));
-
-t.test('each file of the contract is known to run or not to', (t) => {
-  const files = readdirSync(`${TESTS}/contract`).flatMap((name) => /^(.*)\.test\.js$/.exec(name)?.[1] ?? []);
-  const run = Object.keys(RUN).flatMap((name) => /^contract\/(.*)$/.exec(name)?.[1] ?? []);
-  t.strictSame(files.sort(), [...run, ...SCRIPTED, ...NO_MODEL].sort());
-  t.end();
-});
 
 for (const [file, differs] of Object.entries(RUN)) {
   t.test(file, async (t) => {

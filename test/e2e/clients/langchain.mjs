@@ -93,11 +93,11 @@ export function langchainSteps(ChatOpenAI, { base, key, model: name }) {
     },
     async abort() {
       const stop = new AbortController();
+      const schema = z.toJSONSchema(z.object({ all: z.array(z.number().int()).min(200) }));
+      const modelKwargs = { response_format: { type: 'json_schema', json_schema: { name: 'all', schema } } };
       let chunks = 0;
       await assert.rejects(async () => {
-        for await (const _ of await model({ maxTokens: 4000, frequencyPenalty: -2 }).stream(hello, {
-          signal: stop.signal,
-        }))
+        for await (const _ of await model({ maxTokens: 4000, modelKwargs }).stream(hello, { signal: stop.signal }))
           if ((chunks += 1) === 3) stop.abort();
         stop.signal.throwIfAborted();
       });
