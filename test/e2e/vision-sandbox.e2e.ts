@@ -296,7 +296,7 @@ t.test('models verify and doctor: the projector fits, the memory of both, and wh
 });
 
 t.test('a GPU that is not there', async (t) => {
-  const models = [{ id: 'seeing', kind: 'chat', file: model.file, vision: { projector: model.projector, devices: 0 } }];
+  const models = [{ id: 'seeing', kind: 'chat', file: model.file, vision: { projector: model.projector, devices: 9 } }];
   const refused = await runCli(['models', 'verify'], { RA_DATA_DIR: t.testdir(), RA_MODELS: JSON.stringify(models) });
   t.equal(refused.code, 1);
   t.match(refused.stdout + refused.stderr, /vision\.devices is set, and no GPU was found for the encoder/);
