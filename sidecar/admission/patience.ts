@@ -33,8 +33,8 @@ const WORTH = 0.7;
 
 /**
  * A request has waited too long for a seat if the useful share of the seat's time would be below this part of the share without a
- * wait: under load a newer request makes more of the seat. Whole replies that take twice as long as their callers wait reach 0.93 to
- * 0.97 of the oracle with it (bench/admission/patience), and 0.90 to 0.95 with 0.75.
+ * wait: under load a newer request makes more of the seat. Whole replies that take twice as long as their callers wait reach 0.96 of
+ * the oracle and more with it (bench/admission/patience), and 0.90 to 0.95 with 0.75.
  */
 const HOPE = 0.92;
 
