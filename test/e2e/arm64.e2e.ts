@@ -3,7 +3,7 @@
  * qemu-user. The HTTP library is left out: npm's registry may lack its binary for arm64, and `doctor` then says which.
  */
 import t from 'tap';
-import { enterRoot } from './debian-root.js';
+import { prepareRoot } from './debian-root.js';
 import { nodeBinary } from './npm-packages.js';
 import { run, type OtherNode } from './other-node.js';
 
@@ -16,7 +16,7 @@ const FILES: readonly string[] = [
   'integration/sidecar/engine-client/supervisor.test.js',
 ];
 
-enterRoot(t, 'arm64');
+prepareRoot('arm64');
 const binary = nodeBinary(ARM64.version, 'arm64');
 
 t.test('doctor finds the backend and both embedded models, and says what the HTTP library lacks', async (t) => {

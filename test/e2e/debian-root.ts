@@ -13,7 +13,6 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import type { Test } from 'tap';
 import { sourceRoot } from '../support/source-root.js';
 import { CACHE, nodeBinary, type Architecture } from './npm-packages.js';
 
@@ -51,24 +50,28 @@ function runArm64(): void {
   if (!existsSync(join(BINFMT, 'qemu-aarch64'))) writeFileSync(join(BINFMT, 'register'), readFileSync(ARM64_FORMAT));
 }
 
-/** Makes a root, and mounts into it what tests need, until the end of `t`. */
-export function enterRoot(t: Test, architecture: Architecture): void {
+/** Makes a root in which {@link insideRoot} can run programs. */
+export function prepareRoot(architecture: Architecture): void {
   makeRoot(architecture);
   const root = rootOf(architecture);
   copyFileSync('/etc/resolv.conf', join(root, 'etc/resolv.conf'));
-  // A worktree's packages may be a link to those of another one.
-  const packages = realpathSync(join(sourceRoot, 'node_modules'));
-  for (const [from, to, ...options] of [
-    ['proc', '/proc', '-t', 'proc'],
-    ['/dev', '/dev', '--rbind'],
-    [sourceRoot, INSIDE, '--bind'],
-    [packages, packages, '--bind'],
-  ] as const) {
-    mkdirSync(join(root, to), { recursive: true });
-    execFileSync('mount', [...options, from, join(root, to)]);
-    t.teardown(() => execFileSync('umount', ['--lazy', join(root, to)]));
-  }
-  execFileSync('mount', ['--make-rslave', join(root, 'dev')]);
+  for (const folder of ['proc', 'dev', INSIDE, packages()]) mkdirSync(join(root, folder), { recursive: true });
+}
+
+/**
+ * The command that runs `command` in a prepared root, with /proc, /dev, the repository and its packages. They are mounted in a mount
+ * namespace of the command's own: if they outlived a test that was killed, removing the root would remove this host's devices.
+ */
+export function insideRoot(architecture: Architecture, command: readonly string[]): readonly string[] {
+  const mounts = `mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; mount --bind "$1" "$0${INSIDE}"; mount --bind "$2" "$0$2"`;
+  const script = `${mounts}; shift 2; exec chroot "$0" "$@"`;
+  const unshare = ['unshare', '--mount', '--propagation', 'slave', 'sh', '-ec', script];
+  return [...unshare, rootOf(architecture), sourceRoot, packages(), ...command];
+}
+
+/** A worktree's packages may be a link to those of another one. */
+function packages(): string {
+  return realpathSync(join(sourceRoot, 'node_modules'));
 }
 
 /** A folder for a base image: the root with this Node and npm in /usr/local, as Docker's official images have them. */

@@ -8,7 +8,7 @@ import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from '
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { sourceRoot } from '../support/source-root.js';
-import { enterRoot, INSIDE, rootOf } from './debian-root.js';
+import { INSIDE, insideRoot, prepareRoot, rootOf } from './debian-root.js';
 import { nodeBinary, unpack, type Architecture } from './npm-packages.js';
 
 const SUITES: readonly string[] = ['sidecar/http', 'contract', 'integration'];
@@ -36,7 +36,7 @@ export interface OtherNode {
 export async function runSuites(t: Test, node: OtherNode): Promise<void> {
   const binary = nodeBinary(node.version);
   addBinaries(Number(node.version.split('.')[0]));
-  if (node.root !== undefined) enterRoot(t, node.root);
+  if (node.root !== undefined) prepareRoot(node.root);
   const files = SUITES.flatMap((suite) =>
     readdirSync(join(sourceRoot, 'dist/test', suite), { recursive: true, encoding: 'utf8' })
       .filter((path) => path.endsWith('.test.js'))
@@ -55,7 +55,7 @@ export async function runSuites(t: Test, node: OtherNode): Promise<void> {
   if (ONLY.source === ALL) t.ok(files.length > 50);
 }
 
-/** Runs a program with this Node first in its PATH; where it has a root, `enterRoot` was called. Returns the end of its output. */
+/** Runs a program with this Node first in its PATH; where it has a root, `prepareRoot` was called. Returns the end of its output. */
 export async function run(
   { version, root }: OtherNode,
   binary: string,
@@ -67,13 +67,8 @@ export async function run(
     copyFileSync(binary, join(rootOf(root), folder, 'node'));
   }
   const inside = ['sh', '-c', 'cd "$0" && exec "$@"', root === undefined ? sourceRoot : INSIDE, program, ...args];
-  const [command, ...rest] = [
-    'timeout',
-    String(FILE_S),
-    ...(root === undefined ? [] : ['chroot', rootOf(root)]),
-    ...inside,
-  ];
-  const child = spawn(command, rest, {
+  const rest = [String(FILE_S), ...(root === undefined ? inside : insideRoot(root, inside))];
+  const child = spawn('timeout', rest, {
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...process.env, PATH: `${folder}:${process.env['PATH'] ?? ''}`, HOME: '/root', TAP_TIMEOUT: String(FILE_S) },
   });
