@@ -34,7 +34,7 @@ const WORTH = 0.7;
 /**
  * A request has waited too long for a seat if the useful share of the seat's time would be below this part of the share without a
  * wait: under load a newer request makes more of the seat. Whole replies that take twice as long as their callers wait reach 0.96 of
- * the oracle and more with it (bench/admission/patience), and 0.90 to 0.95 with 0.75.
+ * the oracle and more with it (bench/results/patience.md), and less with 0.75.
  */
 const HOPE = 0.92;
 
