@@ -71,35 +71,31 @@ t.test('one that ends, and one that cannot be started', async (t) => {
   t.equal(await new Subject(t, {}, {}, '/no/such/module.js').gone, 'died');
 });
 
-t.test(
-  'its environment and its descriptors have nothing of the sidecar’s',
-  { skip: process.platform !== 'linux' && 'Linux' },
-  async (t) => {
-    process.env['RA_SECRET_TOKEN'] = 'secret';
-    t.teardown(() => delete process.env['RA_SECRET_TOKEN']);
-    const subject = new Subject(t, {}, { device: 'GPU-1' });
-    await subject.first;
-    const { pid } = subject.process;
-    const names = readFileSync(`/proc/${pid}/environ`, 'utf8')
-      .split('\0')
-      .filter(Boolean)
-      .map((entry) => entry.slice(0, entry.indexOf('=')));
-    const known = [
-      'CUDA_MODULE_LOADING',
-      'CUDA_VISIBLE_DEVICES',
-      'LANG',
-      'LD_LIBRARY_PATH',
-      'PATH',
-      'TZ',
-      'UV_THREADPOOL_SIZE',
-    ];
-    t.strictSame(
-      names.filter((name) => !known.includes(name)),
-      [],
-    );
-    t.ok(names.includes('CUDA_VISIBLE_DEVICES'), 'the GPU that it may see');
-    const open = readdirSync(`/proc/${pid}/fd`).map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`));
-    const files = open.filter((path) => path.startsWith('/') && !path.startsWith('/dev/'));
-    t.strictSame(files, [], 'no file is open');
-  },
-);
+t.test('its environment and its descriptors have nothing of the sidecar’s', async (t) => {
+  process.env['RA_SECRET_TOKEN'] = 'secret';
+  t.teardown(() => delete process.env['RA_SECRET_TOKEN']);
+  const subject = new Subject(t, {}, { device: 'GPU-1' });
+  await subject.first;
+  const { pid } = subject.process;
+  const names = readFileSync(`/proc/${pid}/environ`, 'utf8')
+    .split('\0')
+    .filter(Boolean)
+    .map((entry) => entry.slice(0, entry.indexOf('=')));
+  const known = [
+    'CUDA_MODULE_LOADING',
+    'CUDA_VISIBLE_DEVICES',
+    'LANG',
+    'LD_LIBRARY_PATH',
+    'PATH',
+    'TZ',
+    'UV_THREADPOOL_SIZE',
+  ];
+  t.strictSame(
+    names.filter((name) => !known.includes(name)),
+    [],
+  );
+  t.ok(names.includes('CUDA_VISIBLE_DEVICES'), 'the GPU that it may see');
+  const open = readdirSync(`/proc/${pid}/fd`).map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`));
+  const files = open.filter((path) => path.startsWith('/') && !path.startsWith('/dev/'));
+  t.strictSame(files, [], 'no file is open');
+});
