@@ -47,7 +47,13 @@ export class WeightFiles {
   of(file: string): Promise<Hashed> {
     const reading = this.#reading.get(file);
     if (reading !== undefined) return reading;
-    const reader = this.#read(file);
+    let reader: WeightReader;
+    try {
+      reader = this.#read(file);
+    } catch (error) {
+      // The operating system creates no further thread.
+      return Promise.resolve(unreadable(error));
+    }
     const hashed = this.#hashed(file, reader);
     this.#reading.set(file, hashed);
     void hashed.then(async ({ kind }) => {
@@ -69,7 +75,7 @@ export class WeightFiles {
       const key = await reader.found;
       return key === undefined ? unread('cannot be read') : await this.#hashOf(file, key, reader);
     } catch (error) {
-      return unread(`cannot be read: ${(error as Error).message}`);
+      return unreadable(error);
     } finally {
       reader.close();
     }
@@ -113,6 +119,10 @@ export class WeightFiles {
 
 function unread(why: string): Hashed {
   return { kind: 'unread', why };
+}
+
+function unreadable(error: unknown): Hashed {
+  return unread(`cannot be read: ${(error as Error).message}`);
 }
 
 /**

@@ -97,6 +97,13 @@ t.test('a thread that reads nothing for too long is given up', async (t) => {
   t.equal(clock.pending, 0);
 });
 
+t.test('a file is unread where no thread can be created', async (t) => {
+  const files = new WeightFiles(SILENCE_MS, new FakeClock(), () => {
+    throw new Error('Worker initialization failure: EAGAIN');
+  });
+  t.same(await files.of('/a'), { kind: 'unread', why: 'cannot be read: Worker initialization failure: EAGAIN' });
+});
+
 t.test('no other thread joins one that is in a read which does not end', async (t) => {
   const ends: (() => void)[] = [];
   const files = new WeightFiles(SILENCE_MS, new FakeClock(), () => {
