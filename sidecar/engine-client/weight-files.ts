@@ -5,6 +5,7 @@
 import { sizeIn, type HashedFile } from '../../engine/protocol/file-key.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import { systemClock, type Clock } from '../lib/clock.js';
+import { withTimeout } from '../lib/timeout.js';
 import { readWeights, type WeightReader } from './weight-reader.js';
 
 /** Files whose hashes are kept; past it the one that came first is dropped, and hashed again when it is needed. */
@@ -12,6 +13,9 @@ const MOST_FILES = 256;
 
 /** Files that are hashed at once, each on a core of its own; others wait. */
 const MOST_AT_ONCE = 2;
+
+/** With more threads than this in reads that do not end, a path is tried again only when its own thread has ended. */
+const MOST_STUCK = 4;
 
 /** Bytes that are hashed in a millisecond, until it has been measured. */
 const FIRST_RATE = 400_000;
@@ -24,16 +28,22 @@ export type Hashed =
   /** `why`: one line that follows the file's name. */
   | { readonly kind: 'unread'; readonly why: string };
 
+/** Of a file that was written to, or that another one replaced at its path. */
+const CHANGED = unread('changed while it was read');
+
 export class WeightFiles {
   readonly #read: (file: string) => WeightReader;
   readonly #clock: Clock;
+  readonly #silenceMs: number;
   /** By the file's key. */
   readonly #known = new Map<string, Promise<Hashed>>();
-  /** By path: what is being read, or could not be while its thread has not ended. */
+  /** By path: what is being read, or could not be a short time ago while its thread has not ended. */
   readonly #reading = new Map<string, Promise<Hashed>>();
   /** Files that are hashed or wait for that, with when their hash is expected, by the clock. */
   readonly #hashing = new Map<string, number>();
   #running = 0;
+  /** Threads whose file could not be read, and that have not ended. */
+  #stuck = 0;
   readonly #waiting: (() => void)[] = [];
   #rate = FIRST_RATE;
 
@@ -41,12 +51,24 @@ export class WeightFiles {
   constructor(silenceMs: number, clock: Clock = systemClock, read?: (file: string) => WeightReader) {
     this.#read = read ?? ((file) => readWeights(file, clock, silenceMs));
     this.#clock = clock;
+    this.#silenceMs = silenceMs;
   }
 
   /** The file as it is now. Never rejects; calls for one file at the same time share one reading. */
   of(file: string): Promise<Hashed> {
     const reading = this.#reading.get(file);
-    if (reading !== undefined) return reading;
+    if (reading === undefined) return this.#begin(file);
+    // It may have begun with the file that was at this path before.
+    return reading.then((hashed) => (hashed === CHANGED ? (this.#reading.get(file) ?? this.#begin(file)) : hashed));
+  }
+
+  /** The estimated time until this file is hashed, ms; 0: it is not being hashed. */
+  msLeft(file: string): number {
+    const at = this.#hashing.get(file);
+    return at === undefined ? 0 : Math.max(0, at - this.#clock.now());
+  }
+
+  #begin(file: string): Promise<Hashed> {
     let reader: WeightReader;
     try {
       reader = this.#read(file);
@@ -56,18 +78,22 @@ export class WeightFiles {
     }
     const hashed = this.#hashed(file, reader);
     this.#reading.set(file, hashed);
-    void hashed.then(async ({ kind }) => {
-      // A read that does not end is not joined by others.
-      if (kind === 'unread') await reader.ended;
+    void hashed.then(async (end) => {
+      if (end.kind === 'unread' && end !== CHANGED) await this.#untilRetry(reader.ended);
       this.#reading.delete(file);
     });
     return hashed;
   }
 
-  /** The estimated time until this file is hashed, ms; 0: it is not being hashed. */
-  msLeft(file: string): number {
-    const at = this.#hashing.get(file);
-    return at === undefined ? 0 : Math.max(0, at - this.#clock.now());
+  /**
+   * Settles when the thread of a file that could not be read has ended, or when its path may be tried again: a read that does not
+   * end is not joined by others, but the path may lead to another file system by then.
+   */
+  async #untilRetry(thread: Promise<void>): Promise<void> {
+    this.#stuck += 1;
+    const ended = thread.then(() => void (this.#stuck -= 1));
+    if (this.#stuck > MOST_STUCK) await ended;
+    else await withTimeout(this.#clock, this.#silenceMs, ended);
   }
 
   async #hashed(file: string, reader: WeightReader): Promise<Hashed> {
@@ -107,7 +133,7 @@ export class WeightFiles {
       const { version, key: then } = await reader.content();
       const took = this.#clock.now() - from;
       if (took >= MEASURABLE_MS) this.#rate = bytes / took;
-      return then === key ? { kind: 'hashed', file: { key, version } } : unread('is being written to');
+      return then === key ? { kind: 'hashed', file: { key, version } } : CHANGED;
     } finally {
       this.#hashing.delete(file);
       const next = this.#waiting.shift();

@@ -68,7 +68,7 @@ t.test('in a thread, and not what is no file or changes meanwhile', async (t) =>
       return 'x';
     }),
   );
-  t.same(await changing.of(path), { kind: 'unread', why: 'is being written to' });
+  t.same(await changing.of(path), { kind: 'unread', why: 'changed while it was read' });
 });
 
 t.test('a thread that reads nothing for too long is given up', async (t) => {
@@ -97,6 +97,26 @@ t.test('a thread that reads nothing for too long is given up', async (t) => {
   t.equal(clock.pending, 0);
 });
 
+t.test('a call that joins the reading of a file since replaced gets the new file', async (t) => {
+  const dir = t.testdir({ a: 'one', b: 'two' });
+  const a = join(dir, 'a');
+  const begun: ((version: string) => void)[] = [];
+  const files = new WeightFiles(SILENCE_MS, new FakeClock(), (file) =>
+    reader(file, () => new Promise((settle) => begun.push(settle))),
+  );
+  const first = files.of(a);
+  await turns();
+  await rename(join(dir, 'b'), a);
+  const joined = [files.of(a), files.of(a)];
+  begun[0]?.('one');
+  t.same(await first, { kind: 'unread', why: 'changed while it was read' });
+  await turns();
+  begun[1]?.('two');
+  const now = { kind: 'hashed', file: { key: fileKey(a), version: 'two' } };
+  t.same(await Promise.all(joined), [now, now]);
+  t.equal(begun.length, 2, 'read once more, for both');
+});
+
 t.test('a file is unread where no thread can be created', async (t) => {
   const files = new WeightFiles(SILENCE_MS, new FakeClock(), () => {
     throw new Error('Worker initialization failure: EAGAIN');
@@ -104,9 +124,10 @@ t.test('a file is unread where no thread can be created', async (t) => {
   t.same(await files.of('/a'), { kind: 'unread', why: 'cannot be read: Worker initialization failure: EAGAIN' });
 });
 
-t.test('no other thread joins one that is in a read which does not end', async (t) => {
+t.test('no other thread joins a read that does not end, until its path may lead elsewhere', async (t) => {
+  const clock = new FakeClock();
   const ends: (() => void)[] = [];
-  const files = new WeightFiles(SILENCE_MS, new FakeClock(), () => {
+  const files = new WeightFiles(SILENCE_MS, clock, () => {
     const ended = new Promise<void>((settle) => ends.push(settle));
     const found = Promise.reject(new Error(SILENT));
     return { found, ended, content: () => Promise.reject(new Error('not called')), close: () => undefined };
@@ -120,6 +141,17 @@ t.test('no other thread joins one that is in a read which does not end', async (
   await turns();
   t.same(await files.of('/a'), unread);
   t.equal(ends.length, 2, 'it has ended');
+  for (let call = 0; call < 8; call += 1) {
+    await turns();
+    clock.advance(SILENCE_MS);
+    await turns();
+    t.same(await files.of('/a'), unread);
+  }
+  t.equal(ends.length, 6, 'five that have not');
+  ends[5]?.();
+  await turns();
+  await files.of('/a');
+  t.equal(ends.length, 7);
 });
 
 t.test('each part that is read starts the time anew', async (t) => {
