@@ -154,7 +154,8 @@ export const configSchema: SettingSchema = section({
     backoffMaxMs: milliseconds('The longest wait before a restart.', { default: 30_000, minimum: 1 }),
     fileSilenceMs: milliseconds(
       'A file of weights of which not a byte could be read for this long, as on a network share that does not answer, is not hashed: a reload fails, and a start is left to `engine.startTimeoutMs`.',
-      { default: 120_000, minimum: 100 },
+      // Several times what lies between two reports of the thread that reads it.
+      { default: 120_000, minimum: 5000 },
     ),
     reloadWaitMs: milliseconds(
       'How long a reload of weights waits at each replica for the jobs that the reload before it left to the replaced process, and, where memory does not allow two processes, as long again for those of the present one. Past either it fails.',

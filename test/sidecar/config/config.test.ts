@@ -244,6 +244,10 @@ t.test('errors that end the start, in one line', async (t) => {
       { RA_USAGE_MAX_BACKLOG_BYTES: '20000000' },
       'usage.maxBacklogBytes must be at least twice usage.segmentBytes (environment variable RA_USAGE_MAX_BACKLOG_BYTES)',
     ],
+    [
+      { RA_ENGINE_FILE_SILENCE_MS: '4999' },
+      'engine.fileSilenceMs must be at least 5000 (environment variable RA_ENGINE_FILE_SILENCE_MS)',
+    ],
     [{ RA_ENGINE_BACKOFF_MIN_MS: '30001' }, 'engine.backoffMaxMs must be at least engine.backoffMinMs'],
     [{ RA_DELIVERY_BACKOFF_MIN_MS: '60001' }, 'delivery.backoffMaxMs must be at least delivery.backoffMinMs'],
     ...['https://user:pass@sink.example', 'https://'].map((url): [Record<string, string>, string] => [
