@@ -5,7 +5,7 @@ import { StepPolls } from './step-polls.js';
 /**
  * Polls a run with this many parts until it has ended, and reports its steps meanwhile. Resolves with the results not
  * yet reported; rejects as the run does. `stepMs`: the expected time of a step. `seen` is called first, with the number
- * of steps so far and the time of each.
+ * of steps so far and the expected time of a further one.
  */
 export async function watched(
   run: AddonRun,

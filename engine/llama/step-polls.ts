@@ -1,10 +1,13 @@
 /**
- * When a run is polled for the tokens of its steps: about once a step, just before it is expected to end. The polling thread may
- * share a core with the thread that computes, and each poll then delays the step.
+ * When a run is polled for the tokens of its steps: about twice a step, at the time when it is expected to end. The polling thread
+ * may share a core with the thread that computes, and each poll then delays the step.
  */
 
 /** Of a step: the first poll comes so much before its expected end, and later ones follow each other after `again`. */
 const OF_STEP = { early: 1 / 12, again: 1 / 8 } as const;
+
+/** A step is expected to take at most so many times as long as the one before: a single slow one does not delay the poll after it. */
+const LONGER = 5 / 4;
 
 /** Between two polls, ms. */
 const LEAST_MS = 1;
@@ -14,6 +17,8 @@ const MOST_MS = 8;
 export class StepPolls {
   readonly #everyMs: number;
   #foundAt: number;
+  /** The time of a step, as the last poll that found one showed it, and as it is expected of the next one. */
+  #tookMs: number;
   #stepMs: number;
   #found = true;
 
@@ -23,11 +28,12 @@ export class StepPolls {
    */
   constructor(now: number, stepMs: number, everyMs: number) {
     this.#foundAt = now;
+    this.#tookMs = stepMs;
     this.#stepMs = stepMs;
     this.#everyMs = everyMs;
   }
 
-  /** The time of a step, as the last poll that found one showed it. */
+  /** The expected time of a step. */
   get stepMs(): number {
     return this.#stepMs;
   }
@@ -43,7 +49,9 @@ export class StepPolls {
   polled(now: number, steps: number): void {
     this.#found = steps > 0;
     if (!this.#found) return;
-    this.#stepMs = (now - this.#foundAt) / steps;
+    const tookMs = (now - this.#foundAt) / steps;
+    this.#stepMs = Math.min(tookMs, this.#tookMs * LONGER);
+    this.#tookMs = tookMs;
     this.#foundAt = now;
   }
 }

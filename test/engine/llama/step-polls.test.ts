@@ -52,6 +52,18 @@ t.test('steps that become shorter or longer are followed', async (t) => {
   t.ok(longer.latest <= 20, `${longer.latest} ms`);
 });
 
+t.test('one slow step does not delay the tokens of the steps after it', async (t) => {
+  const slow = (ms: number): ReturnType<typeof polled> =>
+    polled(
+      steps(60, (step) => (step === 20 ? 5000 : ms)),
+      ms,
+    );
+  const { latest } = slow(40);
+  t.ok(latest <= 20, `${latest} ms`);
+  t.ok(slow(0.5).latest <= EVERY_MS, 'nor where they are short');
+  t.ok(polled([5000], 40).polling.stepMs <= 50, 'nor in the next run');
+});
+
 t.test('steps of which nothing is known are found within 8 ms', async (t) => {
   const { latest } = polled([30], Infinity);
   t.ok(latest <= 8, `${latest} ms`);
