@@ -11,7 +11,7 @@ import type { GenerateJob, ScoreJob } from './jobs.js';
 import type { EngineFacts, EngineSetup } from './setup.js';
 import type { SharedState } from './shared-state.js';
 
-export const PROTOCOL_VERSION = 6;
+export const PROTOCOL_VERSION = 7;
 
 /** Prefixes that an engine has in host memory, at most: a bound for what is compared at each request. */
 export const MOST_SAVED = 1024;
