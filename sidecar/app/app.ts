@@ -189,7 +189,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
     });
     void prompts.ready().then(async (found) => {
       // If a drain closes the hosts first, the start has not failed.
-      if (lifecycle.leaving) return;
+      if (services.leaving()) return;
       const problem = await reportPrompts(found, models, log);
       if (problem !== undefined) {
         readiness.never(problem);
@@ -197,6 +197,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
       }
       const form = config.contract === 'compatible' ? 'compatible' : 'chat';
       await warmUp(prompts, found.kind === 'ready' ? found.models : [], form, config.bodies.inlineBytes);
+      if (services.leaving()) return;
       readiness.up(PROMPTS);
     });
     let drained: Promise<void> | undefined;

@@ -113,3 +113,21 @@ t.test('a start is complete when a short and a long chat have been through the p
   for (const answer of prompts.answers) answer({ kind: 'failed' });
   await all;
 });
+
+t.test('a start that is drained while its first chats are in the prompt hosts is never complete', async (t) => {
+  const { config } = configOf(t, { file: await embeddedTestModel(), load: 'lazy' });
+  const prompts = new HeldPrompts();
+  const app = await startApp(config, new FakeIdentity(), new RecordingLog(), {
+    spool: new FakeSpool(),
+    makePrompts: () => prompts as unknown as Prompts,
+  });
+  t.teardown(() => app.drain());
+  let ready = false;
+  void app.ready().then(() => (ready = true));
+  prompts.start();
+  await prompts.both;
+  const drained = app.drain();
+  for (const answer of prompts.answers) answer({ kind: 'failed' });
+  await drained;
+  t.notOk(ready);
+});
