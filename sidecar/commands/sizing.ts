@@ -5,6 +5,7 @@
 import { templateOf } from '../app/model-template.js';
 import type { ModelConfig } from '../config/config.js';
 import { projectorOf } from '../app/compose-engine.js';
+import { isSameDevice } from '../config/devices.js';
 import { imageFinding } from './image-finding.js';
 import { inspect, type Inspected, type ModelReport, type Question } from '../engine-client/inspector.js';
 import type { Io } from './io.js';
@@ -166,11 +167,13 @@ class Taken {
 
 /**
  * The share of an engine's GPU memory that is on `devices`, if its layers are split evenly over those that it sees: `seen`. An empty
- * list is of all that there are. How many these are is not known here, so nothing of such an engine is counted on named devices.
+ * list is of all that there are. How many these are is not known here, so nothing of such an engine is counted on named devices, and
+ * nothing of one on a UUID where an index is named.
  */
 function shareOn(devices: readonly string[], seen: readonly string[]): number {
   if (devices.length === 0) return 1;
-  return seen.length === 0 ? 0 : seen.filter((device) => devices.includes(device)).length / seen.length;
+  const isNamed = (device: string): boolean => devices.some((name) => isSameDevice(name, device) === true);
+  return seen.length === 0 ? 0 : seen.filter(isNamed).length / seen.length;
 }
 
 function besideRunning(sizing: Sizing): Sizing {

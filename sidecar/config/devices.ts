@@ -44,7 +44,16 @@ function through(visible: string | undefined, devices: readonly string[]): strin
 /** CUDA ends its list at the first index that no device has, and llama.cpp's Vulkan refuses it. */
 const ABSENT = '-1';
 
+/**
+ * Whether two names are of one device; the beginning of a UUID names one too. Undefined: it is not known, since one is an index and
+ * the other a UUID.
+ */
+export function isSameDevice(one: string, other: string): boolean | undefined {
+  if (isIndex(one) !== isIndex(other)) return undefined;
+  return isIndex(one) ? one === other : one.startsWith(other) || other.startsWith(one);
+}
+
 /** Whether a device is named by its index, and not by a UUID. */
-export function isIndex(device: string): boolean {
+function isIndex(device: string): boolean {
   return /^\d+$/.test(device);
 }

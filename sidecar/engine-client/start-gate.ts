@@ -1,4 +1,4 @@
-import { isIndex } from '../config/devices.js';
+import { isSameDevice } from '../config/devices.js';
 
 /** One engine in the line. */
 interface Place {
@@ -44,11 +44,5 @@ export class StartGate {
 
 function share(one: Place, other: Place): boolean {
   if (one.devices.length === 0 || other.devices.length === 0) return true;
-  return one.devices.some((device) => other.devices.some((second) => mayBeOne(device, second)));
-}
-
-/** Whether two names may be of one device. An index and a UUID cannot be compared, and the beginning of a UUID names a device too. */
-function mayBeOne(one: string, other: string): boolean {
-  if (isIndex(one) !== isIndex(other)) return true;
-  return isIndex(one) ? one === other : one.startsWith(other) || other.startsWith(one);
+  return one.devices.some((device) => other.devices.some((second) => isSameDevice(device, second) !== false));
 }

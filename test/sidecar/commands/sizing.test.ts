@@ -78,8 +78,9 @@ t.test('GPU memory counts on the device where it is: on one device it adds up, o
       return inspected.kind === 'answer' ? inspected.answer.memory?.compute : undefined;
     });
   t.strictSame(await taken(on('0'), on('0'), on('1'), on('0')), [0, GPU_OWN, 0, 2 * GPU_OWN]);
-  t.strictSame(await taken(on('0', '1'), on('1'), on('2')), [0, GPU_OWN / 2, 0], 'layers are split over both');
-  t.strictSame(await taken(on('0'), on('1'), on('0', '1'), on()), [0, 0, 2 * GPU_OWN, 3 * GPU_OWN]);
+  t.strictSame(await taken(on('0', '1'), on('1'), on('GPU-2')), [0, GPU_OWN / 2, 0], 'layers are split over both');
+  const uuids = [on('GPU-1a'), on('GPU-2a'), on('GPU-1', 'GPU-2a7'), on()];
+  t.strictSame(await taken(...uuids), [0, 0, 2 * GPU_OWN, 3 * GPU_OWN], 'by the beginning of a UUID too');
 });
 
 t.test('a model that does not fit, or is not loaded at the start, takes nothing', async (t) => {
