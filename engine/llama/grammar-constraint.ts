@@ -115,7 +115,7 @@ export class GrammarConstraint {
     return made;
   }
 
-  /** As {@link Sampler.hold}. */
+  /** As {@link Sampler.constrain}. */
   constrain(gbnf: string, tokens: readonly number[], stacks = 1): boolean {
     this.release();
     const grammars = this.#grammars;
