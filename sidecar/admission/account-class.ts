@@ -45,6 +45,8 @@ export class AccountClass {
   /** How fast it is given seats while it waits. */
   readonly serviceRate = new ServiceRate();
   readonly demand = new Demand();
+  /** The same of the time of about one request. */
+  readonly recentDemand = new Demand();
   /** The next is the newest, not the one that waited longest (overload.ts). */
   newestFirst = false;
   /** The last period of a standing queue at whose begin the requests beyond its room were refused (overload.ts). */

@@ -106,7 +106,7 @@ export class AdmissionPolicy {
     let replaced: QueuedRequest | undefined;
     if (!hasReservation && accountClass.list.length >= this.#overload.roomOf(accountClass)) {
       account.pressedAt = now;
-      replaced = accountClass.newestFirst ? lastOfLongest(accountClass) : undefined;
+      [replaced] = accountClass.newestFirst ? lastOfLongest(accountClass, 1) : [];
       if (replaced === undefined) return refuse('standing');
     }
     // A request that gets a free seat at once uses no room.

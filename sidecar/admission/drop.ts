@@ -127,26 +127,40 @@ function beforeIn(accountClass: AccountClass, queued?: QueuedRequest, but?: Queu
 }
 
 /**
- * The request of a class that makes room for a newer one, or for none: the last in the class's order of the user with the most
- * waiting, so that a user with many does not push out another's. Undefined: all keep promises. O(waiting of the class).
+ * The `count` requests of a class that make room for newer ones, or for none: each time the last in the class's order of the user with
+ * the most waiting, so that a user with many does not push out another's. Fewer where the others keep promises. O(waiting of the class).
  */
-export function lastOfLongest({ list, newestFirst }: AccountClass): QueuedRequest | undefined {
-  const counts: Record<string, number> = {};
-  const keyOf = ({ request: { user } }: QueuedRequest): string => (user === undefined ? '' : `u${user}`);
-  let most = 0;
+export function lastOfLongest(
+  { list, newestFirst }: Pick<AccountClass, 'list' | 'newestFirst'>,
+  count: number,
+): QueuedRequest[] {
+  const waiting = new Map<string | undefined, number>();
+  /** At each place: the users that have at least so many. */
+  const users: number[] = [];
   for (let queued = list.first; queued !== undefined; queued = queued.next) {
     if (queued.hasReservation) continue;
-    const key = keyOf(queued);
-    counts[key] = (counts[key] ?? 0) + 1;
-    most = Math.max(most, counts[key]);
+    const { user } = queued.request;
+    const has = (waiting.get(user) ?? 0) + 1;
+    waiting.set(user, has);
+    users[has] = (users[has] ?? 0) + 1;
   }
-  let last: QueuedRequest | undefined;
-  for (let queued = list.first; queued !== undefined; queued = queued.next) {
-    if (queued.hasReservation || counts[keyOf(queued)] !== most) continue;
-    last = queued;
-    if (newestFirst) break;
+  // Each user may keep so many: the most with which enough go.
+  let keeps = users.length - 1;
+  for (let going = 0; keeps > 0; keeps -= 1) {
+    going += users[keeps] ?? 0;
+    if (going >= count) break;
   }
-  return last;
+  keeps = Math.max(0, keeps - 1);
+  const found: QueuedRequest[] = [];
+  for (let at = newestFirst ? list.first : list.last; at !== undefined; at = newestFirst ? at.next : at.prev) {
+    if (found.length >= count) break;
+    const { user } = at.request;
+    const has = waiting.get(user) ?? 0;
+    if (at.hasReservation || has <= keeps) continue;
+    waiting.set(user, has - 1);
+    found.push(at);
+  }
+  return found;
 }
 
 function sumOf({ classes }: Account, kind: Kind, remaining: ReadonlyMap<AccountClass, Remaining>): number {

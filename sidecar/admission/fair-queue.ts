@@ -92,7 +92,7 @@ class FairQueue implements SeatQueue, RequestQueue {
     const accountClass = account.classFor(request.weight);
     if (this.#draining) return this.#policy.refuse('drain', account, accountClass);
     this.#overload.arrived(request, account, accountClass);
-    for (let extra; (extra = this.#overload.surplus(accountClass)) !== undefined;) this.#refuse(extra, 'standing');
+    for (const extra of this.#overload.surplus(accountClass)) this.#refuse(extra, 'standing');
     const verdict = this.#policy.judge(request, account, now);
     if (verdict.kind === 'refused') return verdict;
     for (const queued of verdict.dropped) this.#refuse(queued, 'dropped');

@@ -5,10 +5,10 @@
  * leaves the queue costs nothing, and a burst is served. Once the queue stands:
  *
  * 1. Room. Each class of an account may have as many requests waiting as are needed so that one waits at almost every turn
- *    of it (demand.ts). So every account that asks for its share has a request waiting when its turn comes, and the queue
- *    stays fair between accounts (fair queuing with a controlled queue for each: FQ-CoDel, RFC 8290). `room` bounds the
- *    requests of all classes together.
- *    When the queue begins to stand, those beyond a class's room are refused, the last in its order first.
+ *    of it (room.ts). So every account that asks for its share has a request waiting when its turn comes, and the queue stays fair
+ *    between accounts (fair queuing with a controlled queue for each: FQ-CoDel, RFC 8290). `room` bounds the requests of all classes
+ *    together. When the queue begins to stand and more continue to arrive, those beyond a class's room are refused, the last in its
+ *    order first.
  * 2. Patience. How long callers stay is learned from those who left before they had what they waited for, and from those
  *    who did not (patience.ts; E. Kaplan and P. Meier, 1958). If a full room would make a class's requests wait so long
  *    that seat time is wasted, that class is served newest first, and its oldest request makes room (adaptive LIFO:
@@ -24,14 +24,14 @@
  */
 import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
-import { Demand, roomFor } from './demand.js';
 import { Hedges } from './hedges.js';
 import { PatienceBook, type Awaited, type Patience, type Times } from './patience.js';
 import { lastOfLongest } from './drop.js';
 import type { QueuedRequest } from './queued-request.js';
 import type { QueueState } from './queue-state.js';
+import { Room } from './room.js';
 import type { PatienceReport, QueueRequest } from './seat-queue.js';
-import { StandingQueue, windowOf } from './standing-queue.js';
+import { StandingQueue } from './standing-queue.js';
 
 /** The share of requests, among those that patience alone would refuse, that are admitted, so that growing patience is noticed. */
 const EXPLORED = 0.02;
@@ -39,22 +39,14 @@ const EXPLORED = 0.02;
 /** Weight of the newest lease in the mean time that a request takes. */
 const HOLD_STEP = 0.02;
 
-/**
- * Bounds of all waiting requests while the queue stands: PLACES_EACH for each class of an account, at most the larger of PLACES and
- * PLACES_A_SEAT for each seat.
- */
-const PLACES_EACH = 10;
-const PLACES = 32;
-const PLACES_A_SEAT = 4;
-
 /** A class is served newest first only above this load: below it nearly all are served. */
 const NEWEST_FIRST_LOAD = 1.05;
 
+/** So many requests for each that was seated, in about the time of one request, show that a class's load continues. */
+const CONTINUING_LOAD = 1.5;
+
 /** A full room's longest waits, over their mean: one request in ten waits twice as long, and it is these whose callers leave. */
 const WAIT_SPREAD = 2;
-
-/** The share of turns at which no request may be waiting, for a class that is served newest first. Its older requests are rarely served. */
-const FEW_EMPTY = 0.01;
 
 /**
  * Of a class that is served newest first no further request is admitted while ENOUGH wait and the last one arrived within this part of
@@ -66,7 +58,7 @@ const FRESH_PART = 0.25;
 export class Overload {
   readonly patience = new PatienceBook();
   readonly standing = new StandingQueue();
-  readonly #demand = new Demand();
+  readonly #room = new Room();
   readonly #hedges = new Hedges();
   readonly #state: QueueState;
   readonly #random: () => number;
@@ -90,7 +82,7 @@ export class Overload {
 
   /** Requests that come for each that is seated, of all accounts together. */
   get load(): number {
-    return this.#demand.load(this.#state.waiting);
+    return this.#room.load(this.#state.waiting);
   }
 
   /** Seat time of requests whose callers left before they had what they waited for, ms. */
@@ -121,58 +113,47 @@ export class Overload {
 
   /** A request arrived, whether or not it is admitted. Decides the order in which its class is served. */
   arrived(request: QueueRequest, account: Account, accountClass: AccountClass): void {
-    const { now } = this.#state;
-    const windowMs = windowOf(this.#holdMs);
-    this.#demand.arrived(now, windowMs);
-    accountClass.demand.arrived(now, windowMs);
+    this.#room.arrived(accountClass, this.#state.now, this.#holdMs);
     const { load } = accountClass;
-    accountClass.newestFirst =
-      this.stands &&
-      load > NEWEST_FIRST_LOAD &&
-      WAIT_SPREAD * roomFor(load) * accountClass.demand.everyMs > this.#patienceOf(account, request).freshMs;
+    const waitMs = WAIT_SPREAD * this.#room.of(accountClass) * accountClass.demand.everyMs;
+    const long = this.stands && load > NEWEST_FIRST_LOAD;
+    accountClass.newestFirst = long && waitMs > this.#patienceOf(account, request).freshMs;
   }
 
   /** A request was given a seat. */
   seated(accountClass: AccountClass): void {
-    const windowMs = windowOf(this.#holdMs);
-    this.#demand.seated(this.#state.now, windowMs);
-    accountClass.demand.seated(this.#state.now, windowMs);
+    this.#room.seated(accountClass, this.#state.now, this.#holdMs);
   }
 
   /** How many requests of this class may wait; Infinity: the queue does not stand. */
   roomOf(accountClass: AccountClass): number {
-    return this.stands ? roomFor(accountClass.load, accountClass.newestFirst ? FEW_EMPTY : undefined) : Infinity;
+    return this.stands ? this.#room.of(accountClass, accountClass.newestFirst) : Infinity;
   }
 
   /**
-   * As the queue begins to stand: a waiting request for which its class has no room, one a call; undefined: no further one.
-   * They entered while the queue seemed to empty soon. If they stayed, seats would be given for many seconds to callers who
-   * have waited for long, and the first of these leave just then. None is returned of a class that the seats can nearly serve.
+   * As the queue begins to stand: the waiting requests for which their class has no room. If they stayed, seats would be given for many
+   * seconds to callers who have waited for long, and the first of these leave just then. None after a burst, which is served.
    */
-  surplus(accountClass: AccountClass): QueuedRequest | undefined {
+  surplus(accountClass: AccountClass): readonly QueuedRequest[] {
     const { periods } = this.standing;
-    if (!this.stands || accountClass.trimmedIn === periods) return undefined;
-    if (accountClass.load > NEWEST_FIRST_LOAD && accountClass.list.length > this.roomOf(accountClass)) {
-      const found = lastOfLongest(accountClass);
-      if (found !== undefined) return found;
-    }
+    if (!this.stands || accountClass.trimmedIn === periods) return [];
     accountClass.trimmedIn = periods;
-    return undefined;
+    if (accountClass.load <= NEWEST_FIRST_LOAD || accountClass.recentDemand.load(0) <= CONTINUING_LOAD) return [];
+    return lastOfLongest(accountClass, accountClass.list.length - this.roomOf(accountClass));
   }
 
   /** How many requests may wait in all; Infinity: the queue does not stand. */
   get room(): number {
-    if (!this.stands) return Infinity;
-    const { seats, waitingClasses } = this.#state;
-    const most = Math.max(PLACES, PLACES_A_SEAT * seats);
-    return Math.max(Math.min(PLACES_EACH * (waitingClasses + 1), most), roomFor(this.load));
+    const { seats, waitingClasses, waiting } = this.#state;
+    return this.stands ? this.#room.total(seats, waitingClasses, waiting) : Infinity;
   }
 
   /** Whether enough requests of a class that is served newest first wait and are so recent that a newer one would be no better. */
   fresh(request: QueueRequest, account: Account, accountClass: AccountClass): boolean {
     const { last, length } = accountClass.list;
     if (!this.stands || !accountClass.newestFirst || last === undefined || length < ENOUGH) return false;
-    return this.#state.now - last.enteredAt < FRESH_PART * this.#patienceOf(account, request).freshMs;
+    const { freshMs } = this.#patienceOf(account, request);
+    return this.#state.now - last.enteredAt < FRESH_PART * freshMs;
   }
 
   /** The longest wait after which this request's caller is likely to be there still, ms. */
@@ -187,7 +168,8 @@ export class Overload {
 
   /** The time in the queue after which a newer request makes more of a seat, ms. */
   hopelessMs({ request, explores }: QueuedRequest, account: Account): number {
-    return this.stands && !explores ? this.#patienceOf(account, request).hopelessMs : Infinity;
+    if (!this.stands || explores) return Infinity;
+    return this.#patienceOf(account, request).hopelessMs;
   }
 
   /** Whether it is refused in place of being seated: its client's timeout has passed, or a newer one makes more of the seat. */
@@ -202,7 +184,8 @@ export class Overload {
   isAged(queued: QueuedRequest): boolean {
     const account = this.#state.accountOf(queued);
     if (!this.stands || queued.hasReservation || !this.#state.classOf(queued).newestFirst) return false;
-    return this.#state.now - queued.enteredAt > this.#patienceOf(account, queued.request).freshMs;
+    const { freshMs } = this.#patienceOf(account, queued.request);
+    return this.#state.now - queued.enteredAt > freshMs;
   }
 
   /** A lease ended that held seats for `ms`. */
@@ -239,6 +222,7 @@ export class Overload {
     this.#hedges.over(queued);
   }
 
+  /** A newcomer is not counted as waiting yet: of an account that is not known, the second is let in as the only one is. */
   #patienceOf(account: Account, request: QueueRequest): Patience {
     return this.patience.of(account.patience, request.awaits ?? 'end', this.times, account.waiting <= 1);
   }

@@ -22,10 +22,14 @@ export interface PlacementNeeds {
 }
 
 /**
- * The index of the replica, or -1 if no free seat is long enough. `saved`: tokens of the prompt that a replica's free
- * sequences hold; it is not asked where there is no choice.
+ * The index of the replica, or -1 if no free seat is long enough. `sharedTokens`: tokens of the prompt that a
+ * replica's free sequences or its prefix cache have; it is not asked where there is no choice.
  */
-export function place(replicas: readonly Replica[], needs: PlacementNeeds, saved: (replica: number) => number): number {
+export function place(
+  replicas: readonly Replica[],
+  needs: PlacementNeeds,
+  sharedTokens: (replica: number) => number,
+): number {
   let context = Infinity;
   let candidates = 0;
   let found = -1;
@@ -37,7 +41,7 @@ export function place(replicas: readonly Replica[], needs: PlacementNeeds, saved
     context = replica.contextPerSeat;
     found = at;
   }
-  return candidates > 1 ? best(replicas, context, needs, saved) : found;
+  return candidates > 1 ? best(replicas, context, needs, sharedTokens) : found;
 }
 
 /** The best of the replicas that have a free seat of exactly this length. */
@@ -45,7 +49,7 @@ function best(
   replicas: readonly Replica[],
   context: number,
   needs: PlacementNeeds,
-  saved: (replica: number) => number,
+  sharedTokens: (replica: number) => number,
 ): number {
   let found = -1;
   let highest = -Infinity;
@@ -53,7 +57,7 @@ function best(
   replicas.forEach((replica, at) => {
     const free = freeSeats(replica);
     if (free === 0 || replica.contextPerSeat !== context) return;
-    const held = needs.promptTokens > 0 ? Math.min(1, saved(at) / needs.promptTokens) : 0;
+    const held = needs.promptTokens > 0 ? Math.min(1, sharedTokens(at) / needs.promptTokens) : 0;
     const lacking = Math.max(0, needs.seats - free) / needs.seats;
     const worth = held - replica.busy / replica.seats - lacking;
     if (worth < highest || (worth === highest && replica.grantedLast >= longestAgo)) return;

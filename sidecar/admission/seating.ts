@@ -9,16 +9,16 @@ import type { QueueState } from './queue-state.js';
 export class Seating {
   readonly #state: QueueState;
   readonly #sharedTokens: SharedTokens | undefined;
-  /** Tokens of a prompt that a free sequence of a replica with a free seat holds. */
-  readonly #saved: ((prefix: Uint32Array) => number) | undefined;
+  /** The most tokens of a prompt that one of the replicas with a free seat has. */
+  readonly #mostShared: ((prefix: Uint32Array) => number) | undefined;
   readonly #isAged: (queued: QueuedRequest) => boolean;
   readonly #fits: (queued: QueuedRequest) => boolean;
 
-  /** `sharedTokens`: the tokens of a prompt in the replicas' free sequences; undefined: they are not considered. */
+  /** `sharedTokens`: the tokens of a prompt that a replica has; undefined: they are not considered. */
   constructor(state: QueueState, overload: Overload, sharedTokens: SharedTokens | undefined) {
     this.#state = state;
     this.#sharedTokens = sharedTokens;
-    this.#saved = sharedTokens && ((prefix) => this.#most(prefix, sharedTokens));
+    this.#mostShared = sharedTokens && ((prefix) => this.#most(prefix, sharedTokens));
     this.#isAged = (queued) => overload.isAged(queued);
     this.#fits = (queued) => state.replicas.holds(seatTokens(queued));
   }
@@ -29,7 +29,7 @@ export class Seating {
     if (replicas.free === 0) return undefined;
     const queued =
       this.#state.firstReturned(this.#fits) ??
-      choose(accounts.seatable, measures, { sharedTokens: this.#saved, isAged: this.#isAged, fits: this.#fits });
+      choose(accounts.seatable, measures, { sharedTokens: this.#mostShared, isAged: this.#isAged, fits: this.#fits });
     if (queued === undefined) return undefined;
     queued.replica = this.#place(queued);
     return this.#longer(queued, this.#state.accountOf(queued)) ?? queued;

@@ -714,7 +714,7 @@ t.test(
     ask();
     for (let i = 0; i < 4; i += 1) await Promise.resolve();
     const { waiting, refused } = h.queue.snapshot();
-    t.ok(waiting < 12, `${waiting} wait`);
+    t.ok(waiting >= 3 && waiting < 12, `${waiting} wait`);
     t.equal(ended.length, refused.standing, ended.join(', '));
     t.equal(ended[0], 'many 39 standing');
     t.notOk(
@@ -724,3 +724,54 @@ t.test(
     seated.release('done');
   },
 );
+
+t.test('standing: a burst that was partly refused is served, if few requests follow', async (t) => {
+  const h = new Harness(8, { waitingBytes: Infinity });
+  for (let i = 0; i < 8; i += 1) await h.serve('a', 1000);
+  const ends: string[] = [];
+  const run = (): void => {
+    const ticket = h.ask('a');
+    if ('kind' in ticket) return;
+    ticket.ready(WORK);
+    void ticket.outcome.then((outcome) => {
+      ends.push(outcome.kind === 'refused' ? outcome.reason : outcome.kind);
+      if (outcome.kind === 'seated') h.clock.after(1000, () => outcome.lease.release('done'));
+    });
+  };
+  for (let i = 0; i < 150; i += 1) run();
+  t.match(h.queue.snapshot(), { waiting: 64 });
+  // Then half of what the seats can serve.
+  for (let ms = 0; ms < 12_000; ms += 50) {
+    if (ms % 250 === 0) run();
+    h.clock.advance(50);
+    for (let i = 0; i < 4; i += 1) await Promise.resolve();
+  }
+  t.ok(ends.length > 72, `${ends.length} ended`);
+  t.strictSame(
+    ends.filter((end) => end !== 'seated'),
+    [],
+    'each of the admitted was served',
+  );
+});
+
+t.test('standing: the only request that waits is seated, however long it waited', async (t) => {
+  const rules = { maxWaitMs: 60_000, waitingPerSeat: 64, waitingBytes: Infinity };
+  const h = new Harness(1, rules, { random: () => 0.9 });
+  await h.serve('a', 1000);
+  const first = await h.seat(h.wait('a'));
+  // Callers of this account leave after a second, at several times the load.
+  for (let i = 0; i < 12; i += 1) {
+    const tickets = Array.from({ length: 3 }, () => h.ask('a')).filter((each) => !('kind' in each)) as Ticket[];
+    for (const ticket of tickets) ticket.ready(WORK);
+    h.clock.advance(1000);
+    for (const ticket of tickets) ticket.cancel('disconnected');
+  }
+  const last = h.wait('a');
+  const ended: string[] = [];
+  void last.outcome.then(({ kind }) => ended.push(kind));
+  h.clock.advance(30_000);
+  for (let i = 0; i < 4; i += 1) await Promise.resolve();
+  t.strictSame([ended, h.queue.snapshot().waiting], [[], 1], 'it waits');
+  first.release('done');
+  await h.seat(last);
+});

@@ -1,0 +1,57 @@
+import fc from 'fast-check';
+import t from 'tap';
+import type { AccountClass } from '../../../sidecar/admission/account-class.js';
+import { lastOfLongest } from '../../../sidecar/admission/drop.js';
+import { OrderedList } from '../../../sidecar/admission/ordered-list.js';
+import type { QueuedRequest } from '../../../sidecar/admission/queued-request.js';
+
+interface Waiting {
+  readonly user: string | undefined;
+  readonly hasReservation: boolean;
+}
+
+function classOf(requests: readonly Waiting[], newestFirst: boolean): Pick<AccountClass, 'list' | 'newestFirst'> {
+  const list = new OrderedList<QueuedRequest>();
+  requests.forEach(({ user, hasReservation }, order) => {
+    list.insert({ order, hasReservation, request: { user } } as unknown as QueuedRequest);
+  });
+  return { list, newestFirst };
+}
+
+const requests = fc.array(
+  fc.record({ user: fc.constantFrom(undefined, 'a', 'b', 'c'), hasReservation: fc.boolean() }),
+  { maxLength: 40 },
+);
+
+t.test('several that make room are those that would one after another', async () => {
+  fc.assert(
+    fc.property(requests, fc.boolean(), fc.nat({ max: 45 }), (all, newestFirst, count) => {
+      const together = lastOfLongest(classOf(all, newestFirst), count).map(({ order }) => order);
+      const single = classOf(all, newestFirst);
+      const inTurn: number[] = [];
+      while (inTurn.length < count) {
+        const [one] = lastOfLongest(single, 1);
+        if (one === undefined) break;
+        inTurn.push(one.order);
+        single.list.remove(one);
+      }
+      return together.sort((a, b) => a - b).join() === inTurn.sort((a, b) => a - b).join();
+    }),
+  );
+});
+
+t.test('none has a reservation, and a user with many loses its requests first', async (t) => {
+  const many = Array.from({ length: 5 }, () => ({ user: 'a', hasReservation: false }));
+  const one = { user: 'b', hasReservation: false };
+  const kept = { user: 'a', hasReservation: true };
+  const found = lastOfLongest(classOf([...many, kept, one], false), 3);
+  t.strictSame(
+    found.map(({ order }) => order),
+    [4, 3, 2],
+  );
+  const newest = lastOfLongest(classOf([one, ...many], true), 2);
+  t.strictSame(
+    newest.map(({ order }) => order),
+    [1, 2],
+  );
+});
