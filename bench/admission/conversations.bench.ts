@@ -8,6 +8,8 @@ const FOUR = [16, 16, 16, 16];
 const CASES: readonly (readonly [string, Pick<Talks, 'replicas' | 'by'>])[] = [
   ['one engine with all seats', { replicas: [64], by: 'queue' }],
   ['four replicas, one queue', { replicas: FOUR, by: 'queue' }],
+  ['four replicas, by known costs', { replicas: FOUR, by: 'costs' }],
+  ['four replicas, by known costs and losses', { replicas: FOUR, by: 'costs-and-loss' }],
   ['four sidecars in turn', { replicas: FOUR, by: 'round-robin' }],
   ['four sidecars, the least busy', { replicas: FOUR, by: 'least-busy' }],
 ];
@@ -31,7 +33,7 @@ await keep('conversations', {
   title: 'Conversations on four replicas',
   simulated: true,
   about: [
-    `${TALKS.conversations} conversations of ${TALKS.turns} turns on stand-in engines with 64 seats in all: a prompt token takes ${TALKS.tokenMs} ms, a token of a reply ${TALKS.stepMs} ms, up to ${TALKS.loadFactor} times that on a full replica. Questions of 40 to 200 tokens, replies of 60 to 260, a beginning of 256 that all share. No host memory: a prefix is where its seat is. The others are what a proxy before four sidecars or servers does, with slots chosen by the longest prefix.`,
+    `${TALKS.conversations} conversations of ${TALKS.turns} turns on stand-in engines with 64 seats in all: a prompt token takes ${TALKS.tokenMs} ms, a token of a reply ${TALKS.stepMs} ms, up to ${TALKS.loadFactor} times that on a full replica. Questions of 40 to 200 tokens, replies of 60 to 260, a beginning of 256 that all share. No host memory: a prefix is where its seat is. By known costs: the queue places by milliseconds, of the prompt's tokens that are computed and of what the busy seats add to the reply, by the stand-ins' true times, which a queue could only learn; and losses: with the tokens that the request overwrites. The four sidecars are what a proxy before four sidecars or servers does, with slots chosen by the longest prefix.`,
   ],
   rows,
 });

@@ -19,10 +19,11 @@ export interface Talks {
   readonly stepMs: number;
   readonly loadFactor: number;
   /**
-   * queue: one queue over all replicas; round-robin: a queue for each, which get the requests in turn; least-busy: likewise, each
-   * request to the one with the fewest.
+   * queue: one queue over all replicas; costs: the same, with placement by the costs in ms (`#costMs`); costs-and-loss: likewise, with
+   * the cost of computing again what the request overwrites; round-robin: a queue for each, which get the requests in turn;
+   * least-busy: likewise, each request to the one with the fewest.
    */
-  readonly by: 'queue' | 'round-robin' | 'least-busy';
+  readonly by: 'queue' | 'costs' | 'costs-and-loss' | 'round-robin' | 'least-busy';
   readonly seed: number;
 }
 
@@ -77,14 +78,23 @@ class Replica {
     return Math.floor(this.held(conversation) / CHUNK) * CHUNK;
   }
 
+  /** Tokens of another conversation that a request of this one overwrites. */
+  overwritten(conversation: number): number {
+    const seat = this.#seatFor(conversation);
+    return seat === undefined || seat.conversation === conversation ? 0 : seat.tokens;
+  }
+
   take(conversation: number): Seat {
-    const free = this.seats.filter(({ live }) => !live);
-    const own = free.find((seat) => seat.conversation === conversation);
-    const [oldest] = free.sort((a, b) => a.usedAt - b.usedAt);
-    const seat = own ?? oldest;
+    const seat = this.#seatFor(conversation);
     if (!seat) throw new Error('the queue gave a seat that is not free');
     seat.live = true;
     return seat;
+  }
+
+  #seatFor(conversation: number): Seat | undefined {
+    const free = this.seats.filter(({ live }) => !live);
+    const own = free.find((seat) => seat.conversation === conversation);
+    return own ?? free.sort((a, b) => a.usedAt - b.usedAt)[0];
   }
 
   leave(seat: Seat, conversation: number, tokens: number): void {
@@ -109,6 +119,8 @@ class Talk {
   readonly #queues: readonly SeatQueue[];
   readonly #waiting: number[];
   readonly #ttftMs: number[] = [];
+  /** Of each conversation's last question. */
+  readonly #promptTokens = new Map<number, number>();
   #asked = 0;
   #prompted = 0;
   #reused = 0;
@@ -125,10 +137,10 @@ class Talk {
         random: seeded(talks.seed),
         config: CONFIG,
         seats: of,
-        sharedTokens: (prefix, replica) => this.#replicas[at + replica]?.longest(prefix[0] ?? 0) ?? 0,
+        sharedTokens: (prefix, replica) => this.#sharedTokens(prefix[0] ?? 0, at + replica),
         learns: false,
       });
-    this.#queues = talks.by === 'queue' ? [queueOf(sizes, 0)] : sizes.map((size, at) => queueOf([size], at));
+    this.#queues = this.#isOneQueue() ? [queueOf(sizes, 0)] : sizes.map((size, at) => queueOf([size], at));
     this.#waiting = this.#queues.map(() => 0);
   }
 
@@ -152,6 +164,7 @@ class Talk {
     const ticket = queue?.enter({ account, weight: 4, bytes: 1, seatsWanted: 1, awaits: 'first-token' });
     if (!ticket || 'kind' in ticket) throw new Error('refused');
     this.#waiting[at] = (this.#waiting[at] ?? 0) + 1;
+    this.#promptTokens.set(conversation, promptTokens);
     void ticket.outcome.then((outcome) => {
       if (outcome.kind !== 'seated') throw new Error(outcome.kind);
       this.#serve(outcome.lease, { conversation, turn, promptTokens, replyTokens, askedAt, at });
@@ -194,8 +207,33 @@ class Talk {
     });
   }
 
+  #isOneQueue(): boolean {
+    return this.#talks.by === 'queue' || this.#talks.by === 'costs' || this.#talks.by === 'costs-and-loss';
+  }
+
+  /**
+   * What the queue is told that a replica holds. It places by the share of the prompt that is held less shares that are at most 1, so the
+   * costs decide if they are given as that share, below zero: one for each ms.
+   */
+  #sharedTokens(conversation: number, at: number): number {
+    const replica = this.#replicas[at];
+    if (replica === undefined) return 0;
+    if (this.#talks.by === 'queue' || !this.#isOneQueue()) return replica.longest(conversation);
+    const promptTokens = this.#promptTokens.get(conversation) ?? 0;
+    return -promptTokens * this.#costMs(replica, conversation, promptTokens);
+  }
+
+  /** What a request costs on a replica by the stand-ins' true times, which a queue could only learn, ms. */
+  #costMs(replica: Replica, conversation: number, promptTokens: number): number {
+    const { tokenMs, stepMs, loadFactor, by } = this.#talks;
+    const computed = promptTokens - replica.longest(conversation);
+    const lost = by === 'costs-and-loss' ? replica.overwritten(conversation) : 0;
+    const replyTokens = (REPLY_TOKENS[0] + REPLY_TOKENS[1]) / 2;
+    return (computed + lost) * tokenMs + replyTokens * stepMs * (loadFactor - 1) * replica.busyShare;
+  }
+
   #choose(): number {
-    if (this.#talks.by === 'queue') return 0;
+    if (this.#isOneQueue()) return 0;
     if (this.#talks.by === 'round-robin') return this.#asked++ % this.#queues.length;
     return this.#waiting.indexOf(Math.min(...this.#waiting));
   }
