@@ -1,6 +1,5 @@
 import { bearerOf } from '../access/bearer.js';
 import { contractError } from '../domain/errors.js';
-import type { EngineState } from '../engine-client/engine.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import type { HostedModel, Services } from './services.js';
@@ -11,7 +10,7 @@ export function healthz(exchange: Exchange): void {
 }
 
 /** The parts of the readiness. */
-type Parts = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'promptHosts'>;
+type Parts = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'promptHosts' | 'promptsReady'>;
 
 /** ready: takes work; starting: will take work without an operator; unhealthy: does not, and may need an operator. */
 type PartState = 'ready' | 'starting' | 'unhealthy';
@@ -30,7 +29,7 @@ export interface ReasonedState extends State {
 
 /**
  * GET /readyz: 200 if this sidecar takes work, 503 otherwise. It does if it does not drain, usage can be recorded, balances are
- * known where credit is checked, prompt hosts can be started, and a replica of each model is loaded, except models that are
+ * known where credit is checked, prompt hosts have started and can be started again, and a replica of each model is loaded, except models that are
  * loaded on demand. The route needs no key, so the answer has the state of each part and no model, file or reason.
  */
 export function readyz(exchange: Exchange, services: Parts): void {
@@ -55,7 +54,11 @@ function replyReadiness(exchange: Exchange, state: State): void {
 function stateOf(services: Parts): State {
   const engines = awaited(services).map(({ engine }) => engine.state);
   const parts: State['parts'] = {
-    models: engines.includes('lost') ? 'unhealthy' : allReady(services, engines) ? 'ready' : 'starting',
+    models: engines.includes('lost')
+      ? 'unhealthy'
+      : modelsReady(services) && promptsReady(services)
+        ? 'ready'
+        : 'starting',
     usage: services.spool.health.ok ? 'ready' : 'unhealthy',
     ...(services.credit && { credit: services.credit.known ? 'ready' : 'starting' }),
     // A host that ended is restarted within a moment; one that cannot be started needs an operator.
@@ -73,6 +76,7 @@ function reasonsOf(services: Parts): string[] {
     ...(health.ok ? [] : [`spool_unhealthy: ${health.why}`]),
     ...(services.credit?.known === false ? ['credit_gate_unavailable'] : []),
     ...(services.models.size === 0 ? ['cold'] : []),
+    ...(modelsReady(services) && !promptsReady(services) ? ['starting: prompt hosts'] : []),
     ...promptProblems(services),
     ...awaited(services)
       .filter(({ engine }) => engine.state !== 'ready')
@@ -107,8 +111,13 @@ function awaited({ models }: Parts): HostedModel[] {
   return [...models.values()].filter(({ engine }) => !engine.onDemand);
 }
 
-function allReady({ models }: Parts, engines: readonly EngineState[]): boolean {
-  return models.size > 0 && engines.every((state) => state === 'ready');
+function modelsReady(services: Parts): boolean {
+  return services.models.size > 0 && awaited(services).every(({ engine }) => engine.state === 'ready');
+}
+
+/** No model is served before prompts can be prepared. */
+function promptsReady(services: Parts): boolean {
+  return services.promptsReady?.() !== false;
 }
 
 /** The secrets with which all metrics can be read on the public listener. */

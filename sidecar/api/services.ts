@@ -74,6 +74,8 @@ export interface Services {
   readonly isolateDecisions: boolean;
   /** The processes behind `prompts`; absent: there are none. */
   readonly promptHosts?: () => readonly PromptHostState[];
+  /** Whether they have started and prepared a first prompt each; absent: there are none to wait for. */
+  readonly promptsReady?: () => boolean;
   /** True from SIGTERM on, so that proxies send no more requests. */
   readonly leaving: () => boolean;
   /** True once new work is refused: from SIGTERM on, or `drain.noticeMs` later. */

@@ -68,8 +68,8 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
   leaveMemoryOutOfDumps();
   const templates = new Map(config.models.map((model) => [model.id, templateOf(model)]));
   const { metrics = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE, visionEntry } = overrides;
-  /** Both are set once and never reset. */
-  const lifecycle = { leaving: false, draining: false };
+  /** Each is set once and never reset. */
+  const lifecycle = { leaving: false, draining: false, promptsReady: false };
   const board = new SeatBoard();
   const shared = connectionBounds(config, descriptorLimit());
   if (shared.kind === 'short') throw new Error(shared.line);
@@ -152,6 +152,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
     contract: config.contract,
     isolateDecisions: config.decisions.isolate,
     promptHosts: () => prompts.states,
+    promptsReady: () => lifecycle.promptsReady,
     leaving: () => lifecycle.leaving,
     draining: () => lifecycle.draining,
   };
@@ -198,6 +199,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
       const form = config.contract === 'compatible' ? 'compatible' : 'chat';
       await warmUp(prompts, found.kind === 'ready' ? found.models : [], form, config.bodies.inlineBytes);
       if (services.leaving()) return;
+      lifecycle.promptsReady = true;
       readiness.up(PROMPTS);
     });
     let drained: Promise<void> | undefined;

@@ -80,9 +80,10 @@ t.test('each state: for callers without a reason, for operators with it', (t) =>
       { status: 'unhealthy', parts: { models: 'ready', usage: 'ready', prompts: 'unhealthy' } },
       ['prompt host: short: unstartable: EMFILE'],
     ],
+    [{ promptsReady: () => false }, state('starting', 'starting', 'ready'), ['starting: prompt hosts']],
     [{ models: new Map() }, state('starting', 'starting', 'ready'), ['cold']],
     [
-      { models: new Map([model('secret-model', 'cold'), model('m', 'ready')]) },
+      { models: new Map([model('secret-model', 'cold'), model('m', 'ready')]), promptsReady: () => false },
       state('starting', 'starting', 'ready'),
       ['cold: secret-model'],
     ],

@@ -102,16 +102,19 @@ t.test('a start is complete when a short and a long chat have been through the p
   t.teardown(() => app.drain());
   let ready = false;
   const all = app.ready().then(() => (ready = true));
-  const at = `http://127.0.0.1:${app.operatorsPort}/readyz`;
-  await eventually('all other parts ready', async () => (await fetch(at)).status === 200);
+  const readyz = (): Promise<Response> => fetch(`http://127.0.0.1:${app.operatorsPort}/readyz`);
+  const others = async (): Promise<boolean> => /"starting: prompt hosts"/.test(await (await readyz()).text());
+  await eventually('all other parts ready', others);
   prompts.start();
   await Promise.race([prompts.both, all]);
   await new Promise(setImmediate);
   t.notOk(ready, 'the hosts have not answered');
+  t.equal((await readyz()).status, 503);
   const [short = NaN, long = NaN] = prompts.lengths;
   t.ok(short <= config.bodies.inlineBytes && long > config.bodies.inlineBytes, `${short} and ${long} bytes`);
   for (const answer of prompts.answers) answer({ kind: 'failed' });
   await all;
+  t.equal((await readyz()).status, 200);
 });
 
 t.test('a start that is drained while its first chats are in the prompt hosts is never complete', async (t) => {
