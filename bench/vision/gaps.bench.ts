@@ -140,7 +140,7 @@ await server.close();
 await keep('vision-gaps', {
   title: 'Gaps of text streams while images beside them are encoded',
   about: [
-    `${STREAMS} streams of ${TOKENS} tokens of the embedded model (5 million weights), alone and beside one caller who sends ${IMAGES_A_ROUND} images one after another, each a new one, ${PAIRS} pairs. Beside images, gaps count in which one was asked about. The encoder has ${encoder.layers} layers of width ${encoder.width} over 576 patches, random weights; an image is 576 tokens. One compute thread each: the engine on core ${ENGINE_CORE}, the vision process on core ${VISION_CORE}, where the sidecar and the callers compute too; llama-server with one thread for both. Gaps between two arrivals of text at the caller.`,
+    `${STREAMS} streams of ${TOKENS} tokens of the embedded model (3 million weights), alone and beside one caller who sends ${IMAGES_A_ROUND} images one after another, each a new one, ${PAIRS} pairs. Beside images, gaps count in which one was asked about. The encoder has ${encoder.layers} layers of width ${encoder.width} over 576 patches, random weights; an image is 576 tokens. One compute thread each: the engine on core ${ENGINE_CORE}, the vision process on core ${VISION_CORE}, where the sidecar and the callers compute too; llama-server with one thread for both. Gaps between two arrivals of text at the caller.`,
   ],
   rows,
 });

@@ -128,9 +128,12 @@ t.test('the image for a CPU', async (t) => {
     headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
     body: JSON.stringify(body),
   });
-  t.match(await response.text(), /seedling/);
+  const answer = await response.text();
+  t.match(answer, /seedling/);
   const ended = once(child, 'exit');
   child.kill('SIGTERM');
   t.strictSame(await ended, [0, null], 'it drained');
   t.match(logged, /"event":"draining"/);
+  // For docs/deploy.md.
+  t.comment(`it answered ${answer}\nand logged\n${logged}`);
 });
