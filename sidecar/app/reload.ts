@@ -118,7 +118,7 @@ async function replace(
   const beside = await engine.replace(replica, changes, 'beside');
   if (beside.kind === 'replaced') return undefined;
   const others = engine.replicas.some(({ state }, at) => at !== replica && state === 'ready');
-  if (!beside.room) return beside.why;
+  if (!beside.lacksMemory) return beside.why;
   if (!others) return `${beside.why}; there is no other replica that would serve while this one makes room`;
   const after = await engine.replace(replica, changes, 'after');
   return after.kind === 'replaced' ? undefined : after.why;

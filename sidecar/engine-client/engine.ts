@@ -122,9 +122,9 @@ export interface Engine {
 /** The fields of a setup that other weights change. */
 export type Changes = Pick<EngineSetup, 'file' | 'weights'>;
 
-/** Whether a replica now serves with other weights. `room`: it may have failed for lack of memory. */
+/** Whether a replica now serves with other weights. `lacksMemory`: it may have failed for lack of memory. */
 export type Replaced =
-  { readonly kind: 'replaced' } | { readonly kind: 'kept'; readonly why: string; readonly room: boolean };
+  { readonly kind: 'replaced' } | { readonly kind: 'kept'; readonly why: string; readonly lacksMemory: boolean };
 
 /** An engine as the composition uses it, with its start, its end and its memory. */
 export interface HostedEngine extends Engine {

@@ -3,12 +3,12 @@ import type { ChildEnd } from './exit-reason.js';
 import type { EngineFacts } from './engine.js';
 
 /**
- * How the load of a successor ended. `room`: memory may be missing. `leaveGate`: lets the next engine load; called once
- * the seats of this one are counted.
+ * How the load of a successor ended. `lacksMemory`: memory may have been missing. `leaveGate`: lets the next engine load;
+ * called once the seats of this one are counted.
  */
 export type Succession =
   | { readonly kind: 'ready'; readonly child: EngineChild; readonly facts: EngineFacts; readonly leaveGate: () => void }
-  | { readonly kind: 'ended'; readonly why: string; readonly room: boolean };
+  | { readonly kind: 'ended'; readonly why: string; readonly lacksMemory: boolean };
 
 /** One that is ready. */
 export type ReadySuccessor = Extract<Succession, { kind: 'ready' }>;
@@ -43,7 +43,7 @@ export class Successor {
   /** Ends its process. Settles when it has ended. */
   async cancel(why: string): Promise<void> {
     this.#leaveGate();
-    this.#settle({ kind: 'ended', why, room: false });
+    this.#settle({ kind: 'ended', why, lacksMemory: false });
     await this.#child?.close(0);
   }
 
@@ -52,8 +52,8 @@ export class Successor {
     void child.exited.then(() => {
       this.#leaveGate();
       // The kernel kills processes when memory runs out.
-      const room = mayMend === true || reason === 'killed';
-      this.#settle({ kind: 'ended', why: detail ?? reason, room });
+      const lacksMemory = mayMend === true || reason === 'killed';
+      this.#settle({ kind: 'ended', why: detail ?? reason, lacksMemory });
     });
   }
 }

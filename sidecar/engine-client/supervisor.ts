@@ -14,7 +14,7 @@ import { Successor, type ReadySuccessor, type SuccessorEvents } from './successo
 import { closeMsOf, type EngineProcessOptions } from './supervisor-options.js';
 
 const CLOSED = 'the sidecar ends';
-const kept = (why: string): Replaced => ({ kind: 'kept', why, room: false });
+const kept = (why: string): Replaced => ({ kind: 'kept', why, lacksMemory: false });
 
 /**
  * A supervised engine process, one replica of its model's engine: it is forked, watched, and forked again after it ended,
@@ -92,7 +92,7 @@ export class EngineProcess extends ServingChild implements EngineReplica {
       this.#abandon();
       this.#load();
     }
-    return { kind: 'kept', why: outcome.why, room: outcome.room };
+    return { kind: 'kept', why: outcome.why, lacksMemory: outcome.lacksMemory };
   }
 
   #ends(): boolean {

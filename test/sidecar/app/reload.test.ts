@@ -7,8 +7,8 @@ import type { FirstStart } from '../../../sidecar/prompts/client.js';
 import type { PromptModel } from '../../../sidecar/prompts/messages.js';
 import { RecordingLog } from '../../support/in-process.js';
 
-const ROOM: Replaced = { kind: 'kept', why: 'no memory', room: true };
-const BAD: Replaced = { kind: 'kept', why: 'no model', room: false };
+const NO_MEMORY: Replaced = { kind: 'kept', why: 'no memory', lacksMemory: true };
+const BAD: Replaced = { kind: 'kept', why: 'no model', lacksMemory: false };
 
 /** Files by path: the place on the disk and the content. */
 const FILES: Record<string, { readonly place: string; readonly version: string }> = {
@@ -125,7 +125,7 @@ t.test('a failure on the way keeps prompts of both kinds, until the replicas agr
 
 t.test('without memory for two a replica makes room while another serves', async (t) => {
   const { reload, called, m } = scene(2);
-  m.outcomes.push(ROOM);
+  m.outcomes.push(NO_MEMORY);
   t.match(await reload('m', '/new'), { kind: 'reloaded', replicas: 2 });
   t.strictSame(called(), [
     'prepare /new /old',
@@ -136,11 +136,11 @@ t.test('without memory for two a replica makes room while another serves', async
     'settle',
   ]);
   m.replicas[1] = { state: 'cold' };
-  m.outcomes.push(ROOM);
+  m.outcomes.push(NO_MEMORY);
   t.match(await reload('m', '/newer'), { kind: 'failed', why: /no other replica that would serve/ });
   t.strictSame(called(), ['prepare /newer /old', 'replace 0 beside', 'discard']);
   m.replicas[1] = { state: 'ready' };
-  m.outcomes.push(ROOM, BAD);
+  m.outcomes.push(NO_MEMORY, BAD);
   t.match(await reload('m', '/newer'), { kind: 'failed', why: /^replica 0: no model/ });
 });
 

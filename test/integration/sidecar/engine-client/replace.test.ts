@@ -112,7 +112,7 @@ t.test('a further replacement waits until the jobs of the process before the pre
   await replace(harness);
   const never = replace(harness);
   await harness.engine.close();
-  t.same(await never, { kind: 'kept', why: 'the sidecar ends', room: false });
+  t.same(await never, { kind: 'kept', why: 'the sidecar ends', lacksMemory: false });
   t.same(await closing.receiver.ended, { kind: 'lost', started: true });
 });
 
@@ -156,7 +156,7 @@ t.test('after: jobs that do not end in time keep their process, which takes othe
   t.same(await replace(harness, {}, 'after'), {
     kind: 'kept',
     why: 'its process still has jobs after 0.02 s',
-    room: false,
+    lacksMemory: false,
   });
   t.match(harness.engine, { state: 'ready', problem: undefined, pid, setup });
   t.same(harness.seats, [4, 0, 4]);
@@ -187,8 +187,12 @@ t.test('after: one that waited in vain for a cancel to be confirmed is still unl
 t.test('weights that cannot be loaded change nothing', async (t) => {
   const harness = await launched(t);
   const { setup, pid } = harness.engine;
-  t.match(await replace(harness, { start: 'unable' }), { kind: 'kept', why: 'the file is not a model', room: false });
-  t.match(await replace(harness, { start: 'unable-now' }), { kind: 'kept', why: 'no memory', room: true });
+  t.match(await replace(harness, { start: 'unable' }), {
+    kind: 'kept',
+    why: 'the file is not a model',
+    lacksMemory: false,
+  });
+  t.match(await replace(harness, { start: 'unable-now' }), { kind: 'kept', why: 'no memory', lacksMemory: true });
   t.match(harness.engine, { state: 'ready', pid, setup });
   await echoed(harness);
   t.match(await replace(harness, { start: 'unable' }, 'after'), { kind: 'kept' });
@@ -212,7 +216,7 @@ t.test('one that is unloaded loads the other weights, and again after it was idl
   t.teardown(() => harness.engine.close());
   harness.engine.start();
   const { setup } = harness.engine;
-  t.match(await replace(harness, { start: 'unable' }), { kind: 'kept', room: false });
+  t.match(await replace(harness, { start: 'unable' }), { kind: 'kept', lacksMemory: false });
   t.match(harness.engine, { state: 'unloaded', setup });
   t.same(await replace(harness), { kind: 'replaced' });
   t.equal(harness.engine.state, 'ready');
@@ -245,7 +249,7 @@ t.test('close during a load beside: nothing of it is left, and nothing is adopte
   const replaced = replace(harness, { start: 'silent', deaf: true, lifeline: port });
   const dead = once(await connected, 'close');
   await harness.engine.close();
-  t.same(await replaced, { kind: 'kept', why: 'the sidecar ends', room: false });
+  t.same(await replaced, { kind: 'kept', why: 'the sidecar ends', lacksMemory: false });
   await dead;
   t.equal(harness.engine.state, 'lost');
   t.same(harness.seats, [4]);
@@ -273,7 +277,7 @@ t.test('close when the other process is ready and not adopted yet', async (t) =>
   const closed = new Promise<void>((settle) => (ready = () => settle(harness.engine.close())));
   const replaced = replace(harness);
   await closed;
-  t.same(await replaced, { kind: 'kept', why: 'the sidecar ends', room: false });
+  t.same(await replaced, { kind: 'kept', why: 'the sidecar ends', lacksMemory: false });
   t.throws(() => process.kill(lastForked(harness), 0), { code: 'ESRCH' }, 'it has ended');
   t.equal(forks(harness), 2);
   t.same(harness.seats, [4]);
