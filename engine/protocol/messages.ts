@@ -83,7 +83,7 @@ export interface CacheCounts {
 
 /** What an engine reports of itself from time to time. */
 export interface EngineReport {
-  /** Jobs with a sequence. */
+  /** Jobs that have a sequence or wait for one; of an engine that computes elsewhere, requests that its server may be computing. */
   readonly live: number;
   readonly tokens: HeldTokens;
   readonly cache: CacheCounts;
@@ -105,7 +105,7 @@ export type FromEngine = { readonly v: number } & (
   | { readonly kind: 'ready'; readonly facts: EngineFacts }
   /** The model cannot be served; the process exits. `reason` is one line; `mayMend`: a later attempt may succeed. */
   | { readonly kind: 'unable'; readonly reason: string; readonly mayMend: boolean }
-  /** `held`: the free sequences whose prefixes have changed since the last message. */
+  /** `held`: the free sequences and the places of the prefix cache whose prefixes have changed since the last message. */
   | {
       readonly kind: 'step';
       readonly step: number;

@@ -11,8 +11,8 @@ import type { Output } from '../protocol/job-output.js';
 export const SEND_MS = 10;
 
 /**
- * Called with the outputs since the last call, and with the free sequences whose prefixes changed; `step` counts
- * decodes.
+ * Called with the outputs since the last call, and with the free sequences and cache places whose prefixes changed; `step`
+ * counts decodes.
  */
 export type Emit = (step: number, outputs: readonly Output[], held: readonly HeldPrefix[]) => void;
 

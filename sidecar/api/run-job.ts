@@ -27,7 +27,7 @@ export type RunEnd =
   /** The caller disconnected. */
   | { readonly kind: 'cancelled' }
   | { readonly kind: 'failed'; readonly outcome: 'failed' | 'timeout' | 'refused'; readonly error: ContractError }
-  /** It lost its place while it waited a second time. */
+  /** It ended without running: its prompt could not be made again, or it was given no second seat. */
   | { readonly kind: 'stopped'; readonly stop: Stop };
 
 /** What a job's results are passed to; {@link runJob} itself gets how it ends. */

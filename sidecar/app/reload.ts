@@ -98,7 +98,7 @@ async function replaceAll(
       return failed(`replica ${replica}: ${why} (${so})`);
     }
     log.info('weights reloaded', { model: model.id, replica, version });
-    // From then on more replicas want the new prompts than the old ones.
+    // From then on at least as many of these replicas want the new prompts as the old ones.
     if (done + 1 === Math.ceil(wanted.length / 2)) {
       prompts.adopt();
       made.promptModels = promptModels;

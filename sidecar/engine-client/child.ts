@@ -73,7 +73,7 @@ export class EngineChild {
     this.#fork();
   }
 
-  /** The prefixes in its free sequences; empty before `ready`. */
+  /** The prefixes in its free sequences and its prefix cache; empty before `ready`. */
   get heldPrefixes(): ReplicaPrefixes {
     return this.#held ?? NO_PREFIXES;
   }

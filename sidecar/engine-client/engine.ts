@@ -115,7 +115,10 @@ export interface Engine {
    */
   generate(job: GenerateJob, receiver: GenerationReceiver, replica: number, prefix: Uint32Array): JobHandle;
   score(job: ScoreJob, receiver: ScoreReceiver, replica: number, prefix: Uint32Array): JobHandle;
-  /** The prefixes in the free sequences of this replica, by its last report; empty while it is not ready. */
+  /**
+   * The prefixes from which a job of this replica can start: in its free sequences, its prefix cache and the caches that it can
+   * restore from; by the last reports.
+   */
   heldPrefixes(replica: number): PrefixIndex;
 }
 

@@ -47,7 +47,7 @@ export function headBytes(fields: readonly Field[]): number {
   return fields.reduce((sum, [name, value]) => sum + name.length + Buffer.byteLength(value) + 4, FIXED_BYTES);
 }
 
-/** The headers of an event stream, with the caller's own. */
+/** The headers of an event stream, with the handler's own. */
 export function streamHeaders(
   own: Readonly<Record<string, string>>,
   mustClose: boolean,

@@ -79,7 +79,6 @@ async function start(setup: HostSetup): Promise<void> {
   setEnvironmentData('setup', setup);
   workers = setup.workers;
   const made = workers === 0 ? await ownThread(setup) : pool(setup);
-  // A worker takes one task at a time, also before it has loaded, so as many tasks as workers wait until all are loaded.
   compiler = new Piscina<CompilerTask, Answer>({
     filename: fileURLToPath(new URL('./compiler.js', import.meta.url)),
     minThreads: 1,
@@ -88,6 +87,7 @@ async function start(setup: HostSetup): Promise<void> {
     recordTiming: false,
   });
   compiler.on('error', () => undefined);
+  // A worker takes one task at a time, also before it has loaded, so as many tasks as workers wait until all are loaded.
   const [reports] = await Promise.all([
     Promise.all(Array.from({ length: Math.max(1, workers) }, () => made({ kind: 'report' }))),
     loaded(compiler),
