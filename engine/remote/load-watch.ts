@@ -13,7 +13,7 @@ const KV_FULL = 0.95;
 
 export interface LoadWatchEvents {
   /** Requests in flight, those of them that have reached the server, and closed ones. */
-  wanted(): { readonly flights: number; readonly reached: number; readonly leaving: number };
+  counts(): { readonly flights: number; readonly reached: number; readonly leaving: number };
   /** As {@link Leaving.confirm}. */
   running(count: number, wanted: number, at: number): void;
   /** After each reading, or when it failed. */
@@ -23,7 +23,7 @@ export interface LoadWatchEvents {
   /** The server has computed something since the last reading. */
   moved(): void;
   /** The server is to be asked whether it is still there and the same. */
-  silent(): Promise<void>;
+  suspect(): Promise<void>;
 }
 
 /** Reads a server's metrics, as often as what it is given needs. One reading at a time. */
@@ -43,13 +43,13 @@ export class LoadWatch {
     this.#clock = clock;
     this.#adapter = adapter;
     this.#events = events;
-    this.look();
+    this.schedule();
   }
 
-  /** What the next reading is for may have changed. */
-  look(): void {
+  /** Schedules the next reading anew: how soon it is due depends on what is in flight and leaving. */
+  schedule(): void {
     if (this.#looking || this.#stopped) return;
-    const { flights, leaving } = this.#events.wanted();
+    const { flights, leaving } = this.#events.counts();
     if (leaving === 0) this.#looks = 0;
     const soon = LEAVING_MS[Math.min(this.#looks, LEAVING_MS.length - 1)] ?? RUNNING_MS;
     const dueAt = this.#clock.now() + (leaving > 0 ? soon : flights > 0 ? RUNNING_MS : IDLE_MS);
@@ -69,14 +69,14 @@ export class LoadWatch {
     this.#dueAt = Infinity;
     this.#looks += 1;
     const askedAt = this.#clock.now();
-    const before = this.#events.wanted();
+    const before = this.#events.counts();
     const reading = await this.#adapter.load();
-    if (reading === undefined || before.flights + before.leaving === 0) await this.#events.silent();
+    if (reading === undefined || before.flights + before.leaving === 0) await this.#events.suspect();
     if (this.#stopped) return;
     if (reading) this.#read(reading, before.reached, askedAt);
     this.#looking = false;
     this.#events.looked();
-    this.look();
+    this.schedule();
   }
 
   #read(reading: LoadReading, reachedBefore: number, askedAt: number): void {
@@ -84,7 +84,7 @@ export class LoadWatch {
     const last = this.#last;
     this.#last = reading;
     if (computed !== last?.computed) this.#events.moved();
-    const { reached, leaving } = this.#events.wanted();
+    const { reached, leaving } = this.#events.counts();
     // What ended or began meanwhile may or may not be in the reading.
     if (leaving > 0) this.#events.running(running + waiting, Math.min(reached, reachedBefore), askedAt);
     const more = preempted !== undefined && last?.preempted !== undefined && preempted > last.preempted;

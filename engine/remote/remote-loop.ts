@@ -51,13 +51,13 @@ export class RemoteLoop {
     this.#leaving = new Leaving(clock, options.cancelWaitMs);
     this.#reports = new Reports(options, clock, () => this.#steps);
     this.#watch = new LoadWatch(clock, adapter, {
-      wanted: () => ({ flights: this.#flights.size, reached: this.#flights.reached, leaving: this.#leaving.size }),
+      counts: () => ({ flights: this.#flights.size, reached: this.#flights.reached, leaving: this.#leaving.size }),
       running: (count, wanted, at) => this.#leaving.confirm(count, wanted, at),
       looked: () => this.#looked(),
       short: () => this.#limit.short(),
       ample: () => this.#limit.ample(),
       moved: () => (this.#steps += 1),
-      silent: options.suspect,
+      suspect: options.suspect,
     });
   }
 
@@ -120,7 +120,7 @@ export class RemoteLoop {
       if (blocked) break;
     }
     this.#reportSeats(blocked);
-    this.#watch.look();
+    this.#watch.schedule();
   }
 
   #launch(job: RemoteJob<FlightWork>, item: number, tokens: number): void {
@@ -225,7 +225,7 @@ export class RemoteLoop {
       if (job.leaving === 0) job.onGone?.();
     };
     this.#leaving.add({ ...leaver, gone });
-    this.#watch.look();
+    this.#watch.schedule();
   }
 
   /** It is not in flight any more. */

@@ -39,7 +39,7 @@ t.test(
 class Watched implements LoadWatchEvents {
   readonly calls: string[] = [];
   flights = 1;
-  wanted(): ReturnType<LoadWatchEvents['wanted']> {
+  counts(): ReturnType<LoadWatchEvents['counts']> {
     return { flights: this.flights, reached: this.flights, leaving: 0 };
   }
   running(): void {
@@ -57,8 +57,8 @@ class Watched implements LoadWatchEvents {
   moved(): void {
     this.calls.push('moved');
   }
-  silent(): Promise<void> {
-    this.calls.push('silent');
+  suspect(): Promise<void> {
+    this.calls.push('suspect');
     return Promise.resolve();
   }
 }
@@ -70,13 +70,13 @@ t.test('a reported shortage lowers the limit, and a missing report leaves it', a
     ['a request waits', { running: 1, waiting: 1, preempted: 3, computed: 20 }, 'moved short looked'],
     ['one request was put back', { running: 1, waiting: 0, preempted: 4, computed: 30 }, 'moved short looked'],
     ['its memory is full', { running: 1, preempted: 4, kvUse: 0.97, computed: 40 }, 'moved short looked'],
-    ['the server does not answer', undefined, 'silent looked'],
+    ['the server does not answer', undefined, 'suspect looked'],
   ];
   const clock = new FakeClock();
   const events = new Watched();
   let reading: LoadReading | undefined;
   const watch = new LoadWatch(clock, { load: () => Promise.resolve(reading) }, events);
-  watch.look();
+  watch.schedule();
   for (const [name, next, expected] of cases) {
     reading = next;
     events.calls.length = 0;
