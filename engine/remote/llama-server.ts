@@ -17,7 +17,7 @@ import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf, type Fields } fr
 import { serverGrammar } from './server-grammar.js';
 import { LlamaStream } from './llama-stream.js';
 import { readLoad, type LoadMetrics } from './load-reading.js';
-import { awaited, notYet } from './awaited.js';
+import { awaited, notYet } from './server-answers.js';
 
 /** Its word for a seed of its own choice. */
 const RANDOM_SEED = 0xffffffff;

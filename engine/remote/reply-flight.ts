@@ -6,7 +6,7 @@ import type { Sampler } from '../scheduler/decoder.js';
 import { Reply } from '../scheduler/reply.js';
 import type { ModelTokens } from '../scheduler/job.js';
 import { hasPlainStops, type Adapter, type StreamEvent, type StreamReader } from './adapter.js';
-import { isBusy } from './awaited.js';
+import { isBusy } from './server-answers.js';
 import { EventStream, type Frame } from './event-stream.js';
 import type { Flight, FlightEvents } from './flight.js';
 import type { OpenStream, ServerClient, StreamEnd } from './server-client.js';

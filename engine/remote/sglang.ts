@@ -12,7 +12,7 @@ import type {
   ServerRequest,
   StreamReader,
 } from './adapter.js';
-import { awaited, notYet } from './awaited.js';
+import { awaited, notYet } from './server-answers.js';
 import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf } from './fields.js';
 import { serverGrammar } from './server-grammar.js';
 import { readLoad, type LoadMetrics } from './load-reading.js';
