@@ -1,6 +1,6 @@
 /**
- * What differs between the servers that this engine process can stand before (docs/engines.md): paths, fields, and what
- * their frames mean. An adapter sends token ids and receives token ids; text is made here, as for our own engine.
+ * What differs between the servers that this engine process can use (docs/engines.md): paths, fields, and what their frames
+ * mean. An adapter sends token ids and receives token ids; text is made here, as for our own engine.
  */
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import type { RemoteSetup } from '../protocol/setup.js';
@@ -21,7 +21,7 @@ export type StreamEvent =
   | { readonly kind: 'begun'; readonly cached?: number }
   /** Its prompt has been computed further. */
   | { readonly kind: 'progress' }
-  /** `late`: as in Reply.accept. */
+  /** `late`: as in `Reply.accept` (scheduler/reply.ts). */
   | {
       readonly kind: 'token';
       readonly token: number;

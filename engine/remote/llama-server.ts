@@ -17,7 +17,7 @@ import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf, type Fields } fr
 import { serverGrammar } from './server-grammar.js';
 import { LlamaStream } from './llama-stream.js';
 import { readLoad, type LoadMetrics } from './load-reading.js';
-import { awaited, notYet } from './server-answers.js';
+import { jsonAnswer, notYet } from './server-answers.js';
 
 /** Its word for a seed of its own choice. */
 const RANDOM_SEED = 0xffffffff;
@@ -168,9 +168,9 @@ export class LlamaServer implements Adapter {
       logit_bias: [[chosen, FORCED]],
     };
     const { client, setup } = this.#parts;
-    const reply = await awaited(client.ask('POST', '/completion', setup.silentMs, body, signal));
-    if (reply.kind !== 'json') return reply;
-    const said = fieldsOf(reply.value);
+    const answer = await jsonAnswer(client.ask('POST', '/completion', setup.silentMs, body, signal));
+    if (answer.kind !== 'json') return answer;
+    const said = fieldsOf(answer.value);
     if (said['tokens_evaluated'] !== prompt.length) return { kind: 'failed', why: 'another number of prompt tokens' };
     const first = fieldsOf(listOf(said['completion_probabilities'])[0]);
     const all = [first, ...listOf(first['top_logprobs']).map(fieldsOf)].flatMap(pairOf);

@@ -1,11 +1,11 @@
 import type { Opened, Scores } from './adapter.js';
-import type { Reply } from './server-client.js';
+import type { ServerAnswer } from './server-client.js';
 
 /** What an answer that should be JSON means for the question that was asked. */
-export async function awaited(
-  reply: Promise<Reply>,
-): Promise<Extract<Reply, { kind: 'json' }> | Exclude<Scores, { kind: 'scores' }>> {
-  const got = await reply;
+export async function jsonAnswer(
+  answer: Promise<ServerAnswer>,
+): Promise<Extract<ServerAnswer, { kind: 'json' }> | Exclude<Scores, { kind: 'scores' }>> {
+  const got = await answer;
   switch (got.kind) {
     case 'json':
       return got;
@@ -28,7 +28,7 @@ export function isBusy(status: number): boolean {
 const INSECURE = /CERT|SIGNATURE|^EPROTO$|^ERR_SSL/;
 
 /** What the answer to a server's health check means at the start; undefined: it is up. */
-export function notYet(health: Reply): Exclude<Opened, { kind: 'open' }> | undefined {
+export function notYet(health: ServerAnswer): Exclude<Opened, { kind: 'open' }> | undefined {
   if (health.kind === 'absent') return { kind: 'not-yet', why: 'absent' };
   if (health.kind === 'failed' && INSECURE.test(health.why)) {
     return { kind: 'unfit', why: `the TLS handshake with it fails (${health.why})` };

@@ -20,7 +20,7 @@ export interface ServerAddress extends Pick<RemoteSetup, 'url' | 'socket'> {
   readonly key?: string | undefined;
 }
 
-export type Reply =
+export type ServerAnswer =
   | { readonly kind: 'json'; readonly value: unknown }
   | { readonly kind: 'text'; readonly text: string }
   /** Any other status than 200. */
@@ -62,18 +62,24 @@ export class ServerClient {
   }
 
   /** Settles after `timeoutMs` at the latest. `signal`: closes its connection. */
-  ask(method: 'GET' | 'POST', path: string, timeoutMs: number, body?: object, signal?: AbortSignal): Promise<Reply> {
+  ask(
+    method: 'GET' | 'POST',
+    path: string,
+    timeoutMs: number,
+    body?: object,
+    signal?: AbortSignal,
+  ): Promise<ServerAnswer> {
     return new Promise((resolve) => {
       const chunks: Buffer[] = [];
       let size = 0;
       let over = false;
-      const end = (reply: Reply): void => {
+      const end = (answer: ServerAnswer): void => {
         if (over) return;
         over = true;
         clearTimeout(timer);
         signal?.removeEventListener('abort', abort);
-        if (reply.kind === 'failed') sent.destroy();
-        resolve(reply);
+        if (answer.kind === 'failed') sent.destroy();
+        resolve(answer);
       };
       const abort = (): void => end({ kind: 'failed', why: 'aborted' });
       const timer = setTimeout(() => end({ kind: 'failed', why: 'timeout' }), timeoutMs);
@@ -85,7 +91,7 @@ export class ServerClient {
           if (size > MAX_ANSWER_BYTES) end({ kind: 'failed', why: 'too long' });
           else chunks.push(chunk);
         });
-        response.on('end', () => end(replyOf(response, Buffer.concat(chunks))));
+        response.on('end', () => end(answerOf(response, Buffer.concat(chunks))));
         response.on('close', () => end({ kind: 'failed', why: 'closed' }));
       };
       const error = (fault: Error): void => {
@@ -178,7 +184,7 @@ function codeOf(error: Error): string {
   return (error as NodeJS.ErrnoException).code ?? 'unknown';
 }
 
-function replyOf(response: IncomingMessage, body: Buffer): Reply {
+function answerOf(response: IncomingMessage, body: Buffer): ServerAnswer {
   const { statusCode = 0, complete } = response;
   if (!complete) return { kind: 'failed', why: 'cut short' };
   if (statusCode !== 200) return { kind: 'status', status: statusCode };

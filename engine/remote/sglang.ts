@@ -12,7 +12,7 @@ import type {
   ServerRequest,
   StreamReader,
 } from './adapter.js';
-import { awaited, notYet } from './server-answers.js';
+import { jsonAnswer, notYet } from './server-answers.js';
 import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf } from './fields.js';
 import { serverGrammar } from './server-grammar.js';
 import { readLoad, type LoadMetrics } from './load-reading.js';
@@ -58,8 +58,8 @@ export class Sglang implements Adapter {
   /** It renders no template by itself: the text that our own made is tokenized there. */
   async promptIds({ text }: Probe): Promise<readonly number[] | undefined> {
     const body = { model: this.#model, prompt: text, add_special_tokens: false };
-    const reply = await this.#parts.client.ask('POST', '/tokenize', ASK_MS, body);
-    return reply.kind === 'json' ? tokensOf(fieldsOf(reply.value)['tokens']) : undefined;
+    const answer = await this.#parts.client.ask('POST', '/tokenize', ASK_MS, body);
+    return answer.kind === 'json' ? tokensOf(fieldsOf(answer.value)['tokens']) : undefined;
   }
 
   reply(job: GenerateJob, choice: number, name: string): ServerRequest {
@@ -106,9 +106,9 @@ export class Sglang implements Adapter {
       item_first: false,
     };
     const { client, setup } = this.#parts;
-    const reply = await awaited(client.ask('POST', '/v1/score', setup.silentMs, body, signal));
-    if (reply.kind !== 'json') return reply;
-    const scores = listOf(listOf(fieldsOf(reply.value)['scores'])[0]).map(numberOf);
+    const answer = await jsonAnswer(client.ask('POST', '/v1/score', setup.silentMs, body, signal));
+    if (answer.kind !== 'json') return answer;
+    const scores = listOf(listOf(fieldsOf(answer.value)['scores'])[0]).map(numberOf);
     if (scores.length !== labels.length || !scores.every((score) => score !== undefined && score >= 0 && score <= 1)) {
       return { kind: 'failed', why: 'a label without a probability' };
     }

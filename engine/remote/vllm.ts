@@ -13,7 +13,7 @@ import type {
   ServerRequest,
   StreamReader,
 } from './adapter.js';
-import { awaited, notYet } from './server-answers.js';
+import { jsonAnswer, notYet } from './server-answers.js';
 import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf } from './fields.js';
 import { serverGrammar } from './server-grammar.js';
 import { readLoad, type LoadMetrics } from './load-reading.js';
@@ -62,8 +62,8 @@ export class Vllm implements Adapter {
 
   async promptIds({ messages }: Probe): Promise<readonly number[] | undefined> {
     const body = { model: this.#model, messages, add_generation_prompt: true };
-    const reply = await this.#parts.client.ask('POST', '/tokenize', ASK_MS, body);
-    return reply.kind === 'json' ? tokensOf(fieldsOf(reply.value)['tokens']) : undefined;
+    const answer = await this.#parts.client.ask('POST', '/tokenize', ASK_MS, body);
+    return answer.kind === 'json' ? tokensOf(fieldsOf(answer.value)['tokens']) : undefined;
   }
 
   reply(job: GenerateJob, choice: number): ServerRequest {
@@ -106,9 +106,9 @@ export class Vllm implements Adapter {
       return_tokens_as_token_ids: true,
     };
     const { client, setup } = this.#parts;
-    const reply = await awaited(client.ask('POST', '/v1/completions', setup.silentMs, body, signal));
-    if (reply.kind !== 'json') return reply;
-    const { choices, usage } = fieldsOf(reply.value);
+    const answer = await jsonAnswer(client.ask('POST', '/v1/completions', setup.silentMs, body, signal));
+    if (answer.kind !== 'json') return answer;
+    const { choices, usage } = fieldsOf(answer.value);
     const { prompt_tokens: counted, prompt_tokens_details: details } = fieldsOf(usage);
     if (counted !== prompt.length) return { kind: 'failed', why: 'another number of prompt tokens' };
     const top = fieldsOf(listOf(fieldsOf(fieldsOf(listOf(choices)[0])['logprobs'])['top_logprobs'])[0]);
