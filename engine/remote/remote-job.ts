@@ -79,7 +79,7 @@ export class RemoteJob<W extends RemoteWork = RemoteWork> {
   }
 
   /** Frees the seats that it will not need again and returns their number. Not if it is done, which frees all. */
-  spare(): number {
+  releaseSpare(): number {
     const busy = this.flights.size + this.leaving;
     const needed = Math.max(1, Math.min(this.work.items - this.#ended, Math.max(this.#limit, busy)));
     const spare = Math.max(0, this.#seats - needed);

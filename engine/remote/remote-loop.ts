@@ -179,7 +179,7 @@ export class RemoteLoop {
       if (job.done) {
         this.#jobs.delete(job.id);
         this.#reports.push([{ id: job.id, kind: 'done' }]);
-      } else for (let spare = job.spare(); spare > 0; spare--) this.#reports.push([{ id: job.id, kind: 'seatFreed' }]);
+      } else for (let n = job.releaseSpare(); n > 0; n--) this.#reports.push([{ id: job.id, kind: 'seatFreed' }]);
     }
     this.#pump();
   }

@@ -152,7 +152,7 @@ export class RunningJob {
   }
 
   /** Frees the seats that it will not need again and returns their number. Not if it is done, which frees all. */
-  spare(): number {
+  releaseSpare(): number {
     const spare = Math.max(0, this.#seats - this.#needed);
     this.#seats -= spare;
     return spare;

@@ -185,7 +185,7 @@ export class Jobs {
       this.#retire(job);
       return;
     }
-    for (let spare = job.spare(); spare > 0; spare--) out.push({ id: job.id, kind: 'seatFreed' });
+    for (let spare = job.releaseSpare(); spare > 0; spare--) out.push({ id: job.id, kind: 'seatFreed' });
   }
 
   /** How much state of other jobs a job may reuse, which is one of those that have started. */
