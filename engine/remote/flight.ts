@@ -18,7 +18,7 @@ export interface FlightEvents {
   /** Known after `begun`. */
   cached(tokens: number): void;
   /** Anything came from the server. */
-  heard(): void;
+  received(): void;
   /** The item is complete, and the server has ended it too. */
   done(): void;
   /** The item is complete; the server continues to compute. */

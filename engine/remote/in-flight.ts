@@ -7,7 +7,7 @@ const REACHED_MS = 250;
 interface Sent {
   readonly tokens: number;
   readonly sentAt: number;
-  heardAt: number;
+  receivedAt: number;
   /** Fails its job. */
   readonly silent: () => void;
 }
@@ -48,7 +48,7 @@ export class InFlight {
   /** `silent`: called when the server has sent nothing for too long. */
   add(flight: Flight, tokens: number, silent: () => void): void {
     const now = this.#clock.now();
-    this.#flights.set(flight, { tokens, sentAt: now, heardAt: now, silent });
+    this.#flights.set(flight, { tokens, sentAt: now, receivedAt: now, silent });
     this.#tokens += tokens;
   }
 
@@ -57,9 +57,9 @@ export class InFlight {
     this.#flights.delete(flight);
   }
 
-  heard(flight: Flight): void {
+  received(flight: Flight): void {
     const sent = this.#flights.get(flight);
-    if (sent) sent.heardAt = this.#clock.now();
+    if (sent) sent.receivedAt = this.#clock.now();
   }
 
   /** Clock reading from which on the server is known to have got it. */
@@ -70,6 +70,6 @@ export class InFlight {
   /** Ends the requests that received no byte for too long. */
   endSilent(): void {
     const before = this.#clock.now() - this.#silentMs;
-    for (const { heardAt, silent } of [...this.#flights.values()]) if (heardAt < before) silent();
+    for (const { receivedAt, silent } of [...this.#flights.values()]) if (receivedAt < before) silent();
   }
 }

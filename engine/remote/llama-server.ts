@@ -57,22 +57,22 @@ export class LlamaServer implements Adapter {
     ]);
     if (props.kind === 'status') return { kind: 'unfit', why: `its /props is answered with ${props.status}` };
     if (props.kind !== 'json' || models.kind !== 'json') return { kind: 'not-yet', why: 'slow' };
-    const said = fieldsOf(props.value);
-    const slots = countOf(said['total_slots']);
-    const contextPerSlot = countOf(fieldsOf(said['default_generation_settings'])['n_ctx']);
+    const fields = fieldsOf(props.value);
+    const slots = countOf(fields['total_slots']);
+    const contextPerSlot = countOf(fieldsOf(fields['default_generation_settings'])['n_ctx']);
     if (slots === undefined || contextPerSlot === undefined)
       return { kind: 'unfit', why: 'it is no llama-server of a known version' };
-    this.#metrics = said['endpoint_metrics'] === true;
-    if (!this.#metrics && said['endpoint_slots'] !== true) {
+    this.#metrics = fields['endpoint_metrics'] === true;
+    if (!this.#metrics && fields['endpoint_slots'] !== true) {
       return { kind: 'unfit', why: 'it reports neither /metrics nor /slots: start it with --metrics' };
     }
     const vocabulary = countOf(fieldsOf(fieldsOf(listOf(fieldsOf(models.value)['data'])[0])['meta'])['n_vocab']);
     const identity = JSON.stringify([
-      said['model_path'],
-      said['build_info'],
+      fields['model_path'],
+      fields['build_info'],
       slots,
       contextPerSlot,
-      said['chat_template'],
+      fields['chat_template'],
     ]);
     return {
       kind: 'open',
@@ -170,11 +170,11 @@ export class LlamaServer implements Adapter {
     const { client, setup } = this.#parts;
     const answer = await jsonAnswer(client.ask('POST', '/completion', setup.silentMs, body, signal));
     if (answer.kind !== 'json') return answer;
-    const said = fieldsOf(answer.value);
-    if (said['tokens_evaluated'] !== prompt.length) return { kind: 'failed', why: 'another number of prompt tokens' };
-    const first = fieldsOf(listOf(said['completion_probabilities'])[0]);
+    const fields = fieldsOf(answer.value);
+    if (fields['tokens_evaluated'] !== prompt.length) return { kind: 'failed', why: 'another number of prompt tokens' };
+    const first = fieldsOf(listOf(fields['completion_probabilities'])[0]);
     const all = [first, ...listOf(first['top_logprobs']).map(fieldsOf)].flatMap(pairOf);
-    const cached = countOf(said['timings/cache_n']);
+    const cached = countOf(fields['timings/cache_n']);
     return { kind: 'found', logprobs: all, ...(cached !== undefined && { cached }) };
   }
 }

@@ -15,11 +15,11 @@ export class LlamaStream implements StreamReader {
   }
 
   read(frame: unknown): readonly StreamEvent[] {
-    const said = fieldsOf(frame);
-    if ('error' in said) return [{ kind: 'error', why: 'the server reports an error' }];
-    if ('prompt_progress' in said) return this.#progress(fieldsOf(said['prompt_progress']));
-    if (said['stop'] === true) return this.#end(said);
-    if (said['stop'] === false) return this.#more(said);
+    const fields = fieldsOf(frame);
+    if ('error' in fields) return [{ kind: 'error', why: 'the server reports an error' }];
+    if ('prompt_progress' in fields) return this.#progress(fieldsOf(fields['prompt_progress']));
+    if (fields['stop'] === true) return this.#end(fields);
+    if (fields['stop'] === false) return this.#more(fields);
     return [{ kind: 'error', why: 'an unknown frame' }];
   }
 
@@ -30,11 +30,11 @@ export class LlamaStream implements StreamReader {
     return [{ kind: 'begun', cached: countOf(cache) ?? 0 }];
   }
 
-  #more(said: Fields): readonly StreamEvent[] {
-    const tokens = tokensOf(said['tokens']);
-    const so = countOf(said['tokens_predicted']);
-    const text = textOf(said['content']);
-    if (tokens === undefined || so === undefined || text === undefined || !Array.isArray(said['tokens']))
+  #more(fields: Fields): readonly StreamEvent[] {
+    const tokens = tokensOf(fields['tokens']);
+    const so = countOf(fields['tokens_predicted']);
+    const text = textOf(fields['content']);
+    if (tokens === undefined || so === undefined || text === undefined || !Array.isArray(fields['tokens']))
       return [{ kind: 'error', why: 'a frame without tokens' }];
     const missing = so - this.#tokens - tokens.length;
     const [first, ...rest] = tokens;
@@ -45,14 +45,14 @@ export class LlamaStream implements StreamReader {
     return [{ kind: 'token', token: first, ...late }, ...rest.map((token) => ({ kind: 'token' as const, token }))];
   }
 
-  #end(said: Fields): readonly StreamEvent[] {
-    const completion = countOf(said['tokens_predicted']);
-    const prompt = countOf(said['tokens_evaluated']);
-    const cached = countOf(fieldsOf(said['timings'])['cache_n']);
+  #end(fields: Fields): readonly StreamEvent[] {
+    const completion = countOf(fields['tokens_predicted']);
+    const prompt = countOf(fields['tokens_evaluated']);
+    const cached = countOf(fieldsOf(fields['timings'])['cache_n']);
     if (completion === undefined || prompt === undefined) return [{ kind: 'error', why: 'an end without usage' }];
     if (prompt !== this.#promptTokens) return [{ kind: 'error', why: 'another number of prompt tokens' }];
     const usage = { kind: 'usage' as const, prompt, completion, ...(cached !== undefined && { cached }) };
-    const type = said['stop_type'];
+    const type = fields['stop_type'];
     if (type === 'eos' || type === 'word') return [usage, { kind: 'finish', reason: 'stop' }];
     if (type === 'limit') return [usage, { kind: 'finish', reason: 'length' }];
     return [{ kind: 'error', why: 'an unknown end' }];

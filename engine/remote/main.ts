@@ -24,7 +24,7 @@ const link = Link.toParent({ message: (raw) => receive(raw as ToEngine | null | 
 
 let loop: RemoteLoop | undefined;
 let started = false;
-let heardAt = 0;
+let receivedAt = 0;
 
 function send(message: Body, then?: () => void): void {
   link.send({ v: PROTOCOL_VERSION, ...message }, then);
@@ -40,7 +40,7 @@ async function start(setup: EngineSetup): Promise<void> {
     const { remote } = setup;
     const server = await startRemote(setup, remote, processClock);
     const { adapter, client, file } = server;
-    heardAt = processClock.now();
+    receivedAt = processClock.now();
     loop = new RemoteLoop(
       { client, adapter, tokens: file.tokens, clock: processClock },
       {
@@ -64,11 +64,12 @@ async function start(setup: EngineSetup): Promise<void> {
 /** Ends the process, and with it all jobs, if the server is gone or has become another. */
 async function suspect({ adapter, server }: StartedServer): Promise<void> {
   const steps = loop?.steps;
-  const said = await adapter.open();
+  const opened = await adapter.open();
   const now = processClock.now();
-  if (loop?.steps !== steps) heardAt = now;
-  if (said.kind === 'open' && said.facts.identity === server.identity) heardAt = now;
-  else if (said.kind !== 'not-yet' || said.why !== 'slow' || now - heardAt > SILENT_MS) await end(ENGINE_EXIT.lost);
+  if (loop?.steps !== steps) receivedAt = now;
+  if (opened.kind === 'open' && opened.facts.identity === server.identity) receivedAt = now;
+  else if (opened.kind !== 'not-yet' || opened.why !== 'slow' || now - receivedAt > SILENT_MS)
+    await end(ENGINE_EXIT.lost);
 }
 
 /** What was sent leaves first. Settles only if the process stays. */

@@ -132,9 +132,9 @@ export class RemoteLoop {
       cached: (count) => {
         if (item === 0) this.#reports.push([{ id: job.id, kind: 'cached', tokens: count }]);
       },
-      heard: () => {
+      received: () => {
         this.#steps += 1;
-        this.#flights.heard(flight);
+        this.#flights.received(flight);
       },
       done: () => {
         land();

@@ -73,7 +73,7 @@ export class ReplyFlight implements Flight {
   }
 
   #read(bytes: Uint8Array): void {
-    this.#events.heard();
+    this.#events.received();
     for (const frame of this.#frames.push(bytes)) {
       if (this.#over) return;
       this.#take(frame);

@@ -18,7 +18,7 @@ export class ScoreFlight implements Flight {
       if (scores.kind !== 'scores') this.#ended(scores);
       else {
         const { cached, logprobs } = scores;
-        events.heard();
+        events.received();
         events.begun(cached);
         events.outputs([{ id, kind: 'answer', question, ...distribution(logprobs, temperature) }]);
         events.done();

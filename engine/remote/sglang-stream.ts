@@ -11,10 +11,10 @@ export class SglangStream implements StreamReader {
   }
 
   read(frame: unknown): readonly StreamEvent[] {
-    const said = fieldsOf(frame);
-    if ('error' in said) return [{ kind: 'error', why: 'the server reports an error' }];
-    const ids = Array.isArray(said['output_ids']) ? tokensOf(said['output_ids']) : undefined;
-    const { prompt_tokens, completion_tokens, cached_tokens, finish_reason } = fieldsOf(said['meta_info']);
+    const fields = fieldsOf(frame);
+    if ('error' in fields) return [{ kind: 'error', why: 'the server reports an error' }];
+    const ids = Array.isArray(fields['output_ids']) ? tokensOf(fields['output_ids']) : undefined;
+    const { prompt_tokens, completion_tokens, cached_tokens, finish_reason } = fieldsOf(fields['meta_info']);
     const completion = countOf(completion_tokens);
     const prompt = countOf(prompt_tokens);
     if (ids === undefined || completion === undefined || prompt === undefined) {

@@ -34,7 +34,7 @@ export async function startRemote(setup: EngineSetup, remote: RemoteSetup, clock
   const client = new ServerClient({ ...remote, key: keyOf(remote) });
   const vocabulary = file.vocabulary.size;
   const adapter = adapterFor({ client, setup: remote });
-  const server = await opened(adapter, clock);
+  const server = await untilOpen(adapter, clock);
   const unfit = problemOf(setup, server, vocabulary);
   if (unfit !== undefined) throw different(unfit);
   const parity = await compare(made.parts, adapter);
@@ -73,11 +73,11 @@ function keyOf({ secretFile }: RemoteSetup): string | undefined {
   return key;
 }
 
-async function opened(adapter: Adapter, clock: Clock): Promise<ServerFacts> {
+async function untilOpen(adapter: Adapter, clock: Clock): Promise<ServerFacts> {
   for (;;) {
-    const said = await adapter.open();
-    if (said.kind === 'open') return said.facts;
-    if (said.kind === 'unfit') throw different(said.why);
+    const opened = await adapter.open();
+    if (opened.kind === 'open') return opened.facts;
+    if (opened.kind === 'unfit') throw different(opened.why);
     await new Promise<void>((again) => clock.after(AGAIN_MS, again));
   }
 }

@@ -10,12 +10,12 @@ export class VllmStream implements StreamReader {
   }
 
   read(frame: unknown): readonly StreamEvent[] {
-    const said = fieldsOf(frame);
-    if ('error' in said) return [{ kind: 'error', why: 'the server reports an error' }];
-    const choices = said['choices'];
+    const fields = fieldsOf(frame);
+    if ('error' in fields) return [{ kind: 'error', why: 'the server reports an error' }];
+    const choices = fields['choices'];
     if (!Array.isArray(choices)) return [{ kind: 'error', why: 'an unknown frame' }];
     const events = choices.length === 0 ? [] : choiceEvents(choices[0]);
-    const { usage } = said;
+    const { usage } = fields;
     return usage === undefined || usage === null || choices.length > 0 ? events : [...events, this.#usage(usage)];
   }
 

@@ -36,7 +36,7 @@ export interface WeightReader {
 /** `silenceMs`: without a byte for so long it is given up. `entry`: another thread, for tests. */
 export function readWeights(file: string, clock: Clock, silenceMs: number, entry: string | URL = ENTRY): WeightReader {
   const worker = new Worker(entry, { workerData: file });
-  let heard: (message: FromHasher) => void = () => undefined;
+  let received: (message: FromHasher) => void = () => undefined;
   let failed: (error: Error) => void = () => undefined;
   /** Rejects after `silenceMs` without a message. */
   const next = <T>(take: (message: FromHasher) => T | undefined): Promise<T> =>
@@ -50,14 +50,14 @@ export function readWeights(file: string, clock: Clock, silenceMs: number, entry
         cancel();
         reject(error);
       };
-      heard = (message) => {
+      received = (message) => {
         cancel();
         const taken = take(message);
         if (taken === undefined) cancel = clock.after(silenceMs, silent);
         else resolve(taken);
       };
     });
-  worker.on('message', (message: FromHasher) => heard(message));
+  worker.on('message', (message: FromHasher) => received(message));
   worker.once('error', (error) => failed(error));
   const ended = new Promise<void>((resolve) => {
     worker.once('exit', () => {

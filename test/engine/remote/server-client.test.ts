@@ -52,10 +52,10 @@ t.test('a request that receives nothing within the bound is ended, and one that 
   const flights = new InFlight(clock, 180_000);
   const ended: string[] = [];
   const flight = (name: string) => ({ name, begun: true, close: () => undefined });
-  const [silent, heard] = [flight('silent'), flight('heard')];
-  for (const one of [silent, heard]) flights.add(one, 10, () => ended.push(one.name));
+  const [silent, received] = [flight('silent'), flight('received')];
+  for (const one of [silent, received]) flights.add(one, 10, () => ended.push(one.name));
   clock.advance(100_000);
-  flights.heard(heard);
+  flights.received(received);
   clock.advance(80_000);
   flights.endSilent();
   t.strictSame(ended, []);
