@@ -8,7 +8,7 @@ import type { EngineReplica } from './replicated-engine.js';
 import { reportReady } from './ready-report.js';
 import { RestartPolicy } from './restart-policy.js';
 import { endFields, pidField, problemOf } from './exit-report.js';
-import { ServingChild } from './serving-child.js';
+import { ServingChild } from './serving-replica.js';
 import { StartGate } from './start-gate.js';
 import { Successor, type ReadySuccessor, type SuccessorEvents } from './successor.js';
 import { closeMsOf, type EngineProcessOptions } from './supervisor-options.js';
