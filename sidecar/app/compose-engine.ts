@@ -7,7 +7,7 @@ import { childEnvironment, type Config, type ModelConfig } from '../config/confi
 import type { EngineEvents, HostedEngine } from '../engine-client/engine.js';
 import { ReplicatedEngine } from '../engine-client/replicated-engine.js';
 import type { StartGate } from '../engine-client/start-gate.js';
-import { EngineProcess } from '../engine-client/supervisor.js';
+import { SupervisedReplica } from '../engine-client/supervisor.js';
 import { sameWeights, type WeightFiles } from '../engine-client/weight-files.js';
 import { systemClock } from '../lib/clock.js';
 import { MAX_TOKENS } from '../vision/client.js';
@@ -73,7 +73,7 @@ export function composeEngine(
   const uuids = gpu === 'vulkan' ? undefined : gpuUuids(childEnvironment()['CUDA_DEVICE_ORDER']);
   const replicas = plans.map(({ devices, environment, server, ...sizes }, replica) => {
     const remote = server && remoteSetup(model, server);
-    return new EngineProcess({
+    return new SupervisedReplica({
       entry: remote ? REMOTE_ENGINE : entry,
       setup: {
         ...all,

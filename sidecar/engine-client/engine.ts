@@ -79,7 +79,7 @@ export interface JobHandle {
 
 export type EngineState = 'unloaded' | 'cold' | 'ready' | 'lost';
 
-/** One process of an engine, as operators see it. */
+/** One replica of an engine, as operators see it. */
 export interface Replica {
   readonly state: EngineState;
   /** Why it is not ready, in one line for the operator, or undefined. */
@@ -103,7 +103,7 @@ export interface Engine {
   readonly facts: EngineFacts | undefined;
   /** Tokens that a seat can hold, shortest first, of all replicas as they are configured. */
   readonly contexts: readonly number[];
-  /** Its processes, by index. */
+  /** By index. */
   readonly replicas: readonly Replica[];
   /** While cold or unloaded: the estimated time until it is ready if it were woken now, ms. */
   readonly readyInMs: number;

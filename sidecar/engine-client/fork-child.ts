@@ -1,11 +1,11 @@
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import { EngineChild } from './child.js';
 import type { ChildEvents } from './child-options.js';
-import type { EngineProcessOptions } from './supervisor-options.js';
+import type { SupervisedReplicaOptions } from './supervisor-options.js';
 
 /** Forks an engine process with this setup. It reports to `events` from the next tick on. */
 export function forkChild(
-  { entry, timing, clock, log, names, environment, mappedElsewhere }: EngineProcessOptions,
+  { entry, timing, clock, log, names, environment, mappedElsewhere }: SupervisedReplicaOptions,
   setup: EngineSetup,
   events: Omit<ChildEvents, 'failed'>,
 ): EngineChild {

@@ -19,7 +19,7 @@ import type {
 import { NO_PREFIXES, type PrefixIndex, type ReplicaPrefixes } from './prefix-index.js';
 import { ReachablePrefixes, stateElsewhere, type Sibling } from './shared-states.js';
 
-/** One process of a model's engine, as {@link ReplicatedEngine} sees it. */
+/** One replica of a model's engine, as {@link ReplicatedEngine} sees it: one process after another. */
 export interface EngineReplica extends Replica, Sibling {
   readonly onDemand: boolean;
   /** The setup of its next process. */

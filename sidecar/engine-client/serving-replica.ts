@@ -17,13 +17,13 @@ import { IdleWatch } from './idle-watch.js';
 import { failSoon, NOT_READY, STALE } from './mux.js';
 import { NO_PREFIXES, type ReplicaPrefixes } from './prefix-index.js';
 import { RetiredChildren } from './retired-children.js';
-import { closeMsOf, type EngineProcessOptions } from './supervisor-options.js';
+import { closeMsOf, type SupervisedReplicaOptions } from './supervisor-options.js';
 
 /**
  * The part of a replica that takes jobs: its present process, if that is ready. Its supervisor (supervisor.ts) changes
  * the fields.
  */
-export class ServingChild {
+export class ServingReplica {
   state: EngineState;
   problem: string | undefined;
   onDemand: boolean;
@@ -35,10 +35,10 @@ export class ServingChild {
   protected readonly threw: (fault: unknown) => void;
   /** Processes that were replaced and still have jobs. */
   protected readonly retired: RetiredChildren;
-  readonly #options: EngineProcessOptions;
+  readonly #options: SupervisedReplicaOptions;
   readonly #closed = new ClosedScopes();
 
-  constructor(options: EngineProcessOptions) {
+  constructor(options: SupervisedReplicaOptions) {
     const { setup, onDemand, log, names, timing } = options;
     this.#options = options;
     this.retired = new RetiredChildren(closeMsOf(timing));

@@ -32,7 +32,7 @@ export interface OnDemand {
   readonly wanted: () => boolean;
 }
 
-export interface EngineProcessOptions {
+export interface SupervisedReplicaOptions {
   /** Path of the engine's entry module, for fork. */
   readonly entry: string;
   readonly setup: EngineSetup;

@@ -8,17 +8,17 @@ import type { EngineReplica } from './replicated-engine.js';
 import { reportReady } from './ready-report.js';
 import { RestartPolicy } from './restart-policy.js';
 import { endFields, pidField, problemOf } from './exit-report.js';
-import { ServingChild } from './serving-replica.js';
+import { ServingReplica } from './serving-replica.js';
 import { StartGate } from './start-gate.js';
 import { Successor, type ReadySuccessor, type SuccessorEvents } from './successor.js';
-import { closeMsOf, type EngineProcessOptions } from './supervisor-options.js';
+import { closeMsOf, type SupervisedReplicaOptions } from './supervisor-options.js';
 
 const CLOSED = 'the sidecar ends';
 const kept = (why: string): Replaced => ({ kind: 'kept', why, lacksMemory: false });
 
 /**
- * A supervised engine process, one replica of its model's engine: it is forked, watched, and forked again after it ended,
- * until close() or until its model cannot be served. The next is forked only when the previous has ended.
+ * A replica of a model's engine: its process is forked, watched, and forked again after it ended, until close() or until its
+ * model cannot be served. The next is forked only when the previous has ended.
  *
  *                    start, wake          ready
  *      unloaded ----------------> cold ----------> ready
@@ -27,8 +27,8 @@ const kept = (why: string): Replaced => ({ kind: 'kept', why, lacksMemory: false
  *         '---- no request ------|------------------'
  *                                 '--> lost: no further try would do better
  */
-export class EngineProcess extends ServingChild implements EngineReplica {
-  readonly #options: EngineProcessOptions;
+export class SupervisedReplica extends ServingReplica implements EngineReplica {
+  readonly #options: SupervisedReplicaOptions;
   readonly #policy: RestartPolicy;
   readonly #gate: StartGate;
   #successor: Successor | undefined;
@@ -40,7 +40,7 @@ export class EngineProcess extends ServingChild implements EngineReplica {
   #leaveGate: () => void = () => undefined;
   readonly #estimate: LoadEstimate;
 
-  constructor(options: EngineProcessOptions) {
+  constructor(options: SupervisedReplicaOptions) {
     const { timing, random } = options;
     super(options);
     this.#options = options;

@@ -3,8 +3,8 @@ import { fileURLToPath } from 'node:url';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob } from '../../engine/protocol/jobs.js';
 import type { Clock } from '../../sidecar/lib/clock.js';
-import { EngineProcess } from '../../sidecar/engine-client/supervisor.js';
-import type { EngineProcessOptions, EngineTiming } from '../../sidecar/engine-client/supervisor-options.js';
+import { SupervisedReplica } from '../../sidecar/engine-client/supervisor.js';
+import type { SupervisedReplicaOptions, EngineTiming } from '../../sidecar/engine-client/supervisor-options.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
 import { generateJob } from './generate-job.js';
 
@@ -65,9 +65,9 @@ interface LogFields {
   readonly exitCode?: number;
 }
 
-/** An EngineProcess on the stub, with its log lines and events. The caller closes it: `engine.close()`. */
+/** A SupervisedReplica on the stub, with its log lines and events. The caller closes it: `engine.close()`. */
 export class EngineHarness {
-  readonly engine: EngineProcess;
+  readonly engine: SupervisedReplica;
   readonly lost: Lost[] = [];
   readonly restarts: number[] = [];
   readonly logs: string[] = [];
@@ -81,7 +81,7 @@ export class EngineHarness {
     timing: Partial<EngineTiming> = {},
     entry = STUB_ENTRY,
     more: Partial<
-      Pick<EngineProcessOptions, 'clock' | 'onDemand' | 'gate' | 'devices' | 'weights' | 'mappedElsewhere'>
+      Pick<SupervisedReplicaOptions, 'clock' | 'onDemand' | 'gate' | 'devices' | 'weights' | 'mappedElsewhere'>
     > = {},
   ) {
     const line = (event: string, fields: LogFields = {}): void => {
@@ -89,7 +89,7 @@ export class EngineHarness {
       this.#read(event, fields);
     };
     const log: Log = { info: line, warn: line, error: line, debug: line, forRequest: () => log };
-    this.engine = new EngineProcess({
+    this.engine = new SupervisedReplica({
       entry,
       setup: stubSetup(script),
       timing: { ...STUB_TIMING, ...timing },
