@@ -29,7 +29,7 @@ export interface EngineReplica extends Replica, Sibling {
   /** Jobs of its present process that have not ended. */
   readonly jobs: number;
   wake(): void;
-  /** A replica of the model was given a job: the idle ones are not to be unloaded one by one. */
+  /** Restarts its idle time. A job of any replica restarts that of all, so that they are unloaded together. */
   touch(): void;
   generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle;
   score(job: ScoreJob, receiver: ScoreReceiver): JobHandle;

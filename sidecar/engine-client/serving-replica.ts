@@ -36,7 +36,7 @@ export class ServingReplica {
   /** Processes that were replaced and still have jobs. */
   protected readonly retired: RetiredChildren;
   readonly #options: SupervisedReplicaOptions;
-  readonly #closed = new ClosedScopes();
+  readonly #closedScopes = new ClosedScopes();
 
   constructor(options: SupervisedReplicaOptions) {
     const { setup, onDemand, log, names, timing } = options;
@@ -82,14 +82,14 @@ export class ServingReplica {
   }
 
   forget(scope: CacheScope): void {
-    this.#closed.close(scope);
+    this.#closedScopes.close(scope);
     this.child?.forget(scope);
     this.retired.forget(scope);
   }
 
   /** Its process is ready: requests of accounts that were closed before may wait. */
   protected forgetClosed(): void {
-    for (const scope of this.#closed) this.child?.forget(scope);
+    for (const scope of this.#closedScopes) this.child?.forget(scope);
   }
 
   /** `unload` is called once no request needed it for long enough; never if it is kept. */
@@ -105,7 +105,7 @@ export class ServingReplica {
    * Ends its process once its jobs have ended: this replica takes none until it is ready again. Returns false where they did not
    * end in time; then it takes jobs as before.
    */
-  async #rest(): Promise<boolean> {
+  async #endAfterJobs(): Promise<boolean> {
     const { child, facts } = this;
     if (this.state !== 'ready' || child === undefined) return true;
     const { clock, timing, events } = this.#options;
@@ -133,7 +133,7 @@ export class ServingReplica {
     const overdue = `still has jobs after ${timing.reloadWaitMs / 1000} s`;
     if (this.retired.busy && !(await withTimeout(clock, timing.reloadWaitMs, this.retired.gone)))
       return `the process that was replaced before ${overdue}`;
-    return how === 'beside' || (await this.#rest()) ? undefined : `its process ${overdue}`;
+    return how === 'beside' || (await this.#endAfterJobs()) ? undefined : `its process ${overdue}`;
   }
 
   /** The process that accepts jobs now. */

@@ -33,7 +33,7 @@ export class SupervisedReplica extends ServingReplica implements EngineReplica {
   readonly #gate: StartGate;
   #successor: Successor | undefined;
   /** Settles when an unloaded process has ended. */
-  #leaving: Promise<void> | undefined;
+  #unloading: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
   #started = false;
   #cancelRestart: () => void = () => undefined;
@@ -67,8 +67,8 @@ export class SupervisedReplica extends ServingReplica implements EngineReplica {
     if (this.state !== 'unloaded' || now < this.#estimate.forkAt) return;
     this.state = 'cold';
     this.#estimate.forksAt(now);
-    if (this.#leaving === undefined) this.#load();
-    else void this.#leaving.then(() => this.#load());
+    if (this.#unloading === undefined) this.#load();
+    else void this.#unloading.then(() => this.#load());
   }
 
   close(): Promise<void> {
@@ -76,12 +76,12 @@ export class SupervisedReplica extends ServingReplica implements EngineReplica {
     return this.#closed;
   }
 
-  async replace(setup: Changes, how: 'beside' | 'after'): Promise<Replaced> {
+  async replace(changes: Changes, how: 'beside' | 'after'): Promise<Replaced> {
     const occupied = await this.makeWay(how);
     if (occupied !== undefined) return kept(occupied);
     if (this.#ends()) return kept(CLOSED);
     if (this.state !== 'ready') this.#abandon();
-    const next = { ...this.setup, ...setup };
+    const next = { ...this.setup, ...changes };
     const since = this.#options.clock.now();
     const enter = (begin: () => void): (() => void) => this.#gate.enter(begin, this.#options.devices);
     this.#successor = new Successor(enter, (events) => this.#fork(next, events));
@@ -176,7 +176,7 @@ export class SupervisedReplica extends ServingReplica implements EngineReplica {
     this.#estimate.forksAt(clock.now());
     log.info('engine unloaded', { ...names, ...pidField(child.pid) });
     events.seats(0);
-    this.#leave(child.close(closeMsOf(this.#options.timing)));
+    this.#unloadedAfter(child.close(closeMsOf(this.#options.timing)));
   }
 
   #ended(child: EngineChild, end: ChildEnd): void {
@@ -200,7 +200,7 @@ export class SupervisedReplica extends ServingReplica implements EngineReplica {
     // Only when its memory is free again.
     void child.exited.then(this.#leaveGate);
     if (next.kind === 'final') return;
-    if (waits) this.#leave(child.exited);
+    if (waits) this.#unloadedAfter(child.exited);
     else void child.exited.then(() => this.child === child && this.#restartIn(next.waitMs));
   }
 
@@ -232,10 +232,10 @@ export class SupervisedReplica extends ServingReplica implements EngineReplica {
     return { kind: 'replaced' };
   }
 
-  #leave(gone: Promise<void>): void {
+  #unloadedAfter(gone: Promise<void>): void {
     const child = this.child;
-    this.#leaving = gone.then(() => {
-      this.#leaving = undefined;
+    this.#unloading = gone.then(() => {
+      this.#unloading = undefined;
       if (this.child === child) this.child = undefined;
     });
   }
