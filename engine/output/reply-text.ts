@@ -52,11 +52,11 @@ export class ReplyText {
   /** Adds one token's bytes; returns the newly parsed text, which is often empty. */
   push(bytes: Uint8Array): ReplyParts {
     const text = this.#decoder.decode(bytes, { stream: true });
-    // What ends the content may stand in a call's arguments, or after them: which it is shows character by character.
-    const apart = this.#calls !== undefined && this.#thought?.mayEndIn(text) === true;
+    // A mark that ends the content may also be in a call's arguments or after them: parsing character by character shows which.
+    const byCharacter = this.#calls !== undefined && this.#thought?.mayEndIn(text) === true;
     const all = { reasoning: '', content: '', calls: [] as CallPiece[] };
-    for (const part of apart ? text : [text]) {
-      const { reasoning, content } = this.#apart(part);
+    for (const part of byCharacter ? text : [text]) {
+      const { reasoning, content } = this.#withoutThoughts(part);
       const called = this.#calls?.push(content) ?? { content, calls: [] };
       all.reasoning += reasoning;
       all.content += this.#stops.push(called.content);
@@ -66,7 +66,7 @@ export class ReplyText {
   }
 
   /** Marks of thoughts within a call are text like any other. */
-  #apart(text: string): ReplyPiece {
+  #withoutThoughts(text: string): ReplyPiece {
     if (this.#thought === undefined) return { reasoning: '', content: text };
     const called = this.#calls?.reading === true && this.#thought.flowing;
     return called ? { reasoning: '', content: text } : this.#thought.push(text);
