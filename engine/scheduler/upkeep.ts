@@ -9,7 +9,7 @@ export class Upkeep {
   readonly #sequences: Sequences;
   readonly #jobs: Jobs;
   #due = false;
-  /** The callers that wait for its end. */
+  /** Called at its end. */
   readonly #dropped: (() => void)[] = [];
 
   constructor(sequences: Sequences, jobs: Jobs) {

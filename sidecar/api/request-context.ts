@@ -138,7 +138,7 @@ export class RequestContext {
     }
   }
 
-  /** Waits for a seat and records the wait. Returns the lease, which the caller must end, or why there is none. */
+  /** Waits for a seat and records the wait. Returns the lease, which the route must end, or why there is none. */
   async awaitSeat(waiting: Promise<TicketOutcome>): Promise<Lease | Stop> {
     this.times.waits();
     const outcome = await waiting;

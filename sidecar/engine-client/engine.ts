@@ -88,7 +88,10 @@ export interface Replica {
   readonly facts: EngineFacts | undefined;
 }
 
-/** Computes one model's replies, as routes see it. The caller of `generate` or `score` holds a lease of seats of one replica. */
+/**
+ * Computes one model's replies, as routes see it. The route that calls `generate` or `score` holds a lease of seats of one
+ * replica.
+ */
 export interface Engine {
   /**
    * unloaded: no process runs until the engine is woken; cold: loading, or between two processes; ready: takes jobs; lost:

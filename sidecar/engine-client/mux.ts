@@ -9,7 +9,7 @@ import { IdMap } from '../lib/id-map.js';
 import { deliverResult, isEnd, misplaced, type OpenGeneration, type OpenJob, type OpenScoring } from './open-job.js';
 import type { JobFault, GenerationReceiver, JobHandle, ScoreReceiver } from './engine.js';
 
-/** Bound of concurrent jobs. Every job holds a seat, so this only catches a caller's bug. */
+/** Bound of concurrent jobs. Every job holds a seat, so this only catches a bug of a route. */
 export const MAX_JOBS = 1024;
 
 export class Mux {

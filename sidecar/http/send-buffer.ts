@@ -19,7 +19,7 @@ const encoder = new TextEncoder();
 export class Blocks {
   readonly #spare: Uint8Array[] = [];
 
-  /** A block of {@link BLOCK_BYTES} of zeros. It belongs to the caller until {@link release}. */
+  /** A block of {@link BLOCK_BYTES} of zeros. It belongs to the reader's buffer until {@link release}. */
   acquire(): Uint8Array {
     return this.#spare.pop() ?? new Uint8Array(BLOCK_BYTES);
   }

@@ -64,8 +64,8 @@ export interface OpenBody {
 /** Turns bodies into tokens outside the sidecar's process. */
 export interface PromptHost {
   /**
-   * Takes ownership of the body, which the caller must not change. `owner` is charged with the body's host time. `wanted`: the
-   * tokenizer and template for its prompt, if there is a choice; absent: those of new prompts.
+   * Takes ownership of the body, which must not be changed from then on. `owner` is charged with the body's host time. `wanted`:
+   * the tokenizer and template for its prompt, if there is a choice; absent: those of new prompts.
    */
   open(form: BodyForm, body: Uint8Array, owner: WeightedAccount, wanted?: ModelPromptVersion): OpenBody;
 }
