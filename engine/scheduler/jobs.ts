@@ -12,7 +12,7 @@ import { RunningJob, type RunningItem, type WaitingJob, type Work } from './job.
  */
 export class Jobs {
   readonly #sequences: Sequences;
-  readonly #seats: number;
+  readonly #sequenceCount: number;
   readonly #prefixReuse: PrefixReuse;
   /** Jobs that wait for a sequence; the sidecar grants no more leases than seats, so this stays short. */
   readonly #waiting = new Map<number, WaitingJob>();
@@ -26,7 +26,7 @@ export class Jobs {
 
   constructor(sequences: Sequences, seats: number, prefixReuse: PrefixReuse) {
     this.#sequences = sequences;
-    this.#seats = seats;
+    this.#sequenceCount = seats;
     this.#prefixReuse = prefixReuse;
   }
 
@@ -116,7 +116,7 @@ export class Jobs {
       else await this.#start(job, out);
     }
     for (const { id, work, seats, limit } of this.#waiting.values()) {
-      if (this.hasPutOff || this.#sequences.live === this.#seats) break;
+      if (this.hasPutOff || this.#sequences.live === this.#sequenceCount) break;
       this.#waiting.delete(id);
       const job = new RunningJob(id, work, seats, limit);
       this.#started.set(id, job);
@@ -200,7 +200,7 @@ export class Jobs {
   async #begin(job: RunningJob, reuse: (sequence: number) => Reuse): Promise<number | undefined> {
     const { next, work } = job;
     const free = next && (await this.#sequences.open(next, reuse, work, this.running.length > 0));
-    const possible = job.branches.length === 0 || this.#sequences.live < this.#seats;
+    const possible = job.branches.length === 0 || this.#sequences.live < this.#sequenceCount;
     if (next && !free && possible) this.#putOff.add(job);
     if (free) this.#take(job, free.sequence, free.keep);
     return free?.keep;
