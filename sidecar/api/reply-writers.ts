@@ -50,8 +50,8 @@ export function fingerprintOf(weightVersion: string): string {
  */
 export class StreamWriter implements ReplyWriter {
   readonly #context: RequestContext;
-  #head: ChunkHead;
-  readonly #common: CompletionHead;
+  #chunkHead: ChunkHead;
+  readonly #head: CompletionHead;
   readonly #includeUsage: boolean;
   readonly #begun = new Set<number>();
   readonly #keepAlive: StreamKeepAlive;
@@ -62,8 +62,8 @@ export class StreamWriter implements ReplyWriter {
     options: { includeUsage: boolean; clock: Clock; keepAliveMs: number },
   ) {
     this.#context = context;
-    this.#common = head;
-    this.#head = chunkHead(head);
+    this.#head = head;
+    this.#chunkHead = chunkHead(head);
     this.#includeUsage = options.includeUsage;
     this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, () => {
       context.stream().comment('keep-alive');
@@ -72,29 +72,29 @@ export class StreamWriter implements ReplyWriter {
 
   madeBy(weightVersion: string): void {
     const fingerprint = fingerprintOf(weightVersion);
-    if (fingerprint !== this.#common.fingerprint)
-      this.#head = chunkHead(Object.assign({}, this.#common, { fingerprint }));
+    if (fingerprint !== this.#head.fingerprint)
+      this.#chunkHead = chunkHead(Object.assign({}, this.#head, { fingerprint }));
   }
 
   piece({ choice, channel, text }: Piece): void {
     this.#begin(choice);
-    this.#send(chatChunk(this.#head, choice, channel, text));
+    this.#send(chatChunk(this.#chunkHead, choice, channel, text));
   }
 
   call({ choice, index, name, arguments: part }: CallPart): void {
     this.#begin(choice);
     const begun = name !== undefined && { id: newCallId(), name };
-    this.#send(toolCallChunk(this.#head, choice, { index, arguments: part, ...begun }));
+    this.#send(toolCallChunk(this.#chunkHead, choice, { index, arguments: part, ...begun }));
   }
 
   finished({ choice, reason }: Finished): void {
     this.#begin(choice);
-    this.#send(finishChunk(this.#head, choice, reason));
+    this.#send(finishChunk(this.#chunkHead, choice, reason));
   }
 
   done(usage: CompletionUsage): void {
     const stream = this.#context.stream();
-    if (this.#includeUsage) stream.event(usageChunk(this.#head, usage));
+    if (this.#includeUsage) stream.event(usageChunk(this.#chunkHead, usage));
     stream.event('[DONE]');
     stream.end(this.#context.times.trailer());
     this.#context.ended(200);
@@ -110,7 +110,7 @@ export class StreamWriter implements ReplyWriter {
     this.#context.firstToken();
     if (this.#begun.has(choice)) return;
     this.#begun.add(choice);
-    this.#send(roleChunk(this.#head, choice));
+    this.#send(roleChunk(this.#chunkHead, choice));
   }
 
   #send(chunk: string): void {

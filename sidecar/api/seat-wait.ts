@@ -30,7 +30,7 @@ function asTokens<K extends Tokens['kind']>(
 
 /**
  * A request's place in its model's queue, from the moment it is taken to its seat. The place is taken before anything is
- * tokenized, and the queue cannot give it a seat until `seat` says that the last check passed. It is given back when the
+ * tokenized, and the queue cannot give it a seat until `seat` is called after the last check. It is cancelled when the
  * context closes.
  */
 export class SeatWait {
@@ -41,7 +41,8 @@ export class SeatWait {
   private constructor(context: RequestContext, ticket: Ticket) {
     this.#context = context;
     this.#ticket = ticket;
-    // For as long as the request lives: a request that was given back waits a second time. Once seated it does nothing.
+    // For as long as the request lives, since a request whose engine was lost waits a second time. While it has a seat, `cancel`
+    // does nothing.
     const { gone } = context.exchange;
     if (gone.aborted) ticket.cancel('disconnected');
     else gone.addEventListener('abort', () => ticket.cancel('disconnected'));

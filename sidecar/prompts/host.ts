@@ -29,7 +29,7 @@ type RunTask = (task: WorkerTask) => Promise<Result>;
 interface Item {
   readonly item: number;
   readonly step: Step;
-  readonly id: number;
+  readonly bodyId: number;
   readonly body: Body | undefined;
 }
 
@@ -68,7 +68,7 @@ function handle(message: ToHost): void {
       cancel(message.item);
       return;
     case 'item':
-      take({ item: message.item, step: message.step, id: message.body, body: bodyOf(message) });
+      take({ item: message.item, step: message.step, bodyId: message.body, body: bodyOf(message) });
       return;
     default:
       quit();
@@ -155,10 +155,10 @@ function ended(): void {
 }
 
 /** Answers one item. `sent`: called when its answer has left this process. */
-async function run({ item, step, id, body }: Item, sent: () => void): Promise<void> {
+async function run({ item, step, bodyId, body }: Item, sent: () => void): Promise<void> {
   const from = performance.now();
   const result = await resultOf(step, body);
-  if (body && result.kind === 'needs-compiler') bodies.set(id, body);
+  if (body && result.kind === 'needs-compiler') bodies.set(bodyId, body);
   send({ kind: 'answer', item, result, ms: performance.now() - from }, sent);
 }
 
