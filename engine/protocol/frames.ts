@@ -74,7 +74,7 @@ class Arrays {
   }
 }
 
-/** Reassembles frames from parts of any size. It keeps no reference to a part. */
+/** Reassembles frames from chunks of any size. It keeps no reference to a chunk. */
 export class FrameReader {
   readonly #message: (raw: unknown) => void;
   readonly #wipes: boolean;
@@ -85,7 +85,7 @@ export class FrameReader {
   #large: LargeFrame | undefined;
   #broken = false;
 
-  /** `wipes`: what was read is overwritten with zeros, parts that it was given included. */
+  /** `wipes`: what was read is overwritten with zeros, the chunks that it was given included. */
   constructor(message: (raw: unknown) => void, wipes = false) {
     this.#message = message;
     this.#wipes = wipes;
@@ -103,7 +103,7 @@ export class FrameReader {
     if (this.#wipes) chunk.fill(0);
   }
 
-  /** Reads a frame that is completely in the part, or stores its beginning. Returns the rest. */
+  /** Reads a frame that is completely in the piece, or stores its beginning. Returns the rest. */
   #whole(piece: Buffer): Buffer {
     const bytes = frameBytes(piece, piece.length);
     if (bytes === undefined || bytes > piece.length) return this.#keep(piece);

@@ -64,13 +64,13 @@ export class PrefillBudget {
   }
 
   /**
-   * Prompt tokens after `depth` others that the next step may have, with `times` the share: all, as long as nothing was
+   * Prompt tokens after `depth` others that the next step may have, with `ratio` times the share: all, as long as nothing was
    * measured.
    */
-  tokens(depth: number, times = 1): number {
+  tokens(depth: number, ratio = 1): number {
     const each = this.#known(Math.floor(depth / DEPTH_STEP));
     if (this.#decodeMs === undefined || each === undefined || !(each > 0)) return this.#most;
-    const fit = Math.floor((times * this.#share * this.#decodeMs) / each);
+    const fit = Math.floor((ratio * this.#share * this.#decodeMs) / each);
     return Math.max(this.least, Math.min(fit, this.#most));
   }
 

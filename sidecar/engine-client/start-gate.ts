@@ -1,6 +1,6 @@
 import { isSameDevice } from '../config/devices.js';
 
-/** One engine in the line. */
+/** One engine in the queue. */
 interface Place {
   readonly begin: () => void;
   /** The devices that its engine loads on; none: memory of the host, or all devices. */
@@ -13,7 +13,7 @@ interface Place {
  * and two that check at once would both count on the same memory.
  */
 export class StartGate {
-  readonly #line: Place[] = [];
+  readonly #queue: Place[] = [];
 
   /**
    * Calls `begin` when no engine before it loads on one of these devices, perhaps at once. Call the returned function when the
@@ -21,21 +21,21 @@ export class StartGate {
    */
   enter(begin: () => void, devices: readonly string[] = []): () => void {
     const place = { begin, devices, loads: false };
-    this.#line.push(place);
+    this.#queue.push(place);
     this.#admit();
     return () => this.#leave(place);
   }
 
   #leave(place: Place): void {
-    const at = this.#line.indexOf(place);
+    const at = this.#queue.indexOf(place);
     if (at < 0) return;
-    this.#line.splice(at, 1);
+    this.#queue.splice(at, 1);
     this.#admit();
   }
 
   #admit(): void {
-    for (const [at, place] of [...this.#line].entries()) {
-      if (place.loads || this.#line.slice(0, at).some((before) => share(before, place))) continue;
+    for (const [at, place] of [...this.#queue].entries()) {
+      if (place.loads || this.#queue.slice(0, at).some((before) => share(before, place))) continue;
       place.loads = true;
       place.begin();
     }

@@ -18,8 +18,6 @@ export interface BodySource {
  */
 const EARLY_BYTES = 64 * 1024;
 
-const NOTHING = new Uint8Array(0);
-
 /** Bodies up to this length are short: whole decision requests, and chats without images. */
 const SHORT_BYTES = 1024 * 1024;
 
@@ -65,7 +63,7 @@ export class BodyReader {
   readonly #budget: BodyBudget;
   readonly #clock: Clock;
   readonly #maxMs: number;
-  #buffer: Uint8Array = NOTHING;
+  #buffer: Uint8Array = NO_BYTES;
   #length = 0;
   #limit: number | undefined;
   /** When the last byte arrived. */
@@ -169,7 +167,7 @@ export class BodyReader {
 
   #free(): void {
     this.#budget.release(this.#buffer.length);
-    this.#buffer = NOTHING;
+    this.#buffer = NO_BYTES;
   }
 
   #pause(): void {
