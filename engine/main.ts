@@ -38,8 +38,10 @@ function send(message: Body, then?: () => void): void {
 // An abort inside llama.cpp would start a debugger on this process to print a stack trace.
 process.env['GGML_NO_BACKTRACE'] = '1';
 
-/** How often what is too old is looked for, as a part of the longest age, and at most, ms. */
+/** Tidies within the longest age of a state. */
 const TIDIES_AN_AGE = 8;
+
+/** The longest time between two tidies, ms. */
 const TIDY_MS = 10_000;
 
 let loop: StepLoop | undefined;

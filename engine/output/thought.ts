@@ -118,7 +118,7 @@ export class ThoughtSplitter {
     return new StopMatcher([this.#format.close, this.#format.part].filter((mark) => mark !== undefined));
   }
 
-  /** Returns what is after the end of a part of the content; after that of all of it nothing is looked at. */
+  /** Returns the text after a part's end mark. After the mark that ends the whole content, the rest is dropped. */
   #endPart(mark: string, rest: string): string {
     if (mark === this.#format.close) return '';
     this.#close = this.#contentEnd();

@@ -174,7 +174,7 @@ function replyFormat(
   if (calls === undefined && grammar === undefined) return thinking;
   const parts = calls === undefined ? [] : textsOf(calls.syntax);
   const marks = vocabulary.specialTexts.filter((text) => text !== '' && parts.some((part) => part.includes(text)));
-  // A thought that the prompt has begun comes first; one that it has not begun is not to come.
+  // If the prompt has begun a thought, the grammar applies after it. Otherwise the reply has none.
   const after = thinking?.thought.open === true ? thinking.thought.ends[0] : undefined;
   return {
     markers: [...new Set([...(thinking?.markers ?? []), ...marks])],

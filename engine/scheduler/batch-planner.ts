@@ -24,7 +24,7 @@ export class BatchPlanner {
   /** Where prompts are split, and the most prompt tokens in one decode. */
   readonly #chunk: number;
   readonly #budget: PrefillBudget;
-  /** The sequence of the last isolated job: the next one in order is next. */
+  /** The sequence of the last isolated job. The job on the next higher one follows, then the lowest again. */
   #lastIsolated = -1;
   /** Consecutive rounds in which a prompt got no tokens. */
   readonly #roundsWithout = new WeakMap<Branch, number>();

@@ -188,7 +188,7 @@ export class Jobs {
     for (let spare = job.releaseSpare(); spare > 0; spare--) out.push({ id: job.id, kind: 'seatFreed' });
   }
 
-  /** How much state of other jobs a job may reuse, which is one of those that have started. */
+  /** How much state of other jobs a started job may reuse. */
   #reuse({ isolated, besideOthers }: Work): Reuse {
     if (this.#prefixReuse === 'off') return 'none';
     if (isolated) return 'same-split';

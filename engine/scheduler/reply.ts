@@ -104,7 +104,7 @@ export class Reply {
     this.#add(piece, end, out);
   }
 
-  /** What chooses the tokens has ended it otherwise, after `tokens` in all. */
+  /** An external server has ended the reply, after `tokens` in all. */
   end(reason: 'stop' | 'length', tokens: number, out: Output[]): void {
     this.#tokens = tokens;
     this.#add(NOTHING, { reason }, out);

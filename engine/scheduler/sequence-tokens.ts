@@ -133,8 +133,8 @@ export class SequenceTokens {
   }
 
   /**
-   * The first `shared` tokens of what these images are in have the ids of those here; how many of them are the same. Ids of
-   * images are hints: it is the whole digest that counts. No state is reused from within an image.
+   * `images`: those of another prompt, whose first `shared` ids equal the ones here. Returns how many of these are the same
+   * tokens: ids of images are hints, so whole digests are compared. No state is reused from within an image.
    */
   #outsideImages(images: readonly PlacedImage[], shared: number): number {
     for (const { at, image } of images) {

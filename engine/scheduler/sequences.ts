@@ -114,7 +114,7 @@ export class Sequences {
     const choice = (saved && choose(all, plan, { copyable: false, reuse: () => 'none', intermittent })) ?? free;
     const { sequence, source } = choice;
     this.#cache.pin(saved?.entry);
-    // The entry stays, and the sequence is chosen again: nothing else is saved or taken before.
+    // If this returns undefined, the entry stays pinned and the next call chooses again: nothing else is saved or taken in between.
     if (!(await this.#slots.saveWhole(sequence, source === undefined ? choice.keep : 0, beside))) return undefined;
     if (saved && beside && !this.#copies.allows('restore', saved.entry.tokens.length)) return undefined;
     this.#mark(sequence, true);
