@@ -18,7 +18,7 @@ export const COPY_TOKENS = 64;
  * A prefix of fewer tokens is no reason to overwrite more than as many that follow it: it is what a template begins every
  * prompt with, and the conversation that follows may come back.
  */
-const LEAST_TOKENS = 64;
+const LEAST_PREFIX_TOKENS = 64;
 
 /** The sequence for a prompt, and its reusable tokens. */
 export interface ChosenSequence {
@@ -61,7 +61,7 @@ export function choose(slots: readonly Slot[], plan: PromptPlan, rules: Rules): 
     if (slot.live) continue;
     const own = keeps[sequence] ?? 0;
     const copying = copied - COPY_TOKENS > own;
-    const overwrites = own < LEAST_TOKENS && slot.tokens.length - own > own;
+    const overwrites = own < LEAST_PREFIX_TOKENS && slot.tokens.length - own > own;
     const saved = overwrites ? 0 : own;
     const score =
       (copying ? copied - COPY_TOKENS : saved) - GAP_TOKENS * newRuns(slots, sequence, rules.intermittent === true);

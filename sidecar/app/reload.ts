@@ -27,7 +27,7 @@ export interface ReloadParts {
   readonly log: Log;
 }
 
-/** What earlier reloads came to. */
+/** What earlier reloads left. */
 interface ReloadState {
   /** What the present prompt hosts were started with. */
   promptModels: readonly PromptModel[];
@@ -37,7 +37,7 @@ interface ReloadState {
 
 /** Reloads one model at a time; a second call meanwhile fails. */
 export function reloader(parts: ReloadParts): Reload {
-  const made: ReloadState = { promptModels: parts.promptModels, mixed: new Set() };
+  const state: ReloadState = { promptModels: parts.promptModels, mixed: new Set() };
   let busy = false;
   return async (id, file) => {
     const model = parts.models.get(id);
@@ -46,7 +46,7 @@ export function reloader(parts: ReloadParts): Reload {
     busy = true;
     try {
       const path = file ?? model.engine.setups[0]?.file ?? '';
-      return await replaceAll(parts, model, path, made);
+      return await replaceAll(parts, model, path, state);
     } finally {
       busy = false;
     }
@@ -57,7 +57,7 @@ async function replaceAll(
   { files, prompts, log }: ReloadParts,
   model: Model,
   file: string,
-  made: ReloadState,
+  state: ReloadState,
 ): Promise<Reloaded> {
   const { engine } = model;
   if (engine.setups.some(({ remote }) => remote)) return failed('its weights are on an external server');
@@ -75,7 +75,7 @@ async function replaceAll(
     present[at]?.key !== weights.key || engine.setups[at]?.file !== file || engine.replicas[at]?.state !== 'ready';
   const wanted = present.map((_, at) => at).filter(stale);
   if (wanted.length === 0) return { kind: 'reloaded', version, replicas: 0, file };
-  const promptModels = made.promptModels.map((one) => (one.id === model.id ? { ...one, file } : one));
+  const promptModels = state.promptModels.map((one) => (one.id === model.id ? { ...one, file } : one));
   const prepared = await prompts.prepare(promptModels);
   const problem = problemOf(prepared, model.id);
   if (problem !== undefined) {
@@ -92,7 +92,7 @@ async function replaceAll(
     if (why !== undefined) {
       // Until all replicas agree, prompts of both kinds are needed.
       if (done === 0) prompts.discard();
-      else made.mixed.add(model.id);
+      else state.mixed.add(model.id);
       const so = done === 0 ? 'nothing was changed' : `${done} of ${wanted.length} replicas have the new weights`;
       log.error('weights not reloaded', { model: model.id, replica, reason: why });
       return failed(`replica ${replica}: ${why} (${so})`);
@@ -101,11 +101,11 @@ async function replaceAll(
     // From then on at least as many of these replicas want the new prompts as the old ones.
     if (done + 1 === Math.ceil(wanted.length / 2)) {
       prompts.adopt();
-      made.promptModels = promptModels;
+      state.promptModels = promptModels;
     }
   }
-  made.mixed.delete(model.id);
-  if (made.mixed.size === 0) prompts.settle();
+  state.mixed.delete(model.id);
+  if (state.mixed.size === 0) prompts.settle();
   return { kind: 'reloaded', version, replicas: wanted.length, file };
 }
 

@@ -135,12 +135,12 @@ function holderView({ holder, id, seats }: PlacedHolder, now: number): HolderVie
   };
 }
 
-type CountedLater = Omit<ReplicaView, 'restarts'>;
+type ReplicaWithoutRestarts = Omit<ReplicaView, 'restarts'>;
 
 function replicaView(
   { state, problem, facts }: Replica,
   { seats, busy, up }: AdmissionPage['replicas'][number] = { seats: 0, busy: 0, up: false },
-): CountedLater {
+): ReplicaWithoutRestarts {
   const weights = facts?.weightVersion.slice(0, SHOWN_OF_A_HASH) ?? null;
   return { state, problem: problem ?? null, seats: up ? seats : 0, busy, weights };
 }
@@ -151,7 +151,7 @@ function engineView(
     state,
     readyInMs,
     replicas,
-  }: Pick<EngineView, 'state' | 'readyInMs'> & { readonly replicas: readonly CountedLater[] },
+  }: Pick<EngineView, 'state' | 'readyInMs'> & { readonly replicas: readonly ReplicaWithoutRestarts[] },
   read: Reading,
 ): EngineView {
   const { facts, problem } = engine;
