@@ -6,7 +6,7 @@
  * users are never labels; accounts only as queue-metrics.ts describes.
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry, type MetricValueWithName } from 'prom-client';
-import { readingOf, type MetricReading } from './readings.js';
+import { readingOf, type MetricReading } from './exported-metrics.js';
 
 export type { Counter, Gauge, Histogram } from 'prom-client';
 

@@ -11,7 +11,7 @@ import { Instruments } from './instruments.js';
 import { ModelMetrics, type CancelPhase, type ModelMeter, type Operation } from './model-metrics.js';
 import { OtlpMetrics } from './otlp-metrics.js';
 import { QueueMetrics, type QueueReading, type RefusalLabel, type RetryLabel, type Seating } from './queue-metrics.js';
-import type { MetricReading } from './readings.js';
+import type { MetricReading } from './exported-metrics.js';
 import { ReplicaMetrics, type ReplicaReading } from './replica-metrics.js';
 import { Reading } from './reading.js';
 import { SpoolMetrics } from './spool-metrics.js';

@@ -11,7 +11,7 @@ import {
   type MetricData,
   type MetricProducer,
 } from '@opentelemetry/sdk-metrics';
-import type { MetricReading } from '../readings.js';
+import type { MetricReading } from '../exported-metrics.js';
 
 export interface MetricBridgeOptions {
   readonly read: () => Promise<readonly MetricReading[]>;

@@ -14,7 +14,7 @@ import {
 import type { Clock } from '../../lib/clock.js';
 import type { Log } from '../logger.js';
 import type { OtlpMetrics, Signal } from '../otlp-metrics.js';
-import type { MetricReading } from '../readings.js';
+import type { MetricReading } from '../exported-metrics.js';
 import type { Tracing } from '../tracing.js';
 import { MetricBridge } from './metric-bridge.js';
 import { RequestTraces, type TraceLimits } from './request-traces.js';
