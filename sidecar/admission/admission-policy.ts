@@ -59,11 +59,11 @@ export class AdmissionPolicy {
 
   /** What was learned of overload. */
   overloadReport(): OverloadReport {
-    const { stands, load, wastedMs } = this.#overload;
+    const { stands, load, leftMs } = this.#overload;
     return {
       standing: stands,
       load,
-      leftMs: wastedMs,
+      leftMs,
       patience: {
         'first-token': this.#overload.patienceReport('first-token'),
         end: this.#overload.patienceReport('end'),

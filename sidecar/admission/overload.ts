@@ -67,7 +67,7 @@ export class Overload {
   /** Mean time on a seat, ms. It follows changes more slowly than the mean that predictions use, which varies by a fifth. */
   #holdMs = 1000;
   #leases = 0;
-  #wastedMs = 0;
+  #leftMs = 0;
 
   /** `learns`: if false, the queue never counts as standing, so nothing here applies. */
   constructor(state: QueueState, random: () => number, learns: boolean) {
@@ -86,8 +86,8 @@ export class Overload {
   }
 
   /** Seat time of requests whose callers left before they had what they waited for, ms. */
-  get wastedMs(): number {
-    return this.#wastedMs;
+  get leftMs(): number {
+    return this.#leftMs;
   }
 
   /** How long callers stay. Each account counts alike. */
@@ -210,7 +210,7 @@ export class Overload {
     const { now, breaks } = this.#state;
     const awaited = queued.request.awaits ?? 'end';
     const seated = queued.phase === 'leased';
-    if (left && seated) this.#wastedMs += queued.seatMs;
+    if (left && seated) this.#leftMs += queued.seatMs;
     if (queued.breaks !== breaks || (left && this.#hedges.mayEnd(queued, now))) return;
     if (how === 'answered') this.#hedges.answered(queued, now);
     this.patience.observe(account.patience, awaited, { ms: now - queued.enteredAt, left }, this.times);
