@@ -25,18 +25,18 @@ export class AccountClass {
   readonly weight: number;
   /**
    * Seat-milliseconds of the account's requests of this class and of all lighter ones, over this class's weight. It is
-   * charged as they pass, and lifted when the class gets in line. Read it through its account, which keeps an only one.
+   * charged as they pass, and lifted when the class begins to wait. Read it through its account, which keeps an only one.
    */
   virtualMs = 0;
   /** Seats held. */
   running = 0;
-  /** All who wait, seatable or not, in the order of entering; the returned stand elsewhere. */
+  /** All that wait, seatable or not, in the order of entering, except those whose engine was lost. */
   readonly list = new OrderedList<QueuedRequest>();
   /** Those who may be seated, in the order of their turns. */
   readonly users = new UserRoundRobin();
   /** Waiting requests whose engine was lost. */
   returned = 0;
-  /** Body bytes of those in `line`. */
+  /** Body bytes of those in `list`. */
   bytes = 0;
   /** Seat-milliseconds that one request takes. */
   readonly hold = new HoldTime();
@@ -94,7 +94,7 @@ export class AccountClass {
     this.#calibration = Math.max(MIN_CALIBRATION, this.#calibration * DOWN);
   }
 
-  /** One was refused for the correction alone while none is in line to teach a better one. */
+  /** One was refused for the correction alone while none waits whose outcome would correct it. */
   refusedByCalibration(): void {
     this.#calibration = Math.max(1, this.#calibration * DOWN);
   }

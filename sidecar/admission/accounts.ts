@@ -150,7 +150,7 @@ export class Accounts {
     }
   }
 
-  /** To where the queue stands: before one of a class gets in line, where none of it was. */
+  /** To where the queue stands: before one of a class begins to wait, where none of it did. */
   lift(account: Account, accountClass: AccountClass): void {
     const lowest = this.active.firstBut(account.active)?.virtualMs ?? 0;
     account.lift(accountClass, Math.max(lowest, this.#floorMs));

@@ -17,7 +17,7 @@ const ALLOWANCE_OF_WAIT = 0.1;
 /** The most accounts whose first requests are compared for one seat. */
 const CANDIDATES = 16;
 
-/** Tokens of a prompt, given by the hashes of its chunks, that a free sequence of this replica of the engine holds already. */
+/** Tokens of a prompt, given by the hashes of its chunks, that a free sequence or the prefix cache of this replica holds already. */
 export type SharedTokens = (prefix: Uint32Array, replica: number) => number;
 
 /** The times from which the allowance is computed, ms: of a request of an unknown account, and the longest wait. */

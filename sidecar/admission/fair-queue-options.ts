@@ -20,7 +20,7 @@ export interface FairQueueOptions {
    * Seats to begin with, of an engine that is one process, or of each replica; `pause` each at once that is not there yet.
    */
   readonly seats: number | readonly ReplicaSize[];
-  /** What the free sequences of each replica hold of a prompt; absent: affinity plays no part. */
+  /** What the free sequences and the prefix cache of each replica hold of a prompt; absent: affinity plays no part. */
   readonly sharedTokens?: SharedTokens;
   /** False, for comparisons: the queue without what it learns of overload (overload.ts). */
   readonly learns?: boolean;

@@ -124,7 +124,7 @@ class FairQueue implements SeatQueue, RequestQueue {
   drain(): void {
     this.#accrue();
     this.#draining = true;
-    for (let queued = this.#state.anyone; queued; queued = this.#state.anyone) this.#refuse(queued, 'drain');
+    for (let queued = this.#state.anyWaiting; queued; queued = this.#state.anyWaiting) this.#refuse(queued, 'drain');
   }
 
   get load(): QueueLoad {

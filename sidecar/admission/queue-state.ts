@@ -90,8 +90,8 @@ export class QueueState {
     return queued;
   }
 
-  /** Someone who waits, seatable or not; undefined once all are gone. */
-  get anyone(): QueuedRequest | undefined {
+  /** Any request that waits, seatable or not; undefined if none does. */
+  get anyWaiting(): QueuedRequest | undefined {
     const { first } = this.#returned;
     if (first !== undefined || this.#waiting === 0) return first;
     let found: QueuedRequest | undefined;
@@ -133,7 +133,7 @@ export class QueueState {
     this.breaks += 1;
   }
 
-  /** Whether all replicas were there all the time since `place` entered. */
+  /** Whether all replicas were there all the time since `queued` entered. */
   unbroken(queued: QueuedRequest): boolean {
     return !this.paused && queued.breaks === this.breaks;
   }
@@ -187,7 +187,7 @@ export class QueueState {
     this.#wait(queued, account, -1);
   }
 
-  /** `place` holds so many seats more, or less. */
+  /** `queued` holds so many seats more, or less. */
   hold(queued: QueuedRequest, seats: number): void {
     queued.seatMs += queued.seats * (this.#now - queued.seatsSince);
     queued.seatsSince = this.#now;

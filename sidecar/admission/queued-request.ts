@@ -3,7 +3,8 @@ import type { OrderedList, ListMember } from './ordered-list.js';
 import type { QueueRequest, Ticket, TicketOutcome, SeatNeeds } from './seat-queue.js';
 
 /**
- * unready -> ready -> granted -> leased -> over, and from leased once back to ready.
+ * unready -> ready -> granted -> leased -> over, and from leased back to ready when its engine is lost, as often as there are
+ * replicas.
  * granted: a seat is counted for it, the outcome is not delivered yet.
  */
 export type Phase = 'unready' | 'ready' | 'granted' | 'leased' | 'over';

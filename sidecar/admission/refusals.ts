@@ -2,7 +2,7 @@ import { retryAfter } from './hold-time.js';
 import type { Retry } from './retry-reservations.js';
 import type { Refused, RefusalReason } from './seat-queue.js';
 
-/** The error code of each reason. Handlers answer a second lost engine with 502 instead of this code. */
+/** The error code of each reason. For `engine-lost` the routes answer 502 instead of this code. */
 const CODES = {
   full: 'capacity_exceeded',
   predicted: 'capacity_exceeded',

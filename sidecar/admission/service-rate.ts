@@ -2,8 +2,8 @@
 const ALPHA = 0.05;
 
 /**
- * How fast an account is given seats while it has a request waiting: the mean time between two of them. It holds what no
- * sum over the queue does, that others who do not wait now will come and take their share.
+ * How fast an account is given seats while it has a request waiting: the mean time between two of them. It includes what
+ * no sum over the queue can: requests of others that do not wait yet will take their share.
  */
 export class ServiceRate {
   #gapMs: number | undefined;
@@ -12,7 +12,7 @@ export class ServiceRate {
 
   /**
    * Counts a seat given at `now` to one that waited so long; `more`: another request of the account could take one. An account
-   * that has but one waiting at a time shows no gaps. A wait shorter than the gap then says that the gap is out of date:
+   * that has but one waiting at a time shows no gaps. A wait shorter than the gap then shows that the gap is out of date:
    * without that one slow hour would keep it at one waiting forever.
    */
   seated(now: number, waitedMs: number, more: boolean): void {
@@ -27,7 +27,7 @@ export class ServiceRate {
     this.#lastAt = undefined;
   }
 
-  /** How long one behind `waiting` others of its account would wait, ms; 0 when that is not known. */
+  /** How long one after `waiting` others of its account would wait, ms; 0 when that is not known. */
   waitMs(waiting: number): number {
     return waiting === 0 ? 0 : (waiting + 1) * (this.#gapMs ?? 0);
   }

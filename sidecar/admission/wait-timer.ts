@@ -3,10 +3,7 @@ import type { Overload } from './overload.js';
 import type { QueuedRequest } from './queued-request.js';
 import type { QueueState } from './queue-state.js';
 
-/**
- * Why a wait ended by time: its own deadline, the longest wait, or that it has waited so long that a newer request makes more
- * of a seat.
- */
+/** Why a wait ended by time: its own deadline, the longest wait, or `hopeless` as in RefusalReason (seat-queue.ts). */
 export type WaitEnd = 'deadline' | 'wait' | 'hopeless';
 
 /** The functions of the queue that the timers call. */
