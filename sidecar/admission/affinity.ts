@@ -2,7 +2,7 @@ import type { Heap } from '../lib/heap.js';
 import type { QueuedRequest } from './queued-request.js';
 import type { Account } from './account.js';
 
-/** A request is seated before its turn only if it shares at least so many tokens with a free sequence. */
+/** A request is seated before its turn only if it shares at least so many tokens with what a replica has. */
 const MIN_TOKENS = 256;
 
 /** It must also share at least this part of its prompt. */
@@ -29,7 +29,7 @@ export interface Measures {
 /** Properties of requests that decide which one is chosen. */
 export interface ChoiceRules {
   /** Tokens of a prompt that a replica with a free seat holds; undefined: not considered. */
-  readonly sharedTokens: ((prefix: Uint32Array) => number) | undefined;
+  readonly mostShared: ((prefix: Uint32Array) => number) | undefined;
   /** Whether it has waited so long that its caller has probably left. */
   readonly isAged: (queued: QueuedRequest) => boolean;
   /** Whether a free seat is long enough for it. */
@@ -38,7 +38,7 @@ export interface ChoiceRules {
 
 /**
  * The request that is seated next: the first one of the account with the lowest virtual time, or the first one of another
- * account if that account is close behind and a free sequence holds much of its prompt. Its account is charged as usual, so this changes
+ * account if that account is close behind and a replica has much of its prompt. Its account is charged as usual, so this changes
  * the order and not the shares: an account passes another by at most a quarter of a request's seat time, plus the request
  * that crosses this bound. A request for which no free seat is long enough keeps its turn and delays no other: the first
  * one, among all waiting requests, for which a seat is long enough goes before it.
@@ -46,7 +46,7 @@ export interface ChoiceRules {
 export function choose(
   seatable: Heap<Account>,
   measures: Measures,
-  { sharedTokens, isAged, fits }: ChoiceRules,
+  { mostShared, isAged, fits }: ChoiceRules,
 ): QueuedRequest | undefined {
   const lowest = seatable.first;
   const head = lowest?.next?.next;
@@ -54,7 +54,7 @@ export function choose(
   if (!fits(head)) return fitting(seatable, fits);
   if (seatable.size === 1) return head;
   if (isAged(head)) return fresher(seatable, { isAged, fits }) ?? head;
-  if (sharedTokens === undefined) return head;
+  if (mostShared === undefined) return head;
   const { usualMs, maxWaitMs } = measures;
   const allowedMs = Math.min(ALLOWANCE * (lowest.holdMs ?? usualMs), ALLOWANCE_OF_WAIT * maxWaitMs);
   // Virtual time is seat time over weight. No weight is below 1, so this leaves out no account that the next line lets in.
@@ -64,7 +64,7 @@ export function choose(
   for (const { next, virtualMs, weight } of near) {
     if ((virtualMs - lowest.virtualMs) * weight > allowedMs) continue;
     const queued = next?.next;
-    const shared = queued && fits(queued) ? worth(queued, sharedTokens) : 0;
+    const shared = queued && fits(queued) ? worth(queued, mostShared) : 0;
     if (shared <= most) continue;
     most = shared;
     best = queued;
@@ -103,8 +103,8 @@ function fitting(seatable: Heap<Account>, fits: ChoiceRules['fits']): QueuedRequ
 }
 
 /** Tokens saved by seating it now; 0 where that is not enough to count. */
-function worth({ needs }: QueuedRequest, sharedTokens: (prefix: Uint32Array) => number): number {
+function worth({ needs }: QueuedRequest, mostShared: (prefix: Uint32Array) => number): number {
   if (needs?.prefix === undefined || needs.promptTokens < MIN_TOKENS) return 0;
-  const shared = sharedTokens(needs.prefix);
+  const shared = mostShared(needs.prefix);
   return shared >= Math.max(MIN_TOKENS, MIN_SHARE * needs.promptTokens) ? shared : 0;
 }

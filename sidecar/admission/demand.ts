@@ -55,7 +55,7 @@ const LEAST_LOAD = 1.02;
 
 /**
  * How many requests may wait so that one is waiting at almost every turn, where `load` requests come for each that is
- * seated: the smallest K for which M/M/1/K is empty for at most that share of the time, (r - 1) / (r^(K+1) - 1). 33 at
+ * seated: the smallest K for which M/M/1/K is empty for at most that share of the time, (r - 1) / (r^(K+1) - 1). 32 at
  * a load of 1.2, 10 at 2, 4 at 10.
  */
 export function roomFor(load: number, emptyTurns = EMPTY_TURNS): number {

@@ -29,7 +29,7 @@ export class Seating {
     if (replicas.free === 0) return undefined;
     const queued =
       this.#state.firstReturned(this.#fits) ??
-      choose(accounts.seatable, measures, { sharedTokens: this.#mostShared, isAged: this.#isAged, fits: this.#fits });
+      choose(accounts.seatable, measures, { mostShared: this.#mostShared, isAged: this.#isAged, fits: this.#fits });
     if (queued === undefined) return undefined;
     queued.replica = this.#place(queued);
     return this.#longer(queued, this.#state.accountOf(queued)) ?? queued;
