@@ -51,8 +51,9 @@ export interface App {
   /** Nothing is kept in engines and vision processes that requests of this account left; where accounts share prefixes, nothing of any. */
   forget(account: string): void;
   /**
-   * /readyz answers 503; after a notice new work is refused; running requests may finish within the configured time,
-   * and are then ended with an error. Resolves when everything is closed. Idempotent.
+   * /readyz answers 503; after a notice new work is refused, and each answer to callers ends its connection; running
+   * requests may finish within the configured time, and are then ended with an error. Resolves when everything is
+   * closed. Idempotent.
    */
   drain(): Promise<void>;
 }
@@ -225,6 +226,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
             await new Promise<void>((done) => systemClock.after(noticeMs, done));
           }
           lifecycle.draining = true;
+          publicListener.endConnections();
           log.info('draining', { count: inFlight.count });
           for (const { queue } of models.values()) queue.drain();
           const finished = await inFlight.idle(systemClock, timeoutMs);

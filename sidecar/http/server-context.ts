@@ -49,7 +49,7 @@ export interface ServerContext {
   /** When replies are written, but for those that {@link parserCork} has room for. */
   readonly nextTurn: NextTurn;
   readonly parserCork: ParserCork;
-  /** New connections are not accepted, and responses close their connections. */
+  /** Each answer has `Connection: close` and ends its connection. */
   readonly closing: boolean;
   readonly loadReport?: LoadReport;
   readonly onExchange?: (head: RequestHead) => void;

@@ -32,10 +32,10 @@ export interface Server {
    */
   renewTls(files: TlsFiles): void;
   /**
-   * Accepts no new connections and removes the socket's file; open connections stay, and are closed with their next
-   * response. Idempotent.
+   * From now on each answer has `Connection: close` and ends its connection, so that callers who keep one connect
+   * elsewhere. New connections are still accepted. Idempotent.
    */
-  stopListening(): void;
+  endConnections(): void;
   /** Closes everything at once; waiting callers are disconnected (their exchanges' `gone` is aborted). Idempotent. */
   close(): Promise<void>;
   /** Memory held by request bodies, in bytes. */
@@ -143,8 +143,11 @@ class UwsServer implements Server {
     this.#tls?.renew(files);
   }
 
-  stopListening(): void {
+  endConnections(): void {
     this.#context.closing = true;
+  }
+
+  #stopListening(): void {
     for (const socket of [this.#socket, this.#unixSocket]) if (socket !== undefined) us_listen_socket_close(socket);
     this.#socket = undefined;
     this.#unixSocket = undefined;
@@ -153,7 +156,8 @@ class UwsServer implements Server {
   }
 
   close(): Promise<void> {
-    this.stopListening();
+    this.endConnections();
+    this.#stopListening();
     // Replies that were scheduled before.
     this.#context.nextTurn.run();
     if (!this.#closed) {

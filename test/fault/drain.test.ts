@@ -3,6 +3,7 @@ import { cases } from '../support/long-form.js';
 import { counted, holdEngine } from '../support/faults.js';
 import { ENDLESS, endsEarly, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
 import { eventually, groupMembers, signalGroup } from '../support/processes.js';
+import { RawConnection } from '../support/raw-http.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 
 const DRAINING = { code: 'draining', type: 'server_error' };
@@ -12,6 +13,14 @@ async function isRefused(t: Test, response: Response): Promise<void> {
   t.match(await response.json(), { error: DRAINING });
   t.match(response.headers.get('retry-after'), /^[1-9][0-9]*$/);
   t.match(response.headers.get('retry-after-ms'), /^[1-9][0-9]*$/);
+}
+
+/** A connection that its caller has used and keeps. */
+async function kept(t: Test, port: number): Promise<RawConnection> {
+  const connection = await RawConnection.open(port);
+  t.teardown(() => connection.close());
+  t.equal((await connection.request('GET', '/healthz').response()).field('connection'), undefined);
+  return connection;
 }
 
 async function isEmpty(sidecar: Sidecar): Promise<void> {
@@ -35,10 +44,16 @@ for (const [name, stop] of cases(Object.entries(stops), (_, index) => index === 
     process.kill(engine, 'SIGSTOP');
     const waiting = sidecar.chat(SHORT);
     await counted(sidecar, 'waiting_requests', 1);
+    const [caller, prober] = [await kept(t, sidecar.port), await kept(t, sidecar.operatorsPort)];
 
     stop(sidecar);
     await sidecar.logged('leaving');
     t.match(await sidecar.logged('draining'), { count: 2 });
+    const fields = { Authorization: `Bearer ${sidecar.key}`, 'Content-Type': 'application/json' };
+    const refused = await caller.request('POST', '/v1/chat/completions', fields, JSON.stringify(SHORT)).response();
+    t.match([refused.status, refused.field('connection')], [503, 'close'], 'so that its caller connects elsewhere');
+    t.equal(await caller.rest(), '', 'its connection ends');
+    t.equal((await prober.request('GET', '/healthz').response()).field('connection'), undefined);
     await isRefused(t, await waiting);
     await isRefused(t, await sidecar.chat(SHORT));
     await isRefused(t, await sidecar.chat({ ...SHORT, stream: true }));
@@ -104,7 +119,10 @@ t.test('during the notice /readyz fails and requests are accepted', async (t) =>
   t.match(await sidecar.logged('leaving'), { count: 0 });
   t.match(await sidecar.readyz(), { status: 503, body: { status: 'draining' } });
   t.equal((await sidecar.chat(SHORT)).status, 200);
-  endsWell(t, await (await OpenStream.begin(sidecar, SHORT)).response);
+  const stream = await (await OpenStream.begin(sidecar, SHORT)).response;
+  endsWell(t, stream);
+  t.equal(stream.field('connection'), undefined);
+  await kept(t, sidecar.port);
   t.notOk(sidecar.lines.some(({ event }) => event === 'draining'));
   sidecar.child.kill('SIGINT');
   t.strictSame(await sidecar.exited(), { code: 130, signal: null }, 'a second signal ends it at once');

@@ -342,7 +342,7 @@ t.test('other bodies', async (t) => {
   t.equal((await other.request('GET', '/204').response()).field('content-length'), undefined);
 });
 
-t.test('stopping', async (t) => {
+t.test('endConnections() ends each connection with its next answer', async (t) => {
   const release = deferred();
   const waiting = deferred();
   const { server, connect, ends } = await serve(t, {
@@ -361,17 +361,19 @@ t.test('stopping', async (t) => {
   caller.request('GET', '/wait');
   await waiting.promise;
 
-  server.stopListening();
-  server.stopListening();
-  await t.rejects(connect(), { code: 'ECONNREFUSED' });
+  server.endConnections();
+  server.endConnections();
   release.resolve();
   const last = await caller.response();
   t.equal(last.status, 200, 'running requests are finished');
   t.equal(last.field('connection'), 'close');
   t.equal(await caller.rest(), '');
 
-  t.equal((await idle.request('GET', '/').response()).field('connection'), 'close', 'open connections are served once');
-  t.equal(ends.length, 3);
+  for (const [name, connection] of Object.entries({ idle, new: await connect() })) {
+    t.equal((await connection.request('GET', '/').response()).field('connection'), 'close', `${name}: served once`);
+    t.equal(await connection.rest(), '', name);
+  }
+  t.equal(ends.length, 4);
 });
 
 t.test('close() disconnects waiting callers', async (t) => {
@@ -384,6 +386,7 @@ t.test('close() disconnects waiting callers', async (t) => {
   t.ok(gone.aborted);
   t.match(ends, [{ outcome: 'gone' }]);
   t.equal(await caller.rest(), '');
+  await t.rejects(connect(), { code: 'ECONNREFUSED' });
 });
 
 t.test('an address that is in use', async (t) => {
