@@ -16,7 +16,7 @@ import { ENGINE } from './compose-engine.js';
 import { openFiles } from './compose-files.js';
 import { openTls } from './compose-tls.js';
 import { hostModels, reportPrompts } from './compose-models.js';
-import { InFlight } from './in-flight.js';
+import { FLUSH_MS, InFlight } from './in-flight.js';
 import { listen } from './listen.js';
 import { openOperators, type OperatorsView } from './operators-server.js';
 import { WeightFiles } from '../engine-client/weight-files.js';
@@ -36,9 +36,6 @@ import { DurableSpool } from '../usage/durable-spool.js';
 /** Names of the prompt host and of credit in the readiness; a model's id cannot contain a space. */
 const PROMPTS = 'prompt host';
 const CREDIT = 'prepaid credit';
-
-/** Time for the last bytes of replies to be sent before connections are closed, ms. */
-const FLUSH_MS = 100;
 
 export interface App {
   /** Ports in use; 0: the public listener is only a Unix socket. */

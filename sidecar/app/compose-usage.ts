@@ -22,7 +22,7 @@ const NO_READER: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
  * How much longer than `delivery.stopMs` delivery may take to end, ms: to save its cursor or delete a segment. Only a
  * hung disk takes longer. Interrupted events are sent again after the next start.
  */
-const HUNG_DISK_MS = 2000;
+export const HUNG_DISK_MS = 2000;
 
 const DAY_MS = 86_400_000;
 

@@ -1,5 +1,8 @@
 import type { Clock } from '../lib/clock.js';
 
+/** Twice this is the time at a drain's end for the last bytes of replies, before connections are closed, ms. */
+export const FLUSH_MS = 100;
+
 /** Counts running requests, so that a drain can wait for the last of them. */
 export class InFlight {
   #count = 0;

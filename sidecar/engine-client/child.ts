@@ -28,7 +28,7 @@ import { readMessage } from './wire.js';
 const LAST_MESSAGES_MS = 250;
 
 /** How long close() waits for a killed child; only one stuck inside a driver takes longer. */
-const KILL_WAIT_MS = 2000;
+export const KILL_WAIT_MS = 2000;
 
 /** The shell's command that becomes the engine. */
 const ENGINE = `${NO_CORE_FILE}; exec "$0" "$@"`;

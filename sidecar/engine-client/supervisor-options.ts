@@ -8,7 +8,7 @@ import type { RestartTiming } from './restart-policy.js';
 import type { StartGate } from './start-gate.js';
 
 /** How long an engine may take to leave after `shutdown`, ms, unless the options say otherwise. */
-const CLOSE_MS = 2000;
+export const CLOSE_MS = 2000;
 
 export interface EngineTiming extends ChildTiming, RestartTiming {
   /** From `shutdown` to SIGKILL when closing; default {@link CLOSE_MS}. */

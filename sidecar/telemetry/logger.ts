@@ -117,7 +117,7 @@ const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault'>, true>> = {
 const MAX_WAITING_BYTES = 4 * 1024 * 1024;
 
 /** How long closing waits for the last lines, ms: a stalled reader must not keep the process alive. */
-const CLOSE_MS = 2000;
+export const CLOSE_MS = 2000;
 
 /**
  * Opens the log. Lines are written asynchronously; `close` resolves when the rest is written or cannot be. After it

@@ -30,7 +30,7 @@ import type { Spool } from './spool.js';
 import type { SpoolHooks, SpoolOptions, SpoolParts, SpoolReading } from './spool-options.js';
 
 /** The longest time for removing the lock, ms; the next start detects that the process has ended. */
-const RELEASE_MS = 1000;
+export const RELEASE_MS = 1000;
 
 export type Opened =
   | { readonly kind: 'open'; readonly spool: DurableSpool; readonly recovered: Recovered }

@@ -25,6 +25,7 @@ import {
   type Node,
 } from './manifests.js';
 import { MEMORY_FILES } from '../../sidecar/engine-client/shared-states.js';
+import { longestStopMs } from './stop-time.js';
 
 const LABELS = { 'app.kubernetes.io/name': 'ra-sidecar' };
 const set = manifest('StatefulSet');
@@ -149,15 +150,15 @@ t.test('all files use the port that the sidecar listens on', async (t) => {
 });
 
 t.test('the pod’s grace period covers a drain', async (t) => {
-  const { drain, usage, delivery } = config();
+  const settings = config();
   const [sleep, seconds] = listAt(container, 'lifecycle.preStop.exec.command');
   t.equal(sleep, 'sleep');
   const preStopMs = Number(seconds) * 1000;
   t.ok(preStopMs >= 1000, 'load balancers notice it meanwhile');
-  const toStop = preStopMs + drain.noticeMs + drain.timeoutMs + usage.closeWaitMs + delivery.stopMs;
+  const toStop = preStopMs + longestStopMs(settings);
   t.ok(Number(pod['terminationGracePeriodSeconds']) * 1000 > toStop, `stops within ${toStop} ms`);
   const periodMs = Number(at(container, 'readinessProbe.periodSeconds')) * 1000;
-  t.ok(drain.noticeMs >= 3 * periodMs, 'three probes of /readyz');
+  t.ok(settings.drain.noticeMs >= 3 * periodMs, 'three probes of /readyz');
 });
 
 t.test('persistent files are on the replica’s own volume, and files to be read are mounted', async (t) => {

@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import t from 'tap';
 import { loadConfig, type Config } from '../../sidecar/config/config.js';
 import { sourceRoot } from '../support/source-root.js';
+import { longestStopMs } from './stop-time.js';
 import { INSTALLED, span, unit } from './unit-file.js';
 
 /** Where Prometheus listens by default. */
@@ -40,9 +41,7 @@ for (const name of ['ra-sidecar', 'ra-sidecar@a']) {
     t.equal(config.dataDir, `/var/lib/${one('StateDirectory')}`);
     t.equal(one('WorkingDirectory'), config.dataDir);
 
-    const { noticeMs, timeoutMs } = config.drain;
-    const { usage, delivery, telemetry } = config;
-    const toStop = noticeMs + timeoutMs + usage.closeWaitMs + delivery.stopMs + telemetry.otlp.stopMs;
+    const toStop = longestStopMs(config);
     t.ok(span(one('TimeoutStopSec')) > toStop, `stops within ${toStop} ms`);
     t.ok(span(one('TimeoutStartSec')) > config.engine.startTimeoutMs);
     t.equal(one('KillMode'), 'mixed', 'engines finish running requests');
