@@ -1,5 +1,5 @@
 /** The documentation as its tests read it: the list of pages, and the anchors, links, blocks and code spans of each. */
-import { readFileSync, readdirSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { sourceRoot } from '../support/source-root.js';
 
@@ -41,6 +41,14 @@ export function readPages(root = sourceRoot): Page[] {
   const top = readdirSync(root).filter((name) => name.endsWith('.md'));
   const rest = [...top, ...markdownIn(root, 'docs'), ...deploy].filter((path) => !FIRST.includes(path)).sort();
   return [...FIRST, ...rest].map((path) => parsePage(path, readFileSync(join(root, path), 'utf8')));
+}
+
+/** The pages of the benches' folders, whose commands are not run. */
+export function readBenchPages(root = sourceRoot): Page[] {
+  return readdirSync(join(root, 'bench'))
+    .map((name) => `bench/${name}/README.md`)
+    .filter((path) => existsSync(join(root, path)))
+    .map((path) => parsePage(path, readFileSync(join(root, path), 'utf8')));
 }
 
 function markdownIn(root: string, folder: string): string[] {
