@@ -43,10 +43,18 @@ The default list:
 
 - Model ids differ. No device is named twice by the replicas of one model, and none where its \`gpu\` is \`false\`. \`listen.port\` and \`operators.port\` differ, unless 0.
 - \`operators.host\` is a loopback address unless \`operators.secretFile\` is set.
-- \`listen.tcp\` is false only where \`listen.socket\` is set.
+- A decision model has no \`vision\`, and \`toolFormat\` is \`auto\`. \`vision.devices\` is set only where \`gpu\` is not \`false\`.
+- Where \`engine.kind\` is \`llama.cpp\`, none of \`engine.url\`, \`socket\`, \`model\`, \`secretFile\` and \`tokens\` is set. Elsewhere
+  either \`engine.url\`, which holds no name and no password and names no server twice, or \`engine.socket\` is set, \`vision\` is
+  not, and \`replicas\` is 1. With \`engine.secretFile\` each \`engine.url\` is \`https\` or names a loopback address.
+  \`sglang\` needs \`prefixCache.scope\` \`all\`; a decision model needs \`decisions.isolate\` to be false.
+- \`listen.tcp\` is false only where \`listen.socket\` is set. Paths of sockets have at most 107 bytes.
+- \`tls.keyFile\` and \`tls.certFile\` are set together, and only where \`listen.tcp\` is true.
 - \`access.mode\` \`gateway\` needs \`gateway.secretFile\`, \`authorizer\` needs \`authorizer.url\`.
 - \`authorizer.url\` is \`https\`, unless it names a loopback address or \`authorizer.socket\` is set.
 - \`bodies.totalBytes\` is at least \`bodies.chatBytes\` and \`bodies.shortBytes\` together.
+- \`stream.totalBufferedBytes\` is at least \`stream.maxBufferedBytes\`; \`usage.maxBacklogBytes\` is at least twice
+  \`usage.segmentBytes\`.
 - \`engine.hangMs\` is at least twice \`engine.heartbeatMs\`; \`engine.backoffMaxMs\` is at least \`engine.backoffMinMs\`.
 - \`delivery.backoffMaxMs\` is at least \`delivery.backoffMinMs\`. \`delivery.url\` holds no name and no password.
 - At most one of \`delivery.url\`, \`delivery.nats.servers\` and \`delivery.kafka.brokers\` is set.
