@@ -91,7 +91,7 @@ const usage = {
     verify: {
       about: 'read the whole usage spool and report damage',
       options: { json: JSON_OPTION },
-      failed: 'there is damage',
+      failed: 'there is damage, or no spool',
     },
     export: {
       about: 'write the billed requests to stdout, one a line, in the order of the spool',
@@ -102,7 +102,7 @@ const usage = {
         account: { type: 'string', value: 'A', about: 'only this account' },
         format: { type: 'string', value: 'F', about: 'default: jsonl', choices: ['jsonl', 'csv'] },
       },
-      failed: 'damaged bytes were skipped, or stdout was closed early',
+      failed: 'there is no spool, damaged bytes were skipped, or stdout was closed early',
     },
   },
 } as const satisfies Group;

@@ -5,6 +5,7 @@ import { readFrom, START } from '../usage/segments.js';
 import { EXIT, parsed, UsageError } from './command.js';
 import { orUsage } from './help.js';
 import { COMMANDS } from './command-table.js';
+import { needSpool } from './spool-folder.js';
 
 /** Error codes of a stream whose reader has closed it. */
 const LEFT: ReadonlySet<string> = new Set(['EPIPE', 'ERR_STREAM_PREMATURE_CLOSE', 'ERR_STREAM_DESTROYED']);
@@ -37,13 +38,14 @@ export interface ExportStreams {
 
 /**
  * `ra-sidecar usage export`: writes the `close` records of the spool in `dir`, at the speed of the reader of `out`. May
- * run beside the sidecar. Resolves with the exit code; rejects if the disk fails.
+ * run beside the sidecar. Resolves with the exit code; rejects without a spool, or if the disk fails.
  */
 export function usageExport(args: readonly string[], dir: string, streams: ExportStreams): Promise<number> {
   return orUsage('usage export', { err: streams.err }, () => write(optionsOf(args), dir, streams));
 }
 
 async function write(options: Options, dir: string, { out, err: complain }: ExportStreams): Promise<number> {
+  needSpool(dir);
   let damaged = 0;
   const lines = async function* (): AsyncGenerator<string> {
     if (options.format === 'csv') yield `${COLUMNS.map(([name]) => name).join()}\n`;

@@ -5,6 +5,7 @@ import { lockOwner } from '../usage/lock.js';
 import { EXIT, parsed, UsageError } from './command.js';
 import { orUsage } from './help.js';
 import { COMMANDS } from './command-table.js';
+import { needSpool } from './spool-folder.js';
 import { usageExport } from './usage-export.js';
 import { verify, type Finding, type Verified } from '../usage/verify.js';
 
@@ -14,7 +15,10 @@ export interface UsageStreams {
   readonly err: (text: string) => void;
 }
 
-/** `ra-sidecar usage verify|export`, which may run beside the sidecar. Resolves with the exit code. */
+/**
+ * `ra-sidecar usage verify|export`, which may run beside the sidecar. Resolves with the exit code; rejects without a
+ * spool.
+ */
 export function usage(config: Config, args: readonly string[], { out, err: say }: UsageStreams): Promise<number> {
   return orUsage(`usage ${args[0] ?? ''}`, { err: say }, async () => {
     const [action, ...rest] = args;
@@ -28,6 +32,7 @@ export function usage(config: Config, args: readonly string[], { out, err: say }
 }
 
 async function report(dir: string, json: boolean, out: Writable): Promise<number> {
+  needSpool(dir);
   const verified = await verify(dir, (await lockOwner(dir)) !== undefined);
   out.write(json ? `${JSON.stringify(verified)}\n` : text(dir, verified));
   return verified.findings.length === 0 ? EXIT.done : EXIT.failed;

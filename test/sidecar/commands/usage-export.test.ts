@@ -110,8 +110,13 @@ t.test('a wrong command line is reported', async (t) => {
   }
 });
 
-t.test('without a spool the export is empty; damage is skipped and reported', async (t) => {
-  t.strictSame(await run(join(t.testdir(), 'none')), { code: 0, out: '', complaints: '' });
+t.test('an empty spool gives an empty export; without a spool it is an error', async (t) => {
+  t.strictSame(await run(t.testdir()), { code: 0, out: '', complaints: '' });
+  const dir = join(t.testdir(), 'usage');
+  await t.rejects(run(dir), { message: `there is no usage spool at ${dir}: ` });
+});
+
+t.test('damage is skipped and reported', async (t) => {
   const dir = spool(t, usageRecord('a', 'close'));
   appendFileSync(segmentPath(dir, 1), 'rubbish\n');
   appendFileSync(segmentPath(dir, 1), encode(usageRecord('b', 'close')));

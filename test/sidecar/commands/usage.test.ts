@@ -8,6 +8,7 @@ import { usage } from '../../../sidecar/commands/usage.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 import { DurableSpool } from '../../../sidecar/usage/durable-spool.js';
 import { segmentPath } from '../../../sidecar/usage/segments.js';
+import { runHere } from '../../support/command-here.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { OPTIONS } from '../../support/spool-harness.js';
 import { usageRecord } from '../../support/usage-records.js';
@@ -46,8 +47,8 @@ async function spoolIn(dataDir: string): Promise<DurableSpool> {
   return opened.spool;
 }
 
-t.test('verify: 0 for a spool without problems, also while it is written and before it exists', async (t) => {
-  const config = configOf(t.testdir());
+t.test('verify: 0 for a spool without problems, also while it is written and before its first record', async (t) => {
+  const config = configOf(t.testdir({ usage: {} }));
   t.strictSame(await run(['verify', '--json'], config), {
     code: 0,
     text: '{"segments":0,"records":0,"findings":[]}\n',
@@ -87,11 +88,20 @@ t.test('anything else is a wrong command line', async (t) => {
 });
 
 t.test('the program calls the command, and prints nothing else on stdout', async (t) => {
-  const dataDir = t.testdir();
+  const dataDir = t.testdir({ usage: {} });
   const cli = (...args: string[]): ReturnType<typeof spawnSync> =>
     spawnSync(process.execPath, [CLI, ...args], { encoding: 'utf8', env: { ...process.env, RA_DATA_DIR: dataDir } });
   t.match(cli('usage', 'verify', '--json'), { status: 0, stdout: '{"segments":0,"records":0,"findings":[]}\n' });
   t.match(cli('nonsense'), { status: 2, stderr: /usage verify\|export/ });
+});
+
+t.test('where there is no spool, the settings are probably wrong: one line and 1', async (t) => {
+  const environment = { RA_DATA_DIR: t.testdir() };
+  for (const action of ['verify', 'export']) {
+    const { code, stdout, stderr } = await runHere(['usage', action], environment);
+    t.strictSame([code, stdout], [1, ''], action);
+    t.match(stderr, /^ra-sidecar: there is no usage spool at \S+\/usage: .*RA_DATA_DIR.*\n$/, action);
+  }
 });
 
 t.test('a failing disk is no finding of verify but an error', async (t) => {
