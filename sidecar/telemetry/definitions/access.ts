@@ -59,7 +59,7 @@ export const CREDIT_REFUSALS: CounterDefinition<'reason'> = {
   labels: ['reason'],
   help: 'Requests refused for lack of credit, or because the balance was not known.',
   advice:
-    '`unavailable`: balances are still being summed up, or the grants file is missing. `insufficient`: the account has too little.',
+    '`unavailable`: balances are still being summed up after the start. `insufficient`: the account has too little.',
 };
 
 export const CREDIT_RESERVATIONS: GaugeDefinition = {
