@@ -144,23 +144,23 @@ export function lastOfLongest(
     waiting.set(user, has);
     users[has] = (users[has] ?? 0) + 1;
   }
-  // Each user may keep so many: the most with which enough go.
-  let keeps = users.length - 1;
-  for (let going = 0; keeps > 0; keeps -= 1) {
-    going += users[keeps] ?? 0;
-    if (going >= count) break;
+  // Users with more than `most` lose their requests down to that, and some of those who then have as many one more.
+  let most = users.length - 1;
+  let going = 0;
+  while (most > 0 && going + (users[most] ?? 0) < count) {
+    going += users[most] ?? 0;
+    most -= 1;
   }
-  keeps = Math.max(0, keeps - 1);
   const found: QueuedRequest[] = [];
+  const further: QueuedRequest[] = [];
   for (let at = newestFirst ? list.first : list.last; at !== undefined; at = newestFirst ? at.next : at.prev) {
-    if (found.length >= count) break;
     const { user } = at.request;
     const has = waiting.get(user) ?? 0;
-    if (at.hasReservation || has <= keeps) continue;
+    if (at.hasReservation || has < most) continue;
+    (has > most ? found : further).push(at);
     waiting.set(user, has - 1);
-    found.push(at);
   }
-  return found;
+  return [...found, ...further.slice(0, Math.max(0, count - going))];
 }
 
 function sumOf({ classes }: Account, kind: Kind, remaining: ReadonlyMap<AccountClass, Remaining>): number {

@@ -42,7 +42,7 @@ const HOLD_STEP = 0.02;
 /** A class is served newest first only above this load: below it nearly all are served. */
 const NEWEST_FIRST_LOAD = 1.05;
 
-/** So many requests for each that was seated, in about the time of one request, show that a class's load continues. */
+/** So many requests for each that was seated, in about the time of one request and without the present one, show that a class's load continues. */
 const CONTINUING_LOAD = 1.5;
 
 /** A full room's longest waits, over their mean: one request in ten waits twice as long, and it is these whose callers leave. */
@@ -138,7 +138,7 @@ export class Overload {
     const { periods } = this.standing;
     if (!this.stands || accountClass.trimmedIn === periods) return [];
     accountClass.trimmedIn = periods;
-    if (accountClass.load <= NEWEST_FIRST_LOAD || accountClass.recentDemand.load(0) <= CONTINUING_LOAD) return [];
+    if (accountClass.load <= NEWEST_FIRST_LOAD || accountClass.recentDemand.load(1) <= CONTINUING_LOAD) return [];
     return lastOfLongest(accountClass, accountClass.list.length - this.roomOf(accountClass));
   }
 

@@ -14,6 +14,9 @@ export interface TimedQueue {
   timedOut(queued: QueuedRequest, reason: WaitEnd, mispredicted: boolean): void;
 }
 
+/** While it is the only one that waits, a request is looked at again so much later than its patience, ms. */
+const AGAIN_MS = 100;
+
 /** One timer for each waiting request, for whichever bound of its wait comes first. */
 export class WaitTimer {
   readonly #clock: Clock;
@@ -31,12 +34,12 @@ export class WaitTimer {
     this.#queue = queue;
   }
 
-  /** Starts the timer of a request that has none. The queue's state must be at the present. `patient`: its class's patience is no bound. */
-  arm(queued: QueuedRequest, patient = false): void {
+  /** Starts the timer of a request that has none. The queue's state must be at the present. `since`: from when on its patience counts. */
+  arm(queued: QueuedRequest, since = queued.enteredAt): void {
     const { now } = this.#state;
     const wantedIn = (queued.request.wantedUntil ?? Infinity) - now;
     // Up to the next whole millisecond, so that sums of fractions do not arm it again and again for no time.
-    const patienceIn = patient ? Infinity : Math.ceil(queued.enteredAt + this.#hopelessMs(queued) - now) + 1;
+    const patienceIn = Math.ceil(since + this.#hopelessMs(queued) - now) + 1;
     const deadlineIn = (queued.request.deadlineAt ?? Infinity) - now;
     const waitIn = this.#maxWaitMs - queued.queuedMs;
     const least = Math.min(deadlineIn, waitIn, wantedIn, Math.max(patienceIn, 1));
@@ -46,8 +49,8 @@ export class WaitTimer {
       this.#queue.accrue();
       // The patience of its class may have been learned to be longer meanwhile.
       if (byPatience && this.#hopelessMs(queued) > this.#state.now - queued.enteredAt) this.arm(queued);
-      // The only request that waits is seated in any case. If others come, the next seat decides (Overload.isHopeless).
-      else if (byPatience && this.#state.waiting === 1) this.arm(queued, true);
+      // The only request that waits is seated in any case, unless others come.
+      else if (byPatience && this.#state.waiting === 1) this.arm(queued, this.#state.now + AGAIN_MS);
       else this.#queue.timedOut(queued, reason, this.#isMispredicted(queued, reason));
     });
   }

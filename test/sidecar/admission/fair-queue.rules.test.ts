@@ -757,7 +757,7 @@ t.test('standing: a burst that was partly refused is served, if few requests fol
 t.test('standing: the only request that waits is seated, however long it waited', async (t) => {
   const rules = { maxWaitMs: 60_000, waitingPerSeat: 64, waitingBytes: Infinity };
   const h = new Harness(1, rules, { random: () => 0.9 });
-  await h.serve('a', 1000);
+  await h.serve('a', 100);
   const first = await h.seat(h.wait('a'));
   // Callers of this account leave after a second, at several times the load.
   for (let i = 0; i < 12; i += 1) {
@@ -769,9 +769,14 @@ t.test('standing: the only request that waits is seated, however long it waited'
   const last = h.wait('a');
   const ended: string[] = [];
   void last.outcome.then(({ kind }) => ended.push(kind));
-  h.clock.advance(30_000);
+  h.clock.advance(5000);
   for (let i = 0; i < 4; i += 1) await Promise.resolve();
   t.strictSame([ended, h.queue.snapshot().waiting], [[], 1], 'it waits');
+  const newer = h.wait('a');
+  h.clock.advance(2500);
+  for (let i = 0; i < 4; i += 1) await Promise.resolve();
+  t.strictSame(ended, ['refused'], 'until another one waits too');
+  h.clock.advance(30_000);
   first.release('done');
-  await h.seat(last);
+  await h.seat(newer);
 });
