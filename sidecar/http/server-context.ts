@@ -49,7 +49,7 @@ export interface ServerContext {
   /** When replies are written, but for those that {@link parserCork} has room for. */
   readonly nextTurn: NextTurn;
   readonly parserCork: ParserCork;
-  /** Each answer has `Connection: close` and ends its connection. */
+  /** Each answer has `Connection: close`, and its connection ends after a whole reply. */
   readonly closing: boolean;
   readonly loadReport?: LoadReport;
   readonly onExchange?: (head: RequestHead) => void;

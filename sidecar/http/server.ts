@@ -32,8 +32,8 @@ export interface Server {
    */
   renewTls(files: TlsFiles): void;
   /**
-   * From now on each answer has `Connection: close` and ends its connection, so that callers who keep one connect
-   * elsewhere. New connections are still accepted. Idempotent.
+   * From now on each answer has `Connection: close`, and its connection ends after a whole reply, so that callers who keep one
+   * connect elsewhere. New connections are still accepted. Idempotent.
    */
   endConnections(): void;
   /** Closes everything at once; waiting callers are disconnected (their exchanges' `gone` is aborted). Idempotent. */

@@ -150,8 +150,8 @@ export const ROUTES: readonly RouteReference[] = [
     tag: 'service',
     summary: 'Whether the server takes work',
     description:
-      'It does not drain, usage can be recorded, balances are known and every model that is not lazy is loaded. Reasons ' +
-      'are on the operators’ listener, under the same path.',
+      'It does not drain, usage can be recorded, balances are known, prompt hosts have started and every model that is not ' +
+      'lazy is loaded. Reasons are on the operators’ listener, under the same path.',
     key: false,
     answer: 'Readiness',
     other: [503, 'Readiness', 'Not ready.'],
