@@ -100,7 +100,7 @@ export async function takeSnapshot(parts: SnapshotParts, watched: WatchedService
   }));
   const read = await reading;
   return {
-    v: 2,
+    v: 3,
     at,
     startedAt,
     intervalMs,
@@ -130,7 +130,7 @@ function holderView({ holder, id, seats }: PlacedHolder, now: number): HolderVie
     seats,
     account: holder.account,
     class: holder.class,
-    state: phase === 'waiting' ? 'handed' : phase,
+    state: phase === 'waiting' ? 'starting' : phase,
     ageMs: Math.round(now - holder.since),
   };
 }

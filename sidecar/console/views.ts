@@ -30,8 +30,8 @@ export interface ReadinessView {
   readonly reasons: readonly string[];
 }
 
-/** The phase of a request that holds a seat. `handed`: the engine has not started it yet. */
-export type SeatState = 'handed' | 'prefilling' | 'decoding';
+/** The phase of a request that holds a seat. `starting`: the engine has not started it yet. */
+export type SeatState = 'starting' | 'prefilling' | 'decoding';
 
 /** One request that holds seats. */
 export interface HolderView {
@@ -125,7 +125,7 @@ export interface SpoolView {
 
 export interface Snapshot {
   /** Incremented with changes that an older page would misread; such a page then asks to be reloaded. */
-  readonly v: 2;
+  readonly v: 3;
   /** Wall-clock times, ms since 1970: of this snapshot, and of the process's start, which identifies the process. */
   readonly at: number;
   readonly startedAt: number;

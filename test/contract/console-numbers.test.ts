@@ -38,7 +38,7 @@ t.test('a request that the engine has not begun is shown as starting', async (t)
   const feed = await watch(t, sidecar);
   await sidecar.begin(CHAT, chatBody('m', 'queued'));
   const seen = await feed.until(({ models }) => models[0]?.holders.length === 1);
-  t.equal(seen.models[0]?.holders[0]?.state, 'handed');
+  t.equal(seen.models[0]?.holders[0]?.state, 'starting');
 });
 
 t.test('its numbers equal those of /metrics and /admission', async (t) => {

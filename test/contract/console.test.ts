@@ -52,7 +52,7 @@ t.test('the feed: one frame at once, then one an interval, each with the complet
   t.equal(feed.response.headers.get('access-control-allow-origin'), null);
   const [first, second, third] = [await feed.next(), await feed.next(), await feed.next()];
   t.match(first, {
-    v: 2,
+    v: 3,
     intervalMs: 250,
     readiness: { status: 'ready', reasons: [] },
     models: [

@@ -15,7 +15,7 @@
  */
 
 /** The version `v` of snapshots that this page can read. */
-const VERSION = 2;
+const VERSION = 3;
 
 /** Waits between two attempts, ms: the first, and the longest. */
 const FIRST_MS = 500;

@@ -18,12 +18,12 @@ const WORDED = 32;
 const HUES = 8;
 
 /** @type {Readonly<Record<HolderView['state'], string>>} */
-const STATES = { handed: 'starting', prefilling: 'prefill', decoding: 'decode' };
+const STATES = { starting: 'starting', prefilling: 'prefill', decoding: 'decode' };
 
 const LEGEND = /** @type {const} */ ([
   ['decoding', 'decode'],
   ['prefilling', 'prefill'],
-  ['handed', 'starting'],
+  ['starting', 'starting'],
   ['free', 'free'],
 ]);
 
@@ -56,10 +56,10 @@ export function hueOf(account) {
  * @returns {string}
  */
 export function seatsInWords({ queue, holders }) {
-  const held = { handed: 0, prefilling: 0, decoding: 0 };
+  const held = { starting: 0, prefilling: 0, decoding: 0 };
   for (const { state, seats } of holders) held[state] += seats.length;
-  const busy = held.handed + held.prefilling + held.decoding;
-  const states = /** @type {const} */ (['decoding', 'prefilling', 'handed'])
+  const busy = held.starting + held.prefilling + held.decoding;
+  const states = /** @type {const} */ (['decoding', 'prefilling', 'starting'])
     .filter((state) => held[state] > 0)
     .map((state) => `${held[state]} ${STATES[state]}`);
   return [some(queue.seats, 'seat'), ...states, `${Math.max(0, queue.seats - busy)} free`].join(', ');
