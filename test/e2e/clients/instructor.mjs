@@ -47,7 +47,11 @@ export default ({ base, key, model }) => {
   steps.abort = async () => {
     const stop = new AbortController();
     let pieces = 0;
-    const asked = { ...plain, stream: true, frequency_penalty: -2, max_tokens: 4000 };
+    // A reply that its schema makes long.
+    const all = { type: 'array', items: { type: 'integer' }, minItems: 200 };
+    const numbers = { type: 'object', properties: { all }, required: ['all'], additionalProperties: false };
+    const response_format = { type: 'json_schema', json_schema: { name: 'all', schema: numbers } };
+    const asked = { ...plain, stream: true, response_format, max_tokens: 4000 };
     const stream = await client('TOOLS').chat.completions.create(asked, { signal: stop.signal });
     for await (const _ of stream) if ((pieces += 1) === 3) stop.abort();
     assert.ok(pieces < 50);

@@ -18,8 +18,11 @@ const tool = {
 export function openaiSteps(OpenAI, { zodResponseFormat, z }, { base, key, model }) {
   const client = new OpenAI({ apiKey: key, baseURL: base, maxRetries: 0 });
   const hello = { model, messages: [{ role: 'user', content: 'Hello' }], temperature: 0, max_completion_tokens: 400 };
-  /** A reward for repetition makes the model continue to the token limit. */
-  const endless = { frequency_penalty: -2, max_completion_tokens: 4000 };
+  /** A reply that its schema makes long. */
+  const all = { type: 'array', items: { type: 'integer' }, minItems: 200 };
+  const schema = { type: 'object', properties: { all }, required: ['all'], additionalProperties: false };
+  const response_format = { type: 'json_schema', json_schema: { name: 'all', schema } };
+  const long = { response_format, max_completion_tokens: 4000 };
   const chat = client.chat.completions;
   return {
     async list() {
@@ -108,7 +111,7 @@ export function openaiSteps(OpenAI, { zodResponseFormat, z }, { base, key, model
     },
     async abort() {
       const stop = new AbortController();
-      const stream = await chat.create({ ...hello, ...endless, stream: true }, { signal: stop.signal });
+      const stream = await chat.create({ ...hello, ...long, stream: true }, { signal: stop.signal });
       let chunks = 0;
       for await (const _ of stream) if ((chunks += 1) === 3) stop.abort();
       assert.ok(chunks < 50);

@@ -75,10 +75,14 @@ export default ({ base, key, model }) => {
     },
     async abort() {
       const stop = new AbortController();
+      // A reply that its schema makes long.
+      const all = { type: 'array', items: { type: 'integer' }, minItems: 200 };
+      const schema = { type: 'object', properties: { all }, required: ['all'], additionalProperties: false };
+      const responseFormat = { type: 'json_schema', jsonSchema: { name: 'all', schema } };
       let pieces = 0;
       await assert.rejects(
         async () => {
-          const stream = await send({ stream: true, frequencyPenalty: -2, maxTokens: 4000 }, { signal: stop.signal });
+          const stream = await send({ stream: true, responseFormat, maxTokens: 4000 }, { signal: stop.signal });
           for await (const _ of stream) if ((pieces += 1) === 3) stop.abort();
         },
         { name: 'AbortError' },
