@@ -134,18 +134,13 @@ t.test('nothing that the compatible contract accepts is kept', async (t) => {
 
   await t.test('cut off by the engine’s end', async (t) => {
     const engine = sidecar.enginePid(CHAT);
-    const begin = (): Promise<Response> => sidecar.post(RESPONSES, response({ max_output_tokens: 7000, stream: true }));
-    let stream = await begin();
-    // The engine is stopped while the test looks: a reply may end soon, and then another is begun.
-    process.kill(engine, 'SIGSTOP');
-    while ((await sidecar.metric('ra_sidecar_seats_busy')) !== 1) {
-      process.kill(engine, 'SIGCONT');
-      await watch.replied(stream);
-      stream = await begin();
-      process.kill(engine, 'SIGSTOP');
-    }
+    // A reply that its schema makes long.
+    const all = { type: 'array', items: { type: 'integer' }, minItems: 200 };
+    const schema = { type: 'object', properties: { all }, required: ['all'], additionalProperties: false };
+    const text = { format: { type: 'json_schema', name: 'all', schema } };
+    const stream = await sidecar.post(RESPONSES, response({ max_output_tokens: 7000, stream: true, text }));
+    await sidecar.reaches('ra_sidecar_seats_busy', 1, { model: CHAT });
     process.kill(engine, 'SIGABRT');
-    process.kill(engine, 'SIGCONT');
     t.match(await watch.replied(stream), /"type":"error".*"code":"bad_gateway"/);
     await sidecar.logged('engine ready', 2, (line) => line['model'] === CHAT);
   });
