@@ -212,8 +212,8 @@ class Talk {
   }
 
   /**
-   * What the queue is told that a replica holds. It places by the share of the prompt that is held less shares that are at most 1, so the
-   * costs decide if they are given as that share, below zero: one for each ms.
+   * The tokens of the prompt that this replica reports to the queue. To place by costs, the bench reports minus one whole prompt for each
+   * ms that the request costs there: the queue takes the replica with the largest share, less shares of at most 1, so the costs decide.
    */
   #sharedTokens(conversation: number, at: number): number {
     const replica = this.#replicas[at];

@@ -8,7 +8,7 @@ import { CLOSE_MS as ENGINE_MS } from '../../sidecar/engine-client/supervisor-op
 import { CLOSE_MS as LOG_MS } from '../../sidecar/telemetry/logger.js';
 import { RELEASE_MS } from '../../sidecar/usage/durable-spool.js';
 
-/** What no setting changes: engines that do not end, a disk that hangs, a log that nobody reads. */
+/** What no setting changes: engines that do not end, a disk that hangs, a log whose reader has stopped. */
 const FIXED_MS = 2 * FLUSH_MS + ENGINE_MS + KILL_WAIT_MS + BALANCES_MS + HUNG_DISK_MS + RELEASE_MS + LOG_MS;
 
 /** The longest time from SIGTERM to the exit, ms, with traces and metrics exported too. */

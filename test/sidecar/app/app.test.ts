@@ -3,7 +3,7 @@ import { closeSync, constants, mkdirSync, mkdtempSync, openSync, rmSync, writeFi
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { startApp } from '../../../sidecar/app/app.js';
+import { startApp, type App } from '../../../sidecar/app/app.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 import type { Prompts } from '../../../sidecar/prompts/lanes.js';
 import type { OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-host.js';
@@ -91,8 +91,8 @@ class HeldPrompts {
   }
 }
 
-t.test('a start is complete when a short and a long chat have been through the prompt hosts', async (t) => {
-  // No engine starts: its model is loaded with the first request.
+/** An app whose prompt hosts wait. No engine starts: its model is loaded with the first request. */
+async function startHeld(t: Test): Promise<{ app: App; config: Config; prompts: HeldPrompts }> {
   const { config } = configOf(t, { file: await embeddedTestModel(), load: 'lazy' });
   const prompts = new HeldPrompts();
   const app = await startApp(config, new FakeIdentity(), new RecordingLog(), {
@@ -100,6 +100,11 @@ t.test('a start is complete when a short and a long chat have been through the p
     makePrompts: () => prompts as unknown as Prompts,
   });
   t.teardown(() => app.drain());
+  return { app, config, prompts };
+}
+
+t.test('a start is complete when a short and a long chat have been through the prompt hosts', async (t) => {
+  const { app, config, prompts } = await startHeld(t);
   let ready = false;
   const all = app.ready().then(() => (ready = true));
   const readyz = (): Promise<Response> => fetch(`http://127.0.0.1:${app.operatorsPort}/readyz`);
@@ -118,13 +123,7 @@ t.test('a start is complete when a short and a long chat have been through the p
 });
 
 t.test('a start that is drained while its first chats are in the prompt hosts is never complete', async (t) => {
-  const { config } = configOf(t, { file: await embeddedTestModel(), load: 'lazy' });
-  const prompts = new HeldPrompts();
-  const app = await startApp(config, new FakeIdentity(), new RecordingLog(), {
-    spool: new FakeSpool(),
-    makePrompts: () => prompts as unknown as Prompts,
-  });
-  t.teardown(() => app.drain());
+  const { app, prompts } = await startHeld(t);
   let ready = false;
   void app.ready().then(() => (ready = true));
   prompts.start();

@@ -168,7 +168,7 @@ t.test('a state that a second replica has restored is there for a third, also wi
   t.equal(engine.heldPrefixes(2).longestOf(PREFIX), 3 * PREFIX_CHUNK);
 });
 
-t.test('an engine is told with each job whether other replicas run jobs too', async (t) => {
+t.test('each job says whether other replicas run jobs too', async (t) => {
   const { engine, replicas } = three();
   const told = (): unknown[] => {
     engine.generate(JOB, RECEIVER, 1, PREFIX);
