@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import t, { type Test } from 'tap';
 import { deferred } from '../../support/http-server.js';
+import type { Snapshot } from '../../../sidecar/console/views.js';
 import { sourceRoot } from '../../support/source-root.js';
 
 interface Hears {
@@ -25,7 +26,10 @@ const { Feed } = (await import(pathToFileURL(join(sourceRoot, 'sidecar/console/p
   readonly Feed: new (url: string, hears: Hears) => PageFeed;
 };
 
-const picture = (n: number, v = 2): string => `data: ${JSON.stringify({ v, n, intervalMs: 250 })}\n\n`;
+/** The version that the sidecar sends; the compiler checks it. */
+const VERSION: Snapshot['v'] = 3;
+
+const picture = (n: number, v: number = VERSION): string => `data: ${JSON.stringify({ v, n, intervalMs: 250 })}\n\n`;
 
 /** A page’s feed from a server with scripted answers. `heard` has its events, in order. */
 async function harness(
@@ -81,7 +85,7 @@ t.test('snapshots are assembled however they are cut; other frames are ignored',
 
 t.test('a snapshot of an unknown version ends the feed: the page does not try again', async (t) => {
   const { feed, heard, asked, closed } = await harness(t, (response) => {
-    response.write(picture(1) + picture(2, 3) + picture(3));
+    response.write(picture(1) + picture(2, VERSION + 1) + picture(3));
   });
   feed.start();
   t.strictSame([await heard(), await heard()], ['picture 1', 'other']);
