@@ -1,5 +1,7 @@
+import { once } from 'node:events';
+import { createServer, type AddressInfo } from 'node:net';
 import t from 'tap';
-import { parse } from './raw-http.js';
+import { parse, RawConnection } from './raw-http.js';
 
 const read = (text: string, head = false) => parse(Buffer.from(text, 'latin1'), head);
 
@@ -20,6 +22,20 @@ t.test('every prefix of a response is incomplete', async (t) => {
   ]) {
     for (let length = 0; length < text.length; length++) t.equal(read(text.slice(0, length)), undefined);
   }
+});
+
+t.test('a text that is awaited, and one that the response does not have', async (t) => {
+  const server = createServer((socket) => {
+    t.teardown(() => socket.destroy());
+    socket.write('HTTP/1.1 503 Later\r\nContent-Length: 5\r\n\r\na b c');
+  }).listen(0, '127.0.0.1');
+  t.teardown(() => server.close());
+  await once(server, 'listening');
+  const connection = await RawConnection.open((server.address() as AddressInfo).port);
+  t.teardown(() => connection.close());
+  await connection.until('b');
+  await t.rejects(connection.until('d'), { message: /^no "d" in "HTTP\/1\.1 503 Later/ }, 'it is not waited for');
+  t.equal((await connection.response()).body, 'a b c');
 });
 
 t.test('what HTTP/1.1 forbids', async (t) => {

@@ -88,12 +88,19 @@ export class RawConnection {
     });
   }
 
-  /** Resolves once `text` is among the bytes not yet taken by {@link response}. */
+  /**
+   * Resolves once `text` is among the bytes not yet taken by {@link response}. Rejects if they are a whole response
+   * without it, such as a refusal on a connection that stays open.
+   */
   until(text: string): Promise<void> {
     return this.#wait((resolve) => {
-      if (!this.#received.includes(text)) return false;
-      resolve();
-      return true;
+      if (this.#received.includes(text)) {
+        resolve();
+        return true;
+      }
+      const whole = parse(this.#received, false)?.response;
+      if (whole !== undefined) throw new Error(`no ${JSON.stringify(text)} in ${JSON.stringify(whole.raw)}`);
+      return false;
     });
   }
 
