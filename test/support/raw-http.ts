@@ -31,13 +31,15 @@ interface Waiter {
 export class RawConnection {
   readonly socket: Socket;
   #received = Buffer.alloc(0);
+  /** Received after that, and not looked at yet. */
+  #pieces: Buffer[] = [];
   #ended = false;
   #waiters: Waiter[] = [];
 
   private constructor(socket: Socket) {
     this.socket = socket;
     socket.on('data', (bytes) => {
-      this.#received = Buffer.concat([this.#received, bytes]);
+      this.#pieces.push(bytes);
       this.#advance();
     });
     // A reset is treated as the end of the received bytes.
@@ -124,6 +126,9 @@ export class RawConnection {
   }
 
   #advance(): void {
+    if (this.#waiters.length === 0) return;
+    // Not for each piece: what is sent until a socket is full may be tens of MB in pieces of 64 KB.
+    if (this.#pieces.length > 0) this.#received = Buffer.concat([this.#received, ...this.#pieces.splice(0)]);
     for (let waiter = this.#waiters[0]; waiter !== undefined; waiter = this.#waiters[0]) {
       try {
         if (!waiter.attempt()) {
