@@ -63,12 +63,23 @@ t.test(
 
     await t.test('an idle time does not end a stream that lasts longer', async (t) => {
       const isFleeting = ({ model }: LogLine): boolean => model === FLEETING;
-      t.equal((await sidecar.post('/chat/completions', { ...SHORT, model: FLEETING })).status, 503);
-      await sidecar.logged('engine ready', 1, isFleeting);
+      let loads = 0;
+      // On a busy machine the idle time may be over before the request comes, which then loads the model again.
+      const begin = async (): Promise<OpenStream> => {
+        try {
+          return await OpenStream.begin(sidecar, { ...ENDLESS, model: FLEETING });
+        } catch (error) {
+          if (!String(error).includes('cold')) throw error;
+          await sidecar.logged('engine ready', (loads += 1), isFleeting);
+          return await begin();
+        }
+      };
+      const stream = await begin();
+      t.ok(loads > 0, 'the first request was refused');
       const begun = performance.now();
-      endsWell(t, await (await OpenStream.begin(sidecar, { ...ENDLESS, model: FLEETING })).response);
+      endsWell(t, await stream.response);
       t.ok(performance.now() - begun > 400, 'it took longer than the idle time');
-      await sidecar.logged('engine unloaded', 1, isFleeting);
+      await sidecar.logged('engine unloaded', loads, isFleeting);
     });
   },
 );

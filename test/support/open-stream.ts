@@ -29,7 +29,7 @@ export class OpenStream {
     this.response.catch(() => undefined);
   }
 
-  /** Requests a stream and resolves once `sign` is among its bytes: by default the first token. */
+  /** Requests a stream and resolves once `sign` is among its bytes: by default the first token. Rejects if it is refused. */
   static async begin(
     sidecar: Pick<Sidecar, 'port' | 'key'>,
     body: Readonly<Record<string, unknown>> = ENDLESS,
@@ -42,7 +42,12 @@ export class OpenStream {
       { Authorization: `Bearer ${sidecar.key}`, 'Content-Type': 'application/json' },
       JSON.stringify({ ...body, stream: true }),
     );
-    await connection.until(sign);
+    try {
+      await connection.until(sign);
+    } catch (error) {
+      connection.close();
+      throw error;
+    }
     return new OpenStream(connection);
   }
 
