@@ -55,8 +55,8 @@ const sidecar = await InProcess.start(t, {
       kind: 'chat' as const,
       seats: 4,
       ...(kind === 'sglang' && { prefixCache: { scope: 'all' } }),
-      // Short for the silence of a server, long for the seat of a caller who left.
-      engine: { kind, ...REACHED[kind], silentMs: 200, cancelWaitMs: 60_000 },
+      // Short for the silence of a server, but longer than a pause of this process; long for the seat of a caller who left.
+      engine: { kind, ...REACHED[kind], silentMs: 1000, cancelWaitMs: 60_000 },
     })),
     { id: 'several', kind: 'chat', seats: 1, engine: { kind: 'vllm', url: [stubs.first.url, stubs.second.url] } },
   ],
