@@ -98,7 +98,7 @@ t.test('a sink that fails in every way gets everything in the end', async (t) =>
     if (fail) fail(request);
     else request.response.writeHead(202).end();
   };
-  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_TIMEOUT_MS: '100' });
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_TIMEOUT_MS: '1000' });
   await harness.bill('a');
   await harness.log.seen('usage delivery resumed');
   t.strictSame(sink.ids, new Array(7).fill(['a']));
