@@ -51,6 +51,15 @@ async function usedMeanwhile(pid: number): Promise<number> {
   return usedCpuMs(pid) - before;
 }
 
+/**
+ * Rejects if the process goes on to use {@link MAX_CPU_MS} and more. At first it may still take or close connections that
+ * the kernel has taken, which is work on a slow machine; a loop that spins does not end.
+ */
+async function rests(pid: number): Promise<void> {
+  const what = `less than ${MAX_CPU_MS} ms of processor time in ${WATCHED_MS} ms`;
+  await eventually(what, async () => (await usedMeanwhile(pid)) < MAX_CPU_MS);
+}
+
 /** The prompt host of short bodies. */
 function shortHost(sidecar: Sidecar): number {
   const found = childrenOf(sidecar.pid).find(({ command }) => command.endsWith('host.js short'));
@@ -63,8 +72,7 @@ t.test(
   async (t) => {
     const sidecar = await Sidecar.start(t, { config: await chatOnly(1), openFiles: OPEN_FILES });
     const connections = await idle(t, sidecar, IDLE);
-    const used = await usedMeanwhile(sidecar.pid);
-    t.ok(used < MAX_CPU_MS, `${used} ms of processor time in ${WATCHED_MS} ms`);
+    await rests(sidecar.pid);
     t.ok(connections.refused() > IDLE - OPEN_FILES, 'those past the bound are closed at once');
 
     const host = shortHost(sidecar);
@@ -138,8 +146,7 @@ t.test('children that could not be forked are forked when there are descriptors 
   const connections = await idle(t, sidecar, IDLE);
   await sidecar.logged('no descriptors left', 1, ({ time }) => String(time) > since);
   await eventually('those that were not accepted are closed', () => connections.refused() > IDLE / 4);
-  const used = await usedMeanwhile(sidecar.pid);
-  t.ok(used < MAX_CPU_MS, `${used} ms of processor time in ${WATCHED_MS} ms`);
+  await rests(sidecar.pid);
   // Not ready if the spool’s probe could not open a file.
   t.match((await readyz()).status, /^(200|503)$/, 'an open connection is served');
   limit('1024:');
