@@ -53,11 +53,19 @@ async function served(prefixReuse: 'any' | 'off', scope: 'all' | 'account'): Pro
   const inTurn = async (occupies: string): Promise<number> => {
     const occupied = ask('occupant', occupies, 600);
     await sidecar.reaches('ra_sidecar_seats_busy', 1);
-    const stranger = ask('stranger', OTHER, 4);
-    await sidecar.reaches('ra_sidecar_waiting_requests', 1);
-    const sharer = ask('sharer', SHARED, 4);
-    await sidecar.reaches('ra_sidecar_waiting_requests', 2);
-    return (await Promise.all([occupied, stranger, sharer]))[2];
+    // Stopped until both others wait, however long a busy machine takes for that.
+    const engine = sidecar.enginePid(CHAT);
+    process.kill(engine, 'SIGSTOP');
+    const others: Promise<number>[] = [];
+    try {
+      others.push(ask('stranger', OTHER, 4));
+      await sidecar.reaches('ra_sidecar_waiting_requests', 1);
+      others.push(ask('sharer', SHARED, 4));
+      await sidecar.reaches('ra_sidecar_waiting_requests', 2);
+    } finally {
+      process.kill(engine, 'SIGCONT');
+    }
+    return (await Promise.all([occupied, ...others])).at(-1) ?? NaN;
   };
   const accounts = (): string[] =>
     sidecar.lines.filter(({ event }) => event === 'request').map((line) => String(line['account']));
