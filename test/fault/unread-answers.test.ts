@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
-import { residentBytes } from '../support/processes.js';
+import { eventually, residentBytes } from '../support/processes.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 import { unreading } from '../support/unreading.js';
 import { rounds } from '../support/long-form.js';
@@ -39,6 +39,12 @@ async function flood(port: number, text: string, stop: () => boolean): Promise<b
   for (let sent = 0; !socket.destroyed && !stop() && sent < FLOOD_BYTES; sent += batch.length) {
     await Promise.race([new Promise((resolve) => socket.write(batch, resolve)), closed]);
   }
+  // The kernel may have taken what the sidecar has not read yet; and who does not read notices an end only by writing.
+  const over = (): boolean => {
+    if (!socket.destroyed) socket.write(text);
+    return socket.destroyed || stop();
+  };
+  await eventually('the connection ends', over).catch(() => undefined);
   const ended = socket.destroyed;
   socket.destroy();
   return ended;
