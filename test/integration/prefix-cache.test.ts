@@ -72,12 +72,22 @@ async function ask(account: Account, system: string): Promise<Asked> {
   return { cached: usage.prompt_tokens_details.cached_tokens, prompt: usage.prompt_tokens, ms };
 }
 
+/** Undefined for a descriptor that its process has closed meanwhile. */
+function ifOpen<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return undefined;
+  }
+}
+
 /** Files of saved states that a process has open, as [the process that made it, path]. */
 function statesOf(pid: number): (readonly [maker: number, path: string])[] {
   const states: [number, string][] = [];
   for (const descriptor of readdirSync(`/proc/${pid}/fd`)) {
     const path = `/proc/${pid}/fd/${descriptor}`;
-    const maker = /^\/dev\/shm\/ra-(\d+)-/.exec(readlinkSync(path))?.[1];
+    const maker = /^\/dev\/shm\/ra-(\d+)-/.exec(ifOpen(() => readlinkSync(path)) ?? '')?.[1];
     if (maker !== undefined) states.push([Number(maker), path]);
   }
   return states;
@@ -125,8 +135,8 @@ t.test('of an account that the keys file freezes nothing is left, in any engine'
     Buffer.from(ids.slice((4 * i + 4) * ROW, (4 * i + 5) * ROW).buffer),
   );
   const inFiles = (): number => {
-    const all = pids.flatMap((pid) => statesOf(pid).map(([, path]) => readFileSync(path)));
-    return all.reduce((sum, bytes) => sum + rows.filter((row) => bytes.includes(row)).length, 0);
+    const all = pids.flatMap((pid) => statesOf(pid).map(([, path]) => ifOpen(() => readFileSync(path))));
+    return all.reduce((sum, bytes) => sum + rows.filter((row) => bytes?.includes(row)).length, 0);
   };
   const inMemory = (): number => pids.reduce((sum, pid) => sum + countInMemory(pid, rows), 0);
   t.ok(ids.length > (4 * ROWS + 4) * ROW);
