@@ -142,8 +142,9 @@ t.test('the requests of a minute, and the wait until the next', async (t) => {
   ] as const) {
     t.equal((await sidecar.post(path, body, three)).status, 200, path);
   }
+  const fourth = await sidecar.post(SYSTEMONE, systemOneBody('decide'), three);
   const took = Date.now() - before;
-  const wait = limited(t, 'the fourth', await sidecar.post(SYSTEMONE, systemOneBody('decide'), three), /60 seconds/);
+  const wait = limited(t, 'the fourth', fourth, /60 seconds/);
   t.ok(wait <= 60_000 && wait >= 60_000 - took - 1000, `${wait} ms: until the first is a minute old`);
 });
 

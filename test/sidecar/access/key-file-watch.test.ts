@@ -12,6 +12,8 @@ import { makeKey, sends } from '../../support/keys.js';
 
 const A = makeKey({ id: 'a' });
 const B = makeKey({ id: 'b' });
+/** The least time between two reads for the same reason (followed-file.ts). */
+const READ_EVERY_MS = 100;
 /** Longer than any test: changes are found by events, or with the fake clock. */
 const NEVER_MS = 600_000;
 
@@ -253,8 +255,11 @@ t.test('an invalid file at the start ends the start', async (t) => {
 t.test('after several replacements it has the last one', async (t) => {
   const watched = await Watched.open(t, [A.stored]);
   const last = makeKey({ id: 'last' });
+  const from = performance.now();
   for (let i = 0; i < 100; i++) await watched.put(makeKey().stored);
   await watched.put(last.stored);
   while ((await watched.ask(last)).kind !== 'caller') await watched.saidSoFar(watched.said.length + 1);
-  t.ok(watched.said.length < 50, 'several changes are read once');
+  // By an event, and because of the question above; on a slow disk the replacements take longer than that.
+  const most = 2 + (2 * (performance.now() - from)) / READ_EVERY_MS;
+  t.ok(watched.said.length <= most, `several changes are read once: ${watched.said.length}, at most ${most}`);
 });
