@@ -9,8 +9,8 @@ import { eventually } from '../../support/processes.js';
 
 const [a, b] = [testPair('a'), testPair('b')];
 
-/** A reply that no socket accepts at once. */
-const LONG = 'x'.repeat(8 << 20);
+/** A reply that no socket accepts at once: longer than what `tcp_wmem` and `tcp_rmem` allow a kernel to buffer. */
+const LONG = 'x'.repeat(48 << 20);
 
 const streams: EventStream[] = [];
 

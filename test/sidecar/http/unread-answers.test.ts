@@ -1,11 +1,15 @@
 /** Callers that send requests and do not read, and callers that read the buffered answers later, over real sockets. */
 import { once } from 'node:events';
-import t from 'tap';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
 import type { EventStream } from '../../../sidecar/http/exchange.js';
 import type { Handler } from '../../../sidecar/http/routes.js';
 import type { ReaderCut } from '../../../sidecar/http/server-context.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import type { Server } from '../../../sidecar/http/server.js';
 import { serve } from '../../support/http-server.js';
+import { RawConnection } from '../../support/raw-http.js';
+import { shortDir } from '../../support/short-dir.js';
 import { unreading } from '../../support/unreading.js';
 
 const MIB = 1 << 20;
@@ -16,6 +20,16 @@ const DOCUMENT = Buffer.alloc(92_000, 'd');
 const TEXT = 'aö中🌍'.repeat(400_000);
 
 const document: Handler = (exchange) => exchange.reply({ status: 200, body: DOCUMENT });
+
+/**
+ * The path of a Unix socket of the server. The kernel buffers some 200 KB for one, whatever its bounds for TCP: a longer answer
+ * waits in the server for certain.
+ */
+async function unixSocket(t: Test, server: Server): Promise<string> {
+  const path = join(shortDir(t), 'ra.sock');
+  await server.listenUnix(path, 0o600);
+  return path;
+}
 
 function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
@@ -82,25 +96,29 @@ for (const [what, { request, most }] of Object.entries(ONE_BY_ONE)) {
 }
 
 t.test('a late reader gets every byte of a whole reply, and its connection continues', async (t) => {
-  const { connect, server, ended } = await serve(t, {
+  const { connect, port, server, ended } = await serve(t, {
     '/text': { GET: (exchange) => exchange.reply({ status: 200, body: TEXT }) },
     '/kept': { GET: (exchange) => exchange.reply({ status: 200, body: Buffer.from(TEXT) }) },
   });
-  for (const path of ['/text', '/kept']) {
-    const caller = await connect();
-    caller.socket.pause();
-    caller.request('GET', path);
-    // Another connection’s answer shows that the server’s loop ran.
-    for (let i = 0; i < 20; i++) await (await connect()).request('HEAD', path).response({ head: true });
-    if (path === '/text') t.equal(server.bufferedBytes, Buffer.byteLength(TEXT), 'buffered bytes are counted');
-    else t.equal(server.bufferedBytes, 0, 'bytes that the handler keeps anyway are not');
-    caller.socket.resume();
-    const response = await caller.response();
-    t.equal(response.field('content-length'), String(Buffer.byteLength(TEXT)));
-    t.ok(response.body === TEXT, 'no byte is missing or repeated');
-    t.equal((await caller.request('HEAD', path).response({ head: true })).status, 200);
+  const socket = await unixSocket(t, server);
+  for (const at of [port, socket]) {
+    for (const path of ['/text', '/kept']) {
+      const caller = await RawConnection.open(at);
+      t.teardown(() => caller.close());
+      caller.socket.pause();
+      caller.request('GET', path);
+      // Another connection’s answer shows that the server’s loop ran.
+      for (let i = 0; i < 20; i++) await (await connect()).request('HEAD', path).response({ head: true });
+      if (path === '/kept') t.equal(server.bufferedBytes, 0, 'bytes that the handler keeps anyway are not counted');
+      else if (at === socket) t.equal(server.bufferedBytes, Buffer.byteLength(TEXT), 'buffered bytes are counted');
+      caller.socket.resume();
+      const response = await caller.response();
+      t.equal(response.field('content-length'), String(Buffer.byteLength(TEXT)));
+      t.ok(response.body === TEXT, 'no byte is missing or repeated');
+      t.equal((await caller.request('HEAD', path).response({ head: true })).status, 200);
+    }
   }
-  await ended(44);
+  await ended(88);
   t.equal(server.bufferedBytes, 0);
 });
 
@@ -194,11 +212,12 @@ t.test('streams of an address that is never quiet ask for a part of the time', a
 
 t.test('past the total the reply with the most unread bytes is cut off', async (t) => {
   const cuts: ReaderCut[] = [];
-  const { port, connect, server, ended } = await serve(t, (exchange) => exchange.reply({ status: 200, body: TEXT }), {
+  const { connect, server, ended } = await serve(t, (exchange) => exchange.reply({ status: 200, body: TEXT }), {
     limits: { totalBytes: 1 << 30, backlog: { streamBytes: 64 * 1024, totalBytes: 9 * MIB } },
     onReaderCut: (cut) => cuts.push(cut),
   });
-  const callers = [1, 2, 3].map(() => unreading(port));
+  const socket = await unixSocket(t, server);
+  const callers = [1, 2, 3].map(() => unreading(socket));
   for (const caller of callers) {
     await once(caller, 'connect');
     caller.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
