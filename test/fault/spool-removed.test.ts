@@ -13,7 +13,8 @@ t.test(
   'files are removed under load: noticed within a probe, every reply is recorded, no second sidecar starts',
   async (t) => {
     const dataDir = t.testdir();
-    const config = { ...(await chatOnly(2)), dataDir, usage: { probeMs: 500 } };
+    // Three probes that find nothing wrong make it healthy again: until then a busy machine must have seen that it is not.
+    const config = { ...(await chatOnly(2)), dataDir, usage: { probeMs: 1500 } };
     const sidecar = await Sidecar.start(t, { config });
     const dir = join(dataDir, 'usage');
     const answered: string[] = [];
