@@ -227,7 +227,7 @@ t.test('an engine with a blocked event loop is killed for its silence, and resta
 });
 
 t.test('heartbeats without steps while a job waits: killed, restarted', async (t) => {
-  const harness = launch(t, {}, { hangMs: 400 });
+  const harness = launch(t, {}, { hangMs: 1000 });
   await harness.ready();
   const receiver = new RecordingReceiver();
   harness.engine.generate(stubJob('stuck'), receiver);
@@ -237,10 +237,11 @@ t.test('heartbeats without steps while a job waits: killed, restarted', async (t
 });
 
 t.test('an engine that makes steps is not killed during a long job', async (t) => {
-  const harness = launch(t, {}, { hangMs: 300 });
+  const harness = launch(t, {}, { hangMs: 1000 });
   await harness.ready();
   const receiver = new RecordingReceiver();
-  harness.engine.generate(stubJob('slow', 200), receiver);
+  // At least twice as long as that.
+  harness.engine.generate(stubJob('slow', 400), receiver);
   t.equal(await receiver.ended, 'done');
   t.same(harness.lost, []);
 });
