@@ -16,12 +16,15 @@ export function rootOfFile(): Test {
   return current;
 }
 
-/** Runs the files, as paths from the repository’s root. A file that fails to load fails its own subtest. */
-export function runGroup(files: readonly string[]): void {
+/**
+ * Runs the files, as paths from the repository’s root, each with its limit, s, if it has one. A file that fails to load
+ * fails its own subtest. At its limit the test that runs fails, and the file’s next test or the next file begins.
+ */
+export function runGroup(files: readonly (readonly [file: string, limitS?: number])[]): void {
   shareLanes(tap, 'common');
   register('./group-hooks.js', import.meta.url);
-  for (const file of files) {
-    void tap.test(file, async (t) => {
+  for (const [file, limitS] of files) {
+    void tap.test(file, limitS === undefined ? {} : { timeout: limitS * 1000 }, async (t) => {
       current = t;
       await import(pathToFileURL(resolve(file)).href);
     });

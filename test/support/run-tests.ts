@@ -2,7 +2,7 @@
  * `make test` and `make check`: runs test files, several processes at a time, and prints a digest of each as it ends
  * and a last line with the counts. Files that can share a process do (test-groups.ts). Without a named file: all.
  *
- *     node dist/test/support/run-tests.js [--jobs=3] [--timeout=900] [--table] [--top=60] [FILES]
+ *     node dist/test/support/run-tests.js [--jobs=3] [--timeout=S] [--table] [--top=60] [FILES]
  *
  * With --table, `make test-times`, it prints where the time went in place of the digest.
  */
@@ -18,8 +18,8 @@ const { values, positionals } = parseArgs({
   options: {
     // A test that starts sidecars waits for a third of its time, so two cores have work for more than two processes.
     jobs: { type: 'string', default: '3' },
-    /** s a process */
-    timeout: { type: 'string', default: '900' },
+    /** s a process, in place of the limits of its files */
+    timeout: { type: 'string' },
     table: { type: 'boolean', default: false },
     top: { type: 'string', default: '60' },
   },
@@ -31,15 +31,16 @@ const all = (): string[] =>
     .filter((path) => path.endsWith('.test.js'))
     .map((path) => `dist/test/${path}`);
 
-const entries = entriesFor(positionals.length > 0 ? positionals : all());
+const limitS = values.timeout === undefined ? undefined : Number(values.timeout);
+const entries = entriesFor(positionals.length > 0 ? positionals : all(), limitS);
 const done: Timed[] = [];
 const began = performance.now();
 const digest = values.table ? stderr : stdout;
 
 const waiting = entries.values();
 const work = async (): Promise<void> => {
-  for (const file of waiting) {
-    const run = await runTestProcess(file, Number(values.timeout));
+  for (const { path: file, limitS } of waiting) {
+    const run = await runTestProcess(file, limitS);
     done.push({ file, ...run });
     const took = `${run.wallS.toFixed(1)} s, ${run.cpuS.toFixed(1)} s of processor time`;
     digest.write([...run.shown, `${run.ok ? 'ok' : 'not ok'} ${done.length} - ${file} # ${took}`, ''].join('\n'));

@@ -30,6 +30,11 @@ export class TapDigest {
     return this.#failure !== undefined || /^(ok| {4}ok) \d+ - dist\//.test(line) || coverage;
   }
 
+  /** Whether tap has counted, which it does when all tests have ended. */
+  get complete(): boolean {
+    return this.#counts !== '';
+  }
+
   /**
    * What tap counted, in assertions. A run with a failure status (`status`, tap’s own) without a counted failure, or in
    * which nothing passed, has failed once.

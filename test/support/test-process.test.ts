@@ -12,9 +12,21 @@ const folder = t.testdir({
   'nothing.js': `import 'tap';`,
   'waits.js': `import t from 'tap'; t.test('waits', async (t) => { t.pass(); await new Promise((resolve) => setTimeout(resolve, 2500)); });`,
   'spins.js': `import t from 'tap'; t.pass(); for (;;);`,
+  'stays.js': `import t from 'tap'; t.teardown(() => {}); t.pass(); setInterval(() => {}, 1000);`,
+  'group.js': `
+    import { fileURLToPath } from 'node:url';
+    import { runGroup } from ${JSON.stringify(new URL('./group-files.js', import.meta.url).href)};
+    const at = (name) => fileURLToPath(new URL(name, import.meta.url));
+    runGroup([[at('hangs.test.js'), 1], [at('next.test.js'), ${PATIENT_S}]]);`,
+  'hangs.test.js': `
+    import t from 'tap';
+    const alive = setInterval(() => {}, 1000);
+    t.teardown(() => clearInterval(alive));
+    t.test('what never comes', () => new Promise(() => {}));`,
+  'next.test.js': `import t from 'tap'; t.test('next', async (t) => { t.pass(); });`,
 });
-const run = (name: string, timeoutS = PATIENT_S, graceS = 0) =>
-  runTestProcess(join(folder, `${name}.js`), timeoutS, graceS);
+const run = (name: string, timeoutS = PATIENT_S, limits: Parameters<typeof runTestProcess>[2] = { graceS: 0 }) =>
+  runTestProcess(join(folder, `${name}.js`), timeoutS, limits);
 
 t.test('a process whose tests pass', async (t) => {
   const { passed, failed, ok, shown, wallS, cpuS } = await run('passes');
@@ -38,8 +50,25 @@ for (const name of ['ends-early', 'throws', 'crashes', 'nothing']) {
 }
 
 t.test('one that takes too long is ended by tap, or killed if it computes', async (t) => {
-  const [waits, spins] = await Promise.all([run('waits', 1, PATIENT_S), run('spins', 1)]);
+  const [waits, spins] = await Promise.all([run('waits', 1, { graceS: PATIENT_S }), run('spins', 1)]);
   t.match(waits.shown.join('\n'), /not ok .* - timeout!/);
   t.notOk(waits.ok);
   t.notOk(spins.ok);
+});
+
+t.test('a file of a group that hangs fails at its own limit, by its name, and the next one runs', async (t) => {
+  const { passed, ok, shown } = await run('group');
+  t.notOk(ok);
+  const text = shown.join('\n');
+  t.match(text, /not ok \d+ - timeout!/);
+  t.match(text, /not ok \d+ - what never comes/);
+  t.match(text, /^not ok 1 - \S*hangs\.test\.js/m);
+  t.notMatch(text, /^not ok 2/m);
+  t.ok(passed > 0, 'the next one passed');
+});
+
+t.test('a process that something keeps alive after its tests is killed, and has failed', async (t) => {
+  const { passed, failed, shown } = await run('stays', PATIENT_S, { leaveS: 1 });
+  t.same({ passed, failed }, { passed: 1, failed: 1 });
+  t.match(shown.join('\n'), /^killed: 1 s after its tests it had not ended$/m);
 });

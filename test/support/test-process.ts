@@ -23,6 +23,12 @@ export interface TestRun extends Verdict {
 /** A process that does not end by itself at its limit is killed after this time. */
 const GRACE_S = 30;
 
+/** A process whose tests have ended is killed after this time: what a test has left keeps it alive. */
+const LEAVE_S = 60;
+
+/** What a shell exits with when its command was ended by SIGKILL. */
+const KILLED = 128 + 9;
+
 /** What is kept of stderr, characters. */
 const STDERR_KEPT = 20_000;
 
@@ -33,7 +39,11 @@ const seconds = (text: string): number => {
 };
 
 /** `timeoutS`: tap ends the process with a failure after this time. Never rejects for what the tests do. */
-export async function runTestProcess(file: string, timeoutS: number, graceS = GRACE_S): Promise<TestRun> {
+export async function runTestProcess(
+  file: string,
+  timeoutS: number,
+  { graceS = GRACE_S, leaveS = LEAVE_S } = {},
+): Promise<TestRun> {
   const from = performance.now();
   // The second line of `times` is what the processes took that the shell, and they in turn, waited for.
   const script = 'test -z "$GROUP" || echo $$ > "$GROUP"; "$@"; status=$?; times >&3; exit $status';
@@ -43,12 +53,11 @@ export async function runTestProcess(file: string, timeoutS: number, graceS = GR
     env: { ...env, TAP_TIMEOUT: String(timeoutS), GROUP: group?.members ?? '' },
   });
   const closed = once(child, 'close');
-  const kill = setTimeout(
-    () => {
+  const killAfter = (s: number): NodeJS.Timeout =>
+    setTimeout(() => {
       for (const { pid } of childrenOf(child.pid ?? 0)) process.kill(pid, 'SIGKILL');
-    },
-    (timeoutS + graceS) * 1000,
-  );
+    }, s * 1000);
+  let kill = killAfter(timeoutS + graceS);
   let [times, printed] = ['', ''];
   const [, output, errors, timed] = child.stdio;
   if (!output || !errors || !timed) throw new Error('no pipes');
@@ -56,12 +65,18 @@ export async function runTestProcess(file: string, timeoutS: number, graceS = GR
   errors.on('data', (bytes: Buffer) => (printed = (printed + bytes.toString()).slice(-STDERR_KEPT)));
   const digest = new TapDigest();
   const shown: string[] = [];
+  let leaves = false;
   for await (const line of createInterface({ input: output, crlfDelay: Infinity })) {
     if (digest.shows(line)) shown.push(line);
+    if (leaves || !digest.complete) continue;
+    leaves = true;
+    clearTimeout(kill);
+    kill = killAfter(leaveS);
   }
   await closed;
   clearTimeout(kill);
   const verdict = digest.verdict(child.exitCode ?? 1);
+  if (leaves && child.exitCode === KILLED) shown.push(`killed: ${leaveS} s after its tests it had not ended`);
   if (!verdict.ok) shown.push(...printed.split('\n'));
   const ofChildren = (times.split('\n')[1] ?? '').split(' ');
   const cpuS = group?.close() ?? ofChildren.reduce((sum, part) => sum + seconds(part), 0);

@@ -180,3 +180,17 @@ const SHORT = 0.3;
 export function secondsOf(file: string): number {
   return SECONDS[file.replace(/\.test\.js$/, '')] ?? SHORT;
 }
+
+/** What a file may take beside {@link MANY_TIMES} its time in the table, s. */
+const LEAST_LIMIT_S = 120;
+
+/** A machine that is so many times slower still passes. */
+const MANY_TIMES = 20;
+
+/**
+ * After so long a file in its short form hangs, s: it waits for what never comes. `file`: below dist/test. Not for
+ * `make test-long`.
+ */
+export function limitOf(file: string): number {
+  return LEAST_LIMIT_S + MANY_TIMES * secondsOf(file);
+}
