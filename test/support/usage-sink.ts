@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { freePort } from './free-port.js';
 
 export interface SinkRequest {
   readonly method: string;
@@ -77,10 +78,4 @@ export class UsageSink {
 }
 
 /** A port of this machine without a listener. */
-export async function deadPort(): Promise<number> {
-  const server = createServer();
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  const { port } = server.address() as AddressInfo;
-  await once(server.close(), 'close');
-  return port;
-}
+export const deadPort = freePort;
