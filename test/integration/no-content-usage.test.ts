@@ -113,6 +113,9 @@ t.test('usage is recorded, sent and recovered without content', async (t) => {
 
   await t.test('it is killed under load', async (t) => {
     const streams = [await chat(ENDLESS), await chat(ENDLESS)];
+    // Stopped, neither ends before the sidecar is killed.
+    const engine = sidecar.enginePid(CHAT);
+    process.kill(engine, 'SIGSTOP');
     const waiting = chat().then(
       () => 'answered',
       () => 'cut off',
@@ -121,6 +124,7 @@ t.test('usage is recorded, sent and recovered without content', async (t) => {
     watch.processes(sidecar.pid);
     await watch.pages(sidecar);
     sidecar.child.kill('SIGKILL');
+    process.kill(engine, 'SIGCONT');
     t.equal((await sidecar.exited()).signal, 'SIGKILL');
     t.equal(await waiting, 'cut off');
     for (const stream of streams) await t.rejects(stream.text());
