@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { canary, chatBody, decisionBody, MARK } from '../support/canaries.js';
-import { counted } from '../support/faults.js';
+import { counted, holdEngine } from '../support/faults.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { ENDLESS, OpenStream } from '../support/open-stream.js';
 import { OtlpReceiver, type ReceivedTrace } from '../support/otlp-receiver.js';
@@ -300,6 +300,8 @@ t.test('a lost engine is an error', async (t) => {
   const cut = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 });
   await counted(sidecar, 'seats_busy', 1);
   process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
+  // The next one is stopped before it is ready, however long the first trace takes to come.
+  const goOn = await holdEngine(sidecar, 2);
   await cut.response;
   const failed = await sidecar.logged('request', 1, ({ code }) => code === 'bad_gateway');
   const lost = await receiver.trace(String(failed['span_id']));
@@ -307,5 +309,6 @@ t.test('a lost engine is an error', async (t) => {
   t.match(lost.server, { status: 2, attributes: { 'error.type': 'bad_gateway', 'http.response.status_code': 200 } });
   t.match(story(lost).at(-1), { name: 'decode', status: 2, attributes: { 'error.type': 'bad_gateway' } });
   const { trace } = await ask(CHATS, chatBody(), 'cold');
+  goOn();
   t.match(trace.server, { status: 2, attributes: { 'error.type': 'cold', 'ra_sidecar.phase': 'prepare' } });
 });
