@@ -19,9 +19,11 @@ const SEATS = 4;
 const CONTEXT = 4096;
 const PAIRS = 3;
 const TURNS = 5;
-const REPLY = 48;
+const REPLY = 96;
+/** Before each further question: a person reads the reply, and writes. */
+const PAUSE_MS = 1000;
 /** Of a question; the chat has some 3,000 tokens in the end. */
-const WORDS = 430;
+const WORDS = 395;
 const FILES = {
   window: () => endless('window'),
   hybrid: () => endless('hybrid'),
@@ -34,7 +36,9 @@ const only = process.argv[3];
 
 interface Pair {
   readonly ours: readonly Turn[];
-  /** With `prefixReuse: any`. */
+  /** Without pauses. */
+  readonly atOnce: readonly Turn[];
+  /** Without pauses, with `prefixReuse: any`. */
   readonly any: readonly Turn[];
   readonly theirs: readonly Turn[];
   readonly enginePeak: number;
@@ -53,8 +57,9 @@ function questions(pair: number): string[] {
 
 /** One chat with each server, in processes of their own. */
 async function pairOf(file: string, pair: number): Promise<Pair> {
-  const ours = await withSidecar(file, 'auto', pair);
-  const any = await withSidecar(file, 'any', pair);
+  const ours = await withSidecar(file, 'auto', pair, PAUSE_MS);
+  const atOnce = await withSidecar(file, 'auto', pair, 0);
+  const any = await withSidecar(file, 'any', pair, 0);
   const server = await LlamaServer.start(file, {
     threads: 1,
     slots: SEATS,
@@ -64,16 +69,17 @@ async function pairOf(file: string, pair: number): Promise<Pair> {
   const extras = { top_k: 0, top_p: 1, min_p: 0 };
   const target = { port: server.port, extras };
   await converse(target, CHAT, ['Hello'], 4);
-  const theirs = await converse(target, CHAT, questions(pair), REPLY);
+  const theirs = await converse(target, CHAT, questions(pair), REPLY, PAUSE_MS);
   const theirPeak = await peakMiB(server.pid);
   await server.close();
-  return { ours: ours.turns, any: any.turns, theirs, enginePeak: ours.peak, theirPeak };
+  return { ours: ours.turns, atOnce: atOnce.turns, any: any.turns, theirs, enginePeak: ours.peak, theirPeak };
 }
 
 async function withSidecar(
   file: string,
   prefixReuse: 'auto' | 'any',
   pair: number,
+  pauseMs: number,
 ): Promise<{ turns: readonly Turn[]; peak: number }> {
   const teardowns = new Teardowns();
   const model = { id: CHAT, kind: 'chat', file, seats: SEATS, contextPerSeat: CONTEXT, threads: 1, gpu: false };
@@ -81,7 +87,7 @@ async function withSidecar(
   const sidecar = await Sidecar.start(teardowns, { config });
   const target = { port: sidecar.port, key: sidecar.key };
   await converse(target, CHAT, ['Hello'], 4);
-  const turns = await converse(target, CHAT, questions(pair), REPLY);
+  const turns = await converse(target, CHAT, questions(pair), REPLY, pauseMs);
   const peak = await peakMiB(await childWith(sidecar.pid, 'engine/main.js'));
   await teardowns.run();
   return { turns, peak };
@@ -96,21 +102,24 @@ for (const model of ['window', 'hybrid', 'embedded'] as const) {
   const file = await FILES[model]();
   const pairs = await inPieces(`${name}-${model}`, PAIRS, (pair) => pairOf(file, pair));
   for (let turn = 0; turn < TURNS; turn += 1) {
-    const of = (side: 'ours' | 'any' | 'theirs', field: keyof Turn): number =>
+    const of = (side: 'ours' | 'atOnce' | 'any' | 'theirs', field: keyof Turn): number =>
       median(pairs.map((pair) => pair[side][turn]?.[field] ?? NaN));
-    const ratio = (side: 'ours' | 'any'): number =>
+    const ratio = (side: 'ours' | 'atOnce' | 'any'): number =>
       median(pairs.map((pair) => (pair[side][turn]?.ttftMs ?? NaN) / (pair.theirs[turn]?.ttftMs ?? NaN)));
     rows.push({
       model,
       turn: turn + 1,
       'prompt tokens': of('ours', 'promptTokens'),
       'reused, ours': of('ours', 'cachedTokens'),
+      'reused, ours, at once': of('atOnce', 'cachedTokens'),
       'reused, ours, any': of('any', 'cachedTokens'),
       'reused, llama-server': of('theirs', 'cachedTokens'),
       'TTFT ms, ours': of('ours', 'ttftMs'),
+      'TTFT ms, ours, at once': of('atOnce', 'ttftMs'),
       'TTFT ms, ours, any': of('any', 'ttftMs'),
       'TTFT ms, llama-server': of('theirs', 'ttftMs'),
       ratio: ratio('ours'),
+      'ratio, at once': ratio('atOnce'),
       'ratio, any': ratio('any'),
       'peak MiB, engine': median(pairs.map(({ enginePeak }) => enginePeak)),
       'peak MiB, llama-server': median(pairs.map(({ theirPeak }) => theirPeak)),
@@ -121,8 +130,8 @@ for (const model of ['window', 'hybrid', 'embedded'] as const) {
 await keep(name, {
   title: `A growing chat beside llama-server, ${build} addon`,
   about: [
-    `One caller, ${TURNS} turns over HTTP, each with a question of some ${WORDS} words and a greedy reply of ${REPLY} tokens; ${SEATS} seats or slots of ${CONTEXT} tokens, 1 compute thread each, prompt reuse on. Medians of ${PAIRS} pairs of processes. TTFT: from the request to the first text. Reused: cached_tokens of the reply.`,
-    '`prefixReuse: auto`, the default, evaluates the last reply again, since it was evaluated one token at a time and its state would not equal that of a fresh prefill to the last bit; `any` goes on from it where the text of the reply becomes the same tokens again.',
+    `One caller, ${TURNS} turns over HTTP, each with a question of some ${WORDS} words and a greedy reply of ${REPLY} tokens; ${SEATS} seats or slots of ${CONTEXT} tokens, 1 compute thread each, prompt reuse on. ${PAUSE_MS / 1000} s pass between a reply and the next question, as when a person reads it; none in the columns \`at once\` and \`any\`. Medians of ${PAIRS} pairs of processes. TTFT: from the request to the first text. Reused: cached_tokens of the reply.`,
+    '`prefixReuse: auto`, the default, evaluates the last reply again, since it was evaluated one token at a time and its state would not equal that of a fresh prefill to the last bit. Where the state cannot be truncated (`window`, `hybrid`), the engine does so in the pause (`prefillAhead`). `any` goes on from the reply’s own state where its text becomes the same tokens again.',
     '`window` and `hybrid`: see architectures-limit-native.md. `embedded`: a llama model of 3 million weights.',
   ],
   rows,

@@ -1,4 +1,6 @@
 /** A chat over HTTP that grows turn by turn, and the times of each turn. */
+import { setTimeout } from 'node:timers/promises';
+
 export interface ChatTarget {
   readonly port: number;
   readonly key?: string;
@@ -22,16 +24,18 @@ interface Chunk {
   };
 }
 
-/** Sends each question after the replies to those before it, greedily, with replies of `tokens`. */
+/** Sends each question `pauseMs` after the reply to the one before it, greedily, with replies of `tokens`. */
 export async function converse(
   target: ChatTarget,
   model: string,
   questions: readonly string[],
   tokens: number,
+  pauseMs = 0,
 ): Promise<readonly Turn[]> {
   const messages: { role: string; content: string }[] = [];
   const turns: Turn[] = [];
   for (const content of questions) {
+    if (messages.length > 0 && pauseMs > 0) await setTimeout(pauseMs);
     messages.push({ role: 'user', content });
     const { reply, turn } = await ask(target, { model, messages, max_tokens: tokens, temperature: 0 });
     messages.push({ role: 'assistant', content: reply });

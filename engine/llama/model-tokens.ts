@@ -34,6 +34,12 @@ export function vocabularyTexts(metadata: GgufMetadata, detokenize: (token: numb
   return { model: ggml.model, tokens: ggml.tokens, types: ggml.token_type, detokenize };
 }
 
-export function modelTokens(texts: VocabularyTexts, isEnd: (token: number) => boolean): ModelTokens {
-  return { isEnd, bytes: tokenBytes(texts), control: controlText(texts) };
+/** `tokenize`: of a text in which no control token is meant. */
+export function modelTokens(
+  texts: VocabularyTexts,
+  isEnd: (token: number) => boolean,
+  tokenize?: (text: string) => Iterable<number>,
+): ModelTokens {
+  const more = tokenize && { tokenize: (text: string) => Uint32Array.from(tokenize(text)) };
+  return { isEnd, bytes: tokenBytes(texts), control: controlText(texts), ...more };
 }

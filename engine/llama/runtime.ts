@@ -82,7 +82,11 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   const texts = vocabularyTexts(info.metadata, (token) => model.detokenize([token as Token]));
   return {
     decoder,
-    tokens: modelTokens(texts, (token) => model.isEogToken(token as Token)),
+    tokens: modelTokens(
+      texts,
+      (token) => model.isEogToken(token as Token),
+      (text) => model.tokenize(text),
+    ),
     name: info.metadata.general.name ?? info.metadata.general.architecture,
     vocabulary: texts.tokens.length,
     prefillTokensPerStep: plan.prefillTokensPerStep,

@@ -50,6 +50,11 @@ export interface EngineSetup {
   readonly prefillShare: number;
   /** Which part of a new prompt is reused from the KV state of a sequence. */
   readonly prefixReuse: PrefixReuse;
+  /**
+   * While nothing runs, evaluate a reply as the conversation's next prompt will contain it, for a model whose past state cannot be
+   * truncated. Absent: false.
+   */
+  readonly prefillAhead?: boolean;
   /** Time between two heartbeats, in ms. */
   readonly heartbeatMs: number;
   /** A server that computes in place of this machine. `file` then needs to hold the vocabulary alone. */

@@ -1,5 +1,6 @@
 import type { Decoder, Part, PartResult } from './decoder.js';
-import { PromptPlan, PromptProgress, type SavePoints } from './prompt-plan.js';
+import type { EndedReply } from './next-prompt.js';
+import { chatPoints, PromptPlan, PromptProgress } from './prompt-plan.js';
 import type { GenerateJob } from '../protocol/jobs.js';
 import type { Output } from '../protocol/job-output.js';
 import { promptLength } from '../protocol/prompt.js';
@@ -50,12 +51,7 @@ export class Generation implements Work {
     const length = promptLength(job.prompt);
     const worth = job.n > 1 || length > LEAST_SAVED_TOKENS;
     this.#appendOnly = !decoder.truncatable && decoder.save !== undefined;
-    const points: SavePoints = {
-      upTo: length - 1,
-      isMark: (token) => model.control(token) !== undefined,
-      exactly: job.n > 1,
-    };
-    const saving = this.#appendOnly && worth ? points : undefined;
+    const saving = this.#appendOnly && worth ? chatPoints(length, model, job.n > 1) : undefined;
     const key = { scope: job.scope, ...limits.origin };
     this.#plan = new PromptPlan(job.prompt, limits.prefillTokensPerStep, key, saving);
     this.#embeddings = new Embeddings(this.#plan.images, job.n === 1);
@@ -81,7 +77,13 @@ export class Generation implements Work {
   branch(item: number, sequence: number, held: number): Branch {
     const reply = new Reply(this.#id, item, this.#job, this.#model, this.#decoder);
     this.#needed = [...this.#needed, ...this.#plan.images.flatMap(({ at }, index) => (at < held ? [] : [index]))];
-    return new ReplyBranch(sequence, new PromptProgress(this.#plan, held), reply, this.#embeddings);
+    return new ReplyBranch(sequence, new PromptProgress(this.#plan, held), reply, this.#embeddings, this.#from);
+  }
+
+  /** Where a reply begins from which the conversation's next prompt may be known; undefined: from none of these. */
+  get #from(): number | undefined {
+    const { tokens, images } = this.#plan;
+    return this.#appendOnly && this.items === 1 && images.length === 0 ? tokens.length : undefined;
   }
 
   /** A state that cannot be truncated is copied before its last token. */
@@ -101,12 +103,19 @@ class ReplyBranch implements Branch {
   readonly progress: PromptProgress;
   readonly #reply: Reply;
   readonly #embeddings: Embeddings;
+  readonly #from: number | undefined;
 
-  constructor(sequence: number, progress: PromptProgress, reply: Reply, embeddings: Embeddings) {
+  constructor(sequence: number, progress: PromptProgress, reply: Reply, embeddings: Embeddings, from?: number) {
     this.sequence = sequence;
     this.progress = progress;
     this.#reply = reply;
     this.#embeddings = embeddings;
+    this.#from = from;
+  }
+
+  get ended(): EndedReply | undefined {
+    const { plain, last } = this.#reply;
+    return this.#from === undefined || plain === undefined ? undefined : { from: this.#from, tokens: plain, last };
   }
 
   get awaitsImage(): Promise<void> | undefined {

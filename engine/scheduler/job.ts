@@ -2,6 +2,7 @@ import type { Part, PartResult } from './decoder.js';
 import type { Reuse } from './sequence-tokens.js';
 import type { CacheScope } from '../protocol/cache-key.js';
 import type { Output } from '../protocol/job-output.js';
+import type { EndedReply } from './next-prompt.js';
 import type { PromptPlan, PromptProgress } from './prompt-plan.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
 
@@ -11,6 +12,8 @@ export interface Branch {
   readonly progress: PromptProgress;
   /** All of its outputs are complete. */
   readonly over: boolean;
+  /** Its reply, if it is over and the conversation's next prompt is likely to repeat it. Absent: it is not. */
+  readonly ended?: EndedReply | undefined;
   /**
    * Settles when the next token of its reply can be chosen: its grammar's mask is computed beside the steps. Its prompt
    * continues meanwhile, except for the end. Never rejects. Undefined if the token can be chosen now.
@@ -176,4 +179,6 @@ export interface ModelTokens {
   bytes(token: number): Uint8Array;
   /** A control token's name, such as `<|channel|>`; undefined: the token is none. */
   control(token: number): string | undefined;
+  /** The tokens of a text that follows a control token; none is added. Absent: no next prompt is evaluated ahead. */
+  tokenize?(text: string): Uint32Array;
 }

@@ -171,7 +171,7 @@ export class Jobs {
       const next = job.follows ? job.next : undefined;
       if (!next) {
         job.end(branch);
-        this.#sequences.free(sequence);
+        this.#sequences.free(sequence, branch.ended);
         continue;
       }
       const keep = await this.#sequences.reopen(sequence, next, job.work.reuse);

@@ -14,9 +14,18 @@ export interface SavePoints {
   readonly exactly: boolean;
 }
 
+/** Of a chat's prompt of so many tokens: control tokens are around its turns. `exactly`: as in {@link SavePoints}. */
+export function chatPoints(
+  length: number,
+  model: { control(token: number): string | undefined },
+  exactly: boolean,
+): SavePoints {
+  return { upTo: length - 1, isMark: (token) => model.control(token) !== undefined, exactly };
+}
+
 /**
  * A chunk that ends at a mark has at least this part of a whole one, 64 of 256 tokens: llama.cpp's flash attention on a CPU has a
- * tiled kernel for 64 tokens and more (ops.cpp), and computes fewer one by one.
+ * tiled kernel for 64 tokens and more (ops.cpp), and computes fewer one by one. A bound of 48 made chats slower.
  */
 const LEAST_CHUNK = 1 / 4;
 /**
@@ -24,7 +33,7 @@ const LEAST_CHUNK = 1 / 4;
  * before the later one, which leaves fewer tokens for the last decode of a prompt: a decode of a few tokens takes much longer for each
  * than a chunk does.
  */
-const TURN_GAP = 2;
+export const TURN_GAP = 2;
 /** Within a turn the state is saved once in so many chunks. */
 const CHUNKS_A_SAVE = 4;
 

@@ -7,9 +7,9 @@ import type { BatchItem } from './batch-planner.js';
 
 const NOTHING = new Uint32Array(0);
 
-/** Number of steps in a result. */
-export function stepsOf(result: PartResult): number {
-  return 1 + thenOf(result).length;
+/** Number of steps in the results of a decode, of which each part has as many. */
+export function stepsOf([first]: readonly PartResult[]): number {
+  return first === undefined ? 0 : 1 + thenOf(first).length;
 }
 
 /** Passes the results of decodes to their branches, and records the tokens in the sequences. */

@@ -2,6 +2,7 @@ import { SavedState, type CheckpointStore } from './checkpoint-store.js';
 import type { SequenceStates } from './decoder.js';
 import { EngineFault } from './faults.js';
 import type { Entry } from './prefix-cache.js';
+import type { EndedReply, HeldReply } from './next-prompt.js';
 import type { PromptPlan } from './prompt-plan.js';
 import type { SequenceCache } from './sequence-cache.js';
 import { SequenceCheckpoints } from './sequence-checkpoints.js';
@@ -18,6 +19,8 @@ export interface Sequence extends Slot {
   usedAt: number;
   /** Clock reading when it was last taken or freed. */
   movedAt: number;
+  /** The reply that it was freed with, until it is returned by `Sequences.takeReply`. */
+  reply: EndedReply | undefined;
 }
 
 /**
@@ -48,8 +51,20 @@ export class SequenceSlots {
         intermittent: false,
         usedAt: 0,
         movedAt: 0,
+        reply: undefined,
       };
     });
+  }
+
+  /** As `Sequences.lastReply`. */
+  get lastReply(): HeldReply | undefined {
+    let [last, usedAt] = [undefined as HeldReply | undefined, -1];
+    for (const [sequence, { reply, tokens, ...slot }] of this.all.entries()) {
+      if (!reply || !tokens.key || slot.usedAt < usedAt) continue;
+      last = { sequence, reply, tokens: tokens.tokens, key: tokens.key };
+      usedAt = slot.usedAt;
+    }
+    return last;
   }
 
   at(sequence: number): Sequence {
@@ -69,6 +84,7 @@ export class SequenceSlots {
   async empty(sequence: number): Promise<void> {
     this.forget(sequence, 0);
     this.at(sequence).tokens.wipe();
+    this.at(sequence).reply = undefined;
     await this.#states.truncate(sequence, 0);
   }
 

@@ -8,6 +8,7 @@ import { PrefixCache, restoreCost, type Match, type PrefixCacheLimits } from './
 import { SequenceCache } from './sequence-cache.js';
 import { SequenceSlots } from './sequence-slots.js';
 import type { Reuse } from './sequence-tokens.js';
+import type { EndedReply, HeldReply } from './next-prompt.js';
 import type { PromptPlan } from './prompt-plan.js';
 import type { Work } from './job.js';
 import type { CacheScope } from '../protocol/cache-key.js';
@@ -146,7 +147,7 @@ export class Sequences {
     return this.#cache.find(plan, reuse);
   }
 
-  /** Prepares a taken sequence for another prompt. Returns how much of it is reused. Rejects as `open` does. */
+  /** Prepares a sequence for another prompt. Returns how much of it is reused. Rejects as `open` does. */
   async reopen(sequence: number, plan: PromptPlan, reuse: Reuse): Promise<number> {
     const { tokens, lengths } = this.#slots.at(sequence);
     return this.#slots.truncate(sequence, plan, this.#reusable ? tokens.reusable(plan, reuse, lengths) : 0);
@@ -172,10 +173,26 @@ export class Sequences {
     }
   }
 
-  /** Frees a sequence, which keeps its state. Throws if it is not taken (a bug). */
-  free(sequence: number): void {
-    if (!this.#slots.at(sequence).live) throw new EngineFault(`sequence ${sequence} is not taken`);
+  /** Frees a sequence, which keeps its state. `reply`: with which it ended. Throws if it is not taken (a bug). */
+  free(sequence: number, reply?: EndedReply): void {
+    const slot = this.#slots.at(sequence);
+    if (!slot.live) throw new EngineFault(`sequence ${sequence} is not taken`);
     this.#mark(sequence, false);
+    slot.reply = reply;
+  }
+
+  /** Of the replies that free sequences hold and that were not taken the one that ended last, valid until the next change. */
+  get lastReply(): HeldReply | undefined {
+    return this.#slots.lastReply;
+  }
+
+  /** Takes it. What its sequence holds may then be changed, although that stays free. */
+  takeReply(): HeldReply | undefined {
+    const last = this.lastReply;
+    if (!last) return undefined;
+    this.#slots.at(last.sequence).reply = undefined;
+    this.#changed.add(last.sequence);
+    return last;
   }
 
   /**
@@ -226,6 +243,7 @@ export class Sequences {
     slot.live = live;
     slot.usedAt = this.#uses++;
     slot.movedAt = this.#clock.now();
+    slot.reply = undefined;
     this.#live += live ? 1 : -1;
     this.#changed.add(sequence);
   }

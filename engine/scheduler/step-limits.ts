@@ -16,6 +16,8 @@ export interface StepLimits extends KeepLimits {
   /** Prompt tokens beside running replies that are worth a decode, whatever their share of time. Absent: a CPU's. */
   readonly leastPrefillTokens?: number;
   readonly prefixReuse: PrefixReuse;
+  /** While nothing runs, evaluate what the next prompts of conversations will begin with. Absent: false. */
+  readonly prefillAhead?: boolean;
   /** The loop owns the prompts' memory: it is overwritten with zeros when their job ends. Absent: false. */
   readonly ownsPrompts?: boolean;
   /** What the sequences' states are made with. */

@@ -20,7 +20,7 @@
  * meanwhile; any call from outside stops the run after the current step. A reply with an expensive grammar skips steps while
  * its mask is computed on another thread, a prompt while its image is encoded elsewhere. After a round that freed seats, the
  * next one may wait briefly for jobs that take them over (refill-wait.ts). Beside replies states of prefixes are saved and restored
- * for at most as long as a step takes (copy-budget.ts).
+ * for at most as long as a step takes (copy-budget.ts). While nothing runs, next prompts are evaluated ahead (prefill-ahead.ts).
  */
 import type { Decoder, Part, PartResult, Run } from './decoder.js';
 import { generationOf, scoringOf } from './work-factory.js';
@@ -31,6 +31,7 @@ import type { Clock } from '../protocol/clock.js';
 import { RefillWait } from './refill-wait.js';
 import { Jobs } from './jobs.js';
 import { type Emit, Outbox, SEND_MS } from './outbox.js';
+import { PrefillAhead } from './prefill-ahead.js';
 import { LEAST_TOKENS, PrefillBudget } from './prefill-budget.js';
 import { Results, stepsOf } from './results.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
@@ -57,6 +58,7 @@ export class StepLoop {
   readonly #outbox: Outbox;
   readonly #refillWait: RefillWait;
   readonly #upkeep: Upkeep;
+  readonly #prefillAhead: PrefillAhead;
   readonly #pendingWait = new PendingWait();
   #running: Promise<void> | undefined;
   #closed = false;
@@ -74,6 +76,7 @@ export class StepLoop {
     this.#results = new Results(decoder, this.#sequences, this.#jobs);
     this.#outbox = new Outbox(emit, limits.sendMs ?? SEND_MS, clock, (id) => this.#jobs.reports(id));
     this.#refillWait = new RefillWait(clock);
+    this.#prefillAhead = new PrefillAhead(decoder, this.#sequences, model, limits, clock);
     const { prefillShare, prefillTokensPerStep: chunk, leastPrefillTokens = LEAST_TOKENS.cpu } = limits;
     this.#prefillBudget = new PrefillBudget(prefillShare / 100, chunk, leastPrefillTokens);
     this.#batchPlanner = new BatchPlanner(chunk, this.#prefillBudget);
@@ -140,6 +143,7 @@ export class StepLoop {
   async close(): Promise<void> {
     this.#closed = true;
     this.#refillWait.stop();
+    this.#prefillAhead.stop();
     this.#halt();
     await this.#running;
   }
@@ -149,6 +153,7 @@ export class StepLoop {
       this.#emit(this.#step, [{ id, kind: 'failed', reason: 'does not fit the context' }], []);
       return;
     }
+    this.#prefillAhead.stop();
     this.#jobs.add({ id, seats, limit: seats, work });
     this.#refillWait.arrived(seats);
     if (this.#sequences.isClosed(work.scope)) void this.forget(work.scope);
@@ -162,7 +167,9 @@ export class StepLoop {
     this.#decoder.halt();
   }
 
-  async #run(): Promise<void> {
+  /** `ahead`: nothing has run for long. */
+  async #run(ahead = false): Promise<void> {
+    if (ahead) await this.#prefillAhead.run(() => this.#closed || this.#jobs.live > 0 || this.#upkeep.due);
     await burst(() => this.#jobs.live);
     let freed = 0;
     while (!this.#closed) {
@@ -187,6 +194,7 @@ export class StepLoop {
     }
     this.#flush();
     this.#running = undefined;
+    if (!this.#closed) this.#prefillAhead.idle(() => (this.#running ??= this.#run(true)));
   }
 
   /** Waits briefly for jobs that take over the seats freed by the last round, so that they take part in the next one. */
@@ -200,16 +208,19 @@ export class StepLoop {
   async #decode(items: readonly BatchItem[]): Promise<boolean> {
     if (items.length === 0 || this.#closed) return false;
     const parts = items.map(({ branch, count }): Part => branch.part(count));
+    const counts = items.map(({ count }) => count);
     const depth = depthOf(items);
     const fed = parts.map(({ tokens }) => tokens);
     const one = this.#pendingWait.interrupted || this.#jobs.hasPutOff;
     const ahead = one ? 1 : stepsInRun(items, this.#jobs.running);
     let from = this.#clock.now();
     // A prompt may take long: outputs are sent before it.
-    const due = this.#outbox.due(from) || items.some(({ count }) => count > 0);
+    const due = this.#outbox.due(from) || counts.some((count) => count > 0);
     const take = (results: readonly PartResult[]): void => {
       const now = this.#clock.now();
-      this.#learn(items, results, depth, now - from);
+      const steps = stepsOf(results);
+      this.#step += steps;
+      if (steps > 0) this.#prefillBudget.learn(counts, steps, depth, now - from);
       from = now;
       this.#results.deliver(items, results, fed, this.#outbox.outputs);
     };
@@ -228,19 +239,6 @@ export class StepLoop {
     // There may be no further decode.
     if (this.#jobs.live === 0) this.#flush();
     return true;
-  }
-
-  /** Counts steps and measures their times. */
-  #learn(items: readonly BatchItem[], [first]: readonly PartResult[], depth: number, ms: number): void {
-    if (first === undefined) return;
-    const steps = stepsOf(first);
-    this.#step += steps;
-    this.#prefillBudget.learn(
-      items.map(({ count }) => count),
-      steps,
-      depth,
-      ms,
-    );
   }
 
   #flush(): void {

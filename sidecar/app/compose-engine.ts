@@ -51,7 +51,7 @@ export function composeEngine(
   { entry, engines, weights, memory, template, log, wanted, events }: EngineParts,
 ): HostedEngine {
   const { id, kind, file, load, idleUnloadMs, gpu, flashAttention, prefillTokensPerStep, prefillShare } = model;
-  const { prefixReuse, swaFull, kv, checkpoints, prefixCache } = model;
+  const { prefixReuse, prefillAhead, swaFull, kv, checkpoints, prefixCache } = model;
   const projector = projectorOf(model);
   const all = {
     file,
@@ -62,6 +62,7 @@ export function composeEngine(
     prefillTokensPerStep,
     prefillShare,
     prefixReuse,
+    prefillAhead,
     swaFull,
     kv,
     checkpoints,

@@ -97,6 +97,12 @@ export const modelSchema: SettingSchema = {
       'Which part of a new prompt is taken from KV state that a sequence still has. `auto`: a request that runs alone reuses only whole prefill chunks, so that its result is the same with and without reuse; a request beside others, on any replica of its model, reuses every shared token. `any`: always every shared token, which may change the last digits of results. `off`: nothing.',
       { enum: ['auto', 'any', 'off'], default: 'auto' },
     ),
+    prefillAhead: {
+      type: 'boolean',
+      description:
+        'For a model whose past state cannot be truncated (recurrent, hybrid, sliding window): while its engine has had nothing to do for 200 ms, it evaluates the last replies as their conversations’ next prompts will contain them, so that these start sooner; with `prefixReuse: auto`. A request that arrives meanwhile waits for the chunk that is being computed, at most. `false`: an idle engine computes nothing.',
+      default: true,
+    },
     swaFull: {
       type: 'boolean',
       description:

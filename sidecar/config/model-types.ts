@@ -71,6 +71,7 @@ export interface ModelConfig {
   readonly flashAttention: 'auto' | boolean;
   /** 0: by the backend. */
   readonly prefillTokensPerStep: number;
+  readonly prefillAhead: boolean;
   readonly swaFull: boolean;
   readonly kv: { readonly keys: KvType; readonly values: KvType };
   /** `bytes`: absent: by the model's state and what is free. */

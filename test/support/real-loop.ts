@@ -6,11 +6,13 @@ import type { Decoder, PartResult } from '../../engine/scheduler/decoder.js';
 import { IteratorDecoder, sequenceOrder } from '../../engine/llama/iterator-decoder.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
+import type { Clock } from '../../engine/protocol/clock.js';
 import type { CacheCounts, HeldPrefix } from '../../engine/protocol/messages.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 import { truncatableAnywhere } from '../../engine/llama/load-plan.js';
 import { loadRuntime } from '../../engine/llama/runtime.js';
 import { stepsOf } from '../../engine/scheduler/results.js';
+import type { Emit } from '../../engine/scheduler/outbox.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import type { StepLimits } from '../../engine/scheduler/step-limits.js';
 
@@ -32,10 +34,13 @@ export interface RealLoopOptions extends Partial<Omit<StepLimits, 'seats'>> {
   readonly layer?: Layer;
   readonly seats?: number;
   /** A token that counts as a control token, as those around a turn of a chat are. */
-  readonly mark?: number;
+  readonly mark?: number | undefined;
+  /** A token that counts as the end of a turn. */
+  readonly end?: number | undefined;
+  readonly clock?: Clock | undefined;
 }
 
-export type LoadOptions = Omit<RealLoopOptions, 'layer' | 'mark'> &
+export type LoadOptions = Omit<RealLoopOptions, 'layer' | 'mark' | 'end' | 'clock'> &
   Partial<Pick<EngineSetup, 'kv' | 'swaFull' | 'flashAttention'>>;
 
 type Answer = Extract<Output, { kind: 'answer' }>;
@@ -77,7 +82,12 @@ export class RealLoop {
   #evaluated = 0;
   #calls = 0;
 
-  private constructor(below: Pick<LlamaContext, 'dispose'>, decoder: Decoder, limits: StepLimits, mark?: number) {
+  private constructor(
+    below: Pick<LlamaContext, 'dispose'>,
+    decoder: Decoder,
+    limits: StepLimits,
+    { mark, end, clock }: Pick<RealLoopOptions, 'mark' | 'end' | 'clock'> = {},
+  ) {
     this.#below = below;
     this.decoder = decoder;
     const step = decoder.step.bind(decoder);
@@ -87,7 +97,7 @@ export class RealLoop {
       if (!run) return step(parts);
       let steps = -1;
       const counted = (results: readonly PartResult[]): void => {
-        steps += results[0] ? stepsOf(results[0]) : 0;
+        steps += stepsOf(results);
       };
       const made = (results: readonly PartResult[]): void => {
         counted(results);
@@ -101,17 +111,20 @@ export class RealLoop {
     // A token’s text is its id, so that replies can be compared token for token, and none ends a reply.
     const bytes = (token: number): Uint8Array => Buffer.from(`${token} `);
     const control = (token: number): string | undefined => (token === mark ? '<mark>' : undefined);
-    const tokens = { isEnd: () => false, bytes, control };
-    this.#loop = new StepLoop(decoder, tokens, limits, (_, outputs, held) => {
+    const tokenize = (text: string): Uint32Array => Uint32Array.from(text.trim().split(' ').map(Number));
+    const tokens = { isEnd: (token: number) => token === end, bytes, control, tokenize };
+    const emit: Emit = (_, outputs, held) => {
       this.#outputs.push(...outputs);
       this.held.push(...held);
       for (const { id, kind } of outputs) this.#events.emit(`${id}:${kind}`);
-    });
+      this.#events.emit('emitted');
+    };
+    this.#loop = new StepLoop(decoder, tokens, limits, emit, clock);
   }
 
   /** Four sequences of 1,024 tokens, prompts split at 64, by default. Dispose it. */
   static async make(model: LlamaModel, options: RealLoopOptions = {}): Promise<RealLoop> {
-    const { layer = 'batches', mark, ...rest } = options;
+    const { layer = 'batches', mark, end, clock, ...rest } = options;
     const limits = { ...LIMITS, ...rest };
     const context = await model.createContext({
       sequences: limits.seats,
@@ -125,7 +138,7 @@ export class RealLoop {
         ? new IteratorDecoder(context, true)
         : await BatchDecoder.create(context, THREADS, truncatableAnywhere(model.fileInsights));
     if (!decoder) throw new Error('the layer below is not the one that batch-decoder.ts knows');
-    return new RealLoop(context, decoder, limits, mark);
+    return new RealLoop(context, decoder, limits, { mark, end, clock });
   }
 
   /** The same with a file as an engine process loads it, with the decoder that it chooses. Dispose it. */
@@ -169,6 +182,12 @@ export class RealLoop {
   /** Drops what jobs of this scope left. */
   forget(scope: string): Promise<void> {
     return this.#loop.forget(scope);
+  }
+
+  /** Resolves once it has evaluated so many tokens more, and reported what its sequences hold then. */
+  async evaluates(tokens: number): Promise<void> {
+    const all = this.#evaluated + tokens;
+    while (this.#evaluated < all) await once(this.#events, 'emitted');
   }
 
   run(job: GenerateJob | ScoreJob): Promise<Ran> {

@@ -4,6 +4,7 @@
  */
 import type { LlamaModel } from 'node-llama-cpp';
 import t from 'tap';
+import type { Clock } from '../../../engine/protocol/clock.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 import type { GenerateJob, ScoreJob } from '../../../engine/protocol/jobs.js';
 import { ARCHITECTURES, architectureModel } from '../../support/architectures.js';
@@ -15,6 +16,16 @@ const CHUNK = 64;
 const REPLY = 24;
 /** Begins a turn; prompts of these tests have it nowhere else. */
 const MARK = 40;
+/** Ends a turn. */
+const END = 41;
+/** A clock whose timers do not wait. */
+const AT_ONCE: Clock = {
+  now: () => performance.now(),
+  after: (_, fn) => {
+    const turn = setImmediate(fn);
+    return () => clearImmediate(turn);
+  },
+};
 const ROOM = { checkpointBytes: 64 * 1024 * 1024 } as const;
 
 const llama = await cpuLlama(1);
@@ -89,6 +100,27 @@ for (const name of ARCHITECTURES) {
         await loop.dispose();
       },
     );
+
+    await t.test('a reply is evaluated ahead: all before the new question is reused', async (t) => {
+      const loop = await RealLoop.make(model, { ...ROOM, mark: MARK, end: END, prefillAhead: true, clock: AT_ONCE });
+      const header = [MARK, ...words(3, 8)];
+      const change = [END, ...words(1, 9)];
+      let prompt = [MARK, ...words(3 * CHUNK + 20)];
+      let before = 0;
+      for (let turn = 0; turn < 2; turn += 1) {
+        prompt = [...prompt, ...change, ...header];
+        const ran = await loop.run(chat(prompt));
+        const said = [...prompt, ...(ran.tokens[0] ?? []), ...change, MARK];
+        const ahead = loop.evaluates(said.length - (prompt.length - header.length));
+        const alone = await clean(model, chat(prompt), { ...ROOM, mark: MARK, end: END });
+        t.same(ran.tokens, alone.tokens, `turn ${turn}`);
+        t.equal(ran.cached, before, 'the previous prompt with its reply');
+        await ahead;
+        before = said.length - 1;
+        prompt = [...said, ...words(30, turn + 1)];
+      }
+      await loop.dispose();
+    });
 
     await t.test('any: up to the first difference, or the last token of the previous prompt', async (t) => {
       const loop = await RealLoop.make(model, { ...ROOM, prefixReuse: 'any' });

@@ -110,6 +110,7 @@ t.test('without settings: every default', async (t) => {
     gpu: 'auto',
     flashAttention: 'auto',
     prefillTokensPerStep: 0,
+    prefillAhead: true,
     swaFull: false,
     kv: { keys: 'f16', values: 'f16' },
     checkpoints: {},
@@ -222,7 +223,7 @@ t.test('errors that end the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; known are id, kind, file, engine, chatTemplate, toolFormat, seats, contextPerSeat, replicas, threads, cores, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; known are id, kind, file, engine, chatTemplate, toolFormat, seats, contextPerSeat, replicas, threads, cores, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, prefillAhead, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },
