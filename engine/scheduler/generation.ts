@@ -1,5 +1,4 @@
 import type { Decoder, Part, PartResult } from './decoder.js';
-import type { EndedReply } from './next-prompt.js';
 import { chatPoints, PromptPlan, PromptProgress } from './prompt-plan.js';
 import type { GenerateJob } from '../protocol/jobs.js';
 import type { Output } from '../protocol/job-output.js';
@@ -7,7 +6,7 @@ import { promptLength } from '../protocol/prompt.js';
 import { Embeddings } from './embeddings.js';
 import { Reply } from './reply.js';
 import type { WorkLimits } from './step-limits.js';
-import type { Branch, ModelTokens, Work } from './job.js';
+import type { Branch, EndedReply, ModelTokens, Work } from './job.js';
 import type { CacheScope } from '../protocol/cache-key.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
 

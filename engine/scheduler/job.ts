@@ -2,9 +2,18 @@ import type { Part, PartResult } from './decoder.js';
 import type { Reuse } from './sequence-tokens.js';
 import type { CacheScope } from '../protocol/cache-key.js';
 import type { Output } from '../protocol/job-output.js';
-import type { EndedReply } from './next-prompt.js';
 import type { PromptPlan, PromptProgress } from './prompt-plan.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
+
+/** A reply that has ended, as a sequence holds it. */
+export interface EndedReply {
+  /** Tokens of the sequence before it: its prompt. */
+  readonly from: number;
+  /** Tokens that its text is made of. The sequence may lack the last of them, and may have others after them. */
+  readonly tokens: number;
+  /** The last of them. */
+  readonly last: number;
+}
 
 /** One reply or one question on one sequence: it provides its part of the next step, and receives the result. */
 export interface Branch {

@@ -1,17 +1,7 @@
 /** What the next prompt of a conversation is likely to begin with, once its last reply is known. */
 import type { CacheKey } from '../protocol/cache-key.js';
-import type { ModelTokens } from './job.js';
+import type { EndedReply, ModelTokens } from './job.js';
 import { TURN_GAP } from './prompt-plan.js';
-
-/** A reply that has ended, as a sequence holds it. */
-export interface EndedReply {
-  /** Tokens of the sequence before it: its prompt. */
-  readonly from: number;
-  /** Tokens that its text is made of. The sequence may lack the last of them, and may have others after them. */
-  readonly tokens: number;
-  /** The last of them. */
-  readonly last: number;
-}
 
 /** A reply in the sequence that was freed with it. */
 export interface HeldReply {

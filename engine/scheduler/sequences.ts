@@ -8,9 +8,9 @@ import { PrefixCache, restoreCost, type Match, type PrefixCacheLimits } from './
 import { SequenceCache } from './sequence-cache.js';
 import { SequenceSlots } from './sequence-slots.js';
 import type { Reuse } from './sequence-tokens.js';
-import type { EndedReply, HeldReply } from './next-prompt.js';
+import type { HeldReply } from './next-prompt.js';
 import type { PromptPlan } from './prompt-plan.js';
-import type { Work } from './job.js';
+import type { EndedReply, Work } from './job.js';
 import type { CacheScope } from '../protocol/cache-key.js';
 import { ClosedScopes } from '../protocol/closed-scopes.js';
 import type { Clock } from '../protocol/clock.js';
