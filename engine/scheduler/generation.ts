@@ -76,11 +76,11 @@ export class Generation implements Work {
   branch(item: number, sequence: number, held: number): Branch {
     const reply = new Reply(this.#id, item, this.#job, this.#model, this.#decoder);
     this.#needed = [...this.#needed, ...this.#plan.images.flatMap(({ at }, index) => (at < held ? [] : [index]))];
-    return new ReplyBranch(sequence, new PromptProgress(this.#plan, held), reply, this.#embeddings, this.#from);
+    return new ReplyBranch(sequence, new PromptProgress(this.#plan, held), reply, this.#embeddings, this.#replyStart);
   }
 
-  /** Where a reply begins from which the conversation's next prompt may be known; undefined: from none of these. */
-  get #from(): number | undefined {
+  /** Where the reply begins in its sequence; undefined: no next prompt is evaluated ahead of it. */
+  get #replyStart(): number | undefined {
     const { tokens, images } = this.#plan;
     return this.#appendOnly && this.items === 1 && images.length === 0 ? tokens.length : undefined;
   }
@@ -102,19 +102,19 @@ class ReplyBranch implements Branch {
   readonly progress: PromptProgress;
   readonly #reply: Reply;
   readonly #embeddings: Embeddings;
-  readonly #from: number | undefined;
+  readonly #start: number | undefined;
 
-  constructor(sequence: number, progress: PromptProgress, reply: Reply, embeddings: Embeddings, from?: number) {
+  constructor(sequence: number, progress: PromptProgress, reply: Reply, embeddings: Embeddings, start?: number) {
     this.sequence = sequence;
     this.progress = progress;
     this.#reply = reply;
     this.#embeddings = embeddings;
-    this.#from = from;
+    this.#start = start;
   }
 
   get ended(): EndedReply | undefined {
-    const { plain, last } = this.#reply;
-    return this.#from === undefined || plain === undefined ? undefined : { from: this.#from, tokens: plain, last };
+    const { repeatableTokens: tokens, last } = this.#reply;
+    return this.#start === undefined || tokens === undefined ? undefined : { from: this.#start, tokens, last };
   }
 
   get awaitsImage(): Promise<void> | undefined {

@@ -25,7 +25,7 @@ export function chatPoints(
 
 /**
  * A chunk that ends at a mark has at least this part of a whole one, 64 of 256 tokens: llama.cpp's flash attention on a CPU has a
- * tiled kernel for 64 tokens and more (ops.cpp), and computes fewer one by one. A bound of 48 made chats slower.
+ * tiled kernel for 64 tokens and more (ops.cpp), and computes fewer one by one.
  */
 const LEAST_CHUNK = 1 / 4;
 /**

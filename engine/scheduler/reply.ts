@@ -79,7 +79,7 @@ export class Reply {
    * Tokens of its text, if it is over and a next prompt is likely to repeat them all: it has neither a thought nor a call, and was not cut
    * at a stop string.
    */
-  get plain(): number | undefined {
+  get repeatableTokens(): number | undefined {
     if (!this.#over || this.#reasoningTokens > 0 || this.#text.calls > 0) return undefined;
     if (typeof this.#text.matchedStop === 'string') return undefined;
     return this.#tokens - (this.#model.isEnd(this.#last) ? 1 : 0);

@@ -59,11 +59,12 @@ export class SequenceSlots {
 
   /** As `Sequences.lastReply`. */
   get lastReply(): HeldReply | undefined {
-    let [last, usedAt] = [undefined as HeldReply | undefined, -1];
-    for (const [sequence, { reply, tokens, ...slot }] of this.all.entries()) {
-      if (!reply || !tokens.key || slot.usedAt < usedAt) continue;
+    let last: HeldReply | undefined;
+    let lastAt = -1;
+    for (const [sequence, { reply, tokens, usedAt }] of this.all.entries()) {
+      if (!reply || !tokens.key || usedAt < lastAt) continue;
       last = { sequence, reply, tokens: tokens.tokens, key: tokens.key };
-      usedAt = slot.usedAt;
+      lastAt = usedAt;
     }
     return last;
   }

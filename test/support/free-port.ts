@@ -1,6 +1,6 @@
 import { createServer } from 'node:net';
 
-/** Below the ports that Linux gives to whoever asks for any: no other process of the tests gets one of these by chance. */
+/** Linux assigns ports from 32,768 on where a process names none, so it assigns none of these to another process of the tests. */
 const [FIRST, COUNT] = [20_000, 12_000];
 
 /** Ports that are tried. */
