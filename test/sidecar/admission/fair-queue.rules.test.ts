@@ -725,7 +725,8 @@ t.test(
   },
 );
 
-t.test('standing: a burst that was partly refused is served, if few requests follow', async (t) => {
+/** Eight seats that have served requests of a second, and one more request, with how each of those admitted ended. */
+async function eightSeats(): Promise<{ h: Harness; run: () => void; ends: string[] }> {
   const h = new Harness(8, { waitingBytes: Infinity });
   for (let i = 0; i < 8; i += 1) await h.serve('a', 1000);
   const ends: string[] = [];
@@ -738,6 +739,21 @@ t.test('standing: a burst that was partly refused is served, if few requests fol
       if (outcome.kind === 'seated') h.clock.after(1000, () => outcome.lease.release('done'));
     });
   };
+  return { h, run, ends };
+}
+
+t.test('a burst of four requests a seat on an idle service is served whole', async (t) => {
+  const { h, run, ends } = await eightSeats();
+  for (let i = 0; i < 32; i += 1) run();
+  for (let ms = 0; ms < 5000; ms += 50) {
+    h.clock.advance(50);
+    for (let i = 0; i < 4; i += 1) await Promise.resolve();
+  }
+  t.strictSame(ends, Array(32).fill('seated'));
+});
+
+t.test('standing: a burst that was partly refused is served, if few requests follow', async (t) => {
+  const { h, run, ends } = await eightSeats();
   for (let i = 0; i < 150; i += 1) run();
   t.match(h.queue.snapshot(), { waiting: 64 });
   // Then half of what the seats can serve.
