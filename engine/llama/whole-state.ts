@@ -51,7 +51,8 @@ export async function stateFacts(context: AddonContext, Make: new () => AddonChe
 
 /**
  * All that a sequence holds, in a file in memory. llama.cpp writes and reads it by name; its length and its digest are checked
- * before it reads.
+ * before it reads. The C library reads ahead for it and frees what it read as it is, so token ids are written farther behind
+ * the state than that: they would stay in the memory of a process that forgets the state.
  */
 export class StateInFile implements WholeState {
   readonly length: number;
@@ -98,8 +99,9 @@ export class StateInFile implements WholeState {
       const written = await context.saveSequenceStateToFile(file.path, sequence, NO_TOKENS);
       if (file.bytes !== written) throw new EngineFault('the state was not written');
       if (notes) {
-        file.write(notes.tokens, written);
-        file.write(notes.ends, written + WORD * notes.tokens.length);
+        const at = written + file.readAhead;
+        file.write(notes.tokens, at);
+        file.write(notes.ends, at + WORD * notes.tokens.length);
       }
       const state = new StateInFile(file, held, notes && { tokens: notes.tokens.length, ends: notes.ends.length });
       if (!notes) state.#saved();

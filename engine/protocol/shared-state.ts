@@ -1,7 +1,7 @@
 /**
  * A sequence's state in a file in memory that has no name. It belongs to the engine process that saved it, and other engine
- * processes of this host open it by that process's descriptor. In the file are llama.cpp's state, the ids of its tokens, and the
- * ends of the chunks in which these were evaluated, 4 bytes each.
+ * processes of this host open it by that process's descriptor. In the file are llama.cpp's state, a gap, and at its end the ids
+ * of its tokens and the ends of the chunks in which these were evaluated, 4 bytes each.
  */
 export interface SharedState {
   /** The descriptor. */

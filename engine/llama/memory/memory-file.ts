@@ -17,6 +17,9 @@ import { MEMORY_FILES, type StateElsewhere } from '../../protocol/shared-state.j
 /** Read at once, bytes: it stays in a core's cache. */
 const PIECE = 1 << 18;
 
+/** glibc's BUFSIZ, bytes. Its buffer of a file has this size or that of a block of the file; musl's has 1,024 bytes. */
+const C_BUFFER = 8192;
+
 /** What pieces are read into, kept: to get new memory from the system takes longer than to read it. */
 const pieces: Buffer[] = [];
 
@@ -76,6 +79,11 @@ export class MemoryFile {
 
   get bytes(): number {
     return fstatSync(this.descriptor).size;
+  }
+
+  /** Bytes that a C library may read at once, after those that were asked for: its buffer of a file. */
+  get readAhead(): number {
+    return Math.max(C_BUFFER, fstatSync(this.descriptor).blksize);
   }
 
   /** The path by which this process can open it. */
