@@ -7,6 +7,7 @@ import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
 import type { Lease, SeatQueue } from '../../sidecar/admission/seat-queue.js';
 import { seeded } from '../support/load.js';
 import { Agenda } from './agenda.js';
+import { SHARED_TOKENS, StandInReplica } from './stand-in-replica.js';
 
 export interface Talks {
   /** Seats of each replica. */
@@ -18,6 +19,10 @@ export interface Talks {
   readonly tokenMs: number;
   readonly stepMs: number;
   readonly loadFactor: number;
+  /** How many times as long everything takes on each replica; absent: they are equally fast. */
+  readonly slower?: readonly number[];
+  /** Whether the queue is told how long tokens take; absent: it is. */
+  readonly observed?: boolean;
   /**
    * queue: one queue over all replicas; costs: the same, with placement by the costs in ms (`#costMs`); costs-and-loss: likewise, with
    * the cost of computing again what the request overwrites; round-robin: a queue for each, which get the requests in turn;
@@ -32,75 +37,18 @@ export interface ConversationResult {
   readonly reused: number;
   /** From a question to its first token, ms. */
   readonly ttftMs: readonly number[];
+  /** From a question to the end of its reply, ms. */
+  readonly replyMs: readonly number[];
   /** When the last reply ended, ms. */
   readonly untilMs: number;
 }
 
-/** Tokens by which the queue knows prefixes. */
-const CHUNK = 64;
-/** A system prompt that all conversations share, a question, a reply. */
-const SHARED_TOKENS = 256;
+/** A question, a reply. */
 const QUESTION_TOKENS = [40, 200] as const;
 const REPLY_TOKENS = [60, 260] as const;
 const CONFIG = { maxWaitMs: 600_000, waitingPerSeat: 1000, waitingBytes: 1e9 };
 /** Accounts that the conversations belong to. */
 const ACCOUNTS = 8;
-
-/** What a seat keeps: tokens of one conversation. */
-interface Seat {
-  conversation: number;
-  tokens: number;
-  live: boolean;
-  usedAt: number;
-}
-
-class Replica {
-  readonly seats: readonly Seat[];
-  #used = 0;
-
-  constructor(seats: number) {
-    this.seats = Array.from({ length: seats }, () => ({ conversation: -1, tokens: 0, live: false, usedAt: 0 }));
-  }
-
-  get busyShare(): number {
-    return this.seats.filter(({ live }) => live).length / this.seats.length;
-  }
-
-  /** Tokens of a conversation's prompt that it has: of its past turns, or of the beginning that all share, which is copied. */
-  held(conversation: number): number {
-    const own = this.seats.find((seat) => seat.conversation === conversation && !seat.live);
-    if (own) return own.tokens;
-    return this.seats.some(({ tokens }) => tokens > 0) ? SHARED_TOKENS : 0;
-  }
-
-  /** In whole chunks, as an engine reports it. */
-  longest(conversation: number): number {
-    return Math.floor(this.held(conversation) / CHUNK) * CHUNK;
-  }
-
-  /** Tokens of another conversation that a request of this one overwrites. */
-  overwritten(conversation: number): number {
-    const seat = this.#seatFor(conversation);
-    return seat === undefined || seat.conversation === conversation ? 0 : seat.tokens;
-  }
-
-  take(conversation: number): Seat {
-    const seat = this.#seatFor(conversation);
-    if (!seat) throw new Error('the queue gave a seat that is not free');
-    seat.live = true;
-    return seat;
-  }
-
-  #seatFor(conversation: number): Seat | undefined {
-    const free = this.seats.filter(({ live }) => !live);
-    const own = free.find((seat) => seat.conversation === conversation);
-    return own ?? free.sort((a, b) => a.usedAt - b.usedAt)[0];
-  }
-
-  leave(seat: Seat, conversation: number, tokens: number): void {
-    Object.assign(seat, { conversation, tokens, live: false, usedAt: (this.#used += 1) });
-  }
-}
 
 /** Deterministic. */
 export async function talk(talks: Talks): Promise<ConversationResult> {
@@ -114,11 +62,12 @@ class Talk {
   readonly agenda = new Agenda();
   readonly #talks: Talks;
   readonly #random: () => number;
-  readonly #replicas: readonly Replica[];
+  readonly #replicas: readonly StandInReplica[];
   /** One, or one for each replica. */
   readonly #queues: readonly SeatQueue[];
   readonly #waiting: number[];
   readonly #ttftMs: number[] = [];
+  readonly #replyMs: number[] = [];
   /** Of each conversation's last question. */
   readonly #promptTokens = new Map<number, number>();
   #asked = 0;
@@ -129,7 +78,7 @@ class Talk {
   constructor(talks: Talks) {
     this.#talks = talks;
     this.#random = seeded(talks.seed);
-    this.#replicas = talks.replicas.map((seats) => new Replica(seats));
+    this.#replicas = talks.replicas.map((seats) => new StandInReplica(seats));
     const sizes = talks.replicas.map((seats) => ({ seats, contextPerSeat: 1 << 20 }));
     const queueOf = (of: typeof sizes, at: number): SeatQueue =>
       createFairQueue({
@@ -151,7 +100,12 @@ class Talk {
   }
 
   end(): ConversationResult {
-    return { reused: this.#reused / this.#prompted, ttftMs: this.#ttftMs, untilMs: this.#untilMs };
+    return {
+      reused: this.#reused / this.#prompted,
+      ttftMs: this.#ttftMs,
+      replyMs: this.#replyMs,
+      untilMs: this.#untilMs,
+    };
   }
 
   #ask(conversation: number, turn: number, history: number): void {
@@ -184,21 +138,24 @@ class Talk {
     },
   ): void {
     const { conversation, turn, promptTokens, replyTokens, askedAt, at } = asked;
-    const { tokenMs, stepMs, loadFactor, thinkMs, turns } = this.#talks;
+    const { tokenMs, stepMs, loadFactor, thinkMs, turns, slower = [], observed = true } = this.#talks;
     const replica = this.#replicas[at + lease.replica];
     if (!replica) throw new Error('no such replica');
     const kept = Math.min(replica.held(conversation), promptTokens - 1);
     const seat = replica.take(conversation);
     this.#prompted += promptTokens;
     this.#reused += kept;
-    this.agenda.after((promptTokens - kept) * tokenMs + stepMs, () => {
+    const times = slower[at + lease.replica] ?? 1;
+    this.agenda.after(((promptTokens - kept) * tokenMs + stepMs) * times, () => {
       lease.begun();
       this.#ttftMs.push(this.agenda.now() - askedAt);
-      const slower = 1 + (loadFactor - 1) * replica.busyShare;
-      this.agenda.after(replyTokens * stepMs * slower, () => {
+      const replyTokenMs = stepMs * times * (1 + (loadFactor - 1) * replica.busyShare);
+      this.agenda.after(replyTokens * replyTokenMs, () => {
         replica.leave(seat, conversation, promptTokens + replyTokens);
         this.#waiting[at] = (this.#waiting[at] ?? 0) - 1;
+        if (observed) lease.observeTokenMs(replyTokenMs);
         lease.release('done');
+        this.#replyMs.push(this.agenda.now() - askedAt);
         this.#untilMs = this.agenda.now();
         if (turn === turns) return;
         const pause = -Math.log(1 - this.#random()) * thinkMs;
@@ -224,7 +181,7 @@ class Talk {
   }
 
   /** What a request costs on a replica by the stand-ins' true times, which a queue could only learn, ms. */
-  #costMs(replica: Replica, conversation: number, promptTokens: number): number {
+  #costMs(replica: StandInReplica, conversation: number, promptTokens: number): number {
     const { tokenMs, stepMs, loadFactor, by } = this.#talks;
     const computed = promptTokens - replica.longest(conversation);
     const lost = by === 'costs-and-loss' ? replica.overwritten(conversation) : 0;

@@ -66,6 +66,10 @@ export class LeasedSeats implements SeatPool {
     this.#overload.observePatience(queued, this.#state.accountOf(queued), 'answered');
   }
 
+  observeTokenMs({ replica }: QueuedRequest, ms: number): void {
+    this.#state.replicas.observeTokenMs(replica, ms);
+  }
+
   end(queued: QueuedRequest, seats: number, grantedAt: number, reason: ReleaseReason): void {
     const heldMs = this.#queue.accrue() - grantedAt;
     const account = this.#state.accountOf(queued);

@@ -9,7 +9,12 @@ export interface Replica {
   readonly busy: number;
   /** When a seat of it was last given, in grants since the start; 0: never. */
   readonly grantedLast: number;
+  /** A moving average of the time that a token of a reply takes on it, ms; undefined: not known. */
+  readonly tokenMs: number | undefined;
 }
+
+/** Weight of the newest reply in the average of `tokenMs`. It is a mean over many tokens itself. */
+const ALPHA = 0.2;
 
 /** The counts of a replica at the start. */
 export type ReplicaSize = Pick<Replica, 'seats' | 'contextPerSeat'>;
@@ -31,7 +36,7 @@ export class ReplicaSeats {
 
   constructor(sizes: readonly ReplicaSize[]) {
     this.#replicas = sizes.map(({ seats, contextPerSeat }) => {
-      return { seats, contextPerSeat, up: true, busy: 0, grantedLast: 0 };
+      return { seats, contextPerSeat, up: true, busy: 0, grantedLast: 0, tokenMs: undefined };
     });
     this.#sum();
   }
@@ -96,6 +101,12 @@ export class ReplicaSeats {
   granted(at: number): void {
     const replica = this.#replicas[at];
     if (replica !== undefined) replica.grantedLast = this.#grants += 1;
+  }
+
+  /** Each token of a reply took this long on this replica, ms. */
+  observeTokenMs(at: number, ms: number): void {
+    const replica = this.#replicas[at];
+    if (replica !== undefined) replica.tokenMs = (replica.tokenMs ?? ms) + ALPHA * (ms - (replica.tokenMs ?? ms));
   }
 
   /** A replica went away. */

@@ -12,6 +12,8 @@ export interface SeatPool {
   forget(recall: () => void): void;
   /** The caller of `queued` has its first token. */
   begun(queued: QueuedRequest): void;
+  /** Each token of a reply of `queued` took this long, ms. */
+  observeTokenMs(queued: QueuedRequest, ms: number): void;
   /** Returns all its seats; called once, with the time of the grant. */
   end(queued: QueuedRequest, seats: number, grantedAt: number, reason: ReleaseReason): void;
   /** Returns all its seats, and the request waits again; called once, instead of `end`. */
@@ -68,6 +70,10 @@ export class SeatLease implements Lease {
 
   begun(): void {
     if (this.#seats > 0) this.#pool.begun(this.#queued);
+  }
+
+  observeTokenMs(ms: number): void {
+    if (this.#seats > 0) this.#pool.observeTokenMs(this.#queued, ms);
   }
 
   release(reason: ReleaseReason): void {

@@ -107,13 +107,14 @@ export interface Lease {
   /** Returns one seat; the last one is returned by `release` only. */
   freeSeat(): void;
   /**
-   * From now on and while this lease holds more than one seat, `fn` is called when another request begins to wait: a seat should
-   * then be returned as soon as possible. It is called again only after one was returned. No request waits while a lease
-   * grows, so a call right after that misses none.
+   * From now on, while this lease holds more than one seat, `fn` is called when another request begins to wait: a seat should then be
+   * returned soon. It is called again only after one was returned. No request waits while a lease grows, so a call right after that misses none.
    */
   whenWanted(fn: () => void): void;
   /** Records that the caller has received the first token of its stream: a later disconnect is no sign of impatience. */
   begun(): void;
+  /** Records how long each token of a reply took, ms: where replicas are not equally fast, the slower ones get fewer requests. */
+  observeTokenMs(ms: number): void;
   /** Ends the lease. Idempotent: the first call counts. `cancelled`: the caller disconnected. */
   release(reason: ReleaseReason): void;
   /**

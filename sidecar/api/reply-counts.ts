@@ -57,7 +57,7 @@ export class ReplyCounts {
       this.#moved(completionTokens);
       return;
     }
-    this.#meter?.replied(completionTokens - reply.firstTokens, this.#clock.now() - reply.firstAt);
+    this.#context.replied(completionTokens - reply.firstTokens, this.#clock.now() - reply.firstAt);
     this.#grown(reply, completionTokens);
   }
 

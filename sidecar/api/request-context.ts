@@ -21,6 +21,9 @@ export type Stop =
   /** The seat queue's refusal. */
   | Refused;
 
+/** The fewest tokens of a reply whose mean time says how fast a replica is. */
+const LEAST_TOKENS = 8;
+
 /**
  * One request from its head to its last byte: its times, and how it ended. Every end of a request is reported here, so that
  * each is counted and logged exactly once.
@@ -34,7 +37,7 @@ export class RequestContext {
   #stream: EventStream | undefined;
   #ended = false;
   #permit: Permit | undefined;
-  #holding: SeatHolder | undefined;
+  #holding: (SeatHolder & { readonly lease: Lease }) | undefined;
   /** Why the queue refused. */
   #reason: Refused['reason'] | undefined;
 
@@ -158,6 +161,12 @@ export class RequestContext {
     this.#leaveBoard();
     this.#holding = { model, account: caller.account, class: label, since: clock.now(), lease, context: this };
     board.enter(this.#holding);
+  }
+
+  /** A reply ended, after so many tokens, and ms, since its first ones. */
+  replied(tokens: number, ms: number): void {
+    this.meter?.replied(tokens, ms);
+    if (tokens >= LEAST_TOKENS) this.#holding?.lease.observeTokenMs(ms / tokens);
   }
 
   #leaveBoard(): void {

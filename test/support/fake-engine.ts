@@ -153,9 +153,10 @@ export class FakeEngine implements Engine {
   script: FakeScript;
   prefixes: PrefixIndex = NO_PREFIXES;
   readonly replicas = [this];
-  /** All jobs that arrived, oldest first. */
+  /** All jobs that arrived, oldest first, and the replicas of the chats. */
   readonly generations: FakeGeneration[] = [];
   readonly scorings: FakeScoring[] = [];
+  readonly placed: number[] = [];
   readonly #live = new Set<{ failed(kind: JobFault['kind']): void }>();
   #onJob: (() => void)[] = [];
 
@@ -179,7 +180,8 @@ export class FakeEngine implements Engine {
     this.woken += 1;
   }
 
-  generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle {
+  generate(job: GenerateJob, receiver: GenerationReceiver, replica = 0): JobHandle {
+    this.placed.push(replica);
     const fake: FakeGeneration = new FakeGeneration(job, receiver, () => void this.#live.delete(fake));
     this.generations.push(fake);
     return this.#take(fake, () => this.script.generate?.(fake));

@@ -14,3 +14,19 @@ t.test('conversations reuse nearly what they would on one engine, and more than 
   t.ok(queue >= 0.95 * one, `${queue} of ${one}`);
   t.ok(turn < 0.8 * queue, `in turn: ${turn}`);
 });
+
+t.test('where one replica is three times as slow, what the queue learns of it shortens the mean reply', async (t) => {
+  const meanMs = async (observed: boolean): Promise<number> => {
+    const { replyMs } = await talk({ ...TALKS, replicas: FOUR, by: 'queue', slower: [1, 1, 1, 3], observed });
+    return replyMs.reduce((sum, ms) => sum + ms, 0) / replyMs.length;
+  };
+  const [learned, not] = [await meanMs(true), await meanMs(false)];
+  t.ok(learned < 0.9 * not, `${learned} of ${not} ms`);
+});
+
+t.test('what is learned of equally fast replicas costs no reuse', async (t) => {
+  const reused = async (observed: boolean): Promise<number> =>
+    (await talk({ ...TALKS, replicas: FOUR, by: 'queue', observed })).reused;
+  const [learned, not] = [await reused(true), await reused(false)];
+  t.ok(learned > not - 0.01, `${learned} of ${not}`);
+});

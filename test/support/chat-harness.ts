@@ -1,0 +1,129 @@
+import { IdempotencyKeys } from '../../sidecar/access/idempotency.js';
+import { TokenQuotas } from '../../sidecar/access/quotas.js';
+import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
+import type { SeatQueue } from '../../sidecar/admission/seat-queue.js';
+import type { ChatParams } from '../../sidecar/contracts/requests.js';
+import { chat } from '../../sidecar/api/chat.js';
+import { SeatBoard } from '../../sidecar/api/seat-board.js';
+import type { Services } from '../../sidecar/api/services.js';
+import type { Exchange, Reply } from '../../sidecar/http/exchange.js';
+import type { OpenBody } from '../../sidecar/prompts/prompt-host.js';
+import { Metrics } from '../../sidecar/telemetry/metrics.js';
+import { BUILT_IN_PRICES } from '../../sidecar/usage/price-list.js';
+import { FakeClock } from './fake-clock.js';
+import { FakeEngine } from './fake-engine.js';
+import { deferred } from './http-server.js';
+import { ACME, FakeSpool, RecordingLog } from './in-process.js';
+import { noLimits } from './keys.js';
+import { tokenPrompt } from '../../engine/protocol/prompt.js';
+
+const PARAMS: ChatParams = {
+  route: 'chat',
+  model: 'fake',
+  stream: false,
+  includeUsage: false,
+  n: 1,
+  temperature: 0,
+  topP: 1,
+  frequencyPenalty: 0,
+  presencePenalty: 0,
+  stops: [],
+  jsonObject: false,
+};
+
+/** The duration of each part before the model, in ms of the fake clock. */
+export interface Takes {
+  /** The key’s check, while the body is there, from its last byte on. */
+  readonly authorize: number;
+  readonly check: number;
+  readonly tokenize: number;
+}
+
+/** Whole chat replies of one model, behind parts with configured durations, on a fake clock. */
+export class ChatHarness {
+  readonly clock = new FakeClock();
+  readonly engine = new FakeEngine();
+  readonly #queue: SeatQueue;
+
+  /** `seats`: of each replica. */
+  constructor(seats: readonly number[] = [1]) {
+    this.#queue = createFairQueue({
+      clock: this.clock,
+      random: () => 0,
+      config: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1000 },
+      seats: seats.map((count) => ({ seats: count, contextPerSeat: Infinity })),
+    });
+  }
+
+  /** A whole chat reply, resolved once it is written. The body’s last byte arrives with the head. */
+  async ask(takes: Takes): Promise<Reply> {
+    const replied = deferred<Reply>();
+    const receivedAt = this.clock.now();
+    const exchange: Exchange = {
+      head: {
+        method: 'POST',
+        path: '/',
+        requestId: 'r',
+        scheme: 'http',
+        address: '',
+        header: (name) => HEADERS.get(name),
+      },
+      gone: new AbortController().signal,
+      body: () => Promise.resolve({ kind: 'body', bytes: new Uint8Array(2), receivedAt, release: () => undefined }),
+      reply: replied.resolve,
+      fail: ({ status }, headers) => replied.resolve({ status, ...(headers && { headers }) }),
+      stream: () => {
+        throw new Error('no stream was requested');
+      },
+    };
+    await chat(exchange, this.#services(takes));
+    return replied.promise;
+  }
+
+  #services({ authorize, check, tokenize }: Takes): Services {
+    const { clock } = this;
+    /** Advances the clock before the step ends, as if it had taken so long. */
+    const after = <T>(ms: number, value: T): Promise<T> => {
+      clock.advance(ms);
+      return Promise.resolve(value);
+    };
+    const prompt: OpenBody = {
+      check: () => after(check, { kind: 'checked', params: PARAMS }),
+      tokenize: () => after(tokenize, { kind: 'chat', prompt: tokenPrompt(Uint32Array.of(1, 2, 3)) }),
+      close: () => undefined,
+    };
+    const model = {
+      id: 'fake',
+      kind: 'chat',
+      ownedBy: 'test',
+      created: 0,
+      engine: this.engine,
+      scopeOf: () => 'all',
+      queue: this.#queue,
+    } as const;
+    return {
+      clock,
+      date: () => new Date(0),
+      random: () => 0,
+      identity: { resolve: () => after(authorize, ACME) },
+      prompts: { open: () => prompt },
+      models: new Map([['fake', model]]),
+      spool: new FakeSpool(),
+      pricing: BUILT_IN_PRICES,
+      credit: undefined,
+      metrics: new Metrics(['fake']),
+      board: new SeatBoard(),
+      log: new RecordingLog(),
+      idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
+      keyLimits: noLimits(),
+      quotas: new TokenQuotas(() => new Date(0)),
+      limits: { chatBytes: 1000, inlineBytes: 1000, keepAliveMs: 60_000, streamIntervalMs: 0, timeoutMs: 0 },
+      contract: 'strict',
+      isolateDecisions: true,
+      leaving: () => false,
+      draining: () => false,
+    };
+  }
+}
+
+const HEADERS = new Map([['content-type', 'application/json']]);
