@@ -42,7 +42,7 @@ export function reportOf(
   }
   return {
     ...snapshot,
-    replicas: replicas.all.map(({ seats, busy, up }) => ({ seats, busy, up })),
+    replicas: replicas.all.map(({ seats, busy, up, tokenMs = null }) => ({ seats, busy, up, tokenMs })),
     fairness: accounts.fairness ?? null,
     overload,
     accounts: all

@@ -6,6 +6,7 @@
  * after the last check. The outcome settles exactly once.
  */
 
+import type { Replica } from './replica-seats.js';
 import type { ServiceClass } from '../domain/service-class.js';
 import type { Awaited } from './patience.js';
 import type { Retry } from './retry-reservations.js';
@@ -195,13 +196,9 @@ export interface OverloadReport {
   readonly retries: { readonly reserved: number; readonly none: number; readonly kept: number };
 }
 
-/** One replica's seats. */
-export interface ReplicaReport {
-  /** As it reported them last. */
-  readonly seats: number;
-  readonly busy: number;
-  /** Whether it takes jobs. */
-  readonly up: boolean;
+/** One replica: its seats, and the time that a token of a reply takes on it, ms; null: not known. */
+export interface ReplicaReport extends Pick<Replica, 'seats' | 'busy' | 'up'> {
+  readonly tokenMs: number | null;
 }
 
 /** The queue in full. */
@@ -226,7 +223,7 @@ export interface QueueLoad {
   readonly seats: number;
   readonly busy: number;
   readonly waiting: number;
-  readonly replicas: { readonly all: readonly ReplicaReport[] };
+  readonly replicas: { readonly all: readonly Replica[] };
 }
 
 /** A model's queue as routes, metrics and pages use it. */

@@ -7,7 +7,7 @@ export interface AdmissionPage {
   readonly waiting: number;
   readonly waitingBytes: number;
   readonly paused: boolean;
-  /** The seats of each engine process, in the order of the configuration. */
+  /** The seats of each engine process, in the order of the configuration, and the time of a reply's token on it; null: not known. */
   readonly replicas: QueueReport['replicas'];
   readonly fairness: number | null;
   readonly refused: QueueReport['refused'];

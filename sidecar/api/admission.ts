@@ -23,7 +23,12 @@ export function admissionPage(report: QueueReport): AdmissionPage {
     waiting: report.waiting,
     waitingBytes: report.waitingBytes,
     paused: report.paused,
-    replicas: report.replicas,
+    replicas: report.replicas.map(({ seats, busy, up, tokenMs }) => ({
+      seats,
+      busy,
+      up,
+      tokenMs: tokenMs === null ? null : thousandths(tokenMs),
+    })),
     fairness: report.fairness,
     refused: report.refused,
     released: report.released,

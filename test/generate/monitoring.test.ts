@@ -90,6 +90,7 @@ t.test('every metric that can show a fault is on the dashboard or in a rule', as
     // Their sums over a model's replicas are shown.
     'ra_sidecar_replica_seats',
     'ra_sidecar_replica_seats_busy',
+    'ra_sidecar_replica_token_seconds',
     'ra_sidecar_replica_restarts_total',
     'ra_sidecar_authorizer_stale_total',
     'ra_sidecar_credit_reservations',
