@@ -16,9 +16,12 @@ const CASES: readonly (readonly [string, Pick<Talks, 'replicas' | 'by' | 'slower
   ['four sidecars in turn', { replicas: FOUR, by: 'round-robin' }],
   ['four sidecars, the least busy', { replicas: FOUR, by: 'least-busy' }],
   ['two of four twice as slow', { replicas: FOUR, by: 'queue', slower: HALF_SLOWER }],
-  ['the same, not learned', { replicas: FOUR, by: 'queue', slower: HALF_SLOWER, observed: false }],
+  ['two of four twice as slow, not learned', { replicas: FOUR, by: 'queue', slower: HALF_SLOWER, observed: false }],
   ['one of four three times as slow', { replicas: FOUR, by: 'queue', slower: ONE_SLOWER }],
-  ['likewise, not learned', { replicas: FOUR, by: 'queue', slower: ONE_SLOWER, observed: false }],
+  [
+    'one of four three times as slow, not learned',
+    { replicas: FOUR, by: 'queue', slower: ONE_SLOWER, observed: false },
+  ],
 ];
 
 const rows: Row[] = [];
@@ -41,7 +44,7 @@ await keep('conversations', {
   title: 'Conversations on four replicas',
   simulated: true,
   about: [
-    `${TALKS.conversations} conversations of ${TALKS.turns} turns on stand-in engines with 64 seats in all: a prompt token takes ${TALKS.tokenMs} ms, a token of a reply ${TALKS.stepMs} ms, up to ${TALKS.loadFactor} times that on a full replica. Questions of 40 to 200 tokens, replies of 60 to 260, a beginning of 256 that all share. No host memory: a prefix is where its seat is. By known costs: the queue places by milliseconds, of the prompt's tokens that are computed and of what the busy seats add to the reply, by the stand-ins' true times, which a queue could only learn; and losses: with the tokens that the request overwrites. Twice as slow: a token of a prompt and of a reply takes twice as long on that replica; the queue learns how long a reply's tokens take (\`sidecar/admission/placement.ts\`), or, not learned, is never told. The four sidecars are what a proxy before four sidecars or servers does, with slots chosen by the longest prefix.`,
+    `${TALKS.conversations} conversations of ${TALKS.turns} turns on stand-in engines with 64 seats in all: a prompt token takes ${TALKS.tokenMs} ms, a token of a reply ${TALKS.stepMs} ms, up to ${TALKS.loadFactor} times that on a full replica. Questions of 40 to 200 tokens, replies of 60 to 260, a beginning of 256 that all share. No host memory: a prefix is where its seat is. By known costs: the queue places by milliseconds, of the prompt's tokens that are computed and of what the busy seats add to the reply, by the stand-ins' true times, which a queue could only learn; and losses: with the tokens that the request overwrites. Twice as slow: a token of a prompt and of a reply takes twice as long on that replica; the queue learns that from how long a reply's tokens take (\`sidecar/admission/replica-speeds.ts\`), or, not learned, observes none. The four sidecars are what a proxy before four sidecars or servers does, with slots chosen by the longest prefix.`,
   ],
   rows,
 });

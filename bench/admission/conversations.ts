@@ -21,7 +21,7 @@ export interface Talks {
   readonly loadFactor: number;
   /** How many times as long everything takes on each replica; absent: they are equally fast. */
   readonly slower?: readonly number[];
-  /** Whether the queue is told how long tokens take; absent: it is. */
+  /** Whether the queue observes how long tokens take; absent: it does. */
   readonly observed?: boolean;
   /**
    * queue: one queue over all replicas; costs: the same, with placement by the costs in ms (`#costMs`); costs-and-loss: likewise, with

@@ -5,20 +5,23 @@
  * the long ones stay free for the requests that need them. Of these it takes the one with the highest
  *
  *     share of the prompt that it has - share of its seats that are busy - share of the wanted seats that it lacks
- *       - share of a token's time that the fastest one would save
+ *       - share of a token's time that the fastest one would save (replica-speeds.ts)
  *
  * So a conversation returns to the replica that has its previous turns. Prompts with a common beginning go to the replica that
- * has it until the others are that much less busy; then these compute it too. A replica on a slower device, whose tokens take
- * twice as long as those of the fastest, counts as if half of its seats were busy. Of equal replicas it takes the one of which a
- * seat was granted least recently, so that conversations spread over the saved state of all replicas.
+ * has it until the others are that much less busy; then these compute it too. A replica whose tokens take twice as long as those
+ * of the fastest counts as if half more of its seats were busy. Of equal replicas it takes the one of which a seat was granted
+ * least recently, so that conversations spread over the saved state of all replicas.
  */
 import { freeSeats, type Replica } from './replica-seats.js';
 
-/** Tokens that take up to so many times as long count as equally fast: the load of a replica, which counts already, slows them too. */
-const ALIKE = 1.25;
+/** Replicas whose tokens take up to so many times as long count as equally fast: less than this may be chance. */
+const SAME_SPEED_RATIO = 1.25;
 
-/** Seats granted to others after which a slower replica counts as fast once: nothing but a reply shows that it is no longer slow. */
-const RETRIAL = 100;
+/** The most that a slower replica counts as busier. It then still gets what fits no other, and what it has most of. */
+const MOST_SLOWNESS = 0.75;
+
+/** Seats given elsewhere after which a slower replica counts as fast once: only its replies show that it is no longer slow. */
+const PROBE_AFTER_GRANTS = 100;
 
 /** What decides where a request is placed. */
 export interface PlacementNeeds {
@@ -63,14 +66,12 @@ function best(
   let highest = -Infinity;
   let longestAgo = Infinity;
   const fastest = least(replicas, context);
-  const grants = replicas.reduce((latest, { grantedLast }) => Math.max(latest, grantedLast), 0);
   replicas.forEach((replica, at) => {
     const free = freeSeats(replica);
     if (free === 0 || replica.contextPerSeat !== context) return;
     const held = needs.promptTokens > 0 ? Math.min(1, sharedTokens(at) / needs.promptTokens) : 0;
     const lacking = Math.max(0, needs.seats - free) / needs.seats;
-    const retried = grants - replica.grantedLast >= RETRIAL;
-    const worth = held - replica.busy / replica.seats - lacking - (retried ? 0 : slowness(replica, fastest));
+    const worth = held - replica.busy / replica.seats - lacking - slowness(replica, fastest);
     if (worth < highest || (worth === highest && replica.grantedLast >= longestAgo)) return;
     found = at;
     highest = worth;
@@ -79,17 +80,18 @@ function best(
   return found;
 }
 
-/** The shortest time of a token on the replicas that have a free seat of this length, ms; Infinity where none is known. */
+/** The shortest time of a token on the replicas that have a free seat of this length; Infinity where none is known. */
 function least(replicas: readonly Replica[], context: number): number {
   let fastest = Infinity;
   for (const replica of replicas) {
-    if (replica.tokenMs === undefined || freeSeats(replica) === 0 || replica.contextPerSeat !== context) continue;
-    fastest = Math.min(fastest, replica.tokenMs);
+    if (replica.tokenTime === undefined || freeSeats(replica) === 0 || replica.contextPerSeat !== context) continue;
+    fastest = Math.min(fastest, replica.tokenTime);
   }
   return fastest;
 }
 
-/** The share of a token's time that the fastest replica would save; 0 where that is not known or small. */
-function slowness({ tokenMs = 0 }: Replica, fastest: number): number {
-  return tokenMs > ALIKE * fastest ? 1 - fastest / tokenMs : 0;
+/** The share of a token's time that the fastest replica would save; 0 where that is not known, small, or to be learned again. */
+function slowness({ tokenTime = 0, passedOver }: Replica, fastest: number): number {
+  if (passedOver >= PROBE_AFTER_GRANTS || tokenTime <= SAME_SPEED_RATIO * fastest) return 0;
+  return Math.min(1 - fastest / tokenTime, MOST_SLOWNESS);
 }

@@ -1,3 +1,5 @@
+import { ReplicaSpeeds } from './replica-speeds.js';
+
 /** The queue's counts of one replica of the model's engine. */
 export interface Replica {
   /** Seats that it reported last, and the tokens that each of them can hold. */
@@ -9,12 +11,11 @@ export interface Replica {
   readonly busy: number;
   /** When a seat of it was last given, in grants since the start; 0: never. */
   readonly grantedLast: number;
-  /** A moving average of the time that a token of a reply takes on it, ms; undefined: not known. */
-  readonly tokenMs: number | undefined;
+  /** Seats of other replicas, as long as its own, that were given since. */
+  readonly passedOver: number;
+  /** How many times as long a token of a reply takes as on the average replica under the same load; undefined: not known. */
+  readonly tokenTime: number | undefined;
 }
-
-/** Weight of the newest reply in the average of `tokenMs`. It is a mean over many tokens itself. */
-const ALPHA = 0.2;
 
 /** The counts of a replica at the start. */
 export type ReplicaSize = Pick<Replica, 'seats' | 'contextPerSeat'>;
@@ -27,6 +28,7 @@ type Counted = { -readonly [Field in keyof Replica]: Replica[Field] };
  */
 export class ReplicaSeats {
   readonly #replicas: readonly Counted[];
+  readonly #speeds: ReplicaSpeeds;
   #seats = 0;
   #free = 0;
   #busy = 0;
@@ -36,8 +38,9 @@ export class ReplicaSeats {
 
   constructor(sizes: readonly ReplicaSize[]) {
     this.#replicas = sizes.map(({ seats, contextPerSeat }) => {
-      return { seats, contextPerSeat, up: true, busy: 0, grantedLast: 0, tokenMs: undefined };
+      return { seats, contextPerSeat, up: true, busy: 0, grantedLast: 0, passedOver: 0, tokenTime: undefined };
     });
+    this.#speeds = new ReplicaSpeeds(sizes.length);
     this.#sum();
   }
 
@@ -100,13 +103,17 @@ export class ReplicaSeats {
   /** A request is given a seat of this replica. */
   granted(at: number): void {
     const replica = this.#replicas[at];
-    if (replica !== undefined) replica.grantedLast = this.#grants += 1;
+    if (replica === undefined) return;
+    replica.grantedLast = this.#grants += 1;
+    for (const each of this.#replicas) if (each.contextPerSeat === replica.contextPerSeat) each.passedOver += 1;
+    replica.passedOver = 0;
   }
 
-  /** Each token of a reply took this long on this replica, ms. */
+  /** Tokens of a reply on this replica took so long on average, ms. */
   observeTokenMs(at: number, ms: number): void {
-    const replica = this.#replicas[at];
-    if (replica !== undefined) replica.tokenMs = (replica.tokenMs ?? ms) + ALPHA * (ms - (replica.tokenMs ?? ms));
+    const { busy = 0 } = this.#replicas[at] ?? {};
+    this.#speeds.observe(at, busy, ms);
+    this.#replicas.forEach((replica, index) => (replica.tokenTime = this.#speeds.times[index]));
   }
 
   /** A replica went away. */

@@ -42,7 +42,7 @@ export function reportOf(
   }
   return {
     ...snapshot,
-    replicas: replicas.all.map(({ seats, busy, up, tokenMs = null }) => ({ seats, busy, up, tokenMs })),
+    replicas: replicas.all.map(({ seats, busy, up, tokenTime = null }) => ({ seats, busy, up, tokenTime })),
     fairness: accounts.fairness ?? null,
     overload,
     accounts: all

@@ -6,9 +6,9 @@
  * after the last check. The outcome settles exactly once.
  */
 
-import type { Replica } from './replica-seats.js';
 import type { ServiceClass } from '../domain/service-class.js';
 import type { Awaited } from './patience.js';
+import type { Replica } from './replica-seats.js';
 import type { Retry } from './retry-reservations.js';
 
 /** A refusal, with the wait that would make a retry worthwhile. */
@@ -108,13 +108,14 @@ export interface Lease {
   /** Returns one seat; the last one is returned by `release` only. */
   freeSeat(): void;
   /**
-   * From now on, while this lease holds more than one seat, `fn` is called when another request begins to wait: a seat should then be
-   * returned soon. It is called again only after one was returned. No request waits while a lease grows, so a call right after that misses none.
+   * From now on and while this lease holds more than one seat, `fn` is called when another request begins to wait: a seat should
+   * then be returned as soon as possible. It is called again only after one was returned. No request waits while a lease
+   * grows, so a call right after that misses none.
    */
   whenWanted(fn: () => void): void;
   /** Records that the caller has received the first token of its stream: a later disconnect is no sign of impatience. */
   begun(): void;
-  /** Records how long each token of a reply took, ms: where replicas are not equally fast, the slower ones get fewer requests. */
+  /** Records how long tokens of its reply took on average, ms: a slower replica gets fewer requests. */
   observeTokenMs(ms: number): void;
   /** Ends the lease. Idempotent: the first call counts. `cancelled`: the caller disconnected. */
   release(reason: ReleaseReason): void;
@@ -196,9 +197,9 @@ export interface OverloadReport {
   readonly retries: { readonly reserved: number; readonly none: number; readonly kept: number };
 }
 
-/** One replica: its seats, and the time that a token of a reply takes on it, ms; null: not known. */
+/** One replica. `tokenTime`: null where it is not known. */
 export interface ReplicaReport extends Pick<Replica, 'seats' | 'busy' | 'up'> {
-  readonly tokenMs: number | null;
+  readonly tokenTime: number | null;
 }
 
 /** The queue in full. */

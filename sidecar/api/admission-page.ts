@@ -7,7 +7,10 @@ export interface AdmissionPage {
   readonly waiting: number;
   readonly waitingBytes: number;
   readonly paused: boolean;
-  /** The seats of each engine process, in the order of the configuration, and the time of a reply's token on it; null: not known. */
+  /**
+   * The seats of each engine process, in the order of the configuration. `tokenTime`: how many times as long a token of a
+   * reply takes on it as on the average one under the same load; null: not known.
+   */
   readonly replicas: QueueReport['replicas'];
   readonly fairness: number | null;
   readonly refused: QueueReport['refused'];

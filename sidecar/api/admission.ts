@@ -23,11 +23,11 @@ export function admissionPage(report: QueueReport): AdmissionPage {
     waiting: report.waiting,
     waitingBytes: report.waitingBytes,
     paused: report.paused,
-    replicas: report.replicas.map(({ seats, busy, up, tokenMs }) => ({
+    replicas: report.replicas.map(({ seats, busy, up, tokenTime }) => ({
       seats,
       busy,
       up,
-      tokenMs: tokenMs === null ? null : thousandths(tokenMs),
+      tokenTime: tokenTime === null ? null : thousandths(tokenTime),
     })),
     fairness: report.fairness,
     refused: report.refused,

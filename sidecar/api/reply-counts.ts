@@ -3,12 +3,22 @@ import type { ModelMeter } from '../telemetry/model-metrics.js';
 import type { UsageSession } from './usage-session.js';
 import type { RequestContext } from './request-context.js';
 
+/** Tokens of a reply after which their mean time is observed, and the fewest at its end. */
+const WINDOW = 32;
+const LEAST_TOKENS = 8;
+
+/** Less is the time of an answer that was held back and came at once, as by a proxy that buffers, ms. */
+const LEAST_MS = 10;
+
 /** One running reply. Times are clock readings. */
 interface Progress {
   tokens: number;
   readonly firstTokens: number;
   readonly firstAt: number;
   lastAt: number;
+  /** Where the present window began. */
+  windowTokens: number;
+  windowAt: number;
 }
 
 /**
@@ -35,13 +45,15 @@ export class ReplyCounts {
     const now = this.#clock.now();
     const reply = this.#replies.get(choice);
     if (reply === undefined) {
-      this.#replies.set(choice, { tokens, firstTokens: tokens, firstAt: now, lastAt: now });
+      const window = { windowTokens: tokens, windowAt: now };
+      this.#replies.set(choice, { tokens, firstTokens: tokens, firstAt: now, lastAt: now, ...window });
       this.#moved(tokens);
       return;
     }
     this.#meter?.piece(now - reply.lastAt);
     reply.lastAt = now;
     this.#grown(reply, tokens);
+    if (tokens - reply.windowTokens >= WINDOW) this.#observe(reply, now);
   }
 
   /** A reply is complete. It may have had no piece at all. */
@@ -57,8 +69,18 @@ export class ReplyCounts {
       this.#moved(completionTokens);
       return;
     }
-    this.#context.replied(completionTokens - reply.firstTokens, this.#clock.now() - reply.firstAt);
+    const now = this.#clock.now();
+    this.#meter?.replied(completionTokens - reply.firstTokens, now - reply.firstAt);
     this.#grown(reply, completionTokens);
+    if (completionTokens - reply.windowTokens >= LEAST_TOKENS) this.#observe(reply, now);
+  }
+
+  /** The replies of one request run side by side, so that each tells the same of its replica. */
+  #observe(reply: Progress, now: number): void {
+    const ms = now - reply.windowAt;
+    if (ms >= LEAST_MS) this.#context.observeTokenMs(ms / (reply.tokens - reply.windowTokens));
+    reply.windowTokens = reply.tokens;
+    reply.windowAt = now;
   }
 
   #grown(reply: Progress, tokens: number): void {

@@ -21,9 +21,6 @@ export type Stop =
   /** The seat queue's refusal. */
   | Refused;
 
-/** The fewest tokens of a reply whose mean time says how fast a replica is. */
-const LEAST_TOKENS = 8;
-
 /**
  * One request from its head to its last byte: its times, and how it ended. Every end of a request is reported here, so that
  * each is counted and logged exactly once.
@@ -163,10 +160,9 @@ export class RequestContext {
     board.enter(this.#holding);
   }
 
-  /** A reply ended, after so many tokens, and ms, since its first ones. */
-  replied(tokens: number, ms: number): void {
-    this.meter?.replied(tokens, ms);
-    if (tokens >= LEAST_TOKENS) this.#holding?.lease.observeTokenMs(ms / tokens);
+  /** Tokens of its reply took so long on average, ms. */
+  observeTokenMs(ms: number): void {
+    this.#holding?.lease.observeTokenMs(ms);
   }
 
   #leaveBoard(): void {

@@ -1,5 +1,11 @@
 /** Metrics of the engine processes of each model, one by one. */
-import { REPLICA_BUSY, REPLICA_RESTARTS, REPLICA_SEATS, REPLICA_STATE, REPLICA_TOKEN } from './definitions/processes.js';
+import {
+  REPLICA_BUSY,
+  REPLICA_RESTARTS,
+  REPLICA_SEATS,
+  REPLICA_STATE,
+  REPLICA_TOKEN_TIME,
+} from './definitions/processes.js';
 import { ENGINE_STATES, type EngineStateLabel } from './engine-metrics.js';
 import type { Counter, Gauge, Instruments } from './instruments.js';
 
@@ -10,8 +16,8 @@ export interface ReplicaReading {
   readonly seats: number;
   /** Seats that requests hold. */
   readonly busy: number;
-  /** Time of a reply's token, ms; undefined: not known. */
-  readonly tokenMs: number | undefined;
+  /** As the queue's (`Replica`). */
+  readonly tokenTime: number | undefined;
 }
 
 export class ReplicaMetrics {
@@ -19,14 +25,14 @@ export class ReplicaMetrics {
   readonly #state: Gauge<'model' | 'replica' | 'state'>;
   readonly #seats: Gauge<'model' | 'replica'>;
   readonly #busy: Gauge<'model' | 'replica'>;
-  readonly #token: Gauge<'model' | 'replica'>;
+  readonly #tokenTime: Gauge<'model' | 'replica'>;
   readonly #restarts: Counter<'model' | 'replica'>;
 
   constructor(instruments: Instruments) {
     this.#state = instruments.gauge(REPLICA_STATE);
     this.#seats = instruments.gauge(REPLICA_SEATS);
     this.#busy = instruments.gauge(REPLICA_BUSY);
-    this.#token = instruments.gauge(REPLICA_TOKEN);
+    this.#tokenTime = instruments.gauge(REPLICA_TOKEN_TIME);
     this.#restarts = instruments.counter(REPLICA_RESTARTS);
   }
 
@@ -42,12 +48,12 @@ export class ReplicaMetrics {
   /** Updates the gauges. */
   read(): void {
     for (const [model, read] of this.#models) {
-      read().forEach(({ state: now, seats, busy, tokenMs }, index) => {
+      read().forEach(({ state: now, seats, busy, tokenTime }, index) => {
         const replica = String(index);
         for (const state of ENGINE_STATES) this.#state.set({ model, replica, state }, state === now ? 1 : 0);
         this.#seats.set({ model, replica }, seats);
         this.#busy.set({ model, replica }, busy);
-        if (tokenMs !== undefined) this.#token.set({ model, replica }, tokenMs / 1000);
+        if (tokenTime !== undefined) this.#tokenTime.set({ model, replica }, tokenTime);
         this.#restarts.inc({ model, replica }, 0);
       });
     }

@@ -90,7 +90,8 @@ t.test('every metric that can show a fault is on the dashboard or in a rule', as
     // Their sums over a model's replicas are shown.
     'ra_sidecar_replica_seats',
     'ra_sidecar_replica_seats_busy',
-    'ra_sidecar_replica_token_seconds',
+    // What the queue places by; the time between tokens is shown.
+    'ra_sidecar_replica_token_time_ratio',
     'ra_sidecar_replica_restarts_total',
     'ra_sidecar_authorizer_stale_total',
     'ra_sidecar_credit_reservations',

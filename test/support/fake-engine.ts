@@ -153,9 +153,10 @@ export class FakeEngine implements Engine {
   script: FakeScript;
   prefixes: PrefixIndex = NO_PREFIXES;
   readonly replicas = [this];
-  /** All jobs that arrived, oldest first, and the replicas of the chats. */
+  /** All jobs that arrived, oldest first. */
   readonly generations: FakeGeneration[] = [];
   readonly scorings: FakeScoring[] = [];
+  /** The replicas that the chats were given. */
   readonly placed: number[] = [];
   readonly #live = new Set<{ failed(kind: JobFault['kind']): void }>();
   #onJob: (() => void)[] = [];

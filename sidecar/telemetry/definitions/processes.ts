@@ -38,14 +38,14 @@ export const REPLICA_BUSY: GaugeDefinition<'model' | 'replica'> = {
   advice: 'Uneven for long: conversations stay where their past turns are, or requests need the longer seats of one.',
 };
 
-export const REPLICA_TOKEN: GaugeDefinition<'model' | 'replica'> = {
-  name: `${PREFIX}replica_token_seconds`,
+export const REPLICA_TOKEN_TIME: GaugeDefinition<'model' | 'replica'> = {
+  name: `${PREFIX}replica_token_time_ratio`,
   type: 'gauge',
-  unit: 'seconds',
+  unit: 'ratio',
   labels: ['model', 'replica'],
-  help: 'Time that a token of a reply takes on each engine process of a model, a moving average over its replies of nine tokens or more; absent until one has ended.',
+  help: 'How many times as long a token of a reply takes on each engine process of a model as on the average one with as many busy seats; absent until it is known.',
   advice:
-    'One far above the others: a slower device, or one that other work uses. Requests then go to the others first (docs/admission.md).',
+    'One far above the others: a slower device, or one that other work uses too. Requests go to the others first (docs/admission.md).',
 };
 
 export const REPLICA_RESTARTS: CounterDefinition<'model' | 'replica'> = {
@@ -110,7 +110,7 @@ export const PROCESS_METRICS = [
   REPLICA_STATE,
   REPLICA_SEATS,
   REPLICA_BUSY,
-  REPLICA_TOKEN,
+  REPLICA_TOKEN_TIME,
   REPLICA_RESTARTS,
   ENGINE_RESTARTS,
   UNCONFIRMED_CANCELS,

@@ -4,7 +4,16 @@ import { place, type PlacementNeeds } from '../../../sidecar/admission/placement
 import { freeSeats, type Replica } from '../../../sidecar/admission/replica-seats.js';
 
 function replica(changes: Partial<Replica> = {}): Replica {
-  return { seats: 4, contextPerSeat: 1000, up: true, busy: 0, grantedLast: 0, tokenMs: undefined, ...changes };
+  return {
+    seats: 4,
+    contextPerSeat: 1000,
+    up: true,
+    busy: 0,
+    grantedLast: 0,
+    passedOver: 0,
+    tokenTime: undefined,
+    ...changes,
+  };
 }
 
 const WANTS: PlacementNeeds = { seatTokens: 500, promptTokens: 400, seats: 1 };
@@ -34,39 +43,42 @@ t.test('the replica of a request', async (t) => {
       1,
       { ...WANTS, seats: 3 },
     ],
-    ['the faster one', [replica({ tokenMs: 30 }), replica({ tokenMs: 10, busy: 2 })], none, 1],
+    ['the faster one', [replica({ tokenTime: 1.5 }), replica({ tokenTime: 0.5, busy: 2 })], none, 1],
     [
-      'the slower one, once it is that much less busy',
-      [replica({ tokenMs: 20 }), replica({ tokenMs: 10, busy: 3 })],
+      'the slower one, if less busy by more',
+      [replica({ tokenTime: 1 }), replica({ tokenTime: 0.5, busy: 3 })],
       none,
       0,
     ],
+    ['a quarter slower is as fast', [replica({ tokenTime: 1.25 }), replica({ tokenTime: 1 })], none, 0],
+    ['more than a quarter is not', [replica({ tokenTime: 1.26 }), replica({ tokenTime: 1 })], none, 1],
+    ['to its past turns on a slower one', [replica({ tokenTime: 1.5 }), replica({ tokenTime: 0.5 })], held(384), 0],
     [
-      'for a small difference in speed no other',
-      [replica({ tokenMs: 12 }), replica({ tokenMs: 10, busy: 1 })],
+      'one much slower counts as three quarters busier',
+      [replica({ tokenTime: 9 }), replica({ tokenTime: 1, busy: 4, seats: 5 })],
       none,
       0,
     ],
-    ['to its past turns on a slower one', [replica({ tokenMs: 30 }), replica({ tokenMs: 10 })], held(384), 0],
-    ['one whose speed is not known', [replica({ tokenMs: 10, busy: 1 }), replica()], none, 1],
+    ['one whose speed is not known', [replica({ tokenTime: 1, busy: 1 }), replica()], none, 1],
     [
       'not by the speed of one that is full',
-      [replica({ tokenMs: 30 }), replica({ busy: 1 }), replica({ tokenMs: 1, busy: 4 })],
+      [replica({ tokenTime: 1.5 }), replica({ busy: 1 }), replica({ tokenTime: 0.1, busy: 4 })],
+      none,
+      0,
+    ],
+    [
+      'not by the speed of one with other seats',
+      [replica({ tokenTime: 1.5 }), replica({ busy: 1 }), replica({ tokenTime: 0.1, contextPerSeat: 8000 })],
       none,
       0,
     ],
     [
       'a slower one again after 100 others',
-      [replica({ tokenMs: 30, grantedLast: 5 }), replica({ tokenMs: 10, grantedLast: 105 })],
+      [replica({ tokenTime: 1.5, passedOver: 100 }), replica({ tokenTime: 0.5 })],
       none,
       0,
     ],
-    [
-      'not yet after 99',
-      [replica({ tokenMs: 30, grantedLast: 5 }), replica({ tokenMs: 10, grantedLast: 104 })],
-      none,
-      1,
-    ],
+    ['not yet after 99', [replica({ tokenTime: 1.5, passedOver: 99 }), replica({ tokenTime: 0.5 })], none, 1],
     ['no prompt', [replica(), replica()], held(64, 64), 0, { ...WANTS, promptTokens: 0 }],
   ] as const satisfies readonly (readonly [string, readonly Replica[], typeof none, number, PlacementNeeds?])[]) {
     t.equal(place(replicas, wants ?? WANTS, saved), expected, what);
@@ -90,8 +102,9 @@ t.test('a request is placed if and only if a seat is free for it, on the shortes
       contextPerSeat: fc.constantFrom(500, 1000, 4000),
       up: fc.boolean(),
       busy: fc.nat({ max: 5 }),
-      grantedLast: fc.nat({ max: 200 }),
-      tokenMs: fc.option(fc.double({ min: 0, max: 1000, noNaN: true }), { nil: undefined }),
+      grantedLast: fc.nat({ max: 9 }),
+      passedOver: fc.nat({ max: 200 }),
+      tokenTime: fc.option(fc.double({ min: 0, max: 100, noNaN: true }), { nil: undefined }),
     }),
     { minLength: 1, maxLength: 6 },
   );

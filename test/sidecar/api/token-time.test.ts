@@ -4,29 +4,51 @@ import { ChatHarness } from '../../support/chat-harness.js';
 
 const AT_ONCE = { authorize: 0, check: 0, tokenize: 0 };
 
-/** A reply of so many tokens after its first one, each of which takes `tokenMs`. */
+/** Plays a chat: so many tokens after the first one, each of which takes `tokenMs`. */
 async function reply(harness: ChatHarness, chat: number, tokens: number, tokenMs: number): Promise<void> {
   const job = (await harness.engine.generation(chat)).started().pieces('a');
   for (let i = 0; i < tokens; i += 1) {
     harness.clock.advance(tokenMs);
     job.pieces('b');
   }
-  job.finished().done();
 }
 
-for (const [title, tokens, third] of [
-  ['the next chat goes to the replica whose tokens take less time', 8, 1],
-  ['a reply of few tokens does not say how fast its replica is', 7, 0],
+/** The replicas of chats, one after the other, with replies of so many tokens that take so long on each replica. */
+async function placed(chats: number, tokens: number, tokenMs: readonly [number, number]): Promise<readonly number[]> {
+  const harness = new ChatHarness([2, 2]);
+  const { engine } = harness;
+  for (let chat = 0; chat < chats; chat += 1) {
+    const replied = harness.ask(AT_ONCE);
+    const job = await engine.generation(chat);
+    await reply(harness, chat, tokens, tokenMs[engine.placed[chat] ?? 0] ?? NaN);
+    job.finished().done();
+    await replied;
+  }
+  return engine.placed;
+}
+
+t.test('chats go to the replica whose tokens take less time', async (t) => {
+  const replicas = await placed(20, 8, [300, 100]);
+  t.strictSame(replicas.slice(0, 2), [0, 1], 'at first in turn');
+  t.strictSame(replicas.slice(-8), [1, 1, 1, 1, 1, 1, 1, 1]);
+});
+
+for (const [why, tokens, tokenMs] of [
+  ['few tokens do not show how fast it is', 7, [300, 100]],
+  ['neither do tokens that come at once', 8, [3, 1]],
 ] as const) {
-  t.test(title, async (t) => {
-    const harness = new ChatHarness([2, 2]);
-    for (const [chat, tokenMs] of [30, 10].entries()) {
-      const replied = harness.ask(AT_ONCE);
-      await reply(harness, chat, tokens, tokenMs);
-      t.equal((await replied).status, 200);
-    }
-    void harness.ask(AT_ONCE);
-    await harness.engine.generation(2);
-    t.strictSame(harness.engine.placed, [0, 1, third]);
+  t.test(`chats go to each replica in turn: ${why}`, async (t) => {
+    t.strictSame((await placed(20, tokens, tokenMs)).slice(-8), [0, 1, 0, 1, 0, 1, 0, 1]);
   });
 }
+
+t.test('a reply shows how fast its replica is while it goes on', async (t) => {
+  const harness = new ChatHarness([2, 2]);
+  const asked = [harness.ask(AT_ONCE), harness.ask(AT_ONCE)];
+  for (const [chat, tokenMs] of [300, 100].entries()) await reply(harness, chat, 320, tokenMs);
+  asked.push(harness.ask(AT_ONCE));
+  await harness.engine.generation(2);
+  t.strictSame(harness.engine.placed, [0, 1, 1]);
+  for (const job of harness.engine.generations) job.started().finished().done();
+  await Promise.all(asked);
+});
