@@ -7,8 +7,9 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { asLong, chatWith, EXPENSIVE_SCHEMAS, INLINE_BYTES, SMALL_PRODUCTS } from '../support/expensive-schemas.js';
+import { ExpensiveSenders, timesOf } from '../support/expensive-senders.js';
 import { makeKey } from '../support/keys.js';
 import { rounds } from '../support/long-form.js';
 import { SHORT } from '../support/open-stream.js';
@@ -51,28 +52,7 @@ const DECISION = JSON.stringify({
 const ENOUGH_FOR_P99 = 100;
 
 /** Requests of the other account, one after another. Returns the time of each, in ms. */
-async function visits(t: Test, body: string, path = '/chat/completions'): Promise<number[]> {
-  const took: number[] = [];
-  for (let i = 0; i < CHATS; i++) {
-    const from = performance.now();
-    const response = await sidecar.post(path, body, { key: visitor.key });
-    took.push(performance.now() - from);
-    await response.arrayBuffer();
-    if (response.status !== 200) t.fail(`the other account is answered ${response.status}`);
-  }
-  return took;
-}
-
-/** Sends expensive bodies until `over`, each as soon as the previous one is answered. Returns the statuses. */
-async function attack(bodies: readonly string[], over: () => boolean): Promise<Set<number>> {
-  const statuses = new Set<number>();
-  for (let i = 0; !over(); i++) {
-    const response = await sidecar.post('/chat/completions', bodies[i % bodies.length], { key: hostile.key });
-    await response.arrayBuffer();
-    statuses.add(response.status);
-  }
-  return statuses;
-}
+const visits = (body: string, path?: string): Promise<number[]> => timesOf(sidecar, visitor.key, CHATS, body, path);
 
 for (const lane of ['short', 'long'] as const) {
   const ofLane = (body: string): string => (lane === 'short' ? body : asLong(body));
@@ -82,15 +62,13 @@ for (const lane of ['short', 'long'] as const) {
     const expensive = EXPENSIVE.map(ofLane);
     if (lane === 'short') t.ok(expensive.every(({ length }) => length <= INLINE_BYTES));
     const decision = ofLane(DECISION);
-    await visits(t, body);
-    await visits(t, decision, '/decisions');
-    const idle = { chat: await visits(t, body), decision: await visits(t, decision, '/decisions') };
-    let over = false;
-    const senders = Array.from({ length: SENDERS }, () => attack(expensive, () => over));
+    await visits(body);
+    await visits(decision, '/decisions');
+    const idle = { chat: await visits(body), decision: await visits(decision, '/decisions') };
+    const senders = new ExpensiveSenders(sidecar, hostile.key, SENDERS, expensive);
     await sidecar.reaches('ra_sidecar_account_waiting_requests', (waiting) => waiting > 0, { account: 'hostile' });
-    const beside = { chat: await visits(t, body), decision: await visits(t, decision, '/decisions') };
-    over = true;
-    for (const statuses of await Promise.all(senders)) t.same([...statuses], [422]);
+    const beside = { chat: await visits(body), decision: await visits(decision, '/decisions') };
+    t.same([...(await senders.stop())], [422]);
     t.equal(await sidecar.metric('ra_sidecar_prompt_host_restarts_total'), 0);
     for (const what of ['chat', 'decision'] as const) {
       for (const [when, ms] of Object.entries({ idle: idle[what], beside: beside[what] })) {
