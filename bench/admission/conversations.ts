@@ -43,6 +43,8 @@ export interface ConversationResult {
   readonly untilMs: number;
 }
 
+/** Tokens of a reply for each of which the queue observes their mean time, at its end. */
+const WINDOW = 32;
 /** A question, a reply. */
 const QUESTION_TOKENS = [40, 200] as const;
 const REPLY_TOKENS = [60, 260] as const;
@@ -153,7 +155,7 @@ class Talk {
       this.agenda.after(replyTokens * replyTokenMs, () => {
         replica.leave(seat, conversation, promptTokens + replyTokens);
         this.#waiting[at] = (this.#waiting[at] ?? 0) - 1;
-        if (observed) lease.observeTokenMs(replyTokenMs);
+        for (let seen = WINDOW; observed && seen <= replyTokens; seen += WINDOW) lease.observeTokenMs(replyTokenMs);
         lease.release('done');
         this.#replyMs.push(this.agenda.now() - askedAt);
         this.#untilMs = this.agenda.now();

@@ -52,7 +52,8 @@ export async function stateFacts(context: AddonContext, Make: new () => AddonChe
 /**
  * All that a sequence holds, in a file in memory. llama.cpp writes and reads it by name; its length and its digest are checked
  * before it reads. The C library reads ahead for it and frees what it read as it is, so token ids are written farther behind
- * the state than that: they would stay in the memory of a process that forgets the state.
+ * the state than that: otherwise they would stay in the memory of a process that forgets the state. (What it reads of the file's end, to
+ * learn its length, is overwritten by what it reads from the beginning.)
  */
 export class StateInFile implements WholeState {
   readonly length: number;

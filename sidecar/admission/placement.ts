@@ -17,10 +17,10 @@ import { freeSeats, type Replica } from './replica-seats.js';
 /** Replicas whose tokens take up to so many times as long count as equally fast: less than this may be chance. */
 const SAME_SPEED_RATIO = 1.25;
 
-/** The most that a slower replica counts as busier. It then still gets what fits no other, and what it has most of. */
+/** The most that a slower replica counts as busier: a prompt of which it has nearly all then still goes to it. */
 const MOST_SLOWNESS = 0.75;
 
-/** Seats given elsewhere after which a slower replica counts as fast once: only its replies show that it is no longer slow. */
+/** Seats given elsewhere after which a slower replica counts as fast until it gets one: only its replies show that it is no longer slow. */
 const PROBE_AFTER_GRANTS = 100;
 
 /** What decides where a request is placed. */
@@ -65,7 +65,7 @@ function best(
   let found = -1;
   let highest = -Infinity;
   let longestAgo = Infinity;
-  const fastest = least(replicas, context);
+  const fastest = lowestRatio(replicas, context);
   replicas.forEach((replica, at) => {
     const free = freeSeats(replica);
     if (free === 0 || replica.contextPerSeat !== context) return;
@@ -80,18 +80,19 @@ function best(
   return found;
 }
 
-/** The shortest time of a token on the replicas that have a free seat of this length; Infinity where none is known. */
-function least(replicas: readonly Replica[], context: number): number {
+/** Of the replicas that have a free seat of this length; Infinity where none is known. */
+function lowestRatio(replicas: readonly Replica[], context: number): number {
   let fastest = Infinity;
   for (const replica of replicas) {
-    if (replica.tokenTime === undefined || freeSeats(replica) === 0 || replica.contextPerSeat !== context) continue;
-    fastest = Math.min(fastest, replica.tokenTime);
+    if (replica.tokenTimeRatio === undefined || freeSeats(replica) === 0 || replica.contextPerSeat !== context)
+      continue;
+    fastest = Math.min(fastest, replica.tokenTimeRatio);
   }
   return fastest;
 }
 
 /** The share of a token's time that the fastest replica would save; 0 where that is not known, small, or to be learned again. */
-function slowness({ tokenTime = 0, passedOver }: Replica, fastest: number): number {
-  if (passedOver >= PROBE_AFTER_GRANTS || tokenTime <= SAME_SPEED_RATIO * fastest) return 0;
-  return Math.min(1 - fastest / tokenTime, MOST_SLOWNESS);
+function slowness({ tokenTimeRatio = 0, passedOver }: Replica, fastest: number): number {
+  if (passedOver >= PROBE_AFTER_GRANTS || tokenTimeRatio <= SAME_SPEED_RATIO * fastest) return 0;
+  return Math.min(1 - fastest / tokenTimeRatio, MOST_SLOWNESS);
 }

@@ -14,7 +14,7 @@ export interface Replica {
   /** Seats of other replicas, as long as its own, that were given since. */
   readonly passedOver: number;
   /** How many times as long a token of a reply takes as on the average replica under the same load; undefined: not known. */
-  readonly tokenTime: number | undefined;
+  readonly tokenTimeRatio: number | undefined;
 }
 
 /** The counts of a replica at the start. */
@@ -38,7 +38,7 @@ export class ReplicaSeats {
 
   constructor(sizes: readonly ReplicaSize[]) {
     this.#replicas = sizes.map(({ seats, contextPerSeat }) => {
-      return { seats, contextPerSeat, up: true, busy: 0, grantedLast: 0, passedOver: 0, tokenTime: undefined };
+      return { seats, contextPerSeat, up: true, busy: 0, grantedLast: 0, passedOver: 0, tokenTimeRatio: undefined };
     });
     this.#speeds = new ReplicaSpeeds(sizes.length);
     this.#sum();
@@ -109,11 +109,12 @@ export class ReplicaSeats {
     replica.passedOver = 0;
   }
 
-  /** Tokens of a reply on this replica took so long on average, ms. */
+  /** The mean time of a token of a reply on this replica, ms. */
   observeTokenMs(at: number, ms: number): void {
-    const { busy = 0 } = this.#replicas[at] ?? {};
-    this.#speeds.observe(at, busy, ms);
-    this.#replicas.forEach((replica, index) => (replica.tokenTime = this.#speeds.times[index]));
+    const replica = this.#replicas[at];
+    if (replica === undefined || this.#replicas.length < 2 || !(ms > 0)) return;
+    this.#speeds.observe(at, replica.busy, ms);
+    this.#replicas.forEach((each, index) => (each.tokenTimeRatio = this.#speeds.ratioOf(index)));
   }
 
   /** A replica went away. */

@@ -1,34 +1,59 @@
 /**
- * Learns how fast the replicas of a model are beside each other, whatever their load: the more seats are busy, the longer a token
- * takes, on every device. The time of a token is taken as a product of two factors, which are learned together as moving averages:
- * the time with so many busy seats, of all replicas, and how many times as long it takes on this replica.
+ * Learns how fast the replicas of a model are beside each other. The more seats are busy, the longer a token takes on every device, so
+ * its time is taken as a product of two factors, which are learned together as moving averages of logarithms: the time with so many
+ * busy seats, of all replicas, and how many times as long it takes on this replica.
+ *
+ * Busy seats are all that it knows of the load. Long prompts or long contexts that one replica has for a while count as slowness.
  */
 
-/** Weight of the newest time in both averages. */
-const ALPHA = 0.1;
+/** Weight of the newest observation in both averages: one reply has several observations, which are alike. */
+const ALPHA = 0.03;
+
+/** An observation that is more times as long, or as short, counts as this: a stopped process or a long prefill is not the device. */
+const MOST_TIMES = 4;
 
 export class ReplicaSpeeds {
-  /** Time of a token, ms, by busy seats. */
-  readonly #tokenMs: number[] = [];
-  /** How many times as long it takes on each replica; their mean is 1. Undefined: not known. */
-  readonly #times: (number | undefined)[];
+  /** Logarithms of the time of a token, ms, by busy seats. */
+  readonly #byBusy: number[] = [];
+  /** Logarithms of how many times as long it takes on each replica; their mean is 0. Undefined: not known. */
+  readonly #byReplica: (number | undefined)[];
 
   constructor(replicas: number) {
-    this.#times = Array.from({ length: replicas }, () => undefined);
+    this.#byReplica = Array.from({ length: replicas }, () => undefined);
   }
 
-  get times(): readonly (number | undefined)[] {
-    return this.#times;
+  /** How many times as long a token takes on this replica as on the average one under the same load; undefined: not known. */
+  ratioOf(replica: number): number | undefined {
+    const ratio = this.#byReplica[replica];
+    return ratio === undefined ? undefined : Math.exp(ratio);
   }
 
-  /** The tokens of a reply took this long on average, ms, while so many seats of this replica were busy. */
+  /** The mean time of a token of a reply was `ms`, more than 0, with so many busy seats on this replica. */
   observe(replica: number, busy: number, ms: number): void {
-    const own = this.#times[replica] ?? 1;
-    const usual = this.#tokenMs[busy] ?? ms / own;
-    this.#tokenMs[busy] = usual + ALPHA * (ms / own - usual);
-    this.#times[replica] = own + ALPHA * (ms / usual - own);
-    const known = this.#times.filter((times) => times !== undefined);
-    const mean = known.reduce((sum, times) => sum + times, 0) / known.length;
-    this.#times.forEach((times, at) => (this.#times[at] = times === undefined ? undefined : times / mean));
+    const seen = Math.log(ms);
+    const own = this.#byReplica[replica] ?? 0;
+    const usual = this.#byBusy[busy] ?? seen - own;
+    const most = Math.log(MOST_TIMES);
+    const error = Math.min(most, Math.max(-most, seen - usual - own));
+    this.#byBusy[busy] = usual + ALPHA * error;
+    this.#byReplica[replica] = own + ALPHA * error;
+    this.#center();
+  }
+
+  /** Moves the mean of the replicas' logarithms to the times by busy seats, which changes no sum of the two. */
+  #center(): void {
+    let [sum, count] = [0, 0];
+    for (const ratio of this.#byReplica) {
+      if (ratio === undefined) continue;
+      sum += ratio;
+      count += 1;
+    }
+    const mean = sum / count;
+    this.#byReplica.forEach((ratio, at) => {
+      if (ratio !== undefined) this.#byReplica[at] = ratio - mean;
+    });
+    this.#byBusy.forEach((usual, busy) => {
+      this.#byBusy[busy] = usual + mean;
+    });
   }
 }

@@ -42,7 +42,7 @@ export function reportOf(
   }
   return {
     ...snapshot,
-    replicas: replicas.all.map(({ seats, busy, up, tokenTime = null }) => ({ seats, busy, up, tokenTime })),
+    replicas: replicas.all.map(({ seats, busy, up, tokenTimeRatio = null }) => ({ seats, busy, up, tokenTimeRatio })),
     fairness: accounts.fairness ?? null,
     overload,
     accounts: all

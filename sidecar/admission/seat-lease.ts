@@ -12,7 +12,7 @@ export interface SeatPool {
   forget(recall: () => void): void;
   /** The caller of `queued` has its first token. */
   begun(queued: QueuedRequest): void;
-  /** Tokens of a reply of `queued` took this long on average, ms. */
+  /** The mean time of a token of a reply of `queued`, ms. */
   observeTokenMs(queued: QueuedRequest, ms: number): void;
   /** Returns all its seats; called once, with the time of the grant. */
   end(queued: QueuedRequest, seats: number, grantedAt: number, reason: ReleaseReason): void;

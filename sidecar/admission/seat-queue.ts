@@ -115,7 +115,7 @@ export interface Lease {
   whenWanted(fn: () => void): void;
   /** Records that the caller has received the first token of its stream: a later disconnect is no sign of impatience. */
   begun(): void;
-  /** Records how long tokens of its reply took on average, ms: a slower replica gets fewer requests. */
+  /** Records the mean time of a token of its reply, ms: a slower replica gets fewer requests. */
   observeTokenMs(ms: number): void;
   /** Ends the lease. Idempotent: the first call counts. `cancelled`: the caller disconnected. */
   release(reason: ReleaseReason): void;
@@ -197,9 +197,9 @@ export interface OverloadReport {
   readonly retries: { readonly reserved: number; readonly none: number; readonly kept: number };
 }
 
-/** One replica. `tokenTime`: null where it is not known. */
+/** One replica. `tokenTimeRatio`: null where it is not known. */
 export interface ReplicaReport extends Pick<Replica, 'seats' | 'busy' | 'up'> {
-  readonly tokenTime: number | null;
+  readonly tokenTimeRatio: number | null;
 }
 
 /** The queue in full. */

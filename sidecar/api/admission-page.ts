@@ -8,7 +8,7 @@ export interface AdmissionPage {
   readonly waitingBytes: number;
   readonly paused: boolean;
   /**
-   * The seats of each engine process, in the order of the configuration. `tokenTime`: how many times as long a token of a
+   * The seats of each engine process, in the order of the configuration. `tokenTimeRatio`: how many times as long a token of a
    * reply takes on it as on the average one under the same load; null: not known.
    */
   readonly replicas: QueueReport['replicas'];

@@ -23,11 +23,11 @@ export function admissionPage(report: QueueReport): AdmissionPage {
     waiting: report.waiting,
     waitingBytes: report.waitingBytes,
     paused: report.paused,
-    replicas: report.replicas.map(({ seats, busy, up, tokenTime }) => ({
+    replicas: report.replicas.map(({ seats, busy, up, tokenTimeRatio }) => ({
       seats,
       busy,
       up,
-      tokenTime: tokenTime === null ? null : thousandths(tokenTime),
+      tokenTimeRatio: tokenTimeRatio === null ? null : thousandths(tokenTimeRatio),
     })),
     fairness: report.fairness,
     refused: report.refused,

@@ -3,11 +3,11 @@ import type { ModelMeter } from '../telemetry/model-metrics.js';
 import type { UsageSession } from './usage-session.js';
 import type { RequestContext } from './request-context.js';
 
-/** Tokens of a reply after which their mean time is observed, and the fewest at its end. */
+/** The mean time of a token is observed over so many tokens, and over what is left at a reply's end if that is not fewer than these. */
 const WINDOW = 32;
 const LEAST_TOKENS = 8;
 
-/** Less is the time of an answer that was held back and came at once, as by a proxy that buffers, ms. */
+/** And over this time, ms: an engine whose steps are short sends their tokens together. */
 const LEAST_MS = 10;
 
 /** One running reply. Times are clock readings. */
@@ -53,7 +53,7 @@ export class ReplyCounts {
     this.#meter?.piece(now - reply.lastAt);
     reply.lastAt = now;
     this.#grown(reply, tokens);
-    if (tokens - reply.windowTokens >= WINDOW) this.#observe(reply, now);
+    this.#observe(reply, now, WINDOW);
   }
 
   /** A reply is complete. It may have had no piece at all. */
@@ -72,13 +72,15 @@ export class ReplyCounts {
     const now = this.#clock.now();
     this.#meter?.replied(completionTokens - reply.firstTokens, now - reply.firstAt);
     this.#grown(reply, completionTokens);
-    if (completionTokens - reply.windowTokens >= LEAST_TOKENS) this.#observe(reply, now);
+    this.#observe(reply, now, LEAST_TOKENS);
   }
 
-  /** The replies of one request run side by side, so that each tells the same of its replica. */
-  #observe(reply: Progress, now: number): void {
+  /** Ends the present window of a reply, if it has as many tokens as this and took long enough. */
+  #observe(reply: Progress, now: number, least: number): void {
+    const tokens = reply.tokens - reply.windowTokens;
     const ms = now - reply.windowAt;
-    if (ms >= LEAST_MS) this.#context.observeTokenMs(ms / (reply.tokens - reply.windowTokens));
+    if (tokens < least || ms < LEAST_MS) return;
+    this.#context.observeTokenMs(ms / tokens);
     reply.windowTokens = reply.tokens;
     reply.windowAt = now;
   }

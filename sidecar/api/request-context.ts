@@ -160,7 +160,7 @@ export class RequestContext {
     board.enter(this.#holding);
   }
 
-  /** Tokens of its reply took so long on average, ms. */
+  /** The mean time of a token of its reply, ms. */
   observeTokenMs(ms: number): void {
     this.#holding?.lease.observeTokenMs(ms);
   }

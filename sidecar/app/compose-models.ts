@@ -203,8 +203,8 @@ function hostModel(
   metrics.watchReplicas(id, () => {
     const { all } = queue.load.replicas;
     return engine.replicas.map(({ state }, at) => {
-      const { seats = 0, busy = 0, up = false, tokenTime } = all[at] ?? {};
-      return { state, seats: up ? seats : 0, busy, tokenTime };
+      const { seats = 0, busy = 0, up = false, tokenTimeRatio } = all[at] ?? {};
+      return { state, seats: up ? seats : 0, busy, tokenTimeRatio };
     });
   });
   metrics.endpoint.watch(loadOf(queue, engine));

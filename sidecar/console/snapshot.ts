@@ -139,7 +139,7 @@ type ReplicaWithoutRestarts = Omit<ReplicaView, 'restarts'>;
 
 function replicaView(
   { state, problem, facts }: Replica,
-  { seats, busy, up }: Omit<AdmissionPage['replicas'][number], 'tokenTime'> = { seats: 0, busy: 0, up: false },
+  { seats, busy, up }: Omit<AdmissionPage['replicas'][number], 'tokenTimeRatio'> = { seats: 0, busy: 0, up: false },
 ): ReplicaWithoutRestarts {
   const weights = facts?.weightVersion.slice(0, SHOWN_OF_A_HASH) ?? null;
   return { state, problem: problem ?? null, seats: up ? seats : 0, busy, weights };

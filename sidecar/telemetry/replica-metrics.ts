@@ -17,7 +17,7 @@ export interface ReplicaReading {
   /** Seats that requests hold. */
   readonly busy: number;
   /** As the queue's (`Replica`). */
-  readonly tokenTime: number | undefined;
+  readonly tokenTimeRatio: number | undefined;
 }
 
 export class ReplicaMetrics {
@@ -25,14 +25,14 @@ export class ReplicaMetrics {
   readonly #state: Gauge<'model' | 'replica' | 'state'>;
   readonly #seats: Gauge<'model' | 'replica'>;
   readonly #busy: Gauge<'model' | 'replica'>;
-  readonly #tokenTime: Gauge<'model' | 'replica'>;
+  readonly #tokenTimeRatio: Gauge<'model' | 'replica'>;
   readonly #restarts: Counter<'model' | 'replica'>;
 
   constructor(instruments: Instruments) {
     this.#state = instruments.gauge(REPLICA_STATE);
     this.#seats = instruments.gauge(REPLICA_SEATS);
     this.#busy = instruments.gauge(REPLICA_BUSY);
-    this.#tokenTime = instruments.gauge(REPLICA_TOKEN_TIME);
+    this.#tokenTimeRatio = instruments.gauge(REPLICA_TOKEN_TIME);
     this.#restarts = instruments.counter(REPLICA_RESTARTS);
   }
 
@@ -48,12 +48,12 @@ export class ReplicaMetrics {
   /** Updates the gauges. */
   read(): void {
     for (const [model, read] of this.#models) {
-      read().forEach(({ state: now, seats, busy, tokenTime }, index) => {
+      read().forEach(({ state: now, seats, busy, tokenTimeRatio }, index) => {
         const replica = String(index);
         for (const state of ENGINE_STATES) this.#state.set({ model, replica, state }, state === now ? 1 : 0);
         this.#seats.set({ model, replica }, seats);
         this.#busy.set({ model, replica }, busy);
-        if (tokenTime !== undefined) this.#tokenTime.set({ model, replica }, tokenTime);
+        if (tokenTimeRatio !== undefined) this.#tokenTimeRatio.set({ model, replica }, tokenTimeRatio);
         this.#restarts.inc({ model, replica }, 0);
       });
     }

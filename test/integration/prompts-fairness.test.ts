@@ -4,55 +4,32 @@
  * `node dist/test/integration/prompts-fairness.test.js 300`: the long form, with so many chats before and during the attack, whose
  * p99 is compared too. For a machine that does nothing else. Each part reports its figures as a comment.
  */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import t from 'tap';
 import { asLong, chatWith, EXPENSIVE_SCHEMAS, INLINE_BYTES, SMALL_PRODUCTS } from '../support/expensive-schemas.js';
-import { ExpensiveSenders, timesOf } from '../support/expensive-senders.js';
-import { makeKey } from '../support/keys.js';
+import { ExpensiveSenders, REFUND, startForTwoAccounts, timesOf } from '../support/expensive-senders.js';
 import { rounds } from '../support/long-form.js';
 import { SHORT } from '../support/open-stream.js';
 import { childrenOf, usedCpuMs } from '../support/processes.js';
 import { RawConnection } from '../support/raw-http.js';
-import { CHAT, chatOnly, DECIDE, Sidecar } from '../support/sidecar.js';
+import { CHAT } from '../support/sidecar.js';
 
 const SENDERS = 12;
 const CHATS = Number(process.argv[2] ?? rounds({ short: 6, long: 15 }));
 const EXPENSIVE = Object.values(EXPENSIVE_SCHEMAS).map((schema) => chatWith(schema));
 const MOST_EXPENSIVE = chatWith(EXPENSIVE_SCHEMAS[SMALL_PRODUCTS]);
 
-const folder = await mkdtemp(join(tmpdir(), 'ra-prompts-fairness-'));
-t.teardown(() => rm(folder, { recursive: true, force: true }));
-const hostile = makeKey({ id: 'hostile', account: 'hostile' });
-const visitor = makeKey({ id: 'visitor', account: 'visitor' });
-const keyFile = join(folder, 'keys.json');
-await writeFile(keyFile, JSON.stringify({ version: 1, keys: [hostile.stored, visitor.stored] }));
-
 const sorted = (ms: readonly number[]): readonly number[] => [...ms].sort((a, b) => a - b);
 const quantile = (ms: readonly number[], part: number): number =>
   sorted(ms)[Math.min(ms.length - 1, Math.floor(part * ms.length))] ?? 0;
 
-/** One sidecar for all parts; each begins when the previous one’s requests are answered. */
-const { models } = await chatOnly(4);
-/** Of requests a minute, which the long form would reach. */
-const NO_LIMITS = { chat: { perMinute: 0 }, decisions: { perMinute: 0 } };
-const decide = { ...models[0], id: DECIDE, kind: 'decision', seats: 1 };
-const sidecar = await Sidecar.start(t, {
-  config: { models: [...models, decide], keys: { file: keyFile }, limits: NO_LIMITS },
-});
-
-const DECISION = JSON.stringify({
-  model: DECIDE,
-  input: 'Please send the payment back.',
-  questions: [{ id: 'refund', type: 'yes_no', question: 'Does the customer ask for a refund?' }],
-});
+/** For all parts; each begins when the previous one’s requests are answered. */
+const { sidecar, hostile, visitor } = await startForTwoAccounts(t);
 
 /** With so many requests their p99 is that of more than one. */
 const ENOUGH_FOR_P99 = 100;
 
 /** Requests of the other account, one after another. Returns the time of each, in ms. */
-const visits = (body: string, path?: string): Promise<number[]> => timesOf(sidecar, visitor.key, CHATS, body, path);
+const visits = (body: string, path?: string): Promise<number[]> => timesOf(sidecar, visitor, CHATS, body, path);
 
 for (const lane of ['short', 'long'] as const) {
   const ofLane = (body: string): string => (lane === 'short' ? body : asLong(body));
@@ -61,11 +38,12 @@ for (const lane of ['short', 'long'] as const) {
     const body = ofLane(JSON.stringify(SHORT));
     const expensive = EXPENSIVE.map(ofLane);
     if (lane === 'short') t.ok(expensive.every(({ length }) => length <= INLINE_BYTES));
-    const decision = ofLane(DECISION);
+    const decision = ofLane(REFUND);
     await visits(body);
     await visits(decision, '/decisions');
     const idle = { chat: await visits(body), decision: await visits(decision, '/decisions') };
-    const senders = new ExpensiveSenders(sidecar, hostile.key, SENDERS, expensive);
+    const senders = new ExpensiveSenders(sidecar, hostile, SENDERS, expensive);
+    t.teardown(() => senders.stop());
     await sidecar.reaches('ra_sidecar_account_waiting_requests', (waiting) => waiting > 0, { account: 'hostile' });
     const beside = { chat: await visits(body), decision: await visits(decision, '/decisions') };
     t.same([...(await senders.stop())], [422]);
@@ -87,26 +65,18 @@ for (const lane of ['short', 'long'] as const) {
 }
 
 t.test('another account’s expensive body is next, not behind all that were sent before', async (t) => {
-  let over = false;
-  let answers = 0;
-  const sender = async (): Promise<void> => {
-    while (!over) {
-      await (await sidecar.post('/chat/completions', MOST_EXPENSIVE, { key: hostile.key })).arrayBuffer();
-      answers += 1;
-    }
-  };
-  const senders = Array.from({ length: SENDERS }, sender);
+  const senders = new ExpensiveSenders(sidecar, hostile, SENDERS, [MOST_EXPENSIVE]);
+  t.teardown(() => senders.stop());
   await sidecar.reaches('ra_sidecar_account_waiting_requests', (waiting) => waiting > 0, { account: 'hostile' });
   const before: number[] = [];
   for (let i = 0; i < CHATS; i++) {
-    const from = answers;
-    const response = await sidecar.post('/chat/completions', MOST_EXPENSIVE, { key: visitor.key });
+    const from = senders.answers;
+    const response = await sidecar.post('/chat/completions', MOST_EXPENSIVE, { key: visitor });
     await response.arrayBuffer();
-    before.push(answers - from);
+    before.push(senders.answers - from);
     t.equal(response.status, 422);
   }
-  over = true;
-  await Promise.all(senders);
+  await senders.stop();
   // Counted, not timed, so that it is true on a busy machine: in order of arrival all senders would be answered before
   // each of these.
   t.comment(`senders answered during a request: median ${quantile(before, 0.5)} of ${SENDERS}`);
@@ -114,7 +84,7 @@ t.test('another account’s expensive body is next, not behind all that were sen
 });
 
 t.test('requests of disconnected callers are not worked on', async (t) => {
-  const headers = { Authorization: `Bearer ${hostile.key}`, 'Content-Type': 'application/json' };
+  const headers = { Authorization: `Bearer ${hostile}`, 'Content-Type': 'application/json' };
   const connections = await Promise.all(Array.from({ length: 30 }, () => RawConnection.open(sidecar.port)));
   for (const connection of connections) connection.request('POST', '/v1/chat/completions', headers, MOST_EXPENSIVE);
   // Some are being worked on by then.
@@ -123,7 +93,7 @@ t.test('requests of disconnected callers are not worked on', async (t) => {
   const hosts = childrenOf(sidecar.pid).filter(({ command }) => command.includes('prompts/host.js'));
   const used = (): number => hosts.reduce((sum, { pid }) => sum + usedCpuMs(pid), 0);
   const from = used();
-  t.equal((await sidecar.post('/chat/completions', SHORT, { key: visitor.key })).status, 200);
+  t.equal((await sidecar.post('/chat/completions', SHORT, { key: visitor })).status, 200);
   await sidecar.reaches('ra_sidecar_waiting_requests', 0, { model: CHAT });
   // Processor time, so that it is true on a busy machine.
   t.equal(hosts.length, 2);

@@ -48,9 +48,9 @@ async function replicasOf(model: string): Promise<unknown> {
 
 t.test('requests at the same time are spread over the replicas', async (t) => {
   const streams = await Promise.all([1, 2, 3, 4].map(() => OpenStream.begin(sidecar)));
-  t.strictSame(await replicasOf(CHAT), [
-    { seats: 2, busy: 2, up: true, tokenTime: null },
-    { seats: 2, busy: 2, up: true, tokenTime: null },
+  t.match(await replicasOf(CHAT), [
+    { seats: 2, busy: 2, up: true },
+    { seats: 2, busy: 2, up: true },
   ]);
   for (const replica of ['0', '1']) {
     t.equal(await sidecar.metric('ra_sidecar_replica_seats_busy', { model: CHAT, replica }), 2);

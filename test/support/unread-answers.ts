@@ -11,6 +11,18 @@ const FLOOD_BYTES = 8 * 2 ** 20;
 /** Requests in one write. */
 const BATCH = 2000;
 
+/** What connections of one kind send. */
+export interface Unread {
+  readonly port: number;
+  readonly request: Buffer;
+  /** {@link BATCH} of them, for all connections. */
+  readonly batch: Buffer;
+}
+
+function unread(port: number, text: string): Unread {
+  return { port, request: Buffer.from(text), batch: Buffer.from(text.repeat(BATCH)) };
+}
+
 function request(method: string, path: string, headers: Readonly<Record<string, string>> = {}, body = ''): string {
   const lines = Object.entries({ Host: 'test', ...headers }).map(([name, value]) => `${name}: ${value}\r\n`);
   const length = body === '' ? '' : `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n`;
@@ -18,16 +30,15 @@ function request(method: string, path: string, headers: Readonly<Record<string, 
 }
 
 /** Sends the request repeatedly until the connection ends; false: it did not, or `stop` was answered first. */
-export async function flood(port: number, text: string, stop: () => boolean): Promise<boolean> {
+export async function flood({ port, request, batch }: Unread, stop: () => boolean): Promise<boolean> {
   const socket = unreading(port);
   const closed = once(socket, 'close');
-  const batch = text.repeat(BATCH);
   for (let sent = 0; !socket.destroyed && !stop() && sent < FLOOD_BYTES; sent += batch.length) {
     await Promise.race([new Promise((resolve) => socket.write(batch, resolve)), closed]);
   }
   // The kernel may have taken what the sidecar has not read yet; and who does not read notices an end only by writing.
   const over = (): boolean => {
-    if (!socket.destroyed) socket.write(text);
+    if (!socket.destroyed) socket.write(request);
     return socket.destroyed || stop();
   };
   await eventually('the connection ends', over).catch(() => undefined);
@@ -36,26 +47,22 @@ export async function flood(port: number, text: string, stop: () => boolean): Pr
   return ended;
 }
 
-/** A request for each kind of answer, and the port that it is sent to. */
-export function answersNotToRead({
-  port,
-  operatorsPort,
-  key,
-}: Sidecar): Readonly<Record<string, readonly [port: number, text: string]>> {
+/** For each kind of answer. */
+export function answersNotToRead({ port, operatorsPort, key }: Sidecar): Readonly<Record<string, Unread>> {
   const keyed = { Authorization: `Bearer ${key}` };
   const chat = JSON.stringify({ model: CHAT, max_tokens: 8, messages: [{ role: 'user', content: 'Hello' }] });
   return {
-    'the description': [port, request('GET', '/v1/openapi.json')],
-    'its head': [port, request('HEAD', '/v1/openapi.json')],
-    health: [port, request('GET', '/healthz')],
-    'an unknown path': [port, request('GET', '/nothing')],
-    'no body': [port, request('OPTIONS', '/v1/models')],
-    'an error': [port, request('POST', '/v1/chat/completions', {}, chat)],
-    'models, with a key': [port, request('GET', '/v1/models', keyed)],
-    'a chat, with a key': [port, request('POST', '/v1/chat/completions', keyed, chat)],
-    'the operators’ metrics': [operatorsPort, request('GET', '/metrics')],
-    'the operators’ page': [operatorsPort, request('GET', '/console/main.js')],
-    'the operators’ feed': [operatorsPort, request('GET', '/console/events')],
+    'the description': unread(port, request('GET', '/v1/openapi.json')),
+    'its head': unread(port, request('HEAD', '/v1/openapi.json')),
+    health: unread(port, request('GET', '/healthz')),
+    'an unknown path': unread(port, request('GET', '/nothing')),
+    'no body': unread(port, request('OPTIONS', '/v1/models')),
+    'an error': unread(port, request('POST', '/v1/chat/completions', {}, chat)),
+    'models, with a key': unread(port, request('GET', '/v1/models', keyed)),
+    'a chat, with a key': unread(port, request('POST', '/v1/chat/completions', keyed, chat)),
+    'the operators’ metrics': unread(operatorsPort, request('GET', '/metrics')),
+    'the operators’ page': unread(operatorsPort, request('GET', '/console/main.js')),
+    'the operators’ feed': unread(operatorsPort, request('GET', '/console/events')),
   };
 }
 

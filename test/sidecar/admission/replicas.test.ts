@@ -89,7 +89,7 @@ t.test(
     }
     // One of them was seated on the fast one before.
     t.strictSame([replicas.indexOf(0), replicas.lastIndexOf(0)], [99, 99]);
-    const [first, second] = queue.report(1).replicas.map(({ tokenTime }) => tokenTime ?? NaN);
+    const [first, second] = queue.report(1).replicas.map(({ tokenTimeRatio }) => tokenTimeRatio ?? NaN);
     t.ok((first ?? NaN) > 2 * (second ?? NaN));
   },
 );

@@ -44,7 +44,7 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
     waiting: 102,
     waitingBytes: 714,
     paused: true,
-    replicas: [{ seats: 1, busy: 0, up: false, tokenTime: null }],
+    replicas: [{ seats: 1, busy: 0, up: false, tokenTimeRatio: null }],
     fairness: null,
     refused: {},
     released: { done: 1 },

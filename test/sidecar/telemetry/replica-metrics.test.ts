@@ -4,8 +4,8 @@ import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 t.test('each engine process of a model has its own series', async (t) => {
   const metrics = new Metrics(['m']);
   metrics.watchReplicas('m', () => [
-    { state: 'ready', seats: 4, busy: 3, tokenTime: 1.5 },
-    { state: 'lost', seats: 0, busy: 0, tokenTime: undefined },
+    { state: 'ready', seats: 4, busy: 3, tokenTimeRatio: 1.5 },
+    { state: 'lost', seats: 0, busy: 0, tokenTimeRatio: undefined },
   ]);
   metrics.engineRestarted('m', 1);
   const { text } = await metrics.render();
