@@ -15,13 +15,19 @@ export function lavapipe(): string | undefined {
 }
 
 /**
+ * In llama.cpp's fused kernels Debian 12's lavapipe (Mesa 22.3) crashes by chance, in every second load: its queue's thread calls
+ * through a null pointer.
+ */
+const WITHOUT_FUSION = { GGML_VK_DISABLE_FUSION: '1' };
+
+/**
  * The environment of a process whose Vulkan loader finds lavapipe and no other driver. Throws if it is not installed.
  */
 export function onLavapipe(device: 'taken' | 'passed over'): Record<string, string> {
   const manifest = lavapipe();
   if (manifest === undefined) throw new Error('Mesa’s Vulkan drivers are not installed');
   // Loaders before 1.3.207 read the older name. llama.cpp ignores devices that are CPUs unless one is named.
-  const drivers = { VK_DRIVER_FILES: manifest, VK_ICD_FILENAMES: manifest };
+  const drivers = { VK_DRIVER_FILES: manifest, VK_ICD_FILENAMES: manifest, ...WITHOUT_FUSION };
   return device === 'taken' ? { ...drivers, GGML_VK_VISIBLE_DEVICES: '0' } : drivers;
 }
 
@@ -33,5 +39,5 @@ export function onTwoLavapipes(folder: string): Record<string, string> {
   const second = join(folder, 'second_icd.json');
   copyFileSync(first, second);
   const drivers = [first, second].join(':');
-  return { VK_DRIVER_FILES: drivers, VK_ICD_FILENAMES: drivers, GGML_VK_VISIBLE_DEVICES: '0,1' };
+  return { VK_DRIVER_FILES: drivers, VK_ICD_FILENAMES: drivers, GGML_VK_VISIBLE_DEVICES: '0,1', ...WITHOUT_FUSION };
 }
