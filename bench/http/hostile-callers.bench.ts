@@ -56,7 +56,9 @@ async function besideSenders(teardowns: Teardowns): Promise<Row[]> {
       await times();
       const alone = await times();
       const senders = new ExpensiveSenders(sidecar, hostile, SENDERS, expensive);
-      teardowns.teardown(async () => void (await senders.stop()));
+      teardowns.teardown(async () => {
+        await senders.stop();
+      });
       await sidecar.reaches('ra_sidecar_account_waiting_requests', (waiting) => waiting > 0, { account: 'hostile' });
       const beside = await times();
       const statuses = [...(await senders.stop())].join(', ');
