@@ -7,9 +7,7 @@ import { runInNewContext } from 'node:vm';
  * objects are not counted.
  */
 export async function grownOld(work: (look: () => void) => Promise<void> | void): Promise<number> {
-  setFlagsFromString('--expose-gc');
-  const collect = runInNewContext('gc') as () => void;
-  collect();
+  collector()();
   const before = oldBytes();
   let most = 0;
   const look = (): void => {
@@ -18,6 +16,18 @@ export async function grownOld(work: (look: () => void) => Promise<void> | void)
   await work(look);
   look();
   return most;
+}
+
+/** A function that collects the young generation, so that a test does not depend on when V8 does. */
+export function youngCollector(): () => void {
+  const collect = collector();
+  return () => collect({ type: 'minor' });
+}
+
+/** By default it collects everything. */
+function collector(): (options?: { readonly type: 'minor' }) => void {
+  setFlagsFromString('--expose-gc');
+  return runInNewContext('gc') as ReturnType<typeof collector>;
 }
 
 function oldBytes(): number {
