@@ -50,7 +50,7 @@ export const PLAN: readonly Bench[] = [
   bench('either', true, 1.2, 'http/tracing.bench.js', 'tracing-http'),
   bench('either', true, 1.3, 'console/console.bench.js', 'console'),
   bench('either', true, 1.3, 'http/expensive-schemas.bench.js', 'expensive-schemas'),
-  bench('either', true, 3, 'http/hostile-callers.bench.js', 'hostile-senders', 'unread-answers'),
+  bench('either', true, 1.1, 'http/hostile-callers.bench.js', 'hostile-senders', 'unread-answers'),
   bench('either', true, 1, 'http/fan-out.bench.js', 'fan-out'),
   bench('either', true, 0.1, 'vision/transport.bench.js', 'vision-transport'),
   bench('either', true, 5.3, 'picker/picker.bench.js 2 15', 'picker'),
