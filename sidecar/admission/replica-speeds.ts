@@ -15,7 +15,7 @@ const MOST_TIMES = 4;
 export class ReplicaSpeeds {
   /** Logarithms of the time of a token, ms, by busy seats. */
   readonly #byBusy: number[] = [];
-  /** Logarithms of how many times as long it takes on each replica; their mean is 0. Undefined: not known. */
+  /** Logarithms of how many times as long it takes on each replica, less a number common to all. Undefined: not known. */
   readonly #byReplica: (number | undefined)[];
 
   constructor(replicas: number) {
@@ -25,35 +25,28 @@ export class ReplicaSpeeds {
   /** How many times as long a token takes on this replica as on the average one under the same load; undefined: not known. */
   ratioOf(replica: number): number | undefined {
     const ratio = this.#byReplica[replica];
-    return ratio === undefined ? undefined : Math.exp(ratio);
+    return ratio === undefined ? undefined : Math.exp(ratio - this.#mean());
   }
 
   /** The mean time of a token of a reply was `ms`, more than 0, with so many busy seats on this replica. */
   observe(replica: number, busy: number, ms: number): void {
     const seen = Math.log(ms);
-    const own = this.#byReplica[replica] ?? 0;
+    const own = this.#byReplica[replica] ?? this.#mean();
     const usual = this.#byBusy[busy] ?? seen - own;
     const most = Math.log(MOST_TIMES);
     const error = Math.min(most, Math.max(-most, seen - usual - own));
     this.#byBusy[busy] = usual + ALPHA * error;
     this.#byReplica[replica] = own + ALPHA * error;
-    this.#center();
   }
 
-  /** Moves the mean of the replicas' logarithms to the times by busy seats, which changes no sum of the two. */
-  #center(): void {
+  /** Of the replicas that are known, with which another one begins; 0 without any. */
+  #mean(): number {
     let [sum, count] = [0, 0];
     for (const ratio of this.#byReplica) {
       if (ratio === undefined) continue;
       sum += ratio;
       count += 1;
     }
-    const mean = sum / count;
-    this.#byReplica.forEach((ratio, at) => {
-      if (ratio !== undefined) this.#byReplica[at] = ratio - mean;
-    });
-    this.#byBusy.forEach((usual, busy) => {
-      this.#byBusy[busy] = usual + mean;
-    });
+    return count === 0 ? 0 : sum / count;
   }
 }
