@@ -15,7 +15,7 @@ export function lavapipe(): string | undefined {
 }
 
 /**
- * In llama.cpp's fused kernels Debian 12's lavapipe (Mesa 22.3) crashes by chance, in every second load: its queue's thread calls
+ * In llama.cpp's fused kernels Debian 12's lavapipe (Mesa 22.3) crashes in many loads, but not in all: its queue's thread calls
  * through a null pointer.
  */
 const WITHOUT_FUSION = { GGML_VK_DISABLE_FUSION: '1' };

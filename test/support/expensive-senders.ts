@@ -41,7 +41,7 @@ export class ExpensiveSenders {
 
   constructor(sidecar: Sidecar, key: string, senders: number, bodies: readonly string[]) {
     this.#done = Promise.all(Array.from({ length: senders }, () => this.#send(sidecar, key, bodies)));
-    // Whoever stops them gets the failure.
+    // `stop` rejects if a sender has failed; until it is called nothing awaits this.
     this.#done.catch(() => undefined);
   }
 
