@@ -6,19 +6,15 @@
  *
  * `2 13m false` walks the whole way on two cores: a trial of the bench, not a result; nothing is kept of it.
  */
-import { random13m, random8b } from '../support/models.js';
 import { overAll, replicaRows, type Place, type ReplicaCase } from '../support/replica-rows.js';
-import { keep, markdown, type Row } from '../support/results.js';
+import type { Row } from '../support/results.js';
 import { deviceEnvironment } from '../../sidecar/config/devices.js';
+import { gpuCase } from './case.js';
 
-const [count = '', model = '8b', backend = 'cuda'] = process.argv.slice(2);
-const devices = Number(count);
+const devices = Number(process.argv[2]);
 if (!Number.isInteger(devices) || devices < 1)
   throw new RangeError('how many devices? node dist/bench/gpu/replicas.bench.js 4');
-if (model !== '8b' && model !== '8b-f16' && model !== '13m') throw new RangeError(`no such model: ${model}`);
-if (backend !== 'cuda' && backend !== 'vulkan' && backend !== 'false') throw new RangeError(`no such GPU: ${backend}`);
-const gpu = backend === 'false' ? false : backend;
-const trial = model === '13m';
+const { file, gpu, trial, threads, keep } = await gpuCase(1);
 const RUNS = trial ? 1 : 5;
 const PROMPT_TOKENS = trial ? 64 : 512;
 const TOKENS = trial ? 16 : 128;
@@ -28,9 +24,9 @@ const places = Array.from({ length: devices }, (_, index): Place => {
   return { environment: deviceEnvironment([String(index)], process.env) };
 });
 const given: ReplicaCase = {
-  file: model === '13m' ? await random13m() : await random8b(model),
+  file,
   places,
-  threads: trial ? 1 : 4,
+  threads,
   gpu,
   sequences: trial ? [1, 8] : [1, 8, 32],
   promptTokens: PROMPT_TOKENS,
@@ -43,13 +39,9 @@ const rows = (await replicaRows(given)).map((row, i): Row => ({
   ...row,
   'one engine over all, tokens/s': split[i] ?? NaN,
 }));
-if (trial) process.stdout.write(`${markdown(rows)}\n`);
-else {
-  await keep(`gpu-replicas-${model}`, {
-    title: `Replicas on ${devices} devices, ${model} on ${backend}`,
-    about: [
-      `${PROMPT_TOKENS} prompt tokens and ${TOKENS} generated a sequence, greedy, all layers on GPUs, a process on each device, all at once; medians of ${RUNS} paired runs. One engine over all: once, with as many sequences as all replicas have together.`,
-    ],
-    rows,
-  });
-}
+await keep(
+  'replicas',
+  `Replicas on ${devices} devices`,
+  `${PROMPT_TOKENS} prompt tokens and ${TOKENS} generated a sequence, greedy, a process on each device, all at once; medians of ${RUNS} paired runs. One engine over all: once, with as many sequences as all replicas have together.`,
+  rows,
+);

@@ -20,8 +20,8 @@ const WARM_UP_TOKENS = 8;
 /** No request is refused for its wait: the bench measures speed. */
 const PATIENCE_MS = 600_000;
 
-/** The defaults, sent to the engine alone as to the sidecar’s. */
-const PROMPTS = { prefillTokensPerStep: 256, prefillShare: 50 } as const;
+/** The defaults, sent to the engine alone as to the sidecar’s. 0: as many as suit the device. */
+const PROMPTS = { prefillTokensPerStep: 0, prefillShare: 50 } as const;
 
 /** In the table, in place of cores. */
 export const ANYWHERE = 'any';

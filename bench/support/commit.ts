@@ -1,5 +1,7 @@
 /** Which code a result is of: the commit that was checked out, and whether the code has changed since. */
 import { execFileSync, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** From dist/bench/support. */
@@ -21,13 +23,21 @@ const CODE: readonly string[] = [
 const CHANGED = ' with changes';
 
 /**
- * The short name of the commit that is checked out, followed by ` with changes` if `files` differ from it; `unknown` without
- * git. By default all code counts.
+ * The short name of the commit that is checked out, followed by ` with changes` if `files` differ from it. Without git that of
+ * the commit that bench/gpu/pack.sh packed; `unknown` where there is none. By default all code counts.
  */
 export function codeCommit(files = CODE, root = ROOT): string {
   try {
     const changed = git(root, 'status', '--porcelain', '--', ...files) !== '';
     return `${git(root, 'rev-parse', '--short=7', 'HEAD')}${changed ? CHANGED : ''}`;
+  } catch {
+    return packedCommit(root);
+  }
+}
+
+function packedCommit(root: string): string {
+  try {
+    return readFileSync(join(root, 'COMMIT'), 'utf8').trim();
   } catch {
     return 'unknown';
   }

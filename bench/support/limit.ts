@@ -44,7 +44,11 @@ export async function limitRows(options: LimitCase): Promise<Row[]> {
   const pairs = new Map(options.sequences.map((sequences): [number, Pair[]] => [sequences, []]));
   for (let i = 0; i < options.runs; i++) {
     const engine = await warmEngine(options);
-    for (const [sequences, all] of pairs) all.push(await pairOf(engine, sequences, options));
+    for (const [sequences, all] of pairs) {
+      const pair = await pairOf(engine, sequences, options);
+      process.stdout.write(`${JSON.stringify({ sequences, ...pair })}\n`);
+      all.push(pair);
+    }
     await engine.close();
   }
   return [...pairs].map(([sequences, all]) => {

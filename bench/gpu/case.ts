@@ -1,0 +1,57 @@
+/**
+ * What the benches of a GPU share: the model, the backend, and how their results are kept.
+ *
+ *     node dist/bench/gpu/<bench>.js [8b | 8b-f16 | 13m] [cuda | vulkan | false]
+ *
+ * `13m false` walks the whole way on a CPU: a trial of the bench, not a result; nothing is kept of it.
+ */
+import { execFileSync } from 'node:child_process';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
+import { random13m, random8b } from '../support/models.js';
+import { keep, markdown, type Row } from '../support/results.js';
+
+export interface GpuCase {
+  readonly model: '8b' | '8b-f16' | '13m';
+  readonly file: string;
+  readonly gpu: EngineSetup['gpu'];
+  /** Whether this only tries the bench on a CPU. */
+  readonly trial: boolean;
+  /** Compute threads: they matter little when the layers are on the GPU. */
+  readonly threads: number;
+  /** Keeps `gpu-<name>-<model>`; shows the rows of a trial. */
+  readonly keep: (name: string, title: string, about: string, rows: readonly Row[]) => Promise<void>;
+}
+
+/** From the two arguments after the `skip` ones of the bench's own. Throws if they name no model or backend. */
+export async function gpuCase(skip = 0): Promise<GpuCase> {
+  const [model = '8b', backend = 'cuda'] = process.argv.slice(2 + skip);
+  if (model !== '8b' && model !== '8b-f16' && model !== '13m') throw new RangeError(`no such model: ${model}`);
+  if (backend !== 'cuda' && backend !== 'vulkan' && backend !== 'false')
+    throw new RangeError(`no such GPU: ${backend}`);
+  const trial = model === '13m';
+  const gpu = backend === 'false' ? false : backend;
+  return {
+    model,
+    file: model === '13m' ? await random13m() : await random8b(model),
+    gpu,
+    trial,
+    threads: trial ? 1 : 4,
+    keep: async (name, title, about, rows) => {
+      if (trial) process.stdout.write(`${markdown(rows)}\n`);
+      else
+        await keep(`gpu-${name}-${model}`, {
+          title: `${title}, ${model} on ${backend}`,
+          about: [`${device()}. All layers on the GPU. ${about}`],
+          rows,
+        });
+    },
+  };
+}
+
+/** The GPU's name, memory and driver, as the driver's own tool prints them. */
+function device(): string {
+  const query = '--query-gpu=name,memory.total,driver_version';
+  return execFileSync('nvidia-smi', [query, '--format=csv,noheader'], { encoding: 'utf8' })
+    .trim()
+    .replaceAll('\n', '; ');
+}

@@ -1,0 +1,18 @@
+/**
+ * What saving and restoring a sequence's whole state take on a GPU: the arguments are those of case.ts.
+ *
+ *     node dist/bench/gpu/restore.bench.js 8b cuda
+ */
+import { restoreRow, RUNS, TOKENS } from '../support/restore-row.js';
+import { gpuCase } from './case.js';
+
+const { model, file, gpu, threads, keep } = await gpuCase();
+const CHUNK = 1024;
+
+const row = await restoreRow({ model, file, threads, gpu, chunk: CHUNK });
+await keep(
+  'restore',
+  'What saving and restoring a whole state takes',
+  `A sequence of ${TOKENS} tokens, evaluated in chunks of ${CHUNK}; its state saved to host memory and restored into another sequence, medians of ${RUNS}. [restore](restore.md) is the same on a CPU.`,
+  [row],
+);

@@ -1,0 +1,79 @@
+/** What saving and restoring a sequence's whole state take, beside the prefill of its tokens. */
+import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
+import { loadRuntime } from '../../engine/llama/runtime.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
+import type { Row } from './results.js';
+import { median } from './stats.js';
+
+export const TOKENS = 4000;
+export const RUNS = 5;
+
+export interface RestoreCase {
+  /** For the table. */
+  readonly model: string;
+  readonly file: string;
+  readonly threads: number;
+  readonly gpu: EngineSetup['gpu'];
+  /** Tokens of a prompt chunk. */
+  readonly chunk: number;
+}
+
+/** Evaluates one sequence of `TOKENS`, then saves its state and restores it into another one, `RUNS` times. */
+export async function restoreRow({ model, file, threads, gpu, chunk }: RestoreCase): Promise<Row> {
+  const runtime = await loadRuntime({
+    file,
+    kind: 'chat',
+    seats: 2,
+    contextPerSeat: 4096,
+    threads,
+    gpu,
+    flashAttention: 'auto',
+    prefillTokensPerStep: chunk,
+    prefillShare: 100,
+    prefixReuse: 'any',
+    heartbeatMs: 1000,
+  });
+  const { decoder } = runtime;
+  if (!(decoder instanceof BatchDecoder)) throw new Error('not the layer below the iterators');
+  const prefill = async (): Promise<void> => {
+    for (let at = 0; at < TOKENS; at += chunk) {
+      const tokens = Uint32Array.from({ length: Math.min(chunk, TOKENS - at) }, (_, i) => 60 + ((at + i * 7) % 90));
+      await decoder.step([{ kind: 'prefill', sequence: 0, tokens }]);
+    }
+  };
+  // The first one is the first of all steps: a GPU loads its kernels then.
+  if (gpu !== false) {
+    await prefill();
+    await decoder.truncate(0, 0);
+  }
+  const prefillMs = await timed(prefill);
+  const notes = { tokens: new Uint32Array(TOKENS), ends: new Uint32Array(Math.floor(TOKENS / chunk)) };
+  const [saves, restores]: [number[], number[]] = [[], []];
+  let bytes = 0;
+  for (let run = 0; run < RUNS; run += 1) {
+    let made: Awaited<ReturnType<typeof decoder.saveWhole>> | undefined;
+    saves.push(await timed(async () => (made = await decoder.saveWhole(0, notes))));
+    const state = made;
+    if (!state) throw new Error('not saved');
+    bytes = state.bytes;
+    restores.push(await timed(() => decoder.restoreWhole(1, state)));
+    state.dispose();
+    await decoder.truncate(1, 0);
+  }
+  await runtime.dispose();
+  const [save, restore] = [median(saves), median(restores)];
+  return {
+    model,
+    MiB: bytes / 2 ** 20,
+    'prefill, ms': prefillMs,
+    'save, ms': save,
+    'restore, ms': restore,
+    'restore, % of the prefill': (100 * restore) / prefillMs,
+  };
+}
+
+async function timed(act: () => Promise<unknown>): Promise<number> {
+  const from = performance.now();
+  await act();
+  return performance.now() - from;
+}
