@@ -2,6 +2,7 @@
  * The inspector process: answers one question of inspect-messages.ts and exits. Forked by the sidecar's commands, so
  * that a crash of native code on a file ends only this process; exits when its channel closes.
  */
+import { computeOnce } from './llama/inspect/compute.js';
 import { fetchModel } from './llama/inspect/fetch.js';
 import { readModelHead } from './llama/inspect/head.js';
 import { machineFacts } from './llama/inspect/machine.js';
@@ -48,6 +49,8 @@ async function answerTo(asked: ToInspector): Promise<Answer[Asked]> {
   switch (asked.kind) {
     case 'machine':
       return await machineFacts(asked.question.gpu);
+    case 'compute':
+      return await computeOnce(asked.question.file, asked.question.gpu);
     case 'heads':
       return await Promise.all(asked.question.files.map(reportHead));
     case 'model':

@@ -11,9 +11,12 @@ import { openPrebuilt } from './prebuilt.js';
  */
 export async function openLlama(gpu: EngineSetup['gpu'], log?: LlamaLog): Promise<Llama> {
   const llama = await open(gpu, log);
-  if (llama.gpu === false || (await llama.getGpuDeviceNames()).length > 0) return llama;
+  const named = gpu === false || gpu === 'auto' ? undefined : gpu;
+  // An addon that was built here for a GPU says itself that it computes on the CPU when its backend finds no device.
+  const onDevice = llama.gpu !== false && (await llama.getGpuDeviceNames()).length > 0;
+  if (onDevice || (llama.gpu === false && named === undefined)) return llama;
   await llama.dispose();
-  if (gpu === llama.gpu) throw new LoadFailure(`${gpu} finds no device on this machine`, true);
+  if (named !== undefined) throw new LoadFailure(`${named} finds no device on this machine`, true);
   // A driver's library without a GPU is common. llama.cpp would then compute on the CPU too, but without the settings
   // chosen for one.
   return await open(false, log);

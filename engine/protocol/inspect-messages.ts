@@ -37,6 +37,8 @@ export interface Bytes {
 
 export interface Question {
   readonly machine: { readonly gpu: EngineSetup['gpu'] };
+  /** Evaluates a step of this model: only that shows whether a GPU's kernels run with its driver. */
+  readonly compute: { readonly gpu: EngineSetup['gpu']; readonly file: string };
   /** Only headers; no native code is loaded. */
   readonly heads: { readonly files: readonly string[] };
   readonly model: {
@@ -60,6 +62,7 @@ export interface Question {
 
 export interface Answer {
   readonly machine: MachineFacts;
+  readonly compute: Computed;
   readonly heads: readonly HeadReport[];
   readonly model: ModelReport;
   readonly fetch: Fetched;
@@ -69,6 +72,11 @@ export interface Answer {
 /** `problem`: one line for the operator. */
 export type VocabularyWritten =
   { readonly kind: 'written'; readonly bytes: number } | { readonly kind: 'refused'; readonly problem: string };
+
+/** `ms`: what the step took, the first one of the process. */
+export interface Computed {
+  readonly ms: number;
+}
 
 export interface MachineFacts {
   /** Backend that an engine with this setting uses; false: CPU. */

@@ -1,6 +1,7 @@
 /** `ra-sidecar doctor`: what the sidecar would use of this machine, why, and what prevents it from serving. */
 import type { Config, ModelConfig } from '../config/config.js';
-import { inspect, type MachineFacts } from '../engine-client/inspector.js';
+import { EMBEDDED_MODEL } from '../engine-client/embedded-model.js';
+import { inspect, type Inspected, type MachineFacts } from '../engine-client/inspector.js';
 import { EXIT, parsed } from './command.js';
 import { orUsage } from './help.js';
 import type { Check } from './check.js';
@@ -20,6 +21,11 @@ const GPU_ADVICE =
 
 const DEVICE_ADVICE =
   'if there is a GPU, check its driver and the permissions of /dev/dri or /dev/nvidia*; if not, set gpu to false';
+
+const KERNELS_ADVICE = (gpu: MachineFacts['gpu'], build: MachineFacts['build']): string =>
+  build === 'prebuilt' && gpu === 'cuda'
+    ? 'the package’s kernels may need a newer driver for this GPU: update it, or run GPU=cuda make engine-native (docs/engine.md)'
+    : 'the libraries may be of another GPU or driver: build them on this machine (GPU=... make engine-native)';
 
 const CALLS_ADVICE =
   'a template of the model’s maker that lists tools, as chatTemplate, or toolFormat: docs/tool-formats.md';
@@ -68,6 +74,8 @@ async function engineChecks(config: Config, io: Io): Promise<Check[]> {
       if (!machine) checks.push(...memoryChecks(asked.answer));
       machine = asked.answer;
       checks.push(backendCheck(gpu, asked.answer));
+      if (asked.answer.gpu !== false)
+        checks.push(computeCheck(await inspect('compute', { gpu, file: EMBEDDED_MODEL }, io), asked.answer));
     }
   }
   return [...checks, ...(await guarded('models', () => modelChecks(config, machine, io)))];
@@ -105,10 +113,6 @@ export function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts): Chec
   const found = available.map((name) => (name === false ? 'CPU' : name)).join(', ');
   const why = gpu === 'auto' ? `auto: available are ${found}` : `gpu is ${String(gpu)}; available are ${found}`;
   const binaries = BINARIES[build];
-  if (gpu !== 'auto' && gpu !== facts.gpu) {
-    const used = facts.gpu === false ? 'CPU' : facts.gpu;
-    return { what: 'backend', level: 'warn', says: `${used}, though ${why}`, advice: GPU_ADVICE };
-  }
   if (gpu === 'auto' && facts.gpu === false && available.some((name) => name !== false)) {
     return {
       what: 'backend',
@@ -124,6 +128,18 @@ export function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts): Chec
       : `${facts.gpu} on ${devices.join(', ')} (${why}), ${binaries}`;
   if (build === 'prebuilt' || build === 'localBuild') return { what: 'backend', level: 'ok', says };
   return { what: 'backend', level: 'warn', says, advice: BUILD_ADVICE };
+}
+
+/** Whether kernels run on the device: a library may be loaded, and its device found, without one that the driver can run. */
+export function computeCheck(
+  computed: Inspected<'compute'>,
+  { gpu, build }: Pick<MachineFacts, 'gpu' | 'build'>,
+): Check {
+  const what = 'GPU kernels';
+  if (computed.kind === 'answer') {
+    return { what, level: 'ok', says: `the first step of a small model took ${computed.answer.ms.toFixed(0)} ms` };
+  }
+  return { what, level: 'fail', says: computed.reason, advice: KERNELS_ADVICE(gpu, build) };
 }
 
 function memoryChecks({ memory, gpuMemory }: MachineFacts): Check[] {

@@ -56,6 +56,7 @@ export class RestartPolicy {
     this.#crashedStarts += 1;
     if (this.#crashedStarts < MAX_CRASHED_STARTS) return undefined;
     const how = hint === undefined ? reason : `${reason}: ${hint}`;
-    return `llama.cpp ended each of ${MAX_CRASHED_STARTS} loads by a crash (${how}); the file may be damaged`;
+    const look = hint === 'device-error' ? 'ra-sidecar doctor runs a step on the GPU' : 'the file may be damaged';
+    return `llama.cpp ended each of ${MAX_CRASHED_STARTS} loads by a crash (${how}); ${look}`;
   }
 }

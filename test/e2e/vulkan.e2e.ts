@@ -38,10 +38,11 @@ async function doctor(models: readonly object[], environment: Readonly<Record<st
 t.test('doctor: the device, its memory, and the layers on it', async (t) => {
   const checks = await doctor([chat], onLavapipe('taken'));
   t.match(
-    checks.filter(({ what }) => ['GPU memory', 'backend', `model ${CHAT}`].includes(what)),
+    checks.filter(({ what }) => ['GPU memory', 'backend', 'GPU kernels', `model ${CHAT}`].includes(what)),
     [
       { what: 'GPU memory', level: 'ok', says: /free of/ },
       { what: 'backend', level: 'ok', says: /^vulkan on llvmpipe .*\(auto: available are vulkan, CPU\)/ },
+      { what: 'GPU kernels', level: 'ok', says: /^the first step of a small model took \d+ ms$/ },
       { level: 'ok', says: /on 7 of 7 layers on the GPU \(vulkan\).*and [\d.]+ MiB of GPU memory, and up to / },
     ],
   );

@@ -9,6 +9,9 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import type { Check } from '../../../sidecar/commands/check.js';
 import { allCommands } from '../../../sidecar/commands/command-table.js';
+import { EMBEDDED_MODEL } from '../../../sidecar/engine-client/embedded-model.js';
+import { inspect } from '../../../sidecar/engine-client/inspector.js';
+import { systemClock } from '../../../sidecar/lib/clock.js';
 import { runCli, type CommandResult } from '../../support/cli.js';
 import { runHere } from '../../support/command-here.js';
 import { testModel } from '../../support/models.js';
@@ -36,6 +39,13 @@ interface Diagnosis {
 function diagnosis({ stdout }: CommandResult): Diagnosis {
   return JSON.parse(stdout) as Diagnosis;
 }
+
+t.test('a step of a small model, which doctor runs where there is a GPU', async (t) => {
+  const ask = (name: string) => inspect('compute', { gpu: false, file: name }, { clock: systemClock });
+  const computed = await ask(EMBEDDED_MODEL);
+  t.ok(computed.kind === 'answer' && computed.answer.ms > 0, JSON.stringify(computed));
+  t.match(await ask('none.gguf'), { kind: 'failed', reason: /none\.gguf|no such file|does not exist/i });
+});
 
 t.test('help goes to stdout, and needs no valid configuration', async (t) => {
   // command.test.ts checks the text of each help without a process.
@@ -131,7 +141,7 @@ t.test('doctor: problems, each with what to do', async (t) => {
   t.match(of('model gone'), { level: 'fail', says: 'the file does not exist' });
   t.match(
     checks.filter(({ what }) => what === 'backend'),
-    [{ level: 'ok' }, { level: 'warn', says: /though gpu is metal; available are .*CPU/, advice: /set gpu/ }],
+    [{ level: 'ok' }, { level: 'fail', says: 'metal finds no device on this machine', advice: /set gpu/ }],
   );
   t.match(of('cores'), { level: 'warn', advice: /set threads/ });
 });

@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { MachineFacts } from '../../../engine/protocol/inspect-messages.js';
-import { backendCheck, callsCheck } from '../../../sidecar/commands/doctor.js';
+import { backendCheck, callsCheck, computeCheck } from '../../../sidecar/commands/doctor.js';
 
 const FACTS: MachineFacts = {
   gpu: false,
@@ -43,6 +43,20 @@ t.test('binaries of another version, or without engine/native, are reported with
     const plain = backendCheck('auto', { ...facts, build: 'plainBuild' });
     t.match(plain, { level: 'warn', says: /without engine\/native/, advice: /make engine-native/ });
   }
+  t.end();
+});
+
+t.test('kernels that the driver cannot run are reported with what to do about them', (t) => {
+  t.same(computeCheck({ kind: 'answer', answer: { ms: 129.4 } }, CUDA), {
+    what: 'GPU kernels',
+    level: 'ok',
+    says: 'the first step of a small model took 129 ms',
+  });
+  const reason = 'llama.cpp cannot load it: the inspector aborted (device-error)';
+  const failed = (facts: MachineFacts) => computeCheck({ kind: 'failed', reason }, facts);
+  t.match(failed(CUDA), { level: 'fail', says: reason, advice: /newer driver.*GPU=cuda make engine-native/ });
+  t.match(failed({ ...CUDA, build: 'localBuild' }), { level: 'fail', advice: /build them on this machine/ });
+  t.match(failed({ ...CUDA, gpu: 'vulkan' }), { level: 'fail', advice: /build them on this machine/ });
   t.end();
 });
 

@@ -49,9 +49,18 @@ t.test('a load that crashes repeatedly is given up', (t) => {
     t.match(p.after(dies, undefined), {
       kind: 'final',
       unfit: false,
-      why: new RegExp(`each of 3 loads .* \\(${reason}: assertion\\)`),
+      why: `llama.cpp ended each of 3 loads by a crash (${reason}: assertion); the file may be damaged`,
     });
   }
+  t.end();
+});
+
+t.test('after device errors, what to look at is the GPU and not the file', (t) => {
+  const p = policy();
+  const dies = end('aborted', { hint: 'device-error' });
+  p.after(dies, undefined);
+  p.after(dies, undefined);
+  t.match(p.after(dies, undefined), { kind: 'final', why: /\(aborted: device-error\); ra-sidecar doctor runs a step/ });
   t.end();
 });
 
