@@ -28,8 +28,11 @@ export class BatchPlanner {
   #lastIsolated = -1;
   /** Consecutive rounds in which a prompt got no tokens. */
   readonly #roundsWithout = new WeakMap<Branch, number>();
-  /** Prompt tokens that joined the replies in this round. */
+  /** Prompt tokens that joined the replies in this round, and whether they took more than joins without regard to cost. */
   #joined = 0;
+  #spent = false;
+  /** Whether a reply got its next token in this round: without one, no prompt holds any up. */
+  #replied = false;
 
   constructor(chunk: number, budget: PrefillBudget) {
     this.#chunk = chunk;
@@ -53,16 +56,27 @@ export class BatchPlanner {
     const all = running.filter(({ job, branch }) => !job.work.isolated && branch.pending === undefined);
     const joining = new Map<Branch, number>();
     this.#joined = 0;
+    this.#replied = all.some(({ branch }) => branch.progress.left === 0);
+    this.#begin(running);
     const ratio = promptsPerReply(all);
     const short = Math.min(SHORT_TOKENS * ratio, this.#chunk);
+    let depth = 0;
+    let saving = false;
     for (const { branch } of this.#inTurn(all)) {
-      const { left, chunk } = branch.progress;
-      const room = Math.max(this.#room(branch, ratio), short) - this.#joined;
-      if (left === chunk && left <= room) {
+      const { left, chunk, position } = branch.progress;
+      const room = this.#room(branch, ratio);
+      if (left === chunk && left <= Math.max(saving ? 0 : room, short) - this.#joined) {
         joining.set(branch, left);
         this.#joined += left;
-      } else if (this.#starves(branch)) break;
+        depth = Math.max(depth, position);
+      } else if (this.#starves(branch)) {
+        if (room > 0) break;
+        // What is saved is for this one; others may still join whatever their cost.
+        saving = true;
+      }
     }
+    this.#spent = this.#joined > short;
+    if (this.#spent) this.#budget.spend(this.#joined, depth, ratio);
     return all
       .filter(({ branch }) => branch.progress.left === 0 || joining.has(branch))
       .map(({ job, branch }) => ({ job, branch, count: joining.get(branch) ?? 0 }));
@@ -72,26 +86,45 @@ export class BatchPlanner {
    * A chunk of one prompt: whole if no reply runs, otherwise the round's remaining tokens, if they are worth a decode.
    */
   chunk(running: readonly RunningItem[]): BatchItem[] {
-    const all = running.filter(({ job, branch }) => !job.work.isolated && branch.awaitsImage === undefined);
+    const all = evaluable(running);
     const ratio = promptsPerReply(all);
     const besideReplies = ratio < Infinity;
+    const prompts = this.#inTurn(all);
+    // A round that saves its time for a chunk is none in which a prompt starves of others.
+    if (!this.#spent && prompts.every(({ branch }) => this.#room(branch, ratio) === 0)) return [];
     let chosen: BatchItem | undefined;
-    for (const { job, branch } of this.#inTurn(all)) {
-      const { left, chunk } = branch.progress;
-      const room = this.#room(branch, ratio) - (besideReplies ? this.#joined : 0);
+    let saving = false;
+    for (const { job, branch } of prompts) {
+      const { left, chunk, position } = branch.progress;
+      const full = this.#room(branch, ratio);
+      // Where steps save, what joined whatever its cost takes nothing from them.
+      const room = full - (besideReplies && !this.#budget.saves ? this.#joined : 0);
+      if (full === 0 && this.#starves(branch)) saving = true;
       // The last token is left for `together`, where its logits are needed.
       const most = branch.progress.image?.image.whole === true && room < chunk ? this.#whenStarving(branch) : room;
       const count = besideReplies ? Math.min(chunk, left - 1, most) : chunk < left ? chunk : 0;
-      const worth = count > 0 && (!besideReplies || count >= Math.min(this.#budget.least, chunk, left - 1));
-      if (worth && !chosen) chosen = { job, branch, count };
+      const least = Math.min(this.#budget.least(position), chunk, left - 1);
+      const worth = count > 0 && (!besideReplies || count >= least);
+      if (worth && !chosen && !saving) chosen = { job, branch, count };
       this.#roundsWithout.set(branch, chosen?.branch === branch ? 0 : (this.#roundsWithout.get(branch) ?? 0) + 1);
     }
+    if (chosen && besideReplies) this.#budget.spend(chosen.count, chosen.branch.progress.position, ratio);
     return chosen ? [chosen] : [];
   }
 
+  /** A round begins: prompts may take a share of its time. */
+  #begin(running: readonly RunningItem[]): void {
+    const all = evaluable(running);
+    const ratio = promptsPerReply(all);
+    const wait = ratio < Infinity && all.some(({ branch }) => branch.progress.left > 0);
+    this.#budget.begin(wait ? ratio : 0);
+  }
+
   /** Tokens of this prompt that a round may take. */
-  #room({ progress }: Branch, ratio: number): number {
-    return ratio < Infinity ? this.#budget.tokens(progress.position, ratio) : this.#chunk;
+  #room({ progress: { position, left, chunk } }: Branch, ratio: number): number {
+    if (ratio === Infinity) return this.#chunk;
+    const room = this.#budget.tokens(position, ratio, Math.min(left, chunk));
+    return this.#replied ? room : Math.max(room, this.#budget.least(position));
   }
 
   /**
@@ -131,6 +164,11 @@ export function stepsInRun(items: readonly BatchItem[], running: readonly Runnin
 /** The depth to which a decode's time is attributed, in tokens: of several prompts the deepest. */
 export function depthOf(items: readonly BatchItem[]): number {
   return Math.max(...items.map(({ branch, count }) => branch.progress.position - count));
+}
+
+/** What shares decodes, and waits for no embeddings. */
+function evaluable(running: readonly RunningItem[]): RunningItem[] {
+  return running.filter(({ job, branch }) => !job.work.isolated && branch.awaitsImage === undefined);
 }
 
 /** Waiting prompts per running reply, at least 1; Infinity if none runs. */

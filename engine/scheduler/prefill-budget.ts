@@ -7,25 +7,37 @@ const NEWEST_CHUNK = 1 / 2;
 const DEPTH_STEP = 512;
 
 /**
- * Smaller chunks are not worth a decode. On a GPU a decode reads all weights whatever its size, so some dozens of
- * tokens take hardly longer than one, and smaller chunks would not help the replies beside them.
+ * Smaller chunks are not worth a decode. On a GPU a decode reads all weights and starts all kernels whatever its size: on an H200
+ * chunks of 64 tokens between the steps of 31 replies gave a prompt 2,400 tokens a second, and chunks of 256 alone gave
+ * 8,400 (bench/results/gpu-first-run.md).
  */
-export const LEAST_TOKENS = { cpu: 2, gpu: 64 } as const;
+export const LEAST_TOKENS = { cpu: 2, gpu: 256 } as const;
+
+/** The time per token of fewer tokens, most of it that of the decode, says nothing about a chunk's. They are always worth a decode. */
+const FEW_TOKENS = 64;
+
+/** The least chunk holds running replies up for at most as long as so many of their steps take: a slow GPU's is smaller. */
+const LEAST_STEPS = 8;
 
 /**
  * The number of prompt tokens that a step may have beside running replies, so that they take the allowed share of the
  * time of the replies' own decode, including the fixed cost of one more decode. Each chunk's time per token determines
  * the size of the next. This spreads the fixed cost over the tokens, which is inexact when sizes differ; but the next
- * chunk is measured again, and the sizes converge to the one that takes the allowed time.
+ * chunk is measured again, and the sizes converge to the one that takes the allowed time. Where that is smaller than the least
+ * chunk, steps without one save their time until it pays for one.
  */
 export class PrefillBudget {
   /** Time for prompts over time for next tokens. */
   readonly #share: number;
   readonly #most: number;
-  /** Fewer are not worth a decode. */
-  readonly least: number;
+  readonly #least: number;
+  /** Whether a step may have no chunk, and save its time. Otherwise it has at least the least one. */
+  readonly saves: boolean;
   /** Milliseconds of a decode of only next tokens; undefined: none was measured. */
   #decodeMs: number | undefined;
+  /** Milliseconds that steps with too little time for a chunk left, this one included, and those that this one has used. */
+  #savedMs = 0;
+  #usedMs = 0;
   /** Milliseconds per prompt token, by depth in DEPTH_STEP. */
   readonly #msPerToken: (number | undefined)[] = [];
 
@@ -33,7 +45,8 @@ export class PrefillBudget {
   constructor(share: number, most: number, least: number) {
     this.#share = share;
     this.#most = most;
-    this.least = Math.min(least, most);
+    this.#least = Math.min(least, most);
+    this.saves = least > LEAST_TOKENS.cpu;
   }
 
   /** The expected time of a decode of only next tokens; 0: none was measured. */
@@ -58,20 +71,57 @@ export class PrefillBudget {
 
   /** A decode of prompt tokens alone, with so many before them. */
   prefilled(tokens: number, depth: number, ms: number): void {
-    if (tokens < this.least) return;
+    if (tokens < Math.min(this.#least, FEW_TOKENS)) return;
     const at = Math.floor(depth / DEPTH_STEP);
     this.#msPerToken[at] = mixed(this.#known(at), ms / tokens, NEWEST_CHUNK);
   }
 
+  /** Fewer tokens after `depth` others are not worth a decode. */
+  least(depth: number): number {
+    const each = this.#each(depth);
+    if (!this.saves || each === undefined) return this.#least;
+    const held = Math.floor((LEAST_STEPS * this.decodeMs) / each);
+    return Math.min(this.#least, Math.max(held, FEW_TOKENS));
+  }
+
+  /** A step begins beside which prompts wait, `ratio` times the share of which they may have; 0: none waits. */
+  begin(ratio: number): void {
+    this.#usedMs = 0;
+    this.#savedMs = ratio === 0 ? 0 : this.#savedMs + this.#stepMs(ratio);
+  }
+
+  /** The step was given so many tokens of a prompt after `depth` others. Where steps save, their time is used up. */
+  spend(tokens: number, depth: number, ratio: number): void {
+    const each = this.#each(depth) ?? 0;
+    const bound = this.least(depth) * each + this.#stepMs(ratio);
+    this.#usedMs += tokens * each;
+    this.#savedMs = Math.max(0, Math.min(this.#savedMs, bound) - tokens * each);
+  }
+
   /**
-   * Prompt tokens after `depth` others that the next step may have, with `ratio` times the share: all, as long as nothing was
-   * measured.
+   * Tokens after `depth` others that this step may have of a prompt with `left` more to its chunk's end, with `ratio` times the
+   * share: all, as long as nothing was measured. 0: fewer than are worth a decode, so that a later step has them.
    */
-  tokens(depth: number, ratio = 1): number {
+  tokens(depth: number, ratio = 1, left = Infinity): number {
+    const each = this.#each(depth);
+    if (!(this.decodeMs > 0) || each === undefined) return this.#most;
+    const least = this.least(depth);
+    const used = this.saves ? this.#usedMs : 0;
+    const fit = Math.floor((this.#stepMs(ratio) - used) / each);
+    if (fit >= least) return Math.min(fit, this.#most);
+    if (!this.saves) return least;
+    const wanted = Math.min(least, left);
+    return this.#savedMs >= wanted * each ? wanted : 0;
+  }
+
+  #stepMs(ratio: number): number {
+    return ratio * this.#share * this.decodeMs;
+  }
+
+  /** Milliseconds per token; undefined: not known, or too short to be measured. */
+  #each(depth: number): number | undefined {
     const each = this.#known(Math.floor(depth / DEPTH_STEP));
-    if (this.#decodeMs === undefined || each === undefined || !(each > 0)) return this.#most;
-    const fit = Math.floor((ratio * this.#share * this.#decodeMs) / each);
-    return Math.max(this.least, Math.min(fit, this.#most));
+    return each !== undefined && each > 0 ? each : undefined;
   }
 
   /** Without a measurement, the one before it; before the first, the first. */

@@ -45,7 +45,7 @@ t.test('without measurements there is no limit', async (t) => {
 t.test('prompts get their share of the time of next tokens, the fixed time of a decode included', async (t) => {
   for (const share of [0.5, 1, 2]) {
     for (const fixed of [0, 20]) {
-      const chunks = prefill(known(share), { fixed, each: 1 }, 0, 4000);
+      const chunks = prefill(known(share), { fixed, each: 1 }, 0, 8000);
       const late = chunks.slice(40).map((chunk) => chunk.ms / (share * DECODE_MS));
       t.ok(Math.max(...late) <= 1.01, `${share} ${fixed}: at most ${Math.max(...late)}`);
       t.ok(Math.min(...late) > 0.9, `${share} ${fixed}: at least ${Math.min(...late)}`);
@@ -87,6 +87,62 @@ t.test('never fewer tokens than are worth a decode, never more than one takes', 
   fast.prefilled(100, 0, 1);
   t.equal(fast.tokens(0), MOST);
   t.equal(new PrefillBudget(1, 2, LEAST_TOKENS.gpu).tokens(0), 2);
+});
+
+/** As of a GPU: half of a decode of 10 ms for prompts, whose tokens take `each` ms. */
+function onGpu(each: number): PrefillBudget {
+  const pace = new PrefillBudget(0.5, 1024, LEAST_TOKENS.gpu);
+  for (let i = 0; i < 40; i += 1) pace.decoded(10);
+  pace.prefilled(LEAST_TOKENS.gpu, 0, LEAST_TOKENS.gpu * each);
+  return pace;
+}
+
+/** Tokens of so many steps in turn. */
+function steps(pace: PrefillBudget, count: number, left?: number): number[] {
+  return Array.from({ length: count }, () => {
+    pace.begin(1);
+    const tokens = pace.tokens(0, 1, left);
+    if (tokens > 0) pace.spend(tokens, 0, 1);
+    return tokens;
+  });
+}
+
+t.test('on a GPU, steps with too little time for a chunk save it', (t) => {
+  // A chunk of 256 takes 25.6 ms, a step has 5.
+  const chunks = steps(onGpu(0.1), 24);
+  t.same(chunks.slice(0, 6), [0, 0, 0, 0, 0, 256]);
+  const spent = chunks.reduce((sum, count) => sum + count, 0) * 0.1;
+  t.ok(spent > 24 * 5 - 25.6 && spent <= 24 * 5, `${spent} ms of ${24 * 5}`);
+  t.same(steps(onGpu(0.019), 2), [263, 263], 'none is saved where a step has enough');
+  t.same(steps(onGpu(0.1), 3, 100), [0, 100, 0], 'a short rest of a prompt needs less');
+  t.end();
+});
+
+t.test('what is saved is bounded, and is gone when no prompt waits', (t) => {
+  const pace = onGpu(0.1);
+  for (let i = 0; i < 100; i += 1) pace.begin(1);
+  t.same(steps(pace, 3), [256, 0, 0], 'one chunk, however long it was saved for');
+  const other = onGpu(0.1);
+  for (let i = 0; i < 100; i += 1) other.begin(1);
+  other.begin(0);
+  t.same(steps(other, 1), [0]);
+  t.end();
+});
+
+t.test('a step gives its time once', (t) => {
+  const pace = onGpu(0.01);
+  pace.begin(1);
+  t.equal(pace.tokens(0), 500);
+  pace.spend(300, 0, 1);
+  t.equal(pace.tokens(0), 0);
+  t.end();
+});
+
+t.test('a slow GPU’s chunk lasts at most eight steps of the replies, but has 64 tokens', (t) => {
+  t.equal(onGpu(0.5).least(0), 160);
+  t.equal(onGpu(10).least(0), 64);
+  t.equal(onGpu(0.01).least(0), LEAST_TOKENS.gpu);
+  t.end();
 });
 
 t.test('so many times the share, at most one decode', async (t) => {

@@ -89,6 +89,7 @@ const act: fc.Arbitrary<Act> = fc.oneof(
 const setup = fc.record({
   seats: fc.integer({ min: 1, max: 5 }),
   prefillTokensPerStep: fc.integer({ min: 1, max: 40 }),
+  leastPrefillTokens: fc.constantFrom(2, 6, 40),
   prefixReuse: fc.constantFrom('auto' as const, 'any' as const, 'off' as const),
   truncatable: fc.boolean(),
   copyable: fc.boolean(),

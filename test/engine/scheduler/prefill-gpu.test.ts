@@ -1,0 +1,123 @@
+/**
+ * The step loop on a device whose steps cost about as those of an H200 with 8 billion weights did (bench/results/gpu-first-run.md):
+ * 4.3 ms for one reply's token and 16 for 64, and a decode of a prompt 8 ms and 0.08 a token.
+ */
+import t from 'tap';
+import { LEAST_TOKENS } from '../../../engine/scheduler/prefill-budget.js';
+import type { FakeDecoderOptions, SeenPart } from '../../support/fake-decoder.js';
+import { Bench, job, StepTime } from '../../support/step-bench.js';
+
+const CHUNK = 1024;
+const FOREVER = 100_000;
+
+const isPrompt = (part: SeenPart): boolean => part.tokens.includes(1);
+const promptTokens = (parts: readonly SeenPart[]): number =>
+  parts.reduce((sum, part) => sum + (isPrompt(part) ? part.tokens.length : 0), 0);
+
+function stepMs(replies: number, prompt: number): number {
+  return (replies > 0 ? 4.1 + 0.186 * replies : 0) + (prompt > 0 ? 8 + 0.08 * prompt : 0);
+}
+
+/** A bench whose clock is advanced by what each decode takes. */
+function device(
+  seats: number,
+  contextPerSeat: number,
+  onStep: (parts: readonly SeenPart[], step: number) => void,
+  more: FakeDecoderOptions = {},
+): { readonly bench: Bench; readonly clock: StepTime } {
+  const clock = new StepTime();
+  const bench = new Bench(seats, undefined, {
+    contextPerSeat,
+    prefillTokensPerStep: CHUNK,
+    prefillShare: 50,
+    leastPrefillTokens: LEAST_TOKENS.gpu,
+    prefixReuse: 'off',
+    clock,
+    ...more,
+  });
+  bench.decoder.onStep = (step) => {
+    const parts = bench.decoder.steps.at(-1) ?? [];
+    clock.ms += stepMs(parts.filter((part) => !isPrompt(part)).length, promptTokens(parts));
+    onStep(parts, step);
+  };
+  return { bench, clock };
+}
+
+t.test('with all seats busy, a GPU is given chunks that are worth its decodes, and gaps stay short', async (t) => {
+  const [callers, requests, prompt, tokens] = [32, 256, 512, 128];
+  const chunks: number[] = [];
+  const { bench, clock } = device(callers, prompt + tokens + 1, (parts) => {
+    if (parts.every(isPrompt)) chunks.push(promptTokens(parts));
+  });
+  const last = new Map<number, number>();
+  const gaps: number[] = [];
+  let sent = 0;
+  const send = (): void => bench.loop.generate(++sent, job(prompt, { maxTokens: tokens }));
+  await new Promise<void>((resolve) => {
+    let done = 0;
+    bench.onOutputs = (outputs) => {
+      for (const { id, kind } of outputs) {
+        if (kind === 'piece') {
+          const before = last.get(id);
+          if (before !== undefined) gaps.push(clock.ms - before);
+          last.set(id, clock.ms);
+        }
+        if (kind !== 'done') continue;
+        done += 1;
+        if (sent < requests) send();
+        if (done === requests) resolve();
+      }
+    };
+    for (let i = 0; i < callers; i += 1) send();
+  });
+  const best = requests * (stepMs(0, prompt) + (tokens * stepMs(callers, 0)) / callers);
+  t.ok(best / clock.ms > 0.7, `${(best / clock.ms).toFixed(3)} of what the device could do`);
+  t.ok(
+    chunks.every((count) => count >= LEAST_TOKENS.gpu),
+    `at least ${Math.min(...chunks)} tokens a chunk`,
+  );
+  const gap = gaps.sort((a, b) => a - b)[Math.floor(gaps.length * 0.99)] ?? NaN;
+  const bound = stepMs(callers, 0) + stepMs(0, LEAST_TOKENS.gpu);
+  t.ok(gap <= bound, `99 of 100 gaps last at most ${gap.toFixed(1)} ms, a step and a chunk ${bound.toFixed(1)}`);
+});
+
+t.test('a long prompt is not starved by short ones, for each of which less time must be saved', async (t) => {
+  const [replies, long, short] = [16, 3000, 120];
+  const longSteps: number[] = [];
+  let begun = false;
+  const { bench } = device(64, 4000, (parts, step) => {
+    if (parts.some((part) => part.sequence === replies && isPrompt(part))) longSteps.push(step);
+    if (!begun && step > 2 * replies) {
+      begun = true;
+      bench.loop.generate(FOREVER, job(long, { maxTokens: 1 }));
+    }
+    // Another short one every second step: together they would use all that is saved.
+    if (begun && step % 2 === 0) bench.loop.generate(FOREVER + step, job(short, { maxTokens: 1 }));
+  });
+  for (let i = 0; i < replies; i += 1) bench.loop.generate(i + 1, job(10, { maxTokens: 3000 }));
+  await bench.ends(FOREVER);
+  const waits = longSteps.slice(1).map((step, i) => step - (longSteps[i] ?? NaN));
+  t.ok(Math.max(...waits) <= 40, `at most ${Math.max(...waits)} steps between two of its chunks`);
+  await bench.loop.close();
+});
+
+t.test('while all replies wait for their grammars, a prompt is evaluated', async (t) => {
+  let release = (): void => undefined;
+  const grammars = new Promise<void>((resolve) => (release = resolve));
+  let held = false;
+  const { bench } = device(
+    2,
+    6000,
+    (_, step) => {
+      if (step !== 20) return;
+      held = true;
+      bench.loop.generate(2, job(5000, { maxTokens: 1 }));
+    },
+    { pends: ({ seed }) => (held && seed === 1 ? grammars : undefined) },
+  );
+  bench.loop.generate(1, job(10, { maxTokens: 100, seed: 1 }));
+  await bench.ends(2);
+  t.pass('it ended before the grammars');
+  release();
+  await bench.ends(1);
+});
