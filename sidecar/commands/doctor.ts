@@ -27,6 +27,8 @@ const KERNELS_ADVICE = (gpu: MachineFacts['gpu'], build: MachineFacts['build']):
     ? 'the package’s kernels may need a newer driver for this GPU: update it, or run GPU=cuda make engine-native (docs/engine.md)'
     : 'the libraries may be of another GPU or driver: build them on this machine (GPU=... make engine-native)';
 
+const ROOM_ADVICE = 'to be sure, run this again while nothing else uses the GPU';
+
 const CALLS_ADVICE =
   'a template of the model’s maker that lists tools, as chatTemplate, or toolFormat: docs/tool-formats.md';
 
@@ -139,6 +141,8 @@ export function computeCheck(
   if (computed.kind === 'answer') {
     return { what, level: 'ok', says: `the first step of a small model took ${computed.answer.ms.toFixed(0)} ms` };
   }
+  // A sidecar that runs beside may have all of it.
+  if (/memory|alloc/i.test(computed.reason)) return { what, level: 'warn', says: computed.reason, advice: ROOM_ADVICE };
   return { what, level: 'fail', says: computed.reason, advice: KERNELS_ADVICE(gpu, build) };
 }
 

@@ -24,8 +24,10 @@ export async function computeOnce(file: string, gpu: EngineSetup['gpu']): Promis
     heartbeatMs: 1000,
   });
   const from = performance.now();
-  await runtime.decoder.step([{ kind: 'prefill', sequence: 0, tokens: new Uint32Array(TOKENS).fill(TOKENS) }]);
+  const part = { kind: 'prefill', sequence: 0, tokens: new Uint32Array(TOKENS).fill(TOKENS) } as const;
+  const [result] = await runtime.decoder.step([part]);
   const ms = performance.now() - from;
   await runtime.dispose();
+  if (result?.kind !== 'filled') throw new Error(result?.kind === 'fault' ? result.reason : 'the step had no result');
   return { ms };
 }

@@ -56,6 +56,8 @@ t.test('kernels that the driver cannot run are reported with what to do about th
   const failed = (facts: MachineFacts) => computeCheck({ kind: 'failed', reason }, facts);
   t.match(failed(CUDA), { level: 'fail', says: reason, advice: /newer driver.*GPU=cuda make engine-native/ });
   t.match(failed({ ...CUDA, build: 'localBuild' }), { level: 'fail', advice: /build them on this machine/ });
+  const full = { kind: 'failed', reason: 'llama.cpp cannot load it: failed to allocate buffer' } as const;
+  t.match(computeCheck(full, CUDA), { level: 'warn', advice: /while nothing else uses the GPU/ });
   t.match(failed({ ...CUDA, gpu: 'vulkan' }), { level: 'fail', advice: /build them on this machine/ });
   t.end();
 });
