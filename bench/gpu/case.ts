@@ -30,6 +30,7 @@ export async function gpuCase(skip = 0): Promise<GpuCase> {
     throw new RangeError(`no such GPU: ${backend}`);
   const trial = model === '13m';
   const gpu = backend === 'false' ? false : backend;
+  const where = gpu === false ? 'On the CPU' : `${device()}; all layers on the GPU`;
   return {
     model,
     file: model === '13m' ? await random13m() : await random8b(model),
@@ -41,17 +42,21 @@ export async function gpuCase(skip = 0): Promise<GpuCase> {
       else
         await keep(`gpu-${name}-${model}`, {
           title: `${title}, ${model} on ${backend}`,
-          about: [`${device()}. All layers on the GPU. ${about}`],
+          about: [`${where}. ${about}`],
           rows,
         });
     },
   };
 }
 
-/** The GPU's name, memory and driver, as the driver's own tool prints them. */
+/** The GPU's name, memory and driver, as NVIDIA's own tool prints them; nothing is known of another maker's. */
 function device(): string {
   const query = '--query-gpu=name,memory.total,driver_version';
-  return execFileSync('nvidia-smi', [query, '--format=csv,noheader'], { encoding: 'utf8' })
-    .trim()
-    .replaceAll('\n', '; ');
+  try {
+    return execFileSync('nvidia-smi', [query, '--format=csv,noheader'], { encoding: 'utf8' })
+      .trim()
+      .replaceAll('\n', '; ');
+  } catch {
+    return 'a GPU without nvidia-smi';
+  }
 }

@@ -27,7 +27,7 @@ fi
 mkdir -p "$carry/a/node/bin" "$carry/a/node_modules"
 cp "$node/node" "$carry/a/node/bin/"
 git archive HEAD package.json sidecar engine bench test/support | tar --exclude=bench/results -xf - -C "$carry/a"
-git rev-parse --short=7 HEAD > "$carry/a/COMMIT"
+echo "$(git rev-parse --short=7 HEAD)$(git diff --quiet HEAD || echo ' with changes')" > "$carry/a/COMMIT"
 cp -r dist "$carry/a/"
 rm -rf "$carry/a/dist/.cache" "$carry/a/dist/.sources"
 find "$carry/a/dist" -name '*.map' -delete

@@ -96,7 +96,7 @@ export async function decisionRows({ file, threads, gpu }: DecisionCase): Promis
     threads,
     gpu,
     prefillTokensPerStep: 0,
-    flashAttention: false,
+    flashAttention: gpu === false ? false : 'auto',
     prefixReuse: 'auto',
   } as const;
   const ours = await EngineDriver.start(file, QUESTIONS, setup);
