@@ -28,10 +28,10 @@ export class BatchPlanner {
   #lastIsolated = -1;
   /** Consecutive rounds in which a prompt got no tokens. */
   readonly #roundsWithout = new WeakMap<Branch, number>();
-  /** Prompt tokens that joined the replies in this round, and whether they took more than joins without regard to cost. */
+  /** Prompt tokens that joined the replies in this round; whether there were more of them than join whatever they cost. */
   #joined = 0;
   #spent = false;
-  /** Whether a reply got its next token in this round: without one, no prompt holds any up. */
+  /** Whether a reply is in this round's decode. If none is, a prompt holds no reply up. */
   #replied = false;
 
   constructor(chunk: number, budget: PrefillBudget) {
@@ -90,14 +90,14 @@ export class BatchPlanner {
     const ratio = promptsPerReply(all);
     const besideReplies = ratio < Infinity;
     const prompts = this.#inTurn(all);
-    // A round that saves its time for a chunk is none in which a prompt starves of others.
+    // In a round that saves its time for a later chunk, no prompt goes before another.
     if (!this.#spent && prompts.every(({ branch }) => this.#room(branch, ratio) === 0)) return [];
     let chosen: BatchItem | undefined;
     let saving = false;
     for (const { job, branch } of prompts) {
       const { left, chunk, position } = branch.progress;
       const full = this.#room(branch, ratio);
-      // Where steps save, what joined whatever its cost takes nothing from them.
+      // Prompts that joined whatever they cost take nothing of what was saved.
       const room = full - (besideReplies && !this.#budget.saves ? this.#joined : 0);
       if (full === 0 && this.#starves(branch)) saving = true;
       // The last token is left for `together`, where its logits are needed.
@@ -166,7 +166,7 @@ export function depthOf(items: readonly BatchItem[]): number {
   return Math.max(...items.map(({ branch, count }) => branch.progress.position - count));
 }
 
-/** What shares decodes, and waits for no embeddings. */
+/** The branches of jobs that share decodes, without those that wait for an image's embeddings. */
 function evaluable(running: readonly RunningItem[]): RunningItem[] {
   return running.filter(({ job, branch }) => !job.work.isolated && branch.awaitsImage === undefined);
 }

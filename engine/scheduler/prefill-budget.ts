@@ -13,7 +13,10 @@ const DEPTH_STEP = 512;
  */
 export const LEAST_TOKENS = { cpu: 2, gpu: 256 } as const;
 
-/** The time per token of fewer tokens, most of it that of the decode, says nothing about a chunk's. They are always worth a decode. */
+/**
+ * A decode of fewer prompt tokens takes hardly longer than one of a single token, so a larger chunk's time cannot be told from its.
+ * The least chunk has so many on the slowest GPU too.
+ */
 const FEW_TOKENS = 64;
 
 /** The least chunk holds running replies up for at most as long as so many of their steps take: a slow GPU's is smaller. */
@@ -35,7 +38,7 @@ export class PrefillBudget {
   readonly saves: boolean;
   /** Milliseconds of a decode of only next tokens; undefined: none was measured. */
   #decodeMs: number | undefined;
-  /** Milliseconds that steps with too little time for a chunk left, this one included, and those that this one has used. */
+  /** Milliseconds that this step and those before it, since the last chunk, may use; and those that this step has used. */
   #savedMs = 0;
   #usedMs = 0;
   /** Milliseconds per prompt token, by depth in DEPTH_STEP. */
@@ -84,13 +87,13 @@ export class PrefillBudget {
     return Math.min(this.#least, Math.max(held, FEW_TOKENS));
   }
 
-  /** A step begins beside which prompts wait, `ratio` times the share of which they may have; 0: none waits. */
+  /** A step begins. Prompts that wait beside it may use `ratio` times the share of its time; 0: no prompt waits. */
   begin(ratio: number): void {
     this.#usedMs = 0;
     this.#savedMs = ratio === 0 ? 0 : this.#savedMs + this.#stepMs(ratio);
   }
 
-  /** The step was given so many tokens of a prompt after `depth` others. Where steps save, their time is used up. */
+  /** The planner gave this step so many prompt tokens, after `depth` others, which use up what was saved. */
   spend(tokens: number, depth: number, ratio: number): void {
     const each = this.#each(depth) ?? 0;
     const bound = this.least(depth) * each + this.#stepMs(ratio);

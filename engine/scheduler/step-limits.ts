@@ -13,7 +13,7 @@ export interface StepLimits extends KeepLimits {
   readonly prefillTokensPerStep: number;
   /** Time for prompts beside running replies, in percent of what their next tokens take. */
   readonly prefillShare: number;
-  /** Prompt tokens beside running replies that are worth a decode, whatever their share of time. Absent: a CPU's. */
+  /** Fewer prompt tokens are not worth a decode beside running replies. Absent: a CPU's. */
   readonly leastPrefillTokens?: number;
   readonly prefixReuse: PrefixReuse;
   /** While nothing runs, evaluate what the next prompts of conversations will begin with. Absent: false. */
