@@ -32,6 +32,7 @@ t.test('a caller that disconnects gives its place or seat to the next', async (t
   // Its prefill continues long after the head and a first comment were sent. The other seat is in use until the end;
   // since an engine takes jobs in turn, the other one’s first token shows that this one has begun.
   const prefilling = await OpenStream.begin(sidecar, LONG_PROMPT, ': keep-alive');
+  await counted(sidecar, 'seats_busy', 1);
   const other = await OpenStream.begin(sidecar);
 
   await t.test('prefilling', (t) => replaces(t, prefilling, 'prefilling'));
@@ -74,9 +75,12 @@ t.test('the engine gives a cancelled sequence to the next job within one step', 
     const [marker, next] = [old + 1, old + 2];
     engine.generate(old, job);
     await engine.output(old, at);
+    // Stopped while they are sent, the engine reads the three messages together.
+    process.kill(engine.pid, 'SIGSTOP');
     engine.cancel(old);
     engine.generate(marker, { prompt: engine.prompt(8), maxTokens: 30_000 });
     engine.generate(next, { prompt: engine.prompt(8), maxTokens: 1 });
+    process.kill(engine.pid, 'SIGCONT');
     await engine.output(next, 'done');
 
     // The marker only had to arrive, so it begins with the step after these messages came.

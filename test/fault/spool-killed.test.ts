@@ -7,7 +7,7 @@ import { EventEmitter } from 'node:events';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
-import { ENDLESS } from '../support/open-stream.js';
+import { ENDLESS, OpenStream } from '../support/open-stream.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 import { readAll } from '../support/usage-records.js';
 import { rounds } from '../support/long-form.js';
@@ -85,16 +85,20 @@ async function check(t: Test, dir: string, round: number): Promise<UsageRecord[]
 
 t.test(`killed ${ROUNDS} times under load: each complete reply is billed once`, async (t) => {
   const dir = t.testdir();
-  const config = { ...(await chatOnly(4)), dataDir: dir, usage: { segmentBytes: 64 * 1024 } };
+  const config = { ...(await chatOnly(4, 8192)), dataDir: dir, usage: { segmentBytes: 64 * 1024 } };
   for (let round = 0; round < ROUNDS; round++) {
     const sidecar = await Sidecar.start(t, { config });
     await check(t, dir, round);
+    // Its first token comes after its opening record. A reply that is whole later has a later record that is durable, so that
+    // this one is too when the sidecar is killed, and has no close.
+    await OpenStream.begin(sidecar);
     const pieces = new EventEmitter();
+    // Kills after a few pieces leave nothing complete, so the last one waits until there is something to check.
+    const least = round < ROUNDS - 1 ? 0 : delivered.size + ROUNDS + 1;
     let left = 1 + Math.floor(Math.random() * MAX_PIECES);
     pieces.on('piece', () => {
       left--;
-      // Kills after a few pieces leave nothing complete, so the last one waits until there is something to check.
-      if (left <= 0 && (round < ROUNDS - 1 || delivered.size > ROUNDS)) sidecar.child.kill('SIGKILL');
+      if (left <= 0 && delivered.size >= least) sidecar.child.kill('SIGKILL');
     });
     await Promise.all(Array.from({ length: CALLERS }, () => call(sidecar, pieces)));
     await sidecar.exited();

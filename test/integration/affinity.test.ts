@@ -51,13 +51,13 @@ async function served(prefixReuse: 'any' | 'off', scope: 'all' | 'account'): Pro
   };
   /** Cached tokens of the sharer; `occupies`: what the occupant asks. */
   const inTurn = async (occupies: string): Promise<number> => {
-    const occupied = ask('occupant', occupies, 600);
-    await sidecar.reaches('ra_sidecar_seats_busy', 1);
     // Stopped until both others wait, however long a busy machine takes for that.
     const engine = sidecar.enginePid(CHAT);
     process.kill(engine, 'SIGSTOP');
+    const occupied = ask('occupant', occupies, 600);
     const others: Promise<number>[] = [];
     try {
+      await sidecar.reaches('ra_sidecar_seats_busy', 1);
       others.push(ask('stranger', OTHER, 4));
       await sidecar.reaches('ra_sidecar_waiting_requests', 1);
       others.push(ask('sharer', SHARED, 4));

@@ -47,15 +47,14 @@ t.test('128 questions of one account, one of another, and a chat', async (t) => 
     return Object.keys((JSON.parse(text) as { readonly answers: object }).answers).length;
   };
 
-  const many = decide('many', MOST_QUESTIONS);
   const seated = (account: Account): Promise<void> => {
     return sidecar.reaches('ra_sidecar_account_seats_busy', 1, { model: DECIDE, account });
   };
-  await seated('many');
-  // The other question arrives while their engine is stopped, when almost none of the 128 is answered, however slow the
-  // machine is.
+  // The other question arrives while their engine is stopped, when none of the 128 is answered, however slow the machine is.
   const engine = sidecar.enginePid(DECIDE);
   process.kill(engine, 'SIGSTOP');
+  const many = decide('many', MOST_QUESTIONS);
+  await seated('many');
   const one = decide('one', 1);
   await seated('one');
   process.kill(engine, 'SIGCONT');
@@ -89,10 +88,10 @@ t.test('with questions decoded together, a seat is freed as soon as a request wa
     t.equal(Object.keys(answers).length, count, account);
     order.push(account);
   };
-  const many = decide('many', MOST_QUESTIONS);
-  await sidecar.reaches('ra_sidecar_account_seats_busy', 2, { model: DECIDE, account: 'many' });
   const engine = sidecar.enginePid(DECIDE);
   process.kill(engine, 'SIGSTOP');
+  const many = decide('many', MOST_QUESTIONS);
+  await sidecar.reaches('ra_sidecar_account_seats_busy', 2, { model: DECIDE, account: 'many' });
   const one = decide('one', 1);
   await sidecar.reaches('ra_sidecar_account_waiting_requests', 1, { model: DECIDE, account: 'one' });
   process.kill(engine, 'SIGCONT');

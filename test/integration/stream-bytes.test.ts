@@ -1,6 +1,7 @@
 import { request as httpRequest } from 'node:http';
 import t from 'tap';
 import { chunksOf, complete, contentOf, refusalOf, type Chunk } from '../support/replies.js';
+import { ELSEWHERE } from '../support/llama-servers.js';
 import { RawConnection, type RawResponse } from '../support/raw-http.js';
 import { sharedSidecar } from '../support/shared-sidecar.js';
 import { CHAT } from '../support/sidecar.js';
@@ -109,7 +110,9 @@ t.test('a stream byte by byte, twice on one kept-alive connection', async (t) =>
     const chunks = chunksOf(response.body);
     const pieces = chunks.slice(1, -2).map((chunk) => contentOf([chunk]));
     t.equal(pieces.join(''), message.content, 'its text equals a whole reply’s');
-    t.equal(pieces[0], firstText, 'the first token does not wait for the next');
+    // A server elsewhere may have sent the second token before the engine process reads the first.
+    const begin = ELSEWHERE ? pieces[0]?.slice(0, firstText.length) : pieces[0];
+    t.equal(begin, firstText, 'the first token does not wait for the next');
     t.ok(pieces.length > 1 && !pieces.includes(''), 'the others in pieces, none of them empty');
     const first = chunks[0]!;
     t.match(first.id, /^chatcmpl-[0-9a-f-]{36}$/);

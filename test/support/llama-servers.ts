@@ -6,6 +6,9 @@ import { env } from 'node:process';
 
 const URLS = JSON.parse(env['TEST_LLAMA_SERVERS'] ?? '{}') as Readonly<Record<string, string>>;
 
+/** Whether servers compute in place of our own engine. */
+export const ELSEWHERE = Object.keys(URLS).length > 0;
+
 /** What a model's settings have besides, if a server is to compute it. */
 export function enginePart(file: string): { readonly engine?: object } {
   const url = URLS[file];
@@ -14,5 +17,5 @@ export function enginePart(file: string): { readonly engine?: object } {
 
 /** What the configuration has besides, if servers are to compute: none of them isolates. */
 export function decisionsPart(): { readonly decisions?: object } {
-  return Object.keys(URLS).length === 0 ? {} : { decisions: { isolate: false } };
+  return ELSEWHERE ? { decisions: { isolate: false } } : {};
 }

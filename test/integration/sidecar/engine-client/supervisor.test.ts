@@ -217,7 +217,7 @@ t.test('exit reasons', async (t) => {
 });
 
 t.test('an engine with a blocked event loop is killed for its silence, and restarted', async (t) => {
-  const harness = launch(t, {}, { hangMs: 400 });
+  const harness = launch(t, {}, { hangMs: 1000 });
   await harness.ready();
   const receiver = new RecordingReceiver();
   harness.engine.generate(stubJob('block'), receiver);
