@@ -1,14 +1,15 @@
 /**
  * deploy/docker/Dockerfile built by buildah, without Docker and without a registry: its base image is a Debian 13 root
  * made by debootstrap, with npm’s Node 24. Then the image’s command runs with the image’s user and environment on a
- * read-only root: it creates a key, answers one chat and the health check, and ends on SIGTERM.
+ * read-only root: it creates a key, answers one chat and the health check, and ends on SIGTERM. The image for a GPU runs
+ * without one and without CUDA’s own libraries, which no registry that tests can reach has: its engine falls back to the CPU.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chownSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chownSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { freePort } from '../support/free-port.js';
 import { eventually } from '../support/processes.js';
 import { sourceRoot } from '../support/source-root.js';
@@ -16,7 +17,10 @@ import { baseFolder } from './debian-root.js';
 
 const NODE = '24.21.0';
 const BASE = 'localhost/node24';
-const IMAGE = 'localhost/ra-sidecar';
+/** Stands for NVIDIA’s image, of which the build copies one folder. */
+const CUDA_BASE = 'localhost/cuda';
+/** In it, for CUDA’s libraries. */
+const CUDA_LIBRARIES = 'usr/local/cuda-13.0/targets/x86_64-linux/lib';
 
 const dir = mkdtempSync(join(tmpdir(), 'ra-image-'));
 const storage = ['--root', join(dir, 'root'), '--runroot', join(dir, 'run'), '--storage-driver', 'overlay'];
@@ -52,35 +56,68 @@ interface Config {
   readonly Healthcheck: { readonly Test: readonly string[] };
 }
 
+t.before(() => {
+  baseImage(BASE, baseFolder(NODE));
+  const cuda = join(dir, 'cuda');
+  mkdirSync(join(cuda, CUDA_LIBRARIES), { recursive: true });
+  writeFileSync(join(cuda, CUDA_LIBRARIES, 'README'), 'for the libraries of CUDA\n');
+  baseImage(CUDA_BASE, cuda);
+});
+
 t.test('the image for a CPU', async (t) => {
+  const image = built('cpu');
+  const mib = sizeOf(image);
+  t.ok(mib < 200, `/app has ${mib} MiB`);
+  await serves(t, image);
+});
+
+t.test('the image for a GPU, on a host without one', async (t) => {
+  const image = built('cuda');
+  for (const name of ['linux-x64-cuda', 'linux-x64-cuda-ext']) {
+    t.ok(existsSync(join(image.root, 'app/node_modules/@node-llama-cpp', name)), `it has ${name}`);
+  }
+  t.ok(existsSync(join(image.root, 'usr/local/cuda/lib64/README')), 'it has what NVIDIA’s image has for it');
+  t.ok(image.config.Env.includes('NVIDIA_DRIVER_CAPABILITIES=compute,utility'), 'it asks for the driver');
+  t.comment(`/app has ${sizeOf(image)} MiB`);
+  await serves(t, image);
+});
+
+/** An image with a folder’s files alone. */
+function baseImage(name: string, folder: string): void {
   const empty = buildah('from', 'scratch');
-  buildah('copy', '--quiet', empty, baseFolder(NODE), '/');
-  buildah('commit', '--quiet', empty, BASE);
-  // The Docker format, since OCI's has no health check.
-  const how = [
-    ...npmOfHost(),
-    '--isolation',
-    'chroot',
-    '--format',
-    'docker',
-    '--target',
-    'cpu',
-    '--build-arg',
-    `NODE_IMAGE=${BASE}`,
-  ];
-  buildah('bud', ...how, '--quiet', '-f', 'deploy/docker/Dockerfile', '-t', IMAGE, '.');
-  const container = buildah('from', '--pull-never', IMAGE);
-  const inspected = JSON.parse(buildah('inspect', '--type', 'image', IMAGE)) as {
+  buildah('copy', '--quiet', empty, folder, '/');
+  buildah('commit', '--quiet', empty, name);
+}
+
+/** A built image, and where its files lie. */
+interface Image {
+  readonly config: Config;
+  readonly root: string;
+}
+
+/** Builds a target of the Dockerfile. */
+function built(target: string): Image {
+  const name = `localhost/ra-sidecar:${target}`;
+  // The Docker format, since OCI's has no health check. With layers the second target takes the first one's stages as they are.
+  const how = ['--isolation', 'chroot', '--format', 'docker', '--layers', '--quiet', '--target', target];
+  const bases = ['--build-arg', `NODE_IMAGE=${BASE}`, '--build-arg', `CUDA_IMAGE=${CUDA_BASE}`];
+  buildah('bud', ...npmOfHost(), ...how, ...bases, '-f', 'deploy/docker/Dockerfile', '-t', name, '.');
+  const inspected = JSON.parse(buildah('inspect', '--type', 'image', name)) as {
     readonly Docker: { readonly config: Config };
   };
-  const { config } = inspected.Docker;
+  return { config: inspected.Docker.config, root: buildah('mount', buildah('from', '--pull-never', name)) };
+}
+
+/** Of the sidecar with its packages, MiB. */
+function sizeOf({ root }: Image): number {
+  return Number(execFileSync('du', ['-sm', join(root, 'app')], { encoding: 'utf8' }).split('\t')[0]);
+}
+
+/** Runs an image as a container runtime would: one key, one chat, the health check, SIGTERM. */
+async function serves(t: Test, { config, root }: Image): Promise<void> {
   t.match(config, { User: '10001:10001', WorkingDir: '/app', StopSignal: 'SIGTERM', Cmd: ['serve'] });
 
-  const root = buildah('mount', container);
-  const mib = Number(execFileSync('du', ['-sm', join(root, 'app')], { encoding: 'utf8' }).split('\t')[0]);
-  t.ok(mib < 200, `/app has ${mib} MiB`);
-  const data = join(dir, 'data');
-  mkdirSync(data, { mode: 0o700 });
+  const data = mkdtempSync(join(dir, 'data-'));
   chownSync(data, 10001, 10001);
   const [port, operators] = [await freePort(), await freePort()];
 
@@ -136,4 +173,4 @@ t.test('the image for a CPU', async (t) => {
   t.match(logged, /"event":"draining"/);
   // For docs/deploy.md.
   t.comment(`it answered ${answer}\nand logged\n${logged}`);
-});
+}
