@@ -26,15 +26,15 @@ const LOOK_MS = 500;
 
 /** Loads with replies of one kind. Callers wait as many times the length of a reply in each. */
 interface Part {
+  /** Of a reply on average, from half to one and a half times as many: replies of one length would begin and end together. */
   readonly tokens: number;
-  readonly spread: boolean;
   readonly patienceMs: number;
   /** Of each load. */
   readonly seconds: number;
 }
 
-const SHORT: Part = { tokens: 32, spread: false, patienceMs: 8000, seconds: 45 };
-const LONG: Part = { tokens: 128, spread: true, patienceMs: 32_000, seconds: 55 };
+const SHORT: Part = { tokens: 32, patienceMs: 8000, seconds: 45 };
+const LONG: Part = { tokens: 128, patienceMs: 32_000, seconds: 55 };
 
 /** What a llama-server has computed so far. */
 interface Work {
@@ -82,7 +82,7 @@ const [short, long] = [SHORT, LONG].map(({ patienceMs }) => patienceMs / 1000);
 await keep('overload-elsewhere', {
   title: 'Overload before a llama-server that is the engine',
   about: [
-    `150m model, ${SEATS} seats or slots, one compute thread, whole replies of ${SHORT.tokens} tokens and of ${LONG.tokens} on average (from half to one and a half times as many); Poisson arrivals from a process of their own at ${FACTOR} times what ${SEATS} callers in a closed loop get of the sidecar with its own engine. Closed loops, replies a second: ${closed.join('; ')}. ${SHORT.seconds} and ${LONG.seconds} s on each server in turn, ${ROUNDS} rounds; callers give up after ${short} and ${long} s. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests, light the rest.`,
+    `150m model, ${SEATS} seats or slots, one compute thread, whole replies of ${SHORT.tokens} and of ${LONG.tokens} tokens on average (from half to one and a half times as many); Poisson arrivals from a process of their own at ${FACTOR} times what ${SEATS} callers in a closed loop get of the sidecar with its own engine. Closed loops, replies a second: ${closed.join('; ')}. ${SHORT.seconds} and ${LONG.seconds} s on each server in turn, ${ROUNDS} rounds; callers give up after ${short} and ${long} s. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests, light the rest.`,
     `The sidecar: default settings, with its own engine and before a llama-server of its own with as many slots as seats. llama-server: the build of \`make peers\`, no prompt cache. nginx: \`limit_conn\` ${CONNECTIONS.all} for all callers together and ${CONNECTIONS.perKey} for each key.`,
     `good: replies that were whole within their caller’s patience, a second, from ${LEARNING_S} s after the begin of the load; at first: from 2 s to ${LEARNING_S} s, in which the sidecars learn how long these callers stay. All other columns are of the time from ${LEARNING_S} s on, but for \`gave up at first\`. fair share: what max-min fairness would give the light account of what was good. waited inside: the most requests that waited in the llama-server itself, of a reading every ${LOOK_MS} ms. tokens a batch: of replies, that one of its batches computed on average; batches: of these a second.`,
   ],
@@ -112,7 +112,7 @@ async function measured(part: Part, servers: readonly Server[]): Promise<Row[]> 
 
 /** One load on one server. */
 async function runOf(part: Part, server: Server, perSecond: number, round: number): Promise<Run> {
-  const { seconds, tokens, spread, patienceMs } = part;
+  const { seconds, tokens, patienceMs } = part;
   const watching = new AbortController();
   const behind = server === before ? engine : server === fronted ? alone : undefined;
   const watches = behind && watch(behind, seconds, watching.signal);
@@ -125,7 +125,7 @@ async function runOf(part: Part, server: Server, perSecond: number, round: numbe
     seed: 1000 + round,
     model: CHAT,
     tokens,
-    spread,
+    spread: true,
   });
   watching.abort();
   const watched = await watches;
