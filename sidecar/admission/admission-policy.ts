@@ -102,9 +102,11 @@ export class AdmissionPolicy {
       if (predictedMs > longestMs && !hasReservation && !explores && !accountClass.newestFirst)
         return refuse('patience', longestMs);
     }
-    if (!hasReservation && this.#overload.fresh(request, account, accountClass)) return refuse('standing');
+    // A request for which a seat is free waits for its prompt alone, however many were refused before.
+    const passes = hasReservation || this.#seatIsFree;
+    if (!passes && this.#overload.fresh(request, account, accountClass)) return refuse('standing');
     let replaced: QueuedRequest | undefined;
-    if (!hasReservation && accountClass.list.length >= this.#overload.roomOf(accountClass)) {
+    if (!passes && accountClass.list.length >= this.#overload.roomOf(accountClass)) {
       account.pressedAt = now;
       [replaced] = accountClass.newestFirst ? lastOfLongest(accountClass, 1) : [];
       if (replaced === undefined) return refuse('standing');
@@ -131,8 +133,12 @@ export class AdmissionPolicy {
 
   /** How long a newcomer of `account` and this class would wait (Ŵ), ms; 0 if seats are free for it and all waiting requests. */
   predict(account: Account, accountClass: AccountClass): number {
-    const { waiting, seats, free } = this.#state;
-    return free > waiting ? 0 : this.forecast.waitMs(account, accountClass, seats);
+    return this.#seatIsFree ? 0 : this.forecast.waitMs(account, accountClass, this.#state.seats);
+  }
+
+  /** Whether there are seats for a newcomer and for all waiting requests. */
+  get #seatIsFree(): boolean {
+    return this.#state.free > this.#state.waiting;
   }
 
   /** A refusal. `budgetMs`: how long the next try may wait. `key`: of its account and body. */

@@ -16,11 +16,13 @@ interface Loop {
   readonly callers: readonly number[];
   /** Seat times, ms, in turn. The first ones are short, so that the first estimates are wrong. */
   readonly holds: readonly number[];
+  /** From a request's arrival to its last check, ms: its prompt is tokenized meanwhile. */
+  readonly readyMs: number;
   readonly requests: number;
 }
 
 /** Runs the loop until so many requests have ended; returns the reasons of refused ones. */
-async function refusals({ seats, callers, holds, requests }: Loop): Promise<RefusalReason[]> {
+async function refusals({ seats, callers, holds, readyMs, requests }: Loop): Promise<RefusalReason[]> {
   const clock = new FakeClock();
   const queue = createFairQueue({ clock, random: () => 0.5, config: CONFIG, seats });
   const refused: RefusalReason[] = [];
@@ -32,7 +34,7 @@ async function refusals({ seats, callers, holds, requests }: Loop): Promise<Refu
       refused.push(ticket.reason);
       return;
     }
-    ticket.ready({ promptTokens: 10, maxTokens: 10 });
+    clock.after(readyMs, () => ticket.ready({ promptTokens: 10, maxTokens: 10 }));
     const outcome = await ticket.outcome;
     if (outcome.kind !== 'seated') {
       refused.push(outcome.kind === 'refused' ? outcome.reason : 'wait');
@@ -58,6 +60,7 @@ const loops = fc.record({
   holds: fc
     .array(fc.integer({ min: 1, max: 2000 }), { minLength: 8, maxLength: 40 })
     .map((holds) => [1, 1, 1, ...holds]),
+  readyMs: fc.constantFrom(0, 1, 20),
   requests: fc.constant(400),
 });
 
@@ -67,4 +70,43 @@ t.test('no caller of a closed loop is refused', async (t) => {
     return refused.length === 0;
   });
   await t.resolves(fc.assert(property, { numRuns: rounds({ short: 60, long: 1000 }) }));
+});
+
+t.test('after an overload, as many callers as seats who begin together are not refused', async (t) => {
+  const clock = new FakeClock();
+  const queue = createFairQueue({ clock, random: () => 0.5, config: CONFIG, seats: 8 });
+  const refused: RefusalReason[] = [];
+  let served = 0;
+  /** Asks once, with a prompt that takes 5 ms to tokenize, and leaves after `patienceMs`. */
+  const ask = async (holdMs: number, patienceMs: number): Promise<void> => {
+    const ticket = queue.enter({ account: 'many', weight: 4, bytes: 1, seatsWanted: 1 });
+    if ('kind' in ticket) {
+      refused.push(ticket.reason);
+      return;
+    }
+    clock.after(5, () => ticket.ready({ promptTokens: 10, maxTokens: 10 }));
+    clock.after(patienceMs, () => ticket.cancel());
+    const outcome = await ticket.outcome;
+    if (outcome.kind !== 'seated') return;
+    clock.after(holdMs, () => {
+      outcome.lease.release('done');
+      served += 1;
+    });
+  };
+  const passes = async (ms: number): Promise<void> => {
+    for (const until = clock.now() + ms; clock.step(until);) for (let i = 0; i < 4; i += 1) await Promise.resolve();
+  };
+  for (let i = 0; i < 1000; i += 1) {
+    void ask(3000, 8000);
+    await passes(40);
+  }
+  t.ok(refused.length > 500, `${refused.length} of an overload are refused`);
+  while (queue.snapshot().busy > 0) await passes(10);
+  refused.length = 0;
+  served = 0;
+  for (let round = 0; round < 6; round += 1) {
+    for (let caller = 0; caller < 8; caller += 1) void ask(6000, 60_000);
+    await passes(6010);
+  }
+  t.strictSame(refused, [], `${served} are served`);
 });
