@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import { DurableSpool } from '../../sidecar/usage/durable-spool.js';
-import { encode } from '../../sidecar/usage/frame.js';
+import { encode } from '../../sidecar/usage/record-line.js';
 
 export interface Subject {
   readonly name: string;

@@ -72,7 +72,7 @@ export class ReplyText {
     return called ? { reasoning: '', content: text } : this.#thought.push(text);
   }
 
-  /** The reply ended otherwise: returns the buffered text. Bytes of an incomplete character are dropped. */
+  /** The reply has ended: returns the buffered text. Bytes of an incomplete character are dropped. */
   end(): ReplyParts {
     const { reasoning, content } = this.#thought?.end() ?? { reasoning: '', content: '' };
     const called = this.#calls?.push(content) ?? { content, calls: [] };

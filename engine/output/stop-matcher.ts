@@ -55,7 +55,7 @@ export class StopMatcher {
     return shown;
   }
 
-  /** The text ended otherwise: returns what was buffered. */
+  /** The text has ended: returns what was buffered. */
   end(): string {
     const rest = this.#buffered;
     this.#buffered = '';

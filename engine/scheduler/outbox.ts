@@ -6,7 +6,7 @@ import type { Output } from '../protocol/job-output.js';
 /**
  * Steps shorter than this share a message, ms. Each message takes processor time of the engine's main thread and of the sidecar, which
  * delays the next steps where all cores compute (bench/engine/replicas.bench.ts). 10 ms between two tokens are less than a screen
- * shows. First tokens and ends are sent at once.
+ * shows. Ends are sent at once, and so is a first token that has a text.
  */
 export const SEND_MS = 10;
 

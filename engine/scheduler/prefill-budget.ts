@@ -23,28 +23,28 @@ const FEW_TOKENS = 64;
 const LEAST_STEPS = 8;
 
 /**
- * The number of prompt tokens that a step may have beside running replies, so that they take the allowed share of the
- * time of the replies' own decode, including the fixed cost of one more decode. Each chunk's time per token determines
+ * The number of prompt tokens that a round of the step loop may have beside running replies, so that they take the allowed share
+ * of the time of the replies' own decode, including the fixed cost of one more decode. Each chunk's time per token determines
  * the size of the next. This spreads the fixed cost over the tokens, which is inexact when sizes differ; but the next
  * chunk is measured again, and the sizes converge to the one that takes the allowed time. Where that is smaller than the least
- * chunk, steps without one save their time until it pays for one.
+ * chunk, rounds without one save their time until it pays for one.
  */
 export class PrefillBudget {
   /** Time for prompts over time for next tokens. */
   readonly #share: number;
   readonly #most: number;
   readonly #least: number;
-  /** Whether a step may have no chunk, and save its time. Otherwise it has at least the least one. */
+  /** Whether a round may have no chunk, and save its time. Otherwise it has at least the least one. */
   readonly saves: boolean;
   /** Milliseconds of a decode of only next tokens; undefined: none was measured. */
   #decodeMs: number | undefined;
-  /** Milliseconds that this step and those before it, since the last chunk, may use; and those that this step has used. */
+  /** Milliseconds that this round and those before it, since the last chunk, may use; and those that this round has used. */
   #savedMs = 0;
   #usedMs = 0;
   /** Milliseconds per prompt token, by depth in DEPTH_STEP. */
   readonly #msPerToken: (number | undefined)[] = [];
 
-  /** At most `most` tokens a step, and `share` of the time of next tokens, but at least `least` tokens. */
+  /** At most `most` tokens a round, and `share` of the time of next tokens, but at least `least` tokens. */
   constructor(share: number, most: number, least: number) {
     this.#share = share;
     this.#most = most;
@@ -87,37 +87,37 @@ export class PrefillBudget {
     return Math.min(this.#least, Math.max(held, FEW_TOKENS));
   }
 
-  /** A step begins. Prompts that wait beside it may use `ratio` times the share of its time; 0: no prompt waits. */
+  /** A round begins. Prompts that wait beside it may use `ratio` times the share of its time; 0: no prompt waits. */
   begin(ratio: number): void {
     this.#usedMs = 0;
-    this.#savedMs = ratio === 0 ? 0 : this.#savedMs + this.#stepMs(ratio);
+    this.#savedMs = ratio === 0 ? 0 : this.#savedMs + this.#roundMs(ratio);
   }
 
-  /** The planner gave this step so many prompt tokens, after `depth` others, which use up what was saved. */
+  /** The planner gave this round so many prompt tokens, after `depth` others, which use up what was saved. */
   spend(tokens: number, depth: number, ratio: number): void {
     const each = this.#each(depth) ?? 0;
-    const bound = this.least(depth) * each + this.#stepMs(ratio);
+    const bound = this.least(depth) * each + this.#roundMs(ratio);
     this.#usedMs += tokens * each;
     this.#savedMs = Math.max(0, Math.min(this.#savedMs, bound) - tokens * each);
   }
 
   /**
-   * Tokens after `depth` others that this step may have of a prompt with `left` more to its chunk's end, with `ratio` times the
-   * share: all, as long as nothing was measured. 0: fewer than are worth a decode, so that a later step has them.
+   * Tokens after `depth` others that this round may have of a prompt with `left` more to its chunk's end, with `ratio` times the
+   * share: all, as long as nothing was measured. 0: fewer than are worth a decode, so that a later round has them.
    */
   tokens(depth: number, ratio = 1, left = Infinity): number {
     const each = this.#each(depth);
     if (!(this.decodeMs > 0) || each === undefined) return this.#most;
     const least = this.least(depth);
     const used = this.saves ? this.#usedMs : 0;
-    const fit = Math.floor((this.#stepMs(ratio) - used) / each);
+    const fit = Math.floor((this.#roundMs(ratio) - used) / each);
     if (fit >= least) return Math.min(fit, this.#most);
     if (!this.saves) return least;
     const wanted = Math.min(least, left);
     return this.#savedMs >= wanted * each ? wanted : 0;
   }
 
-  #stepMs(ratio: number): number {
+  #roundMs(ratio: number): number {
     return ratio * this.#share * this.decodeMs;
   }
 

@@ -1,5 +1,5 @@
 import type { Clock } from '../lib/clock.js';
-import type { SharedTokens } from './affinity.js';
+import type { SharedTokens } from './next-request.js';
 import type { ReplicaSize } from './replica-seats.js';
 
 export interface FairQueueConfig {

@@ -6,7 +6,7 @@
  * x time / weight; the lowest V is served next. Seat time charges long prompts and long replies without a guess of their
  * price. An account that begins to wait is lifted to the others' V (accounts.ts), so it gains nothing while it is
  * idle. Between accounts that always have a request waiting, V differs by no more than 2 x seats x the longest hold time
- * / weight, plus what prefix affinity may take out of turn (affinity.ts), at any load.
+ * / weight, plus what prefix affinity may take out of turn (next-request.ts), at any load.
  *
  * A request whose predicted wait (forecast.ts) exceeds min(longest wait, deadline - now - usual hold time) is refused on
  * arrival (early rejection: Mooncake, FAST 2025). Each class of an account corrects its predictions by their outcomes, so
@@ -27,7 +27,7 @@
  * Bounds: `waitingPerSeat` times seats requests and `waitingBytes` bytes wait (returned ones, at most one a lease, may exceed both; a
  * body over the cap may wait if no other does); one timer a waiting request; MAX_ACCOUNTS accounts; one recall a lease of several seats.
  * Operations are O(log n + seats) but for prediction, drop and affinity, which pass over the active accounts
- * (bench/results/admission-operations.md), and for a head that no free seat is long enough for (affinity.ts). Replicas: placement.ts.
+ * (bench/results/admission-operations.md), and for a head that no free seat is long enough for (next-request.ts). Replicas: placement.ts.
  */
 import type { Clock } from '../lib/clock.js';
 import { QueueState } from './queue-state.js';
@@ -218,7 +218,7 @@ class FairQueue implements SeatQueue, RequestQueue {
     } else
       this.#settle(
         queued,
-        this.#policy.refuse(refused, this.#state.accountOf(queued), this.#state.classOf(queued), queued),
+        this.#policy.refuse(refused, this.#state.accountOf(queued), this.#state.classOf(queued), { key: queued.key }),
       );
     this.#state.hold(queued, -seats);
   }

@@ -1,6 +1,11 @@
-import { retryAfter } from './hold-time.js';
 import type { Retry } from './retry-reservations.js';
 import type { Refused, RefusalReason } from './seat-queue.js';
+
+const MIN_RETRY_MS = 1000;
+const MAX_RETRY_MS = 59_000;
+
+/** Retries are spread over up to this share more than the estimate, so that the refused do not come back together. */
+const JITTER = 0.25;
 
 /** The error code of each reason. For `engine-lost` the routes answer 502 instead of this code. */
 const CODES = {
@@ -46,4 +51,9 @@ export class Refusals {
     this.#counts[reason] = (this.#counts[reason] ?? 0) + 1;
     return { kind: 'refused', code: CODES[reason], reason, retryAfterMs };
   }
+}
+
+/** When to come back after a wait of `waitMs`: whole ms from 1,000 to 59,000, spread by `random` (0 to 1). */
+export function retryAfter(waitMs: number, random: number): number {
+  return Math.ceil(Math.min(Math.max(waitMs, MIN_RETRY_MS) * (1 + JITTER * random), MAX_RETRY_MS));
 }

@@ -99,7 +99,7 @@ export interface Lease {
   readonly seats: number;
   /** The replica of the engine whose seats these are, by its index. */
   readonly replica: number;
-  /** Milliseconds from `ready` to the grant. */
+  /** Milliseconds that it waited in the queue, from `ready` on; those after a `giveBack` are added. */
   readonly waitedMs: number;
   /** The predicted wait when the request entered, ms; undefined: there was no prediction. */
   readonly predictedMs?: number | undefined;

@@ -1,5 +1,5 @@
 import type { Account } from './account.js';
-import { choose, type Measures, type SharedTokens } from './affinity.js';
+import { choose, type Measures, type SharedTokens } from './next-request.js';
 import type { Overload } from './overload.js';
 import { place } from './placement.js';
 import type { QueuedRequest } from './queued-request.js';

@@ -12,7 +12,7 @@ import { endUnfinished } from './end-unfinished.js';
 import * as imageRefusals from './image-refusals.js';
 import * as refusals from './refusals.js';
 import { fingerprintOf, StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
-import { ENDED, runJob, type Ended, type RemadeJob, type ReplyResults, type RunEnd } from './run-job.js';
+import { ENDED, runJob, type Ended, type RemadeJob, type ReplyReceiver, type RunEnd } from './run-job.js';
 import type { Services } from './services.js';
 import { UsageSession } from './usage-session.js';
 import { RequestContext, type Stop } from './request-context.js';
@@ -41,7 +41,7 @@ interface ChatRouteOptions {
   ) => ReplyWriter;
 }
 
-/** One chat from its checks to its answer. Returns why its job did not run; a job that ran is answered in `finish`. */
+/** One chat from its checks to its answer. Returns why it was granted no seat; once it was, `finish` answers it. */
 export async function complete(
   context: RequestContext,
   services: Services,
@@ -73,7 +73,7 @@ export async function complete(
 
   const counts = new ReplyCounts(services.clock, context, usage);
   const drop = made.images ? (): void => undefined : prepared.drop;
-  const results = replyResults({ context, writer, counts, drop }, params.stream ? lease : undefined);
+  const receiver = replyReceiver({ context, writer, counts, drop }, params.stream ? lease : undefined);
   const { draining } = services;
   const remake = async (replica: number): Promise<RemadeJob | Stop> => {
     const own = model.engine.replicas[replica]?.facts;
@@ -88,7 +88,7 @@ export async function complete(
   const end = await runJob(
     context,
     lease,
-    { kind: 'generate', job: made.job, prefix: made.needs.prefix, results },
+    { kind: 'generate', job: made.job, prefix: made.needs.prefix, receiver },
     parts,
   );
   if (await finish(context, writer, counts, usage, end)) prepared.claim.complete();
@@ -143,7 +143,8 @@ interface Replying {
  * Passes the engine's results to the counts and to the caller. `lease`: that of a stream, whose caller has what it waited for when
  * the first token arrives. A lease that was given back after a lost engine ignores this, so the request's patience is not observed.
  */
-function replyResults({ context, writer, counts, drop }: Replying, lease: Lease | undefined): ReplyResults {
+function replyReceiver({ context, writer, counts, drop }: Replying, lease: Lease | undefined): ReplyReceiver {
+  // Before the writer has the first result, with which it records the first token's time.
   const begin = (): void => {
     if (!context.times.begun) lease?.begun();
   };

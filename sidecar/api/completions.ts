@@ -1,7 +1,7 @@
 import { inCohort, mayCall, type Caller } from '../access/identity.js';
 import { modelNamedBy } from '../contracts/completions.js';
 import type { Exchange } from '../http/exchange.js';
-import { admit, isJson, notServing } from './preflight.js';
+import { authorize, isJson, notServing } from './preflight.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
 import { RequestContext } from './request-context.js';
@@ -26,7 +26,7 @@ async function refuse(context: RequestContext, services: Services): Promise<void
     context.fail(closed);
     return;
   }
-  const caller = await admit(context, 'chat', services);
+  const caller = await authorize(context, 'chat', services);
   if (caller.kind !== 'caller') {
     context.stop(caller);
     return;

@@ -6,7 +6,7 @@ import { tokenPrompt, type CacheScope, type ScoreJob } from '../engine-client/en
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { failed, preflight } from './preflight.js';
-import { ENDED, runJob, type Ended, type RemadeJob, type RunEnd, type ScoreResults } from './run-job.js';
+import { ENDED, runJob, type AnswerReceiver, type Ended, type RemadeJob, type RunEnd } from './run-job.js';
 import { endUnfinished } from './end-unfinished.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
@@ -64,8 +64,8 @@ async function complete(
   const job = { isolate, ...planned.job };
   const { prefix } = planned.needs;
   const parts = { engine: model.engine, usage, seatsWanted: seats, draining: services.draining, remake };
-  const receiver = scoreResults(results, context, prepared.drop);
-  const end = await runJob(context, lease, { kind: 'score', job, prefix, results: receiver }, parts);
+  const receiver = answerReceiver(results, context, prepared.drop);
+  const end = await runJob(context, lease, { kind: 'score', job, prefix, receiver }, parts);
   if (await finish(context, params, results, usage, end)) prepared.claim.complete();
   return ENDED;
 }
@@ -114,7 +114,7 @@ function plan(
 }
 
 /** Collects the engine's answers in `results`. `drop` frees the request's body once the prompt does not need it. */
-function scoreResults(results: QuestionResult[], context: RequestContext, drop: () => void): ScoreResults {
+function answerReceiver(results: QuestionResult[], context: RequestContext, drop: () => void): AnswerReceiver {
   return {
     started: (cachedTokens) => {
       context.started(cachedTokens);

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { ContractError } from '../domain/errors.js';
 import type { Prompt } from '../engine-client/engine.js';
-import type { RequestImage } from '../prompts/prompt-host.js';
+import type { RequestImage } from '../prompts/prompt-maker.js';
 import { placeImages, type ImageLayout, type PlacedPart } from '../vision/place-images.js';
 import type { EncodeTask, Encoding, Layout, Size, Vision } from '../vision/vision.js';
 import { imageFailed, imageTooLong, imageUnreadable } from './image-refusals.js';

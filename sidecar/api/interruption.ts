@@ -2,18 +2,18 @@ import type { Lease } from '../admission/seat-queue.js';
 import type { Stop } from './request-context.js';
 
 /**
- * Why the sidecar ended an attempt: its caller disconnected, or its deadline passed. `stopped`: settles when the engine no
+ * Why the sidecar ended an attempt: its caller disconnected, or its deadline passed. `engineStopped`: settles when the engine no
  * longer computes it; absent: it has stopped already.
  */
 export type Interruption =
-  | { readonly kind: 'cancelled'; readonly stopped?: Promise<void> }
-  | { readonly kind: 'deadline'; readonly stopped?: Promise<void> };
+  | { readonly kind: 'cancelled'; readonly engineStopped?: Promise<void> }
+  | { readonly kind: 'deadline'; readonly engineStopped?: Promise<void> };
 
 /** Releases the lease once the engine has stopped; the caller's answer does not wait for that. Returns whether it is later. */
-export function releaseWhenStopped(lease: Lease, { kind, stopped }: Interruption): boolean {
-  if (stopped) void stopped.then(() => lease.release(kind));
+export function releaseWhenStopped(lease: Lease, { kind, engineStopped }: Interruption): boolean {
+  if (engineStopped) void engineStopped.then(() => lease.release(kind));
   else lease.release(kind);
-  return stopped !== undefined;
+  return engineStopped !== undefined;
 }
 
 /** The reason with which the lease of a request is released whose prompt could not be made again. */

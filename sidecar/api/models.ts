@@ -1,7 +1,7 @@
 import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
 import { modelList, modelObject } from '../contracts/answers.js';
 import type { Exchange } from '../http/exchange.js';
-import { admit } from './preflight.js';
+import { authorize } from './preflight.js';
 import * as refusals from './refusals.js';
 import type { HostedModel, Services } from './services.js';
 import { RequestContext } from './request-context.js';
@@ -37,7 +37,7 @@ async function answerCaller(
 ): Promise<void> {
   const context = new RequestContext(exchange, 'models', services);
   try {
-    const caller = await admit(context, 'models', services);
+    const caller = await authorize(context, 'models', services);
     if (caller.kind === 'caller') answer(context, caller);
     else context.stop(caller);
   } finally {

@@ -9,7 +9,7 @@ import type { LimitGroup } from '../access/limits.js';
 import type { BodyForm, Params, ModelRoute } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
 import type { BodyResult } from '../http/exchange.js';
-import type { OpenBody } from '../prompts/prompt-host.js';
+import type { OpenBody } from '../prompts/prompt-maker.js';
 import { bodyDigest } from './body-digest.js';
 import { clientTimeoutMs, namesDeadline, timeAllowed } from './deadline.js';
 import * as refusals from './refusals.js';
@@ -57,7 +57,7 @@ export async function preflight<P extends Params>(
 ): Promise<PreparedRequest<P> | Stop> {
   const closed = notServing(services);
   if (closed) return failed(closed);
-  const caller = await admit(context, route === 'chat' ? 'chat' : 'decisions', services);
+  const caller = await authorize(context, route === 'chat' ? 'chat' : 'decisions', services);
   if (caller.kind !== 'caller') return caller;
   const received = await readBody(context, route, services, caller);
   if (received.kind !== 'body') return received;
@@ -123,7 +123,11 @@ async function identify(context: RequestContext, services: Services): Promise<Ca
  * Checks the key and then the key's limits; the request holds a permit of them until it ends. A gateway has already checked
  * its callers' limits.
  */
-export async function admit(context: RequestContext, group: LimitGroup, services: Services): Promise<Caller | Stop> {
+export async function authorize(
+  context: RequestContext,
+  group: LimitGroup,
+  services: Services,
+): Promise<Caller | Stop> {
   const caller = await identify(context, services);
   if (caller.kind !== 'caller' || caller.vouched) return caller;
   const taken = services.keyLimits.take(caller, group);
@@ -167,7 +171,7 @@ async function checkModel<P extends Params>(
 ): Promise<Pick<PreparedRequest<P>, 'model' | 'params'> | Stop> {
   const checked = await body.check(context.exchange.gone);
   if (checked.kind === 'aborted') return { kind: 'cancelled' };
-  if (checked.kind !== 'checked') return failed(checked.kind === 'invalid' ? checked.error : refusals.internal());
+  if (checked.kind !== 'checked') return failed(checked.kind === 'refused' ? checked.error : refusals.internal());
   const model = services.models.get(checked.params.model);
   const denied = unentitled(caller, route, model);
   if (!model || denied) return failed(denied ?? refusals.notEntitled());

@@ -1,4 +1,7 @@
-/** All refusals that handlers answer with. Each message says what the caller can do. */
+/**
+ * The refusals that routes make themselves; those of bodies and images are made where these are read. Each message says what the
+ * caller can do.
+ */
 import type { Claimed } from '../access/idempotency.js';
 import type { Denied } from '../access/identity.js';
 import type { Limit } from '../access/limits.js';

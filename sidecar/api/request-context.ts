@@ -5,7 +5,7 @@ import { errorBody, type ContractError } from '../domain/errors.js';
 import type { EventStream, Exchange, Reply } from '../http/exchange.js';
 import { classOf } from '../domain/service-class.js';
 import type { Log } from '../telemetry/logger.js';
-import type { CancelPhase, ModelMeter } from '../telemetry/model-metrics.js';
+import type { RequestPhase, ModelMeter } from '../telemetry/model-metrics.js';
 import type { RequestTrace } from '../telemetry/tracing.js';
 import * as refusals from './refusals.js';
 import { OPERATIONS, reportEnd, type RouteName } from './request-report.js';
@@ -51,8 +51,8 @@ export class RequestContext {
   urgent = false;
   /** Clock reading at which the client's own timeout ends; undefined: it sent none. */
   wantedUntil: number | undefined;
-  /** Where the request is, for the count of cancelled requests. */
-  phase: CancelPhase = 'waiting';
+  /** Where the request is. Until the engine has started it, it is `waiting` and has used no tokens. */
+  phase: RequestPhase = 'waiting';
   promptTokens = 0;
   cachedTokens = 0;
   completionTokens = 0;
@@ -171,7 +171,7 @@ export class RequestContext {
   }
 
   /** The caller disconnected. */
-  cancelled(phase: CancelPhase): void {
+  cancelled(phase: RequestPhase): void {
     if (this.model !== undefined) this.#services.metrics.cancelled(this.model, phase);
     this.ended(499);
   }

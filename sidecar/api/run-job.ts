@@ -14,7 +14,7 @@ import * as refusals from './refusals.js';
 import type { UsageSession } from './usage-session.js';
 import type { RequestContext, Stop } from './request-context.js';
 
-/** The job ran, and its request is answered and recorded. */
+/** The request was granted a seat, and is answered and recorded, whether its job ran or not. */
 export interface Ended {
   readonly kind: 'ended';
 }
@@ -30,22 +30,22 @@ export type RunEnd =
   /** It ended without running: its prompt could not be made again, or it was given no second seat. */
   | { readonly kind: 'stopped'; readonly stop: Stop };
 
-/** What a job's results are passed to; {@link runJob} itself gets how it ends. */
-type Results<S> = Omit<S, 'seatFreed' | 'done' | 'failed' | 'needsImage'>;
+/** What a job's results are passed to; {@link runJob} itself gets the rest ({@link RunEvents}). */
+type ResultReceiver<R> = Omit<R, keyof RunEvents>;
 
-/** What the results of a chat are passed to. */
-export type ReplyResults = Results<GenerationReceiver>;
+/** Receives the results of a chat. */
+export type ReplyReceiver = ResultReceiver<GenerationReceiver>;
 
-/** What the results of a decision are passed to. */
-export type ScoreResults = Results<ScoreReceiver>;
+/** Receives the results of a decision. */
+export type AnswerReceiver = ResultReceiver<ScoreReceiver>;
 
-/** A job for an engine, but for the number of its seats, and what its results are passed to. */
+/** A job for an engine, but for the number of its seats, and who receives its results. */
 export type JobRun = {
   /** Its prompt's chain hashes. */
   readonly prefix: Uint32Array;
 } & (
-  | { readonly kind: 'generate'; readonly job: Omit<GenerateJob, 'seats'>; readonly results: ReplyResults }
-  | { readonly kind: 'score'; readonly job: Omit<ScoreJob, 'seats'>; readonly results: ScoreResults }
+  | { readonly kind: 'generate'; readonly job: Omit<GenerateJob, 'seats'>; readonly receiver: ReplyReceiver }
+  | { readonly kind: 'score'; readonly job: Omit<ScoreJob, 'seats'>; readonly receiver: AnswerReceiver }
 );
 
 /** What a job runs with. */
@@ -97,7 +97,7 @@ interface NotStarted {
 
 /**
  * Runs a job on its seats and ends the lease, whatever happens. The lease grows to the seats that the job uses and that are
- * free. A job that the engine lost before it began goes back to its place in the queue, for another replica if there is one;
+ * free. A job that the engine lost before it began goes back to the head of the queue, for another replica if there is one;
  * the queue bounds how often.
  */
 export async function runJob(context: RequestContext, granted: Lease, first: JobRun, parts: JobParts): Promise<RunEnd> {
@@ -185,8 +185,8 @@ function run(
       resolve(how);
     };
     const stop = (kind: Interruption['kind']): void => {
-      const stopped = job?.cancel();
-      end({ kind, ...(stopped && { stopped }) });
+      const engineStopped = job?.cancel();
+      end({ kind, ...(engineStopped && { engineStopped }) });
     };
     const cancel = (): void => stop('cancelled');
     let job: JobHandle | undefined;
@@ -210,13 +210,13 @@ function run(
         void job?.cancel();
         end(made);
       };
-      const ends: JobEnds = {
+      const events: RunEvents = {
         seatFreed: () => lease.freeSeat(),
         done: () => end('done'),
         failed: end,
         ...(images && { needsImage: (image) => void supply(image) }),
       };
-      const started = start(parts.engine, jobRun, lease, growTo(lease, parts.seatsWanted), ends);
+      const started = start(parts.engine, jobRun, lease, growTo(lease, parts.seatsWanted), events);
       job = started;
       lease.whenWanted(() => started.reduceSeats());
     } catch (fault) {
@@ -226,7 +226,8 @@ function run(
   });
 }
 
-type JobEnds = Pick<GenerationReceiver, 'seatFreed' | 'done' | 'failed' | 'needsImage'>;
+/** What a run itself needs to know of its job. */
+type RunEvents = Pick<GenerationReceiver, 'seatFreed' | 'done' | 'failed' | 'needsImage'>;
 
 /** Sends the job to the replica whose seats it has. */
 function start(
@@ -234,9 +235,9 @@ function start(
   jobRun: JobRun,
   { replica }: Lease,
   seats: number,
-  ends: JobEnds,
+  events: RunEvents,
 ): JobHandle {
   return jobRun.kind === 'generate'
-    ? engine.generate({ seats, ...jobRun.job }, { ...jobRun.results, ...ends }, replica, jobRun.prefix)
-    : engine.score({ seats, ...jobRun.job }, { ...jobRun.results, ...ends }, replica, jobRun.prefix);
+    ? engine.generate({ seats, ...jobRun.job }, { ...jobRun.receiver, ...events }, replica, jobRun.prefix)
+    : engine.score({ seats, ...jobRun.job }, { ...jobRun.receiver, ...events }, replica, jobRun.prefix);
 }

@@ -1,6 +1,6 @@
 import type { Lease } from '../admission/seat-queue.js';
 import type { ServiceClass } from '../domain/service-class.js';
-import type { CancelPhase } from '../telemetry/model-metrics.js';
+import type { RequestPhase } from '../telemetry/model-metrics.js';
 
 /** A request that holds seats. Its fields are read when the console needs them, so that a token causes no update. */
 export interface SeatHolder {
@@ -12,7 +12,7 @@ export interface SeatHolder {
   /** Has the present number of its seats. */
   readonly lease: Pick<Lease, 'seats'>;
   /** Has the request's phase; `waiting`: its engine has not started it yet. */
-  readonly context: { readonly phase: CancelPhase };
+  readonly context: { readonly phase: RequestPhase };
 }
 
 /**

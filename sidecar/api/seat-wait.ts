@@ -2,7 +2,7 @@ import type { Lease, Ticket, SeatNeeds } from '../admission/seat-queue.js';
 import type { Params } from '../contracts/requests.js';
 import { contractError } from '../domain/errors.js';
 import { AbortHandle } from '../lib/abort.js';
-import type { NoResult, Refusal, Tokenized } from '../prompts/prompt-host.js';
+import type { NoResult, Refusal, Tokenized } from '../prompts/prompt-maker.js';
 import { failed, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';
 import type { RequestContext, Stop } from './request-context.js';
@@ -19,7 +19,7 @@ function asTokens<K extends Tokens['kind']>(
   switch (tokens.kind) {
     case 'failed':
       return failed(refusals.internal());
-    case 'invalid':
+    case 'refused':
       return failed(tokens.error);
     default:
       return tokens.kind === kind

@@ -7,7 +7,7 @@ import type { SeatQueue } from '../admission/seat-queue.js';
 import type { Clock } from '../lib/clock.js';
 import type { CacheScope, Engine } from '../engine-client/engine.js';
 import type { PromptHostState } from '../prompts/lanes.js';
-import type { PromptHost } from '../prompts/prompt-host.js';
+import type { PromptMaker } from '../prompts/prompt-maker.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import type { Tracing } from '../telemetry/tracing.js';
@@ -43,7 +43,7 @@ export interface Services {
   /** The contract by which chat bodies are validated. */
   readonly contract: 'strict' | 'compatible';
   readonly identity: Identity;
-  readonly prompts: PromptHost;
+  readonly prompts: PromptMaker;
   readonly models: ReadonlyMap<string, HostedModel>;
   readonly spool: Spool;
   readonly pricing: PriceList;

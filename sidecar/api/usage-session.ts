@@ -93,9 +93,10 @@ export class UsageSession {
   }
 
   /**
-   * Closes a request whose answer is complete. Returns true once that is durable: the caller must get the answer's last byte in the
-   * same turn of the event loop. Returns false if the caller disconnected before: then the usage is closed as cancelled, for
-   * the same price, and the request has ended as cancelled. Only this function decides that.
+   * Closes a request whose answer is complete. Returns true once that is durable, or as late as the spool waits for that: the
+   * caller must get the answer's last byte in the same turn of the event loop. Returns false if the caller disconnected before:
+   * then the usage is closed as cancelled, for the same price, and the request has ended as cancelled. Only this function
+   * decides that.
    */
   async closeAnswered(): Promise<boolean> {
     const { gone } = this.#context.exchange;
@@ -116,7 +117,7 @@ export class UsageSession {
     return !cancelled;
   }
 
-  /** Settles the price and appends the closing record; resolves once that is durable. Only the first call counts. */
+  /** Settles the price and appends the closing record; resolves as `sync` of the spool does. Only the first call counts. */
   async close(outcome: Outcome): Promise<void> {
     const record = this.#end(outcome);
     if (record) await this.#deps.spool.sync(record);

@@ -24,7 +24,7 @@ export interface Rates {
   readonly output: bigint;
 }
 
-/** Tokens of one request. Whole numbers; `cached` is a part of `prompt`. */
+/** Tokens of one request. Whole numbers; `cachedTokens` is a part of `promptTokens`. */
 export interface TokenCounts {
   readonly promptTokens: number;
   readonly cachedTokens: number;

@@ -1,6 +1,6 @@
 /**
- * Many jobs over one channel: assigns ids, forwards results to the jobs' receivers, and checks the order that
- * engine/protocol/messages.ts defines. It does not know the process. One mux per engine process.
+ * Many jobs over one channel: assigns ids, forwards results to the jobs' receivers, and checks their order
+ * (`misplaced` in open-job.ts). It does not know the process. One mux per engine process.
  */
 import { PROTOCOL_VERSION, type ToEngine } from '../../engine/protocol/messages.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';

@@ -123,7 +123,7 @@ export class BodyReader {
     this.close();
   }
 
-  /** The exchange has ended: releases memory and resumes the connection. Idempotent. */
+  /** The body is not needed any more: releases memory and resumes the connection. Idempotent. */
   close(): void {
     if (this.#refusal === undefined) this.#refuse('gone');
     else this.#unpause();

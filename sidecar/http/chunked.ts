@@ -11,7 +11,7 @@ import type { HttpResponse } from './uws.js';
  *     …
  *     Transfer-Encoding: chunked\r\n          writeHeader('Transfer-Encoding', 'chunked\r\n')
  *     \r\n
- *     8\r\ndata: a\n\n\r\n                    writeHeader('8\r\ndata', 'a\n\n')
+ *     9\r\ndata: a\n\n\r\n                    writeHeader('9\r\ndata', 'a\n\n')
  *     0\r\nServer-Timing: ra-ttft;dur=1\r\n   writeHeader('0\r\nServer-Timing', 'ra-ttft;dur=1')
  *     Date: …\r\n\r\n                         endWithoutBody(), which cannot be kept from its Date
  *
@@ -30,7 +30,7 @@ import type { HttpResponse } from './uws.js';
  *     Date: …\r\n                              tryEnd(bytes, ENDLESS), the first time
  *     Content-Length: 9007199254740991\r\n
  *     \r\n
- *     8\r\ndata: a\n\n\r\n                    and what is handed to it, from now on framed by us
+ *     9\r\ndata: a\n\n\r\n                    and what is handed to it, from now on framed by us
  *     0\r\nServer-Timing: ra-ttft;dur=1\r\n\r\n
  *
  * So it is used only where a reader may be slow.

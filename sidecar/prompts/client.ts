@@ -13,8 +13,9 @@ import type { WeightedAccount } from './weighted-account.js';
 import { ItemQueue } from './item-queue.js';
 import { ABORTED, FAILED, following, FULL, longestSilenceMs, unavailable } from './prompt-tasks.js';
 import type { Body, PromptTask } from './prompt-tasks.js';
-import type { Answer, HostSetup, ModelReport, FromHost, Step } from './messages.js';
-import type { Checked, NoResult, OpenBody, PromptHost, Refusal, Tokenized } from './prompt-host.js';
+import type { Answer, HostSetup, ModelReport, FromHost, Work } from './messages.js';
+import type { Checked, NoResult, OpenBody, PromptMaker, Refusal, Tokenized } from './prompt-maker.js';
+import { refused } from './refusals.js';
 
 /** Wait between two starts: doubled for every host that ends without an answer, reset by an answer. */
 const RESTART_MIN_MS = 50;
@@ -23,7 +24,7 @@ const RESTART_MAX_MS = 10_000;
 export type FirstStart =
   { readonly kind: 'ready'; readonly models: readonly ModelReport[] } | { readonly kind: 'unable' };
 
-export class PromptHostClient implements PromptHost {
+export class PromptHostClient implements PromptMaker {
   readonly #options: PromptHostOptions;
   readonly #setup: HostSetup;
   readonly #items: ItemQueue<PromptTask>;
@@ -94,10 +95,12 @@ export class PromptHostClient implements PromptHost {
       return this.#ask({ kind: 'check' }, body, signal) as Promise<Checked>;
     if (body.bytes === undefined || signal.aborted) return Promise.resolve({ kind: 'aborted' });
     const parsed = parseBody(body.form, body.bytes);
-    return Promise.resolve(parsed.kind === 'invalid' ? parsed : { kind: 'checked', params: parsed.request.params });
+    return Promise.resolve(
+      parsed.kind === 'invalid' ? refused(parsed.error) : { kind: 'checked', params: parsed.request.params },
+    );
   }
 
-  #ask(step: Step, body: Body, signal: Signal): Promise<Checked | Tokenized> {
+  #ask(work: Work, body: Body, signal: Signal): Promise<Checked | Tokenized> {
     if (this.#closed) return Promise.resolve(FAILED);
     if (this.#problem !== undefined) return Promise.resolve(unavailable(this.#delayMs));
     if (body.bytes === undefined || signal.aborted) return Promise.resolve(ABORTED);
@@ -106,7 +109,7 @@ export class PromptHostClient implements PromptHost {
         signal.removeEventListener('abort', abort);
         resolve(result);
       };
-      const task: PromptTask = { body, step, settle };
+      const task: PromptTask = { body, work, settle };
       const abort = (): void => {
         if (task.item) this.#abandon(task.item);
         resolve(ABORTED);
@@ -119,7 +122,7 @@ export class PromptHostClient implements PromptHost {
 
   /** Queues its next item, or ends it because too many wait. */
   #add(task: PromptTask): void {
-    const added = this.#items.add(task, task.body.owner, task.step.kind === 'compile');
+    const added = this.#items.add(task, task.body.owner, task.work.kind === 'compile');
     if (added.kind === 'full') {
       task.settle(FULL);
       return;
@@ -139,12 +142,12 @@ export class PromptHostClient implements PromptHost {
     for (const item of this.#items.runs()) if (item.task.unwatch === undefined) this.#watch(host, item);
   }
 
-  #send(host: HostProcess, { id, task: { body, step } }: Item<PromptTask>): void {
+  #send(host: HostProcess, { id, task: { body, work } }: Item<PromptTask>): void {
     const { form, bytes } = body;
     const fresh = bytes !== undefined && body.sentTo !== host;
-    host.send({ kind: 'item', item: id, step, body: body.id, ...(fresh && { sent: { form, bytes } }) });
-    // The host keeps it for a next step; `tokenize` is the last one unless its answer is `needs-compiler`.
-    body.sentTo = step.kind === 'tokenize' ? undefined : host;
+    host.send({ kind: 'item', item: id, work, body: body.id, ...(fresh && { sent: { form, bytes } }) });
+    // The host keeps it for what follows; `tokenize` is the last one unless its answer is `needs-compiler`.
+    body.sentTo = work.kind === 'tokenize' ? undefined : host;
   }
 
   #watch(host: HostProcess, item: Item<PromptTask>): void {
@@ -183,7 +186,7 @@ export class PromptHostClient implements PromptHost {
     }
     // A prompt that is not tokenized yet is still kept by the host.
     task.body.sentTo = this.#host;
-    task.step = next.step;
+    task.work = next.work;
     if (task.body.bytes === undefined) this.#host?.send({ kind: 'drop', body: task.body.id });
     else if (!abandoned) this.#add(task);
   }

@@ -3,7 +3,7 @@ import type { BodyForm } from '../contracts/requests.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import { PromptHostClient, type FirstStart } from './client.js';
 import type { WeightedAccount } from './weighted-account.js';
-import type { OpenBody, ModelPromptVersion } from './prompt-host.js';
+import type { OpenBody, ModelPromptVersion } from './prompt-maker.js';
 
 /** The name in logs and process lists. */
 export type Lane = 'short' | 'long';

@@ -13,7 +13,7 @@ import '../../engine/protocol/v8-flags.js';
 import type { BodyForm } from '../contracts/requests.js';
 import { WARM_UP } from './compiler-warm-up.js';
 import { readToHost, STACK_MB, versioned, type HostSetup, type ModelReport, type FromHost } from './messages.js';
-import type { Answer, CompilerTask, Step, ToHost, WorkerTask } from './messages.js';
+import type { Answer, CompilerTask, ToHost, Work, WorkerTask } from './messages.js';
 
 interface Body {
   readonly form: BodyForm;
@@ -28,7 +28,7 @@ type RunTask = (task: WorkerTask) => Promise<Result>;
 
 interface Item {
   readonly item: number;
-  readonly step: Step;
+  readonly work: Work;
   readonly bodyId: number;
   readonly body: Body | undefined;
 }
@@ -68,7 +68,7 @@ function handle(message: ToHost): void {
       cancel(message.item);
       return;
     case 'item':
-      take({ item: message.item, step: message.step, bodyId: message.body, body: bodyOf(message) });
+      take({ item: message.item, work: message.work, bodyId: message.body, body: bodyOf(message) });
       return;
     default:
       quit();
@@ -127,7 +127,7 @@ function pool({ workerFile, workers: threads }: HostSetup): RunTask {
 }
 
 function take(item: Item): void {
-  if (item.step.kind === 'compile') {
+  if (item.work.kind === 'compile') {
     // Beside the others: the sidecar sends one at a time.
     run(item, () => undefined).catch(quit);
     return;
@@ -155,9 +155,9 @@ function ended(): void {
 }
 
 /** Answers one item. `sent`: called when its answer has left this process. */
-async function run({ item, step, bodyId, body }: Item, sent: () => void): Promise<void> {
+async function run({ item, work, bodyId, body }: Item, sent: () => void): Promise<void> {
   const from = performance.now();
-  const result = await resultOf(step, body);
+  const result = await resultOf(work, body);
   if (body && result.kind === 'needs-compiler') bodies.set(bodyId, body);
   send({ kind: 'answer', item, result, ms: performance.now() - from }, sent);
 }
@@ -170,19 +170,19 @@ function cancel(item: number): void {
   send({ kind: 'answer', item, result: { kind: 'aborted' } });
 }
 
-/** The body that came with an item or before it. It is dropped with `tokenize`, which is the last step unless the compiler is needed. */
-function bodyOf({ step, body, sent }: ToHost & { kind: 'item' }): Body | undefined {
+/** The body that came with an item or before it. It is dropped with `tokenize`, which is the last unless the compiler is needed. */
+function bodyOf({ work, body, sent }: ToHost & { kind: 'item' }): Body | undefined {
   const found = sent ? { form: sent.form, bytes: workers === 0 ? sent.bytes : shared(sent.bytes) } : bodies.get(body);
-  if (step.kind === 'tokenize') bodies.delete(body);
+  if (work.kind === 'tokenize') bodies.delete(body);
   else if (found) bodies.set(body, found);
   return found;
 }
 
-async function resultOf(step: Step, body: Body | undefined): Promise<Answer> {
+async function resultOf(work: Work, body: Body | undefined): Promise<Answer> {
   if (runTask === undefined || compiler === undefined || body === undefined) return { kind: 'failed' };
   try {
-    if (step.kind === 'compile') return await compiler.run({ ...body, ...(step.syntax && { syntax: step.syntax }) });
-    const { kind, ...more } = step;
+    if (work.kind === 'compile') return await compiler.run({ ...body, ...(work.syntax && { syntax: work.syntax }) });
+    const { kind, ...more } = work;
     return (await runTask({ kind, ...more, ...body })) as Answer;
   } catch {
     // The worker threw or ended (out of memory) and is replaced by the pool; this item has failed.

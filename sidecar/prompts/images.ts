@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type { ContentPart, Message } from '../contracts/requests.js';
 import { imageSize } from './image-head.js';
 import type { ImageBounds } from './messages.js';
-import type { Refusal, RequestImage } from './prompt-host.js';
+import type { Refusal, RequestImage } from './prompt-maker.js';
 import { refusal } from './refusals.js';
 
 export type ReadImages = { readonly kind: 'images'; readonly images: readonly RequestImage[] } | Refusal;

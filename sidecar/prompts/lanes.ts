@@ -12,7 +12,7 @@ import type { FirstStart } from './client.js';
 import { openHostPair, type HostPair, type Lane } from './host-pair.js';
 import type { PromptModel } from './messages.js';
 import type { WeightedAccount } from './weighted-account.js';
-import type { OpenBody, ModelPromptVersion, PromptHost } from './prompt-host.js';
+import type { OpenBody, ModelPromptVersion, PromptMaker } from './prompt-maker.js';
 
 export type { Lane } from './host-pair.js';
 
@@ -38,7 +38,7 @@ export interface PromptLanesOptions extends Omit<PromptHostOptions, 'name' | 'ho
   };
 }
 
-export class PromptLanes implements PromptHost {
+export class PromptLanes implements PromptMaker {
   readonly #options: PromptLanesOptions;
   readonly #openHostPair: typeof openHostPair;
   #present: HostPair;

@@ -8,7 +8,7 @@ import type { CallFormatText } from '../../engine/prompt/call-format-text.js';
 import type { CallSyntax } from '../../engine/protocol/reply-format.js';
 import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
 import type { BodyForm } from '../contracts/requests.js';
-import type { Checked, Tokenized } from './prompt-host.js';
+import type { Checked, Tokenized } from './prompt-maker.js';
 
 const PROMPTS_VERSION = 7;
 
@@ -67,11 +67,11 @@ export interface HostSetup {
 export const STACK_MB = 256;
 
 /**
- * A task for the host. `check`: whether the body is a valid request. `tokenize`: the prompt's tokens as well. If the answer is
- * `needs-compiler`, `compile` follows, in the host's compiler thread, and then `tokenize` again with the compiled grammars of the
- * tools and of the reply's schema.
+ * What the host is to do with a body. `check`: whether the body is a valid request. `tokenize`: the prompt's tokens as well. If
+ * the answer is `needs-compiler`, `compile` follows, in the host's compiler thread, and then `tokenize` again with the compiled
+ * grammars of the tools and of the reply's schema.
  */
-export type Step =
+export type Work =
   | { readonly kind: 'check' }
   | { readonly kind: 'tokenize'; readonly compiled?: CompiledConstraint }
   | { readonly kind: 'compile'; readonly syntax?: CallSyntax };
@@ -91,7 +91,7 @@ export type ToHost =
   | {
       readonly kind: 'item';
       readonly item: number;
-      readonly step: Step;
+      readonly work: Work;
       readonly body: number;
       /** With the first item of a body, which is kept until `drop` or until its `tokenize` is answered, unless by `needs-compiler`. */
       readonly sent?: { readonly form: BodyForm; readonly bytes: Uint8Array };

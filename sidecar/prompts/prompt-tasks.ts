@@ -4,8 +4,8 @@ import { contractError } from '../domain/errors.js';
 import type { Item } from './fair-share.js';
 import type { WeightedAccount } from './weighted-account.js';
 import type { HostProcess } from './host-process.js';
-import type { Answer, Step } from './messages.js';
-import type { Checked, NoResult, Refusal, Tokenized } from './prompt-host.js';
+import type { Answer, Work } from './messages.js';
+import type { Checked, NoResult, Refusal, Tokenized } from './prompt-maker.js';
 
 /** One body, which the sidecar keeps until it is closed, since a new host needs it again. */
 export interface Body {
@@ -21,7 +21,7 @@ export interface Body {
 export interface PromptTask {
   readonly body: Body;
   /** The step of the present item. */
-  step: Step;
+  work: Work;
   item?: Item<PromptTask>;
   /** Settles the caller's promise; only the first time counts. */
   readonly settle: (result: Checked | Tokenized) => void;
@@ -42,17 +42,17 @@ export function longestSilenceMs(silenceMs: number, { bytes }: Pick<Body, 'bytes
   return silenceMs + (bytes?.length ?? 0) / BYTES_A_MS;
 }
 
-/** The result of the task, or the host's next step. */
+/** The result of the task, or what the host is to do next. */
 export type Following =
-  { readonly kind: 'result'; readonly result: Checked | Tokenized } | { readonly kind: 'step'; readonly step: Step };
+  { readonly kind: 'result'; readonly result: Checked | Tokenized } | { readonly kind: 'work'; readonly work: Work };
 
 /** Returns what follows an answer. */
 export function following(answer: Answer): Following {
   switch (answer.kind) {
     case 'needs-compiler':
-      return { kind: 'step', step: { kind: 'compile', ...(answer.syntax && { syntax: answer.syntax }) } };
+      return { kind: 'work', work: { kind: 'compile', ...(answer.syntax && { syntax: answer.syntax }) } };
     case 'compiled':
-      return { kind: 'step', step: { kind: 'tokenize', compiled: answer.compiled } };
+      return { kind: 'work', work: { kind: 'tokenize', compiled: answer.compiled } };
     default:
       return { kind: 'result', result: answer };
   }
@@ -61,14 +61,14 @@ export function following(answer: Answer): Following {
 export const FAILED: NoResult = { kind: 'failed' };
 export const ABORTED: NoResult = { kind: 'aborted' };
 export const FULL: Refusal = {
-  kind: 'invalid',
+  kind: 'refused',
   error: contractError('capacity_exceeded', 'Too many requests are waiting to be read. Retry after the time given.'),
 };
 
 /** The host cannot be started; it is tried again in `retryAfterMs`. */
 export function unavailable(retryAfterMs: number): Refusal {
   return {
-    kind: 'invalid',
+    kind: 'refused',
     error: contractError('cold', 'Prompts cannot be read now. Try again after the time given.', { retryAfterMs }),
   };
 }

@@ -3,11 +3,16 @@ import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js
 import { placeOf } from '../contracts/paths.js';
 import type { BodyForm, ChatRequest } from '../contracts/requests.js';
 import { WIDE_OPEN_MAPS } from '../contracts/wide-schema.js';
-import { contractError, type ErrorCode } from '../domain/errors.js';
-import type { Refusal } from './prompt-host.js';
+import { contractError, type ContractError, type ErrorCode } from '../domain/errors.js';
+import type { Refusal } from './prompt-maker.js';
 
 export function refusal(code: ErrorCode, message: string, param: string): Refusal {
-  return { kind: 'invalid', error: contractError(code, message, { param }) };
+  return refused(contractError(code, message, { param }));
+}
+
+/** The refusal with an error, such as that of an invalid body. */
+export function refused(error: ContractError): Refusal {
+  return { kind: 'refused', error };
 }
 
 /**

@@ -7,13 +7,13 @@ import type { BodyForm, ChatRequest, DecisionRequest } from '../contracts/reques
 import { readImages } from './images.js';
 import type { LoadedModel } from './models.js';
 import type { Answer } from './messages.js';
-import type { Checked, Refusal } from './prompt-host.js';
-import { refusal, unservable } from './refusals.js';
+import type { Checked, Refusal } from './prompt-maker.js';
+import { refusal, refused, unservable } from './refusals.js';
 
 /** Checks a body: the first of its two steps. */
 export function check(form: BodyForm, bytes: Uint8Array): Checked {
   const parsed = parseBody(form, bytes);
-  return parsed.kind === 'invalid' ? parsed : { kind: 'checked', params: parsed.request.params };
+  return parsed.kind === 'invalid' ? refused(parsed.error) : { kind: 'checked', params: parsed.request.params };
 }
 
 /**
@@ -27,7 +27,7 @@ export function tokenize(
   compiled?: CompiledConstraint,
 ): Answer {
   const parsed = parseBody(form, bytes);
-  if (parsed.kind === 'invalid') return parsed;
+  if (parsed.kind === 'invalid') return refused(parsed.error);
   const { request } = parsed;
   const model = models.get(request.params.model);
   if (isDecision(request)) return model?.kind === 'decision' ? decide(model, request) : { kind: 'failed' };
@@ -50,7 +50,7 @@ function chat(
   // POST /v1/responses has other names for its parts.
   const place = form === 'responses' ? (): string => 'input' : undefined;
   const read = bounds && readImages(conversation.messages, bounds, place);
-  if (read?.kind === 'invalid') return read;
+  if (read?.kind === 'refused') return read;
   const made = chatPrompt(
     model.parts,
     conversation,

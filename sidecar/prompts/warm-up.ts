@@ -6,12 +6,12 @@ import type { BodyForm } from '../contracts/requests.js';
 import { AbortHandle } from '../lib/abort.js';
 import { expensiveChat } from './compiler-warm-up.js';
 import type { ModelReport } from './messages.js';
-import type { PromptHost } from './prompt-host.js';
+import type { PromptMaker } from './prompt-maker.js';
 
 /** Charged for the host time; no caller's account is empty. */
 const NO_ACCOUNT = { account: '', weight: 1 };
 
-type Opener = Pick<PromptHost, 'open'>;
+type Opener = Pick<PromptMaker, 'open'>;
 
 /**
  * Sends a chat past the bound of the compiler's work to each host: one short body, and one of more than `inlineBytes`. Settles when

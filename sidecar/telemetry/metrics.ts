@@ -8,7 +8,7 @@ import { EndpointMetrics } from './endpoint-metrics.js';
 import { EngineMetrics, type EngineReading } from './engine-metrics.js';
 import { HttpMetrics } from './http-metrics.js';
 import { Instruments } from './instruments.js';
-import { ModelMetrics, type CancelPhase, type ModelMeter, type Operation } from './model-metrics.js';
+import { ModelMetrics, type RequestPhase, type ModelMeter, type Operation } from './model-metrics.js';
 import { OtlpMetrics } from './otlp-metrics.js';
 import { QueueMetrics, type QueueReading, type RefusalLabel, type RetryLabel, type Seating } from './queue-metrics.js';
 import type { MetricReading } from './exported-metrics.js';
@@ -63,7 +63,7 @@ export class Metrics {
   }
 
   /** The caller disconnected. */
-  cancelled(model: string, phase: CancelPhase): void {
+  cancelled(model: string, phase: RequestPhase): void {
     this.#models.cancelled(this.#label(model), phase);
   }
 

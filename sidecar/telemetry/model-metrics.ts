@@ -17,7 +17,7 @@ export type Operation = 'chat' | 'decisions';
 
 /** The phase of a request when its caller disconnected. */
 const PHASES = ['waiting', 'prefilling', 'decoding'] as const;
-export type CancelPhase = (typeof PHASES)[number];
+export type RequestPhase = (typeof PHASES)[number];
 
 /** The conventions' provider: the producer of the telemetry, not of the model. */
 export const PROVIDER = 'ra-sidecar';
@@ -130,7 +130,7 @@ export class ModelMetrics {
     return meter;
   }
 
-  cancelled(model: string, phase: CancelPhase): void {
+  cancelled(model: string, phase: RequestPhase): void {
     this.#cancels.inc({ model, phase });
   }
 }

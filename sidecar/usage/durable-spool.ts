@@ -1,5 +1,5 @@
 /**
- * The durable spool: usage in append-only segments, one line per record (frame.ts).
+ * The durable spool: usage in append-only segments, one line per record (record-line.ts).
  *
  *   append ──> unsynced ──(5 ms, 64 records, or a reply waits)──> write, fdatasync ──> durable: waiters continue,
  *                  ^                                                    │ error          `position` moves

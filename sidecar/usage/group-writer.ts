@@ -2,7 +2,7 @@ import type { Clock } from '../lib/clock.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { Disk } from './disk.js';
 import type { SpoolHealth } from './health.js';
-import { encodeMark } from './frame.js';
+import { encodeMark } from './record-line.js';
 import type { Removed } from './put-back.js';
 import type { Recovered } from './recovery.js';
 import { SegmentWriter } from './segment-writer.js';

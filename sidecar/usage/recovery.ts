@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { copyBytes, type Disk, type DiskFile } from './disk.js';
-import type { Position } from './frame.js';
+import type { Position } from './record-line.js';
 import { endOf, foundIn, headOf, isMissing, listSegments, QUARANTINE, segmentPath } from './segments.js';
 
 /** Bytes that are not a record. They stay in place, since positions count them, and readers skip them. */

@@ -1,7 +1,7 @@
-/** Reads the frames of one file, skipping damage. */
+/** Reads the lines of one file, skipping damage. */
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { DiskFile } from './disk.js';
-import { decodeAt, type Frame, type Mark } from './frame.js';
+import { decodeAt, type Line, type Mark } from './record-line.js';
 
 /** The findings, in order and without gaps. `after`: the offset after it, newline included. */
 export type Finding =
@@ -12,11 +12,11 @@ export type Finding =
   /** The last bytes: an incomplete line, from a crash or a current write. */
   | { readonly kind: 'torn'; readonly offset: number; readonly bytes: number };
 
-/** Bytes per read: some 700 records. Room for one frame is added for longer ones. */
+/** Bytes per read: some 700 records. Room for one line is added for longer ones. */
 const CHUNK_BYTES = 256 * 1024;
 const NEWLINE = 0x0a;
 
-/** The frames from `from`, where a frame begins, up to `end`. Keeps little more than one chunk in memory. */
+/** The lines from `from`, where a line begins, up to `end`. Keeps little more than one chunk in memory. */
 export async function* scan(file: DiskFile, from: number, end: number): AsyncGenerator<Finding> {
   const window = new Window(file, from, end);
   /** Start of the current damage. */
@@ -24,20 +24,20 @@ export async function* scan(file: DiskFile, from: number, end: number): AsyncGen
   let torn: number | undefined;
 
   for (;;) {
-    const frame = await window.frame();
+    const line = await window.line();
     const { offset } = window;
-    if (frame.kind === 'record' || frame.kind === 'mark') {
+    if (line.kind === 'record' || line.kind === 'mark') {
       if (bad !== undefined) yield { kind: 'damage', offset: bad, bytes: offset - bad };
-      const terminated = window.skip(frame.bytes);
-      // The byte that should be the newline is skipped, whatever it is; the next frame begins after it.
+      const terminated = window.skip(line.bytes);
+      // The byte that should be the newline is skipped, whatever it is; the next line begins after it.
       bad = terminated ? undefined : window.offset - 1;
       const after = bad ?? window.offset;
-      yield frame.kind === 'record'
-        ? { kind: 'record', record: frame.record, after }
-        : { kind: 'mark', mark: frame.mark, after };
+      yield line.kind === 'record'
+        ? { kind: 'record', record: line.record, after }
+        : { kind: 'mark', mark: line.mark, after };
       continue;
     }
-    if (frame.kind === 'end') break;
+    if (line.kind === 'end') break;
     bad ??= offset;
     if (await window.skipLine()) continue;
     torn = offset;
@@ -50,7 +50,7 @@ export async function* scan(file: DiskFile, from: number, end: number): AsyncGen
   if (torn !== undefined) yield { kind: 'torn', offset: torn, bytes: last - torn };
 }
 
-type Whole = Extract<Frame, { readonly kind: 'record' | 'mark' }>;
+type Whole = Extract<Line, { readonly kind: 'record' | 'mark' }>;
 
 /** The part of the file that is in memory, and the current offset in it. */
 class Window {
@@ -73,17 +73,17 @@ class Window {
     return this.#base + this.#at;
   }
 
-  /** The frame at the current offset, with at least one byte after it. `end`: there is none. */
-  async frame(): Promise<Whole | { readonly kind: 'bad' | 'end' }> {
+  /** The line at the current offset, with at least one byte after it. `end`: there is none. */
+  async line(): Promise<Whole | { readonly kind: 'bad' | 'end' }> {
     for (;;) {
-      const frame = decodeAt(this.#buffer, this.#at);
-      if (frame.kind === 'bad') return frame;
-      if (frame.kind !== 'short' && this.#at + frame.bytes < this.#buffer.length) return frame;
+      const line = decodeAt(this.#buffer, this.#at);
+      if (line.kind === 'bad') return line;
+      if (line.kind !== 'short' && this.#at + line.bytes < this.#buffer.length) return line;
       if (!(await this.#fill())) return { kind: this.#at === this.#buffer.length ? 'end' : 'bad' };
     }
   }
 
-  /** Skips a frame and the byte after it. False: that byte was no newline. */
+  /** Skips a line and the byte after it. False: that byte was no newline. */
   skip(bytes: number): boolean {
     this.#at += bytes + 1;
     return this.#buffer[this.#at - 1] === NEWLINE;

@@ -1,5 +1,5 @@
 import type { Disk, DiskFile } from './disk.js';
-import { encodeMark, type Position } from './frame.js';
+import { encodeMark, type Position } from './record-line.js';
 import { isWhole } from './intact.js';
 import { putBack, type Removed } from './put-back.js';
 import { segmentPath } from './segments.js';

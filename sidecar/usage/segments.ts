@@ -2,10 +2,10 @@
 import { join } from 'node:path';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { systemDisk, type Disk, type DiskFile } from './disk.js';
-import { MAX_HEADER_BYTES, MAX_JSON_BYTES, type Mark, type Position } from './frame.js';
+import { MAX_HEADER_BYTES, MAX_JSON_BYTES, type Mark, type Position } from './record-line.js';
 import { scan, type Finding } from './scan.js';
 
-export type { Position } from './frame.js';
+export type { Position } from './record-line.js';
 
 /** The position of a reader that has read nothing. */
 export const START: Position = { segment: 1, offset: 0 };
@@ -92,7 +92,7 @@ async function* readSegment(
   }
 }
 
-/** The frames of a segment with or without a known end. Missing bytes before a known end are an incomplete line. */
+/** The lines of a segment with or without a known end. Missing bytes before a known end are an incomplete line. */
 export async function* foundIn(file: DiskFile, from: number, end: number | undefined): AsyncGenerator<Finding> {
   const size = await file.size();
   if (end === undefined || end <= size) {

@@ -6,11 +6,14 @@ import type { UsageRecord } from '../domain/usage-record.js';
 export interface Spool {
   /** Appends a record. Never throws and never blocks. */
   append(record: UsageRecord): void;
-  /** Resolves once `record`, appended before, is durable, as far as this spool supports it. */
+  /**
+   * Resolves once `record`, appended before, is durable, as far as this spool supports it, or once the spool's longest wait for
+   * that (`closeWaitMs`) has passed.
+   */
   sync(record: UsageRecord): Promise<void>;
   /**
-   * Replaces an appended record. False: it is already durable, or `sync` gave up, and it stays unchanged. The other
-   * must be of the same request and kind.
+   * Replaces an appended record. False: it is already durable and stays unchanged. The other must be of the
+   * same request and kind.
    */
   revise(record: UsageRecord, revised: UsageRecord): boolean;
   /** While not ok, new billable work is refused with `spool_unhealthy`; running streams finish. */

@@ -1,5 +1,5 @@
 import type { UsageRecord } from '../domain/usage-record.js';
-import { encode } from './frame.js';
+import { encode } from './record-line.js';
 
 /** A record that is not durable yet. */
 export interface Entry {

@@ -12,7 +12,7 @@ import { SeatBoard } from '../../sidecar/api/seat-board.js';
 import type { HostedModel, Services } from '../../sidecar/api/services.js';
 import type { Exchange } from '../../sidecar/http/exchange.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
-import type { Tokenized } from '../../sidecar/prompts/prompt-host.js';
+import type { Tokenized } from '../../sidecar/prompts/prompt-maker.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
 import { decisionRates, PriceList } from '../../sidecar/usage/price-list.js';
 import { FakeClock } from './fake-clock.js';

@@ -7,7 +7,7 @@ import { chat } from '../../sidecar/api/chat.js';
 import { SeatBoard } from '../../sidecar/api/seat-board.js';
 import type { Services } from '../../sidecar/api/services.js';
 import type { Exchange, Reply } from '../../sidecar/http/exchange.js';
-import type { OpenBody } from '../../sidecar/prompts/prompt-host.js';
+import type { OpenBody } from '../../sidecar/prompts/prompt-maker.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
 import { BUILT_IN_PRICES } from '../../sidecar/usage/price-list.js';
 import { FakeClock } from './fake-clock.js';

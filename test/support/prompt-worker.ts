@@ -5,7 +5,7 @@
 import { appendFileSync, existsSync } from 'node:fs';
 import { getEnvironmentData } from 'node:worker_threads';
 import type { HostSetup, ModelReport, WorkerTask } from '../../sidecar/prompts/messages.js';
-import type { Tokenized } from '../../sidecar/prompts/prompt-host.js';
+import type { Tokenized } from '../../sidecar/prompts/prompt-maker.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 
 export interface StubBody {

@@ -1,5 +1,6 @@
 import t from 'tap';
-import { HoldTime, retryAfter } from '../../../sidecar/admission/hold-time.js';
+import { HoldTime } from '../../../sidecar/admission/hold-time.js';
+import { retryAfter } from '../../../sidecar/admission/refusals.js';
 
 t.test('the mean moves by a tenth towards the newest lease', async (t) => {
   const hold = new HoldTime();

@@ -1,7 +1,7 @@
 /** One queue over the seats of several replicas. */
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import type { SharedTokens } from '../../../sidecar/admission/affinity.js';
+import type { SharedTokens } from '../../../sidecar/admission/next-request.js';
 import type { ReplicaSize } from '../../../sidecar/admission/replica-seats.js';
 import type {
   Lease,

@@ -5,7 +5,7 @@
 import t from 'tap';
 import { placeInPrompt } from '../../../sidecar/api/images.js';
 import type { Prompt } from '../../../engine/protocol/prompt.js';
-import type { RequestImage } from '../../../sidecar/prompts/prompt-host.js';
+import type { RequestImage } from '../../../sidecar/prompts/prompt-maker.js';
 import type {
   Encoded,
   EncodeTask,

@@ -7,7 +7,7 @@ import { decide } from '../../../sidecar/api/decisions.js';
 import { SeatBoard } from '../../../sidecar/api/seat-board.js';
 import type { Services } from '../../../sidecar/api/services.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
-import type { OpenBody } from '../../../sidecar/prompts/prompt-host.js';
+import type { OpenBody } from '../../../sidecar/prompts/prompt-maker.js';
 import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { FakeClock } from '../../support/fake-clock.js';

@@ -22,7 +22,7 @@ import type { UsageSession } from '../../../sidecar/api/usage-session.js';
 import type { ChatParams } from '../../../sidecar/contracts/requests.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
 import type { Signal } from '../../../sidecar/lib/abort.js';
-import type { NoResult } from '../../../sidecar/prompts/prompt-host.js';
+import type { NoResult } from '../../../sidecar/prompts/prompt-maker.js';
 import { SeatBoard } from '../../../sidecar/api/seat-board.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
@@ -40,7 +40,7 @@ const usage = { open: () => undefined };
 
 /** A chat whose results are dropped. */
 function chatOf(n = 1): JobRun {
-  const results = {
+  const receiver = {
     started: () => undefined,
     cached: () => undefined,
     piece: () => undefined,
@@ -49,7 +49,7 @@ function chatOf(n = 1): JobRun {
   };
   const fields = Object.entries(stubJob('hold')).filter(([name]) => name !== 'seats');
   const job = Object.fromEntries(fields) as unknown as Omit<GenerateJob, 'seats'>;
-  return { kind: 'generate', job: { ...job, n }, prefix: new Uint32Array(0), results };
+  return { kind: 'generate', job: { ...job, n }, prefix: new Uint32Array(0), receiver };
 }
 
 /** A request that has just got its seat. */

@@ -6,7 +6,7 @@ import t, { type Test } from 'tap';
 import { startApp, type App } from '../../../sidecar/app/app.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 import type { Prompts } from '../../../sidecar/prompts/lanes.js';
-import type { OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-host.js';
+import type { OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-maker.js';
 import { segmentPath } from '../../../sidecar/usage/segments.js';
 import { FakeIdentity, FakeSpool, RecordingLog } from '../../support/in-process.js';
 import { embeddedTestModel } from '../../support/models.js';

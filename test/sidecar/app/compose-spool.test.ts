@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import t from 'tap';
 import { spoolDir, spoolReader } from '../../../sidecar/app/compose-spool.js';
-import { encodeMark } from '../../../sidecar/usage/frame.js';
+import { encodeMark } from '../../../sidecar/usage/record-line.js';
 import { segmentPath, START, type Position } from '../../../sidecar/usage/segments.js';
 
 t.test('the oldest records are the first ones if no segment was ever pruned, whatever its number', async (t) => {

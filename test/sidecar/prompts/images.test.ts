@@ -16,7 +16,7 @@ const PARAM = 'messages[1].content[1].image_url';
 /** The result for one image, the second part of the second message. */
 function refused(url: string): string {
   const read = readImages([{ role: 'system', content: 'x' }, user(text, image(url))], BOUNDS);
-  if (read.kind !== 'invalid') return read.kind;
+  if (read.kind !== 'refused') return read.kind;
   t.equal(read.error.param, PARAM);
   t.equal(read.error.status, 400);
   t.ok(read.error.message.startsWith(`${PARAM} `));
@@ -84,5 +84,5 @@ t.test('as many as the model accepts', async (t) => {
   const one = image(dataUrl(png(1, 1)));
   t.match(readImages([user(one, one)], BOUNDS), { kind: 'images' });
   const more = readImages([user(...Array.from({ length: 4096 }, () => one))], BOUNDS, () => 'input');
-  t.match(more, { kind: 'invalid', error: { param: 'input', message: /one image more than the 2 / } });
+  t.match(more, { kind: 'refused', error: { param: 'input', message: /one image more than the 2 / } });
 });

@@ -3,7 +3,7 @@ import t from 'tap';
 import type { FirstStart } from '../../../sidecar/prompts/client.js';
 import { HostPair, type LaneHost } from '../../../sidecar/prompts/host-pair.js';
 import { PromptLanes } from '../../../sidecar/prompts/lanes.js';
-import type { NoResult, OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-host.js';
+import type { NoResult, OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-maker.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const OWNER = { account: 'a', weight: 1 };

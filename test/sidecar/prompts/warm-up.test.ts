@@ -7,7 +7,8 @@ import { parseBody } from '../../../sidecar/contracts/parse.js';
 import compile from '../../../sidecar/prompts/compiler.js';
 import { WARM_UP } from '../../../sidecar/prompts/compiler-warm-up.js';
 import type { ModelReport } from '../../../sidecar/prompts/messages.js';
-import type { OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-host.js';
+import type { OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-maker.js';
+import { refused } from '../../../sidecar/prompts/refusals.js';
 import { warmUp } from '../../../sidecar/prompts/warm-up.js';
 
 const INLINE_BYTES = 16 * 1024;
@@ -28,7 +29,9 @@ class FakePrompts {
     return {
       check: () => {
         const parsed = parseBody(form, bytes);
-        return Promise.resolve(parsed.kind === 'invalid' ? parsed : { kind: 'checked', params: parsed.request.params });
+        return Promise.resolve(
+          parsed.kind === 'invalid' ? refused(parsed.error) : { kind: 'checked', params: parsed.request.params },
+        );
       },
       tokenize: () => new Promise((settle) => this.pending.push(settle)),
       close: () => (this.closed += 1),
@@ -62,7 +65,7 @@ t.test('nothing is sent where no chat model takes tools', async (t) => {
 });
 
 t.test('the compiler does all the work that it may, and refuses', (t) => {
-  t.match(compile(WARM_UP), { kind: 'invalid', error: { code: 'unprocessable' } });
+  t.match(compile(WARM_UP), { kind: 'refused', error: { code: 'unprocessable' } });
   const parsed = parseBody('chat', WARM_UP.bytes);
   if (parsed.kind === 'invalid' || !('conversation' in parsed.request)) throw new Error('no chat');
   const { conversation, params } = parsed.request;

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { encode, encodeMark } from '../../../sidecar/usage/frame.js';
+import { encode, encodeMark } from '../../../sidecar/usage/record-line.js';
 import { segmentPath } from '../../../sidecar/usage/segments.js';
 import { systemError } from '../../support/fake-disk.js';
 import { DIR, settled, SpoolHarness } from '../../support/spool-harness.js';

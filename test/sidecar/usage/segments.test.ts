@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
-import { encode, encodeMark, type Position } from '../../../sidecar/usage/frame.js';
+import { encode, encodeMark, type Position } from '../../../sidecar/usage/record-line.js';
 import { listSegments, readFrom, segmentPath, START } from '../../../sidecar/usage/segments.js';
 import { FakeDisk } from '../../support/fake-disk.js';
 import { readAll, short, usageRecord } from '../../support/usage-records.js';

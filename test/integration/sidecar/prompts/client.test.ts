@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { systemClock } from '../../../../sidecar/lib/clock.js';
 import type { PromptHostOptions } from '../../../../sidecar/prompts/client-options.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
-import type { Tokenized } from '../../../../sidecar/prompts/prompt-host.js';
+import type { Tokenized } from '../../../../sidecar/prompts/prompt-maker.js';
 import type { StubBody } from '../../../support/prompt-worker.js';
 import { tokenPrompt } from '../../../../engine/protocol/prompt.js';
 
@@ -198,7 +198,7 @@ t.test('one more than the maximum of waiting items is refused', async (t) => {
   await logged('first start');
   // Three are in the host already, while an item of this account is expected to take half a millisecond.
   const others = ['ahead', 'ahead', 'ahead', 'waiting'].map((name) => send(name, 'answer'));
-  t.match(await send('one more', 'answer'), { kind: 'invalid', error: { code: 'capacity_exceeded', status: 429 } });
+  t.match(await send('one more', 'answer'), { kind: 'refused', error: { code: 'capacity_exceeded', status: 429 } });
   await make('go');
   for (const item of [first, ...others]) t.match(await item, { kind: 'chat' });
 });
@@ -207,7 +207,7 @@ t.test('a host that cannot start makes no caller wait', async (t) => {
   const { client, send, restarts } = host(t, { models: [{ id: 'm', kind: 'chat', file: 'fatal', contextPerSeat: 1 }] });
   const waiting = send('waiting', 'answer');
   t.same(await client.ready(), { kind: 'unable' });
-  const retryLater = { kind: 'invalid', error: { code: 'cold', status: 503, retryAfterMs: Number } };
+  const retryLater = { kind: 'refused', error: { code: 'cold', status: 503, retryAfterMs: Number } };
   t.match(await waiting, retryLater);
   t.match(await send('next', 'answer'), retryLater, 'at once, until a host is ready');
   t.equal(restarts[0], 'start');

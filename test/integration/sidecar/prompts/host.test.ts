@@ -5,7 +5,7 @@ import { systemClock } from '../../../../sidecar/lib/clock.js';
 import type { ModelRoute } from '../../../../sidecar/contracts/requests.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
 import { versioned, type PromptModel } from '../../../../sidecar/prompts/messages.js';
-import type { Tokenized } from '../../../../sidecar/prompts/prompt-host.js';
+import type { Tokenized } from '../../../../sidecar/prompts/prompt-maker.js';
 import { LinkedChild } from '../../../support/linked-child.js';
 import { testModel } from '../../../support/models.js';
 import { bundleTemplate, bundleVocabulary } from '../../../support/prompt-models.js';
@@ -93,7 +93,7 @@ t.test('bodies become tokens, or are refused with the reason', async (t) => {
   t.match(await send('chat', { model: 'qwen', messages: user('Hello'), tools }), { kind: 'chat' });
   t.match(await send('chat', { model: 'r1', messages: user('Hello'), tools }), { kind: 'chat' });
   t.match(await send('chat', { model: 'qwen', messages: user('x'.repeat(256 * 5000)) }), {
-    kind: 'invalid',
+    kind: 'refused',
     error: { code: 'bad_request', message: /at least 5\d\d\d tokens; the context holds 4096/ },
   });
 
@@ -106,12 +106,12 @@ t.test('bodies become tokens, or are refused with the reason', async (t) => {
     questions: [question('a?'), { ...question('word '.repeat(200)), id: 'p' }],
   };
   t.match(await send('decisions', over), {
-    kind: 'invalid',
+    kind: 'refused',
     error: { code: 'bad_request', param: 'questions[1]', message: /question 1 .* 8\d\d\d tokens; at most 8185/ },
   });
 
   t.same(await send('chat', { model: 'lost', messages: user('Hello') }), { kind: 'failed' });
-  t.match(await send('chat', { messages: user('Hello') }), { kind: 'invalid', error: { param: 'model' } });
+  t.match(await send('chat', { messages: user('Hello') }), { kind: 'refused', error: { param: 'model' } });
   t.same(restarts, []);
 });
 
@@ -144,7 +144,7 @@ for (const workers of [0, 1]) {
     t.match(small, { kind: 'chat', format: { grammar: { gbnf: /integer/ } } });
     t.match(served, { kind: 'chat', format: { grammar: { gbnf: /p229/ } } });
     t.match(refused, {
-      kind: 'invalid',
+      kind: 'refused',
       error: { code: 'unprocessable', status: 422, param: 'tools', message: /combinations/ },
     });
     t.same(restarts, []);
@@ -161,7 +161,7 @@ t.test('a conversation that a template cannot express is refused, with what cann
   const call = (args: string) => ({ id: 'call00001', type: 'function', function: { name: 'f', arguments: args } });
   const called = (...calls: object[]) => [...user('Hello'), { role: 'assistant', tool_calls: calls }];
   const unprocessable = (param: string, message: RegExp) => ({
-    kind: 'invalid',
+    kind: 'refused',
     error: { code: 'unprocessable', status: 422, param, message },
   });
   t.match(await send('chat', { model: 'llama', messages: called(call('{}')) }), { kind: 'chat' });

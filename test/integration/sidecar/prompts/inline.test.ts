@@ -23,6 +23,6 @@ t.test('a body of one byte more waits for the host', async (t) => {
   const long = check(INLINE_BYTES + 1);
   t.equal(client.stats().queued, 1, 'one is queued for the host');
   client.close();
-  t.match(await short, { kind: 'invalid' }, 'the short one was parsed at once');
+  t.match(await short, { kind: 'refused' }, 'the short one was parsed at once');
   t.same(await long, { kind: 'failed' }, 'the long one was not: the host was closed before it was ready');
 });

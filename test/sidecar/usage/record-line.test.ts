@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
 import { crc32c } from '../../../sidecar/usage/crc32c.js';
-import { decode, decodeAt, encode, encodeMark, MAX_JSON_BYTES } from '../../../sidecar/usage/frame.js';
+import { decode, decodeAt, encode, encodeMark, MAX_JSON_BYTES } from '../../../sidecar/usage/record-line.js';
 import { usageRecord } from '../../support/usage-records.js';
 
 t.test('the checksum is CRC-32C', async (t) => {
@@ -14,7 +14,7 @@ t.test('the checksum is CRC-32C', async (t) => {
   t.equal(crc32c(Buffer.alloc(0)), 0);
 });
 
-t.test('a frame is one line: length, checksum, JSON', async (t) => {
+t.test('a record is one line: length, checksum, JSON', async (t) => {
   const record = usageRecord('a', 'open');
   const text = encode(record).toString();
   t.match(text, /^\d+ [0-9a-f]{8} \{.*\}\n$/);
@@ -24,7 +24,7 @@ t.test('a frame is one line: length, checksum, JSON', async (t) => {
   t.strictSame(decode(encode(record)), { kind: 'record', record, bytes: text.length - 1 });
 });
 
-t.test('written frames are read again, whatever their texts contain', async () => {
+t.test('written lines are read again, whatever their texts contain', async () => {
   await fc.assert(
     fc.asyncProperty(fc.string({ unit: 'binary', maxLength: 40 }), fc.maxSafeNat(), async (name, tokens) => {
       const record = usageRecord(`i${name}`, 'close', { account: name, promptTokens: tokens });
@@ -51,14 +51,14 @@ t.test('every changed byte is detected', async (t) => {
   t.strictSame(unseen, []);
 });
 
-t.test('a frame that is cut by the buffer’s end is incomplete, wherever it is cut', async (t) => {
+t.test('a line that is cut by the buffer’s end is incomplete, wherever it is cut', async (t) => {
   const line = encode(usageRecord('a', 'open'));
   for (let bytes = 0; bytes < line.length - 1; bytes++) {
     t.equal(decodeAt(line.subarray(0, bytes), 0).kind, 'short', `${bytes} bytes`);
   }
 });
 
-t.test('other ways to write the same frame are invalid', async (t) => {
+t.test('other ways to write the same line are invalid', async (t) => {
   const line = encode(usageRecord('a', 'open')).toString();
   const crc = line.slice(line.indexOf(' ') + 1).slice(0, 8);
   for (const other of [

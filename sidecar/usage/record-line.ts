@@ -1,7 +1,7 @@
 /**
  * One line of a segment: `<bytes of json> <crc32c of json> <json>\n`, the length in decimal without leading zeros, the
- * checksum as 8 lower-case hexadecimal digits. JSON contains no raw newline, so each frame is a line, and after damage
- * a reader continues at the next newline. The encoding is canonical: each frame has exactly one form.
+ * checksum as 8 lower-case hexadecimal digits. JSON contains no raw newline, so a record is one line, and after damage
+ * a reader continues at the next newline. The encoding is canonical: each line has exactly one form.
  */
 import type { UsageRecord } from '../domain/usage-record.js';
 import { crc32c } from './crc32c.js';
@@ -25,12 +25,12 @@ export type Mark =
   /** The same after a recovery: the closes that it added are durable before this is written. */
   | { readonly kind: 'recovered' };
 
-/** The content at a place in a buffer. `bytes`: of the frame without its newline. */
-export type Frame =
+/** The content at a place in a buffer. `bytes`: of the line without its newline. */
+export type Line =
   | { readonly kind: 'record'; readonly record: UsageRecord; readonly bytes: number }
   | { readonly kind: 'mark'; readonly mark: Mark; readonly bytes: number }
   | { readonly kind: 'bad' }
-  /** A frame that continues after the end of the buffer. */
+  /** A line that continues after the end of the buffer. */
   | { readonly kind: 'short' };
 
 /** Longer JSON is treated as damage. Ids, accounts and models are bounded when they are received: 6 KiB at most. */
@@ -59,17 +59,17 @@ function line(json: string): Buffer {
 }
 
 /** Decodes one whole line, with or without its newline. */
-export function decode(bytes: Buffer): Extract<Frame, { readonly kind: 'record' | 'mark' }> | { readonly kind: 'bad' } {
+export function decode(bytes: Buffer): Extract<Line, { readonly kind: 'record' | 'mark' }> | { readonly kind: 'bad' } {
   const text = bytes.at(-1) === NEWLINE ? bytes.subarray(0, -1) : bytes;
-  const frame = decodeAt(text, 0);
-  return (frame.kind === 'record' || frame.kind === 'mark') && frame.bytes === text.length ? frame : { kind: 'bad' };
+  const line = decodeAt(text, 0);
+  return (line.kind === 'record' || line.kind === 'mark') && line.bytes === text.length ? line : { kind: 'bad' };
 }
 
 /**
- * Decodes the frame at `at`. Its own length determines its end, so a frame with a damaged newline is kept. The caller
+ * Decodes the line at `at`. Its own length determines its end, so a line with a damaged newline is kept. The caller
  * must check the byte after it.
  */
-export function decodeAt(buffer: Buffer, at: number): Frame {
+export function decodeAt(buffer: Buffer, at: number): Line {
   const header = headerAt(buffer, at);
   if (header === 'bad' || header === 'short') return { kind: header };
   const from = at + header.bytes;

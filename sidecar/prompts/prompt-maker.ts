@@ -6,7 +6,8 @@ import type { Params, BodyForm } from '../contracts/requests.js';
 import type { Signal } from '../lib/abort.js';
 import type { WeightedAccount } from './weighted-account.js';
 
-export type Refusal = { readonly kind: 'invalid'; readonly error: ContractError };
+/** The caller gets this error: the body is invalid, or the host cannot take it now. */
+export type Refusal = { readonly kind: 'refused'; readonly error: ContractError };
 
 /** failed: the host ended or hung because of this item (it is not retried); aborted: the signal was aborted. */
 export type NoResult = { readonly kind: 'failed' } | { readonly kind: 'aborted' };
@@ -61,8 +62,8 @@ export interface OpenBody {
   close(): void;
 }
 
-/** Turns bodies into tokens outside the sidecar's process. */
-export interface PromptHost {
+/** Turns bodies into tokens outside the sidecar's process: one prompt host, or several for bodies of different lengths. */
+export interface PromptMaker {
   /**
    * Takes ownership of the body, which must not be changed from then on. `owner` is charged with the body's host time. `wanted`:
    * the tokenizer and template for its prompt, if there is a choice; absent: those of new prompts.
