@@ -88,7 +88,7 @@ class Talk {
         random: seeded(talks.seed),
         config: CONFIG,
         seats: of,
-        sharedTokens: (prefix, replica) => this.#sharedTokens(prefix[0] ?? 0, at + replica),
+        reusableTokens: (prefix, replica) => this.#reusableTokens(prefix[0] ?? 0, at + replica),
         learns: false,
       });
     this.#queues = this.#isOneQueue() ? [queueOf(sizes, 0)] : sizes.map((size, at) => queueOf([size], at));
@@ -125,7 +125,7 @@ class Talk {
       if (outcome.kind !== 'seated') throw new Error(outcome.kind);
       this.#serve(outcome.lease, { conversation, turn, promptTokens, replyTokens, askedAt, at });
     });
-    ticket.ready({ promptTokens, maxTokens: replyTokens, prefix: Uint32Array.of(conversation) });
+    ticket.ready({ promptTokens, prefix: Uint32Array.of(conversation) });
   }
 
   #serve(
@@ -174,7 +174,7 @@ class Talk {
    * The tokens of the prompt that this replica reports to the queue. To place by costs, the bench reports minus one whole prompt for each
    * ms that the request costs there: the queue takes the replica with the largest share, less shares of at most 1, so the costs decide.
    */
-  #sharedTokens(conversation: number, at: number): number {
+  #reusableTokens(conversation: number, at: number): number {
     const replica = this.#replicas[at];
     if (replica === undefined) return 0;
     if (this.#talks.by === 'queue' || !this.#isOneQueue()) return replica.longest(conversation);

@@ -27,7 +27,7 @@ async function measure(seats: number): Promise<Map<Operation, number[]>> {
     // So many wait only before the overload counts as standing.
     learns: false,
     // A third of the prompts share enough.
-    sharedTokens: (prefix) => ((prefix[0] ?? 0) % 3 === 0 ? 64 * prefix.length : 0),
+    reusableTokens: (prefix) => ((prefix[0] ?? 0) % 3 === 0 ? 64 * prefix.length : 0),
   });
   const times = new Map<Operation, number[]>();
   const timed = <T>(operation: Operation, run: () => T): T => {
@@ -48,7 +48,7 @@ async function measure(seats: number): Promise<Map<Operation, number[]>> {
     if ('kind' in ticket) return;
     waiting.push(ticket);
     const prefix = new Uint32Array(CHUNKS).fill(next);
-    timed('ready', () => ticket.ready({ promptTokens: 4000, maxTokens: 100, prefix }));
+    timed('ready', () => ticket.ready({ promptTokens: 4000, prefix }));
     void ticket.outcome.then((outcome) => {
       if (outcome.kind === 'seated') leases.push(outcome.lease);
     });

@@ -73,10 +73,10 @@ export class Generation implements Work {
     return this.#plan;
   }
 
-  branch(item: number, sequence: number, held: number): Branch {
+  branch(item: number, sequence: number, keep: number): Branch {
     const reply = new Reply(this.#id, item, this.#job, this.#model, this.#decoder);
-    this.#needed = [...this.#needed, ...this.#plan.images.flatMap(({ at }, index) => (at < held ? [] : [index]))];
-    return new ReplyBranch(sequence, new PromptProgress(this.#plan, held), reply, this.#embeddings, this.#replyStart);
+    this.#needed = [...this.#needed, ...this.#plan.images.flatMap(({ at }, index) => (at < keep ? [] : [index]))];
+    return new ReplyBranch(sequence, new PromptProgress(this.#plan, keep), reply, this.#embeddings, this.#replyStart);
   }
 
   /** Where the reply begins in its sequence; undefined: no next prompt is evaluated ahead of it. */

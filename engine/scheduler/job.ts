@@ -60,8 +60,8 @@ export interface Work {
   /** Takes the embeddings of an image that {@link neededImages} returned. */
   supply?(image: number, values: Float32Array): void;
   plan(item: number): PromptPlan;
-  /** Starts an item on a sequence that has the first `held` tokens of its plan. */
-  branch(item: number, sequence: number, held: number): Branch;
+  /** Starts an item on a sequence that has the first `keep` tokens of its plan. */
+  branch(item: number, sequence: number, keep: number): Branch;
   /** Whether another item can start from a branch's state. */
   shareable(branch: Branch): boolean;
   /** Overwrites its prompt's memory with zeros, if that is its own. It is not used any more. */
@@ -149,9 +149,9 @@ export class RunningJob {
     this.#limit = Math.max(1, this.#limit - 1);
   }
 
-  /** Starts the next item. */
-  begin(sequence: number, held: number): void {
-    this.#branches.push(this.work.branch(this.#item, sequence, held));
+  /** Starts the next item on a sequence, which contains the first `keep` tokens of its prompt. */
+  begin(sequence: number, keep: number): void {
+    this.#branches.push(this.work.branch(this.#item, sequence, keep));
     this.#item += 1;
     this.#next = this.#item < this.work.items ? this.work.plan(this.#item) : undefined;
   }

@@ -134,10 +134,10 @@ export class PromptProgress {
   /** Index of the first end past the position. */
   #next = 0;
 
-  /** `held`: leading tokens of the plan that are already in the sequence, fewer than all. */
-  constructor(plan: PromptPlan, held: number) {
+  /** `keep`: leading tokens of the plan that are already in the sequence, fewer than all. */
+  constructor(plan: PromptPlan, keep: number) {
     this.#plan = plan;
-    this.#position = held;
+    this.#position = keep;
     this.#catchUp();
   }
 

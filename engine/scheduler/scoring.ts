@@ -56,14 +56,14 @@ export class Scoring implements Work {
     return this.#planned.plan;
   }
 
-  branch(item: number, sequence: number, held: number): Branch {
+  branch(item: number, sequence: number, keep: number): Branch {
     const plan = this.plan(item);
     const { labels, temperature } = this.#question(item);
     const answer = (logprobs: Float64Array): Output => {
       const { probabilities, labelMass } = distribution(logprobs, this.#job.temperature * temperature);
       return { id: this.#id, kind: 'answer', question: item, probabilities, labelMass };
     };
-    return new QuestionBranch(sequence, plan, held, labels, answer);
+    return new QuestionBranch(sequence, plan, keep, labels, answer);
   }
 
   /** At the input's end, so that the questions' tails can be in one decode. */
@@ -98,13 +98,13 @@ class QuestionBranch implements Branch {
   constructor(
     sequence: number,
     plan: PromptPlan,
-    held: number,
+    keep: number,
     labels: Uint32Array,
     answer: (logprobs: Float64Array) => Output,
   ) {
     this.sequence = sequence;
     this.#tokens = plan.tokens;
-    this.progress = new PromptProgress(plan, held);
+    this.progress = new PromptProgress(plan, keep);
     this.#labels = labels;
     this.#answer = answer;
   }

@@ -18,8 +18,8 @@ import { prefixHashes } from '../protocol/prefix-hash.js';
 import type { CacheCounts, HeldPrefix, HeldTokens } from '../protocol/messages.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
 
-/** A sequence ready for a prompt: it contains exactly the first `keep` tokens of it. */
-export type FreeSequence = Pick<ChosenSequence, 'sequence' | 'keep'>;
+/** A sequence that was taken for a prompt: it contains exactly the first `keep` tokens of it. */
+export type OpenedSequence = Pick<ChosenSequence, 'sequence' | 'keep'>;
 
 /** What the sequences' states may take beside the KV memory, and how old they become. */
 export interface KeepLimits {
@@ -105,7 +105,7 @@ export class Sequences {
     reuse: (sequence: number) => Reuse,
     { intermittent = false, elsewhere }: Pick<Work, 'intermittent' | 'elsewhere'> = {},
     beside = false,
-  ): Promise<FreeSequence | undefined> {
+  ): Promise<OpenedSequence | undefined> {
     const { all } = this.#slots;
     const rules = { copyable: this.#copyable, reuse: this.#reusable ? reuse : (): Reuse => 'none', intermittent };
     const free = choose(all, plan, rules);

@@ -43,7 +43,7 @@ import type { ModelTokens, Work } from './job.js';
 import { burst } from './burst.js';
 import { Upkeep } from './upkeep.js';
 
-/** The queue of an engine process: takes jobs, decodes them, and emits their outputs. */
+/** The step loop of an engine process: takes jobs, decodes them, and emits their outputs. */
 export class StepLoop {
   readonly #decoder: Decoder;
   readonly #model: ModelTokens;

@@ -153,7 +153,7 @@ export class AdmissionPolicy {
         ? this.reservations.offer(accountClass, key, this.#state.now)
         : undefined;
     if (retry !== undefined) return this.#refusals.reserved(reason, retry);
-    return this.#refusals.predicted(reason, this.#retryMs(reason, account, accountClass, budgetMs));
+    return this.#refusals.estimated(reason, this.#retryMs(reason, account, accountClass, budgetMs));
   }
 
   #retryMs(reason: RefusalReason, account: Account, accountClass: AccountClass, budgetMs: number): number {

@@ -1,5 +1,5 @@
 import type { Clock } from '../lib/clock.js';
-import type { SharedTokens } from './next-request.js';
+import type { ReusableTokens } from './next-request.js';
 import type { ReplicaSize } from './replica-seats.js';
 
 export interface FairQueueConfig {
@@ -21,7 +21,7 @@ export interface FairQueueOptions {
    */
   readonly seats: number | readonly ReplicaSize[];
   /** What the free sequences and the prefix cache of each replica hold of a prompt; absent: affinity plays no part. */
-  readonly sharedTokens?: SharedTokens;
+  readonly reusableTokens?: ReusableTokens;
   /** False, for comparisons: the queue without what it learns of overload (overload.ts). */
   readonly learns?: boolean;
 }

@@ -69,13 +69,13 @@ class FairQueue implements SeatQueue, RequestQueue {
   #entered = 0;
   #draining = false;
 
-  constructor({ clock, random, config, seats, sharedTokens, learns = true }: FairQueueOptions) {
+  constructor({ clock, random, config, seats, reusableTokens, learns = true }: FairQueueOptions) {
     this.#clock = clock;
     this.#maxWaitMs = config.maxWaitMs;
     this.#state = new QueueState(seats);
     this.#overload = new Overload(this.#state, random, learns);
     this.#policy = new AdmissionPolicy(this.#state, config, random, this.#overload);
-    this.#seating = new Seating(this.#state, this.#overload, sharedTokens);
+    this.#seating = new Seating(this.#state, this.#overload, reusableTokens);
     const queue = {
       accrue: () => this.#accrue(),
       dispatch: () => this.#dispatch(),
@@ -226,7 +226,7 @@ class FairQueue implements SeatQueue, RequestQueue {
   #leave(queued: QueuedRequest, to: 'seat' | 'nowhere'): void {
     queued.disarm?.();
     queued.disarm = undefined;
-    queued.queuedMs += this.#state.now - queued.queuedAt;
+    queued.inQueueMs += this.#state.now - queued.queuedAt;
     this.#state.leave(queued, to);
   }
 

@@ -18,7 +18,7 @@ const SIGNIFICANT_WAIT = 0.1;
 export interface Ending {
   readonly reason: ReleaseReason;
   /** From its first seat to its end, ms. */
-  readonly heldMs: number;
+  readonly wallMs: number;
   /** The engine was there all the time since its request entered. */
   readonly unbroken: boolean;
 }
@@ -55,15 +55,15 @@ export class Forecast {
    * A lease ended. If its deadline passed because it had waited too long for its seat, it should not have been admitted. It
    * counts as two waits that were too long, since it also used a seat that another request needed.
    */
-  ended(queued: QueuedRequest, account: Account, { reason, heldMs, unbroken }: Ending): void {
+  ended(queued: QueuedRequest, account: Account, { reason, wallMs, unbroken }: Ending): void {
     if (!isMeasurement(reason)) return;
     const accountClass = account.classFor(queued.request.weight);
     for (const { hold, wall } of [accountClass, { hold: this.#hold, wall: this.#wall }]) {
       hold.observe(queued.seatMs);
-      wall.observe(heldMs);
+      wall.observe(wallMs);
     }
     account.observeHold(queued.seatMs);
-    const waited = queued.waitedMs > 0 && queued.waitedMs >= SIGNIFICANT_WAIT * heldMs;
+    const waited = queued.waitedMs > 0 && queued.waitedMs >= SIGNIFICANT_WAIT * wallMs;
     if (reason !== 'deadline' || !unbroken || !waited) return;
     this.waited(queued, accountClass, true);
     this.waited(queued, accountClass, true);

@@ -71,7 +71,7 @@ export class LeasedSeats implements SeatPool {
   }
 
   end(queued: QueuedRequest, seats: number, grantedAt: number, reason: ReleaseReason): void {
-    const heldMs = this.#queue.accrue() - grantedAt;
+    const wallMs = this.#queue.accrue() - grantedAt;
     const account = this.#state.accountOf(queued);
     this.#state.hold(queued, -seats);
     if (isMeasurement(reason)) {
@@ -81,7 +81,7 @@ export class LeasedSeats implements SeatPool {
     queued.phase = 'over';
     this.#overload.over(queued);
     this.#state.count(reason);
-    this.#forecast.ended(queued, account, { reason, heldMs, unbroken: this.#state.unbroken(queued) });
+    this.#forecast.ended(queued, account, { reason, wallMs, unbroken: this.#state.unbroken(queued) });
     this.#queue.dispatch();
   }
 

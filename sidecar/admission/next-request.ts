@@ -17,8 +17,11 @@ const ALLOWANCE_OF_WAIT = 0.1;
 /** The most accounts whose first requests are compared for one seat. */
 const CANDIDATES = 16;
 
-/** Tokens of a prompt, given by the hashes of its chunks, that a free sequence or the prefix cache of this replica holds already. */
-export type SharedTokens = (prefix: Uint32Array, replica: number) => number;
+/**
+ * Tokens of a prompt, given by the hashes of its chunks, that this replica need not evaluate: a free sequence of it holds them, or
+ * a prefix cache that it can restore from.
+ */
+export type ReusableTokens = (prefix: Uint32Array, replica: number) => number;
 
 /** The times from which the allowance is computed, ms: of a request of an unknown account, and the longest wait. */
 export interface Measures {
@@ -29,7 +32,7 @@ export interface Measures {
 /** Properties of requests that decide which one is chosen. */
 export interface ChoiceRules {
   /** Tokens of a prompt that a replica with a free seat holds; undefined: not considered. */
-  readonly mostShared: ((prefix: Uint32Array) => number) | undefined;
+  readonly mostReusable: ((prefix: Uint32Array) => number) | undefined;
   /** Whether it has waited so long that its caller has probably left. */
   readonly isAged: (queued: QueuedRequest) => boolean;
   /** Whether a free seat is long enough for it. */
@@ -46,15 +49,16 @@ export interface ChoiceRules {
 export function choose(
   seatable: Heap<Account>,
   measures: Measures,
-  { mostShared, isAged, fits }: ChoiceRules,
+  { mostReusable, isAged, fits }: ChoiceRules,
 ): QueuedRequest | undefined {
   const lowest = seatable.first;
+  // Its class whose turn it is, and that class's next request.
   const head = lowest?.next?.next;
   if (!lowest || !head) return undefined;
   if (!fits(head)) return fitting(seatable, fits);
   if (seatable.size === 1) return head;
   if (isAged(head)) return fresher(seatable, { isAged, fits }) ?? head;
-  if (mostShared === undefined) return head;
+  if (mostReusable === undefined) return head;
   const { usualMs, maxWaitMs } = measures;
   const allowedMs = Math.min(ALLOWANCE * (lowest.holdMs ?? usualMs), ALLOWANCE_OF_WAIT * maxWaitMs);
   // Virtual time is seat time over weight. No weight is below 1, so this leaves out no account that the next line lets in.
@@ -64,7 +68,7 @@ export function choose(
   for (const { next, virtualMs, weight } of near) {
     if ((virtualMs - lowest.virtualMs) * weight > allowedMs) continue;
     const queued = next?.next;
-    const shared = queued && fits(queued) ? worth(queued, mostShared) : 0;
+    const shared = queued && fits(queued) ? worth(queued, mostReusable) : 0;
     if (shared <= most) continue;
     most = shared;
     best = queued;
@@ -103,8 +107,8 @@ function fitting(seatable: Heap<Account>, fits: ChoiceRules['fits']): QueuedRequ
 }
 
 /** Tokens saved by seating it now; 0 where that is not enough to count. */
-function worth({ needs }: QueuedRequest, mostShared: (prefix: Uint32Array) => number): number {
+function worth({ needs }: QueuedRequest, mostReusable: (prefix: Uint32Array) => number): number {
   if (needs?.prefix === undefined || needs.promptTokens < MIN_TOKENS) return 0;
-  const shared = mostShared(needs.prefix);
+  const shared = mostReusable(needs.prefix);
   return shared >= Math.max(MIN_TOKENS, MIN_SHARE * needs.promptTokens) ? shared : 0;
 }

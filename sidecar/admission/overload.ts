@@ -188,10 +188,10 @@ export class Overload {
     return this.#state.now - queued.enteredAt > freshMs;
   }
 
-  /** A lease ended that held seats for `ms`. */
-  observeHold(ms: number): void {
+  /** A lease ended that held seats for so many seat-milliseconds. */
+  observeHold(seatMs: number): void {
     this.#leases += 1;
-    this.#holdMs += Math.max(1 / this.#leases, HOLD_STEP) * (ms - this.#holdMs);
+    this.#holdMs += Math.max(1 / this.#leases, HOLD_STEP) * (seatMs - this.#holdMs);
   }
 
   /** A request got its place. */

@@ -33,13 +33,13 @@ export interface PlacementNeeds {
 }
 
 /**
- * The index of the replica, or -1 if no free seat is long enough. `sharedTokens`: tokens of the prompt that a
- * replica's free sequences or its prefix cache have; it is not asked where there is no choice.
+ * The index of the replica, or -1 if no free seat is long enough. `reusableTokens`: tokens of the prompt that a
+ * replica need not evaluate (next-request.ts); it is not asked where there is no choice.
  */
 export function place(
   replicas: readonly Replica[],
   needs: PlacementNeeds,
-  sharedTokens: (replica: number) => number,
+  reusableTokens: (replica: number) => number,
 ): number {
   let context = Infinity;
   let candidates = 0;
@@ -52,7 +52,7 @@ export function place(
     context = replica.contextPerSeat;
     found = at;
   }
-  return candidates > 1 ? best(replicas, context, needs, sharedTokens) : found;
+  return candidates > 1 ? best(replicas, context, needs, reusableTokens) : found;
 }
 
 /** The best of the replicas that have a free seat of exactly this length. */
@@ -60,7 +60,7 @@ function best(
   replicas: readonly Replica[],
   context: number,
   needs: PlacementNeeds,
-  sharedTokens: (replica: number) => number,
+  reusableTokens: (replica: number) => number,
 ): number {
   let found = -1;
   let highest = -Infinity;
@@ -69,7 +69,7 @@ function best(
   replicas.forEach((replica, at) => {
     const free = freeSeats(replica);
     if (free === 0 || replica.contextPerSeat !== context) return;
-    const held = needs.promptTokens > 0 ? Math.min(1, sharedTokens(at) / needs.promptTokens) : 0;
+    const held = needs.promptTokens > 0 ? Math.min(1, reusableTokens(at) / needs.promptTokens) : 0;
     const lacking = Math.max(0, needs.seats - free) / needs.seats;
     const worth = held - replica.busy / replica.seats - lacking - slowness(replica, fastest);
     if (worth < highest || (worth === highest && replica.grantedLast >= longestAgo)) return;

@@ -38,19 +38,19 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
   /** When its present stay in the queue began, checks included. */
   queuedAt = 0;
   /** The time of its stays before that, ms. */
-  queuedMs = 0;
+  inQueueMs = 0;
   /** Seats held now, since when, and seat-milliseconds held before that. */
   seats = 0;
   seatsSince = 0;
   seatMs = 0;
   /** The replica that it was given a seat of, by its index. */
   replica = 0;
-  /** How often its engine was lost before it began. */
+  /** How often its engine was lost before it started it, and it returned to the head of the queue. */
   returns = 0;
   /** When it entered, and when it was given its seat. */
   enteredAt = 0;
   grantedAt = 0;
-  /** It returned at the time that was reserved for it, and goes before all others of its class. */
+  /** It is a retry at the time that was reserved for it, and goes before its user's other requests. */
   hasReservation = false;
   /** It is admitted to find out whether patience grew. */
   explores = false;

@@ -36,9 +36,9 @@ export class Refusals {
     return { ...this.#counts };
   }
 
-  /** `waitMs`: the predicted wait of a request that arrives now. During a drain it does not count: retry elsewhere, soon. */
-  predicted(reason: RefusalReason, waitMs: number): Refused {
-    const retryAfterMs = retryAfter(reason === 'drain' ? 0 : waitMs, this.#random());
+  /** `afterMs`: after which a retry is likely to be admitted, as predicted. During a drain it does not count: retry elsewhere, soon. */
+  estimated(reason: RefusalReason, afterMs: number): Refused {
+    const retryAfterMs = retryAfter(reason === 'drain' ? 0 : afterMs, this.#random());
     return this.#make(reason, retryAfterMs);
   }
 
@@ -53,7 +53,7 @@ export class Refusals {
   }
 }
 
-/** When to come back after a wait of `waitMs`: whole ms from 1,000 to 59,000, spread by `random` (0 to 1). */
-export function retryAfter(waitMs: number, random: number): number {
-  return Math.ceil(Math.min(Math.max(waitMs, MIN_RETRY_MS) * (1 + JITTER * random), MAX_RETRY_MS));
+/** When to retry, if not before `afterMs`: whole ms from 1,000 to 59,000, spread by `random` (0 to 1). */
+export function retryAfter(afterMs: number, random: number): number {
+  return Math.ceil(Math.min(Math.max(afterMs, MIN_RETRY_MS) * (1 + JITTER * random), MAX_RETRY_MS));
 }

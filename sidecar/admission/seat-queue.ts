@@ -18,7 +18,7 @@ export interface Refused {
   /** For logs and metrics: a short constant such as `full`, `wait`, `deadline`. */
   readonly reason: RefusalReason;
   readonly retryAfterMs: number;
-  /** That time was reserved, or it is a long one since none could be (retry-reservations.ts). Absent: it is the predicted wait. */
+  /** That time was reserved, or it is a long one since none could be (retry-reservations.ts). Absent: it was predicted. */
   readonly retry?: Retry['kind'];
 }
 
@@ -62,14 +62,13 @@ export interface QueueRequest {
   readonly awaits?: Awaited;
   /** On the queue's clock, ms: the client's own timeout. It bounds the wait and does not change the order. */
   readonly wantedUntil?: number;
-  /** Equal for requests with the same body: identifies copies of a request, and a request that returns. */
+  /** Equal for requests with the same body: identifies copies of a request, and a retry. */
   readonly bodyDigest?: string;
 }
 
 /** What is known once a prompt is tokenized. */
 export interface SeatNeeds {
   readonly promptTokens: number;
-  readonly maxTokens: number;
   /** Tokens that its seat has to hold; absent: any seat will do. */
   readonly seatTokens?: number;
   /** Hashes of the prompt's leading chunks, longest last, for prefix affinity. */

@@ -1,5 +1,5 @@
 import type { Account } from './account.js';
-import { choose, type Measures, type SharedTokens } from './next-request.js';
+import { choose, type Measures, type ReusableTokens } from './next-request.js';
 import type { Overload } from './overload.js';
 import { place } from './placement.js';
 import type { QueuedRequest } from './queued-request.js';
@@ -8,17 +8,17 @@ import type { QueueState } from './queue-state.js';
 /** Chooses which request gets the next seat, and of which replica. */
 export class Seating {
   readonly #state: QueueState;
-  readonly #sharedTokens: SharedTokens | undefined;
+  readonly #reusableTokens: ReusableTokens | undefined;
   /** The most tokens of a prompt that one of the replicas with a free seat has. */
-  readonly #mostShared: ((prefix: Uint32Array) => number) | undefined;
+  readonly #mostReusable: ((prefix: Uint32Array) => number) | undefined;
   readonly #isAged: (queued: QueuedRequest) => boolean;
   readonly #fits: (queued: QueuedRequest) => boolean;
 
-  /** `sharedTokens`: the tokens of a prompt that a replica has; undefined: they are not considered. */
-  constructor(state: QueueState, overload: Overload, sharedTokens: SharedTokens | undefined) {
+  /** `reusableTokens`: the tokens of a prompt that a replica has; undefined: they are not considered. */
+  constructor(state: QueueState, overload: Overload, reusableTokens: ReusableTokens | undefined) {
     this.#state = state;
-    this.#sharedTokens = sharedTokens;
-    this.#mostShared = sharedTokens && ((prefix) => this.#most(prefix, sharedTokens));
+    this.#reusableTokens = reusableTokens;
+    this.#mostReusable = reusableTokens && ((prefix) => this.#most(prefix, reusableTokens));
     this.#isAged = (queued) => overload.isAged(queued);
     this.#fits = (queued) => state.replicas.holds(seatTokens(queued));
   }
@@ -29,7 +29,7 @@ export class Seating {
     if (replicas.free === 0) return undefined;
     const queued =
       this.#state.firstReturned(this.#fits) ??
-      choose(accounts.seatable, measures, { mostShared: this.#mostShared, isAged: this.#isAged, fits: this.#fits });
+      choose(accounts.seatable, measures, { mostReusable: this.#mostReusable, isAged: this.#isAged, fits: this.#fits });
     if (queued === undefined) return undefined;
     queued.replica = this.#place(queued);
     return this.#longer(queued, this.#state.accountOf(queued)) ?? queued;
@@ -39,7 +39,7 @@ export class Seating {
     const { replicas } = this.#state;
     const promptTokens = needs?.promptTokens ?? 0;
     const wants = { seatTokens: needs?.seatTokens ?? 0, promptTokens, seats: request.seatsWanted };
-    return place(replicas.all, wants, (at) => (needs?.prefix && this.#sharedTokens?.(needs.prefix, at)) ?? 0);
+    return place(replicas.all, wants, (at) => (needs?.prefix && this.#reusableTokens?.(needs.prefix, at)) ?? 0);
   }
 
   /**
@@ -56,11 +56,11 @@ export class Seating {
     return longer;
   }
 
-  #most(prefix: Uint32Array, sharedTokens: SharedTokens): number {
+  #most(prefix: Uint32Array, reusableTokens: ReusableTokens): number {
     const { replicas } = this.#state;
     let most = 0;
     for (let at = 0; at < replicas.all.length; at += 1) {
-      if (replicas.freeOf(at) > 0) most = Math.max(most, sharedTokens(prefix, at));
+      if (replicas.freeOf(at) > 0) most = Math.max(most, reusableTokens(prefix, at));
     }
     return most;
   }

@@ -88,7 +88,6 @@ function plan(
   return {
     needs: {
       promptTokens,
-      maxTokens: maxTokens * n,
       seatTokens: promptTokens + maxTokens,
       prefix: prefixOf(prompt, made.scope),
     },

@@ -99,7 +99,6 @@ function plan(
   return {
     needs: {
       promptTokens: input.length + tails,
-      maxTokens: 0,
       seatTokens: input.length + Math.max(...questions.map(({ tail }) => tail.length)),
       prefix: prefixOf(tokenPrompt(input), scope),
     },

@@ -56,7 +56,7 @@ export function reportEnd(request: RequestFacts, end: RequestEnd): void {
     route,
     status,
     durationMs: Math.round(endedAt - times.startedAt),
-    queueMs: Math.round(times.queuedMs(endedAt)),
+    queueMs: Math.round(times.waitedMs(endedAt)),
     promptTokens,
     cachedTokens,
     completionTokens,

@@ -97,7 +97,7 @@ interface NotStarted {
 
 /**
  * Runs a job on its seats and ends the lease, whatever happens. The lease grows to the seats that the job uses and that are
- * free. A job that the engine lost before it began goes back to the head of the queue, for another replica if there is one;
+ * free. A job that the engine lost before it started it goes back to the head of the queue, for another replica if there is one;
  * the queue bounds how often.
  */
 export async function runJob(context: RequestContext, granted: Lease, first: JobRun, parts: JobParts): Promise<RunEnd> {

@@ -39,7 +39,7 @@ export class Timeline {
     this.#authorizedUntil = this.#clock.now();
   }
 
-  /** The last check has passed, or the engine lost the request before it began: it waits for a seat. */
+  /** The last check has passed, or the engine lost the request before it started it: it waits for a seat. */
   waits(): void {
     const { last } = this;
     if (last) (this.#lost ??= []).push(last);
@@ -65,7 +65,7 @@ export class Timeline {
     this.#firstTokenAt ??= this.#clock.now();
   }
 
-  /** The engine is done with the job, or lost it before it began. */
+  /** The engine is done with the job, or lost it before it started it. */
   ran(): void {
     this.#ranUntil = this.#clock.now();
   }
@@ -82,7 +82,7 @@ export class Timeline {
   }
 
   /** Milliseconds of waiting for a seat up to `now`, waits without a seat included. */
-  queuedMs(now: number): number {
+  waitedMs(now: number): number {
     return this.#waitedMs + (now - (this.#waitingSince ?? now));
   }
 
@@ -118,7 +118,7 @@ export class Timeline {
   /** The Server-Timing header: the times before the engine. `ra-admit` does not include the wait for a seat. */
   header(): string {
     const now = this.#clock.now();
-    const queueMs = this.queuedMs(now);
+    const queueMs = this.waitedMs(now);
     const until = this.#handedOverAt ?? now;
     const admitMs = Math.max(0, until - (this.receivedAt ?? until) - queueMs);
     const checked = this.authorization;

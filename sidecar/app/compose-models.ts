@@ -162,7 +162,7 @@ function hostModel(
     random: Math.random,
     config: config.queue,
     seats: plans,
-    sharedTokens: (prefix, replica) => engine.heldPrefixes(replica).longestOf(prefix),
+    reusableTokens: (prefix, replica) => engine.heldPrefixes(replica).longestOf(prefix),
     learns: config.development.learnedQueue,
   });
   plans.forEach((_, replica) => queue.pause(replica));

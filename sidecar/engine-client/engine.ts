@@ -20,7 +20,7 @@ export type { CacheCounts, HeldTokens } from '../../engine/protocol/messages.js'
 /** Why a job ended without its result. */
 export interface JobFault {
   /**
-   * lost: the process ended or was killed; failed: only this job; protocol: the engine violated its protocol; stale: its prompt was
+   * lost: the process ended, was killed, or takes no jobs now; failed: only this job; protocol: the engine violated its protocol; stale: its prompt was
    * made with another tokenizer or template than that of the replica, whose weights were changed, and has to be made again.
    */
   readonly kind: 'lost' | 'failed' | 'protocol' | 'stale';
@@ -95,7 +95,7 @@ export interface Replica {
 export interface Engine {
   /**
    * unloaded: no process runs until the engine is woken; cold: loading, or between two processes; ready: takes jobs; lost:
-   * given up (closed, or the model cannot be served). Of several replicas it is the state of the one that is closest to taking jobs.
+   * given up for good (closed, or the model cannot be served), unlike a job that is lost. Of several replicas it is the state of the one that is closest to taking jobs.
    */
   readonly state: EngineState;
   /** Why it was given up, in one line for the operator, or undefined. */

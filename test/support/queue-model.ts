@@ -69,7 +69,7 @@ export class QueueWalk {
       random: () => 0.5,
       config: CONFIG,
       seats,
-      sharedTokens: (prefix) => prefix[0] ?? 0,
+      reusableTokens: (prefix) => prefix[0] ?? 0,
     });
   }
 
@@ -131,7 +131,7 @@ export class QueueWalk {
 
   #ready(request: Request, dice: Dice): void {
     request.ready = true;
-    request.ticket.ready({ promptTokens: 300, maxTokens: 1, prefix: Uint32Array.of(200 + dice.roll(200)) });
+    request.ticket.ready({ promptTokens: 300, prefix: Uint32Array.of(200 + dice.roll(200)) });
   }
 
   #grow(request: Request): void {

@@ -16,7 +16,7 @@ export interface Load {
   readonly holdMs: number;
   /** From arrival until no caller waits for the answer. */
   readonly deadlineMs?: number;
-  /** What its prompts begin with, as the option `sharedTokens` is called; absent: nothing in common. */
+  /** What its prompts begin with, as the option `reusableTokens` is called; absent: nothing in common. */
   readonly prefix?: number;
   /** When it begins and ends. */
   readonly fromMs?: number;
@@ -116,7 +116,7 @@ export class SeatHarness {
     }
     ticket.ready({
       promptTokens: PROMPT_TOKENS,
-      maxTokens: 1,
+
       ...(prefix !== undefined && { prefix: Uint32Array.of(prefix) }),
     });
     void ticket.outcome.then((outcome) => {

@@ -110,7 +110,7 @@ export async function simulate(list: readonly Caller[], setting: Setting): Promi
         end('good');
       });
     });
-    ticket.ready({ promptTokens: 100, maxTokens: 1000 });
+    ticket.ready({ promptTokens: 100 });
   };
   const schedule = (index: number): void => {
     const caller = list[index];

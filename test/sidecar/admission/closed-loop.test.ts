@@ -34,7 +34,7 @@ async function refusals({ seats, callers, holds, readyMs, requests }: Loop): Pro
       refused.push(ticket.reason);
       return;
     }
-    clock.after(readyMs, () => ticket.ready({ promptTokens: 10, maxTokens: 10 }));
+    clock.after(readyMs, () => ticket.ready({ promptTokens: 10 }));
     const outcome = await ticket.outcome;
     if (outcome.kind !== 'seated') {
       refused.push(outcome.kind === 'refused' ? outcome.reason : 'wait');
@@ -84,7 +84,7 @@ t.test('after an overload, as many callers as seats who begin together are not r
       refused.push(ticket.reason);
       return;
     }
-    clock.after(5, () => ticket.ready({ promptTokens: 10, maxTokens: 10 }));
+    clock.after(5, () => ticket.ready({ promptTokens: 10 }));
     clock.after(patienceMs, () => ticket.cancel());
     const outcome = await ticket.outcome;
     if (outcome.kind !== 'seated') return;

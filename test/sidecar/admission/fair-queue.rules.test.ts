@@ -527,9 +527,9 @@ t.test('Retry-After is spread over a quarter more', async (t) => {
 });
 
 t.test('affinity: a head that is close behind goes first if a free sequence has enough of its prompt', async (t) => {
-  const sharedTokens = ([tokens]: Uint32Array): number => tokens ?? 0;
+  const reusableTokens = ([tokens]: Uint32Array): number => tokens ?? 0;
   const after = async (aheadMs: number, a: number, b: number): Promise<string[]> => {
-    const desk = new Harness(1, {}, { sharedTokens });
+    const desk = new Harness(1, {}, { reusableTokens });
     await desk.serve('b', 1000);
     const lease = await desk.seat(desk.wait('b'));
     const waiting = { a: desk.wait('a', {}, a), b: desk.wait('b', {}, b) };
@@ -544,7 +544,7 @@ t.test('affinity: a head that is close behind goes first if a free sequence has 
 
 /** Seats of `x` with a prompt in the cache, one request after another, before `a`, which always waits. */
 async function passes(weight: number, takesMs: number, usualMs: number, maxWaitMs = 1e6): Promise<number> {
-  const desk = new Harness(1, { maxWaitMs }, { sharedTokens: ([tokens]) => tokens ?? 0 });
+  const desk = new Harness(1, { maxWaitMs }, { reusableTokens: ([tokens]) => tokens ?? 0 });
   await desk.serve('x', takesMs);
   await desk.serve('a', usualMs);
   let lease = await desk.seat(desk.wait('other'));
@@ -579,11 +579,11 @@ t.test('affinity: only for at least a tenth of the prompt', async (t) => {
     [3000, ['b', 'a']],
     [3001, ['a', 'b']],
   ] as const) {
-    const desk = new Harness(1, {}, { sharedTokens: () => 300 });
+    const desk = new Harness(1, {}, { reusableTokens: () => 300 });
     await desk.serve('b', 1000);
     const lease = await desk.seat(desk.wait('b'));
     const [a, b] = [desk.wait('a'), desk.enter('b')];
-    b.ready({ promptTokens, maxTokens: 1, prefix: Uint32Array.of(1) });
+    b.ready({ promptTokens, prefix: Uint32Array.of(1) });
     desk.clock.advance(10);
     t.same(await desk.turns(lease, { a, b }, 0), order);
   }
@@ -591,12 +591,12 @@ t.test('affinity: only for at least a tenth of the prompt', async (t) => {
 
 t.test('affinity: for one seat sixteen heads are compared, however many accounts wait', async (t) => {
   let looks = 0;
-  const sharedTokens = (): number => ((looks += 1), 0);
+  const reusableTokens = (): number => ((looks += 1), 0);
   for (const [accounts, most] of [
     [16, 16],
     [40, 16],
   ] as const) {
-    const desk = new Harness(1, { waitingPerSeat: 100 }, { sharedTokens });
+    const desk = new Harness(1, { waitingPerSeat: 100 }, { reusableTokens });
     const lease = await desk.seat(desk.wait('running'));
     for (let i = 0; i < accounts; i += 1) desk.wait(`waiting ${i}`, {}, 1);
     looks = 0;

@@ -47,7 +47,7 @@ t.test('the fairness index leaves out accounts that had no request to seat', asy
   const entry = { account: 'alone', weight: 4, bytes: 1, seatsWanted: 2 };
   const ticket = harness.queue.enter(entry);
   if ('kind' in ticket) throw new Error(ticket.reason);
-  ticket.ready({ promptTokens: 1, maxTokens: 1 });
+  ticket.ready({ promptTokens: 1 });
   const outcome = await ticket.outcome;
   t.ok(outcome.kind === 'seated' && outcome.lease.takeSeat(), 'two seats all the time');
   for (const account of ['a', 'b']) harness.offer({ account, holdMs: 200, everyMs: everyMs(200, 2, 1) });
@@ -149,7 +149,7 @@ for (const affinity of [false, true]) {
     });
     await fc.assert(
       fc.asyncProperty(fc.integer(), fc.array(loadArb, { minLength: 2, maxLength: 5 }), async (seed, loads) => {
-        const harness = new SeatHarness(seed, affinity ? { sharedTokens: ([tokens]) => tokens ?? 0 } : {});
+        const harness = new SeatHarness(seed, affinity ? { reusableTokens: ([tokens]) => tokens ?? 0 } : {});
         loads.forEach(({ weight, holdMs, times, fromMs, prefix }, i) => {
           const load: Load = { account: `t${i}`, weight, holdMs, everyMs: everyMs(holdMs, times), fromMs, prefix };
           harness.offer(load);

@@ -30,7 +30,7 @@ class ReplicaWalk {
       config,
       learns: false,
       seats: CONTEXTS.map((contextPerSeat, at) => ({ seats: seats[at] ?? 1, contextPerSeat })),
-      sharedTokens: (prefix, replica) => (prefix[0] === replica ? 640 : 0),
+      reusableTokens: (prefix, replica) => (prefix[0] === replica ? 640 : 0),
     });
   }
 
@@ -74,7 +74,7 @@ class ReplicaWalk {
     const entered = this.#queue.enter({ account, weight: 4, bytes: 1, seatsWanted: 1 + (pick % 2) });
     if ('kind' in entered) return;
     this.#await({ ticket: entered, tokens }, entered.outcome);
-    entered.ready({ promptTokens: 800, maxTokens: 1, seatTokens: tokens, prefix: Uint32Array.of(pick % 4) });
+    entered.ready({ promptTokens: 800, seatTokens: tokens, prefix: Uint32Array.of(pick % 4) });
   }
 
   #await(waiting: Waiting, outcome: Ticket['outcome']): void {

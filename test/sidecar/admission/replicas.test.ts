@@ -1,7 +1,7 @@
 /** One queue over the seats of several replicas. */
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import type { SharedTokens } from '../../../sidecar/admission/next-request.js';
+import type { ReusableTokens } from '../../../sidecar/admission/next-request.js';
 import type { ReplicaSize } from '../../../sidecar/admission/replica-seats.js';
 import type {
   Lease,
@@ -13,18 +13,18 @@ import type {
 } from '../../../sidecar/admission/seat-queue.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
-const NEEDS: SeatNeeds = { promptTokens: 1000, maxTokens: 1, seatTokens: 1001 };
+const NEEDS: SeatNeeds = { promptTokens: 1000, seatTokens: 1001 };
 const LONG: SeatNeeds = { ...NEEDS, seatTokens: 6000 };
 
 const equal = (seats: number): ReplicaSize => ({ seats, contextPerSeat: 2048 });
 const long = (seats: number): ReplicaSize => ({ seats, contextPerSeat: 8192 });
 
-function setup(seats: readonly ReplicaSize[], sharedTokens?: SharedTokens): { clock: FakeClock; queue: SeatQueue } {
+function setup(seats: readonly ReplicaSize[], reusableTokens?: ReusableTokens): { clock: FakeClock; queue: SeatQueue } {
   const clock = new FakeClock();
   const config = { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 100_000 };
   return {
     clock,
-    queue: createFairQueue({ clock, random: () => 0, config, seats, ...(sharedTokens && { sharedTokens }) }),
+    queue: createFairQueue({ clock, random: () => 0, config, seats, ...(reusableTokens && { reusableTokens }) }),
   };
 }
 

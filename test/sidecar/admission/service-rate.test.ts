@@ -58,7 +58,7 @@ function oneSeat() {
       const ticket = queue.enter({ account: 'a', weight: 1, bytes: 1, seatsWanted: 1 });
       if ('kind' in ticket) throw new Error('refused');
       void ticket.outcome.then((outcome) => outcome.kind === 'seated' && leases.push(outcome.lease));
-      ticket.ready({ promptTokens: 1, maxTokens: 1 });
+      ticket.ready({ promptTokens: 1 });
       return ticket;
     },
     serve: async (times: number): Promise<void> => {

@@ -13,7 +13,7 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
   const enter = (account: string): void => {
     const ticket = queue.enter({ account, weight: 4, bytes: 7, seatsWanted: 1, user: 'secret' });
     if ('kind' in ticket) throw new Error(ticket.reason);
-    ticket.ready({ promptTokens: 1, maxTokens: 1 });
+    ticket.ready({ promptTokens: 1 });
     void ticket.outcome.then((outcome) => {
       if (outcome.kind !== 'seated') return;
       clock.advance(1000);

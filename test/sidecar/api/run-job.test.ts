@@ -113,7 +113,7 @@ class Seated {
   async lease(seatsWanted = 1): Promise<Lease> {
     const ticket = this.queue.enter({ account: 'acme', weight: 4, bytes: 1, seatsWanted });
     if ('kind' in ticket) throw new Error(ticket.reason);
-    ticket.ready({ promptTokens: 1, maxTokens: 1 });
+    ticket.ready({ promptTokens: 1 });
     const outcome = await ticket.outcome;
     if (outcome.kind !== 'seated') throw new Error(outcome.kind);
     return outcome.lease;
@@ -176,7 +176,7 @@ t.test('while a prompt is made again its request ends at its deadline, or when i
     } as unknown as PreparedRequest<ChatParams>;
     const wait = SeatWait.enter(context, prepared, 1);
     if (wait.kind !== 'waiting') throw new Error('no place');
-    const lease = await wait.seat({ promptTokens: 1, maxTokens: 1 });
+    const lease = await wait.seat({ promptTokens: 1 });
     if ('kind' in lease) throw new Error('no seat');
     const remake = (): Promise<Stop> => wait.tokenizeAgain(prepared, 'chat', 'p') as Promise<Stop>;
     const running = runJob(context, lease, chatOf(), seated.parts({ remake }));

@@ -58,7 +58,7 @@ t.test('an engine that was lost before it began: the first try is kept separatel
   };
   t.strictSame(times.last, waits, 'the second has no mark of the first');
   clock.advance(2);
-  t.equal(times.queuedMs(clock.now()), 3);
+  t.equal(times.waitedMs(clock.now()), 3);
   times.seated(3, 0);
   times.handedOver();
   t.match(times.last, { readyAt: 5, seatedAt: 7, replica: 0, handedOverAt: 7 });
