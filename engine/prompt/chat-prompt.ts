@@ -114,8 +114,8 @@ export function promptPieces(
   if (shaped.kind === 'failed') return shaped;
   const guarded = guard(shaped.shaped, specials);
   if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
-  const format = constraint.json && { replyFormat: constraint.json.schema ?? { type: 'object' } };
-  const rendered = template.renderShaped(guarded.value, { ...options, ...format });
+  const written = constraint.json && { writtenSchema: constraint.json.schema ?? { type: 'object' } };
+  const rendered = template.renderShaped(guarded.value, { ...options, ...written });
   if (rendered.kind === 'failed') {
     const says = rendered.says ?? refusedConstruct(template, instructed.conversation, options);
     return { kind: 'failed', why: rendered.why, ...(says !== undefined && { says }) };

@@ -22,7 +22,7 @@ export interface RenderOptions {
    */
   readonly reasoningEffort?: string;
   /** The schema of a reply that is JSON, for the templates that write it down. */
-  readonly replyFormat?: object;
+  readonly writtenSchema?: object;
   /** The caller's own values for names that the template reads. Names that carry the conversation are not among them. */
   readonly switches?: Readonly<Record<string, string | number | boolean | null>>;
 }
@@ -190,7 +190,7 @@ function ownWords(source: TemplateSource, shaped: Shaped, options: RenderOptions
 const LEAST_WORDS = 12;
 
 function itemsOf(source: TemplateSource, shaped: Shaped, options: RenderOptions): Record<string, unknown> {
-  const { reasoningEffort: effort, addGenerationPrompt, replyFormat, switches = {} } = options;
+  const { reasoningEffort: effort, addGenerationPrompt, writtenSchema, switches = {} } = options;
   const now = new Date();
   return {
     bos_token: source.tokens.bos,
@@ -201,7 +201,7 @@ function itemsOf(source: TemplateSource, shaped: Shaped, options: RenderOptions)
     datetime: formatDate(now, '%b %d %Y'),
     ...KEEP_THOUGHTS,
     ...withoutOurs(switches),
-    ...(source.writesFormat && replyFormat && { response_format: replyFormat }),
+    ...(source.writesFormat && writtenSchema && { response_format: writtenSchema }),
     ...shaped,
   };
 }

@@ -64,7 +64,7 @@ export class AccountClass {
     return this.list.length + this.returned;
   }
 
-  /** Whether one of these requests would be given a seat now. */
+  /** Whether one of these requests may be seated once a seat is free. */
   get hasSeatable(): boolean {
     return this.users.head !== undefined || this.returned > 0;
   }

@@ -157,7 +157,7 @@ export class Account {
     this.windowMs += this.virtualMs - before;
   }
 
-  /** Lifts a class's counter to where the queue stands. */
+  /** Lifts a class's counter to the others' virtual time. */
   lift(accountClass: AccountClass, least: number): void {
     this.#settle();
     accountClass.virtualMs = Math.max(accountClass.virtualMs, least);

@@ -15,7 +15,7 @@ const PRESSED_MS = 5000;
  *
  * An account gains no claim to seats while it is idle: when one of its requests can be seated, its virtual time is lifted.
  * VTC lifts to the lowest of the accounts that wait, which is undefined while none waits. This takes the highest of three
- * values: the lowest of the other active accounts; the virtual time of the last account that was seated in its turn
+ * values: the lowest of the other active accounts; that of the account whose turn it was when a seat was last given
  * (start-time fair queuing, P. Goyal et al., 1996), below which an account with few requests would otherwise stay; and,
  * after all accounts were idle, the highest that there was, so that no difference outlives the contention that caused it. None of
  * the three is above the lowest of the accounts that wait already, so a lift never delays an account beyond its turn.
@@ -104,8 +104,11 @@ export class Accounts {
     this.#window.roll(now, this.active);
   }
 
-  /** The account whose turn it is gets a seat. */
-  turn(): void {
+  /**
+   * A request gets a seat: no account is lifted below the one whose turn it is, though that one may be passed
+   * (next-request.ts).
+   */
+  raiseFloor(): void {
     this.#floorMs = Math.max(this.#floorMs, this.seatable.first?.virtualMs ?? 0);
   }
 
@@ -150,7 +153,7 @@ export class Accounts {
     }
   }
 
-  /** To where the queue stands: before one of a class begins to wait, where none of it did. */
+  /** To the others' virtual time: before one of a class begins to wait, where none of it did. */
   lift(account: Account, accountClass: AccountClass): void {
     const lowest = this.active.firstBut(account.active)?.virtualMs ?? 0;
     account.lift(accountClass, Math.max(lowest, this.#floorMs));

@@ -33,7 +33,7 @@ export interface Measures {
 export interface ChoiceRules {
   /** Tokens of a prompt that a replica with a free seat holds; undefined: not considered. */
   readonly mostReusable: ((prefix: Uint32Array) => number) | undefined;
-  /** Whether it has waited so long that its caller has probably left. */
+  /** Whether its class is served newest first, and it has waited longer than wastes no seat time. */
   readonly isAged: (queued: QueuedRequest) => boolean;
   /** Whether a free seat is long enough for it. */
   readonly fits: (queued: QueuedRequest) => boolean;

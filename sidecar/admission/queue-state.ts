@@ -58,7 +58,7 @@ export class QueueState {
     return this.#waitingClasses;
   }
 
-  /** Waiting requests that could take a seat now. */
+  /** Waiting requests that may be seated once a seat is free. */
   get seatable(): number {
     return this.#seatable;
   }
@@ -178,7 +178,7 @@ export class QueueState {
     else this.#inRoom(queued, account, accountClass, -1);
     if (returned || inTurns) this.#seatable -= 1;
     if (inTurns && to === 'seat') {
-      this.accounts.turn();
+      this.accounts.raiseFloor();
       accountClass.users.serve(queued);
     } else accountClass.users.remove(queued);
     if (inTurns && accountClass.users.head === undefined) accountClass.serviceRate.rest();

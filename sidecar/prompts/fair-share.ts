@@ -5,8 +5,8 @@
  * Each account has a virtual time: the host time of its items, in ms, over its weight. The waiting account with the
  * lowest one is next, with its oldest item. An item's time is known only when it is done, so the account is charged in
  * advance by its recent average, and the difference afterwards. An account without waiting items starts at the virtual
- * time of the last started item, so that idle accounts save up no time, and an account with occasional prompts waits
- * only for items that are running, however many another account has waiting.
+ * time of the last item that was taken, so that idle accounts save up no time, and an account with occasional prompts waits
+ * only for items that are taken, however many another account has waiting.
  *
  * An idle account is removed once the others have caught up with it, and all are when no item is left.
  */
@@ -34,7 +34,7 @@ class Account<T> {
   /** Its waiting items, oldest first, and the same newest first. */
   readonly oldest = new Heap<Item<T>>((a, b) => a.id < b.id);
   readonly newest = new Heap<Item<T>>((a, b) => a.id > b.id);
-  /** Items that are running. */
+  /** Items that are taken. */
   taken = 0;
   /** Among the accounts with waiting items. */
   readonly ready: HeapNode<Account<T>> = new HeapNode<Account<T>>(this);
@@ -77,7 +77,7 @@ export class FairShare<T> {
   readonly #accounts = new Map<string, Account<T>>();
   readonly #ready = new Heap<Account<T>>(isBefore);
   readonly #idle = new Heap<Account<T>>((a, b) => a.virtualMs < b.virtualMs);
-  /** Virtual time at which the last item started. */
+  /** Virtual time at which the last item was taken. */
   #nowMs = 0;
   #waiting = 0;
   #taken = 0;
@@ -110,7 +110,7 @@ export class FairShare<T> {
     return item;
   }
 
-  /** The next item, now running. Its account is charged the expected cost. */
+  /** The next item, now taken. Its account is charged the expected cost. */
   take(): Item<T> | undefined {
     const item = this.#ready.first?.oldest.first;
     if (item === undefined) return undefined;
@@ -126,14 +126,14 @@ export class FairShare<T> {
     return item;
   }
 
-  /** A running item waits again, as if it had not started. */
+  /** A taken item waits again, as if it had not been taken. */
   putBack(item: Item<T>): void {
     this.#charge(item.account, -item.advanceMs / item.owner.weight);
     this.#wait(item);
     this.#release(item.account);
   }
 
-  /** Removes a waiting item; does nothing for a running one. */
+  /** Removes a waiting item; does nothing for a taken one. */
   remove(item: Item<T>): void {
     if (item.oldest.at < 0) return;
     this.#leave(item);
@@ -152,7 +152,7 @@ export class FairShare<T> {
     if (account) this.#charge(account, ms / owner.weight);
   }
 
-  /** A running item is done after `ms` of host time; undefined: it was never started. */
+  /** A taken item is done after `ms` of host time; undefined: it never ran. */
   done(item: Item<T>, ms: number | undefined): void {
     const { account, advanceMs, owner } = item;
     if (ms !== undefined) {
@@ -216,7 +216,7 @@ export class FairShare<T> {
     this.#idle.moved(account.idle);
   }
 
-  /** A running item has ended. */
+  /** A taken item has ended. */
   #release(account: Account<T>): void {
     account.taken -= 1;
     this.#taken -= 1;

@@ -17,7 +17,8 @@ export function check(form: BodyForm, bytes: Uint8Array): Checked {
 }
 
 /**
- * Makes the prompt of a body: the second step. It parses the bytes again, since the host that did the first step may have ended.
+ * Makes the prompt of a body: the second step. It parses the bytes again, since the sidecar did the first step itself, or a host that may
+ * have ended.
  * `compiled`: the grammars of its tools and schemas, if compiling them takes more work than this thread does.
  */
 export function tokenize(
