@@ -17,9 +17,8 @@ const CLOSED = 'the sidecar ends';
 const kept = (why: string): Replaced => ({ kind: 'kept', why, lacksMemory: false });
 
 /**
- * A replica of a model's engine: its process is forked, watched, and forked again after it ended, until close() or until its
- * model cannot be served. After an end the next is forked only when the previous one is gone;
- * other weights may load in a process beside the present one (`replace`).
+ * A replica of a model's engine: its process is forked, watched, and forked again once it is gone, until close() or until its model
+ * cannot be served. Other weights may load in a process beside the present one (`replace`).
  *
  *                    start, wake          ready
  *      unloaded ----------------> cold ----------> ready
