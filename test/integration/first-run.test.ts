@@ -50,9 +50,12 @@ t.test('the first start creates a key, and prints two lines that work and whose 
   const [chat = '', decision = '', ...more] = curlLines(sidecar);
   t.same(more, []);
   const chunks = chunksOf(await paste(chat));
-  // It is sampled with a random seed. What the greedy reply says is tested in seedling.test.ts.
+  // It is sampled with a random seed, so that any reply that the model learned may come.
   t.match(contentOf(chunks), /\w/, 'a reply');
   t.match(chunks.at(-1)?.choices[0]?.finish_reason, /^(stop|length)$/, 'with an end');
+  const likeliest = chunksOf(await paste(chat.replace('"messages"', '"temperature":0,"messages"')));
+  t.match(contentOf(likeliest), /seedling|I can greet/, 'the likeliest reply introduces the model');
+  t.equal(likeliest.at(-1)?.choices[0]?.finish_reason, 'stop', 'and ends its turn');
   const { answers } = checked('decisions', await paste(decision)) as {
     answers: { refund: { probabilities: { yes: number; no: number } } };
   };
