@@ -1,7 +1,7 @@
 /**
  * Ten times the load before a llama-server that is the sidecar's engine, beside our own engine, the same llama-server alone and
  * one behind nginx, all in one run; with short replies, and with replies as long as those of a chat. Needs `make peers` and nginx;
- * about eight minutes a round.
+ * about a quarter of an hour a round, in a third of which llama-server alone works off its backlog.
  */
 import { metricOf } from '../../engine/remote/metrics-text.js';
 import { CHAT } from '../../test/support/sidecar.js';
