@@ -74,6 +74,7 @@ lint: install
 
 # Runs each bench whose result is not of the present code; goes on where an earlier run was ended. What is due, and how long it
 # takes: make bench-list. Some of it: make bench BENCH='^engine/'. As one round, from a commit on: make bench BENCH='--since COMMIT'
+# On another machine than the rest of the round: make bench BENCH=--any-machine
 bench: build peers
 	@node dist/bench/run/cli.js $(BENCH)
 

@@ -1,11 +1,12 @@
 /**
  * `make bench`: runs all benches whose results are not of the present code.
  *
- *     node dist/bench/run/cli.js [--list] [--since COMMIT] [PATTERN]
+ *     node dist/bench/run/cli.js [--list] [--since COMMIT] [--any-machine] [PATTERN]
  *
  * `--list` only writes what is due and how long it takes: benches of which a file that they depend on has changed. `--since` also
- * accepts results of COMMIT or later: of one round, if something was changed in it that the figures do not depend on. PATTERN is a
- * regular expression on the commands.
+ * accepts results of COMMIT or later: of one round, if something was changed in it that the figures do not depend on.
+ * `--any-machine` also accepts results of another processor: of a round that goes on elsewhere. PATTERN is a regular expression on
+ * the commands.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -33,7 +34,11 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { list: { type: 'boolean', default: false }, since: { type: 'string' } },
+  options: {
+    list: { type: 'boolean', default: false },
+    since: { type: 'string' },
+    'any-machine': { type: 'boolean', default: false },
+  },
 });
 const { since } = values;
 const pattern = new RegExp(positionals[0] ?? '');
@@ -51,7 +56,7 @@ const bed: Environment = {
   },
   isCurrent: (commit, bench) =>
     isPresentCode(commit, filesOf(sourceOf(bench))) || (since !== undefined && isSince(commit, since)),
-  present: { machine: processor(), node: process.version },
+  present: { node: process.version, ...(values['any-machine'] ? {} : { machine: processor() }) },
   addon: installedAddon,
   useAddon: (addon) => {
     if (addon === 'prebuilt') renameSync(NATIVE_ADDON, ASIDE);

@@ -24,8 +24,8 @@ export interface Environment {
   recorded(name: string): Recorded | undefined;
   /** True if what the bench depends on is as it was in `commit`. */
   isCurrent(commit: string, bench: Bench): boolean;
-  /** What results of this machine record. */
-  readonly present: { readonly machine: string; readonly node: string };
+  /** What results of this machine record; without a machine, results of any machine count. */
+  readonly present: { readonly machine?: string; readonly node: string };
   /** The one that engines load now. */
   addon(): InstalledAddon;
   /** Puts the addon in place; false if it could not be built. */
@@ -56,7 +56,9 @@ export interface Outcome {
 function isDone(bench: Bench, bed: Environment): boolean {
   return bench.results.every((name) => {
     const { commit, rough = false, addon, command, machine, node = '' } = bed.recorded(name) ?? {};
-    const sameClocks = !rough && machine === bed.present.machine && major(node) === major(bed.present.node);
+    const { present } = bed;
+    const sameMachine = present.machine === undefined || machine === present.machine;
+    const sameClocks = !rough && sameMachine && major(node) === major(present.node);
     return (
       commit !== undefined &&
       (sameClocks || !bench.quiet) &&

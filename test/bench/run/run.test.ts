@@ -23,7 +23,7 @@ class StandIn implements Environment {
   readonly codes = new Map<string, number | null>();
   readonly ran: string[] = [];
   readonly lines: string[] = [];
-  present = { machine: 'AMD EPYC, 2 cores', node: 'v20.20.2' };
+  present: Environment['present'] = { machine: 'AMD EPYC, 2 cores', node: 'v20.20.2' };
   installed: 'prebuilt' | 'native' = 'prebuilt';
   commit = 'new';
   /** Benches of which nothing has changed since any commit. */
@@ -132,6 +132,16 @@ t.test(
     t.strictSame(current, ['of-a-patch.js', 'own-build.js', 'simulated.js']);
   },
 );
+
+t.test('a round that goes on elsewhere keeps the results of the machine before', async (t) => {
+  const bed = new StandIn();
+  bed.present = { node: 'v20.20.2' };
+  bed.results
+    .set('clock', bed.result('clock', { machine: 'AMD EPYC, 4 cores' }))
+    .set('from-npm', bed.result('from-npm', { machine: 'AMD EPYC, 4 cores', rough: true }));
+  const { current } = await runPlan(PLAN, bed);
+  t.strictSame(current, ['clock.js']);
+});
 
 t.test('without a quiet machine only what does not need one runs', async (t) => {
   const bed = new StandIn();
