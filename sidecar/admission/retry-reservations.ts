@@ -1,7 +1,7 @@
 /**
  * Reserves times to retry. If more requests arrive than the seats can serve, not all that retry can be served, whatever their
  * Retry-After. So each class of an account reserves times at a part of the rate at which it is given seats: a retry
- * at its time, identified by its account and body, is admitted before all others of its class. When the next such
+ * at its time, identified by its account and body, is admitted before its user's other requests. When the next such
  * time is too far ahead, requests get a long time that reserves nothing.
  */
 import type { Demand } from './demand.js';

@@ -8,7 +8,7 @@ import { RequestContext } from './request-context.js';
 
 /**
  * POST /v1/completions: text completion does not exist, so the answer is 404. If the model is a decision model that the key may
- * call, the message names the right endpoint. A body too long to be parsed on this event loop is not read.
+ * call, it is 400 and the message names the endpoint for it. A body too long to be parsed on this event loop is not read.
  */
 export async function completions(exchange: Exchange, services: Services): Promise<void> {
   const context = new RequestContext(exchange, 'other', services);

@@ -91,7 +91,7 @@ export class RequestContext {
     this.phase = 'prefilling';
   }
 
-  /** The first token, or the first answer of a decision, came from the engine. */
+  /** A chat's first token came from the engine. A decision has none: it stays `prefilling`. */
   firstToken(): void {
     if (this.times.begun) return;
     this.phase = 'decoding';

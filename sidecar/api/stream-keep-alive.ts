@@ -1,25 +1,25 @@
 import type { Clock } from '../lib/clock.js';
 
-/** Detects intervals in which a stream sent nothing. The first interval begins at the construction. */
+/** Notices when a stream has sent nothing for an interval. The first one begins at the construction. */
 export class StreamKeepAlive {
   readonly #clock: Clock;
   readonly #intervalMs: number;
   readonly #idle: () => void;
   #cancelTimer: () => void;
-  /** Something was sent in the current interval. */
-  #busy = false;
+  #sentAt: number;
 
-  /** `idle` is called at the end of each interval in which nothing was sent; it sends a keep-alive. */
+  /** `idle` is called each time that nothing was sent for `intervalMs`; it sends a keep-alive. */
   constructor(clock: Clock, intervalMs: number, idle: () => void) {
     this.#clock = clock;
     this.#intervalMs = intervalMs;
     this.#idle = idle;
-    this.#cancelTimer = this.#nextLook();
+    this.#sentAt = clock.now();
+    this.#cancelTimer = this.#lookAfter(intervalMs);
   }
 
-  /** Call it with each event that is sent. */
+  /** Call it with each event that is sent. It sets no timer, since a stream sends many. */
   sent(): void {
-    this.#busy = true;
+    this.#sentAt = this.#clock.now();
   }
 
   /** Stops the timer. Idempotent. */
@@ -27,11 +27,13 @@ export class StreamKeepAlive {
     this.#cancelTimer();
   }
 
-  #nextLook(): () => void {
-    return this.#clock.after(this.#intervalMs, () => {
-      if (!this.#busy) this.#idle();
-      this.#busy = false;
-      this.#cancelTimer = this.#nextLook();
+  #lookAfter(ms: number): () => void {
+    return this.#clock.after(ms, () => {
+      const leftMs = this.#sentAt + this.#intervalMs - this.#clock.now();
+      const silent = leftMs <= 0;
+      if (silent) this.sent();
+      this.#cancelTimer = this.#lookAfter(silent ? this.#intervalMs : leftMs);
+      if (silent) this.#idle();
     });
   }
 }

@@ -60,7 +60,7 @@ export class Timeline {
     this.#handedOverAt = this.#clock.now();
   }
 
-  /** The first token, or a decision's first answer, arrived. */
+  /** A chat's first token arrived. A decision has none. */
   firstToken(): void {
     this.#firstTokenAt ??= this.#clock.now();
   }

@@ -16,7 +16,7 @@ const DRAIN_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
  */
 const SAME_REQUEST_MS = 1000;
 
-/** Reloads the keys file, as is customary for services. */
+/** Reads keys, secrets and the certificate again, as is customary for services. */
 const RELOAD_SIGNAL = 'SIGHUP';
 
 /** The exit code that shells use for an interrupted process. */
@@ -37,8 +37,11 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
   process.on(RELOAD_SIGNAL, () => void Promise.all([identities.reload(), app?.reload()]));
   // Writing beyond the file size limit must only fail that write, and not end the process.
   process.on('SIGXFSZ', () => undefined);
+  // A process of a container that is its first one ignores signals without a handler.
+  for (const signal of DRAIN_SIGNALS) process.on(signal, endStart);
   try {
     app = await startApp(config, identities.identity, log, { metrics, ...(scrapers && { scrapers }) });
+    for (const signal of DRAIN_SIGNALS) process.off(signal, endStart);
     identities.follow((account) => app?.forget(account));
     const stopped = untilStopped(app, serviceManager);
     // Only after the data folder and the address are taken: the existing key may belong to a running sidecar.
@@ -67,6 +70,11 @@ async function renewedKey(file: string, environment: string, identities: Identit
 
 function reachedFromHere({ tcp, host }: Config['listen']): boolean {
   return !tcp || isLoopback(host);
+}
+
+/** Ends a start at once: no request was accepted, and whatever is open is left as by a process that is killed. */
+function endStart(): void {
+  process.exit(0);
 }
 
 /** Drains on the first signal; resolves with 0 when that is done. */

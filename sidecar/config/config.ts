@@ -77,9 +77,17 @@ export function forgetOtelVariables(environment: Record<string, string | undefin
   return names.length;
 }
 
+/**
+ * Kubernetes describes each Service of a namespace to the pods in it. A Service named `ra-sidecar` makes `RA_SIDECAR_SERVICE_HOST`,
+ * `RA_SIDECAR_PORT_80_TCP` and the like, which are not meant as settings.
+ */
 function unknownVariables(environment: Environment): string[] {
   const known = new Set(settings().map(({ variable }) => variable)).add(FILE_VARIABLE);
-  return Object.keys(environment).filter((name) => name.startsWith('RA_') && !known.has(name));
+  const names = Object.keys(environment).filter((name) => name.startsWith('RA_') && !known.has(name));
+  const services = names.flatMap((name) => /^(RA_\w+_)SERVICE_HOST$/.exec(name)?.[1] ?? []);
+  const describesService = (name: string): boolean =>
+    services.some((service) => name.startsWith(`${service}SERVICE_`) || name.startsWith(`${service}PORT`));
+  return names.filter((name) => !describesService(name));
 }
 
 function readFile(file: string): { value: object } | { problem: string } {

@@ -1,8 +1,8 @@
 /** Bodies of POST /responses, brought into the form of chat requests. */
 import { callChoiceOf, checkToolChoice, paramsOf, type ChatBody } from './chat.js';
 import { toolOf } from './compatible.js';
-import { placeOf } from './paths.js';
-import { type Parsed, refuseAt } from './refusal.js';
+import { pathOf, placeOf } from './paths.js';
+import { type Parsed, refuse, refuseAt } from './refusal.js';
 import type { ChatRequest, ContentPart, Message, ReasoningEffort, ToolCall } from './requests.js';
 import { RESPONSES_SCHEMA } from './responses-schema.js';
 import { compile } from './validator.js';
@@ -69,7 +69,7 @@ export function toResponsesRequest(value: unknown): Parsed<ChatRequest> {
   if (!outcome.ok) return refuseAt(placeOf(outcome.segments, WIDE_OPEN_MAPS), outcome.message);
   const body = outcome.value;
   const chat = chatOf(body);
-  const impossible = checkToolChoice(chat);
+  const impossible = checkImages(body.input) ?? checkToolChoice(chat);
   if (impossible !== undefined) return impossible;
   const tools = chat.tool_choice === 'none' ? undefined : chat.tools;
   const params = paramsOf(chat, tools && callChoiceOf(chat));
@@ -82,6 +82,19 @@ export function toResponsesRequest(value: unknown): Parsed<ChatRequest> {
       ...(schema && { replySchema: schema, replySchemaAt: ['text', 'format', 'schema'] }),
     },
   };
+}
+
+/** Why an image is not where chat templates take one; undefined: all are. */
+function checkImages(input: ResponsesBody['input']): Parsed<never> | undefined {
+  if (typeof input === 'string') return undefined;
+  for (const [i, item] of input.entries()) {
+    if (!('role' in item) || item.role === 'user' || typeof item.content === 'string') continue;
+    const image = item.content.findIndex(({ type }) => type === 'input_image');
+    if (image < 0) continue;
+    const path = pathOf(['input', String(i), 'content', String(image)]);
+    return refuse(path, 'must not be an image: only messages of the role user may have images');
+  }
+  return undefined;
 }
 
 function chatOf(body: ResponsesBody): ChatBody {

@@ -1,6 +1,7 @@
 /**
  * The sidecar's side of a model's vision process: it sends one image after another, remembers layouts, detects hung images and
- * starts the process again when it ends. Only the image that it was encoding fails; the others are sent to the next process.
+ * starts the process again when it ends. The image that it was encoding fails; those that wait are sent to the next process.
+ * Sizes that were asked for are `unavailable`; if it was encoding nothing, the first of them is `failed`: it may have caused the end.
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../lib/clock.js';

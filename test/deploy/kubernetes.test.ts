@@ -208,6 +208,7 @@ t.test('it runs without privileges and on a GPU', async (t) => {
     capabilities: { drop: ['ALL'] },
   });
   t.equal(pod['automountServiceAccountToken'], false);
+  t.equal(pod['enableServiceLinks'], false);
   t.equal(mapAt(container, 'resources.limits')['nvidia.com/gpu'], '1');
   t.ok(config().models.every(({ gpu }) => gpu === 'cuda'));
 });

@@ -1,4 +1,5 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { on, once } from 'node:events';
 import { access, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -122,6 +123,18 @@ t.test('an invalid configuration is reported in one line', async (t) => {
     t.equal(stderr.split('\n').length, 2, 'one line');
   }
   await t.rejects(access(untouched), 'and no file was created');
+});
+
+t.test('a signal while it starts ends it with 0', async (t) => {
+  const env = { ...process.env, ...environment, RA_DATA_DIR: join(dir, 'stopped') };
+  const child = spawn(process.execPath, [CLI, 'serve'], { env, stdio: ['ignore', 'pipe', 'inherit'] });
+  const ended = once(child, 'exit');
+  // The operators' listener opens first; then the spool is read and the models are loaded.
+  for await (const [chunk] of on(child.stdout, 'data', { close: ['end'] })) {
+    if (String(chunk).includes('operators listening')) break;
+  }
+  child.kill('SIGTERM');
+  t.strictSame(await ended, [0, null]);
 });
 
 t.test('a data folder in use by another sidecar is reported in one line', async (t) => {

@@ -144,6 +144,24 @@ t.test('a file with comments, and variables that replace its settings', async (t
   t.equal(config.keys.file, '/var/ra/keys.json');
 });
 
+t.test('what Kubernetes tells a pod of the namespace’s Services is no setting', async (t) => {
+  const services = {
+    RA_SIDECAR_SERVICE_HOST: '10.96.0.7',
+    RA_SIDECAR_SERVICE_PORT: '80',
+    RA_SIDECAR_SERVICE_PORT_HTTP: '80',
+    RA_SIDECAR_PORT: 'tcp://10.96.0.7:80',
+    RA_SIDECAR_PORT_80_TCP: 'tcp://10.96.0.7:80',
+    RA_SIDECAR_PORT_80_TCP_ADDR: '10.96.0.7',
+  };
+  t.match(loadConfig(services), { kind: 'config' });
+  t.match(loadConfig({ ...services, RA_SIDECAR_HOST: 'x', RA_LISTEN_PROT: '1' }), {
+    lines: [
+      'config: RA_SIDECAR_HOST is not a setting (environment)',
+      'config: RA_LISTEN_PROT is not a setting (environment)',
+    ],
+  });
+});
+
 t.test('switches are true or false', async (t) => {
   const variable = 'RA_DEVELOPMENT_VALIDATE_ANSWERS';
   t.equal(loaded({ [variable]: 'true' }).development.validateAnswers, true);

@@ -79,6 +79,24 @@ t.test('a second message of the assistant, and one after its calls, are separate
   t.end();
 });
 
+t.test('an image outside a user’s message is refused', (t) => {
+  const image = { type: 'input_image', image_url: 'https://example.com/a.png' };
+  const input = (role: string): object => ({
+    input: [
+      { role: 'user', content: 'hi' },
+      { role, content: [{ type: 'input_text', text: 'x' }, image] },
+    ],
+  });
+  t.equal(refusal(input('user')), 'accepted');
+  for (const role of ['system', 'developer', 'assistant']) {
+    t.equal(
+      refusal(input(role)),
+      'input[1].content[1] must not be an image: only messages of the role user may have images',
+    );
+  }
+  t.end();
+});
+
 t.test('a field that needs a stored response, or a tool that runs in the server, is refused by name', (t) => {
   t.match(refusal({ previous_response_id: 'r' }), /^previous_response_id must be null: no response is stored/);
   t.match(refusal({ conversation: 'c' }), /^conversation must be null/);
