@@ -61,12 +61,12 @@ const keys = {
         },
         'tokens-per-day': { type: 'string', value: 'N', about: 'prompt and completion tokens, by UTC day' },
       },
-      failed: 'the keys file is missing or invalid',
+      failed: 'the keys file is invalid or cannot be written; a missing one is created',
     },
     list: {
       about: 'list all keys, without their hashes',
       options: { json: JSON_OPTION },
-      failed: 'the keys file is missing or invalid',
+      failed: 'the keys file is invalid; a missing one has no keys',
     },
     revoke: {
       about: 'revoke a key from now on',

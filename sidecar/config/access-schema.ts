@@ -39,7 +39,7 @@ export const authorizerSchema: SettingSchema = section({
     default: 'hash',
   }),
   secretFile: text(
-    'File whose first line is sent to the authorizer as `Authorization: Bearer`, to authenticate the sidecar.',
+    'File of secrets, one a line, each of 32 to 256 visible ASCII characters; lines that begin with `#` are comments. The first one is sent to the authorizer as `Authorization: Bearer`, to authenticate the sidecar.',
     { defaultText: 'none' },
   ),
   timeoutMs: milliseconds('The longest time for a complete answer.', { default: 2000, minimum: 10 }),

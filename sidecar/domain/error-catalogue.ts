@@ -151,7 +151,7 @@ export const CATALOGUE = {
     type: 'capacity',
     retryable: true,
     meaning:
-      'All seats of the model are busy and the queue refuses the request, or no seat became free within the longest wait.',
+      'The queue for the model’s seats refuses the request, no seat became free within the longest wait, the bodies of all requests reach their bound, or too many prompts wait to be read.',
     advice: 'Wait for the time in Retry-After, then send it again.',
   },
   request_cancelled: {
@@ -169,7 +169,8 @@ export const CATALOGUE = {
     also: [422],
     meaning:
       'The Idempotency-Key was used before. 409: its request is in flight or was completed. 422: its request had another body or route.',
-    advice: 'Do not repeat a completed request; use a new key for each new request.',
+    advice:
+      'In flight: wait, and send it again with the same key; if the first request fails, its key is free again. Do not repeat a completed request; use a new key for each new request.',
   },
   internal: {
     status: 500,
