@@ -132,7 +132,10 @@ export const configSchema: SettingSchema = section({
       'After SIGTERM `/readyz` answers 503 at once, but requests are still accepted for this long, so that proxies that poll it stop sending before any request is refused. Use three of their check intervals; 0: none.',
       { default: 0 },
     ),
-    timeoutMs: milliseconds('How long requests that still run may continue once new ones are refused, after `drain.noticeMs`.', { default: 30_000 }),
+    timeoutMs: milliseconds(
+      'How long requests that still run may continue once new ones are refused, after `drain.noticeMs`.',
+      { default: 30_000 },
+    ),
   }),
   engine: section({
     startTimeoutMs: milliseconds('An engine that is not ready after this long is killed and restarted.', {
