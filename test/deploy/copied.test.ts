@@ -12,7 +12,7 @@ import { sourceRoot } from '../support/source-root.js';
 function copiedByPage(): readonly string[] {
   const page = readPages().find(({ path }) => path === 'docs/deploy.md');
   for (const { text } of page?.blocks ?? []) {
-    const [, names] = /^cp -r --parents (.+) \/opt\/ra-sidecar$/m.exec(text) ?? [];
+    const [, names] = /^cp -r --parents (.+) \/opt\/ra-sidecar-[\d.]+$/m.exec(text) ?? [];
     if (names !== undefined) return names.split(' ');
   }
   return [];

@@ -34,7 +34,7 @@ for (const name of ['ra-sidecar', 'ra-sidecar@a']) {
     t.ok(existsSync(script.replace(INSTALLED, sourceRoot)), script);
     t.equal(one('Documentation'), `file://${INSTALLED}/docs/deploy.md`);
     const page = readFileSync(join(sourceRoot, 'docs/deploy.md'), 'utf8');
-    t.match(page, /^cp -r --parents .*\bdocs\b.* \/opt\/ra-sidecar$/m, 'which its own page copies');
+    t.match(page, /^cp -r --parents .*\bdocs\b.* \/opt\/ra-sidecar-[\d.]+$/m, 'which its own page copies');
 
     t.equal(dirname(config.listen.socket ?? ''), `/run/${one('RuntimeDirectory')}`);
     t.equal(config.listen.tcp, false);

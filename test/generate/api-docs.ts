@@ -104,10 +104,21 @@ function fieldRows(schema: Schema, prefix: string): string[] {
   });
 }
 
-/** Of variants of one object, the first has all the fields. */
+/** Of variants of one object: the first, which has all the fields; required are those that all variants require. */
 function fullest(schema: Schema): Schema {
-  const { anyOf } = schema as { anyOf?: readonly Schema[] };
-  return anyOf?.[0] ?? schema;
+  const [first, ...others] = (schema as { anyOf?: readonly Schema[] }).anyOf ?? [];
+  return first === undefined ? schema : others.reduce(requiredInBoth, first);
+}
+
+function requiredInBoth(full: Schema, other: Schema): Schema {
+  const required = ((full['required'] ?? []) as readonly string[]).filter((name) =>
+    ((other['required'] ?? []) as readonly string[]).includes(name),
+  );
+  const others = (other['properties'] ?? {}) as Readonly<Record<string, Schema>>;
+  const properties = Object.entries((full['properties'] ?? {}) as Readonly<Record<string, Schema>>).map(
+    ([name, rule]) => [name, others[name] === undefined ? rule : requiredInBoth(rule, others[name])] as const,
+  );
+  return { ...full, ...(properties.length > 0 && { required, properties: Object.fromEntries(properties) }) };
 }
 
 function link(name: string): string {
