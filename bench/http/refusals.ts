@@ -1,5 +1,5 @@
 /**
- * The time of a refusal over HTTP, by its reason, while all seats are in use and the queue is full. With stub engines.
+ * The time of a refusal over HTTP, by its reason, while all seats are in use and the queue stands. With stub engines.
  */
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -46,8 +46,8 @@ interface Case {
 
 const CASES: readonly Case[] = [
   {
-    reason: 'full',
-    beside: 'a full queue',
+    reason: 'standing',
+    beside: 'a queue that stands, without room',
     open: (port) => TimedCaller.open(port, bodyOf('narrow', 'echo')),
   },
   {

@@ -168,7 +168,7 @@ await keep('server-timing', {
     `Echo at ${PER_SECOND}/s: p50 ${floorP50.toFixed(2)} ms, p99 ${floorP99.toFixed(2)} ms.`,
     `${admit <= 1 ? 'Held' : 'Missed'}: \`ra-admit\` p99 at most 1 ms at ${PER_SECOND} requests a second (${admit.toFixed(2)} ms${late > 0 ? `; in all rounds the caller found no free connection ${late} times` : ''}).`,
     '## Refusals at once',
-    `${REFUSED.perSecond} requests a second that are refused as they come, in a sidecar of its own whose seats are all held and whose waiting requests stay where they are; from the request’s last byte written to the refusal’s last byte read. By reason: no place is free; the caller has 20 ms and the wait would be longer; the room has places, but not for so many bytes. Medians of the rounds. Other answers: with another reason, or after a wait; sent late: no connection was free; of all rounds.`,
+    `${REFUSED.perSecond} requests a second that are refused as they come, in a sidecar of its own whose seats are all held and whose waiting requests stay where they are; from the request’s last byte written to the refusal’s last byte read. By reason: the seats stay in use and no more requests may wait; the caller has 20 ms and the wait would be longer; the room has places, but not for so many bytes. Medians of the rounds. Other answers: with another reason, or after a wait; sent late: no connection was free; of all rounds.`,
     markdown(refused),
     `${refusal <= GOAL_MS ? 'Held' : 'Missed'}: a refusal within ${GOAL_MS} ms at p99 (${refusal.toFixed(2)} ms at worst).`,
   ],

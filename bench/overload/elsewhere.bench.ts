@@ -1,7 +1,8 @@
 /**
  * Ten times the load before a llama-server that is the sidecar's engine, beside our own engine, the same llama-server alone and
- * one behind nginx, all in one run; with short replies, and with replies as long as those of a chat. Needs `make peers` and nginx;
- * about a quarter of an hour a round, in a third of which llama-server alone works off its backlog.
+ * one behind nginx, all in one run; with short replies, and with replies as long as those of a chat. nginx lets through as many
+ * requests as there are slots, so that none waits inside the server, as with the sidecar; or twice as many. Needs `make peers` and
+ * nginx; about a quarter of an hour a round.
  */
 import { metricOf } from '../../engine/remote/metrics-text.js';
 import { CHAT } from '../../test/support/sidecar.js';
@@ -18,7 +19,11 @@ const FACTOR = 10;
 const ROUNDS = Number(process.argv[2] ?? 1);
 /** The first part of a load, in which a queue that has learned nothing learns. It is shown apart. */
 const LEARNING_S = 20;
-const CONNECTIONS = { all: 2 * SEATS, perKey: SEATS };
+/** Of nginx: none waits in the server, or as many as run. */
+const CONNECTIONS = [
+  { all: SEATS, perKey: SEATS },
+  { all: 2 * SEATS, perKey: SEATS },
+] as const;
 const ACCOUNTS = { heavy: 0.8, light: 0.2 };
 const NAMES = Object.keys(ACCOUNTS);
 /** Between two readings of a llama-server's own measures, ms: each one is a task between two of its batches. */
@@ -33,8 +38,8 @@ interface Part {
   readonly seconds: number;
 }
 
-const SHORT: Part = { tokens: 32, patienceMs: 8000, seconds: 45 };
-const LONG: Part = { tokens: 128, patienceMs: 32_000, seconds: 55 };
+const SHORT: Part = { tokens: 32, patienceMs: 8000, seconds: 80 };
+const LONG: Part = { tokens: 128, patienceMs: 32_000, seconds: 100 };
 
 /** What a llama-server has computed so far. */
 interface Work {
@@ -67,15 +72,19 @@ const before = await sidecar(sizes, NAMES, {
   engine: { kind: 'llama-server', url: `http://127.0.0.1:${engine.target.port}` },
 });
 const alone = await llamaServer(sizes, NAMES, ['--metrics']);
-const fronted = await behindNginx([alone], { connections: CONNECTIONS });
-const servers = [own, before, alone, fronted];
+const fronted: Server[] = [];
+for (const connections of CONNECTIONS) {
+  const nginx = await behindNginx([alone], { connections });
+  fronted.push({ ...nginx, name: `${nginx.name} ${connections.all}` });
+}
 const rows: Row[] = [];
 const closed: string[] = [];
 try {
-  rows.push(...(await measured(SHORT, servers)));
-  rows.push(...(await measured(LONG, [own, before, fronted])));
+  rows.push(...(await measured(LONG, [own, before, ...fronted])));
+  // The last: nothing waits for it to work off its backlog, which takes minutes.
+  rows.push(...(await measured(SHORT, [own, before, ...fronted, alone])));
 } finally {
-  for (const server of [fronted, alone, before, engine, own]) await server.close();
+  for (const server of [...fronted, alone, before, engine, own]) await server.close();
 }
 
 const [short, long] = [SHORT, LONG].map(({ patienceMs }) => patienceMs / 1000);
@@ -83,7 +92,7 @@ await keep('overload-elsewhere', {
   title: 'Overload before a llama-server that is the engine',
   about: [
     `150m model, ${SEATS} seats or slots, one compute thread, whole replies of ${SHORT.tokens} and of ${LONG.tokens} tokens on average (from half to one and a half times as many); Poisson arrivals from a process of their own at ${FACTOR} times what ${SEATS} callers in a closed loop get of the sidecar with its own engine. Closed loops, replies a second: ${closed.join('; ')}. ${SHORT.seconds} and ${LONG.seconds} s on each server in turn, ${ROUNDS} rounds; callers give up after ${short} and ${long} s. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests, light the rest.`,
-    `The sidecar: default settings, with its own engine and before a llama-server of its own with as many slots as seats. llama-server: the build of \`make peers\`, no prompt cache. nginx: \`limit_conn\` ${CONNECTIONS.all} for all callers together and ${CONNECTIONS.perKey} for each key.`,
+    `The sidecar: default settings, with its own engine and before a llama-server of its own with as many slots as seats. llama-server: the build of \`make peers\`, no prompt cache. nginx: \`limit_conn\` for all callers together, by the number in its row, and ${SEATS} for each key.`,
     `good: replies that were whole within their caller’s patience, a second, from ${LEARNING_S} s after the begin of the load; at first: from 2 s to ${LEARNING_S} s, in which the sidecars learn how long these callers stay. All other columns are of the time from ${LEARNING_S} s on, but for \`gave up at first\`. fair share: what max-min fairness would give the light account of what was good. waited inside: the most requests that waited in the llama-server itself, of a reading every ${LOOK_MS} ms. tokens a batch: of replies, that one of its batches computed on average; batches: of these a second.`,
   ],
   rows,
@@ -114,7 +123,7 @@ async function measured(part: Part, servers: readonly Server[]): Promise<Row[]> 
 async function runOf(part: Part, server: Server, perSecond: number, round: number): Promise<Run> {
   const { seconds, tokens, patienceMs } = part;
   const watching = new AbortController();
-  const behind = server === before ? engine : server === fronted ? alone : undefined;
+  const behind = server === before ? engine : fronted.includes(server) ? alone : undefined;
   const watches = behind && watch(behind, seconds, watching.signal);
   const attempts = await offer({
     target: server.target,
@@ -129,7 +138,8 @@ async function runOf(part: Part, server: Server, perSecond: number, round: numbe
   });
   watching.abort();
   const watched = await watches;
-  await settled(server.target, tokens);
+  const isLast = server === alone && round === ROUNDS - 1;
+  if (!isLast) await settled(server.target, tokens);
   return { attempts, ...(watched && { watched }) };
 }
 

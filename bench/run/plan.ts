@@ -82,7 +82,7 @@ export const PLAN: readonly Bench[] = [
   bench('native', true, 7, 'architectures/llama-server.bench.js native', 'architectures-http-native'),
   bench('native', true, 0.5, 'vision/gaps.bench.js', 'vision-gaps'),
   bench('native', true, 10, 'overload/overload.bench.js 2 native', 'overload'),
-  bench('native', true, 15, 'overload/elsewhere.bench.js', 'overload-elsewhere'),
+  bench('native', true, 16, 'overload/elsewhere.bench.js', 'overload-elsewhere'),
   bench('native', true, 100, 'overload/patience.bench.js 3 600', 'overload-patience'),
 
   bench('either', false, 1.3, 'admission/admission.bench.js', 'admission'),

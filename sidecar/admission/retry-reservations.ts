@@ -66,6 +66,9 @@ export class RetryReservations {
   offer(reservable: ReservableClass, key: string | undefined, now: number): Retry | undefined {
     if (reservable.load <= OVERLOAD) return undefined;
     this.#forget(now);
+    // It comes before its time, or is a copy: a further time would only take one from another.
+    const pending = key === undefined ? undefined : this.#reservations[key];
+    if (pending !== undefined && pending > now) return { kind: 'reserved', ms: Math.ceil(pending - now) };
     const everyMs = reservable.demand.everyMs / RESERVED_SHARE;
     const at = Math.max(reservable.reservedAt + everyMs, now + SOONEST_MS);
     const ms = Math.ceil(at - now);

@@ -41,7 +41,7 @@ export class WaitTimer {
     // Up to the next whole millisecond, so that sums of fractions do not arm it again and again for no time.
     const patienceIn = Math.ceil(since + this.#hopelessMs(queued) - now) + 1;
     const deadlineIn = (queued.request.deadlineAt ?? Infinity) - now;
-    const waitIn = this.#maxWaitMs - queued.inQueueMs;
+    const waitIn = this.#maxWaitMs - queued.inQueueMs - (now - queued.queuedAt);
     const least = Math.min(deadlineIn, waitIn, wantedIn, Math.max(patienceIn, 1));
     const reason = deadlineIn === least ? 'deadline' : waitIn === least ? 'wait' : 'hopeless';
     const byPatience = reason === 'hopeless' && least < wantedIn;

@@ -30,7 +30,8 @@ export class ReachablePrefixes implements PrefixIndex {
     const replica = this.#replicas[this.#at];
     let most = replica?.heldPrefixes().longestOf(hashes) ?? 0;
     for (const other of this.#replicas) {
-      if (replica && canRestore(replica, other)) most = Math.max(most, other.heldPrefixes().longestShared(hashes));
+      if (replica && other !== replica && canRestore(replica, other))
+        most = Math.max(most, other.heldPrefixes().longestShared(hashes));
     }
     return most;
   }
@@ -47,7 +48,7 @@ export function stateElsewhere(
   let found: StateElsewhere | undefined;
   for (const other of replicas) {
     const { pid } = other;
-    if (!replica || pid === undefined || !canRestore(replica, other)) continue;
+    if (!replica || other === replica || pid === undefined || !canRestore(replica, other)) continue;
     const prefixes = other.heldPrefixes();
     const shared = prefixes.longestShared(hashes);
     const state = shared >= most + PREFIX_CHUNK ? prefixes.sharedState(hashes) : undefined;
@@ -58,8 +59,11 @@ export function stateElsewhere(
   return found;
 }
 
-/** Whether a replica can restore the states of another one: these have the same weights, KV type and shape. */
-function canRestore(replica: Sibling, other: Sibling): boolean {
-  const states = replica.facts?.states;
-  return other !== replica && states !== undefined && other.facts?.states === states;
+/**
+ * Whether a replica can restore the states of another one: these have the same weights, KV type and shape, and fit its seats. A
+ * state has at most as many tokens as a seat of the replica that saved it.
+ */
+function canRestore({ facts: own }: Sibling, { facts: theirs }: Sibling): boolean {
+  if (own?.states === undefined || theirs?.states !== own.states) return false;
+  return theirs.contextPerSeat <= own.contextPerSeat;
 }

@@ -770,21 +770,25 @@ t.test('standing: a burst that was partly refused is served, if few requests fol
   );
 });
 
-t.test('standing: the only request that waits is seated, however long it waited', async (t) => {
-  const rules = { maxWaitMs: 60_000, waitingPerSeat: 64, waitingBytes: Infinity };
+/** One seat in use, and one request that waits for it, of an account whose callers leave after a second at several times the load. */
+async function onlyOneWaits(maxWaitMs: number): Promise<{ h: Harness; first: Lease; ended: string[] }> {
+  const rules = { maxWaitMs, waitingPerSeat: 64, waitingBytes: Infinity };
   const h = new Harness(1, rules, { random: () => 0.9 });
   await h.serve('a', 100);
   const first = await h.seat(h.wait('a'));
-  // Callers of this account leave after a second, at several times the load.
   for (let i = 0; i < 12; i += 1) {
     const tickets = Array.from({ length: 3 }, () => h.ask('a')).filter((each) => !('kind' in each)) as Ticket[];
     for (const ticket of tickets) ticket.ready(WORK);
     h.clock.advance(1000);
     for (const ticket of tickets) ticket.cancel('disconnected');
   }
-  const last = h.wait('a');
   const ended: string[] = [];
-  void last.outcome.then(({ kind }) => ended.push(kind));
+  void h.wait('a').outcome.then(({ kind }) => ended.push(kind));
+  return { h, first, ended };
+}
+
+t.test('standing: the only request that waits is seated, however long it waited', async (t) => {
+  const { h, first, ended } = await onlyOneWaits(60_000);
   h.clock.advance(5000);
   for (let i = 0; i < 4; i += 1) await Promise.resolve();
   t.strictSame([ended, h.queue.snapshot().waiting], [[], 1], 'it waits');
@@ -795,4 +799,14 @@ t.test('standing: the only request that waits is seated, however long it waited'
   h.clock.advance(30_000);
   first.release('done');
   await h.seat(newer);
+});
+
+t.test('standing: but the longest wait ends that too', async (t) => {
+  const { h, ended } = await onlyOneWaits(4000);
+  h.clock.advance(3900);
+  for (let i = 0; i < 4; i += 1) await Promise.resolve();
+  t.strictSame(ended, [], 'it waits');
+  h.clock.advance(200);
+  for (let i = 0; i < 4; i += 1) await Promise.resolve();
+  t.strictSame(ended, ['refused']);
 });

@@ -55,6 +55,17 @@ t.test('a time is valid once, not before it and not long after', async (t) => {
   t.equal(returns.size, 1, 'past times are forgotten');
 });
 
+t.test('a request that comes before its time keeps it, and takes no other', async (t) => {
+  const returns = new RetryReservations();
+  const of = overloaded();
+  t.equal(returns.offer(of, 'a', 100_000)?.ms, 1000);
+  t.equal(returns.offer(of, 'a', 100_400)?.ms, 600);
+  t.equal(returns.counts.reserved, 1);
+  const next = returns.offer(of, 'b', 100_400)?.ms ?? 0;
+  t.ok(Math.abs(next - 2600) < 100, `the next one is given the next time: ${next} ms`);
+  t.ok(returns.redeem('a', 101_000));
+});
+
 t.test('no time is reserved for a class whose seats serve all of it, nor without a key', async (t) => {
   const returns = new RetryReservations();
   t.equal(returns.offer({ demand: new Demand(), load: 1, reservedAt: 0 }, 'a', 0), undefined);

@@ -168,6 +168,22 @@ t.test('a state that a second replica has restored is there for a third, also wi
   t.equal(engine.heldPrefixes(2).longestOf(PREFIX), 3 * PREFIX_CHUNK);
 });
 
+t.test('a state that may be longer than a seat is not there for the replica of that seat', async (t) => {
+  const { engine, replicas } = three();
+  replicas.forEach((replica, at) => {
+    replica.facts = { ...FACTS, states: 'w f16', contextPerSeat: [8192, 1024, 8192][at] ?? 0 };
+  });
+  const state = { file: 5, inode: 6, bytes: 1000, tokens: 4000, ends: 0, digest: 1 };
+  replicas[0].held.apply([{ sequence: 2, hashes: PREFIX, state }]);
+  const reach = (): number[] => [0, 1, 2].map((at) => engine.heldPrefixes(at).longestOf(PREFIX) / PREFIX_CHUNK);
+  t.strictSame(reach(), [3, 0, 3]);
+  engine.generate(JOB, RECEIVER, 1, PREFIX);
+  t.equal(replicas[1].job?.elsewhere, undefined);
+  replicas[0].held.apply([{ sequence: 2, hashes: new Uint32Array(0) }]);
+  replicas[1].held.apply([{ sequence: 2, hashes: PREFIX, state: { ...state, tokens: 199 } }]);
+  t.strictSame(reach(), [3, 3, 3], 'one of a shorter seat fits');
+});
+
 t.test('each job says whether other replicas run jobs too', async (t) => {
   const { engine, replicas } = three();
   const told = (): unknown[] => {
