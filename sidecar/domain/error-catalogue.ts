@@ -169,8 +169,7 @@ export const CATALOGUE = {
     also: [422],
     meaning:
       'The Idempotency-Key was used before. 409: its request is in flight or was completed. 422: its request had another body or route.',
-    advice:
-      'In flight: wait, and send it again with the same key; if the first request fails, its key is free again. Do not repeat a completed request; use a new key for each new request.',
+    advice: 'In flight: send it again later with the same key, which is free if it failed. Completed: use a new key.',
   },
   internal: {
     status: 500,
