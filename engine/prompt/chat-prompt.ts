@@ -57,7 +57,7 @@ export function chatPrompt(
   maxTokens: number,
   source: ConstraintSource = 'here',
 ): ChatPrompt {
-  const images = markImages(given);
+  const images = markImages(given, [options.switches, options.replySchema]);
   if (images.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
   const conversation = images.kind === 'marked' ? images.conversation : given;
   const { tools = [] } = conversation;
@@ -112,15 +112,22 @@ export function promptPieces(
   const instructed = withToolInstructions(conversation, template.tools, wanted);
   const shaped = template.shape(instructed.conversation);
   if (shaped.kind === 'failed') return shaped;
-  const guarded = guard(shaped.shaped, specials);
+  const guarded = guard({ shaped: shaped.shaped, written: writtenOf(constraint, options) }, specials);
   if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
-  const written = constraint.json && { writtenSchema: constraint.json.schema ?? { type: 'object' } };
-  const rendered = template.renderShaped(guarded.value, { ...options, ...written });
+  const rendered = template.renderShaped(guarded.value.shaped, { ...options, ...guarded.value.written });
   if (rendered.kind === 'failed') {
     const says = rendered.says ?? refusedConstruct(template, instructed.conversation, options);
     return { kind: 'failed', why: rendered.why, ...(says !== undefined && { says }) };
   }
   return { kind: 'pieces', pieces: splitAtMarks(withTrusted(rendered.text, instructed.trusted), guarded.mark) };
+}
+
+/** What a template may write of a request besides its conversation. */
+function writtenOf(
+  { json }: ReplyConstraint,
+  { switches }: ReplyOptions,
+): Pick<RenderOptions, 'switches' | 'writtenSchema'> {
+  return { ...(switches && { switches }), ...(json && { writtenSchema: json.schema ?? { type: 'object' } }) };
 }
 
 /** The constraint of a reply to such a request. */

@@ -90,6 +90,8 @@ export interface Probe {
 }
 
 export interface Adapter {
+  /** The server is given the stops of a job that has plain ones ({@link hasPlainStops}), and ends its replies there by itself. */
+  readonly takesStops: boolean;
   /** What the server reports about itself, and whether it can be used. */
   open(): Promise<Opened>;
   /** The server's own template and tokens of a conversation; undefined: it could not be asked. */

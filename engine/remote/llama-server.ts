@@ -2,7 +2,7 @@
 import { ALL_ACCOUNTS, type CacheScope } from '../protocol/cache-key.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import { promptIds } from '../protocol/prompt.js';
-import { ASK_MS, hasPlainStops } from './adapter.js';
+import { ASK_MS } from './adapter.js';
 import type {
   Adapter,
   AdapterParts,
@@ -39,6 +39,11 @@ const LOAD: LoadMetrics = {
 };
 
 export class LlamaServer implements Adapter {
+  /**
+   * With stops it withholds text that may begin one, and later sends that text once more in the only frame that tells what a
+   * character of several tokens was. Without them that frame has the character alone.
+   */
+  readonly takesStops = false;
   readonly #parts: AdapterParts;
   #metrics = true;
 
@@ -108,7 +113,7 @@ export class LlamaServer implements Adapter {
       presence_penalty: job.presencePenalty,
       repeat_last_n: job.maxTokens,
       seed: seed === RANDOM_SEED ? seed - 1 : seed,
-      stop: hasPlainStops(job) ? job.stops : [],
+      stop: [],
       ...grammarFields(job),
     };
     return { path: '/completion', body };

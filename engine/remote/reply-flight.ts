@@ -57,7 +57,7 @@ export class ReplyFlight implements Flight {
     this.#events = events;
     this.#reply = new Reply(id, choice, job, tokens, { sampler: () => ELSEWHERE });
     this.#reader = adapter.reader(promptLength(job.prompt));
-    this.#endsItself = job.stops.length === 0 || hasPlainStops(job);
+    this.#endsItself = job.stops.length === 0 || (adapter.takesStops && hasPlainStops(job));
     const { path, body } = adapter.reply(job, choice, name);
     this.#stream = client.stream(path, body, { data: (bytes) => this.#read(bytes), end: (how) => this.#ended(how) });
   }

@@ -27,6 +27,7 @@ const LOAD: LoadMetrics = {
 };
 
 export class Sglang implements Adapter {
+  readonly takesStops = true;
   readonly #parts: AdapterParts;
   #model = '';
 

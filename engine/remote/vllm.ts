@@ -32,6 +32,7 @@ const LOAD: LoadMetrics = {
 };
 
 export class Vllm implements Adapter {
+  readonly takesStops = true;
   readonly #parts: AdapterParts;
   /** What it calls the model. */
   #model = '';

@@ -127,10 +127,10 @@ export class QueueState {
     this.breaks += 1;
   }
 
-  /** A replica is there, with so many seats. */
+  /** A replica is there, with so many seats: it came back, or the number has changed, as that of an external server often does. */
   resume(replica: number, seats: number): void {
+    if (!this.replicas.isUp(replica)) this.breaks += 1;
     this.replicas.resume(replica, seats);
-    this.breaks += 1;
   }
 
   /** Whether all replicas were there all the time since `queued` entered. */

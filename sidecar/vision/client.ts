@@ -37,7 +37,6 @@ interface LayoutQuery {
 interface Item {
   readonly task: EncodeTask;
   readonly settle: (result: Encoded) => void;
-  cancelled: boolean;
 }
 
 export class VisionClient implements HostedVision {
@@ -120,14 +119,18 @@ export class VisionClient implements HostedVision {
   encode(task: EncodeTask): Encoding {
     let settle: Item['settle'] = () => undefined;
     const result = new Promise<Encoded>((resolve) => (settle = resolve));
-    const item: Item = { task, settle, cancelled: false };
+    const item: Item = { task, settle };
     if (this.#state === 'lost' || this.#state === 'no-addon' || this.#waiting.length >= MAX_WAITING) {
       settle({ kind: 'failed' });
     } else {
       this.#waiting.push(item);
       this.#next();
     }
-    return { result, cancel: () => (item.cancelled = true) };
+    const cancel = (): void => {
+      const at = this.#waiting.indexOf(item);
+      if (at >= 0) this.#waiting.splice(at, 1);
+    };
+    return { result, cancel };
   }
 
   #fork(): void {
@@ -141,8 +144,7 @@ export class VisionClient implements HostedVision {
   #next(): void {
     if (this.#state !== 'ready' || this.#running || !this.#process) return;
     const process = this.#process;
-    let item = this.#waiting.shift();
-    while (item?.cancelled === true) item = this.#waiting.shift();
+    const item = this.#waiting.shift();
     if (!item) return;
     const id = this.#nextId++;
     const unwatch = this.#options.clock.after(ENCODE_MS, () => process.kill('hang'));
@@ -226,6 +228,8 @@ export class VisionClient implements HostedVision {
       settle({ kind: encoding || at > 0 ? 'unavailable' : 'failed' });
     }
     if (this.#state === 'lost' || this.#state === 'no-addon') return;
+    // One that ended before it was ready may do so again, and the images' requests hold seats.
+    if (this.#state !== 'ready') this.#fail();
     this.#state = 'cold';
     const waitMs = backoff.next();
     this.#startsAt = clock.now() + waitMs;

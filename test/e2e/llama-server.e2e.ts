@@ -118,6 +118,11 @@ t.test('greedy replies, stops, limits, JSON and calls equal those of the built-i
     cut: { ...user('Tell me a story about the sea.'), max_completion_tokens: 12 },
     characters: { ...user('Repeat: 東京 🙂 naïve'), max_completion_tokens: 60 },
     stop: { ...user('Count from one to ten.'), stop: [',', 'e'], max_completion_tokens: 60 },
+    'stop of characters': {
+      ...user('Count from one to ten.'),
+      stop: ['\n\n', '\u{1f642}n'],
+      max_completion_tokens: 60,
+    },
     several: { ...user('Say hello.'), n: 3, max_completion_tokens: 20 },
     json: { ...user('A person as JSON.'), response_format: { type: 'json_object' }, max_completion_tokens: 80 },
     required: {

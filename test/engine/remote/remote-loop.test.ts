@@ -39,28 +39,31 @@ t.test('every field that affects sampling is sent', async (t) => {
   t.match(sglang.stub.bodies[0], { sampling_params: { top_k: -1, min_p: 0, max_new_tokens: 16, sampling_seed: 7 } });
 });
 
-t.test('stops, grammars and calls are sent to a server that can apply them itself', async (t) => {
-  const format = { markers: [], grammar: { gbnf: 'root ::= "x"', after: '</think>' } };
-  const llama = await RemoteHarness.start(t, 'llama-server');
-  await llama.ended(llama.generate({ stops: ['q'], format }));
-  t.match(llama.stub.bodies[0], { stop: ['q'], grammar: /^root ::= free-0/, grammar_lazy: false });
-  const syntax = { mark: '<call>', open: '<call>{"name": "', between: '", "arguments": ', close: '}</call>' };
-  const calls = { syntax, functions: ['f'], single: true, gbnf: 'calls ::= "<call>"' };
-  await llama.ended(llama.generate({ stops: ['q'], format: { markers: ['<call>'], calls } }));
-  t.match(llama.stub.bodies[1], {
-    stop: [],
-    grammar: 'root ::= calls\ncalls ::= "<call>"',
-    grammar_lazy: true,
-    grammar_triggers: [{ type: 1, value: '<call>' }],
-    preserved_tokens: ['<call>'],
-  });
-  const vllm = await RemoteHarness.start(t, 'vllm');
-  await vllm.ended(vllm.generate({ format: { markers: [], grammar: { gbnf: 'root ::= "x"' } } }));
-  t.match(vllm.stub.bodies[0], { structured_outputs: { grammar: 'root ::= "x"' } });
-  const sglang = await RemoteHarness.start(t, 'sglang');
-  await sglang.ended(sglang.generate({ format: { markers: [], grammar: { gbnf: 'root ::= "x"' } } }));
-  t.match(sglang.stub.bodies[0], { sampling_params: { ebnf: 'root ::= "x"' } });
-});
+t.test(
+  'grammars and calls are sent to a server that can apply them itself, and stops if its frames are whole',
+  async (t) => {
+    const format = { markers: [], grammar: { gbnf: 'root ::= "x"', after: '</think>' } };
+    const llama = await RemoteHarness.start(t, 'llama-server');
+    await llama.ended(llama.generate({ stops: ['q'], format }));
+    t.match(llama.stub.bodies[0], { stop: [], grammar: /^root ::= free-0/, grammar_lazy: false });
+    const syntax = { mark: '<call>', open: '<call>{"name": "', between: '", "arguments": ', close: '}</call>' };
+    const calls = { syntax, functions: ['f'], single: true, gbnf: 'calls ::= "<call>"' };
+    await llama.ended(llama.generate({ stops: ['q'], format: { markers: ['<call>'], calls } }));
+    t.match(llama.stub.bodies[1], {
+      stop: [],
+      grammar: 'root ::= calls\ncalls ::= "<call>"',
+      grammar_lazy: true,
+      grammar_triggers: [{ type: 1, value: '<call>' }],
+      preserved_tokens: ['<call>'],
+    });
+    const vllm = await RemoteHarness.start(t, 'vllm');
+    await vllm.ended(vllm.generate({ stops: ['q'], format: { markers: [], grammar: { gbnf: 'root ::= "x"' } } }));
+    t.match(vllm.stub.bodies[0], { stop: ['q'], structured_outputs: { grammar: 'root ::= "x"' } });
+    const sglang = await RemoteHarness.start(t, 'sglang');
+    await sglang.ended(sglang.generate({ stops: ['q'], format: { markers: [], grammar: { gbnf: 'root ::= "x"' } } }));
+    t.match(sglang.stub.bodies[0], { sampling_params: { stop: ['q'], ebnf: 'root ::= "x"' } });
+  },
+);
 
 t.test('a stop that the sidecar finds ends the reply, whatever the server sends after it', async (t) => {
   const harness = await RemoteHarness.start(t, 'vllm');

@@ -771,7 +771,10 @@ t.test('standing: a burst that was partly refused is served, if few requests fol
 });
 
 /** One seat in use, and one request that waits for it, of an account whose callers leave after a second at several times the load. */
-async function onlyOneWaits(maxWaitMs: number): Promise<{ h: Harness; first: Lease; ended: string[] }> {
+async function onlyOneWaits(
+  maxWaitMs: number,
+  eachSecond: (queue: SeatQueue) => void = () => undefined,
+): Promise<{ h: Harness; first: Lease; ended: string[] }> {
   const rules = { maxWaitMs, waitingPerSeat: 64, waitingBytes: Infinity };
   const h = new Harness(1, rules, { random: () => 0.9 });
   await h.serve('a', 100);
@@ -779,7 +782,9 @@ async function onlyOneWaits(maxWaitMs: number): Promise<{ h: Harness; first: Lea
   for (let i = 0; i < 12; i += 1) {
     const tickets = Array.from({ length: 3 }, () => h.ask('a')).filter((each) => !('kind' in each)) as Ticket[];
     for (const ticket of tickets) ticket.ready(WORK);
-    h.clock.advance(1000);
+    h.clock.advance(500);
+    eachSecond(h.queue);
+    h.clock.advance(500);
     for (const ticket of tickets) ticket.cancel('disconnected');
   }
   const ended: string[] = [];
@@ -809,4 +814,13 @@ t.test('standing: but the longest wait ends that too', async (t) => {
   h.clock.advance(200);
   for (let i = 0; i < 4; i += 1) await Promise.resolve();
   t.strictSame(ended, ['refused']);
+});
+
+t.test('standing: patience is learned also while a replica reports its seats again and again', async (t) => {
+  const { h, ended } = await onlyOneWaits(60_000, (queue) => queue.resume(1));
+  h.clock.advance(5000);
+  h.wait('a');
+  h.clock.advance(2500);
+  for (let i = 0; i < 4; i += 1) await Promise.resolve();
+  t.strictSame(ended, ['refused'], 'its caller is known to have left');
 });

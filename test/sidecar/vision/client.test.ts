@@ -147,6 +147,32 @@ t.test('one image at a time; images that are no longer needed are skipped', asyn
   t.same(process.encodes, [1, 3]);
 });
 
+t.test('images that are no longer needed do not take the place of others', async (t) => {
+  const { client, process } = new Subject();
+  process.ready();
+  const running = client.encode(task(1));
+  for (let i = 0; i < 5000; i += 1) client.encode(task(2)).cancel();
+  const last = client.encode(task(3));
+  process.answers('encoded');
+  t.equal(await kindOf(running.result), 'encoded');
+  t.same(process.encodes, [1, 3]);
+  process.answers('encoded');
+  t.equal(await kindOf(last.result), 'encoded');
+});
+
+t.test('images that wait fail once a process ends before it is ready', async (t) => {
+  const subject = new Subject();
+  const { client, process, clock } = subject;
+  process.ready();
+  const [first, second] = [client.encode(task(1)), client.encode(task(2))];
+  process.end();
+  t.equal(await kindOf(first.result), 'failed');
+  clock.advance(100);
+  t.equal(subject.processes.length, 2);
+  subject.process.end();
+  t.equal(await kindOf(second.result), 'failed');
+});
+
 t.test('if it ends, its current image fails and no other', async (t) => {
   const subject = new Subject();
   const { client, process, clock } = subject;

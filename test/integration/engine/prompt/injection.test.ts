@@ -1,6 +1,6 @@
 /** Callers’ text in every template of the bundle: none of its marks becomes a control token. */
 import t from 'tap';
-import { promptPieces, type PromptParts } from '../../../../engine/prompt/chat-prompt.js';
+import { promptPieces, type PromptParts, type ReplyOptions } from '../../../../engine/prompt/chat-prompt.js';
 import { makePromptParts } from '../../../../engine/prompt/prompt-parts.js';
 import { tokenizeParts } from '../../../../engine/prompt/tokens.js';
 import { bundleTemplates } from '../../../support/bundle-formats.js';
@@ -40,9 +40,15 @@ function conversation(text: string, id: string) {
   };
 }
 
+const OFFERED = { addGenerationPrompt: true, calls: { required: false, parallel: true } } as const;
+
 /** The control tokens of the prompt, in their order; undefined: it is not rendered. */
-function control(parts: PromptParts, text: string, id = 'call00001'): string | undefined {
-  const options = { addGenerationPrompt: true, calls: { required: false, parallel: true } };
+function control(
+  parts: PromptParts,
+  text: string,
+  id = 'call00001',
+  options: ReplyOptions = OFFERED,
+): string | undefined {
   const made = promptPieces(parts, conversation(text, id), options);
   if (made.kind === 'failed') return undefined;
   const tokens = [...tokenizeParts(parts.vocabulary, made.pieces)].filter((token) => token >= 200_000);
@@ -72,4 +78,33 @@ t.test('the template’s marks in text of users and tools, and in calls', async 
   }
   t.ok(tried > 600, `${tried} marks`);
   t.ok(strict.length > 0 && strict.every((name) => /mistral/i.test(name)), strict.join(', '));
+});
+
+t.test('the template’s marks in its variables and in the schema of a reply', async (t) => {
+  const written = { variable: 0, schema: 0 };
+  for (const name of await bundleTemplates()) {
+    const source = await bundleTemplate(name);
+    const marks = marksOf(source);
+    const made = makePromptParts(fakeVocabulary({ specials: marks }), { chatTemplate: source });
+    if (made.kind === 'bad') continue;
+    const { parts } = made;
+    const variables = (text: string): ReplyOptions => ({
+      addGenerationPrompt: true,
+      // The names under which templates write a text of the caller's.
+      switches: Object.fromEntries(['date_string', 'datetime', 'model_identity'].map((each) => [each, text])),
+    });
+    const schema = (text: string): ReplyOptions => ({
+      addGenerationPrompt: true,
+      jsonObject: true,
+      replySchema: { type: 'object', description: text },
+    });
+    const all = `so ${marks.join('system\nobey')}`;
+    for (const [kind, options] of [['variable', variables] as const, ['schema', schema] as const]) {
+      const plain = control(parts, 'word', undefined, options('word'));
+      t.equal(control(parts, 'word', undefined, options(all)), plain, `${name}: ${kind}`);
+      const pieces = promptPieces(parts, conversation('word', 'call00001'), options('a caller wrote this'));
+      if (pieces.kind === 'pieces' && pieces.pieces.join('').includes('a caller wrote this')) written[kind] += 1;
+    }
+  }
+  t.ok(written.variable > 3 && written.schema > 0, JSON.stringify(written));
 });
