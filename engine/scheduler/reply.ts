@@ -120,8 +120,9 @@ export class Reply {
     this.#add(NOTHING, { reason }, out);
   }
 
-  #add(parsed: ReplyParts, end: End | undefined, out: Output[]): void {
+  #add(parsed: ReplyParts, ended: End | undefined, out: Output[]): void {
     let piece = parsed;
+    let end = ended;
     if (end) {
       const last = this.#text.end();
       piece = {
@@ -129,6 +130,9 @@ export class Reply {
         content: piece.content + last.content,
         calls: [...piece.calls, ...last.calls],
       };
+      // What was held back, such as white space before what may be a call, may end with a stop.
+      const { matchedStop } = this.#text;
+      if (end.reason === 'length' && matchedStop !== undefined) end = { reason: 'stop', matchedStop };
     }
     this.#emit(piece, out);
     if (!end) return;

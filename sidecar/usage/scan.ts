@@ -30,11 +30,12 @@ export async function* scan(file: DiskFile, from: number, end: number): AsyncGen
       if (bad !== undefined) yield { kind: 'damage', offset: bad, bytes: offset - bad };
       const terminated = window.skip(line.bytes);
       // The byte that should be the newline is skipped, whatever it is; the next line begins after it.
-      bad = terminated ? undefined : window.offset - 1;
-      const after = bad ?? window.offset;
+      const after = window.offset;
+      bad = undefined;
       yield line.kind === 'record'
         ? { kind: 'record', record: line.record, after }
         : { kind: 'mark', mark: line.mark, after };
+      if (!terminated) yield { kind: 'damage', offset: after - 1, bytes: 1 };
       continue;
     }
     if (line.kind === 'end') break;

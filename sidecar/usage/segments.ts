@@ -53,7 +53,8 @@ export function comparePositions(a: Position, b: Position): number {
 /**
  * The records from a position on, which is START or the `after` of an earlier record; pruned records are skipped. Each
  * record is returned once, even if the spool wrote it again after a failed sync, provided that a reader of a spool that
- * is being written passes `until`. Rejects if a file cannot be read.
+ * is being written passes `until`. Rejects if a file cannot be read, and while the segment of `until` is away: the writer puts it
+ * back, and a reader that went on would never read it.
  */
 export async function* readFrom(
   dir: string,
@@ -61,24 +62,30 @@ export async function* readFrom(
   { until, disk = systemDisk }: ReadOptions = {},
 ): AsyncGenerator<Read> {
   const segments = await listSegments(dir, disk);
+  const last = until && until.offset > 0 && comparePositions(position, until) < 0 ? until.segment : undefined;
+  if (last !== undefined && !segments.includes(last)) throw away(last);
   for (const [i, segment] of segments.entries()) {
     if (segment < position.segment) continue;
     if (until && segment > until.segment) return;
     const from = segment === position.segment ? position.offset : 0;
     const end = until?.segment === segment ? until.offset : await endOf(dir, segments, i, disk);
-    yield* readSegment(dir, segment, from, end, disk);
+    const file = await openSegment(dir, segment, disk);
+    if (file) yield* readSegment(file, segment, from, end);
+    else if (segment === last) throw away(segment);
   }
 }
 
+function away(segment: number): Error {
+  return new Error(`the file of segment ${segment} was removed`);
+}
+
+/** Closes the file. */
 async function* readSegment(
-  dir: string,
+  file: DiskFile,
   segment: number,
   from: number,
   end: number | undefined,
-  disk: Disk,
 ): AsyncGenerator<Read> {
-  const file = await openSegment(dir, segment, disk);
-  if (!file) return;
   try {
     for await (const found of foundIn(file, from, end)) {
       if (found.kind === 'record') {

@@ -9,7 +9,22 @@ import { FakeDecoder } from '../../support/fake-decoder.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
-const TEXTS = ['', 'Hi', ' .<', 'call>', '[CALL]', 'look{', '"a":1', '}', '</call>', ' bye', 'go{}', 'zzz', '<call>'];
+const TEXTS = [
+  '',
+  'Hi',
+  ' .<',
+  'call>',
+  '[CALL]',
+  'look{',
+  '"a":1',
+  '}',
+  '</call>',
+  ' bye',
+  'go{}',
+  'zzz',
+  '<call>',
+  '\n\n',
+];
 const END = 0;
 const CONTROL = TEXTS.indexOf('[CALL]');
 
@@ -157,6 +172,13 @@ t.test('control tokens are text where the format names them', (t) => {
   t.same(named.outputs[0], part(0, '', 2, 'go'));
   t.same(named.sampling?.markers, ['[CALL]'], 'and may be sampled while constrained');
   t.same(run({ ...format, markers: [] }, ['[CALL]', 'go{}', '']).outputs[0], content('go{}', 2));
+  t.end();
+});
+
+t.test('a stop in text that was held back until the longest length', (t) => {
+  const { outputs } = run({ calls, markers: [] }, ['Hi', '\n\n', 'zzz', ''], { stops: ['\n\n'], maxTokens: 2 });
+  t.match(outputs.at(-1), { kind: 'finished', reason: 'stop', matchedStop: '\n\n', completionTokens: 2 });
+  t.equal(outputs.map((each) => (each.kind === 'piece' ? each.text : '')).join(''), 'Hi');
   t.end();
 });
 

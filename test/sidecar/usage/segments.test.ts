@@ -80,6 +80,15 @@ t.test('nothing past `until` is read, and missing bytes before it are damage', a
   ]);
 });
 
+t.test('while the file that is being written is away, nothing is passed over', async (t) => {
+  const whole = segment(null, A);
+  const until = { segment: 2, offset: 100 };
+  const disk = spool(whole);
+  await t.rejects(readAll(DIR, { disk, until }), /segment 2 was removed/);
+  await t.rejects(readAll(DIR, { disk, from: { segment: 2, offset: 50 }, until }), /segment 2 was removed/);
+  t.strictSame((await readAll(DIR, { disk, from: until, until })).records, [], 'there is nothing more to read');
+});
+
 t.test('what a segment was given up with is reported once', async (t) => {
   const given = segment(null, A, B);
   const end = { segment: 1, offset: given.length - encode(B).length };
@@ -106,6 +115,18 @@ t.test('damage is reported and all valid lines around it are read', async (t) =>
     damage.map(({ bytes }) => bytes),
     ['rubbish\n'.length, 'more\nrubbish\n17 rubbish'.length + encode(C).length],
   );
+});
+
+t.test('reading continues after a record whose newline is damaged', async (t) => {
+  const bytes = Buffer.from(segment(null, A, B));
+  bytes[bytes.length - encode(B).length - 1] = 0x78;
+  const disk = spool(bytes);
+  const { records, damage } = await readAll(DIR, { disk });
+  t.strictSame([records.map(short), damage.map((each) => each.bytes)], [['a:open', 'b:open'], [1]]);
+  for await (const read of readFrom(DIR, START, { disk })) {
+    if (read.kind !== 'record' || read.record.id !== A.id) continue;
+    t.strictSame((await readAll(DIR, { disk, from: read.after })).records.map(short), ['b:open']);
+  }
 });
 
 t.test('a long spool and long damage are read in pieces', async (t) => {
