@@ -70,14 +70,14 @@ export function reportEnd(request: RequestFacts, end: RequestEnd): void {
 }
 
 function endTrace(trace: RequestTrace, request: RequestFacts, end: RequestEnd): void {
-  const { method, scheme, path } = request.exchange.head;
+  const { method, scheme, route } = request.exchange.head;
   const { times, model, promptTokens, cachedTokens, completionTokens } = request;
-  const { route, status, error, code, reason, endedAt, streamed } = end;
+  const { status, error, code, reason, endedAt, streamed } = end;
   trace.ended({
     method,
     scheme,
-    route: path,
-    operation: OPERATIONS[route],
+    route,
+    operation: OPERATIONS[end.route],
     model,
     startedAt: times.startedAt,
     authorized: times.authorization,

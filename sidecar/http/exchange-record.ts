@@ -5,7 +5,6 @@ import type { ServerContext } from './server-context.js';
 /** What is reported of one exchange when it ends. */
 export class ExchangeRecord {
   readonly #head: RequestHead;
-  readonly #route: string | undefined;
   readonly #server: ServerContext;
   /** Clock reading. */
   readonly arrivedAt: number;
@@ -14,10 +13,8 @@ export class ExchangeRecord {
   /** Of an error that was answered as a whole. */
   code: ErrorCode | undefined;
 
-  /** `route`: the path of the route that serves it; undefined: none does. */
-  constructor(head: RequestHead, route: string | undefined, server: ServerContext) {
+  constructor(head: RequestHead, server: ServerContext) {
     this.#head = head;
-    this.#route = route;
     this.#server = server;
     this.arrivedAt = server.clock.now();
   }
@@ -32,13 +29,13 @@ export class ExchangeRecord {
     },
   ): void {
     const { requestBytes, responseBytes, failure } = sizes;
-    const { requestId, method, scheme } = this.#head;
+    const { requestId, method, scheme, route } = this.#head;
     const code = failure ?? this.code;
     this.#server.onExchangeEnd?.({
       requestId,
       method,
       scheme,
-      route: this.#route,
+      route,
       status: this.status,
       requestBytes,
       responseBytes,

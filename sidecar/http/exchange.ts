@@ -7,6 +7,8 @@ export interface RequestHead {
   readonly method: string;
   /** Without the query. */
   readonly path: string;
+  /** The path of its route in the route table, which has no text of the caller; undefined: nothing is served at `path`. */
+  readonly route: string | undefined;
   /** The caller's x-request-id if it is valid, else a new UUID. */
   readonly requestId: string;
   /** `https`: this process terminated TLS. A proxy in front that does makes it `http`. */

@@ -34,6 +34,7 @@ const SINGLE: ReadonlySet<string> = new Set([
 class Head implements RequestHead {
   readonly method: string;
   readonly path: string;
+  readonly route: string | undefined;
   readonly requestId: string;
   readonly address: string;
   readonly scheme: RequestHead['scheme'];
@@ -44,6 +45,7 @@ class Head implements RequestHead {
     this.path = path;
     this.address = connection.address;
     this.scheme = connection.scheme;
+    this.route = connection.route;
     this.#fields = fields;
     const given = fields.get('x-request-id');
     this.requestId = given !== undefined && REQUEST_ID.test(given) ? given : randomUUID();
@@ -54,8 +56,8 @@ class Head implements RequestHead {
   }
 }
 
-/** Whom a request came from, and how. */
-export type Connection = Pick<RequestHead, 'address' | 'scheme'>;
+/** Whom a request came from, how, and the path of the route that serves it. */
+export type Connection = Pick<RequestHead, 'address' | 'scheme' | 'route'>;
 
 /**
  * Copies a request's head from uWS, whose `req` is only valid until the first await. Repeated fields are joined by `,

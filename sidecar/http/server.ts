@@ -171,9 +171,9 @@ class UwsServer implements Server {
   /** Everything that reads `req` happens here, before any await. */
   #take(res: HttpResponse, req: HttpRequest, scheme: RequestHead['scheme']): void {
     const address = Buffer.from(res.getRemoteAddressAsText()).toString('latin1');
-    const taken = snapshot(req, { address, scheme });
-    const known = this.#routes.find(taken.head.path);
-    const served = new UwsExchange(res, taken, known?.path, this.#context);
+    const known = this.#routes.find(req.getUrl());
+    const taken = snapshot(req, { address, scheme, route: known?.path });
+    const served = new UwsExchange(res, taken, this.#context);
     const exchange = this.#wrap(served);
     const { refusal } = taken;
     if (refusal === undefined) this.#answer(exchange, known, () => served.crash());

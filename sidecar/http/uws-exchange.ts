@@ -46,16 +46,11 @@ export class UwsExchange implements Exchange {
   #followed: FollowedExchange | undefined;
   #disconnect: AbortHandle | undefined;
 
-  constructor(
-    res: HttpResponse,
-    { head, bodyLength, refusal }: Snapshot,
-    route: string | undefined,
-    server: ServerContext,
-  ) {
+  constructor(res: HttpResponse, { head, bodyLength, refusal }: Snapshot, server: ServerContext) {
     this.head = head;
     this.#res = res;
     this.#server = server;
-    this.#record = new ExchangeRecord(head, route, server);
+    this.#record = new ExchangeRecord(head, server);
     this.#refused = refusal !== undefined;
     this.#chunked = bodyLength === 'chunked';
     server.onExchange?.(head);

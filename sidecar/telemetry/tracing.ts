@@ -42,8 +42,8 @@ export interface RequestRecord {
   readonly method: string;
   /** `https`: this process terminated TLS. */
   readonly scheme: 'http' | 'https';
-  /** The path of the route table. */
-  readonly route: string;
+  /** The path of the route table, never the caller's: it names spans. Undefined: nothing is served at the path. */
+  readonly route: string | undefined;
   /** Undefined: a route that uses no model. */
   readonly operation: Operation | undefined;
   /** A configured model's id; undefined: the request did not come so far. */

@@ -45,7 +45,7 @@ async function start(t: Test, config: Options['config'] = {}): Promise<Harness> 
 }
 
 /** The sidecar of the tests without their own configuration. Each leaves its seats free. */
-const common = await start(t);
+const common = await start(t, { contract: 'compatible' });
 
 t.test('an answered request has a span in each part', async (t) => {
   const { sidecar, traced } = common;
@@ -135,6 +135,15 @@ t.test(
     t.equal(trace.server.attributes['ra_sidecar.refusal.reason'], 'engine-lost');
   },
 );
+
+t.test('a caller without a key cannot name spans by its paths', async (t) => {
+  const { sidecar, traced } = common;
+  const path = '/v1/models/chosen-by-the-caller';
+  t.equal((await sidecar.ask('GET', path, { 'x-request-id': 'named' })).status, 401);
+  const trace = await traced('named');
+  t.equal(trace.server.name, 'GET /v1/models/{id}');
+  t.notMatch(JSON.stringify(trace), 'chosen', 'in no attribute');
+});
 
 t.test('traceparent and tracestate as W3C’s recommendation defines them', async (t) => {
   const { sidecar, traced } = common;

@@ -117,6 +117,7 @@ export class BilledHarness {
         requestId: 'r',
         scheme: 'http',
         address: '',
+        route: undefined,
         header: (name) => HEADERS.get(name),
       },
       gone: leaving.signal,

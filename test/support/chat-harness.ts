@@ -66,6 +66,7 @@ export class ChatHarness {
         requestId: 'r',
         scheme: 'http',
         address: '',
+        route: undefined,
         header: (name) => HEADERS.get(name),
       },
       gone: new AbortController().signal,

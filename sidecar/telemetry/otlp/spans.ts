@@ -39,7 +39,8 @@ export const SERVER = { kind: SpanKind.SERVER } as const;
 
 /** `chat <model>`, or method and route if the model is not known. */
 function nameOf({ operation, model, method, route }: RequestRecord): string {
-  return operation === undefined || model === undefined ? `${method} ${route}` : `${operation} ${model}`;
+  if (operation !== undefined && model !== undefined) return `${operation} ${model}`;
+  return route === undefined ? method : `${method} ${route}`;
 }
 
 /** The error status, if any. Cancelled and refused requests are not faults of the service: the status stays unset. */
@@ -54,7 +55,8 @@ function attributesOf(record: RequestRecord, last: Phase | undefined): Attribute
   return {
     'http.request.method': method,
     'http.route': route,
-    'url.path': route,
+    // Where a route matches many paths, the path is a text of the caller.
+    'url.path': route?.endsWith('}') === true ? undefined : route,
     'url.scheme': scheme,
     'http.response.status_code': status,
     ...(operation !== undefined && { 'gen_ai.operation.name': operation, 'gen_ai.provider.name': PROVIDER }),

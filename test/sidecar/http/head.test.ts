@@ -11,7 +11,7 @@ function take(...fields: [name: string, value: string][]): Snapshot {
         for (const [name, value] of fields) each(name, value);
       },
     },
-    { address: '192.0.2.7', scheme: 'https' },
+    { address: '192.0.2.7', scheme: 'https', route: '/v1/models' },
   );
 }
 

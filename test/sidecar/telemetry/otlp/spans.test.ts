@@ -57,6 +57,15 @@ t.test('spans have tokens for requests sent to an engine, and a reason for refus
   });
 });
 
+t.test('where a route matches many paths, no span has the caller’s', async (t) => {
+  const unknown = { method: 'GET', operation: undefined, model: undefined };
+  const { server } = reported({ ...unknown, route: '/v1/models/{id}' });
+  t.match(server, { name: 'GET /v1/models/{id}', attributes: { 'http.route': '/v1/models/{id}' } });
+  t.notOk('url.path' in server.attributes);
+  t.equal(reported().server.attributes['url.path'], '/v1/chat/completions');
+  t.equal(reported({ ...unknown, route: undefined }).server.name, 'GET');
+});
+
 t.test('an attempt with a lost engine is marked, and the request continues', async (t) => {
   const lost = { readyAt: 20, seatedAt: 21, replica: 0, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
   const { server, parts } = reported({ lost: [lost], last: { ...ATTEMPT, readyAt: 25 } });
