@@ -134,9 +134,9 @@ export type Replaced =
 
 /** An engine as the composition uses it, with its start, its end and its memory. */
 export interface HostedEngine extends Engine {
-  /** Tokens in its KV memory, by its last report; none while it is not ready. */
+  /** Tokens in the KV memory of its ready replicas, by their last reports. */
   readonly heldTokens: HeldTokens;
-  /** Tokens that its KV memory can hold; 0 before it was ready once. */
+  /** Tokens that the KV memory of its ready replicas can hold. */
   readonly capacityTokens: number;
   /** The prefix cache of each process, by its last report; it begins anew with each process. */
   readonly caches: readonly CacheCounts[];
@@ -170,7 +170,10 @@ export interface EngineEvents {
    * the engine reported this itself, so the configuration or the file has to change; otherwise its starts crashed.
    */
   unservable(why: string, unfit: boolean): void;
-  /** It is loaded again after so many ms. */
+  /**
+   * Its process ended. It is loaded again so many ms after it is gone; where no request needs it now, not before that and only when
+   * one does.
+   */
   restarting(inMs: number): void;
   /** An external server did not confirm the end of this many more cancelled replies in time. */
   unconfirmed(count: number): void;

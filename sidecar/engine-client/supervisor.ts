@@ -200,6 +200,7 @@ export class SupervisedReplica extends ServingReplica implements EngineReplica {
     // Only when its memory is free again.
     void child.exited.then(this.#leaveGate);
     if (next.kind === 'final') return;
+    events.restarting(next.waitMs);
     if (waits) this.#unloadedAfter(child.exited);
     else void child.exited.then(() => this.child === child && this.#restartIn(next.waitMs));
   }
@@ -242,9 +243,8 @@ export class SupervisedReplica extends ServingReplica implements EngineReplica {
 
   #restartIn(waitMs: number): void {
     if (this.#closed !== undefined) return;
-    const { clock, events } = this.#options;
+    const { clock } = this.#options;
     this.#estimate.forksAt(clock.now() + waitMs);
     this.#cancelRestart = clock.after(waitMs, () => this.#load());
-    events.restarting(waitMs);
   }
 }

@@ -53,7 +53,7 @@ export const REPLICA_RESTARTS: CounterDefinition<'model' | 'replica'> = {
   type: 'counter',
   unit: 'restarts',
   labels: ['model', 'replica'],
-  help: 'Restarts of each engine process of a model.',
+  help: 'Restarts of each engine process of a model, counted as in `ra_sidecar_engine_restarts_total`.',
   advice:
     'One far above the others: its device, or its cores. The log line `engine lost` has its `replica` and the reason.',
 };
@@ -63,7 +63,7 @@ export const ENGINE_RESTARTS: CounterDefinition<'model'> = {
   type: 'counter',
   unit: 'restarts',
   labels: ['model'],
-  help: 'Restarts of engine processes.',
+  help: 'Engine processes that ended and are started again, at once or when a request needs them: failed loads too.',
   advice: 'The log line `engine lost` has the reason: out of memory, a hang, a crash of llama.cpp.',
 };
 
@@ -82,7 +82,7 @@ export const KV_TOKENS: GaugeDefinition<'model' | 'use'> = {
   type: 'gauge',
   unit: 'tokens',
   labels: ['model', 'use'],
-  help: 'Tokens in the engine’s KV memory, as of its last heartbeat.',
+  help: 'Tokens in the KV memory of the engine’s ready replicas, as of their last heartbeats.',
   advice:
     '`running` near the capacity: conversations are as long as their seats allow. `kept` may fill the rest: it is kept only for reuse.',
 };
@@ -92,7 +92,7 @@ export const KV_CAPACITY: GaugeDefinition<'model'> = {
   type: 'gauge',
   unit: 'tokens',
   labels: ['model'],
-  help: 'Tokens that the engine’s KV memory can hold: seats times the context of each; 0 before it was first loaded.',
+  help: 'Tokens that the KV memory of the engine’s ready replicas can hold: seats times the context of each; 0 while none is ready.',
   advice: 'It is the configuration: `models[].seats` and `models[].contextPerSeat`.',
 };
 

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { PREFIX_CHUNK } from '../../../../engine/protocol/prefix-hash.js';
 import type { ScoreJob } from '../../../../engine/protocol/jobs.js';
+import { NO_REPORT } from '../../../../engine/protocol/messages.js';
 import { StartGate } from '../../../../sidecar/engine-client/start-gate.js';
 import type { EngineTiming, OnDemand } from '../../../../sidecar/engine-client/supervisor-options.js';
 import { EngineHarness, stubJob, STUB_ENTRY } from '../../../support/engine-harness.js';
@@ -305,7 +306,7 @@ t.test('too little memory at the first load is final; later, or for a lazy engin
   t.ok(lazy.engine.readyInMs > 50_000, 'a request that arrives now gets a later time');
   lazy.engine.wake();
   t.equal(lazy.engine.state, 'unloaded', 'and does not start a load in vain');
-  t.same(lazy.restarts, []);
+  t.same(lazy.restarts, [60_000], 'the failed load is counted');
 });
 
 t.test('too little memory for a lazy engine: the load is retried while a request waits', async (t) => {
@@ -401,6 +402,7 @@ t.test('idle: shut down, its process ended, and loaded again by wake(), also whi
   t.equal(looks, 40, 'nor while a request waits');
   t.match(engine, { state: 'unloaded', onDemand: true });
   t.ok(engine.facts, 'its facts stay known');
+  t.equal(engine.report, NO_REPORT, 'its process keeps nothing');
   engine.wake();
   await harness.ready(2);
   t.throws(() => process.kill(pid, 0), { code: 'ESRCH' }, 'the first has ended before the second is forked');
