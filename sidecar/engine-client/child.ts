@@ -78,9 +78,9 @@ export class EngineChild {
     return this.#held ?? NO_PREFIXES;
   }
 
-  /** As of its last heartbeat. */
+  /** As of its last heartbeat; of one that has ended, or is about to, as before the first one. */
   get report(): EngineReport {
-    return this.#report;
+    return this.#over ? NO_REPORT : this.#report;
   }
 
   /** Keeps nothing that requests of this scope left. */

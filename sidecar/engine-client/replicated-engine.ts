@@ -25,6 +25,7 @@ export interface EngineReplica extends Replica, Sibling {
   /** The setup of its next process. */
   readonly setup: EngineSetup;
   readonly readyInMs: number;
+  /** Of its present process, in any state. */
   readonly report: EngineReport;
   /** Jobs of its present process that have not ended. */
   readonly jobs: number;
@@ -91,7 +92,8 @@ export class ReplicatedEngine implements HostedEngine {
 
   get heldTokens(): HeldTokens {
     const held = { running: 0, kept: 0 };
-    for (const { report } of this.replicas) {
+    for (const { state, report } of this.replicas) {
+      if (state !== 'ready') continue;
       held.running += report.tokens.running;
       held.kept += report.tokens.kept;
     }
@@ -107,7 +109,10 @@ export class ReplicatedEngine implements HostedEngine {
   }
 
   get capacityTokens(): number {
-    return this.replicas.reduce((sum, { facts }) => sum + (facts ? facts.seats * facts.contextPerSeat : 0), 0);
+    // A replica keeps its facts while it has no process, and thus no memory.
+    const seated = ({ state, facts }: EngineReplica): number =>
+      state === 'ready' && facts ? facts.seats * facts.contextPerSeat : 0;
+    return this.replicas.reduce((sum, replica) => sum + seated(replica), 0);
   }
 
   get caches(): readonly CacheCounts[] {

@@ -77,8 +77,9 @@ export class ServingReplica {
     return this.child?.mux.open ?? 0;
   }
 
+  /** Of the present process, which may be one that only ends its jobs: sums of it that fell would be added again. */
   get report(): EngineReport {
-    return (this.state === 'ready' && this.child?.report) || NO_REPORT;
+    return this.child?.report ?? NO_REPORT;
   }
 
   forget(scope: CacheScope): void {

@@ -13,7 +13,7 @@ export interface ModelLoad {
   readonly seats: number;
   readonly busy: number;
   readonly waiting: number;
-  /** Tokens of running requests, and the capacity; 0 while it was never loaded. */
+  /** Tokens of running requests, and the capacity, of ready replicas; 0 while none is. */
   readonly heldTokens: number;
   readonly capacityTokens: number;
   /** Size in tokens of the chunks in which prompts' state is reused; the same for all models. */

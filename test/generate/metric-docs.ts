@@ -21,7 +21,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   kind: '`open`, `progress`, `close`',
   listener: '`public`, `operators`',
   model: 'a configured model’s id',
-  num_gpu_blocks: 'whole blocks in the KV memory of all loaded engines, whether on a GPU or not',
+  num_gpu_blocks: 'whole blocks in the KV memory of all ready engines, whether on a GPU or not',
   outcome: 'of the authorizer: `answered`, `invalid`, `overloaded`, `failed`; of `otlp_exports_total`: `ok`, `failed`',
   phase: '`waiting`, `prefilling`, `decoding`',
   quantile: '`0.1`, `0.5`, `0.9`',

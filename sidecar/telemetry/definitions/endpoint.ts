@@ -29,7 +29,7 @@ export const ENDPOINT_KV_USAGE: GaugeDefinition = {
   type: 'gauge',
   unit: 'ratio',
   labels: [],
-  help: 'Tokens of running requests over all that the KV memory of the loaded engines can hold, 0 to 1, the protocol’s KVCacheUtilization.',
+  help: 'Tokens of running requests over all that the KV memory of the ready engines can hold, 0 to 1, the protocol’s KVCacheUtilization.',
   advice: 'Near 1: conversations are as long as their seats allow. State kept for reuse is not counted.',
 };
 
@@ -47,7 +47,7 @@ export const ENDPOINT_CACHE: GaugeDefinition<'block_size' | 'num_gpu_blocks'> = 
   type: 'gauge',
   unit: '1',
   labels: ['block_size', 'num_gpu_blocks'],
-  help: 'Always 1; its labels describe prefix reuse: tokens per block, and blocks over all loaded engines, the protocol’s CacheInfo.',
+  help: 'Always 1; its labels describe prefix reuse: tokens per block, and blocks over all ready engines, the protocol’s CacheInfo.',
   advice: 'It is the configuration.',
 };
 

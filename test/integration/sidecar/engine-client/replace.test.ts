@@ -9,7 +9,7 @@ import type { EngineTiming } from '../../../../sidecar/engine-client/supervisor-
 import { EngineHarness, keepingClock, stubJob, STUB_ENTRY } from '../../../support/engine-harness.js';
 import { eventually } from '../../../support/processes.js';
 import { RecordingReceiver } from '../../../support/recording-receiver.js';
-import type { StubScript } from '../../../support/stub-script.js';
+import { HELD_TOKENS, type StubScript } from '../../../support/stub-script.js';
 
 type More = ConstructorParameters<typeof EngineHarness>[3];
 
@@ -153,7 +153,11 @@ t.test('after: jobs that do not end in time keep their process, which takes othe
   const harness = await launched(t, {}, { reloadWaitMs: 20 });
   const { pid, setup } = harness.engine;
   const { receiver, end } = await hold(harness);
-  t.same(await replace(harness, {}, 'after'), {
+  const reported = (): boolean => harness.engine.report.tokens.running === HELD_TOKENS.running;
+  await eventually('it has reported', () => Promise.resolve(reported()));
+  const replaced = replace(harness, {}, 'after');
+  t.match([harness.engine.state, reported()], ['cold', true], 'its sums do not fall meanwhile, and then grow again');
+  t.same(await replaced, {
     kind: 'kept',
     why: 'its process still has jobs after 0.02 s',
     lacksMemory: false,
