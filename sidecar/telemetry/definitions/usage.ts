@@ -27,7 +27,8 @@ export const RECORDS: CounterDefinition<'kind'> = {
   unit: 'records',
   labels: ['kind'],
   help: 'Usage records, by kind.',
-  advice: 'No action; `open` less `close` are the running requests.',
+  advice:
+    'No action. The start adds a `close` for each request that an unclean stop interrupted; for running requests see `ra_sidecar_seats_busy`.',
 };
 
 export const SYNCS: HistogramDefinition = {
@@ -50,8 +51,8 @@ export const SPOOL_ERRORS = counter(
 export const FILES_REMOVED = counter(
   'spool_files_removed_total',
   'files',
-  'Files of the spool, including its lock, that another process removed, renamed or replaced.',
-  'The log lines `usage spool: a segment was removed` and `usage spool: its lock was removed` have the file and the outcome.',
+  'Files of the spool, including its lock, that another process removed, renamed, replaced or truncated.',
+  'The log lines `usage spool: a segment was removed`, `usage spool: a segment was cut` and `usage spool: its lock was removed` have the file and the outcome.',
 );
 
 export const LATE_CLOSES = counter(
@@ -113,8 +114,8 @@ export const DEAD_LETTERS = counter(
 export const RETRIES = counter(
   'usage_delivery_retries_total',
   'batches',
-  'Batches that had to be sent again.',
-  'The sink fails or cannot be reached; the log has the reason.',
+  'Batches that are sent again because the sink did not take them, or because there was no room for dead letters.',
+  'The log line `usage delivery waits` has the reason. Faults of the disk are not counted: `usage delivery failed`.',
 );
 
 export const BACKLOG = gauge(

@@ -21,6 +21,7 @@ export interface DeliveryLimits extends BatchLimits {
 export interface DeliveryEvents {
   delivered(events: number): void;
   refused(events: number): void;
+  /** The sink took a batch not, or only in part; it will be sent again. */
   retried(): void;
 }
 

@@ -149,8 +149,8 @@ export class Delivery {
       return undefined;
     } catch (fault) {
       const wait = this.#backoff.next();
+      // A disk's fault, not the sink's.
       log.error('usage delivery failed', { fault, retryAfterMs: wait });
-      events.retried();
       return wait;
     }
   }

@@ -239,6 +239,7 @@ t.test('a cursor that cannot be saved is saved later, and nothing is sent twice 
   await harness.pass(2000);
   t.equal(harness.savedCount, 1);
   t.strictSame(harness.ids, [['a']]);
+  t.equal(harness.counted.retried, 0);
   await delivery.stop();
 });
 
@@ -283,6 +284,7 @@ t.test('damage and a failing disk are reported; valid records are sent', async (
   const delivery = await harness.start({ maxAgeMs: 0 });
   await harness.pass(0);
   t.match(harness.log.lines.at(-1), { event: 'usage delivery failed', retryAfterMs: 1000 });
+  t.equal(harness.counted.retried, 0, 'no batch was sent');
   harness.source.fault = undefined;
   harness.source.damaged = true;
   await harness.pass(1000);
