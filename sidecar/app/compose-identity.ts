@@ -25,7 +25,7 @@ export interface Identities {
 }
 
 /** The metrics that are used here. */
-type Counted = Pick<Metrics, 'keysRefused' | 'authorizer'>;
+type Counted = Pick<Metrics, 'keysRefused' | 'keysLoaded' | 'authorizer'>;
 
 /** Opens the configured files. Rejects with one line if a file is invalid; then none is left open. */
 export async function openIdentities(config: Config, clock: Clock, log: Log, metrics: Counted): Promise<Identities> {
@@ -34,7 +34,7 @@ export async function openIdentities(config: Config, clock: Clock, log: Log, met
   const openSecrets = async (file: string): Promise<SecretFile> => {
     const opened = await SecretFile.open(file, clock, {
       changed: () => log.info('secrets read anew', { file }),
-      unusable: (reason) => log.warn('secrets cannot be read, the previous ones stay in force', { file, reason }),
+      unusable: (reason) => log.error('secrets cannot be read, the previous ones stay in force', { file, reason }),
     });
     secrets.push(opened);
     return opened;
@@ -50,8 +50,11 @@ export async function openIdentities(config: Config, clock: Clock, log: Log, met
   try {
     let others: Identity | undefined;
     if (access.mode === 'keys') {
-      const hooks = { refused: () => metrics.keysRefused(), closed: (account: string) => closed(account) };
-      others = keys = await openKeys(config, clock, log, hooks);
+      others = keys = await openKeys(config, clock, log, {
+        loaded: () => metrics.keysLoaded(),
+        refused: () => metrics.keysRefused(),
+        closed: (account) => closed(account),
+      });
     }
     if (access.mode === 'authorizer') {
       client = await openAuthorizer(config, clock, openSecrets);
@@ -83,18 +86,25 @@ function openKeys(
   { keys, environment }: Config,
   clock: Clock,
   log: Log,
-  { refused, closed }: { readonly refused: () => void; readonly closed: (account: string) => void },
+  hooks: {
+    readonly loaded: () => void;
+    readonly refused: () => void;
+    readonly closed: (account: string) => void;
+  },
 ): Promise<WatchedKeys> {
   const { file } = keys;
   return WatchedKeys.open(
     clock,
     { ...keys, environment },
     {
-      loaded: (count) => log.info('keys loaded', { file, count }),
-      closed: (accounts) => accounts.forEach(closed),
+      loaded: (count) => {
+        log.info('keys loaded', { file, count });
+        hooks.loaded();
+      },
+      closed: (accounts) => accounts.forEach(hooks.closed),
       refused: (reason) => {
         log.error('keys file refused, the last valid keys stay in force', { file, reason });
-        refused();
+        hooks.refused();
       },
     },
   );

@@ -38,7 +38,7 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
       ? undefined
       : await SecretFile.open(file, clock, {
           changed: () => log.info('secrets read anew', { file }),
-          unusable: (reason) => log.warn('secrets cannot be read, the previous ones stay in force', { file, reason }),
+          unusable: (reason) => log.error('secrets cannot be read, the previous ones stay in force', { file, reason }),
         });
   const allowed = (head: RequestHead): boolean => keys === undefined || keys.has(bearerOf(head) ?? '');
   const guarded = (routes: Routes): Routes =>

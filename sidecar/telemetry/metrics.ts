@@ -2,7 +2,7 @@ import { AuthorizerMetrics } from './authorizer-metrics.js';
 import { CacheMetrics } from './cache-metrics.js';
 import { CreditMetrics } from './credit-metrics.js';
 import { DeliveryMetrics } from './delivery-metrics.js';
-import { KEYS_REFUSED } from './definitions/access.js';
+import { KEYS_REFUSED, KEYS_VALID } from './definitions/access.js';
 import { ENDPOINT_METRICS } from './definitions/endpoint.js';
 import { EndpointMetrics } from './endpoint-metrics.js';
 import { EngineMetrics, type EngineReading } from './engine-metrics.js';
@@ -38,6 +38,7 @@ export class Metrics {
   readonly http = new HttpMetrics(this.#instruments);
   readonly authorizer = new AuthorizerMetrics(this.#instruments);
   readonly #keysRefused = this.#instruments.counter(KEYS_REFUSED);
+  readonly #keysValid = this.#instruments.gauge(KEYS_VALID);
   /** Prepaid credit. */
   readonly credit = new CreditMetrics(this.#instruments);
   /** The usage spool. */
@@ -54,6 +55,7 @@ export class Metrics {
     this.#queues = new QueueMetrics(this.#instruments, models);
     this.#engines = new EngineMetrics(this.#instruments, models);
     this.caches = new CacheMetrics(this.#instruments, models);
+    this.#keysValid.set(1);
     this.#instruments.withProcess();
   }
 
@@ -92,6 +94,12 @@ export class Metrics {
   /** A changed keys file was invalid or missing; the previous keys stay in force. */
   keysRefused(): void {
     this.#keysRefused.inc();
+    this.#keysValid.set(0);
+  }
+
+  /** Keys were loaded from the file, which is in force as it is. */
+  keysLoaded(): void {
+    this.#keysValid.set(1);
   }
 
   /** `read` is called at each scrape, for as long as this object lives, with the number of accounts to name. */

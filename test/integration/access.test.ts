@@ -85,7 +85,9 @@ t.test('only a gateway over a Unix socket is served', async (t) => {
   for (const name of ['old', 'new']) t.equal((await ask(behind(secretOf(name)))).status, 200, name);
   await put(`${secretOf('new')}\n`, 'secrets read anew');
   t.equal((await ask(behind(secretOf('old')))).status, 401);
-  await put(`${MARK} too short`, 'secrets cannot be read, the previous ones stay in force');
+  const unusable = 'secrets cannot be read, the previous ones stay in force';
+  await put(`${MARK} too short`, unusable);
+  t.match(await sidecar.logged(unusable), { level: 50 });
   t.equal((await ask(behind(secretOf('new')))).status, 200);
 
   for (const [headers, status] of [

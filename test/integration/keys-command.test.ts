@@ -204,8 +204,10 @@ t.test(
     t.equal(await status(developer), 200);
     t.equal(await status(key), 401);
     t.ok((await sidecar.metric('ra_sidecar_keys_reload_failures_total')) >= 2);
+    t.equal(await sidecar.metric('ra_sidecar_keys_file_valid'), 0);
     await writeFile(desk.file, good);
     await sidecar.logged('keys loaded', 3, both);
+    t.equal(await sidecar.metric('ra_sidecar_keys_file_valid'), 1);
     sidecar.child.kill('SIGHUP');
     t.match(
       await sidecar.logged('keys loaded', 4, both),

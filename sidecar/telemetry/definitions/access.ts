@@ -13,6 +13,15 @@ export const KEYS_REFUSED: CounterDefinition = {
   advice: 'The log has the error; the last valid keys stay in force, so a revoked key still works.',
 };
 
+export const KEYS_VALID: GaugeDefinition = {
+  name: `${PREFIX}keys_file_valid`,
+  type: 'gauge',
+  unit: '0 or 1',
+  labels: [],
+  help: '0: the keys file is invalid or was removed, and the last valid keys are in force; 1: it is not, or none is configured.',
+  advice: '0: a revoked key may still work. The log line `keys file refused` has the error.',
+};
+
 export const AUTHORIZER_LOOKUPS: CounterDefinition<'result'> = {
   name: `${PREFIX}authorizer_lookups_total`,
   type: 'counter',
@@ -20,7 +29,7 @@ export const AUTHORIZER_LOOKUPS: CounterDefinition<'result'> = {
   labels: ['result'],
   help: 'How callers were resolved: from the cache, by joining a lookup in flight, by a lookup, or refused without one.',
   advice:
-    'A low share of `cached`: raise `authorizer.cache.ttlMs` or `entries`. `left_alone`: the authorizer is failing.',
+    'A low share of `cached`: raise `authorizer.cache.ttlMs` or `entries`. `left_alone`: the authorizer is failing, or `authorizer.concurrency` lookups are in flight.',
 };
 
 export const AUTHORIZER_STALE: CounterDefinition = {
@@ -28,8 +37,9 @@ export const AUTHORIZER_STALE: CounterDefinition = {
   type: 'counter',
   unit: 'requests',
   labels: [],
-  help: 'Callers accepted from an expired cache entry, because the authorizer failed.',
-  advice: 'The authorizer is failing; after `authorizer.cache.staleMs` its callers are refused.',
+  help: 'Callers accepted from an expired cache entry, because the authorizer failed or could not be asked.',
+  advice:
+    'The authorizer is failing, or `authorizer.concurrency` lookups are in flight; after `authorizer.cache.staleMs` its callers are refused.',
 };
 
 export const AUTHORIZER_DURATION: HistogramDefinition<'outcome'> = {
@@ -57,9 +67,9 @@ export const CREDIT_REFUSALS: CounterDefinition<'reason'> = {
   type: 'counter',
   unit: 'requests',
   labels: ['reason'],
-  help: 'Requests refused for lack of credit, or because the balance was not known.',
+  help: 'Requests refused by this sidecar’s own balances: for lack of credit, or because the balance was not known.',
   advice:
-    '`unavailable`: balances are still being summed up after the start. `insufficient`: the account has too little.',
+    '`unavailable`: balances are still being summed up after the start. `insufficient`: the account has too little. Refusals by an authorizer’s 402 are only in `http_server_request_duration_seconds`.',
 };
 
 export const CREDIT_RESERVATIONS: GaugeDefinition = {
@@ -73,6 +83,7 @@ export const CREDIT_RESERVATIONS: GaugeDefinition = {
 
 export const ACCESS_METRICS = [
   KEYS_REFUSED,
+  KEYS_VALID,
   AUTHORIZER_LOOKUPS,
   AUTHORIZER_STALE,
   AUTHORIZER_DURATION,
