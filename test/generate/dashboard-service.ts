@@ -1,5 +1,5 @@
 /** The dashboard’s first half: what callers get, and the seats, queue and engines that serve them. */
-import { gauge, HERE, one, OTEL, OURS, quantiles, rate, WINDOW, type Row } from './dashboard-queries.js';
+import { gauge, HERE, largest, one, OTEL, OURS, quantiles, rate, WINDOW, WORK, type Row } from './dashboard-queries.js';
 
 const requests = (more = ''): string =>
   rate('gen_ai_server_request_duration_seconds_count', `${OTEL}${more}`, 'gen_ai_request_model');
@@ -10,16 +10,17 @@ export const SERVICE_ROWS: readonly Row[] = [
     panels: [
       {
         title: 'Requests',
-        description: 'Requests for a model, refused ones included.',
+        description: 'Requests for a model, refused ones included, from the check of the model on.',
         unit: 'reqps',
         queries: one(requests(), '{{gen_ai_request_model}}'),
       },
       {
         title: 'Share that failed, by error',
-        description: 'Refusals for overload are capacity_exceeded. docs/errors.md says what to do for each.',
+        description:
+          'Of all requests on routes that use a model. Refusals for overload are capacity_exceeded. docs/errors.md says what to do for each.',
         unit: 'percentunit',
         queries: one(
-          `${rate('gen_ai_server_request_duration_seconds_count', `${OTEL},error_type!=""`, 'error_type')} / ignoring (error_type) group_left () sum (rate(gen_ai_server_request_duration_seconds_count{${OTEL}}${WINDOW}))`,
+          `${rate('http_server_request_duration_seconds_count', `${WORK},error_type!=""`, 'error_type')} / ignoring (error_type) group_left () sum (rate(http_server_request_duration_seconds_count{${WORK}}${WINDOW}))`,
           '{{error_type}}',
         ),
       },
@@ -145,14 +146,14 @@ export const SERVICE_ROWS: readonly Row[] = [
         title: 'Overload',
         description: '1: for some time more requests arrive than the seats can serve (docs/admission.md).',
         unit: 'short',
-        queries: one(gauge('ra_sidecar_queue_standing', OURS, 'model'), '{{model}}'),
+        queries: one(largest('ra_sidecar_queue_standing', OURS, 'model'), '{{model}}'),
       },
       {
         title: 'Patience of callers',
-        description: 'The time by which this share of callers has disconnected.',
+        description: 'The time by which this share of callers has disconnected; the mean over the sidecars.',
         unit: 's',
         queries: one(
-          gauge('ra_sidecar_patience_seconds', OURS, 'model, awaits, quantile'),
+          `avg by (model, awaits, quantile) (ra_sidecar_patience_seconds{${OURS}})`,
           '{{model}} {{awaits}} {{quantile}}',
         ),
       },

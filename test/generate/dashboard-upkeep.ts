@@ -1,5 +1,5 @@
 /** The dashboard’s second half: usage records, delivery, credit, and the process. */
-import { gauge, HERE, one, quantiles, rate, WINDOW, type Row } from './dashboard-queries.js';
+import { gauge, HERE, largest, one, quantiles, rate, SHARED, WINDOW, type Row } from './dashboard-queries.js';
 
 export const UPKEEP_ROWS: readonly Row[] = [
   {
@@ -20,9 +20,15 @@ export const UPKEEP_ROWS: readonly Row[] = [
       },
       {
         title: 'Oldest record that is not durable',
-        description: 'And below it the number of records that are not durable.',
+        description: 'Past usage.maxUnsyncedMs new requests are refused.',
         unit: 's',
-        queries: one(`max by (instance) (ra_sidecar_spool_oldest_unsynced_seconds{${HERE}})`, '{{instance}}'),
+        queries: one(largest('ra_sidecar_spool_oldest_unsynced_seconds', HERE, 'instance'), '{{instance}}'),
+      },
+      {
+        title: 'Records that are not durable',
+        description: 'They wait for the next sync of the spool.',
+        unit: 'short',
+        queries: one(gauge('ra_sidecar_spool_unsynced_records', HERE, 'instance'), '{{instance}}'),
       },
       {
         title: 'Undelivered usage',
@@ -37,7 +43,7 @@ export const UPKEEP_ROWS: readonly Row[] = [
         title: 'Delivery lag',
         description: 'The age of the oldest undelivered event.',
         unit: 's',
-        queries: one(`max by (instance) (ra_sidecar_usage_oldest_seconds{${HERE}})`, '{{instance}}'),
+        queries: one(largest('ra_sidecar_usage_oldest_seconds', HERE, 'instance'), '{{instance}}'),
       },
       {
         title: 'Events delivered and refused, batches retried',
@@ -82,7 +88,7 @@ export const UPKEEP_ROWS: readonly Row[] = [
         description: 'All requests of both listeners, by route and status.',
         unit: 'reqps',
         queries: one(
-          rate('http_server_request_duration_seconds_count', HERE, 'http_route, http_response_status_code'),
+          rate('http_server_request_duration_seconds_count', SHARED, 'http_route, http_response_status_code'),
           '{{http_route}} {{http_response_status_code}}',
         ),
       },
@@ -91,7 +97,7 @@ export const UPKEEP_ROWS: readonly Row[] = [
         description: 'Requests whose answers are not complete.',
         unit: 'short',
         queries: [
-          { expr: gauge('http_server_active_requests', HERE, 'instance'), legend: '{{instance}} requests' },
+          { expr: gauge('http_server_active_requests', SHARED, 'instance'), legend: '{{instance}} requests' },
           { expr: gauge('ra_sidecar_streams_running', HERE, 'instance'), legend: '{{instance}} streams' },
         ],
       },
@@ -111,19 +117,25 @@ export const UPKEEP_ROWS: readonly Row[] = [
         title: 'Event loop lag',
         description: '99th percentile: every request is delayed by it.',
         unit: 's',
-        queries: one(`max by (instance) (nodejs_eventloop_lag_p99_seconds{${HERE}})`, '{{instance}}'),
+        queries: one(largest('nodejs_eventloop_lag_p99_seconds', SHARED, 'instance'), '{{instance}}'),
       },
       {
-        title: 'Memory and file descriptors',
+        title: 'Memory',
         description: 'Resident bytes of the sidecar process, without its engines.',
         unit: 'bytes',
-        queries: one(gauge('process_resident_memory_bytes', HERE, 'instance'), '{{instance}}'),
+        queries: one(gauge('process_resident_memory_bytes', SHARED, 'instance'), '{{instance}}'),
+      },
+      {
+        title: 'File descriptors',
+        description: 'Open ones of the sidecar process: mostly connections.',
+        unit: 'short',
+        queries: one(gauge('process_open_fds', SHARED, 'instance'), '{{instance}}'),
       },
       {
         title: 'Processor',
         description: 'Processor time of the sidecar process, in cores.',
         unit: 'short',
-        queries: one(rate('process_cpu_seconds_total', HERE, 'instance'), '{{instance}}'),
+        queries: one(rate('process_cpu_seconds_total', SHARED, 'instance'), '{{instance}}'),
       },
       {
         title: 'Not delivered to the OTLP endpoint',

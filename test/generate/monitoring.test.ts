@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { dashboard } from './dashboard.js';
+import { LABELS } from './metric-docs.js';
 import { METRICS } from '../../sidecar/telemetry/definitions/catalogue.js';
 import { readPages } from '../docs/pages.js';
 import { knownSeries, unknownIn } from '../support/promql.js';
@@ -72,6 +73,15 @@ t.test('every rule uses existing metrics, and names an existing page and heading
   }
 });
 
+t.test('metrics whose names other services have too are limited to this job', async (t) => {
+  const shared = /\b((?:gen_ai|http_server|nodejs|process)_\w+)(?:\{([^}]*)\})?/g;
+  const found = [...expressions.map(({ expr }) => expr), alerts]
+    .flatMap((text) => [...text.matchAll(shared)])
+    .filter(([, name = '']) => !(name in LABELS));
+  t.ok(found.length > 20);
+  for (const [text, , where = ''] of found) t.match(where, 'job="ra-sidecar"', text);
+});
+
 t.test('every metric that can show a fault is on the dashboard or in a rule', async (t) => {
   const shown = [...expressions.map(({ expr }) => expr), alerts].join('\n');
   const absent = METRICS.flatMap(({ metrics }) => metrics.map(({ name }) => name)).filter(
@@ -99,7 +109,6 @@ t.test('every metric that can show a fault is on the dashboard or in a rule', as
     'ra_sidecar_credit_reservations',
     'ra_sidecar_usage_records_total',
     'ra_sidecar_spool_progress_dropped_total',
-    'ra_sidecar_spool_unsynced_records',
     'ra_sidecar_usage_delivery_last_success_timestamp_seconds',
   ]);
 });

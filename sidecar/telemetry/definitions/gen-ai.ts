@@ -37,7 +37,7 @@ export const MODEL_REQUEST_DURATION: HistogramDefinition<AboutModel | 'error_typ
   type: 'histogram',
   unit: 'seconds',
   labels: [...ABOUT_MODEL, 'error_type'],
-  help: 'Time from the head of an authorized request for a model to the end of its answer, refused ones included.',
+  help: 'Time from the head of a request for a model to the end of its answer, refused ones included, counted from the check of its model on; earlier refusals are only in http_server_request_duration_seconds.',
   advice:
     'Find the part that grew: `ra_sidecar_queue_wait_seconds`, `gen_ai_server_time_to_first_token_seconds` or `gen_ai_server_time_per_output_token_seconds`.',
   buckets: DURATION_SECONDS,
@@ -49,7 +49,7 @@ export const FIRST_TOKEN: HistogramDefinition<AboutModel> = {
   type: 'histogram',
   unit: 'seconds',
   labels: ABOUT_MODEL,
-  help: 'Time from the last byte of a request to the first token of its reply: checks, queue and prefill.',
+  help: 'Time from the last byte of a chat request to the first token of its reply: checks, queue and prefill. Decisions have no first token.',
   advice:
     'If `ra_sidecar_queue_wait_seconds` is high too: more seats or machines. Otherwise prompts are long; see `ra_sidecar_cached_tokens_total` and `prefillShare`.',
   buckets: FIRST_TOKEN_SECONDS,

@@ -79,7 +79,7 @@ export const SEATS: GaugeDefinition<'model'> = {
   labels: ['model'],
   help: 'Seats of the engine’s replicas that are ready; of all of them while none is.',
   advice:
-    'Below the sum of `models[].seats` over the replicas: one of them is not ready, see `ra_sidecar_replica_state`.',
+    'Below the sum of `models[].seats` over the replicas: one of them is not ready, see `ra_sidecar_replica_state`, or is an external server that showed that it has too much (docs/engines.md).',
 };
 
 export const SEATS_BUSY: GaugeDefinition<'model'> = {
