@@ -24,7 +24,15 @@ function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: u
     fail: ({ code }, timing) => sent.push({ code, timing }),
   };
   const inner: Exchange = {
-    head: { method: 'POST', path, requestId: 'r1', scheme: 'http', address: '', route: undefined, header: () => undefined },
+    head: {
+      method: 'POST',
+      path,
+      requestId: 'r1',
+      scheme: 'http',
+      address: '',
+      route: undefined,
+      header: () => undefined,
+    },
     gone: AbortSignal.abort(),
     body: () => Promise.resolve({ kind: 'gone' }),
     reply: (reply) => sent.push(reply),

@@ -51,7 +51,15 @@ function servicesWith(changes: Partial<Services>): Services {
 
 function exchange(): Exchange {
   return {
-    head: { method: 'POST', path: '/', requestId: 'r', scheme: 'http', address: '', route: undefined, header: () => 'application/json' },
+    head: {
+      method: 'POST',
+      path: '/',
+      requestId: 'r',
+      scheme: 'http',
+      address: '',
+      route: undefined,
+      header: () => 'application/json',
+    },
     gone: new AbortController().signal,
     body: () => Promise.resolve({ kind: 'body', bytes: new Uint8Array(2), receivedAt: 0, release: () => undefined }),
     reply: () => undefined,

@@ -22,7 +22,15 @@ const HOST = { lane: 'short', up: false, queued: 0, running: 0, restarts: 1 } as
 function answer(handler: typeof readyz, parts: Parts): { readonly status: number; readonly body: unknown } {
   const replies: Reply[] = [];
   const exchange: Exchange = {
-    head: { method: 'GET', path: '/readyz', requestId: 'r', scheme: 'http', address: '', route: undefined, header: () => undefined },
+    head: {
+      method: 'GET',
+      path: '/readyz',
+      requestId: 'r',
+      scheme: 'http',
+      address: '',
+      route: undefined,
+      header: () => undefined,
+    },
     gone: new AbortController().signal,
     body: unused,
     reply: (reply) => void replies.push(reply),

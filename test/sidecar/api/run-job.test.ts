@@ -69,7 +69,15 @@ class Seated {
   constructor(deadlineAt?: number, seats = 1) {
     this.queue.resume(seats);
     const exchange: Exchange = {
-      head: { method: 'POST', path: '/', requestId: 'r', scheme: 'http', address: '', route: undefined, header: () => undefined },
+      head: {
+        method: 'POST',
+        path: '/',
+        requestId: 'r',
+        scheme: 'http',
+        address: '',
+        route: undefined,
+        header: () => undefined,
+      },
       gone: this.disconnect.signal,
       body: unused,
       reply: unused,

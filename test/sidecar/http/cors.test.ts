@@ -3,7 +3,15 @@ import { Cors } from '../../../sidecar/http/cors.js';
 import type { RequestHead } from '../../../sidecar/http/exchange.js';
 
 function head(fields: Record<string, string>): RequestHead {
-  return { method: 'OPTIONS', path: '/', requestId: 'a', scheme: 'http', address: '', route: undefined, header: (name) => fields[name] };
+  return {
+    method: 'OPTIONS',
+    path: '/',
+    requestId: 'a',
+    scheme: 'http',
+    address: '',
+    route: undefined,
+    header: (name) => fields[name],
+  };
 }
 
 const ID = new Set(['x-request-id']);
