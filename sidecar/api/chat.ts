@@ -154,7 +154,7 @@ function replyReceiver({ context, writer, counts, drop }: Replying, lease: Lease
       drop();
       writer.madeBy?.(weightVersion);
     },
-    cached: (tokens) => (context.cachedTokens = tokens),
+    cached: (tokens) => context.cached(tokens),
     piece: (piece) => {
       begin();
       counts.piece(piece.choice, piece.tokens);

@@ -119,7 +119,7 @@ function answerReceiver(results: QuestionResult[], context: RequestContext, drop
       context.started(cachedTokens);
       drop();
     },
-    cached: (tokens) => (context.cachedTokens = tokens),
+    cached: (tokens) => context.cached(tokens),
     answer: ({ question, probabilities, labelMass }) => {
       results[question] = { probabilities, labelMass };
     },

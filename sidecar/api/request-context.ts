@@ -85,9 +85,14 @@ export class RequestContext {
     return this.deadlineAt === undefined ? () => undefined : clock.after(this.deadlineAt - clock.now(), fn);
   }
 
+  /** Tokens of its prompt that the engine did not compute. An external server may report more than there are. */
+  cached(tokens: number): void {
+    this.cachedTokens = Math.min(tokens, this.promptTokens);
+  }
+
   /** The engine has started it, with this many cached tokens of its prompt. */
   started(cachedTokens: number): void {
-    this.cachedTokens = cachedTokens;
+    this.cached(cachedTokens);
     this.phase = 'prefilling';
   }
 
@@ -111,7 +116,8 @@ export class RequestContext {
       this.#stream = this.exchange.stream({ 'Server-Timing': this.times.header() }, (error) =>
         this.errorFrame === undefined ? errorBody(error) : this.errorFrame(error),
       );
-      this.#services.metrics.http.streamOpened();
+      // A keep-alive of a request that has ended opens none.
+      if (!this.#ended) this.#services.metrics.http.streamOpened();
     }
     return this.#stream;
   }

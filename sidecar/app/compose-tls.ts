@@ -30,9 +30,11 @@ export async function openTls({ tls }: Pick<Config, 'tls'>, clock: Clock, log: L
       try {
         server?.renewTls(files);
         report(certificate);
+        return true;
       } catch {
         // The files changed between the check and uWS's own reading; the next change is read again.
         unusable('the HTTP library cannot use the pair');
+        return false;
       }
     },
     unusable,

@@ -70,6 +70,8 @@ export class BodyReader {
   #receivedAt: number | undefined;
   /** Set once no more bytes are kept: the result of `read`. */
   #refusal: BodyResult | undefined;
+  /** Its reader has the whole body. */
+  #handedOut = false;
   #paused = false;
   #resolve: ((body: BodyResult) => void) | undefined;
   #cancelTimer: (() => void) | undefined;
@@ -129,6 +131,12 @@ export class BodyReader {
     else this.#unpause();
   }
 
+  /** The answer begins. A body that was read stays, and counts, until its reader releases it; any other is not needed any more. */
+  closeUnread(): void {
+    if (this.#handedOut) this.#unpause();
+    else this.close();
+  }
+
   #keep(chunk: Uint8Array): void {
     const needed = this.#length + chunk.length;
     if (this.#limit !== undefined && needed > this.#limit) {
@@ -153,6 +161,7 @@ export class BodyReader {
 
   #body(receivedAt: number): BodyResult {
     const bytes = this.#buffer.subarray(0, this.#length);
+    this.#handedOut = true;
     return { kind: 'body', bytes, receivedAt, release: () => this.#free() };
   }
 

@@ -148,8 +148,7 @@ export class UwsExchange implements Exchange {
   stream(headers: Readonly<Record<string, string>> = {}, errorFrame?: (error: ContractError) => string): EventStream {
     const fields = this.#fields(200, 'text/event-stream', streamHeaders(headers, this.#mustClose));
     if (this.#state !== 'open' || this.#answered) return abandonedStream();
-    // The body is not needed any more, and a stream may continue for minutes.
-    this.#reader?.close();
+    this.#reader?.closeUnread();
     if (this.head.method === 'HEAD') {
       this.#answered = true;
       this.#server.nextTurn.add(() => {

@@ -28,9 +28,9 @@ export interface Certificate {
 }
 
 export interface CertificateHooks {
-  /** The files have another pair, which fits. */
-  readonly changed: (certificate: Certificate) => void;
-  /** Called once for each state in which the files cannot be used; the previous pair stays in force. */
+  /** The files have another pair, which fits, or another chain. False: it could not be put in force, and is offered again. */
+  readonly changed: (certificate: Certificate) => boolean;
+  /** Called once for each state in which the files cannot be used, and at a reload; the previous pair stays in force. */
   readonly unusable: (why: string) => void;
 }
 
@@ -49,6 +49,8 @@ export class CertificateFiles {
   #key = '';
   #certificate = '';
   #inForce: Certificate | undefined;
+  /** The texts of the pair that was handed over last. */
+  #used = { key: '', certificate: '' };
   #cancelCheck: (() => void) | undefined;
   #closed = false;
 
@@ -69,6 +71,7 @@ export class CertificateFiles {
       files.#key = await files.#follow(KEY, keyFile, (text) => (files.#key = text));
       files.#certificate = await files.#follow(CERTIFICATE, certFile, (text) => (files.#certificate = text));
       files.#inForce = checkPair(files.#key, files.#certificate, files.#paths);
+      files.#used = { key: files.#key, certificate: files.#certificate };
     } catch (error) {
       files.close();
       throw error;
@@ -85,6 +88,7 @@ export class CertificateFiles {
   /** Reads both files now. Never rejects; problems are reported to the hooks. */
   async reload(): Promise<void> {
     await Promise.all(this.#followed.map((file) => file.reload()));
+    if (!this.#isUsed) this.#checkSoon();
   }
 
   /** Stops watching. Idempotent. */
@@ -112,6 +116,11 @@ export class CertificateFiles {
     return value;
   }
 
+  /** Whether the pair that was read last is the one that was handed over last. */
+  get #isUsed(): boolean {
+    return this.#key === this.#used.key && this.#certificate === this.#used.certificate;
+  }
+
   #checkSoon(): void {
     this.#cancelCheck?.();
     if (this.#closed) return;
@@ -120,10 +129,12 @@ export class CertificateFiles {
 
   #check(): void {
     try {
-      const found = checkPair(this.#key, this.#certificate, this.#paths);
-      const same = found.fingerprint === this.#inForce?.fingerprint;
+      const [key, certificate] = [this.#key, this.#certificate];
+      const found = checkPair(key, certificate, this.#paths);
       this.#inForce = found;
-      if (!same) this.#hooks.changed(found);
+      // The texts, since the chain is part of the file and not of the certificate's fingerprint.
+      if (this.#isUsed) return;
+      if (this.#hooks.changed(found)) this.#used = { key, certificate };
     } catch (error) {
       if (!(error instanceof FileProblem)) throw error;
       this.#hooks.unusable(error.problem);

@@ -5,6 +5,9 @@ import { copyBytes, type Disk, type DiskFile } from './disk.js';
 import type { Position } from './record-line.js';
 import { endOf, foundIn, headOf, isMissing, listSegments, QUARANTINE, segmentPath } from './segments.js';
 
+/** Damaged bytes that are searched for closes, at most; damage that is longer is of a lost disk. */
+const MOST_SEARCHED = 1 << 20;
+
 /** Bytes that are not a record. They stay in place, since positions count them, and readers skip them. */
 export interface Quarantined {
   readonly segment: number;
@@ -77,7 +80,10 @@ export async function recover(dir: string, disk: Disk): Promise<Recovered> {
           await file.truncate(found.offset);
           cutBytes += found.bytes;
           size = found.offset;
-        } else quarantined.push(await quarantine(dir, segment, found, file, disk));
+        } else {
+          quarantined.push(await quarantine(dir, segment, found, file, disk));
+          closesLost += await forgetClosed(unclosed, found, file);
+        }
       }
       // A killed process leaves lines in the page cache that are not on disk yet.
       if (isEnd) await file.sync();
@@ -118,6 +124,27 @@ function take(unclosed: Map<string, Unclosed>, record: UsageRecord, segment: num
   if (record.kind === 'close') unclosed.delete(record.id);
   // A progress whose open is damaged is billed too.
   else unclosed.set(record.id, { last: record, segment: unclosed.get(record.id)?.segment ?? segment });
+}
+
+/**
+ * Removes the requests of which a close is among damaged bytes, since it was counted, and perhaps delivered, before the damage: a
+ * second one would bill them twice. Returns how many.
+ */
+async function forgetClosed(
+  unclosed: Map<string, Unclosed>,
+  { offset, bytes }: { readonly offset: number; readonly bytes: number },
+  file: DiskFile,
+): Promise<number> {
+  if (unclosed.size === 0) return 0;
+  const damaged = Buffer.alloc(Math.min(bytes, MOST_SEARCHED));
+  const read = await file.read(damaged, offset);
+  const closes = damaged
+    .toString('latin1', 0, read)
+    .split('\n')
+    .filter((line) => line.includes('"kind":"close"'));
+  const closed = [...unclosed.keys()].filter((id) => closes.some((line) => line.includes(`"${id}"`)));
+  for (const id of closed) unclosed.delete(id);
+  return closed.length;
 }
 
 function estimate(last: UsageRecord): UsageRecord {

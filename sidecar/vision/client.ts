@@ -53,7 +53,7 @@ export class VisionClient implements HostedVision {
   #nextId = 1;
   readonly #layouts = new Map<string, Promise<Layout>>();
   #queries: LayoutQuery[] = [];
-  readonly #waiting: Item[] = [];
+  #waiting: Item[] = [];
   readonly #closed = new ClosedScopes();
   #running: { readonly id: number; readonly item: Item; readonly unwatch: () => void } | undefined;
 
@@ -126,11 +126,7 @@ export class VisionClient implements HostedVision {
       this.#waiting.push(item);
       this.#next();
     }
-    const cancel = (): void => {
-      const at = this.#waiting.indexOf(item);
-      if (at >= 0) this.#waiting.splice(at, 1);
-    };
-    return { result, cancel };
+    return { result, cancel: () => (this.#waiting = this.#waiting.filter((other) => other !== item)) };
   }
 
   #fork(): void {

@@ -39,6 +39,29 @@ t.test('a request reserves its highest price while it runs, and pays its actual 
   t.equal(harness.clock.pending, 0);
 });
 
+t.test('no more of a prompt counts as cached than it has', async (t) => {
+  const harness = new BilledHarness(GRANT);
+  const asked = harness.ask();
+  (await harness.chatEngine.generation(0)).started(25).pieces('a').finished().done();
+  t.equal(await asked.over, 200);
+  t.equal(harness.balance, GRANT - (10n * RATES.cachedInput + RATES.output));
+  t.match(harness.closes, [{ promptTokens: 10, cachedTokens: 10 }]);
+});
+
+t.test('a keep-alive that is due while the close is written opens no stream', async (t) => {
+  const harness = new BilledHarness(GRANT);
+  const asked = harness.ask({ stream: true });
+  (await harness.chatEngine.generation(0)).started(4);
+  let written = (): void => undefined;
+  harness.spool.sync = () => new Promise((resolve) => (written = resolve));
+  asked.leave();
+  await settled();
+  harness.clock.advance(3_600_000);
+  written();
+  await asked.over;
+  t.match((await harness.metrics.render()).text, /^ra_sidecar_streams_running 0$/m);
+});
+
 t.test('n choices reserve n completions and bill the prompt once', async (t) => {
   const harness = new BilledHarness(GRANT);
   const asked = harness.ask({ n: 4 });

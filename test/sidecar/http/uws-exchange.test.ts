@@ -4,6 +4,7 @@ import type { IncomingMessage } from 'node:http';
 import t from 'tap';
 import type { BodyResult, EventStream, Exchange } from '../../../sidecar/http/exchange.js';
 import { deferred, serve } from '../../support/http-server.js';
+import { eventually } from '../../support/processes.js';
 import type { RawResponse } from '../../support/raw-http.js';
 
 const DATE = /Date: [A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT\r\n/g;
@@ -284,15 +285,33 @@ t.test('all bodies together have a cap', async (t) => {
   t.equal(server.bodyBytes, 0, 'released twice, returned once');
 });
 
-t.test('a stream’s prompt no longer counts', async (t) => {
+t.test('a stream’s prompt counts until its reader releases it', async (t) => {
   const { connect, server } = await serve(t, async (exchange) => {
-    await exchange.body(1000);
-    exchange.stream().event(String(server.bodyBytes));
+    const body = await exchange.body(1000);
+    const stream = exchange.stream();
+    stream.event(`${server.bodyBytes} held`);
+    if (body.kind === 'body') body.release();
+    stream.event(`${server.bodyBytes} held`);
   });
   const caller = await connect();
   caller.request('POST', '/', {}, 'x'.repeat(600));
-  await caller.until('data: 0\n\n');
+  await caller.until('data: 600 held\n\n');
+  await caller.until('data: 0 held\n\n');
   caller.close();
+});
+
+t.test('a body that nobody read does not count once a stream begins, nor any after a disconnect', async (t) => {
+  const begun = deferred();
+  const { connect, server } = await serve(t, async (exchange) => {
+    await exchange.body(1000);
+    exchange.stream().event('begun');
+    begun.resolve();
+  });
+  const caller = await connect();
+  caller.request('POST', '/', {}, 'x'.repeat(600));
+  await begun.promise;
+  caller.close();
+  await eventually('free', () => server.bodyBytes === 0);
 });
 
 t.test('a large body is paused until it is requested', async (t) => {

@@ -54,6 +54,8 @@ interface Followed {
   readonly clock: FakeClock;
   readonly put: (key: string, cert: string) => Promise<void>;
   readonly seen: string[];
+  /** Whether what changed can be put in force. */
+  readonly works: { value: boolean };
 }
 
 async function follow(t: Test): Promise<Followed> {
@@ -63,8 +65,12 @@ async function follow(t: Test): Promise<Followed> {
   copyFileSync(a.keyFile, keyFile);
   copyFileSync(a.certFile, certFile);
   const seen: string[] = [];
+  const works = { value: true };
   const files = await CertificateFiles.open({ keyFile, certFile }, clock, {
-    changed: ({ fingerprint }) => seen.push(fingerprint),
+    changed: ({ fingerprint }) => {
+      seen.push(fingerprint);
+      return works.value;
+    },
     unusable: (why) => seen.push(why),
   });
   t.teardown(() => {
@@ -76,7 +82,7 @@ async function follow(t: Test): Promise<Followed> {
     writeFileSync(certFile, cert);
     await files.reload();
   };
-  return { files, clock, put, seen };
+  return { files, clock, put, seen, works };
 }
 
 t.test('a renewed pair is used a second after its files changed', async (t) => {
@@ -100,6 +106,26 @@ t.test('while a pair does not fit the previous one stays, until it fits', async 
   clock.advance(1000);
   t.equal(seen.length, 2);
   t.not(files.inForce.fingerprint, before);
+});
+
+t.test('a chain that changed is used, though the certificate is the same', async (t) => {
+  const { files, clock, put, seen } = await follow(t);
+  await put(a.key, a.cert + b.cert);
+  clock.advance(1000);
+  t.strictSame(seen, [files.inForce.fingerprint]);
+});
+
+t.test('a pair that could not be put in force is offered again at a reload', async (t) => {
+  const { files, clock, put, seen, works } = await follow(t);
+  works.value = false;
+  await put(b.key, b.cert);
+  clock.advance(1000);
+  works.value = true;
+  for (let i = 0; i < 2; i += 1) {
+    await files.reload();
+    clock.advance(1000);
+  }
+  t.equal(seen.length, 2, 'once more, and then it is in force');
 });
 
 t.test('files that are read again unchanged renew nothing', async (t) => {

@@ -83,6 +83,18 @@ t.test('a close damaged after the spool was closed is reported, and no second on
   }
 });
 
+t.test('a close damaged while the spool is in use gets no second one after an unclean end', async (t) => {
+  const harness = await SpoolHarness.start();
+  for (const kind of ['open', 'close'] as const) harness.spool.append(usageRecord('a', kind));
+  harness.spool.append(usageRecord('b', 'open'));
+  await harness.pass(5);
+  harness.disk.crash(() => Buffer.alloc(0));
+  damageCloseOf(harness, 'a');
+  await harness.open();
+  t.match(harness.recovered, { closesLost: 1, estimated: [{ id: 'b' }] });
+  t.equal(harness.recovered.estimated.length, 1);
+});
+
 t.test('a close damaged after a start is reported, also after an unclean end', async (t) => {
   const harness = await SpoolHarness.start();
   harness.spool.append(usageRecord('a', 'open'));

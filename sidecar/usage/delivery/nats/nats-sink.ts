@@ -73,8 +73,9 @@ export class NatsSink implements DeliverySink {
     const { refused, status, why } = state;
     // A copy, since messages in flight at an abort may still end.
     const taken = [...state.taken];
-    if (refused.length > 0) return { kind: 'refused', indices: [...refused], taken, status };
-    return why === undefined ? { kind: 'accepted' } : { kind: 'later', taken, why };
+    // First what may be sent again: what was refused is then refused once more, and becomes a dead letter only once.
+    if (why !== undefined) return { kind: 'later', taken, why };
+    return refused.length > 0 ? { kind: 'refused', indices: [...refused], taken, status } : { kind: 'accepted' };
   }
 
   close(): Promise<void> {

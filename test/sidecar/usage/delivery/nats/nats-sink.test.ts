@@ -93,6 +93,14 @@ t.test('a refused event delays its own account until it is a dead letter', async
   t.strictSame(stream.asked, ['a1', 'b1', 'b2']);
 });
 
+t.test('while another event has to be sent again, a refused one is no dead letter yet', async (t) => {
+  const stream = new Stream();
+  const answer = stream.sink().deliver(events('a1 b1'), FOREVER);
+  await stream.answer('b1', { kind: 'refused', status: 10_054 });
+  await stream.answer('a1', { kind: 'failed', why: 'JetStream 10077', broken: false });
+  t.strictSame(await answer, { kind: 'later', taken: [], why: 'JetStream 10077' });
+});
+
 t.test('an abort ends it at once, with the events stored by then', async (t) => {
   const stream = new Stream();
   const stop = new AbortController();
