@@ -130,7 +130,7 @@ function argumentsOf(
   work: WorkBudget,
 ): ArgumentsGrammar {
   const part = ((): SchemaGrammar | TaggedGrammar | NestedGrammar => {
-    if (notation === undefined) return schemaGrammar(schema, prefix, work);
+    if (notation === undefined) return schemaGrammar(objectsOf(schema), prefix, work, schema);
     switch (notation.kind) {
       case 'tagged':
         return taggedGrammar(schema, notation, prefix, work);
@@ -141,6 +141,12 @@ function argumentsOf(
     }
   })();
   return part.kind === 'ok' ? { types: [], nodes: [], ...part } : part;
+}
+
+/** Of a schema that also allows other values, such as null, its objects alone: arguments are an object. */
+function objectsOf(schema: unknown): unknown {
+  const { type, nullable } = schema as { readonly type?: unknown; readonly nullable?: unknown };
+  return type === 'object' && nullable !== true ? schema : { type: 'object', allOf: [schema] };
 }
 
 /**

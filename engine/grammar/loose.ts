@@ -187,7 +187,11 @@ class LooseRules {
     } else if (least > prefix) return [];
     for (let i = Math.min(prefix, most) - 1; i >= 0; i--) {
       const value = at(i);
-      if (value === undefined) return i < least ? [] : ['"[" json-ws "]"'];
+      if (value === undefined) {
+        if (i < least) return [];
+        tail = '""';
+        continue;
+      }
       const item = `${i === 0 ? '' : '"," json-ws '}${value} json-ws ${tail}`;
       tail = this.#rule(i >= least ? `"" | ${item}` : item);
     }

@@ -60,12 +60,13 @@ export function textForm({ length, texts }: Shape, { work }: Pick<RuleMaker, 'wo
   };
 }
 
-/** Whether a text of an enum is one of the shape. */
+/** Whether a text of an enum is one of the shape. Not by its format, whose grammar has the usual forms alone. */
 export function isTextOf(text: string, shape: Shape, maker: Pick<RuleMaker, 'work'>): boolean {
   const { length } = shape;
   const characters = Array.from(text).length;
   if (characters < length.least || characters > length.most) return false;
-  return shape.texts === undefined || isText(text, { ...textForm(shape, maker), least: 0, most: Infinity }, maker.work);
+  const form = { ...textForm(shape, maker), formats: [], least: 0, most: Infinity };
+  return shape.texts === undefined || isText(text, form, maker.work);
 }
 
 /** With lengths that are counted. */

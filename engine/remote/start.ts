@@ -1,6 +1,7 @@
 /** From a setup to a server that is running and was checked to have the same model. */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { serverKey } from '../protocol/server-key.js';
 import { LoadFailure } from '../llama/load-failure.js';
 import { loadTokenFile, type TokenFile } from '../llama/model-tokens.js';
 import type { Clock } from '../protocol/clock.js';
@@ -67,9 +68,8 @@ function keyOf({ secretFile }: RemoteSetup): string | undefined {
       true,
     );
   }
-  const key = (text.split('\n', 1)[0] ?? '').trim();
-  // Other bytes cannot be in a header.
-  if (!/^[\x21-\x7e]{1,4096}$/.test(key)) throw new LoadFailure('engine.secretFile has no key in its first line');
+  const key = serverKey(text);
+  if (key === undefined) throw new LoadFailure('engine.secretFile has no key in its first line');
   return key;
 }
 

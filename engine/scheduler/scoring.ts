@@ -140,7 +140,9 @@ export function distribution(
   temperature: number,
 ): { probabilities: Float64Array; labelMass: number } {
   const max = Math.max(...logprobs);
-  const weights = logprobs.map((logprob) => Math.exp((logprob - max) / temperature));
+  // The product of a small temperature and a model's own may be 0.
+  const divisor = Math.max(temperature, Number.MIN_VALUE);
+  const weights = logprobs.map((logprob) => Math.exp((logprob - max) / divisor));
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   const mass = logprobs.reduce((sum, logprob) => sum + Math.exp(logprob), 0);
   return { probabilities: weights.map((weight) => weight / total), labelMass: Math.min(1, mass) };

@@ -5,6 +5,7 @@ import { inspect, type Inspected, type MachineFacts } from '../engine-client/ins
 import { EXIT, parsed } from './command.js';
 import { orUsage } from './help.js';
 import type { Check } from './check.js';
+import { externalCheck } from './external-check.js';
 import { imageChecks } from './image-finding.js';
 import { guarded, hostChecks, isRunning } from './host-checks.js';
 import type { Io } from './io.js';
@@ -96,7 +97,7 @@ async function modelChecks(config: Config, machine: MachineFacts | undefined, io
     ...(machine ? [coresCheck(machine.cores, sizings)] : []),
     await cacheCheck(found.map(({ model }) => model)),
     ...wanted.flatMap((one) => (one.kind === 'unfit' ? [unfitCheck(one.model, one.why)] : [])),
-    ...config.models.filter(isExternal).map(externalCheck),
+    ...(await Promise.all(config.models.filter(isExternal).map(externalCheck))),
     ...sizings.flatMap((sizing, i) => [
       modelCheck(found[i]?.model, sizing),
       ...callsCheck(sizing),
@@ -173,16 +174,6 @@ function coresCheck(cores: number, sizings: readonly Sizing[]): Check {
 
 function unfitCheck({ id }: ModelConfig, why: string): Check {
   return { what: `model ${id}`, level: 'fail', says: why, advice: 'the devices that there are stand at backend above' };
-}
-
-/** Whether it is up is seen when the sidecar starts, which waits for it. */
-function externalCheck({ id, engine }: ModelConfig): Check {
-  const where = [engine.url ?? engine.socket ?? ''].flat().join(', ');
-  return {
-    what: `model ${id}`,
-    level: 'ok',
-    says: `computed elsewhere, by ${engine.kind} at ${where}; not checked here`,
-  };
 }
 
 /** How a chat model calls tools. Not native is a warning unless it was chosen. */

@@ -2,10 +2,10 @@
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { access, constants, rm, statfs, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import { readKeyFile } from '../access/key-file.js';
 import { MAX_CREDIT_BYTES, parseCreditFile, WHAT as CREDIT } from '../access/credit-file.js';
+import { CertificateFiles } from '../lib/certificate-files.js';
 import { SecretFile } from '../lib/secret-file.js';
 import type { Clock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
@@ -17,6 +17,7 @@ import { readBearerToken } from '../lib/secret-file.js';
 import { checkSinkFiles, sinkFiles } from '../usage/delivery/sinks.js';
 import { lockOwner } from '../usage/lock.js';
 import { readPriceFile } from '../usage/price-file.js';
+import { addressChecks } from './address-checks.js';
 import type { Check } from './check.js';
 import { size } from './layout.js';
 import { httpCheck, nodeCheck, swapCheck } from './runtime-checks.js';
@@ -139,51 +140,21 @@ async function nearest(dir: string): Promise<string> {
   return there || dirname(dir) === dir ? dir : await nearest(dirname(dir));
 }
 
-async function addressChecks({ listen, operators }: Config, running: boolean): Promise<Check[]> {
-  const checks: Check[] = [];
-  if (listen.tcp) checks.push(await addressCheck('public address', listen.host, listen.port, running));
-  checks.push(await addressCheck('operators’ address', operators.host, operators.port, running));
-  if (listen.socket !== undefined) checks.push(await socketCheck(listen.socket));
-  return checks;
-}
-
-/** Listens for a moment, since only that shows whether it is possible. */
-async function addressCheck(what: string, host: string, port: number, running: boolean): Promise<Check> {
-  const says = `${host}:${port}`;
-  const code = await new Promise<string | undefined>((resolve) => {
-    const server = createServer();
-    server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? 'failed'));
-    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
-  });
-  if (code === undefined) return { what, level: 'ok', says: port === 0 ? `${says}, any free port` : `${says} is free` };
-  if (code === 'EADDRINUSE' && running) {
-    return { what, level: 'ok', says: `${says} is in use, and a sidecar runs on this data folder` };
-  }
-  const advice = code === 'EADDRINUSE' ? 'stop it, or set another port' : 'set another address or port';
-  return { what, level: 'fail', says: `${says} cannot be used (${code})`, advice };
-}
-
-async function socketCheck(path: string): Promise<Check> {
-  const what = 'socket';
-  const folder = dirname(path);
-  const ok = await access(folder, constants.W_OK).then(
-    () => true,
-    () => false,
-  );
-  if (ok) return { what, level: 'ok', says: `${path} can be created` };
-  const advice = `create ${folder} for the sidecar’s user`;
-  return { what, level: 'fail', says: `${path} cannot be created: its folder is not writable`, advice };
-}
-
 async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
-  const { access: mode, operators, gateway, authorizer, pricing, credit, delivery, fleet, models } = config;
+  const { access: mode, operators, gateway, authorizer, pricing, credit, delivery, fleet, models, tls } = config;
   const secret = (what: string, file: string | undefined): Promise<Check[]> =>
     fileCheck(what, file, async (path) => {
       const ignored = { changed: () => undefined, unusable: () => undefined };
       (await SecretFile.open(path, clock, ignored)).close();
     });
+  const { keyFile = '', certFile } = tls;
+  const certificate = async (file: string): Promise<void> => {
+    const ignored = { changed: () => true, unusable: () => undefined };
+    (await CertificateFiles.open({ keyFile, certFile: file }, clock, ignored)).close();
+  };
   return [
     ...(mode.mode === 'keys' ? [await keysCheck(config)] : []),
+    ...(await fileCheck('certificate', certFile, certificate)),
     ...(await secret('operators’ keys', operators.secretFile)),
     ...(await secret('gateway’s secrets', gateway.secretFile)),
     ...(await secret('authorizer’s secret', authorizer.secretFile)),

@@ -21,6 +21,9 @@ const UNIT_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000 } as const;
 /** The longest life of a key, ms; more is a mistake. */
 const MAX_MS = 3650 * UNIT_MS.d;
 
+/** What a configuration may have as `environment` (sidecar/config/schema.ts). */
+const ENVIRONMENT = /^[a-z0-9][a-z0-9_-]{0,63}$/;
+
 /** The properties that the options set. */
 export type NewKeyProperties = Omit<StoredKey, 'id' | 'hash' | 'created'>;
 
@@ -28,6 +31,8 @@ export type NewKeyProperties = Omit<StoredKey, 'id' | 'hash' | 'created'>;
 export function propertiesOf(options: CreateOptions, environment: string, now: number): NewKeyProperties {
   const { account, models = 'all', routes, cohort, expires, limits } = options;
   if (account === undefined || account === '') throw new UsageError('--account is required');
+  if (options.environment !== undefined && !ENVIRONMENT.test(options.environment))
+    throw new UsageError('--environment must be lower-case letters, digits, - and _, as in the configuration');
   const tokens = options['tokens-per-day'];
   const entitlement = {
     models: models === 'all' ? ('all' as const) : listOf('--models', models),

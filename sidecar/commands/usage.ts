@@ -34,7 +34,14 @@ export function usage(config: Config, args: readonly string[], { out, err: say }
 async function report(dir: string, json: boolean, out: Writable): Promise<number> {
   needSpool(dir);
   const verified = await verify(dir, (await lockOwner(dir)) !== undefined);
-  out.write(json ? `${JSON.stringify(verified)}\n` : text(dir, verified));
+  const printed = json ? `${JSON.stringify(verified)}\n` : text(dir, verified);
+  // Waits until it is written, since the process ends afterwards. Rejects if it cannot be.
+  await new Promise<void>((resolve, reject) => {
+    out.write(printed, (error) => {
+      if (error) reject(error);
+      else resolve();
+    });
+  });
   return verified.findings.length === 0 ? EXIT.done : EXIT.failed;
 }
 

@@ -48,13 +48,16 @@ export function toChatRequest(value: unknown): Parsed<ChatRequest> {
   };
 }
 
-/** Why `tool_choice` cannot be met; undefined: it can. */
-export function checkToolChoice({ tool_choice: choice, tools }: ChatBody): Parsed<never> | undefined {
+/** Why `tool_choice` cannot be met; undefined: it can. `nameAt`: where the body names a function. */
+export function checkToolChoice(
+  { tool_choice: choice, tools }: ChatBody,
+  nameAt = 'tool_choice.function.name',
+): Parsed<never> | undefined {
   if (choice === undefined || choice === 'none' || choice === 'auto') return undefined;
   if (choice === 'required') return tools ? undefined : refuse('tool_choice', 'must not be required without tools');
   const { name } = choice.function;
   if (tools?.some((tool) => tool.function.name === name)) return undefined;
-  return refuse('tool_choice.function.name', 'must be the name of one of the tools');
+  return refuse(nameAt, 'must be the name of one of the tools');
 }
 
 /** Which calls a body with tools asks for. */

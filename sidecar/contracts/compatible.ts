@@ -147,12 +147,26 @@ export function toolOf({ type, function: given }: WideTool): Tool {
   return { type, function: described as Tool['function'] };
 }
 
-/** Where the root only refers, it is put in the reference's place: templates list the properties of the root. */
+/** What may stand beside a reference without limiting what it refers to. */
+const ANNOTATIONS: ReadonlySet<string> = new Set([
+  '$schema',
+  '$id',
+  '$comment',
+  '$defs',
+  'definitions',
+  'title',
+  'description',
+]);
+
+/** Where the root only refers, what it refers to is put in its place: templates list the properties of the root. */
 function parametersOf(given: object): object {
   const { $ref: reference, ...rest } = given as { readonly $ref?: string } & Record<string, unknown>;
   const [, place = '', name = ''] = /^#\/(\$defs|definitions)\/([^/]+)$/.exec(reference ?? '') ?? [];
   const referred = (rest[place] as Record<string, unknown> | undefined)?.[name];
-  const root = typeof referred === 'object' && referred !== null ? { ...rest, ...referred } : given;
+  const only = Object.keys(rest).every((keyword) => ANNOTATIONS.has(keyword));
+  const replaces =
+    only && typeof referred === 'object' && referred !== null && !('$defs' in referred || 'definitions' in referred);
+  const root = replaces ? { ...rest, ...referred } : given;
   if ('type' in root && 'properties' in root) return root;
   const combined = ['$ref', 'allOf', 'anyOf', 'oneOf'].some((keyword) => keyword in root);
   return { type: 'object', ...(!combined && { properties: {} }), ...root };

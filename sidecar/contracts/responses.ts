@@ -69,7 +69,7 @@ export function toResponsesRequest(value: unknown): Parsed<ChatRequest> {
   if (!outcome.ok) return refuseAt(placeOf(outcome.segments, WIDE_OPEN_MAPS), outcome.message);
   const body = outcome.value;
   const chat = chatOf(body);
-  const impossible = checkImages(body.input) ?? checkToolChoice(chat);
+  const impossible = checkImages(body.input) ?? checkToolChoice(chat, 'tool_choice.name');
   if (impossible !== undefined) return impossible;
   const tools = chat.tool_choice === 'none' ? undefined : chat.tools;
   const params = paramsOf(chat, tools && callChoiceOf(chat));
@@ -148,7 +148,7 @@ class Messages {
       case 'reasoning':
         // A thought begins what the assistant does next.
         this.#last = undefined;
-        this.#assistant({ reasoning_content: textOf([...(item.content ?? item.summary ?? [])]) });
+        this.#assistant({ reasoning_content: textOf((item.content?.length ? item.content : item.summary) ?? []) });
         return;
       case 'function_call':
         this.#call({

@@ -14,17 +14,30 @@ export interface SocketFile {
   remove(): void;
 }
 
+/** What is at the path of a socket. */
+export type SocketPathState =
+  /** Nothing, or a socket on which nobody listens. */
+  | { readonly kind: 'free' | 'stale' }
+  /** `listening`: another process does. */
+  | { readonly kind: 'taken'; readonly why: string; readonly listening: boolean };
+
+/** Looks at the path and changes nothing. */
+export async function socketPathState(path: string): Promise<SocketPathState> {
+  const found = look(path);
+  if (found === undefined) return { kind: 'free' };
+  if (!found.isSocket()) return { kind: 'taken', why: 'the path is a file that is not a socket', listening: false };
+  const answer = await knock(path);
+  if (answer === 'ENOENT') return { kind: 'free' };
+  if (answer === 'ECONNREFUSED') return { kind: 'stale' };
+  const listening = answer === 'connected';
+  return { kind: 'taken', why: listening ? 'another process does' : answer, listening };
+}
+
 /** Resolves if `path` may be bound, after removing a stale socket. Rejects with a line that gives the reason. */
 export async function clearSocketPath(path: string): Promise<void> {
-  const found = look(path);
-  if (found === undefined) return;
-  if (!found.isSocket()) throw new Error(`cannot listen on ${path}: the path is a file that is not a socket`);
-  const answer = await knock(path);
-  if (answer === 'ENOENT') return;
-  if (answer !== 'ECONNREFUSED') {
-    throw new Error(`cannot listen on ${path}: ${answer === 'connected' ? 'another process does' : answer}`);
-  }
-  unlinkSync(path);
+  const state = await socketPathState(path);
+  if (state.kind === 'taken') throw new Error(`cannot listen on ${path}: ${state.why}`);
+  if (state.kind === 'stale') unlinkSync(path);
 }
 
 /**

@@ -41,7 +41,8 @@ t.test('what publishes waits for the long tests, and has no more rights than it 
   const signs = { 'id-token': 'write', attestations: 'write' };
   t.strictSame(jobs['package']?.permissions, { contents: 'write', ...signs });
   t.strictSame(jobs['image']?.permissions, { contents: 'read', packages: 'write', ...signs });
-  for (const name of ['package', 'image']) t.equal(jobs[name]?.needs, 'test');
+  t.equal(jobs['package']?.needs, 'test');
+  t.equal(jobs['image']?.needs, 'package', 'which ends a release of another version than the tag names');
 });
 
 t.test('the package and its SBOM are attested before they are published', async (t) => {

@@ -82,9 +82,16 @@ t.test('a log without room for it from the start on, also without a reader of st
 
 t.test('a command whose output cannot be written fails', async (t) => {
   const full = openSync('/dev/full', 'w');
-  const child = spawn(process.execPath, [CLI, 'completion', 'bash'], { stdio: ['ignore', full, 'pipe'] });
-  let printed = '';
-  child.stderr?.setEncoding('utf8').on('data', (text: string) => (printed += text));
-  t.strictSame(await once(child, 'close'), [1, null]);
-  t.match(printed, /stdout cannot be written \(ENOSPC\)/);
+  const dataDir = t.testdir({ usage: { '00000000000000000001.seg': '' } });
+  for (const command of [
+    ['completion', 'bash'],
+    ['usage', 'verify', '--json'],
+  ]) {
+    const env = { ...process.env, RA_DATA_DIR: dataDir };
+    const child = spawn(process.execPath, [CLI, ...command], { stdio: ['ignore', full, 'pipe'], env });
+    let printed = '';
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => (printed += text));
+    t.strictSame(await once(child, 'close'), [1, null], command.join(' '));
+    t.match(printed, /ENOSPC/);
+  }
 });

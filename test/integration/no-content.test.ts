@@ -14,7 +14,7 @@ import { LeakSearch } from '../support/leak-search.js';
 import { embeddedTestModel } from '../support/models.js';
 import { OpenStream } from '../support/open-stream.js';
 import { OtlpReceiver } from '../support/otlp-receiver.js';
-import { childrenOf } from '../support/processes.js';
+import { childrenOf, eventually } from '../support/processes.js';
 import { modelWithVocabulary } from '../support/prompt-models.js';
 import { RawConnection } from '../support/raw-http.js';
 import { RetentionWatch } from '../support/retention-watch.js';
@@ -155,12 +155,13 @@ t.test('content leaves only in the reply', async (t) => {
     '499: a caller that disconnects while its prompt is read, and one that disconnects from a stream',
     async (t) => {
       const content = `What is it? ${canary()} `.repeat(3000);
-      // Once a first comment was sent the engine has had it for that time.
       const long = await OpenStream.begin(
         sidecar,
         chatBody({ model: LONG, messages: [{ role: 'user', content }] }),
         ': keep-alive',
       );
+      const read = (): Promise<number> => sidecar.metric('ra_sidecar_kv_tokens', { model: LONG, use: 'running' });
+      await eventually('the engine evaluates the prompt', async () => (await read()) > 0);
       long.leave();
       await counted(sidecar, 'cancels_total', 1, { model: LONG, phase: 'prefilling' });
 

@@ -84,6 +84,18 @@ t.test('calls as models write them, with valid arguments', (t) => {
   t.end();
 });
 
+t.test('arguments are an object, whatever else the schema allows', (t) => {
+  const properties = { at: { type: 'integer' } };
+  for (const more of [{ nullable: true }, { type: ['object', 'null'] }]) {
+    const parameters = { type: 'object', properties, ...more };
+    verdicts(t, callGrammar(rules(HERMES, {}, [{ name: 'look', parameters }] as never)), {
+      [LOOK]: 'whole',
+      [LOOK.replace('{"at": 1}', 'null')]: 'no',
+    });
+  }
+  t.end();
+});
+
 t.test('one call and no more', (t) => {
   const { mark, open, between, close } = HERMES;
   const alone = { mark, open, between, close };

@@ -19,6 +19,8 @@ const LOOK = {
     note: { anyOf: [{ type: 'string', minLength: 1 }, { type: 'null' }] },
     mixed: { enum: ['a', 1, null, true, ['b', { c: 'd' }]] },
     pair: { type: 'array', prefixItems: [{ type: 'string' }, { type: 'integer' }], minItems: 1, maxItems: 2 },
+    // Nothing may come second.
+    single: { type: 'array', prefixItems: [{ type: 'string' }, false], minItems: 1 },
     tags: { type: 'array', items: { type: 'string' }, minItems: 2, maxItems: 3 },
     free: { type: 'object', additionalProperties: { type: 'integer' } },
     where: { $ref: '#/$defs/place' },

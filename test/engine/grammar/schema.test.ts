@@ -52,6 +52,12 @@ const CASES: readonly (readonly [string, unknown, readonly string[], readonly st
   ],
   ['a pattern anywhere', { type: 'string', pattern: 'b' }, ['"abc\\u0000"', '"b"'], ['"a"', '""']],
   ['an enum of a pattern', { enum: ['a', 'b', 1], pattern: '^a$' }, ['"a"', '1'], ['"b"']],
+  [
+    'an enum of a format, whose grammar has the usual forms alone',
+    { type: 'string', format: 'uri-reference', enum: ['/docs', '/blog'] },
+    ['"/docs"', '"/blog"'],
+    ['"/other"'],
+  ],
   ['nothing', object({ a: { not: {} } }), ['{}', '{"b":1}'], ['{"a":1}']],
   [
     'names by pattern',

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { mkdirSync, readdirSync } from 'node:fs';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
@@ -8,6 +8,10 @@ import { connectionsCheck, filesLimitCheck, guarded, hostChecks } from '../../..
 import type { Check } from '../../../sidecar/commands/check.js';
 import { loadConfig } from '../../../sidecar/config/config.js';
 import { lockDir } from '../../../sidecar/usage/lock.js';
+import { testPair } from '../../support/certificates.js';
+import { shortDir } from '../../support/short-dir.js';
+
+const [a, b] = [testPair('a'), testPair('b')];
 
 /** The checks of a configuration, by their subject. */
 async function checksOf(environment: Record<string, string>): Promise<ReadonlyMap<string, Check>> {
@@ -81,6 +85,32 @@ t.test('folders that cannot be written, and disks without room', async (t) => {
   t.match((await checksOf(room)).get('usage spool'), { level: 'fail', advice: /usage\.minFreeBytes/ });
   const socket = { RA_DATA_DIR: dir, RA_LISTEN_SOCKET: '/nowhere-at-all/ra.sock' };
   t.match((await checksOf(socket)).get('socket'), { level: 'fail', says: /its folder is not writable/ });
+});
+
+t.test('the path of a socket, as serve judges it', async (t) => {
+  // A socket's path has at most 107 bytes.
+  const dir = shortDir(t);
+  writeFileSync(join(dir, 'file'), '');
+  mkdirSync(join(dir, 'data', 'usage'), { recursive: true });
+  const check = async (name: string): Promise<Check | undefined> =>
+    (await checksOf({ RA_DATA_DIR: join(dir, 'data'), RA_LISTEN_SOCKET: join(dir, name) })).get('socket');
+  t.match(await check('new'), { level: 'ok', says: /can be created/ });
+  t.match(await check('file'), { level: 'fail', says: /a file that is not a socket/ });
+  const server = createServer().listen(join(dir, 'taken'));
+  await once(server, 'listening');
+  t.teardown(() => void server.close());
+  t.match(await check('taken'), { level: 'fail', says: /another process does/ });
+  const locked = await lockDir(join(dir, 'data', 'usage'));
+  t.match(await check('taken'), { level: 'ok', says: /a sidecar runs on this data folder/ });
+  if (locked.kind === 'locked') await locked.release();
+});
+
+t.test('the certificate and its key', async (t) => {
+  const check = async (key: string, cert: string): Promise<Check | undefined> =>
+    (await checksOf({ RA_DATA_DIR: t.testdir(), RA_TLS_KEY_FILE: key, RA_TLS_CERT_FILE: cert })).get('certificate');
+  t.match(await check(a.keyFile, a.certFile), { level: 'ok' });
+  t.match(await check(b.keyFile, a.certFile), { level: 'fail', says: /is not the certificate of the key/ });
+  t.match(await check('/nowhere', a.certFile), { level: 'fail', says: /does not exist/ });
 });
 
 t.test('the files that the configuration names are read as the sidecar reads them', async (t) => {

@@ -23,8 +23,9 @@ t.test('the options of create', async (t) => {
   t.match(properties({ expires: '90m' }), { expires: '2026-06-01T01:30:00.000Z' });
   t.match(properties({ expires: '2027-01-31T00:00:00+02:00' }), { expires: '2027-01-30T22:00:00.000Z' });
   t.match(properties({ limits: 'models=0/10' }), { limits: { models: { inFlight: 0, perMinute: 10 } } });
-  t.strictSame(Object.keys(properties({ environment: '__proto__' })), ['account', 'entitlements']);
-  t.ok(JSON.stringify(properties({ environment: '__proto__' })).includes('"__proto__":{"models":"all"}'));
+  for (const environment of ['Production', '', 'prod.eu', '__proto__', 'x'.repeat(65)]) {
+    t.throws(() => properties({ environment }), /--environment must be/, environment);
+  }
 });
 
 t.test('errors do not repeat the given values, and nothing is changed', async (t) => {

@@ -101,6 +101,15 @@ t.test('a tool’s parameters are those of an object, wherever its schema has th
     name: 'f',
     parameters: { $defs: { Point }, ...Point },
   });
+  const narrowed = { $ref: '#/$defs/Point', required: ['x'], $defs: { Point } };
+  t.strictSame(parametersOf(narrowed), { name: 'f', parameters: { type: 'object', ...narrowed } }, 'both apply');
+  const Own = { ...Point, $defs: { Other: {} } };
+  const nested = { $ref: '#/$defs/Own', $defs: { Own } };
+  t.strictSame(
+    parametersOf(nested),
+    { name: 'f', parameters: { type: 'object', ...nested } },
+    'the root keeps its own',
+  );
   t.end();
 });
 

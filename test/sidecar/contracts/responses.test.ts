@@ -79,6 +79,24 @@ t.test('a second message of the assistant, and one after its calls, are separate
   t.end();
 });
 
+t.test('an unknown function is refused by this route’s own path', (t) => {
+  const tools = [{ type: 'function', name: 'a', parameters: { type: 'object', properties: {} } }];
+  t.equal(
+    refusal({ tools, tool_choice: { type: 'function', name: 'b' } }),
+    'tool_choice.name must be the name of one of the tools',
+  );
+  t.end();
+});
+
+t.test('a thought without content is its summary', (t) => {
+  for (const content of [[], null]) {
+    const reasoning = { type: 'reasoning', summary: [{ type: 'summary_text', text: 'X' }], content };
+    const { conversation } = accepted({ model: 'm', input: [reasoning, { role: 'assistant', content: 'y' }] });
+    t.match(conversation.messages, [{ role: 'assistant', reasoning_content: 'X', content: 'y' }]);
+  }
+  t.end();
+});
+
 t.test('an image outside a user’s message is refused', (t) => {
   const image = { type: 'input_image', image_url: 'https://example.com/a.png' };
   const input = (role: string): object => ({
