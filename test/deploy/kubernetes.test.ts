@@ -319,6 +319,8 @@ t.test(
       t.equal(mapAt(other, 'resources.limits')['nvidia.com/gpu'], '1');
       t.equal(textAt(other, 'name'), server);
       t.notMatch(textAt(other, 'image'), ':', 'pinned at one place');
+      const names = listAt(other, 'env').map((variable) => textAt(variable, 'name'));
+      t.ok(names.includes('USER'), 'its image may have no name for the pod’s user id, which torch asks for');
       t.match(listAt(component, 'images'), [{ name: textAt(other, 'image'), digest: `sha256:${'0'.repeat(64)}` }]);
       const args = new Map(
         listAt(other, 'args').map((arg) => (typeof arg === 'string' ? arg : '').split('=') as [string, string]),
