@@ -35,8 +35,9 @@ const due = CELL_NAMES.filter((name) => pattern.test(name));
 // Each core takes the next cell when it is done with one, so that none is begun past the limit.
 await Promise.all(
   Array.from({ length: cores }, async () => {
-    for (let name = due.shift(); name !== undefined; name = due.shift()) {
-      if (performance.now() > pieceMs) return;
+    while (performance.now() <= pieceMs) {
+      const name = due.shift();
+      if (name === undefined) return;
       const row = await pool.run({ name, minutes, cache: CACHE });
       process.stdout.write(`${Object.values(row).join(' | ')}\n`);
     }
