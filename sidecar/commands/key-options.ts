@@ -1,6 +1,7 @@
 /** Parses the options of `keys create`. */
 import type { StoredKey } from '../access/key-file-schema.js';
 import { LIMIT_GROUPS, type KeyLimits, type LimitGroup } from '../access/limits.js';
+import { ENVIRONMENT_NAME } from '../config/schema.js';
 import type { ModelRoute } from '../contracts/requests.js';
 import { SERVICE_CLASSES } from '../domain/service-class.js';
 import { UsageError } from './command.js';
@@ -21,9 +22,6 @@ const UNIT_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000 } as const;
 /** The longest life of a key, ms; more is a mistake. */
 const MAX_MS = 3650 * UNIT_MS.d;
 
-/** What a configuration may have as `environment` (sidecar/config/schema.ts). */
-const ENVIRONMENT = /^[a-z0-9][a-z0-9_-]{0,63}$/;
-
 /** The properties that the options set. */
 export type NewKeyProperties = Omit<StoredKey, 'id' | 'hash' | 'created'>;
 
@@ -31,7 +29,7 @@ export type NewKeyProperties = Omit<StoredKey, 'id' | 'hash' | 'created'>;
 export function propertiesOf(options: CreateOptions, environment: string, now: number): NewKeyProperties {
   const { account, models = 'all', routes, cohort, expires, limits } = options;
   if (account === undefined || account === '') throw new UsageError('--account is required');
-  if (options.environment !== undefined && !ENVIRONMENT.test(options.environment))
+  if (options.environment !== undefined && !isEnvironment(options.environment))
     throw new UsageError('--environment must be lower-case letters, digits, - and _, as in the configuration');
   const tokens = options['tokens-per-day'];
   const entitlement = {
@@ -49,6 +47,11 @@ export function propertiesOf(options: CreateOptions, environment: string, now: n
     ...(limits !== undefined && { limits: limitsFrom(limits) }),
     entitlements: { [options.environment ?? environment]: entitlement },
   };
+}
+
+/** Whether a configuration may have this environment. */
+function isEnvironment(name: string): boolean {
+  return name.length <= ENVIRONMENT_NAME.maxLength && new RegExp(ENVIRONMENT_NAME.pattern).test(name);
 }
 
 /** `30d`, `12h`, `90m`, `45s` in ms. */

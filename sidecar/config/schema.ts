@@ -16,6 +16,9 @@ import { telemetrySchema } from './telemetry-schema.js';
 import { operatorsSchema } from './operators-schema.js';
 import { usageSchema } from './usage-schema.js';
 
+/** What `environment` may be. */
+export const ENVIRONMENT_NAME = { maxLength: 64, pattern: '^[a-z0-9][a-z0-9_-]*$' } as const;
+
 /** The whole configuration. */
 export const configSchema: SettingSchema = section({
   listen: listenSchema,
@@ -24,8 +27,7 @@ export const configSchema: SettingSchema = section({
   console: consoleSchema,
   environment: text('The environment whose entitlements apply to every key.', {
     default: 'development',
-    maxLength: 64,
-    pattern: '^[a-z0-9][a-z0-9_-]*$',
+    ...ENVIRONMENT_NAME,
   }),
   dataDir: text('Folder of keys and other state, relative to the working directory.', { default: '.ra' }),
   contract: text(
