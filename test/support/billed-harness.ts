@@ -19,6 +19,7 @@ import { FakeClock } from './fake-clock.js';
 import { FakeEngine } from './fake-engine.js';
 import { ACME, FakeSpool, RecordingLog } from './in-process.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
+import { postHead } from './request-head.js';
 
 /** Picodollars a token of the chat model; a decision token costs {@link DECISION}. */
 export const RATES = { input: 150_000n, cachedInput: 75_000n, output: 600_000n };
@@ -111,15 +112,7 @@ export class BilledHarness {
     const events: string[] = [];
     let answer: number | string | undefined;
     const exchange: Exchange = {
-      head: {
-        method: 'POST',
-        path: '/',
-        requestId: 'r',
-        scheme: 'http',
-        address: '',
-        route: undefined,
-        header: (name) => HEADERS.get(name),
-      },
+      head: postHead((name) => HEADERS.get(name)),
       gone: leaving.signal,
       body: () =>
         Promise.resolve({

@@ -16,6 +16,7 @@ import { deferred } from './http-server.js';
 import { ACME, FakeSpool, RecordingLog } from './in-process.js';
 import { noLimits } from './keys.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
+import { postHead } from './request-head.js';
 
 const PARAMS: ChatParams = {
   route: 'chat',
@@ -60,15 +61,7 @@ export class ChatHarness {
     const replied = deferred<Reply>();
     const receivedAt = this.clock.now();
     const exchange: Exchange = {
-      head: {
-        method: 'POST',
-        path: '/',
-        requestId: 'r',
-        scheme: 'http',
-        address: '',
-        route: undefined,
-        header: (name) => HEADERS.get(name),
-      },
+      head: postHead((name) => HEADERS.get(name)),
       gone: new AbortController().signal,
       body: () => Promise.resolve({ kind: 'body', bytes: new Uint8Array(2), receivedAt, release: () => undefined }),
       reply: replied.resolve,

@@ -14,6 +14,7 @@ import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
 import { ACME, FakeSpool, RecordingLog } from '../../support/in-process.js';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
+import { postHead } from '../../support/request-head.js';
 
 const fault = new Error('a fault');
 const broken = (): never => {
@@ -51,15 +52,7 @@ function servicesWith(changes: Partial<Services>): Services {
 
 function exchange(): Exchange {
   return {
-    head: {
-      method: 'POST',
-      path: '/',
-      requestId: 'r',
-      scheme: 'http',
-      address: '',
-      route: undefined,
-      header: () => 'application/json',
-    },
+    head: postHead(() => 'application/json'),
     gone: new AbortController().signal,
     body: () => Promise.resolve({ kind: 'body', bytes: new Uint8Array(2), receivedAt: 0, release: () => undefined }),
     reply: () => undefined,

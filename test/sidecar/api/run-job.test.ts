@@ -31,6 +31,7 @@ import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
 import { ACME, FakeIdentity, FakeSpool, RecordingLog } from '../../support/in-process.js';
 import { noLimits } from '../../support/keys.js';
+import { postHead } from '../../support/request-head.js';
 
 const unused = (): never => {
   throw new Error('not to be called here');
@@ -69,15 +70,7 @@ class Seated {
   constructor(deadlineAt?: number, seats = 1) {
     this.queue.resume(seats);
     const exchange: Exchange = {
-      head: {
-        method: 'POST',
-        path: '/',
-        requestId: 'r',
-        scheme: 'http',
-        address: '',
-        route: undefined,
-        header: () => undefined,
-      },
+      head: postHead(),
       gone: this.disconnect.signal,
       body: unused,
       reply: unused,
