@@ -16,7 +16,7 @@ export interface SocketFile {
 
 /** What is at the path of a socket. */
 export type SocketPathState =
-  /** Nothing, or a socket on which nobody listens. */
+  /** `free`: nothing. `stale`: a socket file on which no process listens. */
   | { readonly kind: 'free' | 'stale' }
   /** `listening`: another process does. */
   | { readonly kind: 'taken'; readonly why: string; readonly listening: boolean };

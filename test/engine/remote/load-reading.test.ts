@@ -19,7 +19,7 @@ vllm:kv_use{engine="1"} 0.6
   t.strictSame(reading, { running: 5, computed: 30, waiting: 1, kvUse: 0.6 });
 });
 
-t.test('a server that says nothing of its memory', async (t) => {
+t.test('a server that does not report how full its KV memory is', async (t) => {
   const text = 'vllm:running 1\nvllm:kv_use NaN\n';
   const reading = await readLoad({ ask: () => Promise.resolve({ kind: 'text', text }) }, NAMES);
   t.strictSame(reading, { running: 1, computed: 0 });

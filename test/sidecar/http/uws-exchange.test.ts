@@ -300,7 +300,7 @@ t.test('a stream’s prompt counts until its reader releases it', async (t) => {
   caller.close();
 });
 
-t.test('a body that nobody read does not count once a stream begins, nor any after a disconnect', async (t) => {
+t.test('a body that its handler does not release is released when the caller disconnects', async (t) => {
   const begun = deferred();
   const { connect, server } = await serve(t, async (exchange) => {
     await exchange.body(1000);
