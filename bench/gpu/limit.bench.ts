@@ -7,21 +7,22 @@ import { installedAddon } from '../support/addon.js';
 import { limitRows } from '../support/limit.js';
 import { gpuCase } from './case.js';
 
-const { model, file, gpu, trial, threads, keep } = await gpuCase();
+const { model, file, gpu, trial, brief, threads, keep } = await gpuCase();
 const PROMPT_TOKENS = trial ? 64 : 512;
 const TOKENS = trial ? 16 : 128;
-const RUNS = trial ? 1 : 3;
+const RUNS = brief ? 1 : 3;
 
 const rows = await limitRows({
   model,
   file,
   threads,
   gpu,
-  sequences: trial ? [1, 8] : [1, 8, 32, 64],
+  sequences: trial ? [1, 8] : brief ? [1, 64] : [1, 8, 32, 64],
   promptTokens: PROMPT_TOKENS,
   tokens: TOKENS,
   runs: RUNS,
   replies: 4,
+  ...(brief && { warmSteps: 500 }),
 });
 await keep(
   `limit-${installedAddon()}`,

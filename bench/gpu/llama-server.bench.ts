@@ -6,11 +6,11 @@
 import { besideRows } from '../support/beside.js';
 import { gpuCase } from './case.js';
 
-const { model, file, gpu, trial, threads, keep } = await gpuCase();
-const CALLERS = trial ? [1, 8] : [1, 8, 32, 64];
+const { model, file, gpu, trial, brief, threads, keep } = await gpuCase();
+const CALLERS = trial ? [1, 8] : brief ? [8, 64] : [1, 8, 32, 64];
 const PROMPT_TOKENS = trial ? 64 : 512;
 const TOKENS = trial ? 16 : 128;
-const RUNS = trial ? 1 : 2;
+const RUNS = brief ? 1 : 2;
 /** About as many words as make PROMPT_TOKENS in any vocabulary of English. */
 const WORDS = 'the sea and the sky and the wind over the waves at night '.repeat(Math.ceil(PROMPT_TOKENS / 14));
 
@@ -27,7 +27,7 @@ const rows = await besideRows({
   openSeconds: trial ? 2 : 15,
   runs: RUNS,
   warmUp: trial ? 8 : 64,
-  temperatures: [1, 0],
+  temperatures: brief ? [1] : [1, 0],
   prompt: (i) => `${i} ${WORDS}`,
 });
 await keep(

@@ -8,12 +8,12 @@ import type { Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 import { gpuCase } from './case.js';
 
-const { file, gpu, trial, threads, keep } = await gpuCase();
-const CHUNKS = trial ? [64, 256] : [256, 512, 1024, 2048];
+const { file, gpu, trial, brief, threads, keep } = await gpuCase();
+const CHUNKS = trial ? [64, 256] : brief ? [512, 1024] : [256, 512, 1024, 2048];
 const SEATS = trial ? 4 : 32;
 const CONTEXT = trial ? 512 : 6144;
 const LONG = trial ? 400 : 5000;
-const RUNS = trial ? 1 : 3;
+const RUNS = brief ? 1 : 3;
 
 const rows: Row[] = [];
 for (const prefillTokensPerStep of CHUNKS) {

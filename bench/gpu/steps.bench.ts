@@ -6,7 +6,7 @@
  */
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { loadRuntime } from '../../engine/llama/runtime.js';
-import type { Part } from '../../engine/scheduler/decoder.js';
+import type { Part, PartResult, Sampler } from '../../engine/scheduler/decoder.js';
 import type { Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 import { gpuCase } from './case.js';
@@ -15,6 +15,8 @@ const { file, gpu, trial, threads, keep } = await gpuCase();
 const SEATS = 64;
 const HELD = 128;
 const RUNS = trial ? 3 : 20;
+/** Fewer where a reply ends before. */
+const IN_RUN = 32;
 
 const runtime = await loadRuntime({
   file,
@@ -32,28 +34,37 @@ const runtime = await loadRuntime({
 const { decoder } = runtime;
 if (!(decoder instanceof BatchDecoder)) throw new Error('not the layer below the iterators');
 
-const params = { maxTokens: HELD, temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1 };
-const samplers = Array.from({ length: SEATS }, () => decoder.sampler(params));
+const params = { maxTokens: 4096, temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1 };
+const samplersOf = (temperature: number): Sampler[] =>
+  Array.from({ length: SEATS }, () => decoder.sampler({ ...params, temperature }));
+const greedy = samplersOf(0);
+const drawn = samplersOf(1);
 
 function tokens(count: number): Uint32Array {
   return Uint32Array.from({ length: count }, (_, i) => 300 + ((i * 7) % 700));
 }
 
 const filled = (sequence: number, count: number): Part => ({ kind: 'prefill', sequence, tokens: tokens(count) });
-const replies = (from: number, to: number): Part[] =>
+const replies = (count: number, samplers = greedy): Part[] =>
   samplers
-    .slice(from, to)
-    .map((sampler, i) => ({ kind: 'sample', sequence: from + i, tokens: Uint32Array.of(400), sampler }));
+    .slice(0, count)
+    .map((sampler, sequence) => ({ kind: 'sample', sequence, tokens: Uint32Array.of(400), sampler }));
 const fills = (count: number): Part[] => Array.from({ length: count }, (_, sequence) => filled(sequence, 1));
 
 /** Each time from the same state: all sequences hold `HELD` tokens. */
-async function timed(...steps: readonly (readonly Part[])[]): Promise<Row> {
+async function timed(steps: readonly (readonly Part[])[], most?: number): Promise<Row> {
   const all: number[] = [];
   for (let run = 0; run <= RUNS; run += 1) {
     const from = performance.now();
-    for (const parts of steps) await decoder.step(parts);
+    let made = 0;
+    const count = (results: readonly PartResult[]): void => {
+      const [first] = results;
+      if (first?.kind === 'token') made += 1 + (first.then?.length ?? 0);
+    };
+    for (const parts of steps)
+      count(await decoder.step(parts, most === undefined ? undefined : { most, everyMs: 5, made: count }));
     // The first one warms up.
-    if (run > 0) all.push(performance.now() - from);
+    if (run > 0) all.push((performance.now() - from) / (most === undefined ? 1 : made));
     for (let sequence = 0; sequence < SEATS; sequence += 1) await decoder.truncate(sequence, HELD);
   }
   return { 'median ms': median(all), 'p90 ms': quantile(all, 0.9) };
@@ -61,20 +72,28 @@ async function timed(...steps: readonly (readonly Part[])[]): Promise<Row> {
 
 for (let sequence = 0; sequence < SEATS; sequence += 1) await decoder.step([filled(sequence, HELD)]);
 const rows: Row[] = [];
-async function row(what: string, ...steps: readonly (readonly Part[])[]): Promise<void> {
-  rows.push({ step: what, ...(await timed(...steps)) });
+async function row(what: string, steps: readonly (readonly Part[])[], most?: number): Promise<void> {
+  rows.push({ step: what, ...(await timed(steps, most)) });
   process.stdout.write(`${JSON.stringify(rows.at(-1))}\n`);
 }
 for (const count of [1, 8, 31, 32, 63, 64]) {
-  await row(`${count} sequences, a token each, nothing chosen`, fills(count));
-  await row(`${count} replies, a token each, chosen greedily`, replies(0, count));
+  await row(`${count} sequences, a token each, nothing chosen`, [fills(count)]);
+  await row(`${count} replies, a token each, chosen greedily`, [replies(count)]);
 }
-for (const count of [64, 256, 511, 512, 1022]) await row(`a chunk of ${count}`, [filled(SEATS - 1, count)]);
-await row('two chunks of 511 in one step', [filled(SEATS - 2, 511), filled(SEATS - 1, 511)]);
+for (const count of [1, 64]) {
+  await row(`${count} replies, drawn at temperature 1`, [replies(count, drawn)]);
+  await row(
+    `each of up to ${IN_RUN} steps of ${count} replies without JavaScript in between`,
+    [replies(count)],
+    IN_RUN,
+  );
+}
+for (const count of [64, 256, 511, 512, 1022]) await row(`a chunk of ${count}`, [[filled(SEATS - 1, count)]]);
+await row('two chunks of 511 in one step', [[filled(SEATS - 2, 511), filled(SEATS - 1, 511)]]);
 for (const count of [64, 256, 512])
-  await row(`63 replies, then a chunk of ${count}`, replies(0, SEATS - 1), [filled(SEATS - 1, count)]);
-await row('63 replies and a chunk of 511 in one step', [...replies(0, SEATS - 1), filled(SEATS - 1, 511)]);
-for (const sampler of samplers) sampler.dispose();
+  await row(`63 replies, then a chunk of ${count}`, [replies(SEATS - 1), [filled(SEATS - 1, count)]]);
+await row('63 replies and a chunk of 511 in one step', [[...replies(SEATS - 1), filled(SEATS - 1, 511)]]);
+for (const sampler of [...greedy, ...drawn]) sampler.dispose();
 await runtime.dispose();
 
 await keep(
