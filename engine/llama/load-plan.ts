@@ -9,7 +9,15 @@ import type { EngineSetup, KvTypes } from '../protocol/setup.js';
 /** The settings that decide how a model is loaded. */
 export type PlanSetup = Pick<
   EngineSetup,
-  'kind' | 'seats' | 'contextPerSeat' | 'flashAttention' | 'prefillTokensPerStep' | 'swaFull' | 'kv' | 'projector'
+  | 'kind'
+  | 'seats'
+  | 'contextPerSeat'
+  | 'gpuLayers'
+  | 'flashAttention'
+  | 'prefillTokensPerStep'
+  | 'swaFull'
+  | 'kv'
+  | 'projector'
 >;
 
 /**
@@ -38,14 +46,12 @@ export async function planLoad(llama: Llama, insights: GgufInsights, setup: Plan
   if (problem !== undefined) throw new LoadFailure(problem);
   // The iterators leave a sequence's last place empty.
   const contextPerSeat = setup.contextPerSeat + (isKnownVersion() ? 0 : 1);
-  const fitContext = { contextSize: contextPerSeat * seats };
-  const { gpuLayers } = await insights.configurationResolver.resolveModelGpuLayersV2({ fitContext });
   return {
     seats,
     contextPerSeat,
     batchSize: Math.max(prefillTokensPerStep, await imageTokens(setup.projector)) + seats,
     prefillTokensPerStep,
-    gpuLayers,
+    gpuLayers: llama.gpu === false ? 0 : Math.min(setup.gpuLayers ?? Infinity, insights.totalLayers),
     flashAttention,
     swaFull: setup.swaFull === true,
     kv,

@@ -19,6 +19,7 @@ export type SizingSetup = Pick<
   | 'threads'
   | 'cores'
   | 'gpu'
+  | 'gpuLayers'
   | 'flashAttention'
   | 'prefillTokensPerStep'
   | 'swaFull'

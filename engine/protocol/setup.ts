@@ -23,6 +23,8 @@ export interface EngineSetup {
   /** The cores that it computes on, as in `0-3,8`. Absent: any. */
   readonly cores?: string;
   readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
+  /** Layers that a GPU computes, of which the output is one; the others stay on the CPU. Absent: all of them. */
+  readonly gpuLayers?: number;
   /** auto: if it is faster, and if the backend supports it. */
   readonly flashAttention: 'auto' | boolean;
   /** Prompt tokens that all prefilling sequences together may add to one step. 0: by the backend. */

@@ -51,13 +51,14 @@ export function composeEngine(
   { entry, engines, weights, memory, template, log, wanted, events }: EngineParts,
 ): HostedEngine {
   const { id, kind, file, load, idleUnloadMs, gpu, flashAttention, prefillTokensPerStep, prefillShare } = model;
-  const { prefixReuse, prefillAhead, swaFull, kv, checkpoints, prefixCache } = model;
+  const { gpuLayers, prefixReuse, prefillAhead, swaFull, kv, checkpoints, prefixCache } = model;
   const projector = projectorOf(model);
   const all = {
     file,
     kind,
     template,
     gpu,
+    ...(gpuLayers !== 'all' && { gpuLayers }),
     flashAttention,
     prefillTokensPerStep,
     prefillShare,

@@ -3,13 +3,14 @@ import { childEnvironment, type Config, type ModelConfig } from '../config/confi
 import { inspect } from '../engine-client/inspector.js';
 import { systemClock } from '../lib/clock.js';
 import { gpuUuids } from './gpu-uuids.js';
+import { setupOf } from './sized-setup.js';
 import { planReplicas, type Inspectors, type Planned, type ReplicaPlan } from './replica-plans.js';
 
 /** Asks real inspectors, each a process. */
 const inspectors: Inspectors = {
   machine: (gpu, environment) => inspect('machine', { gpu }, { clock: systemClock, environment }),
-  fits: async (setup, environment) => {
-    const question = { setup, load: false, taken: { memory: 0, gpuMemory: 0 } };
+  fits: async (model, environment) => {
+    const question = { setup: setupOf(model), load: false, taken: { memory: 0, gpuMemory: 0 } };
     const asked = await inspect('model', question, { clock: systemClock, environment });
     return asked.kind === 'answer' && asked.answer.findings.every(({ ok, needed }) => ok || !needed);
   },

@@ -7,7 +7,7 @@ import { availableParallelism } from 'node:os';
 import { childEnvironment, type ModelConfig } from '../config/config.js';
 import { deviceEnvironment, devicesOf, VISIBLE } from '../config/devices.js';
 import { serverUrls } from '../config/engine-checks.js';
-import type { Inspected, MachineFacts, Question } from '../engine-client/inspector.js';
+import type { Inspected, MachineFacts } from '../engine-client/inspector.js';
 
 /** One engine process of a model. */
 export interface ReplicaPlan {
@@ -32,7 +32,7 @@ export type Planned =
 export interface Inspectors {
   machine(gpu: ModelConfig['gpu'], environment: ReplicaPlan['environment']): Promise<Inspected<'machine'>>;
   /** Whether the model fits there. */
-  fits(setup: Question['model']['setup'], environment: ReplicaPlan['environment']): Promise<boolean>;
+  fits(model: ModelConfig, environment: ReplicaPlan['environment']): Promise<boolean>;
   /** The UUID of each device, by CUDA's index; undefined: they are not known. */
   uuids(): readonly string[] | undefined;
 }

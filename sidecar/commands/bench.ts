@@ -12,7 +12,7 @@ import type { Io } from './io.js';
 import { columns, rate, wholeOf } from './layout.js';
 import { isExternal, withFile } from './model-files.js';
 import { Progress } from './progress.js';
-import { setupOf } from './sizing.js';
+import { setupOf } from '../app/sized-setup.js';
 import { COMMANDS } from './command-table.js';
 
 type Settings = Pick<Config, 'models' | 'dataDir' | 'engine'>;

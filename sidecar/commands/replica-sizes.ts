@@ -3,7 +3,8 @@ import type { ModelConfig } from '../config/config.js';
 import { sharesCacheRoom } from '../app/compose-engine.js';
 import { planOf } from '../app/compose-replicas.js';
 import { nameOf } from '../app/replica-plans.js';
-import { setupOf, type ToSize } from './sizing.js';
+import type { ToSize } from './sizing.js';
+import { setupOf } from '../app/sized-setup.js';
 
 /** A replica to check, or why the model's replicas cannot be planned. */
 export type ToCheck = { readonly model: ModelConfig } & (

@@ -4,15 +4,12 @@
  */
 import { templateOf } from '../app/model-template.js';
 import type { ModelConfig } from '../config/config.js';
-import { projectorOf } from '../app/compose-engine.js';
+import type { Sized } from '../app/sized-setup.js';
 import { isSameDevice } from '../config/devices.js';
 import { imageFinding } from './image-finding.js';
 import { inspect, type Inspected, type ModelReport, type Question } from '../engine-client/inspector.js';
 import type { Io } from './io.js';
 import { Progress } from './progress.js';
-
-/** Settings that decide how much memory a model needs. */
-export type Sized = Question['model']['setup'];
 
 /** A model to check, or one of its replicas. */
 export interface ToSize {
@@ -54,16 +51,6 @@ export interface SizingOptions {
 
 /** Added to the reason why a model does not fit. */
 const HELD = '(a sidecar that runs on this data folder uses a part of it now)';
-
-export function setupOf(model: ModelConfig): Sized {
-  const { file, kind, seats, contextPerSeat, threads, cores, gpu, flashAttention, prefillTokensPerStep } = model;
-  const { swaFull, kv, checkpoints, prefixReuse, prefixCache } = model;
-  const where = cores === undefined ? {} : { cores };
-  const state = { prefillTokensPerStep, swaFull, kv, checkpoints, prefixReuse, prefixCache };
-  const projector = projectorOf(model);
-  const images = projector && { projector };
-  return { file, kind, seats, contextPerSeat, threads, ...where, gpu, flashAttention, ...state, ...images };
-}
 
 /**
  * Weights that two models share count once. A model that is not loaded, or does not fit, takes nothing from those after

@@ -3,6 +3,9 @@ import { engineSchema } from './engine-schema.js';
 import { CORES, replicasSchema } from './replicas-schema.js';
 import { visionSchema } from './vision-schema.js';
 
+/** More than any model has. */
+const MOST_LAYERS = 1000;
+
 const KV_TYPES = ['f16', 'q8_0', 'q4_0'] as const;
 
 /** The same as engine/prompt/named-syntaxes.ts has. */
@@ -78,6 +81,17 @@ export const modelSchema: SettingSchema = {
       enum: ['auto', 'cuda', 'vulkan', 'metal', false],
       description: 'Backend. `auto`: a GPU if there is one; `false`: CPU only.',
       default: 'auto',
+    },
+    gpuLayers: {
+      type: ['integer', 'string'],
+      minimum: 0,
+      maximum: MOST_LAYERS,
+      pattern: '^all$',
+      description:
+        'Layers that a GPU computes, counting the output as one. `all`: a model that does not fit into GPU memory is not loaded. A number: at most so many; the CPU computes the others, which makes each step many times slower.',
+      default: 'all',
+      allowedText: `\`all\`, or from 0 to ${MOST_LAYERS}`,
+      'x-message': `must be all or a number from 0 to ${MOST_LAYERS}`,
     },
     flashAttention: {
       enum: ['auto', true, false],

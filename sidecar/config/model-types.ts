@@ -68,6 +68,8 @@ export interface ModelConfig {
   /** Cores that it computes on, as in `0-3,8`; absent: any. */
   readonly cores?: string;
   readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
+  /** Of all layers, those that a GPU computes. */
+  readonly gpuLayers: 'all' | number;
   readonly flashAttention: 'auto' | boolean;
   /** 0: by the backend. */
   readonly prefillTokensPerStep: number;

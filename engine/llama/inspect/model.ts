@@ -25,7 +25,7 @@ import { withCheckpoints } from '../memory/checkpoints.js';
 import { estimateNeeds, type ContextPlan, type Needs, type Sizes } from '../memory/estimate.js';
 import { withGrammars } from '../memory/grammars.js';
 import { repackedBytes } from '../memory/repacked.js';
-import { misfit, seatsThatFit, tooHeavy, totalOf, usableOf } from '../memory/verdict.js';
+import { firstProblem, misfit, seatsThatFit, tooHeavy, totalOf, usableOf } from '../memory/verdict.js';
 import { GgufInsights } from '../package.js';
 import { readModelHead } from './head.js';
 
@@ -66,9 +66,10 @@ export async function inspectModel(
     const really = await freeMemory(llama);
     const free = withoutTaken(really, taken, memory);
     const weights = await insights.estimateModelResourceRequirementsV2({ gpuLayers });
-    const heavy =
-      tooHeavy(weights.cpuRam, free.cpuRam, 'memory') ??
-      (gpuLayers > 0 ? tooHeavy(weights.gpuVram, free.gpuVram, 'GPU memory') : undefined);
+    const heavy = firstProblem(
+      tooHeavy(weights.cpuRam, free.cpuRam, 'memory'),
+      gpuLayers > 0 ? tooHeavy(weights.gpuVram, free.gpuVram, 'GPU memory') : undefined,
+    );
     if (heavy !== undefined) {
       findings.push({ what: 'memory', ok: false, needed: true, says: heavy });
       return { ...bare(head, findings), load: loading };
@@ -177,9 +178,10 @@ function use(what: Finding['what'], problem: string | undefined, fine: string, n
 }
 
 function memoryFinding({ cpu, gpu }: Needs, plan: ContextPlan, free: Sizes): Finding {
-  const problem =
-    misfit(cpu, plan, free.cpuRam, 'memory') ??
-    (plan.gpuLayers > 0 ? misfit(gpu, plan, free.gpuVram, 'GPU memory') : undefined);
+  const problem = firstProblem(
+    misfit(cpu, plan, free.cpuRam, 'memory'),
+    plan.gpuLayers > 0 ? misfit(gpu, plan, free.gpuVram, 'GPU memory') : undefined,
+  );
   const { seats, contextPerSeat } = plan;
   const fine = `${seats} seats of ${contextPerSeat.toLocaleString('en')} tokens fit`;
   return { what: 'memory', ok: problem === undefined, needed: true, says: problem ?? fine };

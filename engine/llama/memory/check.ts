@@ -2,7 +2,7 @@ import type { GgufInsights, Llama } from 'node-llama-cpp';
 import { LoadFailure } from '../load-failure.js';
 import { availableMemory } from './available.js';
 import type { ContextPlan, Needs, Sizes } from './estimate.js';
-import { misfit, tooHeavy } from './verdict.js';
+import { firstProblem, misfit, tooHeavy } from './verdict.js';
 
 /**
  * Checks a model against the memory that is free when its load begins: first its weights before they are loaded, then
@@ -32,16 +32,20 @@ export class MemoryCheck {
   async weights(gpuLayers: number): Promise<void> {
     const weights = await this.#insights.estimateModelResourceRequirementsV2({ gpuLayers });
     refuse(
-      tooHeavy(weights.cpuRam, this.#free.cpuRam, 'memory') ??
-        (gpuLayers > 0 ? tooHeavy(weights.gpuVram, this.#free.gpuVram, 'GPU memory') : undefined),
+      firstProblem(
+        tooHeavy(weights.cpuRam, this.#free.cpuRam, 'memory'),
+        gpuLayers > 0 ? tooHeavy(weights.gpuVram, this.#free.gpuVram, 'GPU memory') : undefined,
+      ),
     );
   }
 
   /** `needs`: of the plan, with its checkpoints. */
   context({ cpu, gpu }: Needs, plan: ContextPlan): void {
     refuse(
-      misfit(cpu, plan, this.#free.cpuRam, 'memory') ??
-        (plan.gpuLayers > 0 ? misfit(gpu, plan, this.#free.gpuVram, 'GPU memory') : undefined),
+      firstProblem(
+        misfit(cpu, plan, this.#free.cpuRam, 'memory'),
+        plan.gpuLayers > 0 ? misfit(gpu, plan, this.#free.gpuVram, 'GPU memory') : undefined,
+      ),
     );
   }
 }

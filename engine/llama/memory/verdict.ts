@@ -76,6 +76,14 @@ export function tooHeavy(weights: number, free: number, where: string): string |
   return `its weights alone need ${gib(weights)} GiB of ${where} and ${gib(usable)} GiB are free: use a smaller model`;
 }
 
+/** What else helps where a GPU's memory is short. */
+const FEWER_LAYERS = '; or set gpuLayers: the CPU computes the layers beyond that number, many times slower';
+
+/** The first problem of host and GPU memory, with what helps; undefined: both are enough. */
+export function firstProblem(memory: string | undefined, gpuMemory: string | undefined): string | undefined {
+  return memory ?? (gpuMemory === undefined ? undefined : `${gpuMemory}${FEWER_LAYERS}`);
+}
+
 /** Suggested contexts are multiples of this, tokens. */
 const CONTEXT_STEP = 256;
 

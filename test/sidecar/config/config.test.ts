@@ -108,6 +108,7 @@ t.test('without settings: every default', async (t) => {
     replicas: 1,
     threads: 0,
     gpu: 'auto',
+    gpuLayers: 'all',
     flashAttention: 'auto',
     prefillTokensPerStep: 0,
     prefillAhead: true,
@@ -241,7 +242,7 @@ t.test('errors that end the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; known are id, kind, file, engine, chatTemplate, toolFormat, seats, contextPerSeat, replicas, threads, cores, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, prefillAhead, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; known are id, kind, file, engine, chatTemplate, toolFormat, seats, contextPerSeat, replicas, threads, cores, gpu, gpuLayers, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, prefillAhead, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },
