@@ -6,6 +6,12 @@ import type { ContextPlan } from './memory/estimate.js';
 import { readProjector } from './projector.js';
 import type { EngineSetup, KvTypes } from '../protocol/setup.js';
 
+/**
+ * For loading a model: node-llama-cpp's own memory check has other bounds than ours (memory/check.ts), also where ours is off, and
+ * its choice of memory mapping another outcome.
+ */
+export const WITHOUT_ITS_CHECKS = { ignoreMemorySafetyChecks: true, useMmap: true } as const;
+
 /** The settings that decide how a model is loaded. */
 export type PlanSetup = Pick<
   EngineSetup,

@@ -8,7 +8,7 @@ import { IteratorDecoder, sequenceOrder } from './iterator-decoder.js';
 import { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
 import { ggmlTypes } from './kv-types.js';
-import { planLoad, type LoadPlan } from './load-plan.js';
+import { planLoad, WITHOUT_ITS_CHECKS, type LoadPlan } from './load-plan.js';
 import { freeMemory, MemoryCheck } from './memory/check.js';
 import { withCheckpoints } from './memory/checkpoints.js';
 import { estimateNeeds, type Needs } from './memory/estimate.js';
@@ -130,7 +130,7 @@ async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, thread
   const { seats, contextPerSeat, batchSize, gpuLayers, flashAttention, swaFull, kv } = plan;
   const check = setup.memory && (await MemoryCheck.begin(llama, insights, setup.memory.mappedElsewhere));
   await check?.weights(gpuLayers);
-  const model = await llama.loadModel({ modelPath: setup.file, gpuLayers });
+  const model = await llama.loadModel({ modelPath: setup.file, gpuLayers, ...WITHOUT_ITS_CHECKS });
   const problem = setup.kind === 'decision' ? usesOf(model, setup.template).decisions : undefined;
   if (problem !== undefined) throw new LoadFailure(problem);
   const weights = await insights.estimateModelResourceRequirementsV2({ gpuLayers });

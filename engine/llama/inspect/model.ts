@@ -16,7 +16,7 @@ import { makeTemplate } from '../../prompt/template.js';
 import { openLlama } from '../backend.js';
 import { LlamaLog } from '../llama-log.js';
 import { computeThreads, coresProblem } from '../cores.js';
-import { planLoad } from '../load-plan.js';
+import { planLoad, WITHOUT_ITS_CHECKS } from '../load-plan.js';
 import { usesOf } from '../model-uses.js';
 import { freeMemory } from '../memory/check.js';
 import { roomForMemoryFiles } from '../memory/memory-file.js';
@@ -138,6 +138,7 @@ async function loaded(
   const model = await llama.loadModel({
     modelPath: setup.file,
     gpuLayers: 0,
+    ...WITHOUT_ITS_CHECKS,
     onLoadProgress: (share) => progress(Math.round(share * bytes), bytes),
   });
   try {
