@@ -9,6 +9,7 @@ import { behindNginx, llamaServer, needNginx } from '../overload/servers.js';
 import { ask } from '../support/conversation.js';
 import { closedLoop, openLoop, seeded } from '../support/load.js';
 import { endlessEmbedded } from '../support/models.js';
+import { NO_PROMPT_CACHE } from '../support/peers.js';
 import { keep, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 import type { Target } from '../support/streaming.js';
@@ -57,8 +58,8 @@ async function ours(): Promise<Target> {
 
 const one = { file, seats: SEATS, context: CONTEXT, threads: 1 };
 const [first, second] = [
-  await llamaServer({ ...one, cores: CORES[0] ?? '' }, [], ['--jinja']),
-  await llamaServer({ ...one, cores: CORES[1] ?? '' }, [], ['--jinja']),
+  await llamaServer({ ...one, cores: CORES[0] ?? '' }, [], ['--jinja', ...NO_PROMPT_CACHE]),
+  await llamaServer({ ...one, cores: CORES[1] ?? '' }, [], ['--jinja', ...NO_PROMPT_CACHE]),
 ];
 const inTurn = await behindNginx([first, second]);
 const leastBusy = await behindNginx([first, second], { balance: 'least_conn' });

@@ -7,6 +7,7 @@
 import { metricOf } from '../../engine/remote/metrics-text.js';
 import { CHAT } from '../../test/support/sidecar.js';
 import { random150m } from '../support/models.js';
+import { NO_PROMPT_CACHE } from '../support/peers.js';
 import { keep, type Row } from '../support/results.js';
 import type { Attempt } from './attempt.js';
 import { served, settled, type ClosedLoop } from './closed-loop.js';
@@ -67,11 +68,11 @@ needNginx();
 const sizes = { file: await random150m(), seats: SEATS, context: 512, threads: 1 };
 const own = await sidecar(sizes, NAMES);
 // It has no other callers, so that its own queue shows what the sidecar gives it.
-const engine = await llamaServer(sizes, NAMES, ['--jinja', '--metrics']);
+const engine = await llamaServer(sizes, NAMES, ['--jinja', '--metrics', ...NO_PROMPT_CACHE]);
 const before = await sidecar(sizes, NAMES, {
   engine: { kind: 'llama-server', url: `http://127.0.0.1:${engine.target.port}` },
 });
-const alone = await llamaServer(sizes, NAMES, ['--metrics']);
+const alone = await llamaServer(sizes, NAMES, ['--metrics', ...NO_PROMPT_CACHE]);
 const fronted: Server[] = [];
 for (const connections of CONNECTIONS) {
   const nginx = await behindNginx([alone], { connections });

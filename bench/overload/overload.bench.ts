@@ -2,6 +2,7 @@
 import { CHAT } from '../../test/support/sidecar.js';
 import { chart, type Line, type Panel } from '../support/chart.js';
 import { random150m } from '../support/models.js';
+import { NO_PROMPT_CACHE } from '../support/peers.js';
 import { keep, keepFile, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
 import type { Attempt, Target } from './attempt.js';
@@ -40,7 +41,7 @@ interface Measured {
 needNginx();
 const sizes = { file: await random150m(), seats: SEATS, context: 512, threads: 1 };
 const ours = await sidecar(sizes, Object.keys(ACCOUNTS));
-const theirs = await llamaServer(sizes, Object.keys(ACCOUNTS));
+const theirs = await llamaServer(sizes, Object.keys(ACCOUNTS), NO_PROMPT_CACHE);
 const fronted = await behindNginx([theirs], { connections: CONNECTIONS });
 const servers = [theirs, fronted, ours];
 

@@ -10,6 +10,7 @@
  */
 import { CHAT } from '../../test/support/sidecar.js';
 import { random150m } from '../support/models.js';
+import { NO_PROMPT_CACHE } from '../support/peers.js';
 import { forget, inPieces } from '../support/pieces.js';
 import { keep } from '../support/results.js';
 import type { Attempt, Target } from './attempt.js';
@@ -53,7 +54,7 @@ needNginx();
 const until = performance.now() + MINUTES * 60_000;
 const sizes = { file: await random150m(), seats: SEATS, context: 512, threads: 1 };
 const names = Object.keys(ACCOUNTS);
-const theirs = await llamaServer(sizes, names);
+const theirs = await llamaServer(sizes, names, NO_PROMPT_CACHE);
 const [capacity = NaN] = await inPieces(CAPACITY, 1, capacityOf);
 const places = Array.from({ length: ROUNDS }, (_, round) =>
   PATIENCES_MS.flatMap((patienceMs) => LOADS.flatMap((load) => placesOf(round, patienceMs, load))),

@@ -5,7 +5,7 @@ import { CHAT, Sidecar } from '../../test/support/sidecar.js';
 import { EngineDriver, type Load as EngineLoad } from './engine-driver.js';
 import { closedLoop, latencies, openLoop, seeded, tokensPerSecond, type Outcome } from './load.js';
 import { childWith, peakMiB } from './memory.js';
-import { LlamaServer } from './peers.js';
+import { LlamaServer, NO_PROMPT_CACHE } from './peers.js';
 import type { Row } from './results.js';
 import { median } from './stats.js';
 import type { Target } from './streaming.js';
@@ -180,7 +180,7 @@ async function begin({ file, threads, gpu, cores, seats, context }: BesideCase, 
       queue: { maxWaitMs: PATIENCE_MS },
     },
   });
-  const more = gpu === false ? ['-ngl', '0'] : ['-ngl', '99'];
+  const more = ['-ngl', gpu === false ? '0' : '99', ...NO_PROMPT_CACHE];
   const server = await LlamaServer.start(file, { threads, slots: seats, contextPerSlot: context, ...where, more });
   const engine = await EngineDriver.start(file, seats, {
     threads,

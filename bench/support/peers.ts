@@ -39,6 +39,7 @@ export interface BatchedRun {
 export interface BatchedOptions {
   readonly threads: number;
   readonly promptTokens: number;
+  /** Of each sequence, of which the prompt's decode gives the first one, as in a server: one decode fewer than tokens. */
   readonly tokens: number;
   readonly sequences: readonly number[];
   /** More arguments, such as `-ngl 99`. */
@@ -55,7 +56,20 @@ export async function batchedBench(file: string, options: BatchedOptions): Promi
   const running = run(
     peer('llama-batched-bench'),
     [
-      ...['-m', file, '-c', `${context}`, '-b', '2048', '-ub', '512', '-npp', `${promptTokens}`, '-ntg', `${tokens}`],
+      ...[
+        '-m',
+        file,
+        '-c',
+        `${context}`,
+        '-b',
+        '2048',
+        '-ub',
+        '512',
+        '-npp',
+        `${promptTokens}`,
+        '-ntg',
+        `${tokens - 1}`,
+      ],
       ...['-npl', sequences.join(','), '-t', `${threads}`, '-tb', `${threads}`, '--output-format', 'jsonl', ...more],
     ],
     { maxBuffer: 1 << 24, env: { ...process.env, ...environment } },
@@ -69,15 +83,20 @@ export async function batchedBench(file: string, options: BatchedOptions): Promi
   if (lines.length === 0) throw new Error('llama-batched-bench printed no result');
   return lines.map((line) => {
     const row = JSON.parse(line) as { pl: number; tg: number; t_pp: number; t_tg: number };
-    const generated = row.tg * row.pl;
     return {
       sequences: row.pl,
-      tokensPerSecond: generated / (row.t_pp + row.t_tg),
-      generating: generated / row.t_tg,
+      tokensPerSecond: (tokens * row.pl) / (row.t_pp + row.t_tg),
+      generating: (row.tg * row.pl) / row.t_tg,
       peakMiB: peak,
     };
   });
 }
+
+/**
+ * For servers whose requests say `cache_prompt: false`. By default llama-server nevertheless copies each slot's whole state to host
+ * memory before the slot's next request, and looks through all such copies for one to begin with.
+ */
+export const NO_PROMPT_CACHE = ['--cache-ram', '0'] as const;
 
 /** A running llama-server on a free port. Its owner closes it. */
 export class LlamaServer {

@@ -4,8 +4,11 @@ export function quantile(values: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? NaN;
 }
 
+/** Of an even number of values the mean of the two in the middle. NaN for none. */
 export function median(values: readonly number[]): number {
-  return quantile(values, 0.5);
+  const sorted = [...values].sort((a, b) => a - b);
+  const [low = NaN, high = NaN] = [sorted[(sorted.length - 1) >> 1], sorted[sorted.length >> 1]];
+  return (low + high) / 2;
 }
 
 /** For tables: three significant figures, or whole numbers if those are longer. */
