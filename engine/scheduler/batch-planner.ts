@@ -4,6 +4,8 @@ import type { Branch, RunningItem } from './job.js';
 /** A branch in the next decode, with this many tokens of its prompt; 0: its reply's next token. */
 export interface BatchItem extends RunningItem {
   readonly count: number;
+  /** Its token only closes a gap between sequences, and costs hardly anything. */
+  readonly fills?: true;
 }
 
 /** Rounds without tokens after which a prompt starves: it then goes before shorter ones. */
@@ -77,9 +79,10 @@ export class BatchPlanner {
     }
     this.#spent = this.#joined > short;
     if (this.#spent) this.#budget.spend(this.#joined, depth, ratio);
-    return all
+    const items = all
       .filter(({ branch }) => branch.progress.left === 0 || joining.has(branch))
       .map(({ job, branch }) => ({ job, branch, count: joining.get(branch) ?? 0 }));
+    return this.#budget.saves ? filled(items, running) : items;
   }
 
   /**
@@ -128,13 +131,15 @@ export class BatchPlanner {
   }
 
   /**
-   * Prompts, starving ones first, then the one with the fewest tokens left, so that a long prompt does not delay a
-   * short one.
+   * Prompts: those that lack their last token alone, whose work is done, then starving ones, then the one with the fewest tokens
+   * left, so that a long prompt does not delay a short one.
    */
   #inTurn(all: readonly RunningItem[]): RunningItem[] {
     const prompts = all.filter(({ branch }) => branch.progress.left > 0);
+    const isLast = ({ branch }: RunningItem): number => Number(branch.progress.left === 1);
     return prompts.sort(
       (a, b) =>
+        isLast(b) - isLast(a) ||
         Number(this.#starves(b.branch)) - Number(this.#starves(a.branch)) ||
         a.branch.progress.left - b.branch.progress.left,
     );
@@ -148,6 +153,22 @@ export class BatchPlanner {
   #starves(branch: Branch): boolean {
     return (this.#roundsWithout.get(branch) ?? 0) >= STARVING_ROUNDS;
   }
+}
+
+/**
+ * Adds a token of each prompt whose sequence lies between those of a step. llama.cpp computes contiguous ids together and reads all
+ * weights for each further run of ids, which takes a GPU longer than the token: without it a step of 40 replies among 10 prompts
+ * that waited took 90 ms in place of 60.
+ */
+function filled(items: readonly BatchItem[], running: readonly RunningItem[]): BatchItem[] {
+  const sequences = items.map(({ branch }) => branch.sequence);
+  const [low, high] = [Math.min(...sequences), Math.max(...sequences)];
+  const gaps = evaluable(running).filter(({ branch: { sequence, progress } }) => {
+    const isGap = sequence > low && sequence < high && !sequences.includes(sequence);
+    return isGap && progress.left > 1 && progress.image === undefined;
+  });
+  const fills = gaps.map(({ job, branch }): BatchItem => ({ job, branch, count: 1, fills: true }));
+  return [...items, ...fills].sort((a, b) => a.branch.sequence - b.branch.sequence);
 }
 
 /**

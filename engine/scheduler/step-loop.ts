@@ -208,7 +208,7 @@ export class StepLoop {
   async #decode(items: readonly BatchItem[]): Promise<boolean> {
     if (items.length === 0 || this.#closed) return false;
     const parts = items.map(({ branch, count }): Part => branch.part(count));
-    const counts = items.map(({ count }) => count);
+    const counts = items.map(({ count, fills }) => (fills ? 0 : count));
     const depth = depthOf(items);
     const fed = parts.map(({ tokens }) => tokens);
     const one = this.#pendingWait.interrupted || this.#jobs.hasPutOff;
