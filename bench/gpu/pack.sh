@@ -14,7 +14,7 @@ node=bench/.cache/node/bin
 rm -rf "$carry" && mkdir -p "$carry/a" "$carry/b"
 
 make --silent build
-make --silent peers PEER_OPTIONS="-DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF"
+make --silent peers PEER_OPTIONS="-DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON"
 [ -d "$added/localBuilds" ] ||
   NODE_LLAMA_CPP_CMAKE_OPTION_GGML_BACKEND_DL=ON NODE_LLAMA_CPP_CMAKE_OPTION_GGML_NATIVE=OFF make --silent engine-native
 if [ ! -f "$node/node" ]; then
@@ -57,5 +57,5 @@ done
 rm "$carry/b/$prebuilt/libggml-cuda.so"
 
 for part in a b; do tar -C "$carry/$part" -cf - . | xz -T0 -6 > "$carry/part-$part.tar.xz" && rm -r "${carry:?}/$part"; done
-cp bench/gpu/unpack.sh bench/gpu/kernels.sh bench/gpu/here.sh "$carry/"
+cp bench/gpu/unpack.sh bench/gpu/kernels.sh bench/gpu/here.sh bench/gpu/lease.sh "$carry/"
 ls -l "$carry"
