@@ -20,6 +20,8 @@ export type Head =
       readonly tensors: number;
       /** Bytes of the file up to the end of its metadata. */
       readonly metadataBytes: number;
+      /** Where a part of a split model says how many parts there are, a uint16; absent: it says nothing. */
+      readonly splitCountAt?: number;
     }
   /** `problem`: one line that follows "the file". */
   | { readonly kind: 'bad'; readonly problem: string };
@@ -34,23 +36,26 @@ const LEAST_TENSOR_BYTES = 24;
 const MAX_DIMENSIONS = 4;
 /** Names of architectures are shorter, and the name is quoted in a message. */
 const MAX_NAME = 64;
+/** Of a key, by the format. */
+const MAX_KEY = 65_535;
 
 /** Bytes of the value types that have a fixed size, by code. */
 const VALUE_BYTES = new Map([1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8].map((bytes, code) => [code, bytes]));
+const UINT16 = 2;
 const STRING = 8;
 const ARRAY = 9;
 
-/** Reads no tensor data. Rejects nothing and throws only what `read` throws. */
-export function readHead(file: FileBytes): Head {
+/** Reads no tensor data. `isFirst`: it is no further part of a split model. Rejects nothing and throws only what `read` throws. */
+export function readHead(file: FileBytes, isFirst = true): Head {
   try {
-    return walk(file);
+    return walk(file, isFirst);
   } catch (error) {
     if (error instanceof Damage) return { kind: 'bad', problem: error.message };
     throw error;
   }
 }
 
-function walk(file: FileBytes): Head {
+function walk(file: FileBytes, isFirst: boolean): Head {
   const at = new Cursor(file);
   if (file.size < FIXED_BYTES) throw new Damage(`is no model: it has ${file.size} bytes`);
   if (at.text(MAGIC.length) !== MAGIC) throw new Damage('is no GGUF model');
@@ -60,22 +65,24 @@ function walk(file: FileBytes): Head {
   const entries = at.count(LEAST_ENTRY_BYTES);
   let architecture = '';
   let alignment = 32;
+  let splitCountAt: number | undefined;
   for (let i = 0; i < entries; i += 1) {
-    const key = at.string();
+    const key = at.string(MAX_KEY);
     const type = at.uint32();
-    if (key === 'general.architecture' && type === STRING) architecture = at.string().slice(0, MAX_NAME);
+    if (key === 'split.count' && type === UINT16) splitCountAt = at.offset;
+    if (key === 'general.architecture' && type === STRING) architecture = at.string(MAX_KEY).slice(0, MAX_NAME);
     else if (key === 'general.alignment' && VALUE_BYTES.get(type) === 4) alignment = at.uint32();
     else skipValue(at, type);
   }
   const metadataBytes = at.offset;
-  if (architecture === '') throw new Damage('is damaged: it names no architecture');
+  if (architecture === '' && isFirst) throw new Damage('is damaged: it names no architecture');
   if (alignment === 0) throw new Damage('is damaged: its tensors are aligned to 0 bytes');
   const furthest = furthestTensor(at, tensors);
   const end = Math.ceil(at.offset / alignment) * alignment + furthest;
   if (tensors > 0 && end >= file.size) {
     throw new Damage(`is cut off: it has ${file.size} bytes and a tensor at byte ${end}. Copy or download it again`);
   }
-  return { kind: 'head', architecture, tensors, metadataBytes };
+  return { kind: 'head', architecture, tensors, metadataBytes, ...(splitCountAt !== undefined && { splitCountAt }) };
 }
 
 function skipValue(at: Cursor, type: number): void {
@@ -146,8 +153,11 @@ class Cursor {
     return count;
   }
 
-  string(): string {
-    return this.text(this.uint64());
+  /** At most so many bytes: a damaged length may be nearly as large as the file. */
+  string(most: number): string {
+    const length = this.uint64();
+    if (length > most) throw new Damage('is damaged: a name in its head is too long');
+    return this.text(length);
   }
 
   text(length: number): string {

@@ -1,4 +1,5 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { partsOf } from '../protocol/file-key.js';
 import { readHead, type Head } from './gguf-head.js';
 
 export type ModelFile =
@@ -19,16 +20,36 @@ const REFUSALS: Readonly<Record<string, string>> = {
 
 /**
  * Checks a model's file before native code opens it: is it readable, is it a GGUF, is it complete according to its
- * header. Synchronous, and short: a header has a few megabytes.
+ * header. Of a split model all files, whose tensors are counted together. Synchronous, and short: a header has a few megabytes.
  */
 export function checkModelFile(path: string): ModelFile {
+  const [, ...others] = partsOf(path);
+  const first = checkFile(path, 'the file');
+  if (first.kind === 'bad') return first;
+  let { tensors } = first;
+  for (const [i, part] of others.entries()) {
+    const checked = checkFile(part, `part ${i + 2} of ${others.length + 1}`, false);
+    if (checked.kind === 'bad') return checked;
+    tensors += checked.tensors;
+  }
+  return { ...first, tensors };
+}
+
+/** `name`: of the file in the line for the operator. */
+function checkFile(path: string, name: string, isFirst = true): ModelFile {
+  const bad = (problem: string, mayMend = false): ModelFile => ({
+    kind: 'bad',
+    problem: `${name} ${problem}`,
+    mayMend,
+  });
   try {
     // Without O_NONBLOCK opening a FIFO would wait for a writer.
     const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const stat = fstatSync(file);
       if (!stat.isFile()) return bad(`is ${stat.isDirectory() ? 'a folder' : 'not a regular file'}`);
-      const head = readHead({ size: stat.size, read: (offset, length) => readAll(file, offset, length) });
+      const bytes = { size: stat.size, read: (offset: number, length: number) => readAll(file, offset, length) };
+      const head = readHead(bytes, isFirst);
       return head.kind === 'head' ? head : bad(head.problem);
     } finally {
       closeSync(file);
@@ -39,10 +60,6 @@ export function checkModelFile(path: string): ModelFile {
     const known = REFUSALS[code];
     return known === undefined ? bad(`cannot be read (${code})`, true) : bad(known);
   }
-}
-
-function bad(problem: string, mayMend = false): ModelFile {
-  return { kind: 'bad', problem: `the file ${problem}`, mayMend };
 }
 
 /** If the file shrinks while it is read, the rest reads as zeros. */

@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { fileKey, type HashedFile } from '../protocol/file-key.js';
+import { fileKey, partsOf, type HashedFile } from '../protocol/file-key.js';
 import { LoadFailure } from './load-failure.js';
 
 /** Bytes that are read at a time. */
 const CHUNK = 1 << 20;
 
 /**
- * The version of the weights in a file: `known`, if the file is still the one that was hashed, else its SHA-256. Rejects with a
+ * The version of the weights in a model's files: `known`, if they are still those that were hashed, else their SHA-256. Rejects with a
  * {@link LoadFailure} if it is another one.
  */
 export async function weightVersionOf(file: string, known: HashedFile | undefined): Promise<string> {
@@ -16,7 +16,8 @@ export async function weightVersionOf(file: string, known: HashedFile | undefine
     return known.version;
   }
   const hash = createHash('sha256');
-  for await (const chunk of createReadStream(file, { highWaterMark: CHUNK })) hash.update(chunk as Buffer);
+  for (const part of partsOf(file))
+    for await (const chunk of createReadStream(part, { highWaterMark: CHUNK })) hash.update(chunk as Buffer);
   return hash.digest('hex');
 }
 

@@ -6,7 +6,7 @@
  * prompt was made with another tokenizer or template than that of its replica has it made again, by prompt hosts of either
  * generation. Each engine process has one version for its whole life, so each reply and each prefix has too.
  */
-import { samePlace, type HashedFile } from '../../engine/protocol/file-key.js';
+import { writtenInPlace, type HashedFile } from '../../engine/protocol/file-key.js';
 import type { Reload, Reloaded } from '../api/reload.js';
 import type { WeightFiles } from '../engine-client/weight-files.js';
 import type { FirstStart } from '../prompts/client.js';
@@ -126,7 +126,7 @@ async function replace(
 
 /** The same file on the disk with another content. */
 function writtenTo(known: HashedFile, now: HashedFile): boolean {
-  return known.version !== now.version && samePlace(known.key, now.key);
+  return known.version !== now.version && writtenInPlace(known.key, now.key);
 }
 
 function problemOf(start: FirstStart, id: string): string | undefined {

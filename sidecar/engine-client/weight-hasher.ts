@@ -1,8 +1,8 @@
 /** A thread that reads one file of weights for weight-reader.ts, and ends. A file that cannot be read ends it with an error. */
-import { createHash } from 'node:crypto';
+import { createHash, type Hash } from 'node:crypto';
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
-import { fileKey } from '../../engine/protocol/file-key.js';
+import { fileKey, partsOf } from '../../engine/protocol/file-key.js';
 import type { FromHasher } from './weight-reader.js';
 
 /** Bytes that are read at a time. */
@@ -23,17 +23,23 @@ function report(message: FromHasher): void {
   parentPort?.postMessage(message);
 }
 
+/** Of all files of the model, one after another. */
 function hash(): string {
+  const sum = createHash('sha256');
+  for (const file of partsOf(path)) addTo(sum, file);
+  return sum.digest('hex');
+}
+
+function addTo(sum: Hash, path: string): void {
   // Without O_NONBLOCK opening a FIFO would wait for a writer.
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     if (!fstatSync(file).isFile()) throw new Error('not a regular file');
-    const sum = createHash('sha256');
     const chunk = Buffer.allocUnsafe(CHUNK);
     let reported = performance.now();
     for (;;) {
       const read = readSync(file, chunk, 0, CHUNK, null);
-      if (read === 0) return sum.digest('hex');
+      if (read === 0) return;
       sum.update(chunk.subarray(0, read));
       if (performance.now() - reported < REPORT_MS) continue;
       reported = performance.now();

@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
 import type { GgufFileInfo } from 'node-llama-cpp';
 import type { HeadFacts, HeadReport } from '../../protocol/inspect-messages.js';
+import { partsOf } from '../../protocol/file-key.js';
 import { checkModelFile } from '../model-file.js';
 import { GgufFileType, readGgufFileInfo } from '../package.js';
 
@@ -18,11 +19,16 @@ export async function readModelHead(file: string): Promise<Head> {
   if (checked.kind === 'bad') return { kind: 'bad', problem: checked.problem };
   try {
     const info = await readGgufFileInfo(file, { sourceType: 'filesystem', logWarnings: false });
-    return { kind: 'head', head: factsOf(info, statSync(file).size), info, tensors: checked.tensors };
+    return { kind: 'head', head: factsOf(info, bytesOf(file)), info, tensors: checked.tensors };
   } catch {
     // Its own words may quote what the file holds.
     return { kind: 'bad', problem: 'the file is damaged: its head cannot be read' };
   }
+}
+
+/** Of all files of a split model. */
+function bytesOf(file: string): number {
+  return partsOf(file).reduce((sum, part) => sum + statSync(part).size, 0);
 }
 
 function factsOf({ metadata, architectureMetadata }: GgufFileInfo, bytes: number): HeadFacts {

@@ -13,13 +13,15 @@ const TENSORS_AT = 8;
 export async function writeVocabulary(file: string, out: string): Promise<VocabularyWritten> {
   const checked = checkModelFile(file);
   if (checked.kind === 'bad') return { kind: 'refused', problem: checked.problem };
-  const { metadataBytes } = checked;
+  const { metadataBytes, splitCountAt } = checked;
   try {
     const from = await open(file, 'r');
     try {
       const bytes = Buffer.alloc(metadataBytes);
       await from.read(bytes, 0, metadataBytes, 0);
       bytes.writeBigUInt64LE(0n, TENSORS_AT);
+      // It is whole: of a split model llama.cpp would look for the other parts.
+      if (splitCountAt !== undefined) bytes.writeUInt16LE(0, splitCountAt);
       await writeNew(out, bytes);
     } finally {
       await from.close();

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import { chmod, copyFile, readFile, rename, symlink, utimes, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, readFile, rename, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { fileKey, samePlace } from '../../../engine/protocol/file-key.js';
+import { fileKey, partsOf, sizeIn, writtenInPlace } from '../../../engine/protocol/file-key.js';
 import type { Clock } from '../../../sidecar/lib/clock.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { sameWeights, WeightFiles, type Hashed } from '../../../sidecar/engine-client/weight-files.js';
@@ -232,10 +232,28 @@ t.test('a key distinguishes a file that was written to from one that took its pa
   t.not(changed, before, 'the inode changed');
   await copyFile(b, a);
   await utimes(a, new Date(0), new Date(0));
-  t.ok(samePlace(fileKey(a) ?? '', before), 'written to in place, whatever its times are set to');
+  t.ok(writtenInPlace(fileKey(a) ?? '', before), 'whatever its times are set to');
   await rename(b, a);
-  t.notOk(samePlace(fileKey(a) ?? '', before));
+  t.notOk(writtenInPlace(fileKey(a) ?? '', before));
   t.equal(fileKey(b), undefined);
+});
+
+t.test('the key of a split model is of all its parts', async (t) => {
+  const dir = t.testdir({ 'm-00001-of-00002.gguf': 'one', 'm-00002-of-00002.gguf': 'two!', other: 'else' });
+  const first = join(dir, 'm-00001-of-00002.gguf');
+  const second = join(dir, 'm-00002-of-00002.gguf');
+  t.same(partsOf(first), [first, second]);
+  t.same(partsOf(second), [second], 'llama.cpp loads a model by its first part');
+  const before = fileKey(first) ?? '';
+  t.equal(sizeIn(before), 7);
+  await copyFile(join(dir, 'other'), second);
+  const written = fileKey(first) ?? '';
+  t.ok(writtenInPlace(written, before));
+  await rename(join(dir, 'other'), second);
+  t.not(fileKey(first), written);
+  t.notOk(writtenInPlace(fileKey(first) ?? '', written), 'the first part is unchanged, and the second another file');
+  await rm(second);
+  t.type(fileKey(first), 'string', 'what is missing is not');
 });
 
 t.test('replicas are given the weights that were loaded first, or asked to load others', async (t) => {
