@@ -78,13 +78,29 @@ class EmbeddingsWorker : public Napi::AsyncWorker {
             batch.n_seq_id = counts.data();
             batch.seq_id = sequences.data();
             batch.logits = wanted.data();
-            if (nonCausal) llama_set_causal_attn(context->ctx, false);
-            const int result = llama_decode(context->ctx, batch);
-            llama_synchronize(context->ctx);
-            if (nonCausal) llama_set_causal_attn(context->ctx, true);
+            const int result = nonCausal ? NonCausal(context->ctx).decode(batch) : decode(context->ctx, batch);
             if (result == 1) SetError("could not find a KV slot for the batch");
             else if (result != 0) SetError("Eval has failed");
         }
+        // llama.cpp may throw where it finds no memory for the other kind of attention, which must not stay.
+        class NonCausal {
+            public:
+                explicit NonCausal(llama_context * context) : context(context) { llama_set_causal_attn(context, false); }
+                ~NonCausal() { llama_set_causal_attn(context, true); }
+                NonCausal(const NonCausal &) = delete;
+                NonCausal & operator=(const NonCausal &) = delete;
+                int decode(const llama_batch & batch) const { return EmbeddingsWorker::decode(context, batch); }
+
+            private:
+                llama_context * context;
+        };
+
+        static int decode(llama_context * context, const llama_batch & batch) {
+            const int result = llama_decode(context, batch);
+            llama_synchronize(context);
+            return result;
+        }
+
         void OnOK() override { deferred.Resolve(deferred.Env().Undefined()); }
         void OnError(const Napi::Error & error) override { deferred.Reject(error.Value()); }
 

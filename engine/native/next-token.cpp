@@ -69,6 +69,9 @@ RA_WIDE float highest(const float * logits, int n) {
     return most;
 }
 
+// In place of a token, where no logit is a number: a GPU's overflow would otherwise be a reply of one token again and again.
+constexpr int32_t NOT_A_NUMBER = -2;
+
 // The first of the highest logits, as in llama.cpp's greedy sampler. Searched in one block only, since a search with an
 // early exit is not vectorized.
 int32_t argmax(const float * logits, int n) {
@@ -81,15 +84,15 @@ int32_t argmax(const float * logits, int n) {
             block = from;
         }
     }
-    for (int i = block; i < n; i++) {
+    for (int i = block; most > -INFINITY && i < n; i++) {
         if (logits[i] == most) return i;
     }
-    return 0;
+    return NOT_A_NUMBER;
 }
 
-// exp of a value of at most 0, within 2 units in the last place; 0 where a float's exp is nearly 0.
+// exp of a value of at most 0, within 2 units in the last place; 0 where a float's exp is nearly 0, and of what is no number.
 inline float exp_below(float x) {
-    const float clamped = x < -87.0f ? -87.0f : x;
+    const float clamped = x >= -87.0f ? x : -87.0f;
     // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer.
     const float shifter = 12582912.0f;
     const float whole = (clamped * 1.44269504f + shifter) - shifter;
@@ -105,7 +108,7 @@ inline float exp_below(float x) {
     const int32_t bits = (static_cast<int32_t>(whole) + 127) << 23;
     float power;
     std::memcpy(&power, &bits, sizeof power);
-    return x < -87.0f ? 0.0f : p * power;
+    return x >= -87.0f ? p * power : 0.0f;
 }
 
 // A logit's weight relative to the highest one's, which is exactly 1 at any temperature.
@@ -220,6 +223,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
                 if (token < n) logits[token] -= static_cast<float>(count) * frequency + presence;
             }
             const int32_t token = choose(logits, n);
+            if (token == NOT_A_NUMBER) return token;
             counts[token]++;
             said.push_back(token);
             return token;
@@ -286,6 +290,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
                 most = here > most ? here : most;
             }
             double total = 0;
+            if (!(most > -INFINITY)) return NOT_A_NUMBER;
             for (auto & block : blocks) total += block.sum *= weight_of(block.most, most, scale);
             return find(logits, n, most, scale, total * share);
         }
@@ -310,7 +315,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
         // as in llama.cpp.
         int32_t draw_top(const float * logits, int n, float scale, double share) const {
             const float most = highest(logits, n);
-            if (!(most > -INFINITY)) return argmax(logits, n);
+            if (!(most > -INFINITY)) return NOT_A_NUMBER;
             static thread_local std::vector<float> weights;
             static thread_local std::vector<Candidate> few;
             weights.resize(n);
@@ -507,6 +512,7 @@ class Picks {
             }
             work();
             for (auto & other : others) other.join();
+            if (std::count(picks.begin(), picks.end(), NOT_A_NUMBER) > 0) throw std::runtime_error("the logits are not numbers");
         }
 
         const llama_vocab * vocabulary() const { return llama_model_get_vocab(llama_get_model(context->ctx)); }

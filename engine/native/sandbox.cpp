@@ -103,7 +103,7 @@ std::vector<sock_filter> filter_for(uint32_t process) {
     code.push_back(equals(0x53564d41 /* PR_SET_VMA */, 0, 1));
     code.push_back(answer(SECCOMP_RET_ALLOW));
     code.push_back(answer(DENIED));
-    // Its own limits, read only: process 0 or itself, and no new value.
+    // Its own limits, read only: process 0, which is itself, and no new value.
     code.push_back(equals(SYS_prlimit64, 0, 6));
     code.push_back(load(argument(2)));
     code.push_back(equals(0, 0, 3));

@@ -2,6 +2,8 @@
  * A run has the results of its single steps. With the addon of `make engine-native` steps follow one another without
  * JavaScript here; with the prebuilt one each run has one step, and the results are the same.
  */
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
 import type { Part, PartResult, Run, Sampler, Sampling } from '../../../../engine/scheduler/decoder.js';
@@ -14,6 +16,8 @@ import { cpuLlama } from '../../../support/llama.js';
 const CELLS = 256;
 const SEQUENCES = [0, 1, 2];
 const PROMPT = 12;
+/** Of the test model's output matrix, and somewhat more. */
+const OUTPUT_BYTES = 220_000;
 const GREEDY: Sampling = {
   temperature: 0,
   topP: 1,
@@ -32,9 +36,9 @@ interface Bench {
   readonly isEnd: (token: number) => boolean;
 }
 
-async function bench(t: Test, threads = 1, spread?: Spread): Promise<Bench> {
+async function bench(t: Test, threads = 1, spread?: Spread, file?: string): Promise<Bench> {
   const llama = await cpuLlama(threads);
-  const model = await llama.loadModel({ modelPath: await testModel() });
+  const model = await llama.loadModel({ modelPath: file ?? (await testModel()) });
   const context = await model.createContext({ sequences: SEQUENCES.length, contextSize: CELLS, batchSize: CELLS });
   t.teardown(async () => {
     await context.dispose();
@@ -192,4 +196,28 @@ t.test('a sequence that becomes full in a later step fails in that step, and no 
   const run = await (await Replies.begin(decoder)).until(2 * CELLS, 2 * CELLS);
   t.equal(run.fault, single.fault);
   t.same(run.said, single.said);
+});
+
+t.test('a run makes the copies that were begun before it', async (t) => {
+  const { decoder } = await bench(t);
+  const replies = await Replies.begin(decoder);
+  await decoder.truncate(2, 0);
+  await decoder.copy(2, 0);
+  await decoder.truncate(2, PROMPT);
+  await replies.until(4, 3);
+  const state = await decoder.saveWhole(0);
+  t.equal(state.length, PROMPT + 3);
+  state.dispose();
+});
+
+t.test('a reply whose logits are not numbers ends with a fault', async (t) => {
+  const file = join(t.testdir(), 'overflow.gguf');
+  const bytes = await readFile(await testModel());
+  // The output matrix, which is the last tensor: no number in any format.
+  await writeFile(file, bytes.fill(0xff, bytes.length - OUTPUT_BYTES));
+  for (const samplings of [[], SEEDED, PENALIZED]) {
+    const { decoder, runs } = await bench(t, 1, undefined, file);
+    const replies = await Replies.begin(decoder, samplings);
+    t.equal(replies.fault, runs ? 'its logits are not numbers' : undefined, 'the prebuilt addon takes any token');
+  }
 });
