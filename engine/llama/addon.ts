@@ -197,8 +197,8 @@ export function internals(context: LlamaContext): Internals | undefined {
   if (!inner || !Make || !Checkpoint || !addonModel || !grammars) return undefined;
   if (METHODS.some((method) => typeof inner[method] !== 'function')) return undefined;
   const newSampler = (): AddonSampler => new Make(addonModel);
-  const { raDecodeEmbeddings: decode, raEmbeddingWidth: widthOf } = llama._bindings;
-  const images = decode && widthOf && { embeddings: { decode, width: widthOf(inner) } };
+  const { raVersion, raDecodeEmbeddings: decode, raEmbeddingWidth: widthOf } = llama._bindings;
+  const images = raVersion === KNOWN_NATIVE && decode && widthOf && { embeddings: { decode, width: widthOf(inner) } };
   return { context: inner, newSampler, Checkpoint, grammars, ...picking(llama._bindings), ...images };
 }
 

@@ -164,6 +164,7 @@ export class BatchDecoder implements Decoder {
       this.#running = running;
       return await watched(running, run, parts.length, this.#stepMs, (steps, stepMs) => {
         this.#sequences.ran(parts, before, steps);
+        this.#sequences.decoded();
         this.#stepMs = stepMs;
       });
     } catch {

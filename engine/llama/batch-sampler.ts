@@ -92,7 +92,10 @@ export class BatchSampler implements Sampler {
     const [forced] = limit.tokens;
     if (limit.kind === 'only' && limit.tokens.length === 1 && forced !== undefined) return forced;
     const first = await this.#sampled(context, logitIndex, sampler, limit);
-    if (limit.kind === 'only' || this.#disposed) return first;
+    if (this.#disposed) return first;
+    // Penalties of tokens that were said some hundred times take more than the raised ones were given.
+    if (limit.kind === 'only')
+      return limit.tokens.includes(first) ? first : this.#sampled(context, logitIndex, sampler, limit, false);
     const again = await this.#ask(() => this.#constraint.refused(first));
     return again ? this.#sampled(context, logitIndex, sampler, again) : first;
   }
@@ -110,9 +113,15 @@ export class BatchSampler implements Sampler {
     }
   }
 
-  async #sampled(context: AddonContext, logitIndex: number, sampler: AddonSampler, limit: TokenMask): Promise<number> {
+  async #sampled(
+    context: AddonContext,
+    logitIndex: number,
+    sampler: AddonSampler,
+    limit: TokenMask,
+    penalized = true,
+  ): Promise<number> {
     // Otherwise the sampler stays as it was made: setting it again would only cost.
-    if (this.#completion || limit !== this.#limit) this.#configure(sampler, limit);
+    if (this.#completion || limit !== this.#limit) this.#configure(sampler, limit, penalized);
     const token = await context.sampleToken(logitIndex, sampler);
     if (token < 0) throw new EngineFault('no token could be sampled');
     return token;
@@ -164,7 +173,7 @@ export class BatchSampler implements Sampler {
     this.#tokens = picked.length;
   }
 
-  #configure(sampler: AddonSampler, limit: TokenMask): void {
+  #configure(sampler: AddonSampler, limit: TokenMask, penalized: boolean): void {
     this.#limit = limit;
     const { temperature, topP, topK, minP, frequencyPenalty, presencePenalty, maxTokens } = this.#sampling;
     const { state } = this.#constraint;
@@ -174,13 +183,14 @@ export class BatchSampler implements Sampler {
       seed: this.#seed,
       ...(topK !== undefined && { topK }),
       ...(minP !== undefined && { minP }),
-      ...(this.#completion && {
-        repeatPenalty: 1,
-        repeatPenaltyMaxTokens: maxTokens,
-        repeatPenaltyTokens: this.#completion.subarray(0, this.#tokens),
-        repeatPenaltyFrequencyPenalty: frequencyPenalty,
-        repeatPenaltyPresencePenalty: presencePenalty,
-      }),
+      ...(this.#completion &&
+        penalized && {
+          repeatPenalty: 1,
+          repeatPenaltyMaxTokens: maxTokens,
+          repeatPenaltyTokens: this.#completion.subarray(0, this.#tokens),
+          repeatPenaltyFrequencyPenalty: frequencyPenalty,
+          repeatPenaltyPresencePenalty: presencePenalty,
+        }),
       ...(state && { grammarEvaluationState: state }),
       ...(limit.tokens.length > 0 && {
         tokenBiasKeys: limit.tokens,

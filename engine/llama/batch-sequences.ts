@@ -59,9 +59,10 @@ export class BatchSequences {
   /** See SequenceStates. */
   truncate(sequence: number, length: number): Promise<void> {
     const held = this.#at(sequence);
-    // Also if nothing was counted: after a fault, the sequence's state is unknown.
+    // Also if nothing was counted: after a fault, the sequence's state is unknown. An image of which only a part is there has no
+    // position for its next embedding: all of them have its first one.
     if (length === 0) this.#context.disposeSequence(sequence);
-    else if (length < held.length && !this.#remove(sequence, held.at(length), held.at(held.length))) {
+    else if (length < held.length && !this.#remove(sequence, held.at(length), held.last + 1)) {
       return Promise.reject(new Error('the sequence cannot be truncated there'));
     }
     held.become(Math.min(length, held.length));

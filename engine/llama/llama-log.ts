@@ -13,7 +13,7 @@ const LEAD = /^(?:\w+: |error loading model(?: \w+)?: )+/;
 
 /**
  * llama.cpp's error message for a failed load or first decode: the addon's own error has no details. Only the first
- * error is kept, which causes the others, and only until `close`, since later lines may quote content.
+ * error since `begin` is kept, which causes the others, and only until `close`, since later lines may quote content.
  */
 export class LlamaLog {
   #first: string | undefined;
@@ -24,6 +24,11 @@ export class LlamaLog {
     if (!this.#open || this.#first !== undefined) return;
     if (level === LlamaLogLevel.error || level === LlamaLogLevel.fatal) this.#first = clean(message);
   };
+
+  /** What came before has nothing to do with what begins now: a backend without a device, an estimate. */
+  begin(): void {
+    this.#first = undefined;
+  }
 
   /** The first error so far, without its line's end; undefined: none came. */
   async firstError(): Promise<string | undefined> {

@@ -42,7 +42,7 @@ export interface LoadPlan extends ContextPlan {
 }
 
 /** How a model's context is going to be made on this machine. Loads nothing. Throws a {@link LoadFailure} for what llama.cpp refuses. */
-export async function planLoad(llama: Llama, insights: GgufInsights, setup: PlanSetup): Promise<LoadPlan> {
+export async function planLoad(llama: Pick<Llama, 'gpu'>, insights: GgufInsights, setup: PlanSetup): Promise<LoadPlan> {
   const { seats, kv = F16_KV } = setup;
   const prefillTokensPerStep = setup.prefillTokensPerStep || PREFILL_TOKENS[llama.gpu === false ? 'cpu' : 'gpu'];
   const quantised = kv.values !== 'f16';
@@ -89,7 +89,11 @@ const LONG_SEAT = 512;
  * of a prompt; for small chunks after long prompts it is many times slower if heads are narrow
  * (bench/results/attention.md measures both).
  */
-function bestAttention(llama: Llama, insights: GgufInsights, { kind, contextPerSeat }: PlanSetup): boolean | 'auto' {
+function bestAttention(
+  llama: Pick<Llama, 'gpu'>,
+  insights: GgufInsights,
+  { kind, contextPerSeat }: PlanSetup,
+): boolean | 'auto' {
   const narrow = contextPerSeat > LONG_SEAT && headWidth(insights) < WIDE_HEAD;
   return llama.gpu === false && (kind === 'decision' || narrow) ? false : 'auto';
 }

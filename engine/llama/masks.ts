@@ -79,7 +79,11 @@ export class Masks {
       release: () => {
         this.#waiting.delete(constraint);
         if (constraint.isKnown)
-          void this.#thread?.then((thread) => thread.postMessage({ kind: 'release', id: constraint.id }));
+          this.#thread?.then(
+            (thread) => thread.postMessage({ kind: 'release', id: constraint.id }),
+            // A thread that did not start holds nothing.
+            () => undefined,
+          );
       },
     });
     constraint.ask();

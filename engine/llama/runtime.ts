@@ -70,7 +70,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   const threads = computeThreads(setup);
   const log = new LlamaLog();
   const llama = await openLlama(setup.gpu, log);
-  const { model, context, plan, checkpointsOf, prefixCacheBytes } = await load(llama, info, setup, threads).catch(
+  const { model, context, plan, checkpointsOf, prefixCacheBytes } = await load(llama, info, setup, threads, log).catch(
     async (error: unknown) => {
       throw await log.failure(error);
     },
@@ -120,7 +120,13 @@ interface Loaded extends Pick<Runtime, 'prefixCacheBytes'> {
   readonly plan: LoadPlan;
 }
 
-async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, threads: number): Promise<Loaded> {
+async function load(
+  llama: Llama,
+  info: GgufFileInfo,
+  setup: EngineSetup,
+  threads: number,
+  log: LlamaLog,
+): Promise<Loaded> {
   const insights = await GgufInsights.from(info, llama);
   const { architecture } = info.metadata.general;
   if (!insights.isSupportedByLlamaCpp) {
@@ -130,6 +136,7 @@ async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, thread
   const { seats, contextPerSeat, batchSize, gpuLayers, flashAttention, swaFull, kv } = plan;
   const check = setup.memory && (await MemoryCheck.begin(llama, insights, setup.memory.mappedElsewhere));
   await check?.weights(gpuLayers);
+  log.begin();
   const model = await llama.loadModel({ modelPath: setup.file, gpuLayers, ...WITHOUT_ITS_CHECKS });
   const problem = setup.kind === 'decision' ? usesOf(model, setup.template).decisions : undefined;
   if (problem !== undefined) throw new LoadFailure(problem);
@@ -142,6 +149,7 @@ async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, thread
   const needs = withPrefixCache(saving(!plan.truncatable), setup, free.cpuRam, roomForMemoryFiles()?.total);
   check?.context(needs, plan);
   const types = ggmlTypes(kv);
+  log.begin();
   const context = await model.createContext({
     sequences: seats,
     contextSize: contextPerSeat,

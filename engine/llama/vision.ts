@@ -74,6 +74,7 @@ export async function openVision(setup: VisionSetup): Promise<Vision | undefined
   const { RaVision: Make, raSandbox: sandbox } = bindings;
   if (bindings.raVisionVersion !== KNOWN_VISION || !Make || !sandbox) return undefined;
   await checkProjector(setup.projector);
+  log.begin();
   try {
     const made = new Make(
       setup.file,

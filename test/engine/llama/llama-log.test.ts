@@ -24,6 +24,15 @@ t.test('why something failed: llama.cpp’s message, or the error’s', async (t
   t.equal(await log.failure(own), own);
 });
 
+t.test('what came before the load began is not its reason', async (t) => {
+  const log = new LlamaLog();
+  log.logger(LlamaLogLevel.error, 'ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected\n');
+  log.begin();
+  t.equal(await log.why(new Error('Failed to load')), 'Failed to load');
+  log.logger(LlamaLogLevel.error, "llama_model_load: error loading model: missing tensor 'a'\n");
+  t.equal(await log.why(new Error('Failed to load')), "missing tensor 'a'");
+});
+
 t.test('one line, and a short one', async (t) => {
   const log = new LlamaLog();
   log.logger(LlamaLogLevel.error, `check: wrong   shape;\n\texpected ${'9'.repeat(1000)}`);

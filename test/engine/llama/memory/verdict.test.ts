@@ -1,5 +1,13 @@
 import t from 'tap';
-import { misfit, RESERVE, seatsThatFit, tooHeavy, totalOf, usableOf } from '../../../../engine/llama/memory/verdict.js';
+import {
+  firstProblem,
+  misfit,
+  RESERVE,
+  seatsThatFit,
+  tooHeavy,
+  totalOf,
+  usableOf,
+} from '../../../../engine/llama/memory/verdict.js';
 
 const GIB = 2 ** 30;
 const need = { weights: 8 * GIB, perSeat: 0.4 * GIB, compute: 0.3 * GIB };
@@ -53,6 +61,16 @@ t.test('the line has the numbers and what would fit', (t) => {
   t.equal(
     tooHeavy(8 * GIB, 2 * GIB + RESERVE, 'memory'),
     'its weights alone need 8 GiB of memory and 2 GiB are free: use a smaller model',
+  );
+  t.end();
+});
+
+t.test('where a GPU is too small, the line names the setting that leaves layers to the CPU', (t) => {
+  t.equal(firstProblem(undefined, undefined), undefined);
+  t.equal(firstProblem('no memory', 'no GPU memory'), 'no memory');
+  t.match(
+    firstProblem(undefined, 'it needs 20 GiB of GPU memory'),
+    /^it needs 20 GiB of GPU memory; or set gpuLayers: /,
   );
   t.end();
 });
