@@ -88,6 +88,9 @@ for (const count of [1, 64]) {
     IN_RUN,
   );
 }
+// Up to 16 sequences between two replies take a token that is removed; more are left, and the step falls apart.
+for (const apart of [1, 5, 9, 17, 18])
+  await row(`2 replies on sequences that are ${apart} apart`, [[...replies(1), ...replies(apart + 1).slice(apart)]]);
 for (const count of [64, 256, 511, 512, 1022]) await row(`a chunk of ${count}`, [[filled(SEATS - 1, count)]]);
 await row('two chunks of 511 in one step', [[filled(SEATS - 2, 511), filled(SEATS - 1, 511)]]);
 for (const count of [64, 256, 512])

@@ -66,7 +66,7 @@ export interface AddonPicker {
 }
 
 /** The version of `engine/native/next-token.cpp`. An addon built from another one is used like the prebuilt one. */
-export const KNOWN_NATIVE = 4;
+export const KNOWN_NATIVE = 5;
 
 /** Consecutive steps without JavaScript in between. */
 export interface AddonRun {
@@ -95,8 +95,8 @@ export interface Picking {
   readonly newPicker: (sampling: Picked) => AddonPicker;
   /**
    * Decodes parts and picks a token for each that has a picker, on a thread that makes all runs of the process. `parts` has
-   * four numbers of each: sequence, first position, tokens, and 1 where its last token's logits are wanted; `tokens` has the
-   * tokens of all, in their order. The logits of a part are then at the index of its last token. -1: it has no picker, or
+   * four numbers of each: sequence, first position, tokens, and 1 where its last token's logits are wanted, or 2 where it is no part
+   * but closes a gap between them: its one token is removed after each step. `tokens` has the tokens of all, in their order. The logits of a part are then at the index of its last token. -1: it has no picker, or
    * there were no logits. Where every part is one token with a picker, up to `most` steps, the picks of each being the tokens
    * of the next one. None follows one that picked an end token, or that failed.
    */

@@ -24,16 +24,14 @@ import type {
 } from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
 import { decodeImage } from './decode-image.js';
+import { decodeParts } from './decode-parts.js';
+import { gapsOf, type Gap } from './gaps.js';
 import { GrammarConstraint } from './grammar-constraint.js';
 import type { Grammars } from './grammars.js';
 import { LabelScorer } from './label-scorer.js';
 import { watched } from './run.js';
 import { stateFacts } from './whole-state.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
-
-const NO_LOGITS = new Uint32Array(0);
-/** Of a next token's single position. */
-const ONE_LOGIT = Uint32Array.of(0);
 
 const FILLED = { kind: 'filled' } as const;
 
@@ -60,13 +58,22 @@ export class BatchDecoder implements Decoder {
   readonly #scorer: LabelScorer;
   readonly #sequences: BatchSequences;
   readonly #embeddings: EmbeddingDecodes | undefined;
+  /** Tokens that a sequence can hold, if gaps between sequences are closed; else undefined. */
+  readonly #closes: number | undefined;
   /** What a step of a run took lately, ms. */
   #stepMs = Infinity;
   #running: AddonRun | undefined;
 
-  private constructor(found: Internals, sequences: number, truncatable: boolean, savable: boolean) {
+  private constructor(
+    found: Internals,
+    sequences: number,
+    truncatable: boolean,
+    savable: boolean,
+    closes: number | undefined,
+  ) {
     const { context, newSampler, Checkpoint, grammars, picking, embeddings } = found;
     this.#embeddings = embeddings;
+    this.#closes = closes;
     this.truncatable = truncatable;
     this.#context = context;
     this.#grammars = grammars;
@@ -78,21 +85,23 @@ export class BatchDecoder implements Decoder {
 
   /**
    * Takes `context` over: nothing else may use its sequences. `truncatable`: whether the model's past state can be truncated at any
-   * position, as far as its file names what prevents it; `swaFull`: whether all cells of windows are kept. Undefined when the
-   * layer below cannot be used here; the context is then untouched.
+   * position, as far as its file names what prevents it; `swaFull`: whether all cells of windows are kept; `gpu`: whether a GPU
+   * computes the layers (gaps.ts). Undefined when the layer below cannot be used here; the context is then untouched.
    */
   static async create(
     context: LlamaContext,
     threads: number,
     truncatable = true,
     swaFull = false,
+    gpu = false,
   ): Promise<BatchDecoder | undefined> {
     const found = internals(context);
     if (!found) return undefined;
     found.context.setThreads(threads);
     const { savable, uniform } = await stateFacts(found.context, found.Checkpoint);
     const anywhere = truncatable && (swaFull || uniform !== false);
-    return new BatchDecoder(found, context.totalSequences, anywhere, savable);
+    const closes = gpu && anywhere ? context.contextSize : undefined;
+    return new BatchDecoder(found, context.totalSequences, anywhere, savable, closes);
   }
 
   /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */
@@ -159,7 +168,7 @@ export class BatchDecoder implements Decoder {
   async #run(picking: Picking, parts: readonly Part[], run: Run): Promise<PartResult[] | undefined> {
     const before = this.#sequences.lengths(parts);
     try {
-      const { numbers, tokens, pickers } = described(parts, this.#sequences);
+      const { numbers, tokens, pickers } = described(parts, this.#gaps(parts), this.#sequences);
       const running = picking.run(this.#context, numbers, tokens, pickers, run.most);
       this.#running = running;
       return await watched(running, run, parts.length, this.#stepMs, (steps, stepMs) => {
@@ -186,7 +195,7 @@ export class BatchDecoder implements Decoder {
         return { kind: 'decoded', results: [FILLED] };
       }
       const picked = this.#picking && (await this.#pick(this.#picking, parts, logitIndexes));
-      if (!picked) await this.#decode(parts, logitIndexes);
+      if (!picked) logitIndexes.push(...(await decodeParts(this.#context, this.#sequences, parts, this.#gaps(parts))));
       this.#sequences.decoded();
       const results: PartResult[] = [];
       const reading: Promise<void>[] = [];
@@ -208,28 +217,16 @@ export class BatchDecoder implements Decoder {
     results[at] = await this.#read(part, logitIndex).catch(asFault);
   }
 
-  /** Decodes all parts in one batch. Adds the index of each one's logits to `logitIndexes`, or -1. */
-  #decode(parts: readonly Part[], logitIndexes: number[]): Promise<void> {
-    this.#context.initBatch(parts.reduce((sum, { tokens }) => sum + tokens.length, 0));
-    for (const part of parts) {
-      const { kind, sequence, tokens } = part;
-      const last = tokens.length - 1;
-      const wanted = kind === 'prefill' ? NO_LOGITS : last === 0 ? ONE_LOGIT : Uint32Array.of(last);
-      logitIndexes.push(this.#context.addToBatch(sequence, this.#sequences.extend(part), tokens, wanted)[0] ?? -1);
-    }
-    return this.#context.decodeBatch();
-  }
-
-  /** The same, with next tokens picked within the decode, -1 for the others. */
+  /** Decodes, with next tokens picked within the decode, -1 for the others. Adds the index of each part's logits to `logitIndexes`, or -1. */
   #pick(picking: Picking, parts: readonly Part[], logitIndexes: number[]): Promise<Int32Array> {
-    const { numbers, tokens, pickers } = described(parts, this.#sequences);
-    let end = 0;
-    for (const part of parts) {
-      end += part.tokens.length;
-      logitIndexes.push(part.kind === 'prefill' ? -1 : end - 1);
-    }
+    const { numbers, tokens, pickers, logitIndexes: found } = described(parts, this.#gaps(parts), this.#sequences);
+    logitIndexes.push(...found);
     const { ended, take } = picking.run(this.#context, numbers, tokens, pickers, 1);
     return ended.then(take);
+  }
+
+  #gaps(parts: readonly Part[]): readonly Gap[] {
+    return this.#closes === undefined ? [] : gapsOf(parts, this.#sequences, this.#closes);
   }
 
   async #read(part: Read, logitIndex: number): Promise<PartResult> {

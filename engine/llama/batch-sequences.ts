@@ -41,6 +41,11 @@ export class BatchSequences {
     return this.#at(part.sequence).extend(part);
   }
 
+  /** Where a token of a sequence would come next; undefined: none can, since llama.cpp still copies it or it ends within an image. */
+  next(sequence: number): number | undefined {
+    return this.#copying.has(sequence) ? undefined : this.#at(sequence).next;
+  }
+
   /** A run has made `steps` steps of one token a part, from these lengths. */
   ran(parts: readonly Part[], before: readonly number[], steps: number): void {
     for (const [i, { sequence }] of parts.entries()) this.#at(sequence).become((before[i] ?? 0) + steps);

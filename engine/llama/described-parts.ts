@@ -1,6 +1,7 @@
 import type { AddonPicker } from './addon.js';
 import { pickerOf } from './batch-sampler.js';
 import type { BatchSequences } from './batch-sequences.js';
+import type { Gap } from './gaps.js';
 import type { Part } from '../scheduler/decoder.js';
 
 /** A step's parts as `Picking.run` takes them (addon.ts). */
@@ -8,17 +9,38 @@ export interface DescribedParts {
   readonly numbers: Int32Array;
   readonly tokens: Int32Array;
   readonly pickers: readonly (AddonPicker | undefined)[];
+  /** Of each part the index of its last token; -1: its logits are not wanted. */
+  readonly logitIndexes: readonly number[];
 }
 
-/** Their tokens count as held in `sequences` from now on. */
-export function described(parts: readonly Part[], sequences: Pick<BatchSequences, 'extend'>): DescribedParts {
-  const tokens = new Int32Array(parts.reduce((sum, part) => sum + part.tokens.length, 0));
-  const numbers = new Int32Array(4 * parts.length);
-  let at = 0;
-  for (const [i, part] of parts.entries()) {
+/** Numbers of a part, and what the last of them means. */
+const NUMBERS = 4;
+const WANTED = { nothing: 0, logits: 1, gap: 2 } as const;
+
+/** Their tokens count as held in `sequences` from now on, those of `gaps` do not. */
+export function described(
+  parts: readonly Part[],
+  gaps: readonly Gap[],
+  sequences: Pick<BatchSequences, 'extend'>,
+): DescribedParts {
+  const tokens = new Int32Array(parts.reduce((sum, part) => sum + part.tokens.length, gaps.length));
+  const numbers = new Int32Array(NUMBERS * (parts.length + gaps.length));
+  const logitIndexes: number[] = [];
+  let [at, next, gap] = [0, 0, 0];
+  const add = (...given: readonly [sequence: number, first: number, tokens: number, wanted: number]): void => {
+    numbers.set(given, next);
+    next += NUMBERS;
+  };
+  for (const part of parts) {
+    for (let each = gaps[gap]; each && each.sequence < part.sequence; each = gaps[++gap]) {
+      add(each.sequence, each.position, 1, WANTED.gap);
+      at += 1;
+    }
     tokens.set(part.tokens, at);
     at += part.tokens.length;
-    numbers.set([part.sequence, sequences.extend(part), part.tokens.length, part.kind === 'prefill' ? 0 : 1], 4 * i);
+    const wanted = part.kind === 'prefill' ? WANTED.nothing : WANTED.logits;
+    add(part.sequence, sequences.extend(part), part.tokens.length, wanted);
+    logitIndexes.push(wanted === WANTED.logits ? at - 1 : -1);
   }
-  return { numbers, tokens, pickers: parts.map(pickerOf) };
+  return { numbers, tokens, pickers: parts.map(pickerOf), logitIndexes };
 }

@@ -174,9 +174,10 @@ async function load(
 async function makeDecoder(
   context: LlamaContext,
   threads: number,
-  { truncatable, swaFull }: Pick<LoadPlan, 'truncatable' | 'swaFull'>,
+  { truncatable, swaFull, gpuLayers }: Pick<LoadPlan, 'truncatable' | 'swaFull' | 'gpuLayers'>,
 ): Promise<Decoder> {
   return (
-    (await BatchDecoder.create(context, threads, truncatable, swaFull)) ?? new IteratorDecoder(context, truncatable)
+    (await BatchDecoder.create(context, threads, truncatable, swaFull, gpuLayers > 0)) ??
+    new IteratorDecoder(context, truncatable)
   );
 }

@@ -29,6 +29,12 @@ export class SequencePositions {
     return within ? this.at(span.at) : this.at(this.#length) - 1;
   }
 
+  /** The position of the next token; undefined within an image, where there is none for a token. */
+  get next(): number | undefined {
+    const span = this.#spans.at(-1);
+    return span !== undefined && this.#length < span.at + span.tokens ? undefined : this.at(this.#length);
+  }
+
   /** The position of the token with this index, or of the one that comes next; within an image that of its first one. */
   at(token: number): number {
     let position = token;

@@ -46,7 +46,7 @@
 namespace {
 
 // The version that engine/llama/addon.ts checks: incremented whenever the interface changes.
-constexpr int VERSION = 4;
+constexpr int VERSION = 5;
 
 // Independent lanes, so that the compiler may vectorize without reordering sums.
 constexpr int LANES = 32;
@@ -400,7 +400,8 @@ struct Spread {
 };
 Spread spread;
 
-// Decodes and picks. For each part: sequence, first position, tokens, and whether its last token's logits are needed.
+// Decodes and picks. For each part: sequence, first position, tokens, and whether its last token's logits are needed; of a token
+// that only closes a gap between the parts' sequences GAP.
 class Picks {
     public:
         explicit Picks(const Napi::CallbackInfo & info)
@@ -420,9 +421,14 @@ class Picks {
                     positions.push_back(part[1] + i);
                     sequences.push_back(part[0]);
                 }
-                wanted[positions.size() - 1] = part[3] != 0;
-                rows.push_back(static_cast<int32_t>(positions.size()) - 1);
-                const Napi::Value picker = wrapped.Get(static_cast<uint32_t>(at / PART));
+                const auto last = static_cast<int32_t>(positions.size()) - 1;
+                if (part[3] == GAP) {
+                    gaps.push_back(last);
+                    continue;
+                }
+                wanted[last] = part[3] != 0;
+                const Napi::Value picker = wrapped.Get(static_cast<uint32_t>(rows.size()));
+                rows.push_back(last);
                 pickers.push_back(picker.IsObject() ? Napi::ObjectWrap<RaPicker>::Unwrap(picker.As<Napi::Object>()) : nullptr);
             }
             if (positions.size() != length) throw Napi::RangeError::New(info.Env(), "tokens");
@@ -450,12 +456,14 @@ class Picks {
         // After `run`: the next step, whose tokens are its picks. False: there is none, since a part picked nothing or an
         // end token; an error is then met by the next caller.
         bool run_on() {
-            if (tokens.size() != picks.size()) return false;
+            if (tokens.size() != picks.size() + gaps.size()) return false;
             for (const int32_t pick : picks) {
                 if (pick < 0 || llama_vocab_is_eog(vocabulary(), pick)) return false;
             }
-            tokens = picks;
-            for (auto & position : positions) position++;
+            for (size_t i = 0; i < rows.size(); i++) {
+                tokens[rows[i]] = picks[i];
+                positions[rows[i]]++;
+            }
             try {
                 step();
             } catch (const std::exception &) {
@@ -473,6 +481,8 @@ class Picks {
     private:
         // Numbers per part in the array that describes them.
         static constexpr size_t PART = 4;
+        // The last of them.
+        static constexpr int32_t GAP = 2;
 
         void step() {
             llama_batch batch{};
@@ -482,11 +492,28 @@ class Picks {
             batch.n_seq_id = counts.data();
             batch.seq_id = sequenceOf.data();
             batch.logits = wanted.data();
-            const int result = llama_decode(context->ctx, batch);
+            const int result = decode(batch);
             if (result == 1) throw std::runtime_error("could not find a KV slot for the batch");
             if (result != 0) throw std::runtime_error("Eval has failed");
             llama_synchronize(context->ctx);
             pick();
+        }
+
+        // Tokens that close gaps are removed whatever happens.
+        int decode(const llama_batch & batch) {
+            try {
+                const int result = llama_decode(context->ctx, batch);
+                open_gaps();
+                return result;
+            } catch (...) {
+                open_gaps();
+                throw;
+            }
+        }
+
+        void open_gaps() {
+            auto * memory = llama_get_memory(context->ctx);
+            for (const int32_t at : gaps) llama_memory_seq_rm(memory, sequences[at], positions[at], positions[at] + 1);
         }
 
         // With many logits, several threads share the work: each reply has its own picker.
@@ -528,6 +555,8 @@ class Picks {
         // By part.
         std::vector<int32_t> rows;
         std::vector<RaPicker *> pickers;
+        // Indexes of tokens that close gaps.
+        std::vector<int32_t> gaps;
         std::vector<int32_t> picks;
 };
 

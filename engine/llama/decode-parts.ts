@@ -1,0 +1,39 @@
+import type { AddonContext } from './addon.js';
+import type { BatchSequences } from './batch-sequences.js';
+import type { Gap } from './gaps.js';
+import type { Part } from '../scheduler/decoder.js';
+
+const NO_LOGITS = new Uint32Array(0);
+/** Of a next token's single position. */
+const ONE_LOGIT = Uint32Array.of(0);
+/** Any token closes a gap: nothing reads what it gives. */
+const GAP_TOKEN = Uint32Array.of(0);
+
+/**
+ * Decodes all parts in one batch, by the addon's own methods. Resolves with the index of each one's logits, or -1. Rejects as the
+ * addon does; the gaps are open again in any case.
+ */
+export async function decodeParts(
+  context: AddonContext,
+  sequences: Pick<BatchSequences, 'extend'>,
+  parts: readonly Part[],
+  gaps: readonly Gap[],
+): Promise<number[]> {
+  const logitIndexes: number[] = [];
+  let gap = 0;
+  context.initBatch(parts.reduce((sum, { tokens }) => sum + tokens.length, gaps.length));
+  for (const part of parts) {
+    for (let each = gaps[gap]; each && each.sequence < part.sequence; each = gaps[++gap])
+      context.addToBatch(each.sequence, each.position, GAP_TOKEN, NO_LOGITS);
+    const { kind, sequence, tokens } = part;
+    const last = tokens.length - 1;
+    const wanted = kind === 'prefill' ? NO_LOGITS : last === 0 ? ONE_LOGIT : Uint32Array.of(last);
+    logitIndexes.push(context.addToBatch(sequence, sequences.extend(part), tokens, wanted)[0] ?? -1);
+  }
+  try {
+    await context.decodeBatch();
+  } finally {
+    for (const { sequence, position } of gaps) context.removeTokenCellsFromSequence(sequence, position, position + 1);
+  }
+  return logitIndexes;
+}
