@@ -154,7 +154,8 @@ const models = {
         memory: {
           type: 'string',
           value: 'SIZE',
-          about: 'check against this much memory (24GiB) instead of the free memory',
+          about:
+            'check against this much host memory (24GiB) instead of what is free; a GPU’s memory is that of this machine, so run it on the GPU host',
         },
         json: JSON_OPTION,
       },
