@@ -1,4 +1,5 @@
 /** `ra-sidecar doctor`: what the sidecar would use of this machine, why, and what prevents it from serving. */
+import { readdirSync } from 'node:fs';
 import type { Config, ModelConfig } from '../config/config.js';
 import { EMBEDDED_MODEL } from '../engine-client/embedded-model.js';
 import { inspect, type Inspected, type MachineFacts } from '../engine-client/inspector.js';
@@ -22,6 +23,9 @@ const GPU_ADVICE =
 
 const DEVICE_ADVICE =
   'if there is a GPU, check its driver and the permissions of /dev/dri or /dev/nvidia*; if not, set gpu to false';
+
+const LIBRARY_ADVICE =
+  'the CUDA backend needs its npm packages, CUDA 13’s libcudart, libcublas and libcublasLt (docs/deploy.md), and access to /dev/nvidia*; to use the CPU, set gpu to false';
 
 const KERNELS_ADVICE = (gpu: MachineFacts['gpu'], build: MachineFacts['build']): string =>
   build === 'prebuilt' && gpu === 'cuda'
@@ -76,7 +80,7 @@ async function engineChecks(config: Config, io: Io): Promise<Check[]> {
     else {
       if (!machine) checks.push(...memoryChecks(asked.answer));
       machine = asked.answer;
-      checks.push(backendCheck(gpu, asked.answer));
+      checks.push(backendCheck(gpu, asked.answer, nvidiaGpus()));
       if (asked.answer.gpu !== false)
         checks.push(computeCheck(await inspect('compute', { gpu, file: EMBEDDED_MODEL }, io), asked.answer));
     }
@@ -110,12 +114,25 @@ function noBackend(reason: string): Check {
   return { what: 'backend', level: 'fail', says: reason, advice: GPU_ADVICE };
 }
 
-/** The device that an engine with this setting computes on. */
-export function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts): Check {
+/** How many GPUs NVIDIA’s kernel driver has. A container sees all of the host's, also those that it may not use. */
+function nvidiaGpus(): number {
+  try {
+    return readdirSync('/proc/driver/nvidia/gpus').length;
+  } catch {
+    return 0;
+  }
+}
+
+/** The device that an engine with this setting computes on. `nvidia`: how many GPUs NVIDIA’s driver has. */
+export function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts, nvidia: number): Check {
   const { available, devices, build, features } = facts;
   const found = available.map((name) => (name === false ? 'CPU' : name)).join(', ');
   const why = gpu === 'auto' ? `auto: available are ${found}` : `gpu is ${String(gpu)}; available are ${found}`;
   const binaries = BINARIES[build];
+  if (gpu === 'auto' && facts.gpu === false && nvidia > 0) {
+    const says = `CPU (${why}), but NVIDIA’s driver has ${nvidia === 1 ? 'a GPU' : `${nvidia} GPUs`}; ${binaries}`;
+    return { what: 'backend', level: 'warn', says, advice: LIBRARY_ADVICE };
+  }
   if (gpu === 'auto' && facts.gpu === false && available.some((name) => name !== false)) {
     return {
       what: 'backend',

@@ -15,7 +15,7 @@ const FACTS: MachineFacts = {
 const CUDA: MachineFacts = { ...FACTS, available: ['cuda', false], gpu: 'cuda', devices: ['NVIDIA H100'] };
 
 t.test('the backend, why it is used, and whose binaries it has', (t) => {
-  const says = (facts: MachineFacts): string => backendCheck('auto', facts).says;
+  const says = (facts: MachineFacts): string => backendCheck('auto', facts, 0).says;
   t.equal(says(FACTS), 'CPU (auto: available are CPU), the package’s own binaries, without engine/native: AVX2 FMA');
   t.equal(
     says({ ...CUDA, build: 'localBuild' }),
@@ -26,21 +26,32 @@ t.test('the backend, why it is used, and whose binaries it has', (t) => {
 
 t.test('a GPU library without a GPU is reported, unless the settings exclude the GPU', (t) => {
   const facts: MachineFacts = { ...FACTS, available: ['vulkan', false] };
-  const { level, says, advice } = backendCheck('auto', facts);
+  const { level, says, advice } = backendCheck('auto', facts, 0);
   t.match({ level, says }, { level: 'warn', says: /^CPU \(auto: available are vulkan, CPU; no device was found\)/ });
   t.match(advice, /driver.*set gpu to false/);
-  t.equal(backendCheck(false, facts).level, 'ok');
+  t.equal(backendCheck(false, facts, 0).level, 'ok');
+  t.end();
+});
+
+t.test('a GPU of NVIDIA’s that no backend can use is reported, unless the settings exclude the GPU', (t) => {
+  const says = (nvidia: number): string => backendCheck('auto', FACTS, nvidia).says;
+  t.match(backendCheck('auto', FACTS, 8), { level: 'warn', advice: /libcudart.*set gpu to false/ });
+  t.match(says(8), /^CPU \(auto: available are CPU\), but NVIDIA’s driver has 8 GPUs; the package’s own binaries/);
+  t.match(says(1), /has a GPU;/);
+  t.match(backendCheck('auto', { ...FACTS, available: ['vulkan', false] }, 1), { level: 'warn', advice: /libcudart/ });
+  t.equal(backendCheck(false, FACTS, 8).level, 'ok');
+  t.equal(backendCheck('auto', CUDA, 8).level, 'ok');
   t.end();
 });
 
 t.test('binaries of another version, or without engine/native, are reported with what to do', (t) => {
   for (const facts of [FACTS, CUDA]) {
-    t.equal(backendCheck('auto', facts).level, 'ok');
-    const { level, says, advice } = backendCheck('auto', { ...facts, build: 'outdatedBuild' });
+    t.equal(backendCheck('auto', facts, 0).level, 'ok');
+    const { level, says, advice } = backendCheck('auto', { ...facts, build: 'outdatedBuild' }, 0);
     t.equal(level, 'warn');
     t.match(says, /built on this machine from sources of another version/);
     t.match(advice, /make engine-native/);
-    const plain = backendCheck('auto', { ...facts, build: 'plainBuild' });
+    const plain = backendCheck('auto', { ...facts, build: 'plainBuild' }, 0);
     t.match(plain, { level: 'warn', says: /without engine\/native/, advice: /make engine-native/ });
   }
   t.end();
