@@ -12,7 +12,11 @@ import { contractError, type ContractError, type ErrorCode } from '../domain/err
 const INSUFFICIENT = 'The balance of the account cannot cover this request. Add credit, then send it again.';
 const CREDIT_UNKNOWN = 'The credit of the account cannot be checked now. Try again shortly.';
 
-const NOT_ENTITLED = 'This key may not call this model here. GET /v1/models lists the chat models it may call.';
+const NOT_ENTITLED =
+  'This key may not call this model here. GET /v1/models lists the chat models it may call; ' +
+  'ask the operator for the id of a decision model.';
+const NOT_IN_COHORT =
+  'The model is open to a cohort that this key is not part of. Ask the operator for access, or use another model.';
 
 /** The refusals of identity sources. */
 const DENIALS: Partial<Record<ErrorCode, string>> = {
@@ -23,7 +27,7 @@ const DENIALS: Partial<Record<ErrorCode, string>> = {
   unattributed_key: 'The API key belongs to no account. Contact the operator of this service.',
   insufficient_credit: INSUFFICIENT,
   model_not_entitled: NOT_ENTITLED,
-  not_in_cohort: 'The model is open to a cohort that this key is not part of.',
+  not_in_cohort: NOT_IN_COHORT,
   user_rate_limited: 'Too many requests, or too many with keys that fail. Try again after the time given.',
   quota_exceeded: 'The quota of this entitlement is used up. Try again after the time given.',
   proxy_retired: 'This route or version was retired. See the documentation for what took its place.',
@@ -48,22 +52,19 @@ export function limited(by: keyof Limit, retryAfterMs: number): ContractError {
 }
 
 export function quotaExceeded(retryAfterMs: number): ContractError {
-  return contractError(
-    'quota_exceeded',
-    'The tokens of this key for the day are used up. A new day begins at 00:00 UTC.',
-    {
-      retryAfterMs,
-    },
-  );
+  const message = 'The tokens of this key for the day are used up. A new day begins at 00:00 UTC.';
+  return contractError('quota_exceeded', message, { retryAfterMs });
 }
+
+const DRAINING =
+  'This server is shutting down. Send the request again after the time given: another server, or this one once it has ' +
+  'restarted, will take it.';
 
 /** After this time a retry should reach another sidecar instead of the one that drains, ms. */
 export const DRAIN_RETRY_MS = 1000;
 
 export function draining(retryAfterMs: number): ContractError {
-  return contractError('draining', 'This server is shutting down. Send the request again: another one will take it.', {
-    retryAfterMs,
-  });
+  return contractError('draining', DRAINING, { retryAfterMs });
 }
 
 export function spoolUnhealthy(): ContractError {
@@ -98,7 +99,10 @@ export function notServed(path: string, contract: 'strict' | 'compatible'): Cont
 }
 
 export function tooLarge(limitBytes: number): ContractError {
-  return contractError('payload_too_large', `The body is larger than the ${limitBytes} bytes that this route takes.`);
+  return contractError(
+    'payload_too_large',
+    `The body is larger than the ${limitBytes} bytes that this route takes. Shorten the content or split the request.`,
+  );
 }
 
 export function noRoom(): ContractError {
@@ -111,13 +115,14 @@ export function notEntitled(): ContractError {
 }
 
 export function notInCohort(): ContractError {
-  return contractError('not_in_cohort', 'The model is open to a cohort that this key is not part of.', {
-    param: 'model',
-  });
+  return contractError('not_in_cohort', NOT_IN_COHORT, { param: 'model' });
 }
 
 export function routeNotEntitled(): ContractError {
-  return contractError('model_not_entitled', 'This key may not call this route.');
+  return contractError(
+    'model_not_entitled',
+    'This key may not call this route. Use another key, or have this one entitled.',
+  );
 }
 
 export function wrongEndpoint(kind: 'chat' | 'decision'): ContractError {
@@ -131,10 +136,14 @@ export function wrongEndpoint(kind: 'chat' | 'decision'): ContractError {
 /** Retry-After for a model that was given up, ms: it needs an operator first, so callers should not retry every second. */
 const LOST_RETRY_MS = 60_000;
 
+const LOST =
+  'The model cannot be served at present; the operator has to act. Try again after the time given, or use another model.';
+
 /** The model is starting, or was given up. */
 export function starting({ state, readyInMs }: Pick<Engine, 'state' | 'readyInMs'>): ContractError {
-  const retryAfterMs = state === 'lost' ? LOST_RETRY_MS : readyInMs;
-  return contractError('cold', 'The model is still loading. Try again after the time given.', { retryAfterMs });
+  return state === 'lost'
+    ? contractError('cold', LOST, { retryAfterMs: LOST_RETRY_MS })
+    : contractError('cold', 'The model is still loading. Try again after the time given.', { retryAfterMs: readyInMs });
 }
 
 export function malformedIdempotencyKey(): ContractError {
@@ -145,7 +154,9 @@ export function malformedIdempotencyKey(): ContractError {
 }
 
 const REUSED: Record<Exclude<Claimed['kind'], 'claimed'>, string> = {
-  'in-flight': 'A request with this Idempotency-Key is under way. It is not run a second time.',
+  'in-flight':
+    'A request with this Idempotency-Key is under way. It is not run a second time: ' +
+    'send it again later with the same key, which is free if it failed.',
   completed:
     'The request with this Idempotency-Key was completed. It is not run again and its reply is not kept: ' +
     'send a new key to run it anew.',
@@ -167,8 +178,9 @@ const QUEUE: Record<Exclude<Refused['reason'], 'engine-lost'>, string> = {
     'The request made room in the full queue for one of an account that has less waiting. Try again after the time given.',
   bytes: 'All seats are busy and the queue holds too many bytes. Try again after the time given.',
   wait: 'No seat came free within the longest wait. Try again after the time given.',
-  deadline: 'The deadline of the request passed while it waited for a seat.',
-  drain: 'This server is shutting down. Send the request again: another one will take it.',
+  deadline:
+    'The deadline of the request passed while it waited for a seat. Send it again, with a later deadline if it named one.',
+  drain: DRAINING,
 };
 
 export function refused({ code, reason, retryAfterMs }: Refused): ContractError {
@@ -223,7 +235,11 @@ export function shutDownError(): ContractError {
 }
 
 export function timedOut(): ContractError {
-  return contractError('timeout', 'The deadline of the request passed while the model worked on it.');
+  return contractError(
+    'timeout',
+    'The deadline of the request passed while the model worked on it. ' +
+      'Send it again with a later deadline, or ask for fewer tokens.',
+  );
 }
 
 export function internal(): ContractError {

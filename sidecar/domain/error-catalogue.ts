@@ -101,7 +101,7 @@ export const CATALOGUE = {
     retryable: false,
     meaning:
       'The key may not call this model or this route in this environment, or the model is not hosted; the answer is the same in both cases.',
-    advice: 'Use a model that GET /v1/models lists for this key, or have the key entitled.',
+    advice: 'Chat: use a model of GET /v1/models. Decisions: ask the operator for the id. Or have the key entitled.',
   },
   not_in_cohort: {
     status: 403,
@@ -196,7 +196,7 @@ export const CATALOGUE = {
     status: 503,
     type: 'server_error',
     retryable: true,
-    meaning: 'The model is still loading, or prompts cannot be read until their process has started.',
+    meaning: 'The model is still loading, or was given up until the operator acts; or prompts cannot be read yet.',
     advice: 'Wait for the time in Retry-After, then send it again.',
   },
   draining: {
@@ -204,7 +204,7 @@ export const CATALOGUE = {
     type: 'server_error',
     retryable: true,
     meaning: 'This server is shutting down.',
-    advice: 'Send it again: another server will accept it.',
+    advice: 'Send it again after the time in Retry-After: another server, or this one once restarted, will take it.',
   },
   spool_unhealthy: {
     status: 503,

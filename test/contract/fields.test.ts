@@ -27,7 +27,8 @@ interface Expected {
 const NOT_HOSTED: Expected = {
   status: 403,
   error: {
-    message: 'This key may not call this model here. GET /v1/models lists the chat models it may call.',
+    message:
+      'This key may not call this model here. GET /v1/models lists the chat models it may call; ask the operator for the id of a decision model.',
     type: 'permission_error',
     code: 'model_not_entitled',
     param: 'model',
@@ -37,7 +38,7 @@ const NOT_HOSTED: Expected = {
 const TOO_LARGE: Expected = {
   status: 413,
   error: {
-    message: `The body is larger than the ${DECISION_BYTES} bytes that this route takes.`,
+    message: `The body is larger than the ${DECISION_BYTES} bytes that this route takes. Shorten the content or split the request.`,
     type: 'invalid_request_error',
     code: 'payload_too_large',
     param: null,

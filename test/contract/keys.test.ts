@@ -36,11 +36,11 @@ const BODIES = {
   account_frozen:
     '{"error":{"message":"The account is frozen. Contact the operator of this service.","type":"permission_error","code":"account_frozen","param":null}}',
   model_not_entitled:
-    '{"error":{"message":"This key may not call this model here. GET /v1/models lists the chat models it may call.","type":"permission_error","code":"model_not_entitled","param":"model"}}',
+    '{"error":{"message":"This key may not call this model here. GET /v1/models lists the chat models it may call; ask the operator for the id of a decision model.","type":"permission_error","code":"model_not_entitled","param":"model"}}',
   route_not_entitled:
-    '{"error":{"message":"This key may not call this route.","type":"permission_error","code":"model_not_entitled","param":null}}',
+    '{"error":{"message":"This key may not call this route. Use another key, or have this one entitled.","type":"permission_error","code":"model_not_entitled","param":null}}',
   not_in_cohort:
-    '{"error":{"message":"The model is open to a cohort that this key is not part of.","type":"permission_error","code":"not_in_cohort","param":"model"}}',
+    '{"error":{"message":"The model is open to a cohort that this key is not part of. Ask the operator for access, or use another model.","type":"permission_error","code":"not_in_cohort","param":"model"}}',
   quota_exceeded:
     '{"error":{"message":"The tokens of this key for the day are used up. A new day begins at 00:00 UTC.","type":"quota","code":"quota_exceeded","param":null}}',
   user_rate_limited:

@@ -15,6 +15,10 @@ Every refusal and every failure has one body, \`application/json\`:
 null; it stops at the last name or index that the contract defines. No message repeats what was sent. A refused request
 is not billed.
 
+After 429 or 503 the request did not run. After 500, 502 or 504 it may have run. 500 and 502 are not billed; after 504, and after a
+stream that ended with an error, what was computed is billed ([billing.md](billing.md#what-is-billed-by-outcome)). A retry is billed as
+a new request.
+
 A stream that has begun cannot change its status: it ends with one frame that holds this object, and no \`[DONE]\`.
 
 Every error carries \`x-request-id\`. Those with status ${[...WAIT_STATUSES].join(', ')} carry \`Retry-After\` (whole seconds) and
