@@ -1,4 +1,4 @@
-/** The release workflow: all that is published is tested first, attested, and made by `make dist`. */
+/** The workflows: each change is tested; all that is published is tested first, attested, and made by `make dist`. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseYaml } from '@redocly/openapi-core';
@@ -6,6 +6,7 @@ import t from 'tap';
 import { sourceRoot } from '../support/source-root.js';
 
 interface Step {
+  readonly id?: string;
   readonly uses?: string;
   readonly run?: string;
   readonly with?: Readonly<Record<string, unknown>>;
@@ -41,8 +42,11 @@ t.test('what publishes waits for the long tests, and has no more rights than it 
   const signs = { 'id-token': 'write', attestations: 'write' };
   t.strictSame(jobs['package']?.permissions, { contents: 'write', ...signs });
   t.strictSame(jobs['image']?.permissions, { contents: 'read', packages: 'write', ...signs });
-  t.equal(jobs['package']?.needs, 'test');
-  t.equal(jobs['image']?.needs, 'package', 'which ends a release of another version than the tag names');
+  t.equal(jobs['image']?.needs, 'test');
+  t.equal(jobs['package']?.needs, 'image', 'a release is made last');
+  const named = jobs['test']?.steps.findIndex(({ run = '' }) => /package\.json.*\$GITHUB_REF_NAME/.test(run)) ?? -1;
+  const tested = jobs['test']?.steps.findIndex(({ run }) => run === 'make test-long') ?? -1;
+  t.ok(0 <= named && named < tested, 'a tag that is not the version ends the release before the tests');
 });
 
 t.test('the package and its SBOM are attested before they are published', async (t) => {
@@ -55,19 +59,37 @@ t.test('the package and its SBOM are attested before they are published', async 
   t.equal(provenance.with['subject-path'], 'dist/release/*.tgz');
   t.strictSame(sbom.with, { 'subject-path': 'dist/release/*.tgz', 'sbom-path': 'dist/release/sbom.cdx.json' });
   t.match(job.steps[published]?.run, /dist\/release\/\*/);
-  t.ok(
-    job.steps.some(({ run }) => run?.includes('package.json') === true && run.includes('$GITHUB_REF_NAME')),
-    'a tag that is not the version ends the release',
-  );
 });
 
-t.test('each target of the Dockerfile is published and attested by its digest', async (t) => {
+t.test('each target of the Dockerfile is started, then published and attested by its digest', async (t) => {
   const job = jobs['image']! as Job & { readonly strategy: { readonly matrix: { readonly backend: string[] } } };
   const dockerfile = readFileSync(join(sourceRoot, 'deploy/docker/Dockerfile'), 'utf8');
   for (const target of job.strategy.matrix.backend) t.match(dockerfile, new RegExp(`^FROM \\S+ AS ${target}$`, 'm'));
-  const build = step(job, 'docker/build-push-action').with;
-  t.match(build, { file: 'deploy/docker/Dockerfile', target: '${{ matrix.backend }}', push: true, sbom: true });
+  const both = { file: 'deploy/docker/Dockerfile', target: '${{ matrix.backend }}' };
+  const tried = step(job, 'docker/build-push-action');
+  t.match(tried.with, { ...both, load: true, tags: 'ra-sidecar:${{ matrix.backend }}' });
+  const started = job.steps.findIndex(({ run }) => /^docker run .* "ra-sidecar:\$BACKEND" doctor$/.test(run ?? ''));
+  const pushed = job.steps.findIndex(({ id }) => id === 'build');
+  t.ok(tried.at < started && started < pushed, 'before it is pushed');
+  const build = job.steps[pushed]?.with ?? {};
+  t.match(build, { ...both, push: true, sbom: true });
   const attested = step(job, 'actions/attest-build-provenance').with;
   t.equal(attested['subject-digest'], '${{ steps.build.outputs.digest }}');
   t.ok(String(build['tags']).startsWith(String(attested['subject-name'])), 'the image that was pushed');
+});
+
+t.test('each change runs .ci/run, and each night the long tests on every Node that runs it', async (t) => {
+  const jobOf = (file: string, name: string): Job =>
+    (parseYaml(readFileSync(join(sourceRoot, '.github/workflows', file), 'utf8')) as { jobs: Record<string, Job> })
+      .jobs[name]!;
+  t.ok(jobOf('ci.yml', 'test').steps.some(({ run }) => run === '.ci/run'));
+  const nightly = jobOf('nightly.yml', 'test-long') as Job & {
+    readonly strategy: { readonly matrix: { node: number[] } };
+  };
+  const { engines } = JSON.parse(readFileSync(join(sourceRoot, 'package.json'), 'utf8')) as {
+    engines: { node: string };
+  };
+  const majors = [...engines.node.matchAll(/\^(\d+)\./g)].map(([, major]) => Number(major));
+  t.strictSame(nightly.strategy.matrix.node, majors);
+  t.ok(nightly.steps.some(({ run }) => run === 'make test-long'));
 });

@@ -25,7 +25,7 @@ function lint(pattern: string): readonly [number | null, string] {
 t.test('workflows', async (t) => {
   const [code, output] = lint(join(FOLDER, '*.yml'));
   t.equal(code, 0, output);
-  t.match(output, /Checking 2 workflow file/);
+  t.match(output, /Checking 3 workflow file/);
 });
 
 t.test('a misspelt name is found', async (t) => {
