@@ -33,11 +33,22 @@ export type OperatorsServer = Pick<Server, 'listen' | 'close'>;
 export async function openOperators(deps: ServerDeps, view: () => OperatorsView): Promise<OperatorsServer> {
   const { config, clock, metrics, log } = deps;
   const { secretFile: file } = config.operators;
+  const console = openConsole({
+    clock,
+    metrics,
+    config: config.console,
+    onFault: (fault) => log.error('console failed', { fault }),
+    watched: view,
+  });
   const keys =
     file === undefined
       ? undefined
       : await SecretFile.open(file, clock, {
-          changed: () => log.info('secrets read anew', { file }),
+          changed: () => {
+            log.info('secrets read anew', { file });
+            // A feed may have been opened with a key that was removed.
+            console.dismiss();
+          },
           unusable: (reason) => log.error('secrets cannot be read, the previous ones stay in force', { file, reason }),
         });
   const allowed = (head: RequestHead): boolean => keys === undefined || keys.has(bearerOf(head) ?? '');
@@ -48,13 +59,6 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
         { ...(GET && { GET: guard(allowed, GET) }), ...(POST && { POST: guard(allowed, POST) }) },
       ]),
     );
-  const console = openConsole({
-    clock,
-    metrics,
-    config: config.console,
-    onFault: (fault) => log.error('console failed', { fault }),
-    watched: view,
-  });
   const server = serverOf(
     'operators',
     deps,

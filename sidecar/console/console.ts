@@ -26,12 +26,14 @@ export interface Console {
   readonly page: Routes;
   /** Requires a key if one is configured. */
   readonly feed: Routes;
-  /** Ends all feeds. Idempotent. */
+  /** Ends all feeds, whose pages connect again by themselves: with a key that is not valid any more they are refused. */
+  dismiss(): void;
+  /** Ends all feeds, and accepts no more. Idempotent. */
   close(): void;
 }
 
 /** The routes if `console.viewers` is 0. */
-const NO_CONSOLE: Console = { page: {}, feed: {}, close: () => undefined };
+const NO_CONSOLE: Console = { page: {}, feed: {}, dismiss: () => undefined, close: () => undefined };
 
 /** The console's routes. Nothing is read or made before the first request for them. */
 export function openConsole({ clock, metrics, config, onFault, watched }: ConsoleParts): Console {
@@ -58,6 +60,7 @@ export function openConsole({ clock, metrics, config, onFault, watched }: Consol
   return {
     page: Object.fromEntries(page),
     feed: { '/console/events': { GET: (exchange) => watch(exchange, feed) } },
+    dismiss: () => feed.dismiss(),
     close: () => feed.close(),
   };
 }

@@ -67,10 +67,17 @@ export class ConsoleFeed {
     if (this.#viewers.size === 0) this.#rest();
   }
 
+  /** Ends all streams; new viewers are accepted. */
+  dismiss(): void {
+    for (const viewer of this.#viewers) viewer.end();
+    this.#viewers.clear();
+    this.#rest();
+  }
+
   /** Ends all streams and stops making snapshots. Idempotent. */
   close(): void {
     this.#closed = true;
-    this.#dismiss();
+    this.dismiss();
   }
 
   #round(): void {
@@ -86,7 +93,7 @@ export class ConsoleFeed {
         this.#taking = false;
         this.#onFault(fault);
         // Their pages reconnect with increasing delays.
-        this.#dismiss();
+        this.dismiss();
       },
     );
   }
@@ -95,12 +102,6 @@ export class ConsoleFeed {
     this.#last = text;
     for (const viewer of this.#viewers) if (viewer.unread() === 0) viewer.event(text);
     this.#cancel = this.#clock.after(this.#options.intervalMs, () => this.#round());
-  }
-
-  #dismiss(): void {
-    for (const viewer of this.#viewers) viewer.end();
-    this.#viewers.clear();
-    this.#rest();
   }
 
   #rest(): void {

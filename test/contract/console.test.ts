@@ -141,3 +141,17 @@ t.test('with a key, the feed and the numbers require it; the page and health do 
   t.notMatch((await ask(sidecar, '/readyz')).body, /reasons/, 'without the key no reasons are shown');
   t.match((await ask(sidecar, '/readyz', { Authorization: `Bearer ${old}` })).body, /reasons/);
 });
+
+t.test('a change of the keys ends all feeds: one that was opened with a removed key is not continued', async (t) => {
+  const file = join(t.testdir(), 'operators.txt');
+  const [old, fresh] = ['o'.repeat(40), 'n'.repeat(40)];
+  await writeFile(file, `${old}\n${fresh}\n`);
+  const sidecar = await start(t, { operators: { port: 0, secretFile: file } });
+  const open = (key: string) => watch(t, sidecar, { Authorization: `Bearer ${key}` });
+  const [leaving, staying] = [await open(old), await open(fresh)];
+  t.ok((await leaving.next()) && (await staying.next()));
+  await writeFile(file, `${fresh}\n`);
+  for (const feed of [leaving, staying]) while ((await feed.next()) !== undefined);
+  t.equal((await open(old)).response.status, 401);
+  t.ok(await (await open(fresh)).next(), 'a page with a valid key comes back');
+});
