@@ -69,11 +69,17 @@ interface Loaded {
  * The page's files, read at the first request and kept: they change only with the version, that is, in a new process.
  */
 export class PageFiles {
+  readonly #read: (file: URL) => Promise<Uint8Array>;
   readonly #loaded = new Map<string, Promise<Loaded>>();
 
+  /** `read`: tests pass their own. */
+  constructor(read: (file: URL) => Promise<Uint8Array> = readFile) {
+    this.#read = read;
+  }
+
   /**
-   * Answers with a file, or with 304 if the browser has it. Rejects if the file does not exist, which means a broken
-   * installation.
+   * Answers with a file, or with 304 if the browser has it. Rejects if the file cannot be read: it does not exist, which
+   * means a broken installation, or the process has no more descriptors; the next request reads it again.
    */
   async send(exchange: Exchange, name: string): Promise<void> {
     const { body, fields } = await this.#load(name);
@@ -87,13 +93,15 @@ export class PageFiles {
 
   #load(name: string): Promise<Loaded> {
     let loaded = this.#loaded.get(name);
-    if (!loaded) this.#loaded.set(name, (loaded = load(name)));
+    if (!loaded) {
+      this.#loaded.set(name, (loaded = this.#read(new URL(name, FOLDER)).then((body) => loadedOf(name, body))));
+      loaded.catch(() => this.#loaded.delete(name));
+    }
     return loaded;
   }
 }
 
-async function load(name: string): Promise<Loaded> {
-  const body = await readFile(new URL(name, FOLDER));
+function loadedOf(name: string, body: Uint8Array): Loaded {
   const type = TYPES[name.slice(name.lastIndexOf('.') + 1)] ?? 'application/octet-stream';
   const tag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`;
   return { body, fields: { 'Content-Type': type, ETag: tag, ...GUARDS } };
