@@ -160,7 +160,9 @@ export class RequestContext {
     if (model === undefined || !caller) return;
     const { metrics, board, clock } = this.#services;
     const label = classOf(caller.weight);
-    metrics.seated(model, { waitedMs: lease.waitedMs, predictedMs: lease.predictedMs, class: label });
+    // Once a request: after a lost engine it is seated again, and its wait includes the first one.
+    if (this.times.lost.length === 0)
+      metrics.seated(model, { waitedMs: lease.waitedMs, predictedMs: lease.predictedMs, class: label });
     this.#leaveBoard();
     this.#holding = { model, account: caller.account, class: label, since: clock.now(), lease, context: this };
     board.enter(this.#holding);

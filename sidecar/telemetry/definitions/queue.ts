@@ -9,7 +9,7 @@ export const QUEUE_WAIT: HistogramDefinition<'model' | 'class'> = {
   type: 'histogram',
   unit: 'seconds',
   labels: ['model', 'class'],
-  help: 'Wait for a seat, of requests that got one.',
+  help: 'Wait for the first seat, of requests that got one.',
   advice:
     'High for all classes: too few seats for the load. High for `batch` only: expected while other classes have work.',
   buckets: WAIT_SECONDS,
@@ -20,7 +20,7 @@ export const WAIT_ERROR: HistogramDefinition<'model'> = {
   type: 'histogram',
   unit: 'seconds',
   labels: ['model'],
-  help: 'The actual wait less the predicted wait, for requests where one of them is above 0.',
+  help: 'The actual wait for the first seat less the predicted wait, for requests where one of them is above 0.',
   advice:
     'Far above 0: Retry-After is too short; far below: requests are refused although they would have been served in time.',
   buckets: ERROR_SECONDS,

@@ -64,6 +64,7 @@ class Seated {
     seats: 1,
   });
   readonly board = new SeatBoard();
+  readonly metrics = new Metrics(['m']);
   readonly disconnect = new AbortController();
   readonly context: RequestContext;
 
@@ -87,7 +88,7 @@ class Seated {
       spool: new FakeSpool(),
       pricing: BUILT_IN_PRICES,
       credit: undefined,
-      metrics: new Metrics([]),
+      metrics: this.metrics,
       board: this.board,
       log: new RecordingLog(),
       idempotency: new IdempotencyKeys(this.clock, { maxKeys: 1, keepMs: 1 }),
@@ -395,3 +396,33 @@ t.test('embeddings that arrive after the end change nothing', async (t) => {
     t.same(seated.engine.supplied, []);
   }
 });
+
+t.test(
+  'the wait of a request that is seated again after a lost engine is counted once, as it was at first',
+  async (t) => {
+    const { clock, context, engine, metrics, queue } = new Seated();
+    context.caller = ACME;
+    context.model = 'm';
+    queue.pause();
+    const ticket = queue.enter({ account: 'acme', weight: 4, bytes: 1, seatsWanted: 1 });
+    if ('kind' in ticket) throw new Error(ticket.reason);
+    ticket.ready({ promptTokens: 1 });
+    const first = context.awaitSeat(ticket.outcome);
+    clock.advance(200);
+    queue.resume(1);
+    const lease = await first;
+    if ('kind' in lease) throw new Error('no seat');
+    const end = runJob(context, lease, chatOf(), { engine, usage, seatsWanted: 1, draining: () => false });
+    const lost = await engine.generation(0);
+    queue.pause();
+    lost.failed('lost');
+    await new Promise(setImmediate);
+    clock.advance(300);
+    queue.resume(1);
+    (await engine.generation(1)).started().done();
+    t.match(await end, { kind: 'done' });
+    const { text } = await metrics.render();
+    t.match(text, /^ra_sidecar_queue_wait_seconds_sum\{model="m",class="standard"\} 0\.2$/m);
+    t.match(text, /^ra_sidecar_queue_wait_seconds_count\{model="m",class="standard"\} 1$/m);
+  },
+);
