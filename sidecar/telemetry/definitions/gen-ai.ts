@@ -83,7 +83,7 @@ export const INTER_TOKEN: HistogramDefinition<'model'> = {
   type: 'histogram',
   unit: 'seconds',
   labels: ['model'],
-  help: 'Time between two chunks of one reply: one token each, or the tokens within 10 ms. These are the pauses that a reader sees.',
+  help: 'Time between two chunks of one reply as the engine delivers them: one token each, or the tokens within 10 ms. A caller sees other pauses with `stream.intervalMs`, and none in a whole reply.',
   advice: 'High tail with a low mean: long prompts delay replies; lower `prefillShare` or `prefillTokensPerStep`.',
   buckets: PER_TOKEN_SECONDS,
 };
