@@ -46,6 +46,8 @@ export class PromptLanes implements PromptMaker {
   #others: HostPair[] = [];
   /** Those that close once they have no body any more. */
   readonly #retired = new Set<HostPair>();
+  /** Of the hosts of all pairs: a pair that takes the place of another begins its own count at 0. */
+  readonly #restarts: Record<Lane, number> = { short: 0, long: 0 };
   #closed = false;
 
   /** Forks both hosts at once. `open`: tests pass their own. */
@@ -61,7 +63,7 @@ export class PromptLanes implements PromptMaker {
   }
 
   stats(lane: Lane): PromptHostStats {
-    return this.#present.stats(lane);
+    return { ...this.#present.stats(lane), restarts: this.#restarts[lane] };
   }
 
   /** Both lanes, the short one first. */
@@ -123,7 +125,10 @@ export class PromptLanes implements PromptMaker {
 
   #make(models: readonly PromptModel[]): HostPair {
     const { hooks, ...options } = this.#options;
-    return this.#openHostPair({ ...options, models }, (why, delayMs, lane) => hooks?.restart?.(why, delayMs, lane));
+    return this.#openHostPair({ ...options, models }, (why, delayMs, lane) => {
+      this.#restarts[lane] += 1;
+      hooks?.restart?.(why, delayMs, lane);
+    });
   }
 }
 

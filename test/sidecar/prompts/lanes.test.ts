@@ -1,7 +1,7 @@
 /** Generations of prompt hosts while weights are replaced, on hosts that the test answers for. */
 import t from 'tap';
 import type { FirstStart } from '../../../sidecar/prompts/client.js';
-import { HostPair, type LaneHost } from '../../../sidecar/prompts/host-pair.js';
+import { HostPair, type Lane, type LaneHost } from '../../../sidecar/prompts/host-pair.js';
 import { PromptLanes } from '../../../sidecar/prompts/lanes.js';
 import type { NoResult, OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-maker.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -50,9 +50,12 @@ class FakeHost implements LaneHost {
 
 function lanesOf() {
   const hosts: FakeHost[] = [];
+  /** Of each pair: a host of this lane has ended. */
+  const ends: ((lane: Lane) => void)[] = [];
   const lanes = new PromptLanes(
     { models: [], workers: 1, silenceMs: 1, maxQueued: 1, inlineBytes: 10, clock: new FakeClock() },
-    ({ inlineBytes }) => {
+    ({ inlineBytes }, restart) => {
+      ends.push((lane) => restart('exit', 50, lane));
       const host = new FakeHost(`p${hosts.length}`);
       hosts.push(host);
       return new HostPair({ short: host, long: new FakeHost('') }, inlineBytes);
@@ -66,7 +69,7 @@ function lanesOf() {
     lanes.settle();
   };
   const closed = (): boolean[] => hosts.map((host) => host.closed);
-  return { lanes, hosts, open, reload, closed };
+  return { lanes, hosts, ends, open, reload, closed };
 }
 
 t.test('hosts that are not needed any more close with the last prompt that they make', async (t) => {
@@ -122,4 +125,16 @@ t.test('close ends those too that are not needed any more, and no other is start
   const { length } = hosts;
   t.same(await lanes.prepare([]), { kind: 'unable' });
   t.equal(hosts.length, length);
+});
+
+t.test('restarts are counted by lane, of the hosts of all generations', async (t) => {
+  const { lanes, ends, reload } = lanesOf();
+  const restarts = (): number[] => lanes.states.map((state) => state.restarts);
+  ends[0]?.('short');
+  ends[0]?.('short');
+  ends[0]?.('long');
+  await reload();
+  t.strictSame(restarts(), [2, 1]);
+  ends[1]?.('long');
+  t.strictSame(restarts(), [2, 2]);
 });
