@@ -157,10 +157,10 @@ function engineView(
   const { facts, problem } = engine;
   return {
     state,
-    problem: problem ?? null,
+    problem: state === 'ready' ? null : (problem ?? null),
     readyInMs: Math.round(readyInMs),
     restarts: read.value(ENGINE_RESTARTS.name, { model: id }) ?? 0,
-    runsOn: facts ? (facts.gpu === false ? 'CPU' : 'GPU') : null,
+    runsOn: facts ? (facts.gpu === false ? 'CPU' : facts.gpu) : null,
     contextPerSeat: facts?.contextPerSeat ?? null,
     runningTokens: read.value(KV_TOKENS.name, { model: id, use: 'running' }) ?? 0,
     keptTokens: read.value(KV_TOKENS.name, { model: id, use: 'kept' }) ?? 0,

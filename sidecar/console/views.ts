@@ -59,12 +59,12 @@ export interface ReplicaView {
 
 export interface EngineView {
   readonly state: string;
-  /** Why the model was given up, or null. */
+  /** Why no replica is ready, or null. Of a model with a ready one, its replicas have their own. */
   readonly problem: string | null;
   /** While cold or unloaded: the estimated time until it is ready, ms. */
   readonly readyInMs: number;
   readonly restarts: number;
-  /** `GPU` or `CPU`; null before it was first loaded. */
+  /** `CPU`, the backend of its GPU, or the kind of an external server; null before it was first loaded. */
   readonly runsOn: string | null;
   readonly contextPerSeat: number | null;
   /** Tokens of running requests, tokens kept for reuse, and the capacity. */
