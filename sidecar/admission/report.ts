@@ -45,6 +45,7 @@ export function reportOf(
     replicas: replicas.all.map(({ seats, busy, up, tokenTimeRatio = null }) => ({ seats, busy, up, tokenTimeRatio })),
     fairness: accounts.fairness ?? null,
     overload,
+    nextVirtualMs: accounts.seatable.first?.virtualMs ?? null,
     accounts: all
       .slice(0, most)
       .map((account) => accountReport(account, (accountClass) => waitMs(account, accountClass))),

@@ -207,6 +207,8 @@ export interface QueueReport extends Omit<QueueSnapshot, 'accounts'> {
   /** Jain's index of weighted seat time in the last minute, over accounts that always had a request to seat; null: fewer than two. */
   readonly fairness: number | null;
   readonly overload: OverloadReport;
+  /** The virtual time of the account that is served next, ms; null: none has a request to seat. */
+  readonly nextVirtualMs: number | null;
   /** Those with the most seat time, most first. */
   readonly accounts: readonly AccountReport[];
   /** All others that are remembered, together. */

@@ -16,6 +16,8 @@ export interface AdmissionPage {
   readonly refused: QueueReport['refused'];
   readonly released: QueueReport['released'];
   readonly overload: QueueReport['overload'];
+  /** The `virtualMs` of the account that is served next; null: none has a request to seat. */
+  readonly nextVirtualMs: QueueReport['nextVirtualMs'];
   readonly accounts: QueueReport['accounts'];
   /** The sums of all other accounts. */
   readonly others: QueueReport['others'];

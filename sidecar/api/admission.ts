@@ -42,6 +42,7 @@ export function admissionPage(report: QueueReport): AdmissionPage {
       },
       retries: report.overload.retries,
     },
+    nextVirtualMs: report.nextVirtualMs === null ? null : whole(report.nextVirtualMs),
     accounts: report.accounts.map((account) => ({
       account: account.account,
       weight: account.weight,

@@ -824,3 +824,16 @@ t.test('standing: patience is learned also while a replica reports its seats aga
   for (let i = 0; i < 4; i += 1) await Promise.resolve();
   t.strictSame(ended, ['refused'], 'its caller is known to have left');
 });
+
+t.test('the report has the virtual time of the account that goes next, whoever runs with a lower one', async (t) => {
+  const desk = new Harness(1);
+  const lease = await desk.seat(desk.wait('a'));
+  t.equal(desk.queue.report(1).nextVirtualMs, null, 'none waits');
+  desk.clock.advance(100);
+  desk.wait('a');
+  t.equal(desk.queue.report(1).nextVirtualMs, desk.virtual('a'));
+  desk.wait('b');
+  t.equal(desk.queue.report(1).nextVirtualMs, desk.virtual('b'));
+  t.ok((desk.virtual('b') ?? 0) <= (desk.virtual('a') ?? 0));
+  lease.release('done');
+});

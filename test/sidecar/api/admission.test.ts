@@ -56,6 +56,7 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
       patience: { 'first-token': { p10: null, p50: null, p90: null }, end: { p10: null, p50: null, p90: null } },
       retries: { reserved: 0, none: 0, kept: 0 },
     },
+    nextVirtualMs: 250,
     others: { accounts: 2, waiting: 2, running: 0, seatMs: 0 },
   });
   t.equal(accounts.length, 100);
