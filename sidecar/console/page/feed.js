@@ -25,6 +25,12 @@ const LONGEST_MS = 15_000;
 const SILENT_INTERVALS = 3;
 const SILENT_MS = 3000;
 
+/** A hidden page disconnects after this time, ms. */
+const HIDDEN_MS = 60_000;
+
+/** What a header can carry; fetch throws on other characters, as if the connection were lost. No key has any. */
+const KEY = /^[\x21-\x7e]+$/;
+
 /** The longest frame in characters; a longer one does not come from a sidecar. */
 const LONGEST_FRAME = 8 * 1024 * 1024;
 
@@ -39,24 +45,55 @@ export class Feed {
   #timer;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #watchdog;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #leaving;
+  /** It was stopped because the page was hidden. */
+  #left = false;
   /** @type {string} */
   #url;
   /** @type {Hears} */
   #hears;
+  /** @type {number} */
+  #hiddenMs;
 
   /**
    * @param {string} url
    * @param {Hears} hears
+   * @param {number} [hiddenMs] How long a hidden page stays connected, ms.
    */
-  constructor(url, hears) {
+  constructor(url, hears, hiddenMs = HIDDEN_MS) {
     this.#url = url;
     this.#hears = hears;
+    this.#hiddenMs = hiddenMs;
   }
 
   /** @param {string} key */
   use(key) {
+    if (!KEY.test(key)) {
+      this.#hears.key(true);
+      return;
+    }
     this.#key = key;
     this.start();
+  }
+
+  /**
+   * A page that stays hidden disconnects, and connects again once it is seen. Nothing is connected that was not before:
+   * a page that asks for a key, or is of another version, waits for its reader.
+   *
+   * @param {boolean} hidden
+   */
+  hide(hidden) {
+    clearTimeout(this.#leaving);
+    if (!hidden) {
+      if (this.#left || this.#timer !== undefined) this.start();
+      return;
+    }
+    this.#leaving = setTimeout(() => {
+      const left = this.#open !== undefined || this.#timer !== undefined;
+      this.stop();
+      this.#left = left;
+    }, this.#hiddenMs);
   }
 
   /** Connects now, whatever the state. */
@@ -71,6 +108,8 @@ export class Feed {
   stop() {
     clearTimeout(this.#timer);
     clearTimeout(this.#watchdog);
+    this.#timer = undefined;
+    this.#left = false;
     this.#open?.abort();
     this.#open = undefined;
   }

@@ -10,9 +10,6 @@ import { Upkeep } from './upkeep.js';
 /** @typedef {import('../views.js').Snapshot} Snapshot */
 /** @typedef {import('../views.js').ModelView} ModelView */
 
-/** A hidden page disconnects after this time, ms. */
-const HIDDEN_MS = 60_000;
-
 /** A snapshot older than this many intervals is marked as old. */
 const OLD_INTERVALS = 3;
 
@@ -202,15 +199,10 @@ askKey.addEventListener('submit', (event) => {
   if (key !== '') feed.use(key);
 });
 
-/** @type {ReturnType<typeof setTimeout> | undefined} */
-let leaving;
-document.addEventListener('visibilitychange', () => {
-  clearTimeout(leaving);
-  if (outdated) return;
-  if (document.hidden) leaving = setTimeout(() => feed.stop(), HIDDEN_MS);
-  else if (last === undefined || performance.now() - cameAt > HIDDEN_MS / 2) feed.start();
-});
+document.addEventListener('visibilitychange', () => feed.hide(document.hidden));
 
 useTheme(keptTheme());
 setInterval(tick, 1000);
 feed.start();
+// A page that is opened in the background gets no event.
+feed.hide(document.hidden);

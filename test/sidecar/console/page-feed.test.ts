@@ -20,10 +20,11 @@ interface PageFeed {
   start(): void;
   stop(): void;
   use(key: string): void;
+  hide(hidden: boolean): void;
 }
 
 const { Feed } = (await import(pathToFileURL(join(sourceRoot, 'sidecar/console/page/feed.js')).href)) as {
-  readonly Feed: new (url: string, hears: Hears) => PageFeed;
+  readonly Feed: new (url: string, hears: Hears, hiddenMs?: number) => PageFeed;
 };
 
 /** The version that the sidecar sends; the compiler checks it. */
@@ -31,7 +32,7 @@ const VERSION: Snapshot['v'] = 3;
 
 const picture = (n: number, v: number = VERSION): string => `data: ${JSON.stringify({ v, n, intervalMs: 250 })}\n\n`;
 
-/** A page’s feed from a server with scripted answers. `heard` has its events, in order. */
+/** A page’s feed from a server with scripted answers. `heard` has its events, in order. When hidden it leaves at once. */
 async function harness(
   t: Test,
   answer: (response: ServerResponse, asked: number, key: string | undefined) => void,
@@ -51,15 +52,19 @@ async function harness(
     if (next) next(what);
     else reported.push(what);
   };
-  const feed = new Feed(`http://127.0.0.1:${(server.address() as AddressInfo).port}/console/events`, {
-    picture: ({ n }) => {
-      hear(`picture ${n}`);
-      shows(n);
+  const feed = new Feed(
+    `http://127.0.0.1:${(server.address() as AddressInfo).port}/console/events`,
+    {
+      picture: ({ n }) => {
+        hear(`picture ${n}`);
+        shows(n);
+      },
+      lost: (why, retryAt) => hear(`lost, again in ${Math.round(retryAt - performance.now())} ms: ${why}`),
+      key: (wrong) => hear(wrong ? 'wrong key' : 'key'),
+      other: () => hear('other'),
     },
-    lost: (why, retryAt) => hear(`lost, again in ${Math.round(retryAt - performance.now())} ms: ${why}`),
-    key: (wrong) => hear(wrong ? 'wrong key' : 'key'),
-    other: () => hear('other'),
-  });
+    0,
+  );
   t.teardown(() => {
     feed.stop();
     server.closeAllConnections();
@@ -138,4 +143,48 @@ t.test('a key is requested, tried, and used', async (t) => {
   t.equal(await heard(), 'wrong key');
   feed.use('good');
   t.equal(await heard(), 'picture 3');
+});
+
+t.test('a page that stays hidden disconnects, and connects again once it is seen', async (t) => {
+  const { feed, heard, closed } = await harness(t, (response, asked) => response.write(picture(asked)));
+  feed.start();
+  t.equal(await heard(), 'picture 1');
+  feed.hide(true);
+  await closed;
+  feed.hide(false);
+  t.equal(await heard(), 'picture 2');
+});
+
+t.test('one that waits for its next attempt makes it once it is seen', async (t) => {
+  const { feed, heard, lost } = await harness(t, (response, asked) => {
+    if (asked === 1) response.writeHead(429, { 'retry-after-ms': '10000' }).end();
+    else response.write(picture(asked));
+  });
+  feed.start();
+  t.ok((await lost()) >= 9_990);
+  feed.hide(false);
+  t.equal(await heard(), 'picture 2');
+});
+
+t.test('one that had given up stays so, hidden or not', async (t) => {
+  const { feed, heard, asked } = await harness(t, (response) => response.write(picture(1, VERSION + 1)));
+  feed.start();
+  t.equal(await heard(), 'other');
+  feed.hide(true);
+  // After the feed's own timer, which was set before it.
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  feed.hide(false);
+  await new Promise(setImmediate);
+  t.equal(asked(), 1);
+});
+
+t.test('a key with a character that no header carries is wrong, and not sent', async (t) => {
+  const { feed, heard, asked } = await harness(t, (response) => response.writeHead(401).end());
+  feed.start();
+  t.equal(await heard(), 'key');
+  for (const key of ['good\u200b', 'a b', 'caf\u00e9']) {
+    feed.use(key);
+    t.equal(await heard(), 'wrong key', JSON.stringify(key));
+  }
+  t.equal(asked(), 1);
 });
