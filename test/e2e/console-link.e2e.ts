@@ -25,6 +25,7 @@ t.test('a sidecar that stops and starts again', async (t) => {
     Sidecar.start(t, { config: { ...(await chatOnly(2)), ...FAST, operators: { host: '127.0.0.1', port } } });
   const first = await start();
   const tab = await Tab.open(t, DESK);
+  const pill = `document.getElementById('state')`;
   await tab.goto(urlOf(port));
   await tab.until(`document.getElementById('state').textContent === 'ready'`);
   first.child.kill('SIGKILL');
@@ -32,11 +33,18 @@ t.test('a sidecar that stops and starts again', async (t) => {
   await tab.until(`!document.getElementById('lost').hidden`);
   await tab.until(`/Trying again in \\d+ s/.test(document.getElementById('lost-text').textContent)`);
   await tab.until(`document.documentElement.dataset.old === 'yes'`);
+  t.strictSame(await tab.value(`[${pill}.textContent, ${pill}.dataset.tone, document.title]`), [
+    'was ready',
+    'quiet',
+    'was ready: ra-sidecar console',
+  ]);
   t.match(await tab.value(`document.getElementById('news').textContent`), /Connection lost|ended the connection/);
   await tab.until(`/^as of \\d+ s ago$/.test(document.getElementById('clock').textContent)`);
   await start();
   await tab.until(`document.getElementById('lost').hidden && document.getElementById('clock').textContent === 'live'`);
   t.equal(await tab.value(`document.documentElement.dataset.old`), 'no');
+  await tab.until(`${pill}.textContent === 'ready' && ${pill}.dataset.tone === 'good'`);
+  t.equal(await tab.value(`document.title`), 'ra-sidecar console');
   t.strictSame(tab.complaints, []);
 });
 
@@ -91,11 +99,13 @@ t.test('where a key is set the page asks for it, sends it, and stores it nowhere
   await tab.press('Enter', 'Enter', '\r');
   await tab.until(`${asked} && document.getElementById('key').ariaInvalid === 'true'`);
   t.equal(await tab.value(`document.getElementById('news').textContent`), 'That is not the operators’ key.');
+  t.equal(await tab.value(`document.getElementById('key-wrong').innerText`), 'That is not the operators’ key.');
   await tab.type(key);
   await tab.press('Enter', 'Enter', '\r');
   await tab.until(
     `document.getElementById('ask-key').hidden && document.getElementById('state').textContent === 'ready'`,
   );
+  t.equal(await tab.value(`document.activeElement.id`), 'models', 'the focus is not lost');
   t.notOk(
     tab.requested.some((url) => url.includes(key)),
     'not in a URL',

@@ -24,6 +24,8 @@ const lostText = known('lost-text', HTMLElement);
 const again = known('again', HTMLButtonElement);
 const askKey = known('ask-key', HTMLFormElement);
 const keyField = known('key', HTMLInputElement);
+const wrongKey = known('key-wrong', HTMLElement);
+const modelList = known('models', HTMLElement);
 const reasons = known('reasons', HTMLElement);
 const choices = known('choices', HTMLFormElement);
 const themeButton = known('theme', HTMLButtonElement);
@@ -36,7 +38,7 @@ const upkeep = new Upkeep(upkeepSection);
 const cards = new Map();
 /** @type {Keyed<ModelView, HTMLElement>} */
 const models = new Keyed(
-  known('models', HTMLElement),
+  modelList,
   ({ model }) => model,
   (model) => {
     const card = new ModelCard(model);
@@ -72,6 +74,8 @@ const feed = new Feed('console/events', {
     if (retryAt !== undefined) told = '';
     retryAt = undefined;
     lost.hidden = true;
+    // The focus would otherwise fall back to the top of the page.
+    if (askKey.contains(document.activeElement)) modelList.focus({ preventScroll: true });
     askKey.hidden = true;
     show(snapshot);
     tick();
@@ -88,7 +92,8 @@ const feed = new Feed('console/events', {
     lost.hidden = true;
     askKey.hidden = false;
     mark(keyField, 'aria-invalid', String(wrong));
-    tell(wrong ? 'That is not the operators’ key.' : 'The operators’ key is asked for.');
+    wrongKey.hidden = !wrong;
+    tell(wrong ? (wrongKey.textContent ?? '') : 'The operators’ key is asked for.');
     keyField.focus();
     tick();
   },
@@ -121,8 +126,6 @@ function minuteAgo(model) {
 /** @param {Snapshot} snapshot */
 function show(snapshot) {
   const { status, reasons: why } = snapshot.readiness;
-  say(state, status);
-  mark(state, 'data-tone', status === 'ready' ? 'good' : status === 'unhealthy' ? 'bad' : 'warn');
   reasonLines.show(why);
   reasons.hidden = why.length === 0;
   sums.show(snapshot, history, range());
@@ -133,7 +136,20 @@ function show(snapshot) {
   const engines = snapshot.models.filter(({ engine }) => engine.state !== 'ready');
   const off = engines.map(({ model, engine }) => `engine of ${model} ${engine.state}`);
   tell([`Sidecar ${status}`, ...off].join(', '));
-  document.title = `${status === 'ready' ? '' : `${status}: `}ra-sidecar console`;
+}
+
+/**
+ * The state of the last snapshot, which an old one no longer proves.
+ *
+ * @param {Snapshot} snapshot
+ * @param {boolean} old
+ */
+function showState({ readiness: { status } }, old) {
+  const text = old ? `was ${status}` : status;
+  say(state, text);
+  mark(state, 'data-tone', old ? 'quiet' : status === 'ready' ? 'good' : status === 'unhealthy' ? 'bad' : 'warn');
+  const title = text === 'ready' ? 'ra-sidecar console' : `${text}: ra-sidecar console`;
+  if (document.title !== title) document.title = title;
 }
 
 /**
@@ -147,12 +163,13 @@ function tell(text) {
   say(news, text);
 }
 
-/** Shows the age of the snapshot, and the time of the next attempt. */
+/** Shows the state and age of the snapshot, and the time of the next attempt. */
 function tick() {
   const now = performance.now();
   const ageMs = now - cameAt;
   const old = last !== undefined && (retryAt !== undefined || ageMs > OLD_INTERVALS * last.intervalMs);
   mark(document.documentElement, 'data-old', old ? 'yes' : 'no');
+  if (last) showState(last, old);
   const age = duration(Math.floor(ageMs / 1000) * 1000);
   say(clock, !last ? 'no picture yet' : old ? `as of ${age} ago` : ageMs < 2000 ? 'live' : `live, ${age} ago`);
   if (retryAt === undefined) return;
