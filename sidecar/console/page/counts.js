@@ -1,8 +1,8 @@
-// Counts by name, since the start and in the last minute: refusals of a model, errors.
-import { fill, Keyed, mark, rowOf, scrolling, tableOf } from './dom.js';
+// Counts by name, since the start and in the last minute, as far as it is known: refusals of a model, errors.
+import { fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
 import { count } from './text.js';
 
-/** @typedef {readonly [key: string, text: string, minute: number, all: number]} Counted */
+/** @typedef {readonly [key: string, text: string, minute: number | null, all: number]} Counted */
 
 /** A table of counts. Made once. */
 export class CountTable {
@@ -10,6 +10,8 @@ export class CountTable {
   element;
   /** @type {Keyed<Counted, HTMLTableRowElement>} */
   #rows;
+  /** The head of the column of the last minute. */
+  #minute;
 
   /**
    * @param {string} caption
@@ -18,13 +20,14 @@ export class CountTable {
   constructor(caption, name) {
     const { table, body } = tableOf(caption, [name, 'Last minute', 'Since start']);
     this.element = scrolling(table);
+    this.#minute = table.tHead?.rows[0]?.cells[1];
     this.#rows = new Keyed(
       body,
       ([key]) => key,
       () => rowOf(2),
       (row, [, text, minute, all]) => {
         fill(row, [text, count(minute), count(all)]);
-        mark(row, 'data-tone', minute > 0 ? 'warn' : all > 0 ? 'plain' : 'quiet');
+        mark(row, 'data-tone', (minute ?? 0) > 0 ? 'warn' : all > 0 ? 'plain' : 'quiet');
       },
     );
   }
@@ -32,8 +35,10 @@ export class CountTable {
   /**
    * @param {readonly Counted[]} counts
    * @param {string} rest What is said in a last row of those that count nothing; empty: nothing.
+   * @param {string} span What the last minute is, in words: `last 12 s`.
    */
-  show(counts, rest) {
+  show(counts, rest, span) {
+    if (this.#minute) say(this.#minute, `${span.charAt(0).toUpperCase()}${span.slice(1)}`);
     this.#rows.show(rest === '' ? counts : [...counts, ['', rest, 0, 0]]);
   }
 }
@@ -47,5 +52,5 @@ export class CountTable {
  * @returns {Counted[]}
  */
 export function counted(now, before, words) {
-  return Object.entries(now).map(([name, all]) => [name, words(name), before ? all - (before[name] ?? 0) : 0, all]);
+  return Object.entries(now).map(([name, all]) => [name, words(name), before ? all - (before[name] ?? 0) : null, all]);
 }

@@ -5,9 +5,20 @@
 /** @typedef {import('../views.js').ModelView} ModelView */
 /** @typedef {import('../views.js').HistogramView} Histogram */
 
+/**
+ * A point of a curve.
+ *
+ * @typedef {object} Point
+ * @property {number} x Its time, from 0, the earliest that is kept, to 1, now.
+ * @property {number | null} value Null: there was none.
+ */
+
 /** How long snapshots are kept, and the length of the last minute, ms. */
 const KEPT_MS = 120_000;
 const MINUTE_MS = 60_000;
+
+/** From this time on a span counts as a minute, ms: snapshots are no more than a few seconds apart. */
+const NEARLY_MINUTE_MS = 55_000;
 
 /** The most snapshots, whatever their interval. */
 const MOST = 500;
@@ -41,10 +52,21 @@ export class History {
   }
 
   /**
-   * A value of each snapshot, at even times, for a curve.
+   * The time since {@link base}, in words: a page that was just opened knows less than a minute.
    *
-   * @param {(snapshot: Snapshot, before: Snapshot | undefined) => number} value
-   * @returns {number[]}
+   * @returns {string}
+   */
+  get span() {
+    const { base } = this;
+    const ms = base ? (this.#all.at(-1)?.at ?? base.at) - base.at : 0;
+    return ms < NEARLY_MINUTE_MS ? `last ${Math.round(ms / 1000)} s` : 'last minute';
+  }
+
+  /**
+   * A value of one snapshot in each of the even parts of the time that is kept, for a curve.
+   *
+   * @param {(snapshot: Snapshot, before: Snapshot | undefined) => number | null} value
+   * @returns {Point[]}
    */
   curve(value) {
     const last = this.#all.at(-1);
@@ -53,13 +75,13 @@ export class History {
     /** @type {(Snapshot | undefined)[]} */
     const slots = Array.from({ length: POINTS + 1 });
     for (const snapshot of this.#all) slots[POINTS - Math.floor((last.at - snapshot.at) / step)] = snapshot;
-    /** @type {number[]} */
+    /** @type {Point[]} */
     const points = [];
     /** @type {Snapshot | undefined} */
     let before;
     for (const snapshot of slots) {
       if (!snapshot) continue;
-      if (before || points.length > 0) points.push(value(snapshot, before));
+      if (before) points.push({ x: 1 - (last.at - snapshot.at) / KEPT_MS, value: value(snapshot, before) });
       before = snapshot;
     }
     return points;
@@ -67,15 +89,15 @@ export class History {
 }
 
 /**
- * The increase of a count per second between two snapshots.
+ * The increase of a count per second between two snapshots. Null: there is no time between them.
  *
  * @param {Snapshot} now
  * @param {Snapshot | undefined} before
  * @param {(snapshot: Snapshot) => number} total
- * @returns {number}
+ * @returns {number | null}
  */
 export function perSecond(now, before, total) {
-  if (!before || now.at <= before.at) return 0;
+  if (!before || now.at <= before.at) return null;
   return Math.max(0, total(now) - total(before)) / ((now.at - before.at) / 1000);
 }
 

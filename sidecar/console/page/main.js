@@ -28,6 +28,7 @@ const wrongKey = known('key-wrong', HTMLElement);
 const modelList = known('models', HTMLElement);
 const reasons = known('reasons', HTMLElement);
 const choices = known('choices', HTMLFormElement);
+const minuteText = known('minute-text', HTMLElement);
 const themeButton = known('theme', HTMLButtonElement);
 const upkeepSection = known('upkeep', HTMLElement);
 
@@ -45,7 +46,7 @@ const models = new Keyed(
     cards.set(model.model, card);
     return card.element;
   },
-  (_, model) => cards.get(model.model)?.show(model, minuteAgo(model.model), range()),
+  (_, model) => cards.get(model.model)?.show(model, minuteAgo(model.model), history.span, range()),
 );
 /** @type {Keyed<string, HTMLLIElement>} */
 const reasonLines = new Keyed(
@@ -119,8 +120,7 @@ function range() {
  * @returns {ModelView | undefined}
  */
 function minuteAgo(model) {
-  // With a single snapshot, there is no difference yet.
-  return (history.base ?? last)?.models.find((each) => each.model === model);
+  return history.base?.models.find((each) => each.model === model);
 }
 
 /** @param {Snapshot} snapshot */
@@ -130,8 +130,8 @@ function show(snapshot) {
   reasons.hidden = why.length === 0;
   sums.show(snapshot, history, range());
   models.show(snapshot.models);
-  // With a single snapshot, there is no difference yet.
-  upkeep.show(snapshot, history.base ?? snapshot);
+  upkeep.show(snapshot, history.base, history.span);
+  say(minuteText, history.span);
   upkeepSection.hidden = false;
   const engines = snapshot.models.filter(({ engine }) => engine.state !== 'ready');
   const off = engines.map(({ model, engine }) => `engine of ${model} ${engine.state}`);

@@ -98,10 +98,11 @@ export class ModelCard {
 
   /**
    * @param {ModelView} model
-   * @param {ModelView | undefined} minuteAgo
+   * @param {ModelView | undefined} minuteAgo Undefined: it is not known.
+   * @param {string} span What the last minute is, in words: `last 12 s`.
    * @param {'minute' | 'start'} range
    */
-  show(model, minuteAgo, range) {
+  show(model, minuteAgo, span, range) {
     const { kind, engine, queue } = model;
     say(this.#state, engine.state);
     mark(this.#state, 'data-tone', engine.state === 'ready' ? 'good' : engine.state === 'lost' ? 'bad' : 'warn');
@@ -122,8 +123,9 @@ export class ModelCard {
       this.#waits,
       queue.waiting === 0 ? 'nobody waits' : `${some(queue.waiting, 'request')} waiting, ${bytes(queue.waitingBytes)}`,
     );
-    const words = range === 'minute' ? 'last minute' : 'since start';
-    const before = range === 'minute' ? minuteAgo : undefined;
+    const words = range === 'minute' ? span : 'since start';
+    // Without an earlier snapshot there is no difference yet.
+    const before = range === 'minute' ? (minuteAgo ?? model) : undefined;
     this.#firstToken.show(since(model.firstToken, before?.firstToken), words);
     this.#interToken.show(since(model.interToken, before?.interToken), words);
     const counts = [
@@ -132,7 +134,7 @@ export class ModelCard {
     ];
     const met = counts.filter(([, , , all]) => all > 0);
     const none = counts.length - met.length;
-    this.#refusals.show(met, none === 0 ? '' : met.length === 0 ? 'none so far' : some(none, 'other reason'));
+    this.#refusals.show(met, none === 0 ? '' : met.length === 0 ? 'none so far' : some(none, 'other reason'), span);
   }
 }
 

@@ -5,6 +5,7 @@ import { count, rate, seconds } from './text.js';
 
 /** @typedef {import('../views.js').Snapshot} Snapshot */
 /** @typedef {import('./history.js').History} History */
+/** @typedef {import('./history.js').Point} Point */
 /** @typedef {'minute' | 'start'} Range */
 
 /** Dimensions of a curve. */
@@ -12,7 +13,9 @@ const WIDTH = 120;
 const HEIGHT = 28;
 
 const busy = (/** @type {Snapshot} */ snapshot) => overModels(snapshot, ({ queue }) => queue.busy);
-const seats = (/** @type {Snapshot} */ snapshot) => overModels(snapshot, ({ queue }) => queue.seats);
+// A paused queue gives none of its seats.
+const seats = (/** @type {Snapshot} */ snapshot) =>
+  overModels(snapshot, ({ queue }) => (queue.paused ? 0 : queue.seats));
 const waiting = (/** @type {Snapshot} */ snapshot) => overModels(snapshot, ({ queue }) => queue.waiting);
 const output = (/** @type {Snapshot} */ snapshot) => overModels(snapshot, ({ tokens }) => tokens.output);
 const ended = (/** @type {Snapshot} */ snapshot) => overModels(snapshot, (model) => total(model.ended));
@@ -64,30 +67,53 @@ export class Sums {
     SUMS.forEach(([, said, point], i) => {
       const tile = this.#tiles[i];
       if (!tile) return;
-      const [value = '', unit = ''] = said(now, range === 'minute' ? history.base : undefined, range);
+      const [value = '', unit = ''] = said(now, range === 'minute' ? (history.base ?? now) : undefined, range);
       say(tile.value, value);
       say(tile.unit, unit);
-      const points = history.curve(point);
-      const most = Math.max(1e-9, ...points);
-      const step = WIDTH / Math.max(1, points.length - 1);
-      const places = points.map(
-        (each, x) => `${(x * step).toFixed(1)} ${(HEIGHT - 1 - (each / most) * (HEIGHT - 3)).toFixed(1)}`,
-      );
-      const line = places.length < 2 ? '' : `M${places.join('L')}`;
+      const { line, area } = pathsOf(history.curve(point));
       mark(tile.path, 'd', line);
-      mark(tile.area, 'd', line === '' ? '' : `${line}L${WIDTH} ${HEIGHT}L0 ${HEIGHT}Z`);
+      mark(tile.area, 'd', area);
     });
   }
 }
 
 /**
- * The start of a rate: a minute ago, or the start of the process.
+ * A curve as the paths of its line and of the area below it. Both are broken where there is no value.
+ *
+ * @param {readonly Point[]} points
+ * @returns {{ line: string, area: string }}
+ */
+export function pathsOf(points) {
+  const most = Math.max(1e-9, ...points.map(({ value }) => value ?? 0));
+  /** @type {{ x: string, y: string }[][]} */
+  const runs = [[]];
+  for (const { x, value } of points) {
+    if (value === null) runs.push([]);
+    else {
+      const y = HEIGHT - 1 - (value / most) * (HEIGHT - 3);
+      runs.at(-1)?.push({ x: (x * WIDTH).toFixed(1), y: y.toFixed(1) });
+    }
+  }
+  let [line, area] = ['', ''];
+  for (const run of runs) {
+    const [first, last] = [run[0], run.at(-1)];
+    if (!first || !last) continue;
+    const path = run.map(({ x, y }) => `${x} ${y}`).join('L');
+    // A line to its own place makes a dot of a single point.
+    line += run.length === 1 ? `M${path}L${path}` : `M${path}`;
+    area += `M${path}L${last.x} ${HEIGHT}L${first.x} ${HEIGHT}Z`;
+  }
+  return { line, area };
+}
+
+/**
+ * The start of a rate: a minute ago, or the start of the process. Null: nothing is known of a minute ago.
  *
  * @param {Snapshot} now
  * @param {Snapshot | undefined} before
  * @param {Range} range
  * @param {(snapshot: Snapshot) => number} sum
- * @returns {number}
+ * @returns {number | null}
  */
 function meanRate(now, before, range, sum) {
   if (range === 'minute') return perSecond(now, before, sum);
@@ -105,7 +131,7 @@ function perSecondOf(sum) {
 /** @param {(snapshot: Snapshot) => number} sum */
 function perMinuteOf(sum) {
   return (/** @type {Snapshot} */ now, /** @type {Snapshot | undefined} */ before, /** @type {Range} */ range) => [
-    rate(meanRate(now, before, range, sum) * 60),
+    rate(meanRate(now, before, range, (snapshot) => sum(snapshot) * 60)),
     'a minute',
   ];
 }
@@ -128,8 +154,8 @@ function firstToken(now, before) {
 /**
  * @param {Snapshot} now
  * @param {Snapshot | undefined} before
- * @returns {number}
+ * @returns {number | null}
  */
 function curveOfFirst(now, before) {
-  return quantile(since(firstTokens(now), before && firstTokens(before)), 0.5) ?? 0;
+  return quantile(since(firstTokens(now), before && firstTokens(before)), 0.5);
 }

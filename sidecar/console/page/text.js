@@ -63,10 +63,11 @@ export function count(value) {
 /**
  * A rate: with a decimal while it is small.
  *
- * @param {number} value
+ * @param {number | null} value
  * @returns {string}
  */
 export function rate(value) {
+  if (value === null) return '–';
   return value > 0 && value < 9.95 ? value.toFixed(1) : WHOLE.format(value);
 }
 

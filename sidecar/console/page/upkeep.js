@@ -52,12 +52,13 @@ export class Upkeep {
 
   /**
    * @param {Snapshot} snapshot
-   * @param {Snapshot | undefined} minuteAgo
+   * @param {Snapshot | undefined} minuteAgo Undefined: it is not known.
+   * @param {string} span What the last minute is, in words: `last 12 s`.
    */
-  show(snapshot, minuteAgo) {
+  show(snapshot, minuteAgo, span) {
     const errors = counted(snapshot.errors, minuteAgo?.errors, (code) => code);
     errors.sort((a, b) => b[3] - a[3]);
-    this.#errors.show(errors, errors.length === 0 ? 'none so far' : '');
+    this.#errors.show(errors, errors.length === 0 ? 'none so far' : '', span);
     this.#engines.show(snapshot.models);
     this.#prompts.show(snapshot.promptHosts);
     this.#usage.show(usageFacts(snapshot));

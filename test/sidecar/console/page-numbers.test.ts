@@ -5,10 +5,16 @@ import t from 'tap';
 import type { HistogramView, Snapshot } from '../../../sidecar/console/views.js';
 import { sourceRoot } from '../../support/source-root.js';
 
+interface Point {
+  readonly x: number;
+  readonly value: number | null;
+}
+
 interface PageHistory {
   readonly base: Snapshot | undefined;
+  readonly span: string;
   add(snapshot: Snapshot): void;
-  curve(value: (now: Snapshot, before?: Snapshot) => number): number[];
+  curve(value: (now: Snapshot, before?: Snapshot) => number | null): Point[];
 }
 
 async function page<T>(name: string): Promise<T> {
@@ -17,14 +23,19 @@ async function page<T>(name: string): Promise<T> {
 
 const { History, perSecond, quantile, since } = await page<{
   readonly History: new () => PageHistory;
-  readonly perSecond: (now: Snapshot, before: Snapshot | undefined, total: (snapshot: Snapshot) => number) => number;
+  readonly perSecond: (
+    now: Snapshot,
+    before: Snapshot | undefined,
+    total: (snapshot: Snapshot) => number,
+  ) => number | null;
   readonly quantile: (histogram: HistogramView, share: number) => number | null;
   readonly since: (now: HistogramView, before?: HistogramView) => HistogramView;
 }>('history.js');
+const { pathsOf } = await page<{
+  readonly pathsOf: (points: readonly Point[]) => { readonly line: string; readonly area: string };
+}>('sums.js');
 const text = await page<
-  Record<'duration' | 'age' | 'rate', (value: number) => string> & {
-    readonly bytes: (value: number | null) => string;
-  }
+  Record<'duration' | 'age', (value: number) => string> & Record<'bytes' | 'rate', (value: number | null) => string>
 >('text.js');
 
 /** A snapshot of which only the time and the count of streams matter. */
@@ -41,8 +52,24 @@ t.test('the last minute begins with the oldest snapshot in it', async (t) => {
   t.equal(history.base, undefined, 'one snapshot has no change');
   for (let second = 1; second <= 90; second += 1) history.add(at(second * 1000, second * 3));
   t.equal(history.base?.at, 30_000);
+  t.equal(history.span, 'last minute');
   t.equal(perSecond(at(90_000, 270), history.base, streams), 3);
 });
+
+t.test(
+  'before that the minute is as long as what is known, and without an earlier snapshot there is no rate',
+  async (t) => {
+    const history = new History();
+    t.equal(history.span, 'last 0 s');
+    history.add(at(0));
+    t.equal(history.span, 'last 0 s');
+    t.equal(perSecond(at(0), history.base, streams), null);
+    for (let second = 1; second <= 54; second += 1) history.add(at(second * 1000));
+    t.equal(history.span, 'last 54 s');
+    history.add(at(55_000));
+    t.equal(history.span, 'last minute');
+  },
+);
 
 t.test('a restarted sidecar is counted anew', async (t) => {
   const history = new History();
@@ -68,12 +95,28 @@ t.test('snapshots are kept for two minutes, however many', async (t) => {
   for (let i = 0; i < 5000; i += 1) history.add(at(i * 250, i));
   const curve = history.curve(streams);
   t.ok(curve.length >= 55 && curve.length <= 61, `${curve.length} points`);
-  t.equal(curve.at(-1), 4999);
+  t.strictSame(curve.at(-1), { x: 1, value: 4999 });
   t.strictSame(
     curve,
-    [...curve].sort((a, b) => a - b),
+    [...curve].sort((a, b) => a.x - b.x),
     'in order',
   );
+});
+
+t.test('a curve has its points at their times, and none where there was no value', async (t) => {
+  const history = new History();
+  for (const second of [0, 30, 60, 90, 120]) history.add(at(second * 1000, second === 60 ? 0 : second));
+  const points = history.curve((snapshot) => snapshot.streams || null);
+  t.strictSame(points, [
+    { x: 0.25, value: 30 },
+    { x: 0.5, value: null },
+    { x: 0.75, value: 90 },
+    { x: 1, value: 120 },
+  ]);
+  const { line, area } = pathsOf(points);
+  t.match(line, /^M30\.0 \S+L30\.0 \S+M90\.0 \S+L120\.0 \S+$/, 'a dot, a gap, a line');
+  t.match(area, /^M30\.0 [^M]+ZM90\.0 [^M]+L120\.0 28L90\.0 28Z$/);
+  t.strictSame(pathsOf([{ x: 1, value: null }]), { line: '', area: '' });
 });
 
 t.test('a histogram of the last minute is the difference, and its quantiles are Prometheus’', async (t) => {
@@ -101,5 +144,5 @@ t.test('numbers are short', async (t) => {
   ]);
   t.strictSame([0, 900, 12_000].map(text.age), ['0.0 s', '0.9 s', '12 s']);
   t.strictSame([null, 0, 1536, 5 * 2 ** 30].map(text.bytes), ['–', '0 B', '1.5 KiB', '5.0 GiB']);
-  t.strictSame([0, 0.34, 12.4, 1234].map(text.rate), ['0', '0.3', '12', '1,234']);
+  t.strictSame([null, 0, 0.34, 12.4, 1234].map(text.rate), ['–', '0', '0.3', '12', '1,234']);
 });
