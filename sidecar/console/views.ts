@@ -21,7 +21,10 @@ export interface PromptHostView {
   /** Bodies that it is processing, and that wait for it. */
   readonly running: number;
   readonly queued: number;
+  /** Of all hosts of this lane since the start. */
   readonly restarts: number;
+  /** Why its last start failed; absent: it did not. */
+  readonly problem?: string;
 }
 
 /** As /readyz of this listener shows it. */

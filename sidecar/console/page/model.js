@@ -25,6 +25,13 @@ import { bytes, count, duration, some } from './text.js';
 /** @type {Readonly<Record<number, string>>} */
 const CLASSES = { 16: 'interactive', 4: 'standard', 1: 'batch' };
 
+/**
+ * Tones of an engine's states; all others are warnings. An unloaded one waits for a request as it should.
+ *
+ * @type {Readonly<Record<string, string>>}
+ */
+const TONES = { ready: 'good', unloaded: 'quiet', lost: 'bad' };
+
 /** @type {Readonly<Record<string, string>>} */
 const REASONS = {
   predicted: 'would wait too long',
@@ -57,7 +64,7 @@ export class ModelCard {
   #note = element(
     'p',
     { class: 'note' },
-    'Lead: seat time, by weight, that an account has had more than the one which is served next.',
+    'Lead: seat time, by weight, that an account has had more than the one which is served next; empty while none waits.',
   );
   /** @type {Keyed<QueueLine, HTMLTableRowElement>} */
   #queue;
@@ -105,7 +112,7 @@ export class ModelCard {
   show(model, minuteAgo, span, range) {
     const { kind, engine, queue } = model;
     say(this.#state, engine.state);
-    mark(this.#state, 'data-tone', engine.state === 'ready' ? 'good' : engine.state === 'lost' ? 'bad' : 'warn');
+    mark(this.#state, 'data-tone', TONES[engine.state] ?? 'warn');
     const context = engine.contextPerSeat === null ? [] : [`${count(engine.contextPerSeat)} tokens a seat`];
     const on = engine.runsOn === null ? [] : [`on ${engine.runsOn}`];
     const fairness = queue.fairness === null ? [] : [`fairness ${queue.fairness.toFixed(2)}`];
@@ -154,13 +161,11 @@ function median(patience) {
 }
 
 /**
- * @param {ModelView['queue']} queue
+ * @param {Pick<ModelView['queue'], 'accounts' | 'others' | 'nextVirtualMs' | 'paused'>} queue
  * @returns {QueueLine[]}
  */
-function queueLines({ accounts, others }) {
-  const active = accounts.filter(({ running, waiting }) => running + waiting > 0);
-  const lowest = Math.min(...active.map(({ virtualMs }) => virtualMs));
-  const named = accounts.map((line) => accountLine(line, lowest));
+export function queueLines({ accounts, others, nextVirtualMs, paused }) {
+  const named = accounts.map((line) => accountLine(line, nextVirtualMs, paused));
   if (others.accounts === 0) return named;
   const texts = [count(others.running), count(others.waiting), '', ''];
   const { waiting } = others;
@@ -170,13 +175,14 @@ function queueLines({ accounts, others }) {
 
 /**
  * @param {AccountLine} line
- * @param {number} lowest
+ * @param {number | null} nextMs The virtual time of the account that is served next. Null: none waits.
+ * @param {boolean} paused A new request is refused.
  * @returns {QueueLine}
  */
-function accountLine({ account, weight, running, waiting, virtualMs, predictedWaitMs }, lowest) {
+function accountLine({ account, weight, running, waiting, virtualMs, predictedWaitMs }, nextMs, paused) {
   const idle = running + waiting === 0;
-  const lead = idle ? '' : duration(Math.max(0, virtualMs - lowest));
-  const wait = predictedWaitMs === 0 ? 'not' : duration(predictedWaitMs);
+  const lead = idle || nextMs === null ? '' : duration(Math.max(0, virtualMs - nextMs));
+  const wait = paused ? '–' : predictedWaitMs === 0 ? 'not' : duration(predictedWaitMs);
   const texts = [count(running), count(waiting), lead, wait];
   const label = CLASSES[weight] ?? `weight ${weight}`;
   return { key: `account ${account}`, account, named: true, waiting, label, texts };

@@ -30,7 +30,7 @@ export class Replicas {
         const { state, problem, busy, seats, restarts, weights } = replica;
         const how = problem === null ? state : `${state}: ${problem}`;
         fill(row, [String(at), how, count(busy), count(seats), count(restarts), weights ?? '–']);
-        mark(row, 'data-tone', state === 'ready' ? 'plain' : state === 'lost' ? 'bad' : 'warn');
+        mark(row, 'data-tone', state === 'ready' || state === 'unloaded' ? 'plain' : state === 'lost' ? 'bad' : 'warn');
       },
     );
     this.element = element(

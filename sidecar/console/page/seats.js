@@ -9,6 +9,7 @@ import { age, duration, some } from './text.js';
  * @typedef {object} Seat
  * @property {number} number
  * @property {HolderView | undefined} holder
+ * @property {'free' | 'away'} empty What it is without a holder. `away`: no engine gives it.
  */
 
 /** More seats than this are drawn small, without text. */
@@ -25,6 +26,7 @@ const LEGEND = /** @type {const} */ ([
   ['prefilling', 'prefill'],
   ['starting', 'starting'],
   ['free', 'free'],
+  ['away', 'away'],
 ]);
 
 /** Accounts whose colour is kept; past that colours are assigned anew. */
@@ -50,9 +52,17 @@ export function hueOf(account) {
 }
 
 /**
+ * @param {Pick<ModelView['queue'], 'paused'>} queue
+ * @returns {Seat['empty']}
+ */
+function emptyOf({ paused }) {
+  return paused ? 'away' : 'free';
+}
+
+/**
  * The text alternative of the display.
  *
- * @param {ModelView} model
+ * @param {{ queue: Pick<ModelView['queue'], 'seats' | 'paused'>, holders: ModelView['holders'] }} model
  * @returns {string}
  */
 export function seatsInWords({ queue, holders }) {
@@ -62,7 +72,8 @@ export function seatsInWords({ queue, holders }) {
   const states = /** @type {const} */ (['decoding', 'prefilling', 'starting'])
     .filter((state) => held[state] > 0)
     .map((state) => `${held[state]} ${STATES[state]}`);
-  return [some(queue.seats, 'seat'), ...states, `${Math.max(0, queue.seats - busy)} free`].join(', ');
+  const free = Math.max(0, queue.seats - busy);
+  return [some(queue.seats, 'seat'), ...states, `${free} ${emptyOf(queue)}`].join(', ');
 }
 
 /** Made once per model. */
@@ -78,7 +89,13 @@ export class Seats {
 
   /** @param {string} model */
   constructor(model) {
-    const { table, body } = tableOf(`Who holds seats of ${model}`, ['Account', 'Seats', 'Class', 'State', 'For']);
+    const { table, body } = tableOf(`Who holds seats of ${model}`, [
+      'Account',
+      'Seats',
+      'Class',
+      'State',
+      'On its seat',
+    ]);
     this.#cells = new Keyed(this.#picture, ({ number }) => number, makeCell, changeCell);
     this.#rows = new Keyed(
       body,
@@ -109,7 +126,8 @@ export class Seats {
     const held = new Map();
     for (const holder of holders) for (const seat of holder.seats) held.set(seat, holder);
     const shown = Math.max(queue.seats, ...[...held.keys()].map((seat) => seat + 1));
-    this.#cells.show(Array.from({ length: shown }, (_, number) => ({ number, holder: held.get(number) })));
+    const empty = emptyOf(queue);
+    this.#cells.show(Array.from({ length: shown }, (_, number) => ({ number, holder: held.get(number), empty })));
     this.#rows.show(holders);
     this.#empty.hidden = holders.length > 0;
     mark(this.#picture, 'data-size', shown > WORDED ? 'small' : 'worded');
@@ -129,17 +147,21 @@ function makeCell({ number }) {
  * @param {HTMLElement} cell
  * @param {Seat} seat
  */
-function changeCell(cell, { number, holder }) {
+function changeCell(cell, { number, holder, empty }) {
   const [name, state] = cell.children;
-  mark(cell, 'data-state', holder?.state ?? 'free');
+  mark(cell, 'data-state', holder?.state ?? empty);
   mark(cell, 'data-hue', holder ? hueOf(holder.account) : 'none');
-  mark(
-    cell,
-    'title',
-    holder
-      ? `Seat ${number + 1}: ${holder.account} (${holder.class}), ${STATES[holder.state]} for ${duration(holder.ageMs)}`
-      : `Seat ${number + 1}: free`,
-  );
+  mark(cell, 'title', `Seat ${number + 1}: ${holder ? holderInWords(holder) : empty}`);
   if (name) say(name, holder?.account ?? String(number + 1));
-  if (state) say(state, holder ? `${STATES[holder.state]} ${age(holder.ageMs)}` : 'free');
+  if (state) say(state, holder ? `${STATES[holder.state]}, ${age(holder.ageMs)}` : empty);
+}
+
+/**
+ * The time is that of the seat, of which the phase is only the present part.
+ *
+ * @param {Pick<HolderView, 'account' | 'class' | 'state' | 'ageMs'>} holder
+ * @returns {string}
+ */
+export function holderInWords({ account, class: label, state, ageMs }) {
+  return `${account} (${label}), ${STATES[state]}, ${duration(ageMs)} on its seat`;
 }

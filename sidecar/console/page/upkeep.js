@@ -29,9 +29,10 @@ export class Upkeep {
       prompts.body,
       ({ lane }) => lane,
       () => rowOf(4),
-      (row, { lane, up, running, queued, restarts }) => {
-        fill(row, [lane, up ? 'up' : 'starting', count(running), count(queued), count(restarts)]);
-        mark(row, 'data-tone', up ? 'plain' : 'warn');
+      (row, host) => {
+        const { lane, up, running, queued, restarts, problem } = host;
+        fill(row, [lane, hostInWords(host), count(running), count(queued), count(restarts)]);
+        mark(row, 'data-tone', up ? 'plain' : problem === undefined ? 'warn' : 'bad');
       },
     );
     const usage = element('dl');
@@ -125,6 +126,25 @@ function cacheInWords({ bytes: held, hits, restoredTokens, evictions }) {
   return `${bytes(held)}, ${some(hits, 'hit')} of ${some(restoredTokens, 'token')}${dropped}`;
 }
 
+/**
+ * @param {Pick<PromptHostState, 'up' | 'problem'>} host
+ * @returns {string}
+ */
+export function hostInWords({ up, problem }) {
+  return up ? 'up' : problem === undefined ? 'starting' : `cannot start: ${problem}`;
+}
+
+/**
+ * @param {Pick<ModelView['engine'], 'state' | 'problem' | 'readyInMs'>} engine
+ * @returns {string}
+ */
+export function engineInWords({ state, problem, readyInMs }) {
+  if (problem !== null) return `${state}: ${problem}`;
+  if (state === 'cold') return `cold, ready in ${duration(readyInMs)}`;
+  if (state === 'unloaded') return `unloaded, loads on request in about ${duration(readyInMs)}`;
+  return state;
+}
+
 /** @returns {HTMLTableRowElement} */
 function makeEngine() {
   const row = rowOf(6);
@@ -138,17 +158,16 @@ function makeEngine() {
  * @param {ModelView} model
  */
 function changeEngine(row, { model, engine }) {
-  const { state, problem, readyInMs, restarts, runningTokens, keptTokens, capacityTokens, cache } = engine;
-  const soon = state === 'cold' || state === 'unloaded' ? `, ready in ${duration(readyInMs)}` : '';
+  const { state, restarts, runningTokens, keptTokens, capacityTokens, cache } = engine;
   const [name, how, again, memory, running, kept, saved] = row.cells;
   if (!name || !how || !again || !memory || !running || !kept || !saved) return;
   say(name, model);
-  say(how, problem === null ? `${state}${soon}` : `${state}: ${problem}`);
+  say(how, engineInWords(engine));
   say(again, count(restarts));
   say(running, count(runningTokens));
   say(kept, count(keptTokens));
   say(saved, cacheInWords(cache));
-  mark(row, 'data-tone', state === 'ready' ? 'plain' : state === 'lost' ? 'bad' : 'warn');
+  mark(row, 'data-tone', state === 'ready' || state === 'unloaded' ? 'plain' : state === 'lost' ? 'bad' : 'warn');
   const [bar, text] = memory.children;
   const shares = [runningTokens, keptTokens].map((tokens) => (capacityTokens === 0 ? 0 : tokens / capacityTokens));
   shares.forEach((share, i) => {

@@ -1,0 +1,89 @@
+/** What the page says of seats, queues, engines and prompt hosts. */
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import t from 'tap';
+import type { EngineView, HolderView, ModelView, PromptHostView } from '../../../sidecar/console/views.js';
+import { sourceRoot } from '../../support/source-root.js';
+
+async function page<T>(name: string): Promise<T> {
+  return (await import(pathToFileURL(join(sourceRoot, 'sidecar/console/page', name)).href)) as T;
+}
+
+type Queue = ModelView['queue'];
+
+const { queueLines } = await page<{
+  readonly queueLines: (
+    queue: Pick<Queue, 'accounts' | 'others' | 'nextVirtualMs' | 'paused'>,
+  ) => { readonly account: string; readonly texts: readonly string[] }[];
+}>('model.js');
+const { seatsInWords, holderInWords } = await page<{
+  readonly seatsInWords: (model: {
+    readonly queue: Pick<Queue, 'seats' | 'paused'>;
+    readonly holders: readonly HolderView[];
+  }) => string;
+  readonly holderInWords: (holder: HolderView) => string;
+}>('seats.js');
+const { engineInWords, hostInWords } = await page<{
+  readonly engineInWords: (engine: Pick<EngineView, 'state' | 'problem' | 'readyInMs'>) => string;
+  readonly hostInWords: (host: Pick<PromptHostView, 'up' | 'problem'>) => string;
+}>('upkeep.js');
+
+function account(name: string, own: Partial<Queue['accounts'][number]>): Queue['accounts'][number] {
+  return {
+    account: name,
+    weight: 4,
+    waiting: 0,
+    running: 1,
+    virtualMs: 0,
+    seatMs: 0,
+    holdMs: null,
+    calibration: 1,
+    predictedWaitMs: 0,
+    classes: [],
+    ...own,
+  };
+}
+
+const NO_OTHERS = { accounts: 0, waiting: 0, running: 0, seatMs: 0 };
+
+t.test('a lead is over the account that is served next, and there is none while nobody waits', async (t) => {
+  const accounts = [
+    account('runs', { virtualMs: 100 }),
+    account('next', { virtualMs: 400, waiting: 1 }),
+    account('ahead', { virtualMs: 900, waiting: 1 }),
+    account('idle', { virtualMs: 900, running: 0 }),
+  ];
+  const leads = (nextVirtualMs: number | null): (string | undefined)[] =>
+    queueLines({ accounts, others: NO_OTHERS, nextVirtualMs, paused: false }).map(({ texts }) => texts[2]);
+  t.strictSame(leads(400), ['0 ms', '0 ms', '500 ms', '']);
+  t.strictSame(leads(null), ['', '', '', '']);
+});
+
+t.test('while no engine takes requests no seat is free, and no wait is promised', async (t) => {
+  const holder: HolderView = { id: 1, seats: [0], account: 'a', class: 'batch', state: 'decoding', ageMs: 12_000 };
+  const words = (paused: boolean): string => seatsInWords({ queue: { seats: 3, paused }, holders: [holder] });
+  t.equal(words(false), '3 seats, 1 decode, 2 free');
+  t.equal(words(true), '3 seats, 1 decode, 2 away');
+  const waits = (paused: boolean): (string | undefined)[] =>
+    queueLines({
+      accounts: [account('a', {}), account('b', { predictedWaitMs: 1500 })],
+      others: NO_OTHERS,
+      nextVirtualMs: null,
+      paused,
+    }).map(({ texts }) => texts[3]);
+  t.strictSame(waits(false), ['not', '1.5 s']);
+  t.strictSame(waits(true), ['–', '–']);
+  t.equal(holderInWords(holder), 'a (batch), decode, 12 s on its seat', 'the time is that of the seat');
+});
+
+t.test('an engine and a prompt host say what they wait for', async (t) => {
+  const engine = (state: string, problem: string | null = null): string =>
+    engineInWords({ state, problem, readyInMs: 5000 });
+  t.equal(engine('ready'), 'ready');
+  t.equal(engine('cold'), 'cold, ready in 5.0 s');
+  t.equal(engine('unloaded'), 'unloaded, loads on request in about 5.0 s');
+  t.equal(engine('lost', 'no such file'), 'lost: no such file');
+  t.equal(hostInWords({ up: true }), 'up');
+  t.equal(hostInWords({ up: false }), 'starting');
+  t.equal(hostInWords({ up: false, problem: 'unstartable: ENOENT' }), 'cannot start: unstartable: ENOENT');
+});
