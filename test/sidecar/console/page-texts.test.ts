@@ -28,6 +28,14 @@ const { engineInWords, hostInWords } = await page<{
   readonly hostInWords: (host: Pick<PromptHostView, 'up' | 'problem'>) => string;
 }>('upkeep.js');
 
+const { counted } = await page<{
+  readonly counted: (
+    now: Readonly<Record<string, number>>,
+    before: Readonly<Record<string, number>> | undefined,
+    words: (name: string) => string,
+  ) => readonly (readonly [key: string, text: string, minute: number | null, all: number])[];
+}>('counts.js');
+
 function account(name: string, own: Partial<Queue['accounts'][number]>): Queue['accounts'][number] {
   return {
     account: name,
@@ -86,4 +94,11 @@ t.test('an engine and a prompt host say what they wait for', async (t) => {
   t.equal(hostInWords({ up: true }), 'up');
   t.equal(hostInWords({ up: false }), 'starting');
   t.equal(hostInWords({ up: false, problem: 'unstartable: ENOENT' }), 'cannot start: unstartable: ENOENT');
+});
+
+t.test('what came in the last minute is not known without an earlier snapshot', async (t) => {
+  const words = (name: string): string => name;
+  t.strictSame(counted({ full: 3 }, undefined, words), [['full', 'full', null, 3]]);
+  t.strictSame(counted({ full: 3 }, { full: 1 }, words), [['full', 'full', 2, 3]]);
+  t.strictSame(counted({ full: 3 }, {}, words), [['full', 'full', 3, 3]]);
 });
