@@ -44,7 +44,7 @@ export const SERVICE_ROWS: readonly Row[] = [
       },
       {
         title: 'Pauses within replies',
-        description: 'Between two pieces of one reply, as a reader sees it.',
+        description: 'Between two pieces of one reply, as the engine delivers them.',
         unit: 's',
         queries: quantiles('ra_sidecar_inter_token_seconds', OURS, 'model', [0.5, 0.99]),
       },
