@@ -5,7 +5,6 @@
  * that each one's processor time is told apart.
  */
 import { execFileSync, fork, spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtempSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -13,6 +12,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { chatBody, InProcess, JSON_HEADERS } from '../../test/support/in-process.js';
+import { messageOf } from '../support/children.js';
 import { cpuOf } from '../support/cpu.js';
 import { keep, type Row } from '../support/results.js';
 import { quantile } from '../support/stats.js';
@@ -85,17 +85,12 @@ function started(...args: readonly (string | number)[]): ChildProcess {
   return fork(fileURLToPath(import.meta.url), args.map(String), { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
 }
 
-async function message<T>(child: ChildProcess): Promise<T> {
-  const [said] = (await once(child, 'message')) as [T];
-  return said;
-}
-
 async function sidecarRow(replicas: number, intervalMs: number): Promise<Row> {
   const sockets = replicas * SEATS;
   const sidecar = started('sidecar', replicas, intervalMs);
-  const { port, engines } = await message<{ port: number; engines: number[] }>(sidecar);
+  const { port, engines } = await messageOf<{ port: number; engines: number[] }>(sidecar);
   const reader = started('reader', port, sockets);
-  await message(reader);
+  await messageOf(reader);
   await new Promise((later) => setTimeout(later, WARM_MS));
   const pids = [Number(sidecar.pid), Number(reader.pid), ...engines];
   const spent = async (): Promise<number[]> => (await Promise.all(pids.map(cpuOf))).map(({ all }) => all);
@@ -104,7 +99,7 @@ async function sidecarRow(replicas: number, intervalMs: number): Promise<Row> {
   await new Promise((later) => setTimeout(later, SECONDS * 1000));
   const after = await spent();
   reader.send('end');
-  const { frames, gapP99Ms } = await message<Seen>(reader);
+  const { frames, gapP99Ms } = await messageOf<Seen>(reader);
   const each = after.map((seconds, at) => (seconds - (before[at] ?? 0)) / SECONDS);
   sidecar.kill('SIGKILL');
   reader.kill('SIGKILL');
@@ -130,11 +125,11 @@ async function leastRow(binary: string, sockets: number): Promise<Row> {
   const lines = createInterface(writer.stdout)[Symbol.asyncIterator]();
   const port = Number((await lines.next()).value);
   const reader = started('reader', port, sockets);
-  await message(reader);
+  await messageOf(reader);
   reader.send('start');
   const used = Number((await lines.next()).value);
   reader.send('end');
-  const { frames, gapP99Ms } = await message<Seen>(reader);
+  const { frames, gapP99Ms } = await messageOf<Seen>(reader);
   reader.kill('SIGKILL');
   return {
     what: 'a minimal C program',

@@ -2,11 +2,11 @@
  * The time of a refusal over HTTP, by its reason, while all seats are in use and the queue stands. With stub engines.
  */
 import type { ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { RefusalReason } from '../../sidecar/admission/seat-queue.js';
 import { refused } from '../../sidecar/api/refusals.js';
 import { chatBody } from '../../test/support/in-process.js';
+import { messageOf } from '../support/children.js';
 import { onWhoIsFree } from '../support/by-the-clock.js';
 import { end, forked } from '../support/in-turn.js';
 import { medians, type Row } from '../support/results.js';
@@ -103,7 +103,7 @@ async function hold(
   const callers = await Promise.all(Array.from({ length: SEATS[model] + waiting }, () => TimedCaller.open(port, body)));
   for (const caller of callers) void caller.send().catch(() => undefined);
   child.send({ sample: `ra_sidecar_waiting_requests{model="${model}",class="standard"}`, value: waiting });
-  await once(child, 'message');
+  await messageOf(child);
   return callers;
 }
 

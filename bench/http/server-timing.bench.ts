@@ -7,6 +7,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { chatBody } from '../../test/support/in-process.js';
 import { LinkedChild } from '../../test/support/linked-child.js';
+import { messageOf } from '../support/children.js';
 import { byTheClock, onWhoIsFree, type OpenLoopResult, type Rate } from '../support/by-the-clock.js';
 import { keep, markdown, medians, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
@@ -28,7 +29,7 @@ const QUEUED_CALLERS = 8;
 const QUEUED = 1200;
 
 const sidecar = fork(fileURLToPath(new URL('../support/timing-sidecar.js', import.meta.url)));
-const [port] = (await once(sidecar, 'message')) as [number];
+const port = await messageOf<number>(sidecar);
 
 function callers(model: string, act: 'clocked' | 'clockedSlow', count: number): Promise<TimedCaller[]> {
   const body = JSON.stringify(chatBody(model, act));

@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { createServer } from '../../sidecar/http/server.js';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import { connectTls, testPair } from '../../test/support/certificates.js';
+import { messageOf } from '../support/children.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
 
@@ -59,7 +60,7 @@ interface Subject {
 
 async function start(kind: 'plain' | 'tls'): Promise<Subject> {
   const child = fork(fileURLToPath(import.meta.url), ['serve', kind]);
-  const [port] = (await once(child, 'message')) as [number];
+  const port = await messageOf<number>(child);
   const open = async (): Promise<Socket> => {
     if (kind === 'tls') return connectTls(port);
     const socket = connectPlain(port, '127.0.0.1');
@@ -73,7 +74,7 @@ async function start(kind: 'plain' | 'tls'): Promise<Subject> {
 async function used({ child }: Subject, work: () => Promise<void>): Promise<number> {
   const now = async (): Promise<number> => {
     child.send('usage');
-    const [{ user, system }] = (await once(child, 'message')) as [NodeJS.CpuUsage];
+    const { user, system } = await messageOf<NodeJS.CpuUsage>(child);
     return user + system;
   };
   const before = await now();

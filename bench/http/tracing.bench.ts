@@ -1,7 +1,7 @@
 /** The cost of traces and metrics by OTLP for requests, over HTTP: no endpoint, and one that gets all or a tenth. */
-import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { chatBody } from '../../test/support/in-process.js';
+import { messageOf } from '../support/children.js';
 import { change, closedLoop, compared, end, forked, inTurn, typical, type State } from '../support/in-turn.js';
 import { keep, type Row } from '../support/results.js';
 import { TimedCaller } from '../support/timed-caller.js';
@@ -45,7 +45,7 @@ const states = Object.entries(STATES).map(([name, otlp]): State => ({
 
 const runs = await inTurn(states, { lives: LIVES, rounds: ROUNDS });
 collector.child.send('bytes');
-const [taken] = (await once(collector.child, 'message')) as [number];
+const taken = await messageOf<number>(collector.child);
 await end(collector.child);
 if (taken === 0) throw new Error('nothing was sent');
 

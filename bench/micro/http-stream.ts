@@ -9,6 +9,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '../../sidecar/lib/clock.js';
+import { messageOf } from '../support/children.js';
 import { createServer } from '../../sidecar/http/server.js';
 
 const CONNECTIONS = 32;
@@ -85,7 +86,7 @@ async function main(seconds: number): Promise<void> {
   for (const kind of ['reply', 'stream'] as const) {
     const child = fork(fileURLToPath(import.meta.url), [String(port), kind, String(seconds)]);
     const [before, start] = [process.cpuUsage(), performance.now()];
-    const [{ responses }] = (await once(child, 'message')) as [Done];
+    const { responses } = await messageOf<Done>(child);
     const cpu = process.cpuUsage(before);
     const work = kind === 'reply' ? responses : responses * FRAMES;
     const [perCore, perSecond] = [(cpu.user + cpu.system) / 1e6, (performance.now() - start) / 1000].map((s) =>

@@ -11,6 +11,7 @@ import { join } from 'node:path';
 import { freePort } from '../../test/support/free-port.js';
 import { makeKey } from '../../test/support/keys.js';
 import { CHAT, Sidecar } from '../../test/support/sidecar.js';
+import { hasEnded } from '../support/children.js';
 import { LlamaServer } from '../support/peers.js';
 import type { Target } from './attempt.js';
 import { Teardowns } from '../support/teardowns.js';
@@ -129,7 +130,7 @@ export async function behindNginx(
   const child = spawn(NGINX, ['-c', file, '-e', join(folder, 'error.log'), '-p', folder], { stdio: 'ignore' });
   const until = performance.now() + START_MS;
   while (!(await answers(port))) {
-    if (child.exitCode !== null || performance.now() > until) throw new Error('nginx did not start');
+    if (hasEnded(child) || performance.now() > until) throw new Error('nginx did not start');
     await new Promise((again) => setTimeout(again, 20));
   }
   return {
@@ -139,9 +140,11 @@ export async function behindNginx(
         : `${servers.length} llama-servers behind nginx, ${balance ?? 'in turn'}`,
     target: { ...servers[0].target, port },
     close: async () => {
-      const gone = once(child, 'exit');
-      child.kill('SIGTERM');
-      await gone;
+      if (!hasEnded(child)) {
+        const gone = once(child, 'exit');
+        child.kill('SIGTERM');
+        await gone;
+      }
       await rm(folder, { recursive: true, force: true });
     },
   };

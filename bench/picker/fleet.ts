@@ -1,8 +1,8 @@
 /** Three sidecars, each with a stub of an engine, and the picker in front of them. */
-import { fork, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
+import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { StubModel } from '../../test/support/in-process.js';
+import { messageOf } from '../support/children.js';
 import type { Orders, Policy } from './picker.js';
 import { readingOf } from './scorers.js';
 
@@ -29,7 +29,7 @@ export async function startFleet(seats: number): Promise<Fleet> {
   const children = Array.from({ length: SIDECARS }, () =>
     fork(SIDECAR, [JSON.stringify(config), JSON.stringify(models)]),
   );
-  const ports = await Promise.all(children.map((child) => answer<number>(child)));
+  const ports = await Promise.all(children.map((child) => messageOf<number>(child)));
   return {
     ports,
     idle: async () => {
@@ -65,18 +65,13 @@ export async function startPicker({ ports }: Fleet, policy: Policy, seed: number
   const child = fork(PICKER);
   const orders: Orders = { ports, policy, seed };
   child.send(orders);
-  const port = await answer<number>(child);
+  const port = await messageOf<number>(child);
   return {
     port,
     picked: async () => {
       child.send('picked');
-      return answer<number[]>(child);
+      return messageOf<number[]>(child);
     },
     close: () => child.disconnect(),
   };
-}
-
-async function answer<T>(child: ChildProcess): Promise<T> {
-  const [message] = (await once(child, 'message')) as [T];
-  return message;
 }

@@ -1,9 +1,9 @@
 /** Three sidecars behind a picker that reads only their metrics, beside the same picker in turn. */
 import { fork } from 'node:child_process';
-import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { PACED_MS } from '../../test/support/stub-script.js';
 import type { Attempt } from '../overload/attempt.js';
+import { messageOf } from '../support/children.js';
 import { chart, type Panel } from '../support/chart.js';
 import { keep, keepFile, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
@@ -103,7 +103,7 @@ async function point(policy: Policy, round: number, one: Measured): Promise<void
 async function generate(load: Load): Promise<Attempt[][]> {
   const child = fork(GENERATOR);
   child.send(load);
-  const [attempts] = (await once(child, 'message')) as [Attempt[][]];
+  const attempts = await messageOf<Attempt[][]>(child);
   child.disconnect();
   return attempts;
 }

@@ -6,6 +6,7 @@
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { hasEnded, messageOf } from './children.js';
 import { median, quantile } from './stats.js';
 import type { TimedCaller } from './timed-caller.js';
 
@@ -88,15 +89,12 @@ export async function forked(
   args: readonly string[] = [],
 ): Promise<{ readonly child: ChildProcess; readonly reported: unknown }> {
   const child = fork(module, args);
-  const gone = new AbortController();
-  child.once('exit', () => gone.abort());
-  const [reported] = (await once(child, 'message', { signal: gone.signal })) as [unknown];
-  return { child, reported };
+  return { child, reported: await messageOf(child) };
 }
 
 /** Ends such a process, and waits for it. */
 export async function end(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
+  if (hasEnded(child)) return;
   const exited = once(child, 'exit');
   const timer = setTimeout(() => child.kill('SIGKILL'), END_MS);
   if (child.connected) child.disconnect();
