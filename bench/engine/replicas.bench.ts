@@ -31,7 +31,7 @@ const rows = await replicaRows({
 await keep(build === 'native' ? 'replicas-limit-native' : 'replicas-limit', {
   title: `Two replicas against two llama-batched-bench processes, ${build} addon`,
   about: [
-    `The 150 M model of random weights (bench/models/recipes.ts), Q8_0, ${PROMPT_TOKENS} prompt tokens and ${TOKENS} generated, greedy. Two engine processes of one compute thread, each kept on a core of its own (\`cores\`), work at once; so do two processes of the peer. Medians of ${RUNS} pairs of runs, each with new engines that were warmed up for ${WARM_STEPS} steps. The goal is ${GOAL}.`,
+    `The 150 M model of random weights (bench/models/recipes.ts), Q8_0, ${PROMPT_TOKENS} prompt tokens and ${TOKENS} generated, greedy. Two engine processes of one compute thread, each kept on a core of its own (\`cores\`), work at once; so do two processes of the peer, each kept on one of these cores by taskset. Medians of ${RUNS} pairs of runs, each with new engines that were warmed up for ${WARM_STEPS} steps. The goal is ${GOAL}.`,
     'Each process counts for the time that it ran itself, prefill included. The peer samples nothing and makes no text.',
   ],
   rows,

@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { hasEnded } from './children.js';
 import { peakMiB } from './memory.js';
 import { freePort } from '../../test/support/free-port.js';
 
@@ -44,18 +45,23 @@ export interface BatchedOptions {
   readonly sequences: readonly number[];
   /** More arguments, such as `-ngl 99`. */
   readonly more?: readonly string[];
+  /** Where all its threads are kept, as taskset names cores; absent: anywhere. */
+  readonly cores?: string;
   /** Variables besides this process's own. */
   readonly environment?: Readonly<Record<string, string>>;
 }
 
 /** One run of llama-batched-bench: prefill and generation of `sequences` at once, with nothing sampled. */
 export async function batchedBench(file: string, options: BatchedOptions): Promise<BatchedRun[]> {
-  const { threads, promptTokens, tokens, sequences, more = [], environment } = options;
+  const { threads, promptTokens, tokens, sequences, more = [], cores, environment } = options;
+  const program = peer('llama-batched-bench');
+  const [command, before] = cores === undefined ? [program, []] : ['taskset', ['-c', cores, program]];
   // llama.cpp rounds each sequence’s share up to 256 cells.
   const context = Math.max(...sequences) * Math.ceil((promptTokens + tokens) / 256) * 256;
   const running = run(
-    peer('llama-batched-bench'),
+    command,
     [
+      ...before,
       ...[
         '-m',
         file,
@@ -138,7 +144,7 @@ export class LlamaServer {
     const server = new LlamaServer(child, port);
     const until = performance.now() + START_MS;
     while (!(await server.#healthy())) {
-      if (child.exitCode !== null || performance.now() > until) throw new Error('llama-server did not start');
+      if (hasEnded(child) || performance.now() > until) throw new Error('llama-server did not start');
       await new Promise((again) => setTimeout(again, 100));
     }
     if (cores !== undefined) execFileSync('taskset', ['-cp', cores, String(server.pid)], { stdio: 'ignore' });
@@ -150,7 +156,7 @@ export class LlamaServer {
   }
 
   async close(): Promise<void> {
-    if (this.#child.exitCode !== null) return;
+    if (hasEnded(this.#child)) return;
     const gone = once(this.#child, 'exit');
     this.#child.kill('SIGKILL');
     await gone;

@@ -80,8 +80,10 @@ async function theirs(
   const batches = Array.from({ length: Math.max(1, REPLIES / sequences) }, () => sequences);
   const more = ['-ngl', gpu === false ? '0' : '99'];
   const rates = await Promise.all(
-    places.map(async ({ environment = {} }) => {
-      const runs = await batchedBench(file, { threads, promptTokens, tokens, sequences: batches, more, environment });
+    places.map(async ({ setup, environment = {} }) => {
+      const where = setup?.cores === undefined ? {} : { cores: setup.cores };
+      const given = { threads, promptTokens, tokens, sequences: batches, more, environment, ...where };
+      const runs = await batchedBench(file, given);
       return runs.length / runs.reduce((sum, { tokensPerSecond }) => sum + 1 / tokensPerSecond, 0);
     }),
   );
