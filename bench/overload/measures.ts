@@ -11,8 +11,6 @@ export interface Point {
   readonly good: number;
   /** The same of one account. */
   readonly goodOf: Readonly<Record<string, number>>;
-  readonly ttft: number;
-  readonly ttft99: number;
   /** From when a request was due to its last byte, of good replies, ms. */
   readonly total: number;
   readonly total99: number;
@@ -51,14 +49,11 @@ export function measure(runs: readonly (readonly Attempt[])[], seconds: number, 
   const came = (how: Refusal['came']): number[] =>
     refusals.filter(({ refusal }) => refusal?.came === how).map(({ totalMs }) => totalMs);
   const atOnce = came('at once');
-  const ttfts = within.filter(({ end }) => end === 'good').map(({ ttftMs }) => ttftMs);
   const totals = within.filter(({ end }) => end === 'good').map(({ totalMs }) => totalMs);
   const accounts = [...new Set(attempts.map(({ account }) => account))];
   return {
     good: perSecond(ended),
     goodOf: Object.fromEntries(accounts.map((name) => [name, perSecond(ended.filter((one) => one.account === name))])),
-    ttft: quantile(ttfts, 0.5),
-    ttft99: quantile(ttfts, 0.99),
     total: quantile(totals, 0.5),
     total99: quantile(totals, 0.99),
     refused: refused.length,
@@ -75,6 +70,26 @@ export function measure(runs: readonly (readonly Attempt[])[], seconds: number, 
     gone: within.filter(({ end }) => end === 'gone').length,
     broken: within.filter(({ end }) => end === 'broken').length,
   };
+}
+
+/**
+ * How long callers waited for what they came for, ms, those of one kind that were not refused and that were due from `fromS` to
+ * `seconds`. null: it never came, since the caller left before or the connection broke. Without these no wait could be longer than
+ * the patience.
+ */
+export function waits(
+  attempts: readonly Attempt[],
+  awaits: 'first-token' | 'end',
+  seconds: number,
+  fromS: number,
+): (number | null)[] {
+  return attempts
+    .filter((one) => one.awaits === awaits && one.end !== 'refused')
+    .filter(({ scheduledMs }) => scheduledMs >= fromS * 1000 && scheduledMs < seconds * 1000)
+    .map(({ end, ttftMs, totalMs }) => {
+      if (awaits === 'end') return end === 'good' ? totalMs : null;
+      return Number.isNaN(ttftMs) ? null : ttftMs;
+    });
 }
 
 /** How many of the refused got which error, by its code; `none`: of a proxy, which has none. */

@@ -15,7 +15,7 @@ import { forget, inPieces } from '../support/pieces.js';
 import { keep } from '../support/results.js';
 import type { Attempt, Target } from './attempt.js';
 import { served, settled } from './closed-loop.js';
-import { measure, type Point } from './measures.js';
+import { measure, waits } from './measures.js';
 import { offer } from './offer.js';
 import { type Done, rowsOf, verdict } from './patience-table.js';
 import { behindNginx, llamaServer, needNginx, sidecar, type Server } from './servers.js';
@@ -76,6 +76,7 @@ await keep(NAME, {
   about: [
     `150m model, ${SEATS} seats or slots, one compute thread, ${TOKENS} tokens a reply; Poisson arrivals. ${COUNTED_S} s of each point are counted, after ${LEARNING} of the patience and at least ${LEARNING_S} s, since each point starts a sidecar that has learned nothing. Half of the callers, drawn by chance, leave unless they have a whole reply in time, half unless they have the first token of a stream. Replies count if they ended after the learning. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests. The load is in multiples of ${capacity.toFixed(2)} replies a second. ${ROUNDS} rounds, medians; llama-server and nginx in the first round alone.`,
     `ra-sidecar: default settings. Best fixed: of \`queue.maxWaitMs\` at ${FIXED.join(', ')} of the patience, without what the queue learns. nginx tuned: \`limit_conn\` for as many connections as are served in ${TUNED} of the patience; nginx: without.`,
+    'p99: of the default settings, over the requests of all rounds that were not refused. A caller who left before the first token, or before the end of a whole reply, counts as one who waits for ever.',
   ],
   rows: rowsOf(done),
   conclusions: [verdict(done)],
@@ -114,13 +115,11 @@ async function pointOf({ open, ...place }: Place): Promise<Done> {
   const attempts = await generate(server.target, { load, patienceMs, round, seconds });
   if (PEERS.includes(place.server)) await settled(server.target, TOKENS);
   if (server !== theirs) await server.close();
-  const of = (awaits: Attempt['awaits']): Point =>
-    measure([attempts.filter((each) => each.awaits === awaits)], seconds, learningS);
   const { good, refused, gone } = measure([attempts], seconds, learningS);
   return {
     ...{ ...place, capacity, good, refused, gone },
-    ttft99: of('first-token').ttft99,
-    total99: of('end').total99,
+    firstTokens: waits(attempts, 'first-token', seconds, learningS),
+    wholes: waits(attempts, 'end', seconds, learningS),
   };
 }
 

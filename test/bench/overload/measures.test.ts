@@ -1,6 +1,7 @@
 import t from 'tap';
 import type { Attempt } from '../../../bench/overload/attempt.js';
-import { codes, measure } from '../../../bench/overload/measures.js';
+import { codes, measure, waits } from '../../../bench/overload/measures.js';
+import { rowsOf, verdict, type Done } from '../../../bench/overload/patience-table.js';
 import type { Refusal } from '../../../bench/overload/refusal.js';
 
 function refused(totalMs: number, refusal: Refusal, scheduledMs = 0): Attempt {
@@ -52,3 +53,33 @@ t.test(
     t.equal(measure(runs, 5).good, 1 / 3, 'the learning alone');
   },
 );
+
+t.test('callers who left before their first token count as the slowest, and refused ones do not count', async (t) => {
+  const stream = (end: Attempt['end'], ttftMs: number, scheduledMs = 5000): Attempt => {
+    return { account: 'light', scheduledMs, end, status: 200, ttftMs, totalMs: 4000, awaits: 'first-token' };
+  };
+  const whole: Attempt = { ...stream('good', 10), awaits: 'end' };
+  const attempts = [
+    ...[stream('good', 100), stream('broken', 200), stream('gone', NaN), stream('refused', NaN), stream('good', 9, 4)],
+    ...[whole, { ...whole, end: 'gone' as const }],
+  ];
+  t.strictSame(waits(attempts, 'first-token', 10, 5), [100, 200, null]);
+  t.strictSame(waits(attempts, 'end', 10, 5), [4000, null]);
+});
+
+t.test('the p99 of a wait is over all rounds, and says so where more than a hundredth left', async (t) => {
+  const point = { patienceMs: 4000, load: 1, server: 'ra-sidecar', capacity: 5, good: 4, refused: 0, gone: 0 };
+  const round = (round: number, left: number): Done => {
+    const firstTokens = [
+      ...Array.from({ length: 100 - left }, (_, i) => i),
+      ...Array.from({ length: left }, () => null),
+    ];
+    return { ...point, round, firstTokens, wholes: [50] };
+  };
+  const waitOf = (lefts: readonly number[]): unknown =>
+    rowsOf(lefts.map((left, i) => round(i, left)))[0]?.['p99 to a first token, ms'];
+  t.equal(waitOf([0, 1]), 99);
+  t.equal(waitOf([2, 2]), 'more than 1 % left');
+  t.match(verdict([round(0, 0)]), /in 1 fewer than a hundredth of the streams/);
+  t.match(verdict([round(0, 5)]), /in 0 fewer than a hundredth of the streams/);
+});
