@@ -4,7 +4,10 @@ import { stream, type Streamed, type Target } from './streaming.js';
 
 export interface Outcome {
   readonly replies: readonly Streamed[];
+  /** Until the last reply ended; of an open loop, in which requests were sent. */
   readonly seconds: number;
+  /** Of an open loop the replies that ended within its seconds; absent: all did. */
+  readonly ended?: readonly Streamed[];
 }
 
 /** `callers` at once, each sending its next request when its last one ended, until `replies` have been sent in all. */
@@ -24,7 +27,10 @@ export async function closedLoop(
   return { replies: done, seconds: (performance.now() - from) / 1000 };
 }
 
-/** Poisson arrivals, `perSecond` on average for `seconds`, whatever the server does; waits for the last reply. */
+/**
+ * Poisson arrivals, `perSecond` on average for `seconds`, whatever the server does; waits for the last reply. Times to a first
+ * token count from when a request was due, also if this process was late.
+ */
 export async function openLoop(
   target: Target,
   perSecond: number,
@@ -39,14 +45,17 @@ export async function openLoop(
     if (atMs > seconds * 1000) break;
     const waitMs = from + atMs - performance.now();
     if (waitMs > 0) await new Promise((later) => setTimeout(later, waitMs));
-    open.push(stream(target, body(i)));
+    const due = from + atMs;
+    const reply = stream(target, body(i));
+    open.push(reply.then((streamed) => ({ ...streamed, ttftMs: (streamed.timesMs[0] ?? NaN) - due })));
   }
-  return { replies: await Promise.all(open), seconds: (performance.now() - from) / 1000 };
+  const replies = await Promise.all(open);
+  return { replies, seconds, ended: replies.filter(({ endMs }) => endMs <= from + seconds * 1000) };
 }
 
-/** Tokens generated a second. */
-export function tokensPerSecond({ replies, seconds }: Outcome): number {
-  return replies.reduce((sum, { completionTokens }) => sum + completionTokens, 0) / seconds;
+/** Tokens generated a second, in an open loop of the replies that ended within its seconds. */
+export function tokensPerSecond({ replies, seconds, ended = replies }: Outcome): number {
+  return ended.reduce((sum, { completionTokens }) => sum + completionTokens, 0) / seconds;
 }
 
 /** TTFT and gaps between pieces over all replies of some outcomes, ms. */
