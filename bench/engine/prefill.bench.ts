@@ -2,6 +2,7 @@
  * What a long prompt costs the replies beside it, and what protecting them costs the prompt: the effect of
  * `prefillShare`.
  */
+import { SEND_MS } from '../../engine/scheduler/outbox.js';
 import { EngineDriver, randomJob, type Job } from '../support/engine-driver.js';
 import { random13m, random150m } from '../support/models.js';
 import { keep, keptRows, type Row } from '../support/results.js';
@@ -18,10 +19,11 @@ const CONTEXT = 6144;
  */
 const PARTS = 10;
 
-/** Between two arrivals of a reply's tokens, ms, and how many tokens it had then. */
+/** Between two arrivals of a reply's tokens, ms, how many tokens it had then, and how many of them came with the second arrival. */
 interface Gap {
   readonly ms: number;
   readonly tokens: number;
+  readonly came: number;
 }
 
 /** Gaps between a reply's tokens from QUIET_TOKENS on, as many with the long prompt beside them as without. */
@@ -62,8 +64,8 @@ for (const [model, make, shares, times] of [
     const runs: Trade[] = [];
     for (let i = 0; i < times; i++) runs.push(await trade(engine));
     await engine.close();
-    const undisturbed = runs.flatMap((run) => run.undisturbed.map(({ ms }) => ms));
-    const disturbed = runs.flatMap((run) => run.disturbed.map(({ ms }) => ms));
+    const all = (which: 'undisturbed' | 'disturbed'): Gap[] => runs.flatMap((run) => run[which]);
+    const [undisturbed, disturbed] = [all('undisturbed').map(({ ms }) => ms), all('disturbed').map(({ ms }) => ms)];
     rows.push({
       model,
       'prefillShare %': prefillShare,
@@ -71,8 +73,10 @@ for (const [model, make, shares, times] of [
       'gap p99 ms, undisturbed': quantile(undisturbed, 0.99),
       'gap p50 ms, beside the prompt': median(disturbed),
       'gap p99 ms, beside the prompt': quantile(disturbed, 0.99),
-      'p99 beside over p50 undisturbed': quantile(disturbed, 0.99) / median(undisturbed),
-      'the same, each gap over the p50 of its tenth': withinParts(runs),
+      'ms a token, undisturbed': aToken(all('undisturbed')),
+      'p99 of ms a token beside, over undisturbed':
+        quantile(all('disturbed').map(each), 0.99) / aToken(all('undisturbed')),
+      'the same, over undisturbed in its tenth': withinParts(runs),
       'TTFT of the long prompt, s': median(runs.map((run) => run.ttftMs / 1000)),
     });
     process.stdout.write(`${JSON.stringify(rows.at(-1))}\n`);
@@ -82,9 +86,9 @@ for (const [model, make, shares, times] of [
 await keep(name, {
   title: 'A long prompt beside running replies',
   about: [
-    `${STREAMS} replies are decoding (greedy) when a prompt of ${PROMPT_TOKENS} tokens comes; gaps are the times between two arrivals of a reply's tokens from the engine process, which lets steps shorter than 4 ms share a message, while the prompt is prefilled, and undisturbed: the same tokens of the same replies without it. One compute thread, the ${build} addon, chunks of at most 256 tokens.`,
+    `${STREAMS} replies are decoding (greedy) when a prompt of ${PROMPT_TOKENS} tokens comes; gaps are the times between two arrivals of a reply's tokens from the engine process, which lets steps shorter than ${SEND_MS} ms share a message, while the prompt is prefilled, and undisturbed: the same tokens of the same replies without it. One compute thread, the ${build} addon, chunks of at most 256 tokens.`,
     '`prefillShare`: time for prompts in one step, in percent of what the step takes without, the fixed cost of one more decode included; on a CPU never fewer than two tokens go.',
-    `The replies grow on the way, a slow model's by up to 2,000 tokens, and their undisturbed steps with them: the last ratio but one compares a p99 that lies at the end of the way with a median of all of it. So the way is cut into ${PARTS} parts by the tokens that the replies have, each gap is taken over the undisturbed median of its own part, and what is shown is the p99 of these.`,
+    `A small model's gaps are as long as messages wait, and hold several tokens. So what is compared is each gap divided by the tokens that came with it, over the time of all undisturbed gaps divided by all their tokens. The replies grow on the way, a slow model's by up to 2,000 tokens, and their undisturbed steps with them: that ratio compares a p99 that lies at the end of the way with a mean of all of it. So the way is also cut into ${PARTS} parts by the tokens that the replies have, each gap is compared with the undisturbed ones of its own part, and what is shown is the p99 of these.`,
   ],
   rows,
 });
@@ -96,15 +100,25 @@ async function trade(engine: EngineDriver): Promise<Trade> {
   return { undisturbed, disturbed, tokens, ttftMs };
 }
 
-/** The p99 of each gap beside the prompt over the undisturbed median of the same part. */
+/** Milliseconds that a token took in one gap. */
+function each({ ms, came }: Gap): number {
+  return ms / came;
+}
+
+/** Milliseconds that a token took in all gaps together. NaN for none. */
+function aToken(gaps: readonly Gap[]): number {
+  return gaps.reduce((sum, { ms }) => sum + ms, 0) / gaps.reduce((sum, { came }) => sum + came, 0);
+}
+
+/** The p99 of ms a token beside the prompt, over that of the undisturbed gaps of the same part. */
 function withinParts(runs: readonly Trade[]): number {
   const part = ({ tokens: end }: Trade, tokens: number): number =>
     Math.min(PARTS - 1, Math.floor(((tokens - QUIET_TOKENS) / (end - QUIET_TOKENS)) * PARTS));
-  const of = (which: 'undisturbed' | 'disturbed', at: number): number[] =>
-    runs.flatMap((run) => run[which].filter(({ tokens }) => part(run, tokens) === at).map(({ ms }) => ms));
+  const of = (which: 'undisturbed' | 'disturbed', at: number): Gap[] =>
+    runs.flatMap((run) => run[which].filter(({ tokens }) => part(run, tokens) === at));
   const ratios = Array.from({ length: PARTS }, (_, at) => {
-    const usual = median(of('undisturbed', at));
-    return of('disturbed', at).map((ms) => ms / usual);
+    const usual = aToken(of('undisturbed', at));
+    return of('disturbed', at).map((gap) => each(gap) / usual);
   });
   return quantile(ratios.flat(), 0.99);
 }
@@ -118,7 +132,7 @@ async function replies(
   until: number | 'with the prompt',
 ): Promise<{ readonly gaps: readonly Gap[]; readonly tokens: number; readonly ttftMs: number }> {
   const gaps: Gap[] = [];
-  const lastMs = new Map<number, number>();
+  const last = new Map<number, { readonly atMs: number; readonly tokens: number }>();
   let tokens = 0;
   let cameMs: number | undefined;
   let ttftMs = NaN;
@@ -130,9 +144,11 @@ async function replies(
         ttftMs = atMs - (cameMs ?? NaN);
         return 'enough';
       }
-      const before = lastMs.get(index);
-      lastMs.set(index, atMs);
-      if (before !== undefined && cameMs !== undefined) gaps.push({ ms: atMs - before, tokens: output.tokens });
+      const before = last.get(index);
+      last.set(index, { atMs, tokens: output.tokens });
+      const came = output.tokens - (before?.tokens ?? output.tokens);
+      if (before !== undefined && cameMs !== undefined && came > 0)
+        gaps.push({ ms: atMs - before.atMs, tokens: output.tokens, came });
       if (index !== STREAMS - 1) return undefined;
       tokens = output.tokens;
       if (until !== 'with the prompt' && tokens >= until) return 'enough';

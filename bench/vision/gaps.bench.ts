@@ -5,12 +5,14 @@
 import { Agent } from 'node:http';
 import { join } from 'node:path';
 import { dataUrl, png } from '../../test/support/images.js';
-import { CACHE, embeddedTestModel } from '../../test/support/models.js';
+import { CACHE } from '../../test/support/models.js';
 import { SEEING, seeingSidecar } from '../../test/support/vision.js';
+import { SEND_MS } from '../../engine/scheduler/outbox.js';
 import { ensureProjector } from '../models/random-projector.js';
+import { endlessEmbedded } from '../support/models.js';
 import { LlamaServer } from '../support/peers.js';
 import { keep, markdown, type Row } from '../support/results.js';
-import { quantile } from '../support/stats.js';
+import { median, quantile } from '../support/stats.js';
 import { stream, type Target } from '../support/streaming.js';
 import { Teardowns } from '../support/teardowns.js';
 
@@ -24,23 +26,23 @@ const CONTEXT = 4096;
 const ENGINE_CORE = '0';
 const VISION_CORE = '1';
 
-const file = await embeddedTestModel();
+const file = await endlessEmbedded();
 /** The embedded model's. */
 const WIDTH = 256;
 const encoder = { width: 512, layers: 12, side: 336 };
 const projector = await ensureProjector(join(CACHE, 'models'), 'mlp', WIDTH, encoder);
 
 const messages = [{ role: 'user', content: 'Hello' }];
-// A reward for repetition prevents the end token.
-const FREE = { model: SEEING, messages, temperature: 0, frequency_penalty: -2, max_tokens: TOKENS };
+// Greedily this model repeats a token without text.
+const FREE = { model: SEEING, messages, temperature: 1, seed: 1, max_tokens: TOKENS };
 
 /** All are different. Created before the measurement, since callers share this process. */
 const images = Array.from({ length: MOST_IMAGES }, (_, shade) =>
   dataUrl(png(64, 48, (x, y) => [(x + shade * 7) & 255, (y * shade) & 255, shade & 255])),
 );
 
-/** Greedily llama-server repeats a token without text here. */
-const TALKING = { temperature: 1, frequency_penalty: 0, ignore_eos: true, seed: 1 };
+/** The API’s defaults, sent to llama-server; by default it would use top_k 40. */
+const SAME = { top_k: 0, top_p: 1, min_p: 0 };
 
 interface Look {
   readonly from: number;
@@ -60,9 +62,15 @@ async function look(target: Target): Promise<Look> {
   return { from, to: performance.now() };
 }
 
+/** Between two arrivals of a stream's text, ms, and the tokens that came with the second: its part of the text, of all tokens. */
+interface Gap {
+  readonly ms: number;
+  readonly tokens: number;
+}
+
 interface Round {
   /** Beside images, only those in which one was asked about. */
-  readonly gaps: readonly number[];
+  readonly gaps: readonly Gap[];
   readonly looks: readonly Look[];
 }
 
@@ -77,17 +85,33 @@ async function round(target: Target, beside: boolean): Promise<Round> {
   await looking;
   const counted = (from: number, to: number): boolean =>
     !beside || looks.some((each) => from < each.to && each.from < to);
-  const gaps = streams.flatMap(({ timesMs }) =>
-    timesMs.slice(1).flatMap((to, i) => (counted(timesMs[i] ?? to, to) ? [to - (timesMs[i] ?? to)] : [])),
-  );
+  const gaps = streams.flatMap(({ timesMs, lengths, completionTokens }) => {
+    const ofText = completionTokens / lengths.reduce((sum, length) => sum + length, 0);
+    return timesMs.slice(1).flatMap((to, i): Gap[] => {
+      const from = timesMs[i] ?? to;
+      return counted(from, to) ? [{ ms: to - from, tokens: (lengths[i + 1] ?? NaN) * ofText }] : [];
+    });
+  });
   return { gaps, looks };
+}
+
+/** Milliseconds a token, over all gaps. */
+function aToken(gaps: readonly Gap[]): number {
+  return gaps.reduce((sum, { ms }) => sum + ms, 0) / gaps.reduce((sum, { tokens }) => sum + tokens, 0);
+}
+
+function gapAt(gaps: readonly Gap[], share: number): number {
+  return quantile(
+    gaps.map(({ ms }) => ms),
+    share,
+  );
 }
 
 async function measured(server: string, target: Target): Promise<Row> {
   await look(target);
   await round(target, false);
-  const [alone, beside, looks]: [number[], number[], number[]] = [[], [], []];
-  const ratios: { p50: number; p99: number }[] = [];
+  const [alone, beside, looks]: [Gap[], Gap[], number[]] = [[], [], []];
+  const ratios: { aToken: number; p99: number }[] = [];
   for (let pair = 0; pair < PAIRS; pair++) {
     const first = await round(target, pair % 2 === 1);
     const second = await round(target, pair % 2 === 0);
@@ -95,24 +119,23 @@ async function measured(server: string, target: Target): Promise<Row> {
     alone.push(...without.gaps);
     beside.push(...withImages.gaps);
     looks.push(...withImages.looks.map(({ from, to }) => to - from));
-    const of = (share: number): number => quantile(withImages.gaps, share) / quantile(without.gaps, share);
-    ratios.push({ p50: of(0.5), p99: of(0.99) });
+    ratios.push({
+      aToken: aToken(withImages.gaps) / aToken(without.gaps),
+      p99: gapAt(withImages.gaps, 0.99) / gapAt(without.gaps, 0.99),
+    });
   }
   const row = {
     server,
-    'p50 alone, ms': quantile(alone, 0.5),
-    'p50 beside, ms': quantile(beside, 0.5),
-    'p50 ratio, median of pairs': quantile(
-      ratios.map(({ p50 }) => p50),
-      0.5,
-    ),
-    'p99 alone, ms': quantile(alone, 0.99),
-    'p99 beside, ms': quantile(beside, 0.99),
-    'p99 ratio, median of pairs': quantile(
-      ratios.map(({ p99 }) => p99),
-      0.5,
-    ),
-    'longest beside, ms': Math.max(...beside),
+    'ms a token alone': aToken(alone),
+    'ms a token beside': aToken(beside),
+    'ms a token ratio, median of pairs': median(ratios.map(({ aToken }) => aToken)),
+    'p50 alone, ms': gapAt(alone, 0.5),
+    'p50 beside, ms': gapAt(beside, 0.5),
+    'p99 alone, ms': gapAt(alone, 0.99),
+    'p99 beside, ms': gapAt(beside, 0.99),
+    'p99 ratio, median of pairs': median(ratios.map(({ p99 }) => p99)),
+    'p99 beside, in tokens alone': gapAt(beside, 0.99) / aToken(alone),
+    'longest beside, ms': gapAt(beside, 1),
     images: looks.length,
     'an image, ms': quantile(looks, 0.5),
   };
@@ -123,7 +146,10 @@ async function measured(server: string, target: Target): Promise<Row> {
 const teardowns = new Teardowns();
 const seats = STREAMS + 1;
 const model = { file, projector };
-const more = { seats, contextPerSeat: CONTEXT, cores: ENGINE_CORE, vision: { cores: VISION_CORE } };
+const more = {
+  ...{ seats, contextPerSeat: CONTEXT, cores: ENGINE_CORE, vision: { cores: VISION_CORE } },
+  config: { development: { validateAnswers: false } },
+};
 const sidecar = await seeingSidecar(teardowns, model, more);
 const rows = [await measured('ra-sidecar', { agent: new Agent(), port: sidecar.port, key: sidecar.key })];
 await teardowns.run();
@@ -134,13 +160,13 @@ const server = await LlamaServer.start(file, {
   contextPerSlot: CONTEXT,
   more: ['--mmproj', projector, '--jinja', '-fa', 'off', '--no-warmup'],
 });
-rows.push(await measured('llama-server', { agent: new Agent(), port: server.port, extras: TALKING }));
+rows.push(await measured('llama-server', { agent: new Agent(), port: server.port, extras: SAME }));
 await server.close();
 
 await keep('vision-gaps', {
   title: 'Gaps of text streams while images beside them are encoded',
   about: [
-    `${STREAMS} streams of ${TOKENS} tokens of the embedded model (3 million weights), alone and beside one caller who sends ${IMAGES_A_ROUND} images one after another, each a new one, ${PAIRS} pairs. Beside images, gaps count in which one was asked about. The encoder has ${encoder.layers} layers of width ${encoder.width} over 576 patches, random weights; an image is 576 tokens. One compute thread each: the engine on core ${ENGINE_CORE}, the vision process on core ${VISION_CORE}, where the sidecar and the callers compute too; llama-server with one thread for both. Gaps between two arrivals of text at the caller.`,
+    `${STREAMS} streams of ${TOKENS} tokens of the embedded model (3 million weights, which never end a reply), temperature 1, alone and beside one caller who sends ${IMAGES_A_ROUND} images one after another, each a new one, ${PAIRS} pairs. Beside images, gaps count in which one was asked about. The encoder has ${encoder.layers} layers of width ${encoder.width} over 576 patches, random weights; an image is 576 tokens. One compute thread each: the engine on core ${ENGINE_CORE}, the vision process on core ${VISION_CORE}, where the sidecar and the callers compute too; llama-server with one thread for both. Gaps between two arrivals of text at the caller. Our engine lets steps shorter than ${SEND_MS} ms share a message, so a gap of its streams holds several tokens; llama-server sends each. Ms a token: all gaps over all their tokens, which are told by the length of the text.`,
   ],
   rows,
 });
