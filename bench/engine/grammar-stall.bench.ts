@@ -71,7 +71,6 @@ for (const held of HELD) {
       'their grammar': what,
       stacks: grammar.stacks ?? 1,
       'gap p50, ms': at(gaps, 0.5),
-      'gap p99, ms': at(gaps, 0.99),
       'longest gap, ms': gaps.at(-1) ?? NaN,
       'held tokens/s': heldTokens / ((performance.now() - from) / 1000),
     });
@@ -82,7 +81,7 @@ await context.dispose();
 await keep('grammar-stall', {
   title: 'Gaps of streams beside replies that a grammar constrains',
   about: [
-    `${STREAMS} free replies of ${TOKENS} tokens and as many held ones beside them as the row says, each followed by another when it ends; temperature 2, so that nearly every token is refused at first. Llama 3’s vocabulary of 128,256 tokens, two layers of random weights, one compute thread, batch decoder, prebuilt addon. Gaps between two tokens of a free reply.`,
+    `${STREAMS} free replies of ${TOKENS} tokens and as many held ones beside them as the row says, each followed by another when it ends; temperature 2, so that nearly every token is refused at first. Llama 3’s vocabulary of 128,256 tokens, two layers of random weights, one compute thread, batch decoder, prebuilt addon. Gaps between two steps of the free replies, each once.`,
     'Where stacks times vocabulary are 2.5 million or more, what may come is worked out on a thread of its own and the reply sits steps out; below that llama.cpp asks the grammar within the step.',
   ],
   rows,

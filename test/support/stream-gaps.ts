@@ -22,14 +22,16 @@ const LIMITS = {
   prefillTokensPerStep: 256,
   prefillShare: 50,
   prefixReuse: 'off',
+  // Steps that share a message would be one gap.
+  sendMs: 0,
   origin: { weights: '', kv: 'f16' },
 } as const;
 /** As of callers that want as many tokens as can be refused. */
 const HOT = { temperature: 2, topP: 1, frequencyPenalty: 0, presencePenalty: 0 };
 
 /**
- * Gaps between one stream’s tokens, ms, ascending, of all streams from when all replies have begun; and tokens of
- * constrained ones.
+ * Gaps between the steps that gave free streams tokens, ms, ascending, from when all replies have begun: each step once, though all
+ * streams waited for it. And the tokens of constrained replies.
  */
 export async function gapsBeside(
   decoder: Decoder,
@@ -37,7 +39,8 @@ export async function gapsBeside(
   { streams, tokens, held, grammar }: Beside,
 ): Promise<{ readonly gaps: number[]; readonly heldTokens: number }> {
   const model: ModelTokens = { isEnd, bytes: () => Buffer.from('x'), control: () => undefined };
-  const times = new Map<number, number[]>();
+  const times: number[] = [];
+  const tokensOf = new Map<number, number>();
   let heldTokens = 0;
   let begun = Infinity;
   const started = new Set<number>();
@@ -46,10 +49,14 @@ export async function gapsBeside(
   const loop = await new Promise<StepLoop>((resolve, reject) => {
     const made = new StepLoop(decoder, model, { seats: streams + held, ...LIMITS }, (_, outputs) => {
       const now = performance.now();
-      for (const { id, kind, ...output } of outputs) {
+      if (outputs.some(({ id, kind }) => kind === 'piece' && id < streams)) times.push(now);
+      for (const output of outputs) {
+        const { id, kind } = output;
         if (kind === 'failed') reject(new Error('a reply failed'));
-        if (kind === 'piece' && id < streams) times.get(id)?.push(now);
-        else if (kind === 'piece') heldTokens += 1;
+        if (kind === 'piece' && id >= streams) {
+          heldTokens += output.tokens - (tokensOf.get(id) ?? 0);
+          tokensOf.set(id, output.tokens);
+        }
         if (kind === 'started') started.add(id);
         if (begun === Infinity && started.size >= streams + held) begun = now;
         if (kind !== 'done' || 'never' in output) continue;
@@ -58,16 +65,11 @@ export async function gapsBeside(
       }
       if (live === 0) resolve(made);
     });
-    for (; lastId < streams; lastId++) {
-      times.set(lastId, []);
-      made.generate(lastId, job(lastId, tokens));
-    }
+    for (; lastId < streams; lastId++) made.generate(lastId, job(lastId, tokens));
     for (let i = 0; i < held; i++) made.generate(++lastId, job(lastId, 256, grammar));
   });
   await loop.close();
-  const gaps = [...times.values()].flatMap((all) =>
-    all.slice(1).flatMap((time, i) => (time > begun ? [time - (all[i] ?? time)] : [])),
-  );
+  const gaps = times.slice(1).flatMap((time, i) => (time > begun ? [time - (times[i] ?? time)] : []));
   return { gaps: gaps.sort((a, b) => a - b), heldTokens };
 }
 
