@@ -41,6 +41,8 @@ interface Pair {
   /** Without pauses, with `prefixReuse: any`. */
   readonly any: readonly Turn[];
   readonly theirs: readonly Turn[];
+  /** Without pauses. */
+  readonly theirsAtOnce: readonly Turn[];
   readonly enginePeak: number;
   readonly theirPeak: number;
 }
@@ -60,27 +62,33 @@ async function pairOf(file: string, pair: number): Promise<Pair> {
   const ours = await withSidecar(file, 'auto', pair, PAUSE_MS);
   const atOnce = await withSidecar(file, 'auto', pair, 0);
   const any = await withSidecar(file, 'any', pair, 0);
-  const server = await LlamaServer.start(file, {
-    threads: 1,
-    slots: SEATS,
-    contextPerSlot: CONTEXT,
-    more: ['-ngl', '0', '--jinja'],
-  });
+  const theirs = await withLlamaServer(file, pair, PAUSE_MS);
+  const theirsAtOnce = await withLlamaServer(file, pair, 0);
+  return {
+    ...{ ours: ours.turns, atOnce: atOnce.turns, any: any.turns, theirs: theirs.turns },
+    ...{ theirsAtOnce: theirsAtOnce.turns, enginePeak: ours.peak, theirPeak: theirs.peak },
+  };
+}
+
+interface Chat {
+  readonly turns: readonly Turn[];
+  /** The most memory of the process that computes, MiB. */
+  readonly peak: number;
+}
+
+async function withLlamaServer(file: string, pair: number, pauseMs: number): Promise<Chat> {
+  const more = ['-ngl', '0', '--jinja'];
+  const server = await LlamaServer.start(file, { threads: 1, slots: SEATS, contextPerSlot: CONTEXT, more });
   const extras = { top_k: 0, top_p: 1, min_p: 0 };
   const target = { port: server.port, extras };
   await converse(target, CHAT, ['Hello'], 4);
-  const theirs = await converse(target, CHAT, questions(pair), REPLY, PAUSE_MS);
-  const theirPeak = await peakMiB(server.pid);
+  const turns = await converse(target, CHAT, questions(pair), REPLY, pauseMs);
+  const peak = await peakMiB(server.pid);
   await server.close();
-  return { ours: ours.turns, atOnce: atOnce.turns, any: any.turns, theirs, enginePeak: ours.peak, theirPeak };
+  return { turns, peak };
 }
 
-async function withSidecar(
-  file: string,
-  prefixReuse: 'auto' | 'any',
-  pair: number,
-  pauseMs: number,
-): Promise<{ turns: readonly Turn[]; peak: number }> {
+async function withSidecar(file: string, prefixReuse: 'auto' | 'any', pair: number, pauseMs: number): Promise<Chat> {
   const teardowns = new Teardowns();
   const model = { id: CHAT, kind: 'chat', file, seats: SEATS, contextPerSeat: CONTEXT, threads: 1, gpu: false };
   const config = { models: [{ ...model, prefixReuse }], development: { validateAnswers: false } };
@@ -102,10 +110,10 @@ for (const model of ['window', 'hybrid', 'embedded'] as const) {
   const file = await FILES[model]();
   const pairs = await inPieces(`${name}-${model}`, PAIRS, (pair) => pairOf(file, pair));
   for (let turn = 0; turn < TURNS; turn += 1) {
-    const of = (side: 'ours' | 'atOnce' | 'any' | 'theirs', field: keyof Turn): number =>
-      median(pairs.map((pair) => pair[side][turn]?.[field] ?? NaN));
-    const ratio = (side: 'ours' | 'atOnce' | 'any'): number =>
-      median(pairs.map((pair) => (pair[side][turn]?.ttftMs ?? NaN) / (pair.theirs[turn]?.ttftMs ?? NaN)));
+    type Side = 'ours' | 'atOnce' | 'any' | 'theirs' | 'theirsAtOnce';
+    const of = (side: Side, field: keyof Turn): number => median(pairs.map((pair) => pair[side][turn]?.[field] ?? NaN));
+    const ratio = (side: Side, peer: Side): number =>
+      median(pairs.map((pair) => (pair[side][turn]?.ttftMs ?? NaN) / (pair[peer][turn]?.ttftMs ?? NaN)));
     rows.push({
       model,
       turn: turn + 1,
@@ -118,9 +126,10 @@ for (const model of ['window', 'hybrid', 'embedded'] as const) {
       'TTFT ms, ours, at once': of('atOnce', 'ttftMs'),
       'TTFT ms, ours, any': of('any', 'ttftMs'),
       'TTFT ms, llama-server': of('theirs', 'ttftMs'),
-      ratio: ratio('ours'),
-      'ratio, at once': ratio('atOnce'),
-      'ratio, any': ratio('any'),
+      'TTFT ms, llama-server, at once': of('theirsAtOnce', 'ttftMs'),
+      ratio: ratio('ours', 'theirs'),
+      'ratio, at once': ratio('atOnce', 'theirsAtOnce'),
+      'ratio, any': ratio('any', 'theirsAtOnce'),
       'peak MiB, engine': median(pairs.map(({ enginePeak }) => enginePeak)),
       'peak MiB, llama-server': median(pairs.map(({ theirPeak }) => theirPeak)),
     });
@@ -130,7 +139,7 @@ for (const model of ['window', 'hybrid', 'embedded'] as const) {
 await keep(name, {
   title: `A growing chat beside llama-server, ${build} addon`,
   about: [
-    `One caller, ${TURNS} turns over HTTP, each with a question of some ${WORDS} words and a greedy reply of ${REPLY} tokens; ${SEATS} seats or slots of ${CONTEXT} tokens, 1 compute thread each, prompt reuse on. ${PAUSE_MS / 1000} s pass between a reply and the next question, as when a person reads it; none in the columns \`at once\` and \`any\`. Medians of ${PAIRS} pairs of processes. TTFT: from the request to the first text. Reused: cached_tokens of the reply.`,
+    `One caller, ${TURNS} turns over HTTP, each with a question of some ${WORDS} words and a greedy reply of ${REPLY} tokens; ${SEATS} seats or slots of ${CONTEXT} tokens, 1 compute thread each, prompt reuse on. ${PAUSE_MS / 1000} s pass between a reply and the next question, as when a person reads it; none in the columns \`at once\` and \`any\`, which are compared with llama-server without pauses. Medians of ${PAIRS} pairs of processes. TTFT: from the request to the first text. Reused: cached_tokens of the reply.`,
     '`prefixReuse: auto`, the default, evaluates the last reply again, since it was evaluated one token at a time and its state would not equal that of a fresh prefill to the last bit. Where the state cannot be truncated (`window`, `hybrid`), the engine does so in the pause (`prefillAhead`). `any` goes on from the reply’s own state where its text becomes the same tokens again.',
     '`window` and `hybrid`: see architectures-limit-native.md. `embedded`: a llama model of 3 million weights.',
   ],
