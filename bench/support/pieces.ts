@@ -4,6 +4,8 @@
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { digestOf, filesOf, runningBench } from './bench-files.js';
+import { processor } from './machine.js';
+import { countNoises, NoiseMeter, type Noise } from './noise.js';
 import type { Row } from './results.js';
 import { median } from './stats.js';
 
@@ -18,12 +20,16 @@ const presentCode = bench === undefined ? '' : digestOf(filesOf(bench));
 interface Kept<Piece> {
   /** What they are of. */
   readonly code: string;
+  /** The processor that they are of. */
+  readonly machine: string;
   readonly pieces: Piece[];
+  /** Of each piece. */
+  readonly noises: Noise[];
 }
 
 /**
  * Runs the missing ones of `count` pieces, one after another, and returns all. They are kept under `name` until
- * `forget`, or until the code is another one than `code`, a digest of it.
+ * `forget`, or until the code is another one than `code`, a digest of it, or the processor another one.
  */
 export async function inPieces<Piece>(
   name: string,
@@ -33,13 +39,17 @@ export async function inPieces<Piece>(
 ): Promise<readonly Piece[]> {
   const file = `${PIECES}${name}.json`;
   const kept = JSON.parse(await readFile(file, 'utf8').catch(() => '{}')) as Partial<Kept<Piece>>;
-  const pieces = kept.code === code ? (kept.pieces ?? []) : [];
+  const machine = processor();
+  const { pieces = [], noises = [] } = kept.code === code && kept.machine === machine ? kept : {};
   await mkdir(PIECES, { recursive: true });
   while (pieces.length < count) {
+    const noise = new NoiseMeter();
     pieces.push(await make(pieces.length));
-    await writeFile(file, JSON.stringify({ code, pieces } satisfies Kept<Piece>));
+    noises.push(noise.read());
+    await writeFile(file, JSON.stringify({ code, machine, pieces, noises } satisfies Kept<Piece>));
     process.stdout.write(`${name}: ${pieces.length} of ${count}\n`);
   }
+  countNoises(noises);
   return pieces;
 }
 

@@ -3,11 +3,11 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { installedAddon } from './addon.js';
 import { filesOf, runningBench } from './bench-files.js';
-import { BUSY, foreignCores } from './busy.js';
+import { BUSY, countOwnWork, foreignCores } from './busy.js';
 import { codeCommit } from './commit.js';
 import { processor } from './machine.js';
+import { countedNoise, NoiseMeter } from './noise.js';
 import { median, shown } from './stats.js';
-import { Stolen } from './stolen.js';
 
 /** From dist/bench/support. */
 const RESULTS = new URL('../../../bench/results/', import.meta.url);
@@ -22,6 +22,8 @@ export interface Results {
   readonly rows: readonly Row[];
   /** The conclusions, a paragraph each. */
   readonly conclusions?: readonly string[];
+  /** What was measured is not as it should be: the result is kept to be looked at, and the next round measures again. */
+  readonly failed?: boolean;
   /** Figures of a simulation: other work of the machine does not change them. */
   readonly simulated?: boolean;
 }
@@ -30,8 +32,6 @@ export interface Results {
 const LOOK_MS = 1000;
 /** Percent of the machine’s time that its host gave to others, from which on the figures are marked as rough. */
 const ROBBED = 2;
-
-const stolen = new Stolen();
 
 const from = performance.now();
 
@@ -43,13 +43,20 @@ const commit = bench === undefined ? codeCommit() : codeCommit(filesOf(bench));
 /** Cores that were busy with other work just before the bench. */
 const busyBefore = await foreignCores(LOOK_MS);
 
+countOwnWork();
+const noise = new NoiseMeter();
+
 /** Writes `bench/results/<name>.md` and `.json`, and shows the table. */
 export async function keep(
   name: string,
-  { title, about, rows, conclusions = [], simulated = false }: Results,
+  { title, about, rows, conclusions = [], failed = false, simulated = false }: Results,
 ): Promise<void> {
-  const stolenPercent = stolen.percent;
-  const rough = (busyBefore > BUSY || (stolenPercent ?? 0) > ROBBED) && !simulated;
+  const noises = [noise.read(), countedNoise()];
+  const [busyDuring, stolenPercent] = [
+    most(noises.map(({ busy }) => busy)),
+    most(noises.map(({ stolenPercent }) => stolenPercent)),
+  ];
+  const rough = (Math.max(busyBefore, busyDuring ?? 0) > BUSY || (stolenPercent ?? 0) > ROBBED) && !simulated;
   const where = {
     commit,
     date: new Date().toISOString(),
@@ -58,12 +65,14 @@ export async function keep(
     addon: installedAddon(),
     command: ['node', `dist/${process.argv[1]?.split('/dist/')[1] ?? ''}`, ...process.argv.slice(2)].join(' '),
     busyBefore: Number(busyBefore.toFixed(2)),
-    stolenPercent: stolenPercent === undefined ? null : Number(stolenPercent.toFixed(1)),
+    busyDuring: busyDuring === null ? null : Number(busyDuring.toFixed(2)),
+    stolenPercent: stolenPercent === null ? null : Number(stolenPercent.toFixed(1)),
     rough,
+    ...(failed && { failed }),
     seconds: Math.round((performance.now() - from) / 1000),
   };
   const table = markdown(rows);
-  const facts = `Commit ${commit}; ${where.machine}; Node ${where.node}, ${where.addon} addon; ${where.date}; cores busy with other work before: ${where.busyBefore}; time that the machine's host took: ${where.stolenPercent === null ? 'not known' : `${where.stolenPercent} %`}.`;
+  const facts = `Commit ${commit}; ${where.machine}; Node ${where.node}, ${where.addon} addon; ${where.date}; cores busy with other work before: ${where.busyBefore}, meanwhile: ${where.busyDuring ?? 'not known'}; time that the machine's host took: ${where.stolenPercent === null ? 'not known' : `${where.stolenPercent} %`}.`;
   const busy = rough ? ['**The machine was busy with other work, or its host was: the figures are rough.**'] : [];
   const text = [`# ${title}`, ...busy, ...about, table, ...conclusions, `${facts} Command: \`${where.command}\``].join(
     '\n\n',
@@ -71,6 +80,12 @@ export async function keep(
   await keepFile(`${name}.md`, `${text}\n`);
   await keepFile(`${name}.json`, `${JSON.stringify({ title, ...where, rows, conclusions }, null, 2)}\n`);
   process.stdout.write(`${table}\n${conclusions.join('\n')}\n`);
+}
+
+/** The largest that is known; null: none is. */
+function most(values: readonly (number | null)[]): number | null {
+  const known = values.filter((value) => value !== null);
+  return known.length === 0 ? null : Math.max(...known);
 }
 
 /** The rows of the bench’s last run; none before the first. */

@@ -2,7 +2,7 @@
  * A control group that counts the processor time of a process and of all its descendants, killed ones too. Linux, as
  * root.
  */
-import { existsSync, mkdirSync, readFileSync, rmdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /**
@@ -44,10 +44,30 @@ export class CpuGroup {
     return join(this.#path, 'cgroup.procs');
   }
 
+  /** Seconds of processor time so far. */
+  get usedS(): number {
+    const { file, figure, perSecond } = this.#counter;
+    return Number(figure.exec(readFileSync(join(this.#path, file), 'utf8'))?.[1]) / perSecond;
+  }
+
+  /** The processes in it, those that have ended and were not yet collected among them. */
+  get pids(): number[] {
+    return readFileSync(this.members, 'utf8').split('\n').filter(Boolean).map(Number);
+  }
+
+  /** Takes this process out of it, and removes it if no other is in it: for the end of a process that counts itself. */
+  leave(): void {
+    try {
+      writeFileSync(join(this.#counter.root, 'cgroup.procs'), String(process.pid));
+      rmdirSync(this.#path);
+    } catch {
+      // A process that is left keeps it.
+    }
+  }
+
   /** Seconds of processor time so far. Removes the group if no process is left in it. */
   close(): number {
-    const { file, figure, perSecond } = this.#counter;
-    const used = Number(figure.exec(readFileSync(join(this.#path, file), 'utf8'))?.[1]) / perSecond;
+    const used = this.usedS;
     try {
       rmdirSync(this.#path);
     } catch {

@@ -1,6 +1,8 @@
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
+import { countedNoise } from '../../../bench/support/noise.js';
 import { forget, inPieces, medianRows } from '../../../bench/support/pieces.js';
 
 const NAME = `test-${process.pid}`;
@@ -31,15 +33,38 @@ t.test('pieces of other code are measured again', async (t) => {
   t.same(made, [0, 1, 0, 1]);
 });
 
+t.test('pieces of another processor are measured again, and each has what else was done meanwhile', async (t) => {
+  const made: number[] = [];
+  const make = (i: number): Promise<number> => Promise.resolve(made.push(i));
+  await inPieces(NAME, 1, make, 'code of this');
+  const file = fileURLToPath(new URL(`../../../../bench/.cache/pieces/${NAME}.json`, import.meta.url));
+  const kept = JSON.parse(readFileSync(file, 'utf8')) as { noises: object[] };
+  t.match(
+    kept.noises,
+    [{ busy: null, seconds: Number }],
+    'a process that does not count its own work knows of no other',
+  );
+  writeFileSync(file, JSON.stringify({ ...kept, noises: [{ busy: 0.75, stolenPercent: 5, seconds: 3600 }] }));
+  await inPieces(NAME, 1, make, 'code of this');
+  t.strictSame(made, [0]);
+  t.match(countedNoise(), { busy: 0.75, stolenPercent: Number });
+  writeFileSync(file, JSON.stringify({ ...kept, machine: 'another' }));
+  await inPieces(NAME, 1, make, 'code of this');
+  t.strictSame(made, [0, 0]);
+});
+
 t.test('pieces are of the code that was there when the bench began', async (t) => {
   const root = t.testdir({
     'package.json': '{ "type": "module" }',
     'package-lock.json': '{}',
     bench: { 'a.bench.ts': '' },
-    dist: { bench: { support: {} } },
+    dist: { bench: { support: {} }, test: { support: {} } },
   });
-  for (const name of ['pieces.js', 'bench-files.js', 'stats.js'])
-    copyFileSync(new URL(`../../../bench/support/${name}`, import.meta.url), `${root}/dist/bench/support/${name}`);
+  const modules = ['pieces', 'bench-files', 'stats', 'noise', 'busy', 'stolen', 'machine', 'commit'].map(
+    (name) => `bench/support/${name}`,
+  );
+  for (const name of [...modules, 'test/support/cpu-group'])
+    copyFileSync(new URL(`../../../${name}.js`, import.meta.url), `${root}/dist/${name}.js`);
   writeFileSync(
     `${root}/dist/bench/a.bench.js`,
     `import { appendFileSync } from 'node:fs';

@@ -1,0 +1,29 @@
+import { execFileSync } from 'node:child_process';
+import t from 'tap';
+import { OtherWork } from '../../../bench/support/busy.js';
+
+t.test('what else is done is not known to a process that does not count its own work', async (t) => {
+  t.equal(new OtherWork().cores, undefined);
+});
+
+t.test('the work of a process and of those that it started, killed ones too, is not other work', async (t) => {
+  const module = JSON.stringify(new URL('../../../bench/support/busy.js', import.meta.url).href);
+  // What the own work is taken from is the machine's, on which other tests run: it is compared with the machine's whole.
+  const script = `
+    const { spawn } = await import('node:child_process');
+    const { cpus } = await import('node:os');
+    const { countOwnWork, OtherWork } = await import(${module});
+    const busyMs = () => cpus().reduce((sum, { times: { user, nice, sys, irq } }) => sum + user + nice + sys + irq, 0);
+    countOwnWork();
+    const [other, before, from] = [new OtherWork(), busyMs(), performance.now()];
+    const child = spawn(process.execPath, ['-e', 'for (;;);']);
+    while (performance.now() < from + 1000);
+    child.kill('SIGKILL');
+    await new Promise((ended) => child.once('exit', ended));
+    const { cores } = other;
+    console.log(JSON.stringify({ cores, all: (busyMs() - before) / (performance.now() - from) }));`;
+  const out = execFileSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' });
+  const { cores, all } = JSON.parse(out) as { cores?: number; all: number };
+  if (cores === undefined) t.pass('this user may create no control group');
+  else t.ok(cores >= 0 && cores < all - 0.2, `${cores} of ${all} cores`);
+});
