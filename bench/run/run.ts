@@ -10,6 +10,8 @@ export interface Recorded {
   readonly commit?: string;
   /** The machine was busy. */
   readonly rough?: boolean;
+  /** What it measured is not as it should be. */
+  readonly failed?: boolean;
   readonly addon?: string;
   /** As it was started, without quotes. */
   readonly command?: string;
@@ -55,12 +57,13 @@ export interface Outcome {
  */
 function isDone(bench: Bench, bed: Environment): boolean {
   return bench.results.every((name) => {
-    const { commit, rough = false, addon, command, machine, node = '' } = bed.recorded(name) ?? {};
+    const { commit, rough = false, failed = false, addon, command, machine, node = '' } = bed.recorded(name) ?? {};
     const { present } = bed;
     const sameMachine = present.machine === undefined || machine === present.machine;
     const sameClocks = !rough && sameMachine && major(node) === major(present.node);
     return (
       commit !== undefined &&
+      !failed &&
       (sameClocks || !bench.quiet) &&
       (bench.addon === 'either' || addon === bench.addon) &&
       command === recordedCommand(bench) &&

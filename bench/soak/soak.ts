@@ -75,7 +75,7 @@ const answers: Answer[] = [];
 try {
   await closedLoop();
   const capacity = await closedLoop();
-  say(`replies a second at most: ${capacity.toFixed(2)}`);
+  process.stdout.write(`replies a second at most: ${capacity.toFixed(2)}\n`);
   const restsBefore = await rests();
   const watch = new Watch(sidecar.pid, SAMPLE_MS);
   let kills = 0;
@@ -231,6 +231,7 @@ async function report({
     ],
     rows: findings.rows,
     conclusions: [findings.conclusion],
+    failed: findings.wrong > 0,
   });
   if (findings.wrong > 0) process.exitCode = 1;
 }
@@ -243,8 +244,4 @@ async function exported(): Promise<Close[]> {
     .split('\n')
     .filter((line) => line !== '')
     .map((line) => JSON.parse(line) as Close);
-}
-
-function say(line: string): void {
-  process.stdout.write(`${line}\n`);
 }

@@ -84,6 +84,14 @@ t.test('what fails does not end the others, and the next run has only that to do
   t.strictSame(second.current.length, 2);
 });
 
+t.test('a result that says that it failed is measured again', async (t) => {
+  const bed = new StandIn();
+  const plan = [bench('clock'), bench('simulated', 'either', false)];
+  for (const name of ['clock', 'simulated']) bed.results.set(name, bed.result(name, { failed: true }));
+  await runPlan(plan, bed);
+  t.strictSame(bed.ran, ['clock.js prebuilt', 'simulated.js prebuilt']);
+});
+
 t.test('a result of another commit, of a busy machine or of no commit is measured again', async (t) => {
   const bed = new StandIn();
   bed.results
