@@ -13,6 +13,7 @@ import { once } from 'node:events';
 import { existsSync, readFileSync, renameSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { signalGroup } from '../../test/support/processes.js';
 import { installedAddon, NATIVE_ADDON } from '../support/addon.js';
 import { filesOf } from '../support/bench-files.js';
 import { BUSY, foreignCores } from '../support/busy.js';
@@ -72,8 +73,9 @@ const bed: Environment = {
     // A process group of its own, so that what the bench has started ends with it.
     const shell = ['-c', `exec node dist/bench/${command}`];
     const child = spawn('sh', shell, { cwd: ROOT, stdio: ['ignore', 'inherit', 'inherit'], detached: true });
-    const group = -(child.pid ?? 0);
-    const end = (): void => void process.kill(group, 'SIGKILL');
+    const group = child.pid;
+    if (group === undefined) return null;
+    const end = (): void => signalGroup(group, 'SIGKILL');
     const interrupted = (): void => {
       end();
       process.exit(1);
@@ -83,6 +85,8 @@ const bed: Environment = {
     const [code] = (await once(child, 'exit')) as [number | null];
     for (const signal of SIGNALS) process.off(signal, interrupted);
     clearTimeout(limit);
+    // One that fails by itself leaves its servers, which would take the cores of the next.
+    end();
     return code;
   },
   write,

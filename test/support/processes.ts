@@ -24,6 +24,11 @@ export function childrenOf(parent: number): Running[] {
   return running((status) => status.parent === parent);
 }
 
+/** Processes that `pid` and those that it started have started, as long as their parents run. */
+export function descendantsOf(pid: number): number[] {
+  return childrenOf(pid).flatMap((child) => [child.pid, ...descendantsOf(child.pid)]);
+}
+
 /** Bytes of physical memory of a process. Throws if there is no such process. */
 export function residentBytes(pid: number): number {
   const kib = /^VmRSS:\s+([0-9]+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
@@ -51,8 +56,13 @@ export function memberNamed(group: number, module: string): number {
 
 /** Signals every process of a group; does nothing if it has none. */
 export function signalGroup(group: number, signal: NodeJS.Signals): void {
+  signalProcess(-group, signal);
+}
+
+/** Signals a process; does nothing if it has ended. */
+export function signalProcess(pid: number, signal: NodeJS.Signals): void {
   try {
-    process.kill(-group, signal);
+    process.kill(pid, signal);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
   }

@@ -1,5 +1,7 @@
 import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import t from 'tap';
+import { eventually, isRunning } from './processes.js';
 import { runTestProcess } from './test-process.js';
 
 const PATIENT_S = 60;
@@ -12,6 +14,12 @@ const folder = t.testdir({
   'nothing.js': `import 'tap';`,
   'waits.js': `import t from 'tap'; t.test('waits', async (t) => { t.pass(); await new Promise((resolve) => setTimeout(resolve, 2500)); });`,
   'spins.js': `import t from 'tap'; t.pass(); for (;;);`,
+  'starts-others.js': `
+    import { spawn } from 'node:child_process';
+    import { writeFileSync } from 'node:fs';
+    const { pid } = spawn('sh', ['-c', 'sleep 1000 & wait'], { stdio: 'ignore', detached: true });
+    writeFileSync(new URL('other', import.meta.url), String(pid));
+    for (;;);`,
   'stays.js': `import t from 'tap'; t.teardown(() => {}); t.pass(); setInterval(() => {}, 1000);`,
   'group.js': `
     import { fileURLToPath } from 'node:url';
@@ -54,6 +62,13 @@ t.test('one that takes too long is ended by tap, or killed if it computes', asyn
   t.match(waits.shown.join('\n'), /not ok .* - timeout!/);
   t.notOk(waits.ok);
   t.notOk(spins.ok);
+});
+
+t.test('what a hung process has started is killed with it', async (t) => {
+  t.notOk((await run('starts-others', 1)).ok);
+  const other = Number(readFileSync(join(folder, 'other'), 'utf8'));
+  t.ok(other > 0);
+  await eventually('the end of what it started', () => !isRunning(other));
 });
 
 t.test('a file of a group that hangs fails at its own limit, by its name, and the next one runs', async (t) => {

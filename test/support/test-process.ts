@@ -8,7 +8,7 @@ import { once } from 'node:events';
 import { env, execPath } from 'node:process';
 import { createInterface } from 'node:readline';
 import { CpuGroup } from './cpu-group.js';
-import { childrenOf } from './processes.js';
+import { descendantsOf, signalProcess } from './processes.js';
 import { TapDigest, type Verdict } from './tap-digest.js';
 
 export interface TestRun extends Verdict {
@@ -55,7 +55,9 @@ export async function runTestProcess(
   const closed = once(child, 'close');
   const killAfter = (s: number): NodeJS.Timeout =>
     setTimeout(() => {
-      for (const { pid } of childrenOf(child.pid ?? 0)) process.kill(pid, 'SIGKILL');
+      // All but the shell, which prints the times: what a hung test has started would work on beside the next one.
+      const all = group?.pids ?? descendantsOf(child.pid ?? 0);
+      for (const pid of all) if (pid !== child.pid) signalProcess(pid, 'SIGKILL');
     }, s * 1000);
   let kill = killAfter(timeoutS + graceS);
   let [times, printed] = ['', ''];
