@@ -175,7 +175,8 @@ function row({ tokens, seconds }: Part, server: Server, offered: number, runs: r
     'offered /s': offered,
     'good /s': p.good,
     'good /s at first': first.good,
-    ...(p.good > 0 && { 'reply p50 ms': p.total, 'reply p99 ms': p.total99 }),
+    // Replies that ended after the learning may all have been sent before it.
+    ...(!Number.isNaN(p.total) && { 'reply p50 ms': p.total, 'reply p99 ms': p.total99 }),
     refused: p.refused,
     'gave up': p.gone,
     'gave up at first': first.gone,
