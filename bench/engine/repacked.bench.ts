@@ -7,6 +7,7 @@ import { readFileSync, statSync } from 'node:fs';
 import type { FromEngine } from '../../engine/protocol/messages.js';
 import { ENGINE_ENTRY, start } from '../../test/support/engine-messages.js';
 import { LinkedChild } from '../../test/support/linked-child.js';
+import { messageOf } from '../support/children.js';
 import { random150mOf } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 
@@ -29,7 +30,7 @@ async function engineOf(file: string): Promise<Engine> {
   if (pid === undefined) throw new Error('no process');
   child.send(start(file));
   for (;;) {
-    const [message] = (await once(child, 'message')) as [FromEngine];
+    const message = await messageOf<FromEngine>(child);
     if (message.kind === 'ready') return { child, pid, repacked: message.facts.repackedBytes ?? 0 };
     if (message.kind === 'unable') throw new Error(message.reason);
   }

@@ -71,7 +71,7 @@ async function echoes(): Promise<number[]> {
   });
   // The first comes back when the process has started; it is no round trip.
   child.send({ at: performance.now() });
-  await once(child, 'message');
+  await messageOf(child);
   times.length = 0;
   await byTheClock(RATE, () => {
     child.send({ at: performance.now() });
