@@ -78,7 +78,7 @@ export const PLAN: readonly Bench[] = [
   bench('native', true, 1.8, 'http/prefix-cache.bench.js', 'prefix-cache'),
   bench('native', true, 13, 'http/llama-server.bench.js native', 'llama-server-native'),
   bench('native', true, 4.5, 'architectures/limit.bench.js native', 'architectures-limit-native'),
-  bench('native', true, 4.5, 'architectures/chat.bench.js native', 'architectures-chat-native'),
+  bench('native', true, 5.5, 'architectures/chat.bench.js native', 'architectures-chat-native'),
   bench('native', true, 7, 'architectures/llama-server.bench.js native', 'architectures-http-native'),
   bench('native', true, 0.5, 'vision/gaps.bench.js', 'vision-gaps'),
   bench('native', true, 10, 'overload/overload.bench.js 2 native', 'overload'),
