@@ -64,7 +64,7 @@ export function verdict(done: readonly Done[]): string {
   return [
     `Good replies over those of the best fixed wait: median ${median(parts).toFixed(3)} (goal 0.97), worst ${Math.min(...parts).toFixed(3)} (goal 0.90).`,
     `The best of three waits that differ by chance looks better than it is: over the replies of the wait that was best in the other rounds, median ${median(cases.map(({ ofChosen }) => ofChosen)).toFixed(3)}.`,
-    `With the same requests ahead of nginx left alone in ${ahead} of ${cases.length} cases, and equal in ${equal}; in ${inTime} fewer than a hundredth of the streams that were not refused left before their first token.`,
+    `With the same requests ahead of nginx left alone in ${ahead} of ${cases.length} cases, and equal in ${equal}; in ${inTime} fewer than a hundredth of the streams that were not refused left, or lost their connection, before their first token.`,
   ].join(' ');
 }
 
@@ -104,7 +104,7 @@ function slowest(waits: readonly (number | null)[]): number {
 
 /** For the table, whose JSON has no infinity. */
 function shownWait(ms: number): number | string {
-  return ms === Infinity ? 'more than 1 % left' : ms;
+  return ms === Infinity ? '1 % or more left or broke off' : ms;
 }
 
 /** See {@link Case}. NaN with one round. */

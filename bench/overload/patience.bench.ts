@@ -76,7 +76,7 @@ await keep(NAME, {
   about: [
     `150m model, ${SEATS} seats or slots, one compute thread, ${TOKENS} tokens a reply; Poisson arrivals. ${COUNTED_S} s of each point are counted, after ${LEARNING} of the patience and at least ${LEARNING_S} s, since each point starts a sidecar that has learned nothing. Half of the callers, drawn by chance, leave unless they have a whole reply in time, half unless they have the first token of a stream. Replies count if they ended after the learning. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests. The load is in multiples of ${capacity.toFixed(2)} replies a second. ${ROUNDS} rounds, medians; llama-server and nginx in the first round alone.`,
     `ra-sidecar: default settings. Best fixed: of \`queue.maxWaitMs\` at ${FIXED.join(', ')} of the patience, without what the queue learns. nginx tuned: \`limit_conn\` for as many connections as are served in ${TUNED} of the patience; nginx: without.`,
-    'p99: of the default settings, over the requests of all rounds that were not refused. A caller who left before the first token, or before the end of a whole reply, counts as one who waits for ever.',
+    'p99: of the default settings, over the requests of all rounds that were not refused. A caller who left, or whose connection broke, before the first token, or before the end of a whole reply, counts as one who waits for ever.',
   ],
   rows: rowsOf(done),
   conclusions: [verdict(done)],

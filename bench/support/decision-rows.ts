@@ -167,7 +167,7 @@ export async function decisionRows({ file, threads, gpu }: DecisionCase): Promis
     ],
     about: (model) => [
       `${QUESTIONS} questions of ${TAIL_TOKENS} tokens about an input of ${INPUT_TOKENS}, ${LABELS} labels each; ${model}. Our engine process over its protocol; medians of ${RUNS} runs, one of each way in turn, each run with another input.`,
-      'One by one: a request for each question to an engine that reuses nothing. llama-server: the same tokens through `/completion`, one after the other on one slot, `cache_prompt` on, one token generated, `n_probs`; flash attention as in our engine. The rows with the input seen are compared with llama-server after the same ten questions once more, the others with its first answers.',
+      'One by one: a request for each question to an engine that reuses nothing. llama-server: the same tokens through `/completion`, one after the other on one slot, `cache_prompt` on, one token generated, `n_probs`; flash attention as in our engine. The rows with the input seen are compared with llama-server’s time for the same ten questions the second time, the others with its time the first time.',
       `Batched (\`decisions.isolate: false\`): the questions' ends share decodes. Its probabilities moved by at most ${moved} against the isolated ones of the same input; isolated answers never move.`,
     ],
   };

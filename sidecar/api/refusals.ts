@@ -137,7 +137,7 @@ export function wrongEndpoint(kind: 'chat' | 'decision'): ContractError {
 const LOST_RETRY_MS = 60_000;
 
 const LOST =
-  'The model cannot be served at present; the operator has to act. Try again after the time given, or use another model.';
+  'What this request needs of the model cannot be served at present; the operator has to act. Try again after the time given, or use another model.';
 
 /** The model is starting, or was given up. */
 export function starting({ state, readyInMs }: Pick<Engine, 'state' | 'readyInMs'>): ContractError {
@@ -156,7 +156,7 @@ export function malformedIdempotencyKey(): ContractError {
 const REUSED: Record<Exclude<Claimed['kind'], 'claimed'>, string> = {
   'in-flight':
     'A request with this Idempotency-Key is under way. It is not run a second time: ' +
-    'send it again later with the same key, which is free if it failed.',
+    'send it again later with the same key: if that request failed, the key can be used again.',
   completed:
     'The request with this Idempotency-Key was completed. It is not run again and its reply is not kept: ' +
     'send a new key to run it anew.',
@@ -237,8 +237,8 @@ export function shutDownError(): ContractError {
 export function timedOut(): ContractError {
   return contractError(
     'timeout',
-    'The deadline of the request passed while the model worked on it. ' +
-      'Send it again with a later deadline, or ask for fewer tokens.',
+    'The deadline of the request passed before its answer was complete. ' +
+      'Ask for fewer tokens, or name a later deadline if the request named one.',
   );
 }
 

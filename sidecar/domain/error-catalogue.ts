@@ -169,7 +169,7 @@ export const CATALOGUE = {
     also: [422],
     meaning:
       'The Idempotency-Key was used before. 409: its request is in flight or was completed. 422: its request had another body or route.',
-    advice: 'In flight: send it again later with the same key, which is free if it failed. Completed: use a new key.',
+    advice: 'In flight: send it again later with the same key, which can be used again if it failed. Completed: use a new key.',
   },
   internal: {
     status: 500,
@@ -239,7 +239,7 @@ export const CATALOGUE = {
     type: 'timeout',
     retryable: true,
     meaning: 'The request’s deadline passed while it waited or ran.',
-    advice: 'Send it again with a later deadline, or ask for fewer tokens.',
+    advice: 'Ask for fewer tokens, or name a later deadline if the request named one.',
   },
 } as const satisfies Record<string, CatalogueRow>;
 

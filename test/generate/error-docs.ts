@@ -16,7 +16,8 @@ null; it stops at the last name or index that the contract defines. No message r
 is not billed.
 
 After 429 or 503 the request did not run. After 500, 502 or 504 it may have run. 500 and 502 are not billed; after 504, and after a
-stream that ended with an error, what was computed is billed ([billing.md](billing.md#what-is-billed-by-outcome)). A retry is billed as
+stream that had text and then ended with an error, what was computed is billed ([billing.md](billing.md#what-is-billed-by-outcome)). A
+stream that ended with an error before its first text is billed only if the error is \`timeout\`. A retry is billed as
 a new request.
 
 A stream that has begun cannot change its status: it ends with one frame that holds this object, and no \`[DONE]\`.

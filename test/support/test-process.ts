@@ -56,7 +56,7 @@ export async function runTestProcess(
   const killAfter = (s: number): NodeJS.Timeout =>
     setTimeout(() => {
       // All but the shell, which prints the times: what a hung test has started would work on beside the next one.
-      const all = group?.pids ?? descendantsOf(child.pid ?? 0);
+      const all = new Set([...(group?.pids ?? []), ...descendantsOf(child.pid ?? 0)]);
       for (const pid of all) if (pid !== child.pid) signalProcess(pid, 'SIGKILL');
     }, s * 1000);
   let kill = killAfter(timeoutS + graceS);

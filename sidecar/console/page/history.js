@@ -17,8 +17,8 @@
 const KEPT_MS = 120_000;
 const MINUTE_MS = 60_000;
 
-/** From this time on a span counts as a minute, ms: snapshots are no more than a few seconds apart. */
-const NEARLY_MINUTE_MS = 55_000;
+/** From this time on a span counts as a minute, ms: the longest interval of snapshots is 10 s. */
+const NEARLY_MINUTE_MS = 49_000;
 
 /** The most snapshots, whatever their interval. */
 const MOST = 500;

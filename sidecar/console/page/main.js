@@ -93,6 +93,8 @@ const feed = new Feed('console/events', {
     lost.hidden = true;
     askKey.hidden = false;
     mark(keyField, 'aria-invalid', String(wrong));
+    // What is described by a hidden text is read too.
+    mark(keyField, 'aria-describedby', wrong ? 'key-wrong key-note' : 'key-note');
     wrongKey.hidden = !wrong;
     tell(wrong ? (wrongKey.textContent ?? '') : 'The operators’ key is asked for.');
     keyField.focus();
