@@ -98,7 +98,7 @@ export interface Picking {
    * four numbers of each: sequence, first position, tokens, and 1 where its last token's logits are wanted, or 2 where it is no part
    * but closes a gap between them: its one token is removed after each step. `tokens` has the tokens of all, in their order. The logits of a part are then at the index of its last token. -1: it has no picker, or
    * there were no logits. Where every part is one token with a picker, up to `most` steps, the picks of each being the tokens
-   * of the next one. None follows one that picked an end token, or that failed.
+   * of the next one. None follows one that picked an end token, or that failed. -2: no logit was a number (not-a-number.ts).
    */
   readonly run: (
     context: AddonContext,

@@ -31,6 +31,7 @@ import type { Grammars } from './grammars.js';
 import { LabelScorer } from './label-scorer.js';
 import { watched } from './run.js';
 import { stateFacts } from './whole-state.js';
+import { NOT_A_NUMBER, NOT_NUMBERS } from './not-a-number.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
 
 const FILLED = { kind: 'filled' } as const;
@@ -85,22 +86,22 @@ export class BatchDecoder implements Decoder {
 
   /**
    * Takes `context` over: nothing else may use its sequences. `truncatable`: whether the model's past state can be truncated at any
-   * position, as far as its file names what prevents it; `swaFull`: whether all cells of windows are kept; `gpu`: whether a GPU
-   * computes the layers (gaps.ts). Undefined when the layer below cannot be used here; the context is then untouched.
+   * position, as far as its file names what prevents it; `swaFull`: whether all cells of windows are kept; `closesGaps`: as a
+   * LoadPlan has it. Undefined when the layer below cannot be used here; the context is then untouched.
    */
   static async create(
     context: LlamaContext,
     threads: number,
     truncatable = true,
     swaFull = false,
-    gpu = false,
+    closesGaps = false,
   ): Promise<BatchDecoder | undefined> {
     const found = internals(context);
     if (!found) return undefined;
     found.context.setThreads(threads);
     const { savable, uniform } = await stateFacts(found.context, found.Checkpoint);
     const anywhere = truncatable && (swaFull || uniform !== false);
-    const closes = gpu && anywhere ? context.contextSize : undefined;
+    const closes = closesGaps && anywhere ? context.contextSize : undefined;
     return new BatchDecoder(found, context.totalSequences, anywhere, savable, closes);
   }
 
@@ -171,9 +172,10 @@ export class BatchDecoder implements Decoder {
       const { numbers, tokens, pickers } = described(parts, this.#gaps(parts), this.#sequences);
       const running = picking.run(this.#context, numbers, tokens, pickers, run.most);
       this.#running = running;
-      return await watched(running, run, parts.length, this.#stepMs, (steps, stepMs) => {
+      return await watched(running, run, parts.length, this.#stepMs, (steps, stepMs, results) => {
         this.#sequences.ran(parts, before, steps);
         this.#sequences.decoded();
+        this.#sequences.judge(parts, results);
         this.#stepMs = stepMs;
       });
     } catch {
@@ -203,9 +205,11 @@ export class BatchDecoder implements Decoder {
         const token = picked?.[i] ?? -1;
         if (!isRead(part)) results[i] = FILLED;
         else if (token >= 0) results[i] = { kind: 'token', token };
+        else if (token === NOT_A_NUMBER) results[i] = NOT_NUMBERS;
         else reading.push(this.#into(results, i, part, logitIndexes[i] ?? -1));
       }
       if (reading.length > 0) await Promise.all(reading);
+      this.#sequences.judge(parts, results);
       return { kind: 'decoded', results };
     } catch (error) {
       const undone = this.#sequences.undo(parts, before);

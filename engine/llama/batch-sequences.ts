@@ -2,7 +2,9 @@ import type { AddonContext, Internals } from './addon.js';
 import { StateCheckpoint } from './checkpoint.js';
 import { SequencePositions } from './sequence-positions.js';
 import { StateInFile } from './whole-state.js';
-import type { Checkpoint, OpenedState, Part, StateNotes, WholeState } from '../scheduler/decoder.js';
+import { decodeOne } from './decode-parts.js';
+import { NOT_NUMBERS } from './not-a-number.js';
+import type { Checkpoint, OpenedState, Part, PartResult, StateNotes, WholeState } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
 
@@ -22,6 +24,8 @@ export class BatchSequences {
   readonly #positions: readonly SequencePositions[];
   /** Sequences of copies that llama.cpp makes at its next decode. */
   readonly #copying = new Set<number>();
+  /** Sequences whose cells have what is no number. */
+  readonly #spoiled = new Set<number>();
 
   /** `context` stays the caller's. All `count` sequences are empty. `savable`: whether whole states can be saved. */
   constructor(context: AddonContext, Checkpoint: Internals['Checkpoint'], count: number, savable: boolean) {
@@ -56,22 +60,28 @@ export class BatchSequences {
     this.#copying.clear();
   }
 
+  /** Sees which parts spoiled their sequences. */
+  judge(parts: readonly Part[], results: readonly PartResult[]): void {
+    for (const [i, { sequence }] of parts.entries()) if (results[i] === NOT_NUMBERS) this.#spoiled.add(sequence);
+  }
+
   /** Takes a failed decode back. For each part, whether its sequence has its previous state again. */
   undo(parts: readonly Part[], before: readonly number[]): boolean[] {
     return parts.map((part, i) => this.#undo(part, before[i] ?? 0));
   }
 
   /** See SequenceStates. */
-  truncate(sequence: number, length: number): Promise<void> {
+  async truncate(sequence: number, length: number): Promise<void> {
     const held = this.#at(sequence);
     // Also if nothing was counted: after a fault, the sequence's state is unknown. An image of which only a part is there has no
     // position for its next embedding: all of them have its first one.
-    if (length === 0) this.#context.disposeSequence(sequence);
-    else if (length < held.length && !this.#remove(sequence, held.at(length), held.last + 1)) {
-      return Promise.reject(new Error('the sequence cannot be truncated there'));
+    if (length === 0) {
+      if (this.#spoiled.delete(sequence)) await this.#overwrite(sequence);
+      this.#context.disposeSequence(sequence);
+    } else if (length < held.length && !this.#remove(sequence, held.at(length), held.last + 1)) {
+      throw new Error('the sequence cannot be truncated there');
     }
     held.become(Math.min(length, held.length));
-    return Promise.resolve();
   }
 
   /** See SequenceStates. */
@@ -130,6 +140,22 @@ export class BatchSequences {
     positions.become(opened.state.length);
     this.#saved.set(opened.state, positions);
     return opened;
+  }
+
+  /**
+   * Writes another sequence's cells over those of a spoiled one, if there is another: attention reads cells of no token too, and
+   * only masks what they give, which leaves what is no number.
+   */
+  async #overwrite(sequence: number): Promise<void> {
+    const others = [...this.#positions.keys()].filter((other) => other !== sequence && !this.#spoiled.has(other));
+    const source = others.find((other) => this.#at(other).length > 0) ?? others[0];
+    if (source === undefined) return;
+    // The addon copies no sequence without a token.
+    const isEmpty = this.#at(source).length === 0;
+    if (isEmpty) await decodeOne(this.#context, source);
+    await this.#context.copySequenceStateFromOtherSequence(sequence, source);
+    if (isEmpty) this.#context.disposeSequence(source);
+    this.#copying.add(sequence).add(source);
   }
 
   /**

@@ -6,8 +6,8 @@ import type { Part } from '../scheduler/decoder.js';
 const NO_LOGITS = new Uint32Array(0);
 /** Of a next token's single position. */
 const ONE_LOGIT = Uint32Array.of(0);
-/** Any token closes a gap: nothing reads what it gives. */
-const GAP_TOKEN = Uint32Array.of(0);
+/** Any token of which nothing is read. */
+const ANY_TOKEN = Uint32Array.of(0);
 
 /**
  * Decodes all parts in one batch, by the addon's own methods. Resolves with the index of each one's logits, or -1. Rejects as the
@@ -24,7 +24,7 @@ export async function decodeParts(
   context.initBatch(parts.reduce((sum, { tokens }) => sum + tokens.length, gaps.length));
   for (const part of parts) {
     for (let each = gaps[gap]; each && each.sequence < part.sequence; each = gaps[++gap])
-      context.addToBatch(each.sequence, each.position, GAP_TOKEN, NO_LOGITS);
+      context.addToBatch(each.sequence, each.position, ANY_TOKEN, NO_LOGITS);
     const { kind, sequence, tokens } = part;
     const last = tokens.length - 1;
     const wanted = kind === 'prefill' ? NO_LOGITS : last === 0 ? ONE_LOGIT : Uint32Array.of(last);
@@ -36,4 +36,11 @@ export async function decodeParts(
     for (const { sequence, position } of gaps) context.removeTokenCellsFromSequence(sequence, position, position + 1);
   }
   return logitIndexes;
+}
+
+/** Decodes any token in an empty sequence. Rejects as the addon does. */
+export function decodeOne(context: AddonContext, sequence: number): Promise<void> {
+  context.initBatch(1);
+  context.addToBatch(sequence, 0, ANY_TOKEN, NO_LOGITS);
+  return context.decodeBatch();
 }

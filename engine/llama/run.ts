@@ -1,18 +1,19 @@
 import type { AddonRun } from './addon.js';
+import { NOT_A_NUMBER, NOT_NUMBERS } from './not-a-number.js';
 import type { PartResult, Run } from '../scheduler/decoder.js';
 import { StepPolls } from './step-polls.js';
 
 /**
  * Polls a run with this many parts until it has ended, and reports its steps meanwhile. Resolves with the results not
  * yet reported; rejects as the run does. `stepMs`: the expected time of a step. `seen` is called first, with the number
- * of steps so far and the expected time of a further one.
+ * of steps so far, the expected time of a further one, and the results.
  */
 export async function watched(
   run: AddonRun,
   { everyMs, made }: Run,
   parts: number,
   stepMs: number,
-  seen: (steps: number, stepMs: number) => void,
+  seen: (steps: number, stepMs: number, results: readonly PartResult[]) => void,
 ): Promise<PartResult[]> {
   const polls = new StepPolls(performance.now(), stepMs, everyMs);
   let steps = 0;
@@ -23,8 +24,9 @@ export async function watched(
     polls.polled(performance.now(), found);
     if (found === 0) return [];
     steps += found;
-    seen(steps, polls.stepMs);
-    return tokensOf(picks, parts);
+    const results = tokensOf(picks, parts);
+    seen(steps, polls.stepMs, results);
+    return results;
   };
   const poll = (): void => {
     next = setTimeout(() => {
@@ -47,6 +49,7 @@ function tokensOf(picks: Int32Array, parts: number): PartResult[] {
   return Array.from({ length: parts }, (_, i) => {
     const then: number[] = [];
     for (let at = i + parts; at < picks.length; at += parts) then.push(picks[at] ?? -1);
-    return { kind: 'token', token: picks[i] ?? -1, then };
+    const token = picks[i] ?? -1;
+    return token === NOT_A_NUMBER || then.includes(NOT_A_NUMBER) ? NOT_NUMBERS : { kind: 'token', token, then };
   });
 }

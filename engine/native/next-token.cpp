@@ -72,6 +72,11 @@ RA_WIDE float highest(const float * logits, int n) {
 // In place of a token, where no logit is a number: a GPU's overflow would otherwise be a reply of one token again and again.
 constexpr int32_t NOT_A_NUMBER = -2;
 
+// Of the highest logit: it is -INFINITY where none is a number.
+inline bool is_number(float most) {
+    return most > -INFINITY && most < INFINITY;
+}
+
 // The first of the highest logits, as in llama.cpp's greedy sampler. Searched in one block only, since a search with an
 // early exit is not vectorized.
 int32_t argmax(const float * logits, int n) {
@@ -84,7 +89,7 @@ int32_t argmax(const float * logits, int n) {
             block = from;
         }
     }
-    for (int i = block; most > -INFINITY && i < n; i++) {
+    for (int i = block; is_number(most) && i < n; i++) {
         if (logits[i] == most) return i;
     }
     return NOT_A_NUMBER;
@@ -290,7 +295,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
                 most = here > most ? here : most;
             }
             double total = 0;
-            if (!(most > -INFINITY)) return NOT_A_NUMBER;
+            if (!is_number(most)) return NOT_A_NUMBER;
             for (auto & block : blocks) total += block.sum *= weight_of(block.most, most, scale);
             return find(logits, n, most, scale, total * share);
         }
@@ -315,7 +320,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
         // as in llama.cpp.
         int32_t draw_top(const float * logits, int n, float scale, double share) const {
             const float most = highest(logits, n);
-            if (!(most > -INFINITY)) return NOT_A_NUMBER;
+            if (!is_number(most)) return NOT_A_NUMBER;
             static thread_local std::vector<float> weights;
             static thread_local std::vector<Candidate> few;
             weights.resize(n);
@@ -475,7 +480,7 @@ class Picks {
             return true;
         }
 
-        // Picks of the last step, by part; -1: none.
+        // Picks of the last step, by part; -1: none; NOT_A_NUMBER.
         const std::vector<int32_t> & picked() const { return picks; }
 
     private:
@@ -539,7 +544,6 @@ class Picks {
             }
             work();
             for (auto & other : others) other.join();
-            if (std::count(picks.begin(), picks.end(), NOT_A_NUMBER) > 0) throw std::runtime_error("the logits are not numbers");
         }
 
         const llama_vocab * vocabulary() const { return llama_model_get_vocab(llama_get_model(context->ctx)); }

@@ -7,7 +7,6 @@ export class EngineFault extends Error {
 const KNOWN = [
   ['could not find a KV slot', 'no room left in the KV cache'],
   ['Eval has failed', 'llama.cpp could not decode'],
-  ['the logits are not numbers', 'its logits are not numbers'],
 ] as const;
 
 /** The text of a fault for a log: of other errors only the name, since their messages may have content. */

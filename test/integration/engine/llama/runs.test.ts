@@ -4,6 +4,7 @@
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readGgufFileInfo } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
 import type { Part, PartResult, Run, Sampler, Sampling } from '../../../../engine/scheduler/decoder.js';
@@ -16,8 +17,8 @@ import { cpuLlama } from '../../../support/llama.js';
 const CELLS = 256;
 const SEQUENCES = [0, 1, 2];
 const PROMPT = 12;
-/** Of the test model's output matrix, and somewhat more. */
-const OUTPUT_BYTES = 220_000;
+/** A token that no prompt here has. */
+const SPOILT = 1500;
 const GREEDY: Sampling = {
   temperature: 0,
   topP: 1,
@@ -39,7 +40,12 @@ interface Bench {
 async function bench(t: Test, threads = 1, spread?: Spread, file?: string): Promise<Bench> {
   const llama = await cpuLlama(threads);
   const model = await llama.loadModel({ modelPath: file ?? (await testModel()) });
-  const context = await model.createContext({ sequences: SEQUENCES.length, contextSize: CELLS, batchSize: CELLS });
+  const context = await model.createContext({
+    sequences: SEQUENCES.length,
+    contextSize: CELLS,
+    batchSize: CELLS,
+    ...(file !== undefined && { flashAttention: false }),
+  });
   t.teardown(async () => {
     await context.dispose();
     await model.dispose();
@@ -84,6 +90,12 @@ class Replies {
     return this;
   }
 
+  sampler(i: number): Sampler {
+    const sampler = this.#samplers[i];
+    if (!sampler) throw new Error('no sampler');
+    return sampler;
+  }
+
   /** The tokens of each. */
   get length(): number {
     return this.said[0]?.length ?? 0;
@@ -103,9 +115,7 @@ class Replies {
 
   async #step(tokens: (i: number) => Uint32Array, run?: Run): Promise<void> {
     const parts = SEQUENCES.map((sequence, i): Part => {
-      const sampler = this.#samplers[i];
-      if (!sampler) throw new Error('no sampler');
-      return { kind: 'sample', sequence, tokens: tokens(i), sampler };
+      return { kind: 'sample', sequence, tokens: tokens(i), sampler: this.sampler(i) };
     });
     this.calls += 1;
     this.#hear(await this.#decoder.step(parts, run));
@@ -210,14 +220,51 @@ t.test('a run makes the copies that were begun before it', async (t) => {
   state.dispose();
 });
 
-t.test('a reply whose logits are not numbers ends with a fault', async (t) => {
-  const file = join(t.testdir(), 'overflow.gguf');
+t.test(
+  'a reply whose logits are not numbers ends with a fault, and neither its neighbours nor its sequence',
+  async (t) => {
+    const file = join(t.testdir(), 'overflow.gguf');
+    await writeFile(file, await withoutEmbedding(SPOILT));
+    for (const samplings of [[], SEEDED, PENALIZED]) {
+      const { decoder, runs } = await bench(t, 1, undefined, file);
+      const plain = await (await Replies.begin(decoder, samplings)).until(20);
+      const replies = await Replies.begin(decoder, samplings);
+      await replies.until(8, 4);
+      const sampler = decoder.sampler(GREEDY);
+      const parts = SEQUENCES.map((sequence): Part => ({
+        kind: 'sample',
+        sequence,
+        tokens: sequence === 1 ? Uint32Array.of(SPOILT) : Uint32Array.from(replies.said[sequence]?.slice(-1) ?? []),
+        sampler: sequence === 1 ? sampler : replies.sampler(sequence),
+      }));
+      const results = await decoder.step(parts);
+      if (!runs) {
+        t.equal(results[1]?.kind, 'token', 'the prebuilt addon takes any token');
+        continue;
+      }
+      t.match(results[1], { kind: 'fault', reason: 'its logits are not numbers' });
+      for (const sequence of [0, 2]) {
+        const next = { kind: 'token', token: plain.said[sequence]?.[replies.length] };
+        t.match(results[sequence], next, 'the neighbours go on, with the random numbers of their seeds');
+      }
+      const again = await (await Replies.begin(decoder, samplings)).until(20);
+      t.same([again.fault, again.said], [undefined, plain.said], 'its cells spoil nothing that comes after');
+      sampler.dispose();
+    }
+  },
+);
+
+/** The test model with an embedding of this token that is no number in any format. */
+async function withoutEmbedding(token: number): Promise<Buffer> {
   const bytes = await readFile(await testModel());
-  // The output matrix, which is the last tensor: no number in any format.
-  await writeFile(file, bytes.fill(0xff, bytes.length - OUTPUT_BYTES));
-  for (const samplings of [[], SEEDED, PENALIZED]) {
-    const { decoder, runs } = await bench(t, 1, undefined, file);
-    const replies = await Replies.begin(decoder, samplings);
-    t.equal(replies.fault, runs ? 'its logits are not numbers' : undefined, 'the prebuilt addon takes any token');
-  }
-});
+  const name = Buffer.from('token_embd.weight');
+  const at = bytes.indexOf(name) + name.length;
+  const [width, tokens] = [Number(bytes.readBigUInt64LE(at + 4)), Number(bytes.readBigUInt64LE(at + 12))];
+  const offset = Number(bytes.readBigUInt64LE(at + 24));
+  const { tensorInfo = [], totalTensorInfoSize, totalMetadataSize } = await readGgufFileInfo(await testModel());
+  const data = Math.ceil((totalMetadataSize + (totalTensorInfoSize ?? 0)) / 32) * 32;
+  const others = tensorInfo.map((tensor) => Number(tensor.offset)).filter((other) => other > offset);
+  const row = Math.floor((Math.min(...others) - offset) / tokens);
+  t.ok(width > 0 && row > width / 2, `${row} bytes a row of ${width}`);
+  return bytes.fill(0xff, data + offset + token * row, data + offset + (token + 1) * row);
+}
