@@ -39,15 +39,20 @@ export interface LoadPlan extends ContextPlan {
   readonly kv: KvTypes;
   /** Whether past state can be truncated at any position. */
   readonly truncatable: boolean;
+  /** Whether gaps between sequences are closed by tokens (gaps.ts): where one costs hardly anything beside reading all weights. */
+  readonly closesGaps: boolean;
 }
 
 /** How a model's context is going to be made on this machine. Loads nothing. Throws a {@link LoadFailure} for what llama.cpp refuses. */
 export async function planLoad(llama: Pick<Llama, 'gpu'>, insights: GgufInsights, setup: PlanSetup): Promise<LoadPlan> {
   const { seats, kv = F16_KV } = setup;
-  const prefillTokensPerStep = setup.prefillTokensPerStep || PREFILL_TOKENS[llama.gpu === false ? 'cpu' : 'gpu'];
+  const gpuLayers = llama.gpu === false ? 0 : Math.min(setup.gpuLayers ?? Infinity, insights.totalLayers);
+  const prefillTokensPerStep = setup.prefillTokensPerStep || PREFILL_TOKENS[gpuLayers === 0 ? 'cpu' : 'gpu'];
   const quantised = kv.values !== 'f16';
   const flashAttention =
-    setup.flashAttention === 'auto' ? quantised || bestAttention(llama, insights, setup) : setup.flashAttention;
+    setup.flashAttention === 'auto'
+      ? quantised || bestAttention(gpuLayers === 0, insights, setup)
+      : setup.flashAttention;
   const problem = kvProblem(kv, flashAttention, headWidths(insights));
   if (problem !== undefined) throw new LoadFailure(problem);
   // The iterators leave a sequence's last place empty.
@@ -57,7 +62,8 @@ export async function planLoad(llama: Pick<Llama, 'gpu'>, insights: GgufInsights
     contextPerSeat,
     batchSize: Math.max(prefillTokensPerStep, await imageTokens(setup.projector)) + seats,
     prefillTokensPerStep,
-    gpuLayers: llama.gpu === false ? 0 : Math.min(setup.gpuLayers ?? Infinity, insights.totalLayers),
+    gpuLayers,
+    closesGaps: gpuLayers === insights.totalLayers && !hasExperts(insights),
     flashAttention,
     swaFull: setup.swaFull === true,
     kv,
@@ -77,6 +83,11 @@ export function truncatableAnywhere({ isRecurrent, isHybrid, swaSize }: GgufInsi
   return !isRecurrent && !isHybrid && (swaSize === undefined || swaFull);
 }
 
+/** Each further token of such a model reads weights of its own. */
+function hasExperts({ ggufFileInfo: { architectureMetadata: about } }: GgufInsights): boolean {
+  return (about.expert_count ?? 0) > 0;
+}
+
 /** From this head width on, flash attention is faster on a CPU also after long prompts. */
 const WIDE_HEAD = 64;
 
@@ -89,13 +100,9 @@ const LONG_SEAT = 512;
  * of a prompt; for small chunks after long prompts it is many times slower if heads are narrow
  * (bench/results/attention.md measures both).
  */
-function bestAttention(
-  llama: Pick<Llama, 'gpu'>,
-  insights: GgufInsights,
-  { kind, contextPerSeat }: PlanSetup,
-): boolean | 'auto' {
+function bestAttention(onCpu: boolean, insights: GgufInsights, { kind, contextPerSeat }: PlanSetup): boolean | 'auto' {
   const narrow = contextPerSeat > LONG_SEAT && headWidth(insights) < WIDE_HEAD;
-  return llama.gpu === false && (kind === 'decision' || narrow) ? false : 'auto';
+  return onCpu && (kind === 'decision' || narrow) ? false : 'auto';
 }
 
 /** Of the attention's keys. What a file does not name is taken for wide, as nearly all are. */

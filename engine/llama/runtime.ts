@@ -98,7 +98,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     kv: `${plan.kv.keys}, ${plan.kv.values}`,
     shape: [llama.gpu, plan.flashAttention, plan.swaFull, plan.prefillTokensPerStep].join(' '),
     threads,
-    gpu: llama.gpu,
+    gpu: plan.gpuLayers === 0 ? false : llama.gpu,
     repackedBytes: llama.gpu === false ? repackedBytes(info.fullTensorInfo ?? [], llama.systemInfo) : 0,
     log,
     dispose: () => {
@@ -174,10 +174,10 @@ async function load(
 async function makeDecoder(
   context: LlamaContext,
   threads: number,
-  { truncatable, swaFull, gpuLayers }: Pick<LoadPlan, 'truncatable' | 'swaFull' | 'gpuLayers'>,
+  { truncatable, swaFull, closesGaps }: Pick<LoadPlan, 'truncatable' | 'swaFull' | 'closesGaps'>,
 ): Promise<Decoder> {
   return (
-    (await BatchDecoder.create(context, threads, truncatable, swaFull, gpuLayers > 0)) ??
+    (await BatchDecoder.create(context, threads, truncatable, swaFull, closesGaps)) ??
     new IteratorDecoder(context, truncatable)
   );
 }

@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs';
+import { fileKey, sizeIn } from '../../engine/protocol/file-key.js';
 import type { EngineState } from '../engine-client/engine.js';
 
 /**
@@ -30,11 +30,7 @@ interface Beside {
   };
 }
 
-/** 0 if it cannot be read: an unavailable network share must not end the process. */
+/** Of all parts; 0 of one that cannot be read: an unavailable network share must not end the process. */
 function sizeOf(file: string): number {
-  try {
-    return statSync(file).size;
-  } catch {
-    return 0;
-  }
+  return sizeIn(fileKey(file) ?? '');
 }

@@ -49,6 +49,7 @@ export async function inspectModel(
   const llama = await openLlama(setup.gpu, log);
   const insights = await GgufInsights.from(info, llama);
   const known = insights.isSupportedByLlamaCpp;
+  log.begin();
   const says = known ? head.architecture : `this llama.cpp does not know the architecture ${head.architecture}`;
   findings.push({ what: 'architecture', ok: known, needed: true, says });
   if (!known) return bare(head, findings);

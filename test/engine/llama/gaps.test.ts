@@ -28,6 +28,8 @@ t.test('sequences between those of a step are gaps, at the end of what they hold
 t.test('a gap that is long, or of which one sequence can take no token, is left', (t) => {
   t.same(ids(parts(0, 17)).length, 16);
   t.same(ids(parts(0, 18, 20)), [19]);
+  t.same(gapsOf(parts(0, 3, 5), held({ 1: 60_000, 2: 20_000 }), 100_000).length, 1, 'its attention would read much');
+  t.same(gapsOf(parts(0, 3, 5), held({ 1: 20_000, 2: 20_000 }), 100_000).length, 3);
   t.same(ids(parts(0, 3, 5), { 2: undefined }), [4], 'llama.cpp still copies it');
   t.same(ids(parts(0, 3, 5), { 1: CONTEXT }), [4], 'it is full');
   t.end();
