@@ -169,8 +169,7 @@ export const CATALOGUE = {
     also: [422],
     meaning:
       'The Idempotency-Key was used before. 409: its request is in flight or was completed. 422: its request had another body or route.',
-    advice:
-      'In flight: send it again later with the same key, which can be used again if it failed. Completed: use a new key.',
+    advice: 'In flight: try again later with the same key, usable again if it failed. Completed: use a new key.',
   },
   internal: {
     status: 500,
