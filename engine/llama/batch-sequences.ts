@@ -2,7 +2,7 @@ import type { AddonContext, Internals } from './addon.js';
 import { StateCheckpoint } from './checkpoint.js';
 import { SequencePositions } from './sequence-positions.js';
 import { StateInFile } from './whole-state.js';
-import { decodeOne } from './decode-parts.js';
+import { decodeOne } from './decode-one.js';
 import { NOT_NUMBERS } from './not-a-number.js';
 import type { Checkpoint, OpenedState, Part, PartResult, StateNotes, WholeState } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';

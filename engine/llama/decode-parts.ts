@@ -1,13 +1,11 @@
 import type { AddonContext } from './addon.js';
 import type { BatchSequences } from './batch-sequences.js';
+import { ANY_TOKEN, NO_LOGITS } from './decode-one.js';
 import type { Gap } from './gaps.js';
 import type { Part } from '../scheduler/decoder.js';
 
-const NO_LOGITS = new Uint32Array(0);
 /** Of a next token's single position. */
 const ONE_LOGIT = Uint32Array.of(0);
-/** Any token of which nothing is read. */
-const ANY_TOKEN = Uint32Array.of(0);
 
 /**
  * Decodes all parts in one batch, by the addon's own methods. Resolves with the index of each one's logits, or -1. Rejects as the
@@ -36,11 +34,4 @@ export async function decodeParts(
     for (const { sequence, position } of gaps) context.removeTokenCellsFromSequence(sequence, position, position + 1);
   }
   return logitIndexes;
-}
-
-/** Decodes any token in an empty sequence. Rejects as the addon does. */
-export function decodeOne(context: AddonContext, sequence: number): Promise<void> {
-  context.initBatch(1);
-  context.addToBatch(sequence, 0, ANY_TOKEN, NO_LOGITS);
-  return context.decodeBatch();
 }
