@@ -3,7 +3,7 @@
  *
  *     node dist/bench/gpu/<bench>.js [8b | 8b-f16 | 13m] [cuda | vulkan | false] [brief]
  *
- * `brief` runs once in place of several times, with fewer loads: for a machine that is lent for minutes. Titles and rows say so.
+ * `brief` runs once in place of several times, with fewer loads: for a machine that is lent for minutes. A result's text says of how many runs it is.
  * `13m false` walks the whole way on a CPU: a trial of the bench, not a result; nothing is kept of it.
  */
 import { execFileSync } from 'node:child_process';

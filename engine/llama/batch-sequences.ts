@@ -60,7 +60,7 @@ export class BatchSequences {
     this.#copying.clear();
   }
 
-  /** Sees which parts spoiled their sequences. */
+  /** Remembers the sequences of parts whose logits were not numbers: their cells are to be overwritten. */
   judge(parts: readonly Part[], results: readonly PartResult[]): void {
     for (const [i, { sequence }] of parts.entries()) if (results[i] === NOT_NUMBERS) this.#spoiled.add(sequence);
   }
@@ -73,11 +73,11 @@ export class BatchSequences {
   /** See SequenceStates. */
   async truncate(sequence: number, length: number): Promise<void> {
     const held = this.#at(sequence);
-    // Also if nothing was counted: after a fault, the sequence's state is unknown. An image of which only a part is there has no
-    // position for its next embedding: all of them have its first one.
     if (length === 0) {
+      // Also if nothing was counted: after a fault, the sequence's state is unknown.
       if (this.#spoiled.delete(sequence)) await this.#overwrite(sequence);
       this.#context.disposeSequence(sequence);
+      // Up to the last position that there is: all embeddings of an image of which only a part is there have its first one.
     } else if (length < held.length && !this.#remove(sequence, held.at(length), held.last + 1)) {
       throw new Error('the sequence cannot be truncated there');
     }

@@ -20,7 +20,7 @@ export type Head =
       readonly tensors: number;
       /** Bytes of the file up to the end of its metadata. */
       readonly metadataBytes: number;
-      /** Where a part of a split model says how many parts there are, a uint16; absent: it says nothing. */
+      /** Offset of the value of `split.count`, the number of a split model's parts, a uint16; absent: the file has no such key. */
       readonly splitCountAt?: number;
     }
   /** `problem`: one line that follows "the file". */

@@ -825,13 +825,16 @@ t.test('standing: patience is learned also while a replica reports its seats aga
   t.strictSame(ended, ['refused'], 'its caller is known to have left');
 });
 
-t.test('the report has the virtual time of the account that goes next, whoever runs with a lower one', async (t) => {
-  const desk = new Harness(2);
-  const leases = [await desk.seat(desk.wait('a', { weight: 16 })), await desk.seat(desk.wait('b'))];
-  t.equal(desk.queue.report(2).nextVirtualMs, null, 'none waits');
-  desk.clock.advance(100);
-  desk.wait('b');
-  t.equal(desk.queue.report(2).nextVirtualMs, desk.virtual('b'));
-  t.ok((desk.virtual('a') ?? Infinity) < (desk.virtual('b') ?? 0));
-  for (const lease of leases) lease.release('done');
-});
+t.test(
+  'nextVirtualMs is that of the next account to be seated, also while another with a lower one runs',
+  async (t) => {
+    const desk = new Harness(2);
+    const leases = [await desk.seat(desk.wait('a', { weight: 16 })), await desk.seat(desk.wait('b'))];
+    t.equal(desk.queue.report(2).nextVirtualMs, null, 'none waits');
+    desk.clock.advance(100);
+    desk.wait('b');
+    t.equal(desk.queue.report(2).nextVirtualMs, desk.virtual('b'));
+    t.ok((desk.virtual('a') ?? Infinity) < (desk.virtual('b') ?? 0));
+    for (const lease of leases) lease.release('done');
+  },
+);

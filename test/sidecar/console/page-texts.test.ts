@@ -54,7 +54,7 @@ function account(name: string, own: Partial<Queue['accounts'][number]>): Queue['
 
 const NO_OTHERS = { accounts: 0, waiting: 0, running: 0, seatMs: 0 };
 
-t.test('a lead is over the account that is served next, and there is none while nobody waits', async (t) => {
+t.test('Lead is counted from the account that is served next, and is empty while no account waits', async (t) => {
   const accounts = [
     account('runs', { virtualMs: 100 }),
     account('next', { virtualMs: 400, waiting: 1 }),
