@@ -63,7 +63,7 @@ async function start(setup: VisionSetup): Promise<void> {
   try {
     const opened = await openVision(setup);
     if (!opened) {
-      unable('the addon was built without images', true);
+      unable({ reason: 'the addon was built without images', noAddon: true, mayMend: false });
       return;
     }
     const projectorVersion = await sha256(setup.projector);
@@ -76,13 +76,16 @@ async function start(setup: VisionSetup): Promise<void> {
     }, setup.heartbeatMs);
     send({ kind: 'ready', facts: { projectorVersion, whole: opened.whole, confinement } });
   } catch (error) {
-    const known = error instanceof LoadFailure || (error as NodeJS.ErrnoException).code !== undefined;
-    unable(known && error instanceof Error ? error.message : 'unknown failure', false);
+    // The operating system's errors, as of a disk that does not answer, may pass.
+    const ofSystem = (error as NodeJS.ErrnoException).code !== undefined;
+    const known = error instanceof LoadFailure || ofSystem;
+    const reason = known && error instanceof Error ? error.message : 'unknown failure';
+    unable({ reason, noAddon: false, mayMend: error instanceof LoadFailure ? error.mayMend : ofSystem });
   }
 }
 
-function unable(reason: string, noAddon: boolean): void {
-  send({ kind: 'unable', reason, noAddon }, () => process.exit(ENGINE_EXIT.unable));
+function unable(why: Omit<Extract<FromVision, { kind: 'unable' }>, 'v' | 'kind'>): void {
+  send({ kind: 'unable', ...why }, () => process.exit(ENGINE_EXIT.unable));
 }
 
 /** The user before the filter, which allows no change of it. */

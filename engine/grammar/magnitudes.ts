@@ -9,7 +9,7 @@ export type NewRule = (alternatives: readonly Alternative[]) => string;
 export const WHOLE_DIGITS = 16;
 export const DIGITS = 15;
 /** Of multiples of a fraction: a validator divides by it, which is inexact for more. */
-const STEPPED_DIGITS = 12;
+export const STEPPED_DIGITS = 12;
 const DIGITS_OF_TEN = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 /** A magnitude's bounds. Absent: none. */

@@ -4,7 +4,7 @@
  * where the remainder still comes to 0.
  */
 import { ceiling, compare, decimalOf, floor, next, ZERO } from './decimals.js';
-import { DIGITS, Magnitudes, WHOLE_DIGITS, type Bounds, type NewRule, type Step } from './magnitudes.js';
+import { DIGITS, Magnitudes, STEPPED_DIGITS, WHOLE_DIGITS, type Bounds, type NewRule, type Step } from './magnitudes.js';
 import type { NumberRange } from './number-range.js';
 import type { Alternative, Item } from './rules.js';
 
@@ -27,6 +27,9 @@ export function numberRules(range: NumberRange, whole: boolean, newRule: NewRule
   const low = least <= -limit ? undefined : least;
   const high = most >= limit ? undefined : most;
   if (low === undefined && high === undefined && step.factor === 0) return undefined;
+  // Before the point of multiples of a fraction.
+  const room = whole || step.decimals === 0 ? Infinity : STEPPED_DIGITS - step.decimals;
+  if (room < 1 || [low, high].some((bound = 0) => decimalOf(bound).whole.length > room)) return undefined;
   const alternatives: Alternative[] = [];
   if (high === undefined || high > 0 || (high === 0 && !range.belowMost)) {
     const positive = low !== undefined && low >= 0;

@@ -75,7 +75,8 @@ export class BatchSequences {
     const held = this.#at(sequence);
     if (length === 0) {
       // Also if nothing was counted: after a fault, the sequence's state is unknown.
-      if (this.#spoiled.delete(sequence)) await this.#overwrite(sequence);
+      if (this.#spoiled.has(sequence)) await this.#overwrite(sequence);
+      this.#spoiled.delete(sequence);
       this.#context.disposeSequence(sequence);
       // Up to the last position that there is: all embeddings of an image of which only a part is there have its first one.
     } else if (length < held.length && !this.#remove(sequence, held.at(length), held.last + 1)) {

@@ -41,11 +41,11 @@ export class LlamaLog {
     return (await this.firstError()) ?? (error instanceof Error ? error.message : 'it gave no reason');
   }
 
-  /** The reason of a failed load. */
-  async failure(error: unknown): Promise<LoadFailure> {
+  /** The failure of a load, whose line begins with `what`. Without memory a later attempt may succeed. */
+  async failure(error: unknown, what = 'llama.cpp cannot load it'): Promise<LoadFailure> {
     if (error instanceof LoadFailure) return error;
     const why = await this.why(error);
-    return new LoadFailure(`llama.cpp cannot load it: ${why}`, /allocat|memory/i.test(why));
+    return new LoadFailure(`${what}: ${why}`, /allocat|memory/i.test(why));
   }
 
   /** No more lines are kept. */

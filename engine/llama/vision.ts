@@ -91,7 +91,7 @@ export async function openVision(setup: VisionSetup): Promise<Vision | undefined
       confine: sandbox,
     };
   } catch (error) {
-    throw new LoadFailure(`the projector cannot be used: ${await log.why(error)}`);
+    throw await log.failure(error, 'the projector cannot be used');
   } finally {
     log.close();
   }

@@ -44,6 +44,7 @@ export class VisionClient implements HostedVision {
   readonly secret = randomBytes(32);
   readonly #options: VisionClientOptions;
   #state: VisionState = 'cold';
+  /** Why the present process cannot start, one line for the operator. */
   #problem: string | undefined;
   #facts: VisionFacts | undefined;
   #process: Forked | undefined;
@@ -64,10 +65,6 @@ export class VisionClient implements HostedVision {
 
   get state(): VisionState {
     return this.#state;
-  }
-
-  get problem(): string | undefined {
-    return this.#problem;
   }
 
   get facts(): VisionFacts | undefined {
@@ -154,7 +151,7 @@ export class VisionClient implements HostedVision {
         this.#ready(message.facts);
         return;
       case 'unable':
-        this.#unable(message.reason, message.noAddon);
+        this.#unable(message);
         return;
       case 'layout':
         this.#settleLayout(message.id, { kind: 'layout', parts: message.parts });
@@ -175,6 +172,7 @@ export class VisionClient implements HostedVision {
     // Another projector under the same name.
     if (this.#facts?.projectorVersion !== facts.projectorVersion) this.#layouts.clear();
     this.#facts = facts;
+    this.#problem = undefined;
     this.#state = 'ready';
     const { pid } = this.#process ?? {};
     log.info('vision ready', { model, ...(pid !== undefined && { pid }) });
@@ -185,10 +183,12 @@ export class VisionClient implements HostedVision {
     this.#next();
   }
 
-  #unable(reason: string, noAddon: boolean): void {
+  /** Its process ends by itself. */
+  #unable({ reason, noAddon, mayMend }: Extract<Message, { kind: 'unable' }>): void {
     const { log, model } = this.#options;
-    this.#state = noAddon ? 'no-addon' : 'lost';
     this.#problem = reason;
+    if (mayMend) return;
+    this.#state = noAddon ? 'no-addon' : 'lost';
     log.error('vision cannot serve its model', { model, reason });
     this.#fail();
   }
@@ -229,7 +229,8 @@ export class VisionClient implements HostedVision {
     this.#state = 'cold';
     const waitMs = backoff.next();
     this.#startsAt = clock.now() + waitMs;
-    log.error('vision lost', { model, reason: why, retryAfterMs: Math.round(waitMs) });
+    const reason = this.#problem === undefined ? why : `unable: ${this.#problem}`;
+    log.error('vision lost', { model, reason, retryAfterMs: Math.round(waitMs) });
     this.#cancelStart = clock.after(waitMs, () => this.#fork());
   }
 

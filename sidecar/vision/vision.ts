@@ -35,8 +35,6 @@ export interface Encoding {
 
 export interface Vision {
   readonly state: VisionState;
-  /** Why it is lost, one line for the operator. */
-  readonly problem: string | undefined;
   /** Until it may be ready, ms. */
   readonly readyInMs: number;
   /** Set from the first `ready` on. */

@@ -1,5 +1,5 @@
 /** The workflows: each change is tested; all that is published is tested first, attested, and made by `make dist`. */
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseYaml } from '@redocly/openapi-core';
 import t from 'tap';
@@ -92,4 +92,11 @@ t.test('each change runs .ci/run, and each night the long tests on every Node th
   const majors = [...engines.node.matchAll(/\^(\d+)\./g)].map(([, major]) => Number(major));
   t.strictSame(nightly.strategy.matrix.node, majors);
   t.ok(nightly.steps.some(({ run }) => run === 'make test-long'));
+});
+
+t.test('each action is pinned to a commit, with the version beside it, since a tag can be moved', async (t) => {
+  const folder = join(sourceRoot, '.github/workflows');
+  const used = readdirSync(folder).flatMap((file) => readFileSync(join(folder, file), 'utf8').match(/uses: .*/g) ?? []);
+  t.ok(used.length >= 16);
+  for (const line of used) t.match(line, /^uses: [a-z-]+\/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/);
 });

@@ -16,6 +16,8 @@ import {
 } from '../../engine/protocol/vision-messages.js';
 import { STUB_WIDTH, stubImageTokens, type VisionScript } from './vision-script.js';
 
+const MISFIT = 'the projector cannot be used: mismatch between text model';
+
 const SAFE = { filtered: true, bounded: true, ownUser: false } as const;
 
 function send(message: FromVision | Record<string, unknown>): void {
@@ -30,10 +32,10 @@ function start(setup: VisionSetup): void {
       setInterval(() => undefined, 1000);
       return;
     case 'no-addon':
-      send({ v, kind: 'unable', reason: 'the addon was built without images', noAddon: true });
+      send({ v, kind: 'unable', reason: 'the addon was built without images', noAddon: true, mayMend: false });
       return;
     case 'misfit':
-      send({ v, kind: 'unable', reason: 'the projector cannot be used: mismatch between text model', noAddon: false });
+      send({ v, kind: 'unable', reason: MISFIT, noAddon: false, mayMend: false });
       return;
     case 'exit':
       process.exit(3);

@@ -80,6 +80,14 @@ t.test('bounds and steps', (t) => {
   ]) {
     t.equal(grammarOf({ type: 'integer', ...none }), undefined, `${JSON.stringify(none)} allows nothing`);
   }
+  for (const fine of [
+    { multipleOf: 1e-12 },
+    { multipleOf: 1e-20, minimum: 1 },
+    { multipleOf: 0.01, minimum: 1e11 },
+    { multipleOf: 0.01, maximum: -1e11 },
+  ]) {
+    t.equal(grammarOf({ type: 'number', ...fine })?.reads('0.5'), 'whole', `${JSON.stringify(fine)} is not enforced`);
+  }
   t.end();
 });
 

@@ -250,15 +250,37 @@ t.test('without the addon’s part, or with an invalid projector, it is not rest
     const subject = new Subject();
     const { client, process, clock } = subject;
     const encoding = client.encode(task(1));
-    process.says({ kind: 'unable', reason: 'r', noAddon });
+    process.says({ kind: 'unable', reason: 'r', noAddon, mayMend: false });
     process.end();
     t.equal(client.state, noAddon ? 'no-addon' : 'lost');
-    t.equal(client.problem, 'r');
+    t.match(JSON.stringify(subject.log), '"reason":"r"');
     t.equal(await kindOf(encoding.result), 'failed');
     t.equal(await kindOf(client.encode(task(2)).result), 'failed');
     clock.advance(100_000);
     t.equal(subject.processes.length, 1);
   }
+});
+
+t.test('a start that fails for a cause that may pass is tried again, also after later ones', async (t) => {
+  const subject = new Subject();
+  const { client, clock, log } = subject;
+  const waiting = client.encode(task(1));
+  for (const started of [1, 2, 3]) {
+    t.equal(subject.processes.length, started);
+    subject.process.says({ kind: 'unable', reason: 'no memory', noAddon: false, mayMend: true });
+    subject.process.end();
+    t.equal(client.state, 'cold');
+    clock.advance(1000);
+  }
+  t.equal(await kindOf(waiting.result), 'failed', 'its request holds a seat');
+  subject.process.ready();
+  t.equal(client.state, 'ready');
+  subject.process.end();
+  const lost = log.lines.filter(({ event }) => event === 'vision lost');
+  t.same(
+    lost.map(({ reason }) => reason),
+    [...Array<string>(3).fill('unable: no memory'), 'died'],
+  );
 });
 
 t.test('a process that is not confined is reported', async (t) => {
