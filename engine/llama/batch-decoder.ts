@@ -234,14 +234,14 @@ export class BatchDecoder implements Decoder {
   }
 
   async #read(part: Read, logitIndex: number): Promise<PartResult> {
-    switch (part.kind) {
-      case 'sample':
-        if (!(part.sampler instanceof BatchSampler)) throw new TypeError('a sampler of another decoder');
-        return { kind: 'token', token: await part.sampler.next(this.#context, logitIndex) };
-      case 'score':
-        return { kind: 'scores', logprobs: await this.#scorer.score(logitIndex, part.labels) };
-    }
+    if (part.kind === 'score') return scored(await this.#scorer.score(logitIndex, part.labels));
+    if (!(part.sampler instanceof BatchSampler)) throw new TypeError('a sampler of another decoder');
+    return { kind: 'token', token: await part.sampler.next(this.#context, logitIndex) };
   }
+}
+
+function scored(logprobs: Float64Array): PartResult {
+  return logprobs.some(Number.isNaN) ? NOT_NUMBERS : { kind: 'scores', logprobs };
 }
 
 function isRead(part: Part): part is Read {

@@ -1,6 +1,7 @@
 import type { AddonContext, AddonPicker, AddonSampler, Picking } from './addon.js';
 import type { Part, Sampler, Sampling } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
+import { fixedSeed } from '../scheduler/seed.js';
 import type { TokenMask } from '../grammar/mask.js';
 import { GrammarTooExpensive } from '../grammar/reach.js';
 import type { GrammarConstraint } from './grammar-constraint.js';
@@ -154,7 +155,7 @@ export class BatchSampler implements Sampler {
   /** Beside a picker that uses the seed, the sampler uses another one, so that no random numbers repeat. */
   get #seed(): number {
     const { seed } = this.#sampling;
-    return this.#drawn ? (seed ^ BESIDE_PICKER) >>> 0 : seed;
+    return fixedSeed(this.#drawn ? (seed ^ BESIDE_PICKER) >>> 0 : seed);
   }
 
   #borrowed(): AddonSampler {

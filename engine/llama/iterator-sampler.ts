@@ -8,6 +8,7 @@ import type {
 } from 'node-llama-cpp';
 import type { Sampler, Sampling } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
+import { fixedSeed } from '../scheduler/seed.js';
 import type { GrammarConstraint } from './grammar-constraint.js';
 import { LlamaGrammarEvaluationState, TokenBias } from './package.js';
 
@@ -80,7 +81,7 @@ export class IteratorSampler implements Sampler {
       topK: s.topK ?? NO_TOP_K,
       topP: s.topP,
       minP: s.minP ?? 0,
-      seed: s.seed,
+      seed: fixedSeed(s.seed),
       evaluationPriority,
       yieldEogToken: true,
       // Both are asked for at every token.

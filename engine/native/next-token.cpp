@@ -521,18 +521,21 @@ class Picks {
             for (const int32_t at : gaps) llama_memory_seq_rm(memory, sequences[at], positions[at], positions[at] + 1);
         }
 
-        // With many logits, several threads share the work: each reply has its own picker.
+        // With many logits, several threads share the work: each reply has its own picker. Rows that are read otherwise, for a
+        // grammar or a decision, are looked at only for whether they hold a number.
         void pick() {
             const int n = llama_vocab_n_tokens(vocabulary());
             picks.assign(rows.size(), -1);
             std::vector<float *> logits(rows.size(), nullptr);
             for (size_t i = 0; i < rows.size(); i++) {
-                if (pickers[i] != nullptr) logits[i] = llama_get_logits_ith(context->ctx, rows[i]);
+                if (wanted[rows[i]] != 0) logits[i] = llama_get_logits_ith(context->ctx, rows[i]);
             }
             std::atomic<size_t> next = 0;
             const auto work = [&] {
                 for (size_t i; (i = next++) < rows.size();) {
-                    if (logits[i] != nullptr) picks[i] = pickers[i]->pick(logits[i], n);
+                    if (logits[i] == nullptr) continue;
+                    if (pickers[i] != nullptr) picks[i] = pickers[i]->pick(logits[i], n);
+                    else if (!is_number(highest(logits[i], n))) picks[i] = NOT_A_NUMBER;
                 }
             };
             std::vector<std::thread> others;

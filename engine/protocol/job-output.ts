@@ -64,8 +64,8 @@ export type Output =
   /** The server that computes refused a job that had not started: it may go back to the queue. */
   | { readonly id: number; readonly kind: 'returned' }
   /**
-   * Prompt tokens that were not computed again, of a server that reports them only at the end. After `started`, once at
-   * most.
+   * Prompt tokens that were not computed again, where they are known only at the end: of a server that reports them then, and of
+   * all questions of a decision. After `started`, once at most.
    */
   | { readonly id: number; readonly kind: 'cached'; readonly tokens: number }
   /** After `cancel`: nothing of the job is computed any more, or this was not confirmed in time. */

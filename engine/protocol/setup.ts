@@ -108,6 +108,8 @@ export interface EngineFacts {
   readonly model: string;
   readonly seats: number;
   readonly contextPerSeat: number;
+  /** What the server that computes holds of all seats together. Absent: a context for each seat. */
+  readonly tokens?: number;
   /** Number of tokens in the vocabulary. */
   readonly vocabulary: number;
   /** SHA-256 of the weights file, hex. */

@@ -23,6 +23,7 @@ export function replies(id: number, job: GenerateJob, parts: ReplyFlightParts): 
 
 export function questions(id: number, job: ScoreJob, adapter: Adapter): FlightWork {
   return {
+    countsEach: true,
     items: job.questions.length,
     seats: job.seats,
     tokens: (item) => job.input.length + (job.questions[item]?.tail.length ?? 0) + 1,

@@ -2,6 +2,7 @@
 import { ALL_ACCOUNTS, type CacheScope } from '../protocol/cache-key.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import { promptIds } from '../protocol/prompt.js';
+import { fixedSeed } from '../scheduler/seed.js';
 import { ASK_MS } from './adapter.js';
 import type {
   Adapter,
@@ -18,9 +19,6 @@ import { serverGrammar } from './server-grammar.js';
 import { LlamaStream } from './llama-stream.js';
 import { readLoad, type LoadMetrics } from './load-reading.js';
 import { jsonAnswer, notYet } from './server-answers.js';
-
-/** Its word for a seed of its own choice. */
-const RANDOM_SEED = 0xffffffff;
 
 /** Number of a trigger that is a text, in its enumeration. */
 const WORD = 1;
@@ -112,7 +110,7 @@ export class LlamaServer implements Adapter {
       frequency_penalty: job.frequencyPenalty,
       presence_penalty: job.presencePenalty,
       repeat_last_n: job.maxTokens,
-      seed: seed === RANDOM_SEED ? seed - 1 : seed,
+      seed: fixedSeed(seed),
       stop: [],
       ...grammarFields(job),
     };

@@ -1,9 +1,12 @@
+import type { Output } from '../protocol/job-output.js';
 import type { Flight } from './flight.js';
 
 /** A job's items (replies, questions), each of which is a request of its own. */
 export interface RemoteWork {
   readonly items: number;
   readonly seats: number;
+  /** Each item's prompt counts by itself, and so does what of it was not computed again. Absent: the prompt counts once. */
+  readonly countsEach?: boolean;
   /** Tokens that an item may take of the server's memory: prompt and reply. */
   tokens(item: number): number;
 }
@@ -17,6 +20,8 @@ export class RemoteJob<W extends RemoteWork = RemoteWork> {
   readonly work: W;
   readonly flights = new Map<Flight, number>();
   started = false;
+  /** Prompt tokens of all items that the server did not compute again, as far as it told them at their beginning. */
+  cached = 0;
   /** Requests of it that were closed and are not confirmed. */
   leaving = 0;
   /** Set once it has ended: called when the last of them is gone. */
@@ -41,6 +46,13 @@ export class RemoteJob<W extends RemoteWork = RemoteWork> {
 
   get done(): boolean {
     return this.#ended === this.work.items;
+  }
+
+  /** What is told of it once it is {@link done}. */
+  lastOutputs(): Output[] {
+    const { id } = this;
+    const done: Output = { id, kind: 'done' };
+    return this.work.countsEach === true ? [{ id, kind: 'cached', tokens: this.cached }, done] : [done];
   }
 
   /** The item that may start beside those that run; undefined: none now. */

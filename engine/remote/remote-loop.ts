@@ -167,10 +167,11 @@ export class RemoteLoop {
     this.#flights.add(flight, tokens, () => this.#fail(job, 'the server is silent'));
   }
 
-  #begun(job: RemoteJob, cached: number | undefined): void {
+  #begun(job: RemoteJob, cached = 0): void {
+    job.cached += cached;
     if (job.started) return;
     job.started = true;
-    this.#reports.push([{ id: job.id, kind: 'started', cachedTokens: cached ?? 0 }]);
+    this.#reports.push([{ id: job.id, kind: 'started', cachedTokens: cached }]);
   }
 
   #itemEnded(job: RemoteJob<FlightWork>): void {
@@ -178,7 +179,7 @@ export class RemoteLoop {
     if (this.#jobs.has(job.id)) {
       if (job.done) {
         this.#jobs.delete(job.id);
-        this.#reports.push([{ id: job.id, kind: 'done' }]);
+        this.#reports.push(job.lastOutputs());
       } else for (let n = job.releaseSpare(); n > 0; n--) this.#reports.push([{ id: job.id, kind: 'seatFreed' }]);
     }
     this.#pump();
@@ -228,7 +229,6 @@ export class RemoteLoop {
     this.#watch.schedule();
   }
 
-  /** It is not in flight any more. */
   #land(job: RemoteJob, flight: Flight): void {
     job.flights.delete(flight);
     this.#flights.land(flight);

@@ -45,6 +45,7 @@ export async function startRemote(setup: EngineSetup, remote: RemoteSetup, clock
     model: file.name,
     seats: setup.seats,
     contextPerSeat: setup.contextPerSeat,
+    ...(remote.tokens !== undefined && { tokens: remote.tokens }),
     vocabulary,
     weightVersion: createHash('sha256').update(`${remote.kind}\n${server.identity}`).digest('hex'),
     promptVersion: promptVersionOf(file.vocabulary.hash, setup.template),

@@ -53,6 +53,8 @@ export interface Work {
   readonly isolated: boolean;
   /** Its items skip steps ({@link Branch.pending}). Absent: none does. */
   readonly intermittent?: boolean;
+  /** Each item's prompt counts by itself, and so does what of it was not computed again. Absent: the prompt counts once. */
+  readonly countsEach?: boolean;
   /** How much state of another item of the same job may be reused. */
   readonly reuse: Exclude<Reuse, 'none'>;
   /** Indexes of the images whose embeddings the started items lack and that were not returned before. Absent: none. */
@@ -95,6 +97,7 @@ export class RunningJob {
   #item = 0;
   #next: PromptPlan | undefined;
   #ended = 0;
+  #kept = 0;
 
   constructor(id: number, work: Work, seats: number, limit = seats) {
     this.id = id;
@@ -117,6 +120,11 @@ export class RunningJob {
   /** The prompt of the next item; undefined: all are started. */
   get next(): PromptPlan | undefined {
     return this.#next;
+  }
+
+  /** Prompt tokens of all items that were not computed again. */
+  get kept(): number {
+    return this.#kept;
   }
 
   /** All outputs are complete. */
@@ -152,6 +160,7 @@ export class RunningJob {
   /** Starts the next item on a sequence, which contains the first `keep` tokens of its prompt. */
   begin(sequence: number, keep: number): void {
     this.#branches.push(this.work.branch(this.#item, sequence, keep));
+    this.#kept += keep;
     this.#item += 1;
     this.#next = this.#item < this.work.items ? this.work.plan(this.#item) : undefined;
   }

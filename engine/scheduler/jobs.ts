@@ -181,6 +181,7 @@ export class Jobs {
     await this.#spread(job);
     this.#askForImages(job, out);
     if (job.done) {
+      if (job.work.countsEach === true) out.push({ id: job.id, kind: 'cached', tokens: job.kept });
       out.push({ id: job.id, kind: 'done' });
       this.#retire(job);
       return;

@@ -20,6 +20,7 @@ export class Scoring implements Work {
   readonly elsewhere: StateElsewhere | undefined;
   readonly besideOthers: boolean | undefined;
   readonly isolated: boolean;
+  readonly countsEach = true;
   readonly reuse: 'any' | 'same-split';
   readonly #id: number;
   readonly #job: ScoreJob;

@@ -128,12 +128,12 @@ export class StepLoop {
   /** Keeps nothing that jobs of this scope left, nor what its running ones will leave. */
   forget(scope: CacheScope): Promise<void> {
     this.#sequences.forget(scope);
-    return this.tidy();
+    return this.tidy(true);
   }
 
-  /** Drops what was kept for too long; to be called from time to time. Settles when it is dropped. */
-  tidy(): Promise<void> {
-    const done = this.#upkeep.request();
+  /** Drops what was kept for too long; to be called from time to time. Settles when it is dropped. `now`: a prefill ahead ends for it. */
+  tidy(now = false): Promise<void> {
+    const done = this.#upkeep.request(now);
     this.#halt();
     if (!this.#closed) this.#running ??= this.#run();
     return done;
@@ -169,7 +169,7 @@ export class StepLoop {
 
   /** `ahead`: nothing has run for long. */
   async #run(ahead = false): Promise<void> {
-    if (ahead) await this.#prefillAhead.run(() => this.#closed || this.#jobs.live > 0 || this.#upkeep.due);
+    if (ahead) await this.#prefillAhead.run(() => this.#closed || this.#jobs.live > 0 || this.#upkeep.urgent);
     await burst(() => this.#jobs.live);
     let freed = 0;
     while (!this.#closed) {

@@ -9,6 +9,7 @@ export class Upkeep {
   readonly #sequences: Sequences;
   readonly #jobs: Jobs;
   #due = false;
+  #urgent = false;
   /** Called at its end. */
   readonly #dropped: (() => void)[] = [];
 
@@ -22,16 +23,22 @@ export class Upkeep {
     return this.#due;
   }
 
+  /** Whether work that nobody waits for ends for it. */
+  get urgent(): boolean {
+    return this.#urgent;
+  }
+
   /** Settles when all that was to be dropped is dropped; never, if the loop is closed before. */
-  request(): Promise<void> {
+  request(urgent: boolean): Promise<void> {
     this.#due = true;
+    this.#urgent ||= urgent;
     return new Promise((resolve) => this.#dropped.push(resolve));
   }
 
   /** Once a round, between decodes. */
   async round(): Promise<void> {
     if (!this.#due) return;
-    this.#due = false;
+    this.#due = this.#urgent = false;
     const dropped = this.#dropped.splice(0);
     if (await this.#sequences.tidy((scope) => this.#jobs.uses(scope))) {
       this.#due = true;

@@ -154,10 +154,10 @@ class FairQueue implements SeatQueue, RequestQueue {
 
   cancel(queued: QueuedRequest, disconnected: boolean): void {
     this.#accrue();
-    const waits = queued.phase === 'ready' || queued.phase === 'unready' || queued.phase === 'granted';
-    if (disconnected && waits) this.#overload.observePatience(queued, this.#state.accountOf(queued), 'left');
-    if (queued.phase === 'unready' || queued.phase === 'ready') this.#leave(queued, 'nowhere');
-    else if (queued.phase === 'granted') this.#state.hold(queued, -1);
+    const { phase } = queued;
+    if (disconnected && phase !== 'over') this.#overload.observePatience(queued, this.#state.accountOf(queued), 'left');
+    if (phase === 'unready' || phase === 'ready') this.#leave(queued, 'nowhere');
+    else if (phase === 'granted') this.#state.hold(queued, -1);
     else return;
     this.#settle(queued, { kind: 'cancelled' });
     this.#dispatch();

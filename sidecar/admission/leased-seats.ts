@@ -77,6 +77,7 @@ export class LeasedSeats implements SeatPool {
     if (isMeasurement(reason)) {
       this.#overload.observeHold(queued.seatMs);
       this.#overload.observePatience(queued, account, ENDS[reason] ?? 'neither');
+      if (queued.leftUnserved) this.#overload.observeLeft(queued.seatMs);
     }
     queued.phase = 'over';
     this.#overload.over(queued);

@@ -194,13 +194,19 @@ export class Overload {
     this.#holdMs += Math.max(1 / this.#leases, HOLD_STEP) * (seatMs - this.#holdMs);
   }
 
+  /** A lease ended that held seats for so many seat-milliseconds, and whose caller had left before it had what it waited for. */
+  observeLeft(seatMs: number): void {
+    this.#leftMs += seatMs;
+  }
+
   /** A request got its place. */
   entered(queued: QueuedRequest): void {
     this.#hedges.entered(queued);
   }
 
   /**
-   * Records how long a caller stayed, once: its request has ended, or it has what it waited for (`answered`). `left`: its caller left before that. `neither`: it was
+   * Records how long a caller stayed, once: its request has ended, or it has what it waited for (`answered`). Of one that left it is
+   * told at once, since an external server may confirm much later that its seat is free. `left`: its caller left before that. `neither`: it was
    * refused, or its deadline passed.
    */
   observePatience(queued: QueuedRequest, account: Account, how: 'answered' | 'left' | 'neither'): void {
@@ -210,7 +216,7 @@ export class Overload {
     const { now, breaks } = this.#state;
     const awaited = queued.request.awaits ?? 'end';
     const seated = queued.phase === 'leased';
-    if (left && seated) this.#leftMs += queued.seatMs;
+    queued.leftUnserved = left && seated;
     if (queued.breaks !== breaks || (left && this.#hedges.mayEnd(queued, now))) return;
     if (how === 'answered') this.#hedges.answered(queued, now);
     this.patience.observe(account.patience, awaited, { ms: now - queued.enteredAt, left }, this.times);

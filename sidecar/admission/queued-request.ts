@@ -56,6 +56,8 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
   explores = false;
   /** Its caller's patience is recorded. */
   patienceRecorded = false;
+  /** Its caller left while it had a seat, before it had what it waited for. */
+  leftUnserved = false;
   /** Cancels its timer. */
   disarm: (() => void) | undefined;
   readonly outcome: Promise<TicketOutcome>;

@@ -4,7 +4,7 @@ import type { ContractError } from '../domain/errors.js';
 import { promptLength, type GenerateJob } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Vision } from '../vision/vision.js';
-import { placeInPrompt, type ImagePrompt } from './images.js';
+import { placeInPrompt, type ImagePrompt, type ImagesOf } from './images.js';
 import { failed, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';
 import type { RequestContext, Stop } from './request-context.js';
@@ -37,7 +37,8 @@ export async function makeJob(
 ): Promise<MadeJob | Stop> {
   const { model, params, caller } = prepared;
   const scope = model.scopeOf(caller.account);
-  const promptWithImages = await withImages(model.vision, tokens, scope, params.firstImage);
+  const param = params.firstImage ?? 'messages';
+  const promptWithImages = await withImages(model.vision, tokens, { account: caller.account, scope, param });
   if (promptWithImages?.kind === 'refused') return failed(promptWithImages.error);
   const { format, promptVersion } = tokens;
   const prompted = {
@@ -55,10 +56,9 @@ export async function makeJob(
 async function withImages(
   vision: Vision | undefined,
   { prompt, images }: ChatTokens,
-  scope: string,
-  param = 'messages',
+  of: ImagesOf,
 ): Promise<ImagePrompt | undefined> {
-  return vision && images && (await placeInPrompt(vision, prompt, images, scope, param));
+  return vision && images && (await placeInPrompt(vision, prompt, images, of));
 }
 
 /** The last checks, now that the prompt's length is known, credit at the very end; and the job for the engine. */
@@ -95,8 +95,11 @@ function plan(
   };
 }
 
-/** The sampler takes 32 unsigned bits; the contract's seed has 64 signed ones. Both halves count. */
+/**
+ * The sampler takes 32 unsigned bits; the contract's seed has 64 signed ones. What lies beyond the lower half counts too, rounded
+ * towards 0, so that reply i of a negative seed is also that of seed + i.
+ */
 function seed32(seed: number): number {
-  const bits = BigInt.asUintN(64, BigInt(Math.trunc(seed)));
-  return Number((bits ^ (bits >> 32n)) & 0xffffffffn);
+  const whole = BigInt(Math.trunc(seed));
+  return Number(BigInt.asUintN(32, whole) ^ BigInt.asUintN(32, whole / 2n ** 32n));
 }

@@ -16,14 +16,21 @@ export type ImagePrompt =
   | { readonly kind: 'placed'; readonly prompt: Prompt; readonly images: JobImages }
   | { readonly kind: 'refused'; readonly error: ContractError };
 
-/** Counts a request's images and puts them into its prompt. `scope`: see CacheKey; `param`: what a refusal names. */
+/** Whose images they are: the account, the scope of its cache (see CacheKey), and what a refusal names. */
+export interface ImagesOf {
+  readonly account: string;
+  readonly scope: string;
+  readonly param: string;
+}
+
+/** Counts a request's images and puts them into its prompt. */
 export async function placeInPrompt(
   vision: Vision,
   texts: Prompt,
   images: readonly RequestImage[],
-  scope: string,
-  param: string,
+  of: ImagesOf,
 ): Promise<ImagePrompt> {
+  const { scope, param } = of;
   const layouts: ImageLayout[] = [];
   const tasks: EncodeTask[] = [];
   for (const image of images) {
@@ -41,7 +48,7 @@ export async function placeInPrompt(
     tasks.push({ digest, scope, bytes: image.bytes, size: image.size, shrunk });
   }
   const { prompt, placed } = placeImages(texts, layouts, vision.facts?.whole === true);
-  return { kind: 'placed', prompt, images: new Encodings(vision, tasks, placed, param) };
+  return { kind: 'placed', prompt, images: new Encodings(vision, tasks, placed, of) };
 }
 
 function refused(error: ContractError): ImagePrompt {
@@ -94,25 +101,28 @@ class Encodings implements JobImages {
   readonly #vision: Vision;
   readonly #tasks: readonly EncodeTask[];
   readonly #placed: readonly PlacedPart[];
-  readonly #param: string;
+  readonly #of: ImagesOf;
   readonly #encodings = new Map<number, OpenEncoding>();
   #closed = false;
 
-  constructor(vision: Vision, tasks: readonly EncodeTask[], placed: readonly PlacedPart[], param: string) {
+  constructor(vision: Vision, tasks: readonly EncodeTask[], placed: readonly PlacedPart[], of: ImagesOf) {
     this.#vision = vision;
     this.#tasks = tasks;
     this.#placed = placed;
-    this.#param = param;
+    this.#of = of;
   }
 
   async embeddings(at: number): Promise<Float32Array | ImageFailure> {
     const { image, part } = this.#placed[at] ?? { image: -1, part: 0 };
     const task = this.#tasks[image];
     if (!task || this.#closed) return noEmbeddings(imageFailed());
-    const encoded = this.#encodings.get(image) ?? { encoding: this.#vision.encode(task), given: new Set<number>() };
+    const encoded = this.#encodings.get(image) ?? {
+      encoding: this.#vision.encode(task, this.#of.account),
+      given: new Set<number>(),
+    };
     this.#encodings.set(image, encoded);
     const result = await encoded.encoding.result;
-    if (result.kind === 'undecodable') return noEmbeddings(imageUnreadable(this.#param));
+    if (result.kind === 'undecodable') return noEmbeddings(imageUnreadable(this.#of.param));
     const values = result.kind === 'encoded' ? result.embeddings[part] : undefined;
     if (result.kind !== 'encoded' || !values) return noEmbeddings(imageFailed());
     // They may be hundreds of megabytes.

@@ -84,6 +84,7 @@ export function spoolReader(
 }
 
 function hooks(dir: string, metrics: SpoolMetrics, log: Log, observer: SpoolObserver): SpoolHooks {
+  const isNews = newsOf();
   return {
     recorded: (kind) => metrics.recorded(kind),
     synced: (ms) => {
@@ -100,7 +101,7 @@ function hooks(dir: string, metrics: SpoolMetrics, log: Log, observer: SpoolObse
     },
     full: () => observer.full(),
     removed: (removed, records) => {
-      metrics.removed();
+      if (isNews(removed)) metrics.removed();
       reportRemoved(removed, records, dir, log);
     },
     taken: (pid) => {
@@ -126,6 +127,19 @@ const ADVICE: Readonly<Record<Extract<Removed, { what: 'segment' }>['outcome'], 
 };
 
 /** `records`: written since all files were last found in place. */
+/** Whether a file's removal was not told before: one that could not be restored at once is told again when it is. */
+export function newsOf(): (removed: Removed) => boolean {
+  let pending: number | undefined;
+  return (removed) => {
+    if (removed.what === 'lock') return true;
+    const { segment, outcome } = removed;
+    if (outcome === 'pending') pending = segment;
+    const isKnown = outcome === 'restored' && segment === pending;
+    if (isKnown) pending = undefined;
+    return !isKnown;
+  };
+}
+
 function reportRemoved(removed: Removed, records: number, dir: string, log: Log): void {
   if (removed.what === 'lock') {
     log.error('usage spool: its lock was removed', { file: join(dir, 'lock'), reason: `restored: ${FIND_OUT}` });

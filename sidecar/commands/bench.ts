@@ -12,6 +12,8 @@ import type { Io } from './io.js';
 import { columns, rate, wholeOf } from './layout.js';
 import { isExternal, withFile } from './model-files.js';
 import { Progress } from './progress.js';
+import { planOf } from '../app/compose-replicas.js';
+import { nameOf, type ReplicaPlan } from '../app/replica-plans.js';
 import { setupOf } from '../app/sized-setup.js';
 import { COMMANDS } from './command-table.js';
 
@@ -48,7 +50,9 @@ export function bench(config: Settings, args: readonly string[], io: Io): Promis
     const bar = new Progress(io.clock, io.terminal);
     try {
       const all: Measured[] = [];
-      for (const model of models.map(withFile)) all.push(await benchOf(model, config, ms, io, bar));
+      for (const model of models.map(withFile)) {
+        for (const replica of await replicasToBench(model)) all.push(await benchOf(replica, config, ms, io, bar));
+      }
       bar.clear();
       io.out(values.json ? `${JSON.stringify(all, null, 2)}\n` : text(all));
       return EXIT.done;
@@ -58,18 +62,44 @@ export function bench(config: Settings, args: readonly string[], io: Io): Promis
   });
 }
 
+interface ReplicaToBench {
+  /** The model's, with the replica's name where there are others. */
+  readonly id: string;
+  readonly model: ModelConfig;
+  readonly plan: ReplicaPlan;
+}
+
+/** Of a model's replicas one of each kind: others with as many seats, tokens, threads and devices would give the same. */
+async function replicasToBench(model: ModelConfig): Promise<ReplicaToBench[]> {
+  const planned = await planOf(model, model.file);
+  if (planned.kind === 'unfit') throw new Error(`model ${model.id}: ${planned.why}`);
+  const kinds = new Map<string, ReplicaToBench>();
+  for (const [index, plan] of planned.replicas.entries()) {
+    const { seats, contextPerSeat, threads, devices } = plan;
+    const kind = [seats, contextPerSeat, threads, devices.length].join(' ');
+    const id = planned.replicas.length === 1 ? model.id : `${model.id}, ${nameOf(index, devices)}`;
+    if (!kinds.has(kind)) kinds.set(kind, { id, model, plan });
+  }
+  return [...kinds.values()];
+}
+
 async function benchOf(
-  model: ModelConfig,
+  { id, model, plan }: ReplicaToBench,
   { engine }: Settings,
   ms: number,
   { clock }: Io,
   bar: Progress,
 ): Promise<Measured> {
-  const { id, kind, seats } = model;
+  const { kind } = model;
+  const { seats, contextPerSeat, threads, cores, environment } = plan;
   bar.show(`loading ${id}`, 0);
   const from = clock.now();
   const setup = {
     ...setupOf(model),
+    seats,
+    contextPerSeat,
+    threads,
+    ...(cores !== undefined && { cores }),
     template: templateOf(model),
     prefillShare: model.prefillShare,
     // Each prompt must be evaluated, not reused.
@@ -77,7 +107,7 @@ async function benchOf(
     heartbeatMs: engine.heartbeatMs,
     ...(engine.checkMemory && { memory: { mappedElsewhere: 0 } }),
   };
-  const opened = openChild({ entry: ENGINE, setup, timing: engine, clock });
+  const opened = openChild({ entry: ENGINE, setup, environment, timing: engine, clock });
   try {
     const facts = await opened.ready;
     const loadMs = Math.round(clock.now() - from);

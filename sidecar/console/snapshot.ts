@@ -103,6 +103,7 @@ export async function takeSnapshot(parts: SnapshotParts, watched: WatchedService
     v: 3,
     at,
     startedAt,
+    upMs: Math.round(now),
     intervalMs,
     readiness: { status, reasons },
     models: models.map(({ model, queue, holders }, i) => ({

@@ -132,6 +132,8 @@ export interface Snapshot {
   /** Wall-clock times, ms since 1970: of this snapshot, and of the process's start, which identifies the process. */
   readonly at: number;
   readonly startedAt: number;
+  /** How long the process has run, ms, also where the wall clock was set meanwhile. */
+  readonly upMs: number;
   /** Time until the next one, ms. */
   readonly intervalMs: number;
   readonly readiness: ReadinessView;

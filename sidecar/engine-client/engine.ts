@@ -34,7 +34,7 @@ export interface GenerationReceiver {
   started(cachedTokens: number, weightVersion: string): void;
   /** The job waits until `supply` is called with the embeddings of the prompt's image with this index. Absent: there is no image. */
   needsImage?(image: number): void;
-  /** Prompt tokens that were not computed again, from an engine that knows them only at the end. */
+  /** Prompt tokens that were not computed again, where the engine knows them only at the end. */
   cached(tokens: number): void;
   /** Whole characters of one reply. */
   piece(piece: { choice: number; channel: Channel; text: string; tokens: number }): void;

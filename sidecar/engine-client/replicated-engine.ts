@@ -111,7 +111,7 @@ export class ReplicatedEngine implements HostedEngine {
   get capacityTokens(): number {
     // A replica keeps its facts while it has no process, and thus no memory.
     const seated = ({ state, facts }: EngineReplica): number =>
-      state === 'ready' && facts ? facts.seats * facts.contextPerSeat : 0;
+      state === 'ready' && facts ? (facts.tokens ?? facts.seats * facts.contextPerSeat) : 0;
     return this.replicas.reduce((sum, replica) => sum + seated(replica), 0);
   }
 

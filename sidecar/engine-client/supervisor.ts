@@ -1,9 +1,9 @@
 import type { EngineSetup } from '../../engine/protocol/setup.js';
+import { LoadEstimate } from '../lib/load-estimate.js';
 import type { EngineChild } from './child.js';
 import type { ChildEnd } from './exit-reason.js';
 import type { Changes, EngineFacts, Replaced } from './engine.js';
 import { forkChild } from './fork-child.js';
-import { LoadEstimate } from './load-estimate.js';
 import type { EngineReplica } from './replicated-engine.js';
 import { reportReady } from './ready-report.js';
 import { RestartPolicy } from './restart-policy.js';

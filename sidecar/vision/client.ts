@@ -5,12 +5,14 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../lib/clock.js';
+import { LoadEstimate } from '../lib/load-estimate.js';
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
 import { ClosedScopes } from '../../engine/protocol/closed-scopes.js';
 import type { VisionSetup } from '../../engine/protocol/vision-messages.js';
 import type { Forked, Message, VisionClientOptions } from './client-options.js';
-import { VisionProcess, type VisionEnd, type VisionProcessEvents } from './process.js';
+import { START_TIMEOUT_MS, VisionProcess, type VisionEnd, type VisionProcessEvents } from './process.js';
 import type { EncodeTask, Encoded, Encoding, HostedVision, Layout, Size, VisionFacts, VisionState } from './vision.js';
+import { WaitingImages } from './waiting-images.js';
 
 /** An image that is not encoded within this time counts as hung, ms. On a CPU real encoders take up to a minute. */
 const ENCODE_MS = 300_000;
@@ -49,12 +51,12 @@ export class VisionClient implements HostedVision {
   #facts: VisionFacts | undefined;
   #process: Forked | undefined;
   #started = false;
-  #startsAt = 0;
+  readonly #estimate = new LoadEstimate(START_TIMEOUT_MS);
   #cancelStart: () => void = () => undefined;
   #nextId = 1;
   readonly #layouts = new Map<string, Promise<Layout>>();
   #queries: LayoutQuery[] = [];
-  #waiting: Item[] = [];
+  readonly #waiting = new WaitingImages<Item>();
   readonly #closed = new ClosedScopes();
   #running: { readonly id: number; readonly item: Item; readonly unwatch: () => void } | undefined;
 
@@ -72,7 +74,7 @@ export class VisionClient implements HostedVision {
   }
 
   get readyInMs(): number {
-    return this.#state === 'ready' ? 0 : Math.max(1000, this.#startsAt - this.#options.clock.now());
+    return this.#state === 'ready' ? 0 : this.#estimate.readyInMs(this.#options.clock.now());
   }
 
   start(): void {
@@ -113,21 +115,20 @@ export class VisionClient implements HostedVision {
     return asked;
   }
 
-  encode(task: EncodeTask): Encoding {
+  encode(task: EncodeTask, account: string): Encoding {
     let settle: Item['settle'] = () => undefined;
     const result = new Promise<Encoded>((resolve) => (settle = resolve));
     const item: Item = { task, settle };
-    if (this.#state === 'lost' || this.#state === 'no-addon' || this.#waiting.length >= MAX_WAITING) {
-      settle({ kind: 'failed' });
-    } else {
-      this.#waiting.push(item);
-      this.#next();
-    }
-    return { result, cancel: () => (this.#waiting = this.#waiting.filter((other) => other !== item)) };
+    const isRefused = this.#state === 'lost' || this.#state === 'no-addon' || this.#waiting.size >= MAX_WAITING;
+    if (isRefused) settle({ kind: 'failed' });
+    else this.#waiting.add(account, item);
+    this.#next();
+    return { result, cancel: () => this.#waiting.remove(account, item) };
   }
 
   #fork(): void {
     const { setup, clock, fork = forked } = this.#options;
+    this.#estimate.forked(clock.now());
     this.#process = fork(setup, clock, {
       message: (message) => this.#received(message),
       gone: (why) => this.#gone(why),
@@ -137,7 +138,7 @@ export class VisionClient implements HostedVision {
   #next(): void {
     if (this.#state !== 'ready' || this.#running || !this.#process) return;
     const process = this.#process;
-    const item = this.#waiting.shift();
+    const item = this.#waiting.next();
     if (!item) return;
     const id = this.#nextId++;
     const unwatch = this.#options.clock.after(ENCODE_MS, () => process.kill('hang'));
@@ -174,6 +175,7 @@ export class VisionClient implements HostedVision {
     this.#facts = facts;
     this.#problem = undefined;
     this.#state = 'ready';
+    this.#estimate.ready(this.#options.clock.now());
     const { pid } = this.#process ?? {};
     log.info('vision ready', { model, ...(pid !== undefined && { pid }) });
     const { filtered, bounded } = facts.confinement;
@@ -183,7 +185,6 @@ export class VisionClient implements HostedVision {
     this.#next();
   }
 
-  /** Its process ends by itself. */
   #unable({ reason, noAddon, mayMend }: Extract<Message, { kind: 'unable' }>): void {
     const { log, model } = this.#options;
     this.#problem = reason;
@@ -228,14 +229,14 @@ export class VisionClient implements HostedVision {
     if (this.#state !== 'ready') this.#fail();
     this.#state = 'cold';
     const waitMs = backoff.next();
-    this.#startsAt = clock.now() + waitMs;
+    this.#estimate.forksAt(clock.now() + waitMs);
     const reason = this.#problem === undefined ? why : `unable: ${this.#problem}`;
     log.error('vision lost', { model, reason, retryAfterMs: Math.round(waitMs) });
     this.#cancelStart = clock.after(waitMs, () => this.#fork());
   }
 
   #fail(): void {
-    for (const { settle } of this.#waiting.splice(0)) settle({ kind: 'failed' });
+    for (const { settle } of this.#waiting.take()) settle({ kind: 'failed' });
     for (const { settle, unwatch } of this.#queries.splice(0)) {
       unwatch();
       settle({ kind: 'failed' });

@@ -16,7 +16,7 @@ import type { Clock } from '../lib/clock.js';
 const ENTRY = fileURLToPath(new URL('../../engine/vision.js', import.meta.url));
 
 /** Reading a projector of gigabytes from a slow disk; afterwards it counts as hung, ms. */
-const START_TIMEOUT_MS = 300_000;
+export const START_TIMEOUT_MS = 300_000;
 
 /** A ready process that sends nothing for this long is killed: it sends every second, also while it encodes, ms. */
 const SILENCE_MS = 30_000;

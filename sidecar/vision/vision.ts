@@ -45,7 +45,8 @@ export interface Vision {
   readonly secret: Uint8Array;
   /** What an image of this size becomes in a prompt. Never rejects. */
   layout(size: Size): Promise<Layout>;
-  encode(task: EncodeTask): Encoding;
+  /** Accounts take turns. */
+  encode(task: EncodeTask, account: string): Encoding;
 }
 
 /** A vision process as the composition sees it. */

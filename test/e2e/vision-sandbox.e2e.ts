@@ -221,7 +221,7 @@ t.test(`${MUTATIONS} mutated files end no other process`, async (t) => {
       count('refused by its header');
       continue;
     }
-    const { result } = client.encode({ digest: new Uint8Array(32), scope: 's', bytes, size, shrunk: size });
+    const { result } = client.encode({ digest: new Uint8Array(32), scope: 's', bytes, size, shrunk: size }, 's');
     count((await result).kind);
   }
   t.comment(JSON.stringify(seen));

@@ -58,7 +58,12 @@ const sidecar = await InProcess.start(t, {
       // Short for the silence of a server, but longer than a pause of this process; long for the seat of a caller who left.
       engine: { kind, ...REACHED[kind], silentMs: 1000, cancelWaitMs: 60_000 },
     })),
-    { id: 'several', kind: 'chat', seats: 1, engine: { kind: 'vllm', url: [stubs.first.url, stubs.second.url] } },
+    {
+      id: 'several',
+      kind: 'chat',
+      seats: 1,
+      engine: { kind: 'vllm', url: [stubs.first.url, stubs.second.url], tokens: 1000 },
+    },
   ],
 });
 
@@ -232,6 +237,8 @@ t.test(
     await stubs.first.close();
     t.match(endOf(await Promise.race(answers)), { status: 200, text: 'ab', errors: ['bad_gateway'], whole: false });
     stubs.second.misbehaviour = {};
+    const capacity = 'ra_sidecar_kv_capacity_tokens{model="several"}';
+    await sidecar.until(capacity, 1000);
     const replica = (at: number): string => `ra_sidecar_replica_state{model="several",replica="${at}",state="ready"}`;
     await sidecar.until(replica(0), 0);
     t.equal(await sidecar.metric(replica(1)), 1);

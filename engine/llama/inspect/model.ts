@@ -92,12 +92,21 @@ export async function inspectModel(
     const saving = withCheckpoints(estimated, plan.seats, !plan.truncatable, setup.checkpoints?.bytes, free.cpuRam);
     const needs = withPrefixCache(saving, setup, free.cpuRam, roomForMemoryFiles()?.total);
     findings.push(memoryFinding(needs, plan, free));
+    // Of the caches those alone whose bytes are set: others take what the seats leave.
+    const { checkpoints, prefixCache } = setup;
+    const besides = (bare: Needs): Needs => {
+      const calls = grammars(bare);
+      const appendOnly = checkpoints?.bytes !== undefined && !plan.truncatable;
+      const saved = withCheckpoints(calls, plan.seats, appendOnly, checkpoints?.bytes, free.cpuRam);
+      if (prefixCache?.bytes === undefined) return saved;
+      return withPrefixCache(saved, setup, free.cpuRam, roomForMemoryFiles()?.total);
+    };
     return {
       head,
       load: loading,
       memory: fitOf(needs.cpu, plan.seats, free.cpuRam, repacked),
       gpuMemory: gpuLayers > 0 ? fitOf(needs.gpu, plan.seats, free.gpuVram, weights.gpuVram) : undefined,
-      sizes: await sizeTable(insights, weights, plan, { free, grammars, trained: head.trainedContext }),
+      sizes: await sizeTable(insights, weights, plan, { free, besides, trained: head.trainedContext }),
       findings,
     };
   } catch (error) {
@@ -198,17 +207,13 @@ async function sizeTable(
   insights: GgufInsights,
   weights: Sizes,
   plan: ContextPlan,
-  {
-    free,
-    grammars,
-    trained = Infinity,
-  }: { free: Sizes; grammars: (needs: Needs) => Needs; trained: number | undefined },
+  { free, besides, trained = Infinity }: { free: Sizes; besides: (needs: Needs) => Needs; trained: number | undefined },
 ): Promise<SizeRow[]> {
   const contexts = new Set([plan.contextPerSeat, ...CONTEXTS.filter((tokens) => tokens <= trained)]);
   const rows: SizeRow[] = [];
   for (const contextPerSeat of [...contexts].sort((a, b) => a - b)) {
     const seats = Math.max(LEAST_SEATS, plan.seats);
-    const { cpu, gpu } = grammars(await estimateNeeds(insights, weights, { ...plan, seats, contextPerSeat }));
+    const { cpu, gpu } = besides(await estimateNeeds(insights, weights, { ...plan, seats, contextPerSeat }));
     const onCpu = seatsThatFit(cpu, usableOf(free.cpuRam));
     const onGpu = plan.gpuLayers > 0 ? seatsThatFit(gpu, usableOf(free.gpuVram)) : Infinity;
     rows.push({ contextPerSeat, perSeat: cpu.perSeat + gpu.perSeat, seats: Math.min(onCpu, onGpu) });

@@ -117,7 +117,7 @@ export function pathsOf(points) {
  */
 function meanRate(now, before, range, sum) {
   if (range === 'minute') return perSecond(now, before, sum);
-  return sum(now) / Math.max(1, (now.at - now.startedAt) / 1000);
+  return sum(now) / Math.max(1, now.upMs / 1000);
 }
 
 /** @param {(snapshot: Snapshot) => number} sum */

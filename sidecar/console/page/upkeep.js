@@ -64,7 +64,7 @@ export class Upkeep {
     this.#prompts.show(snapshot.promptHosts);
     this.#usage.show(usageFacts(snapshot));
     this.#process.show([
-      ['Up for', duration(snapshot.at - snapshot.startedAt), 'plain'],
+      ['Up for', duration(snapshot.upMs), 'plain'],
       ['Memory, sidecar alone', bytes(snapshot.residentBytes), 'plain'],
       ['Streams open', count(snapshot.streams), 'plain'],
       ['Held for slow readers', bytes(snapshot.bufferedBytes), 'plain'],

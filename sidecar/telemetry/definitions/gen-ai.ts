@@ -11,7 +11,7 @@ const DURATION_SECONDS = [
 
 /** The conventions' bounds, and longer ones for a full queue and a long prompt together. */
 const FIRST_TOKEN_SECONDS = [
-  0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60,
+  0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 120, 300, 600,
 ] as const;
 
 /** The conventions' bounds, and shorter ones for small models and GPUs. */

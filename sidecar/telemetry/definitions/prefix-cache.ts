@@ -25,8 +25,9 @@ export const CACHE_BYTES: GaugeDefinition<'model'> = {
   type: 'gauge',
   unit: 'bytes',
   labels: ['model'],
-  help: 'Host memory of saved prefixes.',
-  advice: 'At `prefixCache.bytes`, prefixes make room for others; far below it, a smaller bound would do.',
+  help: 'Host memory of saved prefixes, of all replicas. Each replica counts a prefix that it shares with others.',
+  advice:
+    'At `prefixCache.bytes` for each replica, prefixes make room for others; far below it, a smaller bound would do.',
 };
 
 export const CACHE_EVICTIONS: CounterDefinition<'model' | 'reason'> = {

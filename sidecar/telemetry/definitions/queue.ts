@@ -1,8 +1,9 @@
 /** The seat queues. */
 import { PREFIX, type CounterDefinition, type GaugeDefinition, type HistogramDefinition } from '../instruments.js';
 
-const WAIT_SECONDS = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60] as const;
-const ERROR_SECONDS = [-10, -5, -2.5, -1, -0.5, -0.1, 0, 0.1, 0.5, 1, 2.5, 5, 10] as const;
+/** The longest are of classes that wait for minutes (`queue.maxWaitMs`). */
+const WAIT_SECONDS = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600] as const;
+const ERROR_SECONDS = [-60, -30, -10, -5, -2.5, -1, -0.5, -0.1, 0, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60] as const;
 
 export const QUEUE_WAIT: HistogramDefinition<'model' | 'class'> = {
   name: `${PREFIX}queue_wait_seconds`,

@@ -28,8 +28,9 @@ for (const kind of KINDS) {
 
   t.test(`${kind}: labels have their share of the whole vocabulary, or the question fails`, async (t) => {
     const harness = await RemoteHarness.start(t, kind);
-    const [, mass] = (await harness.ended(harness.score())).split(' ');
+    const [started, mass, ...rest] = (await harness.ended(harness.score())).split(' ');
     t.equal(mass, 'mass:0.750');
+    t.strictSame(rest, [started?.replace('started', 'cached'), 'done'], 'of all its questions');
     for (const scores of [
       ['x', 0.5],
       [null, 0.5],

@@ -100,6 +100,18 @@ t.test('a request that arrives meanwhile goes first, with what was evaluated so 
   t.same(on.decoder.violations, []);
 });
 
+t.test('what is too old is dropped after it, not in its place', async (t) => {
+  const on = bench();
+  let dropped: Promise<void> | undefined;
+  on.decoder.onStep = () => {
+    if (on.of(1).some(({ kind }) => kind === 'done')) dropped ??= on.loop.tidy();
+  };
+  await ran(on, 1, ask(ASKED));
+  t.ok(dropped, 'during its first chunk');
+  await dropped;
+  t.same(on.decoder.held.get(0), [...ASKED, ...SAID, END, ...codes('\n'), BEGIN]);
+});
+
 t.test('it counts as no use of its sequence: the conversation used least recently is overwritten first', async (t) => {
   const on = new Bench(2, undefined, OPTIONS);
   const sequences: (number | undefined)[] = [];

@@ -17,6 +17,22 @@ async function steps(before: 'none' | 'same' | 'other', options: BenchOptions): 
   return { chat, decision, cached: [bench.cached(3), bench.cached(4)] };
 }
 
+t.test('of a decision, what each question did not compute again is counted', async (t) => {
+  const counted = async (options: BenchOptions): Promise<unknown[]> => {
+    const bench = new Bench(4, undefined, options);
+    await bench.run(1, () => bench.loop.score(1, questions(PROMPT, [2, 3, 4])));
+    await bench.run(2, () => bench.loop.score(2, questions(PROMPT, [2, 3, 4])));
+    return bench.outputs.filter(({ kind }) => kind === 'started' || kind === 'cached');
+  };
+  const input = PROMPT.length;
+  t.match(await counted({ prefixReuse: 'any' }), [
+    { id: 1, kind: 'started', cachedTokens: 0 },
+    { id: 1, kind: 'cached', tokens: 2 * input },
+    { id: 2, kind: 'started', cachedTokens: input },
+    { id: 2, kind: 'cached', tokens: 3 * input },
+  ]);
+});
+
 const WAYS: readonly [string, BenchOptions][] = [
   ['state that can be truncated', { prefixReuse: 'any' }],
   ['state that can be truncated, bit for bit', { prefixReuse: 'auto' }],

@@ -248,6 +248,11 @@ t.test('bench: figures of the real engine, within the given time', async (t) => 
   }
   t.ok(chat.promptTokensPerSecond > chat.replyTokensPerSecond.oneSeat, 'prompt tokens are faster than next tokens');
 
+  const replicas = models({ ...small, replicas: 2, seats: 1 });
+  const planned = await runHere(['bench', '--seconds', '1', '--json'], { ...replicas, RA_DATA_DIR: t.testdir() });
+  const each = Math.max(1, Math.floor((availableParallelism() - 1) / 2));
+  t.match(JSON.parse(planned.stdout), [{ id: 'one, replica 0', seats: 1, threads: each }], 'one of two that are alike');
+
   const text = await runHere(['bench', 'two', '--seconds', '1'], environment);
   t.match(text, { code: 0, stdout: /^MODEL +ON +SEATS.*\ntwo +\S.*\n$/, stderr: '' });
   t.match(await runHere(['bench', 'none'], environment), { code: 2, stdout: '', stderr: /there are one, two\n/ });

@@ -196,6 +196,19 @@ t.test(
     t.match(json(shared), [{ serves: true }, { serves: true }]);
     t.equal(shared.code, 0);
 
+    // What is said to fit does, also beside a cache of a set size.
+    const kept = { id: 'one', kind: 'chat', file, seats: 2, contextPerSeat: 8192, prefixCache: { bytes: 2 ** 28 } };
+    const own = configured(t.testdir(), kept);
+    const verify = async (seats: number): Promise<Found> =>
+      (
+        json(await runHere(['models', 'verify', '--memory', '1GiB', '--seats', String(seats), '--json'], own)) as [
+          Found,
+        ]
+      )[0];
+    const row = (await verify(2)).sizes.find(({ contextPerSeat }) => contextPerSeat === 8192);
+    const most = row?.seats ?? 0;
+    t.match([await verify(most), await verify(most + 1)], [{ serves: true }, { serves: false }], `${most} seats`);
+
     const huge = { id: 'one', kind: 'chat', file, seats: 256, contextPerSeat: 1_048_576 };
     const ports = { RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' };
     const served = await runCli(['serve'], { ...configured(t.testdir(), huge), ...ports });

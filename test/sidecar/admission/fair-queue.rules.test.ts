@@ -816,6 +816,25 @@ t.test('standing: but the longest wait ends that too', async (t) => {
   t.strictSame(ended, ['refused']);
 });
 
+t.test(
+  'a caller who leaves its seat is patient until then, and its seat is lost until the engine has stopped',
+  async (t) => {
+    const h = new Harness(1);
+    for (let i = 0; i < 40; i += 1) {
+      const ticket = h.wait(`a${i}`);
+      const lease = await h.seat(ticket);
+      h.clock.advance(2000);
+      ticket.cancel('disconnected');
+      h.clock.advance(30_000);
+      lease.release('cancelled');
+    }
+    const { leftMs, patience } = h.queue.report(0).overload;
+    t.equal(leftMs, 40 * 32_000);
+    const p50 = patience.end.p50 ?? NaN;
+    t.ok(p50 > 1500 && p50 < 3000, String(p50));
+  },
+);
+
 t.test('standing: patience is learned also while a replica reports its seats again and again', async (t) => {
   const { h, ended } = await onlyOneWaits(60_000, (queue) => queue.resume(1));
   h.clock.advance(5000);

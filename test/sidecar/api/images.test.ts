@@ -64,7 +64,7 @@ async function seen(
   scope = 'all',
 ): Promise<Extract<Awaited<ReturnType<typeof placeInPrompt>>, { kind: 'placed' }>> {
   const texts = Array.from({ length: images.length + 1 }, (_, i) => text(i + 1));
-  const found = await placeInPrompt(vision, texts, images, scope, 'p');
+  const found = await placeInPrompt(vision, texts, images, { account: 'a', scope, param: 'p' });
   if (found.kind !== 'placed') throw new Error(found.error.message);
   return found;
 }
@@ -128,7 +128,11 @@ t.test('the bound of an image’s tokens is of its embeddings alone', async (t) 
 t.test('refusals', async (t) => {
   const vision = new FakeVision();
   const ask = async (): Promise<object> => {
-    const found = await placeInPrompt(vision, [text(1), text(2)], [image(1, 4000, 3000)], 'all', 'p');
+    const found = await placeInPrompt(vision, [text(1), text(2)], [image(1, 4000, 3000)], {
+      account: 'a',
+      scope: 'all',
+      param: 'p',
+    });
     return found.kind === 'refused' ? { status: found.error.status, code: found.error.code } : found;
   };
   t.same(await ask(), { status: 400, code: 'bad_request' }, 'too many tokens');

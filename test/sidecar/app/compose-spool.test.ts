@@ -1,6 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import t from 'tap';
-import { spoolDir, spoolReader } from '../../../sidecar/app/compose-spool.js';
+import { newsOf, spoolDir, spoolReader } from '../../../sidecar/app/compose-spool.js';
 import { encodeMark } from '../../../sidecar/usage/record-line.js';
 import { segmentPath, START, type Position } from '../../../sidecar/usage/segments.js';
 
@@ -17,4 +17,15 @@ t.test('the oldest records are the first ones if no segment was ever pruned, wha
     writeFileSync(segmentPath(dir, 2), encodeMark({ kind: 'head', after }));
     t.strictSame(await reader.oldest(), oldest, what);
   }
+});
+
+t.test('a removed file is counted once, also one that is restored later', async (t) => {
+  const isNews = newsOf();
+  const removed = (segment: number, outcome: 'restored' | 'pending' | 'lost' | 'cut'): boolean =>
+    isNews({ what: 'segment', segment, bytes: 1, outcome });
+  t.ok(isNews({ what: 'lock' }));
+  t.ok(removed(1, 'pending'));
+  t.ok(removed(2, 'lost'));
+  t.notOk(removed(1, 'restored'));
+  t.ok(removed(1, 'restored'), 'it is removed again');
 });

@@ -5,20 +5,23 @@ import { SeatBoard } from '../../../sidecar/api/seat-board.js';
 import type { HostedModel } from '../../../sidecar/api/services.js';
 import { SeatPlan } from '../../../sidecar/console/seat-plan.js';
 import { takeSnapshot } from '../../../sidecar/console/snapshot.js';
-import type { EngineView } from '../../../sidecar/console/views.js';
+import type { EngineView, Snapshot } from '../../../sidecar/console/views.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
 import { FakeSpool } from '../../support/in-process.js';
 
 async function engineOf(engine: FakeEngine): Promise<EngineView | undefined> {
-  const clock = new FakeClock();
+  return (await snapshotOf(engine, new FakeClock())).models[0]?.engine;
+}
+
+async function snapshotOf(engine: FakeEngine, clock: FakeClock): Promise<Snapshot> {
   const config = { maxWaitMs: 1000, waitingPerSeat: 1, waitingBytes: 1000 };
   const queue = createFairQueue({ clock, random: () => 0, config, seats: 1 });
   const scopeOf = (): string => 'all';
   const model: HostedModel = { id: 'm', kind: 'chat', ownedBy: 'x', created: 1, engine, scopeOf, queue };
   const plan = new SeatPlan();
-  const { models } = await takeSnapshot(
+  return await takeSnapshot(
     { clock, metrics: new Metrics(['m']), startedAt: 0, intervalMs: 250, plan: () => plan },
     {
       leaving: () => false,
@@ -29,8 +32,13 @@ async function engineOf(engine: FakeEngine): Promise<EngineView | undefined> {
       promptHosts: () => [],
     },
   );
-  return models[0]?.engine;
 }
+
+t.test('the time since the start is not the wall clock’s, which may be set meanwhile', async (t) => {
+  const clock = new FakeClock();
+  clock.advance(60_000);
+  t.match(await snapshotOf(new FakeEngine(), clock), { startedAt: 0, upMs: 60_000 });
+});
 
 t.test('the problem of a replica is not that of a model that is ready', async (t) => {
   const engine = new FakeEngine();

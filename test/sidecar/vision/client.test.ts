@@ -110,7 +110,7 @@ const kindOf = async (result: Promise<Encoded>): Promise<string> => (await resul
 t.test('until it is ready there is no layout, and images wait', async (t) => {
   const { client, process } = new Subject();
   t.same(await client.layout(SIZE), { kind: 'unavailable' });
-  const encoding = client.encode(task(1));
+  const encoding = client.encode(task(1), 'a');
   t.same(process.encodes, []);
   process.ready();
   t.same(process.encodes, [1]);
@@ -139,7 +139,7 @@ t.test('a layout is requested once', async (t) => {
 t.test('one image at a time; images that are no longer needed are skipped', async (t) => {
   const { client, process } = new Subject();
   process.ready();
-  const all = [1, 2, 3].map((of) => client.encode(task(of)));
+  const all = [1, 2, 3].map((of) => client.encode(task(of), 'a'));
   t.same(process.encodes, [1]);
   all[1]?.cancel();
   process.answers('undecodable');
@@ -147,12 +147,24 @@ t.test('one image at a time; images that are no longer needed are skipped', asyn
   t.same(process.encodes, [1, 3]);
 });
 
+t.test('accounts take turns, whatever the scope of their cache', async (t) => {
+  const { client, process } = new Subject();
+  process.ready();
+  for (const of of [1, 2, 3]) void client.encode(task(of), 'a');
+  const left = client.encode(task(4), 'b');
+  void client.encode(task(5), 'b');
+  void client.encode(task(6), 'c');
+  left.cancel();
+  for (let i = 0; i < 4; i += 1) process.answers('encoded');
+  t.same(process.encodes, [1, 2, 5, 6, 3]);
+});
+
 t.test('images that are no longer needed do not take the place of others', async (t) => {
   const { client, process } = new Subject();
   process.ready();
-  const running = client.encode(task(1));
-  for (let i = 0; i < 5000; i += 1) client.encode(task(2)).cancel();
-  const last = client.encode(task(3));
+  const running = client.encode(task(1), 'a');
+  for (let i = 0; i < 5000; i += 1) client.encode(task(2), 'a').cancel();
+  const last = client.encode(task(3), 'a');
   process.answers('encoded');
   t.equal(await kindOf(running.result), 'encoded');
   t.same(process.encodes, [1, 3]);
@@ -164,7 +176,7 @@ t.test('images that wait fail once a process ends before it is ready', async (t)
   const subject = new Subject();
   const { client, process, clock } = subject;
   process.ready();
-  const [first, second] = [client.encode(task(1)), client.encode(task(2))];
+  const [first, second] = [client.encode(task(1), 'a'), client.encode(task(2), 'a')];
   process.end();
   t.equal(await kindOf(first.result), 'failed');
   clock.advance(100);
@@ -177,7 +189,7 @@ t.test('if it ends, its current image fails and no other', async (t) => {
   const subject = new Subject();
   const { client, process, clock } = subject;
   process.ready();
-  const [first, second] = [client.encode(task(1)), client.encode(task(2))];
+  const [first, second] = [client.encode(task(1), 'a'), client.encode(task(2), 'a')];
   process.end();
   t.equal(await kindOf(first.result), 'failed');
   t.equal(client.state, 'cold');
@@ -204,7 +216,7 @@ t.test('an image that hangs is ended with its process', async (t) => {
   const subject = new Subject();
   const { client, process, clock } = subject;
   process.ready();
-  const hung = client.encode(task(1));
+  const hung = client.encode(task(1), 'a');
   clock.advance(299_999);
   t.notOk(process.gone);
   clock.advance(1);
@@ -223,7 +235,7 @@ t.test('what a closed account left is dropped, and what its waiting images leave
   process.end();
   client.forget('second');
   client.forget(ALL_ACCOUNTS);
-  void client.encode({ ...task(1), scope: 'second' });
+  void client.encode({ ...task(1), scope: 'second' }, 'a');
   clock.advance(1000);
   t.equal(subject.processes.length, 2);
   t.same(subject.process.sent, [], 'not before it is ready');
@@ -239,7 +251,7 @@ t.test('what a closed account left is dropped, and what its waiting images leave
 t.test('an answered image leaves no timer', async (t) => {
   const { client, process, clock } = new Subject();
   process.ready();
-  const encoding = client.encode(task(1));
+  const encoding = client.encode(task(1), 'a');
   process.answers('encoded');
   await encoding.result;
   t.equal(clock.pending, 0);
@@ -249,13 +261,13 @@ t.test('without the addon’s part, or with an invalid projector, it is not rest
   for (const noAddon of [true, false]) {
     const subject = new Subject();
     const { client, process, clock } = subject;
-    const encoding = client.encode(task(1));
+    const encoding = client.encode(task(1), 'a');
     process.says({ kind: 'unable', reason: 'r', noAddon, mayMend: false });
     process.end();
     t.equal(client.state, noAddon ? 'no-addon' : 'lost');
     t.match(JSON.stringify(subject.log), '"reason":"r"');
     t.equal(await kindOf(encoding.result), 'failed');
-    t.equal(await kindOf(client.encode(task(2)).result), 'failed');
+    t.equal(await kindOf(client.encode(task(2), 'a').result), 'failed');
     clock.advance(100_000);
     t.equal(subject.processes.length, 1);
   }
@@ -264,7 +276,7 @@ t.test('without the addon’s part, or with an invalid projector, it is not rest
 t.test('a start that fails for a cause that may pass is tried again, also after later ones', async (t) => {
   const subject = new Subject();
   const { client, clock, log } = subject;
-  const waiting = client.encode(task(1));
+  const waiting = client.encode(task(1), 'a');
   for (const started of [1, 2, 3]) {
     t.equal(subject.processes.length, started);
     subject.process.says({ kind: 'unable', reason: 'no memory', noAddon: false, mayMend: true });
@@ -283,6 +295,18 @@ t.test('a start that fails for a cause that may pass is tried again, also after 
   );
 });
 
+t.test('until it is ready takes as long as the last start took', async (t) => {
+  const subject = new Subject();
+  const { client, clock } = subject;
+  clock.advance(8000);
+  subject.process.ready();
+  t.equal(client.readyInMs, 0);
+  subject.process.end();
+  t.equal(client.readyInMs, 50 + 8000, 'the wait before it, and the start');
+  clock.advance(3050);
+  t.equal(client.readyInMs, 5000);
+});
+
 t.test('a process that is not confined is reported', async (t) => {
   const { process, log } = new Subject();
   const open = { ...confinement, filtered: false };
@@ -294,7 +318,7 @@ t.test('after close everything fails and nothing is started', async (t) => {
   const subject = new Subject();
   const { client, process, clock } = subject;
   process.ready();
-  const encodings = [client.encode(task(1)), client.encode(task(2))];
+  const encodings = [client.encode(task(1), 'a'), client.encode(task(2), 'a')];
   client.close();
   for (const { result } of encodings) t.equal(await kindOf(result), 'failed');
   t.ok(process.gone);

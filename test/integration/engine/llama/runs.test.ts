@@ -30,6 +30,8 @@ const GREEDY: Sampling = {
 const SEEDED: readonly Sampling[] = SEQUENCES.map((seed) => ({ ...GREEDY, temperature: 1, seed }));
 const PENALIZED: readonly Sampling[] = SEEDED.map((seeded) => ({ ...seeded, topP: 0.9, frequencyPenalty: 0.8 }));
 
+type Read = Extract<Part, { kind: 'sample' | 'score' }>;
+
 interface Bench {
   readonly decoder: BatchDecoder;
   /** Steps follow one another without JavaScript. */
@@ -228,31 +230,47 @@ t.test(
     for (const samplings of [[], SEEDED, PENALIZED]) {
       const { decoder, runs } = await bench(t, 1, undefined, file);
       const plain = await (await Replies.begin(decoder, samplings)).until(20);
-      const replies = await Replies.begin(decoder, samplings);
-      await replies.until(8, 4);
-      const sampler = decoder.sampler(GREEDY);
-      const parts = SEQUENCES.map((sequence): Part => ({
-        kind: 'sample',
-        sequence,
-        tokens: sequence === 1 ? Uint32Array.of(SPOILT) : Uint32Array.from(replies.said[sequence]?.slice(-1) ?? []),
-        sampler: sequence === 1 ? sampler : replies.sampler(sequence),
-      }));
-      const results = await decoder.step(parts);
-      if (!runs) {
-        t.equal(results[1]?.kind, 'token', 'the prebuilt addon takes any token');
-        continue;
+      for (const [way, last, found] of spoilt(decoder, runs)) {
+        const replies = await Replies.begin(decoder, samplings);
+        await replies.until(8, 4);
+        const parts = SEQUENCES.map((sequence): Part => {
+          const tokens = Uint32Array.from(replies.said[sequence]?.slice(-1) ?? []);
+          return sequence === 1 ? last : { kind: 'sample', sequence, tokens, sampler: replies.sampler(sequence) };
+        });
+        const results = await decoder.step(parts);
+        if (last.kind === 'sample') last.sampler.dispose();
+        if (!found) {
+          t.equal(results[1]?.kind, 'token', `${way}: the prebuilt addon takes any token`);
+          continue;
+        }
+        t.match(results[1], { kind: 'fault', reason: 'its logits are not numbers' }, way);
+        for (const sequence of [0, 2]) {
+          const next = { kind: 'token', token: plain.said[sequence]?.[replies.length] };
+          t.match(results[sequence], next, 'the neighbours go on, with the random numbers of their seeds');
+        }
+        const again = await (await Replies.begin(decoder, samplings)).until(20);
+        t.same([again.fault, again.said], [undefined, plain.said], 'its cells spoil nothing that comes after');
       }
-      t.match(results[1], { kind: 'fault', reason: 'its logits are not numbers' });
-      for (const sequence of [0, 2]) {
-        const next = { kind: 'token', token: plain.said[sequence]?.[replies.length] };
-        t.match(results[sequence], next, 'the neighbours go on, with the random numbers of their seeds');
-      }
-      const again = await (await Replies.begin(decoder, samplings)).until(20);
-      t.same([again.fault, again.said], [undefined, plain.said], 'its cells spoil nothing that comes after');
-      sampler.dispose();
     }
   },
 );
+
+/** Each way in which logits are read, of sequence 1, and whether it is found that they are not numbers. */
+function spoilt(decoder: BatchDecoder, native: boolean): [way: string, part: Read, found: boolean][] {
+  const head = { sequence: 1, tokens: Uint32Array.of(SPOILT) };
+  const sampled = (sampling: Partial<Sampling>, gbnf?: string): Read => {
+    const sampler = decoder.sampler({ ...GREEDY, ...sampling });
+    if (gbnf !== undefined) sampler.constrain(gbnf, []);
+    return { kind: 'sample', ...head, sampler };
+  };
+  return [
+    ['a reply', sampled({}), native],
+    ['a reply with top_k', sampled({ topK: 40, temperature: 1 }), native],
+    ['a reply with min_p', sampled({ minP: 0.1, temperature: 1 }), native],
+    ['a reply under a grammar', sampled({}, 'root ::= [a-z]+'), native],
+    ['a decision', { kind: 'score', ...head, labels: Uint32Array.of(97, 98) }, true],
+  ];
+}
 
 /** The test model with an embedding of this token that is no number in any format. */
 async function withoutEmbedding(token: number): Promise<Buffer> {

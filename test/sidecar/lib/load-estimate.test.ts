@@ -1,5 +1,5 @@
 import t from 'tap';
-import { LoadEstimate } from '../../../sidecar/engine-client/load-estimate.js';
+import { LoadEstimate } from '../../../sidecar/lib/load-estimate.js';
 
 t.test('an engine is ready after its load, which begins once its weights are hashed', async (t) => {
   const estimate = new LoadEstimate(60_000);
