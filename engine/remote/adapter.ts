@@ -96,7 +96,10 @@ export interface Adapter {
   open(): Promise<Opened>;
   /** The server's own template and tokens of a conversation; undefined: it could not be asked. */
   promptIds(probe: Probe): Promise<readonly number[] | undefined>;
-  /** `choice`: of the job's replies. `name`: the server's name for the request. */
+  /**
+   * `choice`: of the job's replies. `name`: the server's name for the request. None is the beginning of another one:
+   * SGLang aborts each request whose name begins with the one that it is given.
+   */
   reply(job: GenerateJob, choice: number, name: string): ServerRequest;
   reader(promptTokens: number): StreamReader;
   /** Never rejects. */

@@ -9,6 +9,7 @@
  * This loop's own count decides: in flight and leaving together never exceed the limit, so that the server's own queue stays
  * empty. What the server reports only lowers the limit (seat-limit.ts).
  */
+import { randomUUID } from 'node:crypto';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import type { HeldTokens } from '../protocol/messages.js';
 import type { RemoteSetup } from '../protocol/setup.js';
@@ -40,7 +41,6 @@ export class RemoteLoop {
   readonly #jobs = new Map<number, RemoteJob<FlightWork>>();
   readonly #flights: InFlight;
   #steps = 0;
-  #names = 0;
 
   constructor(parts: ReplyFlightParts, options: RemoteLoopOptions) {
     const { clock, adapter } = parts;
@@ -124,9 +124,8 @@ export class RemoteLoop {
   }
 
   #launch(job: RemoteJob<FlightWork>, item: number, tokens: number): void {
-    const name = `ra-${process.pid}-${(this.#names += 1)}`;
     const land = (): void => this.#land(job, flight);
-    const flight: Flight = job.work.begin(item, name, {
+    const flight: Flight = job.work.begin(item, `ra-${randomUUID()}`, {
       begun: (cached) => this.#begun(job, cached),
       outputs: (outputs) => this.#reports.push(outputs),
       cached: (count) => {

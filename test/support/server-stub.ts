@@ -91,6 +91,16 @@ const PATHS: Readonly<Record<StubKind, ReadonlySet<string>>> = {
   sglang: new Set(['/generate', '/v1/score']),
 };
 
+/** A request that it computes. */
+interface Running {
+  /** What SGLang is told to call it. */
+  readonly rid: unknown;
+  /** Ends it in place of its next frame. */
+  readonly abort: () => void;
+  /** Sends what `hangsAfter` held back. */
+  readonly resume: () => void;
+}
+
 export class ServerStub {
   readonly kind: StubKind;
   misbehaviour: Misbehaviour = {};
@@ -102,6 +112,7 @@ export class ServerStub {
   /** Its metrics besides the running requests; undefined: they are garbage. */
   load: { waiting: number; preempted: number; kvUse: number } | undefined = { waiting: 0, preempted: 0, kvUse: 0 };
   running = 0;
+  readonly #running = new Set<Running>();
   version = '1';
   /** Token ids of a conversation, and of a text with special tokens in it. */
   tokenize: (messages: readonly ProbeMessage[]) => readonly number[] = () => [];
@@ -205,11 +216,22 @@ export class ServerStub {
         return { tokens: this.tokenize(listOf(said) as readonly ProbeMessage[]) };
       }
       case '/abort_request':
-        this.aborted.push(fieldsOf(body())['rid']);
+        this.#abort(String(fieldsOf(body())['rid']));
         return {};
       default:
         return undefined;
     }
+  }
+
+  /** Each request that hangs sends the rest of its reply. */
+  resume(): void {
+    for (const { resume } of this.#running) resume();
+  }
+
+  /** As SGLang does: it ends each request whose name begins with this one. */
+  #abort(rid: string): void {
+    this.aborted.push(rid);
+    for (const one of this.#running) if (typeof one.rid === 'string' && one.rid.startsWith(rid)) one.abort();
   }
 
   #metrics(): string {
@@ -237,25 +259,32 @@ export class ServerStub {
   #compute(raw: unknown, response: ServerResponse): void {
     const body = raw as Record<string, unknown>;
     this.bodies.push(body);
-    const { status, resetAfter, goesOnMs = 0 } = this.misbehaviour;
+    const { status, resetAfter } = this.misbehaviour;
     const unknown = Object.keys(body).filter((name) => !KNOWN[this.kind].has(name));
     if (unknown.length > 0) response.writeHead(400).end(JSON.stringify({ error: { message: unknown.join() } }));
     else if (this.refused.has(this.bodies.length - 1)) response.writeHead(503).end();
     else if (status !== undefined) response.writeHead(status).end('{"error":{"message":"PROMPT"}}');
     else if (resetAfter === 0) response.socket?.destroy();
+    else if (body['stream'] === true) this.#stream(body, response);
     else {
-      this.running += 1;
-      let over = false;
-      response.on('close', () => {
-        if (over) return;
-        over = true;
-        const stop = (): void => void (this.running -= 1);
-        if (response.writableFinished || goesOnMs === 0) stop();
-        else if (goesOnMs < Infinity) setTimeout(stop, goesOnMs);
-      });
-      if (body['stream'] === true) this.#stream(body, response);
-      else response.setHeader('content-type', 'application/json').end(JSON.stringify(this.#score(body)));
+      this.#begin(response, { rid: undefined, abort: () => undefined, resume: () => undefined });
+      response.setHeader('content-type', 'application/json').end(JSON.stringify(this.#score(body)));
     }
+  }
+
+  /** Returns what ends it. It ends by itself when its connection is closed, or, with `goesOnMs`, so long after that. */
+  #begin(response: ServerResponse, request: Running): () => void {
+    const { goesOnMs = 0 } = this.misbehaviour;
+    this.running += 1;
+    this.#running.add(request);
+    const stop = (): void => {
+      if (this.#running.delete(request)) this.running -= 1;
+    };
+    response.on('close', () => {
+      if (response.writableFinished || goesOnMs === 0) stop();
+      else if (goesOnMs < Infinity) setTimeout(stop, goesOnMs);
+    });
+    return stop;
   }
 
   #stream(body: Record<string, unknown>, response: ServerResponse): void {
@@ -265,10 +294,19 @@ export class ServerStub {
     const regular = this.#frames(body).map((one) => JSON.stringify(frame ? frame(one) : one));
     const all = this.kind === 'llama-server' ? regular : [...regular, '[DONE]'];
     for (const [at, text] of Object.entries(frames)) all[Number(at)] = text;
-    const shown = all.slice(0, Math.min(resetAfter, endAfter, hangsAfter));
-    const texts = shown.map((text) =>
-      text.startsWith('half:') ? text.slice(5) : `: ping${lineEnd}data: ${text}${lineEnd}${lineEnd}`,
-    );
+    const framed = (text: string): string =>
+      text.startsWith('half:') ? text.slice(5) : `: ping${lineEnd}data: ${text}${lineEnd}${lineEnd}`;
+    const stop = this.#begin(response, {
+      rid: body['rid'],
+      abort: () => {
+        stop();
+        const aborted = this.#frames(body)[hangsAfter];
+        const info = { ...fieldsOf(aborted?.['meta_info']), finish_reason: { type: 'abort' } };
+        response.end(framed(JSON.stringify({ ...aborted, meta_info: info })));
+      },
+      resume: () => response.end(all.slice(hangsAfter).map(framed).join('')),
+    });
+    const texts = all.slice(0, Math.min(resetAfter, endAfter, hangsAfter)).map(framed);
     const bytes = Buffer.from(texts.join(''));
     if (cut === 'bytes') for (const byte of bytes) response.write(Uint8Array.of(byte));
     else if (cut === 'whole') response.write(bytes);

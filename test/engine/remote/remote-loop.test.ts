@@ -93,6 +93,18 @@ t.test('a cancelled job keeps its seat until the server’s count has fallen', a
   }
 });
 
+t.test('a caller who leaves ends no reply but its own', async (t) => {
+  const harness = await RemoteHarness.start(t, 'sglang', { seats: 12 });
+  // So that only the abort ends it.
+  harness.stub.misbehaviour = { ...HANGS, goesOnMs: Infinity };
+  const [first = 0, ...others] = Array.from({ length: 12 }, () => harness.generate());
+  await harness.until(() => [first, ...others].every((id) => BEGUN(harness, id)()));
+  harness.loop.cancel(first);
+  t.match(await harness.ended(first), /cancelled$/);
+  harness.stub.resume();
+  for (const id of others) t.match(await harness.ended(id), /stop:4.*done$/);
+});
+
 t.test('a request that may still be on its way to the server is not assumed to have ended', async (t) => {
   const harness = await RemoteHarness.start(t, 'vllm');
   harness.stub.misbehaviour = { hangsAfter: 0 };
