@@ -21,7 +21,7 @@ export interface FlightEvents {
   received(): void;
   /** The item is complete, and the server has ended it too. */
   done(): void;
-  /** The item is complete; the server continues to compute. */
+  /** The item is complete, and its connection is closed; the server may still compute it. */
   complete(): void;
   /** The server refuses further requests for now. */
   busy(): void;

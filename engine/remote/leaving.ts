@@ -6,6 +6,8 @@ export interface Leaver {
   readonly tokens: number;
   /** Clock reading from which on the server is known to have got the request: until then it may still come to run it. */
   readonly reachedAt: number;
+  /** The sidecar counts its seat as in use: its job has not ended, or was cancelled and is not confirmed. */
+  leased(): boolean;
   /** The server no longer computes it, or did not confirm that in time. Called once. */
   gone(): void;
 }
@@ -34,6 +36,11 @@ export class Leaving {
     let tokens = 0;
     for (const leaver of this.#leavers.keys()) tokens += leaver.tokens;
     return tokens;
+  }
+
+  /** Those whose seats the sidecar counts as free. */
+  get unleased(): number {
+    return [...this.#leavers.keys()].filter((leaver) => !leaver.leased()).length;
   }
 
   /** Requests so far that were given up. */

@@ -22,10 +22,10 @@ export class RemoteJob<W extends RemoteWork = RemoteWork> {
   started = false;
   /** Prompt tokens of all items that the server did not compute again, as far as it told them at their beginning. */
   cached = 0;
-  /** Requests of it that were closed and are not confirmed. */
-  leaving = 0;
-  /** Set once it has ended: called when the last of them is gone. */
-  onGone: (() => void) | undefined;
+  /** The sidecar counts its seats as in use: it has not ended, or was cancelled and is not confirmed. */
+  leased = true;
+  #leaving = 0;
+  #onGone: (() => void) | undefined;
   #seats: number;
   #limit: number;
   #next = 0;
@@ -38,6 +38,11 @@ export class RemoteJob<W extends RemoteWork = RemoteWork> {
     this.id = id;
     this.work = work;
     this.#seats = this.#limit = Math.min(work.seats, work.items);
+  }
+
+  /** Requests of it that were closed and are not confirmed. */
+  get leaving(): number {
+    return this.#leaving;
   }
 
   get seats(): number {
@@ -57,7 +62,7 @@ export class RemoteJob<W extends RemoteWork = RemoteWork> {
 
   /** The item that may start beside those that run; undefined: none now. */
   get next(): number | undefined {
-    if (this.flights.size + this.leaving >= this.#limit) return undefined;
+    if (this.#busy >= this.#limit) return undefined;
     return this.#again[0] ?? (this.#next < this.work.items ? this.#next : undefined);
   }
 
@@ -80,7 +85,7 @@ export class RemoteJob<W extends RemoteWork = RemoteWork> {
     return true;
   }
 
-  /** One item is complete, and the server computes nothing of it. */
+  /** One item is complete. The server may still compute it, as one that leaves. */
   end(): void {
     this.#ended += 1;
   }
@@ -90,12 +95,33 @@ export class RemoteJob<W extends RemoteWork = RemoteWork> {
     this.#limit = Math.max(1, this.#limit - 1);
   }
 
+  /** A request of it was closed. */
+  leave(): void {
+    this.#leaving += 1;
+  }
+
+  /** The server computes nothing more of such a request. */
+  left(): void {
+    this.#leaving -= 1;
+    if (this.#leaving === 0) this.#onGone?.();
+  }
+
+  /** `gone`: called once the server computes nothing of it, which may be now. */
+  whenGone(gone: () => void): void {
+    if (this.#leaving > 0) this.#onGone = gone;
+    else gone();
+  }
+
   /** Frees the seats that it will not need again and returns their number. Not if it is done, which frees all. */
   releaseSpare(): number {
-    const busy = this.flights.size + this.leaving;
-    const needed = Math.max(1, Math.min(this.work.items - this.#ended, Math.max(this.#limit, busy)));
+    const needed = Math.max(1, this.#busy, Math.min(this.work.items - this.#ended, this.#limit));
     const spare = Math.max(0, this.#seats - needed);
     this.#seats -= spare;
     return spare;
+  }
+
+  /** Seats that requests of it take. */
+  get #busy(): number {
+    return this.flights.size + this.#leaving;
   }
 }

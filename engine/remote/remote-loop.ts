@@ -19,6 +19,7 @@ import { InFlight } from './in-flight.js';
 import { Leaving, type Leaver } from './leaving.js';
 import { LoadWatch } from './load-watch.js';
 import { RemoteJob } from './remote-job.js';
+import { RemoteJobs } from './remote-jobs.js';
 import type { ReplyFlightParts } from './reply-flight.js';
 import { Reports, type ReportOptions } from './reports.js';
 import { SeatLimit } from './seat-limit.js';
@@ -37,8 +38,7 @@ export class RemoteLoop {
   readonly #leaving: Leaving;
   readonly #watch: LoadWatch;
   readonly #reports: Reports;
-  /** In the order of their arrival; at most as many as the sidecar has leases. */
-  readonly #jobs = new Map<number, RemoteJob<FlightWork>>();
+  readonly #jobs: RemoteJobs<FlightWork>;
   readonly #flights: InFlight;
   #steps = 0;
 
@@ -50,6 +50,7 @@ export class RemoteLoop {
     this.#flights = new InFlight(clock, options.silentMs);
     this.#leaving = new Leaving(clock, options.cancelWaitMs);
     this.#reports = new Reports(options, clock, () => this.#steps);
+    this.#jobs = new RemoteJobs(this.#reports);
     this.#watch = new LoadWatch(clock, adapter, {
       counts: () => ({ flights: this.#flights.size, reached: this.#flights.reached, leaving: this.#leaving.size }),
       running: (count, wanted, at) => this.#leaving.confirm(count, wanted, at),
@@ -87,8 +88,9 @@ export class RemoteLoop {
   cancel(id: number): void {
     const job = this.#jobs.get(id);
     if (!job) return;
-    this.#jobs.delete(id);
-    this.#closeAll(job, () => this.#reports.push([{ id, kind: 'cancelled' }]));
+    this.#jobs.cancel(job);
+    this.#closeAll(job);
+    job.whenGone(() => this.#reports.push([{ id, kind: 'cancelled' }]));
     this.#pump();
   }
 
@@ -103,7 +105,7 @@ export class RemoteLoop {
   }
 
   #add(job: RemoteJob<FlightWork>): void {
-    this.#jobs.set(job.id, job);
+    this.#jobs.add(job);
     this.#pump();
   }
 
@@ -142,7 +144,8 @@ export class RemoteLoop {
       complete: () => {
         const reachedAt = this.#flights.reachedAt(flight);
         land();
-        this.#leave(job, flight, { tokens, reachedAt }, () => this.#itemEnded(job));
+        this.#leave(job, flight, { tokens, reachedAt });
+        this.#itemEnded(job);
       },
       busy: () => {
         land();
@@ -175,12 +178,8 @@ export class RemoteLoop {
 
   #itemEnded(job: RemoteJob<FlightWork>): void {
     job.end();
-    if (this.#jobs.has(job.id)) {
-      if (job.done) {
-        this.#jobs.delete(job.id);
-        this.#reports.push(job.lastOutputs());
-      } else for (let n = job.releaseSpare(); n > 0; n--) this.#reports.push([{ id: job.id, kind: 'seatFreed' }]);
-    }
+    if (job.done) this.#jobs.end(job, ...job.lastOutputs());
+    else this.#jobs.freeSpare(job);
     this.#pump();
   }
 
@@ -189,42 +188,36 @@ export class RemoteLoop {
    * next reading of the server's metrics.
    */
   #refused(job: RemoteJob<FlightWork>, item: number): void {
-    if (!this.#jobs.has(job.id)) return;
+    if (!this.#jobs.has(job)) return;
     if (!job.started && job.flights.size === 0) {
-      this.#jobs.delete(job.id);
-      this.#reports.push([{ id: job.id, kind: 'returned' }]);
+      this.#jobs.end(job, { id: job.id, kind: 'returned' });
       this.#pump();
     } else if (!job.retry(item)) this.#fail(job, 'the server takes no further reply');
   }
 
   #fail(job: RemoteJob<FlightWork>, reason: string): void {
-    if (!this.#jobs.delete(job.id)) return;
-    this.#reports.push([{ id: job.id, kind: 'failed', reason }]);
-    this.#closeAll(job, () => undefined);
+    if (!this.#jobs.end(job, { id: job.id, kind: 'failed', reason })) return;
+    this.#closeAll(job);
     this.#pump();
   }
 
-  /** `gone`: called once the server computes nothing of it. */
-  #closeAll(job: RemoteJob<FlightWork>, gone: () => void): void {
+  #closeAll(job: RemoteJob<FlightWork>): void {
     for (const [flight, item] of [...job.flights]) {
       flight.close();
       const reachedAt = this.#flights.reachedAt(flight);
       this.#land(job, flight);
-      this.#leave(job, flight, { tokens: job.work.tokens(item), reachedAt }, () => undefined);
+      this.#leave(job, flight, { tokens: job.work.tokens(item), reachedAt });
     }
-    if (job.leaving > 0) job.onGone = gone;
-    else gone();
   }
 
-  #leave(job: RemoteJob, { name }: Flight, leaver: Omit<Leaver, 'gone'>, then: () => void): void {
+  #leave(job: RemoteJob<FlightWork>, { name }: Flight, leaver: Pick<Leaver, 'tokens' | 'reachedAt'>): void {
     this.#parts.adapter.abort?.(name);
-    job.leaving += 1;
+    job.leave();
     const gone = (): void => {
-      job.leaving -= 1;
-      then();
-      if (job.leaving === 0) job.onGone?.();
+      job.left();
+      this.#jobs.freeSpare(job);
     };
-    this.#leaving.add({ ...leaver, gone });
+    this.#leaving.add({ ...leaver, leased: () => job.leased, gone });
     this.#watch.schedule();
   }
 
@@ -239,11 +232,14 @@ export class RemoteLoop {
     this.#pump();
   }
 
-  /** While tokens are short, no further seat is handed out. */
+  /**
+   * A seat is not handed out while a request of an ended job may still take it. While tokens are short, no further one is.
+   * The sidecar takes one seat as the least: its job then waits here.
+   */
   #reportSeats(blocked: boolean): void {
-    let held = this.#leaving.size;
-    if (blocked) for (const job of this.#jobs.values()) held += job.seats;
-    const seats = Math.max(1, blocked ? Math.min(held, this.#limit.value) : this.#limit.value);
-    this.#reports.capacity(seats, this.#leaving.unconfirmed);
+    const { size, unleased, unconfirmed } = this.#leaving;
+    let seats = this.#limit.value - unleased;
+    if (blocked) seats = Math.min(seats, this.#jobs.seats + size - unleased);
+    this.#reports.capacity(Math.max(1, seats), unconfirmed);
   }
 }

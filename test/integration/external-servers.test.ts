@@ -169,7 +169,7 @@ t.test('the seat of a caller who disconnected stays in use until the server’s 
   await sidecar.until('ra_sidecar_cancels_total{model="vllm",phase="decoding"}', 1);
   t.equal(await sidecar.metric(busy), 1);
   stubs.vllm.misbehaviour = {};
-  stubs.vllm.running = 0;
+  stubs.vllm.stopLeft();
   await sidecar.until(busy, 0);
   t.match(await observe('vllm', false), { status: 200 });
 });

@@ -93,12 +93,15 @@ const PATHS: Readonly<Record<StubKind, ReadonlySet<string>>> = {
 
 /** A request that it computes. */
 interface Running {
+  readonly response: ServerResponse;
+  /** As {@link Misbehaviour.goesOnMs}. */
+  goesOnMs: number;
   /** What SGLang is told to call it. */
-  readonly rid: unknown;
+  readonly rid?: unknown;
   /** Ends it in place of its next frame. */
-  readonly abort: () => void;
+  readonly abort?: () => void;
   /** Sends what `hangsAfter` held back. */
-  readonly resume: () => void;
+  readonly resume?: () => void;
 }
 
 export class ServerStub {
@@ -225,13 +228,21 @@ export class ServerStub {
 
   /** Each request that hangs sends the rest of its reply. */
   resume(): void {
-    for (const { resume } of this.#running) resume();
+    for (const { resume } of this.#running) resume?.();
+  }
+
+  /** Ends the requests whose connections were closed. Those whose connections are closed from now on end with them. */
+  stopLeft(): void {
+    for (const request of this.#running) {
+      request.goesOnMs = 0;
+      if (request.response.destroyed) this.#stop(request);
+    }
   }
 
   /** As SGLang does: it ends each request whose name begins with this one. */
   #abort(rid: string): void {
     this.aborted.push(rid);
-    for (const one of this.#running) if (typeof one.rid === 'string' && one.rid.startsWith(rid)) one.abort();
+    for (const one of this.#running) if (typeof one.rid === 'string' && one.rid.startsWith(rid)) one.abort?.();
   }
 
   #metrics(): string {
@@ -259,7 +270,7 @@ export class ServerStub {
   #compute(raw: unknown, response: ServerResponse): void {
     const body = raw as Record<string, unknown>;
     this.bodies.push(body);
-    const { status, resetAfter } = this.misbehaviour;
+    const { status, resetAfter, goesOnMs = 0 } = this.misbehaviour;
     const unknown = Object.keys(body).filter((name) => !KNOWN[this.kind].has(name));
     if (unknown.length > 0) response.writeHead(400).end(JSON.stringify({ error: { message: unknown.join() } }));
     else if (this.refused.has(this.bodies.length - 1)) response.writeHead(503).end();
@@ -267,45 +278,49 @@ export class ServerStub {
     else if (resetAfter === 0) response.socket?.destroy();
     else if (body['stream'] === true) this.#stream(body, response);
     else {
-      this.#begin(response, { rid: undefined, abort: () => undefined, resume: () => undefined });
+      this.#begin({ response, goesOnMs });
       response.setHeader('content-type', 'application/json').end(JSON.stringify(this.#score(body)));
     }
   }
 
-  /** Returns what ends it. It ends by itself when its connection is closed, or, with `goesOnMs`, so long after that. */
-  #begin(response: ServerResponse, request: Running): () => void {
-    const { goesOnMs = 0 } = this.misbehaviour;
+  #begin(request: Running): void {
     this.running += 1;
     this.#running.add(request);
-    const stop = (): void => {
-      if (this.#running.delete(request)) this.running -= 1;
-    };
+    const { response } = request;
     response.on('close', () => {
-      if (response.writableFinished || goesOnMs === 0) stop();
-      else if (goesOnMs < Infinity) setTimeout(stop, goesOnMs);
+      const { goesOnMs } = request;
+      if (response.writableFinished || goesOnMs === 0) this.#stop(request);
+      else if (goesOnMs < Infinity) setTimeout(() => this.#stop(request), goesOnMs);
     });
-    return stop;
+  }
+
+  /** Idempotent. */
+  #stop(request: Running): void {
+    if (this.#running.delete(request)) this.running -= 1;
   }
 
   #stream(body: Record<string, unknown>, response: ServerResponse): void {
     const { frames = {}, frame, cut, lineEnd = '\n', staysOpen, hangsAfter = Infinity } = this.misbehaviour;
-    const { resetAfter = Infinity, endAfter = Infinity } = this.misbehaviour;
+    const { resetAfter = Infinity, endAfter = Infinity, goesOnMs = 0 } = this.misbehaviour;
     response.writeHead(200, { 'content-type': 'text/event-stream' });
     const regular = this.#frames(body).map((one) => JSON.stringify(frame ? frame(one) : one));
     const all = this.kind === 'llama-server' ? regular : [...regular, '[DONE]'];
     for (const [at, text] of Object.entries(frames)) all[Number(at)] = text;
     const framed = (text: string): string =>
       text.startsWith('half:') ? text.slice(5) : `: ping${lineEnd}data: ${text}${lineEnd}${lineEnd}`;
-    const stop = this.#begin(response, {
+    const request: Running = {
+      response,
+      goesOnMs,
       rid: body['rid'],
       abort: () => {
-        stop();
+        this.#stop(request);
         const aborted = this.#frames(body)[hangsAfter];
         const info = { ...fieldsOf(aborted?.['meta_info']), finish_reason: { type: 'abort' } };
         response.end(framed(JSON.stringify({ ...aborted, meta_info: info })));
       },
       resume: () => response.end(all.slice(hangsAfter).map(framed).join('')),
-    });
+    };
+    this.#begin(request);
     const texts = all.slice(0, Math.min(resetAfter, endAfter, hangsAfter)).map(framed);
     const bytes = Buffer.from(texts.join(''));
     if (cut === 'bytes') for (const byte of bytes) response.write(Uint8Array.of(byte));

@@ -5,6 +5,11 @@ import type { GenerateJob } from '../../../engine/protocol/jobs.js';
 
 /** It gets two frames, and no end. */
 const HANGS = { hangsAfter: 2 } as const;
+/** Of it, the server is not told the stop strings. */
+const STOPPED_HERE = {
+  markers: [],
+  thought: { open: false, starts: ['<t>'], ends: ['</t>'], breaks: [], headers: [] },
+};
 /** llama-server's first frame has no token. */
 const BEGUN = (harness: RemoteHarness, id: number) => () => harness.of(id).some(({ kind }) => kind === 'started');
 
@@ -68,12 +73,44 @@ t.test(
 t.test('a stop that the sidecar finds ends the reply, whatever the server sends after it', async (t) => {
   const harness = await RemoteHarness.start(t, 'vllm');
   harness.stub.misbehaviour = { hangsAfter: 3 };
-  const end = await harness.ended(harness.generate({ stops: ['b'], format: { markers: [], thought: THOUGHT } }));
+  const end = await harness.ended(harness.generate({ stops: ['b'], format: STOPPED_HERE }));
   t.match(end, /^started:0 a stop:2 done$/);
-  t.equal(harness.stub.running, 0);
 });
 
-const THOUGHT = { open: false, starts: ['<t>'], ends: ['</t>'], breaks: [], headers: [] };
+t.test('a complete reply is not held back while the server computes on, but its seat is', async (t) => {
+  const harness = await RemoteHarness.start(t, 'vllm', { seats: 2, cancelWaitMs: 3_600_000 });
+  const seats = (): number | undefined => harness.capacities.at(-1)?.seats;
+  harness.stub.misbehaviour = { hangsAfter: 3, goesOnMs: Infinity };
+  const end = await harness.ended(harness.generate({ stops: ['b'], format: STOPPED_HERE }));
+  t.match(end, /^started:0 a stop:2 done$/);
+  t.equal(harness.stub.running, 1, 'the server computes on');
+  t.equal(seats(), 1, 'the sidecar gives its seat to nobody');
+  const [second, third] = [harness.generate(), harness.generate()];
+  await harness.until(BEGUN(harness, second));
+  t.equal(harness.stub.bodies.length, 2, 'nor does the loop');
+  harness.stub.misbehaviour = {};
+  harness.stub.stopLeft();
+  t.match(await harness.ended(third), /done$/);
+  t.equal(seats(), 2);
+});
+
+t.test('a job with further replies keeps the seat of a complete one until the server has ended it', async (t) => {
+  const harness = await RemoteHarness.start(t, 'vllm', { seats: 2, cancelWaitMs: 3_600_000 });
+  harness.stub.misbehaviour = { hangsAfter: 3, goesOnMs: Infinity };
+  const id = harness.generate({ stops: ['b'], format: STOPPED_HERE, n: 3, seats: 2 });
+  const finished = (): number => harness.of(id).filter(({ kind }) => kind === 'finished').length;
+  await harness.until(() => finished() === 2);
+  t.equal(harness.stub.bodies.length, 2, 'the third one has no seat');
+  t.notOk(
+    harness.of(id).some(({ kind }) => kind === 'seatFreed'),
+    'both are the job’s',
+  );
+  harness.stub.stopLeft();
+  await harness.until(() => finished() === 3);
+  t.match(await harness.ended(id), /seatFreed.* done$/);
+  t.equal(harness.capacities.at(-1)?.seats, 1, 'of the third one');
+});
+
 
 t.test('a cancelled job keeps its seat until the server’s count has fallen', async (t) => {
   for (const kind of ['llama-server', 'vllm', 'sglang'] as const) {
