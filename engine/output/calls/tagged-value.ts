@@ -72,6 +72,10 @@ export class TaggedValue {
       this.#kind = quoted ? 'cdata' : this.#types.length === 1 && this.#may('string') ? 'text' : 'scalar';
       const buffered = this.#buffered;
       this.#buffered = '';
+      if (quoted) {
+        const { json, used } = this.take(begun.slice(CDATA.open.length));
+        return { json: `"${json}`, used: used + text.length - begun.length + CDATA.open.length };
+      }
       const { json, used } = this.take(buffered + text);
       return { json, used: used - buffered.length };
     }
@@ -99,10 +103,7 @@ export class TaggedValue {
 
   /** What of the value's text is certain. */
   #show(text: string): string {
-    if (this.#kind === 'cdata') {
-      this.#buffered += text;
-      return '';
-    }
+    if (this.#kind === 'cdata') return this.#quoted(text);
     if (this.#kind === 'scalar') {
       this.#buffered += text;
       if (!this.#may('string') || (this.#buffered.length <= MAX_SCALAR && SCALAR_BEGUN.test(this.#buffered))) return '';
@@ -112,6 +113,16 @@ export class TaggedValue {
       return this.#text(all);
     }
     return this.#text(text);
+  }
+
+  /** Text within CDATA, but for what may be its end. */
+  #quoted(text: string): string {
+    this.#buffered += text;
+    if (text.trim() === '') return '';
+    const all = this.#buffered;
+    const end = cdataEnd(all);
+    this.#buffered = all.slice(end);
+    return JSON.stringify(all.slice(0, end)).slice(1, -1);
   }
 
   #text(text: string): string {
@@ -134,8 +145,8 @@ export class TaggedValue {
 
   #finish(): string {
     if (this.#kind === 'cdata') {
-      const text = this.#buffered.trim().slice(CDATA.open.length);
-      return JSON.stringify(text.endsWith(CDATA.close) ? text.slice(0, -CDATA.close.length) : text);
+      const text = this.#buffered.trimEnd();
+      return JSON.stringify(text.endsWith(CDATA.close) ? text.slice(0, -CDATA.close.length) : text).slice(1);
     }
     if (this.#kind !== 'scalar') return this.#lead ? '""' : '"';
     const text = this.#buffered.trim();
@@ -146,6 +157,12 @@ export class TaggedValue {
     this.#kind = 'text';
     return this.#text(raw) + this.#finish();
   }
+}
+
+/** Where that begins at a text's end which may be the end of CDATA, or white space after it. */
+function cdataEnd(text: string): number {
+  const before = text.trimEnd();
+  return /(?:\]\]>|\]\]?)$/.exec(before)?.index ?? before.length;
 }
 
 function isScalar(text: string): boolean {

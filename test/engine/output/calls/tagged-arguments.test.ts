@@ -120,6 +120,27 @@ t.test('text between arguments that is no argument ends the call', (t) => {
   t.end();
 });
 
+t.test('text in CDATA is passed on as it comes, but for what may be its end', (t) => {
+  const minicpm = format(TAGGED_SYNTAXES.MiniCPM5);
+  const call = (value: string): string => `<function name="look"><param name="city">${value}`;
+  const reads = (text: string, json: string, name: string): void => {
+    for (const pieces of [Array.from(text), [text]]) {
+      t.equal(readCalls(minicpm, pieces).calls[0]?.arguments, json, `${name}, ${pieces.length} pieces`);
+    }
+  };
+  for (const end of ['', ']', ']]', ']]>', ']]> \n', ' \n', ']]></par']) {
+    reads(call(`\n<![CDATA[a "b" ]]> ]c${end}`), '{"city": "a \\"b\\" ]]> ]c', JSON.stringify(end));
+  }
+  for (const text of ['', ' a ', '\n', ']', ']]', 'a]]>', ']]>]]>b', '] ]>', ']]> ]', '<![CDATA[', '</para>']) {
+    for (const space of ['', ' \n']) {
+      const value = `${space}<![CDATA[${text}]]>${space}`;
+      reads(call(`${value}</param></function>`), `{"city": ${JSON.stringify(text)}}`, JSON.stringify(value));
+    }
+  }
+  reads(call('<![CDATA[a ]] \n</param></function>'), '{"city": "a ]]"}', 'without its end');
+  t.end();
+});
+
 t.test('a reply that is cut off has the arguments so far', (t) => {
   const reply = '<tool_call>\n<function=look>\n<parameter=city>\nBer';
   const read = readCalls(format(TAGGED_SYNTAXES['Qwen3-Coder']), Array.from(reply));
