@@ -106,6 +106,11 @@ export interface Adapter {
   score(job: ScoreJob, question: number, signal: AbortSignal): Promise<Scores>;
   /** Undefined: it did not answer. */
   load(): Promise<LoadReading | undefined>;
+  /**
+   * Its count of running requests, and what it says of its memory, are those of its last step: once all requests are aborted
+   * it takes no step, and they stay.
+   */
+  readonly countLags: boolean;
   /** Asks the server to stop a request whose connection was closed. */
   abort?(name: string): void;
 }

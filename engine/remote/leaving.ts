@@ -62,12 +62,20 @@ export class Leaving {
     for (const leaver of reached.slice(0, Math.max(0, reached.length - still))) this.#end(leaver);
   }
 
+  /** The server computes nothing, whatever it counts: those that were closed before this clock reading are gone. */
+  rested(before: number): void {
+    this.#endBefore(before, () => undefined);
+  }
+
   /** Gives up what has been awaited for too long. */
   expire(): void {
-    const before = this.#clock.now() - this.#waitMs;
+    this.#endBefore(this.#clock.now() - this.#waitMs, () => (this.#unconfirmed += 1));
+  }
+
+  #endBefore(before: number, each: () => void): void {
     for (const [leaver, since] of this.#leavers) {
       if (since > before) return;
-      this.#unconfirmed += 1;
+      each();
       this.#end(leaver);
     }
   }

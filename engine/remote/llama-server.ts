@@ -42,6 +42,7 @@ export class LlamaServer implements Adapter {
    * character of several tokens was. Without them that frame has the character alone.
    */
   readonly takesStops = false;
+  readonly countLags = false;
   readonly #parts: AdapterParts;
   #metrics = true;
 

@@ -8,6 +8,12 @@ const RUNNING_MS = 1000;
 /** While none does, ms. The server is also asked whether it is still the same. */
 const IDLE_MS = 5000;
 
+/**
+ * A server that is to compute nothing, and has computed nothing for this long, is at rest, ms: longer than the step takes that
+ * was computed when the last request was closed.
+ */
+const REST_MS = 2000;
+
 /** The part of a server's KV memory in use from which on it is short, since it puts requests back when it is full. */
 const KV_FULL = 0.95;
 
@@ -16,6 +22,8 @@ export interface LoadWatchEvents {
   counts(): { readonly flights: number; readonly reached: number; readonly leaving: number };
   /** As {@link Leaving.confirm}. */
   running(count: number, wanted: number, at: number): void;
+  /** The server is at rest; what was closed before this clock reading is not computed any more, whatever it counts. */
+  rested(before: number): void;
   /** After each reading, or when it failed. */
   looked(): void;
   short(): void;
@@ -38,6 +46,8 @@ export class LoadWatch {
   /** Readings since requests began to leave. */
   #looks = 0;
   #last: LoadReading | undefined;
+  /** Clock reading since which nothing has been in flight and nothing was computed. */
+  #restsSince: number | undefined;
 
   constructor(clock: Clock, adapter: Pick<Adapter, 'load'>, events: LoadWatchEvents) {
     this.#clock = clock;
@@ -73,22 +83,28 @@ export class LoadWatch {
     const reading = await this.#adapter.load();
     if (reading === undefined || before.flights + before.leaving === 0) await this.#events.suspect();
     if (this.#stopped) return;
-    if (reading) this.#read(reading, before.reached, askedAt);
+    if (reading) this.#read(reading, before, askedAt);
     this.#looking = false;
     this.#events.looked();
     this.schedule();
   }
 
-  #read(reading: LoadReading, reachedBefore: number, askedAt: number): void {
+  #read(reading: LoadReading, before: ReturnType<LoadWatchEvents['counts']>, askedAt: number): void {
     const { running, waiting = 0, preempted, computed, kvUse = 0 } = reading;
     const last = this.#last;
     this.#last = reading;
-    if (computed !== last?.computed) this.#events.moved();
-    const { reached, leaving } = this.#events.counts();
+    const moved = computed !== last?.computed;
+    if (moved) this.#events.moved();
+    const { flights, reached, leaving } = this.#events.counts();
     // What ended or began meanwhile may or may not be in the reading.
-    if (leaving > 0) this.#events.running(running + waiting, Math.min(reached, reachedBefore), askedAt);
+    if (leaving > 0) this.#events.running(running + waiting, Math.min(reached, before.reached), askedAt);
+    const rests = !moved && flights + before.flights === 0;
+    this.#restsSince = rests ? (this.#restsSince ?? askedAt) : undefined;
+    if (this.#restsSince !== undefined && askedAt - this.#restsSince >= REST_MS) this.#events.rested(askedAt - REST_MS);
     const more = preempted !== undefined && last?.preempted !== undefined && preempted > last.preempted;
-    if (waiting > 0 || more || kvUse >= KV_FULL) this.#events.short();
-    else this.#events.ample();
+    const short = waiting > 0 || more || kvUse >= KV_FULL;
+    if (!short) this.#events.ample();
+    // What a server at rest says may be what it said at its last step.
+    else if (!rests) this.#events.short();
   }
 }

@@ -54,6 +54,9 @@ export class RemoteLoop {
     this.#watch = new LoadWatch(clock, adapter, {
       counts: () => ({ flights: this.#flights.size, reached: this.#flights.reached, leaving: this.#leaving.size }),
       running: (count, wanted, at) => this.#leaving.confirm(count, wanted, at),
+      rested: (before) => {
+        if (adapter.countLags) this.#leaving.rested(before);
+      },
       looked: () => this.#looked(),
       short: () => this.#limit.short(),
       ample: () => this.#limit.ample(),

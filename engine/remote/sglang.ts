@@ -28,6 +28,7 @@ const LOAD: LoadMetrics = {
 
 export class Sglang implements Adapter {
   readonly takesStops = true;
+  readonly countLags = true;
   readonly #parts: AdapterParts;
   #model = '';
 

@@ -33,6 +33,7 @@ const LOAD: LoadMetrics = {
 
 export class Vllm implements Adapter {
   readonly takesStops = true;
+  readonly countLags = true;
   readonly #parts: AdapterParts;
   /** What it calls the model. */
   #model = '';

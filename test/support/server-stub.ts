@@ -116,6 +116,11 @@ export class ServerStub {
   load: { waiting: number; preempted: number; kvUse: number } | undefined = { waiting: 0, preempted: 0, kvUse: 0 };
   running = 0;
   readonly #running = new Set<Running>();
+  /** It counts running requests only when it sends a frame, as vLLM and SGLang do in a step. */
+  countLags = false;
+  #counted = 0;
+  /** Grows with each reading while it computes. */
+  #computed = 0;
   version = '1';
   /** Token ids of a conversation, and of a text with special tokens in it. */
   tokenize: (messages: readonly ProbeMessage[]) => readonly number[] = () => [];
@@ -248,16 +253,24 @@ export class ServerStub {
   #metrics(): string {
     if (this.load === undefined) return '<html>';
     const { waiting, preempted, kvUse } = this.load;
+    if (this.running > 0) this.#computed += 1;
+    const running = this.countLags ? this.#counted : this.running;
     const names = {
-      'llama-server': { 'llamacpp:requests_processing': this.running, 'llamacpp:requests_deferred': waiting },
+      'llama-server': {
+        'llamacpp:requests_processing': running,
+        'llamacpp:requests_deferred': waiting,
+        'llamacpp:tokens_predicted_total': this.#computed,
+      },
       vllm: {
-        'vllm:num_requests_running{engine="0"}': this.running,
+        'vllm:num_requests_running{engine="0"}': running,
+        'vllm:generation_tokens_total{engine="0"}': this.#computed,
         'vllm:num_requests_waiting{engine="0"}': waiting,
         'vllm:num_preemptions_total{engine="0"}': preempted,
         'vllm:kv_cache_usage_perc{engine="0"}': kvUse,
       },
       sglang: {
-        'sglang:num_running_reqs{model="m"}': this.running,
+        'sglang:num_running_reqs{model="m"}': running,
+        'sglang:generation_tokens_total{model="m"}': this.#computed,
         'sglang:num_queue_reqs{model="m"}': waiting,
         'sglang:token_usage{model="m"}': kvUse,
       },
@@ -326,6 +339,8 @@ export class ServerStub {
     if (cut === 'bytes') for (const byte of bytes) response.write(Uint8Array.of(byte));
     else if (cut === 'whole') response.write(bytes);
     else for (const text of texts) response.write(text);
+    // In the step of its last token it is not counted any more.
+    this.#counted = this.running - (hangsAfter < all.length ? 0 : 1);
     if (hangsAfter < all.length) return;
     if (resetAfter < all.length) setTimeout(() => response.socket?.destroy(), 20);
     else if (staysOpen !== true) response.end();

@@ -152,6 +152,31 @@ t.test('a request that may still be on its way to the server is not assumed to h
   t.ok(performance.now() - from >= 250, 'the server’s metrics cannot include it yet');
 });
 
+t.test('a server at rest has no request, whatever it counts', async (t) => {
+  for (const kind of ['vllm', 'sglang'] as const) {
+    const harness = await RemoteHarness.start(t, kind, { seats: 2, cancelWaitMs: 3_600_000 });
+    harness.stub.countLags = true;
+    harness.stub.misbehaviour = HANGS;
+    const left = [harness.generate(), harness.generate()];
+    await harness.until(() => left.every((id) => BEGUN(harness, id)()));
+    for (const id of left) harness.loop.cancel(id);
+    harness.stub.misbehaviour = {};
+    t.match(await harness.ended(harness.generate()), /done$/);
+    t.strictSame(harness.capacities, [], 'none is counted as unconfirmed');
+  }
+});
+
+t.test('a server that computes on for nobody keeps the seats', async (t) => {
+  const harness = await RemoteHarness.start(t, 'vllm', { seats: 1, cancelWaitMs: 2500 });
+  harness.stub.misbehaviour = { ...HANGS, goesOnMs: Infinity };
+  const id = harness.generate();
+  await harness.until(BEGUN(harness, id));
+  harness.loop.cancel(id);
+  await harness.ended(id);
+  await harness.until(() => harness.capacities.length > 0);
+  t.strictSame(harness.capacities, [{ seats: 1, unconfirmed: 1 }], 'until it is given up');
+});
+
 t.test('a cancel that the server does not confirm is given up after a bound, and counted', async (t) => {
   const harness = await RemoteHarness.start(t, 'llama-server', { seats: 1, cancelWaitMs: 100 });
   harness.stub.misbehaviour = { ...HANGS, goesOnMs: Infinity };
