@@ -71,10 +71,17 @@ t.test(
 );
 
 t.test('a stop that the sidecar finds ends the reply, whatever the server sends after it', async (t) => {
-  const harness = await RemoteHarness.start(t, 'vllm');
-  harness.stub.misbehaviour = { hangsAfter: 3 };
-  const end = await harness.ended(harness.generate({ stops: ['b'], format: STOPPED_HERE }));
-  t.match(end, /^started:0 a stop:2 done$/);
+  // vLLM reports reused tokens in its last frame alone, which does not come then.
+  for (const [kind, cached] of [
+    ['llama-server', 1],
+    ['vllm', 0],
+    ['sglang', 1],
+  ] as const) {
+    const harness = await RemoteHarness.start(t, kind);
+    harness.stub.misbehaviour = { hangsAfter: 3 };
+    const end = await harness.ended(harness.generate({ stops: ['b'], format: STOPPED_HERE }));
+    t.equal(end, `started:${cached} a stop:2 done`, kind);
+  }
 });
 
 t.test('a complete reply is not held back while the server computes on, but its seat is', async (t) => {
@@ -110,7 +117,6 @@ t.test('a job with further replies keeps the seat of a complete one until the se
   t.match(await harness.ended(id), /seatFreed.* done$/);
   t.equal(harness.capacities.at(-1)?.seats, 1, 'of the third one');
 });
-
 
 t.test('a cancelled job keeps its seat until the server’s count has fallen', async (t) => {
   for (const kind of ['llama-server', 'vllm', 'sglang'] as const) {
