@@ -20,10 +20,11 @@ export function withArrays(value: unknown, make: (placeholder: Placeholder) => P
   return fields;
 }
 
-/** Its bytes are copied out of `arrays`. */
+/** Its bytes are copied out of `arrays`. Throws if they are not all there, before any memory is taken for them. */
 export function arrayOf(placeholder: Placeholder, arrays: Uint8Array): Packed {
-  const array = emptyArray(placeholder);
   const { at, bytes } = placeholder;
+  if (!(at >= 0 && bytes >= 0 && at + bytes <= arrays.length)) throw new RangeError('an array beyond the frame');
+  const array = emptyArray(placeholder);
   new Uint8Array(array.buffer).set(arrays.subarray(at, at + bytes));
   return array;
 }

@@ -9,13 +9,12 @@ import {
 import type { EngineFacts } from '../../engine/protocol/setup.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 import type { SharedState } from '../../engine/protocol/shared-state.js';
+import { isCount, isFields, isPositive, type Fields } from '../lib/wire-fields.js';
 
 /** A protocol violation of an engine, as a short constant for logs; never data that it sent. */
 export interface Violation {
   readonly violation: string;
 }
-
-type Fields = Record<string, unknown>;
 
 /**
  * Checks the shape of one message from an engine: version, kind, every field. Returns the message itself, not a copy.
@@ -143,21 +142,9 @@ function isFacts(raw: unknown): raw is EngineFacts {
   );
 }
 
-function isFields(raw: unknown): raw is Fields {
-  return typeof raw === 'object' && raw !== null;
-}
-
 /** Set, or absent. */
 function isFlag(raw: unknown): boolean {
   return raw === undefined || raw === true;
-}
-
-function isCount(raw: unknown): raw is number {
-  return Number.isSafeInteger(raw) && (raw as number) >= 0;
-}
-
-function isPositive(raw: unknown): raw is number {
-  return isCount(raw) && raw > 0;
 }
 
 /** Rounding may make a sum slightly larger than 1. */

@@ -12,6 +12,7 @@ import {
 import { childEnvironment } from '../config/config.js';
 import { deviceEnvironment } from '../config/devices.js';
 import type { Clock } from '../lib/clock.js';
+import { readVisionMessage } from './wire.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/vision.js', import.meta.url));
 
@@ -50,6 +51,8 @@ export class VisionProcess {
   #cancelWatch: () => void;
   #end: VisionEnd = 'died';
   #gone = false;
+  /** It has answered `start`. */
+  #answered = false;
   /** Exit and the link's end come in either order. */
   #partsLeft = 2;
 
@@ -101,15 +104,26 @@ export class VisionProcess {
   }
 
   #received(raw: unknown): void {
-    if (this.#gone) return;
-    const message = raw as (FromVision & object) | null | undefined;
-    if (message?.v !== VISION_VERSION) {
+    if (this.#gone || this.#end !== 'died') return;
+    const message = readVisionMessage(raw);
+    if (!message || !this.#expects(message)) {
       this.kill('protocol');
       return;
     }
     this.#cancelWatch();
     this.#cancelWatch = this.#clock.after(SILENCE_MS, () => this.kill('hang'));
     if (message.kind !== 'heartbeat') this.#events.message(message);
+  }
+
+  /**
+   * It answers `start` once, and then everything else. The reason of a later `unable` would be logged, and could be made of
+   * callers' images.
+   */
+  #expects({ kind }: FromVision): boolean {
+    if (kind === 'heartbeat') return true;
+    const answered = this.#answered;
+    this.#answered = true;
+    return (kind === 'ready' || kind === 'unable') !== answered;
   }
 
   #partEnded(parts: number): void {

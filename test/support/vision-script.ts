@@ -17,6 +17,8 @@ export interface VisionScript {
   /** Sends no heartbeats. */
   readonly deaf?: boolean;
   readonly confinement?: Partial<Confinement>;
+  /** Sent besides, after its answer to the start where it gives one. */
+  readonly says?: readonly object[];
 }
 
 /** Images of these widths are not encoded at once, px. */

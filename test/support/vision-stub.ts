@@ -30,6 +30,7 @@ function start(setup: VisionSetup): void {
   switch (script.start ?? 'ready') {
     case 'silent':
       setInterval(() => undefined, 1000);
+      sayAll(script);
       return;
     case 'no-addon':
       send({ v, kind: 'unable', reason: 'the addon was built without images', noAddon: true, mayMend: false });
@@ -47,6 +48,11 @@ function start(setup: VisionSetup): void {
   }
   const confinement = { ...SAFE, ...script.confinement };
   send({ v, kind: 'ready', facts: { projectorVersion: 'stub', whole: false, confinement } });
+  sayAll(script);
+}
+
+function sayAll({ says = [] }: VisionScript): void {
+  for (const message of says) send({ v, ...message });
 }
 
 const held: (() => void)[] = [];

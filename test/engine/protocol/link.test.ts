@@ -141,6 +141,8 @@ t.test('an invalid frame is reported once, and nothing after it is read', async 
       Buffer.from([40, 0, 0, 0, 32, 0, 0, 0, 1, 0, 0, 0]),
       Buffer.from('{"a":{"$":"u32","at":8,"bytes":8}}'.slice(0, 32)),
     ]),
+    'an array longer than the frame': changed((frame) => frame.write('9', frame.lastIndexOf('8}'))),
+    'an array that ends after it': changed((frame) => frame.write('4', frame.indexOf('0,"bytes"'))),
     'an array of no kind': changed((frame) => frame.write('u99', frame.indexOf('u32'))),
   };
   for (const [name, bad] of Object.entries(cases)) {
