@@ -3,10 +3,11 @@ import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import t from 'tap';
-import { UNIT } from '../deploy/unit-file.js';
+import { unit, UNIT } from '../deploy/unit-file.js';
 import { eventually } from '../support/processes.js';
 import { shortDir } from '../support/short-dir.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
+import { sourceRoot } from '../support/source-root.js';
 
 /** systemd’s exposure level, out of 100: 19 for this unit, 92 for one without hardening. */
 const MOST_EXPOSED = 20;
@@ -38,6 +39,35 @@ t.test('its exposure level is low', async (t) => {
     encoding: 'utf8',
   });
   t.equal(rated.status, 0, rated.stdout);
+});
+
+/** The system calls of a name in a filter: of a group all those that it has. */
+function callsOf(name: string): readonly string[] {
+  if (!name.startsWith('@')) return [name];
+  const printed = execFileSync('systemd-analyze', ['syscall-filter', name], { encoding: 'utf8' });
+  // The group's name, then its members, indented, and comments.
+  const members = [...printed.matchAll(/^ +([\w@-]+)$/gm)].map(([, member = '']) => member);
+  return members.flatMap(callsOf);
+}
+
+t.test('its filter lets a vision process confine itself, and what that one may still call', async (t) => {
+  const allowed = new Set<string>();
+  for (const line of unit('ra-sidecar').get('SystemCallFilter') ?? []) {
+    const denies = line.startsWith('~');
+    for (const call of line.replace('~', '').split(' ').flatMap(callsOf)) {
+      if (denies) allowed.delete(call);
+      else allowed.add(call);
+    }
+  }
+  t.notOk(allowed.has('setuid'), 'the groups were read');
+  const source = readFileSync(join(sourceRoot, 'engine/native/sandbox.cpp'), 'utf8');
+  const wanted = [...source.matchAll(/\bSYS_(\w+)/g)].map(([, call = '']) => call);
+  t.ok(wanted.includes('seccomp') && wanted.includes('fcntl'), 'and the calls');
+  t.strictSame(
+    // It also lowers its priority.
+    [...wanted, 'setpriority'].filter((call) => !allowed.has(call)),
+    [],
+  );
 });
 
 t.test('systemd’s own program can write to its socket', async (t) => {
