@@ -1,11 +1,12 @@
 /*
  * What the vision process may still ask of the kernel once it has loaded its files: nothing that opens a file or a socket,
- * starts a program or reaches another process. All other system calls fail with EPERM, in all threads, for good.
+ * starts a program or signals another process. All other system calls fail with EPERM, in all threads, for good.
  *
  * Part of the addon of `make engine-native`; engine/llama/vision.ts uses it where it is there.
  */
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "napi.h"
@@ -13,10 +14,13 @@
 #if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
 #define RA_SECCOMP 1
 #include <cerrno>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -41,8 +45,9 @@ constexpr uint32_t ARCHITECTURE = AUDIT_ARCH_AARCH64;
 #endif
 
 // Memory, threads, clocks, and reading and writing what is open. V8 makes code executable, so mprotect has no condition.
+// sched_setaffinity has none either, although it takes other processes of the same user: libraries pass it their threads' ids.
 constexpr long ALLOWED[] = {
-    SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_close, SYS_fstat, SYS_lseek, SYS_pread64, SYS_fcntl, SYS_ioctl,
+    SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_close, SYS_fstat, SYS_lseek, SYS_pread64,
     SYS_mmap, SYS_mprotect, SYS_munmap, SYS_mremap, SYS_madvise, SYS_brk, SYS_membarrier,
     SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack,
     SYS_futex, SYS_set_robust_list, SYS_get_robust_list, SYS_rseq, SYS_set_tid_address,
@@ -64,9 +69,21 @@ sock_filter answer(uint32_t action) { return BPF_STMT(BPF_RET | BPF_K, action); 
 sock_filter equals(uint32_t value, uint8_t yes, uint8_t no) { return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, yes, no); }
 
 constexpr uint32_t NUMBER = offsetof(seccomp_data, nr);
-// The lower half of an argument: both architectures are little-endian.
+// The lower half of an argument: both architectures are little-endian. Of what the kernel takes as 32 bits it is all that counts.
 constexpr uint32_t argument(size_t at) { return static_cast<uint32_t>(offsetof(seccomp_data, args) + 8 * at); }
+constexpr uint32_t upper_half(size_t at) { return argument(at) + 4; }
 constexpr uint32_t DENIED = SECCOMP_RET_ERRNO | EPERM;
+
+// One system call by an argument of 32 bits: `listed` for these values, `others` for all that are not among them.
+void decide(std::vector<sock_filter> & code, long number, size_t at, std::initializer_list<uint32_t> values,
+            uint32_t listed, uint32_t others) {
+    auto left = static_cast<uint8_t>(values.size());
+    code.push_back(equals(static_cast<uint32_t>(number), 0, left + 3));
+    code.push_back(load(argument(at)));
+    for (const uint32_t value : values) code.push_back(equals(value, left--, 0));
+    code.push_back(answer(others));
+    code.push_back(answer(listed));
+}
 
 std::vector<sock_filter> filter_for(uint32_t process) {
     std::vector<sock_filter> code;
@@ -89,23 +106,18 @@ std::vector<sock_filter> filter_for(uint32_t process) {
     code.push_back(answer(SECCOMP_RET_ALLOW));
     code.push_back(answer(DENIED));
     // Signals to itself: an assertion raises one, and it ends itself once its parent has ended.
-    for (const long number : {SYS_kill, SYS_tgkill}) {
-        code.push_back(equals(static_cast<uint32_t>(number), 0, 4));
-        code.push_back(load(argument(0)));
-        code.push_back(equals(process, 0, 1));
-        code.push_back(answer(SECCOMP_RET_ALLOW));
-        code.push_back(answer(DENIED));
-    }
+    for (const long number : {SYS_kill, SYS_tgkill}) decide(code, number, 0, {process}, SECCOMP_RET_ALLOW, DENIED);
+    // Flags and copies of descriptors. Of the other commands some name a process that gets a signal when there is something to read.
+    decide(code, SYS_fcntl, 1, {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL}, SECCOMP_RET_ALLOW, DENIED);
+    // Drivers of GPUs have commands of their own, so all are allowed but those for such signals.
+    decide(code, SYS_ioctl, 1, {FIOSETOWN, SIOCSPGRP, FIOASYNC}, DENIED, SECCOMP_RET_ALLOW);
     // Names of threads and of memory.
-    code.push_back(equals(SYS_prctl, 0, 5));
-    code.push_back(load(argument(0)));
-    code.push_back(equals(PR_SET_NAME, 1, 0));
-    code.push_back(equals(0x53564d41 /* PR_SET_VMA */, 0, 1));
-    code.push_back(answer(SECCOMP_RET_ALLOW));
-    code.push_back(answer(DENIED));
+    decide(code, SYS_prctl, 0, {PR_SET_NAME, 0x53564d41 /* PR_SET_VMA */}, SECCOMP_RET_ALLOW, DENIED);
     // Its own limits, read only: process 0, which is itself, and no new value.
-    code.push_back(equals(SYS_prlimit64, 0, 6));
+    code.push_back(equals(SYS_prlimit64, 0, 8));
     code.push_back(load(argument(2)));
+    code.push_back(equals(0, 0, 5));
+    code.push_back(load(upper_half(2)));
     code.push_back(equals(0, 0, 3));
     code.push_back(load(argument(0)));
     code.push_back(equals(0, 0, 1));

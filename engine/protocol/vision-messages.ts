@@ -38,7 +38,7 @@ export interface VisionSetup {
 
 /** What of its confinement is in force. */
 export interface Confinement {
-  /** System calls are filtered: no files, no network, no programs, no other processes. */
+  /** System calls are filtered: no files, no network, no programs, no signals to other processes. */
   readonly filtered: boolean;
   /** Its memory is bounded. */
   readonly bounded: boolean;
