@@ -69,7 +69,7 @@ sock_filter answer(uint32_t action) { return BPF_STMT(BPF_RET | BPF_K, action); 
 sock_filter equals(uint32_t value, uint8_t yes, uint8_t no) { return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, yes, no); }
 
 constexpr uint32_t NUMBER = offsetof(seccomp_data, nr);
-// The lower half of an argument: both architectures are little-endian. Of what the kernel takes as 32 bits it is all that counts.
+// The lower half of an argument: both architectures are little-endian. The kernel ignores the upper one of an int.
 constexpr uint32_t argument(size_t at) { return static_cast<uint32_t>(offsetof(seccomp_data, args) + 8 * at); }
 constexpr uint32_t upper_half(size_t at) { return argument(at) + 4; }
 constexpr uint32_t DENIED = SECCOMP_RET_ERRNO | EPERM;
@@ -107,7 +107,7 @@ std::vector<sock_filter> filter_for(uint32_t process) {
     code.push_back(answer(DENIED));
     // Signals to itself: an assertion raises one, and it ends itself once its parent has ended.
     for (const long number : {SYS_kill, SYS_tgkill}) decide(code, number, 0, {process}, SECCOMP_RET_ALLOW, DENIED);
-    // Flags and copies of descriptors. Of the other commands some name a process that gets a signal when there is something to read.
+    // Flags and copies of descriptors. Some other commands name a process that gets a signal when there is something to read.
     decide(code, SYS_fcntl, 1, {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL}, SECCOMP_RET_ALLOW, DENIED);
     // Drivers of GPUs have commands of their own, so all are allowed but those for such signals.
     decide(code, SYS_ioctl, 1, {FIOSETOWN, SIOCSPGRP, FIOASYNC}, DENIED, SECCOMP_RET_ALLOW);
