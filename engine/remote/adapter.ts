@@ -92,6 +92,11 @@ export interface Probe {
 export interface Adapter {
   /** The server is given the stops of a job that has plain ones ({@link hasPlainStops}), and ends its replies there by itself. */
   readonly takesStops: boolean;
+  /**
+   * Its count of running requests, and what it says of its memory, are those of its last step: once all requests are aborted
+   * it takes no step, and they stay.
+   */
+  readonly countLags: boolean;
   /** What the server reports about itself, and whether it can be used. */
   open(): Promise<Opened>;
   /** The server's own template and tokens of a conversation; undefined: it could not be asked. */
@@ -106,11 +111,6 @@ export interface Adapter {
   score(job: ScoreJob, question: number, signal: AbortSignal): Promise<Scores>;
   /** Undefined: it did not answer. */
   load(): Promise<LoadReading | undefined>;
-  /**
-   * Its count of running requests, and what it says of its memory, are those of its last step: once all requests are aborted
-   * it takes no step, and they stay.
-   */
-  readonly countLags: boolean;
   /** Asks the server to stop a request whose connection was closed. */
   abort?(name: string): void;
 }

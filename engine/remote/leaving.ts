@@ -14,7 +14,7 @@ export interface Leaver {
 
 /**
  * The requests whose connections were closed: a closed connection does not prove that a server's sequence is free. They
- * are gone once the server runs no more requests than are still wanted. At most as many as seats.
+ * are gone once the server runs no more requests than are still wanted, or is at rest. At most as many as seats.
  */
 export class Leaving {
   readonly #clock: Clock;

@@ -236,6 +236,12 @@ export class ServerStub {
     for (const { resume } of this.#running) resume?.();
   }
 
+  /** Settles once the connections of all that it computes are closed. */
+  async left(): Promise<void> {
+    const open = [...this.#running].filter(({ response }) => !response.destroyed);
+    await Promise.all(open.map(({ response }) => once(response, 'close')));
+  }
+
   /** Ends the requests whose connections were closed. Those whose connections are closed from now on end with them. */
   stopLeft(): void {
     for (const request of this.#running) {

@@ -118,6 +118,7 @@ export class TaggedValue {
   /** Text within CDATA, but for what may be its end. */
   #quoted(text: string): string {
     this.#buffered += text;
+    // It is a part of the value only if more follows.
     if (text.trim() === '') return '';
     const all = this.#buffered;
     const end = cdataEnd(all);
@@ -159,7 +160,7 @@ export class TaggedValue {
   }
 }
 
-/** Where that begins at a text's end which may be the end of CDATA, or white space after it. */
+/** The index from which on a text may be the end mark of CDATA with white space after it, or white space alone. */
 function cdataEnd(text: string): number {
   const before = text.trimEnd();
   return /(?:\]\]>|\]\]?)$/.exec(before)?.index ?? before.length;

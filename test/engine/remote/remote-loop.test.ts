@@ -107,6 +107,7 @@ t.test('a job with further replies keeps the seat of a complete one until the se
   const id = harness.generate({ stops: ['b'], format: STOPPED_HERE, n: 3, seats: 2 });
   const finished = (): number => harness.of(id).filter(({ kind }) => kind === 'finished').length;
   await harness.until(() => finished() === 2);
+  await harness.stub.left();
   t.equal(harness.stub.bodies.length, 2, 'the third one has no seat');
   t.notOk(
     harness.of(id).some(({ kind }) => kind === 'seatFreed'),
