@@ -6,8 +6,17 @@ export type Field = readonly [name: string, value: string];
 /** Response fields that a browser's script may read when a response carries them; docs/contract.md#response-headers. */
 const READABLE = ['x-request-id', 'Retry-After', 'Server-Timing'];
 
-/** Headers that a cross-origin request may have, besides the SDKs' `x-stainless-…`. */
-const SENDABLE: ReadonlySet<string> = new Set(['authorization', 'content-type', 'idempotency-key', 'x-request-id']);
+/**
+ * Headers that a cross-origin request may have, besides the SDKs' `x-stainless-…`. OpenAI's client and the AI SDK set
+ * `user-agent`: Chromium drops it, Firefox and Safari ask for it.
+ */
+const SENDABLE: ReadonlySet<string> = new Set([
+  'authorization',
+  'content-type',
+  'idempotency-key',
+  'user-agent',
+  'x-request-id',
+]);
 const SENDABLE_BY_SDK = /^x-stainless-[a-z0-9-]{1,64}$/;
 
 /** Two hours, the longest time that Chromium caches a preflight's answer. */

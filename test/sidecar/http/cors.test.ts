@@ -67,6 +67,8 @@ t.test('a preflight names those of the requested headers that may be sent', asyn
     ask('Authorization, content-type,idempotency-key,x-request-id'),
     'authorization, content-type, idempotency-key, x-request-id',
   );
+  const byClient = 'authorization,content-type,user-agent,x-stainless-arch,x-stainless-runtime-version';
+  t.equal(ask(byClient), byClient.replaceAll(',', ', '), 'all that OpenAI’s client sends from Firefox');
   t.equal(ask('x-stainless-retry-count,x-stainless-,x-stainless-a:b,cookie,x-ra-account'), 'x-stainless-retry-count');
   t.equal(ask('cookie'), undefined);
   t.same(cors.preflight(head({ origin: 'https://a.example' }), 'POST'), {}, 'an OPTIONS request that is no preflight');
