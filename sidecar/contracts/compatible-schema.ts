@@ -1,12 +1,11 @@
 /**
  * POST /chat/completions under `contract: compatible` (docs/contract.md#the-compatible-contract): all that the strict contract
- * takes, and what clients send besides. Closed too: a name that is not here is refused. What would change the answer and
- * cannot be done is here with the one value that asks for nothing.
+ * takes, and what clients send besides. Closed too, but for messages, their parts and their calls: a name that is not here is
+ * refused. What would change the answer and cannot be done is here with the one value that asks for nothing.
  */
 import { CHAT_SCHEMA, TOOL_CHOICE } from './chat-schema.js';
 import {
   CALL_ID,
-  CALL_INDEX,
   MAX_TEXT,
   OTHER_CHOICE,
   TEXT,
@@ -34,16 +33,23 @@ function only(values: readonly unknown[], why: string): object {
 const NAME = orNull(TOOL_NAME);
 /** Where an API of OpenAI's ends a prefix to cache: every prefix is cached here. */
 export const CACHE_MARK = { type: ['object', 'null'], maxProperties: 16 } as const;
-/** A framework copies what came beside a reply's text into its part. */
-const TEXT_PART = closed(['type', 'text'], {
-  type: { const: 'text' },
-  text: TEXT,
-  role: { type: ['string', 'null'], maxLength: 256 },
-  index: orNull({ type: 'integer', minimum: 0 }),
-  annotations: { type: ['array', 'null'], maxItems: 128 },
-  prompt_cache_breakpoint: CACHE_MARK,
-});
-const REFUSAL_PART = closed(['type', 'refusal'], { type: { const: 'refusal' }, refusal: TEXT });
+/** Fields of a message, of a part or of a call at most, those that are ignored included. */
+const MAX_FIELDS = 32;
+const ELSEWHERE = only([null], 'must be null: it would have no effect here');
+
+/**
+ * A message, a part of its content or a call. Other servers and frameworks write fields of their own into histories, which
+ * clients send back; nothing here reads them. `elsewhere`: fields that are read in messages of another role or parts of another
+ * type, so that a caller who sends them expects an effect.
+ */
+function open(required: readonly string[], properties: Schemas, elsewhere: readonly string[] = []): object {
+  const unread = Object.fromEntries(elsewhere.map((name) => [name, ELSEWHERE]));
+  return { type: 'object', maxProperties: MAX_FIELDS, required, properties: { ...unread, ...properties } };
+}
+
+const PART_FIELDS = ['text', 'refusal', 'image_url'] as const;
+const TEXT_PART = open(['type', 'text'], { type: { const: 'text' }, text: TEXT }, PART_FIELDS);
+const REFUSAL_PART = open(['type', 'refusal'], { type: { const: 'refusal' }, refusal: TEXT }, PART_FIELDS);
 const MAX_PARTS = 4096;
 
 function parts(branches: readonly object[]): object {
@@ -62,53 +68,50 @@ const STRICT_IMAGE_PART = (
     messages: { items: { oneOf: readonly { properties: { content: { items: { oneOf: readonly object[] } } } }[] } };
   }
 ).messages.items.oneOf[1]?.properties.content.items.oneOf[1] as { readonly properties: Schemas };
-const IMAGE_PART = closed(['type', 'image_url'], {
-  ...STRICT_IMAGE_PART.properties,
-  prompt_cache_breakpoint: CACHE_MARK,
-});
+const IMAGE_PART = open(['type', 'image_url'], STRICT_IMAGE_PART.properties, PART_FIELDS);
 
-const CALL = closed(['id', 'function'], {
+const CALL = open(['id', 'function'], {
   id: CALL_ID,
   type: { const: 'function' },
   function: closed(['name', 'arguments'], { name: TOOL_NAME, arguments: TEXT, parsed_arguments: {} }),
-  index: orNull(CALL_INDEX),
 });
 
-const instruction = (role: string): object =>
-  closed(['role', 'content'], { role: { const: role }, content: textOrParts([TEXT_PART]), name: NAME });
+const MESSAGE_FIELDS = ['reasoning_content', 'reasoning', 'refusal', 'tool_calls', 'tool_call_id'] as const;
+
+function message(role: string, required: readonly string[], properties: Schemas): object {
+  return open(['role', ...required], { role: { const: role }, ...properties }, MESSAGE_FIELDS);
+}
+
+const NO_PREFIX = only([false, null], 'must be false: no reply continues a message');
+const INSTRUCTION = { content: textOrParts([TEXT_PART]), name: NAME } as const;
 
 const MESSAGE = {
   type: 'object',
   required: ['role'],
   discriminator: { propertyName: 'role' },
   oneOf: [
-    instruction('system'),
-    instruction('developer'),
-    closed(['role', 'content'], {
-      role: { const: 'user' },
+    message('system', ['content'], INSTRUCTION),
+    message('developer', ['content'], INSTRUCTION),
+    message('user', ['content'], {
       content: textOrParts([TEXT_PART, IMAGE_PART]),
       name: NAME,
+      // Of Ollama's own API.
+      images: only([null], 'must be null: send parts of the type image_url'),
     }),
-    closed(['role'], {
-      role: { const: 'assistant' },
+    message('assistant', [], {
       content: textOrParts([TEXT_PART, REFUSAL_PART], ['string', 'array', 'null']),
       name: NAME,
       reasoning_content: TEXT_OR_NULL,
       reasoning: TEXT_OR_NULL,
       refusal: TEXT_OR_NULL,
-      parsed: {},
-      index: orNull({ type: 'integer', minimum: 0 }),
-      annotations: { type: ['array', 'null'], maxItems: 128 },
       audio: only([null], 'must be null: audio is not served'),
       function_call: only([null], 'must be null: send tool_calls'),
+      // Of the APIs of DeepSeek, Mistral and Moonshot.
+      prefix: NO_PREFIX,
+      partial: NO_PREFIX,
       tool_calls: { type: ['array', 'null'], maxItems: 128, items: CALL },
     }),
-    closed(['role', 'content', 'tool_call_id'], {
-      role: { const: 'tool' },
-      content: textOrParts([TEXT_PART]),
-      tool_call_id: CALL_ID,
-      name: { type: ['string', 'null'], maxLength: 256 },
-    }),
+    message('tool', ['content', 'tool_call_id'], { content: textOrParts([TEXT_PART]), tool_call_id: CALL_ID }),
   ],
 } as const;
 

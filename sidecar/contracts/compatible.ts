@@ -113,7 +113,7 @@ function messageOf(message: WideMessage): Message {
     case 'developer':
       return { role: 'system', content: textOf(message.content) ?? '', ...named };
     case 'user':
-      return { role: 'user', content: message.content, ...named };
+      return { role: 'user', content: userContent(message.content), ...named };
     case 'tool':
       return { role: 'tool', content: textOf(message.content) ?? '', tool_call_id: message.tool_call_id };
     case 'assistant': {
@@ -128,6 +128,14 @@ function messageOf(message: WideMessage): Message {
       };
     }
   }
+}
+
+/** The parts by their own fields alone: others are ignored. */
+function userContent(content: string | readonly ContentPart[]): string | readonly ContentPart[] {
+  if (typeof content === 'string') return content;
+  return content.map((part) =>
+    part.type === 'text' ? { type: part.type, text: part.text } : { type: part.type, image_url: part.image_url },
+  );
 }
 
 /** Joined by a newline, as the parts of a user's message are. */

@@ -15,6 +15,7 @@ const OTHERS = [
   ...['allowed_tools', 'custom', 'previous_response_id', 'conversation', 'max_output_tokens', 'text', 'truncation'],
   ...['not', 'if', 'then', 'else', 'contains', 'minContains', 'maxContains', 'dependentRequired', 'dependentSchemas'],
   ...['dependencies', 'unevaluatedProperties', 'unevaluatedItems', '$anchor', '$dynamicRef', '$dynamicAnchor', 'id'],
+  ...['provider_specific_fields', 'extra_content', 'parsed', 'index'],
   ...['contentSchema', 'discriminator', 'xml', 'externalDocs', 'propertyOrdering', 'optional', 'outputSchema'],
 ];
 

@@ -194,7 +194,7 @@ export const FULL_COMPATIBLE: Json = {
       reasoning: 'hm',
       tool_calls: [{ id: 'c', index: 0, function: { name: 'f', arguments: '{}', parsed_arguments: {} } }],
     },
-    { role: 'tool', content: [{ type: 'text', text: 'r' }], tool_call_id: 'c', name: 'f' },
+    { role: 'tool', content: [{ type: 'text', text: 'r', id: 'lc_1' }], tool_call_id: 'c', name: 'f' },
   ],
   metadata: { a: 'b' },
   service_tier: 'auto',

@@ -4,7 +4,7 @@ import type { Note, Notes } from './note.js';
 /** What the named parts of the compatible contract are. */
 export const COMPATIBLE_SHAPES: Readonly<Record<string, string>> = {
   CompatibleChatRequest:
-    'The body of POST /v1/chat/completions under `contract: compatible`. Closed too. A field that is null is as if it were absent.',
+    'The body of POST /v1/chat/completions under `contract: compatible`. Closed too, but further fields of messages, content parts and tool calls are ignored. A field that is null is as if it were absent.',
   ResponsesRequest:
     'The body of POST /v1/responses, under `contract: compatible`. Closed. A field that is null is as if it were absent.',
   Response: 'A whole response. What the caller sent as content is not repeated in it.',

@@ -174,9 +174,7 @@ export const CHAT_OBJECTS: readonly Closed[] = [
 /** A field of another kind of message or part: a well-known name, which the error repeats. */
 const outside = (at: At, name: string, fields: string): ContractCase => {
   const { subject, param } = chatPlace(at);
-  const known = `${subject} has \`${name}\`, which is outside the contract`;
-  const message =
-    name === 'name' ? `${known}; \`contract: compatible\` accepts it` : `${known}; its fields are ${fields}`;
+  const message = `${subject} has \`${name}\`, which is outside the contract; its fields are ${fields}`;
   return changed(CHAT, [...at, name], CANARY, { message, param });
 };
 

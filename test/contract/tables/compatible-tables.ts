@@ -28,7 +28,7 @@ const HELLO = { role: 'user', content: CANARY };
 const tool = (more: Bodies): Json => ({ type: 'function', function: { name: 'f', ...more } });
 const SCHEMA = { type: 'object', properties: { [CANARY]: { type: 'string', format: 'uri' } } };
 const times = (count: number, item: (i: number) => Json): Json[] => Array.from({ length: count }, (_, i) => item(i));
-export const entries = (count: number): Json =>
+export const entries = (count: number): Bodies =>
   Object.fromEntries(times(count, (i) => [`${CANARY}${i}`, 'x']) as [string, Json][]);
 
 /** Fields of the body. */
@@ -161,6 +161,17 @@ export const BODY_FIELDS: readonly FieldRow[] = [
 ];
 
 const MARKED = { prompt_cache_breakpoint: { mode: 'explicit' } };
+/** Fields that other servers and frameworks write into histories. */
+export const OF_OTHERS: Bodies = {
+  id: CANARY,
+  index: 0,
+  cache_control: { type: CANARY },
+  provider_specific_fields: { [CANARY]: CANARY },
+  reasoning_details: [{ type: CANARY, text: CANARY }],
+  extra_content: { google: { thought_signature: CANARY } },
+  annotations: [{ [CANARY]: 1 }],
+  [CANARY]: [CANARY],
+};
 const EFFORTS = 'must be one of none, minimal, low, medium, high';
 
 /** Refused values of the API, under the page’s names. */
@@ -209,6 +220,8 @@ const BOUNDS: readonly (readonly [more: Bodies, param: string, predicate: string
   [{ tool_choice: 'required' }, 'tool_choice', 'must not be required without tools'],
 ];
 
+const CALL = { id: 'a', type: 'function', function: { name: 'f', arguments: CANARY } };
+
 /** Messages after the first one. */
 const MESSAGES: readonly (readonly [message: Bodies, refused?: readonly [predicate: string, param: string]])[] = [
   [{ role: 'developer', content: CANARY, name: null }],
@@ -246,6 +259,40 @@ const MESSAGES: readonly (readonly [message: Bodies, refused?: readonly [predica
     },
   ],
   [{ role: 'tool', content: [{ type: 'text', text: CANARY }], tool_call_id: 'a', name: CANARY }],
+  [{ role: 'user', content: [{ type: 'text', text: CANARY, ...OF_OTHERS }], ...OF_OTHERS }],
+  [{ role: 'system', content: [{ type: 'text', text: CANARY, ...OF_OTHERS }], ...OF_OTHERS }],
+  [{ role: 'tool', content: [{ type: 'text', text: CANARY, ...OF_OTHERS }], tool_call_id: 'a', ...OF_OTHERS }],
+  [{ role: 'assistant', content: null, tool_calls: [{ ...OF_OTHERS, ...CALL }], prefix: false, partial: null }],
+  [{ role: 'assistant', content: CANARY, ...entries(30) }],
+  [{ role: 'assistant', content: CANARY, ...entries(31) }, ['must have at most 32 entries', 'messages[1]']],
+  [{ role: 'user', content: CANARY, tool_calls: null, tool_call_id: null, images: null }],
+  [
+    { role: 'user', content: CANARY, tool_call_id: CANARY },
+    ['must be null: it would have no effect here', 'messages[1].tool_call_id'],
+  ],
+  [
+    { role: 'user', content: [{ type: 'text', text: CANARY, image_url: { url: CANARY } }] },
+    ['must be null: it would have no effect here', 'messages[1].content[0].image_url'],
+  ],
+  [
+    { role: 'user', content: CANARY, images: [CANARY] },
+    ['must be null: send parts of the type image_url', 'messages[1].images'],
+  ],
+  [
+    { role: 'assistant', content: CANARY, prefix: true },
+    ['must be false: no reply continues a message', 'messages[1].prefix'],
+  ],
+  [
+    { role: 'assistant', content: CANARY, partial: true },
+    ['must be false: no reply continues a message', 'messages[1].partial'],
+  ],
+  [
+    { role: 'assistant', tool_calls: [{ ...CALL, function: { ...CALL.function, [CANARY]: 1 } }] },
+    [
+      'has a field outside the contract; its fields are name, arguments, parsed_arguments',
+      'messages[1].tool_calls[0].function',
+    ],
+  ],
   [{ role: 'assistant', audio: { id: CANARY } }, ['must be null: audio is not served', 'messages[1].audio']],
   [{ role: 'assistant', function_call: {} }, ['must be null: send tool_calls', 'messages[1].function_call']],
   [{ role: 'tool', content: CANARY }, ['is required', 'messages[1].tool_call_id']],
@@ -263,6 +310,13 @@ export const MESSAGE_FIELDS = [
   'audio',
   'function_call',
   'prompt_cache_breakpoint',
+  'cache_control',
+  'provider_specific_fields',
+  'reasoning_details',
+  'extra_content',
+  'images',
+  'prefix',
+  'partial',
 ];
 
 const chat = (more: Bodies): Bodies => ({ model: 'not-hosted', messages: [HELLO], ...more });

@@ -41,8 +41,6 @@ const BRANCH = { type: 'object', properties: { [CANARY]: { if: { const: CANARY }
 
 /** Refused alike by both chat contracts. */
 const CHAT: readonly NamedRefusal[] = [
-  [message('cache_control'), `messages[1] has \`cache_control\`, ${REFUSED}`, 'messages[1]'],
-  [message(CANARY), `messages[1] has ${UNKNOWN}`, 'messages[1]'],
   [{ repetition_penalty: CANARY }, `the body has \`repetition_penalty\`, ${REFUSED}`, null],
   [{ [CANARY]: CANARY }, `the body has ${UNKNOWN}`, null],
   [{ access_programs: [CANARY] }, `the body has \`access_programs\`, ${REFUSED}`, null],
@@ -53,6 +51,8 @@ const CHAT: readonly NamedRefusal[] = [
 
 export const NAMED_STRICT: readonly NamedRefusal[] = [
   ...CHAT,
+  [message('cache_control'), `messages[1] has \`cache_control\`, ${ACCEPTED}`, 'messages[1]'],
+  [message(CANARY), `messages[1] has a field outside the contract${SETTING}`, 'messages[1]'],
   [message('refusal'), `messages[1] has \`refusal\`, ${ACCEPTED}`, 'messages[1]'],
   [{ top_k: 1 }, `the body has \`top_k\`, ${ACCEPTED}`, null],
   [{ prompt_cache_options: {} }, `the body has \`prompt_cache_options\`, ${ACCEPTED}`, null],
