@@ -7,7 +7,7 @@ import type { Denied } from '../access/identity.js';
 import type { Limit } from '../access/limits.js';
 import type { Refused } from '../admission/seat-queue.js';
 import type { Engine, JobFault } from '../engine-client/engine.js';
-import { contractError, type ContractError, type ErrorCode } from '../domain/errors.js';
+import { contractError, overContextError, type ContractError, type ErrorCode } from '../domain/errors.js';
 
 const INSUFFICIENT = 'The balance of the account cannot cover this request. Add credit, then send it again.';
 const CREDIT_UNKNOWN = 'The credit of the account cannot be checked now. Try again shortly.';
@@ -194,12 +194,7 @@ export function refused({ code, reason, retryAfterMs }: Refused): ContractError 
 }
 
 export function overContext(promptTokens: number, maxTokens: number, context: number, param: string): ContractError {
-  return contractError(
-    'bad_request',
-    `The prompt has ${promptTokens} tokens and at least ${maxTokens} are asked for the completion, ` +
-      `more than the ${context} that this model holds together. Shorten the messages or ask for fewer tokens.`,
-    { param },
-  );
+  return overContextError(context, { prompt: `${promptTokens}`, completion: `at least ${maxTokens}` }, param);
 }
 
 export function questionOverContext(question: number, tokens: number, context: number, param: string): ContractError {

@@ -44,6 +44,27 @@ export function contractError(
 }
 
 /**
+ * A chat's prompt and completion are longer than the model's context. Agent frameworks find this out by the words of OpenAI's API and
+ * then shorten the conversation: `maximum context length is N tokens`, `reduce the length of the messages`, and
+ * `context_length_exceeded`, which is a code there and none of the contract's. `prompt`, `completion`: how many tokens they
+ * have at least, in words; no completion where the prompt alone is too long.
+ */
+export function overContextError(
+  context: number,
+  { prompt, completion }: { readonly prompt: string; readonly completion?: string },
+  param: string,
+): ContractError {
+  const asked = completion === undefined ? '' : ` and ${completion} are asked for the completion`;
+  const less = completion === undefined ? '' : ' or ask for fewer tokens';
+  return contractError(
+    'bad_request',
+    `This model's maximum context length is ${context} tokens. The prompt has ${prompt}${asked}: ` +
+      `reduce the length of the messages${less} (context_length_exceeded).`,
+    { param },
+  );
+}
+
+/**
  * The error object (docs/contract.md#error-object) as JSON: the body of an error response, and the payload of an error
  * frame.
  */

@@ -4,6 +4,7 @@ import { DECISION_PROMPT_TOKENS, type DecisionTokens } from '../../engine/prompt
 import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import { parseBody } from '../contracts/parse.js';
 import type { BodyForm, ChatRequest, DecisionRequest } from '../contracts/requests.js';
+import { overContextError } from '../domain/errors.js';
 import { readImages } from './images.js';
 import type { LoadedModel } from './models.js';
 import type { Answer } from './messages.js';
@@ -76,11 +77,7 @@ function chat(
   }
   if (made.kind === 'failed') return cannotRender(made);
   if (made.kind === 'unservable') return unservable(made, form, request);
-  return refusal(
-    'bad_request',
-    `The prompt has at least ${made.atLeast} tokens; the context holds ${limit}.`,
-    'messages',
-  );
+  return refused(overContextError(limit, { prompt: `at least ${made.atLeast}` }, 'messages'));
 }
 
 /** Without a grammar a call could be anything. */

@@ -13,7 +13,9 @@ Every refusal and every failure has one body, \`application/json\`:
 
 \`message\` is for people and may change; programs go by \`code\`. \`param\` is the path of what is wrong in the request, or
 null; it stops at the last name or index that the contract defines. No message repeats what was sent. A refused request
-is not billed.
+is not billed. One wording is fixed: the \`message\` about a chat that is too long for its model contains
+\`maximum context length is N tokens\`, \`reduce the length of the messages\` and \`context_length_exceeded\`, by which
+agent frameworks detect it.
 
 After 429 or 503 the request did not run. After 500, 502 or 504 it may have run. 500 and 502 are not billed; after 504, and after a
 stream that had text and then ended with an error, what was computed is billed ([billing.md](billing.md#what-is-billed-by-outcome)). A

@@ -151,11 +151,16 @@ t.test('impossible requests are refused before they run', async (t) => {
   const tool = { type: 'function', function: { name: 'f', parameters } };
   const image = { type: 'image_url', image_url: { url: 'https://pictures.example/one.png' } };
   const { usage } = await complete(sidecar, 'the', { max_tokens: 1 });
+  const TOO_LONG = `^This model's maximum context length is ${CONTEXT} tokens\\.`;
   const cases = [
     [
       'a maximum over the context, with both numbers',
       { messages: [user('the')], max_tokens: CONTEXT },
-      { status: 400, code: 'bad_request', message: new RegExp(`\\b${usage.prompt_tokens} .*\\b${CONTEXT}\\b`) },
+      {
+        status: 400,
+        code: 'bad_request',
+        message: new RegExp(`${TOO_LONG} .*\\b${usage.prompt_tokens} .*\\b${CONTEXT} are asked`),
+      },
     ],
     [
       'a prompt over the context, with both numbers',
@@ -164,7 +169,7 @@ t.test('impossible requests are refused before they run', async (t) => {
         status: 400,
         code: 'bad_request',
         param: 'messages',
-        message: new RegExp(`\\b${usage.prompt_tokens + 2999}\\b.*\\b${CONTEXT}\\b`),
+        message: new RegExp(`${TOO_LONG} .*\\b${usage.prompt_tokens + 2999}\\b.*reduce the length of the messages`),
       },
     ],
     [

@@ -1,5 +1,16 @@
 import t from 'tap';
-import { starting } from '../../../sidecar/api/refusals.js';
+import { overContext, starting } from '../../../sidecar/api/refusals.js';
+
+t.test('a prompt that is too long is refused in the words that clients look for', async (t) => {
+  const { message } = overContext(1_234_567, 10, 1_048_576, 'messages');
+  for (const words of [
+    "This model's maximum context length is 1048576 tokens.",
+    'The prompt has 1234567',
+    'reduce the length of the messages',
+    'context_length_exceeded',
+  ])
+    t.ok(message.includes(words), words);
+});
 
 t.test('a model that was given up is not called one that still loads', async (t) => {
   t.match(starting({ state: 'cold', readyInMs: 1500 }), { code: 'cold', message: /still loading/, retryAfterMs: 1500 });

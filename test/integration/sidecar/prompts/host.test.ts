@@ -94,7 +94,12 @@ t.test('bodies become tokens, or are refused with the reason', async (t) => {
   t.match(await send('chat', { model: 'r1', messages: user('Hello'), tools }), { kind: 'chat' });
   t.match(await send('chat', { model: 'qwen', messages: user('x'.repeat(256 * 5000)) }), {
     kind: 'refused',
-    error: { code: 'bad_request', message: /at least 5\d\d\d tokens; the context holds 4096/ },
+    error: {
+      code: 'bad_request',
+      param: 'messages',
+      message:
+        /maximum context length is 4096 tokens\. The prompt has at least 5\d\d\d: reduce the length of the messages \(context_length_exceeded\)/,
+    },
   });
 
   const question = (text: string) => ({ id: 'q', type: 'yes_no', question: text });
