@@ -49,6 +49,8 @@ export interface Shape {
   readonly noTools: 'absent' | 'null' | 'empty';
   /** False: the template has no system role, so a leading system message is put before the next one's text, as llama.cpp does. */
   readonly system: boolean;
+  /** The template does not take two leading system messages, so that all leading ones become one. */
+  readonly joinsSystem?: boolean;
   /** Results of several calls come in the calls' order. */
   readonly sortsResults?: boolean;
   /** The template reads the tools as JSON text under the name `functions`. */
@@ -82,7 +84,8 @@ export interface Shaped {
  * bounds.
  */
 export function shapeConversation(conversation: PromptConversation, shape: Shape): Shaped {
-  const merged = shape.system ? conversation.messages : mergeSystem(conversation.messages);
+  const led = shape.joinsSystem === true ? joinSystem(conversation.messages) : conversation.messages;
+  const merged = shape.system ? led : mergeSystem(led);
   const messages = shape.sortsResults === true ? sortedResults(merged) : merged;
   const given = new CallArguments();
   const shaped = messages.map((message) => shapeMessage(message, shape, given));
@@ -210,6 +213,16 @@ export function textOf(content: PromptMessage['content']): string | undefined {
   if (content === undefined || content === null || content === '') return undefined;
   if (typeof content === 'string') return content;
   return content.flatMap((part) => (part.type === 'text' && part.text !== undefined ? [part.text] : [])).join('\n');
+}
+
+/** The system messages at the beginning as one, with a blank line between their texts. */
+function joinSystem(messages: readonly PromptMessage[]): readonly PromptMessage[] {
+  const others = messages.findIndex(({ role }) => role !== 'system');
+  const leading = others < 0 ? messages : messages.slice(0, others);
+  const [first] = leading;
+  if (first === undefined || leading.length === 1) return messages;
+  const content = leading.flatMap((message) => textOf(message.content) ?? []).join('\n\n');
+  return [{ ...first, content }, ...messages.slice(leading.length)];
 }
 
 function mergeSystem(messages: readonly PromptMessage[]): readonly PromptMessage[] {

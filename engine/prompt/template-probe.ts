@@ -11,6 +11,7 @@ type Render = (conversation: PromptConversation, shape: Shape) => string | undef
 const MARK = {
   user: 'probe-user-text',
   system: 'probe-system-text',
+  moreSystem: 'probe-more-system-text',
   tool: 'probe_tool',
   description: 'probe-tool-description',
   key: 'probe_key',
@@ -72,8 +73,7 @@ export function probeShape(
 ): { readonly shape: Shape; readonly tools: boolean } | undefined {
   const base = probePlain(render);
   if (base === undefined) return undefined;
-  const system = shows(render({ messages: [{ role: 'system', content: MARK.system }, USER] }, base), MARK.system);
-  const shape = probeThought(render, probeNoReply(render, probeToolLoop(render, { ...base, system })));
+  const shape = probeThought(render, probeNoReply(render, probeToolLoop(render, probeSystem(render, base))));
   const lists = (form: Shape): boolean =>
     shows(render({ messages: [USER], tools: TOOLS }, form), MARK.tool, MARK.description);
   if (lists(shape)) return { shape, tools: true };
@@ -97,6 +97,15 @@ function probePlain(render: Render): Shape | undefined {
     }
   }
   return undefined;
+}
+
+/** Whether there is a system role, and whether the template takes two messages of it at the beginning: some throw, some drop one. */
+function probeSystem(render: Render, base: Shape): Shape {
+  const message = { role: 'system', content: MARK.system };
+  const system = shows(render({ messages: [message, USER] }, base), MARK.system);
+  const two = [message, { role: 'system', content: MARK.moreSystem }, USER];
+  const takesTwo = shows(render({ messages: two }, base), MARK.system, MARK.moreSystem);
+  return { ...base, system, ...(!takesTwo && { joinsSystem: true }) };
 }
 
 /** The first form in which the arguments come out; failing that, the first that renders the loop; failing that, llama.cpp's. */

@@ -38,6 +38,11 @@ const STEP = 'llama-server trims the texts of this model, against loops in its t
 const TYPES = 'The template asks whether a list of types is in a list. llama-server refuses the request.';
 const NONE = 'A null argument is written as `None`. llama-server writes nothing.';
 
+const SYSTEMS_REFUSED =
+  'The template takes one system message. The sidecar joins those at the beginning, llama-server refuses the request.';
+const SYSTEMS_DROPPED =
+  'The template writes one of two system messages. The sidecar joins those at the beginning, llama-server drops one.';
+
 function sidecar(template: string, conversations: string, jinja: Verdict, why: string): Difference {
   return { template, conversations, jinja, right: 'sidecar', why };
 }
@@ -127,6 +132,28 @@ export const DIFFERENCES: readonly Difference[] = [
     'sidecar',
     'llama.cpp drops the reply that a thought belongs to.',
   ),
+  ...[
+    'Apertus-8B-Instruct',
+    'Mistral-Small-3.2-24B-Instruct-2506',
+    'Qwen3.5-4B',
+    'google-gemma-2-2b-it',
+    'mistralai-Ministral-3-14B-Reasoning-2512',
+    'mistralai-Mistral-Nemo-Instruct-2407',
+  ].map((template) => sidecar(template, 'two-systems', 'sidecar', SYSTEMS_REFUSED)),
+  ...[
+    'Bielik-11B-v3.0-Instruct',
+    'HuggingFaceTB-SmolLM3-3B',
+    'MiniMax-M1',
+    'MiniMax-M2',
+    'MiniMax-M3',
+    'NVIDIA-Nemotron-Nano-v2',
+    'Reka-Edge',
+    'deepseek-ai-DeepSeek-R1-Distill-Llama-8B',
+    'deepseek-ai-DeepSeek-R1-Distill-Qwen-32B',
+    'llama-cpp-deepseek-r1',
+    'llama-cpp-rwkv-world',
+    'openai-gpt-oss-120b',
+  ].map((template) => sidecar(template, 'two-systems', 'sidecar', SYSTEMS_DROPPED)),
 ];
 
 /** Each template and conversation of {@link DIFFERENCES}, as `TEMPLATE CONVERSATION`. `verdict`: of that alone. */

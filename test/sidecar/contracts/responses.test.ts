@@ -1,7 +1,9 @@
 import t from 'tap';
+import { shapeConversation } from '../../../engine/prompt/conversation.js';
 import { parseChat } from '../../../sidecar/contracts/parse.js';
 import type { ChatRequest } from '../../../sidecar/contracts/requests.js';
 import { FULL_RESPONSES, bytesOf } from '../../support/bodies.js';
+import { SHAPE } from '../../support/prompt-shape.js';
 
 const SMALL = { model: 'm', input: 'hi' };
 
@@ -20,6 +22,27 @@ t.test('a text is a user’s message, with the defaults of chat', (t) => {
   const chat = parseChat(bytesOf('{"model":"m","messages":[{"role":"user","content":"hi"}]}'));
   t.strictSame({ kind: 'ok', request: accepted(SMALL) }, chat);
   t.strictSame(accepted({ ...SMALL, temperature: null, tools: null, text: null, reasoning: null }), accepted(SMALL));
+  t.end();
+});
+
+t.test('instructions and a developer’s message are one system message where the template takes no more', (t) => {
+  const input = [
+    { role: 'developer', content: '' },
+    { role: 'developer', content: 'dev' },
+    { role: 'user', content: 'hi' },
+  ];
+  const { conversation } = accepted({ ...SMALL, instructions: 'core', input });
+  const user = { role: 'user', content: 'hi' };
+  t.strictSame(shapeConversation(conversation, { ...SHAPE, joinsSystem: true }).messages, [
+    { role: 'system', content: 'core\n\ndev' },
+    user,
+  ]);
+  t.strictSame(shapeConversation(conversation, SHAPE).messages, [
+    { role: 'system', content: 'core' },
+    { role: 'system', content: '' },
+    { role: 'system', content: 'dev' },
+    user,
+  ]);
   t.end();
 });
 

@@ -47,6 +47,37 @@ const LOOP: PromptConversation = {
   tools: TOOLS,
 };
 
+/** Templates of the bundle that throw at a second system message, drop one of the two, or have no system role. */
+const JOINING = [
+  'Apertus-8B-Instruct',
+  'Bielik-11B-v3.0-Instruct',
+  'HuggingFaceTB-SmolLM3-3B',
+  'MiniMax-M1',
+  'MiniMax-M2',
+  'MiniMax-M3',
+  'Mistral-Small-3.2-24B-Instruct-2506',
+  'NVIDIA-Nemotron-Nano-v2',
+  'Qwen3.5-4B',
+  'Reka-Edge',
+  'deepseek-ai-DeepSeek-R1-Distill-Llama-8B',
+  'deepseek-ai-DeepSeek-R1-Distill-Qwen-32B',
+  'google-gemma-2-2b-it',
+  'llama-cpp-deepseek-r1',
+  'llama-cpp-rwkv-world',
+  'mistralai-Ministral-3-14B-Reasoning-2512',
+  'mistralai-Mistral-Nemo-Instruct-2407',
+  'openai-gpt-oss-120b',
+];
+
+/** Of the bundle, in order. */
+async function templateNames(): Promise<string[]> {
+  const files = await readdir(join(await bundleCheckout(), 'models/templates'));
+  return files
+    .filter((name) => name.endsWith('.jinja'))
+    .map((name) => name.slice(0, -'.jinja'.length))
+    .sort();
+}
+
 function template(source: string): ChatTemplate {
   const made = makeTemplate(source, { bos: '<s>', eos: '</s>' });
   if (made.kind === 'bad') throw new Error(made.problem);
@@ -59,9 +90,7 @@ function shows(chat: ChatTemplate, conversation: PromptConversation, ...texts: s
 }
 
 t.test('the templates of real models', async (t) => {
-  const names = (await readdir(join(await bundleCheckout(), 'models/templates')))
-    .filter((name) => name.endsWith('.jinja'))
-    .map((name) => name.slice(0, -'.jinja'.length));
+  const names = await templateNames();
   const count = { plain: 0, withTools: 0, withoutTools: 0, loop: 0 };
   for (const name of names) {
     const made = makeTemplate(await bundleTemplate(name), { bos: '<s>', eos: '</s>' });
@@ -137,6 +166,34 @@ t.test('a system message is added to the next one where there is no system role'
   t.match(rendered, { kind: 'text', text: 'user\nBe brief.\nHello' });
   const alone = gemma.render({ messages: [{ role: 'system', content: 'Be brief.' }] }, ANSWER);
   t.match(alone, { kind: 'text', text: 'user\nBe brief.' }, 'alone it is the message');
+});
+
+t.test('system messages at the beginning become one where the template takes one alone', async (t) => {
+  const system = (content: string) => ({ role: 'system', content });
+  const user = { role: 'user', content: 'Hello' };
+  const several = { messages: [system('Be brief.'), system('Speak German.'), user] };
+  const joined = { messages: [system('Be brief.\n\nSpeak German.'), user] };
+  const joining: string[] = [];
+  for (const name of await templateNames()) {
+    const made = makeTemplate(await bundleTemplate(name), { bos: '<s>', eos: '</s>' });
+    if (made.kind === 'bad') continue;
+    const { template: chat } = made;
+    const rendered = chat.render(several, ANSWER);
+    t.match(
+      rendered,
+      { kind: 'text', text: /Be brief\.[^]*Speak German\.[^]*Hello/ },
+      `${name} renders both, in order`,
+    );
+    const shape = chat.shape(several);
+    if (shape.kind !== 'shaped' || shape.shaped.messages.length === several.messages.length) continue;
+    t.same(rendered, chat.render(joined, ANSWER), name);
+    joining.push(name);
+  }
+  t.same(joining, JOINING);
+  const gemma = template(await bundleTemplate('google-gemma-2-2b-it'));
+  t.match(gemma.shape(several), {
+    shaped: { messages: [{ role: 'user', content: 'Be brief.\n\nSpeak German.\nHello' }] },
+  });
 });
 
 t.test('name, description and parameters of a tool reach the template, in this order', (t) => {
