@@ -172,7 +172,12 @@ const REFUSED: Schemas = {
   moderation: NO_MODERATION,
 };
 
+/** Some clients send an empty text or list for nothing, where others send null. */
+export const USER = orNull({ ...STRICT['user'], minLength: 0 });
+
 const USED: Schemas = {
+  stop: orNull({ ...STRICT['stop'], minItems: 0 }),
+  user: USER,
   top_k: orNull({ type: 'integer', minimum: -1, maximum: 2_147_483_647 }),
   min_p: orNull({ type: 'number', minimum: 0, maximum: 1 }),
   chat_template_kwargs: {

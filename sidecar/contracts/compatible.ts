@@ -61,11 +61,12 @@ export function toCompatibleRequest(value: unknown): Parsed<ChatRequest> {
   const outcome = check(value);
   if (!outcome.ok) return refuseAt(placeOf(outcome.segments, WIDE_OPEN_MAPS), outcome.message);
   const body = withoutNulls(outcome.value);
-  const { response_format: format, stream_options: streaming, tools: wideTools, messages, ...rest } = body;
+  const { response_format: format, stream_options: streaming, tools: wideTools, messages, user, ...rest } = body;
   const offered = wideTools?.map(toolOf) ?? [];
   const chat: ChatBody = {
     ...rest,
     messages: messages.map(messageOf),
+    ...(user !== undefined && user !== '' && { user }),
     ...(offered.length > 0 && { tools: offered }),
     ...(streaming && { stream_options: { include_usage: streaming.include_usage ?? false } }),
     ...(format && { response_format: { type: format.type === 'text' ? 'text' : 'json_object' } }),

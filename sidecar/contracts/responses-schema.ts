@@ -3,7 +3,7 @@
  * response or a tool that runs here is refused by name.
  */
 import { CHAT_SCHEMA } from './chat-schema.js';
-import { CACHE_MARK, IGNORED, JSON_SCHEMA_FORMAT, NO_MODERATION, orNull } from './compatible-schema.js';
+import { CACHE_MARK, IGNORED, JSON_SCHEMA_FORMAT, NO_MODERATION, USER, orNull } from './compatible-schema.js';
 import {
   CALL_ID,
   MAX_TEXT,
@@ -155,7 +155,7 @@ export const RESPONSES_SCHEMA = {
       }),
     ),
     text: orNull(closed([], { format: orNull(FORMAT), verbosity: orNull({ enum: ['low', 'medium', 'high'] }) })),
-    user: orNull(CHAT['user'] ?? {}),
+    user: USER,
     store: { type: ['boolean', 'null'] },
     include: { type: ['array', 'null'], maxItems: 64, items: { type: 'string', maxLength: 256 } },
     max_tool_calls: { type: ['integer', 'null'], minimum: 1 },

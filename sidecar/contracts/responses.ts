@@ -111,7 +111,7 @@ function chatOf(body: ResponsesBody): ChatBody {
     ...given('stream', body.stream),
     ...given('parallel_tool_calls', body.parallel_tool_calls),
     ...given('reasoning_effort', effort),
-    ...given('user', body.user),
+    ...given('user', body.user === '' ? null : body.user),
     ...(offered.length > 0 && { tools: offered }),
     ...given('tool_choice', typeof choice === 'object' && choice !== null ? { function: choice } : choice),
     ...(format !== 'text' && { response_format: { type: 'json_object' } }),

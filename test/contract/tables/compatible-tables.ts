@@ -43,6 +43,18 @@ export const BODY_FIELDS: readonly FieldRow[] = [
       [CANARY, 'must be an integer'],
     ],
   },
+  {
+    field: 'stop',
+    effect: 'used',
+    taken: [[CANARY], [], null],
+    refused: [[[''], 'must not be empty', 'stop[0]']],
+  },
+  {
+    field: 'user',
+    effect: 'used',
+    taken: [CANARY, '', null],
+    refused: [['x'.repeat(257), 'must have at most 256 characters']],
+  },
   { field: 'min_p', effect: 'used', taken: [0.5, 0, 1, null], refused: [[1.01, 'must be at most 1']] },
   {
     field: 'chat_template_kwargs',
@@ -214,7 +226,6 @@ const BOUNDS: readonly (readonly [more: Bodies, param: string, predicate: string
   [{ n: 17 }, 'n', 'must be at most 16'],
   [{ max_tokens: 0 }, 'max_tokens', 'must be at least 1'],
   [{ stop: times(5, () => CANARY) }, 'stop', 'must have at most 4 items'],
-  [{ user: '' }, 'user', 'must not be empty'],
   [{ messages: [] }, 'messages', 'must have at least 1 item'],
   [{ messages: times(4097, () => HELLO) }, 'messages', 'must have at most 4096 items'],
   [{ tool_choice: 'required' }, 'tool_choice', 'must not be required without tools'],

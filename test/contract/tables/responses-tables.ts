@@ -7,6 +7,12 @@ const NO_STATE = 'must be null: no response is stored here, so send the whole co
 /** Fields of POST /v1/responses. */
 export const RESPONSES_FIELDS: readonly FieldRow[] = [
   { field: 'instructions', effect: 'used', taken: [CANARY, '', null], refused: [[[], 'must be a string or null']] },
+  {
+    field: 'user',
+    effect: 'used',
+    taken: [CANARY, '', null],
+    refused: [['x'.repeat(257), 'must have at most 256 characters']],
+  },
   { field: 'max_output_tokens', effect: 'used', taken: [5, null], refused: [[0, 'must be at least 1']] },
   {
     field: 'metadata',

@@ -24,6 +24,7 @@ t.test('fields that clients add and fields that are null change nothing', (t) =>
     { tools: [], logprobs: false, top_logprobs: null, logit_bias: {}, modalities: ['text'], audio: null },
     { metadata: { a: 'b' }, service_tier: 'auto', store: true, prompt_cache_key: 'k', safety_identifier: 's' },
     { verbosity: 'low', prediction: { type: 'content', content: 'x' }, top_k: 0, min_p: 0, stream_options: {} },
+    { stop: [], user: '' },
     { tools: null, functions: null, function_call: null, chat_template_kwargs: null },
   ]) {
     t.strictSame(accepted(body), plain, Object.keys(body).join());

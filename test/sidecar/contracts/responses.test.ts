@@ -22,6 +22,7 @@ t.test('a text is a user’s message, with the defaults of chat', (t) => {
   const chat = parseChat(bytesOf('{"model":"m","messages":[{"role":"user","content":"hi"}]}'));
   t.strictSame({ kind: 'ok', request: accepted(SMALL) }, chat);
   t.strictSame(accepted({ ...SMALL, temperature: null, tools: null, text: null, reasoning: null }), accepted(SMALL));
+  t.strictSame(accepted({ ...SMALL, user: '' }), accepted(SMALL), 'no user');
   t.end();
 });
 
