@@ -6,108 +6,9 @@
 import { availableParallelism } from 'node:os';
 import type { Llama, LlamaContext } from 'node-llama-cpp';
 import { KNOWN_VERSION, packageVersion } from './prebuilt-file.js';
-import { Grammars, type GrammarState } from './grammars.js';
-
-/** The addon's context, as far as it is used here (node-llama-cpp's bindings/AddonTypes.d.ts, not exported). */
-export interface AddonContext {
-  initBatch(size: number): void;
-  /** Returns the batch's logit indexes of the tokens that `logitIndexes` names. */
-  addToBatch(sequence: number, firstPosition: number, tokens: Uint32Array, logitIndexes: Uint32Array): Uint32Array;
-  decodeBatch(): Promise<void>;
-  sampleToken(logitIndex: number, sampler: AddonSampler): Promise<number>;
-  sampleToken(
-    logitIndex: number,
-    sampler: AddonSampler,
-    probabilities: false,
-    confidence: false,
-    logits: readonly [tokens: number[], max: boolean, min: boolean, selected: boolean, top: number],
-    totalLogitWeight: true,
-  ): Promise<[token: number, probabilities: undefined, confidence: undefined, logits: number[], total: number]>;
-  disposeSequence(sequence: number): void;
-  removeTokenCellsFromSequence(sequence: number, from: number, to: number): boolean;
-  /** The first position that every layer still has; -1: the sequence is empty. */
-  getSequenceKvCacheMinPosition(sequence: number): number;
-  /** The last position that every layer has; -1: the sequence is empty. */
-  getSequenceKvCacheMaxPosition(sequence: number): number;
-  /** Copies on llama.cpp's next decode, before it computes. Resolves with the last position copied, 0 also for none. */
-  copySequenceStateFromOtherSequence(target: number, source: number): Promise<number>;
-  setThreads(threads: number): void;
-  /** Resolves with whether the sequence now ends at `lastPosition`. Rejects when the checkpoint was disposed. */
-  restoreCheckpoint(checkpoint: AddonCheckpoint, lastPosition: number, sequence: number): Promise<boolean>;
-  /** Writes all that the sequence holds, and these tokens. Resolves with the bytes written. Not during a decode. */
-  saveSequenceStateToFile(path: string, sequence: number, tokens: Uint32Array): Promise<number>;
-  /** The way back. `most`: tokens that the file may have, at least 1. Resolves with them. */
-  loadSequenceStateFromFile(path: string, sequence: number, most: number): Promise<Uint32Array>;
-}
-
-/** A copy of what llama.cpp cannot truncate of a sequence's state (`LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`), in host memory. */
-export interface AddonCheckpoint {
-  /** Copies the state of `sequence`. Not during a decode. */
-  init(context: AddonContext, sequence: number): Promise<void>;
-  /** Frees the copy. */
-  dispose(): void;
-  /** Bytes. */
-  readonly size: number;
-  /** The first position that every layer had; of a recurrent state the last one. */
-  readonly minPos: number;
-  /** The last position that it is of; -1: nothing. */
-  readonly maxPos: number;
-}
-
-export interface AddonSampler {
-  applyConfig(config: Readonly<Record<string, number | Uint32Array | Float32Array | GrammarState>>): void;
-  dispose(): void;
-}
-
-/** How one reply's tokens are chosen, with the random numbers of its seed; not for grammars. */
-export interface AddonPicker {
-  /** All tokens picked so far, if penalties need them. */
-  readonly picked: () => Int32Array;
-}
-
-/** The version of `engine/native/next-token.cpp`. An addon built from another one is used like the prebuilt one. */
-export const KNOWN_NATIVE = 5;
-
-/** Consecutive steps without JavaScript in between. */
-export interface AddonRun {
-  /** Resolves after the last step. Rejects as `decodeBatch` does when the first one failed; nothing was then picked. */
-  readonly ended: Promise<void>;
-  /** Tokens picked since the last call, step by step. */
-  readonly take: () => Int32Array;
-  /** No further step begins. */
-  readonly halt: () => void;
-}
-
-/** The sampling parameters of a reply. */
-export interface Picked {
-  readonly temperature: number;
-  readonly seed: number;
-  readonly topP: number;
-  readonly frequencyPenalty: number;
-  readonly presencePenalty: number;
-}
-
-/**
- * The functions that `make engine-native` adds to the addon (engine/native/next-token.cpp): tokens are picked within
- * the decode, without a separate job per token.
- */
-export interface Picking {
-  readonly newPicker: (sampling: Picked) => AddonPicker;
-  /**
-   * Decodes parts and picks a token for each that has a picker, on a thread that makes all runs of the process. `parts` has
-   * four numbers of each: sequence, first position, tokens, and 1 where its last token's logits are wanted, or 2 where it is no part
-   * but closes a gap between them: its one token is removed after each step. `tokens` has the tokens of all, in their order. The logits of a part are then at the index of its last token. -1: it has no picker, or
-   * there were no logits. Where every part is one token with a picker, up to `most` steps, the picks of each being the tokens
-   * of the next one. None follows one that picked an end token, or that failed. -2: no logit was a number (not-a-number.ts).
-   */
-  readonly run: (
-    context: AddonContext,
-    parts: Int32Array,
-    tokens: Int32Array,
-    pickers: readonly (AddonPicker | undefined)[],
-    most: number,
-  ) => AddonRun;
-}
+import type { AddonCheckpoint, AddonContext, AddonSampler } from './addon-context.js';
+import { Grammars } from './grammars.js';
+import { KNOWN_NATIVE, picking, type Picking, type PickingBindings } from './picking.js';
 
 export interface Internals {
   readonly context: AddonContext;
@@ -142,18 +43,9 @@ export type DecodeEmbeddings = (
   values: Float32Array,
 ) => Promise<void>;
 
-interface Bindings {
+interface Bindings extends PickingBindings {
   readonly AddonSampler?: new (model: unknown) => AddonSampler;
   readonly AddonContextSequenceCheckpoint?: new () => AddonCheckpoint;
-  readonly raVersion?: number;
-  readonly RaPicker?: new (
-    temperature: number,
-    seed: number,
-    topP: number,
-    frequencyPenalty: number,
-    presencePenalty: number,
-  ) => AddonPicker;
-  readonly raDecodeRun?: Picking['run'];
   readonly raDecodeEmbeddings?: DecodeEmbeddings;
   readonly raEmbeddingWidth?: (context: AddonContext) => number;
   readonly raLeave?: () => void;
@@ -235,16 +127,4 @@ export function keepThreads(context: LlamaContext, threads: number, spread = SPR
   bindings.raUseThreads?.(inner, threads, Math.max(0, spread.threads), spread.logits);
   const { raLeave: leave } = bindings;
   if (leave && !process.listeners('exit').includes(leave)) process.once('exit', leave);
-}
-
-/** The functions of an addon of the known version; none for any other. */
-export function picking({
-  raVersion: version,
-  RaPicker: Make,
-  raDecodeRun: run,
-}: Bindings): Pick<Internals, 'picking'> {
-  if (version !== KNOWN_NATIVE || !Make || !run) return {};
-  const newPicker: Picking['newPicker'] = ({ temperature, seed, topP, frequencyPenalty, presencePenalty }) =>
-    new Make(temperature, seed, topP, frequencyPenalty, presencePenalty);
-  return { picking: { run, newPicker } };
 }

@@ -1,12 +1,7 @@
 import type { LlamaContext } from 'node-llama-cpp';
-import {
-  internals,
-  type AddonContext,
-  type AddonRun,
-  type EmbeddingDecodes,
-  type Internals,
-  type Picking,
-} from './addon.js';
+import type { AddonContext } from './addon-context.js';
+import { internals, type EmbeddingDecodes, type Internals } from './addon.js';
+import type { AddonRun, Picking } from './picking.js';
 import { BatchSampler, isPicked, SamplerPool } from './batch-sampler.js';
 import { BatchSequences } from './batch-sequences.js';
 import { described } from './described-parts.js';
@@ -31,7 +26,7 @@ import type { Grammars } from './grammars.js';
 import { LabelScorer } from './label-scorer.js';
 import { watched } from './run.js';
 import { stateFacts } from './whole-state.js';
-import { NOT_A_NUMBER, NOT_NUMBERS } from './not-a-number.js';
+import { NOT_A_NUMBER, NOT_NUMBERS, scored } from './not-a-number.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
 
 const FILLED = { kind: 'filled' } as const;
@@ -51,6 +46,7 @@ type Read = Extract<Part, { kind: 'sample' | 'score' }>;
  */
 export class BatchDecoder implements Decoder {
   readonly truncatable: boolean;
+  readonly restoredTruncatable: boolean;
   readonly copyable = true;
   readonly #context: AddonContext;
   readonly #samplers: SamplerPool;
@@ -69,6 +65,7 @@ export class BatchDecoder implements Decoder {
     found: Internals,
     sequences: number,
     truncatable: boolean,
+    restoredTruncatable: boolean,
     savable: boolean,
     closes: number | undefined,
   ) {
@@ -76,12 +73,13 @@ export class BatchDecoder implements Decoder {
     this.#embeddings = embeddings;
     this.#closes = closes;
     this.truncatable = truncatable;
+    this.restoredTruncatable = restoredTruncatable;
     this.#context = context;
     this.#grammars = grammars;
     this.#picking = picking;
     this.#samplers = new SamplerPool(newSampler);
     this.#scorer = new LabelScorer(context, newSampler);
-    this.#sequences = new BatchSequences(context, Checkpoint, sequences, savable);
+    this.#sequences = new BatchSequences(context, Checkpoint, sequences, savable, picking?.clear);
   }
 
   /**
@@ -102,7 +100,9 @@ export class BatchDecoder implements Decoder {
     const { savable, uniform } = await stateFacts(found.context, found.Checkpoint);
     const anywhere = truncatable && (swaFull || uniform !== false);
     const closes = closesGaps && anywhere ? context.contextSize : undefined;
-    return new BatchDecoder(found, context.totalSequences, anywhere, savable, closes);
+    // Of cells outside a window llama.cpp saves none, also where it keeps them all.
+    const restored = anywhere && uniform !== false;
+    return new BatchDecoder(found, context.totalSequences, anywhere, restored, savable, closes);
   }
 
   /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */
@@ -238,10 +238,6 @@ export class BatchDecoder implements Decoder {
     if (!(part.sampler instanceof BatchSampler)) throw new TypeError('a sampler of another decoder');
     return { kind: 'token', token: await part.sampler.next(this.#context, logitIndex) };
   }
-}
-
-function scored(logprobs: Float64Array): PartResult {
-  return logprobs.some(Number.isNaN) ? NOT_NUMBERS : { kind: 'scores', logprobs };
 }
 
 function isRead(part: Part): part is Read {

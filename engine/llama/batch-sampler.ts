@@ -1,7 +1,8 @@
-import type { AddonContext, AddonPicker, AddonSampler, Picking } from './addon.js';
+import type { AddonContext, AddonSampler } from './addon-context.js';
+import type { AddonPicker, Picking } from './picking.js';
 import type { Part, Sampler, Sampling } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
-import { fixedSeed } from '../scheduler/seed.js';
+import { fixedSeed, usableTemperature } from '../scheduler/sampler-numbers.js';
 import type { TokenMask } from '../grammar/mask.js';
 import { GrammarTooExpensive } from '../grammar/reach.js';
 import type { GrammarConstraint } from './grammar-constraint.js';
@@ -179,7 +180,7 @@ export class BatchSampler implements Sampler {
     const { temperature, topP, topK, minP, frequencyPenalty, presencePenalty, maxTokens } = this.#sampling;
     const { state } = this.#constraint;
     sampler.applyConfig({
-      temperature,
+      temperature: usableTemperature(temperature),
       topP,
       seed: this.#seed,
       ...(topK !== undefined && { topK }),

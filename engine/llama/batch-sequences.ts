@@ -1,4 +1,5 @@
-import type { AddonContext, Internals } from './addon.js';
+import type { AddonContext } from './addon-context.js';
+import type { Internals } from './addon.js';
 import { StateCheckpoint } from './checkpoint.js';
 import { SequencePositions } from './sequence-positions.js';
 import { StateInFile } from './whole-state.js';
@@ -19,6 +20,7 @@ export class BatchSequences {
   readonly #context: AddonContext;
   readonly #Checkpoint: Internals['Checkpoint'];
   readonly #savable: boolean;
+  readonly #clear: ((context: AddonContext) => void) | undefined;
   /** Where the tokens of whole states lie. */
   readonly #saved = new WeakMap<Checkpoint, SequencePositions>();
   readonly #positions: readonly SequencePositions[];
@@ -27,8 +29,18 @@ export class BatchSequences {
   /** Sequences whose cells have what is no number. */
   readonly #spoiled = new Set<number>();
 
-  /** `context` stays the caller's. All `count` sequences are empty. `savable`: whether whole states can be saved. */
-  constructor(context: AddonContext, Checkpoint: Internals['Checkpoint'], count: number, savable: boolean) {
+  /**
+   * `context` stays the caller's. All `count` sequences are empty. `savable`: whether whole states can be saved. `clear`: empties
+   * all sequences and overwrites their cells; absent: this addon cannot.
+   */
+  constructor(
+    context: AddonContext,
+    Checkpoint: Internals['Checkpoint'],
+    count: number,
+    savable: boolean,
+    clear?: (context: AddonContext) => void,
+  ) {
+    this.#clear = clear;
     this.#context = context;
     this.#Checkpoint = Checkpoint;
     this.#savable = savable;
@@ -76,7 +88,6 @@ export class BatchSequences {
     if (length === 0) {
       // Also if nothing was counted: after a fault, the sequence's state is unknown.
       if (this.#spoiled.has(sequence)) await this.#overwrite(sequence);
-      this.#spoiled.delete(sequence);
       this.#context.disposeSequence(sequence);
       // Up to the last position that there is: all embeddings of an image of which only a part is there have its first one.
     } else if (length < held.length && !this.#remove(sequence, held.at(length), held.last + 1)) {
@@ -127,6 +138,8 @@ export class BatchSequences {
   /** See SequenceStates. */
   async restoreWhole(sequence: number, state: WholeState): Promise<void> {
     if (this.#copying.has(sequence)) throw new EngineFault('the sequence is not copied yet');
+    // What it does not write over would spoil it.
+    if (this.#spoiled.has(sequence)) throw new EngineFault('the sequence has cells that hold no number');
     const positions = this.#saved.get(state);
     if (!(state instanceof StateInFile) || !positions) throw new EngineFault('the state cannot be restored');
     this.#at(sequence).become(0);
@@ -144,19 +157,30 @@ export class BatchSequences {
   }
 
   /**
-   * Writes another sequence's cells over those of a spoiled one, if there is another: attention reads cells of no token too, and
-   * only masks what they give, which leaves what is no number.
+   * Writes another sequence's cells over those of a spoiled one: attention reads cells of no token too, and only masks what they
+   * give, which leaves what is no number. Where all are spoiled, none has anything to keep, and all are cleared; with an addon that
+   * cannot do that it stays spoiled.
    */
   async #overwrite(sequence: number): Promise<void> {
     const others = [...this.#positions.keys()].filter((other) => other !== sequence && !this.#spoiled.has(other));
     const source = others.find((other) => this.#at(other).length > 0) ?? others[0];
-    if (source === undefined) return;
+    if (source === undefined) {
+      if (this.#clear) this.#clearAll(this.#clear);
+      return;
+    }
     // The addon copies no sequence without a token.
     const isEmpty = this.#at(source).length === 0;
     if (isEmpty) await decodeOne(this.#context, source);
     await this.#context.copySequenceStateFromOtherSequence(sequence, source);
     if (isEmpty) this.#context.disposeSequence(source);
     this.#copying.add(sequence).add(source);
+    this.#spoiled.delete(sequence);
+  }
+
+  #clearAll(clear: (context: AddonContext) => void): void {
+    clear(this.#context);
+    for (const held of this.#positions) held.become(0);
+    this.#spoiled.clear();
   }
 
   /**

@@ -1,4 +1,4 @@
-import type { AddonCheckpoint, AddonContext } from './addon.js';
+import type { AddonCheckpoint, AddonContext } from './addon-context.js';
 import type { Checkpoint } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
 

@@ -1,4 +1,5 @@
-import type { AddonContext, EmbeddingDecodes } from './addon.js';
+import type { AddonContext } from './addon-context.js';
+import type { EmbeddingDecodes } from './addon.js';
 import type { BatchSequences } from './batch-sequences.js';
 import type { Part } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';

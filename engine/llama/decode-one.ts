@@ -1,4 +1,4 @@
-import type { AddonContext } from './addon.js';
+import type { AddonContext } from './addon-context.js';
 
 export const NO_LOGITS = new Uint32Array(0);
 /** Any token of which nothing is read. */

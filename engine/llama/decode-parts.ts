@@ -1,4 +1,4 @@
-import type { AddonContext } from './addon.js';
+import type { AddonContext } from './addon-context.js';
 import type { BatchSequences } from './batch-sequences.js';
 import { ANY_TOKEN, NO_LOGITS } from './decode-one.js';
 import type { Gap } from './gaps.js';

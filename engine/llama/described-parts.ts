@@ -1,4 +1,4 @@
-import type { AddonPicker } from './addon.js';
+import type { AddonPicker } from './picking.js';
 import { pickerOf } from './batch-sampler.js';
 import type { BatchSequences } from './batch-sequences.js';
 import type { Gap } from './gaps.js';

@@ -8,7 +8,7 @@ import type {
 } from 'node-llama-cpp';
 import type { Sampler, Sampling } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
-import { fixedSeed } from '../scheduler/seed.js';
+import { fixedSeed, usableTemperature } from '../scheduler/sampler-numbers.js';
 import type { GrammarConstraint } from './grammar-constraint.js';
 import { LlamaGrammarEvaluationState, TokenBias } from './package.js';
 
@@ -77,7 +77,7 @@ export class IteratorSampler implements Sampler {
     let last = { denied: constraint.denied, bias: biasAgainst(constraint.denied, tokenizer) };
     const penalized = s.frequencyPenalty !== 0 || s.presencePenalty !== 0;
     return {
-      temperature: s.temperature,
+      temperature: usableTemperature(s.temperature),
       topK: s.topK ?? NO_TOP_K,
       topP: s.topP,
       minP: s.minP ?? 0,

@@ -1,4 +1,4 @@
-import type { AddonContext, AddonSampler } from './addon.js';
+import type { AddonContext, AddonSampler } from './addon-context.js';
 import { SamplerPool } from './batch-sampler.js';
 import { labelLogprobs } from './label-scores.js';
 

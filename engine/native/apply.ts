@@ -37,6 +37,24 @@ const EDITS: readonly Edit[] = [
       'list(REMOVE_ITEM RA_MTMD mtmd-helper.cpp mtmd-helper-gen.cpp)\nset_target_properties(mtmd PROPERTIES SOURCES "${RA_MTMD}")\n' +
       'target_link_libraries(${PROJECT_NAME} mtmd stb)\n',
   },
+  {
+    // llama.cpp's own source is there only once it is built. A recurrent state that is no number stays none when it is multiplied
+    // by 0, and every later sequence would begin with it.
+    file: 'CMakeLists.txt',
+    before: '\nproject("llama-addon" C CXX)\n',
+    after: `
+project("llama-addon" C CXX)
+file(READ "llama.cpp/src/llama-graph.cpp" RA_GRAPH)
+string(REPLACE "ggml_scale_inplace(ctx0, state_zero, 0)" "ggml_fill_inplace(ctx0, state_zero, 0.0f)" RA_FILLED "\${RA_GRAPH}")
+string(FIND "\${RA_FILLED}" "ggml_fill_inplace(ctx0, state_zero, 0.0f)" RA_FOUND)
+if (RA_FOUND EQUAL -1)
+    message(FATAL_ERROR "llama-graph.cpp is not as engine/native/apply.ts expects it")
+endif()
+if (NOT RA_FILLED STREQUAL RA_GRAPH)
+    file(WRITE "llama.cpp/src/llama-graph.cpp" "\${RA_FILLED}")
+endif()
+`,
+  },
 ];
 
 export type Applied =

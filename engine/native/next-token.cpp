@@ -4,7 +4,7 @@
  * third of it; where top_p is asked for it also sorts them. Here one pass over the logits gives the argmax, one gives a draw
  * from the softmax, and some more one from its top_p.
  *
- * Part of the addon of `make engine-native`, which compiles it with the addon's own headers; engine/llama/addon.ts uses it
+ * Part of the addon of `make engine-native`, which compiles it with the addon's own headers; engine/llama/picking.ts uses it
  * where it is there. What a grammar holds goes the addon's way.
  */
 #include <algorithm>
@@ -45,8 +45,8 @@
 
 namespace {
 
-// The version that engine/llama/addon.ts checks: incremented whenever the interface changes.
-constexpr int VERSION = 5;
+// The version that engine/llama/picking.ts checks: incremented whenever the interface changes.
+constexpr int VERSION = 6;
 
 // Independent lanes, so that the compiler may vectorize without reordering sums.
 constexpr int LANES = 32;
@@ -758,6 +758,12 @@ void useThreads(const Napi::CallbackInfo & info) {
     if (pool != nullptr) llama_attach_threadpool(context->ctx, pool, pool);
 }
 
+// Forgets all sequences, and writes zeros over what their cells held. Between decodes.
+void clearMemory(const Napi::CallbackInfo & info) {
+    auto * context = Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>());
+    llama_memory_clear(llama_get_memory(context->ctx), true);
+}
+
 // At the end of JavaScript, while the data of decodes still exists: no step starts any more.
 void leave(const Napi::CallbackInfo &) {
     worker().end();
@@ -778,6 +784,7 @@ void raInit(Napi::Object exports) {
     raEmbeddingsInit(exports);
     raSandboxInit(exports);
     exports.Set("raUseThreads", Napi::Function::New(env, useThreads, "raUseThreads"));
+    exports.Set("raClearMemory", Napi::Function::New(env, clearMemory, "raClearMemory"));
     exports.Set("raLeave", Napi::Function::New(env, leave, "raLeave"));
     exports.Set("raDecodeRun", Napi::Function::New(env, decodeRun, "raDecodeRun", new Runs(env)));
 }

@@ -2,7 +2,7 @@
 import { ALL_ACCOUNTS, type CacheScope } from '../protocol/cache-key.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import { promptIds } from '../protocol/prompt.js';
-import { fixedSeed } from '../scheduler/seed.js';
+import { fixedSeed } from '../scheduler/sampler-numbers.js';
 import { ASK_MS } from './adapter.js';
 import type {
   Adapter,

@@ -118,6 +118,8 @@ export interface OpenedState {
 export interface SequenceStates {
   /** Whether `truncate` can keep any length; otherwise only nothing, or at a high cost. */
   readonly truncatable: boolean;
+  /** The same of a state that was saved whole and restored. Absent: as `truncatable`. */
+  readonly restoredTruncatable?: boolean;
   /** Whether `copy` works. */
   readonly copyable: boolean;
   /** Removes a sequence's state from token `length` on. Rejects if the state cannot be truncated there. */

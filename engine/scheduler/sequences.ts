@@ -60,7 +60,7 @@ export class Sequences {
     this.#copyable = states.copyable && this.#reusable;
     this.#clock = clock;
     this.#maxAgeMs = prefixCache.maxAgeMs;
-    this.#cache = new PrefixCache(prefixCache, clock, states.truncatable);
+    this.#cache = new PrefixCache(prefixCache, clock, states.restoredTruncatable ?? states.truncatable);
     const store = new CheckpointStore(checkpointBytes);
     this.#copies = new CopyBudget(clock);
     const cache = new SequenceCache(states, this.#cache, store, this.#copies, clock);

@@ -48,7 +48,21 @@ function isJpeg(view: DataView): boolean {
 
 const JPEG_END = Uint8Array.of(0xff, 0xd9);
 
-/** Undefined also for a file that was cut off: its decoder would fill in what is missing. */
+const JPEG_SCAN = Uint8Array.of(0xff, 0xda);
+
+/** A scan of some 35 bytes makes a decoder walk over all blocks of a progressive image. Encoders write 10 or so. */
+const MAX_SCANS = 100;
+
+/** Scans behind the frame's header; counted up to one more than there may be. */
+function scansFrom(file: Uint8Array, from: number): number {
+  const bytes = Buffer.from(file.buffer, file.byteOffset, file.byteLength);
+  let scans = 0;
+  for (let at = bytes.indexOf(JPEG_SCAN, from); at >= 0 && scans <= MAX_SCANS; at = bytes.indexOf(JPEG_SCAN, at + 2))
+    scans += 1;
+  return scans;
+}
+
+/** Undefined also for a file that was cut off, whose decoder would fill in what is missing, and for one of too many scans. */
 function jpegSize(file: Uint8Array, view: DataView): ImageSize | undefined {
   let at = 2;
   while (at + 4 <= view.byteLength) {
@@ -67,6 +81,7 @@ function jpegSize(file: Uint8Array, view: DataView): ImageSize | undefined {
     }
     if (length < 8 || at + 9 > view.byteLength) return undefined;
     if (Buffer.from(file.buffer, file.byteOffset, file.byteLength).lastIndexOf(JPEG_END) < at) return undefined;
+    if (scansFrom(file, at) > MAX_SCANS) return undefined;
     return { height: view.getUint16(at + 5), width: view.getUint16(at + 7) };
   }
   return undefined;

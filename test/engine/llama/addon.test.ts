@@ -1,7 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import type { Llama, LlamaContext } from 'node-llama-cpp';
 import t from 'tap';
-import { keepThreads, KNOWN_NATIVE, nativeCodeOf, picking } from '../../../engine/llama/addon.js';
+import { keepThreads, nativeCodeOf } from '../../../engine/llama/addon.js';
+import { KNOWN_NATIVE, picking } from '../../../engine/llama/picking.js';
 
 const RaPicker = class {
   readonly picked = (): Int32Array => new Int32Array(0);
@@ -9,6 +10,7 @@ const RaPicker = class {
 const NATIVE = {
   RaPicker,
   raDecodeRun: () => Promise.reject(new Error('no run')),
+  raClearMemory: () => undefined,
 };
 
 t.test('the supported version is the installed one', async (t) => {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { AddonContext, AddonSampler } from '../../../engine/llama/addon.js';
+import type { AddonContext, AddonSampler } from '../../../engine/llama/addon-context.js';
 import { BatchSampler, SamplerPool } from '../../../engine/llama/batch-sampler.js';
 import type { GrammarConstraint } from '../../../engine/llama/grammar-constraint.js';
 

@@ -1,5 +1,6 @@
 import t from 'tap';
-import type { AddonContext, Internals } from '../../../engine/llama/addon.js';
+import type { AddonContext } from '../../../engine/llama/addon-context.js';
+import type { Internals } from '../../../engine/llama/addon.js';
 import { BatchSequences } from '../../../engine/llama/batch-sequences.js';
 import type { Part } from '../../../engine/scheduler/decoder.js';
 

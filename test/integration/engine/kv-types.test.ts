@@ -75,3 +75,23 @@ t.test('q8_0 changes the loss of the embedded model on held-out replies by less 
   t.ok(Math.abs(off) < 0.005, String(off));
   t.not(off, 0, 'the types were used');
 });
+
+t.test('with swaFull a saved state is gone on from at its end alone, and never lost for that', async (t) => {
+  const loop = await RealLoop.load(await architectureModel('sliding-window'), {
+    seats: 2,
+    swaFull: true,
+    checkpointBytes: 2 ** 26,
+    prefixCache: { bytes: 2 ** 26, maxAgeMs: 1e9 },
+  });
+  t.teardown(() => loop.dispose());
+  const words = (length: number, salt: number): Uint32Array =>
+    Uint32Array.from({ length }, (_, i) => 60 + ((i * 7 + salt * 13 + ((i * i) % 11)) % 90));
+  const first = words(400, 7);
+  await loop.run(job(first, { maxTokens: 60 }));
+  // Its sequence, and the other one, are taken by others.
+  for (let i = 0; i < 3; i += 1) await loop.run(job(words(300, 20 + i), { maxTokens: 60 }));
+  const next = (): Promise<unknown> => loop.run(job(Uint32Array.of(...first, ...words(30, 3)), { maxTokens: 4 }));
+  await next();
+  t.match(loop.cache, { evictions: { failed: 0 } }, 'its own reply is left out, as templates do with thoughts');
+  t.match(await next(), { cached: 384 });
+});

@@ -37,6 +37,16 @@ t.test('a JPEG with segments and stray bytes before its frame', async (t) => {
   );
 });
 
+t.test('a JPEG of so many scans that its decoder would walk over its blocks for minutes', async (t) => {
+  const plain = jpeg(33, 17, grey);
+  const scans = (count: number): Buffer => {
+    const further = Buffer.alloc(4 * (count - 1), Buffer.from([0xff, 0xda, 0, 2]));
+    return Buffer.concat([plain.subarray(0, -2), further, plain.subarray(-2)]);
+  };
+  t.same(imageSize(scans(100)), { width: 33, height: 17 });
+  t.equal(imageSize(scans(101)), undefined);
+});
+
 t.test('neither a PNG nor a JPEG', async (t) => {
   const tga = Buffer.from([0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xa0, 0x0f, 0xa0, 0x0f, 24, 0]);
   const others = [

@@ -9,6 +9,7 @@ import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
 import type { Part, PartResult, Run, Sampler, Sampling } from '../../../../engine/scheduler/decoder.js';
 import { internals, keepThreads, type Spread } from '../../../../engine/llama/addon.js';
+import { FAMILIES } from '../../../support/families/families.js';
 import { testModel } from '../../../support/models.js';
 import { cases } from '../../../support/long-form.js';
 import { cpuLlama } from '../../../support/llama.js';
@@ -255,6 +256,60 @@ t.test(
   },
 );
 
+t.test('where no sequence holds numbers alone, all are cleared', async (t) => {
+  const file = join(t.testdir(), 'overflow.gguf');
+  await writeFile(file, await withoutEmbedding(SPOILT));
+  const { decoder, runs } = await bench(t, 1, undefined, file);
+  const plain = await (await Replies.begin(decoder)).until(20);
+  await Replies.begin(decoder);
+  const state = await decoder.saveWhole(1);
+  const samplers = SEQUENCES.map(() => decoder.sampler(GREEDY));
+  const results = await decoder.step(
+    SEQUENCES.map((sequence, i) => ({
+      kind: 'sample',
+      sequence,
+      tokens: Uint32Array.of(SPOILT),
+      sampler: samplers[i] as Sampler,
+    })),
+  );
+  for (const sampler of samplers) sampler.dispose();
+  for (const { kind } of results) t.equal(kind, runs ? 'fault' : 'token');
+  if (runs) await t.rejects(decoder.restoreWhole(1, state), /cells that hold no number/, 'its other cells would stay');
+  const again = await (await Replies.begin(decoder)).until(20);
+  if (runs) t.same([again.fault, again.said], [undefined, plain.said]);
+  state.dispose();
+});
+
+t.test('a recurrent state that is no number is not what later sequences begin with', async (t) => {
+  for (const name of ['mamba2', 'qwen3next']) {
+    const family = FAMILIES.find((each) => each.name === name);
+    if (!family) throw new Error(`no family ${name}`);
+    const file = join(t.testdir(), `${name}.gguf`);
+    await writeFile(file, await withoutEmbedding(SPOILT, await family.model()));
+    const { decoder, runs } = await bench(t, 1, undefined, file);
+    const plain = await (await Replies.begin(decoder)).until(6);
+    await Replies.begin(decoder);
+    const sampler = decoder.sampler(GREEDY);
+    const [result] = await decoder.step([{ kind: 'sample', sequence: 1, tokens: Uint32Array.of(SPOILT), sampler }]);
+    sampler.dispose();
+    t.equal(result?.kind, runs ? 'fault' : 'token', name);
+    for (let round = 0; runs && round < 3; round += 1) {
+      const again = await (await Replies.begin(decoder)).until(6);
+      t.same([again.fault, again.said], [undefined, plain.said], `round ${round}`);
+    }
+  }
+});
+
+t.test('numbers that llama.cpp takes for something else: the largest seed, and temperatures near 0', async (t) => {
+  const { decoder } = await bench(t);
+  const said = async (sampling: Partial<Sampling>): Promise<number[][]> =>
+    (await (await Replies.begin(decoder, Array<Sampling>(3).fill({ ...GREEDY, topK: 40, ...sampling }))).until(6)).said;
+  const fixed = { temperature: 1, seed: 2 ** 32 - 1 };
+  t.same(await said(fixed), await said(fixed));
+  const greedy = await said({});
+  for (const temperature of [1e-30, 1e-40, 5e-324]) t.same(await said({ temperature }), greedy, String(temperature));
+});
+
 /** Each way in which logits are read, of sequence 1, and whether it is found that they are not numbers. */
 function spoilt(decoder: BatchDecoder, native: boolean): [way: string, part: Read, found: boolean][] {
   const head = { sequence: 1, tokens: Uint32Array.of(SPOILT) };
@@ -272,17 +327,18 @@ function spoilt(decoder: BatchDecoder, native: boolean): [way: string, part: Rea
   ];
 }
 
-/** The test model with an embedding of this token that is no number in any format. */
-async function withoutEmbedding(token: number): Promise<Buffer> {
-  const bytes = await readFile(await testModel());
+/** A model, by default the test model, with an embedding of this token that is no number in any format. */
+async function withoutEmbedding(token: number, model?: string): Promise<Buffer> {
+  const path = model ?? (await testModel());
+  const bytes = await readFile(path);
   const name = Buffer.from('token_embd.weight');
   const at = bytes.indexOf(name) + name.length;
   const [width, tokens] = [Number(bytes.readBigUInt64LE(at + 4)), Number(bytes.readBigUInt64LE(at + 12))];
   const offset = Number(bytes.readBigUInt64LE(at + 24));
-  const { tensorInfo = [], totalTensorInfoSize, totalMetadataSize } = await readGgufFileInfo(await testModel());
+  const { tensorInfo = [], totalTensorInfoSize, totalMetadataSize } = await readGgufFileInfo(path);
   const data = Math.ceil((totalMetadataSize + (totalTensorInfoSize ?? 0)) / 32) * 32;
   const others = tensorInfo.map((tensor) => Number(tensor.offset)).filter((other) => other > offset);
-  const row = Math.floor((Math.min(...others) - offset) / tokens);
+  const row = Math.floor((Math.min(...others, bytes.length - data) - offset) / tokens);
   t.ok(width > 0 && row > width / 2, `${row} bytes a row of ${width}`);
   return bytes.fill(0xff, data + offset + token * row, data + offset + (token + 1) * row);
 }
