@@ -3,6 +3,7 @@ import kafkajs, { type KafkaConfig as ClientConfig, type Producer, type SASLOpti
 import type { KafkaConfig } from '../../../config/delivery-types.js';
 import { readLogin, readTls } from '../login-file.js';
 import { reasonOf } from '../reason.js';
+import { brokerSocket } from './broker-socket.js';
 import { silenceTimerWarning } from './timer-warning.js';
 import type { KafkaMessage, KafkaProducer, Produced } from './kafka-sink.js';
 
@@ -33,6 +34,7 @@ export async function connectKafka(config: KafkaConfig, timeoutMs: number): Prom
     requestTimeout: timeoutMs,
     enforceRequestTimeout: true,
     retry: RETRY,
+    socketFactory: brokerSocket,
     // Its log lines quote addresses and stacks.
     logLevel: kafkajs.logLevel.NOTHING,
     ...(config.tls && { ssl: await readTls('delivery.kafka', config) }),

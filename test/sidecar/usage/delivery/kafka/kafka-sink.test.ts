@@ -1,4 +1,6 @@
-import t from 'tap';
+import { once } from 'node:events';
+import { createServer, type AddressInfo } from 'node:net';
+import t, { type Test } from 'tap';
 import { systemClock } from '../../../../../sidecar/lib/clock.js';
 import { usageEvent, type CloseRecord } from '../../../../../sidecar/usage/delivery/cloud-event.js';
 import {
@@ -114,4 +116,27 @@ t.test('KafkaJS: no broker', async (t) => {
   const sink = new KafkaSink({ clock: systemClock, timeoutMs: 10_000, connect: () => connectKafka(kafka, 200) });
   t.match(await sink.deliver(EVENTS, FOREVER), { kind: 'later', why: 'ECONNREFUSED' });
   await sink.close();
+});
+
+/** The port of a TCP server that answers whatever it is sent with these bytes. */
+async function answering(t: Test, bytes: Buffer): Promise<number> {
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.on('data', () => socket.write(bytes));
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+t.test('KafkaJS: a peer that is no broker is a failed connection, and ends nothing else', async (t) => {
+  const peers = ['00000000', 'ffffffff', '00000003010203', 'fd180000', '84000000', '8400000000000000'];
+  const answers = peers.map(async (hex) => {
+    const port = await answering(t, Buffer.from(hex, 'hex'));
+    const { kafka } = deliveryConfig({ RA_DELIVERY_KAFKA_BROKERS: `["127.0.0.1:${port}"]` });
+    const sink = new KafkaSink({ clock: systemClock, timeoutMs: 30_000, connect: () => connectKafka(kafka, 1000) });
+    t.strictSame(await sink.deliver(EVENTS, FOREVER), { kind: 'later', why: 'EPROTO' }, hex);
+    await sink.close();
+  });
+  await Promise.all(answers);
 });

@@ -1,0 +1,45 @@
+/** The connection to a broker. KafkaJS 2.2.4 trusts the bytes that it receives; a peer that is no broker must not end the sidecar. */
+import { connect as connectTcp, isIP, type Socket } from 'node:net';
+import { connect as connectTls, type ConnectionOptions } from 'node:tls';
+
+/** As long as KafkaJS' own sockets are idle before the first probe, ms. */
+const KEEP_ALIVE_MS = 60_000;
+
+/** The code of a connection whose peer sent what the client cannot read. */
+const UNREADABLE = 'EPROTO';
+
+/** What KafkaJS asks a socket factory for. */
+export interface BrokerSocketArgs {
+  readonly host: string;
+  readonly port: number;
+  /** Undefined: without TLS. */
+  readonly ssl: ConnectionOptions | undefined;
+  readonly onConnect: () => void;
+}
+
+/**
+ * A connecting socket like KafkaJS' own, except that an exception in a listener of `data` closes the connection with an
+ * error. KafkaJS parses answers in that listener: a length below 4 throws there, which would be an uncaught exception.
+ */
+export function brokerSocket({ host, port, ssl, onConnect }: BrokerSocketArgs): Socket {
+  const socket = ssl
+    ? connectTls({ host, port, ...(isIP(host) === 0 && { servername: host }), ...ssl }, onConnect)
+    : connectTcp({ host, port }, onConnect);
+  socket.setKeepAlive(true, KEEP_ALIVE_MS);
+  const on = socket.on.bind(socket) as Socket['on'];
+  const guarded = (event: string, listener: (...given: unknown[]) => void): Socket =>
+    on(event, event === 'data' ? guard(socket, listener) : listener);
+  socket.on = guarded as Socket['on'];
+  return socket;
+}
+
+function guard(socket: Socket, listener: (...given: unknown[]) => void): (...given: unknown[]) => void {
+  return (...given) => {
+    try {
+      listener(...given);
+    } catch {
+      // Without the exception, whose message may quote the bytes.
+      socket.destroy(Object.assign(new Error('an answer that cannot be read'), { code: UNREADABLE }));
+    }
+  };
+}
