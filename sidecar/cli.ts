@@ -5,18 +5,20 @@ import { EXIT } from './commands/command.js';
 import { runCommand } from './commands/command-line.js';
 import type { Config } from './config/config.js';
 import { openLog } from './telemetry/logger.js';
+import { quietConsole } from './telemetry/quiet-console.js';
 
 async function runServe(config: Config, hints: readonly string[]): Promise<number> {
-  const { serve } = await import('./commands/serve.js');
   const logging = openLog(config.log.level, undefined, (code) =>
     say(`ra-sidecar: the log cannot be written to stdout (${code}); its lines are lost until then\n`),
   );
   const { log } = logging;
+  quietConsole(log);
   // Node would print the error's message, which may quote a request.
   process.on('uncaughtException', (fault) => {
     log.error('crashed', { fault });
     void logging.close().then(() => process.exit(EXIT.failed));
   });
+  const { serve } = await import('./commands/serve.js');
   for (const reason of hints) log.warn('config', { reason });
   try {
     // Messages for people go to stderr: stdout is the log, one JSON object a line.

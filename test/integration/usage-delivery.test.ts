@@ -1,15 +1,16 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
+import { NatsPeer } from '../support/nats-peer.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 import { UsageSink } from '../support/usage-sink.js';
 
 const CANARY = 'a confidential prompt';
 
-async function start(t: Test, dataDir: string, delivery: object): Promise<Sidecar> {
-  const config = { ...(await chatOnly(2)), dataDir, delivery };
+async function start(t: Test, dataDir: string, delivery: object, more: object = {}): Promise<Sidecar> {
+  const config = { ...(await chatOnly(2)), dataDir, delivery, ...more };
   return await Sidecar.start(t, { config });
 }
 
@@ -78,4 +79,22 @@ t.test('a sidecar that is killed before it has the sink’s answer sends the sam
   await sink.came(2);
   const [before, again] = events(sink);
   t.strictSame(again, before);
+});
+
+t.test('what NATS’ client prints of its server’s bytes, a password in them, is not in the log', async (t) => {
+  const password = 'Zilpzalp-4Kx9Lm3Rt6Yb';
+  const dataDir = await folder(t);
+  const secretFile = join(dataDir, 'login');
+  await writeFile(secretFile, `edge:${password}\n`);
+  const server = await NatsPeer.start(t);
+  server.echoes = true;
+  const nats = { servers: [`nats://127.0.0.1:${server.port}`], auth: 'password', secretFile };
+  // The client does not notice that it cannot read any more: only the time limit ends the attempt.
+  const sidecar = await start(t, dataDir, { nats, maxAgeMs: 0, timeoutMs: 200 }, { log: { level: 'debug' } });
+  await (await sidecar.chat({ messages: [{ role: 'user', content: 'Hello' }], max_tokens: 2 })).text();
+  // Each line of stdout has been read as JSON.
+  await sidecar.logged('a library printed, which is not shown');
+  await sidecar.logged('usage delivery waits');
+  t.match(server.connects[0], { user: 'edge', pass: password });
+  t.notMatch(`${JSON.stringify(sidecar.lines)}${sidecar.printed}`, password);
 });

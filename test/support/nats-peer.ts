@@ -37,6 +37,8 @@ export class NatsPeer {
   readonly connects: Readonly<Record<string, unknown>>[] = [];
   /** Decides in place of the stream. */
   verdict: (message: PeerMessage) => Verdict | undefined = () => undefined;
+  /** Sends the client’s CONNECT back, with its credentials, which a client cannot read as an answer. */
+  echoes = false;
   readonly #seen = new Map<string, number>();
   readonly #sockets = new Set<Socket>();
   readonly #server = createServer((socket) => this.#serve(socket));
@@ -103,6 +105,7 @@ export class NatsPeer {
     }
     if (verb === 'SUB') subscriptions.set(words.at(-1) ?? '', (words[0] ?? '').replace(/\*$/, ''));
     if (verb === 'PING') socket.write('PONG\r\n');
+    if (verb === 'CONNECT' && this.echoes) socket.write(bytes.subarray(0, begin));
     if (verb === 'CONNECT') this.connects.push(JSON.parse(words.join(' ')) as Record<string, unknown>);
     return begin;
   }
