@@ -33,7 +33,7 @@ export interface StoredKey {
   readonly limits?: StoredLimits;
   /** By environment; in other environments the key may call nothing. */
   readonly entitlements: Readonly<Record<string, Entitlement>>;
-  /** Created by the sidecar for development, and replaced at each start. */
+  /** Created by the sidecar for development, replaced by each start that creates one, and ignored by all others. */
   readonly development?: true;
 }
 

@@ -11,6 +11,8 @@ export interface WatchOptions {
   readonly environment: string;
   /** How often the file is checked without an event, ms. */
   readonly pollMs: number;
+  /** Whether this start makes a development key. Otherwise the one that an earlier start left in the file is ignored. */
+  readonly development: boolean;
 }
 
 export interface WatchHooks {
@@ -34,7 +36,7 @@ export class WatchedKeys implements Identity {
 
   /** Reads the file, which need not exist yet, and watches it. Throws FileProblem if it is invalid. */
   static async open(clock: Clock, options: WatchOptions, hooks: WatchHooks): Promise<WatchedKeys> {
-    const { file, environment, pollMs } = options;
+    const { file, environment, pollMs, development } = options;
     const watched = new WatchedKeys();
     const { followed, value } = await FollowedFile.open({
       clock,
@@ -42,7 +44,10 @@ export class WatchedKeys implements Identity {
       what: WHAT,
       maxBytes: MAX_FILE_BYTES,
       pollMs,
-      parse: (text) => parseKeyFile(text, file),
+      parse: (text) => {
+        const content = parseKeyFile(text, file);
+        return development ? content : withoutDevelopmentKey(content);
+      },
       absent: NO_KEYS,
       taken: (content) => {
         const open = openAccounts(content);
@@ -82,4 +87,9 @@ export class WatchedKeys implements Identity {
   close(): void {
     this.#file?.close();
   }
+}
+
+/** A development key is for callers on the sidecar's own machine, which another start may open to the network. */
+function withoutDevelopmentKey(file: KeyFile): KeyFile {
+  return { ...file, keys: file.keys.filter((key) => key.development !== true) };
 }

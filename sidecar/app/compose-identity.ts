@@ -7,6 +7,7 @@ import { WatchedKeys } from '../access/key-file-watch.js';
 import { SecretFile } from '../lib/secret-file.js';
 import type { Clock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
+import { isLoopback } from '../config/loopback.js';
 import type { Scrapers } from '../api/operators.js';
 import type { AuthorizerMetrics } from '../telemetry/authorizer-metrics.js';
 import type { Log } from '../telemetry/logger.js';
@@ -26,6 +27,15 @@ export interface Identities {
 
 /** The metrics that are used here. */
 type Counted = Pick<Metrics, 'keysRefused' | 'keysLoaded' | 'authorizer'>;
+
+/**
+ * Whether `serve` makes a development key, which may call everything: only in the development environment, and where no
+ * other machine can reach the sidecar.
+ */
+export function makesDevelopmentKey({ access, environment, listen }: Config): boolean {
+  const reachedFromHere = !listen.tcp || isLoopback(listen.host);
+  return environment === 'development' && access.mode === 'keys' && reachedFromHere;
+}
 
 /** Opens the configured files. Rejects with one line if a file is invalid; then none is left open. */
 export async function openIdentities(config: Config, clock: Clock, log: Log, metrics: Counted): Promise<Identities> {
@@ -83,7 +93,7 @@ export async function openIdentities(config: Config, clock: Clock, log: Log, met
 const NO_IDENTITY: Identity = { resolve: () => Promise.resolve({ kind: 'denied', code: 'invalid_api_key' }) };
 
 function openKeys(
-  { keys, environment }: Config,
+  config: Config,
   clock: Clock,
   log: Log,
   hooks: {
@@ -92,10 +102,11 @@ function openKeys(
     readonly closed: (account: string) => void;
   },
 ): Promise<WatchedKeys> {
+  const { keys, environment } = config;
   const { file } = keys;
   return WatchedKeys.open(
     clock,
-    { ...keys, environment },
+    { ...keys, environment, development: makesDevelopmentKey(config) },
     {
       loaded: (count) => {
         log.info('keys loaded', { file, count });

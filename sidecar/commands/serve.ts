@@ -2,8 +2,7 @@ import { renewDevelopmentKey } from '../access/keys.js';
 import { metricsOf, startApp, type App } from '../app/app.js';
 import { systemClock } from '../lib/clock.js';
 import { isNotified, type Config, type ModelConfig } from '../config/config.js';
-import { isLoopback } from '../config/loopback.js';
-import { openIdentities, type Identities } from '../app/compose-identity.js';
+import { makesDevelopmentKey, openIdentities, type Identities } from '../app/compose-identity.js';
 import type { Log } from '../telemetry/logger.js';
 import { NO_SERVICE_MANAGER, systemd, type ServiceManager } from './systemd.js';
 
@@ -27,8 +26,7 @@ const EXIT_INTERRUPTED = 130;
  * with the exit code. `print` takes messages for people; the log is separate.
  */
 export async function serve(config: Config, log: Log, print: (line: string) => void): Promise<number> {
-  const { access, environment, keys, listen } = config;
-  const forDevelopers = environment === 'development' && access.mode === 'keys' && reachedFromHere(listen);
+  const { environment, keys } = config;
   const metrics = metricsOf(config);
   const serviceManager = isNotified() ? systemd(log) : NO_SERVICE_MANAGER;
   const identities = await openIdentities(config, systemClock, log, metrics);
@@ -45,7 +43,7 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
     identities.follow((account) => app?.forget(account));
     const stopped = untilStopped(app, serviceManager);
     // Only after the data folder and the address are taken: the existing key may belong to a running sidecar.
-    const key = forDevelopers ? await renewedKey(keys.file, environment, identities, app) : undefined;
+    const key = makesDevelopmentKey(config) ? await renewedKey(keys.file, environment, identities, app) : undefined;
     const ended = await Promise.race([stopped, app.ready().then(() => undefined)]);
     if (ended !== undefined) return ended;
     serviceManager.ready();
@@ -66,10 +64,6 @@ async function renewedKey(file: string, environment: string, identities: Identit
     await app.drain();
     throw error;
   }
-}
-
-function reachedFromHere({ tcp, host }: Config['listen']): boolean {
-  return !tcp || isLoopback(host);
 }
 
 /** Ends a start at once: no request was accepted, and whatever is open is left as by a process that is killed. */

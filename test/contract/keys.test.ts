@@ -93,7 +93,7 @@ class Harness {
     });
     const keys = await WatchedKeys.open(
       systemClock,
-      { file, environment: 'development', pollMs: 60_000 },
+      { file, environment: 'development', pollMs: 60_000, development: false },
       { loaded: () => undefined, closed: () => undefined, refused: (problem) => t.fail(problem) },
     );
     t.teardown(() => keys.close());

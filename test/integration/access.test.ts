@@ -10,7 +10,7 @@ import { hashKey } from '../../sidecar/access/key-index.js';
 import { errorOf } from '../support/error-answer.js';
 import { RawConnection, type RawResponse } from '../support/raw-http.js';
 import { shortDir } from '../support/short-dir.js';
-import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { CHAT, chatOnly, Sidecar, unloadedChat } from '../support/sidecar.js';
 
 const MARK = 'kanarienvogel';
 /** In another form than this sidecar’s keys, which the log would redact. */
@@ -209,4 +209,20 @@ t.test('an invalid configuration ends the start with one line that has no secret
     t.match(sidecar.printed, line);
     t.notMatch(sidecar.printed, MARK);
   }
+});
+
+t.test('a development key works only on a sidecar that creates one', async (t) => {
+  const dataDir = t.testdir();
+  const statusOf = async (sidecar: Sidecar, key: string): Promise<number> =>
+    (await fetch(`${sidecar.base}/models`, { headers: { Authorization: `Bearer ${key}` } })).status;
+  const first = await Sidecar.start(t, { config: { ...(await unloadedChat()), dataDir } });
+  t.equal(await statusOf(first, first.key), 200);
+  first.child.kill('SIGTERM');
+  await first.exited();
+
+  const listen = { host: '0.0.0.0', port: 0 };
+  const open = await Sidecar.start(t, { config: { ...(await unloadedChat()), dataDir, listen } });
+  t.equal(open.key, '');
+  t.match(await open.logged('keys loaded'), { count: 0 });
+  t.equal(await statusOf(open, first.key), 401, 'the earlier one is still in the file');
 });

@@ -59,7 +59,7 @@ class Watched {
     };
     this.#keys = await WatchedKeys.open(
       clock,
-      { file: this.file, environment: 'development', pollMs },
+      { file: this.file, environment: 'development', pollMs, development: false },
       { loaded: say, closed: (accounts) => say(`closed ${accounts.join()}`), refused: say },
     );
     t.teardown(() => this.#keys?.close());
@@ -247,7 +247,7 @@ t.test('an invalid file at the start ends the start', async (t) => {
   await writeFile(file, '{');
   const hooks = { loaded: () => undefined, closed: () => undefined, refused: () => undefined };
   await t.rejects(
-    WatchedKeys.open(systemClock, { file, environment: 'development', pollMs: 1000 }, hooks),
+    WatchedKeys.open(systemClock, { file, environment: 'development', pollMs: 1000, development: false }, hooks),
     KeyFileError,
   );
 });
