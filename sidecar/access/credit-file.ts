@@ -3,6 +3,7 @@
  * `{"version":1,"accounts":{"acme":[{"id":"inv-17","usd":"25.00","at":"2026-10-03T00:00:00Z"}]}}`.
  */
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
+import { repeatedName } from '../contracts/repeated-name.js';
 import { compile } from '../contracts/validator.js';
 import { FileProblem } from '../lib/followed-file.js';
 import { parseUsd } from '../domain/money.js';
@@ -63,6 +64,8 @@ export function parseCreditFile(text: string, file: string): ReadonlyMap<string,
   }
   const checked = check(value);
   if (!checked.ok) return refuse(`${checked.path} ${checked.message}`);
+  const repeated = repeatedName(text, value);
+  if (repeated !== undefined) return refuse(repeated);
   const ids = new Set<string>();
   const granted = new Map<string, bigint>();
   for (const [account, grants] of Object.entries(checked.value.accounts)) {

@@ -3,6 +3,7 @@
  * key. SHA-256 without salt suffices, since keys are 256 random bits and not chosen by people.
  */
 import { realpath, stat, type FileHandle } from 'node:fs/promises';
+import { repeatedName } from '../contracts/repeated-name.js';
 import { FileProblem, readText } from '../lib/followed-file.js';
 import { replaceFile } from '../lib/replace-file.js';
 import { checkKeyFile, type KeyFile } from './key-file-schema.js';
@@ -44,7 +45,10 @@ export function parseKeyFile(text: string, file: string): KeyFile {
   } catch {
     throw new KeyFileError('is not JSON', file);
   }
-  return checked(value, file);
+  const content = checked(value, file);
+  const problem = repeatedName(text, value);
+  if (problem !== undefined) throw new KeyFileError(problem, file);
+  return content;
 }
 
 function checked(value: unknown, file: string): KeyFile {

@@ -1,8 +1,9 @@
 import { join, resolve } from 'node:path';
-import { parse, type ParseError } from 'jsonc-parser';
+import { parse, visit, type ParseError } from 'jsonc-parser';
 import { contradictions, hints } from './checks.js';
 import { settings, validationSchema, type Setting } from './settings.js';
 import type { Config } from './types.js';
+import { lineAt, REPEATED } from '../contracts/repeated-name.js';
 import { compile } from '../contracts/validator.js';
 import { NotRegularFile, readRegularSync } from '../lib/regular-file.js';
 
@@ -45,6 +46,10 @@ export function loadConfig(environment: Environment = process.env, file = enviro
   };
   const read = file === undefined ? { value: {} } : readFile(file);
   if ('problem' in read) return invalid([read.problem]);
+  const repeating = set.find(
+    ({ schema, variable }) => schema.type === 'array' && repeatAt(environment[variable] ?? ''),
+  );
+  if (repeating) return invalid([`${repeating.path} ${REPEATED}`]);
   for (const setting of set) {
     assign(read.value, setting.path.split('.'), fromText(setting, environment[setting.variable]));
   }
@@ -101,11 +106,28 @@ function readFile(file: string): { value: object } | { problem: string } {
   const errors: ParseError[] = [];
   const value: unknown = parse(text, errors, { allowTrailingComma: true, allowEmptyContent: true });
   const [error] = errors;
-  if (error) return { problem: `is not JSON from line ${text.slice(0, error.offset).split('\n').length} on` };
+  if (error) return { problem: `is not JSON from line ${lineAt(text, error.offset)} on` };
+  const repeat = repeatAt(text);
+  if (repeat !== undefined) return { problem: `${REPEATED}, on line ${lineAt(text, repeat)}` };
   if (value === undefined) return { value: {} };
   return typeof value === 'object' && value !== null && !Array.isArray(value)
     ? { value }
     : { problem: 'must contain one object' };
+}
+
+/** Where a text names something that its object has already; the parser would take the last one without a word. */
+function repeatAt(text: string): number | undefined {
+  const open: Set<string>[] = [];
+  let found: number | undefined;
+  visit(text, {
+    onObjectBegin: () => void open.push(new Set()),
+    onObjectProperty: (name, offset) => {
+      if (open.at(-1)?.has(name)) found ??= offset;
+      open.at(-1)?.add(name);
+    },
+    onObjectEnd: () => void open.pop(),
+  });
+  return found;
 }
 
 /**

@@ -76,11 +76,16 @@ interface Outline {
   readonly values: number;
 }
 
+/** Whether a name occurs twice in one object of `text`, from which JSON.parse made `value`, of whatever size. */
+export function repeatsName(text: string, value: unknown): boolean {
+  return countMembers(value) !== outlineOf(text, Infinity, Infinity).members;
+}
+
 /**
  * What a JSON text holds, without recursion. Stops counting once the depth or the values are past their bounds. What it
  * says of a text that is not JSON does not matter: JSON.parse refuses that afterwards.
  */
-function outlineOf(text: string): Outline {
+function outlineOf(text: string, mostDepth = MAX_NESTING, mostValues = MAX_VALUES): Outline {
   let open = 0;
   let depth = 0;
   let members = 0;
@@ -108,7 +113,7 @@ function outlineOf(text: string): Outline {
         break;
       default:
     }
-    if (depth > MAX_NESTING || values > MAX_VALUES) break;
+    if (depth > mostDepth || values > mostValues) break;
   }
   return { depth, members, values };
 }

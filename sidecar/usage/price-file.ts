@@ -1,5 +1,6 @@
 /** The price list as a file: `{"version":1,"prices":[{"version","effective","decisions","chat":{<model>:{…}}}]}`. */
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
+import { repeatedName } from '../contracts/repeated-name.js';
 import { compile } from '../contracts/validator.js';
 import { NotRegularFile, readRegular } from '../lib/regular-file.js';
 import { parseRate, type Rates } from '../domain/money.js';
@@ -65,9 +66,11 @@ export async function readPriceFile(file: string, models: readonly PricedModel[]
   const refuse = (problem: string): never => {
     throw new PriceFileError(`pricing: ${problem} (file ${file})`);
   };
+  let text: string;
   let value: unknown;
   try {
-    value = JSON.parse(await readRegular(file));
+    text = await readRegular(file);
+    value = JSON.parse(text);
   } catch (error) {
     if (error instanceof NotRegularFile) return refuse(error.message);
     const { code } = error as NodeJS.ErrnoException;
@@ -75,6 +78,8 @@ export async function readPriceFile(file: string, models: readonly PricedModel[]
   }
   const checked = check(value);
   if (!checked.ok) return refuse(`${checked.path} ${checked.message}`);
+  const repeated = repeatedName(text, value);
+  if (repeated !== undefined) return refuse(repeated);
   const versions = checked.value.prices.map((prices, i) =>
     parsed(prices, (where, what) => refuse(`prices[${i}].${where} ${what}`)),
   );

@@ -13,7 +13,8 @@ export function configDocs(): string {
 setting can also be given as an environment variable, which wins over the file: \`RA_\`, then the path in capitals with
 underscores, so \`RA_LISTEN_PORT=8081\` sets \`listen.port\`. Lists are given as JSON.
 
-The whole is checked at the start. An unknown key, an unknown \`RA_\` variable or a bad value stops it with one line:
+The whole is checked at the start. An unknown key, a key twice in one object, an unknown \`RA_\` variable or a bad value
+stops it with one line:
 
     config: queue.maxWaitMs must be at least 0 (file /etc/ra.json)
 

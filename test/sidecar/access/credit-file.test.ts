@@ -36,6 +36,10 @@ t.test('an account has the sum of its grants', async (t) => {
 t.test('amounts that cannot be read exactly are refused, with their place', async (t) => {
   for (const [content, line] of [
     ['{', /is not JSON/],
+    [
+      '{"version":1,"accounts":{\n"acme":[{"id":"g","usd":"25"}],\n"beta":[],\n"acme":[]}}',
+      /repeats a name within one object, on line 4 /,
+    ],
     [{ version: 1 }, /accounts is required/],
     [{ version: 1, accounts: { acme: [{ id: 'g', usd: 25 }] } }, /accounts\.acme\[0\]\.usd must be a string/],
     [grants('0.0000000000001'), /grant g0: usd must be dollars/],

@@ -58,6 +58,10 @@ t.test('a file that cannot be used is reported in one line', async (t) => {
   const hashless = { ...stored, hash: undefined };
   const cases: Record<string, [string, RegExp]> = {
     broken: ['{', /^keys: is not JSON/],
+    accounts: [
+      '{"version":1,"accounts":{"acme":{"frozen":true},\n"acme":{}},"keys":[]}',
+      /^keys: repeats a name within one object, on line 2 /,
+    ],
     version: ['{"version":2,"keys":[]}', /^keys: version /],
     unknown: [content({ secret: 'x' }), /^keys: keys\[0\]/],
     hashless: [JSON.stringify({ version: 1, keys: [hashless] }), /^keys: keys\[0\]/],

@@ -203,6 +203,8 @@ t.test('errors that end the start, in one line', async (t) => {
     'null.json': '{"queue":null}',
     'broken.json': '{\n"queue":\n',
     'list.json': '[]',
+    'twice.json': '{ // the first one\n "log": {"level":"info"},\n "models": [], "queue": {},\n "log": {} }',
+    'deep.json': '{"queue":{"maxWaitMs":7,\n"maxWaitMs":8}}',
     'required.json': '{"models":[{"id":"a","kind":"chat"}]}',
     'item.json': '{"models":[{"id":"a","kind":"chat","file":"f","seats":0}]}',
     'clash.json': '{"operators":{"port":8080}}',
@@ -219,6 +221,8 @@ t.test('errors that end the start, in one line', async (t) => {
     [{ RA_CONFIG: at('null.json'), RA_QUEUE_MAX_WAIT_MS: '1' }, `queue must be an object (file ${at('null.json')})`],
     [{ RA_CONFIG: at('broken.json') }, `is not JSON from line 3 on (file ${at('broken.json')})`],
     [{ RA_CONFIG: at('list.json') }, `must contain one object (file ${at('list.json')})`],
+    [{ RA_CONFIG: at('twice.json') }, `repeats a name within one object, on line 4 (file ${at('twice.json')})`],
+    [{ RA_CONFIG: at('deep.json') }, `repeats a name within one object, on line 2 (file ${at('deep.json')})`],
     [{ RA_CONFIG: at('absent.json') }, `cannot be read: ENOENT (file ${at('absent.json')})`],
     [{ RA_CONFIG: at('required.json') }, `models[0].file is required (file ${at('required.json')})`],
     [{ RA_CONFIG: at('item.json') }, `models[0].seats must be at least 1 (file ${at('item.json')})`],
@@ -231,6 +235,10 @@ t.test('errors that end the start, in one line', async (t) => {
       'log.level must be one of fatal, error, warn, info, debug, trace, silent (environment variable RA_LOG_LEVEL)',
     ],
     [{ RA_MODELS: '[' }, 'models must be an array (environment variable RA_MODELS)'],
+    [
+      { RA_MODELS: '[{"id":"a","seats":1,"seats":2}]' },
+      'models repeats a name within one object (environment variable RA_MODELS)',
+    ],
     [{ RA_MODELS: '[]' }, 'models must have at least 1 item (environment variable RA_MODELS)'],
     [
       { RA_MODELS: models({ id: 'a', gpu: true }) },

@@ -55,6 +55,10 @@ t.test('prices that cannot be charged exactly are refused, with their place', as
   const priced = (change: object): object => ({ version: 1, prices: [{ ...CURRENT, ...change }] });
   for (const [content, line] of [
     ['{', /is not JSON/],
+    [
+      JSON.stringify({ version: 1, prices: [CURRENT] }).replace('"decisions"', '\n"version":"other","decisions"'),
+      /repeats a name within one object, on line 2 /,
+    ],
     [{ version: 2, prices: [CURRENT] }, /version must be 1/],
     [{ version: 1, prices: [] }, /prices must have at least 1 item/],
     [priced({ decisions: 0.042 }), /prices\[0\]\.decisions must be a string/],
