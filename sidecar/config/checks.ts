@@ -75,6 +75,9 @@ const RULES: readonly ((config: Config) => string | readonly string[] | undefine
     usage.maxBacklogBytes < 2 * usage.segmentBytes
       ? 'usage.maxBacklogBytes must be at least twice usage.segmentBytes'
       : undefined,
+  // A record may wait for its group that long before it is written at all, and the spool is then unhealthy without a fault.
+  ({ usage }) =>
+    usage.maxUnsyncedMs < 2 * usage.groupMs ? 'usage.maxUnsyncedMs must be at least twice usage.groupMs' : undefined,
   ({ engine }) =>
     engine.hangMs < 2 * engine.heartbeatMs ? 'engine.hangMs must be at least twice engine.heartbeatMs' : undefined,
   ({ engine }) =>

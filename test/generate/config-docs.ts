@@ -55,7 +55,7 @@ The default list:
 - \`authorizer.url\` is \`https\`, unless it names a loopback address or \`authorizer.socket\` is set.
 - \`bodies.totalBytes\` is at least \`bodies.chatBytes\` and \`bodies.shortBytes\` together.
 - \`stream.totalBufferedBytes\` is at least \`stream.maxBufferedBytes\`; \`usage.maxBacklogBytes\` is at least twice
-  \`usage.segmentBytes\`.
+  \`usage.segmentBytes\`, \`usage.maxUnsyncedMs\` at least twice \`usage.groupMs\`.
 - \`engine.hangMs\` is at least twice \`engine.heartbeatMs\`; \`engine.backoffMaxMs\` is at least \`engine.backoffMinMs\`.
 - \`delivery.backoffMaxMs\` is at least \`delivery.backoffMinMs\`. \`delivery.url\` holds no name and no password.
 - At most one of \`delivery.url\`, \`delivery.nats.servers\` and \`delivery.kafka.brokers\` is set.

@@ -272,6 +272,7 @@ t.test('errors that end the start, in one line', async (t) => {
       { RA_USAGE_MAX_BACKLOG_BYTES: '20000000' },
       'usage.maxBacklogBytes must be at least twice usage.segmentBytes (environment variable RA_USAGE_MAX_BACKLOG_BYTES)',
     ],
+    [{ RA_USAGE_GROUP_MS: '1001' }, 'usage.maxUnsyncedMs must be at least twice usage.groupMs'],
     [
       { RA_ENGINE_FILE_SILENCE_MS: '4999' },
       'engine.fileSilenceMs must be at least 5000 (environment variable RA_ENGINE_FILE_SILENCE_MS)',
