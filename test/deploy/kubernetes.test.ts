@@ -2,7 +2,11 @@
  * The files of deploy/kubernetes agree with each other and with the sidecar. schemas.test.ts checks that Kubernetes
  * accepts them; test/integration/picker-metrics.test.ts checks what a real sidecar reports to the endpoint picker.
  */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { loadConfig, type Config } from '../../sidecar/config/config.js';
@@ -142,12 +146,44 @@ t.test('all files use the port that the sidecar listens on', async (t) => {
   for (const name of ['ra-sidecar', 'ra-sidecar-each']) {
     t.equal(at(manifest('Service', name), 'spec.ports.0.targetPort'), 'http', name);
   }
-  for (const probe of ['startupProbe', 'livenessProbe', 'readinessProbe']) {
-    t.equal(at(container, `${probe}.httpGet.port`), 'http', probe);
-    t.equal(at(container, `${probe}.httpGet.path`), probe === 'readinessProbe' ? '/readyz' : '/healthz', probe);
-  }
+  t.match(at(container, 'readinessProbe.httpGet'), { port: 'http', path: '/readyz' });
   t.equal(at(manifest('PodMonitor'), 'spec.podMetricsEndpoints.0.port'), 'http');
 });
+
+t.test(
+  'probes that restart the pod ask the operators’ listener, where no caller can take the connections',
+  async (t) => {
+    const { operators } = config();
+    t.strictSame(operators, { host: '127.0.0.1', port: 9090 }, 'where the command asks');
+    const command = listAt(container, 'livenessProbe.exec.command').map(String);
+    t.strictSame(listAt(container, 'startupProbe.exec.command').map(String), command);
+    const health = /^HEALTHCHECK .* CMD (\[.*\])$/m.exec(
+      readFileSync(join(sourceRoot, 'deploy/docker/Dockerfile'), 'utf8'),
+    );
+    t.strictSame(command, JSON.parse(health?.[1] ?? '[]'));
+
+    let status = 200;
+    const asked: string[] = [];
+    const server = createServer(({ url = '' }, response) => {
+      asked.push(url);
+      response.writeHead(status).end();
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const { port } = server.address() as AddressInfo;
+    const exitCode = async (): Promise<unknown> => {
+      const [, ...args] = command;
+      const child = spawn(process.execPath, args, { env: { RA_OPERATORS_PORT: String(port) }, stdio: 'ignore' });
+      return ((await once(child, 'exit')) as unknown[])[0];
+    };
+    t.equal(await exitCode(), 0);
+    status = 503;
+    t.equal(await exitCode(), 1);
+    t.strictSame(asked, ['/healthz', '/healthz']);
+    server.closeAllConnections();
+    await once(server.close(), 'close');
+    t.equal(await exitCode(), 1, 'nothing listens');
+  },
+);
 
 t.test('the pod’s grace period covers a drain', async (t) => {
   const settings = config();
