@@ -120,8 +120,9 @@ const MAX_WAITING_BYTES = 4 * 1024 * 1024;
 export const CLOSE_MS = 2000;
 
 /**
- * Opens the log. Lines are written asynchronously; `close` resolves when the rest is written or cannot be. After it
- * nothing is logged. `process.exit` without `close` also writes the rest, but hangs if stdout's reader is gone.
+ * Opens the log. Lines are written asynchronously; `close` resolves when the rest is written or cannot be. Lines
+ * that come later are dropped: parts of a service that ends may still log. `process.exit` without `close` also writes the
+ * rest, but hangs if stdout's reader is gone.
  *
  * A log that cannot be written is not a fault: lines wait within the bound and are retried with the next one, or are
  * lost if the reader is gone. `unwritable` is called with the operating system's code, the first time only.
@@ -161,6 +162,8 @@ async function closed(target: LogTarget, lost: boolean): Promise<void> {
     target.once?.('error', done);
     if (lost) done();
     else target.end?.();
+    // sonic-boom throws on a write after its end.
+    target.write = () => undefined;
   });
   await written;
   target.flushSync = () => undefined;

@@ -96,7 +96,7 @@ t.test('a failed system call keeps its message', async (t) => {
   t.match(lines, [{ fault: { name: 'Error', code: 'ENOENT', message: 'ENOENT: no such file' } }]);
 });
 
-t.test('on stdout: lines written just before the process ends are there', async (t) => {
+t.test('on stdout: lines written just before the log is closed are there, and later ones are dropped', async (t) => {
   const logger = new URL('../../../sidecar/telemetry/logger.js', import.meta.url).href;
   const program = `
     const { openLog } = await import(${JSON.stringify(logger)});
@@ -104,6 +104,7 @@ t.test('on stdout: lines written just before the process ends are there', async 
     for (let count = 0; count < 2000; count++) log.info('line', { count });
     log.info('last');
     await close();
+    log.info('too late');
     process.exit(3);`;
   const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
     stdio: ['ignore', 'pipe', 'inherit'],
