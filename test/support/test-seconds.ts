@@ -25,6 +25,7 @@ const SECONDS: Readonly<Record<string, number>> = {
   'integration/no-content': 9,
   'integration/sidecar/engine-client/supervisor': 9,
   'fault/odd-files': 8,
+  'integration/no-content-secrets': 8,
   'integration/no-content-usage': 8,
   'integration/reload': 8,
   architecture: 7,
