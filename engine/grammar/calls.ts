@@ -1,4 +1,4 @@
-import type { CallSyntax, NestedTypes, ParameterTypes } from '../protocol/reply-format.js';
+import type { CallSyntax, NestedTypes, ParameterWay } from '../protocol/reply-format.js';
 import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart } from './gbnf.js';
 import { JSON_RULES } from './json.js';
 import { looseGrammar } from './loose.js';
@@ -25,7 +25,7 @@ export type CallRules =
       readonly kind: 'ok';
       readonly gbnf: string;
       readonly stacks: number;
-      readonly parameters?: readonly (readonly ParameterTypes[])[];
+      readonly parameters?: readonly (readonly ParameterWay[])[];
       readonly nested?: readonly (readonly NestedTypes[])[];
     }
   /** `at`: the index of the function whose parameters cause it; absent: all together do. */
@@ -52,7 +52,7 @@ export function callRules(
   work = new WorkBudget(),
 ): CallRules {
   const parts: GrammarPart[] = [];
-  const types: (readonly ParameterTypes[])[] = [];
+  const types: (readonly ParameterWay[])[] = [];
   const nested: (readonly NestedTypes[])[] = [];
   const notation = syntax.arguments;
   let characters = 0;

@@ -1,6 +1,6 @@
 /** What nested arguments may be, for their reader: a text alone does not say whether it is a string, nor an element whether it is a list. */
-import type { NestedTypes } from '../protocol/reply-format.js';
-import { scalarsOf, typesOf } from './parameters.js';
+import type { NestedParts, NestedTypes } from '../protocol/reply-format.js';
+import { valueTypesOf } from './parameters.js';
 import { itemsOf } from './rope.js';
 import { isTextOf } from './scalar-rules.js';
 import { SchemaIds } from './schema-ids.js';
@@ -36,48 +36,53 @@ export class NestedNodes {
 
   #node(shapes: readonly Shape[]): NestedTypes {
     this.#work.spend(NODE_STEPS * (1 + shapes.length));
-    const types = typesOf({ shapes });
     const free = shapes.filter(({ values }) => values === undefined);
     const objects = free.filter((shape) => shape.types.includes('object'));
     const arrays = free.filter((shape) => shape.types.includes('array'));
-    const spend = (): void => {
-      this.#work.spend(1);
-    };
-    const members = objects.map((shape) => itemsOf(shape.objects, spend));
-    const lists = arrays.map((shape) => itemsOf(shape.arrays, spend));
-    const names = new Set(members.flatMap((all) => all.flatMap(({ properties }) => [...properties.keys()])));
-    for (const shape of objects) for (const name of itemsOf(shape.required, spend).flat()) names.add(name);
-    const prefix = Math.max(0, ...lists.flatMap((all) => all.map((each) => each.prefix.length)));
-    const item = (i: number): number =>
-      this.#either(lists.map((all) => all.map((each) => each.prefix[i] ?? each.rest)));
-    const ofName = (name: string): number =>
-      this.#either(members.map((all) => all.map((each) => each.properties.get(name) ?? each.additional)));
-    const bare = objects.some(
-      (shape) => itemsOf(shape.required, spend).flat().length === 0 && shape.members.least === 0,
-    );
+    const bare = objects.some((shape) => this.#requiredOf(shape).length === 0 && shape.members.least === 0);
     const emptyText = shapes.some(
       (shape) =>
         shape.types.includes('string') &&
         (shape.values === undefined ? isTextOf('', shape, { work: this.#work }) : shape.values.has('""')),
     );
     return {
-      types,
-      ...scalarsOf({ shapes }),
-      ...(names.size > 0 && { members: Object.fromEntries([...names].map((name) => [name, ofName(name)])) }),
-      ...(objects.length > 0 && { others: this.#either(members.map((all) => all.map((each) => each.additional))) }),
-      ...(prefix > 0 && { prefix: Array.from({ length: prefix }, (_, i) => item(i)) }),
-      ...(arrays.length > 0 && { items: item(prefix) }),
+      ...valueTypesOf({ shapes }),
+      ...(objects.length > 0 && { objects: objects.map((shape) => this.#membersOf(shape)) }),
+      ...(arrays.length > 0 && { arrays: arrays.map((shape) => this.#itemsOf(shape)) }),
       ...(!emptyText && bare && { empty: 'object' as const }),
       ...(!emptyText && !bare && arrays.length > 0 && { empty: 'array' as const }),
     };
   }
 
-  /** The number of a value that is valid against all schemas of one of `ways`. */
-  #either(ways: readonly All[]): number {
-    const one = ways.map(allOf);
-    const different = [...new Map(one.map((schema) => [this.#keyOf(schema), schema])).values()];
-    const [first = true] = different;
-    const schema = different.length < 2 ? first : { anyOf: different };
+  /** Where some members are declared, no others are offered (NestedRules). */
+  #membersOf(shape: Shape): NestedParts {
+    const objects = itemsOf(shape.objects, this.#spend);
+    const names = new Set([...objects.flatMap(({ properties }) => [...properties.keys()]), ...this.#requiredOf(shape)]);
+    if (names.size === 0) return { others: this.#numberOf(objects.map(({ additional }) => additional)) };
+    const ofName = (name: string): number =>
+      this.#numberOf(objects.map(({ properties, additional }) => properties.get(name) ?? additional));
+    return { named: Object.fromEntries([...names].map((name) => [name, ofName(name)])) };
+  }
+
+  #itemsOf(shape: Shape): NestedParts {
+    const arrays = itemsOf(shape.arrays, this.#spend);
+    const first = Math.max(0, ...arrays.map(({ prefix }) => prefix.length));
+    const item = (i: number): number => this.#numberOf(arrays.map(({ prefix, rest }) => prefix[i] ?? rest));
+    const named = Object.fromEntries(Array.from({ length: first }, (_, i) => [i, item(i)]));
+    return { ...(first > 0 && { named }), others: item(first) };
+  }
+
+  #requiredOf(shape: Shape): readonly string[] {
+    return itemsOf(shape.required, this.#spend).flat();
+  }
+
+  readonly #spend = (): void => {
+    this.#work.spend(1);
+  };
+
+  /** The number of a value that is valid against all of these. */
+  #numberOf(all: All): number {
+    const schema = allOf(all);
     const key = this.#keyOf(schema);
     const known = this.#numbers.get(key);
     if (known !== undefined) return known;

@@ -1,5 +1,5 @@
 /** What a function's parameters are, one by one, for notations that write each of them by itself. */
-import type { ParameterTypes, ScalarForm, ValueType } from '../protocol/reply-format.js';
+import type { ScalarForm, ValueType, ValueTypes } from '../protocol/reply-format.js';
 import { ANY_NUMBER, isWithin } from './number-range.js';
 import { itemsOf } from './rope.js';
 import { isRecord, type Range, type Schema, type Shape } from './shape.js';
@@ -45,8 +45,26 @@ function typeOf(value: unknown, types: readonly ValueType[]): ValueType | undefi
   return types.includes(type) ? type : undefined;
 }
 
+/** The same with what else its reader has to know of it. */
+export function valueTypesOf(own: Pick<Parameter, 'shapes'>): ValueTypes {
+  return { types: typesOf(own), ...valuesOf(own), ...scalarsOf(own) };
+}
+
+/** The only values besides objects and arrays. Nothing where any of a type is allowed. */
+function valuesOf({ shapes }: Pick<Parameter, 'shapes'>): Pick<ValueTypes, 'values'> {
+  const texts = new Set<string>();
+  for (const { types, values } of shapes) {
+    if (values === undefined) return {};
+    for (const [text, value] of values) {
+      const type = typeOf(value, types);
+      if (type !== undefined && type !== 'object' && type !== 'array') texts.add(text);
+    }
+  }
+  return { values: [...texts] };
+}
+
 /** Which scalars besides strings a value is, where its text alone does not show it. Nothing where each of its types may be any. */
-export function scalarsOf({ shapes }: Pick<Parameter, 'shapes'>): Pick<ParameterTypes, 'scalars'> {
+function scalarsOf({ shapes }: Pick<Parameter, 'shapes'>): Pick<ValueTypes, 'scalars'> {
   if (!typesOf({ shapes }).includes('string')) return {};
   const others = shapes.filter((shape) => typesOfShape(shape).some((type) => SCALARS.includes(type)));
   if (!others.some(({ values, numbers }) => values !== undefined || numbers !== ANY_NUMBER)) return {};

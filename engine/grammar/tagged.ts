@@ -4,12 +4,12 @@
  * formats and length. Other parameters than those declared are not offered where there are declared ones; where there are
  * none, and the schema allows others, they may have any name of letters and digits.
  */
-import type { ParameterTypes, TaggedArguments, ValueType } from '../protocol/reply-format.js';
+import type { ParameterWay, TaggedArguments, ValueType } from '../protocol/reply-format.js';
 import { choiceRule } from './choice.js';
 import { EnumValues } from './enum-values.js';
 import { inClass, literal, textUpTo, type GrammarPart } from './gbnf.js';
 import { OTHER_NAME } from './loose-notation.js';
-import { argumentWays, scalarsOf, typesOf, type FreeMap, type Parameter, type ParameterList } from './parameters.js';
+import { argumentWays, typesOf, valueTypesOf, type FreeMap, type Parameter, type ParameterList } from './parameters.js';
 import { PatternRules } from './pattern-rules.js';
 import { MAX_COUNTED, overCounted } from './scalar-rules.js';
 import { schemaGrammar } from './schema.js';
@@ -20,8 +20,7 @@ import { isAnyText, unquotedTexts } from './unquoted-text.js';
 import { Unservable, unlessUnservable, type NoGrammar, type WorkBudget } from './work.js';
 
 export type TaggedGrammar =
-  | ({ readonly kind: 'ok'; readonly stacks: number; readonly types: readonly ParameterTypes[] } & GrammarPart)
-  | NoGrammar;
+  ({ readonly kind: 'ok'; readonly stacks: number; readonly types: readonly ParameterWay[] } & GrammarPart) | NoGrammar;
 
 const ANY_LENGTH: Range = { least: 0, most: Infinity };
 
@@ -57,16 +56,17 @@ class TaggedRules {
   }
 
   make(): TaggedGrammar {
-    const all = argumentWays(this.#root, this.#work);
-    const ways = all
-      .map(({ list, free, members }) => (free ? this.#free(free, members) : this.#list(list, members.least > 0)))
-      .filter((rule) => rule !== undefined);
+    const ways: string[] = [];
+    const types: ParameterWay[] = [];
+    for (const { list, free, members } of argumentWays(this.#root, this.#work)) {
+      const way = free ? this.#free(free, members) : this.#list(list, members.least > 0);
+      if (way === undefined) continue;
+      ways.push(way);
+      const named = free ? [{ name: '', ...free }] : list;
+      types.push(named.map((own) => ({ name: own.name, ...valueTypesOf(own) })));
+    }
     if (ways.length === 0) throw new Unservable('allows no value.');
     const rule = this.#rule(ways.join(' | '));
-    const types = all.flatMap(({ list, free }) => [
-      ...list.map((own) => ({ name: own.name, types: typesOf(own), ...scalarsOf(own) })),
-      ...(free ? [{ name: '', types: typesOf(free), ...scalarsOf(free) }] : []),
-    ]);
     return { kind: 'ok', rule, rules: [...this.#rules], stacks: this.#stacks * ways.length, types };
   }
 

@@ -126,27 +126,38 @@ export interface ScalarForm {
   readonly steps?: readonly number[];
 }
 
-/** What values an argument may have. The reader of tagged arguments decides by it whether a text is a string or JSON. */
-export interface ParameterTypes {
-  /** '': any other name. */
-  readonly name: string;
+/** What a value may be. Where strings have no quotes, the reader of arguments decides by it whether a text is a string or JSON. */
+export interface ValueTypes {
   readonly types: readonly ValueType[];
+  /** The only strings, numbers, booleans and null that it may be, as JSON texts. Absent: any of `types`. */
+  readonly values?: readonly string[];
   /** Of a value that may be a string too: one of these, where not any of `types`. */
   readonly scalars?: readonly ScalarForm[];
 }
 
-/** What a value of nested arguments may be, and the numbers of what may be within it, in one list of such. */
-export interface NestedTypes {
-  readonly types: readonly ValueType[];
-  /** As in {@link ParameterTypes}. */
-  readonly scalars?: readonly ScalarForm[];
-  /** Of the object's members by their names. */
-  readonly members?: Readonly<Record<string, number>>;
-  /** Of its other members. */
+/** What values an argument may have. */
+export interface ParameterTypes extends ValueTypes {
+  /** '': any other name. */
+  readonly name: string;
+}
+
+/** One way of giving arguments. A schema that is an anyOf of objects has several. */
+export type ParameterWay = readonly ParameterTypes[];
+
+/** What is within an object or an array, as numbers in one list of {@link NestedTypes}. */
+export interface NestedParts {
+  /** An object's members by their names, or an array's first items by their places. */
+  readonly named?: Readonly<Record<string, number>>;
+  /** All others. Absent: there are none. */
   readonly others?: number;
-  /** Of the first items, and of those after them. */
-  readonly prefix?: readonly number[];
-  readonly items?: number;
+}
+
+/** What a value of nested arguments may be. */
+export interface NestedTypes extends ValueTypes {
+  /** Each object that it may be. */
+  readonly objects?: readonly NestedParts[];
+  /** Each array that it may be. */
+  readonly arrays?: readonly NestedParts[];
   /** What an element with nothing in it is. Absent: a string, if it may be one. */
   readonly empty?: 'object' | 'array';
 }
@@ -156,8 +167,8 @@ export interface CallFormat {
   readonly syntax: CallSyntax;
   /** Names that may be called, at least one. */
   readonly functions: readonly string[];
-  /** The parameters of each of `functions`, in that order; of a name that occurs twice, all. With tagged arguments alone. */
-  readonly parameters?: readonly (readonly ParameterTypes[])[];
+  /** The ways of giving the arguments of each of `functions`, in that order. With tagged arguments alone. */
+  readonly parameters?: readonly (readonly ParameterWay[])[];
   /** The arguments of each of `functions`, in that order: the first value is all of them. With nested arguments alone. */
   readonly nested?: readonly (readonly NestedTypes[])[];
   /** One call at most; the reply ends with it. */

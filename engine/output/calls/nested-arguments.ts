@@ -9,6 +9,7 @@
 import type { NestedArguments, NestedTypes } from '../../protocol/reply-format.js';
 import type { ArgumentsPart, ArgumentsReader } from './arguments-reader.js';
 import { ExpectedText } from './expected-text.js';
+import { PossibleWays, united } from './possible-ways.js';
 import { TaggedValue } from './tagged-value.js';
 
 /** The longest name of a tag, so that text that no grammar constrains is not buffered without a bound. */
@@ -22,7 +23,8 @@ const ANYTHING: NestedTypes = { types: ['string', 'object', 'array', 'number', '
 /** An object or an array that has begun. */
 interface Open {
   readonly kind: 'object' | 'array';
-  readonly node: NestedTypes;
+  /** Of giving its members by their names, or its items by their places. */
+  readonly ways: PossibleWays<NestedTypes>;
   written: number;
 }
 
@@ -32,14 +34,14 @@ export class NestedReader implements ArgumentsReader {
   readonly #prefix: string;
   readonly #nodes: readonly NestedTypes[];
   readonly #ends: readonly string[];
-  readonly #open: Open[];
+  readonly #open: Open[] = [];
   #state: State = 'gap';
   #expected: ExpectedText;
   /** Text since the last value. */
   #raw = '';
   #tag = '';
-  /** The value that is being read, and what was read of it while it may be anything. */
-  #node = ANYTHING;
+  /** Each of what the value may be that is being read, and what was read of it while it may be anything. */
+  #possible: readonly NestedTypes[] = [];
   #buffered = '';
   /** The same without the white space that leads. */
   #begun = '';
@@ -54,7 +56,7 @@ export class NestedReader implements ArgumentsReader {
     this.#prefix = prefix;
     this.#nodes = nodes;
     this.#ends = ends;
-    this.#open = [{ kind: 'object', node: nodes[0] ?? ANYTHING, written: 0 }];
+    this.#push('object', nodes.slice(0, 1));
     this.#expected = this.#gap();
   }
 
@@ -136,30 +138,45 @@ export class NestedReader implements ArgumentsReader {
     return closed?.kind === 'array' ? `${lead}]` : `${lead}}`;
   }
 
+  #push(kind: Open['kind'], possible: readonly NestedTypes[]): void {
+    const all = possible.flatMap(({ objects = [], arrays = [] }) => (kind === 'object' ? objects : arrays));
+    const ways = all.map(({ named = {}, others }) => (name: string) => {
+      const number = Object.hasOwn(named, name) ? named[name] : others;
+      return number === undefined ? undefined : this.#nodes[number];
+    });
+    this.#open.push({ kind, ways: new PossibleWays(ways), written: 0 });
+  }
+
   /** The value is the object or array that the tag stands in. */
   #nest(): string {
     this.#nests = false;
-    const { types, empty } = this.#node;
+    const { types } = united(this.#possible);
     const closes = this.#tag.startsWith('/');
     const lists = types.includes('array') && (this.#tag === ITEM || !types.includes('object'));
-    const kind = (closes ? empty === 'array' : lists) ? 'array' : 'object';
-    this.#open.push({ kind, node: this.#node, written: 0 });
-    return kind === 'array' ? '[' : '{';
+    const kind = (closes ? this.#empty === 'array' : lists) ? 'array' : 'object';
+    const bracket = kind === 'array' ? '[' : '{';
+    this.#open.at(-1)?.ways.read(bracket, true);
+    this.#push(kind, this.#possible);
+    return bracket;
   }
 
   #element(name: string): string {
     const parent = this.#open.at(-1);
     if (parent === undefined) return '';
-    const { kind, node, written } = parent;
-    const { members = {}, others, prefix = [], items } = node;
-    const own = kind === 'array' ? (prefix[written] ?? items) : Object.hasOwn(members, name) ? members[name] : others;
-    this.#node = (own === undefined ? undefined : this.#nodes[own]) ?? ANYTHING;
+    const { kind, written } = parent;
+    const possible = parent.ways.begin(kind === 'array' ? `${written}` : name);
+    this.#possible = possible.length > 0 ? possible : [ANYTHING];
     this.#buffered = '';
     this.#begun = '';
     this.#state = 'value';
     parent.written += 1;
     const lead = written > 0 ? ', ' : this.#open.length === 1 ? '{' : '';
     return kind === 'array' ? lead : `${lead}${JSON.stringify(name)}: `;
+  }
+
+  /** What an element with nothing in it is. Undefined: a string. */
+  get #empty(): NestedTypes['empty'] {
+    return this.#possible.find(({ empty }) => empty !== undefined)?.empty;
   }
 
   /** Until it is known whether an element is within it. */
@@ -171,13 +188,13 @@ export class NestedReader implements ArgumentsReader {
     const begun = this.#begun;
     const tag = `${this.#prefix}<`;
     if (begun.length <= tag.length && tag.startsWith(begun)) return '';
-    const { types, scalars, empty } = this.#node;
-    if (begun.startsWith(tag) && (unit !== '/' || empty !== undefined)) {
+    if (begun.startsWith(tag) && (unit !== '/' || this.#empty !== undefined)) {
       this.#nests = true;
       this.#raw = this.#buffered.slice(0, -1);
       this.#begin();
       return this.#take(unit).json;
     }
+    const { types, scalars } = united(this.#possible);
     const own = types.filter((type) => type !== 'object' && type !== 'array');
     this.#value = new TaggedValue(
       { types: own, ...(scalars && { scalars }) },
@@ -189,7 +206,9 @@ export class NestedReader implements ArgumentsReader {
 
   #readText(text: string): ArgumentsPart {
     const part = this.#value?.take(text) ?? { json: '', used: text.length };
-    if (this.#value?.complete === true) this.#state = 'closing';
+    const complete = this.#value?.complete === true;
+    this.#open.at(-1)?.ways.read(part.json, complete);
+    if (complete) this.#state = 'closing';
     return part;
   }
 

@@ -17,8 +17,8 @@ export function readerOf(format: CallFormat, name: string): ArgumentsReader {
     case 'keywords':
       return new LooseJson({ end: ')' });
     case 'tagged': {
-      const declared = functions.flatMap((each, i) => (each === name ? (parameters[i] ?? []) : []));
-      return new TaggedReader(notation, declared, ends);
+      const ways = functions.flatMap((each, i) => (each === name ? (parameters[i] ?? []) : []));
+      return new TaggedReader(notation, ways, ends);
     }
     case 'nested':
       return new NestedReader(notation, nested[functions.indexOf(name)] ?? [], ends);

@@ -3,9 +3,10 @@
  *
  *     gap --open--> name --between--> value --close--> gap --close or next of the call--> complete
  */
-import type { ParameterTypes, TaggedArguments, ValueType } from '../../protocol/reply-format.js';
+import type { ParameterTypes, ParameterWay, TaggedArguments, ValueType } from '../../protocol/reply-format.js';
 import type { ArgumentsPart, ArgumentsReader } from './arguments-reader.js';
 import { ExpectedText } from './expected-text.js';
+import { PossibleWays, united } from './possible-ways.js';
 import { TaggedValue } from './tagged-value.js';
 
 /** The longest name of a parameter, so that text that no grammar constrains is not buffered without a bound. */
@@ -15,7 +16,7 @@ const ANY: readonly ValueType[] = ['string', 'object', 'array', 'number', 'boole
 
 export class TaggedReader implements ArgumentsReader {
   readonly #syntax: TaggedArguments;
-  readonly #parameters: readonly ParameterTypes[];
+  readonly #ways: PossibleWays<ParameterTypes>;
   /** The distinct texts between name and value, and the types that each stands for. */
   readonly #betweens: readonly { readonly text: string; readonly types: readonly string[] }[];
   readonly #ends: readonly string[];
@@ -29,9 +30,10 @@ export class TaggedReader implements ArgumentsReader {
   rest = '';
 
   /** `ends`: what closes the call, and, if calls can follow each other, what leads on to the next one. */
-  constructor(syntax: TaggedArguments, parameters: readonly ParameterTypes[], ends: readonly string[]) {
+  constructor(syntax: TaggedArguments, ways: readonly ParameterWay[], ends: readonly string[]) {
     this.#syntax = syntax;
-    this.#parameters = parameters;
+    const named = (way: ParameterWay, name: string) => way.find((parameter) => parameter.name === name);
+    this.#ways = new PossibleWays(ways.map((way) => (name) => named(way, name) ?? named(way, '')));
     this.#ends = ends;
     const texts = [...new Set(Object.values(syntax.between))];
     this.#betweens = texts.map((text) => ({
@@ -96,12 +98,7 @@ export class TaggedReader implements ArgumentsReader {
       return '';
     }
     const { text, types } = this.#betweens[which] ?? { text: '', types: [] };
-    const named = this.#parameters.filter(({ name }) => name === this.#name);
-    const own = named.length > 0 ? named : this.#parameters.filter(({ name }) => name === '');
-    const declared = own.flatMap((parameter) => parameter.types);
-    const scalars = own.some((parameter) => parameter.scalars)
-      ? own.flatMap((parameter) => parameter.scalars ?? [{ types: parameter.types }])
-      : undefined;
+    const { types: declared, scalars } = united(this.#ways.begin(this.#name));
     const possible = (declared.length > 0 ? declared : ANY).filter((type) =>
       types.includes(type === 'integer' ? 'number' : type),
     );
@@ -142,6 +139,7 @@ export class TaggedReader implements ArgumentsReader {
     const value = this.#value;
     if (value === undefined) return { json: '', used: 0 };
     const part = value.take(text);
+    this.#ways.read(part.json, value.complete);
     if (value.complete) {
       this.#state = 'gap';
       this.#expected = this.#gap();

@@ -1,5 +1,6 @@
 /** Arguments that are written as nested elements: held to their schema, and read as JSON. */
 import { Ajv } from 'ajv';
+import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import { callGrammar, callRules, type CallRules } from '../../../engine/grammar/calls.js';
 import { NESTED_SYNTAXES } from '../../support/call-syntaxes.js';
@@ -119,6 +120,73 @@ t.test('what the model writes', (t) => {
   t.end();
 });
 
+t.test('of several objects, the members before a value tell which one it belongs to', (t) => {
+  const string = { type: 'string' };
+  const integer = { type: 'integer' };
+  const either = {
+    type: 'object',
+    anyOf: [
+      { kind: { const: 'text' }, value: string },
+      { kind: { const: 'count' }, value: integer },
+      { kind: { const: 1 }, value: string },
+      { kind: { const: true }, value: integer },
+      { kind: { enum: ['both', 'texts'] }, value: string },
+      { kind: { enum: ['both', 'flag'] }, value: { type: 'boolean' } },
+      { at: string, value: integer },
+      { at: { type: 'object', properties: { x: string } }, value: string },
+      { pair: { type: 'array', prefixItems: [{ const: 'text' }, string], minItems: 2, maxItems: 2 } },
+      { pair: { type: 'array', prefixItems: [{ const: 'count' }, integer], minItems: 2, maxItems: 2 } },
+      { text: string, other: string },
+      { count: integer, other: integer },
+    ]
+      .map((properties): object => ({ properties, required: Object.keys(properties) }))
+      .concat([{ x: string }, { y: integer }].map((own) => ({ additionalProperties: { properties: own } }))),
+  };
+  const parameters = {
+    type: 'object',
+    properties: { items: { type: 'array', items: either } },
+    required: ['items'],
+    additionalProperties: false,
+  };
+  for (const [inner, value] of [
+    ['~<kind>text~</kind>~<value>42~</value>', { kind: 'text', value: '42' }],
+    ['~<kind>count~</kind>~<value>42~</value>', { kind: 'count', value: 42 }],
+    ['~<kind>1~</kind>~<value>42~</value>', { kind: 1, value: '42' }],
+    ['~<kind>true~</kind>~<value>42~</value>', { kind: true, value: 42 }],
+    ['~<kind>both~</kind>~<value>42~</value>', { kind: 'both', value: '42' }],
+    ['~<kind>both~</kind>~<value>true~</value>', { kind: 'both', value: true }],
+    ['~<at>~<x>7~</x>~</at>~<value>42~</value>', { at: { x: '7' }, value: '42' }],
+    ['~<at>~</at>~<value>42~</value>', { at: {}, value: '42' }],
+    ['~<at>7~</at>~<value>42~</value>', { at: '7', value: 42 }],
+    ['~<pair>~<item>text~</item>~<item>42~</item>~</pair>', { pair: ['text', '42'] }],
+    ['~<pair>~<item>count~</item>~<item>42~</item>~</pair>', { pair: ['count', 42] }],
+    ['~<text>7~</text>~<other>42~</other>', { text: '7', other: '42' }],
+    ['~<count>7~</count>~<other>42~</other>', { count: 7, other: 42 }],
+    ['~<any>~<x>42~</x>~</any>~<name>~<x>42~</x>~</name>', { any: { x: '42' }, name: { x: '42' } }],
+  ] as const) {
+    t.ok(ajv.validate(either, value), inner);
+    const items = `~<items>~<item>${inner}~</item>~<item>~<kind>count~</kind>~<value>1~</value>~</item>~</items>`;
+    for (const [schema, within, read] of [
+      [either, inner, value],
+      [parameters, items, { items: [value, { kind: 'count', value: 1 }] }],
+    ] as const) {
+      const made = rulesOf([{ name: 'set', parameters: schema }]);
+      if (made.kind !== 'ok') throw new Error(made.why);
+      const format = { syntax: SYNTAX, functions: ['set'], single: false, gbnf: '', nested: made.nested ?? [] };
+      const reply = written(`~<tool_call>\n~<invoke name="set">${within}~</invoke>\n~</tool_call>`);
+      t.equal(new Gbnf(callGrammar(made.gbnf)).reads(reply), 'whole', reply);
+      const wrong = new Set<string>();
+      for (let cut = 0; cut < reply.length; cut++) {
+        const [call] = readCalls(format, [reply.slice(0, cut), reply.slice(cut)]).calls;
+        const own: unknown = JSON.parse(call?.arguments ?? '');
+        if (!isDeepStrictEqual(own, read)) wrong.add(JSON.stringify(own));
+      }
+      t.same([...wrong], [], `${JSON.stringify(read)}, wherever it is cut`);
+    }
+  }
+  t.end();
+});
+
 t.test('white space before a value is read once', (t) => {
   // Read again with each character, it would take minutes.
   const city = `${' '.repeat(600_000)}x`;
@@ -171,5 +239,8 @@ t.test('text that no grammar constrained is read to its end', (t) => {
     const { calls } = readCalls(FORMAT, Array.from(written(reply)), { begin: () => true, end: () => undefined });
     t.equal(calls.length, 1, reply);
   }
+  const unknown = '~<tool_call>~<invoke name="look">~<x>~<item>a~</item>~<item>1~</item>~</x>~</invoke>~</tool_call>';
+  const [call] = readCalls(FORMAT, [written(unknown)]).calls;
+  t.equal(call?.arguments, '{"x": ["a", 1]}', 'a member that the schema does not have');
   t.end();
 });

@@ -143,6 +143,10 @@ t.test('a schema that allows one of several objects', (t) => {
   t.equal(gbnf.reads(called(parameter('a', '1'))), 'whole');
   t.equal(gbnf.reads(called(parameter('b', '1'))), 'whole');
   t.equal(gbnf.reads(called('')), 'no');
+  const never = { type: 'object', properties: { a: { type: 'integer' }, b: false }, required: ['b'] };
+  const text = { type: 'object', properties: { a: { type: 'string' } } };
+  const { parameters } = grammar(QWEN, [{ name: 'look', parameters: { anyOf: [never, text] } }]);
+  t.same(parameters, [[[{ name: 'a', types: ['string'] }]]], 'an object that cannot be is no way');
   t.end();
 });
 

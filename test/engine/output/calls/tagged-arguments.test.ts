@@ -1,9 +1,13 @@
+import { Ajv } from 'ajv';
+import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
-import type { CallFormat, ParameterTypes } from '../../../../engine/protocol/reply-format.js';
+import { callGrammar, callRules } from '../../../../engine/grammar/calls.js';
+import type { CallFormat, ParameterTypes, ParameterWay } from '../../../../engine/protocol/reply-format.js';
 import { TAGGED_SYNTAXES } from '../../../support/call-syntaxes.js';
+import { Gbnf } from '../../../support/gbnf.js';
 import { readCalls } from '../../../support/read-calls.js';
 
-const LOOK: readonly ParameterTypes[] = [
+const LOOK: ParameterWay = [
   { name: 'city', types: ['string'] },
   { name: 'days', types: ['integer'] },
   { name: 'note', types: ['string', 'null'] },
@@ -13,7 +17,7 @@ const LOOK: readonly ParameterTypes[] = [
 ];
 
 function format(syntax: CallFormat['syntax']): CallFormat {
-  return { syntax, functions: ['look', 'go'], single: false, gbnf: '', parameters: [LOOK, []] };
+  return { syntax, functions: ['look', 'go'], single: false, gbnf: '', parameters: [[LOOK], []] };
 }
 
 /** As the models write them: two calls after some words. */
@@ -75,7 +79,7 @@ for (const [model, reply] of Object.entries(REPLIES) as [keyof typeof REPLIES, s
 }
 
 function valueOf(text: string, types: ParameterTypes['types'], more: Pick<ParameterTypes, 'scalars'> = {}): unknown {
-  const own = { ...format(TAGGED_SYNTAXES['Qwen3-Coder']), parameters: [[{ name: 'x', types, ...more }], []] };
+  const own = { ...format(TAGGED_SYNTAXES['Qwen3-Coder']), parameters: [[[{ name: 'x', types, ...more }]], []] };
   const reply = `<tool_call>\n<function=look>\n<parameter=x>\n${text}\n</parameter>\n</function>\n</tool_call>`;
   const [call] = readCalls(own, Array.from(reply)).calls;
   return (JSON.parse(call?.arguments ?? '{}') as { x?: unknown }).x;
@@ -145,5 +149,118 @@ t.test('a reply that is cut off has the arguments so far', (t) => {
   const reply = '<tool_call>\n<function=look>\n<parameter=city>\nBer';
   const read = readCalls(format(TAGGED_SYNTAXES['Qwen3-Coder']), Array.from(reply));
   t.same(read, { content: '', calls: [{ name: 'look', arguments: '{"city": "Ber' }], complete: 0 });
+  t.end();
+});
+
+/** A call of `set` with these arguments. */
+function written(syntax: (typeof TAGGED_SYNTAXES)[keyof typeof TAGGED_SYNTAXES], all: object): string {
+  const { open, between, close } = syntax.arguments;
+  const values = Object.entries(all).map(([name, value]: [string, unknown]) =>
+    typeof value === 'string'
+      ? `${open}${name}${between.string}${value}${close}`
+      : `${open}${name}${between.object}${JSON.stringify(value)}${close}`,
+  );
+  return `${syntax.open}set${syntax.between}${values.join('\n')}${syntax.close}`;
+}
+
+/** An object that has all of these properties and no others. */
+function closed(properties: Readonly<Record<string, object>>): object {
+  return { type: 'object', properties, required: Object.keys(properties), additionalProperties: false };
+}
+
+const STRING = { type: 'string' };
+const INTEGER = { type: 'integer' };
+
+/** Two objects that differ by what this says, and arguments that each allows. */
+const EITHER: Readonly<Record<string, readonly (readonly [schema: object, value: object])[]>> = {
+  'the values of a string': [
+    [closed({ kind: { const: 'text' }, value: STRING }), { kind: 'text', value: '42' }],
+    [closed({ kind: { enum: ['count', 'sum'] }, value: INTEGER }), { kind: 'sum', value: 42 }],
+  ],
+  'the values of a number': [
+    [closed({ kind: { const: 1 }, value: STRING }), { kind: 1, value: '42' }],
+    [closed({ kind: { const: 2.5 }, value: INTEGER }), { kind: 2.5, value: 42 }],
+  ],
+  'the values of a boolean': [
+    [closed({ kind: { const: true }, value: STRING }), { kind: true, value: '42' }],
+    [closed({ kind: { const: false }, value: INTEGER }), { kind: false, value: 42 }],
+  ],
+  'the type of an argument': [
+    [closed({ at: STRING, value: STRING }), { at: 'x', value: '42' }],
+    [closed({ at: { type: 'array', items: INTEGER }, value: INTEGER }), { at: [1], value: 42 }],
+  ],
+  'the type of a literal': [
+    [closed({ at: { type: 'boolean' }, value: STRING }), { at: false, value: '42' }],
+    [closed({ at: { type: 'null' }, value: INTEGER }), { at: null, value: 42 }],
+  ],
+  'the name of an argument': [
+    [closed({ text: STRING, value: STRING }), { text: '7', value: '42' }],
+    [closed({ count: INTEGER, value: INTEGER }), { count: 7, value: 42 }],
+  ],
+  'arguments of any names': [
+    [
+      { type: 'object', additionalProperties: STRING },
+      { a: 'x', b: '42' },
+    ],
+    [closed({ a: INTEGER, b: INTEGER }), { a: 7, b: 42 }],
+  ],
+};
+
+for (const [model, syntax] of Object.entries(TAGGED_SYNTAXES)) {
+  t.test(`${model}: of several objects, the arguments before a value tell which one it belongs to`, (t) => {
+    for (const [says, both] of Object.entries(EITHER)) {
+      const schemas = both.map(([schema]) => schema);
+      for (const tools of [[{ anyOf: schemas }], schemas]) {
+        const functions = tools.map((parameters) => ({ name: 'set', parameters }));
+        const made = callRules(syntax, functions, { single: false, answer: false });
+        if (made.kind !== 'ok') throw new Error(made.why);
+        const { gbnf, parameters = [] } = made;
+        const own = { syntax, functions: functions.map(({ name }) => name), single: false, gbnf: '', parameters };
+        for (const [schema, value] of both) {
+          const reply = written(syntax, value);
+          t.ok(new Ajv().validate(schema, value), says);
+          t.equal(new Gbnf(callGrammar(gbnf)).reads(reply), 'whole', reply);
+          const wrong = new Set<string>();
+          for (let at = 0; at < reply.length; at++) {
+            const [call] = readCalls(own, [reply.slice(0, at), reply.slice(at)]).calls;
+            const read: unknown = JSON.parse(call?.arguments ?? '');
+            if (!isDeepStrictEqual(read, value)) wrong.add(JSON.stringify(read));
+          }
+          t.same([...wrong], [], `${says}: ${JSON.stringify(value)}, wherever it is cut`);
+        }
+      }
+    }
+    t.end();
+  });
+}
+
+t.test('arguments that tell less', (t) => {
+  const long = 'x'.repeat(2000);
+  const ways: readonly ParameterWay[] = [
+    [
+      { name: 'kind', types: ['string'], values: [JSON.stringify(long)] },
+      { name: 'value', types: ['string'] },
+      { name: 'note', types: ['string'] },
+    ],
+    [
+      { name: 'kind', types: ['integer'], values: ['7'] },
+      { name: 'value', types: ['integer'] },
+      { name: 'note', types: ['string'] },
+    ],
+  ];
+  const syntax = TAGGED_SYNTAXES['Qwen3-Coder'];
+  const own = { syntax, functions: ['set'], single: false, gbnf: '', parameters: [ways] };
+  const read = (all: object): unknown =>
+    JSON.parse(readCalls(own, Array.from(written(syntax, all))).calls[0]?.arguments ?? '');
+  t.strictSame(
+    read({ kind: long, value: '42' }),
+    { kind: long, value: '42' },
+    'too long to be compared: its type tells',
+  );
+  for (const name of ['kind', 'other']) {
+    const read42 = read({ [name]: 'x', value: '42', note: '42' });
+    t.strictSame(read42, { [name]: 'x', value: 42, note: '42' }, 'neither allows it: both remain');
+  }
+  t.strictSame(read({ value: '42', kind: '7' }), { value: 42, kind: 7 }, 'a value before them is what either may have');
   t.end();
 });
