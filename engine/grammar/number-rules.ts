@@ -4,7 +4,15 @@
  * where the remainder still comes to 0.
  */
 import { ceiling, compare, decimalOf, floor, next, ZERO } from './decimals.js';
-import { DIGITS, Magnitudes, STEPPED_DIGITS, WHOLE_DIGITS, type Bounds, type NewRule, type Step } from './magnitudes.js';
+import {
+  DIGITS,
+  Magnitudes,
+  STEPPED_DIGITS,
+  WHOLE_DIGITS,
+  type Bounds,
+  type NewRule,
+  type Step,
+} from './magnitudes.js';
 import type { NumberRange } from './number-range.js';
 import type { Alternative, Item } from './rules.js';
 
