@@ -2,6 +2,7 @@ import type { QueueState } from './queue-state.js';
 import { lastOfLongest, victims } from './drop.js';
 import type { FairQueueConfig } from './fair-queue-options.js';
 import { Forecast } from './forecast.js';
+import type { Measures } from './next-request.js';
 import type { Overload } from './overload.js';
 import { keyOf, type QueuedRequest } from './queued-request.js';
 import { Refusals } from './refusals.js';
@@ -35,6 +36,19 @@ const RESERVES: ReadonlySet<RefusalReason> = new Set([
   'wait',
 ]);
 
+/** Reasons for refusal that no longer hold once another request of the class has its seat. */
+const LACKS_ROOM: ReadonlySet<RefusalReason> = new Set(['full', 'bytes', 'standing', 'dropped']);
+
+/** What a refusal's time to retry depends on. */
+interface Refusing {
+  /** How long the next try may wait, ms; absent: the longest wait. */
+  readonly budgetMs?: number;
+  /** Of its account and body. */
+  readonly key?: string | undefined;
+  /** Tokens that its seat has to hold; absent: any seat will do, or it is not known. */
+  readonly seatTokens?: number | undefined;
+}
+
 /** Decides which requests are admitted, which waiting ones are dropped for them, and when refused ones should retry. */
 export class AdmissionPolicy {
   readonly forecast: Forecast;
@@ -57,6 +71,11 @@ export class AdmissionPolicy {
     return this.#refusals.counts;
   }
 
+  /** The times from which it follows how far prefix reuse may change the order. */
+  get measures(): Measures {
+    return { usualMs: this.forecast.usualMs, maxWaitMs: this.#config.maxWaitMs };
+  }
+
   /** What was learned of overload. */
   overloadReport(): OverloadReport {
     const { stands, load, leftMs } = this.#overload;
@@ -72,16 +91,25 @@ export class AdmissionPolicy {
     };
   }
 
-  /** Judges a newcomer of `account`, which is charged up to `now`. */
-  judge(request: QueueRequest, account: Account, now: number): Admitted | Refused {
+  /**
+   * Judges a newcomer of `account`, which is charged up to `now`. `again`: it is this request, which `outgrew` the free seats and does
+   * not count as waiting now.
+   */
+  judge(request: QueueRequest, account: Account, now: number, again?: QueuedRequest): Admitted | Refused {
     const accountClass = account.classFor(request.weight);
     const key = keyOf(request);
+    const seatTokens = again?.needs?.seatTokens;
     const refuse = (reason: RefusalReason, budgetMs?: number): Refused => {
-      return this.refuse(reason, account, accountClass, { key, ...(budgetMs !== undefined && { budgetMs }) });
+      return this.refuse(reason, account, accountClass, {
+        key,
+        seatTokens,
+        ...(budgetMs !== undefined && { budgetMs }),
+      });
     };
     if (request.deadlineAt !== undefined && request.deadlineAt <= now) return refuse('deadline');
-    const hasReservation = this.reservations.redeem(key, now);
-    const predictedMs = this.forecast.canPredict ? this.predict(account, accountClass) : undefined;
+    const stands = this.#overload.standsFor(seatTokens ?? 0);
+    const hasReservation = again?.hasReservation ?? this.reservations.redeem(key, now);
+    const predictedMs = this.forecast.canPredict ? this.predict(account, accountClass, seatTokens) : undefined;
     const budgetMs = this.forecast.budgetMs(accountClass, now, request.deadlineAt);
     // A retry may wait as long as this request could.
     if (predictedMs !== undefined && predictedMs > budgetMs) {
@@ -89,7 +117,7 @@ export class AdmissionPolicy {
       if (byCalibration && !accountClass.hasSeatable) accountClass.refusedByCalibration();
       return refuse('predicted', budgetMs);
     }
-    let explores = false;
+    let explores = again?.explores ?? false;
     if (predictedMs !== undefined && predictedMs > 0) {
       const named = this.forecast.budgetMs(
         request.awaits === 'first-token' ? undefined : accountClass,
@@ -97,13 +125,13 @@ export class AdmissionPolicy {
         request.wantedUntil,
       );
       if (predictedMs > named) return refuse('named', named);
-      const longestMs = this.#overload.longestMs(request, account);
-      explores = this.#overload.stands && this.#overload.explores();
+      const longestMs = stands ? this.#overload.longestMs(request, account) : Infinity;
+      explores ||= stands && this.#overload.explores();
       if (predictedMs > longestMs && !hasReservation && !explores && !accountClass.newestFirst)
         return refuse('patience', longestMs);
     }
     // A request for which a seat is free waits for its prompt alone, however many were refused before.
-    const passes = hasReservation || this.#seatIsFree;
+    const passes = hasReservation || !stands || this.#seatIsFree(seatTokens);
     if (!passes && this.#overload.fresh(request, account, accountClass)) return refuse('standing');
     let replaced: QueuedRequest | undefined;
     if (!passes && accountClass.list.length >= this.#overload.roomOf(accountClass)) {
@@ -112,8 +140,9 @@ export class AdmissionPolicy {
       if (replaced === undefined) return refuse('standing');
     }
     // A request that gets a free seat at once uses no room.
-    const { waiting, seats, free } = this.#state;
-    const most = Math.min(this.#config.waitingPerSeat * seats, hasReservation ? Infinity : this.#overload.room);
+    const { waiting, seats } = this.#state;
+    const free = again === undefined ? this.#state.free : 0;
+    const most = Math.min(this.#config.waitingPerSeat * seats, passes ? Infinity : this.#overload.room);
     const places = waiting + 1 - (most + free) - (replaced === undefined ? 0 : 1);
     // A body above the cap may wait if no other request does, since it would otherwise always be refused. The limit of bodies bounds it.
     const held = this.#state.bytes - (replaced?.request.bytes ?? 0);
@@ -131,43 +160,62 @@ export class AdmissionPolicy {
     return refuse(waiting + 1 > this.#config.waitingPerSeat * seats + free ? 'full' : 'standing');
   }
 
-  /** How long a newcomer of `account` and this class would wait (Ŵ), ms; 0 if seats are free for it and all waiting requests. */
-  predict(account: Account, accountClass: AccountClass): number {
-    return this.#seatIsFree ? 0 : this.forecast.waitMs(account, accountClass, this.#state.seats);
+  /**
+   * Whether a request is judged again, now that the length of its seat is known: only some of the seats are long enough, and none of
+   * them is free. It may have been admitted because a shorter one was, or since all seats together would soon serve it.
+   */
+  outgrew({ needs }: QueuedRequest): boolean {
+    const { replicas } = this.#state;
+    const tokens = needs?.seatTokens ?? 0;
+    return tokens > 0 && !replicas.holds(tokens) && replicas.seatsFor(tokens) < replicas.seats;
   }
 
-  /** Whether there are seats for a newcomer and for all waiting requests. */
-  get #seatIsFree(): boolean {
-    return this.#state.free > this.#state.waiting;
+  /**
+   * How long a newcomer of `account` and this class would wait (Ŵ), ms; 0 if a seat is free for it. `seatTokens`: that its seat has
+   * to hold; absent: any seat will do.
+   */
+  predict(account: Account, accountClass: AccountClass, seatTokens = 0): number {
+    if (this.#seatIsFree(seatTokens)) return 0;
+    const { seats, busy, replicas } = this.#state;
+    if (seatTokens === 0) return this.forecast.waitMs(account, accountClass, seats);
+    return this.forecast.waitMs(account, accountClass, replicas.seatsFor(seatTokens), busy);
   }
 
-  /** A refusal. `budgetMs`: how long the next try may wait. `key`: of its account and body. */
+  #seatIsFree(seatTokens = 0): boolean {
+    return this.#state.hasSeatForNewcomer && this.#state.replicas.holds(seatTokens);
+  }
+
+  /** A request was given a seat and waits no more. */
+  seated(queued: QueuedRequest): void {
+    const { now } = this.#state;
+    const accountClass = this.#state.classOf(queued);
+    this.#overload.seated(accountClass);
+    accountClass.serviceRate.seated(now, now - queued.readyAt, accountClass.users.head !== undefined);
+    this.forecast.waited(queued, accountClass, false);
+  }
+
+  /** Refuses a request that waited, or that lost its engine, and waits no more. */
+  refuseWaiting(queued: QueuedRequest, reason: RefusalReason): Refused {
+    const [account, accountClass] = [this.#state.accountOf(queued), this.#state.classOf(queued)];
+    return this.refuse(reason, account, accountClass, { key: queued.key, seatTokens: queued.needs?.seatTokens });
+  }
+
+  /** Makes a refusal. */
   refuse(
     reason: RefusalReason,
     account: Account,
     accountClass: AccountClass,
-    { budgetMs = this.#config.maxWaitMs, key }: { readonly budgetMs?: number; readonly key?: string | undefined } = {},
+    { budgetMs = this.#config.maxWaitMs, key, seatTokens = 0 }: Refusing = {},
   ): Refused {
     const retry =
-      RESERVES.has(reason) && this.#overload.stands
+      RESERVES.has(reason) && this.#overload.standsFor(seatTokens)
         ? this.reservations.offer(accountClass, key, this.#state.now)
         : undefined;
     if (retry !== undefined) return this.#refusals.reserved(reason, retry);
-    return this.#refusals.estimated(reason, this.#retryMs(reason, account, accountClass, budgetMs));
-  }
-
-  #retryMs(reason: RefusalReason, account: Account, accountClass: AccountClass, budgetMs: number): number {
-    if (reason === 'drain') return 0;
-    const waitMs = this.predict(account, accountClass);
-    switch (reason) {
-      case 'full':
-      case 'bytes':
-      case 'standing':
-      case 'dropped':
-        // There is room once one of the class's own requests is seated.
-        return waitMs / (accountClass.waiting + 1);
-      default:
-        return waitMs - budgetMs;
-    }
+    if (reason === 'drain') return this.#refusals.estimated(reason, 0);
+    const waitMs = this.predict(account, accountClass, seatTokens);
+    // There is room once one of the class's own requests is seated.
+    const afterMs = LACKS_ROOM.has(reason) ? waitMs / (accountClass.waiting + 1) : waitMs - budgetMs;
+    return this.#refusals.estimated(reason, afterMs);
   }
 }

@@ -11,9 +11,9 @@
  * A request whose predicted wait (forecast.ts) exceeds min(longest wait, deadline - now - usual hold time) is refused on
  * arrival (early rejection: Mooncake, FAST 2025). Each class of an account corrects its predictions by their outcomes, so
  * that about 2 in 100 of the admitted wait too long. While a seat is free for it, or before the first lease has ended, no
- * request is refused by a prediction. Overload: overload.ts. A full queue drops the newest request of
- * the account with most waiting (longest-queue drop: P. McKenney, 1991). Between the classes of an account: account.ts,
- * drop.ts; inside a class: user-round-robin.ts.
+ * request is refused by a prediction. One that turns out to need a longer seat than the free ones is judged again. Overload:
+ * overload.ts. A full queue drops the newest request of the account with most waiting (longest-queue drop: P. McKenney, 1991).
+ * Between the classes of an account: account.ts, drop.ts; inside a class: user-round-robin.ts.
  *
  *     enter -> unready --ready()--> ready --a seat--> granted --next microtask--> leased --release()--> over
  *                                     ^                  | pause()                   |
@@ -32,7 +32,7 @@
 import type { Clock } from '../lib/clock.js';
 import { QueueState } from './queue-state.js';
 import type { FairQueueOptions } from './fair-queue-options.js';
-import { AdmissionPolicy } from './admission-policy.js';
+import { AdmissionPolicy, type Admitted } from './admission-policy.js';
 import { QueuedRequest, type RequestQueue } from './queued-request.js';
 import { Overload } from './overload.js';
 import { reportOf, snapshotOf } from './report.js';
@@ -59,7 +59,6 @@ export function createFairQueue(options: FairQueueOptions): SeatQueue {
 
 class FairQueue implements SeatQueue, RequestQueue {
   readonly #clock: Clock;
-  readonly #maxWaitMs: number;
   readonly #state: QueueState;
   readonly #policy: AdmissionPolicy;
   readonly #overload: Overload;
@@ -71,7 +70,6 @@ class FairQueue implements SeatQueue, RequestQueue {
 
   constructor({ clock, random, config, seats, reusableTokens, learns = true }: FairQueueOptions) {
     this.#clock = clock;
-    this.#maxWaitMs = config.maxWaitMs;
     this.#state = new QueueState(seats);
     this.#overload = new Overload(this.#state, random, learns);
     this.#policy = new AdmissionPolicy(this.#state, config, random, this.#overload);
@@ -95,24 +93,15 @@ class FairQueue implements SeatQueue, RequestQueue {
     for (const extra of this.#overload.surplus(accountClass)) this.#refuse(extra, 'standing');
     const verdict = this.#policy.judge(request, account, now);
     if (verdict.kind === 'refused') return verdict;
-    for (const queued of verdict.dropped) this.#refuse(queued, 'dropped');
-    if (verdict.replaced !== undefined) this.#refuse(verdict.replaced, 'standing');
-    this.#entered += 1;
-    const queued = new QueuedRequest(this, request, this.#entered);
-    queued.admit(verdict, now);
+    const queued = new QueuedRequest(this, request, (this.#entered += 1));
+    this.#admit(queued, verdict, now);
     this.#overload.entered(queued);
-    this.#state.enter(queued);
-    this.#timer.arm(queued);
     return queued;
   }
 
   pause(replica = 0): void {
     this.#accrue();
     this.#state.pause(replica);
-    if (!this.#state.paused) return;
-    this.#state.accounts.active.each(({ classes }) => {
-      for (const { serviceRate } of classes) serviceRate.rest();
-    });
   }
 
   resume(seats: number, replica = 0): void {
@@ -137,9 +126,7 @@ class FairQueue implements SeatQueue, RequestQueue {
 
   report(most: number): QueueReport {
     this.#accrue();
-    return reportOf(this.snapshot(), this.#policy.overloadReport(), this.#state, most, (account, accountClass) =>
-      this.#policy.predict(account, accountClass),
-    );
+    return reportOf(this.#state, this.#policy, most);
   }
 
   // RequestQueue: called by tickets.
@@ -147,6 +134,7 @@ class FairQueue implements SeatQueue, RequestQueue {
   ready(queued: QueuedRequest): void {
     if (queued.phase !== 'unready') return;
     queued.readyAt = this.#accrue();
+    if (this.#policy.outgrew(queued) && !this.#judgedAgain(queued)) return;
     queued.phase = 'ready';
     this.#state.ready(queued);
     this.#dispatch();
@@ -171,11 +159,30 @@ class FairQueue implements SeatQueue, RequestQueue {
     return now;
   }
 
+  /** It waits from now on. `enteredAt`: when its caller began to wait, ms. */
+  #admit(queued: QueuedRequest, verdict: Admitted, enteredAt: number): void {
+    for (const other of verdict.dropped) this.#refuse(other, 'dropped');
+    if (verdict.replaced !== undefined) this.#refuse(verdict.replaced, 'standing');
+    queued.admit(verdict, enteredAt);
+    this.#state.enter(queued);
+    this.#timer.arm(queued);
+  }
+
+  /** Judges a request like a newcomer, now that its length is known. Whether it may still wait; if not, it is refused. */
+  #judgedAgain(queued: QueuedRequest): boolean {
+    const account = this.#state.accountOf(queued);
+    queued.disarm?.();
+    this.#state.leave(queued, 'nowhere');
+    const verdict = this.#policy.judge(queued.request, account, this.#state.now, queued);
+    if (verdict.kind === 'refused') this.#settle(queued, verdict);
+    else this.#admit(queued, verdict, queued.enteredAt);
+    return verdict.kind === 'admitted';
+  }
+
   #dispatch(): void {
     const { now } = this.#state;
-    const measures = { usualMs: this.#policy.forecast.usualMs, maxWaitMs: this.#maxWaitMs };
     for (;;) {
-      const queued = this.#seating.next(measures);
+      const queued = this.#seating.next(this.#policy.measures);
       if (queued === undefined) break;
       if (this.#overload.isHopeless(queued, this.#state.accountOf(queued), now)) {
         this.#refuse(queued, 'hopeless');
@@ -184,10 +191,7 @@ class FairQueue implements SeatQueue, RequestQueue {
       queued.grant(now);
       this.#state.hold(queued, 1);
       this.#leave(queued, 'seat');
-      const accountClass = this.#state.classOf(queued);
-      this.#overload.seated(accountClass);
-      accountClass.serviceRate.seated(now, now - queued.readyAt, accountClass.users.head !== undefined);
-      this.#policy.forecast.waited(queued, accountClass, false);
+      this.#policy.seated(queued);
       queueMicrotask(() => this.#deliver(queued));
     }
     if (!this.#state.paused) this.#leased.recall();
@@ -215,11 +219,7 @@ class FairQueue implements SeatQueue, RequestQueue {
       queued.readyAt = queued.queuedAt = now;
       this.#state.returned(queued);
       this.#timer.arm(queued);
-    } else
-      this.#settle(
-        queued,
-        this.#policy.refuse(refused, this.#state.accountOf(queued), this.#state.classOf(queued), { key: queued.key }),
-      );
+    } else this.#settle(queued, this.#policy.refuseWaiting(queued, refused));
     this.#state.hold(queued, -seats);
   }
 
@@ -236,10 +236,9 @@ class FairQueue implements SeatQueue, RequestQueue {
   }
 
   #refuse(queued: QueuedRequest, reason: RefusalReason): void {
-    const [account, accountClass] = [this.#state.accountOf(queued), this.#state.classOf(queued)];
-    this.#overload.observePatience(queued, account, 'neither');
+    this.#overload.observePatience(queued, this.#state.accountOf(queued), 'neither');
     this.#leave(queued, 'nowhere');
-    this.#settle(queued, this.#policy.refuse(reason, account, accountClass, { key: queued.key }));
+    this.#settle(queued, this.#policy.refuseWaiting(queued, reason));
   }
 
   #settle(queued: QueuedRequest, outcome: TicketOutcome): void {

@@ -77,8 +77,10 @@ export class Forecast {
    * the newcomer's class is served. All seats work on that at once, and the first one becomes free when a running request
    * ends. The result is no shorter than the rate at which the class is given seats now implies, unless the account is
    * the only one, since requests of others will arrive meanwhile. O(active accounts).
+   *
+   * `seats`: those that are long enough for it; `held`: those that the running requests hold, where not all seats are long enough.
    */
-  waitMs(account: Account, accountClass: AccountClass, seats: number): number {
+  waitMs(account: Account, accountClass: AccountClass, seats: number, held = seats): number {
     const { usualMs } = this;
     const rank = account.rankOf(accountClass);
     const hold = accountClass.hold.meanMs ?? account.holdMs ?? usualMs;
@@ -100,8 +102,7 @@ export class Forecast {
       const several = (classes[other] ?? 0) > 1;
       ahead += Math.min(owed, several ? owedTo(this.#accounts.at(other), turn) : waits * otherHold);
     }
-    const atOnce = Math.max(1, seats);
-    const predicted = (ahead + running / atOnce) / atOnce;
+    const predicted = (ahead + running / Math.max(1, held)) / Math.max(1, seats);
     const alone = this.#accounts.active.firstBut(account.active) === undefined;
     const paced = alone ? 0 : accountClass.serviceRate.waitMs(Math.min(accountClass.waiting, before + 1));
     return accountClass.calibration * Math.max(predicted, paced);

@@ -31,7 +31,7 @@ import type { QueuedRequest } from './queued-request.js';
 import type { QueueState } from './queue-state.js';
 import { Room } from './room.js';
 import type { PatienceReport, QueueRequest } from './seat-queue.js';
-import { StandingQueue } from './standing-queue.js';
+import { StandingQueues } from './standing-queue.js';
 
 /** The share of requests, among those that patience alone would refuse, that are admitted, so that growing patience is noticed. */
 const EXPLORED = 0.02;
@@ -57,7 +57,7 @@ const FRESH_PART = 0.25;
 
 export class Overload {
   readonly patience = new PatienceBook();
-  readonly standing = new StandingQueue();
+  readonly #standing: StandingQueues;
   readonly #room = new Room();
   readonly #hedges = new Hedges();
   readonly #state: QueueState;
@@ -72,12 +72,19 @@ export class Overload {
   /** `learns`: if false, the queue never counts as standing, so nothing here applies. */
   constructor(state: QueueState, random: () => number, learns: boolean) {
     this.#state = state;
+    this.#standing = new StandingQueues(state.replicas.lengths);
     this.#learns = learns;
     this.#random = random;
   }
 
+  /** Whether the queue stands, for requests of any length. */
   get stands(): boolean {
-    return this.#learns && this.standing.stands;
+    return this.#learns && this.#standing.stand;
+  }
+
+  /** Whether it stands for requests whose seat has to hold so many tokens; 0: any seat will do. */
+  standsFor(seatTokens: number): boolean {
+    return this.#learns && this.#standing.standsFor(seatTokens);
   }
 
   /** Requests that come for each that is seated, of all accounts together. */
@@ -98,16 +105,14 @@ export class Overload {
   }
 
   get times(): Times {
-    return { now: this.standing.fullMs, holdMs: this.#holdMs };
+    return { now: this.#standing.fullMs, holdMs: this.#holdMs };
   }
 
   /** Advances the time to `now`. Called first in each operation. */
   passed(now: number): void {
-    const { seats, free, paused } = this.#state;
+    const { replicas } = this.#state;
     // Before a first lease has ended, the time that a request takes is unknown.
-    if (this.#at !== undefined && !paused && seats > 0 && this.#leases > 0) {
-      this.standing.passed(now - this.#at, free / seats, this.#holdMs);
-    }
+    if (this.#at !== undefined && this.#leases > 0) this.#standing.passed(now - this.#at, replicas, this.#holdMs);
     this.#at = now;
   }
 
@@ -125,9 +130,9 @@ export class Overload {
     this.#room.seated(accountClass, this.#state.now, this.#holdMs);
   }
 
-  /** How many requests of this class may wait; Infinity: the queue does not stand. */
+  /** How many requests of this class may wait while the queue stands. */
   roomOf(accountClass: AccountClass): number {
-    return this.stands ? this.#room.of(accountClass, accountClass.newestFirst) : Infinity;
+    return this.#room.of(accountClass, accountClass.newestFirst);
   }
 
   /**
@@ -135,30 +140,30 @@ export class Overload {
    * seconds to callers who have waited for long, and the first of these leave just then. None after a burst, which is served.
    */
   surplus(accountClass: AccountClass): readonly QueuedRequest[] {
-    const { periods } = this.standing;
+    const { periods } = this.#standing;
     if (!this.stands || accountClass.trimmedIn === periods) return [];
     accountClass.trimmedIn = periods;
     if (accountClass.load <= NEWEST_FIRST_LOAD || accountClass.recentDemand.load(1) <= CONTINUING_LOAD) return [];
     return lastOfLongest(accountClass, accountClass.list.length - this.roomOf(accountClass));
   }
 
-  /** How many requests may wait in all; Infinity: the queue does not stand. */
+  /** How many requests may wait in all while the queue stands. */
   get room(): number {
     const { seats, waitingClasses, waiting } = this.#state;
-    return this.stands ? this.#room.total(seats, waitingClasses, waiting) : Infinity;
+    return this.#room.total(seats, waitingClasses, waiting);
   }
 
   /** Whether enough requests of a class that is served newest first wait and are so recent that a newer one would be no better. */
   fresh(request: QueueRequest, account: Account, accountClass: AccountClass): boolean {
     const { last, length } = accountClass.list;
-    if (!this.stands || !accountClass.newestFirst || last === undefined || length < ENOUGH) return false;
+    if (!accountClass.newestFirst || last === undefined || length < ENOUGH) return false;
     const { freshMs } = this.#patienceOf(account, request);
     return this.#state.now - last.enteredAt < FRESH_PART * freshMs;
   }
 
-  /** The longest wait after which this request's caller is likely to be there still, ms. */
+  /** The longest wait after which this request's caller is likely to be there still, ms; while the queue stands. */
   longestMs(request: QueueRequest, account: Account): number {
-    return this.stands ? this.#patienceOf(account, request).longestMs : Infinity;
+    return this.#patienceOf(account, request).longestMs;
   }
 
   /** Whether a request is admitted to find out whether patience grew. */
@@ -167,8 +172,8 @@ export class Overload {
   }
 
   /** The time in the queue after which a newer request makes more of a seat, ms. */
-  hopelessMs({ request, explores }: QueuedRequest, account: Account): number {
-    if (!this.stands || explores) return Infinity;
+  hopelessMs({ request, needs, explores }: QueuedRequest, account: Account): number {
+    if (explores || !this.standsFor(needs?.seatTokens ?? 0)) return Infinity;
     return this.#patienceOf(account, request).hopelessMs;
   }
 
@@ -183,7 +188,8 @@ export class Overload {
   /** Whether this request, of a class that is served newest first, has waited longer than wastes no seat time. One of another account may not have. */
   isAged(queued: QueuedRequest): boolean {
     const account = this.#state.accountOf(queued);
-    if (!this.stands || queued.hasReservation || !this.#state.classOf(queued).newestFirst) return false;
+    if (queued.hasReservation || !this.#state.classOf(queued).newestFirst) return false;
+    if (!this.standsFor(queued.needs?.seatTokens ?? 0)) return false;
     const { freshMs } = this.#patienceOf(account, queued.request);
     return this.#state.now - queued.enteredAt > freshMs;
   }

@@ -83,6 +83,11 @@ export class QueueState {
     return this.replicas.free;
   }
 
+  /** Whether there are seats for a newcomer, and for all waiting requests that could still take one. */
+  get hasSeatForNewcomer(): boolean {
+    return this.replicas.free > this.#waiting - this.#seatable;
+  }
+
   /** The first of the returned for which this is so. */
   firstReturned(wanted: (queued: QueuedRequest) => boolean): QueuedRequest | undefined {
     let queued = this.#returned.first;
@@ -125,6 +130,10 @@ export class QueueState {
   pause(replica: number): void {
     this.replicas.pause(replica);
     this.breaks += 1;
+    if (!this.paused) return;
+    this.accounts.active.each(({ classes }) => {
+      for (const { serviceRate } of classes) serviceRate.rest();
+    });
   }
 
   /** A replica is there, with so many seats: it came back, or the number has changed, as that of an external server often does. */

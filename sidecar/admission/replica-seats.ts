@@ -48,6 +48,11 @@ export class ReplicaSeats {
     return this.#replicas;
   }
 
+  /** The tokens that a seat holds, each number once, the lowest first. */
+  get lengths(): readonly number[] {
+    return [...new Set(this.#replicas.map(({ contextPerSeat }) => contextPerSeat))].sort((a, b) => a - b);
+  }
+
   /** Seats of the replicas that are up; of all while none is. */
   get seats(): number {
     return this.#seats;
@@ -71,6 +76,28 @@ export class ReplicaSeats {
   /** Whether a seat is free that holds so many tokens. */
   holds(tokens: number): boolean {
     return this.#free > 0 && tokens <= this.#longestFree;
+  }
+
+  /** Seats that hold so many tokens, of the replicas that are up; of all while none of these is. */
+  seatsFor(tokens: number): number {
+    let [up, known] = [0, 0];
+    for (const replica of this.#replicas) {
+      if (replica.contextPerSeat < tokens) continue;
+      known += replica.seats;
+      if (replica.up) up += replica.seats;
+    }
+    return up > 0 ? up : known;
+  }
+
+  /** The share that is free of the seats that hold so many tokens; undefined: no replica that has such is up. */
+  freeShareFor(tokens: number): number | undefined {
+    let [seats, free] = [0, 0];
+    for (const replica of this.#replicas) {
+      if (!replica.up || replica.contextPerSeat < tokens) continue;
+      seats += replica.seats;
+      free += freeSeats(replica);
+    }
+    return seats > 0 ? free / seats : undefined;
   }
 
   /** The most tokens that a seat holds of the replicas that are up and whose seats are shorter than this; 0: there are none. */

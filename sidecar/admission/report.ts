@@ -1,5 +1,6 @@
 import type { QueueState } from './queue-state.js';
-import type { ClassReport, OverloadReport, QueueReport, QueueSnapshot, AccountReport } from './seat-queue.js';
+import type { ClassReport, QueueReport, QueueSnapshot, AccountReport } from './seat-queue.js';
+import type { AdmissionPolicy } from './admission-policy.js';
 import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
 
@@ -25,13 +26,8 @@ export function snapshotOf(
 }
 
 /** The queue in full, with the `most` accounts that held seats longest by name. */
-export function reportOf(
-  snapshot: QueueSnapshot,
-  overload: OverloadReport,
-  { accounts, replicas }: Pick<QueueState, 'accounts' | 'replicas'>,
-  most: number,
-  waitMs: (account: Account, accountClass: AccountClass) => number,
-): QueueReport {
+export function reportOf(state: QueueState, policy: AdmissionPolicy, most: number): QueueReport {
+  const { accounts, replicas } = state;
   const all = [...accounts.all()].sort((a, b) => b.seatMs - a.seatMs || b.waiting - a.waiting);
   const others = { accounts: 0, waiting: 0, running: 0, seatMs: 0 };
   for (const { waiting, running, seatMs } of all.slice(most)) {
@@ -41,14 +37,14 @@ export function reportOf(
     others.seatMs += seatMs;
   }
   return {
-    ...snapshot,
+    ...snapshotOf(state, policy.refused),
     replicas: replicas.all.map(({ seats, busy, up, tokenTimeRatio = null }) => ({ seats, busy, up, tokenTimeRatio })),
     fairness: accounts.fairness ?? null,
-    overload,
+    overload: policy.overloadReport(),
     nextVirtualMs: accounts.seatable.first?.virtualMs ?? null,
     accounts: all
       .slice(0, most)
-      .map((account) => accountReport(account, (accountClass) => waitMs(account, accountClass))),
+      .map((account) => accountReport(account, (accountClass) => policy.predict(account, accountClass))),
     others,
   };
 }

@@ -184,7 +184,7 @@ export interface PatienceReport {
 
 /** What the queue learned of overload (overload.ts). */
 export interface OverloadReport {
-  /** For some time more requests have arrived than the seats can serve. */
+  /** For some time more requests have arrived than the seats, or those that are long enough for them, can serve. */
   readonly standing: boolean;
   /** Recent arrivals for each request that is seated. */
   readonly load: number;

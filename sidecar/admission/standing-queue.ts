@@ -1,3 +1,5 @@
+import type { ReplicaSeats } from './replica-seats.js';
+
 /** The queue stands once no seat was free for so many times the time of a request. */
 const STANDING_HOLDS = 4;
 
@@ -41,6 +43,54 @@ export class StandingQueue {
     const full = this.#fullHolds + (free === 0 ? holds : -holds * FREE_WEIGHT * free);
     this.#fullHolds = Math.min(Math.max(full, 0), 2 * STANDING_HOLDS);
     if (this.stands && !stood) this.#periods += 1;
+  }
+}
+
+/**
+ * A StandingQueue for each length of seats, of the seats that are at least so long: more long requests than the long seats can serve
+ * change nothing for short ones while seats for these are free.
+ */
+export class StandingQueues {
+  readonly #lengths: readonly number[];
+  readonly #queues: readonly StandingQueue[];
+  readonly #longest = new StandingQueue();
+
+  /** `lengths`: the tokens that a seat holds, the lowest first. */
+  constructor(lengths: readonly number[]) {
+    this.#lengths = lengths;
+    this.#queues = lengths.map((_, at) => (at === lengths.length - 1 ? this.#longest : new StandingQueue()));
+  }
+
+  /** Whether the queue stands for requests of any length. */
+  get stand(): boolean {
+    return this.#queues.some(({ stands }) => stands);
+  }
+
+  /** Whether the queue stands for requests whose seat has to hold so many tokens. */
+  standsFor(seatTokens: number): boolean {
+    const at = this.#lengths.findIndex((length) => length >= seatTokens);
+    return (this.#queues[at] ?? this.#longest).stands;
+  }
+
+  /** How often the queue has begun to stand for requests of one length. */
+  get periods(): number {
+    return this.#queues.reduce((sum, { periods }) => sum + periods, 0);
+  }
+
+  /** Time in which no seat of the longest was free, since the beginning, ms. */
+  get fullMs(): number {
+    return this.#longest.fullMs;
+  }
+
+  /**
+   * For `ms` the seats were held as they are now, where a request takes `holdMs`. Time in which no replica with seats of a length was
+   * up does not count for that length.
+   */
+  passed(ms: number, replicas: Pick<ReplicaSeats, 'freeShareFor'>, holdMs: number): void {
+    this.#queues.forEach((queue, at) => {
+      const share = replicas.freeShareFor(this.#lengths[at] ?? 0);
+      if (share !== undefined) queue.passed(ms, share, holdMs);
+    });
   }
 }
 

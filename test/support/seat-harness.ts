@@ -16,6 +16,10 @@ export interface Load {
   readonly holdMs: number;
   /** From arrival until no caller waits for the answer. */
   readonly deadlineMs?: number;
+  /** After so much time from arrival its callers disconnect, if they do not have the whole reply; absent: they stay. */
+  readonly patienceMs?: number;
+  /** Tokens that a request's seat has to hold; absent: any seat will do. */
+  readonly seatTokens?: number;
   /** What its prompts begin with, as the option `reusableTokens` is called; absent: nothing in common. */
   readonly prefix?: number;
   /** When it begins and ends. */
@@ -29,11 +33,22 @@ export interface Fate {
   readonly at: number;
   readonly user: string | undefined;
   readonly weight: number;
-  /** `done`: within its deadline; `late`: cut at it while it ran. */
-  end: 'done' | 'late' | Refused['reason'] | undefined;
+  /** As in its load. */
+  readonly seatTokens: number | undefined;
+  /** `done`: within its deadline; `late`: cut at it while it ran; `left`: its caller disconnected. */
+  end: 'done' | 'late' | 'left' | Refused['reason'] | undefined;
   waitedMs: number;
   seatMs: number;
 }
+
+/** Until when a request is served. Times on the harness’s clock, but for `needMs`. */
+interface Serving {
+  readonly needMs: number;
+  readonly deadlineAt: number | undefined;
+  readonly leavesAt: number;
+}
+
+const RELEASES = { done: 'done', late: 'deadline', left: 'cancelled' } as const;
 
 /** Tokens of every prompt. */
 const PROMPT_TOKENS = 1000;
@@ -92,13 +107,14 @@ export class SeatHarness {
 
   /** Useful seat time of an account, ms. */
   usefulMs(account?: string): number {
-    return this.of(account).reduce((sum, { end, seatMs }) => sum + (end === 'late' ? 0 : seatMs), 0);
+    return this.of(account).reduce((sum, { end, seatMs }) => sum + (end === 'done' ? seatMs : 0), 0);
   }
 
-  #arrive({ account, weight = 4, users, holdMs, deadlineMs, prefix }: Load, turn: number): void {
+  #arrive(load: Load, turn: number): void {
+    const { account, weight = 4, users, holdMs, deadlineMs, patienceMs = Infinity, prefix, seatTokens } = load;
     const at = this.clock.now();
     const user = users?.[turn % users.length];
-    const fate: Fate = { account, at, user, weight, end: undefined, waitedMs: 0, seatMs: 0 };
+    const fate: Fate = { account, at, user, weight, seatTokens, end: undefined, waitedMs: 0, seatMs: 0 };
     this.fates.push(fate);
     const needMs = holdMs * (0.5 + this.#random());
     const deadlineAt = deadlineMs === undefined ? undefined : at + deadlineMs;
@@ -116,23 +132,33 @@ export class SeatHarness {
     }
     ticket.ready({
       promptTokens: PROMPT_TOKENS,
-
+      ...(seatTokens !== undefined && { seatTokens }),
       ...(prefix !== undefined && { prefix: Uint32Array.of(prefix) }),
     });
+    let waits = true;
     void ticket.outcome.then((outcome) => {
+      waits = false;
       if (outcome.kind === 'refused') fate.end = outcome.reason;
-      if (outcome.kind === 'seated') this.#serve(fate, outcome.lease, needMs, deadlineAt);
+      if (outcome.kind === 'seated')
+        this.#serve(fate, outcome.lease, { needMs, deadlineAt, leavesAt: at + patienceMs });
+    });
+    if (patienceMs === Infinity) return;
+    this.clock.after(patienceMs, () => {
+      if (!waits) return;
+      fate.end = 'left';
+      ticket.cancel('disconnected');
     });
   }
 
-  #serve(fate: Fate, lease: Lease, needMs: number, deadlineAt = Infinity): void {
+  #serve(fate: Fate, lease: Lease, { needMs, deadlineAt = Infinity, leavesAt }: Serving): void {
     const startedAt = this.clock.now();
     fate.waitedMs = startedAt - fate.at;
-    const late = startedAt + needMs > deadlineAt;
-    this.clock.after(late ? deadlineAt - startedAt : needMs, () => {
-      fate.end = late ? 'late' : 'done';
+    const least = Math.min(needMs, deadlineAt - startedAt, leavesAt - startedAt);
+    const end = least === needMs ? 'done' : least === deadlineAt - startedAt ? 'late' : 'left';
+    this.clock.after(least, () => {
+      fate.end = end;
       fate.seatMs = this.clock.now() - startedAt;
-      lease.release(late ? 'deadline' : 'done');
+      lease.release(RELEASES[end]);
     });
   }
 }

@@ -69,7 +69,7 @@ export const STANDING: GaugeDefinition<'model'> = {
   type: 'gauge',
   unit: '0 or 1',
   labels: ['model'],
-  help: '1: for some time more requests have arrived than the seats can serve; 0: not.',
+  help: '1: for some time more requests have arrived than the seats, or those that are long enough for them, can serve; 0: not.',
   advice: '1 for long: add seats or machines.',
 };
 

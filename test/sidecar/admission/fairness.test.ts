@@ -86,6 +86,39 @@ for (const times of [1.5, 2, 4, 10]) {
   });
 }
 
+/** Of a model with a small replica for long requests (docs/sizing.md#replicas). */
+const SHORT_AND_LONG: readonly ReplicaSize[] = [
+  { seats: 32, contextPerSeat: 4096 },
+  { seats: 4, contextPerSeat: 65_536 },
+];
+const LONG_SEATS = 4;
+const LONG_TOKENS = 20_000;
+
+for (const patienceMs of [6000, Infinity]) {
+  const callers = patienceMs === Infinity ? 'who stay' : 'who leave after 6 s';
+  t.test(
+    `long requests at twice the load of their seats while short ones are free, of callers ${callers}`,
+    async (t) => {
+      const harness = new SeatHarness(10, { seats: SHORT_AND_LONG });
+      const long = { holdMs: 3000, everyMs: everyMs(3000, 2, LONG_SEATS), seatTokens: LONG_TOKENS, patienceMs };
+      const short = { holdMs: 3000, everyMs: everyMs(3000, 0.2, 32), seatTokens: 500 };
+      harness.offer({ ...long, account: 'both' });
+      harness.offer({ ...short, account: 'both' });
+      harness.offer({ ...short, account: 'short' });
+      await harness.run(LOADED_MS);
+      const later = harness.of(undefined, MINUTE, LOADED_MS - MINUTE);
+      const longs = later.filter(({ seatTokens }) => seatTokens === LONG_TOKENS);
+      const shorts = later.filter(({ seatTokens }) => seatTokens !== LONG_TOKENS);
+      t.equal(share(shorts, 'done'), 1, 'all short requests are served, also those of the same account');
+      const usefulMs = longs.reduce((sum, { end, seatMs }) => sum + (end === 'done' ? seatMs : 0), 0);
+      const useful = usefulMs / (LONG_SEATS * (LOADED_MS - 2 * MINUTE));
+      t.ok(useful >= 0.95, `useful share of the long seats ${useful}`);
+      const admitted = longs.filter(({ end }) => end === 'done' || end === 'wait' || end === 'left');
+      t.ok(share(admitted, 'wait') <= 0.03, `waited in vain ${share(admitted, 'wait')}`);
+    },
+  );
+}
+
 t.test('a minute at twice the load has no effect ten seconds later', async (t) => {
   const harness = new SeatHarness(4);
   const load = { holdMs: 1000, deadlineMs: 12_000 };

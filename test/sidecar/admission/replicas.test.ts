@@ -221,6 +221,41 @@ t.test('a long request that was given back does not block those behind it', asyn
   t.equal((await seated({ outcome: again })).replica, 1);
 });
 
+t.test('a request is judged again once it is known that only longer seats than the free ones will do', async (t) => {
+  const { clock, queue } = setup([equal(2), long(1)]);
+  const first = await seated(enter(queue, LONG));
+  clock.advance(6000);
+  first.release('done');
+  const running = await seated(enter(queue, LONG));
+  const waiting = enter(queue, LONG);
+  // Of the same account and service class, and a short seat is free for it.
+  await seated(enter(queue));
+  const late = queue.enter({ account: 'a', weight: 1, bytes: 10, seatsWanted: 1 });
+  if ('kind' in late) throw new Error('short seats are free, and its length is not known yet');
+  clock.advance(500);
+  late.ready(LONG);
+  t.match(await late.outcome, { kind: 'refused', reason: 'predicted' }, 'two others of 6 s each go before it');
+  t.match(queue.snapshot(), { waiting: 1, waitingBytes: 10, refused: { predicted: 1 } });
+  waiting.cancel();
+  const patient = enter(queue, LONG);
+  clock.advance(1000);
+  running.release('done');
+  t.equal((await seated(patient)).replica, 1, 'the only other one is admitted again');
+});
+
+t.test('the longest wait of a request that is judged again is counted from entering', async (t) => {
+  const { clock, queue } = setup([equal(2), long(1)]);
+  await seated(enter(queue, LONG));
+  const ticket = queue.enter({ account: 'a', weight: 1, bytes: 10, seatsWanted: 1 });
+  if ('kind' in ticket) throw new Error(ticket.reason);
+  clock.advance(4000);
+  ticket.ready(LONG);
+  clock.advance(5999);
+  t.match(queue.snapshot(), { waiting: 1 });
+  clock.advance(2);
+  t.match(await ticket.outcome, { kind: 'refused', reason: 'wait' });
+});
+
 t.test('seat time is shared over all replicas together', async (t) => {
   const { clock, queue } = setup([equal(2), equal(2)]);
   const run = async (account: string): Promise<void> => {

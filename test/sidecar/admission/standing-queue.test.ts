@@ -1,5 +1,6 @@
 import t from 'tap';
-import { StandingQueue } from '../../../sidecar/admission/standing-queue.js';
+import { ReplicaSeats } from '../../../sidecar/admission/replica-seats.js';
+import { StandingQueue, StandingQueues } from '../../../sidecar/admission/standing-queue.js';
 
 const HOLD_MS = 1000;
 
@@ -27,4 +28,27 @@ t.test('no time passes backwards', async (t) => {
   const queue = new StandingQueue();
   queue.passed(-5, 0, HOLD_MS);
   t.equal(queue.fullMs, 0);
+});
+
+t.test('it stands for long requests alone while only short seats are free', async (t) => {
+  const replicas = new ReplicaSeats([
+    { seats: 2, contextPerSeat: 2048 },
+    { seats: 1, contextPerSeat: 8192 },
+  ]);
+  const queues = new StandingQueues(replicas.lengths);
+  replicas.hold(1, 1);
+  queues.passed(4000, replicas, HOLD_MS);
+  const stands = (): readonly boolean[] => [0, 2048, 2049, 8192, 9000].map((tokens) => queues.standsFor(tokens));
+  t.strictSame(stands(), [false, false, true, true, true]);
+  t.match(queues, { stand: true, periods: 1, fullMs: 4000 });
+  replicas.pause(1);
+  queues.passed(60_000, replicas, HOLD_MS);
+  t.strictSame(stands(), [false, false, true, true, true], 'no time without the engine of the long seats counts');
+  replicas.resume(1, 1);
+  replicas.hold(0, 2);
+  queues.passed(4000, replicas, HOLD_MS);
+  t.strictSame(stands(), [true, true, true, true, true]);
+  replicas.hold(1, -1);
+  queues.passed(500, replicas, HOLD_MS);
+  t.match(queues, { stand: false, fullMs: 8000 });
 });
