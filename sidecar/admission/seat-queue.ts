@@ -27,7 +27,7 @@ export interface Refused {
  * longer than callers like this one stay. hopeless: it waited so long that a newer request is more likely to be still awaited when
  * it is answered, or as long as its client waits. named: the wait would exceed the client's own timeout. full, bytes: there is no
  * room to wait. predicted: the wait would be too long. dropped: it waited, and made room for a request of an account with fewer
- * waiting. wait: it got no seat within the longest wait. deadline: its deadline passed.
+ * waiting, or with none and less seat time. wait: it got no seat within the longest wait. deadline: its deadline passed.
  */
 export type RefusalReason =
   | 'full'

@@ -467,6 +467,28 @@ t.test(
   },
 );
 
+t.test('full: where each has one, that of an account ahead by more than half a request makes room', async (t) => {
+  for (const passedMs of [400, 600]) {
+    const desk = new Harness(1, { waitingPerSeat: 2 });
+    const first = await desk.seat(desk.wait('a'));
+    const next = desk.wait('b');
+    desk.clock.advance(1000);
+    first.release('done');
+    await desk.seat(next);
+    const again = desk.wait('a');
+    // What b holds its seat for is the virtual time of those that come now; that of a is 1000.
+    desk.clock.advance(passedMs);
+    desk.wait('c');
+    if (passedMs === 400) {
+      desk.wait('d');
+      t.match(await again.outcome, { kind: 'refused', reason: 'dropped' });
+    }
+    t.match(desk.ask('e'), { reason: 'full' }, passedMs === 400 ? 'it is not ahead of c and d' : 'a is ahead by less');
+    t.match(desk.ask('a'), { reason: 'full' });
+    t.match(desk.queue.snapshot(), { waiting: 2 });
+  }
+});
+
 t.test('full: Retry-After of a dropped request is when one of its own is seated', async (t) => {
   const desk = new Harness(1, { waitingPerSeat: 3 });
   await desk.serve('a', 2800);

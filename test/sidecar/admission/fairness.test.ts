@@ -66,6 +66,25 @@ t.test('light accounts are served within their budget beside one at four times t
   t.ok(share(served, 'done') >= 0.98, `${share(served, 'done')} of ${served.length}`);
 });
 
+t.test('light accounts are served beside more heavy ones than requests may wait', async (t) => {
+  const [seats, heavies, lights] = [8, 60, 10];
+  const harness = new SeatHarness(9, { seats });
+  const fair = seats / (heavies + lights);
+  const accounts = Array.from({ length: heavies }, (_, i) => `heavy ${i}`);
+  for (const account of accounts) harness.offer({ account, holdMs: 1000, everyMs: everyMs(1000, 4 / heavies, seats) });
+  for (let i = 0; i < lights; i += 1)
+    harness.offer({ account: `light ${i}`, holdMs: 1000, everyMs: 1000 / (fair / 2) });
+  await harness.run(10 * MINUTE);
+  const all = harness.of(undefined, MINUTE, 9 * MINUTE);
+  const light = all.filter(({ account }) => account.startsWith('light'));
+  // Not all: at random times some ask for more than their share.
+  t.ok(share(light, 'done') >= 0.78, `${share(light, 'done')} of the light accounts’ requests`);
+  const least = Math.min(...accounts.map((account) => harness.usefulMs(account))) / (10 * MINUTE * fair);
+  t.ok(least >= 0.98, `the least of a heavy account’s seat time is ${least} of a fair share`);
+  const admitted = all.filter(({ end }) => end === 'done' || end === 'wait');
+  t.ok(share(admitted, 'wait') <= 0.03, `waited in vain ${share(admitted, 'wait')}`);
+});
+
 /** Time under a load that is more than the seats can do. */
 const LOADED_MS = rounds({ short: 8, long: 15 }) * MINUTE;
 
