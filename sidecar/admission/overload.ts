@@ -20,12 +20,14 @@
  *
  * A caller counts as having left if it disconnects before the first token of a stream or before the end of a whole reply. It
  * does not if it stops a stream midway, or disconnects when the answer to a copy of its request arrives (hedges.ts). The
- * patience of an account's callers applies to its own requests; in the patience of all callers each account counts alike.
+ * patience of an account's callers applies to its own requests; in the patience of all callers each account counts alike, and the one
+ * of which the most left is left out.
  */
 import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
 import { Hedges } from './hedges.js';
-import { PatienceBook, type Awaited, type Patience, type Times } from './patience.js';
+import { PatienceBook } from './patience-book.js';
+import type { Awaited, Patience, Times } from './patience.js';
 import { lastOfLongest } from './drop.js';
 import type { QueuedRequest } from './queued-request.js';
 import type { QueueState } from './queue-state.js';
@@ -99,7 +101,7 @@ export class Overload {
 
   /** How long callers stay. Each account counts alike. */
   patienceReport(awaited: Awaited): PatienceReport {
-    const { survival } = this.patience.of({}, awaited, this.times);
+    const survival = this.patience.ofAll(awaited, this.times);
     const by = (share: number): number | null => survival.timeOf(share) ?? null;
     return { p10: by(0.1), p50: by(0.5), p90: by(0.9) };
   }

@@ -1,25 +1,11 @@
-import { ServiceTime } from './service-time.js';
+import type { ServiceTime } from './service-time.js';
 import { BIN_ENDS, Survival } from './survival.js';
+
+/** An observation loses half of its weight in this much time under load, or in a longer one (patience-book.ts). */
+export const HALF_MS = 15_000;
 
 /** What a caller waits for: the first token of a stream, or the end of a whole reply. */
 export type Awaited = 'first-token' | 'end';
-
-/** An observation loses half of its weight in this much time under load, or in the time of this many requests if that is longer. */
-const HALF_MS = 15_000;
-const HALF_HOLDS = 2;
-
-/** An account with fewer observed callers than this is judged by the callers of all accounts together, the pool. */
-const KNOWN_CALLERS = 4;
-
-/** The weight of callers who left from which on the pool judges an account that is not known: one who left counts for 30 s of load. */
-const A_LEAVER = 0.25;
-
-/**
- * How many callers of the pool are added to an account's own observations. In the pool each account counts once, and PRIOR_ACCOUNTS
- * accounts whose callers never leave are added, so that one account alone cannot make the pool look impatient.
- */
-const PRIOR_CALLERS = 2;
-const PRIOR_ACCOUNTS = 2;
 
 /** Probabilities are computed again after this much time under load, if this part of the observations is new. */
 const FIT_MS = 500;
@@ -47,6 +33,8 @@ const LEAST_SHARE = 0.001;
 /** The patience of one account's callers, or of all callers, who wait for the same thing. */
 export class Patience {
   readonly survival = new Survival();
+  /** An account's: the part of each of its callers' weight that the pool has. */
+  inPool = 0;
   #fittedAt = -Infinity;
   #seen = 0;
   #freshMs = Infinity;
@@ -147,64 +135,4 @@ export interface Observation {
 export interface Times {
   readonly now: number;
   readonly holdMs: number;
-}
-
-/**
- * What callers endure. An account's are judged by its own once some are known, mixed with the pool. In the pool each account
- * weighs as much as any other, however much it sends. Time is that under load (StandingQueue.fullMs), so that nights without
- * requests make nothing forgotten. An observation is O(1); a fit is O(bins), after FIT_MS at the earliest.
- */
-export class PatienceBook {
-  readonly #pool: Record<Awaited, Patience> = { 'first-token': new Patience(), end: new Patience() };
-  /** Never fitted: no wait is too long. */
-  readonly #trusted = new Patience();
-  readonly #service: Record<Awaited, ServiceTime> = { 'first-token': new ServiceTime(), end: new ServiceTime() };
-
-  /** A wait came out. */
-  observe(own: OwnPatience, awaited: Awaited, seen: Observation, { now, holdMs }: Times): void {
-    const halfMs = half(holdMs);
-    const account = (own[awaited] ??= new Patience());
-    account.survival.observe(now, halfMs, seen);
-    account.observed();
-    const pool = this.#pool[awaited];
-    pool.survival.observe(now, halfMs, { ...seen, weight: 1 / Math.max(1, account.survival.count(now, halfMs)) });
-    pool.observed();
-  }
-
-  /** A seated caller got what it waited for after so much time on its seat, or left without, or neither came about. */
-  served(awaited: Awaited, seen: { readonly ms: number; readonly answered: boolean }, { now, holdMs }: Times): void {
-    this.#service[awaited].observe(now, half(holdMs), seen);
-  }
-
-  /**
-   * What is known of this account's callers, as of the last fit, which is made again if need be. `alone`: it has only one request
-   * waiting, which the pool does not judge unless one of the account's own callers left. Otherwise one attacker with many accounts
-   * could have the requests of all small accounts refused.
-   */
-  of(own: OwnPatience, awaited: Awaited, { now, holdMs }: Times, alone = false): Patience {
-    const halfMs = half(holdMs);
-    const pool = this.#pool[awaited];
-    const service = this.#service[awaited];
-    const wholeMs = awaited === 'first-token' ? holdMs : undefined;
-    if (pool.stale(now, pool.survival.count(now, halfMs))) {
-      service.fit(now, halfMs);
-      pool.survival.fit(now, halfMs, { callers: PRIOR_ACCOUNTS, hazardOf: undefined });
-      pool.fitted(now, service, wholeMs);
-    }
-    const account = own[awaited];
-    const count = account?.survival.count(now, halfMs) ?? 0;
-    if (account === undefined || count < KNOWN_CALLERS) {
-      const trusted = alone && (account?.survival.leavers(now, halfMs) ?? 0) < A_LEAVER;
-      return trusted ? this.#trusted : pool;
-    }
-    if (account.stale(now, count)) {
-      account.survival.fit(now, halfMs, { callers: PRIOR_CALLERS, hazardOf: (bin) => pool.survival.hazardOf(bin) });
-      account.fitted(now, service, wholeMs);
-    }
-    return account;
-  }
-}
-
-function half(holdMs: number): number {
-  return Math.max(HALF_MS, HALF_HOLDS * holdMs);
 }

@@ -61,19 +61,29 @@ export class Survival {
     return this.#leavers / this.#weight;
   }
 
-  /** A caller left after `ms`, or was served or refused then. `weight`: how much that counts. */
-  observe(
-    now: number,
-    halfMs: number,
-    seen: { readonly ms: number; readonly left: boolean; readonly weight?: number },
-  ): void {
+  /** A caller left after `ms`, or was served or refused then. */
+  observe(now: number, halfMs: number, { ms, left }: { readonly ms: number; readonly left: boolean }): void {
     this.#age(now, halfMs);
-    const weight = this.#weight * (seen.weight ?? 1);
-    const bin = binOf(seen.ms);
-    const bins = seen.left ? this.#left : this.#stayed;
-    bins[bin] = (bins[bin] ?? 0) + weight;
-    this.#count += weight;
-    if (seen.left) this.#leavers += weight;
+    const bin = binOf(ms);
+    const bins = left ? this.#left : this.#stayed;
+    bins[bin] = (bins[bin] ?? 0) + this.#weight;
+    this.#count += this.#weight;
+    if (left) this.#leavers += this.#weight;
+  }
+
+  /** Adds what `other` has seen, each with so much of its weight; with less than 0 it is taken away. O(bins). */
+  add(now: number, halfMs: number, other: Survival, part: number): void {
+    this.#age(now, halfMs);
+    other.#age(now, halfMs);
+    const scale = (part * this.#weight) / other.#weight;
+    // Less than 0 remains by rounding only, and where the two forgot at different speeds.
+    const plus = (value = 0, more = 0): number => Math.max(0, value + scale * more);
+    for (let bin = 0; bin < BINS; bin += 1) {
+      this.#left[bin] = plus(this.#left[bin], other.#left[bin]);
+      this.#stayed[bin] = plus(this.#stayed[bin], other.#stayed[bin]);
+    }
+    this.#count = plus(this.#count, other.#count);
+    this.#leavers = plus(this.#leavers, other.#leavers);
   }
 
   /** Computes the probabilities again. O(bins). */

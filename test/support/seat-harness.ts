@@ -12,6 +12,8 @@ export interface Load {
   readonly users?: readonly string[];
   /** Mean time between two arrivals, which are random (Poisson). */
   readonly everyMs: number;
+  /** Requests that arrive together each time; absent: one. */
+  readonly atOnce?: number;
   /** Seat time of a request: uniform between half of it and one and a half. */
   readonly holdMs: number;
   /** From arrival until no caller waits for the answer. */
@@ -83,7 +85,7 @@ export class SeatHarness {
     let turn = 0;
     const again = (): void => {
       if (this.clock.now() >= (load.untilMs ?? Infinity)) return;
-      this.#arrive(load, turn++);
+      for (let i = 0; i < (load.atOnce ?? 1); i += 1) this.#arrive(load, turn++);
       this.clock.after(-Math.log(1 - this.#random()) * load.everyMs, again);
     };
     this.clock.after(from + gap, again);

@@ -85,6 +85,25 @@ t.test('light accounts are served beside more heavy ones than requests may wait'
   t.ok(share(admitted, 'wait') <= 0.03, `waited in vain ${share(admitted, 'wait')}`);
 });
 
+t.test('callers of one account that leave on purpose change nothing for small accounts', async (t) => {
+  const served = async (patienceMs: number): Promise<number> => {
+    const harness = new SeatHarness(11, { seats: 8 });
+    for (const account of ['a', 'b']) harness.offer({ account, holdMs: 2000, everyMs: 250 });
+    for (let i = 0; i < 20; i += 1)
+      harness.offer({ account: `small ${i}`, holdMs: 2000, everyMs: 100_000, atOnce: 4, fromMs: 30_000 });
+    for (let fromMs = 30_000; fromMs < 20 * MINUTE; fromMs += 90_000)
+      harness.offer({ account: 'x', holdMs: 2000, everyMs: 40, patienceMs, fromMs, untilMs: fromMs + 8000 });
+    await harness.run(20 * MINUTE);
+    const small = harness.of(undefined, 0, 19 * MINUTE).filter(({ account }) => account.startsWith('small'));
+    return share(small, 'done');
+  };
+  const [stay, leave] = [await served(Infinity), await served(2500)];
+  t.ok(
+    leave >= stay - 0.01 && stay >= 0.98,
+    `${leave} of the small accounts’ requests, and ${stay} if x’s callers stay`,
+  );
+});
+
 /** Time under a load that is more than the seats can do. */
 const LOADED_MS = rounds({ short: 8, long: 15 }) * MINUTE;
 

@@ -1,5 +1,6 @@
 import t from 'tap';
-import { PatienceBook, outcomeOf, type OwnPatience, type Times } from '../../../sidecar/admission/patience.js';
+import { PatienceBook } from '../../../sidecar/admission/patience-book.js';
+import { outcomeOf, type OwnPatience, type Times } from '../../../sidecar/admission/patience.js';
 import { ServiceTime } from '../../../sidecar/admission/service-time.js';
 import { Survival } from '../../../sidecar/admission/survival.js';
 
@@ -60,6 +61,28 @@ t.test('an account whose callers disconnect on purpose affects its own requests 
   t.ok(book.of(attacker ?? {}, 'end', at(20_000)).longestMs < 100, 'its own');
   t.equal(book.of(other ?? {}, 'end', at(20_000)).longestMs, Infinity, 'a known account');
   t.equal(book.of(unknown ?? {}, 'end', at(20_000)).longestMs, Infinity, 'an unknown account');
+});
+
+t.test('callers who leave do not change how others are judged until those of two accounts do', async (t) => {
+  const book = new PatienceBook();
+  const unknown = (now: number): readonly number[] => {
+    const { freshMs, longestMs, hopelessMs } = book.of({}, 'end', at(now));
+    return [freshMs, longestMs, hopelessMs];
+  };
+  const leavers: readonly OwnPatience[] = [{}, {}];
+  const leave = (own: OwnPatience = {}, from = 0): void => {
+    for (let i = 0; i < 40; i += 1) book.observe(own, 'end', { ms: 2500, left: true }, at(from + i * 10));
+  };
+  for (let i = 0; i < 20; i += 1) book.served('end', { ms: 2000, answered: true }, at(i * 10));
+  leave(leavers[0]);
+  t.strictSame(unknown(1000), [Infinity, Infinity, Infinity], 'one account of which all leave');
+  const { share } = book.ofAll('end', at(1000)).last;
+  t.ok(Math.abs(share - 2 / 3) < 0.02, `it counts as one of three in the report, however many left: ${share}`);
+  leave(leavers[1], 1000);
+  t.ok(
+    unknown(2000).every((ms) => ms < 2500),
+    `two accounts: ${unknown(2000).join()}`,
+  );
 });
 
 t.test(
