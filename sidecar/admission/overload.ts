@@ -146,7 +146,8 @@ export class Overload {
     if (!this.stands || accountClass.trimmedIn === periods) return [];
     accountClass.trimmedIn = periods;
     if (accountClass.load <= NEWEST_FIRST_LOAD || accountClass.recentDemand.load(1) <= CONTINUING_LOAD) return [];
-    return lastOfLongest(accountClass, accountClass.list.length - this.roomOf(accountClass));
+    const beyond = lastOfLongest(accountClass, accountClass.list.length - this.roomOf(accountClass));
+    return beyond.filter((queued) => this.#standsForThis(queued));
   }
 
   /** How many requests may wait in all while the queue stands. */
@@ -175,7 +176,7 @@ export class Overload {
 
   /** The time in the queue after which a newer request makes more of a seat, ms. */
   hopelessMs({ request, needs, explores }: QueuedRequest, account: Account): number {
-    if (explores || !this.standsFor(needs?.seatTokens ?? 0)) return Infinity;
+    if (explores || !this.#standsForThis({ needs })) return Infinity;
     return this.#patienceOf(account, request).hopelessMs;
   }
 
@@ -190,8 +191,7 @@ export class Overload {
   /** Whether this request, of a class that is served newest first, has waited longer than wastes no seat time. One of another account may not have. */
   isAged(queued: QueuedRequest): boolean {
     const account = this.#state.accountOf(queued);
-    if (queued.hasReservation || !this.#state.classOf(queued).newestFirst) return false;
-    if (!this.standsFor(queued.needs?.seatTokens ?? 0)) return false;
+    if (queued.hasReservation || !this.#state.classOf(queued).newestFirst || !this.#standsForThis(queued)) return false;
     const { freshMs } = this.#patienceOf(account, queued.request);
     return this.#state.now - queued.enteredAt > freshMs;
   }
@@ -234,6 +234,11 @@ export class Overload {
   /** A request has ended. */
   over(queued: QueuedRequest): void {
     this.#hedges.over(queued);
+  }
+
+  /** Whether it stands for a request that waits. */
+  #standsForThis({ needs }: Pick<QueuedRequest, 'needs'>): boolean {
+    return this.standsFor(needs?.seatTokens ?? 0);
   }
 
   /** A newcomer is not counted as waiting yet: of an account that is not known, the second is let in as the only one is. */

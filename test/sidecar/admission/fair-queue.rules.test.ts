@@ -747,6 +747,24 @@ t.test(
   },
 );
 
+t.test('standing: as it begins to stand for long requests only, waiting short ones stay', async (t) => {
+  const seats = [2048, 8192].map((contextPerSeat) => ({ seats: 1, contextPerSeat }));
+  const h = new Harness(2, { maxWaitMs: 60_000, waitingPerSeat: 64, waitingBytes: Infinity }, { seats });
+  await h.serve('a', 1000);
+  const long = h.enter('long');
+  long.ready({ ...WORK, seatTokens: 6000 });
+  await h.seat(long);
+  h.clock.advance(3000);
+  await h.seat(h.wait('a'));
+  for (let i = 0; i < 40; i += 1) h.wait('a');
+  for (let i = 0; i < 40; i += 1) h.ask('a', { deadlineAt: 1 });
+  h.clock.advance(1100);
+  h.ask('a', { deadlineAt: 1 });
+  t.equal(h.queue.report(1).overload.standing, true, 'for long ones');
+  t.match(h.queue.snapshot(), { waiting: 40, refused: { deadline: 41 } });
+  t.notOk('standing' in h.queue.snapshot().refused);
+});
+
 /** Eight seats that have served requests of a second, and one more request, with how each of those admitted ended. */
 async function eightSeats(): Promise<{ h: Harness; run: () => void; ends: string[] }> {
   const h = new Harness(8, { waitingBytes: Infinity });
