@@ -16,7 +16,7 @@ import { ENGINE } from './compose-engine.js';
 import { openFiles } from './compose-files.js';
 import { openTls } from './compose-tls.js';
 import { hostModels, reportPrompts } from './compose-models.js';
-import { FLUSH_MS, InFlight } from './in-flight.js';
+import { FLUSH_MS, InFlight, taken } from './in-flight.js';
 import { listen } from './listen.js';
 import { openOperators, type OperatorsView } from './operators-server.js';
 import { WeightFiles } from '../engine-client/weight-files.js';
@@ -226,11 +226,13 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
           publicListener.endConnections();
           log.info('draining', { count: inFlight.count });
           for (const { queue } of models.values()) queue.drain();
+          const until = systemClock.now() + timeoutMs;
           const finished = await inFlight.idle(systemClock, timeoutMs);
           if (!finished) log.warn('drain timed out', { count: inFlight.count });
           // Engines first, so that running requests end with their error while their connections are open.
           await Promise.all([...models.values()].map(({ engine }) => engine.close()));
           await inFlight.idle(systemClock, FLUSH_MS);
+          await taken(publicListener, systemClock, until);
           await new Promise<void>((done) => systemClock.after(FLUSH_MS, done));
           await close();
         })();

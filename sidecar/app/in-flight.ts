@@ -1,7 +1,16 @@
+import type { Server } from '../http/server.js';
 import type { Clock } from '../lib/clock.js';
 
 /** Twice this is the time at a drain's end for the last bytes of replies, before connections are closed, ms. */
 export const FLUSH_MS = 100;
+
+/** How often it is looked whether readers have taken what was sent to them, ms. */
+const LOOK_MS = 50;
+
+/** Resolves once no answer waits for its reader any more, or at the clock reading `until`. */
+export async function taken(server: Pick<Server, 'bufferedBytes'>, clock: Clock, until: number): Promise<void> {
+  while (server.bufferedBytes > 0 && clock.now() < until) await new Promise<void>((look) => clock.after(LOOK_MS, look));
+}
 
 /** Counts running requests, so that a drain can wait for the last of them. */
 export class InFlight {

@@ -164,7 +164,9 @@ export class UwsExchange implements Exchange {
           // uWS writes its own only at the end, inside this body's trailer.
           this.#res.writeHeader('Date', new Date().toUTCString());
         },
-        mayLeaveUnread: (bytes) => this.#server.endedStreams.mayLeaveUnread(this.head.address, bytes),
+        // Connections are closed soon, and what is still in uWS would be lost.
+        mayLeaveUnread: (bytes) =>
+          !this.#server.closing && this.#server.endedStreams.mayLeaveUnread(this.head.address, bytes),
         allSent: () => this.#unfollow(),
         ended: () => {
           this.#released = true;

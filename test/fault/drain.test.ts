@@ -1,8 +1,13 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import t, { type Test } from 'tap';
+import { FLUSH_MS } from '../../sidecar/app/in-flight.js';
 import { cases } from '../support/long-form.js';
 import { counted, holdEngine } from '../support/faults.js';
 import { ENDLESS, endsEarly, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
-import { eventually, groupMembers, signalGroup } from '../support/processes.js';
+import { eventually, groupMembers, isRunning, signalGroup } from '../support/processes.js';
 import { RawConnection } from '../support/raw-http.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 
@@ -71,6 +76,32 @@ for (const [name, stop] of cases(Object.entries(stops), (_, index) => index === 
     await isEmpty(sidecar);
   });
 }
+
+t.test('a stream that ended is not cut while its reader still reads', async (t) => {
+  // A path of a socket is short, so it is not in the test's own folder.
+  const dir = mkdtempSync(join(tmpdir(), 'ra-drain-'));
+  t.teardown(() => rmSync(dir, { recursive: true, force: true }));
+  const socket = join(dir, 'socket');
+  const config = { ...(await chatOnly(1, 8192)), listen: { host: '127.0.0.1', port: 0, socket } };
+  const sidecar = await Sidecar.start(t, { ownGroup: true, config });
+  const engine = sidecar.enginePid(CHAT);
+  const connection = await RawConnection.open(socket);
+  const fields = { Authorization: `Bearer ${sidecar.key}`, 'Content-Type': 'application/json' };
+  // More than a Unix socket holds.
+  const body = JSON.stringify({ ...ENDLESS, max_tokens: 1600, stream: true });
+  connection.request('POST', '/v1/chat/completions', fields, body);
+  await connection.until('"delta"');
+  connection.socket.pause();
+  sidecar.child.kill('SIGTERM');
+  await sidecar.logged('draining');
+  await sidecar.logged('request');
+  await eventually('the engine ended', () => !isRunning(engine));
+  // Several times as long as the last bytes of replies have otherwise.
+  t.equal(await Promise.race([sidecar.exited(), setTimeout(10 * FLUSH_MS, 'it waits')]), 'it waits');
+  connection.socket.resume();
+  endsWell(t, await connection.response());
+  t.strictSame(await sidecar.exited(), { code: 0, signal: null });
+});
 
 t.test('requests that still run when the drain times out end with an error', async (t) => {
   const config = { ...(await chatOnly(3, 8192)), drain: { timeoutMs: 1 } };
