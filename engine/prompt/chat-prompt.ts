@@ -5,7 +5,6 @@ import { markImages, sectionsOf } from './image-marks.js';
 import { compileConstraint, weighed, type ReplyConstraint, type CompiledConstraint } from './reply-constraint.js';
 import { grammarAfterHead } from '../grammar/gbnf.js';
 import { QUICK_WORK, WorkBudget } from '../grammar/work.js';
-import { CALLED } from '../output/calls/expected-text.js';
 import type { CallFormat, CallSyntax, ReplyFormat, ReplyGrammar, ThoughtFormat } from '../protocol/reply-format.js';
 import { tokenPrompt, type Prompt } from '../protocol/prompt.js';
 import { refusedConstruct } from './refused-construct.js';
@@ -185,7 +184,7 @@ function replyFormat(
   const after = thinking?.thought.open === true ? thinking.thought.ends[0] : undefined;
   return {
     markers: [...new Set([...(thinking?.markers ?? []), ...marks])],
-    ...(thinking && { thought: withCallHeaders(thinking.thought, thoughts, calls) }),
+    ...(thinking && { thought: (calls && thoughts?.withCalls(thinking.thought, calls)) ?? thinking.thought }),
     ...(calls && { calls }),
     ...(grammar !== undefined && { grammar: { ...grammar, ...(after !== undefined && { after }) } }),
   };
@@ -194,19 +193,6 @@ function replyFormat(
 /** No thoughts, but a header in front of the content. */
 function headedBy(header: string): ReplyFormat & { readonly thought: ThoughtFormat } {
   return { thought: { open: false, starts: [], ends: [], breaks: [], headers: [header] }, markers: [] };
-}
-
-/** The headers of calls count as no text, like those of the content. */
-function withCallHeaders(
-  thought: ThoughtFormat,
-  thoughts: Thoughts | undefined,
-  calls: CallFormat | undefined,
-): ThoughtFormat {
-  const { lead } = calls?.syntax ?? {};
-  if (lead === undefined || calls === undefined || thoughts === undefined) return thought;
-  const headers = thoughts.callHeaders(calls.functions.map((name) => lead.replaceAll(CALLED, name)));
-  const { headers: own, ...rest } = thought;
-  return { headers: [...own, ...headers], ...rest };
 }
 
 /** All texts that a syntax has marks in. */

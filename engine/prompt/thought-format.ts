@@ -4,7 +4,8 @@
  * (common/parsers, common/chat-diff-analyzer.cpp).
  */
 import { grammarAfterHead } from '../grammar/gbnf.js';
-import type { ReplyFormat, ThoughtFormat } from '../protocol/reply-format.js';
+import { CALLED } from '../output/calls/expected-text.js';
+import type { CallFormat, CallSyntax, ReplyFormat, ThoughtFormat } from '../protocol/reply-format.js';
 
 /** The marks of one family of templates. */
 interface Family extends Partial<Pick<ThoughtFormat, 'breaks' | 'headers' | 'close' | 'part'>> {
@@ -75,6 +76,9 @@ const FAMILIES: readonly Family[] = [
   { sign: 'think>', start: '<think>', end: '</think>' },
 ];
 
+/** Marks that are control tokens. */
+const CONTROL = /^(?:<[|｜]|\[[A-Z])/;
+
 /** The thoughts of one model. */
 export class Thoughts {
   /** Whether the model thinks if the request does not mention it. */
@@ -104,12 +108,39 @@ export class Thoughts {
     return { thought: { open: this.#opened(prompt), ...this.#format }, markers: this.#markers };
   }
 
+  /** `thought` of a reply that may call: calls' headers count as no text, and a call may begin within a thought. */
+  withCalls(thought: ThoughtFormat, { syntax, functions, gbnf }: CallFormat): ThoughtFormat {
+    const { lead } = syntax;
+    const leads = lead === undefined ? [] : functions.map((name) => lead.replaceAll(CALLED, name));
+    // Where a grammar constrains the whole reply, it takes calls only after the thought.
+    const inThought = gbnf === undefined ? [] : this.#callsInThought(syntax, functions);
+    return {
+      ...thought,
+      headers: [...thought.headers, ...this.#callHeaders(leads)],
+      breaks: [...thought.breaks, ...inThought],
+    };
+  }
+
   /** The headers of calls (CallSyntax.lead), with and without what begins another part of the reply. */
-  callHeaders(leads: readonly string[]): readonly string[] {
+  #callHeaders(leads: readonly string[]): readonly string[] {
     const { starts } = this.#format;
     const [start = '', again = ''] = starts;
     const turn = again.slice(0, again.length - start.length).trimEnd();
     return leads.flatMap((lead) => [lead.trimStart(), `${turn}${lead}`]);
+  }
+
+  /**
+   * How calls begin that a model makes without ending its thought, as several do (llama.cpp issue 21118). None where each part of
+   * a reply has a header, or where calls are JSON between plain tags: a thought there may contain the draft of a call.
+   */
+  #callsInThought({ mark, open, arguments: notation }: CallSyntax, functions: readonly string[]): readonly string[] {
+    const { starts, breaks } = this.#format;
+    if (starts.length > 1 || breaks.length > 0) return [];
+    if (CONTROL.test(mark)) return [mark];
+    if (notation === undefined) return [];
+    // A thought may name a tag; with the name of a function behind it, it is a call.
+    const begins = new Set([open.trimStart(), open.replace(/\s+/g, '')]);
+    return [...begins].flatMap((begin) => functions.map((name) => begin + name));
   }
 
   /** `gbnf` with what the model writes in front of its content or calls: a thought if it is to think, and a header. */

@@ -6,7 +6,7 @@ import t from 'tap';
 import { isDeepStrictEqual } from 'node:util';
 import { callGrammar } from '../../../../engine/grammar/calls.js';
 import { ReplyText } from '../../../../engine/output/reply-text.js';
-import { chatPrompt } from '../../../../engine/prompt/chat-prompt.js';
+import { chatPrompt, type PromptParts } from '../../../../engine/prompt/chat-prompt.js';
 import type { ReplyFormat } from '../../../../engine/protocol/reply-format.js';
 import { bundleFormats } from '../../../support/bundle-formats.js';
 import { Gbnf } from '../../../support/gbnf.js';
@@ -89,23 +89,24 @@ const RECORDED: Readonly<Record<string, string>> = {
 
 const formats = await bundleFormats(fakeVocabulary());
 
+/** The format of a reply to a request with tools. */
+function formatOf(parts: PromptParts, required = false): ReplyFormat | undefined {
+  const calls = { required, parallel: true };
+  const made = chatPrompt(parts, { messages: [USER], tools: TOOLS }, { ...ANSWER, calls }, 1e6);
+  return made.kind === 'prompt' && made.format?.calls !== undefined ? made.format : undefined;
+}
+
 t.test('replies of each family, cut at every byte', (t) => {
   const unwritten: string[] = [];
   for (const [name, parts] of formats) {
     // The JSON instruction is the sidecar’s: no template writes calls so.
     if (parts.template.calls?.answer !== undefined) continue;
     const calls = parts.template.calls?.next === undefined ? CALLS.slice(0, 1) : CALLS;
-    const made = chatPrompt(
-      parts,
-      { messages: [USER], tools: TOOLS },
-      { ...ANSWER, calls: { required: false, parallel: true } },
-      1e6,
-    );
-    if (made.kind !== 'prompt' || made.format?.calls === undefined) {
+    const format = formatOf(parts);
+    if (format === undefined) {
       t.fail(`${name} has no calls`);
       continue;
     }
-    const { format } = made;
     const turn = writtenTurn(parts, TOOLS, calls, '日本');
     if (turn === undefined) unwritten.push(name);
     const reply = turn === undefined ? (RECORDED[name] ?? '') : replyOf(format, turn);
@@ -124,5 +125,54 @@ t.test('replies of each family, cut at every byte', (t) => {
     t.same(different, [], `${name}: cuts that matter`);
   }
   t.same(unwritten, Object.keys(RECORDED), 'each of the others is recorded');
+  t.end();
+});
+
+/** Models that call within a thought now and then; the first of each format. */
+const UNENDED = [
+  'ByteDance-Seed-OSS',
+  'Cohere2MoE',
+  'GLM-4.6',
+  'GLM-4.7-Flash',
+  'Kimi-K2-Thinking',
+  'NVIDIA-Nemotron-3-Nano-30B-A3B-BF16',
+  'StepFun3.5-Flash',
+  'deepseek-ai-DeepSeek-V3.2',
+  'deepseek-ai-DeepSeek-V4-Flash-0731',
+  'google-gemma-4-31B-it-interleaved',
+];
+
+t.test('a call within a thought that was not ended', (t) => {
+  for (const name of UNENDED) {
+    const parts = formats.get(name);
+    const format = parts && formatOf(parts);
+    const turn = parts && writtenTurn(parts, TOOLS, CALLS, '日本');
+    if (parts === undefined || format?.thought === undefined || turn === undefined) {
+      t.fail(name);
+      continue;
+    }
+    const { open, starts } = format.thought;
+    const begun = open ? '' : (starts[0] ?? '');
+    const [own = ''] = turn.slice(turn.indexOf(format.calls?.syntax.mark ?? '')).split('tool-result');
+    const reply = `${begun}I will <tool_call> go.\n${own}`;
+    const whole = read(format, [Buffer.from(reply)]);
+    t.equal(whole.reasoning, 'I will <tool_call> go.', name);
+    t.same(
+      whole.calls.map((call) => [call.name, parsed(call.arguments)]),
+      CALLS.map((call) => [call.name, call.arguments]),
+      `${name}: the calls`,
+    );
+    const different = CUTS.filter((cut) => !isDeepStrictEqual(read(format, cutUp(reply, cut)), whole));
+    t.same(different, [], `${name}: cuts that matter`);
+    t.same(formatOf(parts, true)?.thought?.breaks, [], `${name}: not where the grammar takes no call there`);
+  }
+  t.end();
+});
+
+t.test('the draft of a call within a thought stays there', (t) => {
+  for (const name of ['Reka-Edge', 'openai-gpt-oss-120b', 'upstage-Solar-Open-100B']) {
+    const parts = formats.get(name);
+    t.same(parts && formatOf(parts)?.thought?.breaks, [], name);
+  }
   t.end();
 });
