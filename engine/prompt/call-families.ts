@@ -71,6 +71,7 @@ const FAMILIES: readonly Family[] = [
     signs: ['<|channel|>analysis', 'functions.'],
     syntax: {
       mark: 'to=functions.',
+      answerLead: '<|channel|>final<|message|>',
       open: ' to=functions.',
       between: '<|channel|>commentary json<|message|>',
       alsoBetween: [...HARMONY_BETWEEN.slice(1), ' <|constrain|>json<|message|>', ' json<|message|>', '<|message|>'],
@@ -84,6 +85,7 @@ const FAMILIES: readonly Family[] = [
     syntax: {
       mark: '<atem:function_calls>',
       lead: ' to=\x01<|message|>',
+      answerLead: 'to=user<|message|>',
       open: '<atem:function_calls>\n<atem:invoke name="',
       between: '">\n',
       next: '</atem:invoke>\n</atem:function_calls><|eom|><|start|>assistant to=\x01<|message|><atem:function_calls>\n<atem:invoke name="',
@@ -102,6 +104,7 @@ const FAMILIES: readonly Family[] = [
     syntax: {
       // In front of all calls stands <|tool_calls|>, a control token that counts as no text.
       mark: '<|tool_call:begin|>',
+      answerLead: '<|content|>',
       open: '<|tool_call:begin|>\0<|tool_call:name|>',
       between: '<|tool_call:args|>',
       next: '<|tool_call:end|><|tool_call:begin|>\0<|tool_call:name|>',

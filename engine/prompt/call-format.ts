@@ -53,11 +53,12 @@ export function compileCalls(
     ...(rules.parameters && { parameters: rules.parameters }),
     ...(rules.nested && { nested: rules.nested }),
   };
-  const { userRecipient } = syntax;
+  const { userRecipient, answerLead } = syntax;
   const whole = choice.required || json || syntax.answer !== undefined || userRecipient !== undefined;
   const { gbnf, stacks } = rules;
   if (!whole) return { kind: 'ok', calls: { gbnf, stacks, ...calls } };
   const or = choice.required ? undefined : reply;
+  const orLead = userRecipient === undefined ? answerLead : `${userRecipient}\n`;
   const places = Math.max(stacks, or?.stacks ?? 0);
   return {
     kind: 'ok',
@@ -66,7 +67,7 @@ export function compileCalls(
       gbnf: callGrammar(gbnf, {
         lead: (syntax.lead ?? '').trimStart(),
         ...(or && { or: or.part }),
-        ...(userRecipient !== undefined && { orLead: `${userRecipient}\n` }),
+        ...(orLead !== undefined && { orLead }),
       }),
       stacks: places,
     },

@@ -49,6 +49,8 @@ export interface CallSyntax {
   readonly answerTool?: string;
   /** A header that the model writes in front of `open`, and that counts as no text. */
   readonly lead?: string;
+  /** A header that the model writes in front of what is no call, and that counts as no text. */
+  readonly answerLead?: string;
   /** What the model is known to write in place of `open`, whatever its template says. */
   readonly alsoOpen?: readonly string[];
   readonly between: string;

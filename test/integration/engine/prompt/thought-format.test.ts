@@ -1,18 +1,24 @@
 import t from 'tap';
-import { chatPrompt } from '../../../../engine/prompt/chat-prompt.js';
+import { chatPrompt, type ReplyOptions } from '../../../../engine/prompt/chat-prompt.js';
 import { ThoughtSplitter } from '../../../../engine/output/thought.js';
+import { ReplyText } from '../../../../engine/output/reply-text.js';
 import type { ReplyFormat } from '../../../../engine/protocol/reply-format.js';
+import { Gbnf } from '../../../support/gbnf.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
 import { bundleTemplate, partsOf } from '../../../support/prompt-models.js';
 
 const SPECIALS = ['<s>', '<|channel|>', '<|message|>', '<|end|>', '[THINK]', '[/THINK]'];
 
-async function formatOf(template: string, reasoningEffort?: string): Promise<ReplyFormat | undefined> {
+async function formatOf(
+  template: string,
+  reasoningEffort?: string,
+  { tools, ...more }: Pick<ReplyOptions, 'calls' | 'jsonObject'> & { readonly tools?: readonly object[] } = {},
+): Promise<ReplyFormat | undefined> {
   const parts = partsOf(fakeVocabulary({ specials: SPECIALS, bos: '<s>' }), await bundleTemplate(template));
   const made = chatPrompt(
     parts,
-    { messages: [{ role: 'user', content: 'Hello' }] },
-    { addGenerationPrompt: true, ...(reasoningEffort !== undefined && { reasoningEffort }) },
+    { messages: [{ role: 'user', content: 'Hello' }], ...(tools && { tools }) },
+    { addGenerationPrompt: true, ...(reasoningEffort !== undefined && { reasoningEffort }), ...more },
     100_000,
   );
   if (made.kind !== 'prompt') throw new Error(made.kind);
@@ -93,4 +99,42 @@ t.test('control tokens in marks are named', async (t) => {
   t.same((await formatOf('openai-gpt-oss-120b'))?.markers, ['<|channel|>', '<|message|>', '<|end|>']);
   t.same((await formatOf('mistralai-Ministral-3-14B-Reasoning-2512'))?.markers, ['[THINK]', '[/THINK]']);
   t.same((await formatOf('Qwen-Qwen3-0.6B'))?.markers, []);
+});
+
+const TOOLS = [{ type: 'function', function: { name: 'look', parameters: { type: 'object', properties: {} } } }];
+const AUTO = { tools: TOOLS, calls: { required: false, parallel: true } };
+
+t.test('in JSON mode with tools the answer has its header', async (t) => {
+  const cases = [
+    [
+      'openai-gpt-oss-120b',
+      '<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant',
+      '<|channel|>final<|message|>',
+      ' to=functions.look<|channel|>commentary json<|message|>{}',
+    ],
+    [
+      'upstage-Solar-Open-100B',
+      '<|think|>Hm.<|end|><|begin|>assistant',
+      '<|content|>',
+      '<|tool_call:begin|>a1<|tool_call:name|>look<|tool_call:args|>{}<|tool_call:end|>',
+    ],
+    [
+      'muse-glimmer',
+      ' to=self<|message|>Hm.<|eom|><|start|>assistant',
+      ' to=user<|message|>',
+      ' to=look<|message|><atem:function_calls>\n<atem:invoke name="look">\n</atem:invoke>\n</atem:function_calls>',
+    ],
+  ] as const;
+  for (const [name, thought, header, call] of cases) {
+    const format = await formatOf(name, 'high', { ...AUTO, jsonObject: true });
+    const grammar = new Gbnf(format?.grammar?.gbnf ?? '');
+    for (const begin of ['', thought]) {
+      t.equal(grammar.reads(`${begin}${header}{"a": 1}`), 'whole', `${name}: an answer`);
+      t.equal(grammar.reads(`${begin}${call}`), 'whole', `${name}: a call`);
+      t.equal(grammar.reads(`${begin}{"a": 1}`), 'no', `${name}: without a header`);
+      const text = new ReplyText([], format);
+      const [given, end] = [text.push(Buffer.from(`${begin}${header}{"a": 1}`)), text.end()];
+      t.equal(given.content + end.content, '{"a": 1}', `${name}: its text`);
+    }
+  }
 });
