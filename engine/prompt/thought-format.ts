@@ -12,6 +12,8 @@ interface Family extends Partial<Pick<ThoughtFormat, 'breaks' | 'headers' | 'clo
   /** Stands in the source of the family's templates and of no other's further down. */
   readonly sign: string;
   readonly start: string;
+  /** What the model is known to write in place of the start. */
+  readonly alsoStart?: readonly string[];
   readonly end: string;
   /** What stands in front of the start where a thought follows another. */
   readonly turn?: string;
@@ -19,18 +21,25 @@ interface Family extends Partial<Pick<ThoughtFormat, 'breaks' | 'headers' | 'clo
   readonly onDemand?: boolean;
 }
 
+/** What gpt-oss-20b writes in front of a channel now and then. */
+const STRAY = ['<|channel|>commentary', '<|channel|>commentary to=assistant'];
+/** How gpt-oss names the type of an answer. */
+const TYPES = ['', ' <|constrain|>json', '<|constrain|>json', ' json'];
+
 /** In the order of asking. */
 const FAMILIES: readonly Family[] = [
   {
     sign: '<|channel|>analysis',
     start: '<|channel|>analysis<|message|>',
+    alsoStart: STRAY.map((stray) => `${stray}<|channel|>analysis<|message|>`),
     end: '<|end|>',
     turn: '<|start|>assistant',
     // A call's recipient may stand in front of the channel or after it.
     headers: ['', '<|start|>assistant'].flatMap((lead) => [
-      `${lead}<|channel|>final<|message|>`,
+      ...['', ...STRAY].flatMap((stray) => TYPES.map((type) => `${lead}${stray}<|channel|>final${type}<|message|>`)),
       `${lead}<|channel|>commentary<|message|>`,
       `${lead}<|channel|>commentary`,
+      `${lead}<|channel|>analysis`,
       ...(lead === '' ? [] : [lead]),
     ]),
     part: '<|end|>',
@@ -85,12 +94,16 @@ export class Thoughts {
   readonly unasked: boolean;
   readonly #format: Omit<ThoughtFormat, 'open'>;
   readonly #markers: readonly string[];
+  /** See {@link Family}. Absent: the reply is not made of parts that have headers. */
+  readonly #turn: string | undefined;
 
   /** `specials`: the vocabulary's special texts. */
   constructor(family: Family, specials: readonly string[]) {
     this.unasked = family.onDemand !== true;
-    const { start, end, turn, breaks = [], headers = [], close, part } = family;
-    const starts = turn === undefined ? [start] : [start, turn + start];
+    const { start, alsoStart = [], end, turn, breaks = [], headers = [], close, part } = family;
+    const own = [start, ...alsoStart];
+    const starts = turn === undefined ? own : [...own, ...own.map((each) => turn + each)];
+    this.#turn = turn;
     this.#format = {
       starts,
       ends: [end],
@@ -123,9 +136,7 @@ export class Thoughts {
 
   /** The headers of calls (CallSyntax.lead), with and without what begins another part of the reply. */
   #callHeaders(leads: readonly string[]): readonly string[] {
-    const { starts } = this.#format;
-    const [start = '', again = ''] = starts;
-    const turn = again.slice(0, again.length - start.length).trimEnd();
+    const turn = this.#turn?.trimEnd() ?? '';
     return leads.flatMap((lead) => [lead.trimStart(), `${turn}${lead}`]);
   }
 
@@ -134,8 +145,7 @@ export class Thoughts {
    * a reply has a header, or where calls are JSON between plain tags: a thought there may contain the draft of a call.
    */
   #callsInThought({ mark, open, arguments: notation }: CallSyntax, functions: readonly string[]): readonly string[] {
-    const { starts, breaks } = this.#format;
-    if (starts.length > 1 || breaks.length > 0) return [];
+    if (this.#turn !== undefined || this.#format.breaks.length > 0) return [];
     if (CONTROL.test(mark)) return [mark];
     if (notation === undefined) return [];
     // A thought may name a tag; with the name of a function behind it, it is a call.
@@ -147,9 +157,9 @@ export class Thoughts {
   framed(gbnf: string, { think, header }: { readonly think: boolean; readonly header: boolean }): string {
     const [first] = this.#format.headers;
     const { starts, ends } = this.#format;
-    const [start = '', again = ''] = starts;
-    if (first === undefined || starts.length < 2) return gbnf;
-    const turn = again.slice(0, again.length - start.length);
+    const [start = ''] = starts;
+    const turn = this.#turn;
+    if (first === undefined || turn === undefined) return gbnf;
     const lead = turn.endsWith(' ') ? ' ' : '';
     const thought = { start: lead + start, end: ends[0] ?? '', turn: turn.trimEnd() };
     return grammarAfterHead(gbnf, { ...(think && { thought }), ...(header && { header: lead + first }) });

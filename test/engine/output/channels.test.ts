@@ -67,6 +67,31 @@ const CASES: readonly [string, string, Read][] = [
     { reasoning: 'One.\nTwo.', content: 'So.', calls: [] },
   ],
   [
+    HARMONY,
+    '<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>{"a": 1}',
+    { reasoning: 'Hm.', content: '{"a": 1}', calls: [] },
+  ],
+  [
+    HARMONY,
+    '<|channel|>commentary<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes',
+    { reasoning: 'Hm.', content: 'Yes', calls: [] },
+  ],
+  [
+    HARMONY,
+    '<|channel|>commentary to=assistant<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=assistant<|channel|>final<|message|>Yes',
+    { reasoning: 'Hm.', content: 'Yes', calls: [] },
+  ],
+  [
+    HARMONY,
+    `<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>analysis to=functions.look <|constrain|>json<|message|>${CALL}`,
+    { reasoning: 'Hm.', content: '', calls: [['look', CALL]] },
+  ],
+  [
+    HARMONY,
+    `<|channel|>analysis to=functions.go <|constrain|>json<|message|>{}`,
+    { reasoning: '', content: '', calls: [['go', '{}']] },
+  ],
+  [
     SOLAR,
     `<|think|>Hm.<|end|><|begin|>assistant<|tool_call:begin|>a1<|tool_call:name|>look<|tool_call:args|>${CALL}<|tool_call:end|><|tool_call:begin|>b2<|tool_call:name|>go<|tool_call:args|>{}<|tool_call:end|>`,
     {
