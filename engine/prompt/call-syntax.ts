@@ -35,9 +35,13 @@ export function callSyntaxOf(source: string, render: Render): CallSyntax {
       const find = typed ? findTagged : syntaxIn;
       const syntax = reply === undefined ? undefined : find(reply, probes, end);
       if (reply === undefined || syntax === undefined || !givesBack(syntax, reply, probes)) continue;
-      const { arguments: notation } = syntax;
+      const { arguments: notation, open } = syntax;
       const cdata = source.includes(CDATA) && notation?.kind === 'tagged';
-      return cdata ? { ...syntax, arguments: { ...notation, cdata } } : syntax;
+      return {
+        ...syntax,
+        ...(QWEN_CODER.test(open) && !source.includes('think>') && { alsoOpen: ['<function='] }),
+        ...(cdata && { arguments: { ...notation, cdata } }),
+      };
     }
   }
   return familyOf(source) ?? WRAPPED;
@@ -45,6 +49,9 @@ export function callSyntaxOf(source: string, render: Render): CallSyntax {
 
 /** Some templates put strings with special characters into this. */
 const CDATA = '<![CDATA[';
+
+/** Where the model does not think, it leaves out the first tag now and then (QwenLM/Qwen3-Coder issue 475). */
+const QWEN_CODER = /^<tool_call>\s*<function=$/;
 
 /** Marks of an empty thought, which templates put before the calls. */
 const THOUGHT = /^\s*(?:(?:<[^<>]*think[^<>]*>|\[\/?THINK\])\s*)*/i;

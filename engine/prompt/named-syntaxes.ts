@@ -46,6 +46,7 @@ const FOUND = {
     next: '\n</function>\n</tool_call>\n<tool_call>\n<function=',
     close: '\n</function>\n</tool_call>',
     arguments: tagged('<parameter=', '>\n', '\n</parameter>'),
+    alsoOpen: ['<function='],
   },
   glm: {
     mark: '<tool_call>',

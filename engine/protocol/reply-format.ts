@@ -51,7 +51,10 @@ export interface CallSyntax {
   readonly lead?: string;
   /** A header that the model writes in front of what is no call, and that counts as no text. */
   readonly answerLead?: string;
-  /** What the model is known to write in place of `open`, whatever its template says. */
+  /**
+   * What the model is known to write in place of `open`, whatever its template says. If it does not begin with the mark, it is a call
+   * once `between` follows the name of a function.
+   */
   readonly alsoOpen?: readonly string[];
   readonly between: string;
   /** What the model is known to write in place of `between`. */

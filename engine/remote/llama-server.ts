@@ -221,11 +221,11 @@ function grammarFields(job: GenerateJob): object {
   const grammar = serverGrammar(job);
   if (grammar === undefined) return { grammar: '' };
   if (grammar.kind === 'whole') return { grammar: grammar.gbnf, grammar_lazy: false };
-  const { gbnf, mark } = grammar;
+  const { gbnf, marks } = grammar;
   return {
     grammar: gbnf,
     grammar_lazy: true,
-    grammar_triggers: [{ type: WORD, value: mark }],
-    preserved_tokens: [mark],
+    grammar_triggers: marks.map((value) => ({ type: WORD, value })),
+    preserved_tokens: marks.slice(0, 1),
   };
 }

@@ -1,13 +1,15 @@
 /** The grammar of a reply, in the form that a server is sent. */
 import { callGrammar } from '../grammar/calls.js';
 import { grammarAfter } from '../grammar/gbnf.js';
+import { marksOf } from '../output/calls/marks.js';
 import type { GenerateJob } from '../protocol/jobs.js';
+import type { CallFormat } from '../protocol/reply-format.js';
 
 export type ServerGrammar =
   /** The whole reply is constrained. */
   | { readonly kind: 'whole'; readonly gbnf: string }
-  /** From this text on, once it occurs. */
-  | { readonly kind: 'lazy'; readonly gbnf: string; readonly mark: string };
+  /** From one of these texts on, once it occurs. */
+  | { readonly kind: 'lazy'; readonly gbnf: string; readonly marks: readonly string[] };
 
 /** Undefined: the reply is unconstrained. */
 export function serverGrammar({ format }: GenerateJob): ServerGrammar | undefined {
@@ -18,5 +20,12 @@ export function serverGrammar({ format }: GenerateJob): ServerGrammar | undefine
   }
   const calls = format?.calls;
   if (calls?.gbnf === undefined) return undefined;
-  return { kind: 'lazy', gbnf: callGrammar(calls.gbnf), mark: calls.syntax.mark };
+  return { kind: 'lazy', gbnf: callGrammar(calls.gbnf), marks: triggers(calls) };
+}
+
+/** A call without its mark is one only if it names a function. */
+function triggers({ syntax, functions }: CallFormat): readonly string[] {
+  const [mark = '', ...bare] = marksOf(syntax);
+  const end = syntax.between.trim();
+  return [mark, ...bare.flatMap((open) => functions.map((name) => `${open}${name}${end}`))];
 }

@@ -10,6 +10,7 @@ export const TAGGED_SYNTAXES = {
   'Qwen3-Coder': {
     mark: '<tool_call>',
     open: '<tool_call>\n<function=',
+    alsoOpen: ['<function='],
     between: '>\n',
     next: '\n</function>\n</tool_call>\n<tool_call>\n<function=',
     close: '\n</function>\n</tool_call>',

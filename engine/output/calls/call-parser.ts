@@ -15,7 +15,7 @@ import { CallHead, MAX_HEAD } from './call-head.js';
 import { ALWAYS_CONSTRAINED, ParsedText, type CallConstraint, type CallText } from './call-text.js';
 import { ExpectedText } from './expected-text.js';
 import { StringText } from './json-text.js';
-import { MAX_SPACE, splitBeforeMark } from './marks.js';
+import { marksOf, MAX_SPACE, splitBeforeMark } from './marks.js';
 import { readerOf } from './readers.js';
 
 /** Calls that one reply can have: an index in an answer ends at 127. */
@@ -26,6 +26,7 @@ type State = 'start' | 'content' | 'lead' | 'head' | 'arguments' | 'tail' | 'ans
 export class CallParser {
   readonly #format: CallFormat;
   readonly #constraint: CallConstraint;
+  readonly #marks: readonly string[];
   #state: State;
   /** Content not yet passed on: white space, and a possible beginning of a mark. */
   #buffered = '';
@@ -44,6 +45,7 @@ export class CallParser {
   constructor(format: CallFormat, constraint: CallConstraint = ALWAYS_CONSTRAINED) {
     this.#format = format;
     this.#constraint = constraint;
+    this.#marks = marksOf(format.syntax);
     const { mark, userRecipient } = format.syntax;
     const begun = userRecipient !== undefined;
     this.#state = begun ? 'head' : mark === '' ? 'start' : 'content';
@@ -74,8 +76,7 @@ export class CallParser {
   end(): CallText {
     const mark = this.#format.gbnf === undefined && !this.#shown;
     const { certain, mayBeUsers, raw } = this.#head;
-    const inHead = this.#state === 'head';
-    const call = inHead && !certain && !mayBeUsers ? this.#spaces + raw : '';
+    const call = this.#state === 'head' && !certain && !mayBeUsers ? this.#spaces + raw : '';
     const content = (mark ? '' : this.#buffered) + call;
     this.#buffered = this.#spaces = this.#raw = '';
     return { content: this.#calls > 0 && content.trim() === '' ? '' : content, calls: [] };
@@ -118,7 +119,7 @@ export class CallParser {
   }
 
   #content(text: string, out: ParsedText): string {
-    const { content, rest, spaces } = splitBeforeMark(this.#buffered + text, this.#format.syntax.mark);
+    const { content, rest, spaces } = splitBeforeMark(this.#buffered + text, this.#marks);
     this.#buffered = spaces === undefined ? rest : '';
     this.#emit(content, out);
     return spaces === undefined ? '' : this.#begin(rest, spaces);

@@ -1,16 +1,24 @@
+import type { CallSyntax } from '../../protocol/reply-format.js';
+
+/** The texts that calls are recognised by: the mark, and what is written in place of all of `open` and begins otherwise. */
+export function marksOf({ mark, alsoOpen = [] }: Pick<CallSyntax, 'mark' | 'alsoOpen'>): readonly string[] {
+  return [mark, ...alsoOpen.filter((open) => !open.startsWith(mark))];
+}
+
 /** White space that is buffered, since it is dropped beside a call; more than this is content. */
 export const MAX_SPACE = 64;
 
 /**
- * Splits text at the first `mark`: `content` is certainly content. `rest` begins with the white space before the mark,
+ * Splits text at the first of these marks: `content` is certainly content. `rest` begins with the white space before the mark,
  * `spaces` characters; without a mark it is what may be the beginning of one, and `spaces` is undefined.
  */
 export function splitBeforeMark(
   text: string,
-  mark: string,
+  marks: readonly string[],
 ): { readonly content: string; readonly rest: string; readonly spaces: number | undefined } {
-  const at = text.indexOf(mark);
-  const begun = at >= 0 ? at : text.length - beginning(mark, text);
+  const places = marks.map((mark) => text.indexOf(mark)).filter((place) => place >= 0);
+  const at = places.length > 0 ? Math.min(...places) : -1;
+  const begun = at >= 0 ? at : text.length - Math.max(...marks.map((mark) => beginning(mark, text)));
   const spaces = spacesBefore(text, begun);
   const end = begun - spaces;
   return { content: text.slice(0, end), rest: text.slice(end), spaces: at >= 0 ? spaces : undefined };

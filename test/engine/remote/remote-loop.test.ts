@@ -61,6 +61,15 @@ t.test(
       grammar_triggers: [{ type: 1, value: '<call>' }],
       preserved_tokens: ['<call>'],
     });
+    const also = { ...calls, syntax: { ...syntax, alsoOpen: ['<f='], between: '>\n' } };
+    await llama.ended(llama.generate({ format: { markers: ['<call>'], calls: also } }));
+    t.match(llama.stub.bodies[2], {
+      grammar_triggers: [
+        { type: 1, value: '<call>' },
+        { type: 1, value: '<f=f>' },
+      ],
+      preserved_tokens: ['<call>'],
+    });
     const vllm = await RemoteHarness.start(t, 'vllm');
     await vllm.ended(vllm.generate({ stops: ['q'], format: { markers: [], grammar: { gbnf: 'root ::= "x"' } } }));
     t.match(vllm.stub.bodies[0], { stop: ['q'], structured_outputs: { grammar: 'root ::= "x"' } });

@@ -169,6 +169,26 @@ t.test('a call within a thought that was not ended', (t) => {
   t.end();
 });
 
+t.test('a call of Qwen3-Coder without the first tag', (t) => {
+  const parts = formats.get('Qwen3-Coder');
+  const format = parts && formatOf(parts);
+  if (format?.calls?.gbnf === undefined) throw new Error('no format');
+  const call = '<function=go>\n</function>\n</tool_call>';
+  t.equal(new Gbnf(callGrammar(format.calls.gbnf)).reads(call), 'whole');
+  const after = '<tool_call>\n<function=get_weather>\n<parameter=city>\nBern\n</parameter>\n</function>\n</tool_call>';
+  const calls = [
+    { name: 'go', arguments: '{}' },
+    { name: 'get_weather', arguments: '{"city": "Bern"}' },
+  ];
+  const no = 'No <function=unknown>\n or #include <functional> or <function=go';
+  for (const cut of CUTS) {
+    const made = read(format, cutUp(`I will look.\n${call}\n${after}`, cut));
+    t.same(made, { reasoning: '', content: 'I will look.', calls });
+    t.same(read(format, cutUp(no, cut)), { reasoning: '', content: no, calls: [] }, 'no call');
+  }
+  t.end();
+});
+
 t.test('the draft of a call within a thought stays there', (t) => {
   for (const name of ['Reka-Edge', 'openai-gpt-oss-120b', 'upstage-Solar-Open-100B']) {
     const parts = formats.get(name);
