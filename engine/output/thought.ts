@@ -15,14 +15,16 @@ const MAX_SPACE = 256;
  *
  *     before --start--> thought --end--> before --anything else--> content
  *
- * A thought begins the reply, or follows another one; a later mark is text. White space at a thought's edges is
- * dropped, and so is white space between it and the content (like llama.cpp's parsers, except that they keep white
- * space before the end mark). Without a thought the content is the unchanged text.
+ * A thought begins the reply, or follows another one; a later mark is text, unless the format has thoughts anywhere. White
+ * space at a thought's edges is dropped, and so is white space between it and the content (like llama.cpp's parsers, except
+ * that they keep white space before the end mark). Without a thought the content is the unchanged text.
  */
 export class ThoughtSplitter {
   readonly #format: ThoughtFormat;
   /** Marks that may occur before content has begun. */
   readonly #marks: readonly string[];
+  /** Marks that may occur within the content. */
+  readonly #ends: readonly string[];
   #close: StopMatcher;
   #state: 'before' | 'thought' | 'content' = 'before';
   /** Before: text that is not yet known to be a mark or content. */
@@ -38,6 +40,7 @@ export class ThoughtSplitter {
   constructor(format: ThoughtFormat) {
     this.#format = format;
     this.#marks = [...format.starts, ...format.headers].sort((a, b) => b.length - a.length);
+    this.#ends = this.#endMarks(true);
     this.#close = this.#contentEnd();
     if (format.open) this.#think();
   }
@@ -49,8 +52,7 @@ export class ThoughtSplitter {
 
   /** A mark that ends the content, or a part of it, may begin in this text of several characters. */
   mayEndIn(text: string): boolean {
-    const { close, part } = this.#format;
-    return text.length > 1 && [close, part].some((mark) => mark?.[0] !== undefined && text.includes(mark[0]));
+    return text.length > 1 && this.#ends.some((mark) => text.includes(mark[0] ?? ''));
   }
 
   /** The text so far ends within a thought. */
@@ -96,16 +98,19 @@ export class ThoughtSplitter {
   #before(text: string): string {
     const buffered = this.#buffered + text;
     const lead = buffered.trimStart();
+    const after = this.#thoughts > 0;
+    const wrap = after ? this.#format.wrap?.[0] : undefined;
+    const marks = wrap === undefined ? this.#marks : [...this.#marks, wrap];
     // The longest of those that begin alike, so one that may still continue is waited for.
-    const longer = this.#marks.some((own) => own.length > lead.length && own.startsWith(lead));
-    const mark = longer ? undefined : this.#marks.find((own) => lead.startsWith(own));
+    const longer = marks.some((own) => own.length > lead.length && own.startsWith(lead));
+    const mark = longer ? undefined : marks.find((own) => lead.startsWith(own));
     this.#buffered = '';
     if (mark !== undefined) {
       if (this.#format.starts.includes(mark)) this.#think();
       else this.#state = 'content';
+      if (mark === wrap) this.#close = this.#contentEnd(true);
       return lead.slice(mark.length);
     }
-    const after = this.#thoughts > 0;
     if (longer && (after || buffered.length - lead.length <= MAX_SPACE)) {
       this.#buffered = after ? lead : buffered;
       return '';
@@ -114,15 +119,24 @@ export class ThoughtSplitter {
     return after ? lead : buffered;
   }
 
-  #contentEnd(): StopMatcher {
-    return new StopMatcher([this.#format.close, this.#format.part].filter((mark) => mark !== undefined));
+  #contentEnd(wrapped = false): StopMatcher {
+    return new StopMatcher(this.#endMarks(wrapped));
   }
 
-  /** Returns the text after a part's end mark. After the mark that ends the whole content, the rest is dropped. */
+  /** Marks that are no text within the content. */
+  #endMarks(wrapped: boolean): readonly string[] {
+    const { close, part, anywhere, wrap, starts, ends } = this.#format;
+    const marks = [close, part, wrapped ? wrap?.[1] : undefined, ...(anywhere === true ? [...starts, ...ends] : [])];
+    return marks.filter((mark) => mark !== undefined);
+  }
+
+  /** Returns the text after a mark within the content. After the one that ends the whole content, the rest is dropped. */
   #endPart(mark: string, rest: string): string {
-    if (mark === this.#format.close) return '';
+    const { close, part, starts } = this.#format;
+    if (mark === close) return '';
     this.#close = this.#contentEnd();
-    this.#state = 'before';
+    if (mark === part) this.#state = 'before';
+    else if (starts.includes(mark)) this.#think();
     return rest;
   }
 

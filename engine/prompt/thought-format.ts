@@ -8,7 +8,7 @@ import { CALLED } from '../output/calls/expected-text.js';
 import type { CallFormat, CallSyntax, ReplyFormat, ThoughtFormat } from '../protocol/reply-format.js';
 
 /** The marks of one family of templates. */
-interface Family extends Partial<Pick<ThoughtFormat, 'breaks' | 'headers' | 'close' | 'part'>> {
+interface Family extends Partial<Omit<ThoughtFormat, 'open' | 'starts' | 'ends'>> {
   /** Stands in the source of the family's templates and of no other's further down. */
   readonly sign: string;
   readonly start: string;
@@ -64,7 +64,7 @@ const FAMILIES: readonly Family[] = [
     close: '<|close|>message<|sep|>',
   },
   // Gemma's system turn has a `<|think|>` of its own, so it comes before Solar.
-  { sign: '<|channel>thought', start: '<|channel>thought', end: '<channel|>' },
+  { sign: '<|channel>thought', start: '<|channel>thought', end: '<channel|>', anywhere: true },
   {
     sign: '<|begin|>assistant<|think|>',
     start: '<|think|>',
@@ -82,6 +82,13 @@ const FAMILIES: readonly Family[] = [
   { sign: '</seed:think>', start: '<seed:think>', end: '</seed:think>' },
   // A reply without a thought begins with the mark of one's end.
   { sign: '</mm:think>', start: '<mm:think>', end: '</mm:think>', headers: ['</mm:think>'] },
+  {
+    // Granite 3.3, whose template asks for these marks where the model is to think.
+    sign: '<response></response>',
+    start: '<think>',
+    end: '</think>',
+    wrap: ['<response>', '</response>'],
+  },
   { sign: 'think>', start: '<think>', end: '</think>' },
 ];
 
@@ -100,7 +107,7 @@ export class Thoughts {
   /** `specials`: the vocabulary's special texts. */
   constructor(family: Family, specials: readonly string[]) {
     this.unasked = family.onDemand !== true;
-    const { start, alsoStart = [], end, turn, breaks = [], headers = [], close, part } = family;
+    const { start, alsoStart = [], end, turn, breaks = [], headers = [], close, part, anywhere, wrap } = family;
     const own = [start, ...alsoStart];
     const starts = turn === undefined ? own : [...own, ...own.map((each) => turn + each)];
     this.#turn = turn;
@@ -111,6 +118,8 @@ export class Thoughts {
       headers,
       ...(close !== undefined && { close }),
       ...(part !== undefined && { part }),
+      ...(anywhere && { anywhere }),
+      ...(wrap && { wrap }),
     };
     const marks = [...starts, end, ...headers, ...(close === undefined ? [] : [close])];
     this.#markers = specials.filter((text) => text !== '' && marks.some((mark) => mark.includes(text)));
@@ -127,11 +136,8 @@ export class Thoughts {
     const leads = lead === undefined ? [] : functions.map((name) => lead.replaceAll(CALLED, name));
     // Where a grammar constrains the whole reply, it takes calls only after the thought.
     const inThought = gbnf === undefined ? [] : this.#callsInThought(syntax, functions);
-    return {
-      ...thought,
-      headers: [...thought.headers, ...this.#callHeaders(leads)],
-      breaks: [...thought.breaks, ...inThought],
-    };
+    const { headers, breaks, ...rest } = thought;
+    return { headers: [...headers, ...this.#callHeaders(leads)], breaks: [...breaks, ...inThought], ...rest };
   }
 
   /** The headers of calls (CallSyntax.lead), with and without what begins another part of the reply. */

@@ -204,4 +204,8 @@ export interface ThoughtFormat {
   readonly close?: string;
   /** A part of the content ends here, and a thought, a header or more content follows. */
   readonly part?: string;
+  /** A thought may begin within the content too, and an end mark there that ends none is dropped. */
+  readonly anywhere?: true;
+  /** After a thought the content stands between these two, which are dropped. */
+  readonly wrap?: readonly [begin: string, end: string];
 }

@@ -4,6 +4,8 @@ import type { ThoughtFormat } from '../../../engine/protocol/reply-format.js';
 
 const THINK: ThoughtFormat = { open: false, starts: ['<think>'], ends: ['</think>'], breaks: [], headers: [] };
 const OPEN: ThoughtFormat = { ...THINK, open: true };
+const ANYWHERE: ThoughtFormat = { ...THINK, anywhere: true };
+const WRAPPED: ThoughtFormat = { ...THINK, wrap: ['<answer>', '</answer>'] };
 const HARMONY: ThoughtFormat = {
   open: false,
   starts: ['<|channel|>analysis<|message|>', '<|start|>assistant<|channel|>analysis<|message|>'],
@@ -62,6 +64,14 @@ const CASES: readonly (readonly [string, ThoughtFormat, string, string, string])
     '',
     '<|channel|>commentary to=f<|message|>{}',
   ],
+  ['a thought within the content', ANYWHERE, 'Yes.<think>\nHm.</think>\n\nNo.', 'Hm.', 'Yes.No.'],
+  ['an empty one at its end', ANYWHERE, '<think>Hm.</think>Yes.<think>\n</think>', 'Hm.', 'Yes.'],
+  ['an end mark that ends none', ANYWHERE, 'Yes.</think>', '', 'Yes.'],
+  ['the same at the beginning', ANYWHERE, '</think>Yes.', '', 'Yes.'],
+  ['a wrapped answer', WRAPPED, '<think>Hm.</think>\n<answer>Yes.</answer>\n', 'Hm.', 'Yes.\n'],
+  ['half of what wraps it', WRAPPED, '<think>Hm.</think><ans', 'Hm.', '<ans'],
+  ['an answer that is not wrapped', WRAPPED, '<think>Hm.</think>Yes.</answer>', 'Hm.', 'Yes.</answer>'],
+  ['without a thought the marks are text', WRAPPED, '<answer>Yes.</answer>', '', '<answer>Yes.</answer>'],
   ['a closing of the content', { ...OPEN, close: '</reply>' }, 'Hm.</think>Yes.</reply> more', 'Hm.', 'Yes.'],
   ['half a closing', { ...OPEN, close: '</reply>' }, 'Hm.</think>Yes.</rep', 'Hm.', 'Yes.</rep'],
 ];

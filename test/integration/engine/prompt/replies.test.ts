@@ -169,6 +169,20 @@ t.test('a call within a thought that was not ended', (t) => {
   t.end();
 });
 
+t.test('a second thought of Gemma 4, in front of its call', (t) => {
+  const parts = formats.get('google-gemma-4-31B-it-interleaved');
+  const format = parts && formatOf(parts);
+  const call = '<|tool_call>call:get_weather{city:<|"|><channel|> <|channel>thought<|"|>}<tool_call|>';
+  const reply = `<|channel>thought\nOne.<channel|>Words.<|channel>thought\nTwo.<channel|>${call}`;
+  const expected = {
+    reasoning: 'One.\nTwo.',
+    content: 'Words.',
+    calls: [{ name: 'get_weather', arguments: '{"city": "<channel|> <|channel>thought"}' }],
+  };
+  for (const cut of CUTS) t.same(format && read(format, cutUp(reply, cut)), expected);
+  t.end();
+});
+
 t.test('a call of Qwen3-Coder without the first tag', (t) => {
   const parts = formats.get('Qwen3-Coder');
   const format = parts && formatOf(parts);

@@ -53,6 +53,13 @@ const REPLIES: readonly (readonly [string, string, boolean, boolean])[] = [
   ['mistralai-Ministral-3-14B-Reasoning-2512', '[THINK]Hm.[/THINK]Yes.', false, false],
   ['google-gemma-4-31B-it', '<|channel>thought\nHm.\n<channel|>Yes.', false, false],
   [
+    'google-gemma-4-31B-it-interleaved',
+    '<|channel>thought\nHm.<channel|>Yes.<|channel>thought\n<channel|>',
+    false,
+    false,
+  ],
+  ['ibm-granite-granite-3.3-2B-Instruct', '<think>Hm.</think><response>Yes.</response>', false, false],
+  [
     'openai-gpt-oss-120b',
     '<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.',
     false,
