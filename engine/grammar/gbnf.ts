@@ -29,6 +29,9 @@ export function grammarText(root: string, parts: readonly GrammarPart[]): Gramma
   return { kind: 'unservable', why: 'is too large to be compiled to a grammar.' };
 }
 
+/** White space beside a mark. */
+const GAP = '[ \\n]{0,2}';
+
 /**
  * The grammar of any text up to and including `after`, at its first place, and from there on of what `gbnf` allows. `gbnf`
  * as {@link grammarText} makes it, `after` not empty. Between the two a blank or two lines may end, since models know their
@@ -36,12 +39,12 @@ export function grammarText(root: string, parts: readonly GrammarPart[]): Gramma
  */
 export function grammarAfter(after: string, gbnf: string): string {
   const rules = textUpTo(after, 'free', 'constrained');
-  return [`root ::= free-0`, ...rules, gbnf.replace(/^root ::= (.*)/, 'constrained ::= [ \\n]{0,2} ($1)')].join('\n');
+  return [`root ::= free-0`, ...rules, gbnf.replace(/^root ::= (.*)/, `constrained ::= ${GAP} ($1)`)].join('\n');
 }
 
-/** What a model that writes its replies in several parts puts before the constrained one. */
+/** What a model puts before the constrained part of its reply. */
 export interface TurnHead {
-  /** May come first: its opening mark, the end mark, and what begins the next part. */
+  /** May come first: its opening mark, the end mark, and what begins the next part, or '' where nothing does. */
   readonly thought?: { readonly start: string; readonly end: string; readonly turn: string };
   /** Stands before the constrained part. */
   readonly header?: string;
@@ -51,10 +54,12 @@ export interface TurnHead {
 export function grammarAfterHead(gbnf: string, { thought, header = '' }: TurnHead): string {
   if (thought === undefined && header === '') return gbnf;
   const head = header === '' ? 'constrained' : `${literal(header)} constrained`;
-  const constrained = gbnf.replace(/^root ::= (.*)/, 'constrained ::= [ \\n]{0,2} ($1)');
+  // Without a thought and a header the constrained part is all of the reply, with nothing in front of it.
+  const alone = thought?.turn === '';
+  const constrained = gbnf.replace(/^root ::= (.*)/, `constrained ::= ${alone ? '' : `${GAP} `}($1)`);
   if (thought === undefined) return `root ::= ${head}\n${constrained}`;
-  const root = `root ::= ${literal(thought.start)} thought-0 | ${head}`;
-  const turn = `thought-end ::= ${literal(thought.turn)} ${head}`;
+  const root = `root ::= ${alone ? `${GAP} ` : ''}${literal(thought.start)} thought-0 | ${head}`;
+  const turn = `thought-end ::= ${alone ? GAP : literal(thought.turn)} ${head}`;
   return [root, ...textUpTo(thought.end, 'thought', 'thought-end'), turn, constrained].join('\n');
 }
 

@@ -71,11 +71,12 @@ export function chatPrompt(
   const { pieces } = rendered;
   const atLeast = fewestTokens(parts.vocabulary, pieces.join(''));
   if (atLeast > maxTokens) return { kind: 'too-long', atLeast };
+  const end = pieces.at(-1) ?? '';
   const format = replyFormat(
     parts,
-    pieces.at(-1) ?? '',
+    end,
     compiled.calls,
-    compiled.grammar && framed(parts, constraint, options, compiled.grammar),
+    compiled.grammar && framed(parts, end, constraint, options, compiled.grammar),
   );
   if (images.kind === 'none') {
     const prompt = tokenPrompt(tokenizePrompt(parts.vocabulary, pieces));
@@ -144,6 +145,7 @@ export function constraintOf(
 /** The grammar of a whole reply with what the model writes around its content. */
 function framed(
   { thoughts, template }: PromptParts,
+  prompt: string,
   { calls }: ReplyConstraint,
   { reasoningEffort }: ReplyOptions,
   { gbnf, ...more }: Omit<ReplyGrammar, 'after'>,
@@ -152,7 +154,7 @@ function framed(
   if (userRecipient !== undefined && calls === undefined)
     return { gbnf: grammarAfterHead(gbnf, { header: `${userRecipient}\n` }), ...more };
   const header = calls === undefined || calls.syntax.answer !== undefined;
-  return { gbnf: thoughts?.framed(gbnf, { think: reasoningEffort !== 'none', header }) ?? gbnf, ...more };
+  return { gbnf: thoughts?.framed(gbnf, prompt, { effort: reasoningEffort, header }) ?? gbnf, ...more };
 }
 
 function compiledFrom(
@@ -180,7 +182,7 @@ function replyFormat(
   if (calls === undefined && grammar === undefined) return thinking;
   const parts = calls === undefined ? [] : textsOf(calls.syntax);
   const marks = vocabulary.specialTexts.filter((text) => text !== '' && parts.some((part) => part.includes(text)));
-  // If the prompt has begun a thought, the grammar applies after it. Otherwise the reply has none.
+  // If the prompt has begun a thought, the grammar applies after it. Otherwise it takes one itself (framed).
   const after = thinking?.thought.open === true ? thinking.thought.ends[0] : undefined;
   return {
     markers: [...new Set([...(thinking?.markers ?? []), ...marks])],

@@ -101,7 +101,7 @@ export class Thoughts {
   readonly unasked: boolean;
   readonly #format: Omit<ThoughtFormat, 'open'>;
   readonly #markers: readonly string[];
-  /** See {@link Family}. Absent: the reply is not made of parts that have headers. */
+  /** As in {@link Family}. Absent: replies are not made of parts that begin so. */
   readonly #turn: string | undefined;
 
   /** `specials`: the vocabulary's special texts. */
@@ -159,16 +159,26 @@ export class Thoughts {
     return [...begins].flatMap((begin) => functions.map((name) => begin + name));
   }
 
-  /** `gbnf` with what the model writes in front of its content or calls: a thought if it is to think, and a header. */
-  framed(gbnf: string, { think, header }: { readonly think: boolean; readonly header: boolean }): string {
-    const [first] = this.#format.headers;
-    const { starts, ends } = this.#format;
+  /**
+   * `gbnf` with what the model writes after `prompt` in front of its content or calls: a thought, and a header where replies are
+   * parts that have headers. A model of the other kind, if it begins its thoughts itself, may think only if an effort is named.
+   */
+  framed(
+    gbnf: string,
+    prompt: string,
+    { effort, header }: { readonly effort: string | undefined; readonly header: boolean },
+  ): string {
+    const { starts, ends, headers } = this.#format;
     const [start = ''] = starts;
-    const turn = this.#turn;
-    if (first === undefined || turn === undefined) return gbnf;
+    const [end = ''] = ends;
+    const turn = this.#turn ?? '';
     const lead = turn.endsWith(' ') ? ' ' : '';
-    const thought = { start: lead + start, end: ends[0] ?? '', turn: turn.trimEnd() };
-    return grammarAfterHead(gbnf, { ...(think && { thought }), ...(header && { header: lead + first }) });
+    const asked = effort === undefined ? this.#turn !== undefined : effort !== 'none';
+    // What follows a thought that the prompt began is constrained by other means (ReplyGrammar.after).
+    const think = asked && !this.#opened(prompt) && !this.skipped(prompt);
+    const thought = { start: lead + start, end, turn: turn.trimEnd() };
+    const head = header && this.#turn !== undefined ? lead + (headers[0] ?? '') : '';
+    return grammarAfterHead(gbnf, { header: head, ...(think && { thought }) });
   }
 
   /** The marks, where `source`, the template, looks for them in an assistant's content. */

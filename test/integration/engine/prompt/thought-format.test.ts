@@ -111,6 +111,42 @@ t.test('control tokens in marks are named', async (t) => {
 const TOOLS = [{ type: 'function', function: { name: 'look', parameters: { type: 'object', properties: {} } } }];
 const AUTO = { tools: TOOLS, calls: { required: false, parallel: true } };
 
+/** Models that begin a thought themselves, and their marks. */
+const BEGINNERS = [
+  ['Qwen-Qwen3-0.6B', '<think>\nHm.\n</think>\n\n'],
+  ['GLM-4.6', '\n<think>Hm.</think>\n'],
+  ['google-gemma-4-31B-it', '<|channel>thought\nHm.<channel|>'],
+  ['ByteDance-Seed-OSS', '<seed:think>Hm.</seed:think>'],
+  ['mistralai-Ministral-3-14B-Reasoning-2512', '[THINK]Hm.[/THINK]'],
+  ['MiniMax-M3', '<mm:think>Hm.</mm:think>'],
+  ['Kimi-K2-Thinking', '<think>Hm.</think>'],
+  ['LFM2.5-Instruct', '<think>Hm.</think>'],
+] as const;
+
+t.test('a model that begins its thoughts itself may think before constrained content, if asked to', async (t) => {
+  const json = { jsonObject: true };
+  const reads = async (name: string, effort: string | undefined, text: string): Promise<string> =>
+    new Gbnf((await formatOf(name, effort, json))?.grammar?.gbnf ?? '').reads(text);
+  for (const [name, thought] of BEGINNERS) {
+    t.equal(await reads(name, 'high', `${thought}{"a": 1}`), 'whole', name);
+    t.equal(await reads(name, 'high', '{"a": 1}'), 'whole', `${name}: it need not`);
+    t.equal(await reads(name, 'high', '\n{"a": 1}'), 'no', `${name}: with nothing in front of it`);
+    t.equal(await reads(name, 'high', thought), 'begun', `${name}: the thought is not all`);
+    t.equal(await reads(name, 'none', `${thought}{"a": 1}`), 'no', `${name}: without effort`);
+    t.equal(await reads(name, undefined, `${thought}{"a": 1}`), 'no', `${name}: not asked for`);
+  }
+  const required = { tools: TOOLS, calls: { required: true, parallel: true } };
+  const forced = new Gbnf((await formatOf('Qwen-Qwen3-0.6B', 'high', required))?.grammar?.gbnf ?? '');
+  const call = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>';
+  t.equal(forced.reads(`<think>\nHm.\n</think>\n\n${call}`), 'whole');
+  t.equal(forced.reads(call), 'whole');
+  const wrapped = await formatOf('HuggingFaceTB-SmolLM3-3B', 'high', AUTO);
+  const reply = '<think>\nHm.\n</think>\n{"tool_calls": [{"name": "look", "arguments": {}}]}';
+  t.equal(new Gbnf(wrapped?.grammar?.gbnf ?? '').reads(reply), 'whole');
+  const text = new ReplyText([], wrapped);
+  t.match(text.push(Buffer.from(reply)), { reasoning: 'Hm.', content: '', calls: [{ name: 'look' }, {}] });
+});
+
 t.test('in JSON mode with tools the answer has its header', async (t) => {
   const cases = [
     [
