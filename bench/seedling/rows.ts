@@ -49,7 +49,7 @@ export class RowMaker {
     this.#end = vocabulary.tokenize(END_OF_TURN, true)[0] ?? 0;
     this.#lineEnd = vocabulary.tokenize('\n', false)[0] ?? 0;
     this.#heading = vocabulary.tokenize('Labels:', false)[0] ?? 0;
-    this.#yesNo = decision.prompt.labels.yesNo;
+    this.#yesNo = decision.prompt.labels.yes_no.tokens;
     const probe = decision.prompt.tokenize('x', []);
     this.#constantHead = probe.kind === 'tokens' ? probe.input.length - 1 : 0;
   }

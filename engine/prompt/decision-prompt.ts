@@ -4,14 +4,16 @@
  *     template head | preface | INPUT || gap | QUESTION, answers, labels | template tail
  *
  * The part left of || is tokenized once per request and the part right of it once per question, separately, so that the
- * input's tokens, and later its prefill, do not depend on the question.
+ * input's tokens, and later its prefill, do not depend on the question. The tail is the template's own up to where an answer
+ * begins (labels.ts), its type's of question.
  */
 import type { ScoreQuestion } from '../protocol/jobs.js';
 import { readCalibration, type Calibration } from './calibration.js';
 import { fewestTokens, type PromptParts } from './chat-prompt.js';
 import type { SpecialTexts } from './data-text.js';
-import { labelTokens, verifyLabels, type Labels } from './labels.js';
+import { verifyLabels, type Labels } from './labels.js';
 import { GAP, LAST_WORDS, PREFACE, questionText, type Question } from './question-text.js';
+import type { Thoughts } from './thought-format.js';
 import { tokenizeParts, tokenizePrompt, type Vocabulary } from './tokens.js';
 
 /** Tokens that one question's prompt may have: head, input, question, tail. */
@@ -19,6 +21,7 @@ export const DECISION_PROMPT_TOKENS = 8185;
 
 const INPUT_MARK = '\ue000';
 const QUESTION_MARK = '\ue001';
+const ANSWER_MARK = '\ue002';
 
 export type DecisionTokens =
   | {
@@ -53,19 +56,20 @@ export class DecisionPrompt {
     const head = tokenizePrompt(this.#vocabulary, [this.#frame.head + first, ...rest]);
     const asked: ScoreQuestion[] = [];
     for (const [index, question] of questions.entries()) {
-      const tail = this.#tail(questionText(question));
-      const tokens = head.length + tail.length;
-      if (tokens > DECISION_PROMPT_TOKENS) return { kind: 'too-long', question: index, tokens, exact: true };
-      const labels = labelTokens(this.labels, question.type, question.answers.length);
-      asked.push({ tail, labels, temperature: this.#calibration[question.type] });
+      const labels = this.labels[question.type];
+      const tail = this.#tail(questionText(question), labels.tail);
+      const length = head.length + tail.length;
+      if (length > DECISION_PROMPT_TOKENS) return { kind: 'too-long', question: index, tokens: length, exact: true };
+      const tokens = labels.tokens.slice(0, question.answers.length);
+      asked.push({ tail, labels: tokens, temperature: this.#calibration[question.type] });
     }
     return { kind: 'tokens', input: head, questions: asked };
   }
 
-  #tail(question: string): Uint32Array {
+  #tail(question: string, end: string): Uint32Array {
     const pieces = [...this.#specials.breakUp(question)];
     pieces[0] = this.#frame.between + (pieces[0] ?? '');
-    pieces.push((pieces.pop() ?? '') + this.#frame.tail);
+    pieces.push((pieces.pop() ?? '') + end);
     return tokenizeParts(this.#vocabulary, pieces);
   }
 }
@@ -78,31 +82,56 @@ export function makeDecisionPrompt(
 ): { readonly kind: 'ok'; readonly prompt: DecisionPrompt } | { readonly kind: 'bad'; readonly problem: string } {
   const frame = renderFrame(parts);
   if (frame === undefined) return { kind: 'bad', problem: 'the chat template does not render the decision prompt' };
-  const verified = verifyLabels(parts.vocabulary, LAST_WORDS + frame.tail);
+  const verified = verifyLabels(parts.vocabulary, LAST_WORDS, frame.tails);
   if (verified.kind === 'bad') return verified;
   const read = readCalibration(parts.vocabulary.calibration);
   if (read.kind === 'bad') return read;
   return { kind: 'ok', prompt: new DecisionPrompt(parts, frame, verified.labels, read.calibration) };
 }
 
-/** The template's text before the input, between it and the question, and after the question. */
+/** The template's text before the input, between it and the question, and what may follow the question, the best first. */
 interface Frame {
   readonly head: string;
   readonly between: string;
-  readonly tail: string;
+  readonly tails: readonly string[];
 }
 
 function renderFrame({ template, thoughts }: PromptParts): Frame | undefined {
-  const content = PREFACE + INPUT_MARK + GAP + QUESTION_MARK;
-  const rendered = template.render(
-    { messages: [{ role: 'user', content }] },
-    { addGenerationPrompt: true, reasoningEffort: 'none' },
-  );
+  const asked = { role: 'user', content: PREFACE + INPUT_MARK + GAP + QUESTION_MARK };
+  const rendered = template.render({ messages: [asked] }, { addGenerationPrompt: true, reasoningEffort: 'none' });
   if (rendered.kind === 'failed') return undefined;
   const [head, rest, more] = rendered.text.split(INPUT_MARK);
   const [between, tail, further] = (rest ?? '').split(QUESTION_MARK);
   if (head === undefined || between === undefined || tail === undefined) return undefined;
   if (more !== undefined || further !== undefined) return undefined;
-  // Labels must come after a thought that the template has begun.
-  return { head, between, tail: thoughts?.closed(tail) ?? tail };
+  const answered = template.render(
+    { messages: [asked, { role: 'assistant', content: ANSWER_MARK }] },
+    { addGenerationPrompt: false, reasoningEffort: 'none' },
+  );
+  const written = answered.kind === 'failed' ? undefined : textBetween(answered.text, QUESTION_MARK, ANSWER_MARK);
+  return { head, between, tails: [...new Set([answerTail(tail, written, thoughts), closed(tail, thoughts)])] };
+}
+
+/**
+ * The tail with all that the template writes in front of an answer: after `tail` a model would write that itself, a header for
+ * example, and no label. `written`: what the template has between a question and an answer.
+ */
+function answerTail(tail: string, written: string | undefined, thoughts: Thoughts | undefined): string {
+  if (written?.startsWith(tail) === true) return closed(written, thoughts);
+  // It leaves the empty thought out of an earlier reply.
+  const plain = thoughts?.withoutEmpty(tail);
+  const more = plain !== undefined && written?.startsWith(plain) === true ? written.slice(plain.length) : '';
+  return closed(tail, thoughts) + (thoughts?.ends(more) === true ? '' : more);
+}
+
+/** Labels must come after a thought that the template has begun. */
+function closed(tail: string, thoughts: Thoughts | undefined): string {
+  return thoughts?.closed(tail) ?? tail;
+}
+
+/** undefined: the marks do not follow each other once each. */
+function textBetween(text: string, from: string, to: string): string | undefined {
+  const [, after, more] = text.split(from);
+  const [between, rest, further] = (after ?? '').split(to);
+  return more === undefined && rest !== undefined && further === undefined ? between : undefined;
 }

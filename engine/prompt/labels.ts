@@ -1,11 +1,15 @@
 import type { Vocabulary } from './tokens.js';
 
-/** The labels that stand for a question's answers, one token each. Texts and tokens are parallel. */
-export interface Labels {
-  readonly yesNo: Uint32Array;
-  readonly letters: Uint32Array;
-  readonly digits: Uint32Array;
+/** The labels of one type of question. */
+export interface LabelSet {
+  /** What ends a prompt in front of a label. */
+  readonly tail: string;
+  /** One for each label, in order. */
+  readonly tokens: Uint32Array;
 }
+
+/** The labels that stand for a question's answers. */
+export type Labels = Readonly<Record<QuestionType, LabelSet>>;
 
 export const YES_NO = ['yes', 'no'] as const;
 export const LETTERS: readonly string[] = Array.from('ABCDEFGHIJKLMNOPQRSTUVWXYZ');
@@ -13,41 +17,62 @@ export const DIGITS: readonly string[] = Array.from('0123456789');
 
 export type QuestionType = 'yes_no' | 'choice' | 'score';
 
+/** The texts of all labels of a type. */
+const TEXTS: Readonly<Record<QuestionType, readonly string[]>> = { yes_no: YES_NO, choice: LETTERS, score: DIGITS };
+
 /**
- * Finds each label's token after the template's tail and checks that a label is exactly one token there, that it leaves the
- * tail's own tokens as they are, and that no two share one. `problem` is one line for the operator.
+ * Finds each label's token after `before` and one of the template's tails, and checks that a label is exactly one token there,
+ * that it leaves the tokens in front of it as they are, and that no two labels of a type share one. Each type has the first of
+ * `tails`, at least one, after which that is so. Most vocabularies have a token for a word with the space in front of it, and few
+ * have one for such a digit, so the space that ends a tail is the tail's or else each label's. `problem` is one line for the
+ * operator.
  */
 export function verifyLabels(
   vocabulary: Vocabulary,
-  tail: string,
+  before: string,
+  tails: readonly string[],
 ): { readonly kind: 'ok'; readonly labels: Labels } | { readonly kind: 'bad'; readonly problem: string } {
-  const before = vocabulary.tokenize(tail, true);
-  const seen = new Set<number>();
-  for (const label of [...YES_NO, ...LETTERS, ...DIGITS]) {
-    const after = vocabulary.tokenize(tail + label, true);
-    const token = after[before.length];
-    if (token === undefined || after.length !== before.length + 1 || before.some((own, at) => after[at] !== own))
-      return { kind: 'bad', problem: `the label "${label}" is not one token after the chat template` };
-    if (seen.has(token)) return { kind: 'bad', problem: `the label "${label}" shares its token with another label` };
-    seen.add(token);
-  }
-  const tokens = Uint32Array.from(seen);
-  const letters = YES_NO.length;
-  const digits = letters + LETTERS.length;
-  return {
-    kind: 'ok',
-    labels: { yesNo: tokens.slice(0, letters), letters: tokens.slice(letters, digits), digits: tokens.slice(digits) },
+  const places = tails.flatMap((tail) => [
+    { tail, lead: '' },
+    ...(tail.endsWith(' ') ? [{ tail: tail.slice(0, -1), lead: ' ' }] : []),
+  ]);
+  const find = (type: QuestionType): LabelSet | string => {
+    let found: LabelSet | string = '';
+    for (const { tail, lead } of places) {
+      const tokens = tokensAfter(vocabulary, before + tail, lead, TEXTS[type]);
+      if (typeof tokens !== 'string') return { tail, tokens };
+      found = tokens;
+    }
+    return found;
   };
+  const [yesNo, choice, score] = [find('yes_no'), find('choice'), find('score')];
+  if (typeof yesNo === 'string') return { kind: 'bad', problem: yesNo };
+  if (typeof choice === 'string') return { kind: 'bad', problem: choice };
+  if (typeof score === 'string') return { kind: 'bad', problem: score };
+  return { kind: 'ok', labels: { yes_no: yesNo, choice, score } };
 }
 
-/** The tokens of a question's labels, in its answers' order. */
-export function labelTokens(labels: Labels, type: QuestionType, answers: number): Uint32Array {
-  if (type === 'yes_no') return labels.yesNo;
-  return (type === 'choice' ? labels.letters : labels.digits).slice(0, answers);
+/** What is wrong with the labels, otherwise. */
+function tokensAfter(
+  vocabulary: Vocabulary,
+  tail: string,
+  lead: string,
+  labels: readonly string[],
+): Uint32Array | string {
+  const before = vocabulary.tokenize(tail, true);
+  const seen = new Set<number>();
+  for (const label of labels) {
+    const after = vocabulary.tokenize(tail + lead + label, true);
+    const token = after[before.length];
+    if (token === undefined || after.length !== before.length + 1 || before.some((own, at) => after[at] !== own))
+      return `the label "${label}" is not one token after the chat template`;
+    if (seen.has(token)) return `the label "${label}" shares its token with another label`;
+    seen.add(token);
+  }
+  return Uint32Array.from(seen);
 }
 
 /** The texts of a question's labels, in its answers' order. */
 export function labelTexts(type: QuestionType, answers: number): readonly string[] {
-  if (type === 'yes_no') return YES_NO;
-  return (type === 'choice' ? LETTERS : DIGITS).slice(0, answers);
+  return TEXTS[type].slice(0, answers);
 }

@@ -193,6 +193,21 @@ export class Thoughts {
     return this.#opened(tail) ? `${tail}\n${this.#format.ends[0] ?? ''}\n\n` : tail;
   }
 
+  /** A prompt's tail without the empty thought at its end; undefined: it ends with none. */
+  withoutEmpty(tail: string): string | undefined {
+    const end = tail.trimEnd();
+    const mark = this.#format.ends.find((text) => end.endsWith(text));
+    if (mark === undefined) return undefined;
+    const begun = end.slice(0, end.length - mark.length).trimEnd();
+    const start = this.#format.starts.find((text) => begun.endsWith(text));
+    return start === undefined ? undefined : begun.slice(0, begun.length - start.length);
+  }
+
+  /** Whether a text has the end of a thought in it. */
+  ends(text: string): boolean {
+    return this.#format.ends.some((mark) => text.includes(mark));
+  }
+
   /** Whether a prompt ends with a thought that is over: the model is to answer at once. */
   skipped(prompt: string): boolean {
     const end = prompt.trimEnd();

@@ -1,4 +1,5 @@
 import t from 'tap';
+import { CHAT_TEMPLATE } from '../../../../bench/models/chat-template.js';
 import {
   DECISION_PROMPT_TOKENS,
   makeDecisionPrompt,
@@ -8,7 +9,7 @@ import { YES_NO } from '../../../../engine/prompt/labels.js';
 import { questionText, type Question } from '../../../../engine/prompt/question-text.js';
 import type { PromptParts } from '../../../../engine/prompt/chat-prompt.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
-import { partsOf, promptParts } from '../../../support/prompt-models.js';
+import { partsOf, promptParts, sharedVocabulary } from '../../../support/prompt-models.js';
 
 const CHATML =
   '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant{{ "\\n" }}';
@@ -60,7 +61,7 @@ t.test('head and input are one part, question and tail the other, and neither de
       t.same(alone.questions[0], all.questions[at]);
       t.same(tokensOf(prompt, 'Other words', [question]).questions[0], alone.questions[0]);
     }
-    t.same([...(all.questions[1]?.labels ?? [])], [...prompt.labels.letters.slice(0, 2)]);
+    t.same([...(all.questions[1]?.labels ?? [])], [...prompt.labels.choice.tokens.slice(0, 2)]);
     const { bos, addBos } = parts.vocabulary;
     t.equal(all.input[0] === bos?.token, addBos, 'BOS comes first if the model uses it');
   }
@@ -98,6 +99,25 @@ t.test('thoughts that the template leaves open are closed before the label', asy
   const prompt = promptOf(partsOf(fakeVocabulary(FAKE), `${CHATML}<think>{{ "\\n" }}`));
   const tail = tokensOf(prompt, 'x', [CHOICE]).questions[0]?.tail ?? new Uint32Array();
   t.match(String.fromCharCode(...tail), /<think>\n\n<\/think>\n\n$/);
+});
+
+t.test('the tail has all that the template writes before an answer', async (t) => {
+  const tails = async (template: string) => {
+    const { yes_no: yesNo, score } = promptOf(await promptParts('llama-bpe', template)).labels;
+    return [yesNo.tail, score.tail];
+  };
+  const both = (tail: string) => [tail, tail];
+  t.same(await tails('openai-gpt-oss-120b'), both('<|end|><|start|>assistant<|channel|>final<|message|>'));
+  t.same(await tails('upstage-Solar-Open-100B'), both('<|end|><|begin|>assistant<|content|>'));
+  t.same(await tails('Reka-Edge'), ['<sep>assistant:', '<sep>assistant: '], 'the space is part of a word');
+  const r7b = '<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>';
+  const answer = '<|START_THINKING|><|END_THINKING|><|START_RESPONSE|>';
+  t.match(await tails('CohereForAI-c4ai-command-r7b-12-2024-tool_use'), both(r7b + answer), 'after the empty thought');
+  t.match((await tails('Kimi-K3'))[0], /<\|close\|>think<\|sep\|><\|open\|>response<\|sep\|>$/);
+  const thought = '<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n';
+  t.same(await tails('Qwen-Qwen3-0.6B'), both(thought));
+  const own = promptOf(partsOf(await sharedVocabulary('llama-bpe'), CHAT_TEMPLATE));
+  t.equal(own.labels.choice.tail, thought, 'what the embedded model was trained with');
 });
 
 t.test('the bound counts head, input, question and tail, to the token', async (t) => {
