@@ -70,6 +70,8 @@ interface TemplateSource {
   readonly namesNone: boolean;
   /** It reads the results of calls from the message that calls, and from no other. */
   readonly embedsResults: boolean;
+  /** It begins no turn of the model after the results of a call that has words beside it (Gemma 4). */
+  readonly omitsTurn: boolean;
 }
 
 /** A model's chat template, and the form of conversation that it supports. */
@@ -111,7 +113,7 @@ export class ChatTemplate {
   /** The second half of `render`. */
   renderShaped(shaped: Shaped, options: RenderOptions): Rendered {
     const text = renderWith(this.#template, shaped, options);
-    if (text !== undefined) return { kind: 'text', text };
+    if (text !== undefined) return { kind: 'text', text: text + omittedTurn(this.#template, text, options) };
     const says = ownWords(this.#template, shaped, options);
     return { kind: 'failed', why: 'conversation', ...(says !== undefined && { says }) };
   }
@@ -156,6 +158,7 @@ function parseTemplate(source: string, tokens: TemplateTokens): TemplateSource {
     thinks: thoughts?.unasked ?? false,
     writesFormat: source.includes('(response_format | tojson)'),
     embedsResults: source.includes("if message['tool_responses']"),
+    omitsTurn: source.includes('<|tool_call>call:'),
   };
   const skips = (namesNone: boolean): boolean => {
     const options = { addGenerationPrompt: true, reasoningEffort: 'none' };
@@ -173,6 +176,15 @@ function renderWith(source: TemplateSource, shaped: Shaped, options: RenderOptio
   // Some templates throw at an effort that is not among theirs. `reasoning_strength` is another name for it.
   const withEffort = { reasoning_effort: effort, reasoning_strength: effort, ...items };
   return tryRender(source.template, withEffort) ?? tryRender(source.template, items);
+}
+
+/** The beginning of the model's turn, where a template of {@link TemplateSource.omitsTurn} leaves it out. As in llama-server. */
+function omittedTurn(source: TemplateSource, text: string, options: RenderOptions): string {
+  if (!source.omitsTurn || !options.addGenerationPrompt || !text.endsWith('<turn|>\n')) return '';
+  const question = { messages: [{ role: 'user', content: 'Hello' }] };
+  const rendered = (addGenerationPrompt: boolean): string =>
+    renderWith(source, question, Object.assign({}, options, { addGenerationPrompt })) ?? '';
+  return rendered(true).slice(rendered(false).length);
 }
 
 /** What the template throws, if those are constant words of its own: others may quote the conversation. */

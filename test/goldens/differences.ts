@@ -103,12 +103,6 @@ export const DIFFERENCES: readonly Difference[] = [
   ),
   sidecar('google-gemma-4-31B-it', 'call-deep', 'sidecar', NONE),
   sidecar(
-    'google-gemma-4-31B-it',
-    'thought-content-call',
-    'sidecar',
-    'llama-server begins another turn of the model after an empty text beside a call. The template does not.',
-  ),
-  sidecar(
     'meetkai-functionary-medium-v3.2',
     'offer-deep call-deep',
     'sidecar',

@@ -241,6 +241,20 @@ t.test('parameters without a type, and nested ones', async (t) => {
   }
 });
 
+t.test('a turn of the model begins after the results of a call with words beside it', async (t) => {
+  const [question, call, result] = LOOP.messages;
+  const said = { role: 'assistant', ...call, content: 'I look.' };
+  const messages = [question, said, result].flatMap((message) => message ?? []);
+  const gemma = template(await bundleTemplate('google-gemma-4-31B-it'));
+  const end = (effort: object, addGenerationPrompt = true) => {
+    const rendered = gemma.render({ messages, tools: TOOLS }, { addGenerationPrompt, ...effort });
+    return rendered.kind === 'text' ? rendered.text.replace(/^[^]*<tool_response\|>/, '') : rendered;
+  };
+  t.equal(end({}), 'I look.<turn|>\n<|turn>model\n');
+  t.equal(end({ reasoningEffort: 'none' }), 'I look.<turn|>\n<|turn>model\n<|channel>thought\n<channel|>');
+  t.equal(end({}, false), 'I look.<turn|>\n');
+});
+
 t.test('text parts become one text', async (t) => {
   const chat = template('{% for m in messages %}[{{ m.content }}]{% endfor %}');
   const content = [
