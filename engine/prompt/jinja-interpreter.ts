@@ -5,6 +5,7 @@
  */
 import { Interpreter, type Scope, type Statement, type Value } from './jinja-library.js';
 import { ownFilter, ownOperation, OWN_OPERATORS } from './jinja-operations.js';
+import { testOperator } from './jinja-tests.js';
 import { isList, isNested, NONE, pythonText, stripped, toValue } from './jinja-values.js';
 
 /** A template's texts as values. */
@@ -120,10 +121,34 @@ export class FullInterpreter extends Interpreter {
   #filter(node: Node & { type: 'FilterExpression' }, scope: Scope): Value {
     const operand = this.evaluate(node.operand, scope);
     const name = node.filter.type === 'Identifier' ? node.filter.value : undefined;
+    const chosen = isList(operand) ? this.#chosen(operand.value, node.filter, scope) : undefined;
+    if (chosen !== undefined) return chosen;
     return (
       ownFilter(operand, name, this.#numbered.has(operand)) ??
       super.evaluate(replaced(node, { operand: asNode(operand) }), scope)
     );
+  }
+
+  /** The items of which a test holds, or does not; undefined: it is another filter. */
+  #chosen(items: readonly Value[], filter: Node, scope: Scope): Value | undefined {
+    if (filter.type !== 'CallExpression' || filter.callee.type !== 'Identifier') return undefined;
+    const name = filter.callee.value;
+    if (name !== 'select' && name !== 'reject') return undefined;
+    const [test, argument] = filter.args.map((each) => this.evaluate(each, scope));
+    const chosen = items.filter(
+      (item) => this.#passes(item, test?.toString() ?? '', argument, scope) === (name === 'select'),
+    );
+    return this.evaluate({ type: 'ArrayLiteral', value: chosen.map(asNode) }, scope);
+  }
+
+  /** Whether a test holds of an item. */
+  #passes(item: Value, test: string, argument: Value | undefined, scope: Scope): boolean {
+    const operator = argument === undefined ? undefined : testOperator(test);
+    const node =
+      operator === undefined || argument === undefined
+        ? { type: 'TestExpression', operand: asNode(item), negate: false, test: { value: test } }
+        : { type: 'BinaryExpression', operator: { value: operator }, left: asNode(item), right: asNode(argument) };
+    return this.evaluate(node, scope).value === true;
   }
 
   #call(node: Node & { type: 'CallExpression' }, scope: Scope): Value {

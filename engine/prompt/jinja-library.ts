@@ -18,6 +18,12 @@ export interface Statement {
   readonly [part: string]: unknown;
 }
 
+/** A piece of a template's source, as the library's parser takes it. */
+export interface Token {
+  readonly type: string;
+  readonly value: string;
+}
+
 export interface Scope {
   /** Declares a variable from plain JSON values and functions; returns it in the library's form. */
   set(name: string, value: unknown): Value;
@@ -38,8 +44,8 @@ export interface Evaluator {
 interface Library {
   readonly Environment: new (around?: Scope) => Scope;
   readonly Interpreter: new (scope: Scope) => Evaluator;
-  readonly parse: (tokens: unknown) => Statement;
-  readonly tokenize: (source: string, options: { lstrip_blocks: boolean; trim_blocks: boolean }) => unknown;
+  readonly parse: (tokens: readonly Token[]) => Statement;
+  readonly tokenize: (source: string, options: { lstrip_blocks: boolean; trim_blocks: boolean }) => readonly Token[];
 }
 
 export const { Environment, Interpreter, parse, tokenize } = library as unknown as Library;

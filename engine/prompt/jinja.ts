@@ -2,6 +2,7 @@
 import { formatDate } from './dates.js';
 import { FullInterpreter, type Literals } from './jinja-interpreter.js';
 import { Environment, parse, tokenize, type Scope, type Statement } from './jinja-library.js';
+import { withTestOperators } from './jinja-tests.js';
 import { toValue } from './jinja-values.js';
 
 /** Longest list that `range` makes: no known template needs more. */
@@ -15,7 +16,7 @@ export class JinjaTemplate {
 
   /** Throws a SyntaxError when the source does not parse. */
   constructor(source: string) {
-    this.#program = parse(tokenize(source, { lstrip_blocks: true, trim_blocks: true }));
+    this.#program = parse(withTestOperators(tokenize(source, { lstrip_blocks: true, trim_blocks: true })));
   }
 
   /**

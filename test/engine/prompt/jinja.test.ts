@@ -60,6 +60,18 @@ const CASES: readonly (readonly [string, string, Readonly<Record<string, unknown
   ],
   ['a loop over nothing', '[{% for x in nothing %}x{% endfor %}{% for x in nothing if x %}x{% endfor %}]', {}, '[]'],
   ['a loop with a condition', '{% for x in [1, 2, 3] if x != 2 %}{{ x }}{% endfor %}', {}, '13'],
+  [
+    'select and reject',
+    '{% for k in o.keys() | reject("in", ["b"]) %}{{ k }}{% endfor %}{{ [1, "x"] | select("string") | join }}{{ l | reject("equalto", 2) | join }}{{ l | select("gt", 1) | list | length }}',
+    { o: { a: 1, b: 2, c: 3 }, l: [1, 2, 3] },
+    'acx132',
+  ],
+  [
+    'tests with an argument',
+    '{{ a is eq 1 }}{{ a is not eq 1 }}{{ a is in [1, 2] }}{{ a is not in([1]) }}{{ yes is sameas true and a is lt(2) }}{{ a is not ge 1 }}',
+    { a: 1, yes: true },
+    'TrueFalseTrueFalseTrueFalse',
+  ],
   ['range', '{{ range(3) | join }}{{ range(1, 3) | join }}{{ range(5, 0, -2) | join }}', {}, '01212531'],
 ];
 
