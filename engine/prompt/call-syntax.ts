@@ -31,7 +31,7 @@ export function callSyntaxOf(source: string, render: Render): CallSyntax {
   const end = turnEnd(render);
   for (const typed of [false, true]) {
     for (const probes of [PROBES, PROBES.slice(0, 1)]) {
-      const reply = callingTurn(render, probes, typed)?.replace(THOUGHT, '');
+      const reply = callingTurn(render, probes, typed)?.replace(NOTHING, '');
       const find = typed ? findTagged : syntaxIn;
       const syntax = reply === undefined ? undefined : find(reply, probes, end);
       if (reply === undefined || syntax === undefined || !givesBack(syntax, reply, probes)) continue;
@@ -53,8 +53,8 @@ const CDATA = '<![CDATA[';
 /** Where the model does not think, it leaves out the first tag now and then (QwenLM/Qwen3-Coder issue 475). */
 const QWEN_CODER = /^<tool_call>\s*<function=$/;
 
-/** Marks of an empty thought, which templates put before the calls. */
-const THOUGHT = /^\s*(?:(?:<[^<>]*think[^<>]*>|\[\/?THINK\])\s*)*/i;
+/** Marks of an empty thought, or of an empty text (Llama 4), which templates put before the calls. */
+const NOTHING = /^\s*(?:(?:<[^<>]*think[^<>]*>|\[\/?THINK\]|<\|python_start\|><\|python_end\|>)\s*)*/i;
 
 /** A mark: `<…>`, `<…=` or `[…]`, several in a row, words only between them. White space or JSON ends it. */
 const MARK = /^(?:<(?:[^\s<>{"])+>?|\[[A-Z_]+\])(?:[^\s{["]|\[[A-Z_]+\])*/;

@@ -337,3 +337,16 @@ t.test('an operator’s format is used whatever the template has', async (t) => 
   t.match(made('json'), { chosen: true, calls: WRAPPED });
   t.equal(made('none')?.calls, undefined);
 });
+
+t.test('an empty text between marks in front of a call is no mark of calls', (t) => {
+  // As in Llama 4's own template, whose model writes the call alone.
+  const source = `{{ tools | tojson }}{% for m in messages %}<|header_start|>{{ m.role }}<|header_end|>
+{% if m.tool_calls %}<|python_start|>{{ m.content }}<|python_end|>{% for c in m.tool_calls -%}
+{"name": "{{ c.function.name }}", "parameters": {{ c.function.arguments | tojson }}}
+{%- endfor %}{% else %}{{ m.content }}{% endif %}<|eot|>{% endfor %}
+{%- if add_generation_prompt %}<|header_start|>assistant<|header_end|>
+{% endif %}`;
+  const made = makeTemplate(source, { bos: '', eos: '' });
+  t.match(made, { kind: 'ok', template: { calls: namedSyntax('llama') } });
+  t.end();
+});
