@@ -53,6 +53,8 @@ export interface Shape {
   readonly joinsSystem?: boolean;
   /** Results of several calls come in the calls' order. */
   readonly sortsResults?: boolean;
+  /** The template writes a call's id and not its function's name. */
+  readonly idsAlone?: boolean;
   /** The template reads the tools as JSON text under the name `functions`. */
   readonly functions?: boolean;
   /** Marks by which the template itself takes a thought out of an assistant's content. */

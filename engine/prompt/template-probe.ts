@@ -73,7 +73,8 @@ export function probeShape(
 ): { readonly shape: Shape; readonly tools: boolean } | undefined {
   const base = probePlain(render);
   if (base === undefined) return undefined;
-  const shape = probeThought(render, probeNoReply(render, probeToolLoop(render, probeSystem(render, base))));
+  const system = probeSystem(render, base);
+  const shape = probeThought(render, probeNoReply(render, probeIds(render, probeToolLoop(render, system))));
   const lists = (form: Shape): boolean =>
     shows(render({ messages: [USER], tools: TOOLS }, form), MARK.tool, MARK.description);
   if (lists(shape)) return { shape, tools: true };
@@ -122,6 +123,13 @@ function probeToolLoop(render: Render, base: Shape): Shape {
     }
   }
   return renders ?? base;
+}
+
+/** Whether calls are written by their ids alone; the tools stand in front of the question. */
+function probeIds(render: Render, base: Shape): Shape {
+  const text = render(TOOL_LOOP, base) ?? '';
+  const calls = text.slice(text.lastIndexOf(MARK.user));
+  return shows(calls, CALL_ID, MARK.value) && !shows(calls, MARK.tool) ? { ...base, idsAlone: true } : base;
 }
 
 /** Some templates throw at a reply without text, unless it is a part. */

@@ -1,5 +1,6 @@
 import type { CallSyntax } from '../protocol/reply-format.js';
 import { OversizedArguments } from './call-arguments.js';
+import { withNamesForIds } from './call-names.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
 import { withEmbeddedResults } from './embedded-results.js';
 import { formatDate } from './dates.js';
@@ -121,7 +122,8 @@ export class ChatTemplate {
 
 /** A conversation as the template is given it. As {@link shapeConversation}. */
 function shaped(conversation: PromptConversation, shape: Shape, { embedsResults }: TemplateSource): Shaped {
-  return shapeConversation(embedsResults ? withEmbeddedResults(conversation) : conversation, shape);
+  const named = shape.idsAlone === true ? withNamesForIds(conversation) : conversation;
+  return shapeConversation(embedsResults ? withEmbeddedResults(named) : named, shape);
 }
 
 /** Parses and probes a template. `toolFormat`: `models[].toolFormat`. `problem` is one line for the operator. */

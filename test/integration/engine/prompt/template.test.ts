@@ -255,6 +255,47 @@ t.test('a turn of the model begins after the results of a call with words beside
   t.equal(end({}, false), 'I look.<turn|>\n');
 });
 
+t.test('a call of which the template writes the id alone has its function in the id', (t) => {
+  // As in Moonshot's own template of Kimi K2. The one in llama.cpp's bundle writes the name.
+  const kimi = template(`{% if tools %}<|im_system|>tool_declare<|im_middle|>{{ tools | tojson }}<|im_end|>{% endif -%}
+{% for m in messages %}<|im_{{ m.role }}|>{{ m.role }}<|im_middle|>
+{%- if m.tool_call_id %}## Return of {{ m.tool_call_id }}
+{% endif %}{{ m.content or '' }}
+{%- if m.tool_calls %}<|tool_calls_section_begin|>{% for c in m.tool_calls %}<|tool_call_begin|>{{ c.id -}}
+<|tool_call_argument_begin|>{{ c.function.arguments | tojson }}<|tool_call_end|>{% endfor -%}
+<|tool_calls_section_end|>{% endif %}<|im_end|>{% endfor %}
+{%- if add_generation_prompt %}<|im_assistant|>assistant<|im_middle|>{% endif %}`);
+  const call = (id: string, name: string) => ({
+    id,
+    type: 'function',
+    function: { name, arguments: '{"city":"Bern"}' },
+  });
+  const result = (id: string, content: string) => ({ role: 'tool', tool_call_id: id, content });
+  const messages = [
+    { role: 'user', content: 'Weather?' },
+    { role: 'assistant', content: null, tool_calls: [call('a', 'get_weather'), call('b', 'go')] },
+    result('b', 'gone'),
+    result('a', 'sunny'),
+    { role: 'assistant', content: null, tool_calls: [call('a', 'get_weather')] },
+    result('a', 'rain'),
+    result('c', 'of no call'),
+  ];
+  const rendered = kimi.render({ messages, tools: TOOLS }, ANSWER);
+  const text = rendered.kind === 'text' ? rendered.text : '';
+  const written = text.match(/(?<=<.tool_call_begin.>).*?(?=<.tool_call_arg)|(?<=## Return of )[^<]*/g);
+  t.same(written, [
+    'functions.get_weather:0',
+    'functions.go:1',
+    'functions.go:1\ngone',
+    'functions.get_weather:0\nsunny',
+    'functions.get_weather:2',
+    'functions.get_weather:2\nrain',
+    'c\nof no call',
+  ]);
+  t.match(kimi.calls, { mark: '<|tool_calls_section_begin|><|tool_call_begin|>functions.', arguments: undefined });
+  t.end();
+});
+
 t.test('text parts become one text', async (t) => {
   const chat = template('{% for m in messages %}[{{ m.content }}]{% endfor %}');
   const content = [
