@@ -84,7 +84,8 @@ export function probeShape(
 
 function probePlain(render: Render): Shape | undefined {
   for (const content of ['string', 'parts'] as const) {
-    for (const noTools of ['absent', 'null', 'empty'] as const) {
+    // None is what transformers passes, so that templates are written for it.
+    for (const noTools of ['null', 'absent', 'empty'] as const) {
       // A system role is assumed here: without it the one message would be left as it is nevertheless.
       const shape: Shape = {
         content,

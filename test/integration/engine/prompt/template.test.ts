@@ -296,6 +296,16 @@ t.test('a call of which the template writes the id alone has its function in the
   t.end();
 });
 
+t.test('tools that are not offered are none, as in transformers, unless the template throws at it', (t) => {
+  const messages = [{ role: 'user', content: 'x' }];
+  const text = (source: string) => template(source + '{{ messages[0].content }}').render({ messages }, ANSWER);
+  // As in Olmo 3's own template, which lists what is not none.
+  t.same(text('{% if tools is none %}no{% else %}{{ tools | tojson }}{% endif %}:'), { kind: 'text', text: 'no:x' });
+  t.same(text('{% if tools is defined %}{{ tools | length }}{% endif %}:'), { kind: 'text', text: ':x' });
+  t.same(text('{% for tool in tools + [] %}{% endfor %}:'), { kind: 'text', text: ':x' });
+  t.end();
+});
+
 t.test('text parts become one text', async (t) => {
   const chat = template('{% for m in messages %}[{{ m.content }}]{% endfor %}');
   const content = [
