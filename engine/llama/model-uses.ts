@@ -2,7 +2,7 @@ import type { LlamaModel } from 'node-llama-cpp';
 import { makeDecisionPrompt } from '../prompt/decision-prompt.js';
 import { callFormatText, type CallFormatText } from '../prompt/call-format-text.js';
 import type { TemplateSettings } from '../protocol/template-settings.js';
-import { makePromptParts } from '../prompt/prompt-parts.js';
+import { makePromptParts, toolsOf } from '../prompt/prompt-parts.js';
 import { vocabularyOf } from './vocabulary.js';
 
 /** What a loaded model can be used for. Of `chat` and `decisions`: why it cannot, in one line; undefined: it can. */
@@ -22,6 +22,6 @@ export function usesOf(model: LlamaModel, template?: TemplateSettings): Uses {
     return { chat: made.problem, decisions: made.problem, tools: { native: false, chosen: false, says: made.problem } };
   }
   const decision = makeDecisionPrompt(made.parts);
-  const tools = callFormatText(made.parts.template.tools);
+  const tools = callFormatText(toolsOf(made.parts));
   return { chat: undefined, tools, decisions: decision.kind === 'ok' ? undefined : decision.problem };
 }

@@ -1,5 +1,6 @@
 import type { Llama } from 'node-llama-cpp';
 import { loadBareTokenizer, type TokenizerModel } from './bare-vocabulary.js';
+import { fileTemplates } from './file-templates.js';
 import { checkModelFile } from './model-file.js';
 import { CALIBRATION_KEY } from '../prompt/calibration.js';
 import type { Vocabulary } from '../prompt/tokens.js';
@@ -48,7 +49,7 @@ export function vocabularyOf(
       return tokens instanceof Uint32Array ? tokens : Uint32Array.from(tokens);
     },
     hash: tokenizerHash(metadata),
-    chatTemplate: tokenizer.chat_template,
+    ...fileTemplates(metadata),
     bos: bos === null ? undefined : { token: bos, text: model.tokens.bosString ?? '' },
     eosText: model.tokens.eosString ?? '',
     addBos: model.tokens.shouldPrependBosToken,

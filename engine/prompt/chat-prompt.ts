@@ -20,6 +20,8 @@ export interface PromptParts {
   readonly specials: SpecialTexts;
   /** Absent: the model does not think. */
   readonly thoughts?: Thoughts;
+  /** In place of these where tools are offered: the file has a template of its own for that. */
+  readonly offering?: PromptParts;
 }
 
 /** How a reply is wanted. */
@@ -50,7 +52,7 @@ export type ConstraintSource = 'quick' | 'here' | CompiledConstraint;
  * `maxTokens`: what cannot fit is refused by its length alone, since tokenizing cannot be stopped.
  */
 export function chatPrompt(
-  parts: PromptParts,
+  all: PromptParts,
   given: PromptConversation,
   options: ReplyOptions,
   maxTokens: number,
@@ -60,6 +62,7 @@ export function chatPrompt(
   if (images.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
   const conversation = images.kind === 'marked' ? images.conversation : given;
   const { tools = [] } = conversation;
+  const parts = partsFor(all, tools);
   const work = new WorkBudget();
   const excess = weighed(tools, work);
   if (excess) return excess;
@@ -102,11 +105,11 @@ function aroundImages(vocabulary: Vocabulary, [first = [], ...rest]: readonly (r
 
 /** The text that a prompt is made of, in the pieces that are tokenized one by one: caller's text is split within special texts. */
 export function promptPieces(
-  parts: PromptParts,
+  all: PromptParts,
   conversation: PromptConversation,
   options: ReplyOptions,
 ): { readonly kind: 'pieces'; readonly pieces: readonly string[] } | RenderFailure {
-  const { template, specials } = parts;
+  const { template, specials } = partsFor(all, conversation.tools);
   const constraint = constraintOf(template.calls, conversation.tools ?? [], options);
   const wanted = { offered: constraint.calls !== undefined, json: constraint.json !== undefined };
   const instructed = withToolInstructions(conversation, template.tools, wanted);
@@ -120,6 +123,10 @@ export function promptPieces(
     return { kind: 'failed', why: rendered.why, ...(says !== undefined && { says }) };
   }
   return { kind: 'pieces', pieces: splitAtMarks(withTrusted(rendered.text, instructed.trusted), guarded.mark) };
+}
+
+function partsFor(parts: PromptParts, tools: readonly object[] = []): PromptParts {
+  return tools.length > 0 ? (parts.offering ?? parts) : parts;
 }
 
 /** What a template may write of a request besides its conversation. */

@@ -3,6 +3,7 @@ import { SpecialTexts } from './data-text.js';
 import type { TemplateSettings } from '../protocol/template-settings.js';
 import { makeTemplate } from './template.js';
 import { thoughtsOf } from './thought-format.js';
+import type { ToolUse } from './tool-use.js';
 import type { Vocabulary } from './tokens.js';
 
 /**
@@ -15,9 +16,27 @@ export function makePromptParts(
 ): { readonly kind: 'ok'; readonly parts: PromptParts } | { readonly kind: 'bad'; readonly problem: string } {
   const source = chatTemplate ?? vocabulary.chatTemplate;
   if (source === undefined) return { kind: 'bad', problem: 'the file has no chat template' };
+  const made = partsWith(vocabulary, source, toolFormat);
+  const { toolTemplate } = vocabulary;
+  if (made.kind === 'bad' || chatTemplate !== undefined || toolTemplate === undefined) return made;
+  // As in llama.cpp, one that cannot be used is as if it were not there.
+  const offering = partsWith(vocabulary, toolTemplate, toolFormat);
+  return offering.kind === 'bad' ? made : { kind: 'ok', parts: { ...made.parts, offering: offering.parts } };
+}
+
+function partsWith(
+  vocabulary: Vocabulary,
+  source: string,
+  toolFormat: string | undefined,
+): ReturnType<typeof makePromptParts> {
   const made = makeTemplate(source, { bos: vocabulary.bos?.text ?? '', eos: vocabulary.eosText }, toolFormat);
   if (made.kind === 'bad') return made;
   const thoughts = thoughtsOf(source, vocabulary.specialTexts);
   const specials = new SpecialTexts(vocabulary.specialTexts);
   return { kind: 'ok', parts: { template: made.template, vocabulary, specials, ...(thoughts && { thoughts }) } };
+}
+
+/** How the model of these parts is offered tools. */
+export function toolsOf({ template, offering }: PromptParts): ToolUse {
+  return (offering?.template ?? template).tools;
 }

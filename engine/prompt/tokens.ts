@@ -6,10 +6,12 @@ export interface Vocabulary {
    * Native and not to be interrupted; long runs of one character can end the process with some vocabularies.
    */
   tokenize(text: string, special: boolean): Uint32Array;
-  /** Names the tokenizer and its file's chat template: SHA-256, hex. */
+  /** Names the tokenizer and its file's chat templates: SHA-256, hex. */
   readonly hash: string;
   /** `tokenizer.chat_template` of the GGUF. */
   readonly chatTemplate: string | undefined;
+  /** `tokenizer.chat_template.tool_use` of the GGUF: for conversations that offer tools, in place of the other. */
+  readonly toolTemplate: string | undefined;
   readonly bos: { readonly token: number; readonly text: string } | undefined;
   /** Empty: the vocabulary has none. */
   readonly eosText: string;

@@ -2,7 +2,7 @@ import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
 import { makeDecisionPrompt, type DecisionPrompt } from '../../engine/prompt/decision-prompt.js';
 import { callFormatText } from '../../engine/prompt/call-format-text.js';
 import { promptVersionOf } from '../../engine/prompt/prompt-version.js';
-import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
+import { makePromptParts, toolsOf } from '../../engine/prompt/prompt-parts.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
 import type { ModelReport, PromptModel } from './messages.js';
@@ -38,9 +38,11 @@ function prepareModel(model: PromptModel, vocabulary: Vocabulary): LoadedModel {
   if (made.kind === 'bad') return broken(model, made.problem);
   const { parts } = made;
   const promptVersion = promptVersionOf(vocabulary.hash, model.template);
-  const capable = { id: model.id, promptVersion, ...parts.template.capabilities };
+  const tools = toolsOf(parts);
+  const { system } = parts.template.capabilities;
+  const capable = { id: model.id, promptVersion, tools: tools.calls !== undefined, system };
   if (model.kind === 'chat') {
-    return { kind: 'chat', model, report: { ...capable, calls: callFormatText(parts.template.tools) }, parts };
+    return { kind: 'chat', model, report: { ...capable, calls: callFormatText(tools) }, parts };
   }
   const decision = makeDecisionPrompt(parts);
   if (decision.kind === 'bad') return broken(model, decision.problem);

@@ -25,6 +25,7 @@ export function fakeVocabulary(
     },
     hash: 'fake',
     chatTemplate: undefined,
+    toolTemplate: undefined,
     bos: bos === undefined ? undefined : { token: 200_000 + specials.indexOf(bos), text: bos },
     eosText: '',
     addBos: options.addBos ?? false,

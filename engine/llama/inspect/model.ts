@@ -15,6 +15,7 @@ import { callFormatText } from '../../prompt/call-format-text.js';
 import { makeTemplate } from '../../prompt/template.js';
 import { openLlama } from '../backend.js';
 import { LlamaLog } from '../llama-log.js';
+import { fileTemplates } from '../file-templates.js';
 import { computeThreads, coresProblem } from '../cores.js';
 import { planLoad, WITHOUT_ITS_CHECKS } from '../load-plan.js';
 import { usesOf } from '../model-uses.js';
@@ -168,8 +169,12 @@ async function loaded(
 
 /** From the header alone. */
 function callsFinding(info: GgufFileInfo, { chatTemplate, toolFormat }: TemplateSettings = {}): Finding {
-  const source = chatTemplate ?? info.metadata.tokenizer.chat_template;
-  const made = source === undefined ? undefined : makeTemplate(source, { bos: '', eos: '' }, toolFormat);
+  const own = fileTemplates(info.metadata);
+  const templateOf = (source: string | undefined) =>
+    source === undefined ? undefined : makeTemplate(source, { bos: '', eos: '' }, toolFormat);
+  const plain = templateOf(chatTemplate ?? own.chatTemplate);
+  const offering = chatTemplate === undefined ? templateOf(own.toolTemplate) : undefined;
+  const made = plain?.kind === 'ok' && offering?.kind === 'ok' ? offering : plain;
   if (made?.kind !== 'ok') {
     const says = made?.problem ?? 'the file has no chat template';
     return { what: 'tool calls', ok: false, needed: false, says };

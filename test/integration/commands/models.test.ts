@@ -8,8 +8,11 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { checkModelFile } from '../../../engine/llama/model-file.js';
 import { RESERVE } from '../../../engine/llama/memory/verdict.js';
+import { CHAT_TEMPLATE } from '../../../bench/models/chat-template.js';
+import { ensureModel } from '../../../bench/models/embedded.js';
 import { writeRandomModel } from '../../../bench/models/random-model.js';
 import { planFor } from '../../../bench/models/recipes.js';
+import { ownVocabulary } from '../../../bench/models/vocabulary-own.js';
 import { brokenModel } from '../../support/broken-models.js';
 import { runCli, type CommandResult } from '../../support/cli.js';
 import { runHere } from '../../support/command-here.js';
@@ -106,8 +109,14 @@ t.test('verify: a model’s memory, and the seats that fit at which context', as
   t.match(text.stdout, /it can be served as a decision model\n$/);
 });
 
-t.test('verify: another chat template, a configured format, and a missing template', async (t) => {
-  const dir = t.testdir({ 'plain.jinja': '{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}' });
+t.test('verify: another chat template, one for tools, a configured format, and a missing template', async (t) => {
+  const plainTemplate = '{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}';
+  const dir = t.testdir({ 'plain.jinja': plainTemplate });
+  const own = ownVocabulary();
+  const metadata = new Map(own.metadata)
+    .set('tokenizer.chat_template', { type: 'string', value: plainTemplate })
+    .set('tokenizer.chat_template.tool_use', { type: 'string', value: CHAT_TEMPLATE });
+  const two = await ensureModel(dir, { ...planFor('tiny', { vocabulary: { ...own, metadata } }), name: 'two' });
   const model = { kind: 'chat', file, seats: 2, contextPerSeat: 1024 };
   const chatTemplate = join(dir, 'plain.jinja');
   const environment = configured(
@@ -115,19 +124,26 @@ t.test('verify: another chat template, a configured format, and a missing templa
     { id: 'plain', ...model, chatTemplate },
     { id: 'chosen', ...model, chatTemplate, toolFormat: 'hermes' },
     { id: 'gone', ...model, chatTemplate: join(dir, 'gone.jinja') },
+    { id: 'two', ...model, file: two },
   );
   const ran = await runCli(['models', 'verify', '--json'], environment);
   t.equal(ran.code, 1);
-  const [plain, chosen, gone] = json(ran) as { serves: boolean; findings: { what: string }[]; problem?: string }[];
+  const [plain, chosen, gone, both] = json(ran) as {
+    serves: boolean;
+    findings: { what: string }[];
+    problem?: string;
+  }[];
   const calls = (found: typeof plain) => found?.findings.find(({ what }) => what === 'tool calls');
   t.match(calls(plain), { ok: false, says: /^calls by a JSON instruction.*lists no tools.*as plain text$/ });
   t.equal(plain?.serves, true, 'it is served all the same');
   t.match(calls(chosen), { ok: true, says: /^the format that toolFormat names: calls after <tool_call>/ });
+  t.match(calls(both), { ok: true, says: /^its own format: calls after <tool_call>/ });
   t.match(gone, { serves: false, problem: /^model gone: chatTemplate cannot be read from .*gone\.jinja: ENOENT$/ });
   t.notMatch(ran.stdout, /m\.role/, 'the template itself is not printed');
   const seen = await runCli(['doctor'], environment);
   t.match(seen.stdout, /^warn +tools of plain +calls by a JSON instruction/m);
   t.match(seen.stdout, /^ok +tools of chosen +the format that toolFormat names/m);
+  t.match(seen.stdout, /^ok +tools of two +its own format: calls after <tool_call>/m);
   t.match(seen.stdout, /^fail +model gone +model gone: chatTemplate cannot be read/m);
   const served = await runCli(['serve'], environment);
   t.match(served, { code: 1, stderr: /model gone: chatTemplate cannot be read/ });

@@ -1,6 +1,12 @@
 import t from 'tap';
+import { CHAT_TEMPLATE } from '../../../../bench/models/chat-template.js';
+import { ensureModel } from '../../../../bench/models/embedded.js';
+import { planFor } from '../../../../bench/models/recipes.js';
+import { ownVocabulary } from '../../../../bench/models/vocabulary-own.js';
+import { loadVocabulary } from '../../../../engine/llama/vocabulary.js';
 import { chatPrompt, type PromptParts } from '../../../../engine/prompt/chat-prompt.js';
 import type { PromptConversation } from '../../../../engine/prompt/conversation.js';
+import { makePromptParts, toolsOf } from '../../../../engine/prompt/prompt-parts.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
 import { promptIds } from '../../../../engine/protocol/prompt.js';
 import { bundleTemplate, partsOf, promptParts } from '../../../support/prompt-models.js';
@@ -158,4 +164,46 @@ t.test('a thought within an assistant’s content reaches the template as one, a
     const injected = tokens([user, { role, content: evil }]);
     t.equal(count(injected), count(tokens([user, { role, content: 'x' }])), `no control token of ${role}'s text`);
   }
+});
+
+t.test('a template for tools in the file makes the prompts that offer some', async (t) => {
+  const chatTemplate = '{{ messages[0].content }}:';
+  const tool = { type: 'function', function: { name: 'go', description: 'Goes', parameters: {} } };
+  const hermes = await bundleTemplate('NousResearch-Hermes-3-Llama-3.1-8B-tool_use');
+  const made = (toolTemplate: string, settings?: object) => {
+    const parts = makePromptParts({ ...fakeVocabulary(), chatTemplate, toolTemplate }, settings);
+    if (parts.kind === 'bad') throw new Error(parts.problem);
+    const text = (tools: readonly object[]) =>
+      String.fromCharCode(...tokensOf(parts.parts, { messages: [{ role: 'user', content: 'x' }], tools }));
+    return { tools: toolsOf(parts.parts), plain: text([]), offering: text([tool]) };
+  };
+  const { tools, plain, offering } = made(hermes);
+  t.equal(plain, 'x:');
+  t.match(offering, /function calling AI model[^]*<tools>[^]*"go"[^]*<\/tools>/);
+  t.match(tools, { lists: true, calls: { mark: '<tool_call>' } });
+  t.match(made('{% if %}'), { plain: 'x:', tools: { lists: false } }, 'one that does not parse is left out');
+  const chosen = made(hermes, { chatTemplate });
+  t.match(chosen, { plain: 'x:', tools: { lists: false } }, 'the operator’s template is for all prompts');
+});
+
+t.test('both templates of a file are read, and the prompt version covers them', async (t) => {
+  const folder = t.testdir();
+  const own = ownVocabulary();
+  const toolTemplate = '{{ tools | tojson }}{{ messages[0].content }}';
+  const metadata = new Map(own.metadata).set('tokenizer.chat_template.tool_use', {
+    type: 'string',
+    value: toolTemplate,
+  });
+  const loaded = async (vocabulary: typeof own, name: string) => {
+    const plan = planFor('tiny', { vocabulary });
+    const file = await ensureModel(folder, { ...plan, name });
+    const made = await loadVocabulary(file);
+    t.teardown(() => made.dispose());
+    return made;
+  };
+  const both = await loaded({ ...own, metadata }, 'both');
+  t.match(both, { chatTemplate: CHAT_TEMPLATE, toolTemplate });
+  const one = await loaded(own, 'one');
+  t.match(one, { chatTemplate: CHAT_TEMPLATE, toolTemplate: undefined });
+  t.not(one.hash, both.hash);
 });
