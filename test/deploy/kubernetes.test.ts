@@ -6,7 +6,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer as createTcpServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { loadConfig, type Config } from '../../sidecar/config/config.js';
@@ -370,6 +370,30 @@ t.test(
     }
   },
 );
+
+t.test('a server beside the sidecar is stopped after it, so that running replies can finish', async (t) => {
+  for (const server of SERVERS) {
+    const { terminationGracePeriodSeconds, containers } = mapAt(patched(server), 'spec.template.spec');
+    t.equal(terminationGracePeriodSeconds, pod['terminationGracePeriodSeconds'], 'which covers a drain');
+    const [name = '', ...args] = listAt((containers as readonly Node[])[1], 'lifecycle.preStop.exec.command').map(
+      String,
+    );
+    t.match(args.join(' '), `:-${config().operators.port}}`, 'the port without the variable');
+    // In place of the sidecar, whose operators’ listener is open until the end of a drain.
+    let connections = 0;
+    const sidecar = createTcpServer((socket) => {
+      socket.resume();
+      connections += 1;
+      if (connections === 2) sidecar.close();
+    });
+    t.teardown(() => sidecar.close());
+    await once(sidecar.listen(0, '127.0.0.1'), 'listening');
+    const { port } = sidecar.address() as AddressInfo;
+    const hook = spawn(name, args, { env: { ...process.env, RA_OPERATORS_PORT: String(port) }, stdio: 'ignore' });
+    t.strictSame(await once(hook, 'exit'), [0, null], `${server}: the hook ends`);
+    t.equal(connections, 2, 'when the listener is closed, and not before');
+  }
+});
 
 t.test('with several GPUs in a pod there is an engine process for each, and nothing else differs', async (t) => {
   const [component] = documents('several-gpus/kustomization.yaml');
