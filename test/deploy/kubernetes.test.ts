@@ -2,7 +2,7 @@
  * The files of deploy/kubernetes agree with each other and with the sidecar. schemas.test.ts checks that Kubernetes
  * accepts them; test/integration/picker-metrics.test.ts checks what a real sidecar reports to the endpoint picker.
  */
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -227,6 +227,15 @@ t.test('persistent files are on the replica’s own volume, and files to be read
   t.strictSame(writable, ['data', 'tmp', 'shm']);
   t.equal(mountPath('shm'), MEMORY_FILES);
   t.equal(at(volume('shm'), 'emptyDir.medium'), 'Memory', 'where prefix caches are');
+});
+
+t.test('the documented command makes a secret that Prometheus can send', async (t) => {
+  const page = readFileSync(join(sourceRoot, 'docs/kubernetes.md'), 'utf8');
+  const [command = ''] = /^.* > secret$/m.exec(page) ?? [];
+  const dir = t.testdir();
+  t.equal(spawnSync('sh', ['-c', command], { cwd: dir }).status, 0, command);
+  // As sidecar/config/fleet-schema.ts describes them, and no line break: the operator passes the file on as it is.
+  t.match(readFileSync(join(dir, 'secret'), 'latin1'), /^[!-~]{32,256}$/);
 });
 
 t.test('it runs without privileges and on a GPU', async (t) => {
