@@ -129,7 +129,9 @@ t.test('all selectors select these pods', async (t) => {
   for (const kind of ['ScaledObject', 'HorizontalPodAutoscaler']) {
     t.match(mapAt(manifest(kind), 'spec.scaleTargetRef'), { kind: 'StatefulSet', name: 'ra-sidecar' }, kind);
   }
-  t.match(listAt(manifest('HTTPRoute'), 'spec.rules.0.backendRefs'), [{ kind: 'InferencePool', name: 'ra-sidecar' }]);
+  t.match(listAt(manifest('HTTPRoute'), 'spec.rules.1.backendRefs'), [{ kind: 'InferencePool', name: 'ra-sidecar' }]);
+  const [direct] = listAt(manifest('HTTPRoute'), 'spec.rules.0.backendRefs');
+  t.match(listAt(manifest('Service', textAt(direct, 'name')), 'spec.ports'), [{ port: at(direct, 'port') }]);
 });
 
 t.test('all files use the port that the sidecar listens on', async (t) => {
@@ -329,9 +331,15 @@ t.test('both configurations of the endpoint picker name existing metrics', async
 t.test('the route forwards the API only', async (t) => {
   const rules = listAt(manifest('HTTPRoute'), 'spec.rules');
   t.strictSame(
-    rules.flatMap((rule) => listAt(rule, 'matches')),
-    [{ path: { type: 'PathPrefix', value: '/v1' } }],
+    rules.map((rule) => listAt(rule, 'matches')),
+    [
+      [{ path: { type: 'Exact', value: '/v1/decisions' } }, { path: { type: 'Exact', value: '/v1/systemone' } }],
+      [{ path: { type: 'PathPrefix', value: '/v1' } }],
+    ],
+    'decisions, which the picker does not know, and all others',
   );
+  const [direct, picked] = rules.map((rule) => ({ ...mapAt(rule, 'timeouts'), filters: listAt(rule, 'filters') }));
+  t.strictSame(direct, picked, 'with the same filters and no timeout');
   const believed = readFileSync(join(sourceRoot, 'sidecar/access/gateway-identity.ts'), 'utf8');
   const deadline = readFileSync(join(sourceRoot, 'sidecar/api/deadline.ts'), 'utf8');
   const names = [...`${believed}${deadline}`.matchAll(/'(x-ra-[a-z-]+)'/g)].map(([, name]) => name ?? '');
