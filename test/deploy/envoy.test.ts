@@ -6,9 +6,10 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseYaml } from '@redocly/openapi-core';
 import t from 'tap';
+import { loadConfig } from '../../sidecar/config/config.js';
 import { BODY_MS } from '../../sidecar/http/server-options.js';
 import { sourceRoot } from '../support/source-root.js';
-import { at, FOLDER, listAt, mapAt, textAt, type Node } from './manifests.js';
+import { at, FOLDER, listAt, manifest, mapAt, SERVERS, textAt, type Node } from './manifests.js';
 
 const read = (path: string): string => readFileSync(join(sourceRoot, path), 'utf8');
 const envoy = parseYaml(read('deploy/envoy/envoy.yaml')) as Node;
@@ -58,6 +59,21 @@ t.test('only requests that never ran are retried', async (t) => {
   for (const flag of ['UC', 'UR', 'LR', 'UPE']) t.equal(statusOf(flag), 502, `${flag}: the request may have run`);
   for (const flag of ['UF', 'UH', 'UO']) t.equal(statusOf(flag), 503, `${flag}: the request never reached a sidecar`);
   t.equal(statusOf('UT'), 504);
+});
+
+t.test('every request that the sidecars hold can be retried at once', async (t) => {
+  const [thresholds, ...more] = listAt(cluster, 'circuit_breakers.thresholds');
+  t.strictSame(more, [], 'one priority');
+  const pods = Number(at(manifest('ScaledObject'), 'spec.maxReplicaCount'));
+  const held = ['.', 'several-gpus', ...SERVERS].map((folder) => {
+    const loaded = loadConfig({ RA_CONFIG: join(FOLDER, folder, 'ra-sidecar.jsonc') });
+    if (loaded.kind === 'invalid') throw new Error(loaded.line);
+    const { models, queue } = loaded.config;
+    const seats = models.reduce((sum, model) => sum + model.seats * Number(model.replicas), 0);
+    return pods * seats * (1 + queue.waitingPerSeat);
+  });
+  for (const bound of ['max_connections', 'max_pending_requests', 'max_requests', 'max_retries'])
+    t.ok(Number(at(thresholds, bound)) >= Math.max(...held), bound);
 });
 
 t.test('its own answers have the API’s form and the text of HAProxy’s', async (t) => {
