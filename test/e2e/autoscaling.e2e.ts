@@ -15,8 +15,9 @@ import { Prometheus } from './prometheus.js';
 
 /** The environment of the sidecar; not `development`, in which a key is created and printed. */
 const ENVIRONMENT = 'staging';
-/** Concurrent requests for one seat. */
-const AT_ONCE = 3;
+const SEATS = 2;
+/** Concurrent requests for them. */
+const AT_ONCE = 4;
 /**
  * A bucket of the waits is at most so many times as wide as the one before it, and a quantile may lie anywhere in one.
  */
@@ -31,7 +32,7 @@ function queryOf(trigger: string): string {
 }
 
 const QUEUE_TIME = queryOf('queue-time');
-const SEATS_WANTED = queryOf('seats-wanted');
+const FILLED = queryOf('replicas-filled');
 
 /** The query with another value. Throws if nothing was replaced. */
 function changed(query: string, from: string, to: string): string {
@@ -41,7 +42,7 @@ function changed(query: string, from: string, to: string): string {
 
 type Label = 'interactive' | 'batch';
 
-/** A sidecar with one seat, a Prometheus that scrapes it, and callers of two classes. */
+/** A sidecar with two seats, a Prometheus that scrapes it, and callers of two classes. */
 class Harness {
   readonly #sidecar: Sidecar;
   readonly #prometheus: Prometheus;
@@ -61,7 +62,7 @@ class Harness {
       return { label, ...makeKey({ account: label, entitlements, class: label }) };
     });
     await writeKeyFile(join(dataDir, 'keys.json'), { version: 1, keys: keys.map(({ stored }) => stored) });
-    const config = { ...(await chatOnly(1)), dataDir, environment: ENVIRONMENT, queue: { maxWaitMs: 60_000 } };
+    const config = { ...(await chatOnly(SEATS)), dataDir, environment: ENVIRONMENT, queue: { maxWaitMs: 60_000 } };
     const sidecar = await Sidecar.start(t, { config });
     const prometheus = await Prometheus.start(t, `127.0.0.1:${sidecar.operatorsPort}`);
     return new Harness(sidecar, prometheus, new Map(keys.map(({ label, key }) => [label, key])));
@@ -72,7 +73,7 @@ class Harness {
     return (await this.#prometheus.query(query)).map(({ value }) => value[1]);
   }
 
-  /** Runs requests that must wait, except the first, until Prometheus has their waits. Resolves with the longest, s. */
+  /** Runs requests of which some must wait until Prometheus has their waits. Resolves with the longest, s. */
   async wait(label: Label): Promise<number> {
     // A rate needs an increase, which starts from the first request.
     await this.#reply(label);
@@ -83,7 +84,7 @@ class Harness {
   }
 
   /**
-   * Callers who each send the next request once the last one ended, so that all but one wait however fast the engine is. Resolves
+   * Callers who each send the next request once the last one ended, so that some wait however fast the engine is. Resolves
    * once they wait, with a function that disconnects them.
    */
   async hold(label: Label): Promise<() => Promise<void>> {
@@ -97,7 +98,7 @@ class Harness {
       }
     };
     const held = Array.from({ length: AT_ONCE }, caller);
-    await this.#sidecar.reaches('ra_sidecar_waiting_requests', AT_ONCE - 1, { model: CHAT });
+    await this.#sidecar.reaches('ra_sidecar_waiting_requests', AT_ONCE - SEATS, { model: CHAT });
     return async () => {
       leave.abort();
       await Promise.all(held);
@@ -133,7 +134,7 @@ t.test('a sidecar as KEDA’s queries see it', async (t) => {
 
   await t.test('without callers: exactly 0, which is a value', async (t) => {
     t.strictSame(await harness.ask(QUEUE_TIME), ['0']);
-    t.strictSame(await harness.ask(SEATS_WANTED), ['0']);
+    t.strictSame(await harness.ask(FILLED), ['0']);
   });
 
   await t.test('waiting batch requests ask for no replica', async (t) => {
@@ -155,11 +156,11 @@ t.test('a sidecar as KEDA’s queries see it', async (t) => {
     );
   });
 
-  await t.test('seats wanted: those in use and those waited for', async (t) => {
+  await t.test('replicas that the requests fill, running and waiting, whatever the number of seats', async (t) => {
     const leave = await harness.hold('interactive');
-    await eventually('all of them', async () => (await harness.ask(SEATS_WANTED)).join() === String(AT_ONCE));
+    await eventually('all of them', async () => (await harness.ask(FILLED)).join() === String(AT_ONCE / SEATS));
     await leave();
-    await eventually('none', async () => (await harness.ask(SEATS_WANTED)).join() === '0');
+    await eventually('none', async () => (await harness.ask(FILLED)).join() === '0');
     t.pass('and none after the callers disconnected');
   });
 
@@ -174,7 +175,7 @@ t.test('a Prometheus without a sidecar returns no value, and KEDA keeps the repl
   const prometheus = await Prometheus.start(t, `127.0.0.1:${await freePort()}`);
   t.equal((await prometheus.query('up{job="ra-sidecar"}'))[0]?.value[1], '0');
   t.strictSame(await prometheus.query(QUEUE_TIME), []);
-  t.strictSame(await prometheus.query(SEATS_WANTED), []);
+  t.strictSame(await prometheus.query(FILLED), []);
   for (const trigger of listAt(manifest('ScaledObject'), 'spec.triggers')) {
     t.equal(textAt(trigger, 'metadata.ignoreNullValues'), 'false', 'KEDA treats an empty result as an error');
   }
