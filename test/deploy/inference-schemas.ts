@@ -61,6 +61,7 @@ const PLUGINS = [
   'queue-scorer',
   'kv-cache-utilization-scorer',
   'prefix-cache-scorer',
+  'utilization-detector',
 ];
 
 const REFERENCE = closed({ pluginRef: TEXT }, ['pluginRef']);
@@ -87,6 +88,8 @@ export const PICKER_CONFIG = closed(
         ['name', 'plugins'],
       ),
     },
+    // In 1.4 it had the detector’s parameters itself, and a file with a field that it does not know ends the picker.
+    saturationDetector: REFERENCE,
     dataLayer: closed(
       {
         sources: {

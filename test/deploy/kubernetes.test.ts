@@ -324,8 +324,16 @@ t.test('both configurations of the endpoint picker name existing metrics', async
     ...listAt(picker, 'schedulingProfiles.0.plugins'),
     ...listAt(picker, 'dataLayer.sources'),
     ...listAt(picker, 'dataLayer.sources.0.extractors'),
+    mapAt(picker, 'saturationDetector'),
   ].map((one) => textAt(one, 'pluginRef'));
   t.strictSame([...new Set(references)].sort(), [...types].sort(), 'each plugin is used and defined');
+  const detector = listAt(picker, 'plugins').find((plugin) => at(plugin, 'type') === 'utilization-detector');
+  const seats = config().models.reduce((sum, model) => sum + model.seats, 0);
+  t.strictSame(
+    mapAt(detector, 'parameters'),
+    { queueDepthThreshold: seats, kvCacheUtilThreshold: 1 },
+    'a pod with a free seat is not full',
+  );
   const labels = mapAt(set, 'spec.template.metadata.labels');
   const engine = listAt(picker, 'plugins').find((plugin) => at(plugin, 'type') === 'core-metrics-extractor');
   for (const label of ['inference.networking.k8s.io/engine-type', 'llm-d.ai/engine-type']) {
