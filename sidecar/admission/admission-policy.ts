@@ -167,7 +167,7 @@ export class AdmissionPolicy {
   outgrew({ needs }: QueuedRequest): boolean {
     const { replicas } = this.#state;
     const tokens = needs?.seatTokens ?? 0;
-    return tokens > 0 && !replicas.holds(tokens) && replicas.seatsFor(tokens) < replicas.seats;
+    return tokens > 0 && !replicas.holds(tokens) && replicas.all.some(({ contextPerSeat }) => contextPerSeat < tokens);
   }
 
   /**

@@ -12,7 +12,8 @@
  * arrival (early rejection: Mooncake, FAST 2025). Each class of an account corrects its predictions by their outcomes, so
  * that about 2 in 100 of the admitted wait too long. While a seat is free for it, or before the first lease has ended, no
  * request is refused by a prediction. One that turns out to need a longer seat than the free ones is judged again. Overload:
- * overload.ts. A full queue drops the newest request of the account with most waiting (longest-queue drop: P. McKenney, 1991).
+ * overload.ts. A full queue drops the newest request of the account with most waiting (longest-queue drop: P. McKenney, 1991), or
+ * where all have one that of the account with the most seat time.
  * Between the classes of an account: account.ts, drop.ts; inside a class: user-round-robin.ts.
  *
  *     enter -> unready --ready()--> ready --a seat--> granted --next microtask--> leased --release()--> over

@@ -213,8 +213,8 @@ export class Overload {
   }
 
   /**
-   * Records how long a caller stayed, once: its request has ended, or it has what it waited for (`answered`). Of one that left it is
-   * told at once, since an external server may confirm much later that its seat is free. `left`: its caller left before that. `neither`: it was
+   * Records how long a caller stayed, once: its request has ended, or it has what it waited for (`answered`). `left`: its caller left
+   * before that, which is told at once, since an external server may confirm much later that its seat is free. `neither`: it was
    * refused, or its deadline passed.
    */
   observePatience(queued: QueuedRequest, account: Account, how: 'answered' | 'left' | 'neither'): void {

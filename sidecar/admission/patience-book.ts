@@ -56,7 +56,7 @@ function leavers(account: Patience | undefined, now: number, halfMs: number): nu
 
 /**
  * What callers endure. An account's are judged by its own once some are known, mixed with the pool. In the pool each account
- * weighs as much as any other, however much it sends. Time is that under load (StandingQueue.fullMs), so that nights without
+ * weighs as much as any other, however much it sends. Time is that under load (StandingQueues.fullMs), so that nights without
  * requests make nothing forgotten. An observation is O(bins), and so is a fit, after FIT_MS at the earliest.
  */
 export class PatienceBook {

@@ -85,7 +85,7 @@ export interface Ticket {
   readonly outcome: Promise<TicketOutcome>;
   /**
    * The caller disconnected or a check failed: the place is freed and the outcome settles as cancelled. After the outcome
-   * settled it does nothing, except that it ends the second wait of a request that was given back.
+   * settled it records that the caller left, and ends the second wait of a request that was given back; else it does nothing.
    */
   cancel(cause?: 'disconnected'): void;
 }

@@ -52,6 +52,7 @@ export class StandingQueue {
  */
 export class StandingQueues {
   readonly #lengths: readonly number[];
+  #fullMs = 0;
   readonly #queues: readonly StandingQueue[];
   readonly #longest = new StandingQueue();
 
@@ -77,9 +78,9 @@ export class StandingQueues {
     return this.#queues.reduce((sum, { periods }) => sum + periods, 0);
   }
 
-  /** Time in which no seat of the longest was free, since the beginning, ms. */
+  /** Time in which no seat of the longest that were up was free, since the beginning, ms. */
   get fullMs(): number {
-    return this.#longest.fullMs;
+    return this.#fullMs;
   }
 
   /**
@@ -87,10 +88,14 @@ export class StandingQueues {
    * up does not count for that length.
    */
   passed(ms: number, replicas: Pick<ReplicaSeats, 'freeShareFor'>, holdMs: number): void {
+    let longest: number | undefined;
     this.#queues.forEach((queue, at) => {
       const share = replicas.freeShareFor(this.#lengths[at] ?? 0);
-      if (share !== undefined) queue.passed(ms, share, holdMs);
+      if (share === undefined) return;
+      queue.passed(ms, share, holdMs);
+      longest = share;
     });
+    if (longest === 0) this.#fullMs += ms;
   }
 }
 

@@ -97,7 +97,7 @@ function plan(
 
 /**
  * The sampler takes 32 unsigned bits; the contract's seed has 64 signed ones. What lies beyond the lower half counts too, rounded
- * towards 0, so that reply i of a negative seed is also that of seed + i.
+ * towards 0, so that reply i is that of seed + i also for negative seeds, except where seed + i passes a multiple of 2^32.
  */
 function seed32(seed: number): number {
   const whole = BigInt(Math.trunc(seed));

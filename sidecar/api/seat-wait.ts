@@ -42,7 +42,7 @@ export class SeatWait {
     this.#context = context;
     this.#ticket = ticket;
     // For as long as the request lives, since a request whose engine was lost waits a second time. While it has a seat, `cancel`
-    // does nothing.
+    // only records when its caller left.
     const { gone } = context.exchange;
     if (gone.aborted) ticket.cancel('disconnected');
     else gone.addEventListener('abort', () => ticket.cancel('disconnected'));

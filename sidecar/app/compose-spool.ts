@@ -126,7 +126,6 @@ const ADVICE: Readonly<Record<Extract<Removed, { what: 'segment' }>['outcome'], 
   lost: `its records are lost unless they were delivered: restore the file from a backup, and ${FIND_OUT}`,
 };
 
-/** `records`: written since all files were last found in place. */
 /** Whether a file's removal was not told before: one that could not be restored at once is told again when it is. */
 export function newsOf(): (removed: Removed) => boolean {
   let pending: number | undefined;
@@ -140,6 +139,7 @@ export function newsOf(): (removed: Removed) => boolean {
   };
 }
 
+/** `records`: written since all files were last found in place. */
 function reportRemoved(removed: Removed, records: number, dir: string, log: Log): void {
   if (removed.what === 'lock') {
     log.error('usage spool: its lock was removed', { file: join(dir, 'lock'), reason: `restored: ${FIND_OUT}` });

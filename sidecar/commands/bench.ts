@@ -69,14 +69,14 @@ interface ReplicaToBench {
   readonly plan: ReplicaPlan;
 }
 
-/** Of a model's replicas one of each kind: others with as many seats, tokens, threads and devices would give the same. */
+/** Of a model's replicas one of each kind: others with as many seats, tokens, threads and devices, on the same cores, would give the same. */
 async function replicasToBench(model: ModelConfig): Promise<ReplicaToBench[]> {
   const planned = await planOf(model, model.file);
   if (planned.kind === 'unfit') throw new Error(`model ${model.id}: ${planned.why}`);
   const kinds = new Map<string, ReplicaToBench>();
   for (const [index, plan] of planned.replicas.entries()) {
-    const { seats, contextPerSeat, threads, devices } = plan;
-    const kind = [seats, contextPerSeat, threads, devices.length].join(' ');
+    const { seats, contextPerSeat, threads, devices, cores = '' } = plan;
+    const kind = [seats, contextPerSeat, threads, devices.length, cores].join(' ');
     const id = planned.replicas.length === 1 ? model.id : `${model.id}, ${nameOf(index, devices)}`;
     if (!kinds.has(kind)) kinds.set(kind, { id, model, plan });
   }

@@ -188,7 +188,7 @@ const models = {
 const bench = {
   about: 'measure the configured models on this machine, through the real engine process',
   details: [
-    'For a chat model: prompt tokens a second, and reply tokens a second with one seat busy and with all. For a decision model: prompt tokens and decisions a second. Of replicas with as many seats, tokens, threads and devices one is measured. Other load on the machine affects the figures: first stop a sidecar that serves.',
+    'For a chat model: prompt tokens a second, and reply tokens a second with one seat busy and with all. For a decision model: prompt tokens and decisions a second. Of replicas with as many seats, tokens, threads and devices, on the same cores, one is measured. Other load on the machine affects the figures: first stop a sidecar that serves.',
   ],
   operand: { name: 'ID', about: 'a configured model; default: all', optional: true, many: true },
   options: {

@@ -48,17 +48,27 @@ function isJpeg(view: DataView): boolean {
 
 const JPEG_END = Uint8Array.of(0xff, 0xd9);
 
-const JPEG_SCAN = Uint8Array.of(0xff, 0xda);
+const [END, SCAN, FIRST_RESTART, LAST_RESTART] = [0xd9, 0xda, 0xd0, 0xd7] as const;
 
 /** A scan of some 35 bytes makes a decoder walk over all blocks of a progressive image. Encoders write 10 or so. */
 const MAX_SCANS = 100;
 
-/** Scans behind the frame's header; counted up to one more than there may be. */
+/** Scans from the frame at `from` to the image's end, behind which anything may follow; counted up to one more than there may be. */
 function scansFrom(file: Uint8Array, from: number): number {
   const bytes = Buffer.from(file.buffer, file.byteOffset, file.byteLength);
   let scans = 0;
-  for (let at = bytes.indexOf(JPEG_SCAN, from); at >= 0 && scans <= MAX_SCANS; at = bytes.indexOf(JPEG_SCAN, at + 2))
-    scans += 1;
+  let at = from;
+  while (at >= 0 && at + 4 <= bytes.length && scans <= MAX_SCANS) {
+    const marker = bytes.readUInt8(at + 1);
+    const isData = marker === 0 || marker === 0xff || (marker >= FIRST_RESTART && marker <= LAST_RESTART);
+    if (bytes.readUInt8(at) !== 0xff || isData) {
+      at = bytes.indexOf(0xff, at + 1);
+      continue;
+    }
+    if (marker === END) break;
+    if (marker === SCAN) scans += 1;
+    at += 2 + bytes.readUInt16BE(at + 2);
+  }
   return scans;
 }
 

@@ -129,6 +129,7 @@ export class VisionClient implements HostedVision {
   #fork(): void {
     const { setup, clock, fork = forked } = this.#options;
     this.#estimate.forked(clock.now());
+    this.#problem = undefined;
     this.#process = fork(setup, clock, {
       message: (message) => this.#received(message),
       gone: (why) => this.#gone(why),
@@ -173,7 +174,6 @@ export class VisionClient implements HostedVision {
     // Another projector under the same name.
     if (this.#facts?.projectorVersion !== facts.projectorVersion) this.#layouts.clear();
     this.#facts = facts;
-    this.#problem = undefined;
     this.#state = 'ready';
     this.#estimate.ready(this.#options.clock.now());
     const { pid } = this.#process ?? {};

@@ -41,6 +41,27 @@ async function seated({ outcome }: { readonly outcome: Promise<TicketOutcome> })
   return settled.lease;
 }
 
+t.test('while the long seats are away, requests for them do not take the places of short ones', async (t) => {
+  const { clock, queue } = setup([equal(4), long(4)]);
+  for (const needs of [NEEDS, LONG]) {
+    const leases = await Promise.all([1, 2, 3, 4].map(() => seated(enter(queue, needs))));
+    clock.advance(60_000);
+    for (const lease of leases) lease.release('done');
+  }
+  queue.pause(1);
+  const refused: string[] = [];
+  for (let i = 0; i < 100; i += 1) {
+    const entered = queue.enter({ account: 'a', weight: 1, bytes: 10, seatsWanted: 1 });
+    if ('kind' in entered) continue;
+    entered.ready(LONG);
+    void entered.outcome.then((settled) => settled.kind === 'refused' && refused.push(settled.reason));
+  }
+  await new Promise(setImmediate);
+  t.ok(queue.snapshot().waiting < 20, `${queue.snapshot().waiting} wait`);
+  t.ok(refused.length > 50 && refused.every((reason) => reason === 'predicted'), refused.join(' '));
+  t.equal((await seated(enter(queue))).replica, 0);
+});
+
 t.test('requests are spread over the replicas, and each lease names its replica', async (t) => {
   const { queue } = setup([equal(2), equal(2)]);
   const leases = await Promise.all([1, 2, 3, 4].map(() => seated(enter(queue))));

@@ -51,4 +51,7 @@ t.test('it stands for long requests alone while only short seats are free', asyn
   replicas.hold(1, -1);
   queues.passed(500, replicas, HOLD_MS);
   t.match(queues, { stand: false, fullMs: 8000 });
+  replicas.pause(1);
+  queues.passed(500, replicas, HOLD_MS);
+  t.equal(queues.fullMs, 8500, 'patience is learned on the short seats while the long ones are away');
 });

@@ -45,6 +45,11 @@ t.test('a JPEG of so many scans that its decoder would walk over its blocks for 
   };
   t.same(imageSize(scans(100)), { width: 33, height: 17 });
   t.equal(imageSize(scans(101)), undefined);
+  const behind = Buffer.concat([plain, Buffer.alloc(1000, Buffer.from([0xff, 0xda, 0, 2])), plain.subarray(-2)]);
+  t.same(imageSize(behind), { width: 33, height: 17 }, 'what follows the image, such as a film, does not count');
+  const comment = Buffer.from([0xff, 0xfe, 0, 4, 0xff, 0xd9]);
+  const hidden = Buffer.concat([plain.subarray(0, -2), comment, scans(101).subarray(plain.length - 2)]);
+  t.equal(imageSize(hidden), undefined, 'an end within a comment is none');
 });
 
 t.test('neither a PNG nor a JPEG', async (t) => {
