@@ -1,6 +1,6 @@
 /**
- * The peers of the sinks’ contract in `make test`: over TCP, except for Kafka, whose protocol is too large for a small
- * peer.
+ * The peers of the sinks’ contract in `make test`: over TCP, except for Kafka, where the contract needs single messages and
+ * kafka-peer.ts has batches as they came.
  */
 import type { Test } from 'tap';
 import { systemClock } from '../../sidecar/lib/clock.js';

@@ -33,7 +33,7 @@ export type Produced =
  * replicas.
  */
 export interface KafkaProducer extends Closeable {
-  /** Sends messages, those with the same key to one partition in the order given. Never rejects. */
+  /** Sends messages, those with the same key to one partition in the order given. One call at a time. Never rejects. */
   send(messages: readonly KafkaMessage[]): Promise<Produced>;
 }
 

@@ -3,6 +3,7 @@ import kafkajs, { type KafkaConfig as ClientConfig, type Producer, type SASLOpti
 import type { KafkaConfig } from '../../../config/delivery-types.js';
 import { readLogin, readTls } from '../login-file.js';
 import { reasonOf } from '../reason.js';
+import { BatchPartitions } from './batch-partitions.js';
 import { brokerSocket } from './broker-socket.js';
 import { silenceTimerWarning } from './timer-warning.js';
 import type { KafkaMessage, KafkaProducer, Produced } from './kafka-sink.js';
@@ -40,14 +41,15 @@ export async function connectKafka(config: KafkaConfig, timeoutMs: number): Prom
     ...(config.tls && { ssl: await readTls('delivery.kafka', config) }),
     ...(sasl && { sasl }),
   } satisfies ClientConfig);
+  const partitions = new BatchPartitions();
   const producer = client.producer({
     idempotent: true,
     maxInFlightRequests: 1,
     allowAutoTopicCreation: false,
-    createPartitioner: kafkajs.Partitioners.DefaultPartitioner,
+    createPartitioner: partitions.noting(kafkajs.Partitioners.DefaultPartitioner),
     retry: RETRY,
   });
-  const connected = new Connected(producer, config.topic, timeoutMs);
+  const connected = new Connected(producer, partitions, { topic: config.topic, timeoutMs });
   try {
     await producer.connect();
   } catch (error) {
@@ -59,25 +61,32 @@ export async function connectKafka(config: KafkaConfig, timeoutMs: number): Prom
 
 class Connected implements KafkaProducer {
   readonly #producer: Producer;
-  readonly #topic: string;
-  readonly #timeoutMs: number;
+  readonly #partitions: BatchPartitions;
+  readonly #options: { readonly topic: string; readonly timeoutMs: number };
 
-  constructor(producer: Producer, topic: string, timeoutMs: number) {
+  constructor(
+    producer: Producer,
+    partitions: BatchPartitions,
+    options: { readonly topic: string; readonly timeoutMs: number },
+  ) {
     this.#producer = producer;
-    this.#topic = topic;
-    this.#timeoutMs = timeoutMs;
+    this.#partitions = partitions;
+    this.#options = options;
   }
 
   async send(messages: readonly KafkaMessage[]): Promise<Produced> {
+    const { topic, timeoutMs } = this.#options;
+    this.#partitions.begin();
     try {
-      await this.#producer.send({
-        topic: this.#topic,
+      const acknowledged = await this.#producer.send({
+        topic,
         // All in-sync replicas.
         acks: -1,
-        timeout: this.#timeoutMs,
+        timeout: timeoutMs,
         messages: messages.map(({ key, value, headers }) => ({ key, value, headers: { ...headers } })),
       });
-      return { kind: 'stored' };
+      if (this.#partitions.areAllIn(acknowledged)) return { kind: 'stored' };
+      return { kind: 'failed', why: 'partition not acknowledged' };
     } catch (error) {
       const code = brokersCode(error);
       return { kind: 'failed', why: reasonOf(error), ...(code !== undefined && { code }) };

@@ -3,6 +3,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import { systemClock } from '../../../../../sidecar/lib/clock.js';
 import { usageEvent, type CloseRecord } from '../../../../../sidecar/usage/delivery/cloud-event.js';
+import { BatchPartitions } from '../../../../../sidecar/usage/delivery/kafka/batch-partitions.js';
 import {
   KafkaSink,
   type KafkaMessage,
@@ -11,6 +12,7 @@ import {
 } from '../../../../../sidecar/usage/delivery/kafka/kafka-sink.js';
 import { connectKafka } from '../../../../../sidecar/usage/delivery/kafka/producer.js';
 import { FakeClock } from '../../../../support/fake-clock.js';
+import { KafkaPeer } from '../../../../support/kafka-peer.js';
 import { deliveryConfig } from '../../../../support/sink-peers.js';
 import { turn } from '../../../../support/memory-delivery.js';
 import { deadPort } from '../../../../support/usage-sink.js';
@@ -139,4 +141,72 @@ t.test('KafkaJS: a peer that is no broker is a failed connection, and ends nothi
     await sink.close();
   });
   await Promise.all(answers);
+});
+
+/** Of eight accounts, whose keys lie in both partitions of {@link KafkaPeer}. */
+const SPREAD = 'abcdefgh'
+  .split('')
+  .map((account) => usageEvent(usageRecord(`event-${account}`, 'close', { account }) as CloseRecord, '/s'));
+
+/** A sink to a cluster. */
+function clusterSink({ ports }: KafkaPeer): KafkaSink {
+  const { kafka } = deliveryConfig({ RA_DELIVERY_KAFKA_BROKERS: `["127.0.0.1:${ports[0]}"]` });
+  return new KafkaSink({ clock: systemClock, timeoutMs: 30_000, connect: () => connectKafka(kafka, 10_000) });
+}
+
+/** Which of the events are in a partition. */
+function storedOf({ stored }: KafkaPeer): string[] {
+  const text = stored.flat().join('\n');
+  return SPREAD.map(({ id }) => id).filter((id) => text.includes(id));
+}
+
+t.test('KafkaJS: a partition whose leader moves to a broker that has answered is sent again', async (t) => {
+  for (const fault of ['moved', 'close'] as const) {
+    const peer = await KafkaPeer.start(t);
+    let stored = (): void => undefined;
+    const first = new Promise<void>((resolve) => (stored = resolve));
+    peer.verdict = async ({ broker }) => {
+      if (broker === 1) {
+        stored();
+        return 'store';
+      }
+      await first;
+      peer.leaders = [1, 1];
+      return fault;
+    };
+    const sink = clusterSink(peer);
+    const answer = await sink.deliver(SPREAD, FOREVER);
+    t.ok(peer.requests.some(({ broker }) => broker === 2));
+    if (storedOf(peer).length < SPREAD.length)
+      t.strictSame(answer, { kind: 'later', why: 'partition not acknowledged' }, fault);
+    t.strictSame(await sink.deliver(SPREAD, FOREVER), { kind: 'accepted' });
+    t.strictSame(
+      storedOf(peer),
+      SPREAD.map(({ id }) => id),
+      'all are stored',
+    );
+    await sink.close();
+  }
+});
+
+t.test('an acknowledgement of each partition counts only while the topic has as many as before', (t) => {
+  const partitions = new BatchPartitions();
+  const choose = partitions.noting(
+    () =>
+      ({ partition }: { partition: number; partitionMetadata: unknown[] }) =>
+        partition,
+  )();
+  const ask = (partition: number, count: number): number => choose({ partition, partitionMetadata: Array(count) });
+  t.equal(ask(0, 2), 0);
+  t.equal(ask(1, 2), 1);
+  t.equal(ask(1, 2), 1);
+  t.notOk(partitions.areAllIn([]));
+  t.notOk(partitions.areAllIn([{ partition: 0 }]));
+  t.ok(partitions.areAllIn([{ partition: 1 }, { partition: 0 }, { partition: 2 }]));
+  t.equal(ask(1, 3), 1);
+  t.notOk(partitions.areAllIn([{ partition: 1 }, { partition: 0 }, { partition: 2 }]), 'its events may be others');
+  partitions.begin();
+  t.equal(ask(2, 3), 2);
+  t.ok(partitions.areAllIn([{ partition: 2 }]), 'of the next batch');
+  t.end();
 });
