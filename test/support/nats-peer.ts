@@ -22,8 +22,15 @@ interface Client {
   readonly subscriptions: Map<string, string>;
 }
 
-/** The answer to one message: its number in the stream, or JetStream’s own error. */
-type Verdict = { readonly seq: number; readonly duplicate: boolean } | { readonly code: number } | 'no responders';
+/**
+ * The answer to one message: its number in the stream, JetStream’s own error, or what something else that subscribes to
+ * the subject answers.
+ */
+type Verdict =
+  | { readonly seq: number; readonly duplicate: boolean; readonly stream?: string }
+  | { readonly code: number }
+  | { readonly stranger: unknown }
+  | 'no responders';
 
 const STREAM = 'USAGE';
 const SUBJECTS = /^usage\.[^.]+$/;
@@ -139,10 +146,13 @@ function answer(reply: string, sid: string, verdict: Verdict): string {
     const head = 'NATS/1.0 503\r\n\r\n';
     return `HMSG ${reply} ${sid} ${head.length} ${head.length}\r\n${head}\r\n`;
   }
-  const body = JSON.stringify(
-    'code' in verdict
-      ? { error: { code: 400, err_code: verdict.code, description: 'a description that no log may show' } }
-      : { stream: STREAM, ...verdict },
-  );
+  const body = JSON.stringify(answerTo(verdict));
   return `MSG ${reply} ${sid} ${Buffer.byteLength(body)}\r\n${body}\r\n`;
+}
+
+function answerTo(verdict: Exclude<Verdict, string>): unknown {
+  if ('stranger' in verdict) return verdict.stranger;
+  if ('code' in verdict)
+    return { error: { code: 400, err_code: verdict.code, description: 'a description that no log may show' } };
+  return { stream: STREAM, ...verdict };
 }

@@ -1,5 +1,5 @@
 /** JetStream through NATS' own client. Loaded only where `delivery.nats.servers` is set. */
-import { jetstream, JetStreamApiError, type JetStreamClient } from '@nats-io/jetstream';
+import { jetstream, JetStreamApiError, type JetStreamClient, type PubAck } from '@nats-io/jetstream';
 import {
   connect,
   credsAuthenticator,
@@ -75,13 +75,14 @@ class Connected implements JetStream {
     const fields = headers();
     fields.set('Content-Type', EVENT_TYPE);
     try {
-      await this.#client.publish(subject, body, {
+      const ack = await this.#client.publish(subject, body, {
         msgID: id,
         expect: { streamName: stream },
         timeout: timeoutMs,
         headers: fields,
       });
-      return { kind: 'stored' };
+      if (isOfStream(ack, stream)) return { kind: 'stored' };
+      return { kind: 'failed', why: 'no acknowledgement of the stream', broken: false };
     } catch (error) {
       return outcomeOf(error);
     }
@@ -91,6 +92,14 @@ class Connected implements JetStream {
     // Pending acknowledgements are not awaited, since they are ignored after this.
     await this.#connection.close().catch(() => undefined);
   }
+}
+
+/**
+ * Whether an answer is the stream's acknowledgement. Whatever else subscribes to the subject may answer too, and the
+ * client takes any JSON without `error`.
+ */
+function isOfStream(answer: PubAck, stream: string): boolean {
+  return answer.stream === stream && Number.isSafeInteger(answer.seq) && answer.seq > 0;
 }
 
 function outcomeOf(error: unknown): Published {

@@ -83,9 +83,28 @@ t.test('another stream and another subject', async (t) => {
   server.verdict = ({ subject, headers }) => {
     t.equal(subject, 'usage.a%2Eb.done');
     t.equal(headers['Nats-Expected-Stream'], 'BILLS');
-    return { seq: 1, duplicate: false };
+    return { seq: 1, duplicate: false, stream: 'BILLS' };
   };
   t.match(await answerOf(server.port, environment), { kind: 'accepted' });
+});
+
+t.test('an answer that is not an acknowledgement of the stream stores nothing', async (t) => {
+  const server = await NatsPeer.start(t);
+  for (const stranger of [
+    {},
+    [],
+    { ok: true },
+    { stream: 'USAGE' },
+    { stream: 'OTHER', seq: 1 },
+    { stream: 'USAGE', seq: 0 },
+    { stream: 'USAGE', seq: '1' },
+  ]) {
+    server.verdict = () => ({ stranger });
+    const answer = await answerOf(server.port);
+    t.match(answer, { kind: 'later', taken: [], why: 'no acknowledgement of the stream' }, JSON.stringify(stranger));
+  }
+  server.verdict = () => undefined;
+  t.strictSame(await answerOf(server.port), { kind: 'accepted' });
 });
 
 t.test('credentials are read from a file for each connection', async (t) => {
