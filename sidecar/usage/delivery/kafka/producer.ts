@@ -4,7 +4,7 @@ import type { KafkaConfig } from '../../../config/delivery-types.js';
 import { readLogin, readTls } from '../login-file.js';
 import { reasonOf } from '../reason.js';
 import { BatchPartitions } from './batch-partitions.js';
-import { brokerSocket } from './broker-socket.js';
+import { BrokerSockets } from './broker-socket.js';
 import { silenceTimerWarning } from './timer-warning.js';
 import type { KafkaMessage, KafkaProducer, Produced } from './kafka-sink.js';
 
@@ -27,6 +27,7 @@ const MAX_DEPTH = 5;
 export async function connectKafka(config: KafkaConfig, timeoutMs: number): Promise<KafkaProducer> {
   const sasl = await saslOf(config);
   silenceTimerWarning();
+  const sockets = new BrokerSockets();
   const client = new kafkajs.Kafka({
     clientId: CLIENT_ID,
     brokers: [...config.brokers],
@@ -35,7 +36,7 @@ export async function connectKafka(config: KafkaConfig, timeoutMs: number): Prom
     requestTimeout: timeoutMs,
     enforceRequestTimeout: true,
     retry: RETRY,
-    socketFactory: brokerSocket,
+    socketFactory: sockets.connect,
     // Its log lines quote addresses and stacks.
     logLevel: kafkajs.logLevel.NOTHING,
     ...(config.tls && { ssl: await readTls('delivery.kafka', config) }),
@@ -49,7 +50,7 @@ export async function connectKafka(config: KafkaConfig, timeoutMs: number): Prom
     createPartitioner: partitions.noting(kafkajs.Partitioners.DefaultPartitioner),
     retry: RETRY,
   });
-  const connected = new Connected(producer, partitions, { topic: config.topic, timeoutMs });
+  const connected = new Connected({ producer, partitions, sockets }, { topic: config.topic, timeoutMs });
   try {
     await producer.connect();
   } catch (error) {
@@ -59,33 +60,34 @@ export async function connectKafka(config: KafkaConfig, timeoutMs: number): Prom
   return connected;
 }
 
+interface Parts {
+  readonly producer: Producer;
+  readonly partitions: BatchPartitions;
+  readonly sockets: BrokerSockets;
+}
+
 class Connected implements KafkaProducer {
-  readonly #producer: Producer;
-  readonly #partitions: BatchPartitions;
+  readonly #parts: Parts;
   readonly #options: { readonly topic: string; readonly timeoutMs: number };
 
-  constructor(
-    producer: Producer,
-    partitions: BatchPartitions,
-    options: { readonly topic: string; readonly timeoutMs: number },
-  ) {
-    this.#producer = producer;
-    this.#partitions = partitions;
+  constructor(parts: Parts, options: { readonly topic: string; readonly timeoutMs: number }) {
+    this.#parts = parts;
     this.#options = options;
   }
 
   async send(messages: readonly KafkaMessage[]): Promise<Produced> {
+    const { producer, partitions } = this.#parts;
     const { topic, timeoutMs } = this.#options;
-    this.#partitions.begin();
+    partitions.begin();
     try {
-      const acknowledged = await this.#producer.send({
+      const acknowledged = await producer.send({
         topic,
         // All in-sync replicas.
         acks: -1,
         timeout: timeoutMs,
         messages: messages.map(({ key, value, headers }) => ({ key, value, headers: { ...headers } })),
       });
-      if (this.#partitions.areAllIn(acknowledged)) return { kind: 'stored' };
+      if (partitions.areAllIn(acknowledged)) return { kind: 'stored' };
       return { kind: 'failed', why: 'partition not acknowledged' };
     } catch (error) {
       const code = brokersCode(error);
@@ -94,7 +96,10 @@ class Connected implements KafkaProducer {
   }
 
   async close(): Promise<void> {
-    await this.#producer.disconnect().catch(() => undefined);
+    const { producer, sockets } = this.#parts;
+    // Pending acknowledgements are not awaited, since they are ignored after this.
+    sockets.close();
+    await producer.disconnect().catch(() => undefined);
   }
 }
 

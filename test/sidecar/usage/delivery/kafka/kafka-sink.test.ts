@@ -14,6 +14,7 @@ import { connectKafka } from '../../../../../sidecar/usage/delivery/kafka/produc
 import { FakeClock } from '../../../../support/fake-clock.js';
 import { KafkaPeer } from '../../../../support/kafka-peer.js';
 import { deliveryConfig } from '../../../../support/sink-peers.js';
+import { eventually } from '../../../../support/processes.js';
 import { turn } from '../../../../support/memory-delivery.js';
 import { deadPort } from '../../../../support/usage-sink.js';
 import { usageRecord } from '../../../../support/usage-records.js';
@@ -187,6 +188,25 @@ t.test('KafkaJS: a partition whose leader moves to a broker that has answered is
     );
     await sink.close();
   }
+});
+
+t.test('KafkaJS: a producer that was closed during a send repeats no request and leaves no connection', async (t) => {
+  const peer = await KafkaPeer.start(t);
+  const asked = new Promise<void>((resolve) => {
+    peer.verdict = () => {
+      resolve();
+      return 'silence';
+    };
+  });
+  const { kafka } = deliveryConfig({ RA_DELIVERY_KAFKA_BROKERS: `["127.0.0.1:${peer.ports[0]}"]` });
+  const producer = await connectKafka(kafka, 2000);
+  const sending = producer.send(SPREAD.map(({ id, subject }) => ({ key: subject, value: id, headers: {} })));
+  await asked;
+  await producer.close();
+  t.match(await sending, { kind: 'failed' });
+  const brokers = peer.requests.map(({ broker }) => broker);
+  t.strictSame(brokers, [...new Set(brokers)], 'no broker is asked twice');
+  await eventually('the connections are closed', () => peer.connections === 0);
 });
 
 t.test('an acknowledgement of each partition counts only while the topic has as many as before', (t) => {
