@@ -3,6 +3,7 @@ import type { ModelRoute } from '../contracts/requests.js';
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
+import { exactTime } from '../lib/exact-time.js';
 import { LIMIT_GROUPS, type KeyLimits, type Limit } from './limits.js';
 
 export interface KeyFile {
@@ -123,7 +124,7 @@ function contradiction({ id, created, expires, revoked, rotated, limits = {}, ..
   if (key.class !== undefined && key.weight !== undefined) {
     return `${id} has a class and a weight, which are the same thing`;
   }
-  if ([created, expires, revoked, rotated].some((at) => at !== undefined && Number.isNaN(Date.parse(at)))) {
+  if ([created, expires, revoked, rotated].some((at) => at !== undefined && Number.isNaN(exactTime(at)))) {
     return `${id} names a time that does not exist`;
   }
   return oneWay(limits) ? undefined : `${id} has limits that are neither two numbers nor by group`;

@@ -4,6 +4,7 @@ import { LIMIT_GROUPS, type KeyLimits, type LimitGroup } from '../access/limits.
 import { ENVIRONMENT_NAME } from '../config/schema.js';
 import type { ModelRoute } from '../contracts/requests.js';
 import { SERVICE_CLASSES } from '../domain/service-class.js';
+import { exactTime } from '../lib/exact-time.js';
 import { UsageError } from './command.js';
 
 export type CreateOptions = Readonly<
@@ -65,7 +66,7 @@ export function durationMs(option: string, text: string): number {
 function endOf(text: string, now: number): string {
   if (!/^\d{4}-/.test(text)) return new Date(now + durationMs('--expires', text)).toISOString();
   // A time needs its zone: without, it would mean different times on different machines.
-  const at = /^[\d-]+T[\d:.]+(Z|[+-]\d\d:\d\d)$/.test(text) ? Date.parse(text) : NaN;
+  const at = /^[\d-]+T[\d:.]+(Z|[+-]\d\d:\d\d)$/.test(text) ? exactTime(text) : NaN;
   if (Number.isNaN(at)) throw new UsageError('--expires must be a time such as 2027-01-31T00:00:00Z, or 30d');
   if (at <= now) throw new UsageError('--expires is in the past');
   return new Date(at).toISOString();

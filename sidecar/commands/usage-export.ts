@@ -1,6 +1,7 @@
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { UsageRecord } from '../domain/usage-record.js';
+import { exactTime } from '../lib/exact-time.js';
 import { readFrom, START } from '../usage/segments.js';
 import { EXIT, parsed, UsageError } from './command.js';
 import { orUsage } from './help.js';
@@ -95,7 +96,7 @@ function optionsOf(args: readonly string[]): Options {
 
 function timeOf(option: string, text: string | undefined, absent: number): number {
   if (text === undefined) return absent;
-  const time = TIME.test(text) ? Date.parse(text) : NaN;
+  const time = TIME.test(text) ? exactTime(text) : NaN;
   if (Number.isNaN(time)) throw new UsageError(`${option} must be a day or a time such as 2026-10-03T12:00:00Z`);
   return time;
 }

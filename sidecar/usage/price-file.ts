@@ -2,6 +2,7 @@
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { repeatedName } from '../contracts/repeated-name.js';
 import { compile } from '../contracts/validator.js';
+import { exactTime } from '../lib/exact-time.js';
 import { NotRegularFile, readRegular } from '../lib/regular-file.js';
 import { parseRate, type Rates } from '../domain/money.js';
 import { decisionRates, PriceList, type PricedModel, type PriceVersion } from './price-list.js';
@@ -98,7 +99,7 @@ function parsed(stored: StoredPrices, refuse: (where: string, what: string) => n
   const rateAt = (where: string, text: string): bigint =>
     parseRate(text) ??
     refuse(where, 'must be USD per million tokens as decimal text, at least 0, with at most 6 decimal places');
-  const effective = Date.parse(stored.effective);
+  const effective = exactTime(stored.effective);
   if (Number.isNaN(effective)) refuse('effective', 'is a time that does not exist');
   const chat = Object.entries(stored.chat).map(([model, rates]): [string, Rates] => {
     const of = (name: keyof StoredRates): bigint => rateAt(`chat.${model}.${name}`, rates[name]);

@@ -52,6 +52,12 @@ t.test('no file: no keys', async (t) => {
   t.strictSame(await readKeyFile(join(t.testdir(), 'keys.json')), { version: 1, keys: [] });
 });
 
+t.test('a key may expire on a leap day', async (t) => {
+  const { stored } = makeKey({ id: 'k', expires: '2028-02-29T00:00:00.000Z' });
+  const file = join(t.testdir({ 'keys.json': JSON.stringify({ version: 1, keys: [stored] }) }), 'keys.json');
+  t.strictSame((await readKeyFile(file)).keys, [stored]);
+});
+
 t.test('a file that cannot be used is reported in one line', async (t) => {
   const { stored } = makeKey({ id: 'k' });
   const content = (changes: object): string => JSON.stringify({ version: 1, keys: [{ ...stored, ...changes }] });
@@ -71,6 +77,8 @@ t.test('a file that cannot be used is reported in one line', async (t) => {
     both: [content({ class: 'batch', weight: 1 }), /^keys: .* has a class and a weight/],
     zone: [content({ expires: '2026-01-01T00:00:00' }), /^keys: keys\[0\]\.expires /],
     month: [content({ expires: '2026-13-01T00:00:00Z' }), /^keys: k names a time that does not exist/],
+    june: [content({ expires: '2026-06-31T00:00:00Z' }), /^keys: k names a time that does not exist/],
+    leap: [content({ revoked: '2027-02-29T00:00:00Z' }), /^keys: k names a time that does not exist/],
     sameHash: [JSON.stringify({ version: 1, keys: [stored, { ...stored, id: 'l' }] }), /^keys: two keys have one hash/],
     half: [content({ limits: { inFlight: 1 } }), /^keys: k has limits that are neither/],
     mixed: [content({ limits: { inFlight: 1, perMinute: 1, chat: {} } }), /^keys: k has limits that are neither/],

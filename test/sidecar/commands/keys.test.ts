@@ -22,6 +22,7 @@ t.test('the options of create', async (t) => {
   });
   t.match(properties({ expires: '90m' }), { expires: '2026-06-01T01:30:00.000Z' });
   t.match(properties({ expires: '2027-01-31T00:00:00+02:00' }), { expires: '2027-01-30T22:00:00.000Z' });
+  t.match(properties({ expires: '2028-02-29T00:30:00+02:00' }), { expires: '2028-02-28T22:30:00.000Z' });
   t.match(properties({ limits: 'models=0/10' }), { limits: { models: { inFlight: 0, perMinute: 10 } } });
   for (const environment of ['Production', '', 'prod.eu', '__proto__', 'x'.repeat(65)]) {
     t.throws(() => properties({ environment }), /--environment must be/, environment);
@@ -58,6 +59,8 @@ t.test('errors do not repeat the given values, and nothing is changed', async (t
     ['create --account a --expires 2020-01-01T00:00:00Z', 2, /^ra-sidecar: --expires is in the past\n/],
     ['create --account a --expires 2099-01-01T00:00:00', 2, /^ra-sidecar: --expires must be a time/],
     ['create --account a --expires 2099-13-01T00:00:00Z', 2, /^ra-sidecar: --expires must be a time/],
+    ['create --account a --expires 2099-06-31T00:00:00Z', 2, /^ra-sidecar: --expires must be a time/],
+    ['create --account a --expires 2099-02-29T23:30:00-01:00', 2, /^ra-sidecar: --expires must be a time/],
     ['create --account a --expires tomorrow', 2, /^ra-sidecar: --expires must be a time/],
     ['create --account a --expires 99999d', 2, /^ra-sidecar: --expires must be a time/],
     ['create --account a --class gold', 2, /^ra-sidecar: --class takes interactive, standard, batch\n/],

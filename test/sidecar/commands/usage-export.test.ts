@@ -73,6 +73,7 @@ t.test('from a time on, before a time, of one account', async (t) => {
   const found = async (...args: string[]): Promise<string> => ids((await run(dir, ...args)).out).join('');
   t.equal(await found('--from', '2026-10-02'), 'bcd');
   t.equal(await found('--to', '2026-10-02'), 'a');
+  t.equal(await found('--to', '2028-02-29'), await found());
   t.equal(await found('--from=2026-10-02T02:00:00+02:00', '--to=2026-10-03T00:00Z'), 'bc');
   t.equal(await found('--account', 'other'), 'c');
   t.equal(await found('--account', 'nobody'), '');
@@ -98,6 +99,8 @@ t.test('a wrong command line is reported', async (t) => {
     ['--from'],
     ['--from', 'yesterday'],
     ['--from', '2026-13-01'],
+    ['--from', '2026-06-31'],
+    ['--to', '2027-02-29T00:00:00+02:00'],
     ['--to', '2026-10-03T00:00:00'],
     ['--format', 'xml'],
     ['--color'],

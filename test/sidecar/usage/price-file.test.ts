@@ -51,6 +51,12 @@ t.test('each moment has the version in force', async (t) => {
   t.equal(list.tariff(DECIDE, Date.parse(CURRENT.effective) - 1).version, '2026-01-01.1');
 });
 
+t.test('a version may come into force on a leap day', async (t) => {
+  const leap = { ...NEXT, effective: '2028-02-29T00:00:00Z' };
+  const list = await readPriceFile(await file(t, { version: 1, prices: [CURRENT, leap] }), [CHAT, DECIDE], NOW);
+  t.equal(list.tariff(DECIDE, Date.parse(leap.effective)).version, leap.version);
+});
+
 t.test('prices that cannot be charged exactly are refused, with their place', async (t) => {
   const priced = (change: object): object => ({ version: 1, prices: [{ ...CURRENT, ...change }] });
   for (const [content, line] of [
@@ -69,6 +75,8 @@ t.test('prices that cannot be charged exactly are refused, with their place', as
     [priced({ chat: {} }), /version 2026-10-03\.4 has no price for the chat model large/],
     [priced({ rate: '1' }), /prices\[0\]\.rate is not a known field/],
     [priced({ effective: '2026-13-01T00:00:00Z' }), /prices\[0\]\.effective is a time that does not exist/],
+    [priced({ effective: '2026-06-31T00:00:00Z' }), /prices\[0\]\.effective is a time that does not exist/],
+    [priced({ effective: '2026-02-29T00:00:00Z' }), /prices\[0\]\.effective is a time that does not exist/],
     [priced({ effective: NEXT.effective }), /no version is in force yet/],
     [
       { version: 1, prices: [CURRENT, { ...NEXT, chat: {} }] },
