@@ -3,8 +3,8 @@ import { integer, section, text, type SettingSchema } from './kinds.js';
 /** More addresses of one cluster than this are a mistake; clients discover the others or do not need them. */
 const MAX_ADDRESSES = 16;
 
-function addresses(description: string, pattern: string): SettingSchema {
-  const items = text('', { pattern, maxLength: 300 });
+function addresses(description: string, pattern: string, message?: string): SettingSchema {
+  const items = text('', { pattern, maxLength: 300, ...(message !== undefined && { 'x-message': message }) });
   return { type: 'array', description, maxItems: MAX_ADDRESSES, items, default: [] };
 }
 
@@ -57,8 +57,10 @@ export const natsSchema: SettingSchema = section({
 /** The section `delivery.kafka`. */
 export const kafkaSchema: SettingSchema = section({
   brokers: addresses(
-    'Kafka brokers of one cluster, each as `host:port`. Usage events are produced to a topic there, in place of `delivery.url`.',
-    '^[^\\s/@]+:\\d{1,5}$',
+    'Kafka brokers of one cluster, each as `host:port`, where the host is a name or an IPv4 address. Usage events are produced to a topic there, in place of `delivery.url`.',
+    // KafkaJS takes what follows the first colon for the port.
+    '^[^\\s/@:[\\]]+:\\d{1,5}$',
+    'must be host:port, where the host is a name or an IPv4 address',
   ),
   topic: text('The topic of the events. It must exist.', {
     default: 'usage',

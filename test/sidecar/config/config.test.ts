@@ -287,6 +287,10 @@ t.test('errors that end the start, in one line', async (t) => {
       { RA_DELIVERY_URL: 'https://a.example', RA_DELIVERY_NATS_SERVERS: '["nats://b.example:4222"]' },
       'delivery must name one sink: url, nats.servers or kafka.brokers',
     ],
+    ...['[::1]:9092', '::1:9092', '[2001:db8::1]'].map((broker): [Record<string, string>, string] => [
+      { RA_DELIVERY_KAFKA_BROKERS: JSON.stringify([broker]) },
+      'delivery.kafka.brokers[0] must be host:port, where the host is a name or an IPv4 address (environment variable RA_DELIVERY_KAFKA_BROKERS)',
+    ]),
     [
       { RA_DELIVERY_NATS_AUTH: 'token' },
       'delivery.nats.secretFile must be set where delivery.nats.auth is not none, and only there',
@@ -342,7 +346,15 @@ t.test('a secret that is sent unencrypted is allowed, with a warning', async (t)
     });
   t.match(bus('bus.example'), { hints: [/^delivery\.kafka\.tls is off/] });
   t.match(bus('bus.example', 'true'), { hints: [] });
-  for (const host of ['127.0.0.1', '[::1]']) t.match(bus(host), { hints: [] });
+  t.match(bus('127.0.0.1'), { hints: [] });
+  for (const host of ['127.0.0.1', '[::1]']) {
+    const nats = {
+      RA_DELIVERY_NATS_SERVERS: `["nats://${host}:4222"]`,
+      RA_DELIVERY_NATS_AUTH: 'token',
+      RA_DELIVERY_NATS_SECRET_FILE: 'secret',
+    };
+    t.match(loadConfig(nats), { hints: [] });
+  }
 });
 
 t.test('an OTLP endpoint: where it may be, and the warning for unencrypted headers', async (t) => {
