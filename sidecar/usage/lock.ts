@@ -7,7 +7,8 @@
  *   process id leaves the folder locked. It is for people and commands, and for a process in another network namespace
  *   that sees the same process ids.
  *
- * A container that shares neither namespace sees neither: two such containers must not share a data folder.
+ * A container that shares neither namespace sees neither: two such containers must not share a data folder. There the
+ * later one takes the folder as if the earlier one had crashed, and the earlier one finds its claim in the file.
  */
 import { randomUUID } from 'node:crypto';
 import { readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
@@ -20,6 +21,8 @@ interface Owner {
   /** Clock ticks from boot to its start; absent where there is no /proc. */
   readonly started?: string;
   readonly boot?: string;
+  /** Differs in each file that a sidecar wrote. */
+  readonly claim?: string;
   /** It has ended, but its parent has not collected it. Never in a file. */
   readonly ended?: true;
 }
@@ -30,8 +33,10 @@ export type HeldLock = { readonly kind: 'held'; readonly pid: number };
 export interface Lock {
   readonly kind: 'locked';
   /**
-   * Checks the lock: also locks a folder that was recreated, and restores a missing file (`restored`). `held`: another
-   * process has the folder by now, and this one must not write. Rejects with the system's error.
+   * Checks the lock: also locks a folder that was recreated, and restores a file that is missing or cannot be read
+   * (`restored`). `held`: another process has the folder by now, and this one must not write; for good if it wrote a
+   * claim into the file, since what this process knows of the folder is outdated even when the other has ended. Rejects
+   * with the system's error.
    */
   check(): Promise<{ readonly kind: 'kept' | 'restored' } | HeldLock>;
   /** May be called twice. */
@@ -64,6 +69,8 @@ class DirLock implements Lock {
   /** The content of the lock file that this process wrote. */
   #text: string;
   #released: Promise<void> | undefined;
+  /** Another process wrote its claim over this one's. */
+  #lost: HeldLock | undefined;
 
   constructor(dir: string, name: string, lock: ProcessLock, text: string) {
     this.#dir = dir;
@@ -73,6 +80,7 @@ class DirLock implements Lock {
   }
 
   async check(): Promise<{ readonly kind: 'kept' | 'restored' } | HeldLock> {
+    if (this.#lost) return this.#lost;
     const name = await nameOf(this.#dir);
     if (name !== this.#name) {
       const lock = await lockName(name);
@@ -83,6 +91,9 @@ class DirLock implements Lock {
     }
     if (await this.#isOurs()) return { kind: 'kept' };
     const pid = await otherOwner(this.#dir);
+    // Its process may be invisible here, so that it cannot be told from one that has ended.
+    if (await this.#hasOtherClaim()) this.#lost = { kind: 'held', pid: pid ?? 0 };
+    if (this.#lost) return this.#lost;
     if (pid !== undefined) return { kind: 'held', pid };
     // If it was released meanwhile, the next owner's file must not be overwritten.
     if (!this.#released) this.#text = await writeOwner(this.#dir);
@@ -103,7 +114,12 @@ class DirLock implements Lock {
   }
 
   async #isOurs(): Promise<boolean> {
-    return (await readFile(lockPath(this.#dir), 'utf8').catch(() => '')) === this.#text;
+    return (await readLock(this.#dir)) === this.#text;
+  }
+
+  async #hasOtherClaim(): Promise<boolean> {
+    const text = await readLock(this.#dir);
+    return text !== this.#text && typeof parsed(text)?.claim === 'string';
   }
 }
 
@@ -144,12 +160,17 @@ async function nameOf(dir: string): Promise<string> {
   return `ra-sidecar/usage/${dev}/${ino}`;
 }
 
+/** The text of the lock file, empty if it cannot be read. */
+function readLock(dir: string): Promise<string> {
+  return readFile(lockPath(dir), 'utf8').catch(() => '');
+}
+
 function lockPath(dir: string): string {
   return join(dir, 'lock');
 }
 
 async function liveOwner(dir: string): Promise<number | undefined> {
-  const owner = parsed(await readFile(lockPath(dir), 'utf8').catch(() => ''));
+  const owner = parsed(await readLock(dir));
   if (!owner || !isAlive(owner.pid)) return undefined;
   const now = await ownerOf(owner.pid);
   if (now.ended === true) return undefined;

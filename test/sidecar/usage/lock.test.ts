@@ -114,6 +114,39 @@ t.test('a lock file that names another live process is not overwritten; one of a
   await mine.release();
 });
 
+t.test('another’s claim over the lock file ends the lock, also if its process is not visible here', async (t) => {
+  for (const [pid, boot] of [
+    [1, (JSON.parse(ownerFile(process.pid)) as { boot: string }).boot],
+    // No Linux has a process with this number.
+    [2 ** 31 - 1, 'another-machine'],
+  ] as const) {
+    const dir = t.testdir();
+    const path = join(dir, 'lock');
+    const mine = await taken(dir);
+    const theirs = JSON.stringify({ pid, started: '1', boot, claim: 'theirs' });
+    writeFileSync(path, theirs);
+    t.strictSame(await mine.check(), { kind: 'held', pid: 0 });
+    t.equal(readFileSync(path, 'utf8'), theirs, 'their file stays');
+    rmSync(path);
+    t.strictSame(await mine.check(), { kind: 'held', pid: 0 }, 'also once they have released it');
+    t.notOk(existsSync(path));
+    writeFileSync(path, theirs);
+    await mine.release();
+    t.equal(readFileSync(path, 'utf8'), theirs);
+    await (await taken(dir)).release();
+  }
+});
+
+t.test('a lock file that cannot be read is written again', async (t) => {
+  const dir = t.testdir();
+  const mine = await taken(dir);
+  for (const text of ['', '{', 'null', '{"pid":0,"claim":"theirs"}']) {
+    writeFileSync(join(dir, 'lock'), text);
+    t.strictSame(await mine.check(), { kind: 'restored' }, text);
+  }
+  await mine.release();
+});
+
 t.test('a process that has ended and was not yet collected by its parent owns nothing', async (t) => {
   const dir = t.testdir();
   // The shell becomes a program that never collects its inherited child.
