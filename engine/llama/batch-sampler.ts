@@ -39,7 +39,7 @@ const RAISED = 1024;
 const BESIDE_PICKER = 0x9e3779b9;
 
 /**
- * One reply's sampler. If the addon can pick (engine/llama/addon.ts), its picker is used; otherwise, and under a
+ * One reply's sampler. If the addon can pick (engine/llama/picking.ts), its picker is used; otherwise, and under a
  * grammar, a native sampler, borrowed at first use.
  */
 export class BatchSampler implements Sampler {

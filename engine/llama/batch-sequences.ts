@@ -6,7 +6,7 @@ import { StateInFile } from './whole-state.js';
 import { decodeOne } from './decode-one.js';
 import { NOT_NUMBERS } from './not-a-number.js';
 import type { Checkpoint, OpenedState, Part, PartResult, StateNotes, WholeState } from '../scheduler/decoder.js';
-import { EngineFault } from '../scheduler/faults.js';
+import { EngineFault, UncleanSequence } from '../scheduler/faults.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
 
 /**
@@ -105,6 +105,8 @@ export class BatchSequences {
     if (last !== Math.max(0, held.last)) throw new EngineFault('the sequence was not copied');
     this.#at(target).copy(held);
     this.#copying.add(target).add(source);
+    // All of its cells are written over.
+    this.#spoiled.delete(target);
   }
 
   /** See SequenceStates. */
@@ -139,7 +141,7 @@ export class BatchSequences {
   async restoreWhole(sequence: number, state: WholeState): Promise<void> {
     if (this.#copying.has(sequence)) throw new EngineFault('the sequence is not copied yet');
     // What it does not write over would spoil it.
-    if (this.#spoiled.has(sequence)) throw new EngineFault('the sequence has cells that hold no number');
+    if (this.#spoiled.has(sequence)) throw new UncleanSequence('the sequence has cells that hold no number');
     const positions = this.#saved.get(state);
     if (!(state instanceof StateInFile) || !positions) throw new EngineFault('the state cannot be restored');
     this.#at(sequence).become(0);

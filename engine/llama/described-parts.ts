@@ -4,7 +4,7 @@ import type { BatchSequences } from './batch-sequences.js';
 import type { Gap } from './gaps.js';
 import type { Part } from '../scheduler/decoder.js';
 
-/** A step's parts as `Picking.run` takes them (addon.ts). */
+/** A step's parts as `Picking.run` takes them (picking.ts). */
 export interface DescribedParts {
   readonly numbers: Int32Array;
   readonly tokens: Int32Array;

@@ -185,11 +185,13 @@ function replyFormat(
 ): ReplyFormat | undefined {
   const { userRecipient } = template.tools;
   const addressed = userRecipient !== undefined && calls?.syntax.userRecipient === undefined;
-  const thinking = addressed ? headedBy(`${userRecipient}\n`) : thoughts?.replyFormat(prompt);
+  const answerLead = calls?.syntax.answerLead;
+  const header = addressed ? `${userRecipient}\n` : thoughts === undefined ? answerLead : undefined;
+  const thinking = header === undefined ? thoughts?.replyFormat(prompt) : headedBy(header);
   if (calls === undefined && grammar === undefined) return thinking;
   const parts = calls === undefined ? [] : textsOf(calls.syntax);
   const marks = vocabulary.specialTexts.filter((text) => text !== '' && parts.some((part) => part.includes(text)));
-  // If the prompt has begun a thought, the grammar applies after it. Otherwise it takes one itself (framed).
+  // If the prompt has begun a thought, the grammar applies after it. Otherwise it takes one itself, where one is asked for (framed).
   const after = thinking?.thought.open === true ? thinking.thought.ends[0] : undefined;
   return {
     markers: [...new Set([...(thinking?.markers ?? []), ...marks])],
@@ -207,6 +209,7 @@ function headedBy(header: string): ReplyFormat & { readonly thought: ThoughtForm
 /** All texts that a syntax has marks in. */
 function textsOf({
   lead = '',
+  answerLead = '',
   open,
   alsoOpen = [],
   between,
@@ -215,7 +218,7 @@ function textsOf({
   close,
   ...more
 }: CallSyntax): string[] {
-  return [lead, open, ...alsoOpen, between, ...alsoBetween, next, close, ...notationTexts(more.arguments)];
+  return [lead, answerLead, open, ...alsoOpen, between, ...alsoBetween, next, close, ...notationTexts(more.arguments)];
 }
 
 function notationTexts(notation: CallSyntax['arguments']): string[] {

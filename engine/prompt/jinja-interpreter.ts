@@ -129,15 +129,15 @@ export class FullInterpreter extends Interpreter {
     );
   }
 
-  /** The items of which a test holds, or does not; undefined: it is another filter. */
+  /** The items of which a test holds, or that are true without one, or the others; undefined: it is another filter. */
   #chosen(items: readonly Value[], filter: Node, scope: Scope): Value | undefined {
-    if (filter.type !== 'CallExpression' || filter.callee.type !== 'Identifier') return undefined;
-    const name = filter.callee.value;
+    const [named, args] = filter.type === 'CallExpression' ? [filter.callee, filter.args] : [filter, []];
+    const name = named.type === 'Identifier' ? named.value : undefined;
     if (name !== 'select' && name !== 'reject') return undefined;
-    const [test, argument] = filter.args.map((each) => this.evaluate(each, scope));
-    const chosen = items.filter(
-      (item) => this.#passes(item, test?.toString() ?? '', argument, scope) === (name === 'select'),
-    );
+    const [test, argument] = args.map((each) => this.evaluate(each, scope));
+    const passes = (item: Value): boolean =>
+      test === undefined ? item.__bool__().value : this.#passes(item, test.toString(), argument, scope);
+    const chosen = items.filter((item) => passes(item) === (name === 'select'));
     return this.evaluate({ type: 'ArrayLiteral', value: chosen.map(asNode) }, scope);
   }
 

@@ -10,6 +10,8 @@ export interface Value {
   readonly value: unknown;
   readonly builtins: ReadonlyMap<string, Value>;
   toString(): string;
+  /** Whether it is true. */
+  __bool__(): { readonly value: boolean };
 }
 
 /** A syntax tree's node, of whatever kind. */

@@ -1,6 +1,6 @@
 /**
  * Jinja's tests with an argument (`x is eq y`), which the library does not know: they are the operators that mean the same. The
- * filters `select` and `reject` name tests too.
+ * filters `select` and `reject` may name tests too.
  */
 import type { Token } from './jinja-library.js';
 

@@ -93,7 +93,7 @@ const FAMILIES: readonly Family[] = [
 ];
 
 /** Marks that are control tokens. */
-const CONTROL = /^(?:<[|｜]|\[[A-Z])/;
+const CONTROL = /^<[|｜]/;
 
 /** The thoughts of one model. */
 export class Thoughts {
@@ -150,13 +150,15 @@ export class Thoughts {
    * How calls begin that a model makes without ending its thought, as several do (llama.cpp issue 21118). None where each part of
    * a reply has a header, or where calls are JSON between plain tags: a thought there may contain the draft of a call.
    */
-  #callsInThought({ mark, open, arguments: notation }: CallSyntax, functions: readonly string[]): readonly string[] {
+  #callsInThought(syntax: CallSyntax, functions: readonly string[]): readonly string[] {
+    const { mark, open, arguments: notation } = syntax;
     if (this.#turn !== undefined || this.#format.breaks.length > 0) return [];
     if (CONTROL.test(mark)) return [mark];
-    if (notation === undefined) return [];
-    // A thought may name a tag; with the name of a function behind it, it is a call.
+    if (notation === undefined && !mark.startsWith('[')) return [];
+    // A thought may name a tag, and a function with it; with what is written between its name and its arguments, it is a call.
     const begins = new Set([open.trimStart(), open.replace(/\s+/g, '')]);
-    return [...begins].flatMap((begin) => functions.map((name) => begin + name));
+    const behind = behindName(syntax);
+    return [...begins].flatMap((begin) => functions.flatMap((name) => behind.map((text) => begin + name + text)));
   }
 
   /**
@@ -218,6 +220,13 @@ export class Thoughts {
     const end = prompt.trimEnd();
     return this.#format.starts.some((start) => end.endsWith(start));
   }
+}
+
+/** What may follow the name of a function that is called: the text before its arguments, or the first of them, or the call's end. */
+function behindName({ between, close, arguments: notation }: CallSyntax): readonly string[] {
+  if (between.trim() !== '') return [between.trimEnd()];
+  const first = notation !== undefined && 'open' in notation ? notation.open : '';
+  return [first, close].flatMap((text) => (text.trim() === '' ? [] : [text.trim(), `\n${text.trim()}`]));
 }
 
 /** undefined: the template's model does not think, or in no way that is known. */

@@ -2,7 +2,7 @@
 import { ALL_ACCOUNTS, type CacheScope } from '../protocol/cache-key.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import { promptIds } from '../protocol/prompt.js';
-import { fixedSeed } from '../scheduler/sampler-numbers.js';
+import { fixedSeed, usableTemperature } from '../scheduler/sampler-numbers.js';
 import { ASK_MS } from './adapter.js';
 import type {
   Adapter,
@@ -104,7 +104,7 @@ export class LlamaServer implements Adapter {
       response_fields: ['stop', 'stop_type', 'tokens_predicted', 'tokens_evaluated', 'timings'],
       n_predict: job.maxTokens,
       samplers: ['penalties', 'top_k', 'top_p', 'min_p', 'temperature'],
-      temperature: job.temperature,
+      temperature: usableTemperature(job.temperature),
       top_p: job.topP,
       top_k: job.topK ?? 0,
       min_p: job.minP ?? 0,

@@ -3,6 +3,9 @@ export class EngineFault extends Error {
   override readonly name = 'EngineFault';
 }
 
+/** The sequence has to be emptied first. What was asked of it can be done with another one. */
+export class UncleanSequence extends EngineFault {}
+
 /** The addon's messages for a failed decode, and ours. */
 const KNOWN = [
   ['could not find a KV slot', 'no room left in the KV cache'],

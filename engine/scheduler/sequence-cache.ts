@@ -1,7 +1,7 @@
 import { type CheckpointStore } from './checkpoint-store.js';
 import type { SequenceStates, StateNotes, WholeState } from './decoder.js';
 import type { CopyBudget } from './copy-budget.js';
-import { EngineFault } from './faults.js';
+import { EngineFault, UncleanSequence } from './faults.js';
 import { LEAST_SAVED, type Entry, type PrefixCache } from './prefix-cache.js';
 import { SavePace } from './save-pace.js';
 import { SequenceCheckpoints } from './sequence-checkpoints.js';
@@ -97,7 +97,7 @@ export class SequenceCache {
     }
   }
 
-  /** Makes a sequence hold an entry's tokens. Rejects when it cannot; the entry is then dropped, and the state unknown. */
+  /** Makes a sequence hold an entry's tokens. Rejects when it cannot: the state is then unknown, and the entry dropped unless the cause is the sequence. */
   async restore(sequence: number, entry: Entry): Promise<void> {
     const { tokens, state, digest } = entry;
     try {
@@ -109,7 +109,7 @@ export class SequenceCache {
       });
       if (tokens.key) this.#pace.restored(tokens.key.scope);
     } catch (error) {
-      this.#cache.drop(entry, 'failed');
+      if (!(error instanceof UncleanSequence)) this.#cache.drop(entry, 'failed');
       throw error;
     }
   }

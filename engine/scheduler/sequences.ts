@@ -125,7 +125,7 @@ export class Sequences {
         const restored = await this.#slots.restoreWhole(sequence, saved.entry);
         const keep = await this.#slots.truncate(sequence, plan, restored ? saved.keep : 0);
         if (restored && keep > 0) this.#cache.used(saved.entry, keep);
-        else this.#cache.drop(saved.entry, 'failed');
+        else if (restored) this.#cache.drop(saved.entry, 'failed');
         return { sequence, keep };
       }
       const copied = source === undefined || (await this.#slots.copy(sequence, source));

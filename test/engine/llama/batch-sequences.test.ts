@@ -2,6 +2,7 @@ import t from 'tap';
 import type { AddonContext } from '../../../engine/llama/addon-context.js';
 import type { Internals } from '../../../engine/llama/addon.js';
 import { BatchSequences } from '../../../engine/llama/batch-sequences.js';
+import { NOT_NUMBERS } from '../../../engine/llama/not-a-number.js';
 import type { Part } from '../../../engine/scheduler/decoder.js';
 
 const IMAGE = { index: 0, of: 12, columns: 4, positions: 4, whole: false };
@@ -33,4 +34,29 @@ t.test('truncating before an image of which only a part was evaluated removes th
   sequences.extend({ ...text, tokens: new Uint32Array(2) });
   await sequences.truncate(0, 4);
   t.same(removed[1], [0, 4, 5]);
+});
+
+t.test('a sequence that a copy has written over holds numbers again', async (t) => {
+  const calls: string[] = [];
+  const context = {
+    copySequenceStateFromOtherSequence: (target: number, source: number) => {
+      calls.push(`copy ${source} to ${target}`);
+      return Promise.resolve(2);
+    },
+    disposeSequence: (sequence: number) => calls.push(`empty ${sequence}`),
+  };
+  const none = undefined as unknown as Internals['Checkpoint'];
+  const clear = (): unknown => calls.push('clear');
+  const sequences = new BatchSequences(context as unknown as AddonContext, none, 2, true, clear);
+  const parts = [0, 1].map((sequence): Part => ({ kind: 'prefill', sequence, tokens: new Uint32Array(3) }));
+  for (const part of parts) sequences.extend(part);
+  sequences.judge(parts, [NOT_NUMBERS, { kind: 'filled' }]);
+  await sequences.copy(0, 1);
+  sequences.decoded();
+  sequences.judge(parts, [{ kind: 'filled' }, NOT_NUMBERS]);
+  await sequences.truncate(1, 0);
+  t.same(calls, ['copy 1 to 0', 'copy 0 to 1', 'empty 1'], 'the reply on it goes on');
+  t.equal(sequences.next(0), undefined, 'until it is copied');
+  sequences.decoded();
+  t.equal(sequences.next(0), 3);
 });

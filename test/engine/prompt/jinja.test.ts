@@ -61,6 +61,12 @@ const CASES: readonly (readonly [string, string, Readonly<Record<string, unknown
   ['a loop over nothing', '[{% for x in nothing %}x{% endfor %}{% for x in nothing if x %}x{% endfor %}]', {}, '[]'],
   ['a loop with a condition', '{% for x in [1, 2, 3] if x != 2 %}{{ x }}{% endfor %}', {}, '13'],
   [
+    'select and reject without a test',
+    '{{ ["a", none, "", "b"] | select | join(",") }}{{ [0, 1, ""] | reject() | list | length }}',
+    {},
+    'a,b2',
+  ],
+  [
     'select and reject',
     '{% for k in o.keys() | reject("in", ["b"]) %}{{ k }}{% endfor %}{{ [1, "x"] | select("string") | join }}{{ l | reject("equalto", 2) | join }}{{ l | select("gt", 1) | list | length }}',
     { o: { a: 1, b: 2, c: 3 }, l: [1, 2, 3] },

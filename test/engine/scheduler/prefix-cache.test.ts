@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
+import { UncleanSequence } from '../../../engine/scheduler/faults.js';
 import { IMAGE_IDS, tokenPrompt } from '../../../engine/protocol/prompt.js';
 import { Bench, job, questions, StepTime, type BenchOptions } from '../../support/step-bench.js';
 
@@ -140,6 +141,20 @@ t.test('after a failed restore the prompt is evaluated, and a failed save saves 
   on.decoder.failingMoves.add(0);
   await chat(on, prompt(1));
   t.equal(await chat(on, prompt(0)), 0);
+  t.same(on.decoder.violations, []);
+});
+
+t.test('a state that could not be restored since its sequence was to be emptied first is kept', async (t) => {
+  const on = bench();
+  await chat(on, prompt(0));
+  await chat(on, prompt(1, 40));
+  const { restoreWhole } = on.decoder;
+  Object.assign(on.decoder, { restoreWhole: () => Promise.reject(new UncleanSequence('scripted')) });
+  t.equal(await chat(on, prompt(0)), 0);
+  t.match(on.loop.report.cache, { hits: 0, evictions: { failed: 0 } });
+  Object.assign(on.decoder, { restoreWhole });
+  await chat(on, prompt(2));
+  t.ok(((await chat(on, prompt(0))) ?? 0) > 0);
   t.same(on.decoder.violations, []);
 });
 

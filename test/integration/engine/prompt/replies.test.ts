@@ -169,6 +169,25 @@ t.test('a call within a thought that was not ended', (t) => {
   t.end();
 });
 
+t.test('a thought may mention how calls begin', (t) => {
+  for (const [name, mention] of [
+    ['GLM-4.6', 'Could I use `<tool_call>get_weather`? <tool_call>get_weatherman.'],
+    ['mistralai-Ministral-3-14B-Reasoning-2512', 'They ask what [TOOL_CALLS] means.'],
+    ['NVIDIA-Nemotron-3-Nano-30B-A3B-BF16', 'It begins with <tool_call>\n<function=get_weather and goes on.'],
+  ] as const) {
+    const parts = formats.get(name);
+    const format = parts && formatOf(parts);
+    if (format?.thought === undefined) {
+      t.fail(`${name}: ${[...formats.keys()].join(' ')}`);
+      continue;
+    }
+    const { open, starts, ends } = format.thought;
+    const reply = `${open ? '' : (starts[0] ?? '')}${mention}${ends[0] ?? ''}Hello!`;
+    t.match(read(format, [Buffer.from(reply)]), { reasoning: mention, content: 'Hello!', calls: [] }, name);
+  }
+  t.end();
+});
+
 t.test('a second thought of Gemma 4, in front of its call', (t) => {
   const parts = formats.get('google-gemma-4-31B-it-interleaved');
   const format = parts && formatOf(parts);

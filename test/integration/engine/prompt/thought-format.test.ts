@@ -1,5 +1,6 @@
 import t from 'tap';
 import { chatPrompt, type ReplyOptions } from '../../../../engine/prompt/chat-prompt.js';
+import { makePromptParts } from '../../../../engine/prompt/prompt-parts.js';
 import { ThoughtSplitter } from '../../../../engine/output/thought.js';
 import { ReplyText } from '../../../../engine/output/reply-text.js';
 import type { ReplyFormat } from '../../../../engine/protocol/reply-format.js';
@@ -179,5 +180,26 @@ t.test('in JSON mode with tools the answer has its header', async (t) => {
       const [given, end] = [text.push(Buffer.from(`${begin}${header}{"a": 1}`)), text.end()];
       t.equal(given.content + end.content, '{"a": 1}', `${name}: its text`);
     }
+  }
+});
+
+t.test('and where the operator names a format whose thoughts the template does not know', async (t) => {
+  const chatTemplate = '{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}';
+  for (const [toolFormat, header] of [
+    ['gpt-oss', '<|channel|>final<|message|>'],
+    ['solar', '<|content|>'],
+    ['muse', 'to=user<|message|>'],
+  ] as const) {
+    const made = makePromptParts(fakeVocabulary(), { chatTemplate, toolFormat });
+    if (made.kind === 'bad') throw new Error(made.problem);
+    const prompt = chatPrompt(
+      made.parts,
+      { messages: [{ role: 'user', content: 'Hello' }], tools: TOOLS },
+      { addGenerationPrompt: true, calls: AUTO.calls, jsonObject: true },
+      100_000,
+    );
+    const text = new ReplyText([], prompt.kind === 'prompt' ? prompt.format : undefined);
+    const [given, end] = [text.push(Buffer.from(`${header}{"a": 1}`)), text.end()];
+    t.equal(given.content + end.content, '{"a": 1}', toolFormat);
   }
 });
