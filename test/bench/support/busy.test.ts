@@ -8,7 +8,8 @@ t.test('what else is done is not known to a process that does not count its own 
 
 t.test('the work of a process and of those that it started, killed ones too, is not other work', async (t) => {
   const module = JSON.stringify(new URL('../../../bench/support/busy.js', import.meta.url).href);
-  // What the own work is taken from is the machine's, on which other tests run: it is compared with the machine's whole.
+  // What the own work is taken from is the machine's, on which other tests run: it is compared with the machine's whole. Of a busy one
+  // the own work is a small part.
   const script = `
     const { spawn } = await import('node:child_process');
     const { cpus } = await import('node:os');
@@ -25,5 +26,5 @@ t.test('the work of a process and of those that it started, killed ones too, is 
   const out = execFileSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' });
   const { cores, all } = JSON.parse(out) as { cores?: number; all: number };
   if (cores === undefined) t.pass('this user may create no control group');
-  else t.ok(cores >= 0 && cores < all - 0.2, `${cores} of ${all} cores`);
+  else t.ok(cores >= 0 && cores < all - 0.05, `${cores} of ${all} cores`);
 });
