@@ -53,7 +53,7 @@ export class RemoteJob<W extends RemoteWork = RemoteWork> {
     return this.#ended === this.work.items;
   }
 
-  /** What is told of it once it is {@link done}. */
+  /** The outputs that the engine process sends to the sidecar once the job is {@link done}. */
   lastOutputs(): Output[] {
     const { id } = this;
     const done: Output = { id, kind: 'done' };

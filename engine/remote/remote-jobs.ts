@@ -3,8 +3,8 @@ import type { RemoteJob, RemoteWork } from './remote-job.js';
 import type { Reports } from './reports.js';
 
 /**
- * The jobs that have not ended, in the order of their arrival, and what the sidecar is told of their seats. At most as many as
- * the sidecar has leases.
+ * The jobs that have not ended, in the order of their arrival: at most as many as the sidecar has leases. Reports to the sidecar
+ * which of their seats are free.
  */
 export class RemoteJobs<W extends RemoteWork> {
   readonly #reports: Pick<Reports, 'push'>;

@@ -23,7 +23,7 @@ export class Upkeep {
     return this.#due;
   }
 
-  /** Whether work that nobody waits for ends for it. */
+  /** Whether a prefill ahead of the next request has to end, so that the states are dropped at once. */
   get urgent(): boolean {
     return this.#urgent;
   }

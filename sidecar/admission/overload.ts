@@ -213,9 +213,9 @@ export class Overload {
   }
 
   /**
-   * Records how long a caller stayed, once: its request has ended, or it has what it waited for (`answered`). `left`: its caller left
-   * before that, which is told at once, since an external server may confirm much later that its seat is free. `neither`: it was
-   * refused, or its deadline passed.
+   * Records how long a caller stayed, once: its request has ended, or it has what it waited for (`answered`). `left`: its caller
+   * disconnected before that; the queue calls this at the disconnect, since an external server may confirm much later that the seat
+   * is free. `neither`: the queue refused the request, or its deadline passed.
    */
   observePatience(queued: QueuedRequest, account: Account, how: 'answered' | 'left' | 'neither'): void {
     if (queued.patienceRecorded) return;

@@ -126,7 +126,10 @@ const ADVICE: Readonly<Record<Extract<Removed, { what: 'segment' }>['outcome'], 
   lost: `its records are lost unless they were delivered: restore the file from a backup, and ${FIND_OUT}`,
 };
 
-/** Whether a file's removal was not told before: one that could not be restored at once is told again when it is. */
+/**
+ * Whether an event is the first one of a file's removal. The spool reports a file twice that it could not restore at once: as pending,
+ * and when it has restored it.
+ */
 export function newsOf(): (removed: Removed) => boolean {
   let pending: number | undefined;
   return (removed) => {

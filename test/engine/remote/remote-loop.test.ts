@@ -100,7 +100,7 @@ t.test('a complete reply is not held back while the server computes on, but its 
   const end = await harness.ended(harness.generate({ stops: ['b'], format: STOPPED_HERE }));
   t.match(end, /^started:0 a stop:2 done$/);
   t.equal(harness.stub.running, 1, 'the server computes on');
-  t.equal(seats(), 1, 'the sidecar gives its seat to nobody');
+  t.equal(seats(), 1, 'the sidecar gives its seat to no other request');
   const [second, third] = [harness.generate(), harness.generate()];
   await harness.until(BEGUN(harness, second));
   t.equal(harness.stub.bodies.length, 2, 'nor does the loop');

@@ -78,6 +78,7 @@ t.test('light accounts are served beside more heavy ones than requests may wait'
   const all = harness.of(undefined, MINUTE, 9 * MINUTE);
   const light = all.filter(({ account }) => account.startsWith('light'));
   // Not all: at random times some ask for more than their share.
+  t.comment(`served: ${share(light, 'done').toFixed(3)} of the light accounts’ requests`);
   t.ok(share(light, 'done') >= 0.78, `${share(light, 'done')} of the light accounts’ requests`);
   const least = Math.min(...accounts.map((account) => harness.usefulMs(account))) / (10 * MINUTE * fair);
   t.ok(least >= 0.98, `the least of a heavy account’s seat time is ${least} of a fair share`);

@@ -1,7 +1,7 @@
 /**
  * Whether brokers acknowledged all partitions of a batch. KafkaJS 2.2.4 does not show it: within one `send` it sends
  * nothing more to a broker that has answered. If one broker stores its part, another fails, and the first one leads the
- * other's partition by the next attempt, then the events of that partition are sent to nobody, and `send` resolves
+ * other's partition by the next attempt, then KafkaJS sends the events of that partition to no broker, and `send` resolves
  * (tulios/kafkajs, pull request 1798). The partitions that it resolves with lack that one.
  */
 

@@ -37,7 +37,7 @@ export class BrokerSockets {
     return socket;
   };
 
-  /** Closes all and opens no others. KafkaJS is told by an error, or it would wait for pending answers. Idempotent. */
+  /** Closes all sockets, with an error that rejects KafkaJS' pending requests, and opens no others. Idempotent. */
   close(): void {
     this.#closed = true;
     for (const socket of this.#open) socket.destroy(closedError());
