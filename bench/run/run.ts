@@ -41,7 +41,7 @@ export interface Environment {
 
 /**
  * A bench that takes this many times as long as planned hangs, and so does a short one that takes this long. The plan is of a fast
- * machine (`Bench.minutes`); on a slow one most benches take two to three times as long.
+ * machine (`Bench.minutes`); a slow one takes several times as long.
  */
 const LIMIT_FACTOR = 5;
 const LEAST_LIMIT_MS = 10 * 60_000;
