@@ -5,6 +5,7 @@ import { installedAddon } from './addon.js';
 import { filesOf, runningBench } from './bench-files.js';
 import { BUSY, countOwnWork, foreignCores } from './busy.js';
 import { codeCommit } from './commit.js';
+import { speedRange, unevenness } from './machine-speed.js';
 import { processor } from './machine.js';
 import { countedNoise, NoiseMeter } from './noise.js';
 import { median, shown } from './stats.js';
@@ -32,6 +33,8 @@ export interface Results {
 const LOOK_MS = 1000;
 /** Percent of the machine’s time that its host gave to others, from which on the figures are marked as rough. */
 const ROBBED = 2;
+/** How many times as slow as at its fastest the machine may have been, before the figures are marked as rough. */
+const UNEVEN = 1.25;
 
 const from = performance.now();
 
@@ -56,7 +59,10 @@ export async function keep(
     most(noises.map(({ busy }) => busy)),
     most(noises.map(({ stolenPercent }) => stolenPercent)),
   ];
-  const rough = (Math.max(busyBefore, busyDuring ?? 0) > BUSY || (stolenPercent ?? 0) > ROBBED) && !simulated;
+  const speeds = speedRange(noises.flatMap(({ speeds }) => speeds));
+  const busy = Math.max(busyBefore, busyDuring ?? 0) > BUSY || (stolenPercent ?? 0) > ROBBED;
+  const uneven = unevenness(speeds) > UNEVEN;
+  const rough = (busy || uneven) && !simulated;
   const where = {
     commit,
     date: new Date().toISOString(),
@@ -67,19 +73,30 @@ export async function keep(
     busyBefore: Number(busyBefore.toFixed(2)),
     busyDuring: busyDuring === null ? null : Number(busyDuring.toFixed(2)),
     stolenPercent: stolenPercent === null ? null : Number(stolenPercent.toFixed(1)),
+    ...speeds,
     rough,
     ...(failed && { failed }),
     seconds: Math.round((performance.now() - from) / 1000),
   };
   const table = markdown(rows);
-  const facts = `Commit ${commit}; ${where.machine}; Node ${where.node}, ${where.addon} addon; ${where.date}; cores busy with other work before: ${where.busyBefore}, meanwhile: ${where.busyDuring ?? 'not known'}; time that the machine's host took: ${where.stolenPercent === null ? 'not known' : `${where.stolenPercent} %`}.`;
-  const busy = rough ? ['**The machine was busy with other work, or its host was: the figures are rough.**'] : [];
-  const text = [`# ${title}`, ...busy, ...about, table, ...conclusions, `${facts} Command: \`${where.command}\``].join(
-    '\n\n',
-  );
+  const facts = `Commit ${commit}; ${where.machine}; Node ${where.node}, ${where.addon} addon; ${where.date}; cores busy with other work before: ${where.busyBefore}, meanwhile: ${where.busyDuring ?? 'not known'}; time that the machine's host took: ${where.stolenPercent === null ? 'not known' : `${where.stolenPercent} %`}; the same work, before and after: ${inMs(speeds.arithmeticMs)} of arithmetic, ${inMs(speeds.copyMs)} of copies in memory.`;
+  const why = busy ? 'was busy with other work, or its host was' : 'was not equally fast before and after';
+  const warning = rough ? [`**The machine ${why}: the figures are rough.**`] : [];
+  const text = [
+    `# ${title}`,
+    ...warning,
+    ...about,
+    table,
+    ...conclusions,
+    `${facts} Command: \`${where.command}\``,
+  ].join('\n\n');
   await keepFile(`${name}.md`, `${text}\n`);
   await keepFile(`${name}.json`, `${JSON.stringify({ title, ...where, rows, conclusions }, null, 2)}\n`);
   process.stdout.write(`${table}\n${conclusions.join('\n')}\n`);
+}
+
+function inMs([least, most]: readonly [number, number]): string {
+  return least === most ? `${least} ms` : `${least} to ${most} ms`;
 }
 
 /** The largest that is known; null: none is. */

@@ -6,6 +6,7 @@ import { countedNoise } from '../../../bench/support/noise.js';
 import { forget, inPieces, medianRows } from '../../../bench/support/pieces.js';
 
 const NAME = `test-${process.pid}`;
+const SPEED = { arithmeticMs: 5, copyMs: 7 };
 
 t.teardown(() => forget(NAME));
 
@@ -41,13 +42,18 @@ t.test('pieces of another processor are measured again, and each has what else w
   const kept = JSON.parse(readFileSync(file, 'utf8')) as { noises: object[] };
   t.match(
     kept.noises,
-    [{ busy: null, seconds: Number }],
+    [{ busy: null, seconds: Number, speeds: [{ arithmeticMs: Number }, { copyMs: Number }] }],
     'a process that does not count its own work knows of no other',
   );
-  writeFileSync(file, JSON.stringify({ ...kept, noises: [{ busy: 0.75, stolenPercent: 5, seconds: 3600 }] }));
+  writeFileSync(
+    file,
+    JSON.stringify({ ...kept, noises: [{ busy: 0.75, stolenPercent: 5, seconds: 3600, speeds: [SPEED] }] }),
+  );
   await inPieces(NAME, 1, make, 'code of this');
   t.strictSame(made, [0]);
-  t.match(countedNoise(), { busy: 0.75, stolenPercent: Number });
+  const { speeds, ...counted } = countedNoise();
+  t.match(counted, { busy: 0.75, stolenPercent: Number });
+  t.strictSame(speeds.at(-1), SPEED);
   writeFileSync(file, JSON.stringify({ ...kept, machine: 'another' }));
   await inPieces(NAME, 1, make, 'code of this');
   t.strictSame(made, [0, 0]);
@@ -60,9 +66,17 @@ t.test('pieces are of the code that was there when the bench began', async (t) =
     bench: { 'a.bench.ts': '' },
     dist: { bench: { support: {} }, test: { support: {} } },
   });
-  const modules = ['pieces', 'bench-files', 'stats', 'noise', 'busy', 'stolen', 'machine', 'commit'].map(
-    (name) => `bench/support/${name}`,
-  );
+  const modules = [
+    'pieces',
+    'bench-files',
+    'stats',
+    'noise',
+    'busy',
+    'stolen',
+    'machine-speed',
+    'machine',
+    'commit',
+  ].map((name) => `bench/support/${name}`);
   for (const name of [...modules, 'test/support/cpu-group'])
     copyFileSync(new URL(`../../../${name}.js`, import.meta.url), `${root}/dist/${name}.js`);
   writeFileSync(
