@@ -3,6 +3,7 @@ import {
   beginBackpressure,
   chunk,
   endChunked,
+  endOpen,
   lastBytes,
   openChunked,
   tryChunks,
@@ -10,30 +11,29 @@ import {
   writeChunk,
 } from './chunked.js';
 import type { BackpressureResponse, Chunk, ChunkedResponse } from './chunked.js';
+import { corks, RAW_BYTES, total } from './raw-corks.js';
 import { SendBuffer } from './send-buffer.js';
 
 export type BodyWriterResponse = ChunkedResponse & BackpressureResponse;
 
 /** The functions of the exchange that a body writer needs. */
 export interface BodyWriterOwner {
+  /** Whether the response stays open for uWS when all of it was sent, until its connection is closed. Called once, at its end. */
+  mustStayOpen(): boolean;
   /** Writes the status line and all fields except Transfer-Encoding. */
   writeHead(): void;
   /** Whether the stream may end although so many of its bytes may still be unread. Called once. */
   mayLeaveUnread(bytes: number): boolean;
   /** uWS has sent everything that was written on the connection before. */
   allSent(): void;
-  /** The last byte was handed to uWS; the response must not be touched any more. */
-  ended(): void;
+  /** The last byte was handed to uWS; unless the response stays `open` it must not be touched any more. */
+  ended(open: boolean): void;
   /** Too many bytes wait for the reader: its connection must be closed. */
   cutOff(reason: CutReason, bytes: number): void;
 }
 
-/**
- * Bytes of a raw body per cork. uWS's buffer has 16 KiB, and it loses data that crosses the buffer's end while the
- * socket is full (upstream 6b7f354). The rest is for the head, at most the 4 KiB of a request's head and our own
- * fields, and for a trailer.
- */
-const RAW_BYTES = 8 * 1024;
+/** What a connection that is closed 10 s later may leave unread, of one that accepts anything: less than most sockets hold. */
+const OPEN_UNREAD_BYTES = 64 * 1024;
 
 /**
  * Writes the chunks of one stream, and buffers them for a slow reader.
@@ -58,6 +58,7 @@ export class BodyWriter implements Backlogged {
   #full = false;
   /** The buffered data ends the body. */
   #last = false;
+  #open = false;
   #counted = 0;
 
   constructor(res: BodyWriterResponse, owner: BodyWriterOwner, backlog: Backlog) {
@@ -98,7 +99,8 @@ export class BodyWriter implements Backlogged {
   end(chunks: readonly Chunk[], trailer?: readonly [name: string, value: string]): void {
     if (this.#over || this.#last) return;
     this.#useBackpressureIfLong(chunks);
-    if (!this.#usesBackpressure && !this.#owner.mayLeaveUnread(this.#unproven + total(chunks))) {
+    this.#open = this.#owner.mustStayOpen();
+    if (!this.#usesBackpressure && !this.#mayLeaveUnread(this.#unproven + total(chunks))) {
       if (!this.#headWritten) this.#sendRaw([]);
       this.useBackpressure();
       // That may show that the reader is too slow, and close its connection.
@@ -115,7 +117,8 @@ export class BodyWriter implements Backlogged {
     for (const part of parts) this.#res.cork(() => this.#writeRaw(part, false));
     this.#res.cork(() => {
       this.#writeRaw(last, trailer === undefined);
-      endChunked(this.#res, trailer);
+      if (this.#open) endOpen(this.#res, trailer);
+      else endChunked(this.#res, trailer);
     });
     this.#finish();
   }
@@ -192,7 +195,7 @@ export class BodyWriter implements Backlogged {
 
   #passBuffered(): void {
     for (let next = this.#buffer.first(); next !== undefined; next = this.#buffer.first()) {
-      const { taken, full } = tryChunks(this.#res, next, this.#last && next.length === this.#buffer.bytes);
+      const { taken, full } = tryChunks(this.#res, next, this.#endsWith(next));
       this.#buffer.shift(taken);
       this.#full = full;
       if (full) return;
@@ -200,6 +203,15 @@ export class BodyWriter implements Backlogged {
       this.#unproven = 0;
       this.#owner.allSent();
     }
+  }
+
+  /** Whether the body may end although so many of its bytes may still be unread: its connection is closed soon if it stays open. */
+  #mayLeaveUnread(bytes: number): boolean {
+    return (!this.#open || bytes <= OPEN_UNREAD_BYTES) && this.#owner.mayLeaveUnread(bytes);
+  }
+
+  #endsWith(bytes: Uint8Array): boolean {
+    return this.#last && !this.#open && bytes.length === this.#buffer.bytes;
   }
 
   #writable(): void {
@@ -213,7 +225,7 @@ export class BodyWriter implements Backlogged {
 
   #finish(): void {
     this.abandon();
-    this.#owner.ended();
+    this.#owner.ended(this.#open);
   }
 
   #recount(): void {
@@ -222,27 +234,4 @@ export class BodyWriter implements Backlogged {
     this.#counted += delta;
     this.#backlog.changed(this, delta);
   }
-}
-
-function total(chunks: readonly Chunk[]): number {
-  let sum = 0;
-  for (const { bytes } of chunks) sum += bytes;
-  return sum;
-}
-
-/** The chunks in order, grouped by what one cork may contain; at least one group, which may be empty. */
-function corks(chunks: readonly Chunk[]): (readonly Chunk[])[] {
-  if (total(chunks) <= RAW_BYTES) return [chunks];
-  let part: Chunk[] = [];
-  let bytes = 0;
-  const parts = [part];
-  for (const made of chunks) {
-    if (bytes > 0 && bytes + made.bytes > RAW_BYTES) {
-      parts.push((part = []));
-      bytes = 0;
-    }
-    part.push(made);
-    bytes += made.bytes;
-  }
-  return parts;
 }

@@ -75,6 +75,8 @@ export class BodyReader {
   #paused = false;
   #resolve: ((body: BodyResult) => void) | undefined;
   #cancelTimer: (() => void) | undefined;
+  /** What waits for the last byte. */
+  readonly #afterwards: (() => void)[] = [];
 
   /** `declared`: Content-Length, undefined if chunked. `maxMs`: from the first chunk to the last. */
   constructor(source: BodySource, declared: number | undefined, budget: BodyBudget, clock: Clock, maxMs: number) {
@@ -90,6 +92,12 @@ export class BodyReader {
     return this.#receivedAt !== undefined;
   }
 
+  /** Calls `then` once the last byte has arrived, kept or not: now or, unless the caller disconnects before, later. */
+  whenComplete(then: () => void): void {
+    if (this.complete) then();
+    else this.#afterwards.push(then);
+  }
+
   /** Bytes received so far. */
   get length(): number {
     return this.#length;
@@ -103,6 +111,7 @@ export class BodyReader {
       this.#receivedAt = this.#clock.now();
       this.#unpause();
       if (this.#refusal === undefined) this.#resolve?.(this.#body(this.#receivedAt));
+      for (const then of this.#afterwards) then();
     } else if (this.#refusal === undefined) {
       this.#cancelTimer ??= this.#clock.after(this.#maxMs, () => this.#source.close());
       if (this.#limit === undefined && this.#length > EARLY_BYTES) this.#pause();

@@ -96,6 +96,13 @@ export function endChunked(res: ChunkedResponse, trailer?: readonly [name: strin
   res.endWithoutBody();
 }
 
+/** Ends the body as {@link endChunked} does, and leaves the response open for uWS. */
+export function endOpen(res: ChunkedResponse, trailer?: readonly [name: string, value: string]): void {
+  if (trailer !== undefined) res.writeHeader(`0\r\n${trailer[0]}`, trailer[1]);
+  // Its second line break ends the trailer.
+  res.writeHeader('Date', `${new Date().toUTCString()}\r\n`);
+}
+
 /** Switches to writing with backpressure. {@link tryChunks} must follow, and no other write is allowed from then on. */
 export function beginBackpressure(res: BackpressureResponse): void {
   res.writeHeader(`${SWITCH_BYTES.toString(16)}\r\n`, '');

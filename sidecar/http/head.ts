@@ -5,7 +5,7 @@ import type { HttpRequest } from './uws.js';
 /** A request's head and the framing of its body. */
 export interface Snapshot {
   readonly head: RequestHead;
-  /** Content-Length, or 0 if there is no body to read; chunked: unknown until it ends. */
+  /** Content-Length, or 0 if there is no body to read, or parsers may differ about where it ends; chunked: unknown until it ends. */
   readonly bodyLength: number | 'chunked';
   /**
    * Set if parsers could interpret this head differently, so that a proxy in front may have seen another request. It
@@ -30,6 +30,9 @@ const SINGLE: ReadonlySet<string> = new Set([
   'idempotency-key',
   'transfer-encoding',
 ]);
+
+/** Of these, the ones that say where the body ends. */
+const FRAMES: ReadonlySet<string> = new Set(['content-length', 'transfer-encoding']);
 
 class Head implements RequestHead {
   readonly method: string;
@@ -69,6 +72,7 @@ export function snapshot(
 ): Snapshot {
   const fields = new Map<string, string>();
   let refusal: string | undefined;
+  const repeated: string[] = [];
   req.forEach((name, value) => {
     const before = fields.get(name);
     if (before === undefined) {
@@ -76,22 +80,28 @@ export function snapshot(
       return;
     }
     if (SINGLE.has(name) || name.startsWith('x-ra-')) refusal ??= `The header ${shown(name)} is given twice.`;
+    repeated.push(name);
     fields.set(name, `${before}, ${value}`);
   });
 
   // uWS treats any Transfer-Encoding as chunked and ignores an empty Content-Length.
   const transfer = fields.get('transfer-encoding');
-  if (transfer !== undefined && transfer.toLowerCase() !== 'chunked') {
-    refusal ??= 'The only supported Transfer-Encoding is chunked.';
-  }
   const length = fields.get('content-length');
-  if (length !== undefined && !CONTENT_LENGTH.test(length)) refusal ??= 'Content-Length is not a number.';
-  if (length !== undefined && transfer !== undefined)
-    refusal ??= 'Content-Length and Transfer-Encoding exclude each other.';
-
+  const misframed = misframing(transfer, length);
+  refusal ??= misframed;
+  const readable = misframed === undefined && !repeated.some((name) => FRAMES.has(name));
+  const bodyLength = !readable ? 0 : transfer !== undefined ? 'chunked' : Number(length ?? 0);
   const head = new Head(req.getCaseSensitiveMethod(), req.getUrl(), connection, fields);
-  if (refusal !== undefined) return { head, bodyLength: 0, refusal };
-  return { head, bodyLength: transfer !== undefined ? 'chunked' : Number(length ?? 0) };
+  return { head, bodyLength, ...(refusal !== undefined && { refusal }) };
+}
+
+/** Why parsers may see the body end elsewhere. */
+function misframing(transfer: string | undefined, length: string | undefined): string | undefined {
+  if (transfer !== undefined && transfer.toLowerCase() !== 'chunked')
+    return 'The only supported Transfer-Encoding is chunked.';
+  if (length !== undefined && !CONTENT_LENGTH.test(length)) return 'Content-Length is not a number.';
+  if (length !== undefined && transfer !== undefined) return 'Content-Length and Transfer-Encoding exclude each other.';
+  return undefined;
 }
 
 /** Field names under `x-ra-` are chosen by the caller and are not echoed. */

@@ -1,5 +1,6 @@
 import { contractError, errorBody, type ContractError } from '../domain/errors.js';
 import { AbortHandle, type Signal } from '../lib/abort.js';
+import { answerFields } from './answer-fields.js';
 import type { CutReason } from './backlog.js';
 import { BodyReader, emptyBody } from './body.js';
 import { bodylessFields, closeLater, isBodyless, mayLeaveHeadUnread, sendBodyless, sendHead } from './bodyless.js';
@@ -8,17 +9,14 @@ import type { FollowedExchange } from './ended-streams.js';
 import type { ServerContext } from './server-context.js';
 import type { BodyResult, EventStream, Exchange, Reply, RequestHead } from './exchange.js';
 import { ExchangeRecord } from './exchange-record.js';
-import { errorFields, responseFields, statusLine, streamHeaders } from './fields.js';
+import { errorFields, statusLine, streamHeaders } from './fields.js';
 import type { Snapshot } from './head.js';
 import { BodyWriter } from './body-writer.js';
 import { abandonedStream, SseStream } from './sse.js';
 import type { HttpResponse } from './uws.js';
-import { LEAST_LAST_BYTES, WholeReply } from './whole-reply.js';
+import { endReply, LEAST_OPEN_BYTES, WholeReply } from './whole-reply.js';
 
-/**
- * An exchange over uWS. Made synchronously in uWS's handler; owns `res` until the reply is complete or the caller has
- * disconnected.
- */
+/** An exchange over uWS. Made synchronously in uWS's handler; owns `res` until the reply is complete or the caller has disconnected. */
 export class UwsExchange implements Exchange {
   readonly head: RequestHead;
   readonly #res: HttpResponse;
@@ -27,9 +25,7 @@ export class UwsExchange implements Exchange {
   readonly #reader: BodyReader | undefined;
   /** The connection must not be reused: another parser could see the next request begin elsewhere. */
   readonly #refused: boolean;
-  /**
-   * uWS misreads chunk extensions and trailers, so after a chunked body the start of the next request is not trusted.
-   */
+  /** uWS misreads chunk extensions and trailers, so after a chunked body the start of the next request is not trusted. */
   readonly #chunked: boolean;
   #state: 'open' | 'streaming' | 'complete' | 'gone' = 'open';
   /** A whole reply was given; it may not be completely passed to uWS yet. */
@@ -80,7 +76,8 @@ export class UwsExchange implements Exchange {
 
   reply({ status, headers = {}, body = '' }: Reply): void {
     if (this.#state !== 'open' || this.#answered) return;
-    const fields = this.#fields(status, body.length > 0 ? 'application/json' : undefined, headers);
+    const type = body.length > 0 ? 'application/json' : undefined;
+    const fields = answerFields(this.#server, this.head, { status, type, own: headers });
     this.#answered = true;
     const length = Buffer.byteLength(body);
     const send = (): void => this.#send(status, fields, body, length);
@@ -100,43 +97,49 @@ export class UwsExchange implements Exchange {
 
   #send(status: number, fields: readonly Field[], body: string | Uint8Array, length: number): void {
     if (this.#state !== 'open') return;
-    const headOnly = this.head.method === 'HEAD';
-    // A caller that is still sending would lose the reply, so the connection is closed only when all was read.
-    const last = (this.#refused || (this.#mustClose && this.#reader?.complete !== false)) && length >= LEAST_LAST_BYTES;
+    const closes = this.#mustClose;
+    const kept = !closes && !this.#bodyIsLate;
+    const open = !kept && length >= LEAST_OPEN_BYTES;
     this.#reader?.close();
-    if (headOnly || isBodyless(status, length)) {
-      const whole = bodylessFields(status, fields, length);
-      if (headOnly && !this.#mustClose && mayLeaveHeadUnread(this.#server.endedStreams, this.head.address, whole))
-        this.#sendHead(status, whole);
-      else this.#sendBodyless(status, whole);
+    if (this.head.method === 'HEAD' || isBodyless(status, length)) {
+      this.#sendBodyless(status, bodylessFields(status, fields, length), kept);
       return;
     }
     const writeHead = (): void => {
       this.#writeHead(status, fields);
-      if (this.#mustClose && !last) this.#res.writeHeader('Connection', 'close');
+      if (closes) this.#res.writeHeader('Connection', 'close');
     };
     const ended = (waited: boolean): void => {
       this.#finish('complete', length);
-      if (!last) this.#released = true;
-      else if (waited) this.#cancelLinger = closeLater(this.#res, this.#server.clock);
-      else this.#server.nextTurn.add(() => this.#close());
+      const end = (): void => this.#endOpen(closes, waited);
+      if (!open) this.#released = true;
+      // A caller that is still sending would lose a reply whose connection is closed.
+      else if (this.#reader !== undefined) this.#reader.whenComplete(end);
+      else end();
     };
     const owner = { writeHead, ended, cutOff: this.#cutOffReader.bind(this) };
     const { secure, backlog } = this.#server;
-    this.#whole = new WholeReply(this.#res, owner, backlog, { body, length, secure, last });
-    this.#whole.send();
+    const whole = new WholeReply(this.#res, owner, backlog, { body, length, secure, open });
+    this.#whole = whole;
+    whole.send();
+    if (this.#bodyIsLate) this.#reader?.whenComplete(() => whole.again());
   }
 
-  /** Answers HEAD; the connection continues. */
-  #sendHead(status: number, fields: readonly Field[]): void {
-    sendHead(this.#res, () => this.#writeHead(status, fields));
-    this.#released = true;
-    this.#finish('complete', 0);
+  /** All of a reply that stayed open was sent, and the request's body has arrived. */
+  #endOpen(closes: boolean, waited: boolean): void {
+    this.#released = !closes;
+    if (!closes) endReply(this.#res);
+    else if (waited) this.#cancelLinger = closeLater(this.#res, this.#server.clock);
+    else this.#server.nextTurn.add(() => this.#close());
   }
 
-  #sendBodyless(status: number, fields: readonly Field[]): void {
+  /** `kept`: the connection continues after an answer to HEAD, if that may wait unread. */
+  #sendBodyless(status: number, fields: readonly Field[], kept: boolean): void {
     const head = (): void => this.#writeHead(status, fields);
-    this.#cancelLinger = sendBodyless(this.#res, this.#server.clock, head);
+    const { clock, endedStreams } = this.#server;
+    this.#released = kept && this.head.method === 'HEAD' && mayLeaveHeadUnread(endedStreams, this.head.address, fields);
+    if (this.#released) sendHead(this.#res, head);
+    else this.#cancelLinger = sendBodyless(this.#res, clock, head);
     this.#finish('complete', 0);
   }
 
@@ -146,13 +149,15 @@ export class UwsExchange implements Exchange {
   }
 
   stream(headers: Readonly<Record<string, string>> = {}, errorFrame?: (error: ContractError) => string): EventStream {
-    const fields = this.#fields(200, 'text/event-stream', streamHeaders(headers, this.#mustClose));
+    const closes = this.#mustClose;
+    const own = streamHeaders(headers, closes);
+    const fields = answerFields(this.#server, this.head, { status: 200, type: 'text/event-stream', own });
     if (this.#state !== 'open' || this.#answered) return abandonedStream();
     this.#reader?.closeUnread();
     if (this.head.method === 'HEAD') {
       this.#answered = true;
       this.#server.nextTurn.add(() => {
-        if (this.#state === 'open') this.#sendBodyless(200, fields);
+        if (this.#state === 'open') this.#sendBodyless(200, fields, false);
       });
       return abandonedStream();
     }
@@ -168,8 +173,10 @@ export class UwsExchange implements Exchange {
         mayLeaveUnread: (bytes) =>
           !this.#server.closing && this.#server.endedStreams.mayLeaveUnread(this.head.address, bytes),
         allSent: () => this.#unfollow(),
-        ended: () => {
-          this.#released = true;
+        mustStayOpen: () => closes || this.#bodyIsLate,
+        ended: (open) => {
+          if (open) this.#cancelLinger = closeLater(this.#res, this.#server.clock);
+          else this.#released = true;
           this.#finish('complete', this.#stream?.bytes ?? 0);
         },
         cutOff: (reason, bytes) => this.#cutOffReader(reason, bytes),
@@ -193,12 +200,9 @@ export class UwsExchange implements Exchange {
     return this.#refused || this.#chunked || this.#server.closing;
   }
 
-  #fields(status: number, contentType: string | undefined, own: Readonly<Record<string, string>>): Field[] {
-    const { fields, names } = responseFields(contentType, own, this.head.requestId);
-    if (contentType === 'text/event-stream') names.add('server-timing');
-    const report = this.#server.loadReport?.field(this.head, status);
-    if (report !== undefined) fields.push(report);
-    return [...fields, ...this.#server.cors.fields(this.head, names)];
+  /** When it arrives uWS stops the timer of an idle connection, if by then the response is complete for it. */
+  get #bodyIsLate(): boolean {
+    return this.#reader?.complete === false;
   }
 
   #writeHead(status: number, fields: readonly Field[]): void {

@@ -6,10 +6,10 @@ export type WholeResponse = Pick<HttpResponse, 'writeHeader' | 'tryEnd' | 'getWr
 
 /** The functions of the exchange that a whole reply needs. */
 export interface WholeOwner {
-  /** Writes the status line and all fields except `Content-Length`, `Date` and `Connection`. */
+  /** Writes the status line and all fields except `Content-Length` and `Date`. */
   writeHead(): void;
   /**
-   * The reply is complete, except for at most one cork buffer, 16 KiB, in uWS; of a last reply, except for at most one byte.
+   * The reply is complete, except for at most one cork buffer, 16 KiB, in uWS; of one that stays open, except for at most one byte.
    * `waited`: the socket was full meanwhile. Otherwise that byte is sent too, unless the caller has left replies unread for
    * so long that the others filled the socket to the last byte. Called once.
    */
@@ -27,8 +27,8 @@ export interface WholeForm {
   readonly length: number;
   /** The connection uses TLS. */
   readonly secure: boolean;
-  /** No request may follow on the connection: the response stays open for uWS, which closes it if one comes. */
-  readonly last: boolean;
+  /** The response stays open for uWS when all of it was sent, until {@link endReply} or its connection is closed. */
+  readonly open: boolean;
 }
 
 /** Longer than any body, so that uWS does not consider the response complete. */
@@ -41,7 +41,7 @@ const ENDLESS = Number.MAX_SAFE_INTEGER;
 const RECORD_BYTES = 16 * 1024;
 
 /** The fewest bytes that can be sent while the response stays open. */
-export const LEAST_LAST_BYTES = 2;
+export const LEAST_OPEN_BYTES = 2;
 
 const NOTHING = new Uint8Array(0);
 
@@ -54,7 +54,7 @@ const NOTHING = new Uint8Array(0);
  * request meanwhile, and one whose socket has no room for 10 s. So a connection buffers at most this reply and one
  * cork.
  *
- * `Content-Length` is the `total` of the first call. A later call may pass another total, so that all bytes of a last reply
+ * `Content-Length` is the `total` of the first call. A later call may pass another total, so that all bytes of a reply
  * can be sent while the response stays open. Its last byte is passed in a call of its own: uWS accepts it only when the
  * system has all earlier ones, so when the reply has ended at most this byte waits in uWS.
  */
@@ -68,12 +68,11 @@ export class WholeReply implements Backlogged {
   readonly #length: number;
   /** Bytes of memory that only this reply keeps. */
   readonly #owned: number;
-  readonly #last: boolean;
   /** The most bytes of one call. */
   readonly #callBytes: number;
   /** What was not passed to uWS yet, unless it is in the buffer. */
   #rest: string | Uint8Array;
-  /** The last byte of a last reply, until uWS accepts it. */
+  /** The last byte of a reply that stays open, until uWS accepts it. */
   #tail: Uint8Array = NOTHING;
   /** The rest of a text of which a part has to wait: copied into the server's blocks, since many waiting texts would be much garbage. */
   readonly #buffer: SendBuffer;
@@ -81,16 +80,15 @@ export class WholeReply implements Backlogged {
   #over = false;
 
   /** `res` must be open until {@link WholeOwner.ended} or {@link abandon}. */
-  constructor(res: WholeResponse, owner: WholeOwner, backlog: Backlog, { body, length, secure, last }: WholeForm) {
+  constructor(res: WholeResponse, owner: WholeOwner, backlog: Backlog, { body, length, secure, open }: WholeForm) {
     this.#res = res;
     this.#owner = owner;
     this.#backlog = backlog;
     this.#length = length;
     this.#owned = typeof body === 'string' ? length : 0;
-    this.#last = last;
     this.#callBytes = secure ? RECORD_BYTES : Infinity;
     this.#rest = secure ? bytesOf(body) : body;
-    if (last) {
+    if (open) {
       const bytes = bytesOf(body);
       this.#rest = bytes.subarray(0, -1);
       this.#tail = bytes.subarray(-1);
@@ -107,7 +105,6 @@ export class WholeReply implements Backlogged {
   send(): void {
     this.#res.cork(() => {
       this.#owner.writeHead();
-      if (this.#last) this.#res.writeHeader('Connection', 'close');
       this.#pass();
     });
     if (this.#ended(false)) return;
@@ -117,6 +114,14 @@ export class WholeReply implements Backlogged {
     });
     // All of it, even if little is left, since the rest keeps the whole text in memory.
     this.#count(this.#owned);
+  }
+
+  /**
+   * The request's body has ended, at which uWS stops the timer of a socket without room: another try starts it again. Does nothing
+   * once the reply is complete.
+   */
+  again(): void {
+    if (!this.#over) this.#resume();
   }
 
   useBackpressure(): void {
@@ -141,7 +146,7 @@ export class WholeReply implements Backlogged {
 
   #resume(): void {
     if (this.#over) {
-      // A last reply's last byte: with a handler uWS does not send by itself what it has; an empty cork makes it.
+      // The last byte of one that stays open: with a handler uWS does not send by itself what it has; an empty cork makes it.
       this.#res.cork(() => undefined);
       return;
     }
@@ -203,7 +208,7 @@ export class WholeReply implements Backlogged {
     }
   }
 
-  /** Passes a last reply's last byte, in a cork of its own, since bytes in an open one are not sent yet. */
+  /** Passes the last byte of a reply that stays open, in a cork of its own, since bytes in an open one are not sent yet. */
   #passTail(): void {
     this.#res.cork(() => {
       if (this.#try(this.#tail, ENDLESS) === undefined) this.#tail = NOTHING;
@@ -226,6 +231,11 @@ export class WholeReply implements Backlogged {
     this.#counted = bytes;
     this.#backlog.changed(this, delta);
   }
+}
+
+/** Completes a reply that stayed open, so that its connection may bring the next request. */
+export function endReply(res: WholeResponse): void {
+  res.cork(() => res.tryEnd(NOTHING, res.getWriteOffset()));
 }
 
 /** Bytes are the handler's, which many replies share: a copy of them would be memory of this reply that is not counted. */

@@ -33,6 +33,7 @@ function setup() {
     { ...res, ...asked } as unknown as BodyWriterResponse,
     {
       writeHead: () => (packet += 'HTTP/1.1 200 OK\r\n'),
+      mustStayOpen: () => false,
       mayLeaveUnread: () => true,
       allSent: () => t.fail('it never asked'),
       ended: () => ends.push(stream.bytes),

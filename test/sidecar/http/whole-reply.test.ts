@@ -35,13 +35,13 @@ function responseTaking(most: number): {
 }
 
 for (const secure of [false, true])
-  for (const last of [false, true])
-    t.test(`bytes that many replies share are not copied: TLS ${secure}, last ${last}`, async (t) => {
+  for (const open of [false, true])
+    t.test(`bytes that many replies share are not copied: TLS ${secure}, stays open ${open}`, async (t) => {
       const { res, given, goOn } = responseTaking(10_000);
       const backlog = new Backlog({ streamBytes: 1, totalBytes: 1 });
       let ended = 0;
       const owner = { writeHead: () => undefined, ended: () => (ended += 1), cutOff: () => t.fail('it was cut off') };
-      new WholeReply(res, owner, backlog, { body: BODY, length: BODY.length, secure, last }).send();
+      new WholeReply(res, owner, backlog, { body: BODY, length: BODY.length, secure, open }).send();
       t.equal(ended, 0, 'it waits');
       t.equal(backlog.bytes, 0, 'for bytes that it does not own');
       for (let turns = 0; ended === 0 && turns < BODY.length; turns++) goOn();
