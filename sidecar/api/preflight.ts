@@ -146,6 +146,7 @@ async function readBody(
 ): Promise<ReceivedBody | Stop> {
   const { exchange } = context;
   if (!isJson(exchange.head.header('content-type'))) return failed(refusals.wrongContentType());
+  if (isEncoded(exchange.head.header('content-encoding'))) return failed(refusals.encodedBody());
   const limit = route === 'chat' ? services.limits.chatBytes : DECISION_BODY_BYTES;
   const body = await exchange.body(limit);
   if (body.kind === 'body') {
@@ -212,6 +213,11 @@ async function claimKey(
   if (key === undefined) return failed(refusals.malformedIdempotencyKey());
   const claimed = services.idempotency.claim(caller.account, key, await fingerprint(route, body));
   return claimed.kind === 'claimed' ? claimed.claim : failed(refusals.keyReused(claimed.kind));
+}
+
+/** Whether a body has to be decoded first. A proxy that does so would see another body than this server. */
+function isEncoded(contentEncoding = 'identity'): boolean {
+  return contentEncoding.toLowerCase() !== 'identity';
 }
 
 export function isJson(contentType: string | undefined): boolean {

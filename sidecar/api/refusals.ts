@@ -78,6 +78,10 @@ export function wrongContentType(): ContractError {
   return contractError('bad_request', 'The content type must be application/json.', { status: 415 });
 }
 
+export function encodedBody(): ContractError {
+  return contractError('bad_request', 'Send the body without Content-Encoding: it is not decoded.', { status: 415 });
+}
+
 export function noTextCompletion(): ContractError {
   return contractError('not_found', 'Text completion is not served. Send messages to /v1/chat/completions.');
 }
