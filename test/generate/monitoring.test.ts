@@ -102,7 +102,6 @@ t.test('every metric that can show a fault is on the dashboard or in a rule', as
     'ra_sidecar_replica_seats_busy',
     // What the queue places by; the time between tokens is shown.
     'ra_sidecar_replica_token_time_ratio',
-    'ra_sidecar_replica_restarts_total',
     // Whether the file is valid now is in a rule.
     'ra_sidecar_keys_reload_failures_total',
     'ra_sidecar_authorizer_stale_total',
