@@ -9,7 +9,7 @@ import type { LimitGroup } from '../access/limits.js';
 import type { BodyForm, Params, ModelRoute } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
 import type { BodyResult } from '../http/exchange.js';
-import type { OpenBody } from '../prompts/prompt-maker.js';
+import type { Failed, OpenBody } from '../prompts/prompt-maker.js';
 import { bodyDigest } from './body-digest.js';
 import { clientTimeoutMs, namesDeadline, timeAllowed } from './deadline.js';
 import * as refusals from './refusals.js';
@@ -101,6 +101,12 @@ export function failed(error: ContractError): Stop {
   return { kind: 'failed', error };
 }
 
+/** A stop for a body of which the prompt host made nothing. The log has the reason, the answer has none. */
+export function promptFailed({ log }: RequestContext, { reason, fault }: Omit<Failed, 'kind'>): Stop {
+  log.error('prompt failed', { reason, ...(fault && { childFault: fault }) });
+  return failed(refusals.internal());
+}
+
 /** Why no request is accepted at present; undefined if requests are. */
 export function notServing(services: Services): ContractError | undefined {
   if (services.draining()) return refusals.draining(refusals.DRAIN_RETRY_MS);
@@ -172,7 +178,8 @@ async function checkModel<P extends Params>(
 ): Promise<Pick<PreparedRequest<P>, 'model' | 'params'> | Stop> {
   const checked = await body.check(context.exchange.gone);
   if (checked.kind === 'aborted') return { kind: 'cancelled' };
-  if (checked.kind !== 'checked') return failed(checked.kind === 'refused' ? checked.error : refusals.internal());
+  if (checked.kind === 'failed') return promptFailed(context, checked);
+  if (checked.kind === 'refused') return failed(checked.error);
   const model = services.models.get(checked.params.model);
   const denied = unentitled(caller, route, model);
   if (!model || denied) return failed(denied ?? refusals.notEntitled());

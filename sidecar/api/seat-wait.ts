@@ -1,30 +1,30 @@
 import type { Lease, Ticket, SeatNeeds } from '../admission/seat-queue.js';
 import type { Params } from '../contracts/requests.js';
-import { contractError } from '../domain/errors.js';
 import { AbortHandle } from '../lib/abort.js';
-import type { NoResult, Refusal, Tokenized } from '../prompts/prompt-maker.js';
-import { failed, type PreparedRequest } from './preflight.js';
+import type { Failed, NoResult, Refusal, Tokenized } from '../prompts/prompt-maker.js';
+import { failed, promptFailed, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';
 import type { RequestContext, Stop } from './request-context.js';
 
 /** A prompt in tokens. */
 export type Tokens = Exclude<Tokenized, Refusal | NoResult>;
 
-const FAILED: NoResult = { kind: 'failed' };
+const FREED: Failed = { kind: 'failed', reason: 'body freed' };
 
 function asTokens<K extends Tokens['kind']>(
+  context: RequestContext,
   tokens: Exclude<Tokenized, { readonly kind: 'aborted' }>,
   kind: K,
 ): Extract<Tokens, { readonly kind: K }> | Stop {
   switch (tokens.kind) {
     case 'failed':
-      return failed(refusals.internal());
+      return promptFailed(context, tokens);
     case 'refused':
       return failed(tokens.error);
     default:
       return tokens.kind === kind
         ? (tokens as Extract<Tokens, { readonly kind: K }>)
-        : failed(contractError('internal', 'The prompt host answered for another route.'));
+        : promptFailed(context, { reason: 'made for another route' });
   }
 }
 
@@ -85,7 +85,7 @@ export class SeatWait {
     preparing = false;
     // Images are as large as the body that they came in, so its room stays taken until the request ends.
     if (!('images' in tokens)) release();
-    return tokens.kind === 'aborted' ? this.#stopped() : asTokens(tokens, kind);
+    return tokens.kind === 'aborted' ? this.#stopped() : asTokens(this.#context, tokens, kind);
   }
 
   /**
@@ -103,10 +103,10 @@ export class SeatWait {
     const cancelTimer = this.#context.atDeadline(end);
     if (gone.aborted) end();
     else gone.addEventListener('abort', end);
-    const tokens = (await reopen(promptVersion)?.tokenize(lost)) ?? FAILED;
+    const tokens = (await reopen(promptVersion)?.tokenize(lost)) ?? FREED;
     gone.removeEventListener('abort', end);
     cancelTimer();
-    if (tokens.kind !== 'aborted') return asTokens(tokens, kind);
+    if (tokens.kind !== 'aborted') return asTokens(this.#context, tokens, kind);
     return gone.aborted ? { kind: 'cancelled' } : failed(refusals.timedOut());
   }
 

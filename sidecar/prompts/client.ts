@@ -11,11 +11,11 @@ import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import type { Item } from './fair-share.js';
 import type { WeightedAccount } from './weighted-account.js';
 import { ItemQueue } from './item-queue.js';
-import { ABORTED, FAILED, following, FULL, longestSilenceMs, unavailable } from './prompt-tasks.js';
+import { ABORTED, following, FULL, longestSilenceMs, unavailable } from './prompt-tasks.js';
 import type { Body, PromptTask } from './prompt-tasks.js';
 import type { Answer, HostSetup, ModelReport, FromHost, Work } from './messages.js';
 import type { Checked, NoResult, OpenBody, PromptMaker, Refusal, Tokenized } from './prompt-maker.js';
-import { refused } from './refusals.js';
+import { failed, refused } from './refusals.js';
 
 /** Wait between two starts: doubled for every host that ends without an answer, reset by an answer. */
 const RESTART_MIN_MS = 50;
@@ -87,7 +87,7 @@ export class PromptHostClient implements PromptMaker {
     this.#cancelRestart();
     this.#host?.kill('closed');
     this.#settleFirst({ kind: 'unable' });
-    this.#failAll();
+    this.#failAll(failed('closed'));
   }
 
   #check(body: Body, signal: Signal): Promise<Checked> {
@@ -101,7 +101,7 @@ export class PromptHostClient implements PromptMaker {
   }
 
   #ask(work: Work, body: Body, signal: Signal): Promise<Checked | Tokenized> {
-    if (this.#closed) return Promise.resolve(FAILED);
+    if (this.#closed) return Promise.resolve(failed('closed'));
     if (this.#problem !== undefined) return Promise.resolve(unavailable(this.#delayMs));
     if (body.bytes === undefined || signal.aborted) return Promise.resolve(ABORTED);
     return new Promise((resolve) => {
@@ -156,7 +156,7 @@ export class PromptHostClient implements PromptMaker {
     item.task.unwatch = this.#options.clock.after(silenceMs, () => {
       if (this.#hung !== undefined) return;
       this.#hung = item;
-      item.task.settle(FAILED);
+      item.task.settle(failed('silent'));
       host.kill('silent');
     });
   }
@@ -212,7 +212,7 @@ export class PromptHostClient implements PromptMaker {
     const started = why !== 'start' && why !== 'unstartable';
     const reason = code === undefined ? why : `${why}: ${code}`;
     const delayMs = this.#delayMs;
-    if (started) this.#failCause();
+    if (started) this.#failCause(reason);
     else this.#failAll(unavailable(delayMs));
     this.#problem = started ? undefined : reason;
     this.#settleFirst({ kind: 'unable' });
@@ -223,17 +223,17 @@ export class PromptHostClient implements PromptMaker {
     this.#cancelRestart = this.#options.clock.after(delayMs, () => this.#start());
   }
 
-  #failCause(): void {
+  #failCause(reason: string): void {
     this.#unwatch();
     const now = this.#options.clock.now();
     const ranMs = ({ runsSince = now }: PromptTask): number => now - runsSince;
     const cause = this.#items.lost(ranMs, this.#hung);
-    cause?.task.settle(FAILED);
+    cause?.task.settle(failed(reason));
     this.#cause = cause && { owner: cause.owner, at: now };
     this.#hung = undefined;
   }
 
-  #failAll(result: Refusal | NoResult = FAILED): void {
+  #failAll(result: Refusal | NoResult): void {
     this.#unwatch();
     for (const item of this.#items.clear()) item.task.settle(result);
   }

@@ -7,7 +7,7 @@ import { constraintOf } from '../../engine/prompt/chat-prompt.js';
 import { compileConstraintInFull } from '../../engine/prompt/reply-constraint.js';
 import { parseBody } from '../contracts/parse.js';
 import type { Answer, CompilerTask } from './messages.js';
-import { refused, unservable } from './refusals.js';
+import { failed, refused, unservable } from './refusals.js';
 
 /**
  * The nice value of this thread, on Linux, where each thread has its own. On busy cores it gets a third of the time of another
@@ -20,7 +20,7 @@ setPriority(NICE);
 export default function compile({ form, bytes, syntax }: CompilerTask): Answer {
   const parsed = parseBody(form, bytes);
   if (parsed.kind === 'invalid') return refused(parsed.error);
-  if (!('conversation' in parsed.request)) return { kind: 'failed' };
+  if (!('conversation' in parsed.request)) return failed('not a chat');
   const { params, conversation, replySchema } = parsed.request;
   const { calls, jsonObject } = params;
   const constraint = constraintOf(syntax, conversation.tools ?? [], {

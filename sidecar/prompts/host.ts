@@ -11,9 +11,11 @@ import { Link } from '../../engine/protocol/link.js';
 import { endAtOnce, endWithParent } from '../../engine/protocol/parent-watch.js';
 import '../../engine/protocol/v8-flags.js';
 import type { BodyForm } from '../contracts/requests.js';
+import { describeFault } from '../telemetry/scrub.js';
 import { WARM_UP } from './compiler-warm-up.js';
 import { readToHost, STACK_MB, versioned, type HostSetup, type ModelReport, type FromHost } from './messages.js';
 import type { Answer, CompilerTask, ToHost, Work, WorkerTask } from './messages.js';
+import { failed } from './refusals.js';
 
 interface Body {
   readonly form: BodyForm;
@@ -179,14 +181,14 @@ function bodyOf({ work, body, sent }: ToHost & { kind: 'item' }): Body | undefin
 }
 
 async function resultOf(work: Work, body: Body | undefined): Promise<Answer> {
-  if (runTask === undefined || compiler === undefined || body === undefined) return { kind: 'failed' };
+  if (runTask === undefined || compiler === undefined || body === undefined) return failed('body missing');
   try {
     if (work.kind === 'compile') return await compiler.run({ ...body, ...(work.syntax && { syntax: work.syntax }) });
     const { kind, ...more } = work;
     return (await runTask({ kind, ...more, ...body })) as Answer;
-  } catch {
+  } catch (error) {
     // The worker threw or ended (out of memory) and is replaced by the pool; this item has failed.
-    return { kind: 'failed' };
+    return failed('thrown', describeFault(error));
   }
 }
 

@@ -10,7 +10,7 @@ import type { TemplateSettings } from '../../engine/protocol/template-settings.j
 import type { BodyForm } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-maker.js';
 
-const PROMPTS_VERSION = 7;
+const PROMPTS_VERSION = 8;
 
 /** A model that the host makes prompts for. */
 export interface PromptModel {

@@ -4,13 +4,23 @@ import type { Prompt } from '../../engine/protocol/prompt.js';
 import type { ContractError } from '../domain/errors.js';
 import type { Params, BodyForm } from '../contracts/requests.js';
 import type { Signal } from '../lib/abort.js';
+import type { Fault } from '../telemetry/scrub.js';
 import type { WeightedAccount } from './weighted-account.js';
 
 /** The caller gets this error: the body is invalid, or the host cannot take it now. */
 export type Refusal = { readonly kind: 'refused'; readonly error: ContractError };
 
-/** failed: the host ended or hung because of this item (it is not retried); aborted: the signal was aborted. */
-export type NoResult = { readonly kind: 'failed' } | { readonly kind: 'aborted' };
+/** There is no result through a fault of the sidecar or its host, or because of this item, which is not retried. */
+export interface Failed {
+  readonly kind: 'failed';
+  /** A short constant text for the log. */
+  readonly reason: string;
+  /** What was thrown in the host. */
+  readonly fault?: Fault;
+}
+
+/** aborted: the signal was aborted. */
+export type NoResult = Failed | { readonly kind: 'aborted' };
 
 /** A body checked against its contract. */
 export type Checked = { readonly kind: 'checked'; readonly params: Params } | Refusal | NoResult;

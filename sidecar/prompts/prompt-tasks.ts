@@ -58,7 +58,6 @@ export function following(answer: Answer): Following {
   }
 }
 
-export const FAILED: NoResult = { kind: 'failed' };
 export const ABORTED: NoResult = { kind: 'aborted' };
 export const FULL: Refusal = {
   kind: 'refused',

@@ -1,10 +1,11 @@
-/** What a prompt host refuses a request with. */
+/** The results of a prompt host other than a prompt. */
 import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import { placeOf } from '../contracts/paths.js';
 import type { BodyForm, ChatRequest } from '../contracts/requests.js';
 import { WIDE_OPEN_MAPS } from '../contracts/wide-schema.js';
 import { contractError, type ContractError, type ErrorCode } from '../domain/errors.js';
-import type { Refusal } from './prompt-maker.js';
+import type { Fault } from '../telemetry/scrub.js';
+import type { Failed, Refusal } from './prompt-maker.js';
 
 export function refusal(code: ErrorCode, message: string, param: string): Refusal {
   return refused(contractError(code, message, { param }));
@@ -13,6 +14,11 @@ export function refusal(code: ErrorCode, message: string, param: string): Refusa
 /** The refusal with an error, such as that of an invalid body. */
 export function refused(error: ContractError): Refusal {
   return { kind: 'refused', error };
+}
+
+/** `reason`: a short constant text for the log; `fault`: what was thrown. */
+export function failed(reason: string, fault?: Fault): Failed {
+  return { kind: 'failed', reason, ...(fault && { fault }) };
 }
 
 /**

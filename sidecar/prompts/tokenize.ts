@@ -9,7 +9,7 @@ import { readImages } from './images.js';
 import type { LoadedModel } from './models.js';
 import type { Answer } from './messages.js';
 import type { Checked, Refusal } from './prompt-maker.js';
-import { refusal, refused, unservable } from './refusals.js';
+import { failed, refusal, refused, unservable } from './refusals.js';
 
 /** Checks a body: the first of its two steps. */
 export function check(form: BodyForm, bytes: Uint8Array): Checked {
@@ -32,8 +32,8 @@ export function tokenize(
   if (parsed.kind === 'invalid') return refused(parsed.error);
   const { request } = parsed;
   const model = models.get(request.params.model);
-  if (isDecision(request)) return model?.kind === 'decision' ? decide(model, request) : { kind: 'failed' };
-  return model?.kind === 'chat' ? chat(model, request, form, compiled) : { kind: 'failed' };
+  if (isDecision(request)) return model?.kind === 'decision' ? decide(model, request) : failed('no model');
+  return model?.kind === 'chat' ? chat(model, request, form, compiled) : failed('no model');
 }
 
 function isDecision(request: ChatRequest | DecisionRequest): request is DecisionRequest {

@@ -6,7 +6,7 @@
  * searched for keys, and of an unexpected error only parts that cannot quote a request are kept.
  */
 import { destination as stdoutDestination, pino, stdTimeFunctions, type Logger as Pino } from 'pino';
-import { describeFault, scrub } from './scrub.js';
+import { describeFault, scrub, type Fault } from './scrub.js';
 
 /** The fields of a line besides its event. Texts are constants, ids and names, never text of a caller. */
 export interface LogFields {
@@ -53,6 +53,8 @@ export interface LogFields {
   readonly otlp?: string;
   /** Any thrown value. Its message is kept only if it comes from the operating system. */
   readonly fault?: unknown;
+  /** Written as `fault`: what was thrown in a child process, which has described it. */
+  readonly childFault?: Fault;
 }
 
 /** The log that all parts use. `event` is a constant such as `engine restarted`. */
@@ -77,7 +79,7 @@ export interface LogTarget {
   on?(event: 'error', fn: (error: NodeJS.ErrnoException) => void): unknown;
 }
 
-const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault'>, true>> = {
+const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault' | 'childFault'>, true>> = {
   model: true,
   replica: true,
   route: true,
@@ -206,6 +208,7 @@ function safe(fields: LogFields = {}): Record<string, unknown> {
   const kept: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(fields)) {
     if (name === 'fault') kept['fault'] = describeFault(value);
+    else if (name === 'childFault') kept['fault'] = value;
     else if (!Object.hasOwn(FIELDS, name)) continue;
     else if (typeof value === 'number') kept[name] = value;
     else if (typeof value === 'string') kept[name] = scrub(value);

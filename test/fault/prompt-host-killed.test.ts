@@ -49,6 +49,11 @@ t.test('the prompt host', async (t) => {
     const failed = await large;
     t.equal(failed.status, 500);
     t.match(await failed.json(), { error: INTERNAL });
+    t.match(await sidecar.logged('prompt failed'), {
+      level: 50,
+      reason: 'died',
+      requestId: failed.headers.get('x-request-id'),
+    });
     t.equal((await behind).status, 200);
     t.equal(await restarts(), 2);
   });

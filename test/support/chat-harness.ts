@@ -7,7 +7,7 @@ import { chat } from '../../sidecar/api/chat.js';
 import { SeatBoard } from '../../sidecar/api/seat-board.js';
 import type { Services } from '../../sidecar/api/services.js';
 import type { Exchange, Reply } from '../../sidecar/http/exchange.js';
-import type { OpenBody } from '../../sidecar/prompts/prompt-maker.js';
+import type { Checked, OpenBody, Tokenized } from '../../sidecar/prompts/prompt-maker.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
 import { BUILT_IN_PRICES } from '../../sidecar/usage/price-list.js';
 import { FakeClock } from './fake-clock.js';
@@ -40,10 +40,22 @@ export interface Takes {
   readonly tokenize: number;
 }
 
+/** What the prompt host answers. */
+export interface HostAnswers {
+  readonly check: Checked;
+  readonly tokenize: Tokenized;
+}
+
+const MADE: HostAnswers = {
+  check: { kind: 'checked', params: PARAMS },
+  tokenize: { kind: 'chat', prompt: tokenPrompt(Uint32Array.of(1, 2, 3)) },
+};
+
 /** Whole chat replies of one model, behind parts with configured durations, on a fake clock. */
 export class ChatHarness {
   readonly clock = new FakeClock();
   readonly engine = new FakeEngine();
+  readonly log = new RecordingLog();
   readonly #queue: SeatQueue;
 
   /** `seats`: of each replica. */
@@ -57,7 +69,7 @@ export class ChatHarness {
   }
 
   /** A whole chat reply, resolved once it is written. The body’s last byte arrives with the head. */
-  async ask(takes: Takes): Promise<Reply> {
+  async ask(takes: Takes, answers: Partial<HostAnswers> = {}): Promise<Reply> {
     const replied = deferred<Reply>();
     const receivedAt = this.clock.now();
     const exchange: Exchange = {
@@ -70,11 +82,11 @@ export class ChatHarness {
         throw new Error('no stream was requested');
       },
     };
-    await chat(exchange, this.#services(takes));
+    await chat(exchange, this.#services(takes, { ...MADE, ...answers }));
     return replied.promise;
   }
 
-  #services({ authorize, check, tokenize }: Takes): Services {
+  #services({ authorize, check, tokenize }: Takes, answers: HostAnswers): Services {
     const { clock } = this;
     /** Advances the clock before the step ends, as if it had taken so long. */
     const after = <T>(ms: number, value: T): Promise<T> => {
@@ -82,8 +94,8 @@ export class ChatHarness {
       return Promise.resolve(value);
     };
     const prompt: OpenBody = {
-      check: () => after(check, { kind: 'checked', params: PARAMS }),
-      tokenize: () => after(tokenize, { kind: 'chat', prompt: tokenPrompt(Uint32Array.of(1, 2, 3)) }),
+      check: () => after(check, answers.check),
+      tokenize: () => after(tokenize, answers.tokenize),
       close: () => undefined,
     };
     const model = {
@@ -107,7 +119,7 @@ export class ChatHarness {
       credit: undefined,
       metrics: new Metrics(['fake']),
       board: new SeatBoard(),
-      log: new RecordingLog(),
+      log: this.log,
       idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
       keyLimits: noLimits(),
       quotas: new TokenQuotas(() => new Date(0)),

@@ -117,7 +117,7 @@ t.test('a start is complete when a short and a long chat have been through the p
   t.equal((await readyz()).status, 503);
   const [short = NaN, long = NaN] = prompts.lengths;
   t.ok(short <= config.bodies.inlineBytes && long > config.bodies.inlineBytes, `${short} and ${long} bytes`);
-  for (const answer of prompts.answers) answer({ kind: 'failed' });
+  for (const answer of prompts.answers) answer({ kind: 'failed', reason: 'died' });
   await all;
   t.equal((await readyz()).status, 200);
 });
@@ -129,7 +129,7 @@ t.test('a start that is drained while its first chats are in the prompt hosts is
   prompts.start();
   await prompts.both;
   const drained = app.drain();
-  for (const answer of prompts.answers) answer({ kind: 'failed' });
+  for (const answer of prompts.answers) answer({ kind: 'failed', reason: 'died' });
   await drained;
   t.notOk(ready);
 });

@@ -8,7 +8,7 @@ import { FakeClock } from '../../support/fake-clock.js';
 
 const OWNER = { account: 'a', weight: 1 };
 const NEVER = new AbortController().signal;
-const FAILED: NoResult = { kind: 'failed' };
+const FAILED: NoResult = { kind: 'failed', reason: 'died' };
 
 /** A host whose prompts are made when the test says so. */
 class FakeHost implements LaneHost {

@@ -50,10 +50,10 @@ t.test('a short and a long chat go to a model with tools, and both are waited fo
   t.ok(long && long.length > INLINE_BYTES);
   for (const bytes of prompts.bodies) t.match(JSON.parse(Buffer.from(bytes).toString()), { model: 'chat' });
   t.equal(prompts.pending.length, 2, 'both passed the contract');
-  prompts.pending[0]?.({ kind: 'failed' });
+  prompts.pending[0]?.({ kind: 'failed', reason: 'died' });
   await new Promise(setImmediate);
   t.notOk(warm, 'one host has not answered');
-  prompts.pending[1]?.({ kind: 'failed' });
+  prompts.pending[1]?.({ kind: 'failed', reason: 'died' });
   await all;
   t.equal(prompts.closed, 2);
 });

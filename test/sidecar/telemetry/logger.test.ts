@@ -96,6 +96,14 @@ t.test('a failed system call keeps its message', async (t) => {
   t.match(lines, [{ fault: { name: 'Error', code: 'ENOENT', message: 'ENOENT: no such file' } }]);
 });
 
+t.test('an error of a child process is written as that process described it', async (t) => {
+  const { log, lines } = capture();
+  const fault = { name: 'RangeError', stack: ['at render (template.js:1:1)'] };
+  log.error('fault', { childFault: fault });
+  t.strictSame(lines[0]?.['fault'], fault);
+  t.notOk('childFault' in lines[0]!);
+});
+
 t.test('on stdout: lines written just before the log is closed are there, and later ones are dropped', async (t) => {
   const logger = new URL('../../../sidecar/telemetry/logger.js', import.meta.url).href;
   const program = `

@@ -77,7 +77,11 @@ for (const workers of [0, 1]) {
     const { client, send, restarts } = host(t, { workers });
     t.same(await client.ready(), { kind: 'ready', models: [{ id: 'm', tools: false, system: true }] });
     t.same(await send('abc', 'answer'), { kind: 'chat', prompt: tokenPrompt(Uint32Array.of(3)) });
-    t.same(await send('x', 'throw'), { kind: 'failed' });
+    t.match(await send('x', 'throw'), {
+      kind: 'failed',
+      reason: 'thrown',
+      fault: { name: 'Error', message: undefined, stack: [/prompt-worker/] },
+    });
     t.same(await send('ab', 'answer'), { kind: 'chat', prompt: tokenPrompt(Uint32Array.of(2)) });
     t.same(restarts, []);
   });
@@ -87,7 +91,7 @@ for (const workers of [0, 1]) {
     async (t) => {
       const { client, send, runs, restarts } = host(t, { workers });
       const [killer, waiting] = await Promise.all([send('killer', 'die'), send('waiting', 'answer')]);
-      t.same(killer, { kind: 'failed' });
+      t.same(killer, { kind: 'failed', reason: 'died' });
       t.match(waiting, { kind: 'chat' });
       t.same(await runs(), ['killer start', 'waiting start', 'waiting end']);
       t.same(restarts, ['died']);
@@ -114,7 +118,7 @@ t.test(
     const { send, runs, restarts } = host(t, { workers: 0, silenceMs: 1000 });
     const hung = send('hung', 'hang');
     const behind = send('behind', 'answer');
-    t.same(await hung, { kind: 'failed' });
+    t.same(await hung, { kind: 'failed', reason: 'silent' });
     t.match(await behind, { kind: 'chat' });
     t.same(restarts, ['silent']);
     t.same(await runs(), ['hung start', 'behind start', 'behind end']);
@@ -128,7 +132,7 @@ t.test('of two that ran when the host ended the other one is retried and answere
   const killer = send('killer', 'die');
   await logged('killer start');
   await make('go');
-  t.same(await killer, { kind: 'failed' });
+  t.same(await killer, { kind: 'failed', reason: 'died' });
   t.match(await innocent, { kind: 'chat' });
   const all = await runs();
   t.same(all.filter((line) => line === 'innocent end').length, 1);
@@ -142,7 +146,7 @@ t.test('a hanging item fails after silenceMs and the host is killed; the one bes
   await logged('hung start');
   const started = performance.now();
   const beside = send('beside', 'wait', 'go');
-  t.same(await hung, { kind: 'failed' });
+  t.same(await hung, { kind: 'failed', reason: 'silent' });
   t.ok(performance.now() - started < 5000);
   await restarted;
   await make('go');
@@ -218,13 +222,13 @@ t.test('close ends the host and fails its items, at any time', async (t) => {
   const waiting = early.send('waiting', 'answer');
   early.client.close();
   early.client.close();
-  t.same(await waiting, { kind: 'failed' });
+  t.same(await waiting, { kind: 'failed', reason: 'closed' });
   t.same(await early.client.ready(), { kind: 'unable' });
   const late = host(t);
   const running = late.send('running', 'hang');
   await late.logged('running start');
   late.client.close();
-  t.same(await running, { kind: 'failed' });
-  t.same(await late.send('after', 'answer'), { kind: 'failed' });
+  t.same(await running, { kind: 'failed', reason: 'closed' });
+  t.same(await late.send('after', 'answer'), { kind: 'failed', reason: 'closed' });
   t.same(late.restarts, []);
 });

@@ -115,7 +115,7 @@ t.test('bodies become tokens, or are refused with the reason', async (t) => {
     error: { code: 'bad_request', param: 'questions[1]', message: /question 1 .* 8\d\d\d tokens; at most 8185/ },
   });
 
-  t.same(await send('chat', { model: 'lost', messages: user('Hello') }), { kind: 'failed' });
+  t.same(await send('chat', { model: 'lost', messages: user('Hello') }), { kind: 'failed', reason: 'no model' });
   t.match(await send('chat', { messages: user('Hello') }), { kind: 'refused', error: { param: 'model' } });
   t.same(restarts, []);
 });
@@ -219,7 +219,7 @@ t.test('20,000 equal letters are tokenized, and a number that ends the tokenizer
     send('chat', { model: 'deepseek', messages: user('a'.repeat(2_000_000)) }),
     send('chat', { model: 'deepseek', messages: user('Hello') }),
   ]);
-  t.same(killer, { kind: 'failed' });
+  t.same(killer, { kind: 'failed', reason: 'died' });
   t.match(other, { kind: 'chat' });
   t.same(restarts, ['died']);
 });

@@ -24,5 +24,9 @@ t.test('a body of one byte more waits for the host', async (t) => {
   t.equal(client.stats().queued, 1, 'one is queued for the host');
   client.close();
   t.match(await short, { kind: 'refused' }, 'the short one was parsed at once');
-  t.same(await long, { kind: 'failed' }, 'the long one was not: the host was closed before it was ready');
+  t.same(
+    await long,
+    { kind: 'failed', reason: 'closed' },
+    'the long one was not: the host was closed before it was ready',
+  );
 });

@@ -69,7 +69,7 @@ t.test('short bodies are answered while the long lane is busy, and vice versa', 
 t.test('a lane whose host ends does not affect the other', async (t) => {
   const { lanes, send, go, restarts } = stubs(t);
   const short = send('short', 'wait');
-  t.same(await send('long', 'die'), { kind: 'failed' });
+  t.same(await send('long', 'die'), { kind: 'failed', reason: 'died' });
   go();
   t.match(await short, { kind: 'chat' });
   t.match(await send('long', 'answer'), { kind: 'chat' }, 'and comes back');
@@ -90,7 +90,8 @@ t.test('after close nothing is answered, also after several calls', async (t) =>
   const [short, long] = [send('short', 'wait'), send('long', 'wait')];
   lanes.close();
   lanes.close();
-  t.same(await Promise.all([short, long]), [{ kind: 'failed' }, { kind: 'failed' }]);
+  const closed = { kind: 'failed', reason: 'closed' };
+  t.same(await Promise.all([short, long]), [closed, closed]);
 });
 
 /** Vocabularies, and the characters over which their regular expressions recurse. */
