@@ -23,6 +23,8 @@ export class Timeline {
   #seatedAt: number | undefined;
   #replica: number | undefined;
   #handedOverAt: number | undefined;
+  /** The sidecar's own work up to the last hand-over before an engine was lost, ms. */
+  #admitMs: number | undefined;
   #firstTokenAt: number | undefined;
   #ranUntil: number | undefined;
   /** Created when needed: hardly any request has one. */
@@ -44,7 +46,7 @@ export class Timeline {
     const { last } = this;
     if (last) (this.#lost ??= []).push(last);
     this.#waitingSince = this.#readyAt = this.#clock.now();
-    this.#seatedAt = this.#ranUntil = undefined;
+    this.#seatedAt = this.#handedOverAt = this.#ranUntil = undefined;
   }
 
   /** It has a seat of this replica, after waiting for so many ms in all. */
@@ -58,6 +60,7 @@ export class Timeline {
   /** The job is sent to the engine. */
   handedOver(): void {
     this.#handedOverAt = this.#clock.now();
+    if (this.#lost === undefined) this.#admitMs = this.#ownMs(this.#handedOverAt);
   }
 
   /** A chat's first token arrived. A decision has none. */
@@ -96,15 +99,11 @@ export class Timeline {
   /** The last attempt at a seat and the engine; undefined: there was none. */
   get last(): Attempt | undefined {
     if (this.#readyAt === undefined) return undefined;
-    const since = this.#readyAt;
-    const sinceThen = (at: number | undefined): number | undefined =>
-      at !== undefined && at >= since ? at : undefined;
     return {
       readyAt: this.#readyAt,
       seatedAt: this.#seatedAt,
       replica: this.#seatedAt === undefined ? undefined : this.#replica,
-      // Server-Timing has the time of an earlier attempt.
-      handedOverAt: this.#seatedAt === undefined ? undefined : sinceThen(this.#handedOverAt),
+      handedOverAt: this.#handedOverAt,
       firstTokenAt: this.#firstTokenAt,
       ranUntil: this.#ranUntil,
     };
@@ -115,15 +114,17 @@ export class Timeline {
     return this.#lost ?? NONE;
   }
 
-  /** The Server-Timing header: the times before the engine. `ra-admit` does not include the wait for a seat. */
+  /** From the body's last byte up to `now`, less the waits for a seat, ms. */
+  #ownMs(now: number): number {
+    return Math.max(0, now - (this.receivedAt ?? now) - this.waitedMs(now));
+  }
+
+  /** The Server-Timing header: the times before the engine. `ra-admit` includes neither the wait for a seat nor a lost engine's time. */
   header(): string {
     const now = this.#clock.now();
-    const queueMs = this.waitedMs(now);
-    const until = this.#handedOverAt ?? now;
-    const admitMs = Math.max(0, until - (this.receivedAt ?? until) - queueMs);
     const checked = this.authorization;
     const authorize = checked === undefined ? '' : `authorize;dur=${ms(checked.until - checked.from)}, `;
-    return `${authorize}ra-queue;dur=${ms(queueMs)}, ra-admit;dur=${ms(admitMs)}`;
+    return `${authorize}ra-queue;dur=${ms(this.waitedMs(now))}, ra-admit;dur=${ms(this.#admitMs ?? this.#ownMs(now))}`;
   }
 
   /** The Server-Timing trailer, once there was a first token. */

@@ -34,10 +34,25 @@ t.test('one try, mark by mark', async (t) => {
   t.equal(times.trailer(), 'ra-ttft;dur=7');
 });
 
+t.test('a prompt that is made again before the engine takes it: that is the sidecar’s own work', async (t) => {
+  const clock = new FakeClock();
+  const times = new Timeline(clock);
+  times.receivedAt = clock.now();
+  times.waits();
+  clock.advance(1);
+  times.seated(1, 0);
+  times.handedOver();
+  clock.advance(4);
+  times.handedOver();
+  clock.advance(9);
+  t.equal(times.header(), 'ra-queue;dur=1, ra-admit;dur=4');
+});
+
 t.test('an engine that was lost before it began: the first try is kept separately, and both waits count', async (t) => {
   const clock = new FakeClock();
   const times = new Timeline(clock);
   times.receivedAt = clock.now();
+  clock.advance(2);
   times.waits();
   clock.advance(1);
   times.seated(1, 2);
@@ -46,10 +61,10 @@ t.test('an engine that was lost before it began: the first try is kept separatel
   times.ran();
   times.waits();
   t.strictSame(times.lost, [
-    { readyAt: 0, seatedAt: 1, replica: 2, handedOverAt: 1, firstTokenAt: undefined, ranUntil: 5 },
+    { readyAt: 2, seatedAt: 3, replica: 2, handedOverAt: 3, firstTokenAt: undefined, ranUntil: 7 },
   ]);
   const waits = {
-    readyAt: 5,
+    readyAt: 7,
     seatedAt: undefined,
     replica: undefined,
     handedOverAt: undefined,
@@ -61,6 +76,6 @@ t.test('an engine that was lost before it began: the first try is kept separatel
   t.equal(times.waitedMs(clock.now()), 3);
   times.seated(3, 0);
   times.handedOver();
-  t.match(times.last, { readyAt: 5, seatedAt: 7, replica: 0, handedOverAt: 7 });
-  t.equal(times.header(), 'ra-queue;dur=3, ra-admit;dur=4');
+  t.match(times.last, { readyAt: 7, seatedAt: 9, replica: 0, handedOverAt: 9 });
+  t.equal(times.header(), 'ra-queue;dur=3, ra-admit;dur=2', 'the time of the lost engine is in neither');
 });
