@@ -1,10 +1,11 @@
 /** The content of the metrics page as values, for exports in another form. */
+import type { Unit } from './units.js';
 
 type Labels = Readonly<Record<string, string | number>>;
 
 /** The parts of a metric's definition that are used here. */
 interface KnownDefinition {
-  readonly unit: string;
+  readonly unit: Unit;
   readonly convention?: { readonly name: string; readonly unit: string };
 }
 

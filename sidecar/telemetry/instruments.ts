@@ -7,6 +7,7 @@
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry, type MetricValueWithName } from 'prom-client';
 import { readingOf, type MetricReading } from './exported-metrics.js';
+import type { Unit } from './units.js';
 
 export type { Counter, Gauge, Histogram } from 'prom-client';
 
@@ -15,7 +16,7 @@ export interface MetricDefinition<L extends string = string> {
   readonly name: string;
   readonly type: 'counter' | 'gauge' | 'histogram';
   /** Unit of its values: seconds, bytes, or what is counted. */
-  readonly unit: string;
+  readonly unit: Unit;
   readonly labels: readonly L[];
   /** Its meaning in one sentence: the page's HELP. */
   readonly help: string;

@@ -1,9 +1,10 @@
 /** The usage spool, and the delivery of usage to its sink. */
 import { PREFIX, type CounterDefinition, type GaugeDefinition, type HistogramDefinition } from '../instruments.js';
+import type { Unit } from '../units.js';
 
 const SYNC_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10] as const;
 
-const counter = (name: string, unit: string, help: string, advice: string): CounterDefinition => ({
+const counter = (name: string, unit: Unit, help: string, advice: string): CounterDefinition => ({
   name: PREFIX + name,
   type: 'counter',
   unit,
@@ -12,7 +13,7 @@ const counter = (name: string, unit: string, help: string, advice: string): Coun
   advice,
 });
 
-const gauge = (name: string, unit: string, help: string, advice: string): GaugeDefinition => ({
+const gauge = (name: string, unit: Unit, help: string, advice: string): GaugeDefinition => ({
   name: PREFIX + name,
   type: 'gauge',
   unit,

@@ -12,6 +12,7 @@ import {
   type MetricProducer,
 } from '@opentelemetry/sdk-metrics';
 import type { MetricReading } from '../exported-metrics.js';
+import { UNITS } from '../units.js';
 
 export interface MetricBridgeOptions {
   readonly read: () => Promise<readonly MetricReading[]>;
@@ -63,7 +64,7 @@ export function metricOf(reading: MetricReading, startTime: HrTime, endTime: HrT
   const descriptor = {
     name: definition?.convention?.name ?? name,
     description: help,
-    unit: definition?.convention?.unit ?? unitOf(name, definition?.unit),
+    unit: definition?.convention?.unit ?? (definition ? UNITS[definition.unit] : unitOf(name)),
     valueType: ValueType.DOUBLE,
   };
   const about = { descriptor, aggregationTemporality: AggregationTemporality.CUMULATIVE };
@@ -87,11 +88,10 @@ export function metricOf(reading: MetricReading, startTime: HrTime, endTime: HrT
   return { ...about, dataPointType: DataPointType.SUM, isMonotonic: values.type === 'counter', dataPoints };
 }
 
-/** A unit of UCUM: from the name's suffix, or the counted things in braces. */
-function unitOf(name: string, counted: string | undefined): string {
-  const [, ends] = /_(seconds|bytes|ratio)(_total)?$/.exec(name) ?? [];
-  if (ends !== undefined) return { seconds: 's', bytes: 'By', ratio: '1' }[ends] ?? '';
-  return counted === undefined ? '' : `{${counted.replace(/s$/, '')}}`;
+/** The unit of one of prom-client's metrics by its name's suffix; empty: it has none. */
+function unitOf(name: string): string {
+  const [, ends] = /_(seconds|bytes)(_total)?$/.exec(name) ?? [];
+  return ends === 'seconds' || ends === 'bytes' ? UNITS[ends] : '';
 }
 
 function attributesOf(labels: Readonly<Record<string, string | number>>): Attributes {

@@ -4,6 +4,7 @@ import t from 'tap';
 import { metricOf } from '../../../../sidecar/telemetry/otlp/metric-bridge.js';
 import { METRICS } from '../../../../sidecar/telemetry/definitions/catalogue.js';
 import { Metrics } from '../../../../sidecar/telemetry/metrics.js';
+import { UNITS } from '../../../../sidecar/telemetry/units.js';
 
 const metrics = new Metrics(['m']);
 metrics.meter('chat', 'm').ended(30);
@@ -45,12 +46,24 @@ t.test('types and units follow the conventions, or the name', async (t) => {
     ['http.server.active_requests', '{request}'],
     ['ra_sidecar_cached_tokens_total', '{token}'],
     ['ra_sidecar_stream_buffered_bytes', 'By'],
+    ['ra_sidecar_engine_unconfirmed_cancels_total', '{reply}'],
+    ['ra_sidecar_keys_file_valid', '1'],
     ['process_cpu_seconds_total', 's'],
     ['nodejs_eventloop_lag_p99_seconds', 's'],
     ['process_open_fds', ''],
   ] as const) {
     t.equal(named(name)?.descriptor.unit, unit, name);
   }
+});
+
+t.test('every unit is one of UCUM, and what is counted is named in the singular', async (t) => {
+  const units = METRICS.flatMap(({ metrics: each }) =>
+    each.map(({ unit, convention }) => convention?.unit ?? UNITS[unit]),
+  );
+  t.strictSame(
+    units.filter((unit) => !/^(s|By|1|\{[a-z]+[^s}]\})$/.test(unit)),
+    [],
+  );
 });
 
 t.test('values that are not numbers are left out', async (t) => {
