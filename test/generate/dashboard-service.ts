@@ -138,7 +138,7 @@ export const SERVICE_ROWS: readonly Row[] = [
       },
       {
         title: 'Callers who left',
-        description: 'By the phase of their request.',
+        description: 'By the phase of their request; not those who left before its model was known.',
         unit: 'reqps',
         queries: one(rate('ra_sidecar_cancels_total', OURS, 'phase'), '{{phase}}'),
       },

@@ -103,7 +103,7 @@ export const CANCELS: CounterDefinition<'model' | 'phase'> = {
   type: 'counter',
   unit: 'requests',
   labels: ['model', 'phase'],
-  help: 'Requests whose caller disconnected before the answer was complete.',
+  help: 'Requests to a known model whose caller disconnected before the answer was complete. `http_server_request_duration_seconds` has those who left earlier, too.',
   advice:
     '`waiting` or `prefilling`: callers disconnect before the first token; compare their timeouts with the waits.',
 };
