@@ -80,7 +80,8 @@ export class AdmissionPolicy {
   overloadReport(): OverloadReport {
     const { stands, load, leftMs } = this.#overload;
     return {
-      standing: stands,
+      // One long reply may hold all seats for as long, while nobody waits.
+      standing: stands && this.#state.waiting > 0,
       load,
       leftMs,
       patience: {
@@ -212,7 +213,7 @@ export class AdmissionPolicy {
         ? this.reservations.offer(accountClass, key, this.#state.now)
         : undefined;
     if (retry !== undefined) return this.#refusals.reserved(reason, retry);
-    if (reason === 'drain') return this.#refusals.estimated(reason, 0);
+    if (reason === 'drain' || reason === 'engine-lost') return this.#refusals.soon(reason);
     const waitMs = this.predict(account, accountClass, seatTokens);
     // There is room once one of the class's own requests is seated.
     const afterMs = LACKS_ROOM.has(reason) ? waitMs / (accountClass.waiting + 1) : waitMs - budgetMs;

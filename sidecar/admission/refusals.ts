@@ -36,10 +36,14 @@ export class Refusals {
     return { ...this.#counts };
   }
 
-  /** `afterMs`: after which a retry is likely to be admitted, as predicted. During a drain it does not count: retry elsewhere, soon. */
+  /** `afterMs`: after which a retry is likely to be admitted, as predicted. */
   estimated(reason: RefusalReason, afterMs: number): Refused {
-    const retryAfterMs = retryAfter(reason === 'drain' ? 0 : afterMs, this.#random());
-    return this.#make(reason, retryAfterMs);
+    return { ...this.#make(reason, retryAfter(afterMs, this.#random())), retry: 'predicted' };
+  }
+
+  /** During a drain, or after a lost engine, no wait is predicted: retry elsewhere, soon. */
+  soon(reason: RefusalReason): Refused {
+    return this.#make(reason, retryAfter(0, this.#random()));
   }
 
   /** With a reserved time to retry at, or with a long one if none could be reserved. */

@@ -18,8 +18,8 @@ export interface Refused {
   /** For logs and metrics: a short constant such as `full`, `wait`, `deadline`. */
   readonly reason: RefusalReason;
   readonly retryAfterMs: number;
-  /** That time was reserved, or it is a long one since none could be (retry-reservations.ts). Absent: it was predicted. */
-  readonly retry?: Retry['kind'];
+  /** Where that time came from (refusals.ts). `none`: it is a long one, since none could be reserved. Absent: it was not predicted. */
+  readonly retry?: Retry['kind'] | 'predicted';
 }
 
 /**
@@ -184,7 +184,7 @@ export interface PatienceReport {
 
 /** What the queue learned of overload (overload.ts). */
 export interface OverloadReport {
-  /** For some time more requests have arrived than the seats, or those that are long enough for them, can serve. */
+  /** Requests wait, and for some time more have arrived than the seats, or those that are long enough for them, can serve. */
   readonly standing: boolean;
   /** Recent arrivals for each request that is seated. */
   readonly load: number;

@@ -73,8 +73,8 @@ export class Metrics {
     this.#queues.seated(this.#label(model), seating);
   }
 
-  /** The seat queue refused. `time`: where Retry-After came from. */
-  refused(model: string, reason: RefusalLabel, time: RetryLabel = 'predicted'): void {
+  /** The seat queue refused. `time`: where Retry-After came from; undefined: from none of these. */
+  refused(model: string, reason: RefusalLabel, time?: RetryLabel): void {
     this.#queues.refused(this.#label(model), reason, time);
   }
 

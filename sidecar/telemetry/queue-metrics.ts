@@ -142,9 +142,9 @@ export class QueueMetrics {
     this.#errors.observe({ model }, (waitedMs - predictedMs) / 1000);
   }
 
-  refused(model: string, reason: RefusalLabel, time: RetryLabel): void {
+  refused(model: string, reason: RefusalLabel, time: RetryLabel | undefined): void {
     this.#refusals.inc({ model, reason });
-    this.#retries.inc({ model, time });
+    if (time !== undefined) this.#retries.inc({ model, time });
   }
 
   /** `read` is called at each scrape, with the number of accounts to name. */

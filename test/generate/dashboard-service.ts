@@ -144,7 +144,7 @@ export const SERVICE_ROWS: readonly Row[] = [
       },
       {
         title: 'Overload',
-        description: '1: for some time more requests arrive than the seats can serve (docs/admission.md).',
+        description: '1: requests wait, and for some time more arrive than the seats can serve (docs/admission.md).',
         unit: 'short',
         queries: one(largest('ra_sidecar_queue_standing', OURS, 'model'), '{{model}}'),
       },

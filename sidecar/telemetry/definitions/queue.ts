@@ -42,7 +42,7 @@ export const RETRY_TIMES: CounterDefinition<'model' | 'time'> = {
   type: 'counter',
   unit: 'requests',
   labels: ['model', 'time'],
-  help: 'Refusals of the seat queue by where Retry-After came from: the predicted wait, a reserved time, or a long time because none could be reserved.',
+  help: 'Refusals of the seat queue by where Retry-After came from: the predicted wait, a reserved time, or a long time because none could be reserved. Not during a drain, nor of a request whose engine was lost each time.',
   advice: '`none` growing for long: far more requests arrive than the seats can serve; add seats or machines.',
 };
 
@@ -69,7 +69,7 @@ export const STANDING: GaugeDefinition<'model'> = {
   type: 'gauge',
   unit: '0 or 1',
   labels: ['model'],
-  help: '1: for some time more requests have arrived than the seats, or those that are long enough for them, can serve; 0: not.',
+  help: '1: requests wait, and for some time more have arrived than the seats, or those that are long enough for them, can serve; 0: not.',
   advice: '1 for long: add seats or machines.',
 };
 

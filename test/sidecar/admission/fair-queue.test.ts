@@ -245,7 +245,7 @@ t.test('giveBack: to the head of the queue, in the old order, once', async (t) =
   t.equal(second.waitedMs, 200, 'running does not count as waiting');
   t.equal(queue.snapshot().waiting, 3);
   queue.pause();
-  t.match(await second.giveBack(), { kind: 'refused', reason: 'engine-lost' });
+  t.match(await second.giveBack(), { kind: 'refused', reason: 'engine-lost', retry: undefined });
   queue.resume(1);
   (await seated(backB)).release('done');
   (await seated(unready.outcome)).release('done');
@@ -269,7 +269,7 @@ t.test('giveBack keeps the time already waited and the deadline', async (t) => {
   clock.advance(1999);
   t.equal(queue.snapshot().waiting, 1);
   clock.advance(1);
-  t.match(await back, { code: 'capacity_exceeded', reason: 'wait' });
+  t.match(await back, { code: 'capacity_exceeded', reason: 'wait', retry: 'predicted' });
 
   queue.resume(1);
   const expired = await seated(enterReady(queue, { deadlineAt: clock.now() + 10 }).outcome);

@@ -77,7 +77,9 @@ t.test('overload: unknown patience has no series', async (t) => {
   t.strictSame(await lines(metrics, 'queue_standing'), ['queue_standing{model="m"} 1']);
   metrics.refused('m', 'standing', 'reserved');
   metrics.refused('m', 'standing', 'none');
-  metrics.refused('m', 'predicted');
+  metrics.refused('m', 'predicted', 'predicted');
+  metrics.refused('m', 'drain');
+  t.ok((await lines(metrics, 'refusals_total')).includes('refusals_total{model="m",reason="drain"} 1'));
   t.strictSame(await lines(metrics, 'retry_times_total'), [
     'retry_times_total{model="m",time="predicted"} 1',
     'retry_times_total{model="m",time="reserved"} 1',
