@@ -56,6 +56,11 @@ async function busyOne(pool: Pool): Promise<Name> {
   return name!;
 }
 
+/** Otherwise the seat of a reply that has just arrived could be taken for the next request's. */
+async function noneBusy(pool: Pool): Promise<void> {
+  await eventually('no seat is in use', async () => (await pool.busy()) === undefined);
+}
+
 function isWhole(t: Test, response: RawResponse): void {
   t.equal(response.status, 200);
   t.match(JSON.parse(response.body), { object: 'chat.completion' });
@@ -95,6 +100,7 @@ export async function proxyCases(
   });
 
   t.test('a stream that breaks because its engine ends has one error frame at its end', async (t) => {
+    await noneBusy(pool);
     const call = await Call.begin(t, proxy, pool, { ...ENDLESS, stream: true });
     await call.connection.until('"delta"');
     const name = await busyOne(pool);
@@ -112,6 +118,7 @@ export async function proxyCases(
   });
 
   t.test('a whole reply whose engine ends is one 502, and is not retried', async (t) => {
+    await noneBusy(pool);
     const call = await Call.begin(t, proxy, pool, { ...ENDLESS, stream: false }, { 'x-request-id': 'lost' });
     const name = await busyOne(pool);
     process.kill(pool.sidecar(name).enginePid(CHAT), 'SIGKILL');
@@ -132,7 +139,7 @@ export async function proxyCases(
       await busyOne(pool);
       if (stream) await call.connection.until('"delta"');
       call.connection.close();
-      await eventually('no seat is in use', async () => (await pool.busy()) === undefined);
+      await noneBusy(pool);
       await eventually('it is logged', () => gone() > before);
       t.equal(gone(), before + 1, `stream: ${stream}`);
     }
