@@ -5,8 +5,9 @@
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { repeatedName } from '../contracts/repeated-name.js';
 import { compile } from '../contracts/validator.js';
-import { FileProblem } from '../lib/followed-file.js';
+import { FileProblem } from '../lib/checked-file.js';
 import { parseUsd } from '../domain/money.js';
+import { inParts, type LargeFormat } from './large-format.js';
 
 interface CreditFile {
   readonly version: 1;
@@ -23,10 +24,10 @@ interface Grant {
 }
 
 /** The file's name in messages. */
-export const WHAT = 'credit';
+const WHAT = 'credit';
 
 /** Room for a million accounts with a grant each; a longer file is an error. */
-export const MAX_CREDIT_BYTES = 256 * 1024 * 1024;
+const MAX_BYTES = 256 * 1024 * 1024;
 
 const name = { type: 'string', minLength: 1, maxLength: 256 };
 
@@ -51,8 +52,21 @@ const check = compile<CreditFile>(
   { nameUnknownFields: true },
 );
 
+/** Picodollars granted, by account. */
+export type Granted = ReadonlyMap<string, bigint>;
+
+/** Each part has some of the accounts. */
+export const CREDIT: LargeFormat<Granted> = {
+  what: WHAT,
+  maxBytes: MAX_BYTES,
+  parse: parseCreditFile,
+  *parts(granted) {
+    for (const accounts of inParts([...granted])) yield new Map(accounts);
+  },
+};
+
 /** Checks the text of `file`: picodollars granted, by account. Throws {@link FileProblem}. */
-export function parseCreditFile(text: string, file: string): ReadonlyMap<string, bigint> {
+export function parseCreditFile(text: string, file: string): Granted {
   const refuse = (problem: string): never => {
     throw new FileProblem(WHAT, problem, file);
   };

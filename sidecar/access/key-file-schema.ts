@@ -136,6 +136,11 @@ export function oneWay(limits: StoredLimits): boolean {
   return numbers === 0 || (numbers === 2 && Object.keys(limits).length === 2);
 }
 
+/** Whether the file says that `account` is frozen. */
+export function isFrozen({ accounts = {} }: KeyFile, account: string | undefined): boolean {
+  return account !== undefined && Object.hasOwn(accounts, account) && accounts[account]?.frozen === true;
+}
+
 /** Limits by group, from either form of {@link oneWay}. */
 export function limitsOf(limits: StoredLimits): KeyLimits {
   return 'inFlight' in limits ? { decisions: limits } : limits;

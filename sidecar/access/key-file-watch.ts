@@ -2,8 +2,9 @@ import type { Clock } from '../lib/clock.js';
 import { bearerOf } from './bearer.js';
 import { FollowedFile } from '../lib/followed-file.js';
 import type { Caller, Credentials, Denied, Identity } from './identity.js';
-import { MAX_FILE_BYTES, NO_KEYS, parseKeyFile, WHAT, type KeyFile } from './key-file.js';
+import { KEYS, NO_KEYS, type KeyFile } from './key-file.js';
 import { KeyFileIdentity, openAccounts } from './key-identity.js';
+import { readLarge, type Gathering } from './large-file.js';
 
 export interface WatchOptions {
   readonly file: string;
@@ -29,53 +30,48 @@ export interface WatchHooks {
  * whatever happens to their keys. Owned by the code that opens it, which must close it.
  */
 export class WatchedKeys implements Identity {
-  #identity = new KeyFileIdentity(NO_KEYS, '');
-  #file: FollowedFile<KeyFile> | undefined;
-  /** Accounts whose keys may be used. */
-  #open: ReadonlySet<string> = new Set();
+  #keys: LoadedKeys;
+  readonly #hooks: WatchHooks;
+  #file: FollowedFile<LoadedKeys> | undefined;
 
   /** Reads the file, which need not exist yet, and watches it. Throws FileProblem if it is invalid. */
   static async open(clock: Clock, options: WatchOptions, hooks: WatchHooks): Promise<WatchedKeys> {
-    const { file, environment, pollMs, development } = options;
-    const watched = new WatchedKeys();
+    const { file, pollMs } = options;
+    const watched = new WatchedKeys(new LoadedKeys(options), hooks);
     const { followed, value } = await FollowedFile.open({
       clock,
       file,
-      what: WHAT,
-      maxBytes: MAX_FILE_BYTES,
+      read: () => readLarge(file, KEYS, new LoadedKeys(options)),
       pollMs,
-      parse: (text) => {
-        const content = parseKeyFile(text, file);
-        return development ? content : withoutDevelopmentKey(content);
-      },
-      absent: NO_KEYS,
-      taken: (content) => {
-        const open = openAccounts(content);
-        const closed = [...watched.#open].filter((account) => !open.has(account));
-        watched.#open = open;
-        if (closed.length > 0) hooks.closed(closed);
-        watched.#identity = new KeyFileIdentity(content, environment);
-        hooks.loaded(content.keys.length);
-      },
+      absent: new LoadedKeys(options),
+      taken: (keys) => watched.#take(keys),
       refused: (problem) => hooks.refused(problem),
     });
     watched.#file = followed;
-    watched.#open = openAccounts(value);
-    watched.#identity = new KeyFileIdentity(value, environment);
-    hooks.loaded(value.keys.length);
+    watched.#take(value);
     return watched;
   }
 
-  private constructor() {}
+  private constructor(keys: LoadedKeys, hooks: WatchHooks) {
+    this.#keys = keys;
+    this.#hooks = hooks;
+  }
+
+  #take(keys: LoadedKeys): void {
+    const closed = [...this.#keys.open].filter((account) => !keys.open.has(account));
+    this.#keys = keys;
+    if (closed.length > 0) this.#hooks.closed(closed);
+    this.#hooks.loaded(keys.count);
+  }
 
   /** An unknown key may have been created a moment ago: the file is checked before it is rejected. */
   async resolve(credentials: Credentials): Promise<Caller | Denied> {
-    const asked = this.#identity;
-    const answer = await asked.resolve(credentials);
+    const { identity } = this.#keys;
+    const answer = await identity.resolve(credentials);
     if (answer.kind === 'caller' || answer.code !== 'invalid_api_key') return answer;
     if (bearerOf(credentials) === undefined) return answer;
     await this.#file?.refresh();
-    return this.#identity === asked ? answer : this.#identity.resolve(credentials);
+    return this.#keys.identity === identity ? answer : this.#keys.identity.resolve(credentials);
   }
 
   /** Reads the file now and reports its content, changed or not. Resolves afterwards. */
@@ -86,6 +82,32 @@ export class WatchedKeys implements Identity {
   /** Stops watching; the last keys stay. Idempotent. */
   close(): void {
     this.#file?.close();
+  }
+}
+
+/** What is in force of a keys file. */
+class LoadedKeys implements Gathering<KeyFile> {
+  readonly identity: KeyFileIdentity;
+  /** Accounts whose keys may be used. */
+  readonly open = new Set<string>();
+  readonly #development: boolean;
+  #count = 0;
+
+  constructor({ environment, development }: WatchOptions) {
+    this.identity = new KeyFileIdentity(NO_KEYS, environment);
+    this.#development = development;
+  }
+
+  /** Number of keys. */
+  get count(): number {
+    return this.#count;
+  }
+
+  add(part: KeyFile): void {
+    const file = this.#development ? part : withoutDevelopmentKey(part);
+    this.identity.add(file);
+    for (const account of openAccounts(file)) this.open.add(account);
+    this.#count += file.keys.length;
   }
 }
 

@@ -4,9 +4,10 @@
  */
 import { realpath, stat, type FileHandle } from 'node:fs/promises';
 import { repeatedName } from '../contracts/repeated-name.js';
-import { FileProblem, readText } from '../lib/followed-file.js';
+import { FileProblem, readText } from '../lib/checked-file.js';
 import { replaceFile } from '../lib/replace-file.js';
-import { checkKeyFile, type KeyFile } from './key-file-schema.js';
+import { checkKeyFile, isFrozen, type KeyFile } from './key-file-schema.js';
+import { inParts, type LargeFormat } from './large-format.js';
 
 export type { KeyFile, StoredKey } from './key-file-schema.js';
 
@@ -20,10 +21,10 @@ export class KeyFileError extends FileProblem {
 }
 
 /** The file's name in messages. */
-export const WHAT = 'keys';
+const WHAT = 'keys';
 
 /** Room for some 200,000 keys; a longer file is an error. */
-export const MAX_FILE_BYTES = 64 * 1024 * 1024;
+const MAX_FILE_BYTES = 64 * 1024 * 1024;
 
 /** The content of a file that does not exist. */
 export const NO_KEYS: KeyFile = { version: 1, keys: [] };
@@ -50,6 +51,19 @@ export function parseKeyFile(text: string, file: string): KeyFile {
   if (problem !== undefined) throw new KeyFileError(problem, file);
   return content;
 }
+
+/** Each part is a file of some of the keys, with what the whole one says of their accounts. */
+export const KEYS: LargeFormat<KeyFile> = {
+  what: WHAT,
+  maxBytes: MAX_FILE_BYTES,
+  parse: parseKeyFile,
+  *parts(file) {
+    for (const keys of inParts(file.keys)) {
+      const frozen = keys.flatMap(({ account }) => (account !== undefined && isFrozen(file, account) ? [account] : []));
+      yield { version: 1, keys, accounts: Object.fromEntries(frozen.map((account) => [account, { frozen: true }])) };
+    }
+  },
+};
 
 function checked(value: unknown, file: string): KeyFile {
   const outcome = checkKeyFile(value);

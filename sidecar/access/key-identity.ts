@@ -2,7 +2,7 @@ import type { ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
 import { bearerOf } from './bearer.js';
 import type { Caller, Credentials, Denied, Identity, ModelSet } from './identity.js';
-import { limitsOf, type KeyFile, type StoredKey } from './key-file-schema.js';
+import { isFrozen, limitsOf, type KeyFile, type StoredKey } from './key-file-schema.js';
 import { KeyIndex } from './key-index.js';
 
 interface Entry {
@@ -14,15 +14,22 @@ interface Entry {
   readonly expiresAt: number;
 }
 
-/** Callers by the keys of a file, read once. */
+/** Callers by the keys of a file. */
 export class KeyFileIdentity implements Identity {
-  readonly #entries: KeyIndex<Entry>;
+  readonly #entries = new KeyIndex<Entry>();
+  readonly #environment: string;
   readonly #now: () => number;
 
   /** `environment`: the one whose entitlements apply. `now`: wall-clock time, epoch ms. */
   constructor(file: KeyFile, environment: string, now: () => number = Date.now) {
+    this.#environment = environment;
     this.#now = now;
-    this.#entries = new KeyIndex(file.keys.map((key) => [key.hash, entryOf(key, file, environment)]));
+    this.add(file);
+  }
+
+  /** Adds the keys of another file, or of a further part of one. */
+  add(file: KeyFile): void {
+    for (const key of file.keys) this.#entries.add(key.hash, entryOf(key, file, this.#environment));
   }
 
   /** Number of credentials hashed and looked up so far: one per resolved request, whatever its content. */
@@ -51,11 +58,6 @@ function entryOf(key: StoredKey, file: KeyFile, environment: string): Entry {
     frozen: isFrozen(file, account),
     expiresAt: expires === undefined ? Infinity : Date.parse(expires),
   };
-}
-
-/** Whether the file says that `account` is frozen. */
-export function isFrozen({ accounts = {} }: KeyFile, account: string | undefined): boolean {
-  return account !== undefined && Object.hasOwn(accounts, account) && accounts[account]?.frozen === true;
 }
 
 /** Accounts that are not frozen and have a key that is not revoked. Keys that expire count. */

@@ -17,14 +17,12 @@ const NO_KEY = '';
  */
 export class KeyIndex<T> {
   readonly #secret = randomBytes(32);
-  readonly #filed: ReadonlyMap<string, T>;
+  readonly #filed = new Map<string, T>();
   #lookups = 0;
 
-  /** `hashes`: as {@link hashKey} makes them. */
-  constructor(hashes: Iterable<readonly [hash: string, T]>) {
-    const filed = new Map<string, T>();
-    for (const [hash, value] of hashes) filed.set(this.#place(hash), value);
-    this.#filed = filed;
+  /** `hash`: as {@link hashKey} makes it. */
+  add(hash: string, value: T): void {
+    this.#filed.set(this.#place(hash), value);
   }
 
   /** Number of credentials hashed and looked up so far. */

@@ -4,7 +4,8 @@
  */
 import { join } from 'node:path';
 import { CreditLedger, type Credit } from '../access/credit.js';
-import { MAX_CREDIT_BYTES, parseCreditFile, WHAT } from '../access/credit-file.js';
+import { CREDIT, type Granted } from '../access/credit-file.js';
+import { readLarge, type Gathering } from '../access/large-file.js';
 import type { Clock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
 import { FollowedFile } from '../lib/followed-file.js';
@@ -49,6 +50,15 @@ export interface Billing {
   close(): Promise<void>;
 }
 
+/** The grants of a credit file. */
+class Grants implements Gathering<Granted> {
+  readonly byAccount = new Map<string, bigint>();
+
+  add(part: Granted): void {
+    for (const [account, granted] of part) this.byAccount.set(account, granted);
+  }
+}
+
 /** Reads the configured files. Rejects if one is invalid; then none is left open. */
 export async function openBilling({ config, clock, metrics, log }: BillingOptions): Promise<Billing> {
   const { models, pricing: prices, credit, dataDir } = config;
@@ -66,20 +76,18 @@ export async function openBilling({ config, clock, metrics, log }: BillingOption
   let balances: Balances | undefined;
   let begun: Promise<string | undefined> | undefined;
   const { file } = credit;
-  const { followed, value: granted } = await FollowedFile.open({
+  const { followed, value } = await FollowedFile.open({
     clock,
     file,
-    what: WHAT,
-    maxBytes: MAX_CREDIT_BYTES,
+    read: () => readLarge(file, CREDIT, new Grants()),
     pollMs: credit.pollMs,
-    parse: (text) => parseCreditFile(text, file),
-    taken: (changed) => {
-      ledger.grant(changed);
-      log.info('credit file read again', { file, count: changed.size });
+    taken: ({ byAccount }) => {
+      ledger.grant(byAccount);
+      log.info('credit file read again', { file, count: byAccount.size });
     },
     refused: (reason) => log.error('credit file is invalid, the previous grants stay in force', { file, reason }),
   });
-  const ledger = new CreditLedger(granted, () => balances?.settled());
+  const ledger = new CreditLedger(value.byAccount, () => balances?.settled());
   metrics.watch(() => ledger.outstanding);
 
   const rebuild = async (spool: SpoolReader): Promise<string | undefined> => {

@@ -4,14 +4,14 @@ import { readFileSync } from 'node:fs';
 import { access, constants, rm, statfs, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { readKeyFile } from '../access/key-file.js';
-import { MAX_CREDIT_BYTES, parseCreditFile, WHAT as CREDIT } from '../access/credit-file.js';
+import { CREDIT } from '../access/credit-file.js';
 import { CertificateFiles } from '../lib/certificate-files.js';
 import { SecretFile } from '../lib/secret-file.js';
 import type { Clock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
 import { connectionBounds, descriptorLimit } from '../app/descriptors.js';
 import { readHeaders } from '../app/compose-otlp.js';
-import { readText } from '../lib/followed-file.js';
+import { readText } from '../lib/checked-file.js';
 import { spoolDir } from '../app/compose-spool.js';
 import { readBearerToken } from '../lib/secret-file.js';
 import { checkSinkFiles, sinkFiles } from '../usage/delivery/sinks.js';
@@ -166,7 +166,7 @@ async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
     )),
     ...(await fileCheck('price list', pricing.file, (file) => readPriceFile(file, models, Date.now()))),
     ...(await fileCheck('credit', credit.file, async (file) =>
-      parseCreditFile((await readText(CREDIT, file, MAX_CREDIT_BYTES)) ?? '', file),
+      CREDIT.parse((await readText(CREDIT.what, file, CREDIT.maxBytes)) ?? '', file),
     )),
   ];
 }

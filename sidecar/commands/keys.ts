@@ -3,7 +3,7 @@
  * change. A new key is written to stdout only; messages go to stderr.
  */
 import { readKeyFile } from '../access/key-file.js';
-import { isFrozen } from '../access/key-identity.js';
+import { isFrozen } from '../access/key-file-schema.js';
 import { limitsOf, type KeyFile, type StoredKey } from '../access/key-file-schema.js';
 import { KeyStore, type NewKey } from '../access/keys.js';
 import type { Config } from '../config/config.js';

@@ -4,8 +4,9 @@
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
+import { FileProblem, readChecked } from './checked-file.js';
 import type { Clock } from './clock.js';
-import { FileProblem, FollowedFile } from './followed-file.js';
+import { FollowedFile } from './followed-file.js';
 
 /** Time between two checks of each file, ms. */
 const LOOK_MS = 5000;
@@ -102,10 +103,8 @@ export class CertificateFiles {
     const { followed, value } = await FollowedFile.open<string>({
       clock: this.#clock,
       file,
-      what,
-      maxBytes: MAX_BYTES,
+      read: () => readChecked(file, { what, maxBytes: MAX_BYTES, parse: (text) => text }),
       pollMs: LOOK_MS,
-      parse: (text) => text,
       taken: (text) => {
         taken(text);
         this.#checkSoon();

@@ -9,13 +9,12 @@
  * File system events are immediate, also for a file that is created, removed or replaced by a rename. Network file
  * systems, bind mounts and links send none, so the file is polled as well.
  */
-import { createHash } from 'node:crypto';
 import { watch, type FSWatcher } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
+import { ABSENT, type CheckResult } from './checked-file.js';
 import type { Clock } from './clock.js';
 import { withTimeout } from './timeout.js';
-import { NotRegularFile, openRegular } from './regular-file.js';
 
 /** Time from an event to the check, ms: a program that writes a file in pieces causes several events. */
 const SETTLE_MS = 100;
@@ -23,29 +22,16 @@ const SETTLE_MS = 100;
 /** Time between two checks that callers of refresh() cause, ms. */
 const REFRESH_MS = 100;
 
-/** The file cannot be used. `problem` is one line that names neither the file nor what is in it. */
-export class FileProblem extends Error {
-  override readonly name: string = 'FileProblem';
-  readonly problem: string;
-
-  /** `what` is the file's name in messages, for example `keys`. */
-  constructor(what: string, problem: string, file: string) {
-    super(`${what}: ${problem} (file ${file})`);
-    this.problem = problem;
-  }
-}
+/** The longest time that a caller of refresh() waits, ms: a large file is read within it, unless the host is very busy. */
+const REFRESH_WAIT_MS = 5000;
 
 export interface FollowOptions<T> {
   readonly clock: Clock;
   readonly file: string;
-  /** The file's name in messages, for example `keys`. */
-  readonly what: string;
-  /** A longer file is refused: it was probably named by mistake. */
-  readonly maxBytes: number;
+  /** Reads and checks the file. */
+  readonly read: () => Promise<CheckResult<T>>;
   /** How often the file is checked without an event, ms. */
   readonly pollMs: number;
-  /** Parses the file's text. Throws {@link FileProblem}. */
-  readonly parse: (text: string) => T;
   /** The value if the file does not exist; undefined: the file must exist. */
   readonly absent?: T;
   /** Called with new content, or with the same content after reload(). */
@@ -53,11 +39,6 @@ export interface FollowOptions<T> {
   /** Called once for each state in which the file cannot be used; the last content stays in force. */
   readonly refused: (problem: string) => void;
 }
-
-/** The result of one check; `sign` distinguishes states. */
-type CheckResult<T> =
-  | { readonly kind: 'good'; readonly sign: string; readonly value: T }
-  | { readonly kind: 'bad'; readonly sign: string; readonly problem: FileProblem };
 
 /** Owned by the code that opens it, which must close it. */
 export class FollowedFile<T> {
@@ -81,10 +62,10 @@ export class FollowedFile<T> {
   static async open<T>(options: FollowOptions<T>): Promise<{ readonly followed: FollowedFile<T>; readonly value: T }> {
     // Taken before the read, so that a change during the read is noticed later.
     const seen = await look(options.file);
-    const found = await find(options);
+    const found = await options.read();
     if (found.kind === 'good') return { followed: new FollowedFile(options, seen, found.sign), value: found.value };
-    if (found.sign !== NONE || options.absent === undefined) throw found.problem;
-    return { followed: new FollowedFile(options, seen, NONE), value: options.absent };
+    if (found.sign !== ABSENT || options.absent === undefined) throw found.problem;
+    return { followed: new FollowedFile(options, seen, ABSENT), value: options.absent };
   }
 
   private constructor(options: FollowOptions<T>, seen: string, said: string) {
@@ -103,8 +84,8 @@ export class FollowedFile<T> {
 
   /**
    * Checks the file, and reads it if it has changed, for callers that need a change made a moment ago. Checks at most
-   * once in {@link REFRESH_MS}; calls in between resolve at once. If the file system does not answer, it waits no
-   * longer than that.
+   * once in {@link REFRESH_MS}; calls in between wait for the check that runs, if any. If the file system does not
+   * answer, it waits no longer than {@link REFRESH_WAIT_MS}.
    */
   async refresh(): Promise<void> {
     const { clock } = this.#options;
@@ -113,7 +94,7 @@ export class FollowedFile<T> {
       this.#refreshedAt = now;
       this.#refreshing = this.#readIfChanged().finally(() => (this.#refreshing = undefined));
     }
-    if (this.#refreshing !== undefined) await withTimeout(clock, REFRESH_MS, this.#refreshing);
+    if (this.#refreshing !== undefined) await withTimeout(clock, REFRESH_WAIT_MS, this.#refreshing);
   }
 
   /** Stops watching; the last content stays. Idempotent. */
@@ -139,7 +120,7 @@ export class FollowedFile<T> {
 
   async #readOnce(): Promise<void> {
     this.#seen = await look(this.#options.file);
-    const found = await find(this.#options);
+    const found = await this.#options.read();
     if (this.#closed || (found.sign === this.#said && !this.#sayAnyway)) return;
     // The folder may not have existed when the file was opened.
     if (this.#watcher === undefined) this.#follow();
@@ -196,9 +177,6 @@ export class FollowedFile<T> {
   }
 }
 
-/** The sign of a missing file. */
-const NONE = 'none';
-
 /** The file's state without reading it. The change time shows a change even if the modification time was restored. */
 async function look(file: string): Promise<string> {
   try {
@@ -206,41 +184,5 @@ async function look(file: string): Promise<string> {
     return [dev, ino, size, mtimeNs, ctimeNs].join(' ');
   } catch (error) {
     return (error as NodeJS.ErrnoException).code ?? 'unknown';
-  }
-}
-
-async function find<T>({ what, file, maxBytes, parse }: FollowOptions<T>): Promise<CheckResult<T>> {
-  let sign = NONE;
-  try {
-    const text = await readText(what, file, maxBytes);
-    if (text === undefined) return { kind: 'bad', sign, problem: new FileProblem(what, 'does not exist', file) };
-    sign = createHash('sha256').update(text).digest('hex');
-    return { kind: 'good', sign, value: parse(text) };
-  } catch (error) {
-    if (!(error instanceof FileProblem)) throw error;
-    return { kind: 'bad', sign: `${sign} ${error.problem}`, problem: error };
-  }
-}
-
-/**
- * The file's text, or undefined if it does not exist. Throws {@link FileProblem} if it cannot be read or is longer than
- * `maxBytes`.
- */
-export async function readText(what: string, file: string, maxBytes: number): Promise<string | undefined> {
-  try {
-    const handle = await openRegular(file);
-    try {
-      const { size } = await handle.stat();
-      if (size > maxBytes) throw new FileProblem(what, `is longer than ${maxBytes} bytes`, file);
-      return await handle.readFile('utf8');
-    } finally {
-      await handle.close();
-    }
-  } catch (error) {
-    if (error instanceof FileProblem) throw error;
-    if (error instanceof NotRegularFile) throw new FileProblem(what, error.message, file);
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') return undefined;
-    throw new FileProblem(what, `cannot be read: ${code ?? 'unknown'}`, file);
   }
 }

@@ -4,8 +4,9 @@
  * force.
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { FileProblem, readChecked, readText } from './checked-file.js';
 import type { Clock } from './clock.js';
-import { FileProblem, FollowedFile, readText } from './followed-file.js';
+import { FollowedFile } from './followed-file.js';
 
 /** Time between two checks of the file, ms. */
 const LOOK_MS = 5000;
@@ -48,10 +49,8 @@ export class SecretFile {
     const { followed, value } = await FollowedFile.open({
       clock,
       file,
-      what: WHAT,
-      maxBytes: MAX_BYTES,
+      read: () => readChecked(file, { what: WHAT, maxBytes: MAX_BYTES, parse: parseSecrets }),
       pollMs: LOOK_MS,
-      parse: (text) => parseSecrets(text, file),
       taken: (taken) => {
         if (secrets.#take(taken)) hooks.changed();
       },

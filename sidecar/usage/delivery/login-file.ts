@@ -1,4 +1,4 @@
-import { FileProblem, readText } from '../../lib/followed-file.js';
+import { FileProblem, readText } from '../../lib/checked-file.js';
 
 /** A longer file was probably named by mistake. Certificate files include the chain. */
 const MAX_FILE_BYTES = 1024 * 1024;

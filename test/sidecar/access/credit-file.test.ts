@@ -1,6 +1,6 @@
 import t from 'tap';
 import { parseCreditFile } from '../../../sidecar/access/credit-file.js';
-import { FileProblem } from '../../../sidecar/lib/followed-file.js';
+import { FileProblem } from '../../../sidecar/lib/checked-file.js';
 
 const FILE = 'credit.json';
 

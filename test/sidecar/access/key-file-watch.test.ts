@@ -187,6 +187,18 @@ t.test('a key that was just created is valid at its first request, without an ev
   t.equal(clock.pending, 1, 'only the poll is left');
 });
 
+t.test('so is a key at the end of a long file, which is read in a thread', async (t) => {
+  const clock = new FakeClock();
+  const watched = await Watched.open(t, [A.stored], { clock, pollMs: NEVER_MS, linked: true });
+  const many = Array.from({ length: 1500 }, (_, i) => makeKey({ id: `key-${i}`, account: `account-${i}` }).stored);
+  await watched.put(A.stored, ...many, B.stored);
+  t.match(await watched.ask(B), { kind: 'caller', keyId: 'b' });
+  t.match(await watched.ask(A), { kind: 'caller', keyId: 'a' });
+  await watched.put(A.stored, ...many.slice(1), B.stored);
+  await watched.keys.reload();
+  t.strictSame(watched.said, [1, 1502, 'closed account-0', 1501]);
+});
+
 t.test('unknown keys cause at most ten checks of the file a second, however many come', async (t) => {
   const clock = new FakeClock();
   const watched = await Watched.open(t, [A.stored], { clock, pollMs: NEVER_MS, linked: true });

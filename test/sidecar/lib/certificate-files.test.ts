@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { CertificateFiles, checkPair } from '../../../sidecar/lib/certificate-files.js';
-import { FileProblem } from '../../../sidecar/lib/followed-file.js';
+import { FileProblem } from '../../../sidecar/lib/checked-file.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { LOCKED_KEY, testPair } from '../../support/certificates.js';
 

@@ -2,7 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { FileProblem, FollowedFile, type FollowOptions } from '../../../sidecar/lib/followed-file.js';
+import { FileProblem, readChecked } from '../../../sidecar/lib/checked-file.js';
+import { FollowedFile, type FollowOptions } from '../../../sidecar/lib/followed-file.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const POLL_MS = 1000;
@@ -25,13 +26,8 @@ class Harness {
     const { followed, value } = await FollowedFile.open<number>({
       clock: this.clock,
       file: this.file,
-      what: 'number',
-      maxBytes: MAX_BYTES,
+      read: () => readChecked(more.file ?? this.file, { what: 'number', maxBytes: MAX_BYTES, parse: numberIn }),
       pollMs: POLL_MS,
-      parse: (text) => {
-        if (!/^[0-9]+$/.test(text)) throw new FileProblem('number', 'is no number', this.file);
-        return Number(text);
-      },
       taken: (number) => this.said.push(number),
       refused: (problem) => this.said.push(problem),
       ...more,
@@ -55,6 +51,11 @@ class Harness {
     }
     return this.said.at(-1);
   }
+}
+
+function numberIn(text: string, file: string): number {
+  if (!/^[0-9]+$/.test(text)) throw new FileProblem('number', 'is no number', file);
+  return Number(text);
 }
 
 t.test('each change is used, and a file that cannot be used leaves the previous value', async (t) => {

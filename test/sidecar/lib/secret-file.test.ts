@@ -2,7 +2,7 @@ import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { SecretFile } from '../../../sidecar/lib/secret-file.js';
-import { FileProblem } from '../../../sidecar/lib/followed-file.js';
+import { FileProblem } from '../../../sidecar/lib/checked-file.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { deferred } from '../../support/http-server.js';
 

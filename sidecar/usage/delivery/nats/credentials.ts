@@ -1,4 +1,4 @@
-import { FileProblem } from '../../../lib/followed-file.js';
+import { FileProblem } from '../../../lib/checked-file.js';
 import type { NatsConfig } from '../../../config/delivery-types.js';
 import { readLogin, readNamed } from '../login-file.js';
 

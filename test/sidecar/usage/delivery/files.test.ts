@@ -4,7 +4,7 @@ import t from 'tap';
 import { usageEvent, type CloseRecord } from '../../../../sidecar/usage/delivery/cloud-event.js';
 import { CursorFile } from '../../../../sidecar/usage/delivery/cursor.js';
 import { DeadLetterFile, type DeadLetter } from '../../../../sidecar/usage/delivery/dead-letters.js';
-import { FileProblem } from '../../../../sidecar/lib/followed-file.js';
+import { FileProblem } from '../../../../sidecar/lib/checked-file.js';
 import { readBearerToken } from '../../../../sidecar/lib/secret-file.js';
 import { usageRecord } from '../../../support/usage-records.js';
 

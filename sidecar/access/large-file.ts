@@ -1,0 +1,89 @@
+/**
+ * Reads a file of the operator that may have a million entries, without holding up requests: a thread reads, parses and
+ * checks it, and hands over its content in parts, the next one when the last one has been added.
+ *
+ *     event loop        thread (large-file-thread.ts)
+ *         │ ────next────>  read, parse, check
+ *         │ <───part─────
+ *         │ ────next────>
+ *         │ <───end──────  ends
+ *
+ * Nothing of an invalid file is handed over.
+ */
+import { once } from 'node:events';
+import { stat } from 'node:fs/promises';
+import { setImmediate } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
+import { FileProblem, readChecked, type CheckResult } from '../lib/checked-file.js';
+import type { LargeFormat } from './large-format.js';
+
+/** A file of up to so many bytes is read on the event loop, within some 10 ms: to start a thread takes some 100 ms. */
+const HERE_BYTES = 128 * 1024;
+
+/** What the thread is started with. */
+export interface ThreadFile {
+  /** Of the file's format. */
+  readonly what: string;
+  readonly file: string;
+}
+
+/** What the thread answers to each request for more. After anything but a part it is done. */
+export type FromThread<T> =
+  | { readonly kind: 'part'; readonly part: T }
+  | { readonly kind: 'end'; readonly sign: string }
+  | { readonly kind: 'bad'; readonly sign: string; readonly problem: string };
+
+/** What gathers the parts of a file. */
+export interface Gathering<T> {
+  add(part: T): void;
+}
+
+/** Reads and checks `file`. The value is `into`, to which its parts were added. */
+export async function readLarge<T, V extends Gathering<T>>(
+  file: string,
+  format: LargeFormat<T>,
+  into: V,
+): Promise<CheckResult<V>> {
+  const bytes = await stat(file).then(
+    ({ size }) => size,
+    () => 0,
+  );
+  if (bytes > HERE_BYTES) return inThread(file, format, into);
+  const found = await readChecked(file, format);
+  if (found.kind === 'bad') return found;
+  into.add(found.value);
+  return { ...found, value: into };
+}
+
+async function inThread<T, V extends Gathering<T>>(
+  file: string,
+  { what }: LargeFormat<T>,
+  into: V,
+): Promise<CheckResult<V>> {
+  const bad = (sign: string, problem: string): CheckResult<V> => ({
+    kind: 'bad',
+    sign,
+    problem: new FileProblem(what, problem, file),
+  });
+  let thread: Worker | undefined;
+  try {
+    thread = new Worker(new URL('./large-file-thread.js', import.meta.url), {
+      workerData: { what, file } satisfies ThreadFile,
+    });
+    for (;;) {
+      // Answers that come at once would be taken in one turn of the event loop, a thousand of them.
+      await setImmediate();
+      thread.postMessage('next');
+      const [message] = (await once(thread, 'message')) as [FromThread<T>];
+      if (message.kind === 'bad') return bad(message.sign, message.problem);
+      if (message.kind === 'end') return { kind: 'good', sign: message.sign, value: into };
+      into.add(message.part);
+    }
+  } catch (error) {
+    // The thread could not be started, or had not enough memory. Its message is not shown: it may quote the file.
+    const problem = `cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'the thread failed'}`;
+    return bad(problem, problem);
+  } finally {
+    void thread?.terminate();
+  }
+}

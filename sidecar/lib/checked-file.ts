@@ -1,0 +1,70 @@
+/** Reads a file of the operator and checks it. */
+import { createHash } from 'node:crypto';
+import { NotRegularFile, openRegular } from './regular-file.js';
+
+/** The file cannot be used. `problem` is one line that names neither the file nor what is in it. */
+export class FileProblem extends Error {
+  override readonly name: string = 'FileProblem';
+  readonly problem: string;
+
+  /** `what` is the file's name in messages, for example `keys`. */
+  constructor(what: string, problem: string, file: string) {
+    super(`${what}: ${problem} (file ${file})`);
+    this.problem = problem;
+  }
+}
+
+/** A kind of file: what a reader must know to check one. */
+export interface FileFormat<T> {
+  /** The file's name in messages, for example `keys`. */
+  readonly what: string;
+  /** A longer file is refused: it was probably named by mistake. */
+  readonly maxBytes: number;
+  /** Parses the text of `file`. Throws {@link FileProblem}. */
+  readonly parse: (text: string, file: string) => T;
+}
+
+/** The result of one check; `sign` distinguishes states. */
+export type CheckResult<T> =
+  | { readonly kind: 'good'; readonly sign: string; readonly value: T }
+  | { readonly kind: 'bad'; readonly sign: string; readonly problem: FileProblem };
+
+/** The sign of a missing file. */
+export const ABSENT = 'none';
+
+/** Reads and checks `file`. The parser runs in one piece: see access/large-file.ts for files that may be long. */
+export async function readChecked<T>(file: string, { what, maxBytes, parse }: FileFormat<T>): Promise<CheckResult<T>> {
+  let sign = ABSENT;
+  try {
+    const text = await readText(what, file, maxBytes);
+    if (text === undefined) return { kind: 'bad', sign, problem: new FileProblem(what, 'does not exist', file) };
+    sign = createHash('sha256').update(text).digest('hex');
+    return { kind: 'good', sign, value: parse(text, file) };
+  } catch (error) {
+    if (!(error instanceof FileProblem)) throw error;
+    return { kind: 'bad', sign: `${sign} ${error.problem}`, problem: error };
+  }
+}
+
+/**
+ * The file's text, or undefined if it does not exist. Throws {@link FileProblem} if it cannot be read or is longer than
+ * `maxBytes`.
+ */
+export async function readText(what: string, file: string, maxBytes: number): Promise<string | undefined> {
+  try {
+    const handle = await openRegular(file);
+    try {
+      const { size } = await handle.stat();
+      if (size > maxBytes) throw new FileProblem(what, `is longer than ${maxBytes} bytes`, file);
+      return await handle.readFile('utf8');
+    } finally {
+      await handle.close();
+    }
+  } catch (error) {
+    if (error instanceof FileProblem) throw error;
+    if (error instanceof NotRegularFile) throw new FileProblem(what, error.message, file);
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return undefined;
+    throw new FileProblem(what, `cannot be read: ${code ?? 'unknown'}`, file);
+  }
+}
