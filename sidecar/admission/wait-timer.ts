@@ -14,8 +14,11 @@ export interface TimedQueue {
   timedOut(queued: QueuedRequest, reason: WaitEnd, mispredicted: boolean): void;
 }
 
-/** While it is the only one that waits, a request is looked at again so much later than its patience, ms. */
+/** A request whose wait is extended is looked at again so much later, ms: the only one that waits, or one whose checks run. */
 const AGAIN_MS = 100;
+
+/** While a seat is free, checks may take so long whatever the longest wait is, ms: it is not for a seat that the request waits. */
+const CHECKS_MS = 5000;
 
 /** One timer for each waiting request, for whichever bound of its wait comes first. */
 export class WaitTimer {
@@ -34,14 +37,17 @@ export class WaitTimer {
     this.#queue = queue;
   }
 
-  /** Starts the timer of a request that has none. The queue's state must be at the present. `since`: from when on its patience counts. */
-  arm(queued: QueuedRequest, since = queued.enteredAt): void {
+  /**
+   * Starts the timer of a request that has none. The queue's state must be at the present. `since`: from when on its patience counts.
+   * `leastMs`: a longest wait that is over does not end the wait before that.
+   */
+  arm(queued: QueuedRequest, since = queued.enteredAt, leastMs = -Infinity): void {
     const { now } = this.#state;
     const wantedIn = (queued.request.wantedUntil ?? Infinity) - now;
     // Up to the next whole millisecond, so that sums of fractions do not arm it again and again for no time.
     const patienceIn = Math.ceil(since + this.#hopelessMs(queued) - now) + 1;
     const deadlineIn = (queued.request.deadlineAt ?? Infinity) - now;
-    const waitIn = this.#maxWaitMs - queued.inQueueMs - (now - queued.queuedAt);
+    const waitIn = Math.max(this.#maxWaitMs - waitedMs(queued, now), leastMs);
     const least = Math.min(deadlineIn, waitIn, wantedIn, Math.max(patienceIn, 1));
     const reason = deadlineIn === least ? 'deadline' : waitIn === least ? 'wait' : 'hopeless';
     const byPatience = reason === 'hopeless' && least < wantedIn;
@@ -51,8 +57,14 @@ export class WaitTimer {
       if (byPatience && this.#hopelessMs(queued) > this.#state.now - queued.enteredAt) this.arm(queued);
       // The only request that waits is seated in any case, unless others come.
       else if (byPatience && this.#state.waiting === 1) this.arm(queued, this.#state.now + AGAIN_MS);
+      else if (reason === 'wait' && this.#isOnlyChecked(queued)) this.arm(queued, undefined, AGAIN_MS);
       else this.#queue.timedOut(queued, reason, this.#isMispredicted(queued, reason));
     });
+  }
+
+  /** Whether nothing but its own checks keeps it from a seat, and they have not taken too long. */
+  #isOnlyChecked(queued: QueuedRequest): boolean {
+    return queued.phase === 'unready' && this.#state.free > 0 && waitedMs(queued, this.#state.now) < CHECKS_MS;
   }
 
   /**
@@ -69,4 +81,9 @@ export class WaitTimer {
     if (!accountClass.newestFirst || queued.hasReservation || queued.returns > 0) return Infinity;
     return this.#overload.hopelessMs(queued, this.#state.accountOf(queued));
   }
+}
+
+/** How long it has waited for a seat, ms. */
+function waitedMs({ inQueueMs, queuedAt }: QueuedRequest, now: number): number {
+  return inQueueMs + now - queuedAt;
 }

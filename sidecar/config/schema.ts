@@ -52,7 +52,7 @@ export const configSchema: SettingSchema = section({
   },
   queue: section({
     maxWaitMs: milliseconds(
-      'The longest time that a request waits for a seat, its checks included. A request that is predicted to wait longer is refused at once.',
+      'The longest time that a request waits for a seat, its checks included; while a seat is free, they may take 5 s in any case. A request that is predicted to wait longer is refused at once. 0: no request waits for a seat.',
       { default: 10_000 },
     ),
     waitingPerSeat: integer('Requests that may wait, for each seat of the model.', {

@@ -139,6 +139,35 @@ t.test('the longest wait is counted from entering and is 429; a deadline is 504'
   t.same(queue.snapshot().refused, { deadline: 3, wait: 2 });
 });
 
+t.test('without any wait a request gets a free seat after its checks, and is refused where none is free', async (t) => {
+  const { clock, queue } = setup(2, { maxWaitMs: 0 });
+  const checked = enter(queue);
+  clock.advance(250);
+  checked.ready(WORK);
+  await seated(checked.outcome);
+
+  const overtaken = enter(queue);
+  clock.advance(10);
+  const lease = await seated(enterReady(queue).outcome);
+  overtaken.ready(WORK);
+  clock.advance(100);
+  t.match(await overtaken.outcome, { reason: 'wait' }, 'another one took the seat meanwhile');
+  const busy = enter(queue);
+  clock.advance(0);
+  t.match(await busy.outcome, { reason: 'wait' }, 'during its checks, since no seat is free');
+
+  lease.release('done');
+  const slow = enter(queue);
+  clock.advance(4900);
+  t.equal(queue.snapshot().waiting, 1);
+  clock.advance(100);
+  t.match(await slow.outcome, { reason: 'wait' }, 'its checks took too long');
+  const dated = enter(queue, { deadlineAt: clock.now() + 150 });
+  clock.advance(150);
+  t.match(await dated.outcome, { reason: 'deadline' }, 'a deadline applies in any case');
+  t.equal(clock.pending, 0);
+});
+
 t.test('seated and cancelled requests leave no timer', async (t) => {
   const { clock, queue } = setup();
   const lease = await seated(enterReady(queue, { deadlineAt: 5000 }).outcome);
