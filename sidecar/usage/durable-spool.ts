@@ -89,7 +89,8 @@ export class DurableSpool implements Spool {
   }
 
   get health(): Health {
-    if (this.#isLate()) this.#health.failed('late');
+    // A spool that is unhealthy for another reason is often late as well: the reason stays.
+    if (this.#health.state.ok && this.#isLate()) this.#health.failed('late');
     return this.#health.state;
   }
 

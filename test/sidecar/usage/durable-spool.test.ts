@@ -139,6 +139,7 @@ for (const call of ['open', 'write', 'sync', 'syncDir'] as const) {
     t.strictSame(harness.spool.health, { ok: false, why: 'write' });
     await harness.pass(3000);
     t.notOk(await isSettled(closed));
+    t.strictSame(harness.spool.health, { ok: false, why: 'write' }, 'late too, but for this reason');
     harness.disk.fail = () => undefined;
     await harness.pass(1000);
     t.ok(await isSettled(closed));
