@@ -18,7 +18,7 @@ const DAY_MS = 86_400_000;
 export class TokenQuotas {
   readonly #date: () => Date;
   readonly #used = new Map<string, number>();
-  /** Days since 1970. */
+  /** The day that is counted, in days since 1970. */
   #day = 0;
 
   /** `date`: wall-clock time. */
@@ -31,7 +31,7 @@ export class TokenQuotas {
     if (caller.tokensPerDay === undefined) return 0;
     const now = this.#turn();
     const used = this.#used.get(idOf(caller)) ?? 0;
-    return used < caller.tokensPerDay ? 0 : (this.#day + 1) * DAY_MS - now;
+    return used < caller.tokensPerDay ? 0 : DAY_MS - (now % DAY_MS);
   }
 
   /** Counts the tokens of a finished request. */
@@ -43,14 +43,15 @@ export class TokenQuotas {
   }
 
   /**
-   * Resets the counts at a new day, and returns the time in epoch ms. If the clock is set back, the day follows it, so
-   * that no key waits for a day in the far future; the counts stay, so that no tokens are returned.
+   * Resets the counts at a new day, and returns the time in epoch ms. A clock that is set back over midnight does not
+   * begin that day a second time. If it is set back by more than a day, the day follows it, so that no key waits for a day
+   * in the far future; the counts stay until the next midnight.
    */
   #turn(): number {
     const now = this.#date().getTime();
     const day = Math.floor(now / DAY_MS);
     if (day > this.#day) this.#used.clear();
-    this.#day = day;
+    if (day > this.#day || day < this.#day - 1) this.#day = day;
     return now;
   }
 }

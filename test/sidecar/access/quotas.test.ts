@@ -36,4 +36,8 @@ t.test('a day’s tokens, until midnight', async (t) => {
   t.equal(quotas.waitMs(KEY), 86_400_000);
   now -= 10_000;
   t.equal(quotas.waitMs(KEY), 10_000, 'a clock that is set back does not return tokens');
+  now += 10_000;
+  t.equal(quotas.waitMs(KEY), 86_400_000, 'nor does the same midnight a second time');
+  now += 86_400_000;
+  t.equal(quotas.waitMs(KEY), 0, 'the next one does');
 });
