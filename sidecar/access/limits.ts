@@ -9,6 +9,9 @@
  * soon as it is taken, since counting at the end would admit any number at once; a request that is refused later is
  * removed again.
  *
+ * Requests in flight are counted also without a limit, since one may be set while they run. Those of the minute are not,
+ * since their number is unbounded then.
+ *
  * Limits are per key, not per account: a rotated key starts at zero, and so does every key after a restart. Sidecars do
  * not share the counts.
  */
@@ -62,9 +65,6 @@ const IN_FLIGHT_RETRY_MS = 1000;
 /** Keys that each request checks for removal: two per possibly new key keep the map from growing. */
 const FORGET_STEPS = 2;
 
-/** The result without limits. */
-const FREE: LimitResult = { kind: 'taken', permit: { end: () => undefined } };
-
 interface Usage {
   inFlight: number;
   readonly minute: SlidingWindow;
@@ -90,7 +90,6 @@ export class RequestLimits {
   /** Takes a permit for a request of this key, or returns how long to wait for one. */
   take({ account, keyId, limits }: LimitedCaller, group: LimitGroup): LimitResult {
     const { inFlight, perMinute } = { ...this.#defaults[group], ...limits?.[group] };
-    if (inFlight === 0 && perMinute === 0) return FREE;
     this.#forget();
     const now = this.#clock.now();
     const usage = this.#usageOf(JSON.stringify([group, account, keyId]));
@@ -123,7 +122,7 @@ export class RequestLimits {
   }
 }
 
-/** `counts`: without a limit per minute no stamp is kept, since stamps would be unbounded. */
+/** `counts`: whether it counts in the minute. */
 function hold(usage: Usage, now: number, counts: boolean): Permit {
   const stamp = counts ? usage.minute.add(now) : undefined;
   usage.inFlight++;

@@ -80,7 +80,22 @@ t.test('a key’s own limits, one by one', async (t) => {
   const free: LimitedCaller = { ...KEY, keyId: 'free', limits: { decisions: NONE } };
   const kinds = Array.from({ length: 1000 }, () => limits.take(free, 'decisions').kind);
   t.strictSame(new Set(kinds), new Set(['taken']));
-  t.equal(limits.size, 2, 'a key without limits is not remembered');
+  t.strictSame(limits.take({ ...free, limits: { decisions: { inFlight: 1000 } } }, 'decisions').kind, 'limited');
+});
+
+t.test('a limit that is set later counts what runs already, and a key without limits is forgotten', async (t) => {
+  const clock = new FakeClock();
+  const limits = new RequestLimits(clock, SPEC);
+  const running = Array.from({ length: 5 }, () => placeOf(limits.take(KEY, 'chat')));
+  const bounded: LimitedCaller = { ...KEY, limits: { chat: { inFlight: 4 } } };
+  t.match(limits.take(bounded, 'chat'), { by: 'inFlight' });
+  running.pop()?.end(true);
+  t.match(limits.take(bounded, 'chat'), { by: 'inFlight' }, 'four still run');
+  running.pop()?.end(true);
+  placeOf(limits.take(bounded, 'chat')).end(true);
+  for (const permit of running) permit.end(true);
+  for (let i = 0; i < 1000; i++) placeOf(limits.take({ ...KEY, keyId: String(i) }, 'chat')).end(true);
+  t.ok(limits.size <= 2, `${limits.size} keys remembered`);
 });
 
 t.test('a lowered limit applies at once, and the wait is until enough requests have left', async (t) => {
