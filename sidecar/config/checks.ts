@@ -1,4 +1,4 @@
-import { accessContradictions } from './access-checks.js';
+import { accessContradictions, accessHints } from './access-checks.js';
 import { deliveryContradictions, deliveryHints } from './delivery-checks.js';
 import { deviceProblems } from './devices.js';
 import { engineContradictions, engineHints } from './engine-checks.js';
@@ -91,5 +91,5 @@ export function hints(config: Config): string[] {
       ? [`models[${i}].contextPerSeat is below ${DECISION_CONTEXT}: longer decision prompts are refused`]
       : [],
   );
-  return [...engineHints(config), ...deliveryHints(config), ...otlpHints(config), ...short];
+  return [...engineHints(config), ...accessHints(config), ...deliveryHints(config), ...otlpHints(config), ...short];
 }

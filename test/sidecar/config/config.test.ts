@@ -329,6 +329,27 @@ t.test('a small decision context is allowed, with a warning', async (t) => {
   t.match(loadConfig({}), { hints: [] });
 });
 
+t.test('a setting that access.mode makes useless is allowed, with a warning', async (t) => {
+  const unused = (mode: string, more: Record<string, string>): unknown => {
+    const result = loadConfig({ RA_ACCESS_MODE: mode, RA_GATEWAY_SECRET_FILE: 'secret', ...more });
+    return result.kind === 'config' ? result.hints.map((hint) => hint.replace(/ is not used: .*/, '')) : result.line;
+  };
+  const authorizer = { RA_AUTHORIZER_URL: 'https://authorizer.example/' };
+  const credit = { RA_CREDIT_FILE: 'credit.json' };
+  const limits = {
+    RA_LIMITS_CHAT_IN_FLIGHT: '4',
+    RA_LIMITS_MODELS_PER_MINUTE: '9',
+    RA_LIMITS_DECISIONS_IN_FLIGHT: '32',
+  };
+  const gateway = ['authorizer.url', 'credit.file', 'limits.chat.inFlight', 'limits.models.perMinute'];
+  t.strictSame(unused('gateway', { ...authorizer, ...credit, ...limits }), gateway);
+  t.strictSame(unused('keys', { ...authorizer, ...credit, ...limits }), ['authorizer.url']);
+  t.strictSame(unused('authorizer', { ...authorizer, ...credit, ...limits }), []);
+  t.match(loadConfig({ RA_ACCESS_MODE: 'keys', ...authorizer }), {
+    hints: ['authorizer.url is not used: with access.mode keys no authorizer is asked'],
+  });
+});
+
 t.test('a secret that is sent unencrypted is allowed, with a warning', async (t) => {
   const hintsFor = (url: string, secretFile?: string): unknown =>
     loadConfig({ RA_DELIVERY_URL: url, ...(secretFile !== undefined && { RA_DELIVERY_SECRET_FILE: secretFile }) });
