@@ -10,7 +10,7 @@
  *
  * Nothing of an invalid file is handed over.
  */
-import { once } from 'node:events';
+import { on } from 'node:events';
 import { stat } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
@@ -70,15 +70,18 @@ async function inThread<T, V extends Gathering<T>>(
     thread = new Worker(new URL('./large-file-thread.js', import.meta.url), {
       workerData: { what, file } satisfies ThreadFile,
     });
-    for (;;) {
-      // Answers that come at once would be taken in one turn of the event loop, a thousand of them.
-      await setImmediate();
-      thread.postMessage('next');
-      const [message] = (await once(thread, 'message')) as [FromThread<T>];
+    // Listens to its errors too, from now on.
+    const messages = on(thread, 'message', { close: ['exit'] }) as AsyncIterable<[FromThread<T>]>;
+    thread.postMessage('next');
+    for await (const [message] of messages) {
       if (message.kind === 'bad') return bad(message.sign, message.problem);
       if (message.kind === 'end') return { kind: 'good', sign: message.sign, value: into };
       into.add(message.part);
+      // Answers that come at once would be taken in one turn of the event loop, a thousand of them.
+      await setImmediate();
+      thread.postMessage('next');
     }
+    throw new Error('the thread ended');
   } catch (error) {
     // The thread could not be started, or had not enough memory. Its message is not shown: it may quote the file.
     const problem = `cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'the thread failed'}`;

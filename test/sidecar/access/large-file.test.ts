@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import t from 'tap';
 import { CREDIT, type Granted } from '../../../sidecar/access/credit-file.js';
@@ -74,4 +75,21 @@ t.test('a thread that fails is a problem of the file', async (t) => {
   const file = join(t.testdir({ credit: creditText(ENTRIES) }), 'credit');
   const found = await readLarge(file, { ...CREDIT, what: 'unknown' }, { add: () => t.fail('a part was added') });
   t.match(found, { kind: 'bad', problem: { problem: 'cannot be read: the thread failed' } });
+});
+
+t.test('so is a thread that cannot be started, as without a descriptor', async (t) => {
+  const file = join(t.testdir({ credit: creditText(ENTRIES) }), 'credit');
+  const program = `
+    import { openSync } from 'node:fs';
+    const { CREDIT } = await import('${new URL('../../../sidecar/access/credit-file.js', import.meta.url).href}');
+    const { readLarge } = await import('${new URL('../../../sidecar/access/large-file.js', import.meta.url).href}');
+    try { for (;;) openSync('/dev/null'); } catch {}
+    const { kind, problem } = await readLarge(process.argv[1], CREDIT, { add: () => undefined });
+    process.stdout.write(kind + ' ' + problem.problem);
+  `;
+  const node = [process.execPath, '--input-type=module', '-e', program, file];
+  const said = execFileSync('sh', ['-c', 'unset NODE_OPTIONS; ulimit -n 100 && exec "$@"', 'sh', ...node], {
+    encoding: 'utf8',
+  });
+  t.equal(said, 'bad cannot be read: ERR_WORKER_INIT_FAILED');
 });
