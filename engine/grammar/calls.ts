@@ -34,8 +34,6 @@ export type CallRules =
 /** The rule that a calls grammar begins with. */
 const START = 'calls';
 
-const SHARED_RULES: ReadonlySet<string> = new Set(JSON_RULES);
-
 const SHARED = [
   ...SPACED_RULES,
   'call-answer-unit ::= [^"\\\\\\x7F\\x00-\\x1F] | "\\\\" (["\\\\/bfnrt] | "u" [0-9a-fA-F]{4})',
@@ -43,18 +41,24 @@ const SHARED = [
 
 /**
  * Rules for one or several calls as a model writes them, with a start named `calls` and no root. `answer`: a wrapped
- * answer is an alternative. `work`: the remainder of the request's bound.
+ * answer is an alternative. `beside`: rules that will stand in one grammar with these. `work`: the remainder of the request's
+ * bound.
  */
 export function callRules(
   syntax: CallSyntax,
   functions: readonly Callable[],
-  { single, answer }: { readonly single: boolean; readonly answer: boolean },
+  {
+    single,
+    answer,
+    beside = [],
+  }: { readonly single: boolean; readonly answer: boolean; readonly beside?: readonly string[] },
   work = new WorkBudget(),
 ): CallRules {
   const parts: GrammarPart[] = [];
   const types: (readonly ParameterWay[])[] = [];
   const nested: (readonly NestedTypes[])[] = [];
   const notation = syntax.arguments;
+  const written = new Set<unknown>(JSON_RULES);
   let characters = 0;
   /** By name: calls of functions with one name differ only by their arguments, so a text is at a place in each. */
   const places = new Map<string, number>();
@@ -72,7 +76,11 @@ export function callRules(
       return { kind: 'unservable', why: 'has too many tools of one name: give each tool its own name.' };
     places.set(name, most);
     // Checked early: a hostile tool list costs no more than one hostile schema.
-    characters += part.rules.reduce((sum, rule) => sum + (SHARED_RULES.has(rule) ? 0 : rule.length), 0);
+    for (const rule of part.rules) {
+      if (typeof rule !== 'string' || written.has(rule)) continue;
+      written.add(rule);
+      characters += rule.length;
+    }
     if (characters > MAX_GRAMMAR_CHARACTERS)
       return { kind: 'unservable', why: 'is too large to be compiled to a grammar.' };
   }
@@ -91,7 +99,7 @@ export function callRules(
     ...(syntax.lead === undefined ? [] : [`call-name ::= ${functions.map(({ name }) => literal(name)).join(' | ')}`]),
     ...SHARED,
   ];
-  const text = grammarText(START, [...parts, { rule: START, rules }]);
+  const text = grammarText(START, [...parts, { rule: START, rules }], beside.join('\n'));
   if (text.kind === 'unservable') return text;
   const stacks = Math.max(functions.length, ...places.values());
   // Without its root, which callGrammar adds.
@@ -151,7 +159,7 @@ function objectsOf(schema: unknown): unknown {
 
 /**
  * A grammar whose root is these rules' start, after `before`: text that is there already, or after the syntax's `lead`.
- * `or`: what may come in place of calls, after the text `orLead`.
+ * `or`: what may come in place of calls, after the text `orLead`; rules of one name are the same there, or one of them allows more.
  */
 export function callGrammar(
   rules: string,
@@ -160,12 +168,21 @@ export function callGrammar(
     lead = '',
     or,
     orLead = '',
-  }: { readonly before?: string; readonly lead?: string; readonly or?: GrammarPart; readonly orLead?: string } = {},
+  }: {
+    readonly before?: string;
+    readonly lead?: string;
+    readonly or?: GrammarPart<string>;
+    readonly orLead?: string;
+  } = {},
 ): string {
   const head = before === '' ? spaced(lead) : literal(before);
   const root = `${head === '' ? '' : `${head} `}${START}`;
   if (or === undefined) return `root ::= ${root}\n${rules}`;
-  const known = new Set(rules.split('\n'));
-  const further = or.rules.filter((rule) => !known.has(rule));
+  const known = new Set(rules.split('\n').map(nameOf));
+  const further = or.rules.filter((rule) => !known.has(nameOf(rule)));
   return [`root ::= ${root} | ${orLead === '' ? '' : `${literal(orLead)} `}${or.rule}`, rules, ...further].join('\n');
+}
+
+function nameOf(rule: string): string {
+  return rule.slice(0, rule.indexOf(' '));
 }

@@ -8,11 +8,23 @@ export const MAX_REPETITIONS = 16_384;
 export const MAX_BRACKETS = 32;
 
 /** Rules for a part of a grammar, to be combined with others. */
-export interface GrammarPart {
+export interface GrammarPart<R extends Rule = Rule> {
   /** The rule that matches it. */
   readonly rule: string;
-  /** `name ::= …` each, `rule` and all that it refers to; equal lines may be in several parts. */
-  readonly rules: readonly string[];
+  /** `rule` and all that it refers to; equal ones may be in several parts. */
+  readonly rules: readonly R[];
+}
+
+/** `name ::= …`, or several lines of these. */
+export type Rule = string | OptionalRule;
+
+/** A rule that is written as it should be only where the grammar has room for it. */
+export interface OptionalRule {
+  readonly name: string;
+  /** The rule, and those that it needs, which others may have too. */
+  readonly lines: readonly string[];
+  /** The same where there is no room: a rule of the same name that allows more. */
+  readonly otherwise: readonly string[];
 }
 
 export type GrammarText =
@@ -20,13 +32,34 @@ export type GrammarText =
   /** `why`: the predicate of a sentence about the problem, without any of the caller's text. */
   | { readonly kind: 'unservable'; readonly why: string };
 
-/** A grammar of `root` (GBNF, in terms of the parts' rules), with the root rule on its first line. */
-export function grammarText(root: string, parts: readonly GrammarPart[]): GrammarText {
+/**
+ * A grammar of `root` (GBNF, in terms of the parts' rules), with the root rule on its first line. Of the optional rules each
+ * is written for which there is still room after those before it. `beside`: GBNF that will stand in one grammar with it.
+ */
+export function grammarText(root: string, parts: readonly GrammarPart[], beside = ''): GrammarText {
   const lines = new Set([`root ::= ${root}`]);
-  for (const part of parts) for (const rule of part.rules) lines.add(rule);
-  const gbnf = [...lines].join('\n');
-  if (gbnf.length <= MAX_GRAMMAR_CHARACTERS && isBounded(gbnf)) return { kind: 'ok', gbnf };
-  return { kind: 'unservable', why: 'is too large to be compiled to a grammar.' };
+  const optional = new Set<OptionalRule>();
+  for (const { rules } of parts)
+    for (const rule of rules) {
+      if (typeof rule === 'string') lines.add(rule);
+      else optional.add(rule);
+    }
+  const others = [...optional].flatMap(({ otherwise }) => otherwise);
+  const least = [...new Set([...lines, ...others]), ...(beside === '' ? [] : [beside])].join('\n');
+  let characters = MAX_GRAMMAR_CHARACTERS - least.length;
+  if (characters < 0 || !isBounded(least))
+    return { kind: 'unservable', why: 'is too large to be compiled to a grammar.' };
+  let repetitions = MAX_REPETITIONS - repetitionsOf(least);
+  for (const rule of optional) {
+    const text = rule.lines.filter((line) => !lines.has(line)).join('\n');
+    const more = { characters: text.length + '\n'.length, repetitions: repetitionsOf(text) };
+    const fits = more.characters <= characters && more.repetitions <= repetitions;
+    for (const line of fits ? rule.lines : rule.otherwise) lines.add(line);
+    if (!fits) continue;
+    characters -= more.characters;
+    repetitions -= more.repetitions;
+  }
+  return { kind: 'ok', gbnf: [...lines].join('\n') };
 }
 
 /** White space beside a mark. */
@@ -106,17 +139,24 @@ const LITERALS_AND_CLASSES = /"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]/g;
  * if the bounds are reversed, and parses brackets by recursion.
  */
 export function isBounded(gbnf: string): boolean {
-  const structure = gbnf.replace(LITERALS_AND_CLASSES, '');
-  let repetitions = 0;
-  for (const [, least, most] of structure.matchAll(/\{(\d+)(?:,(\d*))?\}/g)) {
-    const counted = Number(most === undefined || most === '' ? least : most);
-    repetitions += counted < Number(least) ? Infinity : counted;
-  }
   let open = 0;
   let depth = 0;
-  for (const bracket of structure.match(/[()]/g) ?? []) {
+  for (const bracket of structureOf(gbnf).match(/[()]/g) ?? []) {
     open += bracket === '(' ? 1 : -1;
     depth = Math.max(depth, open);
   }
-  return repetitions <= MAX_REPETITIONS && depth <= MAX_BRACKETS;
+  return repetitionsOf(gbnf) <= MAX_REPETITIONS && depth <= MAX_BRACKETS;
+}
+
+function repetitionsOf(gbnf: string): number {
+  let repetitions = 0;
+  for (const [, least, most] of structureOf(gbnf).matchAll(/\{(\d+)(?:,(\d*))?\}/g)) {
+    const counted = Number(most === undefined || most === '' ? least : most);
+    repetitions += counted < Number(least) ? Infinity : counted;
+  }
+  return repetitions;
+}
+
+function structureOf(gbnf: string): string {
+  return gbnf.replace(LITERALS_AND_CLASSES, '');
 }

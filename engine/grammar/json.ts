@@ -27,7 +27,7 @@ const RULES: Readonly<Record<string, string>> = {
 export const JSON_RULES: readonly string[] = Object.entries(RULES).map(([name, rule]) => `${name} ::= ${rule}`);
 
 /** One JSON object, with nothing before or after it. */
-export const anyObject: GrammarPart = { rule: 'json-object', rules: JSON_RULES };
+export const anyObject: GrammarPart<string> = { rule: 'json-object', rules: JSON_RULES };
 
 const data = grammarText(anyObject.rule, [anyObject]);
 

@@ -1,48 +1,47 @@
 /** Strings, and values of an enum, as notations close to JSON have them. */
 import { choiceRule } from './choice.js';
 import { EnumValues } from './enum-values.js';
-import { literal } from './gbnf.js';
+import { literal, type OptionalRule, type Rule } from './gbnf.js';
 import type { Notation } from './loose-notation.js';
-import { PatternRules } from './pattern-rules.js';
-import { MAX_COUNTED, textsOf } from './scalar-rules.js';
+import { counted, jsonText } from './scalar-rules.js';
 import { isRecord, type Shape } from './shape.js';
-import { unquotedTexts } from './unquoted-text.js';
+import { SharedTexts } from './shared-texts.js';
+import { unquotedText } from './unquoted-text.js';
 import type { WorkBudget } from './work.js';
 
 export class LooseTexts {
   readonly #notation: Notation;
   readonly #work: WorkBudget;
-  readonly #patterns: PatternRules;
+  readonly #rules: Set<Rule>;
   readonly #newRule: (text: string) => string;
 
-  /** `prefix`: what the names of rules begin with. `rules`: gets them. `newRule`: makes one and returns its name. */
-  constructor(
-    notation: Notation,
-    prefix: string,
-    work: WorkBudget,
-    rules: Set<string>,
-    newRule: (text: string) => string,
-  ) {
+  /** `rules`: gets those that other schemas may have too. `newRule`: makes one and returns its name. */
+  constructor(notation: Notation, work: WorkBudget, rules: Set<Rule>, newRule: (text: string) => string) {
     this.#notation = notation;
     this.#work = work;
-    this.#patterns = new PatternRules(prefix, work, rules);
+    this.#rules = rules;
     this.#newRule = newRule;
   }
 
   /** The ways to write a string of the shape. */
   strings(shape: Shape): string[] {
     const notation = this.#notation;
-    const { least, most } = shape.length;
-    const pattern = this.#patterns.of(shape, (maker) =>
-      notation.kind === 'bare' ? unquotedTexts(shape, maker, notation.quote) : textsOf(shape, maker).alternatives,
-    );
-    const quote = notation.kind === 'bare' ? literal(notation.quote) : '';
-    if (pattern) return pattern.name === undefined ? [] : [`${quote} ${pattern.name} ${quote}`.trim()];
-    if (least > most) return [];
-    if (least === 0 && most > MAX_COUNTED) return ['loose-string'];
-    const times = `{${Math.min(least, MAX_COUNTED)},${most > MAX_COUNTED ? '' : most}}`;
-    if (notation.kind === 'keywords') return [`"\\"" json-char${times} "\\""`, `"'" loose-char${times} "'"`];
-    return [`${quote} [^${notation.quote[0] ?? ''}]${times} ${quote}`];
+    const quote = notation.kind === 'bare' ? literal(notation.quote) : '"\\""';
+    const pattern =
+      notation.kind === 'bare' ? unquotedText(shape, this.#work, notation.quote) : jsonText(shape, this.#work);
+    if (pattern === 'none') return [];
+    if (pattern) return [`${quote} ${this.#shared(pattern)}${notation.kind === 'bare' ? ` ${quote}` : ''}`];
+    const length = counted(shape.length);
+    if (length.least > length.most) return [];
+    if (length.least === 0 && length.most === Infinity) return ['loose-string'];
+    const text = (character: string): string => this.#shared(SharedTexts.of(this.#work).counted(character, length));
+    if (notation.kind === 'keywords') return [`"\\"" ${text('json-char')} "\\""`, `"'" ${text('loose-char')} "'"`];
+    return [`${quote} ${text(`[^${notation.quote[0] ?? ''}]`)} ${quote}`];
+  }
+
+  #shared(rule: OptionalRule): string {
+    this.#rules.add(rule);
+    return rule.name;
   }
 
   /** The ways to write strings of these values, and objects and lists where those are not JSON, that the shape allows. */

@@ -2,7 +2,7 @@
  * The grammar of arguments in a notation close to JSON (BareArguments, KeywordArguments), by their schema. The schema
  * is first compiled for JSON, which finds whether it can be served, and at how many places a text can be.
  */
-import { literal, type GrammarPart } from './gbnf.js';
+import { literal, type GrammarPart, type Rule } from './gbnf.js';
 import { anyValueRules, MARKS, OTHER_NAME, type Marks, type Notation } from './loose-notation.js';
 import { LooseTexts } from './loose-texts.js';
 import { listOf, type ParameterList } from './parameters.js';
@@ -38,7 +38,7 @@ class LooseRules {
   readonly #prefix: string;
   readonly #work: WorkBudget;
   readonly #shapes: Shapes;
-  readonly #rules: Set<string>;
+  readonly #rules: Set<Rule>;
   readonly #texts: LooseTexts;
   /** Rules of values by their schema; undefined: it has none. */
   readonly #values = new Map<unknown, string | undefined>();
@@ -47,14 +47,14 @@ class LooseRules {
   readonly #numbers = new Map<Schema, number>();
   #made = 0;
 
-  constructor(root: unknown, notation: Notation, prefix: string, work: WorkBudget, json: readonly string[]) {
+  constructor(root: unknown, notation: Notation, prefix: string, work: WorkBudget, json: readonly Rule[]) {
     this.#root = root;
     this.#notation = notation;
     this.#prefix = prefix;
     this.#work = work;
     this.#shapes = new Shapes(root, work);
-    this.#rules = new Set([...json, ...anyValueRules(notation)]);
-    this.#texts = new LooseTexts(notation, `${prefix}-p`, work, this.#rules, (text) => this.#rule(text));
+    this.#rules = new Set<Rule>([...json, ...anyValueRules(notation)]);
+    this.#texts = new LooseTexts(notation, work, this.#rules, (text) => this.#rule(text));
   }
 
   make(): GrammarPart {

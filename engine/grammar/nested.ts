@@ -8,7 +8,7 @@
 import type { NestedArguments, NestedTypes } from '../protocol/reply-format.js';
 import { choice } from './choice.js';
 import { EnumValues } from './enum-values.js';
-import { inClass, literal, textUpTo, type GrammarPart } from './gbnf.js';
+import { inClass, literal, textUpTo, type GrammarPart, type Rule } from './gbnf.js';
 import { JSON_RULES } from './json.js';
 import { OTHER_NAME } from './loose-notation.js';
 import { NestedNodes } from './nested-nodes.js';
@@ -20,9 +20,10 @@ import { SchemaIds } from './schema-ids.js';
 import { MAX_COUNTED, overCounted } from './scalar-rules.js';
 import { schemaGrammar } from './schema.js';
 import { saysNothing, type Range, type Schema, type Shape } from './shape.js';
+import { SharedTexts, type TextRule } from './shared-texts.js';
 import { allOf, Shapes } from './shapes.js';
 import { AFTER_VALUE, MAX_STACKS, stacks, TEXT_STACKS, type Container } from './stacks.js';
-import { isAnyText, unquotedTexts } from './unquoted-text.js';
+import { isAnyText, unquotedText } from './unquoted-text.js';
 import { Unservable, unlessUnservable, type NoGrammar, type WorkBudget } from './work.js';
 
 export type NestedGrammar =
@@ -57,7 +58,7 @@ class NestedRules {
   readonly #open: { readonly name: string; readonly schema: Schema }[] = [];
   readonly #containers = new Map<string, readonly (readonly Container[])[]>();
   /** Rules of scalars, as they are written. */
-  readonly #scalars = new Set<string>();
+  readonly #scalars = new Set<Rule>();
   #scalarStacks = 1;
   #made = 0;
 
@@ -204,14 +205,15 @@ class NestedRules {
     const strings = shapes.filter(({ types }) => types.includes('string'));
     const free = strings.filter(({ values }) => values === undefined);
     const end = literal(this.#tagPrefix);
-    const patterns = free.map((shape) => unquotedTexts(shape, this.#maker, this.#tagPrefix));
+    const patterns = free.map((shape) => unquotedText(shape, this.#work, this.#tagPrefix));
     // Where any text may stand, it stands for other scalars too.
     if (free.some((shape, i) => isAnyText(shape, patterns[i]))) return [[`${TEXT}-0`]];
     const values = new EnumValues(this.#maker);
     for (const shape of strings) if (shape.values) values.add({ ...shape, types: ['string'] }, shape.values);
     const texts = values.texts().map((text) => JSON.parse(text) as string);
     const written = texts.filter((text) => !text.includes(this.#tagPrefix));
-    const scalar = this.#scalar(schema);
+    const mayBeOther = shapes.some(({ types }) => types.some((type) => type !== 'string'));
+    const scalar = mayBeOther ? this.#scalar(schema) : undefined;
     return [
       ...free.flatMap(({ length }, i) => this.#constrainedText(length, patterns[i], end)),
       ...(written.length > 0 ? [[choice(written, (rest) => this.#maker.newRule(rest)), end]] : []),
@@ -219,12 +221,15 @@ class NestedRules {
     ];
   }
 
-  #constrainedText({ least, most }: Range, pattern: readonly Alternative[] | undefined, end: string): Alternative[] {
-    if (pattern) return [[{ rule: this.#maker.newRule(pattern) }, end]];
-    if (least > most) return [];
+  #constrainedText(length: Range, pattern: TextRule | undefined, end: string): Alternative[] {
+    if (pattern === 'none' || length.least > length.most) return [];
+    if (pattern) return [[this.#maker.shared(pattern), end]];
+    const bounded = length.most <= MAX_COUNTED;
+    const least = Math.min(length.least, MAX_COUNTED);
     const character = `[^${inClass(this.#tagPrefix[0] ?? '')}]`;
-    if (most <= MAX_COUNTED) return [[`${character}{${least},${most}}`, end]];
-    return [[`${character}{${Math.min(least, MAX_COUNTED)}}`, `${TEXT}-0`]];
+    const texts = SharedTexts.of(this.#work);
+    const text = this.#maker.shared(texts.counted(character, { least, most: bounded ? length.most : least }));
+    return [[text, bounded ? end : `${TEXT}-0`]];
   }
 
   #scalar(schema: Schema): string | undefined {

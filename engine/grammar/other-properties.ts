@@ -4,9 +4,9 @@ import type { RuleMaker } from './rule-maker.js';
 import { counted, keysOf } from './scalar-rules.js';
 import { itemsOf } from './rope.js';
 import type { All, ObjectShape, Schema, Shape } from './shape.js';
+import { SharedTexts } from './shared-texts.js';
 import { TEXT_STACKS } from './stacks.js';
 import { textAutomaton, isText, type TextForm } from './text-automaton.js';
-import { textRules } from './text-rules.js';
 
 /**
  * Patterns of one object whose names are enforced; with more, a further property may satisfy any of the patterns'
@@ -51,6 +51,7 @@ export function otherProperties(
     );
     if (enforced) return { others: enforced, places: 12 * enforced.length };
   }
+  if (objects.some(({ additional }) => additional === false)) return { others: [], places: TEXT_STACKS };
   let places = TEXT_STACKS;
   const key = extraKeyRules(declared, (alternatives) => {
     places = Math.max(places, alternatives.length);
@@ -118,10 +119,7 @@ function namesOf(shapes: readonly Shape[], declared: readonly string[], maker: R
 }
 
 function keyRule(form: TextForm, maker: RuleMaker): string | undefined {
-  const alternatives = maker.once(`key ${JSON.stringify(form)}`, () => {
-    const automaton = textAutomaton(form, maker.work);
-    return automaton && textRules(automaton, maker);
-  });
-  if (alternatives === undefined) return undefined;
-  return alternatives.length === 0 ? '' : maker.newRule(alternatives);
+  const text = SharedTexts.of(maker.work).json(form);
+  if (text === undefined || text === 'none') return text && '';
+  return maker.newRule([['"\\""', maker.needed(text)]]);
 }

@@ -8,7 +8,7 @@ export type ReplyRules =
   | {
       readonly kind: 'ok';
       /** To be put beside the rules of calls. */
-      readonly part: GrammarPart;
+      readonly part: GrammarPart<string>;
       /** All of the reply. */
       readonly gbnf: string;
       /** The most places that a text of it can be at, all at once; absent: few. */
@@ -23,5 +23,7 @@ export function replyRules(schema: object | undefined, work: WorkBudget): ReplyR
   if (part.kind === 'unservable') return part;
   const text = grammarText(part.rule, [part]);
   if (text.kind === 'unservable') return text;
-  return { kind: 'ok', part, gbnf: text.gbnf, stacks: part.stacks };
+  const { gbnf } = text;
+  const [, ...rules] = gbnf.split('\n');
+  return { kind: 'ok', part: { rule: part.rule, rules }, gbnf, stacks: part.stacks };
 }

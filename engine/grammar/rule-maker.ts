@@ -1,4 +1,5 @@
-import { alternativesText, Rules, type Alternative } from './rules.js';
+import type { OptionalRule } from './gbnf.js';
+import { alternativesText, Rules, type Alternative, type Item } from './rules.js';
 import { Unservable, type WorkBudget } from './work.js';
 
 /** Rules made for one schema before those that match nothing are left out. */
@@ -45,6 +46,18 @@ export class RuleMaker {
   set(name: string, alternatives: readonly Alternative[]): void {
     this.work.spend(RULE_STEPS * (1 + alternatives.length));
     this.rules.set(name, alternatives);
+  }
+
+  /** A rule that is shared with other schemas. */
+  shared(rule: OptionalRule): Item {
+    this.rules.setWritten(rule.name, [rule]);
+    return { rule: rule.name };
+  }
+
+  /** The same of a rule without which the grammar is of no use. */
+  needed({ name, lines }: OptionalRule): Item {
+    this.rules.setWritten(name, lines);
+    return { rule: name };
   }
 
   /** Returns what `make` returned at the first call with this key. */

@@ -1,4 +1,5 @@
 /** Rules before they are written as GBNF, while some of them may turn out to match nothing. */
+import type { Rule } from './gbnf.js';
 
 /** GBNF as it is, or a rule by its name, `least` to `most` times (absent: once). */
 export type Item = string | { readonly rule: string; readonly least?: number; readonly most?: number };
@@ -11,20 +12,26 @@ export const ITEM_STEPS = 4;
 /** Rules by name, each with its alternatives; none at all: it matches nothing. */
 export class Rules {
   readonly #rules = new Map<string, readonly Alternative[]>();
+  readonly #written = new Map<string, readonly Rule[]>();
 
   /** Has these alternatives from now on. Names that begin with `json-` are known already. */
   set(name: string, alternatives: readonly Alternative[]): void {
     this.#rules.set(name, alternatives);
   }
 
+  /** Has this rule as it is written already, with those that it needs. It matches something. */
+  setWritten(name: string, rules: readonly Rule[]): void {
+    this.#written.set(name, rules);
+  }
+
   /**
    * The rules that `root` needs as lines of GBNF, without those that match nothing; undefined if `root` matches
    * nothing. `spend` is called with the steps that are about to be done, and may throw to stop.
    */
-  lines(root: string, spend: (steps: number) => void): string[] | undefined {
+  lines(root: string, spend: (steps: number) => void): Rule[] | undefined {
     const empty = this.#empty(spend);
     if (empty.has(root)) return undefined;
-    const lines: string[] = [];
+    const lines: Rule[] = [];
     // A set hands out what is added to it on the way.
     const needed = new Set([root]);
     for (const name of needed) {
@@ -32,6 +39,7 @@ export class Rules {
       const alternatives = empty.size === 0 ? all : withoutEmpty(all, empty);
       for (const alternative of alternatives)
         for (const item of alternative) if (typeof item !== 'string') needed.add(item.rule);
+      lines.push(...(this.#written.get(name) ?? []));
       if (alternatives.length > 0) lines.push(`${name} ::= ${alternativesText(alternatives)}`);
     }
     return lines;

@@ -7,9 +7,9 @@ import { itemsOf } from './rope.js';
 import type { Alternative } from './rules.js';
 import type { Range, Shape } from './shape.js';
 import { AFTER_VALUE, TEXT_STACKS, type Container } from './stacks.js';
-import { isText, textAutomaton, type TextForm } from './text-automaton.js';
-import { textRules } from './text-rules.js';
-import { Unservable } from './work.js';
+import { SharedTexts, type TextRule } from './shared-texts.js';
+import { isText, type TextForm } from './text-automaton.js';
+import { Unservable, type WorkBudget } from './work.js';
 
 /** Bound of counted items and characters. Beyond it: at least this many, or any number. */
 export const MAX_COUNTED = 256;
@@ -34,21 +34,24 @@ export interface Scalars {
 
 /** JSON strings of the shape's length, patterns and formats, as far as these are enforced. */
 export function textsOf(shape: Shape, maker: RuleMaker): Scalars {
-  const form = textForm(shape, maker);
-  if (form.least > form.most) return { alternatives: [], container: TEXT };
-  const constrained = form.patterns.length + form.formats.length > 0;
-  const alternatives = constrained
-    ? maker.once(`text ${JSON.stringify(form)}`, () => {
-        const automaton = textAutomaton(counted(form), maker.work);
-        return automaton && textRules(automaton, maker);
-      })
-    : undefined;
-  if (alternatives) return { alternatives, container: PATTERN };
-  return { alternatives: stringOf(form), container: TEXT };
+  const text = jsonText(shape, maker.work);
+  if (text === 'none') return { alternatives: [], container: TEXT };
+  if (text) return { alternatives: [['"\\""', maker.shared(text)]], container: PATTERN };
+  return { alternatives: [stringOf(shape.length, maker)], container: TEXT };
+}
+
+/**
+ * The rule of such strings after their opening quote. Undefined: no pattern or format is enforced, and some strings are of the
+ * length.
+ */
+export function jsonText(shape: Shape, work: WorkBudget): TextRule | undefined {
+  const form = textForm(shape, work);
+  if (form.least > form.most) return 'none';
+  return form.patterns.length + form.formats.length > 0 ? SharedTexts.of(work).json(counted(form)) : undefined;
 }
 
 /** What the shape requires of a text. */
-export function textForm({ length, texts }: Shape, { work }: Pick<RuleMaker, 'work'>): TextForm {
+export function textForm({ length, texts }: Shape, work: WorkBudget): TextForm {
   const all = itemsOf(texts, () => {
     work.spend(1);
   });
@@ -65,7 +68,7 @@ export function isTextOf(text: string, shape: Shape, maker: Pick<RuleMaker, 'wor
   const { length } = shape;
   const characters = Array.from(text).length;
   if (characters < length.least || characters > length.most) return false;
-  const form = { ...textForm(shape, maker), formats: [], least: 0, most: Infinity };
+  const form = { ...textForm(shape, maker.work), formats: [], least: 0, most: Infinity };
   return shape.texts === undefined || isText(text, form, maker.work);
 }
 
@@ -78,10 +81,10 @@ export function counted<T extends Range>(range: T): T {
   };
 }
 
-function stringOf(range: Range): Alternative[] {
-  const { least, most } = counted(range);
-  if (least === 0 && most === Infinity) return [[{ rule: 'json-string' }]];
-  return [['"\\""', { rule: 'json-char', least, most }, '"\\""']];
+function stringOf(range: Range, maker: RuleMaker): Alternative {
+  const length = counted(range);
+  if (length.least === 0 && length.most === Infinity) return [{ rule: 'json-string' }];
+  return ['"\\""', maker.shared(SharedTexts.of(maker.work).counted('json-char', length)), '"\\""'];
 }
 
 /** JSON numbers within the shape's bounds. */

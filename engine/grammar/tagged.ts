@@ -7,16 +7,16 @@
 import type { ParameterWay, TaggedArguments, ValueType } from '../protocol/reply-format.js';
 import { choiceRule } from './choice.js';
 import { EnumValues } from './enum-values.js';
-import { inClass, literal, textUpTo, type GrammarPart } from './gbnf.js';
+import { inClass, literal, textUpTo, type GrammarPart, type OptionalRule, type Rule } from './gbnf.js';
 import { OTHER_NAME } from './loose-notation.js';
 import { argumentWays, typesOf, valueTypesOf, type FreeMap, type Parameter, type ParameterList } from './parameters.js';
-import { PatternRules } from './pattern-rules.js';
 import { MAX_COUNTED, overCounted } from './scalar-rules.js';
 import { schemaGrammar } from './schema.js';
 import type { Range, Schema, Shape } from './shape.js';
+import { SharedTexts } from './shared-texts.js';
 import { spaced } from './spaced.js';
 import { AFTER_VALUE, TEXT_STACKS } from './stacks.js';
-import { isAnyText, unquotedTexts } from './unquoted-text.js';
+import { isAnyText, unquotedText } from './unquoted-text.js';
 import { Unservable, unlessUnservable, type NoGrammar, type WorkBudget } from './work.js';
 
 export type TaggedGrammar =
@@ -42,8 +42,7 @@ class TaggedRules {
   readonly #syntax: TaggedArguments;
   readonly #prefix: string;
   readonly #work: WorkBudget;
-  readonly #rules = new Set<string>();
-  readonly #patterns: PatternRules;
+  readonly #rules = new Set<Rule>();
   #made = 0;
   #stacks = 1;
 
@@ -52,7 +51,6 @@ class TaggedRules {
     this.#syntax = syntax;
     this.#prefix = prefix;
     this.#work = work;
-    this.#patterns = new PatternRules(`${prefix}-p`, work, this.#rules);
   }
 
   make(): TaggedGrammar {
@@ -135,9 +133,7 @@ class TaggedRules {
     const free = texts.filter((shape) => shape.values === undefined);
     const begun = nested.map((type) => `^\\s*\\${type === 'object' ? '{' : '['}`);
     const mark = this.#syntax.close.trim();
-    const patterns = free.map((shape) =>
-      this.#patterns.of(shape, (maker) => unquotedTexts(shape, maker, mark, begun), begun),
-    );
+    const patterns = free.map((shape) => unquotedText(shape, this.#work, mark, begun));
     // Where any text may stand, it stands for other scalars too.
     const loose = free.some((shape, i) => isAnyText(shape, patterns[i]));
     const json = loose ? nested : own.filter((type) => type !== 'string');
@@ -151,7 +147,7 @@ class TaggedRules {
     for (const [i, { length }] of loose ? [] : free.entries()) {
       const pattern = patterns[i];
       if (pattern === undefined) ways.push(`${lead} ${this.#text(length, nested)}`);
-      else if (pattern.name !== undefined) ways.push(`${lead} ${pattern.name} ${exactEnd(this.#syntax.close)}`);
+      else if (pattern !== 'none') ways.push(`${lead} ${this.#shared(pattern)} ${exactEnd(this.#syntax.close)}`);
     }
     const values = this.#enum(texts, nested.length > 0);
     if (values.length > 0) ways.push(`${lead} ${this.#choice(values)} ${exactEnd(this.#syntax.close)}`);
@@ -178,15 +174,25 @@ class TaggedRules {
     const begins = nested.map((type) => inClass(type === 'object' ? '{' : '['));
     if (bounded) {
       const character = `[^${inClass(first)}\\n${begins.join('')}]`;
-      return `${character}{${least},${most}} ${exactEnd(this.#syntax.close)}`;
+      return `${this.#counted(character, least, most)} ${exactEnd(this.#syntax.close)}`;
     }
     for (const rule of textUpTo(mark, 'call-text', 'call-text-end')) this.#rules.add(rule);
     this.#rules.add('call-text-end ::= ""');
     const lead = Math.min(least, MAX_COUNTED);
     if (begins.length === 0 && lead === 0) return 'call-text-0';
     const opening = `[^${inClass(first)}\\n\\t\\r ${begins.join('')}]`;
-    const counted = `${opening} [^${inClass(first)}\\n]{${Math.max(0, lead - 1)}} call-text-0`;
-    return lead > 0 ? counted : `(${counted} | ${exactEnd(this.#syntax.close)})`;
+    const others = lead > 1 ? `${this.#counted(`[^${inClass(first)}\\n]`, lead - 1, lead - 1)} ` : '';
+    const text = `${opening} ${others}call-text-0`;
+    return lead > 0 ? text : `(${text} | ${exactEnd(this.#syntax.close)})`;
+  }
+
+  #counted(character: string, least: number, most: number): string {
+    return this.#shared(SharedTexts.of(this.#work).counted(character, { least, most }));
+  }
+
+  #shared(rule: OptionalRule): string {
+    this.#rules.add(rule);
+    return rule.name;
   }
 
   /**

@@ -1,6 +1,6 @@
 /** What a schema requires of a text, as an automaton of few states. */
 import { formatPattern } from './formats.js';
-import { Languages, type Language, type Span } from './text-language.js';
+import { Languages, merged, type Language, type Span } from './text-language.js';
 import { BEFORE, AFTER, LAST_CODE_POINT, patternLanguage } from './text-pattern.js';
 import { WorkBudget } from './work.js';
 
@@ -24,7 +24,12 @@ export interface TextForm {
 export interface State {
   /** A text may end here. */
   readonly ends: boolean;
-  readonly next: readonly { readonly spans: readonly Span[]; readonly to: number }[];
+  readonly next: readonly Transition[];
+}
+
+interface Transition {
+  readonly spans: readonly Span[];
+  readonly to: number;
 }
 
 /** The first state is where a text begins. None: there is no such text. */
@@ -36,11 +41,10 @@ export type Automaton = readonly State[];
  * enforced but that it is a text.
  */
 export function textAutomaton(form: TextForm, work: WorkBudget): Automaton | undefined {
-  const formats = form.formats.filter((name) => formatPattern(name) !== undefined);
-  const [format] = formats;
-  if (form.patterns.length === 0 && format !== undefined && !form.without && !form.unlike) {
-    return formatAutomaton(format);
-  }
+  const formats = [...new Set(form.formats.flatMap((name) => formatPattern(name) ?? []))];
+  const [format, ...others] = formats;
+  const alone = form.patterns.length + others.length === 0 && !form.without && !form.unlike;
+  if (format !== undefined && alone) return formatAutomaton(format);
   const made = ofRequest.get(work) ?? new Map<string, Automaton | undefined>();
   ofRequest.set(work, made);
   const key = JSON.stringify(form);
@@ -48,19 +52,19 @@ export function textAutomaton(form: TextForm, work: WorkBudget): Automaton | und
   return made.get(key);
 }
 
-/** Of the formats that were asked for, which are few. */
+/** By the patterns of the formats that were asked for, which are few. */
 const known = new Map<string, Automaton>();
 
 /** Whatever the length: a format has one of its own. */
 function formatAutomaton(format: string): Automaton | undefined {
-  const form = { patterns: [formatPattern(format) ?? ''], formats: [], least: 0, most: Infinity };
+  const form = { patterns: [format], formats: [], least: 0, most: Infinity };
   const automaton = known.get(format) ?? attempt(form, new WorkBudget());
   if (automaton) known.set(format, automaton);
   return automaton;
 }
 
 function lessAndLess(form: TextForm, formats: readonly string[]): TextForm[] {
-  const patterns = [...form.patterns, ...formats.flatMap((format) => formatPattern(format) ?? [])];
+  const patterns = [...form.patterns, ...formats];
   const uncounted = { least: 0, most: Infinity };
   const all = { ...form, patterns };
   const isCounted = form.least > 0 || form.most < Infinity;
@@ -136,37 +140,34 @@ function statesOf(start: Language, languages: Languages): Automaton {
   const states: State[] = [];
   // Iterating over a map also visits what is added meanwhile.
   for (const language of numbers.keys()) {
-    const borders = new Set([0]);
-    languages.borders(language, borders);
-    const from = [...borders].filter((point) => point <= LAST_CODE_POINT).sort((a, b) => a - b);
     const next = new Map<Language, Span[]>();
-    for (const [i, low] of from.entries()) {
-      const onward = languages.after(language, low);
+    for (const { symbol, spans } of languages.classes(language, LAST_CODE_POINT)) {
+      const onward = languages.after(language, symbol);
       if (onward === languages.none) continue;
-      const span: Span = [low, (from[i + 1] ?? LAST_CODE_POINT + 1) - 1];
-      const spans = next.get(onward);
-      if (spans) spans.push(span);
-      else next.set(onward, [span]);
+      const known = next.get(onward);
+      if (known) known.push(...spans);
+      else next.set(onward, [...spans]);
     }
     for (const onward of next.keys()) if (!numbers.has(onward)) numbers.set(onward, numbers.size);
     if (numbers.size > MAX_STATES) throw new TooLarge();
     states.push({
       ends: languages.after(language, AFTER).nullable,
-      next: [...next].map(([onward, spans]) => ({ spans, to: numbers.get(onward) ?? 0 })),
+      next: [...next].map(([onward, spans]) => ({ spans: merged(spans), to: numbers.get(onward) ?? 0 })),
     });
   }
   return live(states);
 }
 
-/** Without the transitions that lead to no accepting state. */
-function live(states: readonly State[]): Automaton {
+/** Without the transitions that lead to no accepting state by those that are possible. */
+export function live(states: Automaton, isPossible: (transition: Transition) => boolean = () => true): Automaton {
   const into = states.map((): number[] => []);
-  states.forEach(({ next }, from) => next.forEach(({ to }) => into[to]?.push(from)));
+  const possible = states.map(({ next }) => next.filter(isPossible));
+  possible.forEach((next, from) => next.forEach(({ to }) => into[to]?.push(from)));
   const reached = new Set(states.flatMap(({ ends }, state) => (ends ? [state] : [])));
   for (const state of reached) for (const before of into[state] ?? []) reached.add(before);
   if (!reached.has(0)) return [];
-  return states.map(({ ends, next }, state) => ({
+  return states.map(({ ends }, state) => ({
     ends,
-    next: reached.has(state) ? next.filter(({ to }) => reached.has(to)) : [],
+    next: reached.has(state) ? (possible[state] ?? []).filter(({ to }) => reached.has(to)) : [],
   }));
 }

@@ -7,6 +7,12 @@
 /** Code points from the first to the second. Past the last code point stand symbols that no text has. */
 export type Span = readonly [number, number];
 
+/** Symbols after which the same follows, and one of them. */
+export interface SymbolClass {
+  readonly symbol: number;
+  readonly spans: readonly Span[];
+}
+
 /** One set of texts. Made by {@link Languages} alone. */
 export interface Language {
   readonly id: number;
@@ -38,6 +44,8 @@ export class Languages {
   /** By what they are made of. */
   readonly #known = new Map<string | number, Language>();
   readonly #derivatives = new Map<number, Language>();
+  /** By the sets of symbols that they come of. */
+  readonly #classes = new Map<string, readonly SymbolClass[]>();
   /** No text. */
   readonly none: Language;
   /** The empty text alone. */
@@ -69,12 +77,19 @@ export class Languages {
   }
 
   either(languages: readonly Language[]): Language {
-    const of = this.#set('either', languages, this.none);
+    const of = this.#set('either', this.#joined(languages), this.none);
     if (of.includes(this.all)) return this.all;
     const [only = this.none] = of;
     if (of.length < 2) return only;
     const nullable = of.some((language) => language.nullable);
     return this.#make(`|${ids(of)}`, nullable, { kind: 'either', of });
+  }
+
+  /** With one of several sets of symbols, which then have the same derivatives. */
+  #joined(languages: readonly Language[]): readonly Language[] {
+    const spans = languages.flatMap(({ form }) => (form.kind === 'symbol' ? form.spans : []));
+    if (spans.length < 2) return languages;
+    return [this.symbol(spans), ...languages.filter(({ form }) => form.kind !== 'symbol')];
   }
 
   both(languages: readonly Language[]): Language {
@@ -120,7 +135,7 @@ export class Languages {
       case 'all':
         return this.all;
       case 'symbol':
-        return form.spans.some(([low, high]) => low <= symbol && symbol <= high) ? this.empty : this.none;
+        return has(form.spans, symbol) ? this.empty : this.none;
       case 'then': {
         const onward = this.then(this.after(form.first, symbol), form.rest);
         return form.first.nullable ? this.either([onward, this.after(form.rest, symbol)]) : onward;
@@ -138,25 +153,50 @@ export class Languages {
     }
   }
 
-  /** Bounds between symbols that a derivative distinguishes: where the sets of its first symbols begin. */
-  borders(language: Language, into: Set<number>): void {
+  /** Classes of the symbols up to `last`: after those of one class follows the same. Each with one of its symbols. */
+  classes(language: Language, last: number): readonly SymbolClass[] {
+    const first = new Map<Language, readonly Span[]>();
+    this.#firstSymbols(language, first);
+    const key = ids([...first.keys()].sort((a, b) => a.id - b.id));
+    const known = this.#classes.get(key);
+    if (known) return known;
+    const sets = [...first.values()];
+    const from = [...new Set([0, ...sets.flatMap((spans) => spans.flatMap(([low, high]) => [low, high + 1]))])]
+      .filter((symbol) => symbol <= last)
+      .sort((a, b) => a - b);
+    this.#spend(STEP_STEPS * from.length + sets.reduce((sum, { length }) => sum + length, 0) * from.length);
+    const made = new Map<string, { readonly symbol: number; readonly spans: Span[] }>();
+    for (const [i, symbol] of from.entries()) {
+      const span: Span = [symbol, (from[i + 1] ?? last + 1) - 1];
+      const within = sets.map((spans) => has(spans, symbol)).join();
+      const before = made.get(within);
+      if (before) before.spans.push(span);
+      else made.set(within, { symbol, spans: [span] });
+    }
+    const all = [...made.values()].map(({ symbol, spans }) => ({ symbol, spans: merged(spans) }));
+    this.#classes.set(key, all);
+    return all;
+  }
+
+  /** Sets of the symbols that a text of it may begin with. */
+  #firstSymbols(language: Language, into: Map<Language, readonly Span[]>): void {
     this.#spend(1);
     const { form } = language;
     switch (form.kind) {
       case 'symbol':
-        for (const [low, high] of form.spans) into.add(low).add(high + 1);
+        into.set(language, form.spans);
         return;
       case 'then':
-        this.borders(form.first, into);
-        if (form.first.nullable) this.borders(form.rest, into);
+        this.#firstSymbols(form.first, into);
+        if (form.first.nullable) this.#firstSymbols(form.rest, into);
         return;
       case 'either':
       case 'both':
-        for (const each of form.of) this.borders(each, into);
+        for (const each of form.of) this.#firstSymbols(each, into);
         return;
       case 'not':
       case 'times':
-        this.borders(form.of, into);
+        this.#firstSymbols(form.of, into);
         return;
       default:
     }
@@ -177,6 +217,10 @@ export class Languages {
     this.#known.set(key, made);
     return made;
   }
+}
+
+function has(spans: readonly Span[], symbol: number): boolean {
+  return spans.some(([low, high]) => low <= symbol && symbol <= high);
 }
 
 function ids(languages: readonly Language[]): string {

@@ -1,20 +1,26 @@
 /** Rules of the strings whose texts an automaton allows: as JSON has them, or as they are. */
 import { inClass, literal } from './gbnf.js';
-import type { RuleMaker } from './rule-maker.js';
-import type { Alternative } from './rules.js';
-import type { Automaton, State } from './text-automaton.js';
+import { live, type Automaton, type State } from './text-automaton.js';
 import { merged, type Span } from './text-language.js';
 import { complement, LAST_CODE_POINT } from './text-pattern.js';
 
-/** Characters that JSON writes as an escape, by how they are written here; of a few more there are none in such texts. */
+/** How the characters of a string are written. */
+export interface Writing {
+  /** One character of these, as GBNF; '': none of them is ever written. */
+  readonly character: (spans: readonly Span[]) => string;
+  /** What stands after the last one. */
+  readonly end: string;
+}
+
+/** Characters that JSON writes as an escape, by its letter; of a few more there are none in such texts. */
 const ESCAPED: Readonly<Record<string, string>> = {
-  '"': '\\"',
-  '\\': '\\\\',
-  '\b': '\\b',
-  '\f': '\\f',
-  '\n': '\\n',
-  '\r': '\\r',
-  '\t': '\\t',
+  '"': '"',
+  '\\': '\\',
+  b: '\b',
+  f: '\f',
+  n: '\n',
+  r: '\r',
+  t: '\t',
 };
 /** What is not written as it is. */
 const UNPLAIN: readonly Span[] = [
@@ -29,58 +35,105 @@ const UNWRITTEN: readonly Span[] = [
   [0x0b, 0x1f],
   [0x7f, 0x7f],
 ];
-const ANYTHING: Span = [0, LAST_CODE_POINT];
 
-/** The alternatives of a string, quotes included; none: there is none. Each state is a rule. */
-export function textRules(automaton: Automaton, maker: RuleMaker): readonly Alternative[] {
-  if (automaton.length === 0) return [];
-  const names = automaton.map(() => maker.newName());
-  automaton.forEach((state, i) => maker.set(names[i] ?? '', rulesOf(state, i, names)));
-  return [['"\\""', { rule: names[0] ?? '' }]];
-}
+/** A JSON string after its opening quote. */
+export const JSON_TEXT: Writing = { character: jsonCharacter, end: '"\\""' };
+/** A string that stands without quotes and escapes. */
+export const PLAIN_TEXT: Writing = { character: (spans) => classOf(without(spans, UNWRITTEN)), end: '' };
 
-/** The same of a string that stands without quotes and escapes. */
-export function unquotedTextRules(automaton: Automaton, maker: RuleMaker): readonly Alternative[] {
-  if (automaton.length === 0) return [];
-  const names = automaton.map(() => maker.newName());
-  for (const [i, { ends, next }] of automaton.entries()) {
-    const onward = next.flatMap(({ spans, to }): Alternative[] => {
-      const plain = complement([...complement(spans), ...UNWRITTEN]);
-      return plain.length > 0 ? [[classOf(plain), { rule: names[to] ?? '' }]] : [];
-    });
-    maker.set(names[i] ?? '', ends ? [...onward, []] : onward);
+/**
+ * The rule `name` of such a string, and those of its places; none: there is no such string. `characters`: gives what
+ * matches one character a name, if it is too long to be repeated.
+ */
+export function textLines(
+  automaton: Automaton,
+  name: string,
+  writing: Writing,
+  characters: (gbnf: string) => string,
+): string[] {
+  const states = live(automaton, ({ spans }) => writing.character(spans) !== '');
+  const { end } = writing;
+  const character = (spans: readonly Span[]): string => characters(writing.character(spans));
+  const names = new Map([[0, name]]);
+  const placeOf = (at: number): string => {
+    if (isLast(states[at])) return end;
+    const place = names.get(at) ?? `${name}-${names.size}`;
+    names.set(at, place);
+    return place;
+  };
+  const lines: string[] = [];
+  // Iterating over a map also visits what is added meanwhile.
+  for (const [at, place] of states.length === 0 ? [] : names) {
+    const { ends, next } = states[at] ?? { ends: true, next: [] };
+    const run = runFrom(states, at);
+    const after = run && placeOf(run.to);
+    const ways = run
+      ? [`${character(run.spans)}${run.times} ${run.to === at ? end : after}`]
+      : next.map(({ spans, to }) => `${character(spans)} ${placeOf(to)}`);
+    if (ends && !run) ways.push(end === '' ? '""' : end);
+    lines.push(`${place} ::= ${ways.map((way) => way.trim()).join(' | ')}`);
   }
-  return [[{ rule: names[0] ?? '' }]];
+  return lines;
 }
 
-function rulesOf({ ends, next }: State, own: number, names: readonly string[]): Alternative[] {
-  const [only] = next;
-  const free = next.length === 1 && ends && only?.to === own && isAnything(only.spans);
-  if (free) return [['json-char* "\\""']];
-  return [
-    ...next.flatMap(({ spans, to }) => written(spans).map((text): Alternative => [text, { rule: names[to] ?? '' }])),
-    ...(ends ? [['"\\""']] : []),
-  ];
+/**
+ * Several characters of one kind, from this state on: so many up to another state where none may be the last, or any number
+ * where each may be, which then is all that follows.
+ */
+function runFrom(states: Automaton, at: number): { spans: readonly Span[]; times: string; to: number } | undefined {
+  const { ends, next } = states[at] ?? { ends: true, next: [] };
+  const [only, ...others] = next;
+  if (only === undefined || others.length > 0) return undefined;
+  const { spans } = only;
+  if (only.to === at) return { spans, times: '*', to: at };
+  let { to } = only;
+  let count = 1;
+  for (let state = states[to]; count < states.length && state?.ends === ends; state = states[to]) {
+    const [onward, ...more] = state.next;
+    if (onward === undefined || more.length > 0 || onward.spans.join() !== spans.join()) break;
+    to = onward.to;
+    count += 1;
+  }
+  if (ends) return isLast(states[to]) ? { spans, times: `{0,${count}}`, to } : undefined;
+  return { spans, times: count === 1 ? '' : `{${count}}`, to };
+}
+
+/** Nothing follows. */
+function isLast(state: State | undefined): boolean {
+  return state?.ends === true && state.next.length === 0;
+}
+
+/** As it is, or as an escape. */
+function jsonCharacter(spans: readonly Span[]): string {
+  if (isAnything(spans)) return 'json-char';
+  const plain = classOf(without(spans, UNPLAIN));
+  const letters = Object.entries(ESCAPED)
+    .filter(([, character]) => includes(spans, character.charCodeAt(0)))
+    .map(([letter]) => (letter === '\\' ? '\\\\' : letter));
+  return [...(plain === '' ? [] : [plain]), ...(letters.length > 0 ? [`"\\\\" [${letters.join('')}]`] : [])].join(
+    ' | ',
+  );
 }
 
 function isAnything(spans: readonly Span[]): boolean {
   const [first, ...others] = merged(spans);
-  return others.length === 0 && first?.[0] === ANYTHING[0] && first[1] === ANYTHING[1];
+  return others.length === 0 && first?.[0] === 0 && first[1] === LAST_CODE_POINT;
 }
 
-/** One character of these as JSON writes it: as it is, or as an escape. */
-function written(spans: readonly Span[]): string[] {
-  const plain = complement([...complement(spans), ...UNPLAIN]);
-  const has = (point: number): boolean => spans.some(([low, high]) => low <= point && point <= high);
-  const escapes = Object.entries(ESCAPED).filter(([character]) => has(character.charCodeAt(0)));
-  return [...(plain.length > 0 ? [classOf(plain)] : []), ...escapes.map(([, escape]) => literal(escape))];
+function includes(spans: readonly Span[], point: number): boolean {
+  return spans.some(([low, high]) => low <= point && point <= high);
 }
 
-/** The shorter of the class and of its complement. */
+function without(spans: readonly Span[], others: readonly Span[]): Span[] {
+  return complement([...complement(spans), ...others]);
+}
+
+/** The shorter of the class and of its complement; '': it is empty. */
 function classOf(spans: readonly Span[]): string {
   const others = complement(spans);
   const [first] = spans;
-  if (spans.length === 1 && first && first[0] === first[1]) return `[${member(first[0])}]`;
+  if (first === undefined) return '';
+  if (spans.length === 1 && first[0] === first[1]) return literal(String.fromCodePoint(first[0]));
   return others.length < spans.length ? `[^${others.map(members).join('')}]` : `[${spans.map(members).join('')}]`;
 }
 

@@ -1,35 +1,34 @@
 /** Strings that stand without quotes and escapes, up to a mark, where their schema has patterns or formats. */
-import type { RuleMaker } from './rule-maker.js';
-import type { Alternative } from './rules.js';
 import { counted, MAX_COUNTED, textForm } from './scalar-rules.js';
 import type { Shape } from './shape.js';
+import { SharedTexts, type TextRule } from './shared-texts.js';
 import { textAutomaton, type Automaton } from './text-automaton.js';
-import { unquotedTextRules } from './text-rules.js';
+import type { WorkBudget } from './work.js';
 
 /**
- * The alternatives of such a string, without the mark; none: there is no such string. Undefined: no pattern or format is enforced.
- * `mark`: occurs in no such string. `unlike`: patterns of texts that are excluded besides.
+ * The rule of such a string, without the mark. Undefined: no pattern or format is enforced. `mark`: occurs in no such string. `unlike`:
+ * patterns of texts that are excluded besides.
  */
-export function unquotedTexts(
+export function unquotedText(
   shape: Shape,
-  maker: RuleMaker,
+  work: WorkBudget,
   mark: string,
   unlike: readonly string[] = [],
-): readonly Alternative[] | undefined {
-  const form = textForm(shape, maker);
+): TextRule | undefined {
+  const form = counted(textForm(shape, work));
   if (form.patterns.length + form.formats.length === 0) return undefined;
-  if (form.least > form.most) return [];
-  return maker.once(`unquoted ${JSON.stringify([form, mark, unlike])}`, () => {
-    const all = textAutomaton(counted(form), maker.work);
-    if (all === undefined) return undefined;
-    if (unlike.length === 0 && !mayHave(all, mark)) return unquotedTextRules(all, maker);
-    const own = textAutomaton({ ...counted(form), unlike: [...unlike, escaped(mark)] }, maker.work);
-    return own && unquotedTextRules(own, maker);
-  });
+  if (form.least > form.most) return 'none';
+  const texts = SharedTexts.of(work);
+  const excluded = [...unlike, escaped(mark)];
+  const any = texts.plain({ patterns: [], formats: [], least: 0, most: Infinity, unlike: excluded });
+  const automaton = textAutomaton(form, work);
+  if (automaton === undefined || any === undefined || any === 'none') return undefined;
+  const isFree = unlike.length === 0 && !mayHave(automaton, mark);
+  return texts.plain(isFree ? form : { ...form, unlike: excluded }, any);
 }
 
 /** Whether the shape takes any text. `pattern`: what constrains it to its patterns and formats. */
-export function isAnyText({ length }: Shape, pattern: object | undefined): boolean {
+export function isAnyText({ length }: Shape, pattern: TextRule | undefined): boolean {
   return pattern === undefined && length.least === 0 && length.most > MAX_COUNTED;
 }
 

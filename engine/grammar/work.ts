@@ -18,7 +18,7 @@ export const MAX_WORK = 140_000;
 
 /**
  * Steps for the patterns and formats of one request besides. Those for which they do not suffice are not enforced, so a request is
- * never refused for its patterns.
+ * never refused for its patterns. Their rules are counted here too.
  */
 export const MAX_PATTERN_WORK = 640_000;
 

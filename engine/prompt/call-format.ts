@@ -38,7 +38,9 @@ export function compileCalls(
   const all = (tools as readonly { readonly function: Callable }[]).map((tool) => tool.function);
   const callable = all.filter(({ name }) => choice.name === undefined || choice.name === name);
   const single = !choice.parallel || syntax.next === undefined;
-  const rules = callRules(syntax, callable, { single, answer: !choice.required && !json }, work);
+  const or = choice.required ? undefined : reply;
+  const answers = !choice.required && !json;
+  const rules = callRules(syntax, callable, { single, answer: answers, ...(or && { beside: or.part.rules }) }, work);
   if (rules.kind === 'unservable') {
     const { at, ...why } = rules;
     const cause = at === undefined ? undefined : callable[at];
@@ -57,7 +59,6 @@ export function compileCalls(
   const whole = choice.required || json || syntax.answer !== undefined || userRecipient !== undefined;
   const { gbnf, stacks } = rules;
   if (!whole) return { kind: 'ok', calls: { gbnf, stacks, ...calls } };
-  const or = choice.required ? undefined : reply;
   const orLead = userRecipient === undefined ? answerLead : `${userRecipient}\n`;
   const places = Math.max(stacks, or?.stacks ?? 0);
   return {

@@ -7,6 +7,7 @@ import {
   MAX_BRACKETS,
   MAX_GRAMMAR_CHARACTERS,
   MAX_REPETITIONS,
+  type OptionalRule,
 } from '../../../engine/grammar/gbnf.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 
@@ -30,6 +31,26 @@ t.test('a grammar is assembled with each rule once and its root first', (t) => {
     kind: 'ok',
     gbnf: 'root ::= a b\na ::= "x"\nb ::= "y"',
   });
+  t.end();
+});
+
+t.test('an optional rule is written where there is room for it beside all others', (t) => {
+  const optional = (name: string, line: string): OptionalRule => ({
+    name,
+    lines: [`${name} ::= ${line}`, 'c ::= "c"'],
+    otherwise: [`${name} ::= "o"`],
+  });
+  const half = `"${'x'.repeat(MAX_GRAMMAR_CHARACTERS / 2)}"`;
+  const counted = `c{${MAX_REPETITIONS / 2}}`;
+  const rules = [optional('a', half), optional('b', half), optional('d', counted), 'e ::= "e"', optional('f', counted)];
+  const made = (beside?: string): string => {
+    const text = grammarText('a', [{ rule: 'a', rules }], beside);
+    return text.kind === 'ok' ? text.gbnf : text.kind;
+  };
+  t.equal(made(), `root ::= a\ne ::= "e"\na ::= ${half}\nc ::= "c"\nb ::= "o"\nd ::= ${counted}\nf ::= ${counted}`);
+  const without = made(`g ::= ${half} "g"{1}`);
+  t.equal(without, `root ::= a\ne ::= "e"\na ::= "o"\nb ::= "o"\nd ::= ${counted}\nc ::= "c"\nf ::= "o"`);
+  t.equal(made(`g ::= ${half} ${half}`), 'unservable');
   t.end();
 });
 

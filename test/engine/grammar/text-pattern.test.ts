@@ -76,6 +76,39 @@ t.test('expressions that are not regular, or not supported, are not enforced', (
   t.end();
 });
 
+t.test('a count of one class is enforced, whatever the class', (t) => {
+  const cases: readonly (readonly [pattern: string, valid: string, invalid: string])[] = [
+    ['^\\S{1,128}$', 'x'.repeat(128), 'a b'],
+    ['^[^\\\\/:*?"<>|]{1,255}$', 'x'.repeat(255), 'a/b'],
+    ['^.{0,255}$', 'é'.repeat(255), 'x'.repeat(256)],
+    ['^.{1,250}$', 'x', ''],
+    ['^(?:[a-z]|[0-9]|-|_|\\.){1,240}$', 'a-1_.', 'a b'],
+  ];
+  for (const [pattern, valid, invalid] of cases) {
+    const form = { ...ANY, patterns: [pattern] };
+    const work = new WorkBudget();
+    t.strictSame([isText(valid, form, work), isText(invalid, form, work)], [true, false], pattern);
+    const made = schemaGrammar({ type: 'string', pattern });
+    const text = made.kind === 'ok' ? grammarText(made.rule, [made]) : made;
+    if (text.kind === 'unservable') throw new Error(text.why);
+    t.ok(text.gbnf.length < 2000, `${pattern}: ${text.gbnf.length} characters`);
+    const grammar = new Gbnf(text.gbnf);
+    const read = [valid, invalid].map((value) => grammar.reads(JSON.stringify(value)));
+    t.strictSame(read, ['whole', 'no'], pattern);
+  }
+  t.end();
+});
+
+t.test('of several formats all are enforced', (t) => {
+  const both = { ...ANY, formats: ['time', 'date-time'] };
+  t.notOk(isText('00:39:43.520Z', both, new WorkBudget()));
+  t.strictSame(textAutomaton(both, new WorkBudget()), [], 'there is no such text');
+  const form = { ...ANY, formats: ['hostname', 'ipv4', 'unknown'] };
+  t.ok(isText('10.0.0.1', form, new WorkBudget()));
+  t.notOk(isText('a.example', form, new WorkBudget()));
+  t.end();
+});
+
 t.test('lengths, excluded texts, and patterns that must not match', (t) => {
   const form = { ...ANY, patterns: ['^[ab]+$'], least: 2, most: 3, without: ['ab'], unlike: ['bb'] };
   const allowed = ['a', 'aa', 'ab', 'ba', 'bb', 'aba', 'abb', 'aaaa', 'ac'].filter((text) =>
