@@ -10,7 +10,7 @@ import { keywordPath, type Fault } from './keyword-path.js';
 /**
  * Steps for all tools of one request. A step takes 10 to 60 ns, so all of them at most 8 ms; bench/results/expensive-schemas.md has
  * what the refusal of tools past the bound takes in all. It cannot be lower: the 24 tools that the MCP server of Notion lists take
- * 133,500 (test/engine/grammar/recorded-schemas.test.ts), and generated tools that nearly fill the largest grammar
+ * 115,300 (test/engine/grammar/recorded-schemas.test.ts), and generated tools that nearly fill the largest grammar
  * (MAX_GRAMMAR_CHARACTERS) take 97,000 (test/engine/grammar/work.test.ts). Combinations that are multiplied out take more; where one
  * of them is past the bound by itself, it is refused before it is begun.
  */

@@ -82,7 +82,7 @@ t.test('a count of one class is enforced, whatever the class', (t) => {
     ['^[^\\\\/:*?"<>|]{1,255}$', 'x'.repeat(255), 'a/b'],
     ['^.{0,255}$', 'é'.repeat(255), 'x'.repeat(256)],
     ['^.{1,250}$', 'x', ''],
-    ['^(?:[a-z]|[0-9]|-|_|\\.){1,240}$', 'a-1_.', 'a b'],
+    ['^(a|b|c|d|e|f|g|-){1,200}$', 'a-b', 'a b'],
   ];
   for (const [pattern, valid, invalid] of cases) {
     const form = { ...ANY, patterns: [pattern] };
