@@ -16,7 +16,9 @@ export class JinjaTemplate {
 
   /** Throws a SyntaxError when the source does not parse. */
   constructor(source: string) {
-    this.#program = parse(withTestOperators(tokenize(source, { lstrip_blocks: true, trim_blocks: true })));
+    // As in Jinja, which knows one line end alone: the library would take no \r\n after a block.
+    const text = source.replace(/\r\n?/g, '\n');
+    this.#program = parse(withTestOperators(tokenize(text, { lstrip_blocks: true, trim_blocks: true })));
   }
 
   /**

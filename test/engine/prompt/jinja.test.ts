@@ -78,6 +78,7 @@ const CASES: readonly (readonly [string, string, Readonly<Record<string, unknown
     { a: 1, yes: true },
     'TrueFalseTrueFalseTrueFalse',
   ],
+  ['any line end', "a\r\n{% if yes %}\r\n{{ '\\r' }}b\r\n{% endif %}\rc\r\n", { yes: true }, 'a\n\rb\nc'],
   ['range', '{{ range(3) | join }}{{ range(1, 3) | join }}{{ range(5, 0, -2) | join }}', {}, '01212531'],
 ];
 
