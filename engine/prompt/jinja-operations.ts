@@ -1,4 +1,5 @@
 /** Filters and operators where Jinja does otherwise than the library, with what is none, not defined, or nested. */
+import { equal } from './jinja-compare.js';
 import type { Value } from './jinja-library.js';
 import { isList, isNested, pythonText, sortedByNumber, toValue } from './jinja-values.js';
 
@@ -43,11 +44,14 @@ export function ownFilter(operand: Value, filter: string | undefined, numbered: 
 }
 
 /** Those that {@link ownOperation} looks at. */
-export const OWN_OPERATORS: ReadonlySet<string> = new Set(['+', '~', '*', 'in', 'not in']);
+export const OWN_OPERATORS: ReadonlySet<string> = new Set(['==', '!=', '+', '~', '*', 'in', 'not in']);
 
 /** What an operator makes of two values; undefined: as the library has it. */
 export function ownOperation(operator: string, left: Value, right: Value): Value | undefined {
   switch (operator) {
+    case '==':
+    case '!=':
+      return toValue(equal(left, right) === (operator === '=='));
     case '+':
     case '~':
       return joined(operator, left, right);
@@ -83,12 +87,9 @@ function repeated(text: Value, times: Value): Value | undefined {
   return toValue(text.toString().repeat(count));
 }
 
-/** Nothing is in what is not defined; what is nested, none or not defined can be asked for. undefined: as the library has it. */
+/** Nothing is in what is not defined; none and what is not defined can be asked for. undefined: as the library has it. */
 function isIn(left: Value, right: Value): boolean | undefined {
   if (right.type === 'UndefinedValue') return false;
-  if (isNested(left) && isList(right))
-    return right.value.some((item) => isNested(item) && pythonText(item) === pythonText(left));
-  if (left.type !== 'NullValue' && left.type !== 'UndefinedValue') return undefined;
-  if (isList(right)) return right.value.some(({ type }) => type === left.type);
-  return right.type === 'ObjectValue' ? false : undefined;
+  if (isList(right)) return right.value.some((item) => equal(item, left));
+  return right.type === 'ObjectValue' && ['NullValue', 'UndefinedValue'].includes(left.type) ? false : undefined;
 }

@@ -79,6 +79,24 @@ const CASES: readonly (readonly [string, string, Readonly<Record<string, unknown
     'TrueFalseTrueFalseTrueFalse',
   ],
   ['any line end', "a\r\n{% if yes %}\r\n{{ '\\r' }}b\r\n{% endif %}\rc\r\n", { yes: true }, 'a\n\rb\nc'],
+  [
+    'equal lists and mappings',
+    '{{ [] == [] }}{{ l != [1] }}{{ l == [1, [2]] }}{{ {} == {} }}{{ o == {"a": [1]} }}{{ {"b": 1} == {"a": 1} }}{{ l != [1, [2]] }}',
+    { l: [1, [2]], o: { a: [1] } },
+    'TrueTrueTrueTrueTrueFalseFalse',
+  ],
+  [
+    'values of different types',
+    '{{ [] == "" }}{{ "" == false }}{{ 0 == "" }}{{ "1" == 1 }}{{ nothing == none }}{{ nothing != none }}{{ none == none }}{{ nothing == nothing }}{{ {} == [] }}',
+    {},
+    'FalseFalseFalseFalseFalseTrueTrueTrueFalse',
+  ],
+  [
+    'numbers and truths',
+    '{{ 1 == 1.0 }}{{ 1 == true }}{{ 0 != false }}{{ 2 == true }}{{ 1 in [true] }}{{ 1.0 in l }}{{ "1" in l }}',
+    { l: [1] },
+    'TrueTrueFalseFalseTrueTrueFalse',
+  ],
   ['range', '{{ range(3) | join }}{{ range(1, 3) | join }}{{ range(5, 0, -2) | join }}', {}, '01212531'],
 ];
 
