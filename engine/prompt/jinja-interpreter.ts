@@ -3,49 +3,15 @@
  * front of its public method `evaluate`: other nodes are passed on to the library, with parts that were evaluated here
  * replaced by their values.
  */
-import { Interpreter, type Scope, type Statement, type Value } from './jinja-library.js';
+import { Environment, Interpreter, type Scope, type Statement, type Value } from './jinja-library.js';
+import { asNode, replaced, type Known, type Node } from './jinja-nodes.js';
 import { ownFilter, ownOperation, OWN_OPERATORS } from './jinja-operations.js';
+import { defineMacro, LoopControl, loopText } from './jinja-scopes.js';
 import { testOperator } from './jinja-tests.js';
 import { isList, isNested, NONE, pythonText, stripped, toValue } from './jinja-values.js';
 
 /** A template's texts as values. */
 export type Literals = WeakMap<Statement, Value>;
-
-/** A node for a value that is already evaluated. */
-type Known = {
-  readonly type: 'Known';
-  readonly known: Value;
-};
-
-/** The library's nodes, as far as they are used here. */
-type Node =
-  | Known
-  | { readonly type: 'TupleLiteral'; readonly value: readonly Statement[] }
-  | { readonly type: 'ObjectLiteral'; readonly value: ReadonlyMap<Statement, Statement> }
-  | { readonly type: 'FilterExpression'; readonly operand: Statement; readonly filter: Node }
-  | { readonly type: 'CallExpression'; readonly callee: Node; readonly args: readonly Statement[] }
-  | {
-      readonly type: 'MemberExpression';
-      readonly object: Statement;
-      readonly property: Node;
-      readonly computed: boolean;
-    }
-  | { readonly type: 'SliceExpression' }
-  | { readonly type: 'StringLiteral' }
-  | { readonly type: 'For'; readonly iterable: Statement }
-  | {
-      readonly type: 'TestExpression';
-      readonly operand: Statement;
-      readonly negate: boolean;
-      readonly test: { readonly value: string };
-    }
-  | {
-      readonly type: 'BinaryExpression';
-      readonly operator: { readonly value: string };
-      readonly left: Statement;
-      readonly right: Statement;
-    }
-  | { readonly type: 'Identifier'; readonly value: string };
 
 /** Evaluates a template with the additions; `literals` are kept from one rendering to the next. */
 export class FullInterpreter extends Interpreter {
@@ -77,7 +43,18 @@ export class FullInterpreter extends Interpreter {
       case 'MemberExpression':
         return this.#member(node, scope);
       case 'For':
-        return this.#for(node, scope);
+        return loopText(node, scope, this);
+      case 'Break':
+      case 'Continue':
+        throw new LoopControl(node.type);
+      case 'Macro':
+        super.evaluate(node, scope);
+        defineMacro(node.name.value, scope);
+        return toValue(null);
+      case 'Set':
+        return this.#set(node, scope);
+      case 'FilterStatement':
+        return this.#filtered(this.evaluateBlock(node.body, new Environment(scope)), node.filter, scope);
       case 'TestExpression':
         return this.#test(node, scope);
       case 'BinaryExpression':
@@ -90,11 +67,16 @@ export class FullInterpreter extends Interpreter {
   /** The library writes true and false where Jinja and llama.cpp write True and False, and nothing for None. */
   override evaluateBlock(statements: readonly Statement[], scope: Scope): Value {
     let text = '';
-    for (const statement of statements) {
-      const value = this.evaluate(statement, scope);
-      if (value.type === 'BooleanValue') text += value.value === true ? 'True' : 'False';
-      else if (value === NONE || isNested(value)) text += pythonText(value);
-      else if (value.type !== 'NullValue' && value.type !== 'UndefinedValue') text += value.toString();
+    try {
+      for (const statement of statements) {
+        const value = this.evaluate(statement, scope);
+        if (value.type === 'BooleanValue') text += value.value === true ? 'True' : 'False';
+        else if (value === NONE || isNested(value)) text += pythonText(value);
+        else if (value.type !== 'NullValue' && value.type !== 'UndefinedValue') text += value.toString();
+      }
+    } catch (error) {
+      if (error instanceof LoopControl) error.text = text + error.text;
+      throw error;
     }
     return toValue(text);
   }
@@ -119,14 +101,28 @@ export class FullInterpreter extends Interpreter {
   }
 
   #filter(node: Node & { type: 'FilterExpression' }, scope: Scope): Value {
-    const operand = this.evaluate(node.operand, scope);
-    const name = node.filter.type === 'Identifier' ? node.filter.value : undefined;
-    const chosen = isList(operand) ? this.#chosen(operand.value, node.filter, scope) : undefined;
+    return this.#filtered(this.evaluate(node.operand, scope), node.filter, scope);
+  }
+
+  #filtered(operand: Value, filter: Node, scope: Scope): Value {
+    const name = filter.type === 'Identifier' ? filter.value : undefined;
+    const chosen = isList(operand) ? this.#chosen(operand.value, filter, scope) : undefined;
     if (chosen !== undefined) return chosen;
     return (
       ownFilter(operand, name, this.#numbered.has(operand)) ??
-      super.evaluate(replaced(node, { operand: asNode(operand) }), scope)
+      super.evaluate({ type: 'FilterExpression', operand: asNode(operand), filter }, scope)
     );
+  }
+
+  /** A block's text may go through filters: `{% set x | trim %}`. */
+  #set(node: Node & { type: 'Set' }, scope: Scope): Value {
+    if (node.value !== null) return super.evaluate(node, scope);
+    const filters: Node[] = [];
+    let assignee = node.assignee;
+    for (; assignee.type === 'FilterExpression'; assignee = assignee.operand as Node) filters.unshift(assignee.filter);
+    const text = this.evaluateBlock(node.body, new Environment(scope));
+    const value = filters.reduce((before, filter) => this.#filtered(before, filter, scope), text);
+    return super.evaluate(replaced(node, { assignee, value: asNode(value) }), scope);
   }
 
   /** The items of which a test holds, or that are true without one, or the others; undefined: it is another filter. */
@@ -198,15 +194,6 @@ export class FullInterpreter extends Interpreter {
     return super.evaluate(replaced(node, { object: asNode(object), property: asNode(property) }), scope);
   }
 
-  /** A loop over an undefined value has no iterations. */
-  #for(node: Node & { type: 'For' }, scope: Scope): Value {
-    // `for x in y if z`: the library inspects the loop's head, so only `y` is replaced.
-    const filtered = node.iterable.type === 'SelectExpression';
-    const list = this.evaluate(filtered ? (node.iterable['lhs'] as Statement) : node.iterable, scope);
-    const lhs = asNode(list.type === 'UndefinedValue' ? toValue([]) : list);
-    return super.evaluate(replaced(node, { iterable: filtered ? replaced(node.iterable, { lhs }) : lhs }), scope);
-  }
-
   /** As in Jinja, mappings can be iterated, and undefined values too. */
   #test(node: Node & { type: 'TestExpression' }, scope: Scope): Value {
     if (node.test.value !== 'iterable') return super.evaluate(node, scope);
@@ -231,13 +218,3 @@ const STRIPS: Readonly<Record<string, 'both' | 'start' | 'end'>> = { strip: 'bot
 
 /** Methods that list an object's members. */
 const LISTING: ReadonlySet<string> = new Set(['items', 'keys', 'values']);
-
-/** A copy of a node with some of its own parts replaced; no part is added, so all copies have one hidden class. */
-function replaced(node: Statement, parts: Readonly<Record<string, unknown>>): Statement {
-  const copy = { ...node };
-  return Object.assign(copy, parts);
-}
-
-function asNode(known: Value): Known {
-  return { type: 'Known', known };
-}

@@ -27,10 +27,16 @@ export interface Token {
 }
 
 export interface Scope {
+  /** Those declared in it. */
+  readonly variables: ReadonlyMap<string, Value>;
   /** Declares a variable from plain JSON values and functions; returns it in the library's form. */
   set(name: string, value: unknown): Value;
   /** Declares a variable, once a scope; returns it. */
   declareVariable(name: string, value: Value): Value;
+  /** Declares a variable, or gives it another value in this scope. */
+  setVariable(name: string, value: Value): Value;
+  /** The variable of this scope or of the nearest around it that has one; undefined, as a value, without. */
+  lookupVariable(name: string): Value;
   /** The scope that has the variable, this or one around it. Throws when none has, which then is caught and means undefined. */
   resolve(name: string): Scope;
 }

@@ -22,11 +22,10 @@ const OWN_MEMBERS = 2;
 type Kind = new (value: unknown) => Value;
 
 /** The library's kinds of values that are made here. */
-const [Float, List, Mapping] = [0.5, [], {}].map((value) => CONVERTER.set('value', value).constructor as Kind) as [
-  Kind,
-  Kind,
-  Kind,
-];
+const [Float, List, Mapping, Callable] = [0.5, [], {}, () => null].map(
+  (value) => CONVERTER.set('value', value).constructor as Kind,
+) as [Kind, Kind, Kind, Kind];
+export { Callable, Mapping };
 
 /**
  * The library's form of a plain value, {@link WholeFloat}s among them. Of true, false and {@link NONE} there is one each: nothing

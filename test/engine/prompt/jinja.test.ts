@@ -97,6 +97,55 @@ const CASES: readonly (readonly [string, string, Readonly<Record<string, unknown
     { l: [1] },
     'TrueTrueFalseFalseTrueTrueFalse',
   ],
+  [
+    'what an iteration sets ends with it',
+    '{% set first = true %}{% for r in l %}{% if first %}[BOS]{% set first = false %}{% endif %}{{ r }}{{ y is defined }}{% set y = r %};{% endfor %}{{ first }}{{ r is defined }}',
+    { l: ['u', 'a'] },
+    '[BOS]uFalse;[BOS]aFalse;TrueFalse',
+  ],
+  [
+    'an iteration that counts',
+    '{% set x = 1 %}{% for i in [1, 2] %}{% set x = x + 1 %}{{ x }}{% endfor %}{{ x }}',
+    {},
+    '221',
+  ],
+  [
+    "a macro knows its definition's names",
+    '{% set v = "g" %}{% macro m() %}[{{ v }}{{ loop is defined }}{{ caller is defined }}]{% endmacro %}{% for v in l %}{{ m() }}{% call m() %}x{% endcall %}{% endfor %}{% set v = "k" %}{{ m() }}',
+    { l: [3] },
+    '[gFalseFalse][gFalseTrue][kFalseFalse]',
+  ],
+  [
+    'a caller is that of its own macro',
+    '{% macro a(n) %}<{{ caller() }}{{ b() }}{{ n }}>{% endmacro %}{% macro b() %}{{ "C" if caller else "N" }}{% endmacro %}{% set x = "y" %}{% call a(1) %}{{ x }}{% endcall %}',
+    {},
+    '<yN1>',
+  ],
+  [
+    'breaks and continues keep what was written',
+    '{% for x in [1, 2, 3] %}a{% if x == 2 %}b{% continue %}{% endif %}c{% endfor %}|{% for x in [1, 2] %}{{ x }}{% if x == 1 %}{% break %}{% endif %}c{% else %}E{% endfor %}',
+    {},
+    'acabac|1E',
+  ],
+  [
+    'the position in a loop',
+    '{% for x in "abc" if x != "b" %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.length }}{{ loop.first }}{{ loop.last }}{{ loop.previtem }}{{ loop.nextitem }};{% endfor %}',
+    {},
+    '10212TrueFalsec;21102FalseTruea;',
+  ],
+  ['nested tuples in a loop', '{% for a, (b, c) in [(1, (2, 3))] %}{{ a }}{{ b }}{{ c }}{% endfor %}', {}, '123'],
+  [
+    'loops over texts and mappings',
+    '{% for c in "a😀" %}{{ c }};{% endfor %}{% for k in o %}{{ k }}{% else %}e{% endfor %}',
+    { o: {} },
+    'a;😀;e',
+  ],
+  [
+    'blocks',
+    '{% set x | trim | upper %} {% set y = 1 %}ab {% endset %}{{ x }}{{ y is defined }}{% filter upper %}c{% endfilter %}',
+    {},
+    'ABFalseC',
+  ],
   ['range', '{{ range(3) | join }}{{ range(1, 3) | join }}{{ range(5, 0, -2) | join }}', {}, '01212531'],
 ];
 
