@@ -17,6 +17,11 @@ const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 
 const month = (date: Date): string => MONTHS[date.getMonth()] ?? '';
 const day = (date: Date): string => DAYS[date.getDay()] ?? '';
 
+function dayOfYear(date: Date): number {
+  const [year, days] = [date.getFullYear(), 24 * 60 * 60 * 1000];
+  return (Date.UTC(year, date.getMonth(), date.getDate()) - Date.UTC(year, 0, 0)) / days;
+}
+
 const PARTS: Readonly<Record<string, (date: Date) => string>> = {
   '%': () => '%',
   Y: (date) => `${date.getFullYear()}`,
@@ -24,6 +29,11 @@ const PARTS: Readonly<Record<string, (date: Date) => string>> = {
   m: (date) => two(date.getMonth() + 1),
   d: (date) => two(date.getDate()),
   '-d': (date) => `${date.getDate()}`,
+  '-m': (date) => `${date.getMonth() + 1}`,
+  '-H': (date) => `${date.getHours()}`,
+  '-I': (date) => `${date.getHours() % 12 || 12}`,
+  '-M': (date) => `${date.getMinutes()}`,
+  j: (date) => `${dayOfYear(date)}`.padStart(3, '0'),
   e: (date) => `${date.getDate()}`.padStart(2),
   B: (date) => month(date),
   b: (date) => month(date).slice(0, 3),
