@@ -45,6 +45,8 @@ export interface Scope {
 export interface Evaluator {
   run(program: Statement): Value;
   evaluate(statement: Statement | undefined, scope: Scope): Value;
+  /** The arguments of a call by place and by name. */
+  evaluateArguments(args: readonly Statement[], scope: Scope): readonly [Value[], Map<string, Value>];
   /** What these write, as a text's value. */
   evaluateBlock(statements: readonly Statement[], scope: Scope): Value;
 }
@@ -53,7 +55,7 @@ interface Library {
   readonly Environment: new (around?: Scope) => Scope;
   readonly Interpreter: new (scope: Scope) => Evaluator;
   readonly parse: (tokens: readonly Token[]) => Statement;
-  readonly tokenize: (source: string, options: { lstrip_blocks: boolean; trim_blocks: boolean }) => readonly Token[];
+  readonly tokenize: (source: string) => readonly Token[];
 }
 
 export const { Environment, Interpreter, parse, tokenize } = library as unknown as Library;

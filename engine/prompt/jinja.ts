@@ -2,6 +2,7 @@
 import { formatDate } from './dates.js';
 import { FullInterpreter, type Literals } from './jinja-interpreter.js';
 import { Environment, parse, tokenize, type Scope, type Statement } from './jinja-library.js';
+import { readSource } from './jinja-source.js';
 import { withTestOperators } from './jinja-tests.js';
 import { toValue } from './jinja-values.js';
 
@@ -16,9 +17,7 @@ export class JinjaTemplate {
 
   /** Throws a SyntaxError when the source does not parse. */
   constructor(source: string) {
-    // As in Jinja, which knows one line end alone: the library would take no \r\n after a block.
-    const text = source.replace(/\r\n?/g, '\n');
-    this.#program = parse(withTestOperators(tokenize(text, { lstrip_blocks: true, trim_blocks: true })));
+    this.#program = parse(withTestOperators(tokenize(readSource(source))));
   }
 
   /**
