@@ -3,12 +3,16 @@
  * front of its public method `evaluate`: other nodes are passed on to the library, with parts that were evaluated here
  * replaced by their values.
  */
+import type { Arguments } from './jinja-arguments.js';
+import { filtered } from './jinja-filters.js';
 import { Environment, Interpreter, type Scope, type Statement, type Value } from './jinja-library.js';
-import { asNode, replaced, type Known, type Node } from './jinja-nodes.js';
-import { ownFilter, ownOperation, OWN_OPERATORS } from './jinja-operations.js';
+import { methodOf } from './jinja-methods.js';
+import { asNode, callNode, replaced, type Known, type Node } from './jinja-nodes.js';
+import { ownOperation } from './jinja-operations.js';
 import { defineMacro, LoopControl, loopText } from './jinja-scopes.js';
-import { testOperator } from './jinja-tests.js';
-import { isList, isNested, NONE, pythonText, stripped, toValue } from './jinja-values.js';
+import { holds } from './jinja-tests.js';
+import { characterAt } from './jinja-texts.js';
+import { isNested, NONE, plainText, pythonText, sortedByNumber, toValue } from './jinja-values.js';
 
 /** A template's texts as values. */
 export type Literals = WeakMap<Statement, Value>;
@@ -56,7 +60,7 @@ export class FullInterpreter extends Interpreter {
       case 'FilterStatement':
         return this.#filtered(this.evaluateBlock(node.body, new Environment(scope)), node.filter, scope);
       case 'TestExpression':
-        return this.#test(node, scope);
+        return toValue(holds(node.test.value, this.evaluate(node.operand, scope), undefined) !== node.negate);
       case 'BinaryExpression':
         return this.#binary(node, scope);
       default:
@@ -105,13 +109,23 @@ export class FullInterpreter extends Interpreter {
   }
 
   #filtered(operand: Value, filter: Node, scope: Scope): Value {
-    const name = filter.type === 'Identifier' ? filter.value : undefined;
-    const chosen = isList(operand) ? this.#chosen(operand.value, filter, scope) : undefined;
-    if (chosen !== undefined) return chosen;
+    const [named, args] = filter.type === 'CallExpression' ? [filter.callee, filter.args] : [filter, []];
+    const name = named.type === 'Identifier' ? named.value : '';
+    return this.#applied(operand, name, this.#arguments(args, scope), scope);
+  }
+
+  #applied(operand: Value, name: string, args: Arguments, scope: Scope): Value {
+    if (name === 'dictsort' && this.#numbered.has(operand)) return sortedByNumber(operand);
+    const apply = (item: Value, other: string, others: Arguments): Value => this.#applied(item, other, others, scope);
     return (
-      ownFilter(operand, name, this.#numbered.has(operand)) ??
-      super.evaluate({ type: 'FilterExpression', operand: asNode(operand), filter }, scope)
+      filtered(operand, name, args, apply) ??
+      super.evaluate({ type: 'FilterExpression', operand: asNode(operand), filter: callNode(name, args) }, scope)
     );
+  }
+
+  #arguments(args: readonly Statement[], scope: Scope): Arguments {
+    const [positional, named] = this.evaluateArguments(args, scope);
+    return { positional, named };
   }
 
   /** A block's text may go through filters: `{% set x | trim %}`. */
@@ -125,28 +139,6 @@ export class FullInterpreter extends Interpreter {
     return super.evaluate(replaced(node, { assignee, value: asNode(value) }), scope);
   }
 
-  /** The items of which a test holds, or that are true without one, or the others; undefined: it is another filter. */
-  #chosen(items: readonly Value[], filter: Node, scope: Scope): Value | undefined {
-    const [named, args] = filter.type === 'CallExpression' ? [filter.callee, filter.args] : [filter, []];
-    const name = named.type === 'Identifier' ? named.value : undefined;
-    if (name !== 'select' && name !== 'reject') return undefined;
-    const [test, argument] = args.map((each) => this.evaluate(each, scope));
-    const passes = (item: Value): boolean =>
-      test === undefined ? item.__bool__().value : this.#passes(item, test.toString(), argument, scope);
-    const chosen = items.filter((item) => passes(item) === (name === 'select'));
-    return this.evaluate({ type: 'ArrayLiteral', value: chosen.map(asNode) }, scope);
-  }
-
-  /** Whether a test holds of an item. */
-  #passes(item: Value, test: string, argument: Value | undefined, scope: Scope): boolean {
-    const operator = argument === undefined ? undefined : testOperator(test);
-    const node =
-      operator === undefined || argument === undefined
-        ? { type: 'TestExpression', operand: asNode(item), negate: false, test: { value: test } }
-        : { type: 'BinaryExpression', operator: { value: operator }, left: asNode(item), right: asNode(argument) };
-    return this.evaluate(node, scope).value === true;
-  }
-
   #call(node: Node & { type: 'CallExpression' }, scope: Scope): Value {
     const { callee } = node;
     if (callee.type !== 'MemberExpression' || callee.computed || callee.property.type !== 'Identifier') {
@@ -154,34 +146,12 @@ export class FullInterpreter extends Interpreter {
     }
     const object = this.evaluate(callee.object, scope);
     const name = callee.property.value;
-    const own = this.#ownMethod(object, name, node.args, scope);
-    if (own !== undefined) return own;
+    const own = methodOf(object, name);
+    if (own !== undefined) return own(this.#arguments(node.args, scope));
     // A method takes precedence over a member with its name when it is called: a schema's `properties.items()`.
     const method = object.type === 'ObjectValue' ? object.builtins.get(name) : undefined;
     const known = method === undefined ? replaced(callee, { object: asNode(object) }) : asNode(method);
     return super.evaluate(replaced(node, { callee: known }), scope);
-  }
-
-  #ownMethod(object: Value, name: string, args: readonly Statement[], scope: Scope): Value | undefined {
-    if (isList(object) && (name === 'append' || name === 'pop')) {
-      const [arg] = args.map((each) => this.evaluate(each, scope));
-      if (name === 'append' && arg !== undefined) {
-        object.value.push(arg);
-        return toValue(null);
-      }
-      const at = name === 'pop' ? Number(arg?.value ?? -1) : NaN;
-      return object.value.splice(at, 1)[0];
-    }
-    if (object.type === 'StringValue' && (name === 'format' || name in STRIPS)) {
-      const texts = args.map((each) => this.evaluate(each, scope).toString());
-      const text = object.value as string;
-      if (name === 'format') return toValue(text.replaceAll('{}', () => texts.shift() ?? ''));
-      const [characters] = texts;
-      return characters === undefined ? undefined : toValue(stripped(text, characters, STRIPS[name] ?? 'both'));
-    }
-    // As in llama.cpp's interpreter; Jinja throws.
-    if (object.type === 'UndefinedValue' && LISTING.has(name)) return toValue([]);
-    return undefined;
   }
 
   #member(node: Node & { type: 'MemberExpression' }, scope: Scope): Value {
@@ -190,21 +160,17 @@ export class FullInterpreter extends Interpreter {
     const name = this.evaluate(node.property, scope);
     // A missing name is undefined, and no error.
     if (name.type === 'UndefinedValue') return name;
+    if (object.type === 'StringValue' && name.type === 'IntegerValue') {
+      return toValue(characterAt(plainText(object), Number(name.value)));
+    }
     const property = this.#numbered.has(object) ? toValue(name.toString()) : name;
     return super.evaluate(replaced(node, { object: asNode(object), property: asNode(property) }), scope);
   }
 
-  /** As in Jinja, mappings can be iterated, and undefined values too. */
-  #test(node: Node & { type: 'TestExpression' }, scope: Scope): Value {
-    if (node.test.value !== 'iterable') return super.evaluate(node, scope);
-    const operand = this.evaluate(node.operand, scope);
-    const iterable = isNested(operand) || ['StringValue', 'UndefinedValue'].includes(operand.type);
-    return toValue(iterable !== node.negate);
-  }
-
   #binary(node: Node & { type: 'BinaryExpression' }, scope: Scope): Value {
     const operator = node.operator.value;
-    if (!OWN_OPERATORS.has(operator)) return super.evaluate(node, scope);
+    // These do not evaluate both sides in each case.
+    if (operator === 'and' || operator === 'or') return super.evaluate(node, scope);
     const [left, right] = [this.evaluate(node.left, scope), this.evaluate(node.right, scope)];
     return (
       ownOperation(operator, left, right) ??
@@ -212,9 +178,3 @@ export class FullInterpreter extends Interpreter {
     );
   }
 }
-
-/** Methods that take characters off a text's ends: the library takes white space off, whatever they name. */
-const STRIPS: Readonly<Record<string, 'both' | 'start' | 'end'>> = { strip: 'both', lstrip: 'start', rstrip: 'end' };
-
-/** Methods that list an object's members. */
-const LISTING: ReadonlySet<string> = new Set(['items', 'keys', 'values']);

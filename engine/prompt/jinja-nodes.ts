@@ -1,4 +1,5 @@
 /** The library's syntax tree, as far as it is looked into. */
+import type { Arguments } from './jinja-arguments.js';
 import type { Statement, Value } from './jinja-library.js';
 
 /** A node for a value that is already evaluated. */
@@ -63,4 +64,18 @@ export function replaced(node: Statement, parts: Readonly<Record<string, unknown
 
 export function asNode(known: Value): Known {
   return { type: 'Known', known };
+}
+
+/** A call with arguments that are already evaluated. */
+export function callNode(name: string, { positional, named }: Arguments): Statement {
+  const keywords = Array.from(named, ([key, value]) => ({
+    type: 'KeywordArgumentExpression',
+    key: { type: 'Identifier', value: key },
+    value: asNode(value),
+  }));
+  return {
+    type: 'CallExpression',
+    callee: { type: 'Identifier', value: name },
+    args: [...positional.map(asNode), ...keywords],
+  };
 }

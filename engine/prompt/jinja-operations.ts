@@ -1,50 +1,13 @@
-/** Filters and operators where Jinja does otherwise than the library, with what is none, not defined, or nested. */
-import { equal } from './jinja-compare.js';
+/** Operators where Jinja does otherwise than the library. */
+import { NO_ARGUMENTS } from './jinja-arguments.js';
+import { compared, contains, equal } from './jinja-compare.js';
+import { percentFormat } from './jinja-format.js';
 import type { Value } from './jinja-library.js';
-import { isList, isNested, pythonText, sortedByNumber, toValue } from './jinja-values.js';
+import { testOperation } from './jinja-tests.js';
+import { Float, isList, isNested, plainText, pythonText, toValue } from './jinja-values.js';
 
 /** Longest text that is made by repeating one. */
 const MAX_REPEATED = 100_000;
-
-/** Filters of texts, for which what is not defined is an empty one. */
-const TEXT_FILTERS: ReadonlySet<string> = new Set(['trim', 'string', 'upper', 'lower', 'capitalize', 'title']);
-
-/** Of these, those that write a value of another type down first. */
-const CASE_FILTERS: ReadonlySet<string> = new Set(['upper', 'lower']);
-
-function cased(text: string, filter: string): Value {
-  return toValue(filter === 'upper' ? text.toUpperCase() : text.toLowerCase());
-}
-
-/** A filter's value; undefined: as the library has it. `numbered`: the operand's keys were written as numbers. */
-export function ownFilter(operand: Value, filter: string | undefined, numbered: boolean): Value | undefined {
-  if (filter === undefined) return undefined;
-  if (operand.type === 'UndefinedValue') {
-    if (TEXT_FILTERS.has(filter)) return toValue('');
-    if (filter === 'items') return toValue([]);
-    if (filter === 'length') return toValue(0);
-  }
-  if (isNested(operand) && CASE_FILTERS.has(filter)) return cased(pythonText(operand), filter);
-  switch (filter) {
-    case 'string':
-      return isNested(operand) || ['NullValue', 'BooleanValue'].includes(operand.type)
-        ? toValue(pythonText(operand))
-        : undefined;
-    case 'min':
-    case 'max': {
-      if (!isList(operand)) return undefined;
-      const numbers = operand.value.map(({ value }) => Number(value));
-      return toValue(filter === 'min' ? Math.min(...numbers) : Math.max(...numbers));
-    }
-    case 'dictsort':
-      return numbered ? sortedByNumber(operand) : undefined;
-    default:
-      return undefined;
-  }
-}
-
-/** Those that {@link ownOperation} looks at. */
-export const OWN_OPERATORS: ReadonlySet<string> = new Set(['==', '!=', '+', '~', '*', 'in', 'not in']);
 
 /** What an operator makes of two values; undefined: as the library has it. */
 export function ownOperation(operator: string, left: Value, right: Value): Value | undefined {
@@ -52,16 +15,50 @@ export function ownOperation(operator: string, left: Value, right: Value): Value
     case '==':
     case '!=':
       return toValue(equal(left, right) === (operator === '=='));
+    case 'in':
+    case 'not in':
+      return toValue(contains(right, left) === (operator === 'in'));
+    case '<':
+      return ordered(left, right, (order) => order < 0);
+    case '<=':
+      return ordered(left, right, (order) => order <= 0);
+    case '>':
+      return ordered(left, right, (order) => order > 0);
+    case '>=':
+      return ordered(left, right, (order) => order >= 0);
     case '+':
     case '~':
       return joined(operator, left, right);
     case '*':
       return repeated(left, right) ?? repeated(right, left);
+    case '%':
+      return left.type === 'StringValue' ? formatted(left, right) : remainder(left, right);
     default: {
-      const found = isIn(left, right);
-      return found === undefined ? undefined : toValue(found === (operator === 'in'));
+      const holds = testOperation(operator, left, right);
+      return holds === undefined ? undefined : toValue(holds);
     }
   }
+}
+
+/** The parser takes `a < b < c` for `(a < b) < c`, so what is true or false has no order here. */
+function ordered(left: Value, right: Value, passes: (order: number) => boolean): Value | undefined {
+  if (left.type === 'BooleanValue' || right.type === 'BooleanValue') return undefined;
+  return toValue(passes(compared(left, right)));
+}
+
+/** It has the sign of the divisor. */
+function remainder(left: Value, right: Value): Value | undefined {
+  const [dividend, divisor] = [left.value, right.value];
+  if (typeof dividend !== 'number' || typeof divisor !== 'number') return undefined;
+  if (divisor === 0) throw new Error('division by zero');
+  const rest = dividend % divisor;
+  const value = rest !== 0 && rest < 0 !== divisor < 0 ? rest + divisor : rest;
+  return [left, right].some(({ type }) => type === 'FloatValue') ? new Float(value) : toValue(value);
+}
+
+function formatted(text: Value, values: Value): Value {
+  const named = values.type === 'ObjectValue' ? (values.value as ReadonlyMap<string, Value>) : NO_ARGUMENTS.named;
+  return toValue(percentFormat(plainText(text), { positional: isList(values) ? values.value : [values], named }));
 }
 
 /** Joining takes what is not defined for an empty text, as llama.cpp's interpreter does. */
@@ -85,11 +82,4 @@ function repeated(text: Value, times: Value): Value | undefined {
   const count = Math.max(0, Number(times.value));
   if (text.toString().length * count > MAX_REPEATED) throw new Error('a repeated text is too long');
   return toValue(text.toString().repeat(count));
-}
-
-/** Nothing is in what is not defined; none and what is not defined can be asked for. undefined: as the library has it. */
-function isIn(left: Value, right: Value): boolean | undefined {
-  if (right.type === 'UndefinedValue') return false;
-  if (isList(right)) return right.value.some((item) => equal(item, left));
-  return right.type === 'ObjectValue' && ['NullValue', 'UndefinedValue'].includes(left.type) ? false : undefined;
 }

@@ -25,7 +25,7 @@ type Kind = new (value: unknown) => Value;
 const [Float, List, Mapping, Callable] = [0.5, [], {}, () => null].map(
   (value) => CONVERTER.set('value', value).constructor as Kind,
 ) as [Kind, Kind, Kind, Kind];
-export { Callable, Mapping };
+export { Callable, Float, List, Mapping };
 
 /**
  * The library's form of a plain value, {@link WholeFloat}s among them. Of true, false and {@link NONE} there is one each: nothing
@@ -64,7 +64,13 @@ export function sortedByNumber(object: Value): Value {
   return list;
 }
 
-/** What Python's `str` writes: its own notation for what is nested. */
+/** What Python's `str` makes of a value. */
+export function plainText(value: Value): string {
+  if (value.type === 'StringValue') return value.value as string;
+  return value.type === 'UndefinedValue' ? '' : pythonText(value);
+}
+
+/** Python's own notation for a value. */
 export function pythonText(value: Value): string {
   switch (value.type) {
     case 'StringValue':
@@ -91,12 +97,3 @@ function pythonString(text: string): string {
 }
 
 const ESCAPES: Readonly<Record<string, string>> = { '\\': '\\\\', '\n': '\\n', '\r': '\\r', '\t': '\\t' };
-
-/** A text without these characters at its ends. */
-export function stripped(text: string, characters: string, ends: 'both' | 'start' | 'end'): string {
-  let from = 0;
-  let to = text.length;
-  if (ends !== 'end') while (from < to && characters.includes(text[from] ?? '')) from += 1;
-  if (ends !== 'start') while (to > from && characters.includes(text[to - 1] ?? '')) to -= 1;
-  return text.slice(from, to);
-}

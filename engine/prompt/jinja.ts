@@ -1,10 +1,11 @@
 /** The renderer for chat templates, and the variables and functions that every template has. */
 import { formatDate } from './dates.js';
+import { itemsOf } from './jinja-items.js';
 import { FullInterpreter, type Literals } from './jinja-interpreter.js';
-import { Environment, parse, tokenize, type Scope, type Statement } from './jinja-library.js';
+import { Environment, parse, tokenize, type Scope, type Statement, type Value } from './jinja-library.js';
 import { readSource } from './jinja-source.js';
 import { withTestOperators } from './jinja-tests.js';
-import { toValue } from './jinja-values.js';
+import { Callable, Mapping, toValue } from './jinja-values.js';
 
 /** Longest list that `range` makes: no known template needs more. */
 const MAX_RANGE = 100_000;
@@ -35,6 +36,7 @@ class Around extends Environment {
   constructor() {
     super();
     for (const name of Object.keys(GLOBALS)) this.set(name, GLOBALS[name]);
+    this.declareVariable('dict', new Callable(makeMapping));
   }
 
   /**
@@ -44,6 +46,21 @@ class Around extends Environment {
   override resolve(): Scope {
     return this;
   }
+}
+
+/** Python's `dict`: of mappings, lists of pairs and what is given by name. */
+function makeMapping(args: readonly Value[]): Value {
+  const members = args.flatMap((arg) =>
+    arg.value instanceof Map ? [...(arg.value as ReadonlyMap<string, Value>)] : itemsOf(arg).map(pairOf),
+  );
+  return new Mapping(new Map(members));
+}
+
+function pairOf(value: Value): [string, Value] {
+  const [name, member, ...rest] = itemsOf(value);
+  if (name?.type !== 'StringValue' || member === undefined || rest.length > 0)
+    throw new Error('no pair of a name and a value');
+  return [name.toString(), member];
 }
 
 const GLOBALS: Readonly<Record<string, unknown>> = {
