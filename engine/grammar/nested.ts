@@ -11,8 +11,10 @@ import { EnumValues } from './enum-values.js';
 import { inClass, literal, textUpTo, type GrammarPart, type Rule } from './gbnf.js';
 import { JSON_RULES } from './json.js';
 import { OTHER_NAME } from './loose-notation.js';
+import { itemMembers } from './member-order.js';
 import { NestedNodes } from './nested-nodes.js';
-import { listOf, type ParameterList } from './parameters.js';
+import type { Property } from './object-rules.js';
+import { listedStrings, listOf, type ParameterList } from './parameters.js';
 import { itemsOf } from './rope.js';
 import { RuleMaker } from './rule-maker.js';
 import type { Alternative, Item } from './rules.js';
@@ -22,7 +24,7 @@ import { schemaGrammar } from './schema.js';
 import { saysNothing, type Range, type Schema, type Shape } from './shape.js';
 import { SharedTexts, type TextRule } from './shared-texts.js';
 import { allOf, Shapes } from './shapes.js';
-import { AFTER_VALUE, MAX_STACKS, stacks, TEXT_STACKS, type Container } from './stacks.js';
+import { AFTER_VALUE, MAX_STACKS, stacks, TEXT_STACKS, type Container, type ValueForm } from './stacks.js';
 import { isAnyText, unquotedText } from './unquoted-text.js';
 import { Unservable, unlessUnservable, type NoGrammar, type WorkBudget } from './work.js';
 
@@ -56,7 +58,7 @@ class NestedRules {
   /** Rules of values by their schema, and those that are still to be made. */
   readonly #names = new Map<string, string>();
   readonly #open: { readonly name: string; readonly schema: Schema }[] = [];
-  readonly #containers = new Map<string, readonly (readonly Container[])[]>();
+  readonly #forms = new Map<string, ValueForm>();
   /** Rules of scalars, as they are written. */
   readonly #scalars = new Set<Rule>();
   #scalarStacks = 1;
@@ -81,13 +83,13 @@ class NestedRules {
       root,
       objects.map((shape) => [...this.#object(shape, OTHER_NAME, containers), 'call-gap']),
     );
-    this.#containers.set(root, [containers]);
+    this.#forms.set(root, { kinds: [containers] });
     // An array hands out what is added to it on the way.
     for (const { name, schema } of this.#open) this.#define(name, schema);
     const spend = (steps: number): void => {
       this.#work.spend(steps);
     };
-    const most = Math.max(stacks(root, this.#containers, spend), this.#scalarStacks);
+    const most = Math.max(stacks(root, this.#forms, spend), this.#scalarStacks);
     if (most > MAX_STACKS)
       throw new Unservable('has too many alternatives, or consecutive optional properties, with a common prefix.');
     const lines = this.#maker.rules.lines(root, spend);
@@ -123,9 +125,9 @@ class NestedRules {
     for (const shape of arrays) alternatives.push(...this.#array(shape, lists));
     alternatives.push(...this.#texts(shapes, schema));
     this.#maker.set(name, alternatives);
-    const texts = Array.from({ length: alternatives.length }, () => ({ places: TEXT_STACKS, values: [] }));
+    const texts = Array.from({ length: alternatives.length }, () => ({ places: TEXT_STACKS, parts: [], others: [] }));
     // Tags have other names in an object than in an array.
-    this.#containers.set(name, [objects, lists, texts]);
+    this.#forms.set(name, { kinds: [objects, lists, texts], texts: listedStrings(shapes) });
   }
 
   /** What stands between the last element of a value and its closing tag's name. */
@@ -149,7 +151,7 @@ class NestedRules {
     const value = this.#value(allOf(additional));
     const open = literal(`${this.#tagPrefix}<`);
     const one = this.#maker.newRule([['call-gap', open, otherName, '">"', { rule: value }, '"</"', otherName, '">"']]);
-    containers.push({ places: 2 + AFTER_VALUE, values: [value] });
+    containers.push({ places: 2 + AFTER_VALUE, parts: [], others: [value] });
     return [{ rule: one, least, most: most > MAX_COUNTED ? Infinity : most }];
   }
 
@@ -159,18 +161,18 @@ class NestedRules {
     let first = some ? this.#maker.newRule([]) : next;
     let row = 1;
     let most = 1;
-    const values: string[] = [];
+    const parts: Property[] = [];
     for (const { name, required, schema } of [...list].reverse()) {
       if (/[<>"=\s]|^$|^\//.test(name)) throw unwritable();
       const value = this.#value(schema);
-      values.push(value);
+      parts.unshift({ name, required, rule: value });
       row = required ? 1 : row + 1;
       most = Math.max(most, row);
       const element: Alternative = [...this.#element(name, value), { rule: next }];
       next = this.#maker.newRule([element, ...(required ? [] : [[{ rule: next }]])]);
       first = some ? this.#maker.newRule([element, ...(required ? [] : [[{ rule: first }]])]) : next;
     }
-    containers.push({ places: most + AFTER_VALUE, values });
+    containers.push({ places: most + AFTER_VALUE, parts, others: [] });
     return [{ rule: first }];
   }
 
@@ -196,7 +198,7 @@ class NestedRules {
       const more = [item(i), { rule: this.#maker.newRule(after) }];
       after = i >= least ? [[], more] : [more];
     }
-    containers.push({ places: AFTER_VALUE, values });
+    containers.push({ places: AFTER_VALUE, ...itemMembers(values) });
     return [[{ rule: this.#maker.newRule(after) }, ...this.#closing]];
   }
 

@@ -71,6 +71,12 @@ function scalarsOf({ shapes }: Pick<Parameter, 'shapes'>): Pick<ValueTypes, 'sca
   return { scalars: others.map(scalarForm) };
 }
 
+/** All that a value may be, where that is a list of strings. */
+export function listedStrings(shapes: readonly Shape[]): ReadonlySet<string> | undefined {
+  const values = shapes.flatMap((shape) => (shape.values === undefined ? [undefined] : [...shape.values.values()]));
+  return values.every((value) => typeof value === 'string') ? new Set(values) : undefined;
+}
+
 const SCALARS: readonly ValueType[] = ['number', 'integer', 'boolean', 'null'];
 
 function scalarForm({ types, values, numbers }: Shape): ScalarForm {

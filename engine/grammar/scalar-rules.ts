@@ -21,10 +21,10 @@ export function overCounted(keyword: 'minItems' | 'minProperties'): Unservable {
 }
 
 /** Places in a text with patterns: its next character, and each of the escapes that may stand for it. */
-const PATTERN: Container = { places: 12, values: [] };
-const TEXT: Container = { places: TEXT_STACKS, values: [] };
+const PATTERN: Container = { places: 12, parts: [], others: [] };
+const TEXT: Container = { places: TEXT_STACKS, parts: [], others: [] };
 /** Places in a number of a step: one for each count of digits that it may have. */
-const STEPPED: Container = { places: 32 + AFTER_VALUE, values: [] };
+const STEPPED: Container = { places: 32 + AFTER_VALUE, parts: [], others: [] };
 
 /** Alternatives, and the places of each in the grammar. */
 export interface Scalars {
@@ -89,7 +89,7 @@ function stringOf(range: Range, maker: RuleMaker): Alternative {
 
 /** JSON numbers within the shape's bounds. */
 export function numbersOf({ numbers }: Shape, whole: boolean, maker: RuleMaker): Scalars {
-  const container = numbers.steps.length > 0 ? STEPPED : { places: 1, values: [] };
+  const container = numbers.steps.length > 0 ? STEPPED : { places: 1, parts: [], others: [] };
   const written = (): readonly Alternative[] | undefined => numberRules(numbers, whole, (rule) => maker.newRule(rule));
   const alternatives =
     numbers === ANY_NUMBER

@@ -2,6 +2,7 @@ import { choice } from './choice.js';
 import { EnumValues } from './enum-values.js';
 import type { GrammarPart } from './gbnf.js';
 import { JSON_RULES } from './json.js';
+import { itemMembers } from './member-order.js';
 import { LEAST_PROPERTY_STEPS, objectRules, type Property } from './object-rules.js';
 import { matching, otherProperties } from './other-properties.js';
 import { RuleMaker } from './rule-maker.js';
@@ -11,7 +12,7 @@ import { itemsOf, type Rope } from './rope.js';
 import { SchemaIds } from './schema-ids.js';
 import { saysNothing, type All, type Schema, type Shape } from './shape.js';
 import { Shapes } from './shapes.js';
-import { AFTER_VALUE, MAX_STACKS, stacks, type Container } from './stacks.js';
+import { AFTER_VALUE, MAX_STACKS, stacks, type Container, type ValueForm } from './stacks.js';
 import { Unservable, unlessUnservable, WorkBudget, type NoGrammar } from './work.js';
 
 export type SchemaGrammar =
@@ -50,7 +51,7 @@ class Compiler {
   readonly #names = new Map<string, string>();
   readonly #schemaIds = new SchemaIds();
   readonly #open: { readonly name: string; readonly all: All }[] = [];
-  readonly #containers = new Map<string, readonly (readonly Container[])[]>();
+  readonly #forms = new Map<string, ValueForm>();
 
   constructor(root: unknown, prefix: string, work: WorkBudget) {
     this.#maker = new RuleMaker(prefix, work);
@@ -62,7 +63,7 @@ class Compiler {
     const root = this.#value([schema]);
     // An array hands out what is added to it on the way.
     for (const { name, all } of this.#open) this.#define(name, all);
-    const most = stacks(root, this.#containers, (steps) => this.#work.spend(steps));
+    const most = stacks(root, this.#forms, (steps) => this.#work.spend(steps));
     if (most > MAX_STACKS)
       throw new Unservable('has too many alternatives, or consecutive optional properties, with a common prefix.');
     const lines = this.#maker.rules.lines(root, (steps) => this.#work.spend(steps));
@@ -108,6 +109,7 @@ class Compiler {
       }
     }
     const texts = values.texts();
+    const listed = alternatives.length === 0 ? new Set(texts) : undefined;
     if (texts.length > 0) {
       let places = 1;
       const newRule = (rest: readonly Alternative[]): string => {
@@ -116,10 +118,10 @@ class Compiler {
       };
       alternatives.push([choice(texts, newRule)]);
       // They may begin as any other value does.
-      for (const kind of [objects, arrays, strings, numbers]) kind.push({ places, values: [] });
+      for (const kind of [objects, arrays, strings, numbers]) kind.push({ places, parts: [], others: [] });
     }
     this.#maker.rules.set(name, alternatives);
-    this.#containers.set(name, [objects, arrays, strings, numbers]);
+    this.#forms.set(name, { kinds: [objects, arrays, strings, numbers], texts: listed });
   }
 
   #object(shape: Shape, containers: Container[], seen: Set<string>): Alternative[] {
@@ -146,7 +148,7 @@ class Compiler {
     });
     const between = objectRules(properties, others, (rule) => this.#newRule(rule), shape.members);
     const places = placesOf(properties) + Math.max(keys, AFTER_VALUE);
-    const container = { places, values: [...properties, ...others].map(({ rule }) => rule) };
+    const container = { places, parts: properties, others: others.map(({ rule }) => rule) };
     return this.#add([['"{" json-ws', between, '"}"']], seen, containers, container);
   }
 
@@ -174,7 +176,7 @@ class Compiler {
       }
       tail = i >= items.least ? [[], ...goOn] : goOn;
     }
-    const container = { places: AFTER_VALUE, values: rules };
+    const container = { places: AFTER_VALUE, ...itemMembers(rules) };
     return this.#add([['"[" json-ws', { rule: this.#newRule(tail) }, '"]"']], seen, containers, container);
   }
 

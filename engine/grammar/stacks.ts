@@ -2,6 +2,7 @@
  * How many places in a grammar one text can be at simultaneously. llama.cpp keeps one stack for each and checks each
  * against every token, so a schema whose alternatives share prefixes at every level could take it forever.
  */
+import { MemberOrder, together, type Members } from './member-order.js';
 
 /** The most simultaneous places: each costs time at every token. A schema with more is rejected. */
 export const MAX_STACKS = 2048;
@@ -12,58 +13,150 @@ const JSON_STACKS = 12;
 export const AFTER_VALUE = 9;
 /** Places in a text: a character, an escape of two kinds, and its end. */
 export const TEXT_STACKS = 4;
+/** Levels of recursion for which the alternatives are counted that continue beside a recursive one at each level. */
+const MAX_LEVELS = 16;
 
-/** An object, an array or a text as one alternative of a rule. */
-export interface Container {
+/** An object, an array or a text as one alternative of a rule, with the values in it. */
+export interface Container extends Members {
   /** Places that it has at once itself. */
   readonly places: number;
-  /** Rules of the values in it. */
-  readonly values: readonly string[];
 }
 
-/** For each rule, its alternatives that are objects, those that are arrays, and those that are texts. */
-export type Containers = ReadonlyMap<string, readonly (readonly Container[])[]>;
+/** The alternatives of a rule. */
+export interface ValueForm {
+  /** Those that are objects, those that are arrays, and those that are texts. */
+  readonly kinds: readonly (readonly Container[])[];
+  /** All texts that it allows, where these are listed. */
+  readonly texts?: ReadonlySet<string> | undefined;
+}
 
-/**
- * The most simultaneous places below `root`. Infinity: two alternatives of one rule both return to it. `spend` is
- * called with the values that are about to be visited, and may throw to stop.
- */
-export function stacks(root: string, inner: Containers, spend: (steps: number) => void = () => undefined): number {
-  const known = new Map<string, number>();
-  const count = (rule: string): number => {
-    const before = known.get(rule);
-    if (before !== undefined) return before;
-    // While it is computed: a recursion adds no more than that.
-    known.set(rule, JSON_STACKS);
-    const kinds = inner.get(rule) ?? [];
-    const returning = kinds.map((alternatives) =>
-      alternatives.length < 2 ? 0 : alternatives.filter(({ values }) => reaches(values, rule, inner, spend)).length,
-    );
-    const sums = kinds.map((alternatives) =>
-      alternatives.reduce(
-        (sum, { places, values }) => sum + values.reduce((most, v) => Math.max(most, count(v)), places),
-        0,
-      ),
-    );
+/** The most simultaneous places below `root`. Infinity: the number has no bound. `spend`: as {@link together}. */
+export function stacks(root: string, forms: ReadonlyMap<string, ValueForm>, spend: (steps: number) => void): number {
+  const counter = new Counter(forms, spend);
+  counter.visit(root);
+  return counter.known.get(root) ?? Infinity;
+}
+
+/** Counts the places of each group of rules that refer to each other, after those of the rules that the group refers to. */
+class Counter {
+  readonly known = new Map<string, number>();
+  readonly #forms: ReadonlyMap<string, ValueForm>;
+  readonly #spend: (steps: number) => void;
+  readonly #order = new Map<string, number>();
+  readonly #open: string[] = [];
+
+  constructor(forms: ReadonlyMap<string, ValueForm>, spend: (steps: number) => void) {
+    this.#forms = forms;
+    this.#spend = spend;
+  }
+
+  /** Tarjan's algorithm: returns the first of the rules in visit that this one refers to. */
+  visit(rule: string): number {
+    const own = this.#order.size;
+    this.#order.set(rule, own);
+    this.#open.push(rule);
+    let first = own;
+    for (const value of new Set(this.#kinds(rule).flat().flatMap(valuesOf))) {
+      if (!this.known.has(value)) first = Math.min(first, this.#order.get(value) ?? this.visit(value));
+    }
+    if (first === own) {
+      const group = new Set(this.#open.splice(this.#open.lastIndexOf(rule)));
+      const most = this.#count(group);
+      for (const each of group) this.known.set(each, most);
+    }
+    return first;
+  }
+
+  /**
+   * A text is within one value after another of the group. In the last one it is at as many places as if that were the only one.
+   * At each level before, its alternatives that are within a value of no recursion add to these.
+   */
+  #count(group: ReadonlySet<string>): number {
+    const kinds = [...group].flatMap((rule) => this.#kinds(rule));
     // Before it begins it may be at the beginning of each alternative.
-    const beginnings = kinds.reduce((sum, { length }) => sum + length, 0);
-    const most = returning.some((times) => times > 1) ? Infinity : Math.max(beginnings + JSON_STACKS, ...sums);
-    known.set(rule, most);
-    return most;
-  };
-  return count(root);
-}
+    const beginnings = [...group].map((rule) => this.#kinds(rule).flat().length + JSON_STACKS);
+    const once = Math.max(...beginnings, ...kinds.map((alternatives) => this.#places(alternatives)));
+    const recursive = kinds.flat().filter((each) => valuesOf(each).some((value) => group.has(value)));
+    if (recursive.length === 0) return once;
+    const beside = kinds.map((alternatives) => this.#beside(alternatives, group));
+    return once + Math.max(...recursive.map(({ places }) => places)) + MAX_LEVELS * Math.max(...beside);
+  }
 
-function reaches(from: readonly string[], rule: string, inner: Containers, spend: (steps: number) => void): boolean {
-  spend(from.length);
-  const seen = new Set(from);
-  // A set hands out what is added to it on the way.
-  for (const next of seen) {
-    if (next === rule) return true;
-    for (const { values } of (inner.get(next) ?? []).flat()) {
-      spend(1 + values.length);
-      values.forEach((value) => seen.add(value));
+  /** The most places in all of these at once. Where that may be too many, only those count that are written alike. */
+  #places(alternatives: readonly Container[]): number {
+    const whole = alternatives.map((each) => this.#most(each, valuesOf(each)));
+    const all = whole.reduce((sum, places) => sum + places, 0);
+    if (all <= MAX_STACKS || alternatives.length < 2) return all;
+    const within = alternatives.map(() => new Map<number, string[]>());
+    for (const [i, j, x, y] of this.#alike(alternatives, () => true)) {
+      listed(within[i], j).push(y);
+      listed(within[j], i).push(x);
+    }
+    const beside = within.map((values, i) => {
+      values.set(i, [...valuesOf(alternatives[i])]);
+      return alternatives.reduce((sum, each, j) => sum + this.#most(each, values.get(j) ?? []), 0);
+    });
+    return Math.max(...beside);
+  }
+
+  /**
+   * The most places in other alternatives while one is within a value of the group. Infinity: two can be within one
+   * simultaneously, so that the places double at each level.
+   */
+  #beside(alternatives: readonly Container[], group: ReadonlySet<string>): number {
+    const within = new Map<number, string[]>();
+    const returns = alternatives.map((each) => valuesOf(each).some((value) => group.has(value)));
+    for (const [i, j, x, y] of this.#alike(alternatives, (a, b) => returns[a] === true || returns[b] === true)) {
+      if (group.has(x) && group.has(y)) return Infinity;
+      if (group.has(x)) listed(within, j).push(y);
+      if (group.has(y)) listed(within, i).push(x);
+    }
+    return alternatives.reduce((sum, each, i) => sum + (within.has(i) ? this.#most(each, listed(within, i)) : 0), 0);
+  }
+
+  /** Pairs of alternatives, by their positions, with a value of each that one text may be within. */
+  *#alike(
+    alternatives: readonly Container[],
+    matters: (i: number, j: number) => boolean,
+  ): Generator<readonly [i: number, j: number, x: string, y: string]> {
+    const orders = alternatives.map((container) => new MemberOrder(container));
+    for (const [i, a] of orders.entries()) {
+      for (const [j, b] of orders.slice(0, i).entries()) {
+        if (!matters(i, j)) continue;
+        for (const [x, y] of together(a, b, (p, q) => this.#mayBeEqual(p, q), this.#spend)) yield [i, j, x, y];
+      }
     }
   }
-  return false;
+
+  /** The most places within one alternative, of itself or of these values. */
+  #most({ places }: Container, values: readonly string[]): number {
+    return values.reduce((most, value) => Math.max(most, this.#placesOf(value)), places);
+  }
+
+  #mayBeEqual(a: string, b: string): boolean {
+    const [left, right] = [this.#forms.get(a)?.texts, this.#forms.get(b)?.texts];
+    if (left === undefined || right === undefined || a === b) return true;
+    this.#spend(left.size);
+    return [...left].some((text) => right.has(text));
+  }
+
+  /** Of a rule that is being counted: a value of its group that is about to begin adds no more than any JSON. */
+  #placesOf(rule: string): number {
+    return this.known.get(rule) ?? JSON_STACKS;
+  }
+
+  #kinds(rule: string): readonly (readonly Container[])[] {
+    return this.#forms.get(rule)?.kinds ?? [];
+  }
+}
+
+function valuesOf(members: Members | undefined): readonly string[] {
+  return members ? [...members.parts.map(({ rule }) => rule), ...members.others] : [];
+}
+
+/** The list at `key`, which is made where there is none. */
+function listed<K>(lists: Map<K, string[]> | undefined, key: K): string[] {
+  const list = lists?.get(key) ?? [];
+  lists?.set(key, list);
+  return list;
 }

@@ -181,6 +181,101 @@ t.test('no text is in more states than its schema has', (t) => {
   t.end();
 });
 
+const object = (properties: object, required = Object.keys(properties)): object => ({
+  type: 'object',
+  properties,
+  required,
+  additionalProperties: false,
+});
+const SELF = { $ref: '#/$defs/value' };
+const LIST = { type: 'array', items: SELF };
+const union = (...anyOf: readonly object[]): object => ({ ...SELF, $defs: { value: { anyOf } } });
+/** The JSON schema of a tuple. */
+const tuple = (...prefixItems: readonly object[]): object => ({
+  type: 'array',
+  prefixItems,
+  items: false,
+  minItems: prefixItems.length,
+});
+
+/** Unions whose alternatives differ before they recurse: a text is in one of them at each level. */
+const RECURSIVE: Readonly<Record<string, object>> = {
+  'a filter': union(
+    object({ and: LIST }),
+    object({ or: LIST }),
+    object({ not: SELF }),
+    object({ field: { type: 'string' }, equals: { type: 'string' } }),
+  ),
+  'an expression': union(
+    object({ op: { enum: ['+', '-'] }, left: SELF, right: SELF }),
+    object({ op: { const: 'neg' }, operand: SELF }),
+    { type: 'number' },
+  ),
+  'a user interface': union(
+    object({ type: { const: 'row' }, children: LIST }),
+    object({ type: { const: 'column' }, children: LIST }),
+    object({ type: { const: 'text' }, text: { type: 'string' } }),
+  ),
+  'optional members that are alike, then others': union(
+    { ...object({ id: { type: 'string' }, and: LIST }, ['and']), additionalProperties: true },
+    { ...object({ id: { type: 'string' }, or: LIST }, ['or']), additionalProperties: true },
+  ),
+  tuples: union(tuple({ const: '+' }, SELF, SELF), tuple({ const: 'neg' }, SELF), { type: 'number' }),
+  'two unions that refer to each other': {
+    ...SELF,
+    $defs: {
+      value: { anyOf: [object({ a: { $ref: '#/$defs/other' } }), object({ b: { $ref: '#/$defs/other' } })] },
+      other: { anyOf: [LIST, object({ c: SELF }), object({ d: SELF }), { type: 'null' }] },
+    },
+  },
+  'many alternatives': union(
+    ...Array.from({ length: 40 }, (_, i) => object({ kind: { const: `k${i}` }, children: LIST })),
+  ),
+};
+
+t.test('a text is in one of the alternatives of a recursive union that differ before they recurse', (t) => {
+  for (const [what, schema] of Object.entries(RECURSIVE)) {
+    const made = grammarOf(schema);
+    const program = made && programOf(made.gbnf);
+    if (!program) throw new Error(`${what} is not served`);
+    const random = seeded(1);
+    for (let i = 0; i < 8; i++) {
+      const reach = new Reach(program, 1e9);
+      const most = [0];
+      let level = 0;
+      let set = reach.start;
+      for (const character of new Gbnf(made.gbnf).write(random).slice(0, 2000)) {
+        most[level] = Math.max(most[level] ?? 0, reach.places(set));
+        if ('[{'.includes(character)) level += 1;
+        if (']}'.includes(character)) level -= 1;
+        set = reach.after(set, character.codePointAt(0) ?? 0);
+      }
+      const places = Math.max(...most);
+      t.ok(places <= made.stacks, `${what}: ${most.join()} of ${made.stacks}`);
+      // Were two alternatives in the recursion, each level would have more than the one before.
+      t.ok(Math.max(0, ...most.slice(6)) <= Math.max(12, ...most.slice(0, 6)), `${what}: ${most.join()}`);
+    }
+  }
+  t.end();
+});
+
+t.test('an alternative that continues beside a recursive one is counted at each level', (t) => {
+  const made = grammarOf(
+    union({ ...object({ name: { type: 'string' }, children: LIST }), additionalProperties: true }, { type: 'object' }),
+  );
+  const program = made && programOf(made.gbnf);
+  if (!program) throw new Error('not served');
+  const reach = new Reach(program, 1e9);
+  let set = reach.start;
+  let most = 0;
+  for (const character of '{"name":"","children":['.repeat(12)) {
+    most = Math.max(most, reach.places(set));
+    set = reach.after(set, character.codePointAt(0) ?? 0);
+  }
+  t.ok(most > 30 && most <= made.stacks, `${most} of ${made.stacks}`);
+  t.end();
+});
+
 t.test('equal alternatives are merged', (t) => {
   const of = (schemas: readonly object[]): number => grammarOf({ anyOf: schemas })?.stacks ?? NaN;
   for (const schema of [

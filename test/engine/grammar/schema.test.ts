@@ -215,7 +215,20 @@ t.test('a schema’s grammar allows what it describes and nothing else', (t) => 
 
 t.test('refusals name the reason', (t) => {
   const deep = (depth: number): unknown => (depth === 0 ? {} : { allOf: [deep(depth - 1)] });
-  const twice = { anyOf: ['a', 'b'].map((name) => object({ [name]: { $ref: '#' } }, { required: [name] })) };
+  const SELF = { $ref: '#' };
+  const LIST = { type: 'array', items: SELF };
+  const either = (...all: readonly object[]): object => ({
+    anyOf: [...all.map((properties) => object(properties, { required: Object.keys(properties) })), { type: 'null' }],
+  });
+  /** Places are as many as the ways to choose the levels at which a text continues in the next definition. */
+  const stairs = (steps: number): object => {
+    const next = (i: number): object => ({ $ref: `#/$defs/n${i}` });
+    const $defs = Array.from(
+      { length: steps },
+      (_, i) => [`n${i}`, either({ a: next(i) }, { a: next(i + 1) })] as const,
+    );
+    return { ...next(0), $defs: { ...Object.fromEntries($defs), [`n${steps}`]: { type: 'object' } } };
+  };
   const alike = (depth: number): unknown =>
     depth === 0
       ? { type: 'null' }
@@ -242,7 +255,25 @@ t.test('refusals name the reason', (t) => {
       { allOf: Array.from({ length: 20 }, () => ({ anyOf: [{ type: 'null' }, { const: null }] })) },
       /alternatives/,
     ],
-    ['two ways back', twice, /common prefix/],
+    ['two ways back', either({ a: SELF }, { a: SELF, b: {} }), /common prefix/],
+    ['two ways back through arrays', { anyOf: [LIST, { ...LIST, minItems: 2 }] }, /common prefix/],
+    ['what differs after the recursion', either({ a: LIST, b: { const: 1 } }, { a: LIST, b: { const: 2 } }), /common/],
+    [
+      'values of which one is common',
+      either({ a: { enum: [1, 2] }, b: SELF }, { a: { enum: [2, 3] }, b: SELF }),
+      /common/,
+    ],
+    [
+      'what differs, but may be left out',
+      { anyOf: [1, 2].map((value) => object({ a: { const: value }, b: SELF }, { required: ['b'] })) },
+      /common prefix/,
+    ],
+    [
+      'a name beside any name',
+      { anyOf: [object({ a: SELF }), { type: 'object', additionalProperties: SELF }] },
+      /common/,
+    ],
+    ['recursions that continue in one another', stairs(3), /common prefix/],
     ['the same at each level', alike(9), /common prefix/],
     ['many items', { type: 'array', minItems: MAX_COUNTED + 1 }, /minItems/],
   ] as const) {
