@@ -26,6 +26,9 @@ export interface Step {
   readonly decimals: number;
 }
 
+/** Items that follow a place. */
+export type Tails = Map<string, readonly Item[] | undefined>;
+
 /** The state of a text that is being written. */
 interface Place {
   /** The digits so far are those of the lower, of the upper bound. */
@@ -43,16 +46,20 @@ export class Magnitudes {
   /** Digits that are written before and after the point at most. */
   readonly #digits: number;
   readonly #decimals: number;
-  /** Rules of what follows a place, by the place. */
-  readonly #known = new Map<string, readonly Alternative[]>();
+  /** What follows a place, by the place: undefined: nothing can. */
+  readonly #known: Tails = new Map();
+  /** The same of places that depend on no bound. */
+  readonly #free: Tails;
 
-  constructor(bounds: Bounds, whole: boolean, { factor, decimals }: Step, newRule: NewRule) {
+  /** `free`: shared by the numbers of both signs. */
+  constructor(bounds: Bounds, whole: boolean, { factor, decimals }: Step, newRule: NewRule, free: Tails) {
     const { least, most = least } = bounds;
     const longest = Math.max(least.whole.length, most.whole.length);
     const finest = Math.max(least.fraction.length, most.fraction.length, DIGITS - longest);
     this.#bounds = bounds;
     this.#factor = whole ? factor / commonFactor(factor, decimals) : factor;
     this.#newRule = newRule;
+    this.#free = free;
     this.#digits = whole ? WHOLE_DIGITS : decimals > 0 ? STEPPED_DIGITS - decimals : DIGITS;
     this.#decimals = whole ? 0 : factor > 0 ? decimals : Math.min(WHOLE_DIGITS, finest);
   }
@@ -92,7 +99,7 @@ export class Magnitudes {
     const ends: Alternative[] = this.#mayEnd(place, 0) ? [[]] : [];
     if (this.#decimals === 0) return ends;
     const tail = this.#once('point', place, () => this.#fraction(place, 0));
-    return tail.length === 0 ? ends : [...ends, ['"."', { rule: this.#newRule(tail) }]];
+    return tail ? [...ends, ['"."', ...tail]] : ends;
   }
 
   /** What follows `at` digits after the point; nothing may, but after the point itself. */
@@ -119,11 +126,11 @@ export class Magnitudes {
     return [...ends, ...onward];
   }
 
-  /** A digit from `low` to `high`, then the rule that `goOn` returns. `left`: digits that may follow at most. */
+  /** A digit from `low` to `high`, then what `goOn` returns. `left`: digits that may follow at most. */
   #each(
     { low: isLow, high: isHigh, rest }: Place,
     { low, high, left }: { readonly low: number; readonly high: number; readonly left: number },
-    goOn: (onward: Place) => readonly Alternative[],
+    goOn: (onward: Place) => readonly Item[] | undefined,
   ): Alternative[] {
     const ways = new Map<string, { readonly place: Place; readonly digits: number[] }>();
     for (let digit = low; digit <= high; digit++) {
@@ -136,9 +143,7 @@ export class Magnitudes {
     }
     return [...ways.values()].flatMap(({ place, digits }): Alternative[] => {
       const tail = goOn(place);
-      const [only] = tail;
-      if (only === undefined) return [];
-      return [[classOf(digits), ...(tail.length === 1 ? only : [{ rule: this.#newRule(tail) }])]];
+      return tail ? [[classOf(digits), ...tail]] : [];
     });
   }
 
@@ -151,11 +156,15 @@ export class Magnitudes {
     return missing < 10n ** BigInt(left) ? { low, high, rest } : undefined;
   }
 
-  #once(part: string, place: Place, make: () => readonly Alternative[]): readonly Alternative[] {
-    const key = `${part} ${keyOf(place)}`;
-    const known = this.#known.get(key) ?? make();
-    this.#known.set(key, known);
-    return known;
+  /** What `make` returns as one alternative, of a rule where there are several; made once for each place. */
+  #once(part: string, place: Place, make: () => readonly Alternative[]): readonly Item[] | undefined {
+    const known = place.low || place.high ? this.#known : this.#free;
+    const key = `${part} of ${this.#decimals} ${keyOf(place)}`;
+    if (!known.has(key)) {
+      const alternatives = make();
+      known.set(key, alternatives.length > 1 ? [{ rule: this.#newRule(alternatives) }] : alternatives[0]);
+    }
+    return known.get(key);
   }
 
   /** Whether a number may end after `at` digits after the point. */

@@ -12,6 +12,7 @@ import {
   type Bounds,
   type NewRule,
   type Step,
+  type Tails,
 } from './magnitudes.js';
 import type { NumberRange } from './number-range.js';
 import type { Alternative, Item } from './rules.js';
@@ -19,13 +20,22 @@ import type { Alternative, Item } from './rules.js';
 /** The largest step, as a whole number after its point is moved, and its largest factor that divides no power of ten. */
 const MAX_STEP = 1_000_000;
 const MAX_ODD_FACTOR = 16;
+/** Steps of the compiler for each remainder of a step, each digit that leads to another one, and each count of digits. */
+const REMAINDER_STEPS = 28;
+/** Besides, where a number begins and at the digits of its bounds. */
+const BOUND_WAYS = 2;
 
 /**
  * The numbers within the range; an empty list: there is none. `whole`: integers alone. Undefined: the range is not
- * enforced, since a bound has more digits than are written or a step is too fine. Numbers are written without
- * exponents.
+ * enforced, since a bound has more digits than are written, or a step is too fine or takes more steps of the compiler
+ * than `mayTake` allows. Numbers are written without exponents.
  */
-export function numberRules(range: NumberRange, whole: boolean, newRule: NewRule): readonly Alternative[] | undefined {
+export function numberRules(
+  range: NumberRange,
+  whole: boolean,
+  newRule: NewRule,
+  mayTake: (steps: number) => boolean,
+): readonly Alternative[] | undefined {
   const { least, most } = range;
   const step = stepOf(range.steps);
   if (step === undefined) return undefined;
@@ -36,9 +46,12 @@ export function numberRules(range: NumberRange, whole: boolean, newRule: NewRule
   const high = most >= limit ? undefined : most;
   if (low === undefined && high === undefined && step.factor === 0) return undefined;
   // Before the point of multiples of a fraction.
-  const room = whole || step.decimals === 0 ? Infinity : STEPPED_DIGITS - step.decimals;
-  if (room < 1 || [low, high].some((bound = 0) => decimalOf(bound).whole.length > room)) return undefined;
+  const longest = whole || step.decimals === 0 ? Infinity : STEPPED_DIGITS - step.decimals;
+  if (longest < 1 || [low, high].some((bound = 0) => decimalOf(bound).whole.length > longest)) return undefined;
+  const digits = low === undefined || high === undefined ? WHOLE_DIGITS : lengthOf(low, high);
+  if (step.factor > 0 && !mayTake(stepsOf(step, digits))) return undefined;
   const alternatives: Alternative[] = [];
+  const free: Tails = new Map();
   if (high === undefined || high > 0 || (high === 0 && !range.belowMost)) {
     const positive = low !== undefined && low >= 0;
     const rule = magnitudes(
@@ -51,6 +64,7 @@ export function numberRules(range: NumberRange, whole: boolean, newRule: NewRule
       whole,
       step,
       newRule,
+      free,
     );
     if (rule !== undefined) alternatives.push([rule]);
   }
@@ -66,6 +80,7 @@ export function numberRules(range: NumberRange, whole: boolean, newRule: NewRule
       whole,
       step,
       newRule,
+      free,
     );
     if (rule !== undefined) alternatives.push(['"-"', rule]);
   }
@@ -82,20 +97,31 @@ function stepOf(steps: readonly number[]): Step | undefined {
   return { factor, decimals: fraction.length };
 }
 
+function lengthOf(...bounds: readonly number[]): number {
+  return Math.max(...bounds.map((bound) => decimalOf(bound).whole.length));
+}
+
+/** About the steps of the compiler for multiples of so many digits before the point. */
+function stepsOf({ factor, decimals }: Step, digits: number): number {
+  const remainders = oddPart(factor);
+  const ways = remainders * Math.min(remainders, 10);
+  return REMAINDER_STEPS * (BOUND_WAYS + ways) * (digits + decimals);
+}
+
 function oddPart(factor: number): number {
   let odd = factor;
   for (const prime of [2, 5]) while (odd % prime === 0) odd /= prime;
   return odd;
 }
 
-function magnitudes(given: Bounds, whole: boolean, step: Step, newRule: NewRule): Item | undefined {
+function magnitudes(given: Bounds, whole: boolean, step: Step, newRule: NewRule, free: Tails): Item | undefined {
   const bounds = whole ? wholeBounds(given) : given;
   if (bounds === undefined) return undefined;
   if (bounds.most) {
     const order = compare(bounds.least, bounds.most);
     if (order > 0 || (order === 0 && (bounds.aboveLeast || bounds.belowMost))) return undefined;
   }
-  const rule = new Magnitudes(bounds, whole, step, newRule).rule();
+  const rule = new Magnitudes(bounds, whole, step, newRule, free).rule();
   return rule === undefined ? undefined : { rule };
 }
 

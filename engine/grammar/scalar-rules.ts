@@ -26,6 +26,9 @@ const TEXT: Container = { places: TEXT_STACKS, parts: [], others: [] };
 /** Places in a number of a step: one for each count of digits that it may have. */
 const STEPPED: Container = { places: 32 + AFTER_VALUE, parts: [], others: [] };
 
+/** Steps of patterns for a step of the multiples of a number, so that all of one request leave half of its other steps. */
+const STEPPED_SHARE = 8;
+
 /** Alternatives, and the places of each in the grammar. */
 export interface Scalars {
   readonly alternatives: readonly Alternative[];
@@ -90,7 +93,9 @@ function stringOf(range: Range, maker: RuleMaker): Alternative {
 /** JSON numbers within the shape's bounds. */
 export function numbersOf({ numbers }: Shape, whole: boolean, maker: RuleMaker): Scalars {
   const container = numbers.steps.length > 0 ? STEPPED : { places: 1, parts: [], others: [] };
-  const written = (): readonly Alternative[] | undefined => numberRules(numbers, whole, (rule) => maker.newRule(rule));
+  const mayTake = (steps: number): boolean => maker.work.spendPattern(STEPPED_SHARE * steps);
+  const written = (): readonly Alternative[] | undefined =>
+    numberRules(numbers, whole, (rule) => maker.newRule(rule), mayTake);
   const alternatives =
     numbers === ANY_NUMBER
       ? undefined

@@ -5,6 +5,7 @@ import t from 'tap';
 import { decimalOf } from '../../../engine/grammar/decimals.js';
 import { grammarText } from '../../../engine/grammar/gbnf.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
+import { WorkBudget } from '../../../engine/grammar/work.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { rounds } from '../../support/long-form.js';
 
@@ -47,6 +48,10 @@ const CASES: readonly (readonly [object, readonly string[], readonly string[]])[
   [{ type: 'number', minimum: 1e300 }, ['1', '1e99'], []],
   [{ type: 'integer', multipleOf: 5 }, ['0', '5', '-10', '12345'], ['1', '12', '99']],
   [{ type: 'integer', multipleOf: 7, minimum: 10, maximum: 30 }, ['14', '21', '28'], ['7', '10', '30', '35']],
+  [{ type: 'integer', multipleOf: 7 }, ['0', '7', '-21', '9999999999999996'], ['6', '71', '-1', '00']],
+  [{ type: 'number', multipleOf: 13, minimum: -26 }, ['-26', '0', '1300', '169'], ['-39', '1', '13.5']],
+  [{ type: 'number', multipleOf: 0.11, minimum: 0 }, ['0', '0.11', '12.1', '1100'], ['0.1', '-0.11', '12']],
+  [{ type: 'integer', multipleOf: 900 }, ['0', '900', '-8100'], ['90', '1000', '910']],
   [{ type: 'integer', multipleOf: 60 }, ['0', '60', '3600', '86400'], ['30', '61', '100']],
   [{ type: 'integer', multipleOf: 0.5 }, ['1', '2'], ['1.5']],
   [{ type: 'number', multipleOf: 0.01 }, ['1', '1.5', '19.99', '-0.01'], ['0.001', '1.999']],
@@ -91,6 +96,20 @@ t.test('bounds and steps', (t) => {
   t.end();
 });
 
+t.test('no number of properties that are multiples is refused', (t) => {
+  const properties = (steps: readonly number[]): object =>
+    Object.fromEntries(steps.map((multipleOf, i) => [`p${i}`, { type: 'integer', multipleOf }]));
+  const object = { type: 'object', properties: properties([7, 9, 11, 13, 14, 70, 130, 900, 7000]) };
+  const grammar = grammarOf(object);
+  t.equal(grammar?.reads('{"p0":7}'), 'whole');
+  t.equal(grammar?.reads('{"p0":8}'), 'no', 'the first is enforced');
+  t.equal(grammar?.reads('{"p3":8}'), 'whole', 'a later one is not');
+  const work = new WorkBudget();
+  schemaGrammar({ type: 'integer', multipleOf: 13 }, 'value', work);
+  t.ok(work.spent < 50_000, `the largest takes ${work.spent} steps`);
+  t.end();
+});
+
 const bound = fc.oneof(
   fc.integer({ min: -1100, max: 1100 }),
   fc.integer({ min: -99_999, max: 99_999 }).map((hundredths) => hundredths / 100),
@@ -103,7 +122,7 @@ const schemas = fc.record(
     maximum: bound,
     exclusiveMinimum: bound,
     exclusiveMaximum: bound,
-    multipleOf: fc.constantFrom(1, 2, 3, 5, 10, 12, 25, 0.1, 0.05, 0.5),
+    multipleOf: fc.constantFrom(1, 2, 3, 5, 7, 10, 12, 25, 0.1, 0.05, 0.5),
   },
   { requiredKeys: ['type'] },
 );
