@@ -5,19 +5,28 @@ import { literal, type OptionalRule, type Rule } from './gbnf.js';
 import type { Notation } from './loose-notation.js';
 import { counted, jsonText } from './scalar-rules.js';
 import { isRecord, type Shape } from './shape.js';
+import type { Shapes } from './shapes.js';
 import { SharedTexts } from './shared-texts.js';
 import { unquotedText } from './unquoted-text.js';
 import type { WorkBudget } from './work.js';
 
 export class LooseTexts {
   readonly #notation: Notation;
+  readonly #shapes: Shapes;
   readonly #work: WorkBudget;
   readonly #rules: Set<Rule>;
   readonly #newRule: (text: string) => string;
 
   /** `rules`: gets those that other schemas may have too. `newRule`: makes one and returns its name. */
-  constructor(notation: Notation, work: WorkBudget, rules: Set<Rule>, newRule: (text: string) => string) {
+  constructor(
+    notation: Notation,
+    shapes: Shapes,
+    work: WorkBudget,
+    rules: Set<Rule>,
+    newRule: (text: string) => string,
+  ) {
     this.#notation = notation;
+    this.#shapes = shapes;
     this.#work = work;
     this.#rules = rules;
     this.#newRule = newRule;
@@ -47,7 +56,7 @@ export class LooseTexts {
   /** The ways to write strings of these values, and objects and lists where those are not JSON, that the shape allows. */
   enum(shape: Shape, values: ReadonlyMap<string, unknown>): string[] {
     const notation = this.#notation;
-    const fitting = new EnumValues({ work: this.#work });
+    const fitting = new EnumValues(this.#shapes, this.#work);
     fitting.add(shape, values);
     const all = fitting.texts().map((text): unknown => JSON.parse(text));
     const written =

@@ -54,7 +54,7 @@ class LooseRules {
     this.#work = work;
     this.#shapes = new Shapes(root, work);
     this.#rules = new Set<Rule>([...json, ...anyValueRules(notation)]);
-    this.#texts = new LooseTexts(notation, work, this.#rules, (text) => this.#rule(text));
+    this.#texts = new LooseTexts(notation, this.#shapes, work, this.#rules, (text) => this.#rule(text));
   }
 
   make(): GrammarPart {

@@ -210,7 +210,7 @@ class NestedRules {
     const patterns = free.map((shape) => unquotedText(shape, this.#work, this.#tagPrefix));
     // Where any text may stand, it stands for other scalars too.
     if (free.some((shape, i) => isAnyText(shape, patterns[i]))) return [[`${TEXT}-0`]];
-    const values = new EnumValues(this.#maker);
+    const values = new EnumValues(this.#shapes, this.#work);
     for (const shape of strings) if (shape.values) values.add({ ...shape, types: ['string'] }, shape.values);
     const texts = values.texts().map((text) => JSON.parse(text) as string);
     const written = texts.filter((text) => !text.includes(this.#tagPrefix));

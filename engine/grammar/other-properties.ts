@@ -1,8 +1,7 @@
 /** Rules of the properties of an object that its schema does not name: their keys, and what they are. */
 import { extraKeyRules, type Others } from './object-rules.js';
 import type { RuleMaker } from './rule-maker.js';
-import { counted, keysOf } from './scalar-rules.js';
-import { itemsOf } from './rope.js';
+import { counted, keysOf, textForm } from './scalar-rules.js';
 import type { All, ObjectShape, Schema, Shape } from './shape.js';
 import { SharedTexts } from './shared-texts.js';
 import { TEXT_STACKS } from './stacks.js';
@@ -37,21 +36,26 @@ export function otherProperties(
   maker: RuleMaker,
   rules: ValueRules,
 ): OtherProperties {
-  const names = objects.flatMap((object): readonly Schema[] => (object.names === undefined ? [] : [object.names]));
   const patterned = objects.filter(({ byPattern }) => byPattern.length > 0);
   const value = (of: (object: ObjectShape) => Schema): string => rules.value(objects.map(of));
-  const keys = names.length > 0 ? namesOf(rules.shapes(names), declared, maker) : undefined;
-  if (keys !== undefined) {
-    return { others: keys === '' ? [] : [{ key: keys, rule: value(({ additional }) => additional) }], places: 12 };
+  const names = namesOf(objects);
+  const allowed = names.length > 0 ? namesForm(rules.shapes(names), maker) : undefined;
+  if (Array.isArray(allowed)) {
+    const listed = allowed.filter((name) => !declared.includes(name));
+    return { others: listedProperties(listed, objects, maker, rules), places: Math.max(12, listed.length) };
   }
   const [only, ...more] = patterned;
   if (only && more.length === 0 && only.byPattern.length <= MAX_PATTERNS) {
-    const enforced = byPattern(only, declared, maker, (schema) =>
+    const enforced = byPattern(only, { ...ANY_TEXT, ...allowed, without: declared }, maker, (schema) =>
       value((object) => (object === only ? schema : object.additional)),
     );
     if (enforced) return { others: enforced, places: 12 * enforced.length };
   }
   if (objects.some(({ additional }) => additional === false)) return { others: [], places: TEXT_STACKS };
+  const keys = allowed && keyRule({ ...allowed, without: declared }, maker);
+  if (keys !== undefined) {
+    return { others: keys === '' ? [] : [{ key: keys, rule: value(({ additional }) => additional) }], places: 12 };
+  }
   let places = TEXT_STACKS;
   const key = extraKeyRules(declared, (alternatives) => {
     places = Math.max(places, alternatives.length);
@@ -70,21 +74,42 @@ export function matching({ byPattern }: ObjectShape, name: string, { work }: Rul
   );
 }
 
+/** What these objects say of the names of their properties. */
+export function namesOf(objects: readonly ObjectShape[]): readonly Schema[] {
+  return objects.flatMap(({ names }) => (names === undefined ? [] : [names]));
+}
+
+/** Properties of these names: those of one rule together. */
+function listedProperties(
+  names: readonly string[],
+  objects: readonly ObjectShape[],
+  maker: RuleMaker,
+  rules: ValueRules,
+): readonly Others[] {
+  const byRule = new Map<string, string[]>();
+  for (const name of names) {
+    const patterned = objects.flatMap((object) => matching(object, name, maker));
+    const rule = rules.value([...objects.map(({ additional }) => additional), ...patterned]);
+    byRule.set(rule, [...(byRule.get(rule) ?? []), name]);
+  }
+  return [...byRule].map(([rule, all]) => ({ key: keysOf(all, maker), rule }));
+}
+
 /**
  * For each pattern, names that match it alone, and those that match none. Undefined: some patterns are not enforced.
  */
 function byPattern(
   { byPattern: all, unmatched }: ObjectShape,
-  declared: readonly string[],
+  names: TextForm,
   maker: RuleMaker,
   value: (schema: Schema) => string,
 ): Others[] | undefined {
   const patterns = all.map(([pattern]) => pattern);
   const forms: (readonly [TextForm, Schema])[] = all.map(([pattern, schema]) => [
-    { ...ANY_TEXT, patterns: [pattern], without: declared, unlike: patterns.filter((other) => other !== pattern) },
+    { ...names, patterns: [...names.patterns, pattern], unlike: patterns.filter((other) => other !== pattern) },
     schema,
   ]);
-  forms.push([{ ...ANY_TEXT, without: declared, unlike: patterns }, unmatched]);
+  forms.push([{ ...names, unlike: patterns }, unmatched]);
   const others: Others[] = [];
   for (const [form, schema] of forms) {
     if (schema === false) continue;
@@ -95,27 +120,16 @@ function byPattern(
   return others;
 }
 
-/** The rule of the names that a schema of names allows; '': none; undefined: it is not enforced. */
-function namesOf(shapes: readonly Shape[], declared: readonly string[], maker: RuleMaker): string | undefined {
+/** The names that a schema of names allows, as a list or a form; undefined: any, as far as it is enforced. */
+function namesForm(shapes: readonly Shape[], maker: RuleMaker): string[] | TextForm | undefined {
   const [shape, ...more] = shapes.filter(({ types }) => types.includes('string'));
-  if (shape === undefined) return '';
+  if (shape === undefined) return [];
   if (more.length > 0) return undefined;
-  if (shape.values) {
-    const texts = [...shape.values.values()].filter((value) => typeof value === 'string' && !declared.includes(value));
-    return texts.length === 0 ? '' : keysOf(texts as string[], maker);
-  }
-  const all = itemsOf(shape.texts, () => {
-    maker.work.spend(1);
-  });
-  const form = counted({
-    patterns: all.flatMap(({ pattern }) => pattern ?? []),
-    formats: all.flatMap(({ format }) => format ?? []),
-    least: shape.length.least,
-    most: shape.length.most,
-  });
-  if (form.least > form.most) return '';
+  if (shape.values) return [...shape.values.values()].filter((value) => typeof value === 'string');
+  const form = counted(textForm(shape, maker.work));
+  if (form.least > form.most) return [];
   const says = form.patterns.length + form.formats.length > 0 || form.least > 0 || form.most < Infinity;
-  return says ? keyRule({ ...form, without: declared }, maker) : undefined;
+  return says ? form : undefined;
 }
 
 function keyRule(form: TextForm, maker: RuleMaker): string | undefined {

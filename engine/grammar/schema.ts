@@ -4,7 +4,7 @@ import type { GrammarPart } from './gbnf.js';
 import { JSON_RULES } from './json.js';
 import { itemMembers } from './member-order.js';
 import { LEAST_PROPERTY_STEPS, objectRules, type Property } from './object-rules.js';
-import { matching, otherProperties } from './other-properties.js';
+import { matching, namesOf, otherProperties } from './other-properties.js';
 import { RuleMaker } from './rule-maker.js';
 import { alternativeText, type Alternative, type Item } from './rules.js';
 import { MAX_COUNTED, numbersOf, textsOf, overCounted, type Scalars } from './scalar-rules.js';
@@ -13,6 +13,7 @@ import { SchemaIds } from './schema-ids.js';
 import { saysNothing, type All, type Schema, type Shape } from './shape.js';
 import { Shapes } from './shapes.js';
 import { AFTER_VALUE, MAX_STACKS, stacks, type Container, type ValueForm } from './stacks.js';
+import { Validity } from './validity.js';
 import { Unservable, unlessUnservable, WorkBudget, type NoGrammar } from './work.js';
 
 export type SchemaGrammar =
@@ -49,6 +50,7 @@ class Compiler {
   readonly #shapes: Shapes;
   /** Names by what the rule is to match. */
   readonly #names = new Map<string, string>();
+  readonly #validity: Validity;
   readonly #schemaIds = new SchemaIds();
   readonly #open: { readonly name: string; readonly all: All }[] = [];
   readonly #forms = new Map<string, ValueForm>();
@@ -57,6 +59,7 @@ class Compiler {
     this.#maker = new RuleMaker(prefix, work);
     this.#work = work;
     this.#shapes = new Shapes(root, work);
+    this.#validity = new Validity(this.#shapes, work);
   }
 
   compile(schema: Schema): SchemaGrammar {
@@ -88,7 +91,7 @@ class Compiler {
 
   #define(name: string, all: All): void {
     const alternatives: Alternative[] = [];
-    const values = new EnumValues(this.#maker);
+    const values = new EnumValues(this.#shapes, this.#work);
     const objects: Container[] = [];
     const arrays: Container[] = [];
     const strings: Container[] = [];
@@ -133,6 +136,7 @@ class Compiler {
     }
     for (const { properties } of objects) this.#work.spend(properties.size);
     const declared = new Set([...objects.flatMap(({ properties }) => [...properties.keys()]), ...required]);
+    const names = namesOf(objects);
     const stepsOfOne = 1 + (1 + VALUE_STEPS) * objects.length + LEAST_PROPERTY_STEPS;
     this.#work.foresee(stepsOfOne * (declared.size - 1));
     const properties = [...declared].map((name) => {
@@ -140,7 +144,12 @@ class Compiler {
       this.#work.spendText(name.length);
       const own = objects.map(({ properties, additional }) => properties.get(name) ?? additional);
       const patterned = objects.flatMap((object) => matching(object, name, this.#maker));
-      return { name, required: required.has(name), rule: this.#value([...own, ...patterned]) };
+      const refused = names.length > 0 && !this.#validity.of(name, names);
+      return {
+        name,
+        required: required.has(name),
+        rule: this.#value([...own, ...patterned, ...(refused ? [false] : [])]),
+      };
     });
     const { others, places: keys } = otherProperties(objects, [...declared], this.#maker, {
       value: (all) => this.#value(all),

@@ -33,7 +33,7 @@ export class Shapes {
 
   /** The alternatives for a value that satisfies all of `all`; none: there is no such value. */
   of(all: All): readonly Shape[] {
-    return this.#product(all.map((schema) => this.#ofOne(schema, 0)));
+    return this.#product(all.map((schema) => this.#ofOne(schema, 0))).map(withoutEmptyRange);
   }
 
   #ofOne(schema: unknown, depth: number): readonly Shape[] {
@@ -126,6 +126,12 @@ export class Shapes {
     }
     return byId;
   }
+}
+
+/** No object has more properties at least than at most. */
+function withoutEmptyRange(shape: Shape): Shape {
+  const { types, members } = shape;
+  return members.least > members.most ? { ...shape, types: types.filter((type) => type !== 'object') } : shape;
 }
 
 function bounded(alternatives: number): void {

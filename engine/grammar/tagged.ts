@@ -15,6 +15,7 @@ import { schemaGrammar } from './schema.js';
 import type { Range, Schema, Shape } from './shape.js';
 import { SharedTexts } from './shared-texts.js';
 import { spaced } from './spaced.js';
+import { Shapes } from './shapes.js';
 import { AFTER_VALUE, TEXT_STACKS } from './stacks.js';
 import { isAnyText, unquotedText } from './unquoted-text.js';
 import { Unservable, unlessUnservable, type NoGrammar, type WorkBudget } from './work.js';
@@ -200,7 +201,7 @@ class TaggedRules {
    * JSON where JSON may stand too.
    */
   #enum(texts: readonly Shape[], beside: boolean): readonly string[] {
-    const values = new EnumValues({ work: this.#work });
+    const values = new EnumValues(new Shapes(this.#root, this.#work), this.#work);
     for (const shape of texts) if (shape.values) values.add({ ...shape, types: ['string'] }, shape.values);
     const written = values.texts().map((text) => JSON.parse(text) as string);
     const mark = this.#syntax.close.trim();

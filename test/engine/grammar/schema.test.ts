@@ -194,6 +194,48 @@ const CASES: readonly (readonly [string, unknown, readonly string[], readonly st
     ['{}', '{"x":1}'],
     ['{"x":"a"}'],
   ],
+  [
+    'a declared name that the names exclude',
+    object({ a: { type: 'integer' }, b: {} }, { propertyNames: { enum: ['b', 'c'] } }),
+    ['{"b":1}', '{"c":1}', '{}'],
+    ['{"a":1}'],
+  ],
+  [
+    'patterns of names beside a pattern of all names',
+    object({}, { patternProperties: { '^x-': { type: 'string' } }, propertyNames: { pattern: '^[a-z-]+$' } }),
+    ['{"x-a":""}', '{"a":1}'],
+    ['{"x-a":1}', '{"x-A":""}', '{"A":1}'],
+  ],
+  [
+    'patterns of names beside a list of all names',
+    object({}, { patternProperties: { '^x-': { type: 'string' } }, propertyNames: { enum: ['x-a', 'b'] } }),
+    ['{"x-a":""}', '{"b":1}'],
+    ['{"x-a":1}', '{"x-b":""}'],
+  ],
+  [
+    'an enum of arrays, beside counts and items',
+    { type: 'array', enum: [[], [1], ['a'], [[1]]], minItems: 1, items: { type: ['integer', 'array'], maxItems: 0 } },
+    ['[1]'],
+    ['[]', '["a"]', '[[1]]'],
+  ],
+  [
+    'an enum of objects, beside properties',
+    {
+      enum: [{ a: 1 }, { b: 1 }, { b: 'x' }, { b: 1, c: 1 }, { b: 1, c: { d: 1 } }, { b: 1, D: 1 }],
+      ...object(
+        { b: { type: 'integer' }, c: { $ref: '#/$defs/c' } },
+        { required: ['b'], propertyNames: { pattern: '^[a-z]' }, $defs: { c: { enum: [{ d: 1 }] } } },
+      ),
+    },
+    ['{"b":1}', '{"b":1,"c":{"d":1}}'],
+    ['{"a":1}', '{"b":"x"}', '{"b":1,"c":1}', '{"b":1,"D":1}'],
+  ],
+  [
+    'property counts in the wrong order',
+    { type: ['object', 'null'], minProperties: 3, maxProperties: 1 },
+    ['null'],
+    ['{}', '{"a":1}'],
+  ],
   ['definitions', { $ref: '#/definitions/a~1b', definitions: { 'a/b': { type: 'integer' } } }, ['1'], ['""']],
   [
     'a list that refers to itself',
@@ -242,6 +284,8 @@ t.test('refusals name the reason', (t) => {
     ['without end', object({ a: { $ref: '#' } }, { required: ['a'] }), /no value/],
     ['bounds in the wrong order', { type: 'string', minLength: 2, maxLength: 1 }, /no value/],
     ['item counts in the wrong order', { prefixItems: [{}], minItems: 2, maxItems: 1 }, /no value/],
+    ['property counts in the wrong order', { minProperties: 3, maxProperties: 2 }, /no value/],
+    ['required and no name', { required: ['UPPER'], propertyNames: { pattern: '^[a-z]+$' } }, /no value/],
     ['a reference to a place that does not exist', { $ref: '#/$defs/a' }, /`\$ref` to what/],
     ['a reference to another document', { $ref: 'https://example.com/a' }, /`\$ref` to what/],
     ['a reference to itself', { $ref: '#' }, /too deeply/],
