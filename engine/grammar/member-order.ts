@@ -16,19 +16,19 @@ export function itemMembers(rules: readonly string[]): Members {
 }
 
 /** Steps of one place that two are at, and of each member that may follow there. */
-const PAIR_STEPS = 4;
+const PAIR_STEPS = 8;
 
 /** Which members may come next after those so far. */
 export class MemberOrder {
   readonly parts: readonly Property[];
-  readonly #others: readonly string[];
+  readonly #others: readonly (readonly [rule: string, after: number])[];
   readonly #positions: ReadonlyMap<string, number>;
   /** For each position, that of the first required member from there on. */
   readonly #required: readonly number[];
 
   constructor({ parts, others }: Members) {
     this.parts = parts;
-    this.#others = others;
+    this.#others = others.map((rule) => [rule, parts.length]);
     this.#positions = new Map(parts.map(({ name }, i) => [name, i]));
     const backwards = [parts.length];
     for (const [i, { required }] of [...parts.entries()].reverse()) {
@@ -51,8 +51,7 @@ export class MemberOrder {
 
   /** The same of one that has no name of its own. */
   others(position: number): readonly (readonly [rule: string, after: number])[] {
-    const { length } = this.parts;
-    return this.#required[position] === length ? this.#others.map((rule) => [rule, length]) : [];
+    return this.#required[position] === this.parts.length ? this.#others : [];
   }
 
   has(name: string): boolean {
@@ -65,39 +64,36 @@ export class MemberOrder {
  * `mayBeEqual`: whether a value of one rule may be one of the other too. `spend` is called with the steps that are about to
  * be done, and may throw to stop.
  */
-export function* together(
+export function together(
   a: MemberOrder,
   b: MemberOrder,
   mayBeEqual: (x: string, y: string) => boolean,
   spend: (steps: number) => void,
-): Generator<readonly [string, string]> {
+): readonly (readonly [string, string])[] {
+  const pairs: (readonly [string, string])[] = [];
   const open: (readonly [number, number])[] = [[0, 0]];
-  const seen = new Set(['0 0']);
+  const seen = new Set([0]);
+  const meet = (x: string, y: string, i: number, j: number): void => {
+    pairs.push([x, y]);
+    const place = i * (b.parts.length + 1) + j;
+    if (seen.has(place) || !mayBeEqual(x, y)) return;
+    seen.add(place);
+    open.push([i, j]);
+  };
   // An array hands out what is added to it on the way.
   for (const [i, j] of open) {
     spend(PAIR_STEPS * (1 + a.end(i) - i + b.end(j) - j));
-    for (const [x, y, ...after] of nextOf(a, i, b, j)) {
-      yield [x, y];
-      const key = after.join(' ');
-      if (seen.has(key) || !mayBeEqual(x, y)) continue;
-      seen.add(key);
-      open.push(after);
+    for (let at = i; at < a.end(i); at++) {
+      const { name = '', rule = '' } = a.parts[at] ?? {};
+      for (const [y, after] of b.next(j, name)) meet(rule, y, at + 1, after);
+    }
+    for (const [x, end] of a.others(i)) {
+      for (let at = j; at < b.end(j); at++) {
+        const { name = '', rule = '' } = b.parts[at] ?? {};
+        if (!a.has(name)) meet(x, rule, end, at + 1);
+      }
+      for (const [y, after] of b.others(j)) meet(x, y, end, after);
     }
   }
-}
-
-/** What may come next in both under one name: the rules of the two values, and the positions after them. */
-function nextOf(a: MemberOrder, i: number, b: MemberOrder, j: number): [string, string, number, number][] {
-  const named = a.parts
-    .slice(i, a.end(i))
-    .flatMap(({ name, rule }, k) => b.next(j, name).map(([y, after]) => [rule, y, i + k + 1, after] as const));
-  const others = a
-    .others(i)
-    .flatMap(([x, end]) => [
-      ...b.parts
-        .slice(j, b.end(j))
-        .flatMap(({ name, rule }, k) => (a.has(name) ? [] : [[x, rule, end, j + k + 1] as const])),
-      ...b.others(j).map(([y, after]) => [x, y, end, after] as const),
-    ]);
-  return [...named, ...others].map((each) => [...each]);
+  return pairs;
 }
