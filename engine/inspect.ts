@@ -16,6 +16,7 @@ import {
   type HeadReport,
   type ToInspector,
 } from './protocol/inspect-messages.js';
+import './protocol/group-signals.js';
 import { ENGINE_EXIT } from './protocol/messages.js';
 
 // An abort inside llama.cpp would start a debugger on this process to print a stack trace.
@@ -79,6 +80,3 @@ process.on('disconnect', () => {
   setTimeout(() => process.exit(ENGINE_EXIT.done), PROGRESS_MS * 20).unref();
   if (!asked) process.exit(ENGINE_EXIT.done);
 });
-// Ctrl-C reaches the whole process group; the parent exits first, which closes the channel.
-process.on('SIGINT', () => undefined);
-process.on('SIGTERM', () => undefined);

@@ -8,6 +8,7 @@ import { Link } from './protocol/link.js';
 import { LoadFailure } from './llama/load-failure.js';
 import { leaveMemoryOutOfDumps } from './protocol/no-core-dump.js';
 import { endAtOnce, endWithParent } from './protocol/parent-watch.js';
+import './protocol/group-signals.js';
 import './protocol/v8-flags.js';
 import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from './protocol/messages.js';
 import type { EngineFacts, EngineSetup } from './protocol/setup.js';
@@ -168,7 +169,3 @@ function receive(message: ToEngine | null | undefined): void {
       refuse();
   }
 }
-
-// Ctrl-C reaches the whole process group; the sidecar drains first and then sends `shutdown`.
-process.on('SIGINT', () => undefined);
-process.on('SIGTERM', () => undefined);

@@ -13,6 +13,7 @@ import { openVision, UNDECODABLE, type Vision } from './llama/vision.js';
 import { Link } from './protocol/link.js';
 import { ENGINE_EXIT } from './protocol/messages.js';
 import { endAtOnce, endWithParent } from './protocol/parent-watch.js';
+import './protocol/group-signals.js';
 import './protocol/v8-flags.js';
 import {
   VISION_VERSION,
@@ -161,7 +162,3 @@ function receive(message: ToVision | null | undefined): void {
       cache.forget(message.scope);
   }
 }
-
-// Ctrl-C reaches the whole process group; the sidecar ends this process when it has drained.
-process.on('SIGINT', () => undefined);
-process.on('SIGTERM', () => undefined);

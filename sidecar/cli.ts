@@ -3,6 +3,7 @@
 import { systemClock } from './lib/clock.js';
 import { EXIT } from './commands/command.js';
 import { runCommand } from './commands/command-line.js';
+import { endureHangUp } from './commands/hang-up.js';
 import type { Config } from './config/config.js';
 import { openLog } from './telemetry/logger.js';
 import { quietConsole } from './telemetry/quiet-console.js';
@@ -52,7 +53,9 @@ function say(text: string): void {
 
 // A failed write must not end the service, which it would without a listener.
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined);
-const code = await runCommand(process.argv.slice(2), {
+const args = process.argv.slice(2);
+if (args[0] === 'serve') endureHangUp();
+const code = await runCommand(args, {
   out,
   err: say,
   stdout: process.stdout,

@@ -8,6 +8,7 @@ import { Link } from '../protocol/link.js';
 import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from '../protocol/messages.js';
 import { endAtOnce, endWithParent } from '../protocol/parent-watch.js';
 import type { EngineSetup } from '../protocol/setup.js';
+import '../protocol/group-signals.js';
 import '../protocol/v8-flags.js';
 import { processClock } from '../scheduler/clock.js';
 import { RemoteLoop } from './remote-loop.js';
@@ -117,7 +118,3 @@ function receive(message: ToEngine | null | undefined): void {
       process.exit(ENGINE_EXIT.protocol);
   }
 }
-
-// Ctrl-C reaches the whole process group; the sidecar drains first and then sends `shutdown`.
-process.on('SIGINT', () => undefined);
-process.on('SIGTERM', () => undefined);

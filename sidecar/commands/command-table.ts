@@ -6,7 +6,7 @@ const JSON_OPTION = { type: 'boolean', about: 'print JSON' } as const satisfies 
 const serve = {
   about: 'run the sidecar until SIGTERM or SIGINT',
   details: [
-    'The log goes to stdout, one JSON object a line; messages for people go to stderr. The first SIGTERM or SIGINT drains, a second one ends the process at once (exit code 130). SIGHUP reloads keys and secrets.',
+    'The log goes to stdout, one JSON object a line; messages for people go to stderr. The first SIGTERM or SIGINT drains, a second one ends the process at once (exit code 130). SIGHUP reloads keys and secrets; after the terminal was closed that it was started from, it drains.',
     'Agent frameworks, structured outputs and the Responses API need the setting contract: compatible (RA_CONTRACT=compatible); docs/clients.md lists the clients.',
   ],
   options: {},

@@ -4,6 +4,7 @@ import { systemClock } from '../lib/clock.js';
 import { isNotified, type Config, type ModelConfig } from '../config/config.js';
 import { makesDevelopmentKey, openIdentities, type Identities } from '../app/compose-identity.js';
 import type { Log } from '../telemetry/logger.js';
+import { terminalClosed } from './hang-up.js';
 import { NO_SERVICE_MANAGER, systemd, type ServiceManager } from './systemd.js';
 
 /** Signals that start a drain; a second one ends the process at once. */
@@ -15,7 +16,7 @@ const DRAIN_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
  */
 const SAME_REQUEST_MS = 1000;
 
-/** Reads keys, secrets and the certificate again, as is customary for services. */
+/** Reads keys, secrets and the certificate again, as is customary for services; drains if the terminal was closed. */
 const RELOAD_SIGNAL = 'SIGHUP';
 
 /** The exit code that shells use for an interrupted process. */
@@ -32,16 +33,22 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
   const identities = await openIdentities(config, systemClock, log, metrics);
   const { scrapers } = identities;
   let app: App | undefined;
-  process.on(RELOAD_SIGNAL, () => void Promise.all([identities.reload(), app?.reload()]));
+  let onStop: (signal: NodeJS.Signals) => void = endStart;
+  // A process of a container that is its first one ignores signals without a handler.
+  for (const signal of DRAIN_SIGNALS) process.on(signal, () => onStop(signal));
+  process.on(RELOAD_SIGNAL, () => {
+    if (terminalClosed()) onStop(RELOAD_SIGNAL);
+    else void Promise.all([identities.reload(), app?.reload()]);
+  });
+  // It may have been closed before there was a handler.
+  if (terminalClosed()) endStart();
   // Writing beyond the file size limit must only fail that write, and not end the process.
   process.on('SIGXFSZ', () => undefined);
-  // A process of a container that is its first one ignores signals without a handler.
-  for (const signal of DRAIN_SIGNALS) process.on(signal, endStart);
   try {
     app = await startApp(config, identities.identity, log, { metrics, ...(scrapers && { scrapers }) });
-    for (const signal of DRAIN_SIGNALS) process.off(signal, endStart);
+    const { stop, stopped } = stopping(app, serviceManager);
+    onStop = stop;
     identities.follow((account) => app?.forget(account));
-    const stopped = untilStopped(app, serviceManager);
     // Only after the data folder and the address are taken: the existing key may belong to a running sidecar.
     const key = makesDevelopmentKey(config) ? await renewedKey(keys.file, environment, identities, app) : undefined;
     const ended = await Promise.race([stopped, app.ready().then(() => undefined)]);
@@ -71,20 +78,23 @@ function endStart(): void {
   process.exit(0);
 }
 
-/** Drains on the first signal; resolves with 0 when that is done. */
-function untilStopped(app: App, serviceManager: ServiceManager): Promise<number> {
-  return new Promise((resolve, reject) => {
-    let first: { readonly signal: string; readonly at: number } | undefined;
-    const stop = (signal: string): void => {
-      const at = systemClock.now();
-      if (first?.signal === signal && at - first.at < SAME_REQUEST_MS) return;
-      if (first !== undefined) process.exit(EXIT_INTERRUPTED);
-      first = { signal, at };
-      serviceManager.stopping();
-      app.drain().then(() => resolve(0), reject);
-    };
-    for (const signal of DRAIN_SIGNALS) process.on(signal, stop);
-  });
+/** `stop` takes each signal and drains on the first one; `stopped` resolves with 0 when that is done. */
+function stopping(
+  app: App,
+  serviceManager: ServiceManager,
+): { readonly stop: (signal: NodeJS.Signals) => void; readonly stopped: Promise<number> } {
+  let first: { readonly signal: NodeJS.Signals; readonly at: number } | undefined;
+  let settle: (drained: Promise<number>) => void;
+  const stopped = new Promise<number>((resolve) => (settle = resolve));
+  const stop = (signal: NodeJS.Signals): void => {
+    const at = systemClock.now();
+    if (first?.signal === signal && at - first.at < SAME_REQUEST_MS) return;
+    if (first !== undefined) process.exit(EXIT_INTERRUPTED);
+    first = { signal, at };
+    serviceManager.stopping();
+    settle(app.drain().then(() => 0));
+  };
+  return { stop, stopped };
 }
 
 /** The text that is printed once the sidecar is ready. Its curl commands work when pasted. */

@@ -9,6 +9,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Piscina } from 'piscina';
 import { Link } from '../../engine/protocol/link.js';
 import { endAtOnce, endWithParent } from '../../engine/protocol/parent-watch.js';
+import '../../engine/protocol/group-signals.js';
 import '../../engine/protocol/v8-flags.js';
 import type { BodyForm } from '../contracts/requests.js';
 import { describeFault } from '../telemetry/scrub.js';
@@ -55,8 +56,6 @@ const link = Link.toParent({
 });
 // Without a listener, its message would be printed, and may quote a prompt.
 process.on('uncaughtException', quit);
-// Ctrl-C and service managers signal the whole group; the sidecar drains first and then closes the link.
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => undefined);
 
 function handle(message: ToHost): void {
   switch (message.kind) {

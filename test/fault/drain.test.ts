@@ -1,15 +1,19 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { FLUSH_MS } from '../../sidecar/app/in-flight.js';
 import { cases } from '../support/long-form.js';
 import { counted, holdEngine } from '../support/faults.js';
 import { ENDLESS, endsEarly, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
-import { eventually, groupMembers, isRunning, signalGroup } from '../support/processes.js';
+import { childrenOf, eventually, groupMembers, isRunning, signalGroup, signalProcess } from '../support/processes.js';
 import { RawConnection } from '../support/raw-http.js';
-import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { CHAT, chatOnly, Sidecar, unloadedChat } from '../support/sidecar.js';
+
+const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
 const DRAINING = { code: 'draining', type: 'server_error' };
 
@@ -157,4 +161,31 @@ t.test('during the notice /readyz fails and requests are accepted', async (t) =>
   t.notOk(sidecar.lines.some(({ event }) => event === 'draining'));
   sidecar.child.kill('SIGINT');
   t.strictSame(await sidecar.exited(), { code: 130, signal: null }, 'a second signal ends it at once');
+});
+
+t.test('SIGHUP is a reload while its terminal is open, and the end of the terminal is a drain', async (t) => {
+  const dir = t.testdir({ log: '' });
+  const log = (): string => readFileSync(join(dir, 'log'), 'utf8');
+  // The shell becomes the sidecar, so that the kernel signals the sidecar as it would signal a login shell.
+  const script = ['-qec', `exec '${process.execPath}' '${CLI}' serve > '${join(dir, 'log')}'`, '/dev/null'];
+  const environment = { RA_DATA_DIR: dir, RA_MODELS: JSON.stringify((await unloadedChat()).models) };
+  const terminal = spawn('script', script, {
+    stdio: ['pipe', 'ignore', 'ignore'],
+    env: { ...process.env, ...environment, SHELL: '/bin/sh', RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' },
+  });
+  t.teardown(() => terminal.kill('SIGKILL'));
+  await eventually('it runs', () => log().includes('"keys loaded"'));
+  const [sidecar = { pid: 0 }] = childrenOf(terminal.pid ?? 0);
+  t.teardown(() => signalProcess(sidecar.pid, 'SIGKILL'));
+  const loads = (): number => log().split('"keys loaded"').length - 1;
+  // Of the development key, and of the signal.
+  await eventually('it is ready', () => loads() === 2);
+  process.kill(sidecar.pid, 'SIGHUP');
+  await eventually('a reload', () => loads() === 3);
+  t.notMatch(log(), '"draining"');
+
+  terminal.kill('SIGKILL');
+  await eventually('it has ended', () => !isRunning(sidecar.pid));
+  t.match(log(), '"draining"');
+  t.notMatch(log(), '"crashed"');
 });
