@@ -17,7 +17,7 @@ import { openFiles } from './compose-files.js';
 import { openTls } from './compose-tls.js';
 import { hostModels, reportPrompts } from './compose-models.js';
 import { FLUSH_MS, InFlight, taken } from './in-flight.js';
-import { listen } from './listen.js';
+import { listen, withSettings } from './listen.js';
 import { openOperators, type OperatorsView } from './operators-server.js';
 import { WeightFiles } from '../engine-client/weight-files.js';
 import type { Overrides } from './overrides.js';
@@ -87,7 +87,10 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
     throw error;
   });
   const operatorsListener = await openOperators(deps, () => view);
-  const operatorsAt = await operatorsListener.listen(config.operators.host, config.operators.port);
+  const operatorsAt = await withSettings(
+    'operators.host and operators.port',
+    operatorsListener.listen(config.operators.host, config.operators.port),
+  );
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
   const { files, plans, billing, spool, prune, closeSpool, otlp } = await openFiles(
     config,

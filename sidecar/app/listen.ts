@@ -6,10 +6,22 @@ import type { Log } from '../telemetry/logger.js';
 export async function listen(server: Server, at: ListenConfig, log: Log): Promise<number> {
   const { host, tcp, socket, socketMode } = at;
   const [port] = await Promise.all([
-    tcp ? server.listen(host, at.port).then(({ port: given }) => given) : 0,
-    socket === undefined ? undefined : server.listenUnix(socket, parseInt(socketMode, 8)),
+    tcp
+      ? withSettings('listen.host and listen.port', server.listen(host, at.port)).then(({ port: given }) => given)
+      : 0,
+    socket === undefined
+      ? undefined
+      : withSettings('listen.socket', server.listenUnix(socket, parseInt(socketMode, 8))),
   ]);
   if (tcp) log.info('listening', { host, port });
   if (socket !== undefined) log.info('listening on a socket', { file: socket });
   return port;
+}
+
+/** Adds to the error of an address that cannot be used by which settings it was chosen. */
+export function withSettings<T>(names: string, listening: Promise<T>): Promise<T> {
+  return listening.catch((error: unknown) => {
+    if (!(error instanceof Error)) throw error;
+    throw new Error(`${error.message} (set by ${names})`, { cause: error });
+  });
 }

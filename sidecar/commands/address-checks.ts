@@ -1,9 +1,7 @@
 /** The checks of `ra-sidecar doctor` for addresses: each is bound for a moment, or looked at where that would change something. */
-import { constants } from 'node:fs';
-import { access } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { dirname } from 'node:path';
 import type { Config } from '../config/config.js';
+import { bindError, socketProblem } from '../http/bind.js';
 import { socketPathState } from '../http/socket-file.js';
 import type { Check } from './check.js';
 
@@ -16,14 +14,9 @@ export async function addressChecks({ listen, operators }: Config, running: bool
   return checks;
 }
 
-/** Listens for a moment, since only that shows whether it is possible. */
 async function addressCheck(what: string, host: string, port: number, running: boolean): Promise<Check> {
   const says = `${host}:${port}`;
-  const code = await new Promise<string | undefined>((resolve) => {
-    const server = createServer();
-    server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? 'failed'));
-    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
-  });
+  const code = await bindError(host, port);
   if (code === undefined) return { what, level: 'ok', says: port === 0 ? `${says}, any free port` : `${says} is free` };
   if (code === 'EADDRINUSE' && running) {
     return { what, level: 'ok', says: `${says} is in use, and a sidecar runs on this data folder` };
@@ -34,14 +27,10 @@ async function addressCheck(what: string, host: string, port: number, running: b
 
 async function socketCheck(path: string, running: boolean): Promise<Check> {
   const what = 'socket';
-  const folder = dirname(path);
-  const writable = await access(folder, constants.W_OK).then(
-    () => true,
-    () => false,
-  );
-  if (!writable) {
-    const advice = `create ${folder} for the sidecar’s user`;
-    return { what, level: 'fail', says: `${path} cannot be created: its folder is not writable`, advice };
+  const problem = await socketProblem(path);
+  if (problem !== undefined) {
+    const advice = `create ${dirname(path)} for the sidecar’s user, or set another path`;
+    return { what, level: 'fail', says: `${path} cannot be created: ${problem}`, advice };
   }
   const state = await socketPathState(path);
   if (state.kind !== 'taken') return { what, level: 'ok', says: `${path} can be created` };

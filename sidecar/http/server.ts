@@ -1,5 +1,6 @@
 import { contractError, type ContractError } from '../domain/errors.js';
 import { Backlog } from './backlog.js';
+import { bindError, socketProblem } from './bind.js';
 import { BodyBudget } from './body.js';
 import { Connections } from './connections.js';
 import { EndedStreams } from './ended-streams.js';
@@ -120,7 +121,7 @@ class UwsServer implements Server {
       if (this.#closed || this.#socket !== undefined) throw new Error('a server listens once');
       (this.#tls ?? this.#app).listen(host, port, EXCLUSIVE_PORT, (socket) => {
         if (socket === false) {
-          reject(new Error(`cannot listen on ${host}:${port}`));
+          void bindError(host, port).then((code) => reject(new Error(refusal(`${host}:${port}`, code))));
           return;
         }
         this.#socket = socket;
@@ -136,7 +137,7 @@ class UwsServer implements Server {
       this.#app.listen_unix((socket) => (this.#unixSocket = socket === false ? undefined : socket), path);
       return this.#unixSocket !== undefined;
     });
-    if (this.#socketFile === undefined) throw new Error(`cannot listen on ${path}`);
+    if (this.#socketFile === undefined) throw new Error(refusal(path, await socketProblem(path)));
   }
 
   renewTls(files: TlsFiles): void {
@@ -210,4 +211,9 @@ class UwsServer implements Server {
       fault(reason);
     }
   }
+}
+
+/** The address may be free by the time that it is asked why it was not. */
+function refusal(address: string, why: string | undefined): string {
+  return `cannot listen on ${address}${why === undefined ? '' : `: ${why}`}`;
 }

@@ -202,7 +202,14 @@ t.test('an invalid configuration ends the start with one line that has no secret
   for (const [config, line] of [
     [{ gateway: { secretFile: file } }, /ra-sidecar: secrets: line 1 is not 32 to 256 visible ASCII characters/],
     [{ gateway: { secretFile: join(dir, 'absent') } }, /ra-sidecar: secrets: does not exist /],
-    [{ listen: { port: 0, socket: file } }, /ra-sidecar: cannot listen on .*: the path is a file that is not a socket/],
+    [
+      { listen: { host: '192.0.2.1', port: 0 } },
+      /192\.0\.2\.1:0: EADDRNOTAVAIL \(set by listen\.host and listen\.port\)/,
+    ],
+    [
+      { listen: { port: 0, socket: file } },
+      /ra-sidecar: cannot listen on .*: the path is a file that is not a socket \(set by listen\.socket\)/,
+    ],
   ] as const) {
     const sidecar = await Sidecar.launch(t, { config: { ...(await chatOnly(1)), ...config } });
     t.equal((await sidecar.exited()).code, 1);

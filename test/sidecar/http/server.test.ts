@@ -402,7 +402,7 @@ t.test('an address that is in use', async (t) => {
       limits: { totalBytes: 1 },
       onFault: () => undefined,
     });
-    await t.rejects(server.listen('127.0.0.1', port), { message: `cannot listen on 127.0.0.1:${port}` });
+    await t.rejects(server.listen('127.0.0.1', port), { message: `cannot listen on 127.0.0.1:${port}: EADDRINUSE` });
     await server.close();
     await t.rejects(server.listen('127.0.0.1', 0), { message: 'a server listens once' });
   }

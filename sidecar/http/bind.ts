@@ -1,0 +1,26 @@
+/** Why an address cannot be listened on, which uWS does not say. */
+import { constants } from 'node:fs';
+import { access } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { dirname } from 'node:path';
+
+/** The longest path of a Unix socket, bytes. */
+const MOST_PATH_BYTES = 107;
+
+/** Listens for a moment, since only that shows whether it is possible. The operating system's code, or undefined. */
+export function bindError(host: string, port: number): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', ({ code }: NodeJS.ErrnoException) => resolve(code ?? 'failed'));
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
+  });
+}
+
+/** What prevents the file of a socket from being created, or undefined if nothing is known to. */
+export async function socketProblem(path: string): Promise<string | undefined> {
+  if (Buffer.byteLength(path) > MOST_PATH_BYTES) return `the path is longer than ${MOST_PATH_BYTES} bytes`;
+  return await access(dirname(path), constants.W_OK | constants.X_OK).then(
+    () => undefined,
+    (error: unknown) => `its folder cannot be written (${(error as NodeJS.ErrnoException).code ?? 'unknown'})`,
+  );
+}
