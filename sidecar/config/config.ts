@@ -1,3 +1,4 @@
+import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parse, visit, type ParseError } from 'jsonc-parser';
 import { contradictions, hints } from './checks.js';
@@ -67,9 +68,21 @@ export function isNotified(environment: Environment = process.env): boolean {
   return (environment['NOTIFY_SOCKET'] ?? '') !== '';
 }
 
-/** The environment of a child process: this process's own, with `set` over it. */
-export function childEnvironment(set: Environment = {}, environment: Environment = process.env): Environment {
-  return { ...environment, ...set };
+/**
+ * The environment of a child process: this process's own, with `set` over it. node-llama-cpp cannot be loaded by a user without a
+ * home folder, as in a container; it gets one that nobody can have put files into. `homeOf`: throws if there is none.
+ */
+export function childEnvironment(
+  set: Environment = {},
+  environment: Environment = process.env,
+  homeOf: () => unknown = homedir,
+): Environment {
+  try {
+    homeOf();
+    return { ...environment, ...set };
+  } catch {
+    return { ...environment, HOME: '/nonexistent', ...set };
+  }
 }
 
 /**
@@ -109,7 +122,6 @@ function readFile(file: string): { value: object } | { problem: string } {
   if (error) return { problem: `is not JSON from line ${lineAt(text, error.offset)} on` };
   const repeat = repeatAt(text);
   if (repeat !== undefined) return { problem: `${REPEATED}, on line ${lineAt(text, repeat)}` };
-  if (value === undefined) return { value: {} };
   return typeof value === 'object' && value !== null && !Array.isArray(value)
     ? { value }
     : { problem: 'must contain one object' };

@@ -53,4 +53,8 @@ t.test('an engine has its own variables, and this process’s stay unchanged', a
   t.strictSame({ ...process.env }, before);
   await child.close(0);
   t.strictSame(childEnvironment({ A: '2' }, { A: '1', B: '1' }), { A: '2', B: '1' });
+  const homeless = (): never => {
+    throw new Error('uv_os_homedir returned ENOENT');
+  };
+  t.strictSame(childEnvironment({ A: '2' }, { A: '1' }, homeless), { A: '2', HOME: '/nonexistent' });
 });
