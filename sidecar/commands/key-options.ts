@@ -55,16 +55,21 @@ function isEnvironment(name: string): boolean {
   return name.length <= ENVIRONMENT_NAME.maxLength && new RegExp(ENVIRONMENT_NAME.pattern).test(name);
 }
 
-/** `30d`, `12h`, `90m`, `45s` in ms. */
-export function durationMs(option: string, text: string): number {
+/** `30d`, `12h`, `90m`, `45s` in ms. `others`: what else the option takes. */
+export function durationMs(option: string, text: string, others = ''): number {
   const [, number, unit] = /^(\d{1,9})([dhms])$/.exec(text) ?? [];
   const ms = Number(number) * UNIT_MS[(unit ?? 's') as keyof typeof UNIT_MS];
-  if (!(ms <= MAX_MS)) throw new UsageError(`${option} must be a time such as 30d, 12h or 90m, of ten years at most`);
+  if (!(ms <= MAX_MS))
+    throw new UsageError(`${option} must be a time such as 30d, 12h or 90m, of ten years at most${others}`);
   return ms;
 }
 
 function endOf(text: string, now: number): string {
-  if (!/^\d{4}-/.test(text)) return new Date(now + durationMs('--expires', text)).toISOString();
+  if (!/^\d{4}-/.test(text)) {
+    const ms = durationMs('--expires', text, ', or 2027-01-31T00:00:00Z');
+    if (ms === 0) throw new UsageError('--expires must be after now');
+    return new Date(now + ms).toISOString();
+  }
   // A time needs its zone: without, it would mean different times on different machines.
   const at = /^[\d-]+T[\d:.]+(Z|[+-]\d\d:\d\d)$/.test(text) ? exactTime(text) : NaN;
   if (Number.isNaN(at)) throw new UsageError('--expires must be a time such as 2027-01-31T00:00:00Z, or 30d');
@@ -77,6 +82,7 @@ function limitsFrom(text: string): KeyLimits {
   const limits: Partial<Record<LimitGroup, { inFlight: number; perMinute: number }>> = {};
   for (const part of listOf('--limits', text)) {
     const [, name = '', inFlight, perMinute] = /^(\w+)=(\d{1,6})\/(\d{1,6})$/.exec(part) ?? [];
+    if (inFlight === undefined) throw new UsageError('--limits must be as in chat=4/60: in flight, and a minute');
     limits[oneOf('--limits', name, LIMIT_GROUPS)] = { inFlight: Number(inFlight), perMinute: Number(perMinute) };
   }
   return limits;

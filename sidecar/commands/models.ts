@@ -116,6 +116,7 @@ async function add(config: Settings, args: readonly string[], io: Io): Promise<n
   const { out, err: say, clock, terminal } = io;
   let file = resolve(uri);
   if (!(await isThere(file))) {
+    if (!/^[a-z]+:/i.test(uri)) throw new Error(`${file} does not exist`);
     const dir = values.dir === undefined ? modelsDir(config.dataDir) : resolve(values.dir);
     await removeLeftovers(dir);
     const bar = new Progress(clock, terminal);
@@ -201,6 +202,8 @@ async function verify(config: Settings, args: readonly string[], io: Io): Promis
       { ...wanted, running },
       io,
     );
+  if (named !== undefined && chosen.length === 0 && !(await isThere(resolve(named))))
+    io.err(`no model has this id; there are ${config.models.map(({ id }) => id).join(', ')}\n`);
   const running = await isRunning(config);
   const sizings =
     named !== undefined && chosen.length === 0

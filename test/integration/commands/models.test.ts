@@ -288,6 +288,13 @@ t.test('verify: a file that cannot be served is reported, whatever its damage', 
     t.match(ran, { code: 1, stdout: reason }, basename(path));
     t.match(ran.stdout, /it cannot be served: /);
   }
+  const mistyped = await runHere(['models', 'verify', 'on'], configured(dir, { id: 'one', kind: 'chat', file }));
+  t.match(mistyped, { code: 1, stdout: /the file does not exist/, stderr: 'no model has this id; there are one\n' });
+  const path = join(dir, 'mistyped.gguf');
+  t.match(await runHere(['models', 'add', path], configured(dir, { id: 'one', kind: 'chat', file })), {
+    code: 1,
+    stderr: `ra-sidecar: ${path} does not exist\n`,
+  });
 });
 
 t.test('wrong command lines', async (t) => {
