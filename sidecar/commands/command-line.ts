@@ -5,7 +5,8 @@
  */
 import type { Writable } from 'node:stream';
 import { loadConfig, type Config } from '../config/config.js';
-import { EXIT } from './command.js';
+import { VERSION } from '../lib/version.js';
+import { EXIT, parsed, UsageError } from './command.js';
 import { COMMANDS } from './command-table.js';
 import { helpOf, orUsage } from './help.js';
 import type { Io } from './io.js';
@@ -48,9 +49,14 @@ export async function runCommand(args: Args, caller: CommandCaller): Promise<num
     out(helpOf(args.slice(0, 2).join(' ')));
     return EXIT.done;
   }
+  if (name === '--version') {
+    out(`ra-sidecar ${VERSION}\n`);
+    return EXIT.done;
+  }
   if (!Object.hasOwn(COMMANDS, name)) {
-    say(helpOf(''));
-    return EXIT.usage;
+    return await orUsage('', caller, () => {
+      throw new UsageError(name === '' ? 'a command is required' : 'unknown command');
+    });
   }
   try {
     const bare = BARE[name];
@@ -79,10 +85,9 @@ async function runConfigured(name: string, args: Args, caller: CommandCaller): P
   return await (CONFIGURED[name]?.(loaded.config, args, loaded.hints, caller) ?? EXIT.usage);
 }
 
-async function runServe(config: Config, args: Args, hints: readonly string[], caller: CommandCaller): Promise<number> {
-  if (args.length > 0) {
-    caller.err(helpOf('serve'));
-    return EXIT.usage;
-  }
-  return await caller.serve(config, hints);
+function runServe(config: Config, args: Args, hints: readonly string[], caller: CommandCaller): Promise<number> {
+  return orUsage('serve', caller, async () => {
+    parsed(COMMANDS.serve, args);
+    return await caller.serve(config, hints);
+  });
 }

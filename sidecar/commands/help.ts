@@ -57,7 +57,7 @@ function rootHelp(): string {
     isGroup(entry) ? `${name} ${Object.keys(entry.commands).join('|')}` : name,
     entry.about,
   ]);
-  const more = `${NAME} COMMAND --help has details. Exit codes: 0 done, 1 failed, 2 a wrong command line.`;
+  const more = `${NAME} COMMAND --help has details, ${NAME} --version prints the version. Exit codes: 0 done, 1 failed, 2 a wrong command line.`;
   return [`usage: ${NAME} COMMAND`, '', ...listed(rows), '', ...wrapped(more), ...wrapped(CONFIGURATION), ''].join(
     '\n',
   );

@@ -7,6 +7,7 @@ import { readKeyFile } from '../access/key-file.js';
 import { CREDIT } from '../access/credit-file.js';
 import { CertificateFiles } from '../lib/certificate-files.js';
 import { SecretFile } from '../lib/secret-file.js';
+import { VERSION } from '../lib/version.js';
 import type { Clock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
 import { connectionBounds, descriptorLimit } from '../app/descriptors.js';
@@ -29,6 +30,7 @@ const LEAST_FILES = 4096;
 export async function hostChecks(config: Config, clock: Clock): Promise<Check[]> {
   const running = await isRunning(config);
   return [
+    { what: 'ra-sidecar', level: 'ok', says: VERSION },
     nodeCheck(process.versions.node),
     await httpCheck(),
     contractCheck(config),

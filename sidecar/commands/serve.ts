@@ -1,6 +1,7 @@
 import { renewDevelopmentKey } from '../access/keys.js';
 import { metricsOf, startApp, type App } from '../app/app.js';
 import { systemClock } from '../lib/clock.js';
+import { VERSION } from '../lib/version.js';
 import { isNotified, type Config, type ModelConfig } from '../config/config.js';
 import { makesDevelopmentKey, openIdentities, type Identities } from '../app/compose-identity.js';
 import type { Log } from '../telemetry/logger.js';
@@ -28,6 +29,7 @@ const EXIT_INTERRUPTED = 130;
  */
 export async function serve(config: Config, log: Log, print: (line: string) => void): Promise<number> {
   const { environment, keys } = config;
+  log.info('starting', { version: VERSION });
   const metrics = metricsOf(config);
   const serviceManager = isNotified() ? systemd(log) : NO_SERVICE_MANAGER;
   const identities = await openIdentities(config, systemClock, log, metrics);

@@ -1,9 +1,11 @@
+import { VERSION } from '../lib/version.js';
 import { AuthorizerMetrics } from './authorizer-metrics.js';
 import { CacheMetrics } from './cache-metrics.js';
 import { CreditMetrics } from './credit-metrics.js';
 import { DeliveryMetrics } from './delivery-metrics.js';
 import { KEYS_REFUSED, KEYS_VALID } from './definitions/access.js';
 import { ENDPOINT_METRICS } from './definitions/endpoint.js';
+import { BUILD_INFO } from './definitions/program.js';
 import { EndpointMetrics } from './endpoint-metrics.js';
 import { EngineMetrics, type EngineReading } from './engine-metrics.js';
 import { HttpMetrics } from './http-metrics.js';
@@ -56,6 +58,7 @@ export class Metrics {
     this.#engines = new EngineMetrics(this.#instruments, models);
     this.caches = new CacheMetrics(this.#instruments, models);
     this.#keysValid.set(1);
+    this.#instruments.gauge(BUILD_INFO).set({ version: VERSION }, 1);
     this.#instruments.withProcess();
   }
 

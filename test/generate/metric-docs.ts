@@ -36,6 +36,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   time: '`predicted`: the predicted wait; `reserved`: a reserved time; `none`: a long time, since none could be reserved',
   url_scheme: '`https`: the listener terminated TLS; `http`: it did not',
   use: '`running`: of requests with a seat; `kept`: of free sequences, for reuse',
+  version: 'of the sidecar',
 };
 
 /** The text of docs/metrics.md. */

@@ -109,5 +109,6 @@ t.test('every metric that can show a fault is on the dashboard or in a rule', as
     'ra_sidecar_usage_records_total',
     'ra_sidecar_spool_progress_dropped_total',
     'ra_sidecar_usage_delivery_last_success_timestamp_seconds',
+    'ra_sidecar_build_info',
   ]);
 });

@@ -6,6 +6,7 @@ import { HTTP_METRICS } from './http.js';
 import { OTLP_METRICS } from './otlp.js';
 import { PREFIX_CACHE_METRICS } from './prefix-cache.js';
 import { PROCESS_METRICS } from './processes.js';
+import { PROGRAM_METRICS } from './program.js';
 import { QUEUE_METRICS } from './queue.js';
 import { USAGE_METRICS } from './usage.js';
 
@@ -19,5 +20,6 @@ export const METRICS: readonly { readonly title: string; readonly metrics: reado
   { title: 'HTTP', metrics: HTTP_METRICS },
   { title: 'Keys, authorizer, credit', metrics: ACCESS_METRICS },
   { title: 'Usage', metrics: USAGE_METRICS },
+  { title: 'The program', metrics: PROGRAM_METRICS },
   { title: 'Export by OTLP', metrics: OTLP_METRICS },
 ];

@@ -2,7 +2,7 @@
  * `ra-sidecar check-config`, `doctor` and `bench` as an operator runs them, some in this process, and the command line.
  */
 import { execFile } from 'node:child_process';
-import { readdir, writeFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -17,6 +17,7 @@ import { runHere } from '../../support/command-here.js';
 import { testModel } from '../../support/models.js';
 import { CHAT, Sidecar } from '../../support/sidecar.js';
 import { cases } from '../../support/long-form.js';
+import { sourceRoot } from '../../support/source-root.js';
 
 const CLI = fileURLToPath(new URL('../../../sidecar/cli.js', import.meta.url));
 
@@ -53,13 +54,24 @@ t.test('help goes to stdout, and needs no valid configuration', async (t) => {
     const ran = await runCli([...path.split(' '), '--help'], { RA_NONSENSE: '1' });
     t.match(ran, { code: 0, stdout: new RegExp(`^usage: ra-sidecar ${path}\\b`), stderr: '' }, path);
   }
-  t.match(await runCli([]), { code: 2, stdout: '', stderr: /^usage: ra-sidecar COMMAND\n/ });
-  t.match(await runHere(['serve', 'now']), { code: 2, stdout: '', stderr: /^usage: ra-sidecar serve\n/ });
+  const wrongLines = [
+    [[], /^ra-sidecar: a command is required\n\nusage: ra-sidecar COMMAND\n/],
+    [['foo'], /^ra-sidecar: unknown command\n\nusage: ra-sidecar COMMAND\n/],
+    [['serve', 'now'], /^ra-sidecar: too many arguments\n\nusage: ra-sidecar serve\n/],
+    [['serve', '--port', '80'], /^ra-sidecar: Unknown option '--port'.*\n\nusage: ra-sidecar serve\n/],
+  ] as const;
+  for (const [args, stderr] of wrongLines)
+    t.match(await runHere([...args]), { code: 2, stdout: '', stderr }, args.join(' '));
   const wrong = await runHere(['doctor'], { RA_NONSENSE: '1', RA_LISTEN_PORT: 'x' });
   t.match(wrong, {
     code: 1,
     stderr: /^config: RA_NONSENSE is not a setting \(environment\)\nand 1 more: ra-sidecar check-config\n$/,
   });
+});
+
+t.test('the version, which the package’s manifest has', async (t) => {
+  const { version } = JSON.parse(await readFile(join(sourceRoot, 'package.json'), 'utf8')) as { version: string };
+  t.match(await runHere(['--version']), { code: 0, stdout: `ra-sidecar ${version}\n`, stderr: '' });
 });
 
 t.test('check-config: the settings in force without secrets, or all problems', async (t) => {
@@ -118,7 +130,11 @@ t.test('doctor: what a start would use of this machine, and why', async (t) => {
   t.strictSame(await readdir(dir), [], 'nothing is made');
 
   const text = await runCli(['doctor'], { ...models(small), RA_DATA_DIR: join(dir, 'data') });
-  t.match(text, { code: 0, stderr: '', stdout: new RegExp(`^(ok {4}|warn {2})Node +${process.versions.node}`) });
+  t.match(text, {
+    code: 0,
+    stderr: '',
+    stdout: new RegExp(`^ok {4}ra-sidecar +[0-9.]+\\n(ok {4}|warn {2})Node +${process.versions.node}`),
+  });
   t.match(text.stdout, /\d+ ok, \d+ warnings, 0 failures\n$/);
 });
 

@@ -1,6 +1,7 @@
 import t from 'tap';
 import type { EngineReading } from '../../../sidecar/telemetry/engine-metrics.js';
 import type { QueueReading } from '../../../sidecar/telemetry/queue-metrics.js';
+import { VERSION } from '../../../sidecar/lib/version.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 
 /** The lines of the page that begin with `name`, without the common prefix. */
@@ -17,6 +18,7 @@ t.test('the page is Prometheus text, with the process’s own metrics', async (t
   t.match(contentType, /^text\/plain; version=0\.0\.4/);
   t.match(text, /^process_resident_memory_bytes \d+/m);
   t.match(text, /^# HELP ra_sidecar_seats \S/m);
+  t.match(text, `ra_sidecar_build_info{version="${VERSION}"} 1\n`);
 });
 
 t.test('refusals, cancels and restarts exist from the start, at zero', async (t) => {
