@@ -163,6 +163,18 @@ t.test('during the notice /readyz fails and requests are accepted', async (t) =>
   t.strictSame(await sidecar.exited(), { code: 130, signal: null }, 'a second signal ends it at once');
 });
 
+t.test('SIGHUP to the whole group is a reload: replies continue, and no child ends', async (t) => {
+  const sidecar = await Sidecar.start(t, { ownGroup: true, config: await chatOnly(1) });
+  const children = childrenOf(sidecar.pid);
+  const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 500 });
+  signalGroup(sidecar.pid, 'SIGHUP');
+  // After those of the start and of the development key.
+  await sidecar.logged('keys loaded', 3);
+  endsWell(t, await running.response);
+  t.equal((await sidecar.chat(SHORT)).status, 200);
+  t.strictSame(childrenOf(sidecar.pid), children);
+});
+
 t.test('SIGHUP is a reload while its terminal is open, and the end of the terminal is a drain', async (t) => {
   const dir = t.testdir({ log: '' });
   const log = (): string => readFileSync(join(dir, 'log'), 'utf8');

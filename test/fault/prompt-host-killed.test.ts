@@ -1,7 +1,7 @@
 import t from 'tap';
 import { counted } from '../support/faults.js';
 import { OpenStream, SHORT } from '../support/open-stream.js';
-import { childrenOf, mappedFiles, memberNamed, signalGroup } from '../support/processes.js';
+import { mappedFiles, memberNamed } from '../support/processes.js';
 import { modelWithVocabulary } from '../support/prompt-models.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 
@@ -74,15 +74,6 @@ t.test('the prompt host', async (t) => {
     t.not(native(sidecar.enginePid(CHAT)).length, 0);
     t.strictSame(native(sidecar.pid), [], 'and not in the sidecar');
     t.end();
-  });
-
-  await t.test('SIGHUP to the whole group is a reload: no child ends', async (t) => {
-    const children = childrenOf(sidecar.pid);
-    signalGroup(sidecar.pid, 'SIGHUP');
-    await sidecar.logged('keys loaded', 2);
-    t.equal((await sidecar.chat(SHORT)).status, 200);
-    t.strictSame(childrenOf(sidecar.pid), children);
-    t.equal(await restarts(), 3);
   });
 
   running.leave();
