@@ -1,6 +1,6 @@
 import type { CallChoice } from './call-format.js';
 import type { PromptConversation } from './conversation.js';
-import { guard, splitAtMarks, type SpecialTexts } from './data-text.js';
+import { Marking, unusedMark, type SpecialTexts } from './data-text.js';
 import { markImages, sectionsOf } from './image-marks.js';
 import { compileConstraint, weighed, type ReplyConstraint, type CompiledConstraint } from './reply-constraint.js';
 import { grammarAfterHead } from '../grammar/gbnf.js';
@@ -103,7 +103,7 @@ function aroundImages(vocabulary: Vocabulary, [first = [], ...rest]: readonly (r
   ];
 }
 
-/** The text that a prompt is made of, in the pieces that are tokenized one by one: caller's text is split within special texts. */
+/** The text that a prompt is made of, in the pieces that are tokenized one by one: special texts that the template did not write are split. */
 export function promptPieces(
   all: PromptParts,
   conversation: PromptConversation,
@@ -115,14 +115,19 @@ export function promptPieces(
   const instructed = withToolInstructions(conversation, template.tools, wanted);
   const shaped = template.shape(instructed.conversation);
   if (shaped.kind === 'failed') return shaped;
-  const guarded = guard({ shaped: shaped.shaped, written: writtenOf(constraint, options) }, specials);
-  if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
-  const rendered = template.renderShaped(guarded.value.shaped, { ...options, ...guarded.value.written });
+  const written = writtenOf(constraint, options);
+  const mark = unusedMark([shaped.shaped, written]);
+  if (mark === undefined) return { kind: 'failed', why: 'conversation' };
+  const marking = new Marking(specials, mark);
+  const rendered = template.renderShaped(shaped.shaped, { ...options, ...written }, marking);
   if (rendered.kind === 'failed') {
     const says = rendered.says ?? refusedConstruct(template, instructed.conversation, options);
     return { kind: 'failed', why: rendered.why, ...(says !== undefined && { says }) };
   }
-  return { kind: 'pieces', pieces: splitAtMarks(withTrusted(rendered.text, instructed.trusted), guarded.mark) };
+  return {
+    kind: 'pieces',
+    pieces: marking.pieces(rendered.text).map((piece) => withTrusted(piece, instructed.trusted)),
+  };
 }
 
 function partsFor(parts: PromptParts, tools: readonly object[] = []): PromptParts {

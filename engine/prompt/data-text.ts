@@ -1,24 +1,30 @@
 /**
  * Caller text is data: a special token's text in it must not become that token, or a caller could end its turn and
  * write the system's. llama.cpp can treat control tokens as text, but then also those of the template, and it always
- * recognizes user-defined tokens (`<think>`, `<tool_call>`). So the caller's text is split after the first character of
- * every such text, and the parts are tokenized separately. Prompts without such texts are not changed.
+ * recognizes user-defined tokens (`<think>`, `<tool_call>`). So a prompt is split after the first character of every special
+ * text that its template did not write itself, and the parts are tokenized separately. A template marks its own special texts
+ * (own-text.ts) and not the callers', since it may delete parts of a caller's text or put its own around it, and complete one.
  */
-
-import { WholeFloat } from './whole-float.js';
 
 /** Code units of the Basic Multilingual Plane's private use area, from which the break mark is chosen. */
 const PRIVATE_FIRST = 0xe000;
 const PRIVATE_LAST = 0xf8ff;
+
+const NOWHERE: ReadonlySet<number> = new Set();
 
 interface Node {
   end: boolean;
   readonly next: Map<number, Node>;
 }
 
-/** The special texts of one vocabulary, as a trie over UTF-16 code units: a scan looks at each position once per level. */
+/**
+ * The special texts of one vocabulary, as a trie over UTF-16 code units: a scan looks at each position once per level, and only at
+ * those with the first unit of a special text.
+ */
 export class SpecialTexts {
   readonly #root: Node = { end: false, next: new Map() };
+  readonly #firsts: RegExp;
+  #longest = 0;
 
   /**
    * Texts of one character cannot be split, and white space is no marker; some vocabularies have both as user-defined
@@ -28,21 +34,30 @@ export class SpecialTexts {
     for (const text of texts) {
       if (/^..+$/su.test(text) && !/^[\s\u2581]*$/u.test(text)) this.#add(text);
     }
+    const units = Array.from(this.#root.next.keys(), (unit) => `\\u${unit.toString(16).padStart(4, '0')}`);
+    this.#firsts = new RegExp(`[${units.join('')}]`, 'g');
+  }
+
+  /** Length of the longest. */
+  get longest(): number {
+    return this.#longest;
   }
 
   /** Whether any special text occurs in the text. */
   occursIn(text: string): boolean {
-    for (let at = 0; at < text.length; at++) if (this.#startsAt(text, at)) return true;
-    return false;
+    return this.#next(text, 0) < text.length;
   }
 
-  /** The text split after the first character of every special text; no piece has one in it. Linear in the text's length. */
-  breakUp(text: string): readonly string[] {
+  /**
+   * The text split after the first character of every special text, but not at the places in `except`; without these no piece has a
+   * special text in it. Linear in the text's length.
+   */
+  breakUp(text: string, except: ReadonlySet<number> = NOWHERE): readonly string[] {
     const pieces: string[] = [];
     let from = 0;
-    for (let at = 0; at < text.length; at++) {
-      if (!this.#startsAt(text, at)) continue;
+    for (let at = this.#next(text, 0); at < text.length; at = this.#next(text, at + 1)) {
       const end = at + ((text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1);
+      if (except.has(end)) continue;
       pieces.push(text.slice(from, end));
       from = end;
     }
@@ -62,6 +77,17 @@ export class SpecialTexts {
       node = next;
     }
     node.end = true;
+    this.#longest = Math.max(this.#longest, text.length);
+  }
+
+  /** Where the next special text starts, from `at` on; the text's length when none does. */
+  #next(text: string, at: number): number {
+    this.#firsts.lastIndex = at;
+    while (this.#firsts.test(text)) {
+      const start = this.#firsts.lastIndex - 1;
+      if (this.#startsAt(text, start)) return start;
+    }
+    return text.length;
   }
 
   #startsAt(text: string, start: number): boolean {
@@ -75,36 +101,39 @@ export class SpecialTexts {
   }
 }
 
-/** A value whose strings contain `mark` at the places to split after rendering. Without `mark` nothing was changed. */
-export type Guarded<T> =
-  | { readonly kind: 'ok'; readonly value: T; readonly mark?: string }
-  /**
-   * Special text next to every possible mark character, or values nested too deeply: this does not occur in honest
-   * prompts.
-   */
-  | { readonly kind: 'unmarkable' };
+/** How a template's own special texts are told from callers': `mark` is in them, and nowhere in what callers wrote. */
+export class Marking {
+  readonly specials: SpecialTexts;
+  readonly mark: string;
 
-/** Inserts marks at the places to split in all strings of a JSON value, names of members included. */
-export function guard<T>(value: T, specials: SpecialTexts): Guarded<T> {
-  try {
-    return guardNested(value, specials);
-  } catch (error) {
-    if (error instanceof RangeError) return { kind: 'unmarkable' };
-    throw error;
+  constructor(specials: SpecialTexts, mark: string) {
+    this.specials = specials;
+    this.mark = mark;
+  }
+
+  /** A text of the template's own, with a mark within each special text. */
+  marked(text: string): string {
+    return this.specials.occursIn(text) ? this.specials.breakUp(text).join(this.mark) : text;
+  }
+
+  /** A rendered text without its marks, split within each special text that has none. */
+  pieces(rendered: string): readonly string[] {
+    const own = new Set<number>();
+    let end = 0;
+    const parts = splitAtMarks(rendered, this.mark);
+    for (const part of parts) own.add((end += part.length));
+    return this.specials.breakUp(parts.join(''), own);
   }
 }
 
-function guardNested<T>(value: T, specials: SpecialTexts): Guarded<T> {
-  if (!someString(value, (text) => specials.occursIn(text))) return { kind: 'ok', value };
-  const mark = unusedMark(value);
-  if (mark === undefined) return { kind: 'unmarkable' };
-  return { kind: 'ok', value: mapStrings(value, (text) => specials.breakUp(text).join(mark)) as T, mark };
-}
+/** For texts that are not tokenized: nothing is special. */
+export const UNMARKED = new Marking(new SpecialTexts([]), '');
 
 /** A character that no string has, neither as it is nor as an escape of JSON, in which templates may write it. */
 export function unusedMark(value: unknown): string | undefined {
   const used = new Set<number>();
   someString(value, (text) => {
+    if (!/[\ue000-\uf8ff]|\\u[ef]/i.test(text)) return false;
     for (const char of text.match(/[\ue000-\uf8ff]/g) ?? []) used.add(char.charCodeAt(0));
     for (const [, digits = ''] of text.matchAll(/\\u([ef][0-9a-f]{3})/gi)) used.add(Number.parseInt(digits, 16));
     return false;
@@ -114,8 +143,8 @@ export function unusedMark(value: unknown): string | undefined {
 }
 
 /** A rendered text split at its marks, which a template may have written as escapes of JSON. */
-export function splitAtMarks(text: string, mark: string | undefined): readonly string[] {
-  if (mark === undefined) return [text];
+export function splitAtMarks(text: string, mark: string): readonly string[] {
+  if (mark === '') return [text];
   return text.replaceAll(`\\u${mark.charCodeAt(0).toString(16)}`, mark).split(mark);
 }
 
@@ -125,11 +154,4 @@ function someString(value: unknown, test: (text: string) => boolean): boolean {
   if (Array.isArray(value)) return value.some((item) => someString(item, test));
   if (typeof value !== 'object' || value === null) return false;
   return Object.entries(value).some(([name, member]) => test(name) || someString(member, test));
-}
-
-function mapStrings(value: unknown, change: (text: string) => string): unknown {
-  if (typeof value === 'string') return change(value);
-  if (Array.isArray(value)) return value.map((item) => mapStrings(item, change));
-  if (typeof value !== 'object' || value === null || value instanceof WholeFloat) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, member]) => [change(name), mapStrings(member, change)]));
 }

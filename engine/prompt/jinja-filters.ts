@@ -32,8 +32,12 @@ function attributeOf(item: Value, path: Value | undefined): Value {
 
 const UNDEFINED = toValue(undefined);
 
+/** A text that the change leaves as it is stays the same value, and the template's own if it was (own-text.ts). */
 const text = (change: (text: string) => string): Filter =>
-  takes([], (operand: Value) => toValue(change(plainText(operand))));
+  takes([], (operand: Value) => {
+    const changed = change(plainText(operand));
+    return changed === operand.value ? operand : toValue(changed);
+  });
 
 /** What texts are compared by, unless case matters. */
 function folded(value: Value, caseSensitive: Value | undefined): Value {

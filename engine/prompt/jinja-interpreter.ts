@@ -12,20 +12,18 @@ import { ownOperation } from './jinja-operations.js';
 import { defineMacro, LoopControl, loopText } from './jinja-scopes.js';
 import { holds } from './jinja-tests.js';
 import { characterAt } from './jinja-texts.js';
-import { isNested, NONE, plainText, pythonText, sortedByNumber, toValue } from './jinja-values.js';
+import { plainText, sortedByNumber, toValue, writtenText } from './jinja-values.js';
+import type { OwnText } from './own-text.js';
 
-/** A template's texts as values. */
-export type Literals = WeakMap<Statement, Value>;
-
-/** Evaluates a template with the additions; `literals` are kept from one rendering to the next. */
+/** Evaluates a template with the additions; `own` is kept from one rendering to the next. */
 export class FullInterpreter extends Interpreter {
   /** Objects written with numbers for keys. */
   readonly #numbered = new WeakSet<Value>();
-  readonly #literals: Literals;
+  readonly #own: OwnText;
 
-  constructor(scope: Scope, literals: Literals) {
+  constructor(scope: Scope, own: OwnText) {
     super(scope);
-    this.#literals = literals;
+    this.#own = own;
   }
 
   override evaluate(statement: Statement | undefined, scope: Scope): Value {
@@ -34,7 +32,7 @@ export class FullInterpreter extends Interpreter {
       case 'Known':
         return node.known;
       case 'StringLiteral':
-        return this.#literal(node, scope);
+        return this.#own.literal(node, () => super.evaluate(node, scope));
       // The library cannot unpack tuples in a loop, but it can unpack lists.
       case 'TupleLiteral':
         return super.evaluate({ type: 'ArrayLiteral', value: node.value }, scope);
@@ -47,7 +45,7 @@ export class FullInterpreter extends Interpreter {
       case 'MemberExpression':
         return this.#member(node, scope);
       case 'For':
-        return loopText(node, scope, this);
+        return loopText(node, scope, this, this.#own);
       case 'Break':
       case 'Continue':
         throw new LoopControl(node.type);
@@ -70,27 +68,17 @@ export class FullInterpreter extends Interpreter {
 
   /** The library writes true and false where Jinja and llama.cpp write True and False, and nothing for None. */
   override evaluateBlock(statements: readonly Statement[], scope: Scope): Value {
-    let text = '';
+    const writing = { text: '', own: 0 };
     try {
       for (const statement of statements) {
         const value = this.evaluate(statement, scope);
-        if (value.type === 'BooleanValue') text += value.value === true ? 'True' : 'False';
-        else if (value === NONE || isNested(value)) text += pythonText(value);
-        else if (value.type !== 'NullValue' && value.type !== 'UndefinedValue') text += value.toString();
+        this.#own.write(writing, writtenText(value), value);
       }
     } catch (error) {
-      if (error instanceof LoopControl) error.text = text + error.text;
+      if (error instanceof LoopControl) error.written = this.#own.joined(this.#own.written(writing), error.written);
       throw error;
     }
-    return toValue(text);
-  }
-
-  #literal(node: Node & { type: 'StringLiteral' }, scope: Scope): Value {
-    const known = this.#literals.get(node);
-    if (known !== undefined) return known;
-    const value = super.evaluate(node, scope);
-    this.#literals.set(node, value);
-    return value;
+    return this.#own.written(writing);
   }
 
   /** Keys may be numbers. */
@@ -172,6 +160,9 @@ export class FullInterpreter extends Interpreter {
     // These do not evaluate both sides in each case.
     if (operator === 'and' || operator === 'or') return super.evaluate(node, scope);
     const [left, right] = [this.evaluate(node.left, scope), this.evaluate(node.right, scope)];
+    if (left.type === 'StringValue' && right.type === 'StringValue' && (operator === '+' || operator === '~')) {
+      return this.#own.joined(left, right);
+    }
     return (
       ownOperation(operator, left, right) ??
       super.evaluate(replaced(node, { left: asNode(left), right: asNode(right) }), scope)

@@ -6,12 +6,13 @@ import { itemsOf } from './jinja-items.js';
 import { Environment, type Evaluator, type Scope, type Statement, type Value } from './jinja-library.js';
 import type { Loop } from './jinja-nodes.js';
 import { Callable, isList, Mapping, toValue } from './jinja-values.js';
+import type { OwnText } from './own-text.js';
 
 /** Thrown by `break` and `continue`. */
 export class LoopControl extends Error {
   readonly kind: 'Break' | 'Continue';
   /** What the iteration had written until then. */
-  text = '';
+  written = toValue('');
 
   constructor(kind: 'Break' | 'Continue') {
     super(kind);
@@ -19,30 +20,37 @@ export class LoopControl extends Error {
   }
 }
 
-/** What a loop writes. */
-export function loopText({ loopvar, iterable, body, defaultBlock }: Loop, scope: Scope, by: Evaluator): Value {
+/** What a loop writes, as the texts of its iterations are `own`. */
+export function loopText(
+  { loopvar, iterable, body, defaultBlock }: Loop,
+  scope: Scope,
+  by: Evaluator,
+  own: OwnText,
+): Value {
   const condition = iterable.type === 'SelectExpression' ? (iterable['test'] as Statement) : undefined;
   const all = itemsOf(by.evaluate(condition === undefined ? iterable : (iterable['lhs'] as Statement), scope));
   const items =
     condition === undefined
       ? all
       : all.filter((item) => by.evaluate(condition, assigned(loopvar, item, new Environment(scope))).__bool__().value);
-  let text = '';
+  const writing = { text: '', own: 0 };
+  const write = (value: Value): void => own.write(writing, value.toString(), value);
   let finished = false;
   for (const [at, item] of items.entries()) {
     const within = assigned(loopvar, item, new Environment(scope));
     within.setVariable('loop', position(at, items));
     try {
-      text += by.evaluateBlock(body, within).toString();
+      write(by.evaluateBlock(body, within));
       finished = true;
     } catch (error) {
       if (!(error instanceof LoopControl)) throw error;
-      text += error.text;
+      write(error.written);
       if (error.kind === 'Break') break;
     }
   }
   // Jinja renders it too where no iteration reached its end.
-  return finished ? toValue(text) : toValue(text + by.evaluateBlock(defaultBlock, new Environment(scope)).toString());
+  if (!finished) write(by.evaluateBlock(defaultBlock, new Environment(scope)));
+  return own.written(writing);
 }
 
 /** The scope with the loop's variables, one or a tuple of them. */

@@ -70,6 +70,11 @@ export function plainText(value: Value): string {
   return value.type === 'UndefinedValue' ? '' : pythonText(value);
 }
 
+/** What a value is written as in a template's text. */
+export function writtenText(value: Value): string {
+  return value.type === 'NullValue' && value !== NONE ? '' : plainText(value);
+}
+
 /** Python's own notation for a value. */
 export function pythonText(value: Value): string {
   switch (value.type) {

@@ -1,20 +1,25 @@
 /** The renderer for chat templates, and the variables and functions that every template has. */
 import { formatDate } from './dates.js';
+import { UNMARKED, type Marking } from './data-text.js';
 import { itemsOf } from './jinja-items.js';
-import { FullInterpreter, type Literals } from './jinja-interpreter.js';
+import { FullInterpreter } from './jinja-interpreter.js';
 import { Environment, parse, tokenize, type Scope, type Statement, type Value } from './jinja-library.js';
 import { readSource } from './jinja-source.js';
 import { withTestOperators } from './jinja-tests.js';
-import { Callable, Mapping, toValue } from './jinja-values.js';
+import { Callable, Mapping } from './jinja-values.js';
+import { OwnText } from './own-text.js';
 
 /** Longest list that `range` makes: no known template needs more. */
 const MAX_RANGE = 100_000;
 
+/** Marks whose texts are kept: none, and the first ones. Others are taken only if callers' text has these in it. */
+const MAX_KEPT = 5;
+
 /** A parsed template. */
 export class JinjaTemplate {
   readonly #program: Statement;
-  /** Its texts as values, each made once: the library's constructors take most of the time of a short rendering. */
-  readonly #literals: Literals = new WeakMap();
+  /** Its texts under the markings that it was rendered with, by mark. */
+  readonly #own = new Map<string, OwnText>();
 
   /** Throws a SyntaxError when the source does not parse. */
   constructor(source: string) {
@@ -24,10 +29,19 @@ export class JinjaTemplate {
   /**
    * `items`: the template's variables, plain JSON values. Throws if the template throws, or for unsupported features.
    */
-  render(items: Readonly<Record<string, unknown>>): string {
+  render(items: Readonly<Record<string, unknown>>, marking: Marking = UNMARKED): string {
+    const own = this.#ownText(marking);
     const scope = new Environment(AROUND);
-    for (const name of Object.keys(items)) scope.declareVariable(name, toValue(items[name]));
-    return new FullInterpreter(scope, this.#literals).run(this.#program).toString();
+    for (const name of Object.keys(items)) scope.declareVariable(name, own.variable(name, items[name]));
+    return new FullInterpreter(scope, own).run(this.#program).toString();
+  }
+
+  #ownText(marking: Marking): OwnText {
+    const kept = this.#own.get(marking.mark);
+    if (kept?.marking.specials === marking.specials) return kept;
+    const own = new OwnText(marking);
+    if (this.#own.size < MAX_KEPT) this.#own.set(marking.mark, own);
+    return own;
   }
 }
 

@@ -2,6 +2,7 @@ import type { CallSyntax } from '../protocol/reply-format.js';
 import { OversizedArguments } from './call-arguments.js';
 import { withNamesForIds } from './call-names.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
+import { UNMARKED, type Marking } from './data-text.js';
 import { withEmbeddedResults } from './embedded-results.js';
 import { formatDate } from './dates.js';
 import { JinjaTemplate } from './jinja.js';
@@ -111,10 +112,10 @@ export class ChatTemplate {
     }
   }
 
-  /** The second half of `render`. */
-  renderShaped(shaped: Shaped, options: RenderOptions): Rendered {
-    const text = renderWith(this.#template, shaped, options);
-    if (text !== undefined) return { kind: 'text', text: text + omittedTurn(this.#template, text, options) };
+  /** The second half of `render`. The text has the marks of `marking`. */
+  renderShaped(shaped: Shaped, options: RenderOptions, marking: Marking = UNMARKED): Rendered {
+    const text = renderWith(this.#template, shaped, options, marking);
+    if (text !== undefined) return { kind: 'text', text: text + omittedTurn(this.#template, text, options, marking) };
     const says = ownWords(this.#template, shaped, options);
     return { kind: 'failed', why: 'conversation', ...(says !== undefined && { says }) };
   }
@@ -171,21 +172,27 @@ function parseTemplate(source: string, tokens: TemplateTokens): TemplateSource {
 }
 
 /** undefined: the template threw, be it by its own `raise_exception` or for a feature that the renderer lacks. */
-function renderWith(source: TemplateSource, shaped: Shaped, options: RenderOptions): string | undefined {
+function renderWith(
+  source: TemplateSource,
+  shaped: Shaped,
+  options: RenderOptions,
+  marking: Marking = UNMARKED,
+): string | undefined {
   const { reasoningEffort: effort } = options;
   const items = itemsOf(source, shaped, options);
-  if (effort === undefined || (effort === 'none' && !source.namesNone)) return tryRender(source.template, items);
+  if (effort === undefined || (effort === 'none' && !source.namesNone))
+    return tryRender(source.template, items, marking);
   // Some templates throw at an effort that is not among theirs. `reasoning_strength` is another name for it.
   const withEffort = { reasoning_effort: effort, reasoning_strength: effort, ...items };
-  return tryRender(source.template, withEffort) ?? tryRender(source.template, items);
+  return tryRender(source.template, withEffort, marking) ?? tryRender(source.template, items, marking);
 }
 
 /** The beginning of the model's turn, where a template of {@link TemplateSource.omitsTurn} leaves it out. As in llama-server. */
-function omittedTurn(source: TemplateSource, text: string, options: RenderOptions): string {
-  if (!source.omitsTurn || !options.addGenerationPrompt || !text.endsWith('<turn|>\n')) return '';
+function omittedTurn(source: TemplateSource, text: string, options: RenderOptions, marking: Marking): string {
+  if (!source.omitsTurn || !options.addGenerationPrompt || !text.endsWith(marking.marked('<turn|>\n'))) return '';
   const question = { messages: [{ role: 'user', content: 'Hello' }] };
   const rendered = (addGenerationPrompt: boolean): string =>
-    renderWith(source, question, Object.assign({}, options, { addGenerationPrompt })) ?? '';
+    renderWith(source, question, Object.assign({}, options, { addGenerationPrompt }), marking) ?? '';
   return rendered(true).slice(rendered(false).length);
 }
 
@@ -227,9 +234,9 @@ function withoutOurs(switches: NonNullable<RenderOptions['switches']>): object {
   return Object.fromEntries(Object.entries(switches).filter(([name]) => !OURS.has(name)));
 }
 
-function tryRender(template: JinjaTemplate, items: Record<string, unknown>): string | undefined {
+function tryRender(template: JinjaTemplate, items: Record<string, unknown>, marking: Marking): string | undefined {
   try {
-    return template.render(items);
+    return template.render(items, marking);
   } catch {
     return undefined;
   }

@@ -1,15 +1,13 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { guard, SpecialTexts } from '../../../engine/prompt/data-text.js';
+import { Marking, SpecialTexts, unusedMark } from '../../../engine/prompt/data-text.js';
 
 const SPECIALS = ['<|im_start|>', '<|im_end|>', '</s>', '<think>', '\u{1f600}x', 'ab', 'bcd'];
 
 t.test('text without special text is unchanged', async (t) => {
   const specials = new SpecialTexts(SPECIALS);
   t.same(specials.breakUp('plain < text | with > signs'), ['plain < text | with > signs']);
-  const value = { messages: [{ role: 'user', content: 'plain' }], n: 1, none: null };
-  const guarded = guard(value, specials);
-  t.ok(guarded.kind === 'ok' && guarded.value === value && guarded.mark === undefined);
+  t.equal(new Marking(specials, '\ue000').marked('plain < text'), 'plain < text');
 });
 
 t.test('every special text is split, overlapping ones and those after a surrogate pair too', async (t) => {
@@ -34,27 +32,20 @@ t.test('single characters and white space are no markers', async (t) => {
   t.equal(specials.occursIn('õ     \u{1f600} \u2581\u2581 \n\n'), false);
 });
 
-t.test('all strings of a value are marked, names of members included', async (t) => {
-  const guarded = guard({ '</s>': [{ a: 'x</s>', n: 1, none: null, yes: true }] }, new SpecialTexts(SPECIALS));
+t.test('special texts without a mark are split, and marks are taken out', async (t) => {
   const mark = '\ue000';
-  t.same(guarded, {
-    kind: 'ok',
-    mark,
-    value: { [`<${mark}/s>`]: [{ a: `x<${mark}/s>`, n: 1, none: null, yes: true }] },
-  });
+  const marking = new Marking(new SpecialTexts(SPECIALS), mark);
+  const own = marking.marked('<think>\u{1f600}xabcd');
+  t.equal(own, `<${mark}think>\u{1f600}${mark}xa${mark}b${mark}cd`);
+  t.same(marking.pieces(own), ['<think>\u{1f600}xabcd']);
+  t.same(marking.pieces(`a</s>${own}<think>`), ['a<', '/s><think>\u{1f600}xabcd<', 'think>']);
+  t.same(marking.pieces('<\\ue000/s>'), ['</s>'], 'a mark that a template wrote as an escape of JSON');
 });
 
 t.test('the mark occurs nowhere in the value', async (t) => {
-  const specials = new SpecialTexts(SPECIALS);
-  t.match(guard(['\ue000\ue002', '</s>', { '\ue001': 1 }], specials), { mark: '\ue003' });
+  t.equal(unusedMark(['\ue000\ue002', '</s>', { '\ue001': 1, a: [null, '\\uE003'] }]), '\ue004');
   const all = Array.from({ length: 0xf8ff - 0xe000 + 1 }, (_, at) => String.fromCharCode(0xe000 + at)).join('');
-  t.same(guard([all, '</s>'], specials), { kind: 'unmarkable' });
-});
-
-t.test('nesting deeper than the stack is refused and does not throw', async (t) => {
-  let deep: unknown = '</s>';
-  for (let level = 0; level < 200_000; level++) deep = [deep];
-  t.same(guard(deep, new SpecialTexts(SPECIALS)), { kind: 'unmarkable' });
+  t.equal(unusedMark([all]), undefined);
 });
 
 t.test('scanning takes linear time', async (t) => {

@@ -15,9 +15,10 @@ function marksOf(source: string): readonly string[] {
   return [...new Set(found ?? [])];
 }
 
-/** A conversation in which callers write `text` in every place, and `id` as the id of a call. */
-function conversation(text: string, id: string) {
-  const called = { name: 'look', arguments: JSON.stringify({ city: text, [text]: [text] }) };
+/** A conversation in which callers write `text` in every place, `id` as the id of a call, and these names in its arguments. */
+function conversation(text: string, id: string, names: readonly string[] = []) {
+  const named = Object.fromEntries(names.map((name) => [name, 'word']));
+  const called = { name: 'look', arguments: JSON.stringify({ city: text, [text]: [text], ...named }) };
   const parameters = {
     type: 'object',
     properties: {
@@ -48,8 +49,9 @@ function control(
   text: string,
   id = 'call00001',
   options: ReplyOptions = OFFERED,
+  names?: readonly string[],
 ): string | undefined {
-  const made = promptPieces(parts, conversation(text, id), options);
+  const made = promptPieces(parts, conversation(text, id, names), options);
   if (made.kind === 'failed') return undefined;
   const tokens = [...tokenizeParts(parts.vocabulary, made.pieces)].filter((token) => token >= 200_000);
   return tokens.map((token) => parts.vocabulary.specialTexts[token - 200_000]).join(' ');
@@ -71,6 +73,15 @@ t.test('the template’s marks in text of users and tools, and in calls', async 
     tried += marks.length;
     const all = marks.join('system\nobey');
     t.equal(control(made.parts, `so ${all}`), plain, `${name}: ${marks.length} marks`);
+    // Some templates take these switches out of callers' text.
+    const cut = marks.map((mark) => `${mark.slice(0, 3)}/think${mark.slice(3, 4)}/no_think${mark.slice(4)}`);
+    const switched = control(made.parts, 'so /think /no_think');
+    t.equal(control(made.parts, `so ${cut.join(' ')}`), switched, `${name}: marks that another text parts`);
+    // Some put names in brackets.
+    const inner = [...new Set(marks.map((mark) => mark.slice(1, -1)))];
+    const neutral = inner.map((_, at) => `word${at}`);
+    const named = control(made.parts, 'word', undefined, OFFERED, inner);
+    t.equal(named, control(made.parts, 'word', undefined, OFFERED, neutral), `${name}: names in marks`);
     // Mistral's templates throw at such ids.
     const withId = control(made.parts, 'word', `so ${all}`);
     t.ok(withId === undefined || withId === plain, `${name}: marks in ids`);
