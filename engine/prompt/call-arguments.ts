@@ -5,7 +5,7 @@
  */
 
 import { unusedMark } from './data-text.js';
-import { WholeFloat } from './whole-float.js';
+import { needsWriting, WrittenNumber } from './written-number.js';
 
 /** How deep arrays and objects may nest in one call's arguments: as deep as in a request. */
 export const MAX_ARGUMENT_NESTING = 64;
@@ -24,18 +24,18 @@ export class CallArguments {
   parse(text: string): unknown {
     // Callers send no text at all for a call without arguments.
     if (text.trim() === '') return {};
-    const floats = this.#count(text);
+    const odd = this.#count(text);
     // Parsed unchanged first, since replacing numbers could turn invalid text into JSON.
     const plain: unknown = JSON.parse(text);
-    return floats.length > 0 ? (withFloats(text, floats) ?? plain) : plain;
+    return odd.length > 0 ? (asWritten(text, odd) ?? plain) : plain;
   }
 
   /**
-   * Counts arrays, objects and the commas between values, and finds the whole numbers that are written with a point or an exponent.
+   * Counts arrays, objects and the commas between values, and finds the numbers that are not values of JavaScript.
    * Its result for text that is not JSON does not matter.
    */
   #count(text: string): readonly Place[] {
-    const floats: Place[] = [];
+    const odd: Place[] = [];
     let open = 0;
     for (let at = 0; at < text.length; at++) {
       const unit = text.charCodeAt(at);
@@ -59,13 +59,13 @@ export class CallArguments {
           // A digit or a minus.
           if (unit === 0x2d || (unit >= 0x30 && unit <= 0x39)) {
             const end = endOfNumber(text, at);
-            if (isWholeFloat(text.slice(at, end))) floats.push([at, end]);
+            if (needsWriting(text.slice(at, end))) odd.push([at, end]);
             at = end - 1;
           }
       }
       if (open > MAX_ARGUMENT_NESTING || this.#values > MAX_ARGUMENT_VALUES) throw new OversizedArguments();
     }
-    return floats;
+    return odd;
   }
 }
 
@@ -78,23 +78,19 @@ function endOfNumber(text: string, at: number): number {
   return end;
 }
 
-function isWholeFloat(number: string): boolean {
-  return /[.eE]/.test(number) && Number.isInteger(Number(number));
-}
-
-/** JSON text parsed, with these numbers as floats; undefined: every mark for them occurs in it. */
-function withFloats(text: string, floats: readonly Place[]): unknown {
+/** JSON text parsed, with these numbers as they are written; undefined: every mark for them occurs in it. */
+function asWritten(text: string, odd: readonly Place[]): unknown {
   const mark = unusedMark(text);
   if (mark === undefined) return undefined;
   const parts: string[] = [];
   let done = 0;
-  for (const [from, to] of floats) {
+  for (const [from, to] of odd) {
     parts.push(text.slice(done, from), `"${mark}${text.slice(from, to)}"`);
     done = to;
   }
   parts.push(text.slice(done));
   return JSON.parse(parts.join(''), (_, value: unknown) =>
-    typeof value === 'string' && value.startsWith(mark) ? new WholeFloat(Number(value.slice(mark.length))) : value,
+    typeof value === 'string' && value.startsWith(mark) ? new WrittenNumber(value.slice(mark.length)) : value,
   );
 }
 

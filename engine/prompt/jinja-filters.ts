@@ -1,16 +1,17 @@
-/** Jinja's filters. The library writes JSON and sorts mappings. */
+/** Jinja's filters. The library sorts mappings. */
 import { isSet, takes, wholeOf, type Arguments } from './jinja-arguments.js';
 import { compared, identityOf } from './jinja-compare.js';
 import { fixed, percentFormat } from './jinja-format.js';
 import { itemsOf } from './jinja-items.js';
+import { pythonJson } from './jinja-json.js';
 import type { Value } from './jinja-library.js';
 import { holds } from './jinja-tests.js';
 import { capitalized, lengthOf, stripped, withReplaced } from './jinja-texts.js';
-import { Float, isList, List, Mapping, plainText, toValue } from './jinja-values.js';
+import { Float, isList, List, plainText, toValue } from './jinja-values.js';
 
 /** Applies another filter, which one that is applied to each item needs. */
 type Apply = (operand: Value, name: string, args: Arguments) => Value;
-type Filter = (operand: Value, args: Arguments, apply: Apply) => Value | undefined;
+type Filter = (operand: Value, args: Arguments, apply: Apply) => Value;
 
 /** A filter's value; undefined: as the library has it, or there is none with the name. */
 export function filtered(operand: Value, name: string, args: Arguments, apply: Apply): Value | undefined {
@@ -92,13 +93,6 @@ function sorted(items: readonly Value[], key: (item: Value) => Value, sign: numb
   return new List([...items].sort((a, b) => sign * compared(key(a), key(b))));
 }
 
-function withSortedNames(value: Value): Value {
-  if (isList(value)) return new List(value.value.map(withSortedNames));
-  if (value.type !== 'ObjectValue') return value;
-  const members = [...(value.value as ReadonlyMap<string, Value>)].sort(([a], [b]) => (a < b ? -1 : 1));
-  return new Mapping(new Map(members.map(([name, member]) => [name, withSortedNames(member)])));
-}
-
 const ESCAPES: Readonly<Record<string, string>> = {
   '&': '&amp;',
   '<': '&lt;',
@@ -138,6 +132,7 @@ const FILTERS: Readonly<Record<string, Filter>> = {
     toValue(indented(plainText(operand).split('\n'), width, isSet(first), isSet(blank))),
   ),
   int: takes(['default'], (operand: Value, value) => {
+    if (operand.type === 'IntegerValue') return operand;
     const number = numberIn(operand);
     return number === undefined ? (value ?? toValue(0)) : toValue(Math.trunc(number));
   }),
@@ -192,12 +187,11 @@ const FILTERS: Readonly<Record<string, Filter>> = {
     if (Number.isNaN(value)) throw new Error('sum takes numbers');
     return parts.some(({ type }) => type === 'FloatValue') ? new Float(value) : toValue(value);
   }),
-  // The library does not sort by Python's order.
-  tojson: (operand, { positional, named }, apply) => {
-    if (!isSet(named.get('sort_keys'))) return undefined;
-    const others = new Map([...named].filter(([name]) => name !== 'sort_keys'));
-    return apply(withSortedNames(operand), 'tojson', { positional, named: others });
-  },
+  tojson: takes(
+    ['ensure_ascii', 'indent', 'separators', 'sort_keys'],
+    (operand: Value, ascii, indent, separators, sorted) =>
+      toValue(pythonJson(operand, { ascii, indent, separators, sorted })),
+  ),
   // A word begins after white space, a hyphen or an opening bracket, and nowhere else.
   title: text((whole) => whole.replace(/[^-\s({[<]+/g, capitalized)),
   trim: takes(['chars'], (operand: Value, characters) =>

@@ -44,7 +44,7 @@ function written(value: Value | undefined, form: string): string {
     type === 'f'
       ? fixed(Number(value.value), Number(digits ?? 6))
       : type === 'd'
-        ? String(Math.trunc(Number(value.value)))
+        ? digitsOf(value)
         : plainText(value).slice(0, digits === undefined ? undefined : Number(digits));
   const pad = Math.max(0, Number(width) - Array.from(text).length);
   if (zeros === '0' && isNumber && align === undefined) return text.replace(/^-?/, (sign) => sign + '0'.repeat(pad));
@@ -52,6 +52,11 @@ function written(value: Value | undefined, form: string): string {
   const before = side === '>' ? pad : side === '^' ? Math.floor(pad / 2) : 0;
   const filling = fill === '' ? ' ' : fill;
   return filling.repeat(before) + text + filling.repeat(pad - before);
+}
+
+/** A number without what is behind its point. */
+function digitsOf(value: Value): string {
+  return value.type === 'IntegerValue' ? value.toString() : String(Math.trunc(Number(value.value)));
 }
 
 /** With so many digits after the point. Half of the last one is rounded to an even digit. */

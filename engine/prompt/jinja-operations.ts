@@ -4,7 +4,7 @@ import { compared, contains, equal } from './jinja-compare.js';
 import { percentFormat } from './jinja-format.js';
 import type { Value } from './jinja-library.js';
 import { testOperation } from './jinja-tests.js';
-import { Float, isList, isNested, plainText, pythonText, toValue } from './jinja-values.js';
+import { Float, isList, plainText, toValue } from './jinja-values.js';
 
 /** Longest text that is made by repeating one. */
 const MAX_REPEATED = 100_000;
@@ -27,8 +27,9 @@ export function ownOperation(operator: string, left: Value, right: Value): Value
     case '>=':
       return ordered(left, right, (order) => order >= 0);
     case '+':
+      return added(left, right);
     case '~':
-      return joined(operator, left, right);
+      return added(left, right) ?? toValue(plainText(left) + plainText(right));
     case '*':
       return repeated(left, right) ?? repeated(right, left);
     case '%':
@@ -61,20 +62,11 @@ function formatted(text: Value, values: Value): Value {
   return toValue(percentFormat(plainText(text), { positional: isList(values) ? values.value : [values], named }));
 }
 
-/** Joining takes what is not defined for an empty text, as llama.cpp's interpreter does. */
-function joined(operator: string, left: Value, right: Value): Value | undefined {
+/** Adding takes what is not defined for an empty text, as llama.cpp's interpreter does. */
+function added(left: Value, right: Value): Value | undefined {
   if (left.type === 'UndefinedValue' && right.type === 'StringValue') return right;
   if (right.type === 'UndefinedValue' && left.type === 'StringValue') return left;
-  if (operator === '~' && (isNested(left) || isNested(right))) {
-    return toValue([left, right].map((value) => (isNested(value) ? pythonText(value) : value.toString())).join(''));
-  }
-  const literals = ['BooleanValue', 'NullValue'];
-  const literal = [left, right].some(({ type }) => literals.includes(type));
-  const plain = [left, right].every(({ type }) => type === 'StringValue' || literals.includes(type));
-  if (operator === '+' || !literal || !plain) return undefined;
-  return toValue(
-    [left, right].map((value) => (value.type === 'StringValue' ? value.toString() : pythonText(value))).join(''),
-  );
+  return undefined;
 }
 
 function repeated(text: Value, times: Value): Value | undefined {

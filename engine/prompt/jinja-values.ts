@@ -1,6 +1,6 @@
 /** The library's values, made and read. */
 import { Environment, type Value } from './jinja-library.js';
-import { WholeFloat } from './whole-float.js';
+import { pythonFloat, WrittenNumber } from './written-number.js';
 
 /** The library converts where it declares: here nothing is kept. */
 class Converter extends Environment {
@@ -22,20 +22,34 @@ const OWN_MEMBERS = 2;
 type Kind = new (value: unknown) => Value;
 
 /** The library's kinds of values that are made here. */
-const [Float, List, Mapping, Callable] = [0.5, [], {}, () => null].map(
+const [Integer, Float, List, Mapping, Callable] = [1, 0.5, [], {}, () => null].map(
   (value) => CONVERTER.set('value', value).constructor as Kind,
-) as [Kind, Kind, Kind, Kind];
+) as [Kind, Kind, Kind, Kind, Kind];
 export { Callable, Float, List, Mapping };
 
+/** An integer past a double's digits: templates write it down, and compute with the nearest double. */
+class LongInteger extends Integer {
+  readonly #digits: string;
+
+  constructor(number: WrittenNumber) {
+    super(number.value);
+    this.#digits = number.source;
+  }
+
+  override toString(): string {
+    return this.#digits;
+  }
+}
+
 /**
- * The library's form of a plain value, {@link WholeFloat}s among them. Of true, false and {@link NONE} there is one each: nothing
+ * The library's form of a plain value, {@link WrittenNumber}s among them. Of true, false and {@link NONE} there is one each: nothing
  * changes them. `depth`: lists and mappings around it.
  */
 export function toValue(value: unknown, depth = 0): Value {
   if (typeof value === 'boolean') return value ? TRUE : FALSE;
   if (value === null && depth > OWN_MEMBERS) return NONE;
   if (typeof value !== 'object' || value === null) return CONVERTER.set('value', value);
-  if (value instanceof WholeFloat) return new Float(value.value);
+  if (value instanceof WrittenNumber) return value.isFloat ? new Float(value.value) : new LongInteger(value);
   if (Array.isArray(value)) return new List(value.map((item) => toValue(item, depth + 1)));
   return new Mapping(new Map(Object.entries(value).map(([name, member]) => [name, toValue(member, depth + 1)])));
 }
@@ -82,6 +96,8 @@ export function pythonText(value: Value): string {
       return pythonString(value.value as string);
     case 'BooleanValue':
       return value.value === true ? 'True' : 'False';
+    case 'FloatValue':
+      return pythonFloat(value.value as number);
     case 'NullValue':
     case 'UndefinedValue':
       return 'None';

@@ -1,5 +1,5 @@
 /** The table of docs/tool-formats.md with the differences from llama-server. */
-import { DIFFERENCES, UNLISTED, type Verdict } from '../goldens/differences.js';
+import { DIFFERENCES, UNLISTED, type Difference, type Verdict } from '../goldens/differences.js';
 import { CONVERSATIONS } from '../goldens/conversations.js';
 import { row } from './markdown.js';
 
@@ -25,11 +25,30 @@ function differences(templates: number): string {
     '',
     row('template', 'conversations', 'Jinja2 renders as', 'right', 'why'),
     row('---', '---', '---', '---', '---'),
-    ...DIFFERENCES.map(({ template, conversations, jinja, right, why }) =>
-      row(template, conversationsText(conversations), jinja, right, why),
+    ...sameDifferences().map(([{ conversations, jinja, right, why }, templates]) =>
+      row(templatesText(templates), conversationsText(conversations), jinja, right, why),
     ),
   ].join('\n');
 }
+
+/** Differences that are the same but for their templates. */
+function sameDifferences(): readonly (readonly [Difference, readonly string[]])[] {
+  const same = new Map<string, readonly [Difference, string[]]>();
+  for (const each of DIFFERENCES) {
+    const key = JSON.stringify({ ...each, template: '' });
+    const known = same.get(key);
+    if (known === undefined) same.set(key, [each, [each.template]]);
+    else known[1].push(each.template);
+  }
+  return [...same.values()];
+}
+
+/** Many are counted: their names are in test/goldens/differences.ts. */
+function templatesText(templates: readonly string[]): string {
+  return templates.length > MAX_NAMED ? `${templates.length} templates` : templates.join(', ');
+}
+
+const MAX_NAMED = 9;
 
 function countOf(conversations: string): number {
   return conversations.split(' ').length;

@@ -33,6 +33,8 @@ export const UNLISTED: readonly string[] = [
 
 const NUMBERS =
   'The filter `string` writes `1e3` and `1.0` with a decimal point. llama-server does so only without a filter.';
+const JSON_NUMBERS =
+  'The filter `tojson` writes `1e3` as `1000.0` and `1.0` with a decimal point. llama-server writes `1000` and `1`.';
 const STEP = 'llama-server trims the texts of this model, against loops in its thoughts. The template does not.';
 
 const TYPES = 'The template asks whether a list of types is in a list. llama-server refuses the request.';
@@ -47,7 +49,58 @@ function sidecar(template: string, conversations: string, jinja: Verdict, why: s
   return { template, conversations, jinja, right: 'sidecar', why };
 }
 
+/** Templates that write the arguments of earlier calls by the filter `tojson`. */
+const WRITE_JSON: readonly string[] = [
+  'Apertus-8B-Instruct',
+  'Apriel-1.6-15b-Thinker-fixed',
+  'Bielik-11B-v3.0-Instruct',
+  'Cohere2MoE',
+  'CohereForAI-c4ai-command-r7b-12-2024-tool_use',
+  'GLM-4.6',
+  'GLM-4.7-Flash',
+  'GigaChat3-10B-A1.8B',
+  'GigaChat3.1-10B-A1.8B',
+  'Kimi-K3',
+  'MiMo-VL',
+  'MiniMax-M1',
+  'MiniMax-M2',
+  'Mistral-Small-3.2-24B-Instruct-2506',
+  'NVIDIA-Nemotron-Nano-v2',
+  'NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use',
+  'NousResearch-Hermes-3-Llama-3.1-8B-tool_use',
+  'Qwen-QwQ-32B',
+  'Qwen-Qwen2.5-7B-Instruct',
+  'Qwen-Qwen3-0.6B',
+  'Reka-Edge',
+  'Spark2.5',
+  'deepseek-ai-DeepSeek-V3.2',
+  'deepseek-ai-DeepSeek-V4',
+  'deepseek-ai-DeepSeek-V4-Flash-0731',
+  'ibm-granite-granite-4.0',
+  'ibm-granite-granite-4.1',
+  'inclusionai-ling-3.0-flash',
+  'meta-llama-Llama-3.1-8B-Instruct',
+  'meta-llama-Llama-3.2-3B-Instruct',
+  'meta-llama-Llama-3.3-70B-Instruct',
+  'mistralai-Ministral-3-14B-Reasoning-2512',
+  'mistralai-Mistral-Nemo-Instruct-2407',
+  'moonshotai-Kimi-K2',
+  'openai-gpt-oss-120b',
+  'poolside-Laguna-S-2.1',
+  'poolside-Laguna-XS-2.1',
+  'poolside-Laguna-XS.2',
+  'tencent-Hy3',
+  'unsloth-Apriel-1.5',
+  'unsloth-mistral-Devstral-Small-2507',
+  'upstage-Solar-Open-100B',
+];
+
 export const DIFFERENCES: readonly Difference[] = [
+  ...['Kimi-K2-Instruct', 'Kimi-K2-Thinking', 'llama-cpp-deepseek-r1'].map((template) =>
+    sidecar(template, 'call-numbers', 'throws', JSON_NUMBERS),
+  ),
+  sidecar('meetkai-functionary-medium-v3.1', 'call-numbers', 'neither', JSON_NUMBERS),
+  ...WRITE_JSON.map((template) => sidecar(template, 'call-numbers', 'sidecar', JSON_NUMBERS)),
   sidecar(
     'Apertus-8B-Instruct',
     'effort-low effort-medium effort-high effort-tools',

@@ -7,7 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { stdout } from 'node:process';
 import { JinjaTemplate } from '../../engine/prompt/jinja.js';
 import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
-import { WholeFloat } from '../../engine/prompt/whole-float.js';
+import { WrittenNumber } from '../../engine/prompt/written-number.js';
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
 import { testModel } from '../support/models.js';
 import { bundleTemplate } from '../support/prompt-models.js';
@@ -70,7 +70,7 @@ await vocabulary.dispose();
 /** JSON in which whole numbers that were written with a point keep it. */
 function jsonOf(value: unknown): string {
   const text = JSON.stringify(value, (_, each: unknown) =>
-    each instanceof WholeFloat ? `\uffff${each.value.toFixed(1)}\uffff` : each,
+    each instanceof WrittenNumber ? `\uffff${each.source}\uffff` : each,
   );
   return text.replace(/"\uffff([^\uffff]*)\uffff"/g, '$1');
 }

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { JinjaTemplate } from '../../../engine/prompt/jinja.js';
-import { WholeFloat } from '../../../engine/prompt/whole-float.js';
+import { WrittenNumber } from '../../../engine/prompt/written-number.js';
 import {
   CallArguments,
   MAX_ARGUMENT_NESTING,
@@ -21,19 +21,30 @@ function thrown(given: CallArguments, text: string): string | undefined {
   }
 }
 
-t.test('whole numbers with a point or an exponent stay such', (t) => {
-  const text = '{"a":1e3,"b":[-1.0,{"c":2.5}],"d":"1.0 \\" 1e3","e":10,"f":true,"g":-0.0}';
+t.test('numbers that are not values of JavaScript stay as they are written', (t) => {
+  const text =
+    '{"a":1e3,"b":[-1.0,{"c":2.5}],"d":"1.0 \\" 1e3","e":10,"f":true,"g":-0.0,"h":1234567890123456789,"i":[-0,9007199254740991]}';
   const parsed = new CallArguments().parse(text) as Record<string, unknown>;
   t.strictSame(parsed, {
-    a: new WholeFloat(1000),
-    b: [new WholeFloat(-1), { c: 2.5 }],
+    a: new WrittenNumber('1e3'),
+    b: [new WrittenNumber('-1.0'), { c: 2.5 }],
     d: '1.0 " 1e3',
     e: 10,
     f: true,
-    g: new WholeFloat(-0),
+    g: new WrittenNumber('-0.0'),
+    h: new WrittenNumber('1234567890123456789'),
+    i: [-0, 9007199254740991],
   });
-  const template = new JinjaTemplate('{{ a }} {{ b[0] }} {{ b | tojson }} {{ e }} {{ a | string }} {{ a + 1 }}');
-  t.equal(template.render(parsed), '1000.0 -1.0 [-1, {"c": 2.5}] 10 1000.0 1001.0');
+  const template = new JinjaTemplate(
+    '{{ a }} {{ b[0] }} {{ b | tojson }} {{ e }} {{ a | string }} {{ a + 1 }} {{ g }}',
+  );
+  t.equal(template.render(parsed), '1000.0 -1.0 [-1.0, {"c": 2.5}] 10 1000.0 1001.0 -0.0');
+  const long = new JinjaTemplate(
+    "{{ h }} {{ i | tojson }} {{ [h] }} {{ [h] | tojson }} {{ h | string }} {{ 'x' ~ h }}",
+  );
+  const digits = '1234567890123456789';
+  t.equal(long.render(parsed), `${digits} [0, 9007199254740991] [${digits}] [${digits}] ${digits} x${digits}`);
+  t.equal(new JinjaTemplate('{{ h is number }} {{ h is integer }} {{ h > 1 }}').render(parsed), 'True True True');
   t.throws(() => new CallArguments().parse('{"a":1.0.0}'), SyntaxError);
   t.throws(() => new CallArguments().parse('{"a":1e3'), SyntaxError);
   t.end();

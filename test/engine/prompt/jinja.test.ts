@@ -1,5 +1,6 @@
 import t from 'tap';
 import { JinjaTemplate } from '../../../engine/prompt/jinja.js';
+import { WrittenNumber } from '../../../engine/prompt/written-number.js';
 
 const render = (source: string, items: Readonly<Record<string, unknown>> = {}): string =>
   new JinjaTemplate(source).render(items);
@@ -189,4 +190,64 @@ t.test('a rendering leaves no state, in its template or in another', async (t) =
   t.equal(other.render({}), 'True01True');
   t.equal(other.render({ true: 'own', range: (n: number) => [n] }), 'True2own', 'a variable with a well-known name');
   t.equal(other.render({}), 'True01True');
+});
+
+t.test('numbers are written as Python writes them', (t) => {
+  const floats: readonly (readonly [number, string])[] = [
+    [1e-7, '1e-07'],
+    [0.00001, '1e-05'],
+    [0.0001, '0.0001'],
+    [1.5e-10, '1.5e-10'],
+    [0.1 + 0.2, '0.30000000000000004'],
+    [1.5e300, '1.5e+300'],
+    [-2.5e-123, '-2.5e-123'],
+  ];
+  for (const [f, python] of floats) {
+    t.equal(
+      render("{{ f }} {{ [f] }} {{ [f] | tojson }} {{ f | string }} {{ 'x' ~ f }}", { f }),
+      `${python} [${python}] [${python}] ${python} x${python}`,
+    );
+  }
+  for (const [source, python] of [
+    ['1e16', '1e+16'],
+    ['1e15', '1000000000000000.0'],
+    ['123456789012345680.0', '1.2345678901234568e+17'],
+    ['-0.0', '-0.0'],
+    ['1e22', '1e+22'],
+  ] as const) {
+    t.equal(render('{{ f }} {{ [f] | tojson }}', { f: new WrittenNumber(source) }), `${python} [${python}]`);
+  }
+  t.equal(render("{{ 'x' ~ (f + 0.5) }} {{ [f + 0.5] | tojson }}", { f: 2.5 }), 'x3.0 [3.0]');
+  const n = new WrittenNumber('12345678901234567890123');
+  const ways = [
+    'n',
+    'n | int',
+    'n | string',
+    "'%d' % n",
+    "'%s' % n",
+    "'{:d}'.format(n)",
+    '[n] | join',
+    '[n] | tojson',
+    "'' ~ n",
+  ];
+  for (const way of ways) t.equal(render(`{{ (${way}) | replace('[', '') | replace(']', '') }}`, { n }), n.source, way);
+  t.equal(render("{{ '%d' % 2.5 }}{{ 2.5 | int }}{{ none ~ nothing ~ 1.0 }}"), '22None1.0');
+  t.equal(render('{{ [f, 0 - f] | tojson }} {{ f }}', { f: Infinity }), '[Infinity, -Infinity] inf');
+  t.end();
+});
+
+t.test('the filter tojson is laid out as Python lays it out', (t) => {
+  const o = { b: [1, { é: 'x"\u007f' }], a: {}, B: [], n: [true, null] };
+  const written = (filter: string): string => render(`{{ o | ${filter} }}`, { o });
+  t.equal(written('tojson'), '{"b": [1, {"é": "x\\"\u007f"}], "a": {}, "B": [], "n": [true, null]}');
+  t.equal(
+    written('tojson(ensure_ascii=true, sort_keys=true)'),
+    '{"B": [], "a": {}, "b": [1, {"\\u00e9": "x\\"\\u007f"}], "n": [true, null]}',
+  );
+  t.equal(
+    written('tojson(indent=2)'),
+    '{\n  "b": [\n    1,\n    {\n      "é": "x\\"\u007f"\n    }\n  ],\n  "a": {},\n  "B": [],\n  "n": [\n    true,\n    null\n  ]\n}',
+  );
+  t.equal(written("tojson(separators=(',', ':'))"), '{"b":[1,{"é":"x\\"\u007f"}],"a":{},"B":[],"n":[true,null]}');
+  t.end();
 });
