@@ -52,7 +52,7 @@ function servicesWith(changes: Partial<Services>): Services {
 
 function exchange(): Exchange {
   return {
-    head: postHead(() => 'application/json'),
+    head: postHead((name) => (name === 'content-type' ? 'application/json' : undefined)),
     gone: new AbortController().signal,
     body: () => Promise.resolve({ kind: 'body', bytes: new Uint8Array(2), receivedAt: 0, release: () => undefined }),
     reply: () => undefined,
