@@ -91,8 +91,8 @@ t.test('a stream that ended is not cut while its reader still reads', async (t) 
   const engine = sidecar.enginePid(CHAT);
   const connection = await RawConnection.open(socket);
   const fields = { Authorization: `Bearer ${sidecar.key}`, 'Content-Type': 'application/json' };
-  // More than a Unix socket holds.
-  const body = JSON.stringify({ ...ENDLESS, max_tokens: 1600, stream: true });
+  // More than a Unix socket holds, and than this process reads before it stops.
+  const body = JSON.stringify({ ...ENDLESS, max_tokens: 3000, stream: true });
   connection.request('POST', '/v1/chat/completions', fields, body);
   await connection.until('"delta"');
   connection.socket.pause();
