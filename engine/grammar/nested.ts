@@ -1,9 +1,8 @@
 /**
  * The grammar of arguments that are written as nested elements (NestedArguments): the members of an object in the order of the
  * schema, optional ones there or not, an array's items one by one. A string, which stands without quotes, is constrained to its enum,
- * patterns, formats and length. Other members than those declared are not offered where there are declared ones; where there are none, and
- * the schema allows others, they may have any name of letters, digits and underscores. Objects and arrays of an enum are not
- * offered.
+ * patterns, formats and length. Other members are offered only where none are declared and the schema allows them: with any name of
+ * letters, digits and underscores. Objects and arrays of an enum are not offered.
  */
 import type { NestedArguments, NestedTypes } from '../protocol/reply-format.js';
 import { choice } from './choice.js';
@@ -19,7 +18,7 @@ import { itemsOf } from './rope.js';
 import { RuleMaker } from './rule-maker.js';
 import type { Alternative, Item } from './rules.js';
 import { SchemaIds } from './schema-ids.js';
-import { MAX_COUNTED, overCounted } from './scalar-rules.js';
+import { counted, MAX_COUNTED, overCounted } from './scalar-rules.js';
 import { schemaGrammar } from './schema.js';
 import { saysNothing, type Range, type Schema, type Shape } from './shape.js';
 import { SharedTexts, type TextRule } from './shared-texts.js';
@@ -226,12 +225,11 @@ class NestedRules {
   #constrainedText(length: Range, pattern: TextRule | undefined, end: string): Alternative[] {
     if (pattern === 'none' || length.least > length.most) return [];
     if (pattern) return [[this.#maker.shared(pattern), end]];
-    const bounded = length.most <= MAX_COUNTED;
-    const least = Math.min(length.least, MAX_COUNTED);
+    const { least, most } = counted(length);
     const character = `[^${inClass(this.#tagPrefix[0] ?? '')}]`;
-    const texts = SharedTexts.of(this.#work);
-    const text = this.#maker.shared(texts.counted(character, { least, most: bounded ? length.most : least }));
-    return [[text, bounded ? end : `${TEXT}-0`]];
+    const times = { least, most: most === Infinity ? least : most };
+    const text = this.#maker.shared(SharedTexts.of(this.#work).counted(character, times));
+    return [[text, most === Infinity ? `${TEXT}-0` : end]];
   }
 
   #scalar(schema: Schema): string | undefined {
