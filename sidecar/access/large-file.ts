@@ -14,7 +14,7 @@ import { on } from 'node:events';
 import { stat } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
-import { FileProblem, readChecked, type CheckResult } from '../lib/checked-file.js';
+import { FileProblem, readChecked, UnreadFile, type CheckResult } from '../lib/checked-file.js';
 import type { LargeFormat } from './large-format.js';
 
 /** A file of up to so many bytes is read on the event loop, within some 10 ms: to start a thread takes some 100 ms. */
@@ -60,11 +60,6 @@ async function inThread<T, V extends Gathering<T>>(
   { what }: LargeFormat<T>,
   into: V,
 ): Promise<CheckResult<V>> {
-  const bad = (sign: string, problem: string): CheckResult<V> => ({
-    kind: 'bad',
-    sign,
-    problem: new FileProblem(what, problem, file),
-  });
   let thread: Worker | undefined;
   try {
     thread = new Worker(new URL('./large-file-thread.js', import.meta.url), {
@@ -74,7 +69,10 @@ async function inThread<T, V extends Gathering<T>>(
     const messages = on(thread, 'message', { close: ['exit'] }) as AsyncIterable<[FromThread<T>]>;
     thread.postMessage('next');
     for await (const [message] of messages) {
-      if (message.kind === 'bad') return bad(message.sign, message.problem);
+      if (message.kind === 'bad') {
+        const { sign, problem } = message;
+        return { kind: 'bad', sign, problem: new FileProblem(what, problem, file) };
+      }
       if (message.kind === 'end') return { kind: 'good', sign: message.sign, value: into };
       into.add(message.part);
       // Answers that come at once would be taken in one turn of the event loop, a thousand of them.
@@ -84,8 +82,8 @@ async function inThread<T, V extends Gathering<T>>(
     throw new Error('the thread ended');
   } catch (error) {
     // The thread could not be started, or had not enough memory. Its message is not shown: it may quote the file.
-    const problem = `cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'the thread failed'}`;
-    return bad(problem, problem);
+    const problem = new UnreadFile(what, (error as NodeJS.ErrnoException).code ?? 'the thread failed', file);
+    return { kind: 'bad', sign: problem.problem, problem };
   } finally {
     void thread?.terminate();
   }

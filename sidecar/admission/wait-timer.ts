@@ -56,10 +56,14 @@ export class WaitTimer {
       // The patience of its class may have been learned to be longer meanwhile.
       if (byPatience && this.#hopelessMs(queued) > this.#state.now - queued.enteredAt) this.arm(queued);
       // The only request that waits is seated in any case, unless others come.
-      else if (byPatience && this.#state.waiting === 1) this.arm(queued, this.#state.now + AGAIN_MS);
-      else if (reason === 'wait' && this.#isOnlyChecked(queued)) this.arm(queued, undefined, AGAIN_MS);
+      else if (byPatience && this.#state.waiting === 1) this.#armAgain(queued);
+      else if (reason === 'wait' && this.#isOnlyChecked(queued)) this.#armAgain(queued);
       else this.#queue.timedOut(queued, reason, this.#isMispredicted(queued, reason));
     });
+  }
+
+  #armAgain(queued: QueuedRequest): void {
+    this.arm(queued, this.#state.now + AGAIN_MS, this.#isOnlyChecked(queued) ? AGAIN_MS : undefined);
   }
 
   /** Whether nothing but its own checks keeps it from a seat, and they have not taken too long. */
@@ -72,7 +76,8 @@ export class WaitTimer {
    */
   #isMispredicted(queued: QueuedRequest, reason: WaitEnd): boolean {
     if (reason === 'hopeless' || this.#state.classOf(queued).newestFirst) return false;
-    return queued.phase === 'ready' && this.#state.unbroken(queued);
+    const byChecks = queued.readyAt - queued.queuedAt > this.#maxWaitMs;
+    return queued.phase === 'ready' && !byChecks && this.#state.unbroken(queued);
   }
 
   /** How long it may wait, ms. Only where its class is served newest first, since there no other check looks at it. */

@@ -223,8 +223,8 @@ async function claimKey(
 }
 
 /** Whether a body has to be decoded first. A proxy that does so would see another body than this server. */
-function isEncoded(contentEncoding = 'identity'): boolean {
-  return contentEncoding.toLowerCase() !== 'identity';
+function isEncoded(contentEncoding = ''): boolean {
+  return !['', 'identity'].includes(contentEncoding.toLowerCase());
 }
 
 export function isJson(contentType: string | undefined): boolean {

@@ -8,9 +8,17 @@ import { isatty } from 'node:tty';
 /** Of stdin, stdout and stderr, those that were a terminal at the start. */
 const terminals = [0, 1, 2].filter((descriptor) => isatty(descriptor));
 
-/** Whether this process was started from a terminal that was closed since. */
+/** A terminal that was found closed this long before a SIGHUP has nothing to do with it, ms. */
+const LOOK_MS = 5000;
+
+/** As of the last look. */
+let wasClosed = false;
+
+if (terminals.length > 0) setInterval(() => (wasClosed = closed().length > 0), LOOK_MS).unref();
+
+/** Whether this process was started from a terminal that was closed a moment ago. */
 export function terminalClosed(): boolean {
-  return closed().length > 0;
+  return !wasClosed && closed().length > 0;
 }
 
 /** Keeps a hang-up from ending this process, until it has a handler that acts on it, and from crashing it at its end. */

@@ -91,6 +91,8 @@ function stopping(
   const stop = (signal: NodeJS.Signals): void => {
     const at = systemClock.now();
     if (first?.signal === signal && at - first.at < SAME_REQUEST_MS) return;
+    // A terminal that is closed during a drain does not cut it short.
+    if (first !== undefined && signal === 'SIGHUP') return;
     if (first !== undefined) process.exit(EXIT_INTERRUPTED);
     first = { signal, at };
     serviceManager.stopping();

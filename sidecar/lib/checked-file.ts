@@ -14,6 +14,14 @@ export class FileProblem extends Error {
   }
 }
 
+/** The file is there and could not be read just now: the same file may be readable later. */
+export class UnreadFile extends FileProblem {
+  /** `why`: a short constant, such as the system's error code. */
+  constructor(what: string, why: string, file: string) {
+    super(what, `cannot be read: ${why}`, file);
+  }
+}
+
 /** A kind of file: what a reader must know to check one. */
 export interface FileFormat<T> {
   /** The file's name in messages, for example `keys`. */
@@ -65,6 +73,6 @@ export async function readText(what: string, file: string, maxBytes: number): Pr
     if (error instanceof NotRegularFile) throw new FileProblem(what, error.message, file);
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return undefined;
-    throw new FileProblem(what, `cannot be read: ${code ?? 'unknown'}`, file);
+    throw new UnreadFile(what, code ?? 'unknown', file);
   }
 }

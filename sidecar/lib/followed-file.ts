@@ -12,7 +12,7 @@
 import { watch, type FSWatcher } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
-import { ABSENT, type CheckResult } from './checked-file.js';
+import { ABSENT, UnreadFile, type CheckResult } from './checked-file.js';
 import type { Clock } from './clock.js';
 import { withTimeout } from './timeout.js';
 
@@ -24,6 +24,9 @@ const REFRESH_MS = 100;
 
 /** The longest time that a caller of refresh() waits, ms: a large file is read within it, unless the host is very busy. */
 const REFRESH_WAIT_MS = 5000;
+
+/** The state of no file. */
+const NOT_READ = '';
 
 export interface FollowOptions<T> {
   readonly clock: Clock;
@@ -121,6 +124,8 @@ export class FollowedFile<T> {
   async #readOnce(): Promise<void> {
     this.#seen = await look(this.#options.file);
     const found = await this.#options.read();
+    // The next check reads it again, although it has not changed by then.
+    if (found.kind === 'bad' && found.problem instanceof UnreadFile) this.#seen = NOT_READ;
     if (this.#closed || (found.sign === this.#said && !this.#sayAnyway)) return;
     // The folder may not have existed when the file was opened.
     if (this.#watcher === undefined) this.#follow();

@@ -143,11 +143,12 @@ t.test('HTTP', async (t) => {
   await t.test('encoded bodies', async (t) => {
     const json = { ...auth, 'Content-Type': 'application/json' };
     for (const path of [CHAT_PATH, ...DECISION_PATHS])
-      for (const coding of ['gzip', 'br', 'identity, gzip', '']) {
+      for (const coding of ['gzip', 'br', 'identity, gzip']) {
         const refused = await ask('POST', path, { ...json, 'Content-Encoding': coding }, body);
         holdError(t, `${coding} at ${path}`, refused, { ...BAD_REQUEST, status: 415 });
       }
-    t.equal((await ask('POST', CHAT_PATH, { ...json, 'Content-Encoding': 'Identity' }, body)).status, 200);
+    for (const coding of ['Identity', ''])
+      t.equal((await ask('POST', CHAT_PATH, { ...json, 'Content-Encoding': coding }, body)).status, 200, coding);
   });
 
   await t.test('Expect: 100-continue', async (t) => {

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { FileProblem, readChecked } from '../../../sidecar/lib/checked-file.js';
+import { FileProblem, readChecked, UnreadFile } from '../../../sidecar/lib/checked-file.js';
 import { FollowedFile, type FollowOptions } from '../../../sidecar/lib/followed-file.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
@@ -124,4 +124,21 @@ t.test('a file that is not regular is refused, and delays nothing', async (t) =>
   await harness.put('2');
   await harness.followed?.reload();
   t.strictSame(harness.said, ['is not a regular file', 2], 'and the next one is used');
+});
+
+t.test('a file that could not be read is read again, although it has not changed', async (t) => {
+  const harness = new Harness(t, '1');
+  let failures = 3;
+  const read = (): ReturnType<typeof readChecked<number>> => {
+    const isFirst = harness.followed === undefined;
+    if (isFirst || failures-- <= 0)
+      return readChecked(harness.file, { what: 'number', maxBytes: MAX_BYTES, parse: numberIn });
+    const problem = new UnreadFile('number', 'EMFILE', harness.file);
+    return Promise.resolve({ kind: 'bad', sign: problem.problem, problem });
+  };
+  t.equal(await harness.open({ read }), 1);
+  await harness.put('2');
+  t.equal(await harness.next(), 'cannot be read: EMFILE');
+  t.equal(await harness.next(), 2);
+  t.strictSame(harness.said, ['cannot be read: EMFILE', 2], 'reported once');
 });
