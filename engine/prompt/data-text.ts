@@ -142,10 +142,10 @@ export function unusedMark(value: unknown): string | undefined {
   return undefined;
 }
 
-/** A rendered text split at its marks, which a template may have written as escapes of JSON. */
+/** A rendered text split at its marks. An escape of one is none: a template could put it together from callers' texts. */
 export function splitAtMarks(text: string, mark: string): readonly string[] {
   if (mark === '') return [text];
-  return text.replaceAll(`\\u${mark.charCodeAt(0).toString(16)}`, mark).split(mark);
+  return text.split(mark);
 }
 
 /** Whether `test` holds for any string of a JSON value, names of members included. */
