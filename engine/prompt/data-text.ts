@@ -129,7 +129,7 @@ export class Marking {
 /** For texts that are not tokenized: nothing is special. */
 export const UNMARKED = new Marking(new SpecialTexts([]), '');
 
-/** A character that no string has, neither as it is nor as an escape of JSON, in which templates may write it. */
+/** A character that no string has, neither as it is nor as an escape of JSON. */
 export function unusedMark(value: unknown): string | undefined {
   const used = new Set<number>();
   someString(value, (text) => {

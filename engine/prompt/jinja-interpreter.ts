@@ -13,7 +13,7 @@ import { defineMacro, LoopControl, loopText } from './jinja-scopes.js';
 import { holds } from './jinja-tests.js';
 import { characterAt } from './jinja-texts.js';
 import { plainText, sortedByNumber, toValue, writtenText } from './jinja-values.js';
-import type { OwnText } from './own-text.js';
+import { newWriting, type OwnText } from './own-text.js';
 
 /** Evaluates a template with the additions; `own` is kept from one rendering to the next. */
 export class FullInterpreter extends Interpreter {
@@ -68,7 +68,7 @@ export class FullInterpreter extends Interpreter {
 
   /** The library writes true and false where Jinja and llama.cpp write True and False, and nothing for None. */
   override evaluateBlock(statements: readonly Statement[], scope: Scope): Value {
-    const writing = { text: '', own: 0 };
+    const writing = newWriting();
     try {
       for (const statement of statements) {
         const value = this.evaluate(statement, scope);
@@ -105,10 +105,22 @@ export class FullInterpreter extends Interpreter {
   #applied(operand: Value, name: string, args: Arguments, scope: Scope): Value {
     if (name === 'dictsort' && this.#numbered.has(operand)) return sortedByNumber(operand);
     const apply = (item: Value, other: string, others: Arguments): Value => this.#applied(item, other, others, scope);
-    return (
-      filtered(operand, name, args, apply) ??
-      super.evaluate({ type: 'FilterExpression', operand: asNode(operand), filter: callNode(name, args) }, scope)
-    );
+    return this.#made(operand, args, (by, others) => {
+      const node = { type: 'FilterExpression', operand: asNode(by), filter: callNode(name, others) };
+      return filtered(by, name, others, apply) ?? super.evaluate(node, scope);
+    });
+  }
+
+  /** What a filter or method makes of its operand and arguments. */
+  #made(operand: Value, args: Arguments, make: (operand: Value, args: Arguments) => Value): Value {
+    const { positional, named } = args;
+    return this.#own.made([operand, ...positional, ...named.values()], ([by = operand, ...others]) => {
+      const further = others.slice(positional.length);
+      return make(by, {
+        positional: others.slice(0, positional.length),
+        named: new Map(Array.from(named.keys(), (key, i) => [key, further[i] as Value])),
+      });
+    });
   }
 
   #arguments(args: readonly Statement[], scope: Scope): Arguments {
@@ -134,6 +146,7 @@ export class FullInterpreter extends Interpreter {
     }
     const object = this.evaluate(callee.object, scope);
     const name = callee.property.value;
+    if (object.type === 'StringValue') return this.#textMethod(object, name, node, scope);
     const own = methodOf(object, name);
     if (own !== undefined) return own(this.#arguments(node.args, scope));
     // A method takes precedence over a member with its name when it is called: a schema's `properties.items()`.
@@ -142,14 +155,25 @@ export class FullInterpreter extends Interpreter {
     return super.evaluate(replaced(node, { callee: known }), scope);
   }
 
+  #textMethod(text: Value, name: string, node: Node & { type: 'CallExpression' }, scope: Scope): Value {
+    return this.#made(text, this.#arguments(node.args, scope), (by, args) => {
+      const own = methodOf(by, name);
+      if (own !== undefined) return own(args);
+      const callee = replaced(node.callee, { object: asNode(by) });
+      return super.evaluate(replaced(callNode('', args), { callee }), scope);
+    });
+  }
+
   #member(node: Node & { type: 'MemberExpression' }, scope: Scope): Value {
-    if (!node.computed || node.property.type === 'SliceExpression') return super.evaluate(node, scope);
+    if (!node.computed) return super.evaluate(node, scope);
     const object = this.evaluate(node.object, scope);
+    if (node.property.type === 'SliceExpression')
+      return this.#own.made([object], ([by = object]) => super.evaluate(replaced(node, { object: asNode(by) }), scope));
     const name = this.evaluate(node.property, scope);
     // A missing name is undefined, and no error.
     if (name.type === 'UndefinedValue') return name;
     if (object.type === 'StringValue' && name.type === 'IntegerValue') {
-      return toValue(characterAt(plainText(object), Number(name.value)));
+      return this.#own.made([object], ([by = object]) => toValue(characterAt(plainText(by), Number(name.value))));
     }
     const property = this.#numbered.has(object) ? toValue(name.toString()) : name;
     return super.evaluate(replaced(node, { object: asNode(object), property: asNode(property) }), scope);
@@ -160,12 +184,14 @@ export class FullInterpreter extends Interpreter {
     // These do not evaluate both sides in each case.
     if (operator === 'and' || operator === 'or') return super.evaluate(node, scope);
     const [left, right] = [this.evaluate(node.left, scope), this.evaluate(node.right, scope)];
-    if (left.type === 'StringValue' && right.type === 'StringValue' && (operator === '+' || operator === '~')) {
-      return this.#own.joined(left, right);
-    }
-    return (
-      ownOperation(operator, left, right) ??
-      super.evaluate(replaced(node, { left: asNode(left), right: asNode(right) }), scope)
-    );
+    const texts = left.type === 'StringValue' && right.type === 'StringValue';
+    if (operator === '~' || (operator === '+' && texts)) return this.#own.joined(left, right);
+    const made = ([one = left, other = right]: readonly Value[]): Value =>
+      ownOperation(operator, one, other) ??
+      super.evaluate(replaced(node, { left: asNode(one), right: asNode(other) }), scope);
+    return MAKING_TEXT.has(operator) ? this.#own.made([left, right], made) : made([left, right]);
   }
 }
+
+/** Operators that make a text of a text and what is not. */
+const MAKING_TEXT: ReadonlySet<string> = new Set(['*', '%']);

@@ -28,8 +28,6 @@ export function ownOperation(operator: string, left: Value, right: Value): Value
       return ordered(left, right, (order) => order >= 0);
     case '+':
       return added(left, right);
-    case '~':
-      return added(left, right) ?? toValue(plainText(left) + plainText(right));
     case '*':
       return repeated(left, right) ?? repeated(right, left);
     case '%':

@@ -6,7 +6,7 @@ import { itemsOf } from './jinja-items.js';
 import { Environment, type Evaluator, type Scope, type Statement, type Value } from './jinja-library.js';
 import type { Loop } from './jinja-nodes.js';
 import { Callable, isList, Mapping, toValue } from './jinja-values.js';
-import type { OwnText } from './own-text.js';
+import { newWriting, type OwnText } from './own-text.js';
 
 /** Thrown by `break` and `continue`. */
 export class LoopControl extends Error {
@@ -33,7 +33,7 @@ export function loopText(
     condition === undefined
       ? all
       : all.filter((item) => by.evaluate(condition, assigned(loopvar, item, new Environment(scope))).__bool__().value);
-  const writing = { text: '', own: 0 };
+  const writing = newWriting();
   const write = (value: Value): void => own.write(writing, value.toString(), value);
   let finished = false;
   for (const [at, item] of items.entries()) {

@@ -1,13 +1,23 @@
 /** Which texts a template wrote itself while it is rendered, so that its special texts are marked and callers' are not. */
 import { UNMARKED, type Marking } from './data-text.js';
 import type { Statement, Value } from './jinja-library.js';
-import { isList, toValue } from './jinja-values.js';
+import { isList, plainText, toValue } from './jinja-values.js';
 
-/** A text that is being written. */
+/**
+ * A text that is being written: `head` and `tail` behind it. The tail, at most as long as the longest special text, is the
+ * template's own, and only it can become part of a special text that the template completes. It stands apart since the head may be
+ * a long conversation, which must not be copied for each text behind it.
+ */
 export interface Writing {
-  text: string;
-  /** How many characters at its end are the template's own. */
+  head: string;
+  tail: string;
+  /** How many characters at the end, tail included, are the template's own. */
   own: number;
+}
+
+/** An empty text. */
+export function newWriting(): Writing {
+  return { head: '', tail: '', own: 0 };
 }
 
 /** A template's own texts under one marking. */
@@ -15,8 +25,8 @@ export class OwnText {
   readonly marking: Marking;
   /** Its literals, each made once: the library's constructors take most of the time of a short rendering. */
   readonly #literals = new WeakMap<Statement, Value>();
-  /** How many characters at a value's end are the template's own. */
-  readonly #ends = new WeakMap<Value, number>();
+  /** How values were written of which at least the end is the template's own. */
+  readonly #written = new WeakMap<Value, Writing>();
 
   constructor(marking: Marking = UNMARKED) {
     this.marking = marking;
@@ -26,70 +36,111 @@ export class OwnText {
   literal(node: Statement, make: () => Value): Value {
     const known = this.#literals.get(node);
     if (known !== undefined) return known;
-    const made = make();
-    const value = this.marking.specials.occursIn(made.toString())
-      ? toValue(this.marking.marked(made.toString()))
-      : made;
-    this.#literals.set(node, value);
-    return this.#claimed(value);
+    const made = this.#claimed(make());
+    this.#literals.set(node, made);
+    return made;
   }
 
-  /** A variable's value. Of a message the role is ours: it is one of few, whoever wrote the message. */
+  /** A variable's value. The role of a message counts as the template's own: it is one of few, whoever wrote the message. */
   variable(name: string, item: unknown): Value {
-    if (OWN_VARIABLES.has(name)) return this.#claimed(toValue(this.marking.marked(String(item))));
+    if (OWN_VARIABLES.has(name)) return this.#claimed(toValue(String(item)));
     const value = toValue(item);
     if (name !== 'messages' || !isList(value)) return value;
     for (const message of value.value) {
       const role = (message.value as ReadonlyMap<string, Value>).get('role');
-      if (role !== undefined) this.#claimed(role);
+      if (role?.type === 'StringValue') this.#record(role, role.value as string);
     }
     return value;
   }
 
-  /**
-   * Writes `text`, which is what `value` is written as, behind what is there. Where both are the template's own, special texts
-   * that they make together are too, as `<|` and a role.
-   */
+  /** Writes `text`, which is what `value` is written as, behind what is there. */
   write(writing: Writing, text: string, value: Value): void {
     if (text === '') return;
-    const own = this.#ends.get(value) ?? 0;
-    if (own < text.length) {
-      writing.text += text;
-      writing.own = own;
+    if (this.#isOwn(value)) {
+      this.#writeOwn(writing, text);
       return;
     }
-    const { specials } = this.marking;
-    const before = writing.text.slice(writing.text.length - Math.min(writing.own, specials.longest));
-    if (before !== '' && specials.occursIn(before + text.slice(0, specials.longest))) {
-      const marked = this.marking.marked(before + text);
-      writing.text = writing.text.slice(0, -before.length) + marked;
-      writing.own += marked.length - before.length;
-    } else {
-      writing.text += text;
-      writing.own += text.length;
-    }
+    const { head, tail, own } = this.#written.get(value) ?? { head: text, tail: '', own: 0 };
+    writing.head += writing.tail + head;
+    writing.tail = tail;
+    writing.own = own;
   }
 
-  /** Two texts as one. */
+  /** Two values, as they are written, as one. */
   joined(left: Value, right: Value): Value {
-    const text = left.toString();
-    const writing = { text, own: this.#ends.get(left) ?? 0 };
-    this.write(writing, right.toString(), right);
+    const writing = newWriting();
+    this.write(writing, plainText(left), left);
+    this.write(writing, plainText(right), right);
     return this.written(writing);
   }
 
   /** What was written as a value. */
-  written({ text, own }: Writing): Value {
-    const value = toValue(text);
-    if (own > 0) this.#ends.set(value, own);
+  written(writing: Writing): Value {
+    const value = toValue(writing.head + writing.tail);
+    if (writing.own > 0) this.#written.set(value, { ...writing });
     return value;
   }
 
+  /**
+   * What `make` makes of values, such as a filter of its operand and arguments. Of the template's own texts alone it makes one, for
+   * which it is given them without marks.
+   */
+  made(values: readonly Value[], make: (values: readonly Value[]) => Value): Value {
+    if (this.marking.mark === '' || !values.every((value) => this.#isOwn(value))) return make(values);
+    const value = make(values.map((each) => this.#unmarked(each)));
+    return value.type === 'StringValue' && !this.#written.has(value) ? this.#claimed(value) : value;
+  }
+
+  /** Where text before it is the template's own too, special texts that both make together are, as `<|` and a role. */
+  #writeOwn(writing: Writing, text: string): void {
+    const { specials } = this.marking;
+    const { tail } = writing;
+    const behind = tail + text;
+    const crosses = tail !== '' && specials.occursIn(tail + text.slice(0, specials.longest));
+    const own = crosses ? this.marking.marked(behind) : behind;
+    const from = Math.max(0, own.length - specials.longest);
+    writing.head += own.slice(0, from);
+    writing.tail = own.slice(from);
+    writing.own += own.length - tail.length;
+  }
+
+  /** Numbers and the like can be part of no special text that a caller chooses. */
+  #isOwn(value: Value): boolean {
+    if (value.type === 'StringValue') {
+      const { length } = value.value as string;
+      return length === 0 || this.#written.get(value)?.own === length;
+    }
+    return isList(value) ? value.value.every((item) => this.#isOwn(item)) : SCALARS.has(value.type);
+  }
+
+  #unmarked(value: Value): Value {
+    const { mark } = this.marking;
+    const hasMark = value.type === 'StringValue' && (value.value as string).includes(mark);
+    return hasMark ? toValue((value.value as string).replaceAll(mark, '')) : value;
+  }
+
+  /** The value as the template's own, with marks. */
   #claimed(value: Value): Value {
-    if (typeof value.value === 'string') this.#ends.set(value, value.value.length);
-    return value;
+    const text = this.marking.marked(value.value as string);
+    const claimed = text === value.value ? value : toValue(text);
+    this.#record(claimed, text);
+    return claimed;
+  }
+
+  #record(value: Value, text: string): void {
+    const writing = newWriting();
+    this.#writeOwn(writing, text);
+    this.#written.set(value, writing);
   }
 }
 
 /** Variables with special texts of the model's. */
 const OWN_VARIABLES: ReadonlySet<string> = new Set(['bos_token', 'eos_token']);
+
+const SCALARS: ReadonlySet<string> = new Set([
+  'IntegerValue',
+  'FloatValue',
+  'BooleanValue',
+  'NullValue',
+  'UndefinedValue',
+]);

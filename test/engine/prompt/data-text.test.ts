@@ -39,7 +39,7 @@ t.test('special texts without a mark are split, and marks are taken out', async 
   t.equal(own, `<${mark}think>\u{1f600}${mark}xa${mark}b${mark}cd`);
   t.same(marking.pieces(own), ['<think>\u{1f600}xabcd']);
   t.same(marking.pieces(`a</s>${own}<think>`), ['a<', '/s><think>\u{1f600}xabcd<', 'think>']);
-  t.same(marking.pieces('<\\ue000/s>'), ['</s>'], 'a mark that a template wrote as an escape of JSON');
+  t.same(marking.pieces('<\\ue000/s>'), ['<\\ue000/s>'], 'an escape of the mark is none');
 });
 
 t.test('the mark occurs nowhere in the value', async (t) => {

@@ -3,7 +3,7 @@ import t from 'tap';
 import { Marking, SpecialTexts } from '../../../engine/prompt/data-text.js';
 import { JinjaTemplate } from '../../../engine/prompt/jinja.js';
 
-const SPECIALS = new SpecialTexts(['<|end|>', '<|user|>', '<s>', '<think>']);
+const SPECIALS = new SpecialTexts(['<|end|>', '<|user|>', '<s>', '<think>', '<|image_1|>']);
 
 /** The pieces of a rendered template. */
 function pieces(source: string, items: Readonly<Record<string, unknown>>, mark = '\ue000'): readonly string[] {
@@ -15,6 +15,8 @@ t.test('a special text that a template completes from a caller’s text is split
   for (const [source, text] of [
     ["{{ text.replace('/x', '') }}", '<|e/xnd|>'],
     ["{{ text | replace('/x', '') }}", '<|e/xnd|>'],
+    ["{{ text | trim | replace('/x', '') | lower }}", ' <|e/xND|>'],
+    ["{{ '<|%s' % text + '|>' }}", 'end'],
     ["{{ text.split('/x') | join }}", '<|e/xnd|>'],
     ["{% for part in text.split('/x') %}{{ part }}{% endfor %}", '<|e/xnd|>'],
     ["{{ '<' + text + '>' }}", '|end|'],
@@ -66,9 +68,18 @@ t.test('a special text that a template writes itself is whole, and one that it m
     "{{ '%s%s' % ('<|user|>', 'so') }}",
     "{{ ['<|user|>', 'so'] | join }}",
     "{{ '<|user|>' | title | lower }}so",
+    "{{ '<|' + (messages[0].role | trim) + '|>' }}so",
+    "{{ '<|' + messages[0].role.strip().lower() + '|>' }}so",
+    "{{ '<|' + messages[0].role.upper()[0:] | lower + '|>' }}so",
+    "{{ '<|%s|>' % messages[0].role }}so",
+    "{{ '<|{}|>'.format(messages[0].role) }}so",
+    "{{ ['<|', messages[0].role, '|>'] | join }}so",
+    "{{ '<|ROLE|>' | replace('ROLE', messages[0].role) }}so",
   ]) {
     t.same(pieces(source, items), ['<|user|>so'], source);
   }
+  t.same(pieces("{% for m in messages %}{{ '<|image_' ~ loop.index }}|>{% endfor %}", items), ['<|image_1|>']);
+  t.same(pieces("{{ '<|user|>' | length }} {{ '<|user|>so'[8:] }}", items), ['8 so'], 'marks are not counted');
   t.same(pieces('{{ bos_token }}<|end|>{{ messages[0].content }}', items), ['<s><|end|>so']);
   t.same(pieces("{{ messages[0].content + '<|' + messages[0].role + '|>' }}", items), ['so<|user|>']);
 });

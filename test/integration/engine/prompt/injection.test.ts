@@ -75,8 +75,11 @@ t.test('the template’s marks in text of users and tools, and in calls', async 
     t.equal(control(made.parts, `so ${all}`), plain, `${name}: ${marks.length} marks`);
     // Some templates take these switches out of callers' text.
     const cut = marks.map((mark) => `${mark.slice(0, 3)}/think${mark.slice(3, 4)}/no_think${mark.slice(4)}`);
+    // A mark of ours may not be put together so either.
+    const escaped = marks.map((mark) => `${mark.slice(0, 1)}\\ue/think000${mark.slice(1)}`);
     const switched = control(made.parts, 'so /think /no_think');
     t.equal(control(made.parts, `so ${cut.join(' ')}`), switched, `${name}: marks that another text parts`);
+    t.equal(control(made.parts, `so ${escaped.join(' ')} /no_think`), switched, `${name}: our mark in them`);
     // Some put names in brackets.
     const inner = [...new Set(marks.map((mark) => mark.slice(1, -1)))];
     const neutral = inner.map((_, at) => `word${at}`);
