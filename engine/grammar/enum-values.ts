@@ -23,7 +23,7 @@ export class EnumValues {
   add(shape: Shape, values: ReadonlyMap<string, unknown>): void {
     this.#work.spend(values.size);
     for (const [text, value] of values) {
-      if (typeof value === 'string') this.#work.spendText(value.length);
+      this.#work.spendText(text.length);
       if (this.#validity.fits(value, shape)) this.#texts.add(text);
     }
   }
