@@ -6,6 +6,7 @@ import type { All, ObjectShape, Schema, Shape } from './shape.js';
 import { SharedTexts } from './shared-texts.js';
 import { TEXT_STACKS } from './stacks.js';
 import { textAutomaton, isText, type TextForm } from './text-automaton.js';
+import type { WorkBudget } from './work.js';
 
 /**
  * Patterns of one object whose names are enforced; with more, a further property may satisfy any of the patterns'
@@ -67,11 +68,22 @@ export function otherProperties(
 /** What the patterns of an object add to a property of this name. */
 export function matching({ byPattern }: ObjectShape, name: string, { work }: RuleMaker): readonly Schema[] {
   return byPattern.flatMap(([pattern, schema]) =>
-    isText(name, { ...ANY_TEXT, patterns: [pattern] }, work) &&
-    textAutomaton({ ...ANY_TEXT, patterns: [pattern] }, work)
-      ? [schema]
-      : [],
+    isText(name, { ...ANY_TEXT, patterns: [pattern] }, work) && isEnforced(pattern, work) ? [schema] : [],
   );
+}
+
+function isEnforced(pattern: string, work: WorkBudget): boolean {
+  return textAutomaton({ ...ANY_TEXT, patterns: [pattern] }, work) !== undefined;
+}
+
+/** What an object says of a property of this name that it does not declare. */
+function undeclared(object: ObjectShape, name: string, maker: RuleMaker): readonly Schema[] {
+  const { byPattern, additional, unmatched } = object;
+  const found = matching(object, name, maker);
+  const matchesNone = byPattern.length > 0 && found.length === 0;
+  return matchesNone && byPattern.every(([pattern]) => isEnforced(pattern, maker.work))
+    ? [unmatched]
+    : [additional, ...found];
 }
 
 /** What these objects say of the names of their properties. */
@@ -88,8 +100,9 @@ function listedProperties(
 ): readonly Others[] {
   const byRule = new Map<string, string[]>();
   for (const name of names) {
-    const patterned = objects.flatMap((object) => matching(object, name, maker));
-    const rule = rules.value([...objects.map(({ additional }) => additional), ...patterned]);
+    const all = objects.flatMap((object) => undeclared(object, name, maker));
+    if (all.includes(false)) continue;
+    const rule = rules.value(all);
     byRule.set(rule, [...(byRule.get(rule) ?? []), name]);
   }
   return [...byRule].map(([rule, all]) => ({ key: keysOf(all, maker), rule }));

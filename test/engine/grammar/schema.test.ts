@@ -213,6 +213,17 @@ const CASES: readonly (readonly [string, unknown, readonly string[], readonly st
     ['{"x-a":1}', '{"x-b":""}'],
   ],
   [
+    'patterns of names beside a list of all names, and no others',
+    {
+      type: 'object',
+      patternProperties: { '^x': { type: 'integer' } },
+      additionalProperties: false,
+      propertyNames: { enum: ['x1', 'y'] },
+    },
+    ['{"x1":1}', '{}'],
+    ['{"y":1}', '{"x1":""}'],
+  ],
+  [
     'an enum of arrays, beside counts and items',
     { type: 'array', enum: [[], [1], ['a'], [[1]]], minItems: 1, items: { type: ['integer', 'array'], maxItems: 0 } },
     ['[1]'],
