@@ -80,7 +80,7 @@ export class AdmissionPolicy {
   overloadReport(): OverloadReport {
     const { stands, load, leftMs } = this.#overload;
     return {
-      // One long reply may hold all seats for as long, while nobody waits.
+      // Without a waiting request there is no overload, however long the running ones hold all seats.
       standing: stands && this.#state.waiting > 0,
       load,
       leftMs,

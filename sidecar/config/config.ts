@@ -69,8 +69,9 @@ export function isNotified(environment: Environment = process.env): boolean {
 }
 
 /**
- * The environment of a child process: this process's own, with `set` over it. node-llama-cpp cannot be loaded by a user without a
- * home folder, as in a container; it gets one that nobody can have put files into. `homeOf`: throws if there is none.
+ * The environment of a child process: this process's own, with `set` over it. A user without a home folder, as in a container, cannot
+ * load node-llama-cpp: HOME is then a folder that does not exist, into which nobody can have put files that the child would read.
+ * `homeOf`: throws if the user has no home folder.
  */
 export function childEnvironment(
   set: Environment = {},

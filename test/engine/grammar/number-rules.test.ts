@@ -5,7 +5,7 @@ import t from 'tap';
 import { decimalOf } from '../../../engine/grammar/decimals.js';
 import { grammarText } from '../../../engine/grammar/gbnf.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
-import { WorkBudget } from '../../../engine/grammar/work.js';
+import { MAX_PATTERN_WORK, WorkBudget } from '../../../engine/grammar/work.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { rounds } from '../../support/long-form.js';
 
@@ -157,5 +157,19 @@ t.test('decimals are those with which a number is written', (t) => {
   t.strictSame(decimalOf(1.5e-7), { whole: '0', fraction: '00000015' });
   t.strictSame(decimalOf(0), { whole: '0', fraction: '' });
   t.strictSame(decimalOf(100), { whole: '100', fraction: '' });
+  t.end();
+});
+
+t.test('the share of the steps of patterns that a multiple takes (docs/contract.md)', (t) => {
+  for (const [multipleOf, about] of [
+    [13, 3 / 4],
+    [7, 1 / 3],
+    [60, 1 / 16],
+  ] as const) {
+    const work = new WorkBudget();
+    t.equal(schemaGrammar({ type: 'integer', multipleOf }, 'value', work).kind, 'ok');
+    const share = work.patterns / MAX_PATTERN_WORK;
+    t.ok(Math.abs(share / about - 1) < 0.15, `${multipleOf}: ${share}`);
+  }
   t.end();
 });

@@ -1,17 +1,7 @@
 import t from 'tap';
-import { JinjaTemplate } from '../../../engine/prompt/jinja.js';
+import { areRefused, areRendered, type JinjaCases } from '../../support/jinja-cases.js';
 
-const ITEMS = {
-  yes: true,
-  o: { a: 1 },
-  rows: [
-    { n: 1, f: { name: 'x' } },
-    { n: 3, calls: [1], f: { name: 'y' } },
-  ],
-};
-
-/** Sources, with what Jinja2 makes of them. */
-const CASES: readonly (readonly [string, string])[] = [
+const CASES: JinjaCases = [
   [
     '{{ "userID hello-wORLD o\'neil" | title }}|{{ "hello wORLD" | capitalize }}|{{ "userID o\'neil".title() }}|{{ "éA B".capitalize() }}|{{ nothing | title }}',
     "Userid Hello-World O'neil|Hello world|Userid O'Neil|Éa b|",
@@ -55,13 +45,10 @@ const CASES: readonly (readonly [string, string])[] = [
   ],
 ];
 
-t.test("Jinja's filters", (t) => {
-  for (const [source, text] of CASES) t.equal(new JinjaTemplate(source).render(ITEMS), text, source);
-  t.end();
-});
+t.test("Jinja's filters", (t) => areRendered(t, CASES));
 
-t.test('what a filter does not take is an error', (t) => {
-  for (const source of [
+t.test('what a filter does not take is an error', (t) =>
+  areRefused(t, [
     '{{ 1 | list }}',
     '{{ [1] | groupby("a") }}',
     '{{ ["a", 1] | max }}',
@@ -69,7 +56,5 @@ t.test('what a filter does not take is an error', (t) => {
     '{{ "a" | trim(1, 2) }}',
     '{{ "a" | trim(no=1) }}',
     '{{ [1] | select("no") }}',
-  ])
-    t.throws(() => new JinjaTemplate(source).render({}), source);
-  t.end();
-});
+  ]),
+);

@@ -765,19 +765,22 @@ t.test('standing: as it begins to stand for long requests only, waiting short on
   t.notOk('standing' in h.queue.snapshot().refused);
 });
 
-t.test('standing: not reported while nobody waits, as where one long reply holds the only seat', async (t) => {
-  const h = new Harness(1);
-  for (let i = 0; i < 20; i += 1) await h.serve('a', 1000);
-  const long = await h.seat(h.wait('a'));
-  h.clock.advance(60_000);
-  const standing = (): boolean => h.queue.report(1).overload.standing;
-  t.notOk(standing());
-  const next = h.wait('a');
-  t.ok(standing(), 'it stood all the same');
-  next.cancel();
-  t.notOk(standing());
-  long.release('done');
-});
+t.test(
+  'a queue in which no request waits is not reported as standing, though one long reply holds the only seat',
+  async (t) => {
+    const h = new Harness(1);
+    for (let i = 0; i < 20; i += 1) await h.serve('a', 1000);
+    const long = await h.seat(h.wait('a'));
+    h.clock.advance(60_000);
+    const standing = (): boolean => h.queue.report(1).overload.standing;
+    t.notOk(standing());
+    const next = h.wait('a');
+    t.ok(standing(), 'it stood all the same');
+    next.cancel();
+    t.notOk(standing());
+    long.release('done');
+  },
+);
 
 /** Eight seats that have served requests of a second, and one more request, with how each of those admitted ended. */
 async function eightSeats(): Promise<{ h: Harness; run: () => void; ends: string[] }> {
