@@ -83,6 +83,11 @@ export const FIGURES: Readonly<Record<string, FigureSource>> = {
     column: 'off p99 ms',
     where: { load: '8 callers for 2 seats of 5 ms' },
   },
+  'timing-off-random-p99': {
+    results: 'server-timing',
+    column: 'off p99 ms',
+    where: { load: '1000/s at random' },
+  },
   'timing-admit-steady-p99': {
     results: 'server-timing',
     column: 'ra-admit p99 ms',
@@ -93,7 +98,7 @@ export const FIGURES: Readonly<Record<string, FigureSource>> = {
     column: 'ra-admit p99 ms',
     where: { load: '1000/s at random' },
   },
-  'refused-full-p99': { results: 'server-timing', column: 'p99 ms', where: { 'refused as': '`full`' } },
+  'refused-bytes-p99': { results: 'server-timing', column: 'p99 ms', where: { 'refused as': '`bytes`' } },
   'http-ratio-150m-8': overHttp('ratio', '150m', '64', 'any', '8'),
   'http-ratio-150m-32': overHttp('ratio', '150m', '64', 'any', '32'),
   'http-kept-150m-32': overHttp(SHARE, '150m', '64', 'any', '32'),
@@ -115,7 +120,7 @@ export const FIGURES: Readonly<Record<string, FigureSource>> = {
   'fan-out-cost': fanOut('to the C program', '8 replicas'),
   'fan-out-gap-1': fanOut('gap p99 ms', '1 replica'),
   'fan-out-gap-8': fanOut('gap p99 ms', '8 replicas'),
-  'images-gap-p50': besideImages('p50 ratio, median of pairs'),
+  'images-token': besideImages('ms a token ratio, median of pairs'),
   'images-gap-p99': besideImages('p99 ratio, median of pairs'),
   'decisions-speedup': {
     results: 'decisions',
