@@ -3,7 +3,8 @@
  *
  *     node dist/bench/run/cli.js [--list] [--since COMMIT] [--any-machine] [PATTERN]
  *
- * `--list` only writes what is due and how long it takes: benches of which a file that they depend on has changed. `--since` also
+ * `--list` only writes what is due and how long it takes: benches of which a file that they depend on has changed, not only in
+ * comments. `--since` also
  * accepts results of COMMIT or later: of one round, if something was changed in it that the figures do not depend on.
  * `--any-machine` also accepts results of another processor: of a round that goes on elsewhere. PATTERN is a regular expression on
  * the commands.
@@ -17,9 +18,10 @@ import { signalGroup } from '../../test/support/processes.js';
 import { installedAddon, NATIVE_ADDON } from '../support/addon.js';
 import { filesOf } from '../support/bench-files.js';
 import { BUSY, foreignCores } from '../support/busy.js';
-import { codeCommit, isPresentCode, isSince } from '../support/commit.js';
+import { codeCommit, isSince } from '../support/commit.js';
 import { processor } from '../support/machine.js';
 import { PLAN, sourceOf } from './plan.js';
+import { isSameCode } from './present-code.js';
 import { listed, runPlan, type Environment, type Recorded } from './run.js';
 
 /** From dist/bench/run. */
@@ -56,7 +58,7 @@ const bed: Environment = {
     }
   },
   isCurrent: (commit, bench) =>
-    isPresentCode(commit, filesOf(sourceOf(bench))) || (since !== undefined && isSince(commit, since)),
+    isSameCode(commit, filesOf(sourceOf(bench)), ROOT) || (since !== undefined && isSince(commit, since)),
   present: { node: process.version, ...(values['any-machine'] ? {} : { machine: processor() }) },
   addon: installedAddon,
   useAddon: (addon) => {

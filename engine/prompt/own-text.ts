@@ -41,7 +41,10 @@ export class OwnText {
     return made;
   }
 
-  /** A variable's value. The role of a message counts as the template's own: it is one of few, whoever wrote the message. */
+  /**
+   * The value of a variable. A message's role counts as the template's own text, since the contract allows a few roles and no caller
+   * can choose another text.
+   */
   variable(name: string, item: unknown): Value {
     if (OWN_VARIABLES.has(name)) return this.#claimed(toValue(String(item)));
     const value = toValue(item);

@@ -69,9 +69,9 @@ export function isNotified(environment: Environment = process.env): boolean {
 }
 
 /**
- * The environment of a child process: this process's own, with `set` over it. A user without a home folder, as in a container, cannot
- * load node-llama-cpp: HOME is then a folder that does not exist, into which nobody can have put files that the child would read.
- * `homeOf`: throws if the user has no home folder.
+ * The environment of a child process: that of this process, with `set` over it. node-llama-cpp fails to load if the user has no home
+ * folder, as in many containers. Then HOME names a folder that does not exist, so that no other user can put files there for the child
+ * to read. `homeOf` returns the user's home folder and throws if there is none.
  */
 export function childEnvironment(
   set: Environment = {},
