@@ -13,7 +13,8 @@ import { keep, type Row } from '../support/results.js';
 
 const STREAMS = 8;
 const HELD = [8, 33];
-const TOKENS = 60;
+/** So many that each of the constrained replies gets several masks from the one thread meanwhile. */
+const TOKENS = 240;
 const THREADS = 1;
 const ALTERNATIVES = 150;
 

@@ -15,15 +15,8 @@ export interface FigureSource {
 }
 
 /** A cell of `llama-server-native`: the sidecar over HTTP. */
-function overHttp(
-  column: string,
-  model: string,
-  tokens: string,
-  cores: string,
-  callers: string,
-  temperature = '0',
-): FigureSource {
-  const where = { model, 'tokens a reply': tokens, cores, load: `closed, ${callers}`, temperature };
+function overHttp(column: string, model: string, tokens: string, cores: string, callers: string): FigureSource {
+  const where = { model, 'tokens a reply': tokens, cores, load: `closed, ${callers}`, temperature: '0' };
   return { results: 'llama-server-native', column, where };
 }
 
@@ -99,20 +92,17 @@ export const FIGURES: Readonly<Record<string, FigureSource>> = {
     where: { load: '1000/s at random' },
   },
   'refused-bytes-p99': { results: 'server-timing', column: 'p99 ms', where: { 'refused as': '`bytes`' } },
+  'http-ratio-150m-1': overHttp('ratio', '150m', '64', 'any', '1'),
   'http-ratio-150m-8': overHttp('ratio', '150m', '64', 'any', '8'),
   'http-ratio-150m-32': overHttp('ratio', '150m', '64', 'any', '32'),
-  'http-kept-150m-32': overHttp(SHARE, '150m', '64', 'any', '32'),
-  'http-kept-13m-1': overHttp(SHARE, '13m', '64', 'any', '1'),
+  'http-kept-150m-8': overHttp(SHARE, '150m', '64', 'any', '8'),
   'http-kept-13m-8': overHttp(SHARE, '13m', '64', 'any', '8'),
-  'http-kept-13m-32': overHttp(SHARE, '13m', '64', 'any', '32'),
-  'http-kept-13m-sampled': overHttp(SHARE, '13m', '64', 'any', '1', '1'),
-  'http-kept-13m-long-1': overHttp(SHARE, '13m', '256', 'any', '1'),
   'http-kept-13m-long-32': overHttp(SHARE, '13m', '256', 'any', '32'),
   'http-speed-13m-pinned': overHttp('tokens/s, ours', '13m', '64', '0', '8'),
   'http-speed-13m-any': overHttp('tokens/s, ours', '13m', '64', 'any', '8'),
-  'prefill-gap-13m': beside('13m', 'p99 beside over p50 undisturbed'),
-  'prefill-gap-150m': beside('150m', 'p99 beside over p50 undisturbed'),
-  'prefill-gap-150m-tenths': beside('150m', 'the same, each gap over the p50 of its tenth'),
+  'prefill-gap-13m': beside('13m', 'p99 of ms a token beside, over undisturbed'),
+  'prefill-gap-150m': beside('150m', 'p99 of ms a token beside, over undisturbed'),
+  'prefill-gap-150m-tenths': beside('150m', 'the same, over undisturbed in its tenth'),
   'window-http-8': uncutOverHttp('window', '8'),
   'window-http-32': uncutOverHttp('window', '32'),
   'hybrid-http-8': uncutOverHttp('hybrid', '8'),
