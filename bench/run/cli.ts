@@ -4,8 +4,8 @@
  *     node dist/bench/run/cli.js [--list] [--since COMMIT] [--any-machine] [PATTERN]
  *
  * `--list` only writes what is due and how long it takes: benches of which a file that they depend on has changed, not only in
- * comments. `--since` also
- * accepts results of COMMIT or later: of one round, if something was changed in it that the figures do not depend on.
+ * comments. `--since` also accepts results of COMMIT or later: of one round, if something was changed in it that the figures do not
+ * depend on.
  * `--any-machine` also accepts results of another processor: of a round that goes on elsewhere. PATTERN is a regular expression on
  * the commands.
  */

@@ -1,9 +1,9 @@
-import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { isSameCode } from '../../../bench/run/present-code.js';
+import { gitIn } from '../../support/git-folder.js';
 
 const SOURCE = `/** Adds one. */
 export function next(n: number): number {
@@ -15,11 +15,7 @@ export function next(n: number): number {
 t.test('a change of comments makes no result old, one of code does', async (t) => {
   const root = mkdtempSync(join(tmpdir(), 'ra-present-'));
   t.teardown(() => rmSync(root, { recursive: true, force: true }));
-  const git = (...args: readonly string[]): string =>
-    execFileSync('git', ['-c', 'user.name=test', '-c', 'user.email=test@localhost', ...args], {
-      cwd: root,
-      encoding: 'utf8',
-    }).trim();
+  const git = gitIn(root);
   git('init', '-q');
   writeFileSync(join(root, 'a.ts'), SOURCE);
   writeFileSync(join(root, 'b.cpp'), '// One.\nint one = 1;\n');

@@ -1,17 +1,13 @@
-import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { codeCommit, isPresentCode, isSince } from '../../../bench/support/commit.js';
+import { gitIn } from '../../support/git-folder.js';
 
 const root = mkdtempSync(join(tmpdir(), 'ra-commit-'));
 t.teardown(() => rmSync(root, { recursive: true, force: true }));
-const git = (...args: readonly string[]): string =>
-  execFileSync('git', ['-c', 'user.name=test', '-c', 'user.email=test@localhost', ...args], {
-    cwd: root,
-    encoding: 'utf8',
-  }).trim();
+const git = gitIn(root);
 const commit = (path: string, text: string): string => {
   mkdirSync(join(root, path, '..'), { recursive: true });
   writeFileSync(join(root, path), text);
