@@ -3,8 +3,9 @@
  * names by a path relative to itself, since that is how processes are started here, and what writes the built code that one of
  * these loads.
  *
- * Not among them are the Makefile, package.json and tsconfig.json: most changes of these do not affect figures. After one that
- * does, such as another compiler flag, remove the results that must be measured again.
+ * Not among them is what only judges results: whether they are of the present code (this file), and how steady the machine was. Nor are
+ * the Makefile, package.json and tsconfig.json: most changes of these do not affect figures. After one that does, such as
+ * another compiler flag, remove the results that must be measured again.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
@@ -29,6 +30,9 @@ const BUILT = new Map([
   ['engine/llama/package.ts', '.ci/bundle-engine.cjs'],
   ['sidecar/contracts/schema-code.ts', 'sidecar/build/write-schemas.ts'],
 ]);
+
+/** Judges results. */
+const JUDGES: ReadonlySet<string> = new Set(['bench/support/bench-files.ts', 'bench/support/machine-speed.ts']);
 
 /** What each file or folder names, by root and path: benches share most of it. */
 const named = new Map<string, readonly string[]>();
@@ -72,7 +76,8 @@ function namesIn(file: string, root: string): string[] {
   const text = readFileSync(join(root, file), 'utf8').replace(TYPES_ALONE, '');
   return [...text.matchAll(RELATIVE)].flatMap(([, path = '']) => {
     const source = sourceOf(join('dist', dirname(file), path));
-    return isThere(join(root, source)) && source !== '.' && !NOT_CODE.test(source) ? [source] : [];
+    const counts = source !== '.' && !NOT_CODE.test(source) && !JUDGES.has(source);
+    return counts && isThere(join(root, source)) ? [source] : [];
   });
 }
 

@@ -51,6 +51,12 @@ await import('./later.js');`,
   t.strictSame(filesOf('bench/b/b.ts', root), ['bench/b/b.ts', 'package-lock.json']);
 });
 
+t.test('a bench does not depend on what judges its result', async (t) => {
+  const files = filesOf('bench/engine/limit.bench.ts');
+  t.ok(files.includes('bench/support/results.ts'));
+  for (const judge of ['bench-files', 'machine-speed']) t.notOk(files.includes(`bench/support/${judge}.ts`), judge);
+});
+
 t.test('planned benches depend on the programs that they start, and on no others', async (t) => {
   const of = (command: string): readonly string[] => filesOf(`bench/${command}`);
   const some = (files: readonly string[], folder: string): boolean => files.some((file) => file.startsWith(folder));
