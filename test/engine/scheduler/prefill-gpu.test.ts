@@ -6,8 +6,8 @@
 import t from 'tap';
 import { LEAST_TOKENS } from '../../../engine/scheduler/prefill-budget.js';
 import { SHORT_TOKENS } from '../../../engine/scheduler/batch-planner.js';
-import type { FakeDecoderOptions, SeenPart } from '../../support/fake-decoder.js';
-import { Bench, job, StepTime } from '../../support/step-bench.js';
+import type { SeenPart } from '../../support/fake-decoder.js';
+import { Bench, job, StepTime, type BenchOptions } from '../../support/step-bench.js';
 
 const CHUNK = 1024;
 const FOREVER = 100_000;
@@ -42,7 +42,7 @@ function device(
   seats: number,
   contextPerSeat: number,
   onStep: (parts: readonly SeenPart[], step: number) => void,
-  more: FakeDecoderOptions = {},
+  more: BenchOptions = {},
 ): { readonly bench: Bench; readonly clock: StepTime } {
   const clock = new StepTime();
   const bench = new Bench(seats, undefined, {
@@ -114,6 +114,30 @@ t.test('64 prompts that come at once are evaluated at nearly the speed of the de
   t.ok(best / clock.ms > 0.9, `${(best / clock.ms).toFixed(3)} of what the device could do`);
   t.equal(gaps, 0, 'prompts that wait between replies close the gaps of their sequences');
 });
+
+for (const { share, least } of [
+  { share: 50, least: 0.6 },
+  { share: 100, least: 0.7 },
+  { share: 400, least: 0.83 },
+])
+  t.test(
+    `once steps are measured, prompts that come at once get the speed that prefillShare ${share} leaves`,
+    async (t) => {
+      const [callers, prompt, tokens] = [64, 512, 128];
+      const { bench, clock } = device(callers, prompt + tokens + 1, () => undefined, { prefillShare: share });
+      const round = async (first: number): Promise<number> => {
+        const from = clock.ms;
+        const ids = Array.from({ length: callers }, (_, i) => first + i);
+        for (const id of ids) bench.loop.generate(id, job(prompt, { maxTokens: tokens }));
+        for (const id of ids) await bench.ends(id);
+        return clock.ms - from;
+      };
+      await round(0);
+      const best = callers * stepMs(0, prompt) + (tokens - 1) * stepMs(callers, 0);
+      const part = best / (await round(callers));
+      t.ok(part > least, `${part.toFixed(3)} of what the device could do`);
+    },
+  );
 
 t.test('a long prompt is not starved by short ones, for each of which less time must be saved', async (t) => {
   const [replies, long, short] = [16, 3000, 120];
