@@ -31,7 +31,7 @@ const BUILT = new Map([
   ['sidecar/contracts/schema-code.ts', 'sidecar/build/write-schemas.ts'],
 ]);
 
-/** Judges results. */
+/** What only judges results: no figure depends on it. */
 const JUDGES: ReadonlySet<string> = new Set(['bench/support/bench-files.ts', 'bench/support/machine-speed.ts']);
 
 /** What each file or folder names, by root and path: benches share most of it. */
