@@ -8,6 +8,7 @@ while read -r bench seconds; do
   echo "== $(date +%T) $bench"
   timeout "$seconds" "$here" "$1" node "dist/bench/gpu/$bench.bench.js" 8b cuda brief || echo "$bench ended with $?"
 done << 'END'
+shares 170
 decodes 90
 limit 120
 llama-server 240
