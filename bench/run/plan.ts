@@ -96,5 +96,5 @@ export const PLAN: readonly Bench[] = [
   bench('prebuilt', false, 0.3, 'seedling/skills.bench.js', 'seedling-skills'),
   bench('prebuilt', false, 2, 'seedling/long.bench.js', 'seedling-long'),
   bench('prebuilt', false, 0.3, 'seedling/kv-loss.bench.js', 'seedling-kv'),
-  bench('either', false, 30, 'admission/patience/grid.js 60 "" 600', 'patience'),
+  bench('either', false, 60, 'admission/patience/grid.js 60 "" 600', 'patience'),
 ];
