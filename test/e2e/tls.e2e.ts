@@ -22,6 +22,8 @@ const [keyFile, certFile, trusted] = [join(dir, 'key.pem'), join(dir, 'cert.pem'
 copyFileSync(a.keyFile, keyFile);
 copyFileSync(a.certFile, certFile);
 writeFileSync(trusted, a.cert + b.cert);
+/** As many as a seat has room for: such a stream takes longer than a change of certificates. */
+const STREAM_TOKENS = 1900;
 const environment = { RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0', RA_DATA_DIR: join(dir, 'data') };
 
 t.test('a certificate that does not fit its key ends the start with one line', async (t) => {
@@ -82,10 +84,37 @@ t.test('served over TLS', async (t) => {
   t.equal(stdout.trim(), 'assistant true');
 
   t.match(await client(), /a\.test/);
-  const streams = Array.from({ length: 4 }, () => curl(chat.replace('"max_tokens":64', '"max_tokens":1500')));
+  // Callers that always have a stream open, while the pair is replaced.
+  const long = chat
+    .replace(/"max_tokens":\d+/, `"max_tokens":${STREAM_TOKENS}`)
+    .replace('"stream":true', '"stream":true,"temperature":0,"frequency_penalty":-2');
+  t.match(long, /"frequency_penalty"/);
+  const begun: number[] = [];
+  const ended: number[] = [];
+  let replaced = false;
+  const caller = async (): Promise<void> => {
+    while (!replaced) {
+      const i = begun.push(performance.now()) - 1;
+      const text = await curl(long);
+      ended[i] = performance.now();
+      t.match(text, /"finish_reason":"length"/, 'a stream is complete');
+      t.match(text, /data: \[DONE\]/);
+    }
+  };
+  const callers = Array.from({ length: 4 }, caller);
   copyFileSync(b.keyFile, keyFile);
   copyFileSync(b.certFile, certFile);
-  await eventually('new connections get the new certificate', async () => /b\.test/.test(await client()));
-  for (const text of await Promise.all(streams)) t.match(text, /data: \[DONE\]/);
+  let lastOfA = performance.now();
+  await eventually('new connections get the new certificate', async () => {
+    const asked = performance.now();
+    const isB = /b\.test/.test(await client());
+    if (!isB) lastOfA = asked;
+    return isB;
+  });
+  const firstOfB = performance.now();
+  replaced = true;
+  await Promise.all(callers);
+  const open = begun.filter((from, i) => from < lastOfA && (ended[i] ?? 0) > firstOfB);
+  t.ok(open.length > 0, `${open.length} of ${begun.length} streams were open before and after the change`);
   t.match(await curl(chat), /data: \[DONE\]/);
 });

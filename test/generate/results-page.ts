@@ -37,7 +37,7 @@ export function resultsPage(): string {
       commit ?? 'not recorded',
       date.slice(0, 10),
       node,
-      rough === undefined ? 'see there' : rough ? 'busy' : 'quiet, or of no matter',
+      rough === undefined ? 'see there' : rough ? 'busy or uneven' : 'quiet, or of no matter',
       minutes(name, seconds),
       `\`${command}\``,
     ),
@@ -45,8 +45,8 @@ export function resultsPage(): string {
   return `${[
     '# Results',
     '`make docs` writes this page from the files of this folder. `make bench` runs what is not of the present code, in one piece or ' +
-      'after a break; `make bench-list` lists it and how long it takes. A result of a bench names the commit that was checked ' +
-      `out; ${commits} of ${kept.length} do, the others are of earlier benches, which did not record it.`,
+      'after a break, but those of a GPU; `make bench-list` lists it and how long it takes. A result of a bench names the commit ' +
+      `that was checked out${commits === kept.length ? '' : `; ${commits} of ${kept.length} do, the others are of earlier benches, which did not record it`}.`,
     [
       row('result', 'what', 'commit', 'date', 'Node', 'machine', 'minutes', 'command'),
       row(...Array.from({ length: 8 }, () => '---')),

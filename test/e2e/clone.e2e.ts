@@ -1,0 +1,34 @@
+/**
+ * The README’s start in a clone: `git clone` and `make run`, which installs from npm’s registry, builds and serves the embedded model;
+ * the two commands that it prints work. What make is given besides is what two sidecars on one machine cannot share.
+ */
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+import { printedCommands } from '../support/printed-commands.js';
+import { signalGroup } from '../support/processes.js';
+import { sourceRoot } from '../support/source-root.js';
+
+t.test('make run in a fresh clone', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'ra-clone-'));
+  t.teardown(() => rmSync(dir, { recursive: true, force: true }));
+  const clone = join(dir, 'ra-sidecar');
+  execFileSync('git', ['clone', '--quiet', sourceRoot, clone]);
+  const child = spawn('make', ['run'], {
+    cwd: clone,
+    detached: true,
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: { ...process.env, RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' },
+  });
+  t.teardown(() => signalGroup(child.pid ?? 0, 'SIGKILL'));
+  const [chat, decision] = await printedCommands(child.stderr);
+  t.match(chat, /seedling/i);
+  t.match(chat, /data: \[DONE\]/);
+  t.match(decision, /"refund"/);
+  const ended = once(child, 'exit');
+  signalGroup(child.pid ?? 0, 'SIGTERM');
+  await ended;
+});
