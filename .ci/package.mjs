@@ -3,7 +3,8 @@
 // node-llama-cpp is part of the tarball, without its llama.cpp source and with a manifest of its own, for two reasons: npm would
 // install its backends for NVIDIA's GPUs and for Vulkan (610 MB) on every Linux host, and run its install script, which downloads
 // and compiles llama.cpp where no backend loads. A host with a GPU installs its backend by name (docs/deploy.md).
-// npm does not look at the dependencies of a bundled package, so they are dependencies of ours, in the locked versions.
+// What node-llama-cpp depends on is a dependency of ours, in the locked versions, and its own manifest names none: npm takes what
+// a bundled package depends on as bundled too, and `npm install --global` would leave an empty folder for each.
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -62,7 +63,7 @@ write(join(STAGE, 'package.json'), {
   optionalDependencies: backends,
   bundleDependencies: ['node-llama-cpp'],
 });
-write(join(STAGE, ENGINE, 'package.json'), { ...engine, dependencies: engineDependencies });
+write(join(STAGE, ENGINE, 'package.json'), engine);
 const [packed] = JSON.parse(
   execFileSync('npm', ['pack', '--json', '--pack-destination', into, resolve(STAGE)], { encoding: 'utf8' }),
 );

@@ -31,11 +31,13 @@ for (const path of queue) {
     }
     if (found in reached) continue;
     const { dev: _dev, ...entry } = packages[found];
-    // A bundled package has the dependencies of its staged manifest, and no others.
+    // Of what a bundled package depends on, the staged manifest names what is installed (package.mjs).
     if (bundled.includes(found)) {
       delete entry.optionalDependencies;
       delete entry.peerDependencies;
-      entry.dependencies = read(join(stage, found, 'package.json')).dependencies;
+      entry.dependencies = Object.fromEntries(
+        Object.entries(entry.dependencies).filter(([name]) => name in manifest.dependencies),
+      );
     }
     reached[found] = entry;
     queue.push(found);

@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { ENDLESS, endsWell, OpenStream } from '../support/open-stream.js';
+import { ENDLESS_CALL, endsWell, OpenStream } from '../support/open-stream.js';
 import { signalGroup } from '../support/processes.js';
 import { sourceRoot } from '../support/source-root.js';
 
@@ -54,12 +54,14 @@ async function drains(t: Test, { child, printed, ended }: Run): Promise<void> {
   const output = await printed('"messages"');
   const [, port] = /is ready at http:\/\/127\.0\.0\.1:(\d+)/.exec(output) ?? [];
   const [key = ''] = /ra-dev-[\w-]+/.exec(output) ?? [];
-  const stream = await OpenStream.begin({ port: Number(port), key }, { ...ENDLESS, max_tokens: 1000 });
+  const stream = await OpenStream.begin({ port: Number(port), key }, { ...ENDLESS_CALL, max_tokens: 1000 });
   child.kill('SIGTERM');
   // The signal that make forwards may arrive with the group’s or some ms later. Here it arrives later for certain.
   await printed('"event":"draining"');
   signalGroup(child.pid ?? 0, 'SIGTERM');
-  endsWell(t, await stream.response);
+  const response = await stream.response;
+  endsWell(t, response);
+  t.match(response.body, /"finish_reason":"length"/, 'it had not ended before');
   await ended;
 }
 
