@@ -179,5 +179,6 @@ build: install
 	@node .ci/bundle-engine.cjs
 
 # Installs again only if the lock's content or Node's ABI has changed since the last install.
+# npm's warnings would be some 80 lines: of tools of the tests that want a newer Node than 20, and of packages with install scripts.
 install:
-	@cmp -s package-lock.json $(INSTALLED) || { npm ci && cp package-lock.json $(INSTALLED); }
+	@cmp -s package-lock.json $(INSTALLED) || { npm ci --loglevel=error && cp package-lock.json $(INSTALLED); }
