@@ -1,3 +1,6 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
@@ -5,8 +8,10 @@ import { KafkaSink } from '../../sidecar/usage/delivery/kafka/kafka-sink.js';
 import { connectKafka } from '../../sidecar/usage/delivery/kafka/producer.js';
 import { sinkContract, type SinkPeer } from '../support/sink-contract.js';
 import { deliveryConfig, linkFaults } from '../support/sink-peers.js';
+import { sourceRoot } from '../support/source-root.js';
 import { BilledLoad, sameAsSpool } from './billed-load.js';
 import { KafkaMock } from './kafka-mock.js';
+import { nodeBinary } from './npm-packages.js';
 
 /** In the test under load. */
 const BREAKS = ['cut', 'mute', 'deaf'] as const;
@@ -56,3 +61,34 @@ t.test('a cluster that fails in each way under load has every record in the end'
     t.equal(partitions.get(key) ?? partition, (partitions.set(key, partition), partition));
   sameAsSpool(t, events, await load.exported(), answers);
 });
+
+for (const version of ['24.21.0', '26.10.0'])
+  t.test(`Node ${version} prints no warning of KafkaJS' timers, and all others`, async (t) => {
+    const cluster = await KafkaMock.start(t);
+    const { kafka } = deliveryConfig({ RA_DELIVERY_KAFKA_BROKERS: `["127.0.0.1:${cluster.link.port}"]` });
+    const printed = async (script: string): Promise<string> => {
+      const { stdout, stderr } = await promisify(execFile)(nodeBinary(version), ['--input-type=module', '-e', script], {
+        cwd: sourceRoot,
+      });
+      t.match(stdout, /stored/);
+      return stderr;
+    };
+    const ours = `
+      import { connectKafka } from '${join(sourceRoot, 'dist/sidecar/usage/delivery/kafka/producer.js')}';
+      const producer = await connectKafka(${JSON.stringify(kafka)}, 10000);
+      console.log((await producer.send([{ key: 'a', value: 'b', headers: {} }])).kind);
+      await producer.close();
+      process.emitWarning('another one');`;
+    const own = await printed(ours);
+    t.notMatch(own, /Timeout/);
+    t.match(own, /another one/);
+
+    const bare = `
+      import kafkajs from 'kafkajs';
+      const producer = new kafkajs.Kafka({ brokers: ['127.0.0.1:${cluster.link.port}'], logLevel: 0 }).producer();
+      await producer.connect();
+      await producer.send({ topic: 'usage', messages: [{ value: 'b' }] });
+      console.log('stored');
+      await producer.disconnect();`;
+    t.match(await printed(bare), /TimeoutNegativeWarning/, 'without the filter it does');
+  });
