@@ -4,7 +4,8 @@
 // install its backends for NVIDIA's GPUs and for Vulkan (610 MB) on every Linux host, and run its install script, which downloads
 // and compiles llama.cpp where no backend loads. A host with a GPU installs its backend by name (docs/deploy.md).
 // What node-llama-cpp depends on is a dependency of ours, in the locked versions, and its own manifest names none: npm takes what
-// a bundled package depends on as bundled too, and `npm install --global` would leave an empty folder for each.
+// a bundled package names as bundled too, if it lies below this package, and leaves an empty folder for it: in each `npm install
+// --global`, and elsewhere where versions conflict.
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -34,6 +35,8 @@ const {
   scripts: _s,
   optionalDependencies,
   dependencies,
+  peerDependencies: _p,
+  peerDependenciesMeta: _m,
   ...engine
 } = read(join(ENGINE, 'package.json'));
 const { packages } = read('package-lock.json');

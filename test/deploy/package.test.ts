@@ -5,7 +5,7 @@
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import t from 'tap';
 import { sourceRoot } from '../support/source-root.js';
 
@@ -25,12 +25,17 @@ const WANTED: readonly RegExp[] = [
   /^node_modules\/node-llama-cpp\/llama\/[\w.]+\.json$/,
 ];
 
+interface Lock {
+  readonly packages: Readonly<Record<string, { readonly version?: string }>>;
+}
+
 /** What node-llama-cpp needs to compile llama.cpp. */
 const BUILD_ONLY: ReadonlySet<string> = new Set(['cmake-js', 'node-addon-api']);
 
 interface Manifest {
   readonly dependencies?: Readonly<Record<string, string>>;
   readonly optionalDependencies?: Readonly<Record<string, string>>;
+  readonly peerDependencies?: unknown;
   readonly scripts?: unknown;
   readonly devDependencies?: unknown;
 }
@@ -68,8 +73,8 @@ t.test('the packed package', async (t) => {
   for (const { scripts, devDependencies } of [own, engine])
     t.strictSame([scripts, devDependencies], [undefined, undefined]);
   t.strictSame(
-    [engine.dependencies, engine.optionalDependencies],
-    [undefined, undefined],
+    [engine.dependencies, engine.optionalDependencies, engine.peerDependencies],
+    [undefined, undefined, undefined],
     'npm install --global would leave empty folders for what a bundled package names',
   );
   t.strictSame(Object.keys(own.optionalDependencies ?? {}).sort(), [
@@ -80,7 +85,12 @@ t.test('the packed package', async (t) => {
     t.match(version, /^(npm:@uwsjs\/core@)?\d+\.\d+\.\d+$/, `${name} is exact`);
   const needed = Object.keys(read(join(sourceRoot, ENGINE)).dependencies ?? {}).filter((name) => !BUILD_ONLY.has(name));
   t.ok(needed.length > 10);
-  for (const name of needed) t.ok(name in (own.dependencies ?? {}), `${name} is installed for the engine`);
+  // npm resolved the ranges of the engine's manifest when it made the lock file.
+  const { packages } = JSON.parse(readFileSync(join(sourceRoot, 'package-lock.json'), 'utf8')) as Lock;
+  for (const name of needed) {
+    const resolved = packages[`${dirname(ENGINE)}/node_modules/${name}`] ?? packages[`node_modules/${name}`];
+    t.equal(own.dependencies?.[name], resolved?.version, `${name} is installed for the engine`);
+  }
 });
 
 interface Component {

@@ -70,4 +70,9 @@ t.test('a table is selected by its headings and rows', async (t) => {
     withFigures(page('').replace('3 | 9', '9'), () => results),
     /no such rows/,
   );
+  await t.rejects(
+    withFigures('<!-- figures r.md -->\n', () => results),
+    /line break/,
+    'a comment in one line would leave out its table',
+  );
 });

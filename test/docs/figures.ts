@@ -22,7 +22,9 @@ const MARK = /<!-- figures (\S+)\n([\s\S]*?)-->\n(?:\n\|[^\n]*(?:\n\|[^\n]*)*\n)
 
 /** The page with its tables filled from the results. Throws if a comment names a table or row that does not exist. */
 export async function withFigures(text: string, read: ReadResults): Promise<string> {
-  if (!text.includes('<!-- figures ')) return text;
+  const marks = text.split('<!-- figures ').length - 1;
+  if (marks === 0) return text;
+  if ([...text.matchAll(MARK)].length !== marks) throw new Error('a comment lacks the line break after its path');
   const filled = text.replace(MARK, (_, path: string, wish: string) => {
     const lines = wish.trim().split('\n');
     const columns = lines.flatMap((line) => valuesOf(line, 'columns: '));

@@ -2,14 +2,16 @@ import t from 'tap';
 import { sourceRoot } from '../support/source-root.js';
 import { brokenLinks } from './links.js';
 import { brokenMentions, commentsOf, readComments } from './mentions.js';
-import { parsePage, readBenchPages, readPages } from './pages.js';
+import { parsePage, readBenchPages, readPages, readResultPages } from './pages.js';
 
 t.test('every link, anchor and path of the documentation exists', async (t) => {
   const pages = readPages();
   t.ok(pages.length > 20 && pages.flatMap(({ links }) => links).length > 100, 'the pages were read');
   const benches = readBenchPages();
   t.ok(benches.length > 1, 'and those of the benches');
-  t.strictSame(brokenLinks([...pages, ...benches], sourceRoot), []);
+  const results = readResultPages();
+  t.ok(results.length > 50, 'and the results');
+  t.strictSame(brokenLinks([...pages, ...benches, ...results], sourceRoot), []);
 });
 
 t.test('every page, heading and source file that comments name exists', async (t) => {

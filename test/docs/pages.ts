@@ -51,6 +51,11 @@ export function readBenchPages(root = sourceRoot): Page[] {
     .map((path) => parsePage(path, readFileSync(join(root, path), 'utf8')));
 }
 
+/** The files of `bench/results` that are text. */
+export function readResultPages(root = sourceRoot): Page[] {
+  return markdownIn(root, 'bench/results').map((path) => parsePage(path, readFileSync(join(root, path), 'utf8')));
+}
+
 function markdownIn(root: string, folder: string): string[] {
   return readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.md'))

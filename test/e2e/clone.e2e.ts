@@ -1,6 +1,7 @@
 /**
  * The README’s start in a clone: `git clone` and `make run`, which installs from npm’s registry, builds and serves the embedded model;
- * the two commands that it prints work. What make is given besides is what two sidecars on one machine cannot share.
+ * the two commands that it prints work. The clone is of the last commit. What make is given besides is what two sidecars on one machine
+ * cannot share.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,6 +13,11 @@ import { printedCommands } from '../support/printed-commands.js';
 import { signalGroup } from '../support/processes.js';
 import { sourceRoot } from '../support/source-root.js';
 
+/** Without what `make e2e` gives to the commands that it runs. */
+const environment = Object.fromEntries(
+  Object.entries(process.env).filter(([name]) => !/^(MAKE|MFLAGS|NODE_LLAMA_CPP)/.test(name)),
+);
+
 t.test('make run in a fresh clone', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'ra-clone-'));
   t.teardown(() => rmSync(dir, { recursive: true, force: true }));
@@ -21,7 +27,7 @@ t.test('make run in a fresh clone', async (t) => {
     cwd: clone,
     detached: true,
     stdio: ['ignore', 'ignore', 'pipe'],
-    env: { ...process.env, RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' },
+    env: { ...environment, RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' },
   });
   t.teardown(() => signalGroup(child.pid ?? 0, 'SIGKILL'));
   const [chat, decision] = await printedCommands(child.stderr);

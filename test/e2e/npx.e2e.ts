@@ -12,8 +12,6 @@ import { printedCommands } from '../support/printed-commands.js';
 import { signalGroup } from '../support/processes.js';
 import { sourceRoot } from '../support/source-root.js';
 
-const TARBALL = './ra-sidecar-0.1.0.tgz';
-
 /**
  * Size of the installation on a host with a CPU, MiB: 120, of which 49 are two CPU backends. An unmodified
  * node-llama-cpp takes 783.
@@ -25,13 +23,15 @@ interface Installed {
 }
 
 const dir = mkdtempSync(join(tmpdir(), 'ra-npx-'));
+const TARBALL = join(dir, 'ra-sidecar-0.1.0.tgz');
 t.teardown(() => rmSync(dir, { recursive: true, force: true }));
 execFileSync(process.execPath, ['.ci/package.mjs', dir], { cwd: sourceRoot, stdio: 'ignore' });
 rmSync(join(dir, 'package'), { recursive: true });
 
 t.test('an installation', (t) => {
-  execFileSync('npm', ['install', '--no-audit', '--no-fund', TARBALL], { cwd: dir, stdio: 'ignore' });
-  const { packages } = JSON.parse(readFileSync(join(dir, 'node_modules/.package-lock.json'), 'utf8')) as Installed;
+  const cwd = mkdtempSync(join(dir, 'install-'));
+  execFileSync('npm', ['install', '--no-audit', '--no-fund', TARBALL], { cwd, stdio: 'ignore' });
+  const { packages } = JSON.parse(readFileSync(join(cwd, 'node_modules/.package-lock.json'), 'utf8')) as Installed;
   const names = Object.keys(packages);
   t.strictSame(
     names.filter((name) => packages[name]?.hasInstallScript),
@@ -43,9 +43,8 @@ t.test('an installation', (t) => {
     [],
     'no backend of a GPU',
   );
-  const [mib = ''] = execFileSync('du', ['-sm', 'node_modules'], { cwd: dir, encoding: 'utf8' }).split('\t');
+  const [mib = ''] = execFileSync('du', ['-sm', 'node_modules'], { cwd, encoding: 'utf8' }).split('\t');
   t.ok(Number(mib) < MOST_MIB, `${mib} MiB`);
-  rmSync(join(dir, 'node_modules'), { recursive: true });
   t.end();
 });
 
@@ -57,7 +56,6 @@ t.test('npx of the tarball', (t) =>
 t.test('a global installation', async (t) => {
   const prefix = join(dir, 'global');
   execFileSync('npm', ['install', '--global', '--prefix', prefix, '--no-audit', '--no-fund', TARBALL], {
-    cwd: dir,
     stdio: 'ignore',
   });
   await serves(t, join(prefix, 'bin/ra-sidecar'), ['serve']);
@@ -69,12 +67,18 @@ async function serves(
   args: readonly string[],
   environment: Readonly<Record<string, string>> = {},
 ): Promise<void> {
-  const data = mkdtempSync(join(dir, 'data-'));
+  const cwd = mkdtempSync(join(dir, 'run-'));
   const child = spawn(command, args, {
-    cwd: dir,
+    cwd,
     detached: true,
     stdio: ['ignore', 'ignore', 'pipe'],
-    env: { ...process.env, RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0', RA_DATA_DIR: data, ...environment },
+    env: {
+      ...process.env,
+      RA_LISTEN_PORT: '0',
+      RA_OPERATORS_PORT: '0',
+      RA_DATA_DIR: join(cwd, 'data'),
+      ...environment,
+    },
   });
   t.teardown(() => signalGroup(child.pid ?? 0, 'SIGKILL'));
   const [chat, decision] = await printedCommands(child.stderr);

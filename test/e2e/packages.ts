@@ -28,6 +28,12 @@ const NEEDS: readonly Need[] = [
   { program: 'nginx', package: 'nginx-light', for: 'deploy/nginx' },
   { program: 'nats-server', package: 'nats-server', for: 'usage delivery to JetStream' },
   { program: 'kcat', package: 'kcat', for: 'usage delivery to Kafka: librdkafka’s mock cluster, and a reader' },
+  {
+    program: 'libatomic.so.1',
+    there: () => existsSync('/usr/lib/x86_64-linux-gnu/libatomic.so.1'),
+    package: 'libatomic1',
+    for: 'Node 26',
+  },
   { program: 'openssl', package: 'openssl', for: 'certificates of the proxies and of NATS, and TLS' },
   { program: 'debootstrap', package: 'debootstrap', for: 'Node 24 and 26 and the image, on Debian 13' },
   { program: 'buildah', package: 'buildah', for: 'the image' },

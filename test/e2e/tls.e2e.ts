@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { testPair } from '../support/certificates.js';
-import { ENDLESS_CALL } from '../support/open-stream.js';
+import { ENDLESS_CALL } from '../support/endless-call.js';
 import { eventually, signalGroup } from '../support/processes.js';
 import { runCli } from '../support/cli.js';
 import { sourceRoot } from '../support/source-root.js';
@@ -25,6 +25,7 @@ copyFileSync(a.certFile, certFile);
 writeFileSync(trusted, a.cert + b.cert);
 /** Such a stream takes longer than a change of certificates. */
 const STREAM_TOKENS = 1000;
+const CALLERS = 4;
 const environment = { RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0', RA_DATA_DIR: join(dir, 'data') };
 
 t.test('a certificate that does not fit its key ends the start with one line', async (t) => {
@@ -47,7 +48,7 @@ t.test('served over TLS', async (t) => {
   t.teardown(() => signalGroup(child.pid ?? 0, 'SIGKILL'));
   let printed = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => (printed += text));
-  await eventually('it is ready', () => /^curl .*"questions".*$/m.test(printed));
+  await eventually('it is ready', () => /^curl .*"questions".*\n/m.test(printed));
   const [, port = ''] = /ready at https:\/\/127\.0\.0\.1:(\d+)/.exec(printed) ?? [];
   const [chat = '', decision = ''] = printed.split('\n').filter((line) => line.startsWith('curl '));
   const [key = ''] = /ra-dev-[\w-]+/.exec(printed) ?? [];
@@ -88,32 +89,45 @@ t.test('served over TLS', async (t) => {
   // Callers that always have a stream open, while the pair is replaced.
   const body = JSON.stringify({ ...ENDLESS_CALL, stream: true, max_tokens: STREAM_TOKENS });
   const long = chat.replace(/-d '.*'/, `-d '${body}'`);
-  const begun: number[] = [];
-  const ended: number[] = [];
+  t.not(long, chat);
+  /** Of each stream its first byte and its end, ms. */
+  const streams: { from: number; to: number }[] = [];
   let replaced = false;
   const caller = async (): Promise<void> => {
     while (!replaced) {
-      const i = begun.push(performance.now()) - 1;
-      const text = await curl(long);
-      ended[i] = performance.now();
+      const child = spawn('sh', ['-c', `exec ${long} --cacert ${trusted}`], { stdio: ['ignore', 'pipe', 'ignore'] });
+      const stream = { from: Infinity, to: Infinity };
+      streams.push(stream);
+      let text = '';
+      for await (const piece of child.stdout) {
+        stream.from = Math.min(stream.from, performance.now());
+        text += String(piece);
+      }
+      stream.to = performance.now();
       t.match(text, /"finish_reason":"length"/, 'a stream is complete');
       t.match(text, /data: \[DONE\]/);
     }
   };
-  const callers = Array.from({ length: 4 }, caller);
-  copyFileSync(b.keyFile, keyFile);
-  copyFileSync(b.certFile, certFile);
-  let lastOfA = performance.now();
-  await eventually('new connections get the new certificate', async () => {
-    const asked = performance.now();
-    const isB = /b\.test/.test(await client());
-    if (!isB) lastOfA = asked;
-    return isB;
-  });
-  const firstOfB = performance.now();
-  replaced = true;
-  await Promise.all(callers);
-  const open = begun.filter((from, i) => from < lastOfA && (ended[i] ?? 0) > firstOfB);
-  t.ok(open.length > 0, `${open.length} of ${begun.length} streams were open before and after the change`);
+  const callers = Array.from({ length: CALLERS }, caller);
+  let lastOfA = 0;
+  let firstOfB = Infinity;
+  try {
+    const running = (): number => streams.filter(({ from, to }) => from < Infinity && to === Infinity).length;
+    await eventually('all callers have a stream', () => running() === CALLERS);
+    copyFileSync(b.keyFile, keyFile);
+    copyFileSync(b.certFile, certFile);
+    await eventually('new connections get the new certificate', async () => {
+      const asked = performance.now();
+      const isB = /b\.test/.test(await client());
+      if (isB) firstOfB = performance.now();
+      else lastOfA = asked;
+      return isB;
+    });
+  } finally {
+    replaced = true;
+    await Promise.all(callers);
+  }
+  const open = streams.filter(({ from, to }) => from < lastOfA && to > firstOfB);
+  t.ok(open.length > 0, `${open.length} of ${streams.length} streams were open before and after the change`);
   t.match(await curl(chat), /data: \[DONE\]/);
 });

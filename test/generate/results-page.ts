@@ -44,8 +44,8 @@ export function resultsPage(): string {
   );
   return `${[
     '# Results',
-    '`make docs` writes this page from the files of this folder. `make bench` runs what is not of the present code, in one piece or ' +
-      'after a break, but those of a GPU; `make bench-list` lists it and how long it takes. A result of a bench names the commit ' +
+    '`make docs` writes this page from the files of this folder. `make bench` runs every bench whose result is not of the present code, ' +
+      'except those of a GPU; after a break it goes on. `make bench-list` lists them and how long they take. A result of a bench names the commit ' +
       `that was checked out${commits === kept.length ? '' : `; ${commits} of ${kept.length} do, the others are of earlier benches, which did not record it`}.`,
     [
       row('result', 'what', 'commit', 'date', 'Node', 'machine', 'minutes', 'command'),

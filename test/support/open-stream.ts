@@ -13,37 +13,7 @@ export const ENDLESS = {
   frequency_penalty: -2,
 } as const;
 
-/** Together longer than 1,000 tokens; each as long as a grammar enforces. */
-const ARGUMENTS = Array.from({ length: 24 }, (_, i) => `t${i}`);
-const ARGUMENT_CHARACTERS = 256;
-
-/**
- * As {@link ENDLESS} for the seedling, which samples an end token after some 25 tokens whatever is rewarded: a call whose arguments
- * must be longer.
- */
-export const ENDLESS_CALL = {
-  model: CHAT,
-  messages: [{ role: 'user', content: 'Hello' }],
-  tools: [
-    {
-      type: 'function',
-      function: {
-        name: 'write',
-        parameters: {
-          type: 'object',
-          properties: Object.fromEntries(
-            ARGUMENTS.map((name) => [name, { type: 'string', minLength: ARGUMENT_CHARACTERS }]),
-          ),
-          required: ARGUMENTS,
-          additionalProperties: false,
-        },
-      },
-    },
-  ],
-  tool_choice: 'required',
-} as const;
-
-/** {@link ENDLESS}, ended after four tokens. */
+/** The same, ended after four tokens. */
 export const SHORT = { ...ENDLESS, max_tokens: 4 } as const;
 
 /** A running chat stream, on its own connection that records every byte. */
