@@ -1,18 +1,4 @@
 import t from 'tap';
-import { nodeBinary } from './npm-packages.js';
-import { run, runSuites, type OtherNode } from './other-node.js';
+import { runSuites } from './other-node.js';
 
-const version = '22.23.3';
-
-t.test('the HTTP, contract and integration suites on Node 22', (t) => runSuites(t, { version }));
-
-// Below glibc 2.38 the HTTP library's older version is loaded, here its newer one.
-t.test('the HTTP and contract suites on Node 22 in a Debian 13 root', async (t) => {
-  const inRoot: OtherNode = { version, root: 'x64' };
-  await runSuites(t, inRoot, ['sidecar/http', 'contract']);
-  const script =
-    "import('./dist/sidecar/http/uws.js').then(() => console.log(process.report.getReport().sharedObjects.join(' ')))";
-  const { output } = await run(inRoot, nodeBinary(version), ['node', '-e', script]);
-  t.match(output, /node_modules\/(uWebSockets\.js\/node_modules\/)?@uwsjs\/linux-x64-22\/uws\.node/);
-  t.notMatch(output, /20\.51/);
-});
+t.test('the HTTP, contract and integration suites on Node 22', (t) => runSuites(t, { version: '22.23.3' }));

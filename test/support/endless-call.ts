@@ -5,8 +5,8 @@ const ARGUMENTS = Array.from({ length: 24 }, (_, i) => `t${i}`);
 const ARGUMENT_CHARACTERS = 256;
 
 /**
- * As ENDLESS of open-stream.ts for the seedling, which samples an end token after some 25 tokens also with that reward: a call whose arguments
- * must be longer.
+ * As ENDLESS of open-stream.ts for the seedling, which samples an end token after some 25 tokens also with that reward: a call
+ * whose arguments must be longer.
  */
 export const ENDLESS_CALL = {
   model: CHAT,
