@@ -64,7 +64,7 @@ e2e: build
 	@node dist/test/e2e/packages.js
 	@$(MAKE) --no-print-directory peers
 	@test -d $(BUILT_NATIVE) || $(MAKE) --no-print-directory engine-native
-	@$(RUN_TESTS) --timeout=1200 --jobs=1 $(E2E_TESTS)
+	@$(RUN_TESTS) --timeout=2400 --jobs=1 $(E2E_TESTS)
 
 $(TAP_BUILT): package.json | build
 	@npx --no tap build && touch $@
