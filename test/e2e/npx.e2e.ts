@@ -4,7 +4,7 @@
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -23,7 +23,8 @@ interface Installed {
 }
 
 const dir = mkdtempSync(join(tmpdir(), 'ra-npx-'));
-const TARBALL = join(dir, 'ra-sidecar-0.1.0.tgz');
+const NAME = 'ra-sidecar-0.1.0.tgz';
+const TARBALL = join(dir, NAME);
 t.teardown(() => rmSync(dir, { recursive: true, force: true }));
 execFileSync(process.execPath, ['.ci/package.mjs', dir], { cwd: sourceRoot, stdio: 'ignore' });
 rmSync(join(dir, 'package'), { recursive: true });
@@ -50,7 +51,7 @@ t.test('an installation', (t) => {
 
 t.test('npx of the tarball', (t) =>
   // In a cache of its own, which has nothing of an earlier tarball of this name.
-  serves(t, 'npx', ['--yes', TARBALL, 'serve'], { npm_config_cache: join(dir, 'cache') }),
+  serves(t, 'npx', ['--yes', `./${NAME}`, 'serve'], { npm_config_cache: join(dir, 'cache') }),
 );
 
 t.test('a global installation', async (t) => {
@@ -68,6 +69,8 @@ async function serves(
   environment: Readonly<Record<string, string>> = {},
 ): Promise<void> {
   const cwd = mkdtempSync(join(dir, 'run-'));
+  // npx takes an absolute path for a program.
+  copyFileSync(TARBALL, join(cwd, NAME));
   const child = spawn(command, args, {
     cwd,
     detached: true,
