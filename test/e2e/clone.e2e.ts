@@ -3,14 +3,12 @@
  * the two commands that it prints work. The clone is of the last commit. What make is given besides is what two sidecars on one machine
  * cannot share.
  */
-import { execFileSync, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { printedCommands } from '../support/printed-commands.js';
-import { signalGroup } from '../support/processes.js';
+import { servesSeedling } from '../support/seedling-start.js';
 import { sourceRoot } from '../support/source-root.js';
 
 /** Without what `make e2e` gives to the commands that it runs. */
@@ -23,18 +21,5 @@ t.test('make run in a fresh clone', async (t) => {
   t.teardown(() => rmSync(dir, { recursive: true, force: true }));
   const clone = join(dir, 'ra-sidecar');
   execFileSync('git', ['clone', '--quiet', sourceRoot, clone]);
-  const child = spawn('make', ['run'], {
-    cwd: clone,
-    detached: true,
-    stdio: ['ignore', 'ignore', 'pipe'],
-    env: { ...environment, RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' },
-  });
-  t.teardown(() => signalGroup(child.pid ?? 0, 'SIGKILL'));
-  const [chat, decision] = await printedCommands(child.stderr);
-  t.match(chat, /seedling/i);
-  t.match(chat, /data: \[DONE\]/);
-  t.match(decision, /"refund"/);
-  const ended = once(child, 'exit');
-  signalGroup(child.pid ?? 0, 'SIGTERM');
-  await ended;
+  await servesSeedling(t, ['make', 'run'], clone, environment);
 });

@@ -2,14 +2,12 @@
  * The packed package as a user gets it, with what it needs from npm’s registry: `npx` of the tarball and its global installation
  * serve the embedded model, and the two commands that each prints work.
  */
-import { execFileSync, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { printedCommands } from '../support/printed-commands.js';
-import { signalGroup } from '../support/processes.js';
+import { servesSeedling } from '../support/seedling-start.js';
 import { sourceRoot } from '../support/source-root.js';
 
 /**
@@ -51,7 +49,7 @@ t.test('an installation', (t) => {
 
 t.test('npx of the tarball', (t) =>
   // In a cache of its own, which has nothing of an earlier tarball of this name.
-  serves(t, 'npx', ['--yes', `./${NAME}`, 'serve'], { npm_config_cache: join(dir, 'cache') }),
+  serves(t, ['npx', '--yes', `./${NAME}`, 'serve'], { npm_config_cache: join(dir, 'cache') }),
 );
 
 t.test('a global installation', async (t) => {
@@ -59,36 +57,12 @@ t.test('a global installation', async (t) => {
   execFileSync('npm', ['install', '--global', '--prefix', prefix, '--no-audit', '--no-fund', TARBALL], {
     stdio: 'ignore',
   });
-  await serves(t, join(prefix, 'bin/ra-sidecar'), ['serve']);
+  await serves(t, [join(prefix, 'bin/ra-sidecar'), 'serve']);
 });
 
-async function serves(
-  t: Test,
-  command: string,
-  args: readonly string[],
-  environment: Readonly<Record<string, string>> = {},
-): Promise<void> {
+/** In a folder of its own, with the tarball in it: npx takes an absolute path for a program. */
+function serves(t: Test, command: readonly [string, ...string[]], environment: NodeJS.ProcessEnv = {}): Promise<void> {
   const cwd = mkdtempSync(join(dir, 'run-'));
-  // npx takes an absolute path for a program.
   copyFileSync(TARBALL, join(cwd, NAME));
-  const child = spawn(command, args, {
-    cwd,
-    detached: true,
-    stdio: ['ignore', 'ignore', 'pipe'],
-    env: {
-      ...process.env,
-      RA_LISTEN_PORT: '0',
-      RA_OPERATORS_PORT: '0',
-      RA_DATA_DIR: join(cwd, 'data'),
-      ...environment,
-    },
-  });
-  t.teardown(() => signalGroup(child.pid ?? 0, 'SIGKILL'));
-  const [chat, decision] = await printedCommands(child.stderr);
-  t.match(chat, /seedling/i);
-  t.match(chat, /data: \[DONE\]/);
-  t.match(decision, /"refund"/);
-  const ended = once(child, 'exit');
-  signalGroup(child.pid ?? 0, 'SIGTERM');
-  await ended;
+  return servesSeedling(t, command, cwd, { ...process.env, RA_DATA_DIR: join(cwd, 'data'), ...environment });
 }
