@@ -2,9 +2,9 @@
 import t from 'tap';
 import type { AdmissionPage } from '../../sidecar/api/admission-page.js';
 import { sameNumbers } from '../support/console-feed.js';
-import { holdPromptHost } from '../support/faults.js';
 import { ACME, chatBody, decisionBody } from '../support/in-process.js';
 import { shareLanes } from '../support/shared-lanes.js';
+import { killChild, LONG_LANE, ProcessGate } from '../support/process-gate.js';
 import { HELD_CACHE, HELD_TOKENS } from '../support/stub-script.js';
 import { ask, CHAT, MODELS, start, watch } from '../support/watched-console.js';
 
@@ -126,7 +126,15 @@ t.test(
   async (t) => {
     const sidecar = await start(t);
     const feed = await watch(t, sidecar);
-    const goOn = await holdPromptHost(process.pid, 'long');
+    const gate = new ProcessGate(t);
+    const before = process.env['NODE_OPTIONS'];
+    process.env['NODE_OPTIONS'] = gate.environment.NODE_OPTIONS;
+    t.teardown(() =>
+      before === undefined ? delete process.env['NODE_OPTIONS'] : (process.env['NODE_OPTIONS'] = before),
+    );
+    gate.close(LONG_LANE);
+    killChild(process.pid, LONG_LANE);
+    const { goOn } = await gate.stopped();
     const away = await feed.until(({ promptHosts }) => promptHosts.some(({ up }) => !up));
     t.match(away.promptHosts[0], { lane: 'short', up: true, restarts: 0 });
     t.match(away.promptHosts[1], { lane: 'long', up: false, restarts: 1 });

@@ -94,21 +94,20 @@ t.test('a disconnect is recorded in the request’s phase, and is not an error',
 });
 
 t.test('a refusal is recorded with its reason and phase', async (t) => {
-  const { sidecar, begin, traced } = await start(t, { queue: { waitingPerSeat: 1, maxWaitMs: 2000 } });
-  await begin('holds', chatBody('m', 'hold'));
-  await sidecar.until('ra_sidecar_seats_busy{model="m"}', 1);
-  // Of the two requests one finds no place, and the other waits in vain.
-  const ids = ['one', 'other'];
-  for (const id of ids) await begin(id, chatBody('m', 'echo'));
-  const reasons = new Map<unknown, string | undefined>();
-  for (const id of ids) {
-    const trace = await traced(id);
+  // One finds no place in the queue, and the other one waits in vain.
+  const refused = { full: { waitingPerSeat: 0 }, wait: { waitingPerSeat: 1, maxWaitMs: 500 } };
+  const last = { full: 'prepare', wait: 'queue' };
+  for (const reason of ['full', 'wait'] as const) {
+    const { sidecar, begin, traced } = await start(t, { queue: refused[reason] });
+    await begin('holds', chatBody('m', 'hold'));
+    await sidecar.until('ra_sidecar_seats_busy{model="m"}', 1);
+    await begin(reason, chatBody('m', 'echo'));
+    const trace = await traced(reason);
     isWhole(t, trace);
     const attributes = { 'error.type': 'capacity_exceeded', 'http.response.status_code': 429 };
-    t.match(trace.server, { status: 0, attributes }, id);
-    reasons.set(trace.server.attributes['ra_sidecar.refusal.reason'], names(trace).at(-1));
+    t.match(trace.server, { status: 0, attributes: { ...attributes, 'ra_sidecar.refusal.reason': reason } });
+    t.equal(names(trace).at(-1), last[reason]);
   }
-  t.strictSame(Object.fromEntries(reasons), { full: 'prepare', wait: 'queue' });
 });
 
 t.test('a failure of the engine is a server error', async (t) => {

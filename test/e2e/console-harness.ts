@@ -35,8 +35,12 @@ export class ConsoleHarness {
     this.#keys = keys;
   }
 
-  /** `config`: settings that replace the harness’s own. */
-  static async start(t: Owner, config: Readonly<Record<string, unknown>> = {}): Promise<ConsoleHarness> {
+  /** `config`: settings that replace the harness’s own. `environment`: added to the sidecar’s. */
+  static async start(
+    t: Owner,
+    config: Readonly<Record<string, unknown>> = {},
+    environment: Readonly<Record<string, string>> = {},
+  ): Promise<ConsoleHarness> {
     const dataDir = await mkdtemp(join(tmpdir(), 'ra-console-'));
     t.teardown(() => rm(dataDir, { recursive: true, force: true }));
     const entitlements = { [ENVIRONMENT]: { models: 'all' } } as const;
@@ -47,6 +51,7 @@ export class ConsoleHarness {
     await writeKeyFile(join(dataDir, 'keys.json'), { version: 1, keys: keys.map(({ stored }) => stored) });
     const file = await embeddedTestModel();
     const sidecar = await Sidecar.start(t, {
+      environment,
       config: {
         dataDir,
         environment: ENVIRONMENT,

@@ -1,8 +1,8 @@
 /** The console’s page while an engine, a prompt host, the disk or callers fail, in Debian’s Chromium. */
 import { execFileSync } from 'node:child_process';
 import t from 'tap';
-import { holdEngine, holdPromptHost } from '../support/faults.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { ENGINE, killChild, SHORT_LANE, ProcessGate } from '../support/process-gate.js';
 import { Tab } from './cdp.js';
 
 const DESK = { width: 1280, height: 900 };
@@ -23,7 +23,12 @@ const text = (id: string): string => `document.getElementById('${id}').textConte
 
 t.test('failures on the page', async (t) => {
   const usage = { minFreeBytes: 0, probeMs: 100, closeWaitMs: 1000, maxBacklogBytes: 1 << 30 };
-  const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(2)), usage, console: { intervalMs: 250 } } });
+  const gate = new ProcessGate(t);
+  const { environment } = gate;
+  const sidecar = await Sidecar.start(t, {
+    environment,
+    config: { ...(await chatOnly(2)), usage, console: { intervalMs: 250 } },
+  });
   const tab = await Tab.open(t, DESK);
   await tab.goto(`http://127.0.0.1:${sidecar.operatorsPort}/console`);
   await tab.until(`${text('state')} === 'ready'`);
@@ -31,8 +36,9 @@ t.test('failures on the page', async (t) => {
   await t.test('an engine that ended: starting, then ready, and one restart', async (t) => {
     const [state, restarts] = [cell('Engines', CHAT, 1), cell('Engines', CHAT, 2)];
     await tab.until(`${state} === 'ready' && ${restarts} === '0'`);
+    gate.close(ENGINE);
     process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
-    const goOn = await holdEngine(sidecar, 2);
+    const { goOn } = await gate.stopped();
     await tab.until(`/^cold, ready in .+/.test(${state}) && ${restarts} === '1'`);
     t.equal(await tab.value(text('state')), 'starting');
     t.equal(await tab.value(text('news')), `Sidecar starting, engine of ${CHAT} cold`, 'screen readers are reported');
@@ -44,7 +50,9 @@ t.test('failures on the page', async (t) => {
   await t.test('a prompt host that ended', async (t) => {
     const [state, restarts] = [cell('Prompt hosts', 'short', 1), cell('Prompt hosts', 'short', 4)];
     await tab.until(`${state} === 'up' && ${restarts} === '0'`);
-    const goOn = await holdPromptHost(sidecar.pid, 'short');
+    gate.close(SHORT_LANE);
+    killChild(sidecar.pid, SHORT_LANE);
+    const { goOn } = await gate.stopped();
     await tab.until(`${state} === 'starting' && ${restarts} === '1'`);
     goOn();
     await tab.until(`${state} === 'up'`);

@@ -49,7 +49,7 @@ class DataFolder {
       dataDir: this.path('data'),
       pricing: { file: this.path('prices.json') },
       credit: { file: this.path('credit.json'), snapshotMs: 100, pollMs: 100 },
-      ...(await chatOnly(2, 4096)),
+      ...(await chatOnly(2, 32_768)),
     };
     await writeFile(this.path('config.json'), JSON.stringify(config));
     return Sidecar.startWith(t, { RA_CONFIG: this.path('config.json') });

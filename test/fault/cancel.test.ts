@@ -15,16 +15,20 @@ t.test('a caller that disconnects gives its place or seat to the next', async (t
       models: models.map((model) => ({ ...model, prefillTokensPerStep: 32 })),
       stream: { keepAliveMs: 100 },
       queue: { maxWaitMs: 600_000 },
+      engine: { hangMs: 600_000 },
     },
   });
+
+  const engine = sidecar.enginePid(CHAT);
 
   /** Asserts that a request gets the only seat when `leaver` disconnects, and how that is counted. */
   const replaces = async (t: Test, leaver: OpenStream, phase: string): Promise<void> => {
     const next = sidecar.chat(SHORT);
     await counted(sidecar, 'waiting_requests', 1);
     leaver.leave();
-    t.equal((await next).status, 200, 'the next one is served');
     await counted(sidecar, 'cancels_total', 1, { phase });
+    process.kill(engine, 'SIGCONT');
+    t.equal((await next).status, 200, 'the next one is served');
     await counted(sidecar, 'seats_busy', 1);
     t.equal(await sidecar.metric('ra_sidecar_waiting_requests'), 0);
   };
@@ -34,6 +38,8 @@ t.test('a caller that disconnects gives its place or seat to the next', async (t
   const prefilling = await OpenStream.begin(sidecar, LONG_PROMPT, ': keep-alive');
   await counted(sidecar, 'seats_busy', 1);
   const other = await OpenStream.begin(sidecar);
+  // Stopped, so that it is in this phase until its caller leaves.
+  process.kill(engine, 'SIGSTOP');
 
   await t.test('prefilling', (t) => replaces(t, prefilling, 'prefilling'));
 

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { writeKeyFile } from '../../sidecar/access/key-file.js';
 import { brokenModel } from '../support/broken-models.js';
-import { holdEngine } from '../support/faults.js';
 import { makeKey } from '../support/keys.js';
 import { embeddedTestModel, testModel } from '../support/models.js';
 import { cases } from '../support/long-form.js';
 import { SHORT } from '../support/open-stream.js';
 import { eventually, groupMembers } from '../support/processes.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { ENGINE, ProcessGate } from '../support/process-gate.js';
 
 async function folder(t: Test): Promise<string> {
   const dir = await mkdtemp(join(tmpdir(), 'ra-cold-'));
@@ -23,8 +23,11 @@ t.test('while its model loads a sidecar reports that, and then serves', async (t
   const { key, stored } = makeKey();
   const keys = { file: join(await folder(t), 'keys.json') };
   await writeKeyFile(keys.file, { version: 1, keys: [stored] });
-  const sidecar = await Sidecar.start(t, { early: true, config: { ...(await chatOnly(1)), keys } });
-  const release = await holdEngine(sidecar, 1);
+  const gate = new ProcessGate(t);
+  gate.close(ENGINE);
+  const { environment } = gate;
+  const sidecar = await Sidecar.start(t, { early: true, environment, config: { ...(await chatOnly(1)), keys } });
+  const { goOn } = await gate.stopped();
 
   for (const port of [sidecar.port, sidecar.operatorsPort])
     t.equal((await fetch(`http://127.0.0.1:${port}/healthz`)).status, 200, 'the process is alive');
@@ -42,7 +45,7 @@ t.test('while its model loads a sidecar reports that, and then serves', async (t
   const wrong = await sidecar.post('/chat/completions', SHORT, { key: 'ra-test-unknown' });
   t.equal(wrong.status, 401, 'without a key the answer does not show what is loaded');
 
-  release();
+  goOn();
   await sidecar.until(() => sidecar.printed.includes('is ready at'), 'ready');
   for (const port of [sidecar.port, sidecar.operatorsPort]) t.equal((await sidecar.readyz(port)).status, 200);
   t.equal((await sidecar.post('/chat/completions', SHORT, { key })).status, 200);

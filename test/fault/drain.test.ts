@@ -9,11 +9,12 @@ import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { FLUSH_MS } from '../../sidecar/app/in-flight.js';
 import { cases } from '../support/long-form.js';
-import { counted, holdEngine } from '../support/faults.js';
+import { counted, KEEP_ALIVE, KEPT_ALIVE } from '../support/faults.js';
 import { ENDLESS, endsEarly, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
 import { childrenOf, eventually, groupMembers, isRunning, signalGroup, signalProcess } from '../support/processes.js';
 import { parse, RawConnection } from '../support/raw-http.js';
 import { CHAT, chatOnly, Sidecar, unloadedChat } from '../support/sidecar.js';
+import { ENGINE, ProcessGate } from '../support/process-gate.js';
 
 const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
@@ -47,12 +48,12 @@ const stops = {
 for (const [name, stop] of cases(Object.entries(stops), (_, index) => index === 1)) {
   t.test(`${name}: after the notice running streams finish, all other requests are refused`, async (t) => {
     // The shortest notice, after which it drains.
-    const config = { ...(await chatOnly(1)), drain: { noticeMs: 1 } };
+    const config = { ...(await chatOnly(1)), drain: { noticeMs: 1, timeoutMs: 600_000 }, stream: KEPT_ALIVE };
     const sidecar = await Sidecar.start(t, { ownGroup: true, config });
     const engine = sidecar.enginePid(CHAT);
-    const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 });
     // The engine is stopped, so it cannot finish before the test has looked.
     process.kill(engine, 'SIGSTOP');
+    const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 }, KEEP_ALIVE);
     const waiting = sidecar.chat(SHORT);
     await counted(sidecar, 'waiting_requests', 1);
     const [caller, prober] = [await kept(t, sidecar.port), await kept(t, sidecar.operatorsPort)];
@@ -88,7 +89,9 @@ t.test('a stream that ended is not cut while its reader still reads', async (t) 
   const dir = mkdtempSync(join(tmpdir(), 'ra-drain-'));
   t.teardown(() => rmSync(dir, { recursive: true, force: true }));
   const socket = join(dir, 'socket');
-  const config = { ...(await chatOnly(1, 8192)), listen: { host: '127.0.0.1', port: 0, socket } };
+  const listen = { host: '127.0.0.1', port: 0, socket };
+  // A busy machine may take minutes for the reply.
+  const config = { ...(await chatOnly(1, 8192)), listen, drain: { timeoutMs: 600_000 } };
   const sidecar = await Sidecar.start(t, { ownGroup: true, config });
   const engine = sidecar.enginePid(CHAT);
   // Paused before it is connected, it reads nothing.
@@ -149,8 +152,11 @@ t.test('a second SIGTERM ends it at once', async (t) => {
 
 t.test('a sidecar that was never ready gives no notice', async (t) => {
   const config = { ...(await chatOnly(1)), drain: { noticeMs: 600_000 } };
-  const sidecar = await Sidecar.start(t, { early: true, ownGroup: true, config });
-  await holdEngine(sidecar, 1);
+  const gate = new ProcessGate(t);
+  gate.close(ENGINE);
+  const { environment } = gate;
+  const sidecar = await Sidecar.start(t, { early: true, ownGroup: true, environment, config });
+  await gate.stopped();
   sidecar.child.kill('SIGTERM');
   t.strictSame(await sidecar.exited(), { code: 0, signal: null });
 });

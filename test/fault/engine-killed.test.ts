@@ -1,7 +1,8 @@
 import t from 'tap';
-import { counted, holdEngine } from '../support/faults.js';
+import { counted } from '../support/faults.js';
 import { ENDLESS, SHORT, endsEarly, endsWell, OpenStream } from '../support/open-stream.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { ENGINE, ProcessGate } from '../support/process-gate.js';
 
 const BAD_GATEWAY = { code: 'bad_gateway', type: 'server_error' };
 
@@ -10,7 +11,9 @@ const times = <T>(count: number, make: (i: number) => Promise<T>): Promise<T[]> 
   Promise.all(Array.from({ length: count }, (_, i) => make(i)));
 
 t.test('an engine killed under eight streams and two whole requests', async (t) => {
-  const sidecar = await Sidecar.start(t, { config: await chatOnly(10, 8192) });
+  const gate = new ProcessGate(t);
+  const { environment } = gate;
+  const sidecar = await Sidecar.start(t, { config: await chatOnly(10, 8192), environment });
   const first = sidecar.enginePid(CHAT);
   // The whole ones are sent first, so that they have begun when the streams have a token.
   const whole = times(2, () => sidecar.chat(ENDLESS));
@@ -18,8 +21,9 @@ t.test('an engine killed under eight streams and two whole requests', async (t) 
   const streams = await times(8, () => OpenStream.begin(sidecar));
   t.equal(await sidecar.metric('ra_sidecar_seats_busy', label), 10);
 
+  gate.close(ENGINE);
   process.kill(first, 'SIGKILL');
-  const release = await holdEngine(sidecar, 2);
+  const { goOn } = await gate.stopped();
 
   for (const { response } of streams) {
     const ended = await response;
@@ -37,7 +41,7 @@ t.test('an engine killed under eight streams and two whole requests', async (t) 
   t.match(await sidecar.readyz(sidecar.operatorsPort), { status: 503, body: { reasons: [`cold: ${CHAT}`] } });
   t.equal(await sidecar.metric('ra_sidecar_seats_busy', label), 0, 'no seat is in use while there is no engine');
 
-  release();
+  goOn();
   await sidecar.logged('engine ready', 2);
   t.match(await sidecar.readyz(), { status: 200, body: { status: 'ready' } });
   t.not(sidecar.enginePid(CHAT), first);
@@ -74,7 +78,9 @@ t.test('an engine that aborts during streams, as an assertion of llama.cpp makes
 
 t.test('requests that wait when the engine ends', async (t) => {
   const queue = { maxWaitMs: 600_000 };
-  const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(1, 8192)), queue } });
+  const gate = new ProcessGate(t);
+  const { environment } = gate;
+  const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(1, 8192)), queue }, environment });
   const order = (): unknown[] =>
     sidecar.lines.filter(({ event, status }) => event === 'request' && status === 200).map((line) => line['requestId']);
 
@@ -87,8 +93,9 @@ t.test('requests that wait when the engine ends', async (t) => {
       await counted(sidecar, 'waiting_requests', waiting.length);
     }
 
+    gate.close(ENGINE);
     process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
-    const release = await holdEngine(sidecar, 2);
+    const { goOn } = await gate.stopped();
     endsEarly(t, await running.response, BAD_GATEWAY);
 
     const refused = await sidecar.chat(SHORT);
@@ -99,7 +106,7 @@ t.test('requests that wait when the engine ends', async (t) => {
     t.equal(await sidecar.metric('ra_sidecar_waiting_requests', label), 3, 'all three still wait');
 
     const before = order().length;
-    release();
+    goOn();
     for (const response of await Promise.all(waiting)) t.equal(response.status, 200);
     await sidecar.logged('request', 3, ({ status, requestId }) => status === 200 && isNamed(requestId));
     t.strictSame(order().slice(before), ['first', 'second', 'third']);

@@ -4,9 +4,8 @@ import { OpenStream, SHORT } from '../support/open-stream.js';
 import { mappedFiles, memberNamed } from '../support/processes.js';
 import { modelWithVocabulary } from '../support/prompt-models.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { LONG_LANE, SHORT_LANE } from '../support/process-gate.js';
 
-const SHORT_LANE = 'prompts/host.js short';
-const LONG_LANE = 'prompts/host.js long';
 /** Longer bodies use the long lane. */
 const INLINE_BYTES = 1024;
 const DEEPSEEK = 'deepseek';
@@ -21,6 +20,7 @@ t.test('the prompt host', async (t) => {
       models: [...models, { ...deepseek, file: await modelWithVocabulary('deepseek-llm') }],
       // A busy machine may take long; in these tests hosts end by signals, not by the silence limit.
       prompts: { silenceMs: 600_000 },
+      queue: { maxWaitMs: 600_000 },
       bodies: { inlineBytes: INLINE_BYTES },
     },
   });
@@ -41,7 +41,7 @@ t.test('the prompt host', async (t) => {
   });
 
   await t.test('killed during a large body: that request fails, those after it are answered', async (t) => {
-    const large = ask('Lorem ipsum dolor sit amet. '.repeat(100_000));
+    const large = ask('Lorem ipsum dolor sit amet. '.repeat(500_000));
     // Its place in the queue is taken after the body’s check and before its tokens.
     await counted(sidecar, 'waiting_requests', 1, { model: DEEPSEEK });
     const behind = sidecar.chat({ ...SHORT, messages: [{ role: 'user', content: 'Lorem ipsum. '.repeat(100) }] });

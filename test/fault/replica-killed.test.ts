@@ -7,6 +7,7 @@ import { eventually } from '../support/processes.js';
 import { OpenLoad } from '../support/open-load.js';
 import { ENDLESS, SHORT, endsEarly, frames, OpenStream } from '../support/open-stream.js';
 import { CHAT, Sidecar, type LogLine } from '../support/sidecar.js';
+import { ENGINE, ProcessGate } from '../support/process-gate.js';
 
 const BAD_GATEWAY = { code: 'bad_gateway', type: 'server_error' };
 const REPLICAS = 3;
@@ -18,7 +19,7 @@ const of =
   (line: LogLine): boolean =>
     line['replica'] === replica;
 
-async function start(early = false): Promise<Sidecar> {
+async function start(gate: ProcessGate, early = false): Promise<Sidecar> {
   const file = await embeddedTestModel();
   const model = { id: CHAT, kind: 'chat', file, gpu: false, threads: 1, seats: SEATS, contextPerSeat: 8192 };
   const config = {
@@ -28,7 +29,7 @@ async function start(early = false): Promise<Sidecar> {
     development: { validateAnswers: true, learnedQueue: false },
     engine: { backoffMinMs: 10, backoffMaxMs: 100 },
   };
-  return Sidecar.start(t, { config, early });
+  return Sidecar.start(t, { config, early, environment: gate.environment });
 }
 
 /** The process of a replica’s `life`, counted from 1. */
@@ -37,7 +38,8 @@ async function pidOf(sidecar: Sidecar, replica: number, life = 1): Promise<numbe
 }
 
 t.test('one of three is killed during streams', async (t) => {
-  const sidecar = await start();
+  const gate = new ProcessGate(t);
+  const sidecar = await start(gate);
   const streams = await Promise.all(Array.from({ length: REPLICAS * SEATS }, () => OpenStream.begin(sidecar)));
   const ended: OpenStream[] = [];
   for (const stream of streams)
@@ -48,9 +50,9 @@ t.test('one of three is killed during streams', async (t) => {
   const waiting = [1, 2].map(() => sidecar.chat(SHORT));
   await counted(sidecar, 'waiting_requests', 2);
 
+  gate.close(ENGINE);
   process.kill(await pidOf(sidecar, 1), 'SIGKILL');
-  const next = await pidOf(sidecar, 1, 2);
-  process.kill(next, 'SIGSTOP');
+  const { goOn } = await gate.stopped();
   t.match(await sidecar.logged('engine lost'), { model: CHAT, replica: 1, reason: 'killed', count: SEATS });
   await counted(sidecar, 'seats_busy', (REPLICAS - 1) * SEATS);
   t.equal(await sidecar.metric('ra_sidecar_seats', label), (REPLICAS - 1) * SEATS, 'its seats are gone');
@@ -64,7 +66,7 @@ t.test('one of three is killed during streams', async (t) => {
   t.equal(cut.length, SEATS, 'the streams of the others continue');
   for (const stream of cut) endsEarly(t, await stream.response, BAD_GATEWAY);
 
-  process.kill(next, 'SIGCONT');
+  goOn();
   for (const response of await Promise.all(waiting)) t.equal(response.status, 200);
   await sidecar.logged('engine ready', REPLICAS + 1);
   t.equal(await sidecar.metric('ra_sidecar_seats', label), REPLICAS * SEATS);
@@ -87,14 +89,14 @@ t.test('one of three is killed during streams', async (t) => {
       }
     }
     await eventually('all but its own have answers', async () => all.length - answered === (await busy()));
+    gate.close(ENGINE);
     process.kill(pid, 'SIGKILL');
-    const next = await pidOf(sidecar, 2, 2);
-    process.kill(next, 'SIGSTOP');
+    const { goOn } = await gate.stopped();
     for (const response of await Promise.all(all)) {
       t.equal(response.status, 200);
       t.match(await response.json(), { usage: { completion_tokens: 4 } });
     }
-    process.kill(next, 'SIGCONT');
+    goOn();
     await sidecar.logged('engine ready', 2, of(2));
   });
 
@@ -128,8 +130,17 @@ t.test('one of three is killed during streams', async (t) => {
 });
 
 t.test('a replica whose starts crash is given up, and the others serve', async (t) => {
-  const sidecar = await start(true);
-  for (const life of [1, 2, 3]) process.kill(await pidOf(sidecar, 1, life), 'SIGABRT');
+  const gate = new ProcessGate(t);
+  gate.close(ENGINE);
+  const sidecar = await start(gate, true);
+  // Three lives of the one, and one of each other.
+  for (let i = 0; i < 3 + REPLICAS - 1; i += 1) {
+    const { pid } = await gate.stopped();
+    const { replica } = await sidecar.logged('engine forked', 1, (line) => line['pid'] === pid);
+    if (replica === 1) process.kill(pid, 'SIGABRT');
+    process.kill(pid, 'SIGCONT');
+  }
+  gate.open();
   await sidecar.until(() => sidecar.printed.includes('is ready at'), 'start');
   t.match(await sidecar.logged('engine cannot serve its model'), { model: CHAT, replica: 1, reason: /aborted/ });
   t.match(await sidecar.readyz(), { status: 200, body: { status: 'ready' } });

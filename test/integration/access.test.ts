@@ -149,6 +149,7 @@ t.test('an HTTP authorizer that is stopped and started', async (t) => {
         url: 'http://authorizer/check',
         socket: at,
         secretFile,
+        timeoutMs: 60_000,
         // Without a cache: each request shows the authorizer’s current answer.
         cache: { ttlMs: 0, deniedTtlMs: 0, staleMs: 0 },
         breaker: { failures: 2, openMs: 60_000 },

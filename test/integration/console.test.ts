@@ -3,8 +3,8 @@ import t from 'tap';
 import type { Snapshot } from '../../sidecar/console/views.js';
 import { ConsoleHarness } from '../e2e/console-harness.js';
 import { atRest, FeedReader, outside, sameNumbers } from '../support/console-feed.js';
-import { holdEngine, holdPromptHost } from '../support/faults.js';
 import { CHAT, DECIDE } from '../support/sidecar.js';
+import { ENGINE, killChild, SHORT_LANE, ProcessGate } from '../support/process-gate.js';
 
 /** Snapshots that are compared under load at least, a quarter of a second each. */
 const PICTURES = 10;
@@ -17,7 +17,9 @@ function byName({ models }: Snapshot): (Snapshot['models'][number] | undefined)[
 
 t.test('under load and after it the numbers are those of /metrics and /admission', async (t) => {
   const queue = { waitingPerSeat: 0, maxWaitMs: 20_000 };
-  const harness = await ConsoleHarness.start(t, { console: { intervalMs: 250 }, queue });
+  const gate = new ProcessGate(t);
+  const { environment } = gate;
+  const harness = await ConsoleHarness.start(t, { console: { intervalMs: 250 }, queue }, environment);
   const { sidecar } = harness;
   const read = async (path: string): Promise<string> =>
     (await fetch(`http://127.0.0.1:${sidecar.operatorsPort}${path}`)).text();
@@ -52,21 +54,24 @@ t.test('under load and after it the numbers are those of /metrics and /admission
   t.ok(states.has('prefilling') && states.has('decoding'), [...states].join());
 
   // An engine that ends loses what it had begun; then the callers disconnect, in whatever phase they are.
+  gate.close(ENGINE);
   process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
-  const engineGoesOn = await holdEngine(sidecar, 2);
+  const engine = await gate.stopped();
   const engineAway = await feed.until((snapshot) => byName(snapshot)[0]?.engine.state !== 'ready');
   t.match(engineAway.readiness, { status: 'starting', reasons: [`cold: ${CHAT}`] });
-  engineGoesOn();
+  engine.goOn();
   await sidecar.reaches('ra_sidecar_engine_restarts_total', 1, { model: CHAT });
   await sidecar.reaches('ra_sidecar_engine_state', 1, { model: CHAT, state: 'ready' });
   await sidecar.reaches('ra_sidecar_seats_busy', 8, { model: CHAT });
-  const hostGoesOn = await holdPromptHost(sidecar.pid, 'short');
+  gate.close(SHORT_LANE);
+  killChild(sidecar.pid, SHORT_LANE);
+  const host = await gate.stopped();
   const hostAway = await feed.until(({ promptHosts }) => promptHosts.some(({ up }) => !up));
   t.match(hostAway.promptHosts, [
     { lane: 'short', up: false },
     { lane: 'long', up: true },
   ]);
-  hostGoesOn();
+  host.goOn();
   await feed.until(({ promptHosts }) => promptHosts.every(({ up }) => up));
   await harness.end();
   for (const still of ['seats_busy', 'waiting_requests', 'streams_running', 'spool_unsynced_records']) {

@@ -31,12 +31,10 @@ t.test('128 questions of one account, one of another, and a chat', async (t) => 
       keys: { file: keyFile },
     },
   });
-  const order: Account[] = [];
   const send = async (account: Account, path: string, body: object): Promise<string> => {
     const response = await sidecar.post(path, body, { key: keys.get(account)?.key ?? null });
     const text = await response.text();
     t.equal(response.status, 200, account);
-    order.push(account);
     return text;
   };
   const decide = async (account: Account, count: number): Promise<number> => {
@@ -47,23 +45,26 @@ t.test('128 questions of one account, one of another, and a chat', async (t) => 
     return Object.keys((JSON.parse(text) as { readonly answers: object }).answers).length;
   };
 
-  const seated = (account: Account): Promise<void> => {
-    return sidecar.reaches('ra_sidecar_account_seats_busy', 1, { model: DECIDE, account });
+  const seated = (account: Account, model = DECIDE): Promise<void> => {
+    return sidecar.reaches('ra_sidecar_account_seats_busy', 1, { model, account });
   };
-  // The other question arrives while their engine is stopped, when none of the 128 is answered, however slow the machine is.
-  const engine = sidecar.enginePid(DECIDE);
-  process.kill(engine, 'SIGSTOP');
+  // The others arrive while the engines are stopped, when none of the 128 is answered, however slow the machine is.
+  const engines = [CHAT, DECIDE].map((model) => sidecar.enginePid(model));
+  for (const engine of engines) process.kill(engine, 'SIGSTOP');
   const many = decide('many', MOST_QUESTIONS);
   await seated('many');
   const one = decide('one', 1);
   await seated('one');
-  process.kill(engine, 'SIGCONT');
   const messages = [{ role: 'user', content: 'Hello' }];
   const talk = send('talker', '/chat/completions', { model: CHAT, messages, stream: true, max_tokens: 4 });
+  await seated('talker', CHAT);
+  for (const engine of engines) process.kill(engine, 'SIGCONT');
 
   t.match(await talk, /data: \[DONE\]\n\n$/);
   t.equal(await one, 1);
   t.equal(await many, MOST_QUESTIONS);
+  await sidecar.logged('request', ACCOUNTS.length);
+  const order = sidecar.lines.filter(({ event }) => event === 'request').map((line) => line['account']);
   t.equal(order.at(-1), 'many', `served in this order: ${order.join(', ')}`);
 });
 

@@ -39,26 +39,33 @@ t.test(
     t.equal(unknown.status, 401);
     t.ok(await isIn(sidecar, OTHER, 'unloaded'), 'a request without permission does not load it');
 
+    const isOther = ({ model }: LogLine): boolean => model === OTHER;
+    let loads = 0;
+    // On a busy machine the idle time may be over before the request comes, which then loads the model again.
+    const served = async (): Promise<Response> => {
+      await sidecar.logged('engine ready', (loads += 1), isOther);
+      const answer = await ask();
+      return answer.status === 503 ? await served() : answer;
+    };
+
     const first = await ask();
     t.equal(first.status, 503);
     t.match(await first.json(), { error: { code: 'cold' } });
     t.match(first.headers.get('retry-after'), /^[1-9]$/);
-    await sidecar.logged('engine ready', 1, ({ model }) => model === OTHER);
-    const pid = sidecar.enginePid(OTHER);
-    const answered = await ask();
+    const answered = await served();
     t.equal(answered.status, 200);
+    const pid = sidecar.enginePid(OTHER);
     t.match(await answered.json(), { model: OTHER, usage: { completion_tokens: 4 } });
 
-    t.match(await sidecar.logged('engine unloaded', 1, ({ model }) => model === OTHER), { pid });
+    await sidecar.logged('engine unloaded', 1, (line) => line['pid'] === pid);
     await eventually('its process has ended', () => !isRunning(pid));
     t.ok(await isIn(sidecar, OTHER, 'unloaded'));
     t.equal((await sidecar.readyz()).status, 200);
     t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total', { model: OTHER }), 0);
 
     t.equal((await ask()).status, 503);
-    await sidecar.logged('engine ready', 2, ({ model }) => model === OTHER);
+    t.equal((await served()).status, 200);
     t.not(sidecar.enginePid(OTHER), pid);
-    t.equal((await ask()).status, 200);
     t.ok(await isIn(sidecar, CHAT, 'ready'), 'the eager one ran all the time');
 
     await t.test('an idle time does not end a stream that lasts longer', async (t) => {

@@ -73,6 +73,7 @@ t.test('callers named by a gateway or an authorizer', async (t) => {
         socket,
         secretFile: authorizerFile,
         send: 'key',
+        timeoutMs: 60_000,
         breaker: { failures: 1, openMs: 1 },
       },
       engine: { hangMs: 3_600_000 },

@@ -30,7 +30,7 @@ const KEYS = {
 const SINK_SECRET = 'sink-Zilpzalp-7Hq2wVn4Kx9Lm3Rt6Yb8Cd1Fg5Js0';
 const rates = { input: '0.15', cachedInput: '0.15', output: '0.6' };
 // A reward for repetition makes the model continue to the end of its context.
-const ENDLESS = { max_tokens: 1500, temperature: 0, frequency_penalty: -2, stream: true };
+const ENDLESS = { max_tokens: 15_000, temperature: 0, frequency_penalty: -2, stream: true };
 
 t.test('usage is recorded, sent and recovered without content', async (t) => {
   const dir = t.testdir();
@@ -55,7 +55,7 @@ t.test('usage is recorded, sent and recovered without content', async (t) => {
         dataDir,
         environment: ENVIRONMENT,
         models: [
-          { id: CHAT, kind: 'chat', file, seats: 2, contextPerSeat: 2048 },
+          { id: CHAT, kind: 'chat', file, seats: 2, contextPerSeat: 16_384 },
           { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
         ],
         keys: { file: path('keys.json') },

@@ -8,7 +8,7 @@ import t from 'tap';
 import { writeKeyFile } from '../../sidecar/access/key-file.js';
 import * as canaries from '../support/canaries.js';
 import { canary, chatBody, decisionBody, MARK, systemOneBody } from '../support/canaries.js';
-import { counted, holdEngine } from '../support/faults.js';
+import { counted } from '../support/faults.js';
 import { makeKey } from '../support/keys.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { embeddedTestModel } from '../support/models.js';
@@ -19,6 +19,7 @@ import { modelWithVocabulary } from '../support/prompt-models.js';
 import { RawConnection } from '../support/raw-http.js';
 import { RetentionWatch } from '../support/retention-watch.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
+import { ENGINE, ProcessGate } from '../support/process-gate.js';
 
 const CHATS = '/chat/completions';
 /** A chat model whose vocabulary has texts that end the prompt host, with a context that takes long to prefill. */
@@ -45,7 +46,9 @@ t.test('content leaves only in the reply', async (t) => {
   const receiver = await OtlpReceiver.start(t);
   const file = await embeddedTestModel();
   const long = { file: await modelWithVocabulary('deepseek-llm'), contextPerSeat: 100_000, prefillTokensPerStep: 32 };
+  const gate = new ProcessGate(t);
   const sidecar = await Sidecar.start(t, {
+    environment: gate.environment,
     config: {
       dataDir,
       environment: ENVIRONMENT,
@@ -55,9 +58,9 @@ t.test('content leaves only in the reply', async (t) => {
         { id: LONG, kind: 'chat', seats: 1, gpu: false, ...long },
       ],
       log: { level: 'trace' },
-      queue: { waitingPerSeat: 1 },
+      queue: { waitingPerSeat: 1, maxWaitMs: 600_000 },
       stream: { keepAliveMs: 500 },
-      prompts: { silenceMs: 2000 },
+      prompts: { silenceMs: 5000 },
       engine: { hangMs: 3_600_000 },
       telemetry: { otlp: { endpoint: receiver.endpoint, metricsIntervalMs: 1000 } },
     },
@@ -191,9 +194,10 @@ t.test('content leaves only in the reply', async (t) => {
     const [start, all] = stream.body?.tee() ?? [];
     // Then the reply that was asked for before has begun too, and is not sent to the next engine.
     await firstToken(start?.getReader());
+    // The next one is stopped, however long the answers take to be read.
+    gate.close(ENGINE);
     signalEngine('SIGABRT');
-    // The next one is stopped before it is ready, however long the answers take to be read.
-    const goOn = await holdEngine(sidecar, 2);
+    const { goOn } = await gate.stopped();
     const frames = await watch.replied(new Response(all, stream));
     t.match(frames, /"code":"bad_gateway"/);
     t.same(await watch.refused(await whole), { status: 502, code: 'bad_gateway' });

@@ -7,7 +7,6 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { canary, chatBody, decisionBody, MARK } from '../support/canaries.js';
-import { holdEngine } from '../support/faults.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { ENDLESS, OpenStream } from '../support/open-stream.js';
 import { OtlpReceiver, type ReceivedTrace } from '../support/otlp-receiver.js';
@@ -15,6 +14,7 @@ import { RawConnection } from '../support/raw-http.js';
 import { sampleName, samplesOf } from '../support/otlp-samples.js';
 import { RetentionWatch } from '../support/retention-watch.js';
 import { CHAT, DECIDE, Sidecar, type LogLine } from '../support/sidecar.js';
+import { ENGINE, ProcessGate } from '../support/process-gate.js';
 import { isWhole, lasts, names, NEAR_MS, story, timings } from '../support/traces.js';
 
 const GOOD = 'a-key-that-the-authorizer-takes';
@@ -45,16 +45,24 @@ t.teardown(() => authorizer.close());
 t.teardown(() => authorizer.closeAllConnections());
 
 const receiver = await OtlpReceiver.start(t);
+const gate = new ProcessGate(t);
 const sidecar = await Sidecar.start(t, {
   seats: 2,
+  // Replies that a test cuts must last until then.
+  contextPerSeat: 16_384,
   config: {
     access: { mode: 'authorizer' },
-    authorizer: { url: `http://127.0.0.1:${(authorizer.address() as AddressInfo).port}/`, send: 'key' },
+    authorizer: {
+      url: `http://127.0.0.1:${(authorizer.address() as AddressInfo).port}/`,
+      send: 'key',
+      timeoutMs: 60_000,
+    },
     telemetry: { otlp: { endpoint: receiver.endpoint, batchMs: 20, metricsIntervalMs: 200 } },
     log: { level: 'trace' },
   },
   // None of them may change anything.
   environment: {
+    ...gate.environment,
     OTEL_SDK_DISABLED: 'true',
     OTEL_TRACES_SAMPLER: 'always_off',
     OTEL_EXPORTER_OTLP_HEADERS: 'x-strange=1',
@@ -230,7 +238,7 @@ t.test('a refused request’s trace shows where it ended', async (t) => {
 });
 
 t.test('a caller that disconnects is not an error', async (t) => {
-  const left = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 });
+  const left = await OpenStream.begin(sidecar, ENDLESS);
   left.leave();
   const cancelled = await sidecar.logged('request', 1, ({ status }) => status === 499);
   const gone = await receiver.trace(String(cancelled['span_id']));
@@ -307,10 +315,11 @@ t.test('no content, key or account is in any byte; variables of the environment 
 });
 
 t.test('a lost engine is an error', async (t) => {
-  const cut = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 });
+  const cut = await OpenStream.begin(sidecar, ENDLESS);
+  // The next one is stopped, however long the first trace takes to come.
+  gate.close(ENGINE);
   process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
-  // The next one is stopped before it is ready, however long the first trace takes to come.
-  const goOn = await holdEngine(sidecar, 2);
+  const { goOn } = await gate.stopped();
   await cut.response;
   const failed = await sidecar.logged('request', 1, ({ code }) => code === 'bad_gateway');
   const lost = await receiver.trace(String(failed['span_id']));

@@ -7,6 +7,8 @@ import { CHAT, Sidecar } from '../support/sidecar.js';
 
 const UNEQUAL = 'unequal';
 const SHORT_CONTEXT = 512;
+/** A reply of half of it is running until its caller leaves. */
+const LONG_CONTEXT = 16_384;
 
 interface Answer {
   readonly usage: {
@@ -27,7 +29,7 @@ const sidecar = await Sidecar.start(t, {
         id: UNEQUAL,
         replicas: [
           { seats: 1, contextPerSeat: SHORT_CONTEXT },
-          { seats: 1, contextPerSeat: 2048 },
+          { seats: 1, contextPerSeat: LONG_CONTEXT },
         ],
       },
     ],
@@ -93,11 +95,11 @@ t.test('unequal replicas: a request’s needs decide', async (t) => {
   t.equal(prompt + completion, SHORT_CONTEXT, 'without a limit the short seats are sufficient');
   // Both run at once: the long request neither waits for the short seat nor takes it.
   const short = await OpenStream.begin(sidecar, { ...ENDLESS, model: UNEQUAL, max_tokens: 400 });
-  const long = await OpenStream.begin(sidecar, { ...ENDLESS, model: UNEQUAL, max_tokens: 1500 });
+  const long = await OpenStream.begin(sidecar, { ...ENDLESS, model: UNEQUAL, max_tokens: LONG_CONTEXT / 2 });
   t.match(await replicasOf(UNEQUAL), [{ seats: 1 }, { seats: 1, busy: 1 }]);
   short.leave();
   long.leave();
-  const over = await sidecar.post('/chat/completions', { ...ENDLESS, model: UNEQUAL, max_tokens: 2048 });
+  const over = await sidecar.post('/chat/completions', { ...ENDLESS, model: UNEQUAL, max_tokens: LONG_CONTEXT });
   t.equal(over.status, 400, 'longer than the longest');
 });
 

@@ -5,6 +5,7 @@ import t, { type Test } from 'tap';
 import { eventually } from '../support/processes.js';
 import { shortDir } from '../support/short-dir.js';
 import { chatOnly, Sidecar, unloadedChat } from '../support/sidecar.js';
+import { ENGINE, ProcessGate } from '../support/process-gate.js';
 
 /** A `systemd-notify` that records its messages; test/e2e/systemd.e2e.ts uses the real one. */
 function notifier(t: Test): { readonly path: string; readonly reported: () => string } {
@@ -20,13 +21,16 @@ function notifier(t: Test): { readonly path: string; readonly reported: () => st
 
 t.test('systemd is notified once it is ready, and when it stops', async (t) => {
   const { path, reported } = notifier(t);
+  const gate = new ProcessGate(t);
+  gate.close(ENGINE);
   const sidecar = await Sidecar.start(t, {
     config: await chatOnly(1),
     early: true,
-    environment: { PATH: path, NOTIFY_SOCKET: '@test' },
+    environment: { ...gate.environment, PATH: path, NOTIFY_SOCKET: '@test' },
   });
-  await sidecar.logged('engine forked');
+  const { goOn } = await gate.stopped();
   t.equal(reported(), '', 'not while a model loads');
+  goOn();
   await eventually('reported', () => reported() === 'READY=1 @test\n');
   t.equal((await sidecar.readyz()).status, 200);
   sidecar.child.kill('SIGTERM');

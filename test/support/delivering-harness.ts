@@ -27,7 +27,7 @@ function configure(environment: Readonly<Record<string, string>>): Config {
     RA_DELIVERY_MAX_AGE_MS: '0',
     RA_DELIVERY_BACKOFF_MIN_MS: '1',
     RA_DELIVERY_BACKOFF_MAX_MS: '8',
-    RA_DELIVERY_STOP_MS: '2000',
+    RA_DELIVERY_STOP_MS: '60000',
     ...environment,
   });
   if (loaded.kind === 'invalid') throw new Error(loaded.line);

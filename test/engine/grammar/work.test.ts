@@ -162,10 +162,11 @@ function cpuMs(run: () => unknown): number {
 
 t.test('a schema of 16 KB costs no more than ordinary ones, whatever it contains', (t) => {
   const usual = SENSIBLE[0]?.[1][0];
-  const usualMs = cpuMs(() => schemaGrammar(usual));
   for (const [what, schema] of EXPENSIVE) {
     const tool = one(schema);
     t.ok(JSON.stringify(tool).length <= 16_384, what);
+    // Each time, since a shared machine is not always equally fast.
+    const usualMs = cpuMs(() => schemaGrammar(usual));
     const ms = cpuMs(() => schemaGrammar(tool));
     t.ok(ms < 10 * usualMs, `${what}: ${ms} ms, beside ${usualMs} ms`);
   }

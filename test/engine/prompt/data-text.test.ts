@@ -50,7 +50,8 @@ t.test('the mark occurs nowhere in the value', async (t) => {
 
 t.test('scanning takes linear time', async (t) => {
   const specials = new SpecialTexts(Array.from({ length: 5000 }, (_, at) => `<unused${at}>`));
-  const started = performance.now();
+  const started = process.cpuUsage();
   t.equal(specials.occursIn('<unused'.repeat(500_000)), false);
-  t.ok(performance.now() - started < 5000, '3.5 million characters against 5,000 texts');
+  const { user, system } = process.cpuUsage(started);
+  t.ok(user + system < 5_000_000, '3.5 million characters against 5,000 texts');
 });

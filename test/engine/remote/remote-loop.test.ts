@@ -130,7 +130,7 @@ t.test('a job with further replies keeps the seat of a complete one until the se
 
 t.test('a cancelled job keeps its seat until the server’s count has fallen', async (t) => {
   for (const kind of ['llama-server', 'vllm', 'sglang'] as const) {
-    const harness = await RemoteHarness.start(t, kind, { seats: 1 });
+    const harness = await RemoteHarness.start(t, kind, { seats: 1, cancelWaitMs: 3_600_000 });
     harness.stub.misbehaviour = { ...HANGS, goesOnMs: 150 };
     const id = harness.generate();
     await harness.until(BEGUN(harness, id));
@@ -161,8 +161,8 @@ t.test('a caller who leaves ends no reply but its own', async (t) => {
 t.test('a request that may still be on its way to the server is not assumed to have ended', async (t) => {
   const harness = await RemoteHarness.start(t, 'vllm');
   harness.stub.misbehaviour = { hangsAfter: 0 };
-  const id = harness.generate();
   const from = performance.now();
+  const id = harness.generate();
   harness.loop.cancel(id);
   await harness.ended(id);
   t.ok(performance.now() - from >= 250, 'the server’s metrics cannot include it yet');

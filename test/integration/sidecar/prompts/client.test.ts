@@ -144,10 +144,8 @@ t.test('a hanging item fails after silenceMs and the host is killed; the one bes
   const { send, runs, restarts, logged, make, restarted } = host(t, { workers: 2, silenceMs: 1000 });
   const hung = send('hung', 'hang');
   await logged('hung start');
-  const started = performance.now();
   const beside = send('beside', 'wait', 'go');
   t.same(await hung, { kind: 'failed', reason: 'silent' });
-  t.ok(performance.now() - started < 5000);
   await restarted;
   await make('go');
   t.match(await beside, { kind: 'chat' });

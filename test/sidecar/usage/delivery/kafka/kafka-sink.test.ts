@@ -116,7 +116,7 @@ t.test('a hanging cluster is given up after the timeout, and at an abort', async
 
 t.test('KafkaJS: no broker', async (t) => {
   const { kafka } = deliveryConfig({ RA_DELIVERY_KAFKA_BROKERS: `["127.0.0.1:${await deadPort()}"]` });
-  const sink = new KafkaSink({ clock: systemClock, timeoutMs: 10_000, connect: () => connectKafka(kafka, 200) });
+  const sink = new KafkaSink({ clock: systemClock, timeoutMs: 30_000, connect: () => connectKafka(kafka, 10_000) });
   t.match(await sink.deliver(EVENTS, FOREVER), { kind: 'later', why: 'ECONNREFUSED' });
   await sink.close();
 });
@@ -137,7 +137,7 @@ t.test('KafkaJS: a peer that is no broker is a failed connection, and ends nothi
   const answers = peers.map(async (hex) => {
     const port = await answering(t, Buffer.from(hex, 'hex'));
     const { kafka } = deliveryConfig({ RA_DELIVERY_KAFKA_BROKERS: `["127.0.0.1:${port}"]` });
-    const sink = new KafkaSink({ clock: systemClock, timeoutMs: 30_000, connect: () => connectKafka(kafka, 1000) });
+    const sink = new KafkaSink({ clock: systemClock, timeoutMs: 30_000, connect: () => connectKafka(kafka, 10_000) });
     t.strictSame(await sink.deliver(EVENTS, FOREVER), { kind: 'later', why: 'EPROTO' }, hex);
     await sink.close();
   });
@@ -199,7 +199,7 @@ t.test('KafkaJS: a producer that was closed during a send repeats no request and
     };
   });
   const { kafka } = deliveryConfig({ RA_DELIVERY_KAFKA_BROKERS: `["127.0.0.1:${peer.ports[0]}"]` });
-  const producer = await connectKafka(kafka, 2000);
+  const producer = await connectKafka(kafka, 10_000);
   const sending = producer.send(SPREAD.map(({ id, subject }) => ({ key: subject, value: id, headers: {} })));
   await asked;
   await producer.close();
