@@ -4,6 +4,7 @@
  */
 import t, { type Test } from 'tap';
 import type { KeyLimits } from '../../sidecar/access/limits.js';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { MARK, canary } from '../support/canaries.js';
 import { errorOf } from '../support/error-answer.js';
@@ -68,7 +69,7 @@ for (const contract of ['strict', 'compatible'] as const)
         { id: 'chat', kind: 'chat', seats: 4, contextPerSeat: 16_384 },
         { id: 'kept', kind: 'chat', cohort: 'early', seats: 1 },
       ],
-      config: { contract, bodies: { chatBytes: BODY_BYTES }, queue: { waitingPerSeat: 1 } },
+      config: { contract, bodies: { chatBytes: BODY_BYTES }, queue: { ...PATIENT_QUEUE, waitingPerSeat: 1 } },
     });
 
     for (const route of routes) {

@@ -1,6 +1,7 @@
 /** Every code of the error catalogue over HTTP, compared with docs/contract.md#error-table. */
 import t, { type Test } from 'tap';
 import { CATALOGUE, type ErrorCode } from '../../sidecar/domain/error-catalogue.js';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { errorOf, holdError, type Expected } from '../support/error-answer.js';
 import { chatBody, decisionBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
 import { childrenOf } from '../support/processes.js';
@@ -84,7 +85,11 @@ t.test('errors', async (t) => {
       { id: 'cold', kind: 'chat', cold: true },
       { id: 'decide', kind: 'decision' },
     ],
-    config: { queue: { waitingPerSeat: 1 }, bodies: { chatBytes: 2000 }, cors: { origins: [ORIGIN] } },
+    config: {
+      queue: { ...PATIENT_QUEUE, waitingPerSeat: 1 },
+      bodies: { chatBytes: 2000 },
+      cors: { origins: [ORIGIN] },
+    },
   });
   const origin = { Origin: ORIGIN };
   const post = (path: string, body: unknown, headers = {}): Promise<RawResponse> =>
@@ -265,7 +270,7 @@ t.test('deadlines', async (t) => {
   const start = (timeoutMs: number): Promise<InProcess> =>
     InProcess.start(t, {
       models: [{ id: 'chat', kind: 'chat', seats: 3 }],
-      config: { request: { timeoutMs }, prompts: { silenceMs: 60_000 } },
+      config: { request: { timeoutMs }, queue: PATIENT_QUEUE, prompts: { silenceMs: 60_000 } },
     });
 
   await t.test('running', async (t) => {

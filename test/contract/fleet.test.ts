@@ -1,6 +1,7 @@
 /** One of several sidecars, as raw HTTP: load reports in responses, and /metrics on the public listener. */
 import t from 'tap';
 import { ENDPOINT_METRICS } from '../../sidecar/telemetry/definitions/endpoint.js';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { holdError } from '../support/error-answer.js';
 import { chatBody, decisionBody, InProcess } from '../support/in-process.js';
 import type { RawResponse } from '../support/raw-http.js';
@@ -48,7 +49,7 @@ function jsonOf(response: RawResponse): Report {
 }
 
 t.test('a load report on every response, and metrics for endpoint pickers', async (t) => {
-  const config = { fleet: { pickerMetrics: true, loadReport: 'json' } };
+  const config = { fleet: { pickerMetrics: true, loadReport: 'json' }, queue: PATIENT_QUEUE };
   const sidecar = await InProcess.start(t, { models, scrapers, config });
   const act = (name: Parameters<typeof chatBody>[1], more?: object): object =>
     chatBody('chat-of-acme', name, { ...more });

@@ -1,5 +1,6 @@
 /** `Idempotency-Key` over HTTP: which requests consume a key, which do not, and that no request runs twice. */
 import t from 'tap';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { errorOf } from '../support/error-answer.js';
 import { ACME, chatBody, decisionBody, InProcess, systemOneBody } from '../support/in-process.js';
 import type { RawResponse } from '../support/raw-http.js';
@@ -14,7 +15,7 @@ t.test('Idempotency-Key', async (t) => {
       { id: 'cold', kind: 'chat', cold: true },
       { id: 'decide', kind: 'decision' },
     ],
-    config: { queue: { waitingPerSeat: 1 } },
+    config: { queue: { ...PATIENT_QUEUE, waitingPerSeat: 1 } },
   });
   let last = 0;
   const fresh = (): { readonly 'Idempotency-Key': string } => ({ 'Idempotency-Key': `key-${(last += 1)}` });

@@ -1,6 +1,7 @@
 /** Limits of one key over HTTP: requests in flight, requests in a minute, and what counts. */
 import t, { type Test } from 'tap';
 import type { KeyLimits } from '../../sidecar/access/limits.js';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { errorOf, holdError } from '../support/error-answer.js';
 import { ACME, chatBody, decisionBody, InProcess, JSON_HEADERS, systemOneBody } from '../support/in-process.js';
 import type { RawConnection, RawResponse } from '../support/raw-http.js';
@@ -21,7 +22,7 @@ async function start(t: Test, config: Readonly<Record<string, unknown>> = {}): P
       { id: 'narrow', kind: 'chat', seats: 1 },
       { id: 'decide', kind: 'decision' },
     ],
-    config: { queue: { waitingPerSeat: 40 }, ...config },
+    config: { queue: { ...PATIENT_QUEUE, waitingPerSeat: 40 }, ...config },
   });
 }
 

@@ -3,6 +3,7 @@
  * its engines are stubs that stop at chosen points.
  */
 import t, { type Test } from 'tap';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { decisionBody, chatBody, InProcess, type Options, systemOneBody } from '../support/in-process.js';
 import { errorOf } from '../support/error-answer.js';
 import { OtlpReceiver, type ReceivedTrace } from '../support/otlp-receiver.js';
@@ -30,7 +31,7 @@ async function start(t: Test, config: Options['config'] = {}): Promise<Harness> 
       { id: 'm', kind: 'chat', seats: 1 },
       { id: 'd', kind: 'decision', seats: 1 },
     ],
-    config: { telemetry: { otlp }, ...config },
+    config: { telemetry: { otlp }, queue: PATIENT_QUEUE, ...config },
   });
   return {
     sidecar,

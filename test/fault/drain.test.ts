@@ -8,8 +8,9 @@ import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { FLUSH_MS } from '../../sidecar/app/in-flight.js';
+import { KEEP_ALIVE, KEPT_ALIVE, PATIENT_QUEUE } from '../support/config-parts.js';
 import { cases } from '../support/long-form.js';
-import { counted, KEEP_ALIVE, KEPT_ALIVE } from '../support/faults.js';
+import { counted } from '../support/faults.js';
 import { ENDLESS, endsEarly, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
 import { childrenOf, eventually, groupMembers, isRunning, signalGroup, signalProcess } from '../support/processes.js';
 import { parse, RawConnection } from '../support/raw-http.js';
@@ -48,7 +49,12 @@ const stops = {
 for (const [name, stop] of cases(Object.entries(stops), (_, index) => index === 1)) {
   t.test(`${name}: after the notice running streams finish, all other requests are refused`, async (t) => {
     // The shortest notice, after which it drains.
-    const config = { ...(await chatOnly(1)), drain: { noticeMs: 1, timeoutMs: 600_000 }, stream: KEPT_ALIVE };
+    const config = {
+      ...(await chatOnly(1)),
+      drain: { noticeMs: 1, timeoutMs: 600_000 },
+      stream: KEPT_ALIVE,
+      queue: PATIENT_QUEUE,
+    };
     const sidecar = await Sidecar.start(t, { ownGroup: true, config });
     const engine = sidecar.enginePid(CHAT);
     // The engine is stopped, so it cannot finish before the test has looked.

@@ -7,7 +7,7 @@ import { readKeyFile, type KeyFile } from '../../sidecar/access/key-file.js';
 import { hashKey } from '../../sidecar/access/key-index.js';
 import { runCli, type CommandResult } from '../support/cli.js';
 import { runHere } from '../support/command-here.js';
-import { KEEP_ALIVE, KEPT_ALIVE } from '../support/faults.js';
+import { KEEP_ALIVE, KEPT_ALIVE } from '../support/config-parts.js';
 import { makeKey } from '../support/keys.js';
 import { endsWell, ENDLESS, OpenStream } from '../support/open-stream.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';

@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { KEEP_ALIVE } from '../support/faults.js';
+import { KEEP_ALIVE } from '../support/config-parts.js';
 import { ENDLESS, endsWell, OpenStream } from '../support/open-stream.js';
 import { ENGINE } from '../support/process-gate.js';
 import { groupMembers, signalGroup } from '../support/processes.js';

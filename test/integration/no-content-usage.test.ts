@@ -9,6 +9,7 @@ import { writeKeyFile } from '../../sidecar/access/key-file.js';
 import { hashKey } from '../../sidecar/access/key-index.js';
 import { canary, chatBody, decisionBody, MARK, toolFields } from '../support/canaries.js';
 import { runCli } from '../support/cli.js';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { counted } from '../support/faults.js';
 import { makeKey } from '../support/keys.js';
 import { LeakSearch } from '../support/leak-search.js';
@@ -63,6 +64,7 @@ t.test('usage is recorded, sent and recovered without content', async (t) => {
         credit: { file: path('credit.json'), snapshotCloses: 1, pollMs: 100, onLostBalances: 'begin' },
         delivery: { url: sink.url, secretFile: path('sink-secret'), maxAgeMs: 0, backoffMinMs: 10, backoffMaxMs: 10 },
         log: { level: 'trace' },
+        queue: PATIENT_QUEUE,
       },
     });
     sidecar.key = KEYS.good.key;

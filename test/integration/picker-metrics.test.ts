@@ -4,6 +4,7 @@
  */
 import t, { type Test } from 'tap';
 import { engineSpecs, flagSpecs } from '../deploy/manifests.js';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 
 interface Sample {
@@ -38,7 +39,7 @@ async function scrape(t: Test, { port }: Sidecar): Promise<ReturnType<typeof fam
 
 t.test('each metric of the model server protocol', async (t) => {
   const { models } = await chatOnly(2, 16_000);
-  const sidecar = await Sidecar.start(t, { config: { models, fleet: { pickerMetrics: true } } });
+  const sidecar = await Sidecar.start(t, { config: { models, fleet: { pickerMetrics: true }, queue: PATIENT_QUEUE } });
   const specs = engineSpecs();
   const valueOf = async (name: string): Promise<number> => {
     const family = (await scrape(t, sidecar)).get(name);

@@ -2,10 +2,6 @@
 import { eventually } from './processes.js';
 import { CHAT, type Sidecar } from './sidecar.js';
 
-/** The `stream` part of a config whose streams begin without a token: with a comment, {@link KEEP_ALIVE}. */
-export const KEPT_ALIVE = { keepAliveMs: 100 };
-export const KEEP_ALIVE = ': keep-alive';
-
 /** Waits until a gauge or counter of the chat model is at `value`: no event reports its changes. */
 export async function counted(
   sidecar: Sidecar,

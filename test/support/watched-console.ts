@@ -1,5 +1,6 @@
 /** A sidecar with a viewer of its console, for contract tests of the operators’ listener. */
 import type { Test } from 'tap';
+import { PATIENT_QUEUE } from './config-parts.js';
 import { FeedReader } from './console-feed.js';
 import { InProcess, type Options } from './in-process.js';
 import { RawConnection, type RawResponse } from './raw-http.js';
@@ -12,7 +13,10 @@ export const MODELS = [
 
 /** A quarter of a second is the shortest interval. */
 export function start(t: Test, config: Options['config'] = {}): Promise<InProcess> {
-  return InProcess.start(t, { models: MODELS, config: { console: { intervalMs: 250 }, ...config } });
+  return InProcess.start(t, {
+    models: MODELS,
+    config: { console: { intervalMs: 250 }, queue: PATIENT_QUEUE, ...config },
+  });
 }
 
 /** One request on the operators' listener. */
