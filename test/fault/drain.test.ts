@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { setTimeout } from 'node:timers/promises';
@@ -16,6 +15,7 @@ import { childrenOf, eventually, groupMembers, isRunning, signalGroup, signalPro
 import { parse, RawConnection } from '../support/raw-http.js';
 import { CHAT, chatOnly, Sidecar, unloadedChat } from '../support/sidecar.js';
 import { ENGINE, ProcessGate } from '../support/process-gate.js';
+import { shortDir } from '../support/short-dir.js';
 
 const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
@@ -90,21 +90,28 @@ for (const [name, stop] of cases(Object.entries(stops), (_, index) => index === 
   });
 }
 
+/** The first reply of the test below, and the longest that it tries, in tokens. */
+const FIRST_REPLY = 3000;
+const LONGEST_REPLY = 24_000;
+
 t.test('a stream that ended is not cut while its reader still reads', async (t) => {
-  // A path of a socket is short, so it is not in the test's own folder.
-  const dir = mkdtempSync(join(tmpdir(), 'ra-drain-'));
-  t.teardown(() => rmSync(dir, { recursive: true, force: true }));
-  const socket = join(dir, 'socket');
+  // A frame is sent for the steps of 10 ms, and of those Linux holds at most 278 for a Unix socket: it counts 768 bytes or more
+  // for each, of 208 KiB. On a fast machine a long reply fits into it, and then a longer one does not.
+  for (let tokens = FIRST_REPLY; !(await waitsForItsReader(t, tokens)); tokens *= 2)
+    if (tokens >= LONGEST_REPLY) return void t.fail('it never waited');
+});
+
+/** Whether a drain waited for a reader that began once all was sent. */
+async function waitsForItsReader(t: Test, tokens: number): Promise<boolean> {
+  const socket = join(shortDir(t), 'socket');
   const listen = { host: '127.0.0.1', port: 0, socket };
   // A busy machine may take minutes for the reply.
-  const config = { ...(await chatOnly(1, 8192)), listen, drain: { timeoutMs: 600_000 } };
+  const config = { ...(await chatOnly(1, LONGEST_REPLY + 1000)), listen, drain: { timeoutMs: 600_000 } };
   const sidecar = await Sidecar.start(t, { ownGroup: true, config });
   const engine = sidecar.enginePid(CHAT);
   // Paused before it is connected, it reads nothing.
   const reader = connect(socket).pause();
-  // About 450 frames, one for the steps of 10 ms: Linux counts 1,280 bytes for each, so that a Unix socket with its 208 KiB
-  // holds 166.
-  const body = JSON.stringify({ ...ENDLESS, max_tokens: 5000, stream: true });
+  const body = JSON.stringify({ ...ENDLESS, max_tokens: tokens, stream: true });
   const fields = [
     `Authorization: Bearer ${sidecar.key}`,
     'Content-Type: application/json',
@@ -117,13 +124,14 @@ t.test('a stream that ended is not cut while its reader still reads', async (t) 
   await sidecar.logged('request');
   await eventually('the engine ended', () => !isRunning(engine));
   // Several times as long as the last bytes of replies have otherwise.
-  t.equal(await Promise.race([sidecar.exited(), setTimeout(10 * FLUSH_MS, 'it waits')]), 'it waits');
+  const waited = await Promise.race([sidecar.exited().then(() => false), setTimeout(10 * FLUSH_MS, true)]);
   t.equal(reader.bytesRead, 0, 'its reader has not begun');
   const whole = parse(await buffer(reader), false);
   if (whole === undefined) throw new Error('the response was cut');
   endsWell(t, whole.response);
   t.strictSame(await sidecar.exited(), { code: 0, signal: null });
-});
+  return waited;
+}
 
 t.test('requests that still run when the drain times out end with an error', async (t) => {
   const config = { ...(await chatOnly(3, 8192)), drain: { timeoutMs: 1 } };
