@@ -22,11 +22,14 @@ INSTALLED := node_modules/.installed-lock.$(shell node -p process.versions.modul
 run: build
 	@exec node dist/sidecar/cli.js serve
 
-# What a release consists of, in dist/release: the npm package, its SBOM and checksums. The image: docs/deploy.md.
+# What a release consists of, in dist/release: the npm package, its SBOM, the image for a CPU where this host can build it (unless
+# IMAGE=no), and checksums.
 RELEASE := dist/release
+IMAGE := yes
 dist: build
 	@rm -rf $(RELEASE); mkdir -p $(RELEASE)
 	@node .ci/package.mjs $(RELEASE) && node .ci/sbom.cjs $(RELEASE)/package $(RELEASE)/sbom.cdx.json && rm -r $(RELEASE)/package
+	@test $(IMAGE) = no || node dist/test/e2e/dist-image.js $(RELEASE)
 	@cd $(RELEASE) && sha256sum -- * > SHA256SUMS && cat SHA256SUMS
 
 # By default tap loads its TypeScript plugin into each test file, which takes half a second. package.json removes the plugin;

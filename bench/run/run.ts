@@ -18,6 +18,8 @@ export interface Recorded {
   readonly machine?: string;
   /** Node's version, such as `v20.20.2`. */
   readonly node?: string;
+  /** How long it took, s. */
+  readonly seconds?: number;
 }
 
 /** What a run needs of the machine and of the repository. */
@@ -75,6 +77,12 @@ function isDone(bench: Bench, bed: Environment): boolean {
   });
 }
 
+/** What a bench took the last time, on whatever machine, or else what the plan says, min. */
+function expectedMinutes({ results, minutes }: Bench, bed: Environment): number {
+  const took = Math.max(...results.map((name) => bed.recorded(name)?.seconds ?? NaN));
+  return Number.isFinite(took) ? took / 60 : minutes;
+}
+
 function major(version: string): string | undefined {
   return version.split('.')[0];
 }
@@ -99,14 +107,14 @@ export function listed(plan: readonly Bench[], bed: Environment): readonly strin
       ...(bench.quiet ? ['quiet machine'] : []),
       ...(bench.addon === 'either' ? [] : [`${bench.addon} addon`]),
     ];
-    return `${bench.minutes.toFixed(1).padStart(6)} min  ${bench.command}${needs.length > 0 ? `  (${needs.join(', ')})` : ''}`;
+    return `${expectedMinutes(bench, bed).toFixed(1).padStart(6)} min  ${bench.command}${needs.length > 0 ? `  (${needs.join(', ')})` : ''}`;
   });
   const sum = (benches: readonly Bench[]): string =>
-    duration(benches.reduce((minutes, bench) => minutes + bench.minutes, 0));
+    duration(benches.reduce((minutes, bench) => minutes + expectedMinutes(bench, bed), 0));
   const quiet = due.filter(({ quiet }) => quiet);
   return [
     ...lines,
-    `${due.length} of ${plan.length} benches, about ${sum(due)}, of which ${sum(quiet)} need a quiet machine; ` +
+    `${due.length} of ${plan.length} benches, about ${sum(due)} besides waits and builds, of which ${sum(quiet)} need a quiet machine; ` +
       `${plan.length - due.length} have results of this code`,
   ];
 }
@@ -127,7 +135,7 @@ export async function runPlan(plan: readonly Bench[], bed: Environment): Promise
       current.push(bench.command);
       continue;
     }
-    bed.write(`${bench.command}: about ${duration(bench.minutes)}`);
+    bed.write(`${bench.command}: about ${duration(expectedMinutes(bench, bed))}`);
     const why = await attempt(bench, bed);
     bed.write(`${bench.command}: ${why ?? 'done'}`);
     if (why === undefined) done.push(bench.command);

@@ -129,9 +129,11 @@ t.test(
     const gate = new ProcessGate(t);
     const before = process.env['NODE_OPTIONS'];
     process.env['NODE_OPTIONS'] = gate.environment.NODE_OPTIONS;
-    t.teardown(() =>
-      before === undefined ? delete process.env['NODE_OPTIONS'] : (process.env['NODE_OPTIONS'] = before),
-    );
+    const restore = (): void => {
+      if (before === undefined) delete process.env['NODE_OPTIONS'];
+      else process.env['NODE_OPTIONS'] = before;
+    };
+    t.teardown(restore);
     gate.close(LONG_LANE);
     killChild(process.pid, LONG_LANE);
     const { goOn } = await gate.stopped();
@@ -143,6 +145,10 @@ t.test(
     goOn();
     const back = await feed.until(({ promptHosts }) => promptHosts.every(({ up }) => up));
     t.match(back.promptHosts[1], { lane: 'long', restarts: 1 }, 'no further restart');
+    // Other files of this process use the next host: one without the gate, whose folder ends with this test.
+    restore();
+    killChild(process.pid, LONG_LANE);
+    await feed.until(({ promptHosts: [, long] }) => long?.restarts === 2 && long.up);
   },
 );
 

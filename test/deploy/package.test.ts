@@ -44,7 +44,10 @@ const dir = mkdtempSync(join(tmpdir(), 'ra-package-'));
 t.teardown(() => rmSync(dir, { recursive: true, force: true }));
 const release = join(dir, 'release');
 // The build is there: a test runs it.
-execFileSync('make', ['--old-file=build', 'dist', `RELEASE=${release}`], { cwd: sourceRoot, stdio: 'pipe' });
+execFileSync('make', ['--old-file=build', 'dist', 'IMAGE=no', `RELEASE=${release}`], {
+  cwd: sourceRoot,
+  stdio: 'pipe',
+});
 const tarball = join(release, 'ra-sidecar-0.1.0.tgz');
 execFileSync('tar', ['xzf', tarball, '-C', dir]);
 const read = (path: string): Manifest => JSON.parse(readFileSync(path, 'utf8')) as Manifest;

@@ -51,12 +51,13 @@ t.test('what publishes waits for the long tests, and has no more rights than it 
 
 t.test('the package and its SBOM are attested before they are published', async (t) => {
   const job = jobs['package']!;
-  const made = job.steps.findIndex(({ run }) => run === 'make dist');
+  const made = job.steps.findIndex(({ run }) => run === 'make dist IMAGE=no');
   const provenance = step(job, 'actions/attest-build-provenance');
   const sbom = step(job, 'actions/attest-sbom');
   const published = job.steps.findIndex(({ run }) => run?.startsWith('gh release create'));
   t.ok(0 <= made && made < provenance.at && provenance.at < sbom.at && sbom.at < published);
-  t.equal(provenance.with['subject-path'], 'dist/release/*.tgz');
+  const attested = ['dist/release/*.tgz', 'dist/release/sbom.cdx.json', 'dist/release/SHA256SUMS'];
+  t.equal(provenance.with['subject-path'], `${attested.join('\n')}\n`);
   t.strictSame(sbom.with, { 'subject-path': 'dist/release/*.tgz', 'sbom-path': 'dist/release/sbom.cdx.json' });
   t.match(job.steps[published]?.run, /dist\/release\/\*/);
 });

@@ -1,74 +1,30 @@
 /**
- * deploy/docker/Dockerfile built by buildah, without Docker and without a registry: its base image is a Debian 13 root
- * made by debootstrap, with npm’s Node 24. Then the image’s command runs with the image’s user and environment on a
+ * The image of deploy/docker/Dockerfile, as {@link ImageStore} builds it. Its command runs with its user and environment on a
  * read-only root: it creates a key, answers one chat and the health check, and ends on SIGTERM. The image for a GPU runs
  * without one and without CUDA’s own libraries, which no registry that tests can reach has: its engine falls back to the CPU.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chownSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chownSync, existsSync, mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { freePort } from '../support/free-port.js';
 import { eventually } from '../support/processes.js';
-import { sourceRoot } from '../support/source-root.js';
-import { baseFolder } from './debian-root.js';
+import { ImageStore, type ImageConfig, type Target } from './image-store.js';
 
-const NODE = '24.21.0';
-const BASE = 'localhost/node24';
-/** Stands for NVIDIA’s image, of which the build copies one folder. */
-const CUDA_BASE = 'localhost/cuda';
-/** In it, for CUDA’s libraries. */
-const CUDA_LIBRARIES = 'usr/local/cuda-13.0/targets/x86_64-linux/lib';
-
-const dir = mkdtempSync(join(tmpdir(), 'ra-image-'));
-const storage = ['--root', join(dir, 'root'), '--runroot', join(dir, 'run'), '--storage-driver', 'overlay'];
-const buildah = (...args: readonly string[]): string =>
-  execFileSync('buildah', [...storage, ...args], {
-    cwd: sourceRoot,
-    encoding: 'utf8',
-    stdio: 'pipe',
-    maxBuffer: 1 << 26,
-  }).trim();
-t.teardown(() => {
-  buildah('rm', '--all');
-  rmSync(dir, { recursive: true, force: true });
-});
-
-/** Mounts for npm in the build: this host's cache, and the certificate of a registry that this host was told to trust. */
-function npmOfHost(): readonly string[] {
-  const cache = execFileSync('npm', ['config', 'get', 'cache'], { encoding: 'utf8' }).trim();
-  const trusted = process.env['NODE_EXTRA_CA_CERTS'];
-  if (trusted === undefined) return ['-v', `${cache}:/root/.npm`];
-  const npmrc = join(dir, 'npmrc');
-  writeFileSync(npmrc, 'cafile=/etc/npm-trusted.pem\n');
-  return ['-v', `${cache}:/root/.npm`, '-v', `${trusted}:/etc/npm-trusted.pem`, '-v', `${npmrc}:/usr/local/etc/npmrc`];
-}
-
-interface Config {
-  readonly User: string;
-  readonly Env: readonly string[];
-  readonly Cmd: readonly string[];
-  readonly Entrypoint: readonly string[];
-  readonly WorkingDir: string;
-  readonly StopSignal: string;
-  readonly Healthcheck: { readonly Test: readonly string[] };
-}
-
-t.before(() => {
-  baseImage(BASE, baseFolder(NODE));
-  const cuda = join(dir, 'cuda');
-  mkdirSync(join(cuda, CUDA_LIBRARIES), { recursive: true });
-  writeFileSync(join(cuda, CUDA_LIBRARIES, 'README'), 'for the libraries of CUDA\n');
-  baseImage(CUDA_BASE, cuda);
-});
+const store = new ImageStore();
+t.teardown(() => store.close());
 
 t.test('the image for a CPU', async (t) => {
   const image = built('cpu');
   const mib = sizeOf(image);
   t.ok(mib < 200, `/app has ${mib} MiB`);
   await serves(t, image);
+  // As `make dist` keeps it.
+  const archive = join(store.dir, 'image.tar');
+  store.save(image.name, archive, 'ra-sidecar:0.1.0-cpu');
+  const manifest = JSON.parse(execFileSync('tar', ['xOf', archive, 'manifest.json'], { encoding: 'utf8' })) as unknown;
+  t.match(manifest, [{ RepoTags: [/ra-sidecar:0\.1\.0-cpu$/] }]);
 });
 
 t.test('the image for a GPU, on a host without one', async (t) => {
@@ -82,30 +38,16 @@ t.test('the image for a GPU, on a host without one', async (t) => {
   await serves(t, image);
 });
 
-/** An image with a folder’s files alone. */
-function baseImage(name: string, folder: string): void {
-  const empty = buildah('from', 'scratch');
-  buildah('copy', '--quiet', empty, folder, '/');
-  buildah('commit', '--quiet', empty, name);
-}
-
 /** A built image, and where its files lie. */
 interface Image {
-  readonly config: Config;
+  readonly name: string;
+  readonly config: ImageConfig;
   readonly root: string;
 }
 
-/** Builds a target of the Dockerfile. */
-function built(target: string): Image {
-  const name = `localhost/ra-sidecar:${target}`;
-  // The Docker format, since OCI's has no health check. With layers the second target takes the first one's stages as they are.
-  const how = ['--isolation', 'chroot', '--format', 'docker', '--layers', '--quiet', '--target', target];
-  const bases = ['--build-arg', `NODE_IMAGE=${BASE}`, '--build-arg', `CUDA_IMAGE=${CUDA_BASE}`];
-  buildah('bud', ...npmOfHost(), ...how, ...bases, '-f', 'deploy/docker/Dockerfile', '-t', name, '.');
-  const inspected = JSON.parse(buildah('inspect', '--type', 'image', name)) as {
-    readonly Docker: { readonly config: Config };
-  };
-  return { config: inspected.Docker.config, root: buildah('mount', buildah('from', '--pull-never', name)) };
+function built(target: Target): Image {
+  const name = store.build(target);
+  return { name, config: store.config(name), root: store.mount(name) };
 }
 
 /** Of the sidecar with its packages, MiB. */
@@ -117,7 +59,7 @@ function sizeOf({ root }: Image): number {
 async function serves(t: Test, { config, root }: Image): Promise<void> {
   t.match(config, { User: '10001:10001', WorkingDir: '/app', StopSignal: 'SIGTERM', Cmd: ['serve'] });
 
-  const data = mkdtempSync(join(dir, 'data-'));
+  const data = mkdtempSync(join(store.dir, 'data-'));
   chownSync(data, 10001, 10001);
   const [port, operators] = [await freePort(), await freePort()];
 

@@ -1,12 +1,13 @@
 import t, { type Test } from 'tap';
+import { PATIENT_ENGINE } from '../support/config-parts.js';
 import { counted } from '../support/faults.js';
 import { ENDLESS, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
 import { eventually } from '../support/processes.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 import { RealEngine } from '../support/real-engine.js';
 
-/** Some 20,000 tokens, which take seconds in chunks of 32. */
-const LONG_PROMPT = { ...ENDLESS, messages: [{ role: 'user', content: 'What is it? '.repeat(5000) }] };
+/** Some 30,000 tokens, which take seconds in chunks of 32. */
+const LONG_PROMPT = { ...ENDLESS, messages: [{ role: 'user', content: 'What is it? '.repeat(7500) }] };
 
 t.test('a caller that disconnects gives its place or seat to the next', async (t) => {
   const { models } = await chatOnly(2, 32_768);
@@ -15,7 +16,7 @@ t.test('a caller that disconnects gives its place or seat to the next', async (t
       models: models.map((model) => ({ ...model, prefillTokensPerStep: 32 })),
       stream: { keepAliveMs: 100 },
       queue: { maxWaitMs: 600_000 },
-      engine: { hangMs: 600_000 },
+      engine: PATIENT_ENGINE,
     },
   });
 
@@ -38,7 +39,7 @@ t.test('a caller that disconnects gives its place or seat to the next', async (t
   const prefilling = await OpenStream.begin(sidecar, LONG_PROMPT, ': keep-alive');
   await counted(sidecar, 'seats_busy', 1);
   const other = await OpenStream.begin(sidecar);
-  // Stopped, so that it is in this phase until its caller leaves.
+  // The engine is stopped, so that the first stream is still prefilling when its caller leaves.
   process.kill(engine, 'SIGSTOP');
 
   await t.test('prefilling', (t) => replaces(t, prefilling, 'prefilling'));

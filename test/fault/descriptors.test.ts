@@ -74,6 +74,8 @@ t.test(
     const connections = await idle(t, sidecar, IDLE);
     await rests(sidecar.pid);
     await eventually('those past the bound are closed', () => connections.refused() > IDLE - OPEN_FILES);
+    const counted = await sidecar.metric('ra_sidecar_connections_refused_total', { listener: 'public' });
+    t.ok(counted > IDLE - OPEN_FILES, 'by that bound');
 
     const host = shortHost(sidecar);
     process.kill(host, 'SIGKILL');

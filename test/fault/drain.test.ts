@@ -7,11 +7,12 @@ import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { FLUSH_MS } from '../../sidecar/app/in-flight.js';
-import { KEEP_ALIVE, KEPT_ALIVE, PATIENT_QUEUE } from '../support/config-parts.js';
+import { PATIENT_ENGINE, PATIENT_QUEUE } from '../support/config-parts.js';
 import { cases } from '../support/long-form.js';
 import { counted } from '../support/faults.js';
 import { ENDLESS, endsEarly, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
 import { childrenOf, eventually, groupMembers, isRunning, signalGroup, signalProcess } from '../support/processes.js';
+import { PATIENT_MS } from '../support/patience.js';
 import { parse, RawConnection } from '../support/raw-http.js';
 import { CHAT, chatOnly, Sidecar, unloadedChat } from '../support/sidecar.js';
 import { ENGINE, ProcessGate } from '../support/process-gate.js';
@@ -50,16 +51,16 @@ for (const [name, stop] of cases(Object.entries(stops), (_, index) => index === 
   t.test(`${name}: after the notice running streams finish, all other requests are refused`, async (t) => {
     // The shortest notice, after which it drains.
     const config = {
-      ...(await chatOnly(1)),
-      drain: { noticeMs: 1, timeoutMs: 600_000 },
-      stream: KEPT_ALIVE,
+      ...(await chatOnly(1, 8192)),
+      drain: { noticeMs: 1, timeoutMs: PATIENT_MS },
       queue: PATIENT_QUEUE,
+      engine: PATIENT_ENGINE,
     };
     const sidecar = await Sidecar.start(t, { ownGroup: true, config });
     const engine = sidecar.enginePid(CHAT);
+    const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 4000 });
     // The engine is stopped, so it cannot finish before the test has looked.
     process.kill(engine, 'SIGSTOP');
-    const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 }, KEEP_ALIVE);
     const waiting = sidecar.chat(SHORT);
     await counted(sidecar, 'waiting_requests', 1);
     const [caller, prober] = [await kept(t, sidecar.port), await kept(t, sidecar.operatorsPort)];
@@ -95,8 +96,8 @@ const FIRST_REPLY = 3000;
 const LONGEST_REPLY = 24_000;
 
 t.test('a stream that ended is not cut while its reader still reads', async (t) => {
-  // A frame is sent for the steps of 10 ms, and of those Linux holds at most 278 for a Unix socket: it counts 768 bytes or more
-  // for each, of 208 KiB. On a fast machine a long reply fits into it, and then a longer one does not.
+  // The sidecar sends one frame for the tokens of each 10 ms. Linux counts at least 768 bytes for each write and holds 208 KiB for
+  // a Unix socket, so 278 frames fit. On a fast machine a reply may have fewer; then a longer one is tried.
   for (let tokens = FIRST_REPLY; !(await waitsForItsReader(t, tokens)); tokens *= 2)
     if (tokens >= LONGEST_REPLY) return void t.fail('it never waited');
 });
@@ -106,7 +107,7 @@ async function waitsForItsReader(t: Test, tokens: number): Promise<boolean> {
   const socket = join(shortDir(t), 'socket');
   const listen = { host: '127.0.0.1', port: 0, socket };
   // A busy machine may take minutes for the reply.
-  const config = { ...(await chatOnly(1, LONGEST_REPLY + 1000)), listen, drain: { timeoutMs: 600_000 } };
+  const config = { ...(await chatOnly(1, LONGEST_REPLY + 1000)), listen, drain: { timeoutMs: PATIENT_MS } };
   const sidecar = await Sidecar.start(t, { ownGroup: true, config });
   const engine = sidecar.enginePid(CHAT);
   // Paused before it is connected, it reads nothing.

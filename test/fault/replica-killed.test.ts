@@ -1,6 +1,7 @@
 /** One of several engine processes of a model ends: its own requests end, the others’ do not. */
 import t from 'tap';
 import { FeedReader } from '../support/console-feed.js';
+import { NOTHING_LEARNED } from '../support/config-parts.js';
 import { counted } from '../support/faults.js';
 import { embeddedTestModel } from '../support/models.js';
 import { eventually } from '../support/processes.js';
@@ -21,12 +22,12 @@ const of =
 
 async function start(gate: ProcessGate, early = false): Promise<Sidecar> {
   const file = await embeddedTestModel();
-  const model = { id: CHAT, kind: 'chat', file, gpu: false, threads: 1, seats: SEATS, contextPerSeat: 8192 };
+  const model = { id: CHAT, kind: 'chat', file, gpu: false, threads: 1, seats: SEATS, contextPerSeat: 32_768 };
   const config = {
     models: [{ ...model, replicas: REPLICAS }],
     // None is refused for its wait: a request that fails was lost.
     queue: { maxWaitMs: 600_000, waitingPerSeat: 1000 },
-    development: { validateAnswers: true, learnedQueue: false },
+    development: NOTHING_LEARNED,
     engine: { backoffMinMs: 10, backoffMaxMs: 100 },
   };
   return Sidecar.start(t, { config, early, environment: gate.environment });

@@ -40,6 +40,14 @@ t.test('a result names its commit', async (t) => {
   t.strictSame(without, []);
 });
 
+t.test('a page of another command names a commit too', async (t) => {
+  const files = readdirSync(`${sourceRoot}/bench/results`);
+  const pages = files.filter((file) => file.endsWith('.md') && !files.includes(file.replace(/md$/, 'json')));
+  t.ok(pages.length > 5);
+  for (const file of pages)
+    t.match(readFileSync(`${sourceRoot}/bench/results/${file}`, 'utf8'), /\b[0-9a-f]{7,8}\b/, file);
+});
+
 t.test('errors.md has one row for each code', async (t) => {
   const codes = [...errorDocs().matchAll(/^\| `(\w+)` \|/gm)].map(([, code]) => code);
   t.strictSame(codes, Object.keys(CATALOGUE));

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { PATIENT_QUEUE } from '../support/config-parts.js';
+import { NOTHING_LEARNED, PATIENT_ENGINE, PATIENT_QUEUE } from '../support/config-parts.js';
 import { makeKey } from '../support/keys.js';
 import { embeddedTestModel } from '../support/models.js';
 import { CHAT, Sidecar } from '../support/sidecar.js';
@@ -35,7 +35,13 @@ async function served(prefixReuse: 'any' | 'off', scope: 'all' | 'account'): Pro
   const file = await embeddedTestModel();
   const model = { id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 2048, prefixReuse, prefixCache: { scope } };
   const sidecar = await Sidecar.start(t, {
-    config: { models: [model], keys: { file: keyFile }, queue: PATIENT_QUEUE },
+    config: {
+      models: [model],
+      keys: { file: keyFile },
+      queue: PATIENT_QUEUE,
+      development: NOTHING_LEARNED,
+      engine: PATIENT_ENGINE,
+    },
   });
   const ask = async (account: Account, system: string, tokens: number): Promise<number> => {
     const body = {

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { PATIENT_QUEUE } from '../support/config-parts.js';
+import { PATIENT_ENGINE, PATIENT_QUEUE } from '../support/config-parts.js';
 import { makeKey } from '../support/keys.js';
 import { embeddedTestModel } from '../support/models.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
@@ -31,6 +31,7 @@ t.test('128 questions of one account, one of another, and a chat', async (t) => 
       ],
       keys: { file: keyFile },
       queue: PATIENT_QUEUE,
+      engine: PATIENT_ENGINE,
     },
   });
   const send = async (account: Account, path: string, body: object): Promise<string> => {
@@ -77,6 +78,7 @@ t.test('with questions decoded together, a seat is freed as soon as a request wa
       models: [{ id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 }],
       decisions: { isolate: false },
       queue: PATIENT_QUEUE,
+      engine: PATIENT_ENGINE,
       keys: { file: keyFile },
     },
   });

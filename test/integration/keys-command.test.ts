@@ -7,7 +7,7 @@ import { readKeyFile, type KeyFile } from '../../sidecar/access/key-file.js';
 import { hashKey } from '../../sidecar/access/key-index.js';
 import { runCli, type CommandResult } from '../support/cli.js';
 import { runHere } from '../support/command-here.js';
-import { KEEP_ALIVE, KEPT_ALIVE } from '../support/config-parts.js';
+import { PATIENT_ENGINE } from '../support/config-parts.js';
 import { makeKey } from '../support/keys.js';
 import { endsWell, ENDLESS, OpenStream } from '../support/open-stream.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
@@ -171,7 +171,7 @@ t.test(
     const desk = new KeysFile(join(dir, 'keys.json'));
     const sidecar = await Sidecar.start(t, {
       // The engine is stopped while the commands run and must not be considered hung.
-      config: { ...(await chatOnly(1)), keys: { file: desk.file }, engine: { hangMs: 600_000 }, stream: KEPT_ALIVE },
+      config: { ...(await chatOnly(1, 8192)), keys: { file: desk.file }, engine: PATIENT_ENGINE },
     });
     const status = async (key: string): Promise<number> =>
       (await fetch(`${sidecar.base}/models`, { headers: { authorization: `Bearer ${key}` } })).status;
@@ -184,9 +184,9 @@ t.test(
 
     const developer = sidecar.key;
     sidecar.key = key;
+    const stream = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 4000 });
     // Stopped, it cannot finish before the test has looked.
     process.kill(sidecar.enginePid(CHAT), 'SIGSTOP');
-    const stream = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 }, KEEP_ALIVE);
     t.match(await desk.keys('revoke', id), { code: 0 });
     await sidecar.logged('keys loaded', 2, both);
     t.equal(await status(key), 401);

@@ -4,10 +4,9 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { KEEP_ALIVE } from '../support/config-parts.js';
 import { ENDLESS, endsWell, OpenStream } from '../support/open-stream.js';
 import { ENGINE } from '../support/process-gate.js';
-import { groupMembers, signalGroup } from '../support/processes.js';
+import { groupMembers, signalGroup, signalProcess } from '../support/processes.js';
 import { sourceRoot } from '../support/source-root.js';
 
 interface Run {
@@ -57,9 +56,12 @@ async function run(t: Test, command: string, ...args: readonly string[]): Promis
 /** The build exists: only the recipe runs, without npm and the compiler. */
 const MAKE_RUN = ['make', '-o', 'build', 'run'] as const;
 
-/** The signals of one stop come within this time, or it is a second stop: half of what the sidecar allows, 1 s. */
+/**
+ * The sidecar takes two signals within 1 s for one stop. A try in which they were sent further apart than half of that is
+ * repeated.
+ */
 const SIGNALS_MS = 500;
-/** On a busy machine they may not. */
+/** Tries, since a busy machine may delay the second signal. */
 const MOST_TRIES = 10;
 
 async function drains(t: Test, command: string, ...args: readonly string[]): Promise<void> {
@@ -75,14 +77,15 @@ async function drained(t: Test, { child, printed, ended }: Run): Promise<boolean
   // Stopped, they cannot finish before the drain has begun.
   const engines = groupMembers(child.pid ?? 0).filter(({ command }) => command.includes(ENGINE));
   for (const { pid } of engines) process.kill(pid, 'SIGSTOP');
-  const stream = await OpenStream.begin({ port: Number(port), key }, { ...ENDLESS, max_tokens: 20 }, KEEP_ALIVE);
+  const stream = await OpenStream.begin({ port: Number(port), key }, { ...ENDLESS, max_tokens: 20 }, ': keep-alive');
   const from = performance.now();
   child.kill('SIGTERM');
   // The signal that make forwards may arrive with the group’s or some ms later. Here it arrives later for certain.
   await printed('"event":"draining"');
   signalGroup(child.pid ?? 0, 'SIGTERM');
   const ms = performance.now() - from;
-  for (const { pid } of engines) process.kill(pid, 'SIGCONT');
+  // A second stop has ended them.
+  for (const { pid } of engines) signalProcess(pid, 'SIGCONT');
   const response = await stream.response.catch(() => undefined);
   await ended;
   if (ms > SIGNALS_MS) return false;

@@ -8,6 +8,7 @@ import t from 'tap';
 import { writeKeyFile } from '../../sidecar/access/key-file.js';
 import * as canaries from '../support/canaries.js';
 import { canary, chatBody, decisionBody, MARK, systemOneBody } from '../support/canaries.js';
+import { NOTHING_LEARNED, PATIENT_QUEUE } from '../support/config-parts.js';
 import { counted } from '../support/faults.js';
 import { makeKey } from '../support/keys.js';
 import { LeakSearch } from '../support/leak-search.js';
@@ -58,7 +59,8 @@ t.test('content leaves only in the reply', async (t) => {
         { id: LONG, kind: 'chat', seats: 1, gpu: false, ...long },
       ],
       log: { level: 'trace' },
-      queue: { waitingPerSeat: 1, maxWaitMs: 600_000 },
+      queue: { ...PATIENT_QUEUE, waitingPerSeat: 1 },
+      development: NOTHING_LEARNED,
       stream: { keepAliveMs: 500 },
       prompts: { silenceMs: 5000 },
       engine: { hangMs: 3_600_000 },

@@ -4,6 +4,8 @@ import { PATIENT_MS } from './patience.js';
 /** The `queue`: no request is refused for its wait. */
 export const PATIENT_QUEUE = { maxWaitMs: PATIENT_MS };
 
-/** The `stream`: one begins without a token, with the comment {@link KEEP_ALIVE}. */
-export const KEPT_ALIVE = { keepAliveMs: 100 };
-export const KEEP_ALIVE = ': keep-alive';
+/** The `engine`: one that a test has stopped is not considered hung. */
+export const PATIENT_ENGINE = { hangMs: PATIENT_MS };
+
+/** The `development`: the queue refuses none of those that wait behind a stopped engine, as it does once it has learned that it stands. */
+export const NOTHING_LEARNED = { validateAnswers: true, learnedQueue: false };

@@ -1,11 +1,12 @@
-/** Stops processes of a sidecar as they start, before any of their own code runs, so that no test has to be faster than they. */
+/** Stops processes of a sidecar as they start, before any of their own code runs, so that no test has to be faster than they are. */
 import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { env } from 'node:process';
 import { pathToFileURL } from 'node:url';
-import { childrenOf, eventually } from './processes.js';
+import { childrenOf, eventually, signalProcess } from './processes.js';
 import { shortDir } from './short-dir.js';
 
-/** What the command of each kind of process has. */
+/** Text in the command line of each kind of process. */
 export const ENGINE = 'engine/main.js';
 export const SHORT_LANE = 'prompts/host.js short';
 export const LONG_LANE = 'prompts/host.js long';
@@ -24,6 +25,10 @@ if (isMainThread && stops !== '' && process.argv.slice(1).join(' ').includes(sto
 }
 `;
 
+interface Owner {
+  teardown(fn: () => void): void;
+}
+
 /** Kills the child of `parent` whose command contains this. Throws if there is none. */
 export function killChild(parent: number, command: string): void {
   const child = childrenOf(parent).find((each) => each.command.includes(command));
@@ -31,52 +36,64 @@ export function killChild(parent: number, command: string): void {
   process.kill(child.pid, 'SIGKILL');
 }
 
+/** A process that stopped as it started. */
 export interface Stopped {
   readonly pid: number;
-  /** Opens the gate too. */
+  /** Opens the gate and lets the process continue. Throws if it has ended meanwhile: the sidecar waits a minute for a prompt host. */
   readonly goOn: () => void;
 }
 
 /** A gate for the processes of one sidecar, open at first. */
 export class ProcessGate {
-  /** For the sidecar. */
+  /** Variables that a test starts the sidecar with. */
   readonly environment: { readonly NODE_OPTIONS: string };
+  readonly #t: Owner;
   readonly #dir: string;
   readonly #seen = new Set<number>();
 
-  constructor(t: { teardown(fn: () => void): void }) {
+  /** Its folder is removed with the test `t`. */
+  constructor(t: Owner) {
+    this.#t = t;
     this.#dir = shortDir(t);
     const preloaded = join(this.#dir, 'gate.mjs');
     writeFileSync(preloaded, PRELOADED);
-    this.environment = { NODE_OPTIONS: `--import=${pathToFileURL(preloaded).href}` };
+    const options = [env['NODE_OPTIONS'], `--import=${pathToFileURL(preloaded).href}`];
+    this.environment = { NODE_OPTIONS: options.filter((option) => option !== undefined).join(' ') };
   }
 
-  /** From now on a process stops as it starts if its command contains this. */
+  /** From now on a process stops as it starts if its command line contains this. */
   close(command: string): void {
     // Renamed, so that no process reads a part of it.
     writeFileSync(join(this.#dir, 'next'), command);
     renameSync(join(this.#dir, 'next'), join(this.#dir, 'stops'));
   }
 
+  /** From now on none stops. */
   open(): void {
     rmSync(join(this.#dir, 'stops'), { force: true });
   }
 
-  /** Resolves once this process has stopped so; without an id, once one has that was not returned before. */
-  async stopped(pid?: number): Promise<Stopped> {
-    const isNext = (id: number): boolean => (pid === undefined ? !this.#seen.has(id) : id === pid) && isStopped(id);
-    let found: number | undefined;
-    await eventually('a process that stopped as it started', () => {
+  /**
+   * Resolves once a process has stopped that was not returned before. Rejects after a minute. It is killed with the test if it is
+   * stopped then.
+   */
+  async stopped(): Promise<Stopped> {
+    const next = (): number | undefined => {
       const ids = readdirSync(this.#dir).map(Number).filter(Number.isInteger);
-      return (found = ids.find(isNext)) !== undefined;
+      return ids.find((id) => !this.#seen.has(id) && isStopped(id));
+    };
+    await eventually('a process that stopped as it started', () => next() !== undefined);
+    const pid = next();
+    if (pid === undefined) throw new Error('it goes on');
+    this.#seen.add(pid);
+    this.#t.teardown(() => {
+      if (isStopped(pid)) signalProcess(pid, 'SIGKILL');
     });
-    const id = found ?? 0;
-    this.#seen.add(id);
     const goOn = (): void => {
       this.open();
-      process.kill(id, 'SIGCONT');
+      process.kill(pid, 'SIGCONT');
     };
-    return { pid: id, goOn };
+    return { pid, goOn };
   }
 }
 

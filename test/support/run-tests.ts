@@ -9,6 +9,7 @@
 import { readdirSync } from 'node:fs';
 import { argv, stderr, stdout } from 'node:process';
 import { parseArgs } from 'node:util';
+import { machine } from '../../bench/support/machine.js';
 import { entriesFor } from './group-entries.js';
 import { runTestProcess } from './test-process.js';
 import { timeTable, type Timed } from './time-table.js';
@@ -35,6 +36,7 @@ const limitS = values.timeout === undefined ? undefined : Number(values.timeout)
 const entries = entriesFor(positionals.length > 0 ? positionals : all(), limitS);
 const done: Timed[] = [];
 const began = performance.now();
+const where = values.table ? machine() : '';
 const digest = values.table ? stderr : stdout;
 
 const waiting = entries.values();
@@ -49,6 +51,7 @@ const work = async (): Promise<void> => {
 await Promise.all(Array.from({ length: Number(values.jobs) }, work));
 
 const sum = (figure: 'passed' | 'failed'): number => done.reduce((all, each) => all + each[figure], 0);
-if (values.table) stdout.write(timeTable(done, { ...values, wallS: (performance.now() - began) / 1000 }));
+if (values.table)
+  stdout.write(timeTable(done, { ...values, machine: where, wallS: (performance.now() - began) / 1000 }));
 digest.write(`${sum('passed')} passed, ${sum('failed')} failed\n`);
 process.exitCode = sum('failed') === 0 && done.length > 0 ? 0 : 1;

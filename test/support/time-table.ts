@@ -39,15 +39,20 @@ function members(done: readonly Timed[]): readonly (readonly [name: string, wall
     .sort(([, a], [, b]) => b - a);
 }
 
-/** `jobs`: processes at a time; `top`: rows of the longest processes, and of the longest files of groups. */
+/** `machine`: a line that names commit and machine; `jobs`: processes at a time; `top`: rows of the longest processes, and of the longest files of groups. */
 export function timeTable(
   done: readonly Timed[],
-  { jobs, top, wallS }: { readonly jobs: string; readonly top: string; readonly wallS: number },
+  {
+    machine,
+    jobs,
+    top,
+    wallS,
+  }: { readonly machine: string; readonly jobs: string; readonly top: string; readonly wallS: number },
 ): string {
   const folders = [...new Set(done.map(folderOf))].sort();
   const longest = [...done].sort((a, b) => b.cpuS - a.cpuS).slice(0, Number(top));
   return [
-    `# Where the time of the tests goes\n\nPrinted by \`make test-times\`: seconds by the clock and of processor time.\n\n`,
+    `# Where the time of the tests goes\n\nPrinted by \`make test-times\`: seconds by the clock and of processor time. ${machine}\n\n`,
     `${done.length} processes, ${jobs} at a time: ${wallS.toFixed(0)} s\n\n`,
     row(['folder', 'processes', 'wall s', 'CPU s']) + row(['---', '--:', '--:', '--:']),
     ...folders.map((folder) => {

@@ -183,15 +183,16 @@ t.test('a bench has a limit of five times what it takes, and of ten minutes at l
   t.strictSame(limits, [100 * 60_000, 10 * 60_000]);
 });
 
-t.test('it writes beforehand what is due and how long it takes', async (t) => {
+t.test('it writes beforehand what is due and how long it takes, by its last result if there is one', async (t) => {
   const bed = new StandIn();
   bed.results.set('clock', bed.result('clock')).set('from-npm', bed.result('from-npm', { commit: 'old' }));
+  bed.results.set('own-build', bed.result('own-build', { commit: 'old', seconds: 300 }));
   const plan = PLAN.map((each) => ({ ...each, ...(each.command === 'from-npm.js' && { minutes: 75 }) }));
   t.strictSame(listed(plan, bed), [
     '  75.0 min  from-npm.js  (quiet machine, prebuilt addon)',
-    '   2.0 min  own-build.js  (quiet machine, native addon)',
+    '   5.0 min  own-build.js  (quiet machine, native addon)',
     '   2.0 min  simulated.js',
-    '3 of 4 benches, about 1 h 19 min, of which 1 h 17 min need a quiet machine; 1 have results of this code',
+    '3 of 4 benches, about 1 h 22 min besides waits and builds, of which 1 h 20 min need a quiet machine; 1 have results of this code',
   ]);
   await runPlan(plan, bed);
   t.strictSame(bed.lines.slice(4, 6), ['from-npm.js: about 1 h 15 min', 'from-npm.js: done']);

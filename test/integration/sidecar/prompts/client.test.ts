@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
-import { systemClock } from '../../../../sidecar/lib/clock.js';
+import { systemClock, type Clock } from '../../../../sidecar/lib/clock.js';
 import type { PromptHostOptions } from '../../../../sidecar/prompts/client-options.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
 import type { Tokenized } from '../../../../sidecar/prompts/prompt-maker.js';
@@ -141,11 +141,24 @@ t.test('of two that ran when the host ended the other one is retried and answere
 });
 
 t.test('a hanging item fails after silenceMs and the host is killed; the one beside it is retried', async (t) => {
-  const { send, runs, restarts, logged, make, restarted } = host(t, { workers: 2, silenceMs: 1000 });
+  const waits: number[] = [];
+  const clock: Clock = {
+    now: () => systemClock.now(),
+    after: (ms, run) => {
+      waits.push(ms);
+      return systemClock.after(ms, run);
+    },
+  };
+  const { send, runs, restarts, logged, make, restarted } = host(t, { workers: 2, silenceMs: 1000, clock });
   const hung = send('hung', 'hang');
   await logged('hung start');
   const beside = send('beside', 'wait', 'go');
   t.same(await hung, { kind: 'failed', reason: 'silent' });
+  // The first is the limit of the host's start.
+  t.ok(
+    waits.slice(1).every((ms) => ms >= 1000 && ms < 2000),
+    `it waited for ${waits.join()} ms`,
+  );
   await restarted;
   await make('go');
   t.match(await beside, { kind: 'chat' });
