@@ -16,7 +16,7 @@ const REASONS = [
 const RUN = 'sh';
 const NEVER_RUN = 'python';
 
-/** No test would run them. */
+/** No test would run them. A block marked `transcript` has what a command printed, which may be lines to copy with a key of that run. */
 const OTHER_SHELLS = ['bash', 'shell', 'console', 'shell-session', 'zsh'];
 
 /** How a line begins that a reader would copy into a shell. */
