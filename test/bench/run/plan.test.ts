@@ -8,7 +8,8 @@ import { sourceRoot } from '../../support/source-root.js';
 const OTHERS = new Map([
   ['mutation.md', 'make mutation'],
   ['test-times-before.md', 'make test-times, before files shared processes'],
-  ['test-times-after.md', 'make test-times'],
+  ['test-times-after.md', 'make test-times, after that'],
+  ['test-times.md', 'make test-times'],
   ['restructure.md', 'eight benches, run by hand on the commits before and after the restructure'],
 ]);
 
