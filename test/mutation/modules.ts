@@ -6,10 +6,11 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, normalize } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { compileFunction } from 'node:vm';
 import ts from 'typescript';
 
-type Evaluate = (exports: object, require: (specifier: string) => unknown) => void;
+type Evaluate = (exports: object, require: (specifier: string) => unknown, moduleUrl: string) => void;
 
 export class Modules {
   readonly #root: string;
@@ -34,11 +35,11 @@ export class Modules {
       if (done !== undefined) return done;
       const exports = {};
       modules.set(file, exports);
-      this.#compiled(file)(exports, (specifier) =>
+      const required = (specifier: string): unknown =>
         specifier.startsWith('.')
           ? evaluate(normalize(join(dirname(file), specifier)).replace(/\.js$/, '.ts'))
-          : (replaced.get(specifier) ?? this.#packages(specifier)),
-      );
+          : (replaced.get(specifier) ?? this.#packages(specifier));
+      this.#compiled(file)(exports, required, pathToFileURL(join(this.#root, file)).href);
       return exports;
     };
     evaluate(path);
@@ -47,7 +48,9 @@ export class Modules {
   #compiled(path: string): Evaluate {
     const known = this.#code.get(path);
     if (known !== undefined) return known;
-    const { outputText } = ts.transpileModule(readFileSync(join(this.#root, path), 'utf8'), {
+    // A function’s text has no `import.meta`.
+    const text = readFileSync(join(this.#root, path), 'utf8').replaceAll('import.meta.url', 'moduleUrl');
+    const { outputText } = ts.transpileModule(text, {
       fileName: path,
       compilerOptions: {
         target: ts.ScriptTarget.ES2022,
@@ -55,7 +58,7 @@ export class Modules {
         esModuleInterop: true,
       },
     });
-    const evaluate = compileFunction(outputText, ['exports', 'require'], { filename: path }) as Evaluate;
+    const evaluate = compileFunction(outputText, ['exports', 'require', 'moduleUrl'], { filename: path }) as Evaluate;
     this.#code.set(path, evaluate);
     return evaluate;
   }
