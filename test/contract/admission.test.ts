@@ -1,5 +1,6 @@
 /** Overload as callers and operators see it. */
 import t from 'tap';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { errorOf } from '../support/error-answer.js';
 import { ACME, chatBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
 import { HELD_TOKENS } from '../support/stub-script.js';
@@ -52,7 +53,7 @@ t.test('a client’s own timeout bounds its wait', async (t) => {
 t.test('a caller that disconnects in the queue frees its place at once, long before a seat is free', async (t) => {
   const sidecar = await InProcess.start(t, {
     models: [{ id: 'm', kind: 'chat', seats: 1 }],
-    config: { queue: { waitingPerSeat: 2, maxWaitMs: 600_000 } },
+    config: { queue: { ...PATIENT_QUEUE, waitingPerSeat: 2 } },
   });
   const waiting = (count: number): Promise<void> =>
     sidecar.until('ra_sidecar_waiting_requests{model="m",class="standard"}', count);

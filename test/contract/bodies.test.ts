@@ -1,5 +1,6 @@
 /** The memory of request bodies (`bodies.totalBytes`): which requests count, and until when. */
 import t from 'tap';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { chatBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
 
 const CHAT = '/v1/chat/completions';
@@ -16,7 +17,7 @@ t.test('a request that waits for a seat uses no body memory', async (t) => {
     config: {
       bodies: { chatBytes: 2 * MIB, totalBytes: 3 * MIB, shortBytes: 0 },
       prompts: { workers: 1 },
-      queue: { maxWaitMs: 600_000 },
+      queue: PATIENT_QUEUE,
     },
   });
   const send = async (model: string, act: 'hold' | 'echo', bytes: number): ReturnType<InProcess['connect']> => {

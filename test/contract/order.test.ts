@@ -5,6 +5,7 @@
 import t from 'tap';
 import { KeyFileIdentity } from '../../sidecar/access/key-identity.js';
 import type { ErrorCode } from '../../sidecar/domain/errors.js';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { errorOf } from '../support/error-answer.js';
 import {
   ACME,
@@ -50,7 +51,7 @@ t.test('the order of checks', async (t) => {
       { id: 'cold-decide', kind: 'decision', cold: true },
     ],
     config: {
-      queue: { waitingPerSeat: 1, maxWaitMs: 600_000 },
+      queue: { ...PATIENT_QUEUE, waitingPerSeat: 1 },
       bodies: { chatBytes: MIB },
       // An engine that ended is not restarted during the test.
       engine: { backoffMinMs: 3_600_000, backoffMaxMs: 3_600_000 },

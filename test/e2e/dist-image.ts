@@ -5,24 +5,14 @@
  *     node dist/test/e2e/dist-image.js FOLDER
  */
 import { execFileSync } from 'node:child_process';
-import { accessSync, constants, mkdirSync, readFileSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
-import { argv, env, getuid, stdout } from 'node:process';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { argv, getuid, stdout } from 'node:process';
 import { ImageStore } from './image-store.js';
+import { hasProgram } from './programs.js';
 
 const [folder = 'dist/release'] = argv.slice(2);
 const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { readonly version: string };
-
-function hasProgram(name: string): boolean {
-  return `${env['PATH'] ?? ''}${delimiter}/usr/sbin`.split(delimiter).some((path) => {
-    try {
-      accessSync(join(path, name), constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
-}
 
 const missing = [
   ...(getuid?.() === 0 ? [] : ['root']),

@@ -3,10 +3,10 @@
  * the run names them and ends before its first test, with exit code 1.
  */
 import { spawnSync } from 'node:child_process';
-import { accessSync, chmodSync, constants, existsSync, rmSync, writeFileSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { chmodSync, existsSync, rmSync, writeFileSync } from 'node:fs';
 import { env, getuid, stderr, stdout } from 'node:process';
 import { lavapipe } from './lavapipe.js';
+import { hasProgram } from './programs.js';
 
 /** A program that an end-to-end test starts, or a driver that it uses, and the Debian package that contains it. */
 interface Need {
@@ -55,9 +55,6 @@ const NEEDS: readonly Need[] = [
   },
 ];
 
-/** Where Debian installs programs; a user’s own PATH often lacks the last two. */
-const PATHS = [...(env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/sbin'];
-
 /**
  * dpkg asks this script whether a package may start its service; exit code 101 denies it. Tests start what they need.
  */
@@ -67,16 +64,7 @@ const SERVICE_POLICY = '/usr/sbin/policy-rc.d';
 const APT_TIMEOUT_S = 60;
 
 function missing(): Need[] {
-  return NEEDS.filter(({ program, there }) => !(there?.() ?? PATHS.some((path) => runnable(join(path, program)))));
-}
-
-function runnable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
+  return NEEDS.filter(({ program, there }) => !(there?.() ?? hasProgram(program)));
 }
 
 /**

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
-import { PATIENT_ENGINE } from '../support/config-parts.js';
-import { counted } from '../support/faults.js';
+import { PATIENT_ENGINE, PATIENT_QUEUE } from '../support/config-parts.js';
+import { counted } from '../support/counted.js';
 import { ENDLESS, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
 import { eventually } from '../support/processes.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
@@ -15,7 +15,7 @@ t.test('a caller that disconnects gives its place or seat to the next', async (t
     config: {
       models: models.map((model) => ({ ...model, prefillTokensPerStep: 32 })),
       stream: { keepAliveMs: 100 },
-      queue: { maxWaitMs: 600_000 },
+      queue: PATIENT_QUEUE,
       engine: PATIENT_ENGINE,
     },
   });

@@ -9,7 +9,7 @@ import t, { type Test } from 'tap';
 import { FLUSH_MS } from '../../sidecar/app/in-flight.js';
 import { PATIENT_ENGINE, PATIENT_QUEUE } from '../support/config-parts.js';
 import { cases } from '../support/long-form.js';
-import { counted } from '../support/faults.js';
+import { counted } from '../support/counted.js';
 import { ENDLESS, endsEarly, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
 import { childrenOf, eventually, groupMembers, isRunning, signalGroup, signalProcess } from '../support/processes.js';
 import { PATIENT_MS } from '../support/patience.js';

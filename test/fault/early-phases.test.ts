@@ -3,6 +3,7 @@
  * meanwhile, so each of these lasts as long as a test needs.
  */
 import t, { type Test } from 'tap';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { holdError } from '../support/error-answer.js';
 import { chatBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
 import { childrenOf } from '../support/processes.js';
@@ -25,7 +26,7 @@ async function start(t: Test, config: Readonly<Record<string, unknown>> = {}): P
       bodies: { inlineBytes: INLINE_BYTES },
       // However long a host is stopped, none is killed for it.
       prompts: { silenceMs: 600_000 },
-      queue: { maxWaitMs: 600_000 },
+      queue: PATIENT_QUEUE,
       ...config,
     },
   });

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { counted } from '../support/faults.js';
+import { counted } from '../support/counted.js';
 import { endsEarly, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
 import { isRunning } from '../support/processes.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';

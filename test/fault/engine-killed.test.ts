@@ -1,6 +1,6 @@
 import t from 'tap';
 import { NOTHING_LEARNED, PATIENT_ENGINE, PATIENT_QUEUE } from '../support/config-parts.js';
-import { counted } from '../support/faults.js';
+import { counted } from '../support/counted.js';
 import { ENDLESS, SHORT, endsEarly, endsWell, OpenStream } from '../support/open-stream.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 import { ENGINE, ProcessGate } from '../support/process-gate.js';
@@ -60,7 +60,7 @@ t.test('an engine killed under eight streams and two whole requests', async (t) 
 });
 
 t.test('an engine that aborts during streams, as an assertion of llama.cpp makes it do', async (t) => {
-  const queue = { maxWaitMs: 600_000 };
+  const queue = PATIENT_QUEUE;
   const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(2, 8192)), queue } });
   const pid = sidecar.enginePid(CHAT);
   const stream = await OpenStream.begin(sidecar);

@@ -1,5 +1,6 @@
 import t from 'tap';
-import { counted } from '../support/faults.js';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
+import { counted } from '../support/counted.js';
 import { OpenStream, SHORT } from '../support/open-stream.js';
 import { mappedFiles, memberNamed } from '../support/processes.js';
 import { modelWithVocabulary } from '../support/prompt-models.js';
@@ -20,7 +21,7 @@ t.test('the prompt host', async (t) => {
       models: [...models, { ...deepseek, file: await modelWithVocabulary('deepseek-llm') }],
       // A busy machine may take long; in these tests hosts end by signals, not by the silence limit.
       prompts: { silenceMs: 600_000 },
-      queue: { maxWaitMs: 600_000 },
+      queue: PATIENT_QUEUE,
       bodies: { inlineBytes: INLINE_BYTES },
     },
   });

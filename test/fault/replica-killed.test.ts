@@ -1,8 +1,8 @@
 /** One of several engine processes of a model ends: its own requests end, the others’ do not. */
 import t from 'tap';
 import { FeedReader } from '../support/console-feed.js';
-import { NOTHING_LEARNED } from '../support/config-parts.js';
-import { counted } from '../support/faults.js';
+import { NOTHING_LEARNED, PATIENT_QUEUE } from '../support/config-parts.js';
+import { counted } from '../support/counted.js';
 import { embeddedTestModel } from '../support/models.js';
 import { eventually } from '../support/processes.js';
 import { OpenLoad } from '../support/open-load.js';
@@ -26,7 +26,7 @@ async function start(gate: ProcessGate, early = false): Promise<Sidecar> {
   const config = {
     models: [{ ...model, replicas: REPLICAS }],
     // None is refused for its wait: a request that fails was lost.
-    queue: { maxWaitMs: 600_000, waitingPerSeat: 1000 },
+    queue: { ...PATIENT_QUEUE, waitingPerSeat: 1000 },
     development: NOTHING_LEARNED,
     engine: { backoffMinMs: 10, backoffMaxMs: 100 },
   };

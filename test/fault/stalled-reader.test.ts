@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import t from 'tap';
-import { counted } from '../support/faults.js';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
+import { counted } from '../support/counted.js';
 import { chatBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
 import { rounds } from '../support/long-form.js';
 import { ENDLESS, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
@@ -8,7 +9,7 @@ import { eventually } from '../support/processes.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 
 t.test('a caller that stops reading holds its seat no longer than its reply takes', async (t) => {
-  const queue = { maxWaitMs: 600_000 };
+  const queue = PATIENT_QUEUE;
   const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(1)), queue } });
   const stalled = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 });
   stalled.connection.socket.pause();

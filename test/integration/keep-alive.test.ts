@@ -1,4 +1,5 @@
 import t from 'tap';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { chunksOf, contentOf, eventsOf, refusalOf } from '../support/replies.js';
 import { RawConnection } from '../support/raw-http.js';
 import { embeddedTestModel } from '../support/models.js';
@@ -56,7 +57,7 @@ async function ask(sidecar: Sidecar, prompt: string): Promise<RawConnection> {
 }
 
 t.test('a patient queue', async (t) => {
-  const sidecar = await startWith({ queue: { maxWaitMs: 600_000 } });
+  const sidecar = await startWith({ queue: PATIENT_QUEUE });
 
   t.test('a stream that waits for a seat gets comments, then its tokens', async (t) => {
     const letGo = await holdSeat(sidecar);

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { hashKey } from '../../sidecar/access/key-index.js';
 import { canary, chatBody, decisionBody, MARK, systemOneBody } from '../support/canaries.js';
-import { counted } from '../support/faults.js';
+import { counted } from '../support/counted.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { RetentionWatch } from '../support/retention-watch.js';
 import { shortDir } from '../support/short-dir.js';

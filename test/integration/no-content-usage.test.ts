@@ -10,7 +10,7 @@ import { hashKey } from '../../sidecar/access/key-index.js';
 import { canary, chatBody, decisionBody, MARK, toolFields } from '../support/canaries.js';
 import { runCli } from '../support/cli.js';
 import { PATIENT_QUEUE } from '../support/config-parts.js';
-import { counted } from '../support/faults.js';
+import { counted } from '../support/counted.js';
 import { makeKey } from '../support/keys.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { embeddedTestModel } from '../support/models.js';

@@ -9,7 +9,7 @@ import { writeKeyFile } from '../../sidecar/access/key-file.js';
 import * as canaries from '../support/canaries.js';
 import { canary, chatBody, decisionBody, MARK, systemOneBody } from '../support/canaries.js';
 import { NOTHING_LEARNED, PATIENT_QUEUE } from '../support/config-parts.js';
-import { counted } from '../support/faults.js';
+import { counted } from '../support/counted.js';
 import { makeKey } from '../support/keys.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { embeddedTestModel } from '../support/models.js';

@@ -6,6 +6,7 @@ import t from 'tap';
 import { CHAT_TEMPLATE } from '../../bench/models/chat-template.js';
 import { ensureModel } from '../../bench/models/embedded.js';
 import { planFor } from '../../bench/models/recipes.js';
+import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { embeddedTestModel, testModel } from '../support/models.js';
 import { runHere } from '../support/command-here.js';
 import { rounds } from '../support/long-form.js';
@@ -66,7 +67,7 @@ const sidecar = await Sidecar.start(t, {
         ...{ gpu: false, threads: 1, seats: 1, contextPerSeat: 512 },
       },
     ],
-    queue: { maxWaitMs: 600_000, waitingPerSeat: 1000 },
+    queue: { ...PATIENT_QUEUE, waitingPerSeat: 1000 },
     // A reload that takes long on a loaded machine would let the callers reach it.
     limits: { chat: { perMinute: 0 }, decisions: { perMinute: 0 } },
     development: { validateAnswers: true, learnedQueue: false },

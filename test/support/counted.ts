@@ -1,4 +1,3 @@
-/** Faults that tests cause in a running sidecar, and how they observe the results. */
 import { eventually } from './processes.js';
 import { CHAT, type Sidecar } from './sidecar.js';
 
