@@ -52,8 +52,8 @@ t.test('docs/architecture.md has each module in its table', (t) => {
   t.end();
 });
 
-/** The maximum number of lines of a file; tests have none. */
-const MAX_LINES = 250;
+/** The maximum number of lines of a file; a longer one has a second reason to change. Tests have no maximum. */
+const MAX_LINES = 500;
 
 t.test('no file of the program or of a bench is longer than its bound', async (t) => {
   const { files } = await sources;
