@@ -2,7 +2,7 @@ import { prepareAnswers, validateAnswer } from '../contracts/answer-checks.js';
 import type { AnswerKind } from '../contracts/answer-schemas.js';
 import { placeOf } from '../contracts/paths.js';
 import { errorBody, type ContractError } from '../domain/errors.js';
-import type { BodyResult, EventStream, Exchange, Reply, RequestHead } from '../http/exchange.js';
+import type { BodyResult, EventStream, Exchange, FrameOptions, Reply, RequestHead } from '../http/exchange.js';
 import type { Signal } from '../lib/abort.js';
 import type { Log } from '../telemetry/logger.js';
 
@@ -77,8 +77,8 @@ class CheckedExchange implements Exchange {
     this.#inner.fail(error, headers);
   }
 
-  stream(headers?: Readonly<Record<string, string>>, errorFrame?: (error: ContractError) => string): EventStream {
-    return new CheckedStream(this.#inner.stream(headers, errorFrame), this.#report);
+  stream(headers?: Readonly<Record<string, string>>, frames?: FrameOptions): EventStream {
+    return new CheckedStream(this.#inner.stream(headers, frames), this.#report);
   }
 }
 
@@ -101,10 +101,10 @@ class CheckedStream implements EventStream {
     return this.#inner.unread();
   }
 
-  event(text: string): void {
+  event(text: string, name?: string): void {
     if (this.#over) this.#report('stream: a frame follows the last one');
     this.#over ||= text === DONE || LAST_EVENT.test(text) || check(kindOf(text), text, this.#report) === 'error';
-    this.#inner.event(text);
+    this.#inner.event(text, name);
   }
 
   comment(text: string): void {

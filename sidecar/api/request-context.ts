@@ -1,8 +1,8 @@
 import type { Caller } from '../access/identity.js';
 import type { Permit } from '../access/limits.js';
 import type { Lease, Refused, TicketOutcome } from '../admission/seat-queue.js';
-import { errorBody, type ContractError } from '../domain/errors.js';
-import type { EventStream, Exchange, Reply } from '../http/exchange.js';
+import type { ContractError } from '../domain/errors.js';
+import type { EventStream, Exchange, FrameOptions, Reply } from '../http/exchange.js';
 import { classOf } from '../domain/service-class.js';
 import type { Log } from '../telemetry/logger.js';
 import type { RequestPhase, ModelMeter } from '../telemetry/model-metrics.js';
@@ -56,8 +56,8 @@ export class RequestContext {
   promptTokens = 0;
   cachedTokens = 0;
   completionTokens = 0;
-  /** Makes the last frame of a failed stream; undefined: it is the error object that all routes use. */
-  errorFrame: ((error: ContractError) => string) | undefined;
+  /** The frames of its stream; set before it opens. */
+  frames: FrameOptions = {};
 
   constructor(exchange: Exchange, route: RouteName, services: Services) {
     this.exchange = exchange;
@@ -113,9 +113,7 @@ export class RequestContext {
   /** The event stream, opened on the first call. From then on a failure can only be reported in a frame. */
   stream(): EventStream {
     if (!this.#stream) {
-      this.#stream = this.exchange.stream({ 'Server-Timing': this.times.header() }, (error) =>
-        this.errorFrame === undefined ? errorBody(error) : this.errorFrame(error),
-      );
+      this.#stream = this.exchange.stream({ 'Server-Timing': this.times.header() }, this.frames);
       // A keep-alive of a request that has ended opens none.
       if (!this.#ended) this.#services.metrics.http.streamOpened();
     }

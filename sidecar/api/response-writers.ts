@@ -114,7 +114,7 @@ export class WholeResponseWriter extends ItemWriter {
 }
 
 /**
- * Server-sent events, each a frame of data with its `type`. As for a chat, the 200 is sent with the first token, or after one
+ * Server-sent events, each a frame with its `type` as its name and in its data. As for a chat, the 200 is sent with the first token, or after one
  * keep-alive interval without a token.
  */
 export class ResponseStreamWriter extends ItemWriter {
@@ -128,7 +128,7 @@ export class ResponseStreamWriter extends ItemWriter {
       if (this.#number === 0) this.#greet();
       else context.stream().comment('keep-alive');
     });
-    context.errorFrame = (error) => errorEvent(error, this.#number);
+    context.frames = { named: true, errorFrame: (error) => errorEvent(error, this.#number) };
   }
 
   /** Stops the keep-alive timer. Idempotent. */
@@ -197,7 +197,7 @@ export class ResponseStreamWriter extends ItemWriter {
 
   #send(type: string, fields: object): void {
     this.#keepAlive.sent();
-    this.context.stream().event(responseEvent(type, this.#number++, fields));
+    this.context.stream().event(responseEvent(type, this.#number++, fields), type);
   }
 }
 

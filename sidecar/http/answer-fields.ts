@@ -3,6 +3,9 @@ import type { RequestHead } from './exchange.js';
 import { responseFields } from './fields.js';
 import type { ServerContext } from './server-context.js';
 
+/** With its charset, since without one Python's requests decodes the text as ISO-8859-1. */
+export const EVENT_STREAM = 'text/event-stream; charset=utf-8';
+
 /** An answer's status, the type of its body, and the handler's own fields. */
 export interface Answer {
   readonly status: number;
@@ -17,7 +20,7 @@ export function answerFields(
   { status, type, own }: Answer,
 ): readonly Field[] {
   const { fields, names } = responseFields(type, own, head.requestId);
-  if (type === 'text/event-stream') names.add('server-timing');
+  if (type === EVENT_STREAM) names.add('server-timing');
   const report = loadReport?.field(head, status);
   return [...fields, ...(report === undefined ? [] : [report]), ...cors.fields(head, names)];
 }

@@ -10,7 +10,7 @@ import {
   wireText,
   writeChunk,
 } from './chunked.js';
-import type { BackpressureResponse, Chunk, ChunkedResponse } from './chunked.js';
+import type { BackpressureResponse, Chunk, ChunkedResponse, ChunkEnd } from './chunked.js';
 import { corks, RAW_BYTES, total } from './raw-corks.js';
 import { SendBuffer } from './send-buffer.js';
 
@@ -48,6 +48,7 @@ export class BodyWriter implements Backlogged {
   readonly #res: BodyWriterResponse;
   readonly #owner: BodyWriterOwner;
   readonly #backlog: Backlog;
+  readonly #commentEnd: ChunkEnd;
   #headWritten = false;
   #usesBackpressure = false;
   #over = false;
@@ -61,10 +62,12 @@ export class BodyWriter implements Backlogged {
   #open = false;
   #counted = 0;
 
-  constructor(res: BodyWriterResponse, owner: BodyWriterOwner, backlog: Backlog) {
+  /** `commentEnd`: what ends the comment with which it begins to use backpressure. */
+  constructor(res: BodyWriterResponse, owner: BodyWriterOwner, backlog: Backlog, commentEnd: ChunkEnd = '\n\n') {
     this.#res = res;
     this.#owner = owner;
     this.#backlog = backlog;
+    this.#commentEnd = commentEnd;
     this.#buffer = new SendBuffer(backlog.blocks);
     this.id = backlog.newId();
     // Needed in raw mode too: without a handler, uWS starts its 10 s timer whenever the socket has room and never stops
@@ -138,7 +141,7 @@ export class BodyWriter implements Backlogged {
     this.#usesBackpressure = true;
     this.#res.cork(() => beginBackpressure(this.#res));
     // uWS accepts these bytes only if it has no unsent data left.
-    this.#append(wireText(chunk('', '')));
+    this.#append(wireText(chunk('', '', this.#commentEnd)));
     this.#recount();
   }
 

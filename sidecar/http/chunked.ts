@@ -73,11 +73,14 @@ class PreparedChunk implements Chunk {
   }
 }
 
-/** The chunk whose data is `name: text`, LF, LF. `name` is ASCII. */
-export function chunk(name: string, text: string): Chunk {
-  const size = name.length + 2 + Buffer.byteLength(text) + 2;
+/** What ends the last line of a chunk: a blank line too, or only the line. */
+export type ChunkEnd = '\n\n' | '\n';
+
+/** The chunk whose data is `name: text` and `end`. `name` is ASCII. */
+export function chunk(name: string, text: string, end: ChunkEnd = '\n\n'): Chunk {
+  const size = name.length + 2 + Buffer.byteLength(text) + end.length;
   const hex = size.toString(16);
-  return new PreparedChunk(`${hex}\r\n${name}`, `${text}\n\n`, hex.length + 2 + size + 2);
+  return new PreparedChunk(`${hex}\r\n${name}`, text + end, hex.length + 2 + size + 2);
 }
 
 /** Announces the body and closes the header block. */

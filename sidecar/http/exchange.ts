@@ -63,17 +63,27 @@ export interface Exchange {
   /** Answers with an error of the catalogue and its headers. `headers` adds to them. */
   fail(error: ContractError, headers?: Readonly<Record<string, string>>): void;
   /**
-   * Answers 200 with server-sent events, and `Trailer: Server-Timing` announced. `errorFrame`: the one line of a frame that says
-   * what ended the stream early; absent: the error object.
+   * Answers 200 with server-sent events, and `Trailer: Server-Timing` announced.
    */
-  stream(headers?: Readonly<Record<string, string>>, errorFrame?: (error: ContractError) => string): EventStream;
+  stream(headers?: Readonly<Record<string, string>>, frames?: FrameOptions): EventStream;
+}
+
+/** What the frames of one event stream are like. */
+export interface FrameOptions {
+  /** Each frame has a line `event: <name>` before its data, `error` for the one that ends the stream early. Default: none has. */
+  readonly named?: boolean;
+  /** The data of the frame that says what ended the stream early. Default: the error object. */
+  readonly errorFrame?: (error: ContractError) => string;
 }
 
 /** An open stream of server-sent events. After the caller disconnected, all methods do nothing. */
 export interface EventStream {
-  /** `data: <text>` and a blank line; the text has no line break. */
-  event(text: string): void;
-  /** `: <text>` and a blank line. */
+  /**
+   * `data: <text>` and a blank line; the text is JSON without a line break. `name`, of a stream with {@link FrameOptions.named}: the
+   * line before it.
+   */
+  event(text: string, name?: string): void;
+  /** `: <text>`. A blank line follows it between frames without names. */
   comment(text: string): void;
   /** Ends the body; `serverTiming` becomes the Server-Timing trailer. Idempotent. */
   end(serverTiming?: string): void;

@@ -1,7 +1,7 @@
 import { errorBody, type ContractError, type ErrorCode } from '../domain/errors.js';
 import { chunk } from './chunked.js';
-import type { Chunk } from './chunked.js';
-import type { EventStream } from './exchange.js';
+import type { Chunk, ChunkEnd } from './chunked.js';
+import type { EventStream, FrameOptions } from './exchange.js';
 import type { NextTurn } from './next-turn.js';
 
 /** The target of a stream's chunks. */
@@ -22,12 +22,28 @@ const NOWHERE: StreamTarget = { send: () => undefined, end: () => undefined, unr
 const LINE_BREAK = /[\r\n]/;
 
 /**
+ * {@link LINE_BREAK}, and what Python's `str.splitlines` takes for one too: clients that use it on the stream would cut the line. One
+ * expression for both, since most frames have none of them.
+ */
+const ANY_BREAK = /[\r\n\u0085\u2028\u2029]/;
+const OTHER_BREAKS = /[\u0085\u2028\u2029]/g;
+
+/**
+ * What ends a comment that a blank line need not follow. By the standard a comment ends with its line, and openai-go up to 3.42 takes
+ * a blank line after it for the end of an event without data, which is no JSON. But clients that split a stream at blank lines and
+ * skip parts that begin with a colon, as Dify's provider does, then skip the frame after the comment too. So it is used where
+ * no such client reads, before frames with names, and where they miss nothing: before the first frame, which has a role only.
+ */
+const LINE_END: ChunkEnd = '\n';
+
+/**
  * Server-sent events over {@link chunk}s. The head is sent in the loop's next turn, with the frames written until then.
  * Frames written in one tick are sent together, so their number is bounded by what one engine message causes.
  */
 export class SseStream implements EventStream {
   readonly #target: StreamTarget;
   readonly #errorFrame: (error: ContractError) => string;
+  readonly #named: boolean;
   #waiting: Chunk[] = [];
   /**
    * The previous array of {@link #waiting}, emptied. Two arrays are reused in turn: a new one per packet would be in
@@ -40,15 +56,17 @@ export class SseStream implements EventStream {
   #ending: ((chunks: readonly Chunk[]) => void) | undefined;
   #started = false;
   #open = true;
+  #hasFrames = false;
   #bytes = 0;
   #failure: ErrorCode | undefined;
 
   constructor(
     target: StreamTarget,
     nextTurn: Pick<NextTurn, 'add'>,
-    errorFrame: (error: ContractError) => string = errorBody,
+    { named = false, errorFrame = errorBody }: FrameOptions = {},
   ) {
     this.#target = target;
+    this.#named = named;
     this.#errorFrame = errorFrame;
     nextTurn.add(() => this.#start());
   }
@@ -66,12 +84,17 @@ export class SseStream implements EventStream {
     return this.#open ? this.#target.unread() : 0;
   }
 
-  event(text: string): void {
-    this.#write('data', text);
+  event(text: string, name?: string): void {
+    if (!this.#open) return;
+    this.#hasFrames = true;
+    const data = unbroken(text);
+    this.#write(name === undefined ? chunk('data', data) : chunk('event', `${name}\ndata: ${data}`));
   }
 
   comment(text: string): void {
-    this.#write('', text);
+    if (!this.#open) return;
+    forbidLineBreak(text);
+    this.#write(chunk('', text, this.#named || !this.#hasFrames ? LINE_END : '\n\n'));
   }
 
   end(serverTiming?: string): void {
@@ -89,7 +112,9 @@ export class SseStream implements EventStream {
   fail(error: ContractError, serverTiming?: string): void {
     if (!this.#open) return;
     this.#failure = error.code;
-    this.event(this.#errorFrame(error));
+    // For the clients of LINE_END: the frame must not be part of the comments before it.
+    if (!this.#named && !this.#hasFrames && this.#bytes > 0) this.#write(chunk('', ''));
+    this.event(this.#errorFrame(error), this.#named ? 'error' : undefined);
     this.end(serverTiming);
   }
 
@@ -106,10 +131,7 @@ export class SseStream implements EventStream {
     else this.#flush();
   }
 
-  #write(name: 'data' | '', text: string): void {
-    if (!this.#open) return;
-    forbidLineBreak(text);
-    const made = chunk(name, text);
+  #write(made: Chunk): void {
     this.#bytes += made.bytes;
     this.#waiting.push(made);
     this.#planFlush();
@@ -145,6 +167,13 @@ export function abandonedStream(): EventStream {
   const stream = new SseStream(NOWHERE, { add: () => undefined });
   stream.abandon();
   return stream;
+}
+
+/** JSON without the characters that some clients take for a line break: escaped, which they can be, since JSON has them in strings only. */
+function unbroken(json: string): string {
+  if (!ANY_BREAK.test(json)) return json;
+  forbidLineBreak(json);
+  return json.replace(OTHER_BREAKS, (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
 /** A line break would end the frame early and start a forged one. */

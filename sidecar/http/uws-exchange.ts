@@ -1,13 +1,13 @@
 import { contractError, errorBody, type ContractError } from '../domain/errors.js';
 import { AbortHandle, type Signal } from '../lib/abort.js';
-import { answerFields } from './answer-fields.js';
+import { answerFields, EVENT_STREAM } from './answer-fields.js';
 import type { CutReason } from './backlog.js';
 import { BodyReader, emptyBody } from './body.js';
 import { bodylessFields, closeLater, isBodyless, mayLeaveHeadUnread, sendBodyless, sendHead } from './bodyless.js';
 import type { Field } from './cors.js';
 import type { FollowedExchange } from './ended-streams.js';
 import type { ServerContext } from './server-context.js';
-import type { BodyResult, EventStream, Exchange, Reply, RequestHead } from './exchange.js';
+import type { BodyResult, EventStream, Exchange, FrameOptions, Reply, RequestHead } from './exchange.js';
 import { ExchangeRecord } from './exchange-record.js';
 import { errorFields, statusLine, streamHeaders } from './fields.js';
 import type { Snapshot } from './head.js';
@@ -148,10 +148,10 @@ export class UwsExchange implements Exchange {
     this.reply({ status: error.status, headers: { ...errorFields(error), ...headers }, body: errorBody(error) });
   }
 
-  stream(headers: Readonly<Record<string, string>> = {}, errorFrame?: (error: ContractError) => string): EventStream {
+  stream(headers: Readonly<Record<string, string>> = {}, frames?: FrameOptions): EventStream {
     const closes = this.#mustClose;
     const own = streamHeaders(headers, closes);
-    const fields = answerFields(this.#server, this.head, { status: 200, type: 'text/event-stream', own });
+    const fields = answerFields(this.#server, this.head, { status: 200, type: EVENT_STREAM, own });
     if (this.#state !== 'open' || this.#answered) return abandonedStream();
     this.#reader?.closeUnread();
     if (this.head.method === 'HEAD') {
@@ -182,10 +182,11 @@ export class UwsExchange implements Exchange {
         cutOff: (reason, bytes) => this.#cutOffReader(reason, bytes),
       },
       this.#server.backlog,
+      frames?.named === true ? '\n' : '\n\n',
     );
     this.#state = 'streaming';
     this.#writer = writer;
-    this.#stream = new SseStream(writer, this.#server.nextTurn, errorFrame);
+    this.#stream = new SseStream(writer, this.#server.nextTurn, frames);
     return this.#stream;
   }
 

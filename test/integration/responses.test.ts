@@ -50,6 +50,15 @@ t.test('whole and streamed are equal, and the parts add up', async (t) => {
   t.strictSame(numbers, [...numbers.keys()], 'numbered from 0 on');
 });
 
+t.test('each frame of a stream has its type as its name', async (t) => {
+  const response = await sidecar.post('/responses', { ...request, stream: true });
+  t.equal(response.headers.get('content-type'), 'text/event-stream; charset=utf-8');
+  const body = await response.text();
+  const named = [...body.matchAll(/^event: (.*)\ndata: \{"type":"(.*?)"/gm)];
+  t.equal(named.length, body.match(/^data: /gm)?.length);
+  t.ok(named.length > 4 && named.every(([, name, type]) => name === type));
+});
+
 t.test('the client’s own stream helper collects the response', async (t) => {
   const helper = client.responses.stream(request);
   const response = await helper.finalResponse();

@@ -42,7 +42,7 @@ function expected(v: Variables): string {
   const { id, created, system_fingerprint: fingerprint } = v.first;
   const head =
     'HTTP/1.1 200 OK\r\n' +
-    'Content-Type: text/event-stream\r\n' +
+    'Content-Type: text/event-stream; charset=utf-8\r\n' +
     'Cache-Control: no-cache\r\n' +
     'X-Accel-Buffering: no\r\n' +
     `Server-Timing: ${v.serverTiming}\r\n` +
@@ -164,7 +164,7 @@ t.test("Node's http client reads the trailer, twice on one connection", async (t
 t.test('fetch reads the stream', async (t) => {
   const response = await sidecar.post('/chat/completions', REQUEST);
   t.equal(response.status, 200);
-  t.equal(response.headers.get('content-type'), 'text/event-stream');
+  t.equal(response.headers.get('content-type'), 'text/event-stream; charset=utf-8');
   t.equal(response.headers.get('trailer'), 'Server-Timing');
   const chunks = chunksOf(await response.text());
   t.equal(chunks.at(-1)?.choices.length, 0, 'the usage chunk is the last');

@@ -64,8 +64,7 @@ interface Frame {
 
 /** The data of a stream’s frames, in order; comments are left out. */
 export function frames({ body }: RawResponse): string[] {
-  const all = body.split('\n\n').filter((frame) => frame.startsWith('data: '));
-  return all.map((frame) => frame.slice('data: '.length));
+  return [...body.matchAll(/^data: (.*)$/gm)].map(([, data = '']) => data);
 }
 
 /** Asserts that a stream that had begun was ended early as docs/contract.md#stream-frames requires. */

@@ -90,8 +90,9 @@ export function eventsOf(body: string): string[] {
   return body
     .slice(0, -2)
     .split('\n\n')
-    .flatMap((frame) => {
-      if (/^: [^\n]*$/.test(frame)) return [];
+    .flatMap((part) => {
+      const frame = part.replace(/^(?:: [^\n]*(?:\n|$))+/, '');
+      if (frame === '') return [];
       if (!/^data: [^\n]+$/.test(frame)) throw new Error('neither an event nor a comment');
       return [frame.slice('data: '.length)];
     });

@@ -4,6 +4,7 @@ import t from 'tap';
 import { ResponseStreamWriter } from '../../../sidecar/api/response-writers.js';
 import type { RequestContext } from '../../../sidecar/api/request-context.js';
 import { contractError, type ContractError } from '../../../sidecar/domain/errors.js';
+import type { FrameOptions } from '../../../sidecar/http/exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const KEEP_ALIVE_MS = 1000;
@@ -28,17 +29,17 @@ class Written {
   readonly clock = new FakeClock();
   readonly writer: ResponseStreamWriter;
   readonly #frames: string[] = [];
-  readonly #context: { errorFrame?: (error: ContractError) => string };
+  readonly #context: { frames?: FrameOptions };
 
   constructor() {
     const stream = {
-      event: (text: string) => void this.#frames.push(`data: ${text}\n\n`),
-      comment: (text: string) => void this.#frames.push(`: ${text}\n\n`),
+      event: (text: string, name = '') => void this.#frames.push(`event: ${name}\ndata: ${text}\n\n`),
+      comment: (text: string) => void this.#frames.push(`: ${text}\n`),
       end: () => undefined,
     };
     const nothing = (): void => undefined;
     const times = { trailer: nothing };
-    const context: { errorFrame?: (error: ContractError) => string } & object = Object.assign(
+    const context: { frames?: FrameOptions } & object = Object.assign(
       { firstToken: nothing },
       { stream: () => stream, ended: nothing, times },
     );
@@ -49,7 +50,7 @@ class Written {
   }
 
   fail(error: ContractError): void {
-    this.#frames.push(`data: ${this.#context.errorFrame?.(error) ?? ''}\n\n`);
+    this.#frames.push(`event: error\ndata: ${this.#context.frames?.errorFrame?.(error) ?? ''}\n\n`);
   }
 
   get text(): string {
@@ -118,9 +119,12 @@ t.test('a stream that ends early is the client’s typed error, streamed and wit
 t.test('a keep-alive before the first token sends the first events, later ones are comments', async (t) => {
   const written = new Written();
   written.clock.advance(KEEP_ALIVE_MS);
-  t.match(written.text, /^data: \{"type":"response\.created".*\n\ndata: \{"type":"response\.in_progress".*\n\n$/);
+  t.match(
+    written.text,
+    /^event: response\.created\ndata: \{"type":"response\.created".*\n\nevent: response\.in_progress\ndata: \{"type":"response\.in_progress".*\n\n$/,
+  );
   written.clock.advance(KEEP_ALIVE_MS);
-  t.match(written.text, /\n\n: keep-alive\n\n$/);
+  t.match(written.text, /\n\n: keep-alive\n$/);
   written.fail(contractError('timeout', 'Too late.'));
   written.writer.close();
   const failure = written.client.responses.stream(REQUEST).finalResponse();

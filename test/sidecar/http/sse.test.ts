@@ -96,8 +96,19 @@ t.test('a line break throws', async (t) => {
   t.equal(stream.bytes, 0);
 });
 
+t.test('a blank line follows a comment between frames, and none one before the first frame', async (t) => {
+  const { stream, packets } = setup();
+  stream.comment('a');
+  stream.event('b');
+  stream.comment('c');
+  await Promise.resolve();
+  t.same(packets, [`${HEAD}4\r\n: a\n\r\n9\r\ndata: b\n\n\r\n5\r\n: c\n\n\r\n`]);
+});
+
 t.test('whatever the text and the ticks, a strict parser reads the same frames', async (t) => {
-  const line = fc.string({ unit: 'binary', maxLength: 400 }).map((text) => text.replace(/[\r\n]/g, ' '));
+  const line = fc
+    .string({ unit: 'binary', maxLength: 400 })
+    .map((text) => text.replace(/[\r\n\u0085\u2028\u2029]/g, ' '));
   const property = fc.asyncProperty(
     fc.array(fc.tuple(line, fc.boolean(), fc.boolean()), { maxLength: 20 }),
     fc.boolean(),
@@ -112,8 +123,11 @@ t.test('whatever the text and the ticks, a strict parser reads the same frames',
       await Promise.resolve();
       const bytes = Buffer.from(packets.join(''));
       const { response, length } = parse(bytes, false)!;
-      const expected = frames.map(([text, isEvent]) => `${isEvent ? 'data' : ''}: ${text}\n\n`);
-      const got = response.chunks.filter((chunk, i) => i < expected.length || chunk !== ': \n\n');
+      const first = frames.findIndex(([, isEvent]) => isEvent);
+      const expected = frames.map(([text, isEvent], i) =>
+        isEvent ? `data: ${text}\n\n` : `: ${text}${first < 0 || i < first ? '\n' : '\n\n'}`,
+      );
+      const got = response.chunks.filter((chunk, i) => i < expected.length || chunk.trim() !== ':');
       const size = bytes.length - HEAD.length - bytes.subarray(bytes.lastIndexOf('0\r\n')).length;
       return (
         JSON.stringify(got) === JSON.stringify(expected) &&

@@ -15,7 +15,7 @@ function undated(response: RawResponse): string {
 
 const HEAD =
   'HTTP/1.1 200 OK\r\n' +
-  'Content-Type: text/event-stream\r\n' +
+  'Content-Type: text/event-stream; charset=utf-8\r\n' +
   'Cache-Control: no-cache\r\n' +
   'X-Accel-Buffering: no\r\n' +
   'Server-Timing: ra-queue;dur=1\r\n' +
@@ -50,6 +50,49 @@ t.test('a stream with a trailer, byte for byte, twice on one connection', async 
     t.same(response.chunks, ['data: {"text":"wörld 中 🌍"}\n\n', ': keep-alive\n\n', 'data: [DONE]\n\n']);
   }
   t.match(ends[0], { status: 200, outcome: 'complete', responseBytes: 40 + 19 + 19 });
+});
+
+t.test('frames with names, and texts that a client’s splitlines would cut', async (t) => {
+  const cut = JSON.stringify({ text: 'a\u2028b\u2029c\u0085d\u000b\u000c\u001c\u001d\u001e', wide: '中' });
+  const failure = contractError('internal', 'It failed.');
+  const { connect } = await serve(t, {
+    '/plain': {
+      GET: (exchange) => {
+        const stream = exchange.stream();
+        stream.event(cut);
+        stream.end();
+      },
+    },
+    '/named': {
+      GET: (exchange) => {
+        const stream = exchange.stream(
+          {},
+          { named: true, errorFrame: ({ code }) => `{"type":"error","code":"${code}"}` },
+        );
+        stream.event(cut, 'a.b');
+        stream.comment('keep-alive');
+        stream.fail(failure);
+      },
+    },
+    '/only-comments': {
+      GET: (exchange) => {
+        const stream = exchange.stream({}, { errorFrame: () => '{}' });
+        stream.comment('keep-alive');
+        stream.fail(failure);
+      },
+    },
+  });
+  const caller = await connect();
+  const bodyOf = async (path: string): Promise<string> => (await caller.request('GET', path).response()).body;
+  const escaped = String.raw`{"text":"a\u2028b\u2029c\u0085d\u000b\f\u001c\u001d\u001e","wide":"中"}`;
+  t.same(JSON.parse(escaped), JSON.parse(cut));
+  t.match(await bodyOf('/plain'), `data: ${escaped}\n\n`);
+  t.match(
+    await bodyOf('/named'),
+    `event: a.b\ndata: ${escaped}\n\n: keep-alive\nevent: error\ndata: {"type":"error","code":"internal"}\n\n`,
+    'without a blank line after the comment',
+  );
+  t.match(await bodyOf('/only-comments'), ': keep-alive\n: \n\ndata: {}\n\n', 'the error is a part of its own');
 });
 
 t.test('a stream without a trailer', async (t) => {
@@ -117,7 +160,7 @@ t.test('clients read it', async (t) => {
       body: '{}',
       headers: { origin: 'https://app.example' },
     });
-    t.equal(response.headers.get('content-type'), 'text/event-stream');
+    t.equal(response.headers.get('content-type'), 'text/event-stream; charset=utf-8');
     t.equal(response.headers.get('access-control-allow-origin'), '*');
     t.equal(await response.text(), expected);
   }
@@ -133,7 +176,7 @@ t.test('HEAD of a stream is its head', async (t) => {
   const { connect } = await serve(t, greet);
   const caller = await connect();
   const head = await caller.request('HEAD', '/').response({ head: true });
-  t.equal(head.field('content-type'), 'text/event-stream');
+  t.equal(head.field('content-type'), 'text/event-stream; charset=utf-8');
   t.equal(head.field('transfer-encoding'), undefined);
   t.equal(head.field('connection'), 'close', 'there is no evidence that its caller reads');
 });
