@@ -1,5 +1,6 @@
 import type { Clock } from '../lib/clock.js';
 import { bearerOf } from './bearer.js';
+import { ABSENT } from '../lib/checked-file.js';
 import { FollowedFile } from '../lib/followed-file.js';
 import type { Caller, Credentials, Denied, Identity } from './identity.js';
 import { KEYS, NO_KEYS, type KeyFile } from './key-file.js';
@@ -14,6 +15,17 @@ export interface WatchOptions {
   readonly pollMs: number;
   /** Whether this start makes a development key. Otherwise the one that an earlier start left in the file is ignored. */
   readonly development: boolean;
+}
+
+/** The keys file that a sidecar follows, and which content of it is in force. */
+export interface KeysInForce {
+  readonly file: string;
+  /** SHA-256 of that content, hex; `none`: the file did not exist. */
+  readonly sha256: string;
+  /** Number of keys in force. */
+  readonly keys: number;
+  /** Why the file cannot be used as it is now; absent: its content is in force. */
+  readonly problem?: string;
 }
 
 export interface WatchHooks {
@@ -31,13 +43,14 @@ export interface WatchHooks {
  */
 export class WatchedKeys implements Identity {
   #keys: LoadedKeys;
+  readonly #path: string;
   readonly #hooks: WatchHooks;
   #file: FollowedFile<LoadedKeys> | undefined;
 
   /** Reads the file, which need not exist yet, and watches it. Throws FileProblem if it is invalid. */
   static async open(clock: Clock, options: WatchOptions, hooks: WatchHooks): Promise<WatchedKeys> {
     const { file, pollMs } = options;
-    const watched = new WatchedKeys(new LoadedKeys(options), hooks);
+    const watched = new WatchedKeys(file, new LoadedKeys(options), hooks);
     const { followed, value } = await FollowedFile.open({
       clock,
       file,
@@ -52,7 +65,8 @@ export class WatchedKeys implements Identity {
     return watched;
   }
 
-  private constructor(keys: LoadedKeys, hooks: WatchHooks) {
+  private constructor(path: string, keys: LoadedKeys, hooks: WatchHooks) {
+    this.#path = path;
     this.#keys = keys;
     this.#hooks = hooks;
   }
@@ -72,6 +86,13 @@ export class WatchedKeys implements Identity {
     if (bearerOf(credentials) === undefined) return answer;
     await this.#file?.refresh();
     return this.#keys.identity === identity ? answer : this.#keys.identity.resolve(credentials);
+  }
+
+  /** Which content of the file is in force, after a check whether it has changed, as before an unknown key is rejected. */
+  async inForce(): Promise<KeysInForce> {
+    await this.#file?.refresh();
+    const { sign = ABSENT, ...problem } = this.#file?.inForce ?? {};
+    return { file: this.#path, sha256: sign, keys: this.#keys.count, ...problem };
   }
 
   /** Reads the file now and reports its content, changed or not. Resolves afterwards. */

@@ -4,7 +4,7 @@
  */
 import { realpath, stat, type FileHandle } from 'node:fs/promises';
 import { repeatedName } from '../contracts/repeated-name.js';
-import { FileProblem, readText } from '../lib/checked-file.js';
+import { FileProblem, readChecked, readText } from '../lib/checked-file.js';
 import { replaceFile } from '../lib/replace-file.js';
 import { checkKeyFile, isFrozen, type KeyFile } from './key-file-schema.js';
 import { inParts, type LargeFormat } from './large-format.js';
@@ -36,6 +36,12 @@ export const NO_KEYS: KeyFile = { version: 1, keys: [] };
 export async function readKeyFile(file: string): Promise<KeyFile> {
   const text = await readText(WHAT, file, MAX_FILE_BYTES);
   return text === undefined ? NO_KEYS : parseKeyFile(text, file);
+}
+
+/** The file's sign, as {@link readChecked} makes it: SHA-256 of its content, or {@link ABSENT}. Throws {@link FileProblem}. */
+export async function signOfKeyFile(file: string): Promise<string> {
+  const { sign } = await readChecked(file, { what: WHAT, maxBytes: MAX_FILE_BYTES, parse: () => undefined });
+  return sign;
 }
 
 /** Checks the text of `file`. Throws {@link KeyFileError}. */

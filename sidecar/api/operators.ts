@@ -1,8 +1,21 @@
 import { bearerOf } from '../access/bearer.js';
+import type { KeysInForce } from '../access/key-file-watch.js';
 import { contractError } from '../domain/errors.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import type { HostedModel, Services } from './services.js';
+
+/**
+ * GET /keys on the operators' listener: the keys file that this sidecar follows and which content of it is in force, so
+ * that a command that changed the file can see when the change is. It has no key, no hash of one and no id.
+ */
+export async function keysInForce(
+  exchange: Exchange,
+  inForce: (() => Promise<KeysInForce>) | undefined,
+): Promise<void> {
+  if (inForce === undefined) exchange.fail(contractError('not_found', 'This sidecar uses no keys file.'));
+  else exchange.reply({ status: 200, body: JSON.stringify(await inForce()) });
+}
 
 /** GET /healthz: the process is alive and its event loop runs. */
 export function healthz(exchange: Exchange): void {

@@ -81,6 +81,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
     models: new Map(),
     board,
     promptHosts: () => [],
+    ...(overrides.keysInForce && { keysInForce: overrides.keysInForce }),
   };
   const tls = await openTls(config, systemClock, log).catch((error: unknown) => {
     reserve.close();
@@ -159,7 +160,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
   };
 
   const inFlight = new InFlight();
-  view = { ...services, reload, promptHosts: () => prompts.states };
+  view = { ...view, ...services, reload, promptHosts: () => prompts.states };
   const publicListener = publicServer(deps, services, inFlight, { scrapers, tls: tls.files });
   tls.follow(publicListener);
   metrics.http.watchStreams(() => publicListener.bufferedBytes);

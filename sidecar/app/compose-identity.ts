@@ -3,7 +3,7 @@ import { AuthorizerClient } from '../access/authorizer-client.js';
 import { AuthorizerIdentity } from '../access/authorizer-identity.js';
 import { GatewayIdentity } from '../access/gateway-identity.js';
 import type { Identity } from '../access/identity.js';
-import { WatchedKeys } from '../access/key-file-watch.js';
+import { WatchedKeys, type KeysInForce } from '../access/key-file-watch.js';
 import { SecretFile } from '../lib/secret-file.js';
 import type { Clock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
@@ -17,6 +17,8 @@ export interface Identities {
   readonly identity: Identity;
   /** Who may read all metrics on the public listener; undefined: no caller. */
   readonly scrapers: Scrapers | undefined;
+  /** Which content of the keys file is in force; undefined: no keys file is used. */
+  readonly keysInForce: (() => Promise<KeysInForce>) | undefined;
   /** `closed` is called with each account that is frozen or has no key any more, from now on. One listener. */
   follow(closed: (account: string) => void): void;
   /** Reloads keys and secrets now. Problems are logged. */
@@ -72,8 +74,10 @@ export async function openIdentities(config: Config, clock: Clock, log: Log, met
     }
     const known = gateway.secretFile === undefined ? undefined : await openSecrets(gateway.secretFile);
     const scrapers = fleet.scrapeSecretFile === undefined ? undefined : await openSecrets(fleet.scrapeSecretFile);
+    const watched = keys;
     return {
       scrapers,
+      keysInForce: watched && (() => watched.inForce()),
       follow: (listener) => (closed = listener),
       identity: known
         ? new GatewayIdentity({ secrets: known, environment, class: gateway.class, ...(others && { others }) })

@@ -4,6 +4,7 @@
  * probes and browsers that open a page cannot send one.
  */
 import { bearerOf } from '../access/bearer.js';
+import type { KeysInForce } from '../access/key-file-watch.js';
 import { isLoopback } from '../config/loopback.js';
 import { SecretFile } from '../lib/secret-file.js';
 import { openConsole } from '../console/console.js';
@@ -11,7 +12,7 @@ import type { WatchedServices } from '../console/snapshot.js';
 import { contractError } from '../domain/errors.js';
 import { admission } from '../api/admission.js';
 import { reloadModel, type Reload } from '../api/reload.js';
-import { healthz, operatorsMetrics, readyz, readyzWithReasons } from '../api/operators.js';
+import { healthz, keysInForce, operatorsMetrics, readyz, readyzWithReasons } from '../api/operators.js';
 import type { RequestHead } from '../http/exchange.js';
 import type { Handler, Routes } from '../http/routes.js';
 import type { Server } from '../http/server.js';
@@ -21,6 +22,8 @@ import { serverOf, type ServerDeps } from './public-server.js';
 export interface OperatorsView extends WatchedServices {
   /** Absent: the sidecar still starts. */
   readonly reload?: Reload;
+  /** Absent: no keys file is used. */
+  readonly keysInForce?: () => Promise<KeysInForce>;
 }
 
 /** A server that is only opened and closed. */
@@ -69,6 +72,7 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
       ...guarded({
         '/metrics': { GET: (exchange) => operatorsMetrics(exchange, { metrics }) },
         '/admission': { GET: (exchange) => admission(exchange, view()) },
+        '/keys': { GET: (exchange) => keysInForce(exchange, view().keysInForce) },
         '/models/reload': {
           POST: (exchange) =>
             keys !== undefined || namesLoopback(exchange.head)

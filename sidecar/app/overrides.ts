@@ -1,3 +1,4 @@
+import type { KeysInForce } from '../access/key-file-watch.js';
 import type { Scrapers } from '../api/operators.js';
 import type { openPrompts } from '../prompts/lanes.js';
 import type { Metrics } from '../telemetry/metrics.js';
@@ -11,6 +12,8 @@ export interface Overrides {
   readonly spool?: Spool;
   /** Who may read all metrics on the public listener. Absent: no caller. */
   readonly scrapers?: Scrapers;
+  /** Which content of the keys file is in force. Absent: no keys file is used. */
+  readonly keysInForce?: () => Promise<KeysInForce>;
   /** Path of the module that engines are forked from. */
   readonly engineEntry?: string;
   /** Path of the module that vision processes are forked from. */

@@ -69,7 +69,10 @@ const keys = {
       failed: 'the keys file is invalid; a missing one has no keys',
     },
     revoke: {
-      about: 'revoke a key from now on',
+      about: 'revoke a key, and wait until the running sidecar rejects it',
+      details: [
+        'The command asks the operators’ listener of its configuration for at most 5 s. If it cannot see that the sidecar rejects the key, it says why and when a sidecar reads the file again; the key is revoked all the same.',
+      ],
       operand: { name: 'ID', about: 'id of the key, as list shows it' },
       options: {},
       failed: 'there is no such key, or the keys file is invalid',

@@ -33,7 +33,7 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
   const metrics = metricsOf(config);
   const serviceManager = isNotified() ? systemd(log) : NO_SERVICE_MANAGER;
   const identities = await openIdentities(config, systemClock, log, metrics);
-  const { scrapers } = identities;
+  const { scrapers, keysInForce } = identities;
   let app: App | undefined;
   let onStop: (signal: NodeJS.Signals) => void = endStart;
   // A process of a container that is its first one ignores signals without a handler.
@@ -47,7 +47,11 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
   // Writing beyond the file size limit must only fail that write, and not end the process.
   process.on('SIGXFSZ', () => undefined);
   try {
-    app = await startApp(config, identities.identity, log, { metrics, ...(scrapers && { scrapers }) });
+    app = await startApp(config, identities.identity, log, {
+      metrics,
+      ...(scrapers && { scrapers }),
+      ...(keysInForce && { keysInForce }),
+    });
     const { stop, stopped } = stopping(app, serviceManager);
     onStop = stop;
     identities.follow((account) => app?.forget(account));

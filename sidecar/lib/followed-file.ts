@@ -43,6 +43,14 @@ export interface FollowOptions<T> {
   readonly refused: (problem: string) => void;
 }
 
+/** The content of a followed file that is in force. */
+export interface FileInForce {
+  /** SHA-256 of the content, hex, or {@link ABSENT}. */
+  readonly sign: string;
+  /** Why the file cannot be used as it is now; absent: its content is in force. */
+  readonly problem?: string;
+}
+
 /** Owned by the code that opens it, which must close it. */
 export class FollowedFile<T> {
   readonly #options: FollowOptions<T>;
@@ -51,6 +59,7 @@ export class FollowedFile<T> {
   #seen: string;
   /** The last state that was reported, so that none is reported twice. */
   #said: string;
+  #inForce: FileInForce;
   #reading: Promise<void> | undefined;
   /** Reads requested while one runs are combined into one further read. */
   #again = false;
@@ -75,8 +84,14 @@ export class FollowedFile<T> {
     this.#options = options;
     this.#seen = seen;
     this.#said = said;
+    this.#inForce = { sign: said };
     this.#follow();
     this.#poll();
+  }
+
+  /** What was last taken of the file, and why it cannot be used as it is now, if so. */
+  get inForce(): FileInForce {
+    return this.#inForce;
   }
 
   /** Reads the file now and reports its content, changed or not. Resolves afterwards. */
@@ -131,8 +146,13 @@ export class FollowedFile<T> {
     if (this.#watcher === undefined) this.#follow();
     this.#said = found.sign;
     this.#sayAnyway = false;
-    if (found.kind === 'good') this.#options.taken(found.value);
-    else this.#options.refused(found.problem.problem);
+    if (found.kind === 'good') {
+      this.#options.taken(found.value);
+      this.#inForce = { sign: found.sign };
+    } else {
+      this.#options.refused(found.problem.problem);
+      this.#inForce = { sign: this.#inForce.sign, problem: found.problem.problem };
+    }
   }
 
   /**

@@ -121,7 +121,7 @@ t.test('with a key, the feed and the numbers require it; the page and health do 
   const [old, fresh] = ['o'.repeat(40), 'n'.repeat(40)];
   await writeFile(file, `# rotated\n${old}\n${fresh}\n`);
   const sidecar = await start(t, { operators: { port: 0, secretFile: file } });
-  for (const path of ['/metrics', '/admission', '/console/events']) {
+  for (const path of ['/metrics', '/admission', '/keys', '/console/events']) {
     for (const headers of [{}, { Authorization: 'Bearer wrong' }, { Authorization: `Basic ${old}` }]) {
       const refused = await ask(sidecar, path, headers);
       t.equal(refused.status, 401, path);

@@ -178,7 +178,7 @@ t.test('a web page that may call the public listener may not read the operatorsâ
     return answer.headers.get('access-control-allow-origin');
   };
   t.not(await allowed(sidecar.port, '/healthz'), null);
-  for (const path of ['/admission', '/metrics', '/readyz']) {
+  for (const path of ['/admission', '/keys', '/metrics', '/readyz']) {
     t.equal(await allowed(sidecar.app.operatorsPort, path), null, path);
   }
 });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { systemClock, type Clock } from '../../../sidecar/lib/clock.js';
-import { KeyFileError, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
+import { KeyFileError, signOfKeyFile, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
 import { WatchedKeys } from '../../../sidecar/access/key-file-watch.js';
 import type { Caller, Denied } from '../../../sidecar/access/identity.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -241,6 +241,24 @@ t.test('reload() reads the file and reports its keys, changed or not', async (t)
   await Promise.all([watched.keys.reload(), watched.keys.reload(), watched.keys.reload()]);
   t.match(await watched.ask(B), { keyId: 'b' });
   t.equal(watched.said.at(-1), 2);
+});
+
+t.test('it reports which content is in force, after a look at the file', async (t) => {
+  const clock = new FakeClock();
+  const watched = await Watched.open(t, undefined, { clock });
+  const look = (): Promise<object> => {
+    clock.advance(READ_EVERY_MS);
+    return watched.keys.inForce();
+  };
+  t.strictSame(await look(), { file: watched.file, sha256: 'none', keys: 0 });
+  await watched.put(A.stored, B.stored);
+  const sha256 = await signOfKeyFile(watched.file);
+  t.match(sha256, /^[0-9a-f]{64}$/);
+  t.strictSame(await look(), { file: watched.file, sha256, keys: 2 });
+  await writeFile(watched.file, '{');
+  t.strictSame(await look(), { file: watched.file, sha256, keys: 2, problem: 'is not JSON' });
+  await watched.put(A.stored, B.stored);
+  t.strictSame(await look(), { file: watched.file, sha256, keys: 2 }, 'as before');
 });
 
 t.test('after close it watches nothing and keeps nothing open', async (t) => {

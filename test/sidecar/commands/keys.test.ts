@@ -1,15 +1,31 @@
+import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { keys } from '../../../sidecar/commands/keys.js';
 import { propertiesOf } from '../../../sidecar/commands/key-options.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
-import { KeyFileError } from '../../../sidecar/access/key-file.js';
+import { KeyFileError, readKeyFile, signOfKeyFile } from '../../../sidecar/access/key-file.js';
+import { systemClock } from '../../../sidecar/lib/clock.js';
 import { makeKey } from '../../support/keys.js';
 
 const loaded = loadConfig({});
-const MODEL = loaded.kind === 'invalid' ? undefined : loaded.config.models[0];
+if (loaded.kind === 'invalid') throw new Error(loaded.line);
+const [MODEL] = loaded.config.models;
 if (MODEL === undefined) throw new Error('the defaults name a model');
+
+const { operators } = loaded.config;
+/** Settings for a keys file. Port 0: no sidecar is asked. */
+function settingsFor(file: string, port = 0): Parameters<typeof keys>[0] {
+  return {
+    keys: { file, pollMs: 1000, failuresPerMinute: 0 },
+    environment: 'development',
+    models: [],
+    operators: { ...operators, port },
+  };
+}
 
 const NOW = Date.parse('2026-06-01T00:00:00Z');
 
@@ -36,13 +52,13 @@ t.test('errors do not repeat the given values, and nothing is changed', async (t
   const rotated = makeKey({ id: 'moved', rotated: '2026-01-02T00:00:00Z', expires: '2099-01-02T00:00:00Z' });
   await writeFile(file, JSON.stringify({ version: 1, keys: [revoked.stored, expired.stored, rotated.stored] }));
   const before = await readFile(file, 'utf8');
-  const config = { keys: { file, pollMs: 1000, failuresPerMinute: 0 }, environment: 'development', models: [] };
+  const config = settingsFor(file);
   const run = async (args: string): Promise<{ code: number; out: string; said: string }> => {
     const ran = { out: '', said: '' };
     const code = await keys(
       config,
       args.split(' ').filter((arg) => arg !== ''),
-      { out: (text) => (ran.out += text), err: (text) => (ran.said += text) },
+      { out: (text) => (ran.out += text), err: (text) => (ran.said += text), clock: systemClock },
     );
     return { code, ...ran };
   };
@@ -104,8 +120,8 @@ t.test('a key for a model that the configuration does not have is created, with 
   const own = { ...MODEL, id: 'mine', file: '/models/mine.gguf' };
   const said = async (named: string, models: Config['models']): Promise<string> => {
     let text = '';
-    const config = { keys: { file, pollMs: 1000, failuresPerMinute: 0 }, environment: 'development', models };
-    const output = { out: () => undefined, err: (line: string) => (text += line) };
+    const config = { ...settingsFor(file), models };
+    const output = { out: () => undefined, err: (line: string) => (text += line), clock: systemClock };
     t.equal(await keys(config, ['create', '--account', 'a', '--models', named], output), 0);
     return text;
   };
@@ -116,3 +132,74 @@ t.test('a key for a model that the configuration does not have is created, with 
   t.notMatch(await said('all', [own]), 'warning');
   t.match(await said('nope', [MODEL]), 'warning: --models names one model', 'with the embedded models too');
 });
+
+t.test(
+  'a command that changes keys waits until the sidecar has the change in force, or says that it has not',
+  async (t) => {
+    const file = join(t.testdir(), 'keys.json');
+    const answers: (() => Promise<object> | object)[] = [];
+    const asked: string[] = [];
+    let now = 0;
+    const server = createServer((request, response) => {
+      asked.push(`${request.method} ${request.url}`);
+      // Each answer serves once, the last one again and again.
+      const answer = answers.length > 1 ? answers.shift() : answers[0];
+      void Promise.resolve(answer?.() ?? {}).then((body) => response.end(JSON.stringify(body)));
+    }).listen(0, '127.0.0.1');
+    t.teardown(() => server.close());
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const at = `127.0.0.1:${port}`;
+    const run = async (args: string, to = port): Promise<string> => {
+      let said = '';
+      const clock = { ...systemClock, now: () => now };
+      const output = { out: () => undefined, err: (line: string) => (said += line), clock };
+      t.equal(await keys(settingsFor(file, to), args.split(' '), output), 0, args);
+      return said.split('\n').slice(1).join('\n');
+    };
+    const inForce = async (): Promise<object> => ({ file, sha256: await signOfKeyFile(file) });
+    /** It takes longer than a command waits. */
+    const late = (body: object) => (): object => {
+      now += 5001;
+      return { file, sha256: 'before', ...body };
+    };
+
+    answers.push(() => ({ file, sha256: 'before' }), inForce);
+    t.equal(await run('create --account a'), '', 'nothing more to say of a key that works');
+    t.same(asked, ['GET /keys', 'GET /keys']);
+    const idOf = async (at: number): Promise<string> => (await readKeyFile(file)).keys[at]?.id ?? '';
+    const id = await idOf(0);
+    const others = `sidecar that uses ${file} reads it within 1 s (keys.pollMs)\n`;
+
+    answers.splice(0, 1, late({}));
+    t.equal(
+      await run('create --account a'),
+      `warning: the new key does not work yet: the sidecar at ${at} has other keys in force (it has not read the file yet)\n`,
+    );
+    answers.splice(0, 1, late({ file: '/other.json' }));
+    t.match(await run(`rotate ${id} --grace 1h`), / does not work yet: .* \(it uses \/other\.json\)\n$/);
+    answers.splice(0, 1, late({ problem: 'cannot be read: EACCES' }));
+    const unseen = 'warning: whether the key is rejected already was not seen, since';
+    t.equal(
+      await run(`revoke ${id}`),
+      `${unseen} the sidecar at ${at} has other keys in force (cannot be read: EACCES); a ${others}`,
+    );
+    answers.splice(0, 1, inForce);
+    const done = `the sidecar at ${at} rejects the key from now on; any other ${others}`;
+    t.equal(await run(`revoke ${id}`), done, 'a key that was revoked before');
+    t.equal(await run(`rotate ${await idOf(1)}`), done);
+
+    answers.splice(0, 1, () => ({ error: { message: 'This sidecar uses no keys file.' } }));
+    t.equal(
+      await run(`revoke ${id}`),
+      `${unseen} what answers at ${at} does not say (This sidecar uses no keys file.); a ${others}`,
+    );
+    t.equal(await run('create --account a'), '', 'it is no sidecar of this file');
+    t.equal(await run(`revoke ${id}`, 0), `${unseen} operators.port is 0, which names no sidecar; a ${others}`);
+    server.close();
+    server.closeAllConnections();
+    await once(server, 'close');
+    t.equal(await run(`revoke ${id}`), `${unseen} no sidecar answers at ${at} (ECONNREFUSED); a ${others}`);
+    t.equal(await run('create --account a'), '');
+  },
+);

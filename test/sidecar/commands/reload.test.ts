@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
+import { askSidecar } from '../../../sidecar/commands/ask-sidecar.js';
 import { reload } from '../../../sidecar/commands/reload.js';
 import { loadConfig } from '../../../sidecar/config/config.js';
 
@@ -43,6 +44,15 @@ t.test('an answer of something else', async (t) => {
     while (response.write('x'.repeat(1 << 16)));
   };
   t.match(await run(t, endless), { code: 1, said: /was cut off/ });
+});
+
+t.test('a question with a bound is given up when nothing comes', async (t) => {
+  const server = createServer(() => undefined).listen(0, '127.0.0.1');
+  t.teardown(() => server.close());
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const asked = await askSidecar({ host: '0.0.0.0', port }, { method: 'GET', path: '/keys', silenceMs: 10 });
+  t.same(asked, { kind: 'none', why: `no sidecar answers at 127.0.0.1:${port} (silent for 10 ms)` });
 });
 
 t.test('a reload, in words and in JSON', async (t) => {
