@@ -12,12 +12,12 @@ import { join } from 'node:path';
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
 import { makeTemplate } from '../../engine/prompt/template.js';
 import { PREFACE, GAP, questionText } from '../../engine/prompt/question-text.js';
-import { CHAT_TEMPLATE } from '../models/chat-template.js';
 import { writeRandomModel } from '../models/random-model.js';
 import { END_OF_TEXT, END_OF_TURN } from '../models/vocabulary-own.js';
 import type { Example } from './corpus/example.js';
 import { earlyAt, exampleAt, focusAt, longDecisionAt } from './mix.js';
 import { ROW, RowMaker } from './rows.js';
+import { SEEDLING_TEMPLATE } from './template.js';
 import { learnFrom, vocabularyOf, type Merged } from './vocabulary.js';
 
 const SEED = { vocabulary: 11, train: 1, validation: 2, long: 3, early: 4, focus: 5 } as const;
@@ -26,7 +26,7 @@ const VALIDATION_EXAMPLES = 1000;
 const LONG_TOKENS = [500, 900, 1500] as const;
 
 function* rendered(): Generator<string> {
-  const made = makeTemplate(CHAT_TEMPLATE, { bos: END_OF_TEXT, eos: END_OF_TURN });
+  const made = makeTemplate(SEEDLING_TEMPLATE, { bos: END_OF_TEXT, eos: END_OF_TURN });
   if (made.kind === 'bad') throw new Error(made.problem);
   for (let at = 0; at < VOCABULARY_EXAMPLES; at++) {
     const example = exampleAt(SEED.vocabulary, at, 'train');

@@ -2,6 +2,7 @@
 import { learnMerges } from '../models/byte-pairs.js';
 import { CONTROL, MARKUP, bytePairVocabulary } from '../models/vocabulary-own.js';
 import type { Vocabulary } from '../models/vocabulary.js';
+import { SEEDLING_TEMPLATE } from './template.js';
 
 /** Words that occur less often are left in pieces. */
 const RAREST = 4;
@@ -35,5 +36,8 @@ export function learnFrom(texts: Iterable<string>): Merged {
 
 export function vocabularyOf({ merges, pieces }: Merged): Vocabulary {
   const { size, metadata } = bytePairVocabulary(merges, pieces);
-  return { size, metadata };
+  return {
+    size,
+    metadata: new Map([...metadata, ['tokenizer.chat_template', { type: 'string', value: SEEDLING_TEMPLATE }]]),
+  };
 }

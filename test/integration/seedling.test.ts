@@ -124,6 +124,136 @@ t.test('it calls the fitting tool, and none if there is nothing to call', async 
   t.match(plain[0].message.content, /^Hello!/);
 });
 
+/** Tools as newcomers write them: what zod's toJSONSchema and OpenAI's examples give. */
+const NEWCOMERS: readonly (readonly [
+  title: string,
+  ask: string,
+  name: string,
+  args: object,
+  tool: { readonly description?: string; readonly strict?: boolean; readonly parameters: object },
+  more?: readonly object[],
+])[] = (() => {
+  const text = { type: 'string' };
+  const closed = (properties: object): object => ({
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    type: 'object',
+    properties,
+    required: Object.keys(properties),
+    additionalProperties: false,
+  });
+  const city = closed({ city: text });
+  const paris = 'What is the weather in Paris?';
+  const description = 'Get the weather in a city';
+  const whole = { type: 'integer', minimum: -9007199254740991, maximum: 9007199254740991 };
+  const time = {
+    type: 'function',
+    function: { name: 'get_time', description: 'Get the current time in a city', parameters: city },
+  };
+  const add = { description: 'Add two numbers', parameters: closed({ a: { type: 'number' }, b: { type: 'number' } }) };
+  const location = { type: 'string', description: 'The city and state, e.g. San Francisco, CA' };
+  return [
+    ['closed', paris, 'get_weather', { city: 'Paris' }, { description, parameters: { ...city, $schema: undefined } }],
+    ['of zod', paris, 'get_weather', { city: 'Paris' }, { description, parameters: city }],
+    ['strict', paris, 'get_weather', { city: 'Paris' }, { description, strict: true, parameters: city }],
+    ['without a description', paris, 'get_weather', { city: 'Paris' }, { parameters: city }],
+    [
+      'with a described parameter and an optional choice, as OpenAI’s example',
+      paris,
+      'get_current_weather',
+      { location: 'Paris' },
+      {
+        description: 'Get the current weather in a given location',
+        parameters: {
+          type: 'object',
+          properties: { location, unit: { type: 'string', enum: ['celsius', 'fahrenheit'] } },
+          required: ['location'],
+        },
+      },
+    ],
+    [
+      'an object in an object',
+      paris,
+      'get_weather',
+      { location: { city: 'Paris' } },
+      { description, parameters: closed({ location: { ...city, $schema: undefined } }) },
+    ],
+    ['beside another', paris, 'get_weather', { city: 'Paris' }, { description, parameters: city }, [time]],
+    [
+      'beside four others',
+      paris,
+      'get_weather',
+      { city: 'Paris' },
+      { description, parameters: city },
+      [
+        time,
+        { type: 'function', function: { name: 'add', ...add } },
+        {
+          type: 'function',
+          function: {
+            name: 'search',
+            description: 'Search the web',
+            parameters: closed({ query: { ...text, description: 'What to search for', minLength: 1 } }),
+          },
+        },
+        {
+          type: 'function',
+          function: { name: 'set_timer', description: 'Start a timer', parameters: closed({ minutes: whole }) },
+        },
+      ],
+    ],
+    ['numbers', 'What is 2 plus 3?', 'add', { a: 2, b: 3 }, add],
+    [
+      'whole numbers with bounds',
+      'What is 21 plus 34?',
+      'add',
+      { a: 21, b: 34 },
+      { description: 'Add two numbers', parameters: closed({ a: whole, b: whole }) },
+    ],
+    [
+      'a choice',
+      'Turn on the light in the kitchen.',
+      'set_light',
+      { room: 'kitchen', state: 'on' },
+      {
+        description: 'Turn the light of a room on or off',
+        strict: true,
+        parameters: closed({ room: text, state: { type: 'string', enum: ['on', 'off'] } }),
+      },
+    ],
+    [
+      'a bound',
+      'Set a timer for 10 minutes.',
+      'set_timer',
+      { minutes: 10 },
+      {
+        description: 'Start a timer',
+        strict: true,
+        parameters: closed({ minutes: { type: 'integer', minimum: 1, maximum: 9007199254740991 } }),
+      },
+    ],
+  ];
+})();
+
+t.test('it calls the tools that newcomers write', async (t) => {
+  for (const [title, ask, name, args, tool, more = []] of NEWCOMERS) {
+    const { choices } = await complete(sidecar, ask, {
+      model: CHAT,
+      temperature: 0,
+      max_completion_tokens: 64,
+      tools: [...more, { type: 'function', function: { name, ...tool } }],
+    });
+    const { tool_calls: calls = [], content } = choices[0].message as {
+      content: string | null;
+      tool_calls?: readonly { function: { name: string; arguments: string } }[];
+    };
+    t.strictSame(
+      calls.map(({ function: called }) => [called.name, JSON.parse(called.arguments) as unknown]),
+      [[name, args]],
+      `${title}: ${content}`,
+    );
+  }
+});
+
 t.test('in JSON mode the object has the facts of the text', async (t) => {
   const { choices } = await complete(sidecar, 'Write this as JSON with name and age: Anna is 31 years old.', {
     model: CHAT,

@@ -1,10 +1,12 @@
 /** The file that is served by default: its properties, and that llama.cpp computes what it was trained to. */
-import { readFile, stat } from 'node:fs/promises';
+import { readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import t from 'tap';
 import { EngineDriver } from '../../../../bench/support/engine-driver.js';
 import type { Asked } from '../../../../bench/seedling/corpus/example.js';
 import { chatAt, decisionAt } from '../../../../bench/seedling/mix.js';
 import { ROW, RowMaker } from '../../../../bench/seedling/rows.js';
+import { SEEDLING_TEMPLATE, withTemplate } from '../../../../bench/seedling/template.js';
 import { loadVocabulary } from '../../../../engine/llama/vocabulary.js';
 import { EMBEDDED_MODEL } from '../../../../sidecar/engine-client/embedded-model.js';
 import { sourceRoot } from '../../../support/source-root.js';
@@ -28,6 +30,36 @@ t.test('small, a Llama, for contexts of 8,192 tokens', async (t) => {
   t.equal(metadata.general.architecture, 'llama');
   t.ok((metadata.llama?.context_length ?? 0) >= 8192);
 });
+
+t.test(
+  'it has the template of its sources, and a template is replaced without a change of anything else',
+  async (t) => {
+    const read = (path: string): ReturnType<typeof readGgufFileInfo> =>
+      readGgufFileInfo(path, { sourceType: 'filesystem', logWarnings: false });
+    const was = await read(EMBEDDED_MODEL);
+    t.equal(was.metadata.tokenizer.chat_template, SEEDLING_TEMPLATE);
+    const bytes = await readFile(EMBEDDED_MODEL);
+    t.ok(
+      (await withTemplate(EMBEDDED_MODEL, bytes, SEEDLING_TEMPLATE)).equals(bytes),
+      'the same template, the same bytes',
+    );
+    for (const template of ['', 'é', 'x'.repeat(9000)]) {
+      const path = join(t.testdir(), 'other.gguf');
+      const changed = await withTemplate(EMBEDDED_MODEL, bytes, template);
+      await writeFile(path, changed);
+      const is = await read(path);
+      t.same(is.metadata, { ...was.metadata, tokenizer: { ...was.metadata.tokenizer, chat_template: template } });
+      t.same(
+        is.fullTensorInfo?.map(({ name, offset }) => [name, offset]),
+        was.fullTensorInfo?.map(({ name, offset }) => [name, offset]),
+      );
+      const weights = (info: typeof is): number =>
+        Math.ceil((info.totalMetadataSize + (info.totalTensorInfoSize ?? 0)) / 32) * 32;
+      t.ok(changed.subarray(weights(is)).equals(bytes.subarray(weights(was))), 'the same weights');
+    }
+    await t.rejects(withTemplate(EMBEDDED_MODEL, bytes.subarray(0, 100), ''), /cut off|damaged/);
+  },
+);
 
 t.test('llama.cpp’s probabilities equal PyTorch’s', async (t) => {
   const text = await readFile(`${sourceRoot}/bench/seedling/reference.json`, 'utf8');
