@@ -1,6 +1,6 @@
-# make run | dist | test | test-long | test-times | coverage | check | e2e | bench | bench-list | soak | peers | engine-native | fuzz | fault | mutation | goldens | docs | seedling | hooks | clean
+# make run | install | build | dist | test | test-long | test-times | coverage | check | e2e | bench | bench-list | soak | peers | engine-native | fuzz | fault | mutation | goldens | docs | seedling | hooks | clean
 
-# npm installs the package's native binaries; its install script must not download or compile others.
+# npm installs the package's native binaries; its scripts must not download or compile others.
 export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
 
 SOURCES := $(sort $(shell find sidecar engine bench test -name .cache -prune -o -name '*.ts' -print 2>/dev/null))
@@ -14,12 +14,10 @@ SLOW := test/contract/% test/deploy/copied.% test/deploy/package.% test/docs/com
 E2E_TESTS := $(patsubst %.ts,dist/%.js,$(filter test/e2e/%.e2e.ts,$(SOURCES)))
 UNIT_TESTS := $(patsubst %.ts,dist/%.js,$(filter-out $(SLOW),$(TESTS)))
 
-# Named by Node's ABI: npm installs native binaries for the Node that it runs on, so another Node needs another install.
-INSTALLED := node_modules/.installed-lock.$(shell node -p process.versions.modules).json
+.PHONY: run dist test test-long test-times coverage check e2e bench bench-list soak peers engine-native engine-source fuzz fault mutation goldens docs seedling clean hooks build product install lint
 
-.PHONY: run dist test test-long test-times coverage check e2e bench bench-list soak peers engine-native engine-source fuzz fault mutation goldens docs seedling clean hooks build install lint
-
-run: build
+run: product
+	@echo 'make run: starts the sidecar' >&2
 	@exec node dist/sidecar/cli.js serve
 
 # What a release consists of, in dist/release: the npm package, its SBOM, the image for a CPU where this host can build it (unless
@@ -39,6 +37,7 @@ TAP_BUILT := node_modules/.tap-built
 RUN_TESTS := node dist/test/support/run-tests.js
 
 test: build $(TAP_BUILT)
+	@echo 'make test: runs all tests; takes ten minutes or more on two cores' >&2
 	@$(RUN_TESTS)
 
 # All cases and many rounds where `make test` runs the short form of a promise. A release needs it; 40 minutes on 2 cores.
@@ -173,15 +172,17 @@ hooks:
 clean:
 	rm -rf dist .tap coverage
 
-# dist/ is emptied when a source was added or removed, so that no test of a deleted source still runs.
+# Compiles what has changed, and checks the types of all. Nothing runs if nothing has changed.
 build: install
-	@mkdir -p dist; printf '%s\n' $(SOURCES) | cmp -s - dist/.sources || \
-	  { rm -rf dist; mkdir dist; printf '%s\n' $(SOURCES) > dist/.sources; }
-	@npx tsc -p tsconfig.json
-	@node dist/sidecar/build/write-schemas.js
-	@node .ci/bundle-engine.cjs
+	@node .ci/build.mjs
 
-# Installs again only if the lock's content or Node's ABI has changed since the last install.
-# npm's warnings would be some 80 lines: of tools of the tests that want a newer Node than 20, and of packages with install scripts.
+# The sidecar and the engine alone, without a check of types.
+product: install
+	@node .ci/build.mjs product
+
+# Installs again only if the lock's content or Node's ABI has changed since the last install, and then without the GPU backends that
+# this host cannot use. To add one: make install GPU=cuda (or vulkan, all). Of what is compiled here none is installed.
+GPU_BACKENDS = $(or $(GPU),auto)
+engine-native engine-source: GPU_BACKENDS = auto
 install:
-	@cmp -s package-lock.json $(INSTALLED) || { npm ci --loglevel=error && cp package-lock.json $(INSTALLED); }
+	@node .ci/install.mjs $(GPU_BACKENDS)

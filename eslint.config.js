@@ -7,6 +7,7 @@ export default tseslint.config(
       'bench/.cache/',
       'test/e2e/.cache/',
       'node_modules/',
+      '.install/',
       '.tap/',
       '.ra/',
       'coverage/',

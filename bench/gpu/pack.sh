@@ -13,7 +13,7 @@ peers=bench/.cache/peers
 node=bench/.cache/node/bin
 rm -rf "$carry" && mkdir -p "$carry/a" "$carry/b"
 
-make --silent build
+make --silent build GPU=cuda
 make --silent peers PEER_OPTIONS="-DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON"
 [ -d "$added/localBuilds" ] ||
   NODE_LLAMA_CPP_CMAKE_OPTION_GGML_BACKEND_DL=ON NODE_LLAMA_CPP_CMAKE_OPTION_GGML_NATIVE=OFF make --silent engine-native
@@ -29,7 +29,7 @@ cp "$node/node" "$carry/a/node/bin/"
 git archive HEAD package.json sidecar engine bench test/support | tar --exclude=bench/results -xf - -C "$carry/a"
 echo "$(git rev-parse --short=7 HEAD)$(git diff --quiet HEAD || echo ' with changes')" > "$carry/a/COMMIT"
 cp -r dist "$carry/a/"
-rm -rf "$carry/a/dist/.cache" "$carry/a/dist/.sources"
+rm -rf "$carry/a/dist/.cache" "$carry/a/dist/.built.json"
 find "$carry/a/dist" -name '*.map' -delete
 models=$carry/a/dist/.cache/llama.cpp/models && mkdir -p "$models"
 git -C "$peers/src" show HEAD:models/ggml-vocab-llama-bpe.gguf > "$models/ggml-vocab-llama-bpe.gguf"

@@ -4,7 +4,7 @@
  */
 import t from 'tap';
 import { prepareRoot } from './debian-root.js';
-import { nodeBinary } from './npm-packages.js';
+import { addLocked, nodeBinary } from './npm-packages.js';
 import { run, type OtherNode } from './other-node.js';
 
 const ARM64: OtherNode = { version: '24.21.0', root: 'arm64' };
@@ -16,6 +16,7 @@ const FILES: readonly string[] = [
   'integration/sidecar/engine-client/supervisor.test.js',
 ];
 
+addLocked('@node-llama-cpp/linux-arm64');
 prepareRoot('arm64');
 const binary = nodeBinary(ARM64.version, 'arm64');
 

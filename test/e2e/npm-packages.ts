@@ -1,6 +1,6 @@
 /** Packages of npm's registry that end-to-end tests use beside those of node_modules. */
 import { execFileSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { sourceRoot } from '../support/source-root.js';
 
@@ -16,6 +16,21 @@ export function nodeBinary(version: string, architecture: Architecture = 'x64'):
   if (!existsSync(binary)) unpack(`node-linux-${architecture}@${version}`, folder);
   chmodSync(binary, 0o755);
   return binary;
+}
+
+interface Lock {
+  readonly packages: Readonly<Record<string, { readonly version: string; readonly integrity?: string }>>;
+}
+
+/**
+ * Adds a package to node_modules that npm or `make install` has left out for this host, at its places and in the versions of the lock
+ * file.
+ */
+export function addLocked(name: string): void {
+  const { packages } = JSON.parse(readFileSync(join(sourceRoot, 'package-lock.json'), 'utf8')) as Lock;
+  for (const [path, { version, integrity }] of Object.entries(packages))
+    if (path.endsWith(`node_modules/${name}`) && !existsSync(join(sourceRoot, path)))
+      unpack(`${name}@${version}`, join(sourceRoot, path), integrity);
 }
 
 /**

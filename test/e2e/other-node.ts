@@ -4,12 +4,12 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { sourceRoot } from '../support/source-root.js';
 import { INSIDE, insideRoot, prepareRoot, rootOf } from './debian-root.js';
-import { nodeBinary, unpack, type Architecture } from './npm-packages.js';
+import { addLocked, nodeBinary, type Architecture } from './npm-packages.js';
 
 /** With the fewest files that each has. */
 const SUITES = { 'sidecar/http': 15, contract: 20, integration: 60 } as const;
@@ -41,7 +41,8 @@ export async function runSuites(
   suites: readonly Suite[] = ['sidecar/http', 'contract', 'integration'],
 ): Promise<void> {
   const binary = nodeBinary(node.version);
-  addBinaries(Number(node.version.split('.')[0]));
+  // The HTTP library's binary for this Node.
+  addLocked(`@uwsjs/linux-x64-${node.version.split('.')[0] ?? ''}`);
   if (node.root !== undefined) prepareRoot(node.root);
   const files = suites
     .flatMap((suite) =>
@@ -89,19 +90,4 @@ export async function run(
     stream.setEncoding('utf8').on('data', (text: string) => (output = (output + text).slice(-8000)));
   const [code] = (await once(child, 'close')) as [number | null];
   return { code, output };
-}
-
-interface Lock {
-  readonly packages: Readonly<Record<string, { readonly version: string; readonly integrity?: string }>>;
-}
-
-/**
- * Adds the HTTP library’s binaries for this Node to node_modules, at the places and in the versions of the lock file.
- */
-function addBinaries(major: number): void {
-  const { packages } = JSON.parse(readFileSync(join(sourceRoot, 'package-lock.json'), 'utf8')) as Lock;
-  const name = `@uwsjs/linux-x64-${major}`;
-  for (const [path, { version, integrity }] of Object.entries(packages))
-    if (path.endsWith(`node_modules/${name}`) && !existsSync(join(sourceRoot, path)))
-      unpack(`${name}@${version}`, join(sourceRoot, path), integrity);
 }

@@ -6,6 +6,9 @@ import { runCli } from '../support/cli.js';
 import { ENDLESS, frames, OpenStream } from '../support/open-stream.js';
 import { CHAT, Sidecar } from '../support/sidecar.js';
 import { onTwoLavapipes } from './lavapipe.js';
+import { addLocked } from './npm-packages.js';
+
+addLocked('@node-llama-cpp/linux-x64-vulkan');
 
 const environment = onTwoLavapipes(t.testdir());
 const chat = { id: CHAT, kind: 'chat', file: EMBEDDED_MODEL, seats: 1, contextPerSeat: 2048, gpu: 'vulkan' };

@@ -10,6 +10,9 @@ import { endsEarly, OpenStream } from '../support/open-stream.js';
 import { checked, type Completion } from '../support/replies.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 import { onLavapipe } from './lavapipe.js';
+import { addLocked } from './npm-packages.js';
+
+addLocked('@node-llama-cpp/linux-x64-vulkan');
 
 /** Prompt tokens of one step: reused prefixes are multiples of it. */
 const CHUNK = 64;

@@ -54,7 +54,7 @@ async function run(t: Test, command: string, ...args: readonly string[]): Promis
 }
 
 /** The build exists: only the recipe runs, without npm and the compiler. */
-const MAKE_RUN = ['make', '-o', 'build', 'run'] as const;
+const MAKE_RUN = ['make', '-o', 'product', 'run'] as const;
 
 /**
  * The sidecar takes two signals within 1 s for one stop. A try in which they were sent further apart than half of that is
