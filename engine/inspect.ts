@@ -14,10 +14,14 @@ import {
   type Asked,
   type FromInspector,
   type HeadReport,
+  type Question,
+  type ServerReport,
   type ToInspector,
 } from './protocol/inspect-messages.js';
+import { LoadFailure } from './llama/load-failure.js';
 import './protocol/group-signals.js';
 import { ENGINE_EXIT } from './protocol/messages.js';
+import { checkRemote } from './remote/start.js';
 
 // An abort inside llama.cpp would start a debugger on this process to print a stack trace.
 process.env['GGML_NO_BACKTRACE'] = '1';
@@ -46,6 +50,16 @@ async function reportHead(file: string): Promise<HeadReport> {
   return read.kind === 'bad' ? read : { kind: 'head', head: read.head };
 }
 
+async function reportServer({ model, remote }: Question['server']): Promise<ServerReport> {
+  try {
+    const { facts } = await checkRemote(model, remote);
+    return { kind: 'serves', warnings: facts.warnings ?? [] };
+  } catch (error) {
+    if (error instanceof LoadFailure) return { kind: 'unusable', problem: error.message };
+    throw error;
+  }
+}
+
 async function answerTo(asked: ToInspector): Promise<Answer[Asked]> {
   switch (asked.kind) {
     case 'machine':
@@ -56,6 +70,8 @@ async function answerTo(asked: ToInspector): Promise<Answer[Asked]> {
       return await Promise.all(asked.question.files.map(reportHead));
     case 'model':
       return await inspectModel(asked.question, progress);
+    case 'server':
+      return await reportServer(asked.question);
     case 'vocabulary':
       return await writeVocabulary(asked.question.file, asked.question.out);
     case 'fetch':

@@ -4,7 +4,7 @@ import { controlText, tokenBytes, type VocabularyTexts } from '../output/token-b
 import type { Vocabulary } from '../prompt/tokens.js';
 import type { ModelTokens } from '../scheduler/job.js';
 import { LoadFailure } from './load-failure.js';
-import { loadTokenizerModel, vocabularyOf } from './vocabulary.js';
+import { loadTokenizerModel, valueAt, vocabularyOf } from './vocabulary.js';
 
 /** The tokens of a model whose weights are elsewhere. Loaded once and kept until the process ends. */
 export interface TokenFile {
@@ -12,6 +12,8 @@ export interface TokenFile {
   readonly vocabulary: Vocabulary;
   /** `general.name`, or the architecture if the file has no name. */
   readonly name: string;
+  /** Tokens that the model was trained for; absent: not in the file. */
+  readonly trainedContext?: number;
 }
 
 /** Rejects with a {@link LoadFailure}. A file without weights will do. */
@@ -20,12 +22,23 @@ export async function loadTokenFile(file: string): Promise<TokenFile> {
     throw new LoadFailure(error instanceof Error ? error.message : 'the file cannot be loaded');
   });
   const { metadata } = model.fileInfo;
+  const trained = valueAt(metadata, `${metadata.general.architecture}.context_length`);
   const texts = vocabularyTexts(metadata, (token) => model.detokenize([token]));
   return {
     tokens: modelTokens(texts, (token) => model.isEogToken(token)),
     vocabulary: vocabularyOf(model),
     name: metadata.general.name ?? metadata.general.architecture,
+    ...(typeof trained === 'number' && { trainedContext: trained }),
   };
+}
+
+/** One line if seats are longer than what the model was trained for, past which replies get worse without an error. */
+export function beyondTrained(contextPerSeat: number, trained: number | undefined): string[] {
+  if (trained === undefined || contextPerSeat <= trained) return [];
+  const [asked, most] = [contextPerSeat, trained].map((tokens) => tokens.toLocaleString('en'));
+  return [
+    `contextPerSeat is ${asked} tokens, and the model was trained for ${most}: replies past these may be useless`,
+  ];
 }
 
 /** `detokenize`: the text of a token of a vocabulary whose tokens have no texts of their own. */

@@ -80,7 +80,7 @@ function longestTokenBytes(model: TokenizerModel, texts: readonly string[]): num
 }
 
 /** The metadata's values, which are nested objects according to the dots of their keys. */
-function valueAt(metadata: unknown, key: string): unknown {
+export function valueAt(metadata: unknown, key: string): unknown {
   return key
     .split('.')
     .reduce((here, name) => (here as Readonly<Record<string, unknown>> | undefined)?.[name], metadata);

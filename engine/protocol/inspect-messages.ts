@@ -4,10 +4,10 @@
  * answers one question and exits. It may send `progress` before its answer; one that ends without an answer was crashed
  * by the inspected file.
  */
-import type { EngineSetup } from './setup.js';
+import type { EngineSetup, RemoteSetup } from './setup.js';
 import type { TemplateSettings } from './template-settings.js';
 
-export const INSPECT_VERSION = 1;
+export const INSPECT_VERSION = 2;
 
 /** The parts of an engine's setup that decide how a model is loaded and how much memory it needs. */
 export type SizingSetup = Pick<
@@ -29,6 +29,9 @@ export type SizingSetup = Pick<
   | 'projector'
 > &
   Partial<Pick<EngineSetup, 'prefixReuse'>>;
+
+/** What the start of a model whose server is elsewhere needs of its setup. */
+export type ServedModel = Pick<EngineSetup, 'file' | 'kind' | 'template' | 'seats' | 'contextPerSeat'>;
 
 /** Bytes of each kind of memory. */
 export interface Bytes {
@@ -55,6 +58,8 @@ export interface Question {
     /** Bytes of memory to assume in place of the free memory. */
     readonly memory?: number;
   };
+  /** Asks an external server once what an engine process asks it at its start. */
+  readonly server: { readonly model: ServedModel; readonly remote: RemoteSetup };
   /** `uri`: whatever node-llama-cpp resolves. Nothing that exists in `dir` is overwritten. */
   readonly fetch: { readonly uri: string; readonly dir: string };
   /** Writes `out`, a file without weights, from what `file` has of its tokenizer and template. */
@@ -66,6 +71,7 @@ export interface Answer {
   readonly compute: Computed;
   readonly heads: readonly HeadReport[];
   readonly model: ModelReport;
+  readonly server: ServerReport;
   readonly fetch: Fetched;
   readonly vocabulary: VocabularyWritten;
 }
@@ -73,6 +79,11 @@ export interface Answer {
 /** `problem`: one line for the operator. */
 export type VocabularyWritten =
   { readonly kind: 'written'; readonly bytes: number } | { readonly kind: 'refused'; readonly problem: string };
+
+/** Whether a server can serve a model as it is set up. `warnings`, `problem`: lines for the operator. */
+export type ServerReport =
+  | { readonly kind: 'serves'; readonly warnings: readonly string[] }
+  | { readonly kind: 'unusable'; readonly problem: string };
 
 /** `ms`: what the step took, the first one of the process. */
 export interface Computed {
@@ -120,6 +131,7 @@ export interface Finding {
   readonly what:
     | 'file'
     | 'architecture'
+    | 'context'
     | 'cores'
     | 'memory'
     | 'tensors'

@@ -11,7 +11,7 @@ import type { GenerateJob, ScoreJob } from './jobs.js';
 import type { EngineFacts, EngineSetup } from './setup.js';
 import type { SharedState } from './shared-state.js';
 
-export const PROTOCOL_VERSION = 7;
+export const PROTOCOL_VERSION = 8;
 
 /** Prefixes that an engine has in host memory, at most: a bound for what is compared at each request. */
 export const MOST_SAVED = 1024;
@@ -105,6 +105,11 @@ export type FromEngine = { readonly v: number } & (
   | { readonly kind: 'ready'; readonly facts: EngineFacts }
   /** The model cannot be served; the process exits. `reason` is one line; `mayMend`: a later attempt may succeed. */
   | { readonly kind: 'unable'; readonly reason: string; readonly mayMend: boolean }
+  /**
+   * The server of an engine that computes elsewhere cannot be used: sent before `ready` while the engine waits for it, when the
+   * reason changes and once a minute, and after `ready` before the engine exits because of it. `reason` is one line.
+   */
+  | { readonly kind: 'serverProblem'; readonly reason: string }
   /** `held`: the free sequences and the places of the prefix cache whose prefixes have changed since the last message. */
   | {
       readonly kind: 'step';

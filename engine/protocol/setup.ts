@@ -135,4 +135,6 @@ export interface EngineFacts {
    * restore each other's states. Absent: it saves no states.
    */
   readonly states?: string;
+  /** What an operator should change, one line each, though the model is served. Absent: nothing. */
+  readonly warnings?: readonly string[];
 }

@@ -73,9 +73,9 @@ export interface ServerFacts {
 
 export type Opened =
   | { readonly kind: 'open'; readonly facts: ServerFacts }
-  /** Nothing listens there, it loads, or it did not answer in time: asked again. */
-  | { readonly kind: 'not-yet'; readonly why: 'absent' | 'loading' | 'slow' }
-  /** One line for the operator. */
+  /** Nothing listens there, it loads, or it did not answer in time: asked again. `says`: as `why` of `unfit`. */
+  | { readonly kind: 'not-yet'; readonly why: 'absent' | 'loading' | 'slow'; readonly says: string }
+  /** One line for the operator, which follows the server's address. */
   | { readonly kind: 'unfit'; readonly why: string };
 
 export interface ProbeMessage {

@@ -18,7 +18,7 @@ import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf, type Fields } fr
 import { serverGrammar } from './server-grammar.js';
 import { LlamaStream } from './llama-stream.js';
 import { readLoad, type LoadMetrics } from './load-reading.js';
-import { jsonAnswer, notYet } from './server-answers.js';
+import { factsOf, jsonAnswer, notYet } from './server-answers.js';
 
 /** Number of a trigger that is a text, in its enumeration. */
 const WORD = 1;
@@ -59,9 +59,11 @@ export class LlamaServer implements Adapter {
       client.ask('GET', '/props', ASK_MS),
       client.ask('GET', '/v1/models', ASK_MS),
     ]);
-    if (props.kind === 'status') return { kind: 'unfit', why: `its /props is answered with ${props.status}` };
-    if (props.kind !== 'json' || models.kind !== 'json') return { kind: 'not-yet', why: 'slow' };
-    const fields = fieldsOf(props.value);
+    const own = factsOf('llama-server', '/props', props);
+    if (own.kind !== 'json') return own;
+    const listed = factsOf('llama-server', '/v1/models', models);
+    if (listed.kind !== 'json') return listed;
+    const fields = fieldsOf(own.value);
     const slots = countOf(fields['total_slots']);
     const contextPerSlot = countOf(fieldsOf(fields['default_generation_settings'])['n_ctx']);
     if (slots === undefined || contextPerSlot === undefined)
@@ -70,7 +72,7 @@ export class LlamaServer implements Adapter {
     if (!this.#metrics && fields['endpoint_slots'] !== true) {
       return { kind: 'unfit', why: 'it reports neither /metrics nor /slots: start it with --metrics' };
     }
-    const vocabulary = countOf(fieldsOf(fieldsOf(listOf(fieldsOf(models.value)['data'])[0])['meta'])['n_vocab']);
+    const vocabulary = countOf(fieldsOf(fieldsOf(listOf(fieldsOf(listed.value)['data'])[0])['meta'])['n_vocab']);
     const identity = JSON.stringify([
       fields['model_path'],
       fields['build_info'],

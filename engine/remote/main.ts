@@ -7,12 +7,12 @@ import { LoadFailure } from '../llama/load-failure.js';
 import { Link } from '../protocol/link.js';
 import { ENGINE_EXIT, NO_REPORT, PROTOCOL_VERSION, type FromEngine, type ToEngine } from '../protocol/messages.js';
 import { endAtOnce, endWithParent } from '../protocol/parent-watch.js';
-import type { EngineSetup } from '../protocol/setup.js';
+import type { EngineSetup, RemoteSetup } from '../protocol/setup.js';
 import '../protocol/group-signals.js';
 import '../protocol/v8-flags.js';
 import { processClock } from '../scheduler/clock.js';
 import { RemoteLoop } from './remote-loop.js';
-import { startRemote, type StartedServer } from './start.js';
+import { aboutServer, startRemote, type StartedServer } from './start.js';
 
 type Body = FromEngine extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
 
@@ -39,7 +39,7 @@ async function start(setup: EngineSetup): Promise<void> {
   try {
     if (setup.remote === undefined) throw new LoadFailure('no server is named');
     const { remote } = setup;
-    const server = await startRemote(setup, remote, processClock);
+    const server = await startRemote(setup, remote, processClock, (reason) => send({ kind: 'serverProblem', reason }));
     const { adapter, client, file } = server;
     receivedAt = processClock.now();
     loop = new RemoteLoop(
@@ -51,7 +51,7 @@ async function start(setup: EngineSetup): Promise<void> {
         silentMs: remote.silentMs,
         emit: (step, outputs, held) => send({ kind: 'step', step, outputs, held }),
         capacity: (seats, unconfirmed) => send({ kind: 'capacity', seats, unconfirmed }),
-        suspect: () => suspect(server),
+        suspect: () => suspect(server, remote),
       },
     );
     send({ kind: 'ready', facts: server.facts });
@@ -63,14 +63,22 @@ async function start(setup: EngineSetup): Promise<void> {
 }
 
 /** Ends the process, and with it all jobs, if the server is gone or has become another. */
-async function suspect({ adapter, server }: StartedServer): Promise<void> {
+async function suspect({ adapter, server }: StartedServer, remote: RemoteSetup): Promise<void> {
   const steps = loop?.steps;
   const opened = await adapter.open();
   const now = processClock.now();
   if (loop?.steps !== steps) receivedAt = now;
   if (opened.kind === 'open' && opened.facts.identity === server.identity) receivedAt = now;
-  else if (opened.kind !== 'not-yet' || opened.why !== 'slow' || now - receivedAt > SILENT_MS)
+  else if (opened.kind !== 'not-yet' || opened.why !== 'slow' || now - receivedAt > SILENT_MS) {
+    const what =
+      opened.kind === 'open'
+        ? 'it is another one now, or its settings were changed'
+        : 'says' in opened
+          ? opened.says
+          : opened.why;
+    send({ kind: 'serverProblem', reason: aboutServer(remote, what) });
     await end(ENGINE_EXIT.lost);
+  }
 }
 
 /** What was sent leaves first. Settles only if the process stays. */

@@ -1,4 +1,5 @@
-import type { Opened, Scores } from './adapter.js';
+import type { RemoteSetup } from '../protocol/setup.js';
+import { ASK_MS, type Opened, type Scores } from './adapter.js';
 import type { ServerAnswer } from './server-client.js';
 
 /** What an answer that should be JSON means for the question that was asked. */
@@ -27,15 +28,54 @@ export function isBusy(status: number): boolean {
 /** Codes of connections that cannot be made secure, whenever they are tried. */
 const INSECURE = /CERT|SIGNATURE|^EPROTO$|^ERR_SSL/;
 
-/** What the answer to a server's health check means at the start; undefined: it is up. */
-export function notYet(health: ServerAnswer): Exclude<Opened, { kind: 'open' }> | undefined {
-  if (health.kind === 'absent') return { kind: 'not-yet', why: 'absent' };
-  if (health.kind === 'failed' && INSECURE.test(health.why)) {
-    return { kind: 'unfit', why: `the TLS handshake with it fails (${health.why})` };
+/** What the operator reads for the operating system's codes. */
+const NOT_THERE: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'it refuses connections (ECONNREFUSED): no process listens there',
+  ENOENT: 'the socket does not exist (ENOENT)',
+  ENOTFOUND: 'its host name is not known (ENOTFOUND)',
+};
+
+/** A server that cannot be used, now or as it is. */
+export type NotOpen = Exclude<Opened, { kind: 'open' }>;
+
+/** What the answer to a server's health check means; undefined: it is up. */
+export function notYet(health: ServerAnswer): NotOpen | undefined {
+  if (health.kind === 'absent') {
+    return { kind: 'not-yet', why: 'absent', says: NOT_THERE[health.why] ?? `it cannot be reached (${health.why})` };
   }
-  if (health.kind === 'failed') return { kind: 'not-yet', why: 'slow' };
+  if (health.kind === 'failed') return failed(health.why);
   if (health.kind !== 'status') return undefined;
-  if (health.status === 503) return { kind: 'not-yet', why: 'loading' };
+  if (health.status === 503)
+    return { kind: 'not-yet', why: 'loading', says: 'it answers 503, as while it loads its model' };
   const key = health.status === 401 || health.status === 403 ? ': engine.secretFile has no key that it accepts' : '';
   return { kind: 'unfit', why: `its health check is answered with ${health.status}${key}` };
+}
+
+/** The JSON of a path that each server of this kind has, once its health check has passed, or what its absence means. */
+export function factsOf(
+  kind: RemoteSetup['kind'],
+  path: string,
+  answer: ServerAnswer,
+): { readonly kind: 'json'; readonly value: unknown } | NotOpen {
+  const other = `is it of engine.kind ${kind}?`;
+  switch (answer.kind) {
+    case 'json':
+      return answer;
+    case 'text':
+      return { kind: 'unfit', why: `its ${path} is answered with text that is not JSON: ${other}` };
+    case 'status':
+      if (isBusy(answer.status))
+        return { kind: 'not-yet', why: 'loading', says: `its ${path} is answered with ${answer.status}` };
+      return { kind: 'unfit', why: `its ${path} is answered with ${answer.status}: ${other}` };
+    case 'absent':
+    case 'failed':
+      return notYet(answer) ?? failed(answer.why);
+  }
+}
+
+function failed(why: string): NotOpen {
+  if (INSECURE.test(why)) return { kind: 'unfit', why: `the TLS handshake with it fails (${why})` };
+  const says =
+    why === 'timeout' ? `it does not answer within ${ASK_MS / 1000} s` : `the connection to it fails (${why})`;
+  return { kind: 'not-yet', why: 'slow', says };
 }

@@ -12,7 +12,7 @@ import type {
   ServerRequest,
   StreamReader,
 } from './adapter.js';
-import { jsonAnswer, notYet } from './server-answers.js';
+import { factsOf, jsonAnswer, notYet } from './server-answers.js';
 import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf } from './fields.js';
 import { serverGrammar } from './server-grammar.js';
 import { readLoad, type LoadMetrics } from './load-reading.js';
@@ -44,13 +44,15 @@ export class Sglang implements Adapter {
       client.ask('GET', '/get_model_info', ASK_MS),
       client.ask('GET', '/get_server_info', ASK_MS),
     ]);
-    if (model.kind === 'status') return { kind: 'unfit', why: `its /get_model_info is answered with ${model.status}` };
-    if (model.kind !== 'json' || server.kind !== 'json') return { kind: 'not-yet', why: 'slow' };
-    const path = textOf(fieldsOf(model.value)['model_path']);
+    const named = factsOf('sglang', '/get_model_info', model);
+    if (named.kind !== 'json') return named;
+    const sized = factsOf('sglang', '/get_server_info', server);
+    if (sized.kind !== 'json') return sized;
+    const path = textOf(fieldsOf(named.value)['model_path']);
     if (path === undefined) return { kind: 'unfit', why: 'it is no SGLang of a known version' };
     this.#model = path;
-    const { max_running_requests: most, context_length: context, version } = fieldsOf(server.value);
-    const identity = JSON.stringify([path, fieldsOf(model.value)['weight_version'], version, context]);
+    const { max_running_requests: most, context_length: context, version } = fieldsOf(sized.value);
+    const identity = JSON.stringify([path, fieldsOf(named.value)['weight_version'], version, context]);
     const slots = countOf(most);
     const contextPerSlot = countOf(context);
     const sizes = { ...(slots !== undefined && { slots }), ...(contextPerSlot !== undefined && { contextPerSlot }) };

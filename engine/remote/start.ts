@@ -1,21 +1,32 @@
 /** From a setup to a server that is running and was checked to have the same model. */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import type { ServedModel } from '../protocol/inspect-messages.js';
 import { serverKey } from '../protocol/server-key.js';
 import { LoadFailure } from '../llama/load-failure.js';
-import { loadTokenFile, type TokenFile } from '../llama/model-tokens.js';
+import { beyondTrained, loadTokenFile, type TokenFile } from '../llama/model-tokens.js';
 import type { Clock } from '../protocol/clock.js';
-import type { EngineFacts, EngineSetup, RemoteSetup } from '../protocol/setup.js';
+import type { EngineFacts, RemoteSetup } from '../protocol/setup.js';
 import { makeDecisionPrompt } from '../prompt/decision-prompt.js';
 import { promptVersionOf } from '../prompt/prompt-version.js';
+import type { PromptParts } from '../prompt/chat-prompt.js';
 import { makePromptParts } from '../prompt/prompt-parts.js';
-import type { Adapter, ServerFacts } from './adapter.js';
+import type { Adapter, Opened, ServerFacts } from './adapter.js';
 import { adapterFor } from './adapters.js';
 import { compare } from './parity.js';
 import { ServerClient } from './server-client.js';
 
 /** Between two questions whether a server is up, ms. The sidecar bounds the whole start. */
 const AGAIN_MS = 500;
+
+/** A reason to wait is reported again after this long, ms. */
+const REPEAT_MS = 60_000;
+
+/** Between reports of different reasons, ms, at least: a server that changes between two must not fill the log. */
+const CHANGE_MS = 5000;
+
+/** Slots of a llama-server that was started without -np. Their KV memory is then shared. */
+const DEFAULT_SLOTS = 4;
 
 export interface StartedServer {
   readonly client: ServerClient;
@@ -25,22 +36,92 @@ export interface StartedServer {
   readonly facts: EngineFacts;
 }
 
-/** Waits for the server. Rejects with a {@link LoadFailure} if it cannot serve the model as it is set up. */
-export async function startRemote(setup: EngineSetup, remote: RemoteSetup, clock: Clock): Promise<StartedServer> {
+/**
+ * Waits for the server; meanwhile `waits` is called with the reason. Rejects with a {@link LoadFailure} if the server cannot serve
+ * the model as it is set up.
+ */
+export async function startRemote(
+  setup: ServedModel,
+  remote: RemoteSetup,
+  clock: Clock,
+  waits: (reason: string) => void,
+): Promise<StartedServer> {
+  const parts = await partsOf(setup, remote);
+  const report = new WaitReport(clock, waits);
+  for (;;) {
+    const opened = await parts.adapter.open();
+    if (opened.kind !== 'not-yet') return await checked(setup, remote, parts, opened);
+    report.waits(aboutServer(remote, opened.says));
+    await new Promise<void>((again) => clock.after(AGAIN_MS, again));
+  }
+}
+
+/** Asks the server once, as a start does. Rejects with a {@link LoadFailure} if the model could not be served now. */
+export async function checkRemote(setup: ServedModel, remote: RemoteSetup): Promise<StartedServer> {
+  const parts = await partsOf(setup, remote);
+  return await checked(setup, remote, parts, await parts.adapter.open());
+}
+
+/** What the operator is told of a server. */
+export function aboutServer({ url, socket }: Pick<RemoteSetup, 'url' | 'socket'>, what: string): string {
+  return `the external server at ${socket ?? url}: ${what}`;
+}
+
+/** Passes on a reason when it changes, but not sooner than {@link CHANGE_MS} after the last one, and once a minute. */
+class WaitReport {
+  readonly #clock: Clock;
+  readonly #report: (reason: string) => void;
+  #reported = '';
+  #at = -Infinity;
+
+  constructor(clock: Clock, report: (reason: string) => void) {
+    this.#clock = clock;
+    this.#report = report;
+  }
+
+  waits(reason: string): void {
+    const now = this.#clock.now();
+    if (now - this.#at < (reason === this.#reported ? REPEAT_MS : CHANGE_MS)) return;
+    this.#reported = reason;
+    this.#at = now;
+    this.#report(reason);
+  }
+}
+
+interface RemoteParts {
+  readonly client: ServerClient;
+  readonly adapter: Adapter;
+  readonly file: TokenFile;
+  readonly prompts: PromptParts;
+}
+
+async function partsOf(setup: ServedModel, remote: RemoteSetup): Promise<RemoteParts> {
   const file = await loadTokenFile(setup.file);
   const made = makePromptParts(file.vocabulary, setup.template);
   if (made.kind === 'bad') throw new LoadFailure(made.problem);
   const decision = setup.kind === 'decision' ? makeDecisionPrompt(made.parts) : undefined;
   if (decision?.kind === 'bad') throw new LoadFailure(decision.problem);
   const client = new ServerClient({ ...remote, key: keyOf(remote) });
+  return { client, adapter: adapterFor({ client, setup: remote }), file, prompts: made.parts };
+}
+
+async function checked(
+  setup: ServedModel,
+  remote: RemoteSetup,
+  { client, adapter, file, prompts }: RemoteParts,
+  opened: Opened,
+): Promise<StartedServer> {
+  // Another server may be started there later.
+  const unfit = (why: string): LoadFailure => new LoadFailure(aboutServer(remote, why), true);
+  if (opened.kind !== 'open') throw unfit(opened.kind === 'unfit' ? opened.why : opened.says);
+  const server = opened.facts;
   const vocabulary = file.vocabulary.size;
-  const adapter = adapterFor({ client, setup: remote });
-  const server = await untilOpen(adapter, clock);
-  const unfit = problemOf(setup, server, vocabulary);
-  if (unfit !== undefined) throw different(unfit);
-  const parity = await compare(made.parts, adapter);
-  if (parity.kind === 'unknown') throw different('it does not tokenize the probes');
-  if (parity.kind === 'different') throw different(parity.how);
+  const problem = problemOf(setup, server, vocabulary);
+  if (problem !== undefined) throw unfit(problem);
+  const parity = await compare(prompts, adapter);
+  if (parity.kind === 'unknown') throw unfit('it does not tokenize the probes');
+  if (parity.kind === 'different') throw unfit(parity.how);
+  const warnings = warningsOf(setup, remote, server, file);
   const facts: EngineFacts = {
     model: file.name,
     seats: setup.seats,
@@ -53,6 +134,7 @@ export async function startRemote(setup: EngineSetup, remote: RemoteSetup, clock
     threads: 0,
     gpu: remote.kind,
     confirmsCancels: true,
+    ...(warnings.length > 0 && { warnings }),
   };
   return { client, adapter, file, server, facts };
 }
@@ -74,18 +156,11 @@ function keyOf({ secretFile }: RemoteSetup): string | undefined {
   return key;
 }
 
-async function untilOpen(adapter: Adapter, clock: Clock): Promise<ServerFacts> {
-  for (;;) {
-    const opened = await adapter.open();
-    if (opened.kind === 'open') return opened.facts;
-    if (opened.kind === 'unfit') throw different(opened.why);
-    await new Promise<void>((again) => clock.after(AGAIN_MS, again));
-  }
-}
-
-function problemOf(setup: EngineSetup, server: ServerFacts, vocabulary: number): string | undefined {
+function problemOf(setup: ServedModel, server: ServerFacts, vocabulary: number): string | undefined {
   const { slots, contextPerSlot, vocabulary: theirs } = server;
-  if (slots !== undefined && slots < setup.seats) return `it has ${slots} slots, fewer than the ${setup.seats} seats`;
+  if (slots !== undefined && slots < setup.seats) {
+    return `it has ${slots} slots, fewer than the ${setup.seats} seats`;
+  }
   if (contextPerSlot !== undefined && contextPerSlot < setup.contextPerSeat) {
     return `its sequences have ${contextPerSlot} tokens, fewer than contextPerSeat (${setup.contextPerSeat})`;
   }
@@ -95,7 +170,24 @@ function problemOf(setup: EngineSetup, server: ServerFacts, vocabulary: number):
   return undefined;
 }
 
-/** Another server may be started there later. */
-function different(why: string): LoadFailure {
-  return new LoadFailure(`the external server: ${why}`, true);
+/** What may end requests later, though the server serves the model now. */
+function warningsOf(
+  { seats, contextPerSeat }: ServedModel,
+  { kind, tokens }: RemoteSetup,
+  { slots, contextPerSlot }: ServerFacts,
+  { trainedContext }: TokenFile,
+): string[] {
+  const needed = seats * contextPerSeat;
+  // It does not report whether its sequences share one KV memory. Its default does, and a sequence then counts all of it as its own.
+  const mayShare = kind === 'llama-server' && slots === DEFAULT_SLOTS && tokens === undefined;
+  return [
+    ...(mayShare && contextPerSlot !== undefined && contextPerSlot < needed
+      ? [
+          `it has ${slots} slots of ${contextPerSlot} tokens, as a llama-server has without -np, whose slots share these ${contextPerSlot} ` +
+            `tokens (--kv-unified), and the ${seats} seats may need ${needed}: an overflow ends all requests. Start it with ` +
+            `-np ${seats} -c ${needed}, and set engine.tokens to ${needed}`,
+        ]
+      : []),
+    ...beyondTrained(contextPerSeat, trainedContext),
+  ];
 }

@@ -13,7 +13,7 @@ import type {
   ServerRequest,
   StreamReader,
 } from './adapter.js';
-import { jsonAnswer, notYet } from './server-answers.js';
+import { factsOf, jsonAnswer, notYet } from './server-answers.js';
 import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf } from './fields.js';
 import { serverGrammar } from './server-grammar.js';
 import { readLoad, type LoadMetrics } from './load-reading.js';
@@ -50,15 +50,17 @@ export class Vllm implements Adapter {
       client.ask('GET', '/v1/models', ASK_MS),
       client.ask('GET', '/version', ASK_MS),
     ]);
-    if (models.kind === 'status') return { kind: 'unfit', why: `its /v1/models is answered with ${models.status}` };
-    if (models.kind !== 'json' || version.kind !== 'json') return { kind: 'not-yet', why: 'slow' };
-    const all = listOf(fieldsOf(models.value)['data']).map(fieldsOf);
+    const listed = factsOf('vllm', '/v1/models', models);
+    if (listed.kind !== 'json') return listed;
+    const versioned = factsOf('vllm', '/version', version);
+    if (versioned.kind !== 'json') return versioned;
+    const all = listOf(fieldsOf(listed.value)['data']).map(fieldsOf);
     const found = setup.model === undefined ? all[0] : all.find(({ id }) => id === setup.model);
     const id = textOf(found?.['id']);
     if (found === undefined || id === undefined) return { kind: 'unfit', why: 'it has no model of that name' };
     this.#model = id;
     const contextPerSlot = countOf(found['max_model_len']);
-    const identity = JSON.stringify([id, found['root'], contextPerSlot, fieldsOf(version.value)['version']]);
+    const identity = JSON.stringify([id, found['root'], contextPerSlot, fieldsOf(versioned.value)['version']]);
     return { kind: 'open', facts: { identity, ...(contextPerSlot !== undefined && { contextPerSlot }) } };
   }
 

@@ -94,8 +94,15 @@ function reasonsOf(services: Parts): string[] {
     ...awaited(services)
       .filter(({ engine }) => engine.state !== 'ready')
       .map(({ id, engine }) => `${engine.state}: ${id}${why(engine)}`),
+    ...[...services.models.values()].flatMap(onDemandProblem),
     ...[...services.models.values()].flatMap(replicaProblems),
   ];
+}
+
+/** A model that is loaded when a request needs it, and last could not be. */
+function onDemandProblem({ id, engine }: HostedModel): string[] {
+  const failed = engine.onDemand && engine.state !== 'ready' && engine.problem !== undefined;
+  return failed ? [`${engine.state}: ${id}${why(engine)}`] : [];
 }
 
 /** Replicas that do not serve while others do, each with its reason. */

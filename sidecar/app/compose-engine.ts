@@ -102,7 +102,11 @@ export function composeEngine(
   );
 }
 
-function remoteSetup({ engine }: ModelConfig, server: NonNullable<ReplicaPlan['server']>): RemoteSetup | undefined {
+/** How a model's engine process reaches one of its servers; undefined: our own engine computes. */
+export function remoteSetup(
+  { engine }: Pick<ModelConfig, 'engine'>,
+  server: NonNullable<ReplicaPlan['server']>,
+): RemoteSetup | undefined {
   const { kind, model: name, secretFile, tokens, cancelWaitMs, silentMs } = engine;
   if (kind === 'llama.cpp') return undefined;
   const more = {

@@ -140,6 +140,7 @@ function openChild(options: ConstructorParameters<typeof EngineChild>[0]): {
       child.mux.lost('lost');
     },
     capacity: { seats: () => undefined, unconfirmed: () => undefined },
+    serverProblem: () => undefined,
     threw: () => undefined,
     failed: () => undefined,
   });

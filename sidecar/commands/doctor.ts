@@ -6,7 +6,7 @@ import { inspect, type Inspected, type MachineFacts } from '../engine-client/ins
 import { EXIT, parsed } from './command.js';
 import { orUsage } from './help.js';
 import type { Check } from './check.js';
-import { externalCheck } from './external-check.js';
+import { externalChecks } from './external-check.js';
 import { imageChecks } from './image-finding.js';
 import { guarded, hostChecks, isRunning } from './host-checks.js';
 import type { Io } from './io.js';
@@ -33,6 +33,8 @@ const KERNELS_ADVICE = (gpu: MachineFacts['gpu'], build: MachineFacts['build']):
     : 'the libraries may be of another GPU or driver: build them on this machine (GPU=... make engine-native)';
 
 const ROOM_ADVICE = 'to be sure, run this again while nothing else uses the GPU';
+
+const CONTEXT_ADVICE = 'set contextPerSeat to at most what the model was trained for';
 
 const CALLS_ADVICE =
   'a template of the model’s maker that lists tools, as chatTemplate, or toolFormat: docs/tool-formats.md';
@@ -101,9 +103,10 @@ async function modelChecks(config: Config, machine: MachineFacts | undefined, io
     ...(machine ? [coresCheck(machine.cores, sizings)] : []),
     await cacheCheck(found.map(({ model }) => model)),
     ...wanted.flatMap((one) => (one.kind === 'unfit' ? [unfitCheck(one.model, one.why)] : [])),
-    ...(await Promise.all(config.models.filter(isExternal).map(externalCheck))),
+    ...(await Promise.all(config.models.filter(isExternal).map((model) => externalChecks(model, io)))).flat(),
     ...sizings.flatMap((sizing, i) => [
       modelCheck(found[i]?.model, sizing),
+      ...contextCheck(sizing),
       ...callsCheck(sizing),
       ...(sizing.inspected.kind === 'answer' ? imageChecks(sizing.id, sizing.inspected.answer.findings) : []),
     ]),
@@ -191,6 +194,14 @@ function coresCheck(cores: number, sizings: readonly Sizing[]): Check {
 
 function unfitCheck({ id }: ModelConfig, why: string): Check {
   return { what: `model ${id}`, level: 'fail', says: why, advice: 'the devices that there are stand at backend above' };
+}
+
+/** Seats that are longer than what the model was trained for. */
+export function contextCheck({ id, inspected }: Pick<Sizing, 'id' | 'inspected'>): Check[] {
+  const findings = inspected.kind === 'answer' ? inspected.answer.findings : [];
+  return findings
+    .filter(({ what }) => what === 'context')
+    .map(({ says }): Check => ({ what: `context of ${id}`, level: 'warn', says, advice: CONTEXT_ADVICE }));
 }
 
 /** How a chat model calls tools. Not native is a warning unless it was chosen. */

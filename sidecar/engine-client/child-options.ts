@@ -29,6 +29,8 @@ export interface ChildEvents {
    * still in the mux: the listener must fail them.
    */
   ended(end: ChildEnd): void;
+  /** The external server that computes for it cannot be used now. `reason`: one line. */
+  serverProblem(reason: string): void;
   /** Changes of its capacity after `ready`. */
   readonly capacity: Pick<EngineEvents, 'seats' | 'unconfirmed'>;
   /** A receiver threw. */

@@ -57,6 +57,8 @@ export class EngineChild {
   /** Of its facts. */
   #seats = 0;
   #unconfirmed = 0;
+  /** Why its external server cannot be used, as last reported. */
+  #serverProblem: string | undefined;
   #markExited!: () => void;
   #cancelStart: () => void = () => undefined;
 
@@ -134,7 +136,7 @@ export class EngineChild {
     this.#link = forked.link;
     child.stderr?.setEncoding('utf8').on('data', (chunk: string) => this.#stderr.add(chunk));
     child.on('exit', (code, signal) => this.#exited(child, code, signal));
-    this.#cancelStart = clock.after(timing.startTimeoutMs, () => this.#kill('start-timeout'));
+    this.#cancelStart = clock.after(timing.startTimeoutMs, () => this.#kill('start-timeout', this.#serverProblem));
     this.#send({ v: PROTOCOL_VERSION, kind: 'start', setup });
   }
 
@@ -158,6 +160,10 @@ export class EngineChild {
         break;
       case 'unable':
         this.#kill('unable', oneLine(message.reason), message.mayMend);
+        break;
+      case 'serverProblem':
+        this.#serverProblem = oneLine(message.reason);
+        this.#events.serverProblem(this.#serverProblem);
         break;
       case 'capacity':
         if (this.#ready) this.#resize(message.seats, message.unconfirmed);
@@ -206,7 +212,7 @@ export class EngineChild {
     this.#markExited();
     const end = (): void => {
       cancel();
-      this.#end({ reason: exitReason(signal), code, signal, ...exitDetail(code) });
+      this.#end({ reason: exitReason(signal), code, signal, ...exitDetail(code, this.#serverProblem) });
     };
     const cancel = this.#options.clock.after(LAST_MESSAGES_MS, end);
     child.once('close', end);

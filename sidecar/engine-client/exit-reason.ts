@@ -28,10 +28,10 @@ export function exitReason(signal: string | null): ExitReason {
   return CRASHES.has(signal) ? 'crashed' : 'killed';
 }
 
-/** The meaning of the engine's own exit codes, for the log. */
-export function exitDetail(code: number | null): { detail?: string } {
+/** The meaning of the engine's own exit codes, for the log. `serverProblem`: what it reported last of its external server. */
+export function exitDetail(code: number | null, serverProblem?: string): { detail?: string } {
   if (code === ENGINE_EXIT.protocol) return { detail: 'it received an unknown message' };
-  return code === ENGINE_EXIT.lost ? { detail: 'its server is gone, or is another one' } : {};
+  return code === ENGINE_EXIT.lost ? { detail: serverProblem ?? 'its server is gone, or is another one' } : {};
 }
 
 /** Known phrases in the stderr of a process about to end, and their words. The first match counts. */

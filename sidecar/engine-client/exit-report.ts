@@ -1,4 +1,5 @@
 import type { LogFields } from '../telemetry/logger.js';
+import { ENGINE_EXIT } from '../../engine/protocol/messages.js';
 import type { ChildEnd } from './exit-reason.js';
 
 /** How the engine process `pid` ended, for the log. */
@@ -17,7 +18,8 @@ export function pidField(pid: number | undefined): LogFields {
 }
 
 /** Why there is no engine process, for operators; undefined: one that was ready is being restarted. */
-export function problemOf({ reason, detail }: ChildEnd, wasReady: boolean): string | undefined {
+export function problemOf({ reason, detail, code }: ChildEnd, wasReady: boolean): string | undefined {
+  if (code === ENGINE_EXIT.lost) return detail;
   if (reason === 'unstartable') return `cannot be forked: ${detail ?? ''}`;
   return wasReady ? undefined : `its last start failed: ${[reason, detail].filter(Boolean).join(': ')}`;
 }

@@ -20,6 +20,7 @@ export type {
   MachineFacts,
   ModelReport,
   Question,
+  ServerReport,
 } from '../../engine/protocol/inspect-messages.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/inspect.js', import.meta.url));

@@ -147,6 +147,11 @@ export class SupervisedReplica extends ServingReplica implements EngineReplica {
         seats: (count) => child === this.child && events.seats(count),
         unconfirmed: (count) => events.unconfirmed(count),
       },
+      serverProblem: (reason) => {
+        if (child !== this.child || this.state === 'ready') return;
+        this.problem = reason;
+        log.warn('external server cannot be used', { ...names, reason });
+      },
       threw: this.threw,
     });
     return child;

@@ -32,6 +32,8 @@ function isMessage(raw: Fields): raw is Fields & FromEngine {
       return isFacts(raw['facts']);
     case 'unable':
       return typeof raw['reason'] === 'string' && typeof raw['mayMend'] === 'boolean';
+    case 'serverProblem':
+      return typeof raw['reason'] === 'string';
     case 'step':
       // Copied, since `every` skips the holes of a sparse array.
       return (
@@ -138,8 +140,13 @@ function isFacts(raw: unknown): raw is EngineFacts {
     (raw['repackedBytes'] === undefined || isCount(raw['repackedBytes'])) &&
     (raw['prefixCacheBytes'] === undefined || isCount(raw['prefixCacheBytes'])) &&
     (raw['states'] === undefined || typeof raw['states'] === 'string') &&
-    isFlag(raw['confirmsCancels'])
+    isFlag(raw['confirmsCancels']) &&
+    (raw['warnings'] === undefined || isTexts(raw['warnings']))
   );
+}
+
+function isTexts(raw: unknown): boolean {
+  return Array.isArray(raw) && Array.from<unknown>(raw).every((text) => typeof text === 'string');
 }
 
 /** Set, or absent. */

@@ -162,9 +162,9 @@ t.test('another model at the same address is not used, and the reason is shown',
     cut.map(() => CUT),
   );
   await billedOnce(t, cut, 'failed');
-  await sidecar.logged('engine lost', 1, ({ reason }) => String(reason).includes('the external server: '));
+  await sidecar.logged('engine lost', 1, ({ reason }) => String(reason).includes('the external server at '));
   const { body } = await sidecar.readyz(sidecar.operatorsPort);
-  t.match(JSON.stringify(body), /the external server: /);
+  t.match(JSON.stringify(body), /the external server at /);
   t.equal((await sidecar.post('/chat/completions', { model: MODEL, ...SHORT })).status, 503);
   await server.close();
   server = await serve();

@@ -230,6 +230,11 @@ for (const kind of KINDS) {
   );
 }
 
+/** What operators see on /readyz. */
+async function readiness(): Promise<unknown> {
+  return await (await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/readyz`)).json();
+}
+
 /** A reply on each of the servers of `several`, which sends two tokens and no more. */
 async function replyOnEach(): Promise<RawConnection[]> {
   for (const stub of [stubs.first, stubs.second]) stub.misbehaviour = { hangsAfter: 2 };
@@ -253,6 +258,10 @@ t.test(
     const replica = (at: number): string => `ra_sidecar_replica_state{model="several",replica="${at}",state="ready"}`;
     await sidecar.until(replica(0), 0);
     t.equal(await sidecar.metric(replica(1)), 1);
+    const gone = `the external server at http://127.0.0.1:${port}: it refuses connections (ECONNREFUSED): no process listens there`;
+    t.match(await sidecar.seen('engine lost', ({ replica }) => replica === 0), { reason: `exited: ${gone}` });
+    t.match(await sidecar.seen('external server cannot be used'), { model: 'several', replica: 0, reason: gone });
+    t.match(await readiness(), { reasons: [`cold: several: replica 0: ${gone}`] });
     for (const connection of open) connection.close();
     await Promise.allSettled(answers);
     t.match(await observe('several', false), { status: 200, text: 'abc', outcome: 'done' });
@@ -267,7 +276,7 @@ t.test('a server that becomes another model is not used, and the reason is shown
   stubs.vllm.tokenize = () => [1, 2, 3];
   stubs.vllm.version = '2';
   const { reason } = await sidecar.seen('engine lost', (line) => String(line['reason']).includes('the prompt of'));
-  t.match(reason, /the external server: the prompt of one message has \d+ tokens here, 3 there/);
-  const page = await (await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/readyz`)).text();
-  t.match(page, /the external server: the prompt of one message has \d+ tokens here, 3 there/);
+  const why = /the external server at \S+: the prompt of one message has \d+ tokens here, 3 there/;
+  t.match(reason, why);
+  t.match(await readiness(), { reasons: [why] });
 });

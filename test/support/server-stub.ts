@@ -91,6 +91,13 @@ const PATHS: Readonly<Record<StubKind, ReadonlySet<string>>> = {
   sglang: new Set(['/generate', '/v1/score']),
 };
 
+/** Paths, besides those of {@link PATHS}, that each server has; others are answered with 404. */
+const ABOUT: Readonly<Record<StubKind, ReadonlySet<string>>> = {
+  'llama-server': new Set(['/health', '/v1/models', '/props', '/apply-template', '/tokenize']),
+  vllm: new Set(['/health', '/v1/models', '/version', '/tokenize']),
+  sglang: new Set(['/health', '/v1/models', '/get_model_info', '/get_server_info', '/tokenize', '/abort_request']),
+};
+
 /** A request that it computes. */
 interface Running {
   readonly response: ServerResponse;
@@ -114,6 +121,8 @@ export class ServerStub {
   readonly aborted: unknown[] = [];
   /** Its metrics besides the running requests; undefined: they are garbage. */
   load: { waiting: number; preempted: number; kvUse: number } | undefined = { waiting: 0, preempted: 0, kvUse: 0 };
+  /** Of a llama-server. */
+  slots = 64;
   running = 0;
   readonly #running = new Set<Running>();
   /** It counts running requests only when it sends a frame, as vLLM and SGLang do in a step. */
@@ -196,6 +205,7 @@ export class ServerStub {
   /** What it says of itself and of prompts; undefined: it has no such path. */
   #about(path: string, body: () => unknown): object | undefined {
     const { kind, version } = this;
+    if (!ABOUT[kind].has(path)) return undefined;
     switch (path) {
       case '/health':
         return {};
@@ -205,7 +215,7 @@ export class ServerStub {
         return { version };
       case '/props':
         return {
-          total_slots: 64,
+          total_slots: this.slots,
           default_generation_settings: { n_ctx: 4096 },
           endpoint_metrics: true,
           build_info: version,

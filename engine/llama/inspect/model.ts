@@ -18,6 +18,7 @@ import { LlamaLog } from '../llama-log.js';
 import { fileTemplates } from '../file-templates.js';
 import { computeThreads, coresProblem } from '../cores.js';
 import { planLoad, WITHOUT_ITS_CHECKS } from '../load-plan.js';
+import { beyondTrained } from '../model-tokens.js';
 import { usesOf } from '../model-uses.js';
 import { freeMemory } from '../memory/check.js';
 import { roomForMemoryFiles } from '../memory/memory-file.js';
@@ -54,6 +55,8 @@ export async function inspectModel(
   const says = known ? head.architecture : `this llama.cpp does not know the architecture ${head.architecture}`;
   findings.push({ what: 'architecture', ok: known, needed: true, says });
   if (!known) return bare(head, findings);
+  for (const line of beyondTrained(setup.contextPerSeat, head.trainedContext))
+    findings.push({ what: 'context', ok: false, needed: false, says: line });
   if (setup.cores !== undefined) findings.push(coresFinding(setup, setup.cores, memory === undefined));
   try {
     const plan = await planLoad(llama, insights, setup);

@@ -46,6 +46,7 @@ t.test('an engine has its own variables, and this process’s stay unchanged', a
       ready: () => undefined,
       ended: () => undefined,
       capacity: { seats: () => undefined, unconfirmed: () => undefined },
+      serverProblem: () => undefined,
       threw: () => undefined,
       failed: () => undefined,
     },

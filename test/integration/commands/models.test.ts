@@ -124,7 +124,7 @@ t.test('verify: another chat template, one for tools, a configured format, and a
     { id: 'plain', ...model, chatTemplate },
     { id: 'chosen', ...model, chatTemplate, toolFormat: 'hermes' },
     { id: 'gone', ...model, chatTemplate: join(dir, 'gone.jinja') },
-    { id: 'two', ...model, file: two },
+    { id: 'two', ...model, file: two, contextPerSeat: 32_768 },
   );
   const ran = await runCli(['models', 'verify', '--json'], environment);
   t.equal(ran.code, 1);
@@ -137,6 +137,9 @@ t.test('verify: another chat template, one for tools, a configured format, and a
   t.match(calls(plain), { ok: false, says: /^calls by a JSON instruction.*lists no tools.*as plain text$/ });
   t.equal(plain?.serves, true, 'it is served all the same');
   t.match(calls(chosen), { ok: true, says: /^the format that toolFormat names: calls after <tool_call>/ });
+  const beyond = both?.findings.find(({ what }) => what === 'context');
+  t.match(beyond, { ok: false, needed: false, says: /^contextPerSeat is 32,768 .* trained for 8,192: / });
+  t.equal(both?.serves, true, 'with a warning');
   t.match(calls(both), { ok: true, says: /^its own format: calls after <tool_call>/ });
   t.match(gone, { serves: false, problem: /^model gone: chatTemplate cannot be read from .*gone\.jinja: ENOENT$/ });
   t.notMatch(ran.stdout, /m\.role/, 'the template itself is not printed');

@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { MachineFacts } from '../../../engine/protocol/inspect-messages.js';
-import { backendCheck, callsCheck, computeCheck } from '../../../sidecar/commands/doctor.js';
+import { backendCheck, callsCheck, contextCheck, computeCheck } from '../../../sidecar/commands/doctor.js';
 
 const FACTS: MachineFacts = {
   gpu: false,
@@ -70,6 +70,15 @@ t.test('kernels that the driver cannot run are reported with what to do about th
   const full = { kind: 'failed', reason: 'llama.cpp cannot load it: failed to allocate buffer' } as const;
   t.match(computeCheck(full, CUDA), { level: 'warn', advice: /while nothing else uses the GPU/ });
   t.match(failed({ ...CUDA, gpu: 'vulkan' }), { level: 'fail', advice: /build them on this machine/ });
+  t.end();
+});
+
+t.test('seats that are longer than what the model was trained for are a warning', (t) => {
+  const says = 'contextPerSeat is 32,768 tokens, and the model was trained for 8,192';
+  const findings = [{ what: 'context', ok: false, needed: false, says } as const];
+  const nothing = { head: undefined, load: undefined, memory: undefined, gpuMemory: undefined, sizes: [] };
+  const found = contextCheck({ id: 'one', inspected: { kind: 'answer', answer: { ...nothing, findings } } });
+  t.match(found, [{ what: 'context of one', level: 'warn', says, advice: /contextPerSeat/ }]);
   t.end();
 });
 

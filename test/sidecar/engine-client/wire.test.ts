@@ -69,6 +69,8 @@ t.test('anything else is a violation', async (t) => {
     [held({ state: { ...state, digest: undefined } }), 'malformed'],
     [{ v, kind: 'capacity', seats: 0, unconfirmed: 0 }, 'malformed'],
     [{ v, kind: 'ready', facts: { ...facts, confirmsCancels: 'yes' } }, 'malformed'],
+    [{ v, kind: 'ready', facts: { ...facts, warnings: [1] } }, 'malformed'],
+    [{ v, kind: 'serverProblem' }, 'malformed'],
     [{ v, kind: 'step', step: 1 }, 'malformed'],
     [{ v, kind: 'step', step: 1, outputs: [] }, 'malformed'],
     [{ v, kind: 'step', step: 1, outputs: [], held: [{ sequence: 0, hashes: [7] }] }, 'malformed'],
