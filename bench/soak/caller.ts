@@ -81,7 +81,7 @@ export function endOf(status: number, text: string, stream: boolean): Ending {
   const codes = [...text.matchAll(/"error":\{[^{}]*"code":"([a-z_]+)"/g)].map(([, code]) => code ?? '');
   const [code] = codes;
   if (status !== 200) return code === undefined ? { end: 'broken' } : { end: 'refused', code };
-  const done = text.endsWith('data: [DONE]\n\n');
+  const done = text.includes('data: [DONE]\n\n');
   if (stream && code !== undefined && codes.length === 1 && !done) return { end: 'cut', code };
   const counts = /"prompt_tokens":(\d+),"completion_tokens":(\d+)/.exec(text);
   if (codes.length > 0 || (stream && !done) || !counts) return { end: 'broken' };

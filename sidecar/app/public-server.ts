@@ -102,6 +102,7 @@ export function serverOf(
   const server = createServer({
     routes,
     clock,
+    trailers: stream.trailer,
     limits: {
       totalBytes: bodies.totalBytes,
       shortBytes: bodies.shortBytes,

@@ -90,6 +90,13 @@ export const configSchema: SettingSchema = section({
       'Text of a stream within this time after a frame is joined in the next frame: fewer frames for callers and less processor time, each frame up to this much later. The first token is sent at once. 0: a frame for each message of the engine, which sends one a step, or one for the steps of 10 ms.',
       { default: 0, maximum: 1000 },
     ),
+    trailer: {
+      type: 'string',
+      description:
+        'Which streams end with the trailer `Server-Timing: ra-ttft`. `asked`: those of requests with `TE: trailers`. `always`: all, for proxies that take trailers without asking for them; Varnish and others cut a stream that has one.',
+      enum: ['asked', 'always'],
+      default: 'asked',
+    },
     // About 2,000 tokens until a stream switches to `tryEnd`, about 4,000 until the bound; below 64 KiB every stream
     // would switch.
     maxBufferedBytes: bytes(

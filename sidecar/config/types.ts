@@ -59,6 +59,8 @@ export interface Config {
     readonly keepAliveMs: number;
     /** 0: nothing is joined. */
     readonly intervalMs: number;
+    /** Which streams end with a trailer; asked: those of requests with `TE: trailers`. */
+    readonly trailer: 'asked' | 'always';
     readonly maxBufferedBytes: number;
     readonly totalBufferedBytes: number;
   };

@@ -20,7 +20,7 @@ export function answerFields(
   { status, type, own }: Answer,
 ): readonly Field[] {
   const { fields, names } = responseFields(type, own, head.requestId);
-  if (type === EVENT_STREAM) names.add('server-timing');
+  if (names.has('trailer')) names.add('server-timing');
   const report = loadReport?.field(head, status);
   return [...fields, ...(report === undefined ? [] : [report]), ...cors.fields(head, names)];
 }

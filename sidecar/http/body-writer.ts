@@ -2,6 +2,7 @@ import type { Backlog, Backlogged, CutReason } from './backlog.js';
 import {
   beginBackpressure,
   chunk,
+  endBare,
   endChunked,
   endOpen,
   lastBytes,
@@ -10,7 +11,7 @@ import {
   wireText,
   writeChunk,
 } from './chunked.js';
-import type { BackpressureResponse, Chunk, ChunkedResponse, ChunkEnd } from './chunked.js';
+import type { BackpressureResponse, Chunk, ChunkedResponse, ChunkEnd, Trailer } from './chunked.js';
 import { corks, RAW_BYTES, total } from './raw-corks.js';
 import { SendBuffer } from './send-buffer.js';
 
@@ -96,10 +97,9 @@ export class BodyWriter implements Backlogged {
   }
 
   /**
-   * Writes chunks and ends the body, now or once the reader has read the buffered data. Without a trailer there must be
-   * a chunk.
+   * Writes chunks and ends the body, now or once the reader has read the buffered data.
    */
-  end(chunks: readonly Chunk[], trailer?: readonly [name: string, value: string]): void {
+  end(chunks: readonly Chunk[], trailer?: Trailer): void {
     if (this.#over || this.#last) return;
     this.#useBackpressureIfLong(chunks);
     this.#open = this.#owner.mustStayOpen();
@@ -118,12 +118,19 @@ export class BodyWriter implements Backlogged {
     const parts = corks(chunks);
     const last = parts.pop() ?? [];
     for (const part of parts) this.#res.cork(() => this.#writeRaw(part, false));
+    let waiting = '';
     this.#res.cork(() => {
-      this.#writeRaw(last, trailer === undefined);
-      if (this.#open) endOpen(this.#res, trailer);
+      if (trailer === undefined && this.#open) {
+        this.#writeRaw(last.length > 0 ? last : [chunk('', '', this.#commentEnd)], true);
+        return;
+      }
+      this.#writeRaw(last, false);
+      if (trailer === undefined) waiting = endBare(this.#res);
+      else if (this.#open) endOpen(this.#res, trailer);
       else endChunked(this.#res, trailer);
     });
-    this.#finish();
+    if (waiting === '') this.#finish();
+    else this.#endLater(waiting);
   }
 
   /**
@@ -157,6 +164,15 @@ export class BodyWriter implements Backlogged {
     this.#over = true;
     this.#buffer.clear();
     this.#unproven = 0;
+    this.#recount();
+  }
+
+  /** The last bytes of a body found no room. */
+  #endLater(bytes: string): void {
+    this.#usesBackpressure = true;
+    this.#last = true;
+    this.#full = true;
+    this.#buffer.push(bytes);
     this.#recount();
   }
 

@@ -15,8 +15,7 @@ import type { HttpResponse } from './uws.js';
  *     0\r\nServer-Timing: ra-ttft;dur=1\r\n   writeHeader('0\r\nServer-Timing', 'ra-ttft;dur=1')
  *     Date: …\r\n\r\n                         endWithoutBody(), which cannot be kept from its Date
  *
- * Every chunk therefore holds one `name: value`, which is just what a server-sent event or comment is. A body that
- * ends without a trailer takes its `0\r\n` along with the last chunk's value.
+ * Every chunk therefore holds one `name: value`, which is just what a server-sent event or comment is.
  *
  * Two things follow. The length is counted here, in bytes of UTF-8. And uWS reports no backpressure in this mode:
  * what a reader does not take is buffered, without a bound.
@@ -33,7 +32,8 @@ import type { HttpResponse } from './uws.js';
  *     9\r\ndata: a\n\n\r\n                    and what is handed to it, from now on framed by us
  *     0\r\nServer-Timing: ra-ttft;dur=1\r\n\r\n
  *
- * So it is used only where a reader may be slow.
+ * So it is used only where a reader may be slow, and at the end of a body without a trailer: there uWS's `Date` may not follow
+ * the last chunk, where it would be a trailer, which Varnish takes for a broken body. What is handed to `tryEnd` is `0\r\n\r\n` alone.
  */
 export type ChunkedResponse = Pick<HttpResponse, 'writeHeader' | 'endWithoutBody'>;
 
@@ -46,8 +46,14 @@ export type BackpressureResponse = Pick<
 /** A total that no stream reaches. */
 const ENDLESS = Number.MAX_SAFE_INTEGER;
 
+/** The last bytes of a body without a trailer. */
+const END = '0\r\n\r\n';
+const END_BYTES: Uint8Array = Buffer.from(END);
+
 /** Bytes of our line and of uWS's two lines (`Date` always has 29 characters) in the chunk that contains them. */
-const SWITCH_BYTES = ': \r\n'.length + 'Date: \r\n'.length + 29 + `Content-Length: ${ENDLESS}\r\n`.length;
+function switchBytes(total: number): number {
+  return ': \r\n'.length + 'Date: \r\n'.length + 29 + `Content-Length: ${total}\r\n`.length;
+}
 
 /** One chunk, prepared for {@link writeChunk}. */
 export interface Chunk {
@@ -88,27 +94,35 @@ export function openChunked(res: ChunkedResponse): void {
   res.writeHeader('Transfer-Encoding', 'chunked\r\n');
 }
 
-/** `final`: nothing follows, neither a chunk nor a trailer. */
+/** `final`: ends the body too, without a trailer, and leaves the response open for uWS. */
 export function writeChunk(res: ChunkedResponse, { key, value }: Chunk, final = false): void {
-  res.writeHeader(key, final ? `${value}\r\n0` : value);
+  res.writeHeader(key, final ? `${value}\r\n0\r\n` : value);
 }
 
-/** Ends the body and the response. Without a trailer the last chunk must have been written as `final`. */
-export function endChunked(res: ChunkedResponse, trailer?: readonly [name: string, value: string]): void {
-  if (trailer !== undefined) res.writeHeader(`0\r\n${trailer[0]}`, trailer[1]);
+/** A trailer field. */
+export type Trailer = readonly [name: string, value: string];
+
+/** Ends the body with a trailer, and the response. */
+export function endChunked(res: ChunkedResponse, [name, value]: Trailer): void {
+  res.writeHeader(`0\r\n${name}`, value);
   res.endWithoutBody();
 }
 
 /** Ends the body as {@link endChunked} does, and leaves the response open for uWS. */
-export function endOpen(res: ChunkedResponse, trailer?: readonly [name: string, value: string]): void {
-  if (trailer !== undefined) res.writeHeader(`0\r\n${trailer[0]}`, trailer[1]);
+export function endOpen(res: ChunkedResponse, [name, value]: Trailer): void {
   // Its second line break ends the trailer.
-  res.writeHeader('Date', `${new Date().toUTCString()}\r\n`);
+  res.writeHeader(`0\r\n${name}`, `${value}\r\n`);
+}
+
+/** Ends the body without a trailer, and the response. Returns what uWS did not take: it follows by {@link tryChunks}. `res` must be corked. */
+export function endBare(res: BackpressureResponse): string {
+  res.writeHeader(`${switchBytes(END.length).toString(16)}\r\n`, '');
+  return END.slice(tryChunks(res, END_BYTES, true).taken);
 }
 
 /** Switches to writing with backpressure. {@link tryChunks} must follow, and no other write is allowed from then on. */
 export function beginBackpressure(res: BackpressureResponse): void {
-  res.writeHeader(`${SWITCH_BYTES.toString(16)}\r\n`, '');
+  res.writeHeader(`${switchBytes(ENDLESS).toString(16)}\r\n`, '');
 }
 
 /** The result of passing bytes to uWS. */
@@ -134,7 +148,7 @@ export function wireText({ key, value }: Chunk): string {
   return `${key}: ${value}\r\n`;
 }
 
-/** The bytes that {@link endChunked} sends. */
-export function lastBytes(trailer?: readonly [name: string, value: string]): string {
-  return trailer === undefined ? '0\r\n\r\n' : `0\r\n${trailer[0]}: ${trailer[1]}\r\n\r\n`;
+/** The last bytes of a body that is written with backpressure. */
+export function lastBytes(trailer: Trailer | undefined): string {
+  return trailer === undefined ? END : `0\r\n${trailer[0]}: ${trailer[1]}\r\n\r\n`;
 }

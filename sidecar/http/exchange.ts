@@ -63,7 +63,7 @@ export interface Exchange {
   /** Answers with an error of the catalogue and its headers. `headers` adds to them. */
   fail(error: ContractError, headers?: Readonly<Record<string, string>>): void;
   /**
-   * Answers 200 with server-sent events, and `Trailer: Server-Timing` announced.
+   * Answers 200 with server-sent events. `Trailer: Server-Timing` is announced if the stream may end with it.
    */
   stream(headers?: Readonly<Record<string, string>>, frames?: FrameOptions): EventStream;
 }
@@ -85,7 +85,7 @@ export interface EventStream {
   event(text: string, name?: string): void;
   /** `: <text>`. A blank line follows it between frames without names. */
   comment(text: string): void;
-  /** Ends the body; `serverTiming` becomes the Server-Timing trailer. Idempotent. */
+  /** Ends the body; `serverTiming` becomes the Server-Timing trailer, if the request takes one. Idempotent. */
   end(serverTiming?: string): void;
   /** Sends a last frame with the error, and ends like `end`. After the end it does nothing. */
   fail(error: ContractError, serverTiming?: string): void;

@@ -1,6 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { ContractError } from '../domain/errors.js';
 import type { Field } from './cors.js';
+import type { RequestHead } from './exchange.js';
 
 /** `200 OK`. 499 is nginx's code, which Node does not know. */
 export function statusLine(status: number): string {
@@ -47,16 +48,21 @@ export function headBytes(fields: readonly Field[]): number {
   return fields.reduce((sum, [name, value]) => sum + name.length + Buffer.byteLength(value) + 4, FIXED_BYTES);
 }
 
-/** The headers of an event stream, with the handler's own. */
+/** Whether the request has `TE: trailers`: what is between it and its caller takes them, or its caller does. */
+export function asksForTrailers(head: Pick<RequestHead, 'header'>): boolean {
+  return /(?:^|,)[ \t]*trailers[ \t]*(?:,|$)/i.test(head.header('te') ?? '');
+}
+
+/** The headers of an event stream, with the handler's own. `trailers`: it may end with some. */
 export function streamHeaders(
   own: Readonly<Record<string, string>>,
-  mustClose: boolean,
+  { closes, trailers }: { readonly closes: boolean; readonly trailers: boolean },
 ): Readonly<Record<string, string>> {
   return {
     'Cache-Control': 'no-cache',
     'X-Accel-Buffering': 'no',
     ...own,
-    Trailer: 'Server-Timing',
-    ...(mustClose ? { Connection: 'close' } : {}),
+    ...(trailers ? { Trailer: 'Server-Timing' } : {}),
+    ...(closes ? { Connection: 'close' } : {}),
   };
 }

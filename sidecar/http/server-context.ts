@@ -35,10 +35,15 @@ export interface ReaderCut {
   readonly bytes: number;
 }
 
+/** Which streams may end with a trailer: those of requests with `TE: trailers`, or all. */
+export type Trailers = 'asked' | 'always';
+
 /** State shared by all exchanges of one server. */
 export interface ServerContext {
   /** The port uses TLS. */
   readonly secure: boolean;
+  /** Which streams may end with a trailer. */
+  readonly trailers: Trailers;
   readonly cors: Cors;
   readonly clock: Clock;
   readonly bodies: BodyBudget;

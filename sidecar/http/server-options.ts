@@ -5,7 +5,7 @@ import type { BacklogLimits } from './backlog.js';
 import type { Exchange, RequestHead } from './exchange.js';
 import type { LoadReport } from './load-report.js';
 import type { Routes } from './routes.js';
-import type { ExchangeEnd, ReaderCut } from './server-context.js';
+import type { ExchangeEnd, ReaderCut, Trailers } from './server-context.js';
 
 /** Like Node's own requestTimeout: five minutes suffice for 80 MiB at 2.3 Mbit/s. */
 export const BODY_MS = 300_000;
@@ -20,6 +20,8 @@ export interface ServerOptions {
   readonly tls?: TlsFiles;
   /** Origins of web pages that may send requests; `*` for all. */
   readonly origins: readonly string[];
+  /** Which streams may end with a trailer. Default: `asked`. */
+  readonly trailers?: Trailers;
   readonly clock: Clock;
   readonly limits: {
     /** Memory of all request bodies at once. */

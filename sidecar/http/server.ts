@@ -81,6 +81,7 @@ class UwsServer implements Server {
     this.#onFault = onFault;
     this.#context = {
       secure: options.tls !== undefined,
+      trailers: options.trailers ?? 'asked',
       cors: new Cors(origins),
       clock,
       bodies: new BodyBudget(totalBytes, shortBytes),

@@ -1,6 +1,6 @@
 import { errorBody, type ContractError, type ErrorCode } from '../domain/errors.js';
 import { chunk } from './chunked.js';
-import type { Chunk, ChunkEnd } from './chunked.js';
+import type { Chunk, ChunkEnd, Trailer } from './chunked.js';
 import type { EventStream, FrameOptions } from './exchange.js';
 import type { NextTurn } from './next-turn.js';
 
@@ -11,10 +11,16 @@ export interface StreamTarget {
    * the head too.
    */
   send(chunks: readonly Chunk[]): void;
-  /** The same, and ends the body. Without a trailer there is at least one chunk. */
-  end(chunks: readonly Chunk[], trailer?: readonly [name: string, value: string]): void;
+  /** The same, and ends the body. */
+  end(chunks: readonly Chunk[], trailer?: Trailer): void;
   /** As of an event stream, for the data passed here. */
   unread(): number;
+}
+
+/** What a stream is like. */
+export interface StreamOptions extends FrameOptions {
+  /** Whether it may end with a trailer. Default: true. */
+  readonly trailers?: boolean;
 }
 
 const NOWHERE: StreamTarget = { send: () => undefined, end: () => undefined, unread: () => 0 };
@@ -44,6 +50,7 @@ export class SseStream implements EventStream {
   readonly #target: StreamTarget;
   readonly #errorFrame: (error: ContractError) => string;
   readonly #named: boolean;
+  readonly #trailers: boolean;
   #waiting: Chunk[] = [];
   /**
    * The previous array of {@link #waiting}, emptied. Two arrays are reused in turn: a new one per packet would be in
@@ -63,10 +70,11 @@ export class SseStream implements EventStream {
   constructor(
     target: StreamTarget,
     nextTurn: Pick<NextTurn, 'add'>,
-    { named = false, errorFrame = errorBody }: FrameOptions = {},
+    { named = false, errorFrame = errorBody, trailers = true }: StreamOptions = {},
   ) {
     this.#target = target;
     this.#named = named;
+    this.#trailers = trailers;
     this.#errorFrame = errorFrame;
     nextTurn.add(() => this.#start());
   }
@@ -100,10 +108,9 @@ export class SseStream implements EventStream {
   end(serverTiming?: string): void {
     if (!this.#open) return;
     if (serverTiming !== undefined) forbidLineBreak(serverTiming);
-    // Without a trailer the body's end is sent with a last chunk; if all was sent already, with an empty comment.
-    else if (this.#waiting.length === 0) this.comment('');
     this.#open = false;
-    const trailer = serverTiming === undefined ? undefined : (['Server-Timing', serverTiming] as const);
+    const trailer =
+      serverTiming === undefined || !this.#trailers ? undefined : (['Server-Timing', serverTiming] as const);
     const end = (chunks: readonly Chunk[]): void => this.#target.end(chunks, trailer);
     if (this.#started) this.#passTo(end);
     else this.#ending = end;

@@ -9,7 +9,7 @@ import type { FollowedExchange } from './ended-streams.js';
 import type { ServerContext } from './server-context.js';
 import type { BodyResult, EventStream, Exchange, FrameOptions, Reply, RequestHead } from './exchange.js';
 import { ExchangeRecord } from './exchange-record.js';
-import { errorFields, statusLine, streamHeaders } from './fields.js';
+import { asksForTrailers, errorFields, statusLine, streamHeaders } from './fields.js';
 import type { Snapshot } from './head.js';
 import { BodyWriter } from './body-writer.js';
 import { abandonedStream, SseStream } from './sse.js';
@@ -150,7 +150,8 @@ export class UwsExchange implements Exchange {
 
   stream(headers: Readonly<Record<string, string>> = {}, frames?: FrameOptions): EventStream {
     const closes = this.#mustClose;
-    const own = streamHeaders(headers, closes);
+    const trailers = this.#server.trailers === 'always' || asksForTrailers(this.head);
+    const own = streamHeaders(headers, { closes, trailers });
     const fields = answerFields(this.#server, this.head, { status: 200, type: EVENT_STREAM, own });
     if (this.#state !== 'open' || this.#answered) return abandonedStream();
     this.#reader?.closeUnread();
@@ -186,7 +187,7 @@ export class UwsExchange implements Exchange {
     );
     this.#state = 'streaming';
     this.#writer = writer;
-    this.#stream = new SseStream(writer, this.#server.nextTurn, frames);
+    this.#stream = new SseStream(writer, this.#server.nextTurn, { trailers, ...frames });
     return this.#stream;
   }
 

@@ -118,7 +118,10 @@ for (const contract of ['strict', 'compatible'] as const)
           sidecar.until('ra_sidecar_waiting_requests{model="kept",class="standard"}', count);
         const running = await sidecar.begin(CHAT.path, chatBody('kept', 'begun', { stream: true }), early);
         await running.until('begun');
-        const waits = await sidecar.begin(path, route.body({ model: 'kept', stream: true }), early);
+        const waits = await sidecar.begin(path, route.body({ model: 'kept', stream: true }), {
+          ...early,
+          TE: 'trailers',
+        });
         await waiting(1);
         const full = await post({ model: 'kept' }, early);
         refused(t, 'a full queue', full, 429, 'capacity_exceeded');

@@ -283,7 +283,7 @@ t.test('deadlines', async (t) => {
       const answers = await Promise.all([
         sidecar.post(CHAT, chatBody('chat', 'hold')),
         sidecar.post(CHAT, chatBody('chat', 'hold', { stream: true })),
-        sidecar.post(CHAT, chatBody('chat', 'begun', { stream: true })),
+        sidecar.post(CHAT, chatBody('chat', 'begun', { stream: true }), { TE: 'trailers' }),
       ]);
       const began = answers[2].status === 200 && sidecar.spool.records.filter(isClose).length === answers.length;
       return began || timeoutMs >= MOST_TIMEOUT_MS ? { sidecar, answers } : await running(4 * timeoutMs);

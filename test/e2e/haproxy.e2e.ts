@@ -24,6 +24,7 @@ t.test('a stream over HTTP/2 and TLS ends with its trailer', async (t) => {
     ':path': '/v1/chat/completions',
     authorization: `Bearer ${pool.key}`,
     'content-type': 'application/json',
+    te: 'trailers',
   });
   stream.end(JSON.stringify({ ...SHORT, stream: true }));
   const seen: Record<string, unknown>[] = [];

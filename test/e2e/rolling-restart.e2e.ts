@@ -85,7 +85,7 @@ function send({ port }: Proxy, { key }: Pool, agent: Agent, i: number): Promise<
       response.setEncoding('utf8').on('error', broken);
       response.on('data', (chunk: string) => (body += chunk));
       response.on('end', () => {
-        const whole = stream ? body.endsWith('data: [DONE]\n\n') : body.includes('"finish_reason":"length"');
+        const whole = stream ? body.includes('data: [DONE]\n\n') : body.includes('"finish_reason":"length"');
         if (status === 200) resolve({ end: whole ? 'whole' : 'cut', status, stream });
         else resolve({ end: status === 429 ? 'policy' : 'refused', status, stream });
       });

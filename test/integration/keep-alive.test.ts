@@ -51,7 +51,7 @@ async function holdSeat(sidecar: Sidecar): Promise<() => void> {
 async function ask(sidecar: Sidecar, prompt: string): Promise<RawConnection> {
   const connection = await RawConnection.open(sidecar.port);
   t.teardown(() => connection.close());
-  const headers = { Authorization: `Bearer ${sidecar.key}`, 'Content-Type': 'application/json' };
+  const headers = { Authorization: `Bearer ${sidecar.key}`, 'Content-Type': 'application/json', TE: 'trailers' };
   const body = { model: CHAT, messages: [{ role: 'user', content: prompt }], stream: true, max_tokens: 4 };
   return connection.request('POST', '/v1/chat/completions', headers, JSON.stringify(body));
 }
@@ -88,7 +88,7 @@ t.test('an impatient queue', async (t) => {
   t.test('a stream that got no seat ends with one error frame, no [DONE], no trailer', async (t) => {
     const { status, body, trailers } = await (await ask(sidecar, 'Hello')).response();
     t.equal(status, 200);
-    t.match(body, /^(: keep-alive\n)+: \n\ndata: [^\n]+\n\n$/, 'comments, then one frame');
+    t.match(body, /^(: keep-alive\n)+: \n\ndata: [^\n]+\n\n: \r\n[^\n]+\n[^\n]+\n$/, 'comments, then one frame');
     const events = eventsOf(body);
     const error = await refusalOf(new Response(events[0]));
     t.match(error, { code: 'capacity_exceeded', type: 'capacity' });

@@ -92,6 +92,7 @@ t.test('a streamed chat within its caller’s trace', async (t) => {
   const body = JSON.stringify({ ...chatBody({ max_tokens: 40, stop: undefined }), stream: true });
   const head = {
     Authorization: `Bearer ${key}`,
+    TE: 'trailers',
     'Content-Type': 'application/json',
     'x-request-id': 'streamed',
     traceparent: parent('01'),

@@ -25,7 +25,7 @@ export async function serve(
   options: Partial<
     Pick<
       ServerOptions,
-      'origins' | 'limits' | 'clock' | 'wrap' | 'tls' | 'onExchange' | 'onExchangeEnd' | 'onReaderCut'
+      'origins' | 'trailers' | 'limits' | 'clock' | 'wrap' | 'tls' | 'onExchange' | 'onExchangeEnd' | 'onReaderCut'
     >
   > = {},
 ): Promise<RunningServer> {

@@ -39,7 +39,7 @@ export class OpenStream {
     connection.request(
       'POST',
       '/v1/chat/completions',
-      { Authorization: `Bearer ${sidecar.key}`, 'Content-Type': 'application/json' },
+      { Authorization: `Bearer ${sidecar.key}`, 'Content-Type': 'application/json', TE: 'trailers' },
       JSON.stringify({ ...body, stream: true }),
     );
     try {

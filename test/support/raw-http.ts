@@ -18,6 +18,12 @@ export interface RawResponse {
   readonly raw: string;
 }
 
+/**
+ * The data of the last chunk of a stream without a trailer, where the HTTP library puts two fields of its own; sidecar/http/chunked.ts
+ * describes how.
+ */
+export const BARE_END = /^: \r\nDate: [^\r\n]{29}\r\nContent-Length: 5\r\n$/;
+
 interface Waiter {
   /** True when it is satisfied and need not be called again. */
   attempt(): boolean;

@@ -1,6 +1,7 @@
 /** Requests of tests to a chat model, and the parts of its answers. */
 import { validateAnswer } from '../../sidecar/contracts/answer-checks.js';
 import type { AnswerKind } from '../../sidecar/contracts/answer-schemas.js';
+import { BARE_END } from './raw-http.js';
 import type { Sidecar } from './sidecar.js';
 
 export interface Usage {
@@ -84,10 +85,14 @@ export interface Chunk {
   readonly usage?: Usage;
 }
 
+/** {@link BARE_END} where the body ends with it. */
+const BARE_END_OF_BODY = new RegExp(BARE_END.source.slice(1));
+
 /** The data of each event of a stream, comments left out. Throws on anything that is neither. */
 export function eventsOf(body: string): string[] {
-  if (!body.endsWith('\n\n')) throw new Error('the stream ends within a frame');
-  return body
+  const frames = body.replace(BARE_END_OF_BODY, '');
+  if (!frames.endsWith('\n\n')) throw new Error('the stream ends within a frame');
+  return frames
     .slice(0, -2)
     .split('\n\n')
     .flatMap((part) => {

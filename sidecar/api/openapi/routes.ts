@@ -64,7 +64,7 @@ export const ROUTES: readonly RouteReference[] = [
       'A stream that went well ends with `data: [DONE]`; one that ends early ends with exactly one error object and no ' +
       '`[DONE]`. Comments (`: keep-alive`) may come between frames. The 200 goes out with the first token, or after one ' +
       'keep-alive interval without one; until then a failure is an ordinary error response. After the last frame of a ' +
-      'stream the trailer field `Server-Timing: ra-ttft;dur=<milliseconds>` says how long after the request’s last byte ' +
+      'stream whose request has `TE: trailers` the trailer field `Server-Timing: ra-ttft;dur=<milliseconds>` says how long after the request’s last byte ' +
       'its first token came; it is left out when no token was generated, and clients may ignore it.',
     key: true,
     request: 'ChatCompletionRequest',

@@ -103,10 +103,7 @@ t.test('a stream that ended before its request', async (t) => {
   caller.send(LENGTH.replace('/ ', '/stream '));
   const response = await caller.response();
   t.same(response.chunks, ['data: a\n\n']);
-  t.same(
-    response.trailers.map(([name]) => name),
-    ['Date'],
-  );
+  t.same(response.trailers, []);
   caller.send('hello');
   t.equal(await caller.rest(), '');
 });

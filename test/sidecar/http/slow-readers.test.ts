@@ -22,7 +22,7 @@ async function streams(t: Parameters<typeof serve>[0]) {
   const open = async (): Promise<{ caller: RawConnection; stream: EventStream; gone: Signal }> => {
     next = deferred();
     const caller = await running.connect();
-    caller.request('GET', '/');
+    caller.request('GET', '/', { TE: 'trailers' });
     return { caller, ...(await next.promise) };
   };
   return { ...running, open, cuts };

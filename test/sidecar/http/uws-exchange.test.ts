@@ -5,7 +5,7 @@ import t from 'tap';
 import type { BodyResult, EventStream, Exchange } from '../../../sidecar/http/exchange.js';
 import { deferred, serve } from '../../support/http-server.js';
 import { eventually } from '../../support/processes.js';
-import type { RawResponse } from '../../support/raw-http.js';
+import { BARE_END, type RawResponse } from '../../support/raw-http.js';
 
 const DATE = /Date: [A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT\r\n/g;
 
@@ -38,7 +38,9 @@ t.test('a stream with a trailer, byte for byte, twice on one connection', async 
   const { connect, ends } = await serve(t, greet);
   const caller = await connect();
   for (let round = 0; round < 2; round++) {
-    const response = await caller.request('POST', '/', { 'x-request-id': 'a' }, '{}').response();
+    const response = await caller
+      .request('POST', '/', { 'x-request-id': 'a', TE: 'gzip;q=0.5, Trailers' }, '{}')
+      .response();
     t.equal(
       undated(response),
       HEAD +
@@ -117,20 +119,25 @@ t.test('a stream without a trailer', async (t) => {
   });
   const caller = await connect();
   const atOnce = await caller.request('GET', '/at-once').response();
-  t.same(atOnce.chunks, ['data: a\n\n', 'data: b\n\n'], 'ends with its last frame');
-  t.same(
-    atOnce.trailers.map(([name]) => name),
-    ['Date'],
-  );
+  t.same(atOnce.chunks.slice(0, -1), ['data: a\n\n', 'data: b\n\n']);
+  t.match(atOnce.chunks.at(-1), BARE_END, 'ends with a comment');
+  t.same(atOnce.trailers, []);
+  t.equal(atOnce.field('trailer'), undefined);
 
   caller.request('GET', '/later');
   await caller.until('data: a\n\n');
   (await sent.promise).end();
-  t.same((await caller.response()).chunks, ['data: a\n\n', ': \n\n'], 'or with an empty comment');
+  t.match((await caller.response()).chunks, ['data: a\n\n', BARE_END]);
 
-  const empty = await caller.request('GET', '/empty').response();
+  const empty = await caller.request('GET', '/empty', { TE: 'trailers' }).response();
   t.same(empty.chunks, []);
   t.same(empty.trailers[0], ['Server-Timing', 'ra-ttft;dur=1']);
+  for (const te of ['', 'gzip', 'trailers;q=0', 'x-trailers']) {
+    const other = await caller.request('GET', '/empty', te === '' ? {} : { TE: te }).response();
+    t.equal(other.field('trailer'), undefined, te);
+    t.match(other.chunks, [BARE_END], 'its request takes no trailer');
+    t.same(other.trailers, []);
+  }
 });
 
 t.test('the head is sent at once, and each tick’s frames after it', async (t) => {
@@ -151,7 +158,7 @@ t.test('the head is sent at once, and each tick’s frames after it', async (t) 
 });
 
 t.test('clients read it', async (t) => {
-  const { port } = await serve(t, greet, { origins: ['*'] });
+  const { port } = await serve(t, greet, { origins: ['*'], trailers: 'always' });
   const expected = 'data: {"text":"wörld 中 🌍"}\n\n: keep-alive\n\ndata: [DONE]\n\n';
 
   for (let round = 0; round < 2; round++) {
@@ -207,9 +214,9 @@ t.test('a handler that fails during a stream ends it with one error frame', asyn
   const frame =
     'data: {"error":{"message":"The server failed on this request.","type":"server_error","code":"internal","param":null}}\n\n';
   const caller = await connect();
-  t.same((await caller.request('GET', '/open').response()).chunks, ['data: a\n\n', frame]);
-  t.same((await caller.request('GET', '/forges').response()).chunks, [frame]);
-  t.equal((await caller.request('GET', '/ended').response()).chunks.length, 3);
+  t.match((await caller.request('GET', '/open').response()).chunks, ['data: a\n\n', frame, BARE_END]);
+  t.match((await caller.request('GET', '/forges').response()).chunks, [frame, BARE_END]);
+  t.equal((await caller.request('GET', '/ended').response()).chunks.length, 4);
   t.equal(faults.length, 3);
   t.strictSame(
     ends.map(({ status, code }) => [status, code]),
