@@ -4,11 +4,11 @@ import { systemClock } from './lib/clock.js';
 import { EXIT } from './commands/command.js';
 import { runCommand } from './commands/command-line.js';
 import { endureHangUp } from './commands/hang-up.js';
-import type { Config } from './config/config.js';
+import type { LoadedConfig } from './config/config.js';
 import { openLog } from './telemetry/logger.js';
 import { quietConsole } from './telemetry/quiet-console.js';
 
-async function runServe(config: Config, hints: readonly string[]): Promise<number> {
+async function runServe({ config, hints, source }: LoadedConfig): Promise<number> {
   const logging = openLog(config.log.level, undefined, (code) =>
     say(`ra-sidecar: the log cannot be written to stdout (${code}); its lines are lost until then\n`),
   );
@@ -23,7 +23,7 @@ async function runServe(config: Config, hints: readonly string[]): Promise<numbe
   for (const reason of hints) log.warn('config', { reason });
   try {
     // Messages for people go to stderr: stdout is the log, one JSON object a line.
-    return await serve(config, log, (line) => say(`${line}\n`));
+    return await serve(config, source, log, (line) => say(`${line}\n`));
   } finally {
     await logging.close();
   }

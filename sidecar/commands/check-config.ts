@@ -1,4 +1,4 @@
-import { loadConfig, type Config, type Loaded } from '../config/config.js';
+import { loadConfig, type Config, type LoadedConfig } from '../config/config.js';
 import { EXIT, parsed, type Output } from './command.js';
 import { COMMANDS } from './command-table.js';
 
@@ -9,9 +9,10 @@ export function checkConfig(args: readonly string[], { out, err: say }: Output):
   const { values, operands } = parsed(COMMANDS['check-config'], args);
   const [file] = operands;
   const loaded = file === undefined ? loadConfig() : loadConfig(undefined, file);
-  if (loaded.kind === 'invalid') {
-    if (values.json) out(`${JSON.stringify({ ok: false, problems: loaded.lines }, null, 2)}\n`);
-    else say(loaded.lines.map((line) => `${line}\n`).join(''));
+  if (loaded.kind === 'invalid' || loaded.unservable !== undefined) {
+    const lines = loaded.kind === 'invalid' ? loaded.lines : [loaded.unservable ?? ''];
+    if (values.json) out(`${JSON.stringify({ ok: false, problems: lines }, null, 2)}\n`);
+    else say(lines.map((line) => `${line}\n`).join(''));
     return Promise.resolve(EXIT.failed);
   }
   out(`${JSON.stringify(values.json ? report(loaded) : shown(loaded.config), null, 2)}\n`);
@@ -19,8 +20,8 @@ export function checkConfig(args: readonly string[], { out, err: say }: Output):
   return Promise.resolve(EXIT.done);
 }
 
-function report({ config, hints }: Extract<Loaded, { kind: 'config' }>): object {
-  return { ok: true, hints, config: shown(config) };
+function report({ config, hints, source }: LoadedConfig): object {
+  return { ok: true, source, hints, config: shown(config) };
 }
 
 /** Secrets are in separate files; only a URL's query could contain one. */

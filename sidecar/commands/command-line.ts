@@ -4,7 +4,7 @@
  * even if `serve` cannot be loaded.
  */
 import type { Writable } from 'node:stream';
-import { loadConfig, type Config } from '../config/config.js';
+import { loadConfig, type LoadedConfig } from '../config/config.js';
 import { VERSION } from '../lib/version.js';
 import { EXIT, parsed, UsageError } from './command.js';
 import { COMMANDS } from './command-table.js';
@@ -14,24 +14,24 @@ import type { Io } from './io.js';
 type Args = readonly string[];
 
 /** Runs with a validated configuration. */
-type Configured = (config: Config, args: Args, hints: readonly string[], caller: CommandCaller) => Promise<number>;
+type Configured = (loaded: LoadedConfig, args: Args, caller: CommandCaller) => Promise<number>;
 
 /** What the process that runs a command passes to it. */
 export interface CommandCaller extends Io {
   /** Where `usage` streams its result: stdout. */
   readonly stdout: Writable;
   /** Runs the sidecar until it ends; it uses the process's signals. */
-  readonly serve: (config: Config, hints: readonly string[]) => Promise<number>;
+  readonly serve: (loaded: LoadedConfig) => Promise<number>;
 }
 
 const CONFIGURED: Readonly<Record<string, Configured>> = {
   serve: runServe,
-  keys: async (config, args, _, io) => (await import('./keys.js')).keys(config, args, io),
-  usage: async (config, args, _, { stdout, err: say }) =>
+  keys: async ({ config }, args, io) => (await import('./keys.js')).keys(config, args, io),
+  usage: async ({ config }, args, { stdout, err: say }) =>
     (await import('./usage.js')).usage(config, args, { out: stdout, err: say }),
-  models: async (config, args, _, io) => (await import('./models.js')).models(config, args, io),
-  bench: async (config, args, _, io) => (await import('./bench.js')).bench(config, args, io),
-  doctor: async (config, args, hints, io) => (await import('./doctor.js')).doctor(config, args, hints, io),
+  models: async ({ config }, args, io) => (await import('./models.js')).models(config, args, io),
+  bench: async ({ config }, args, io) => (await import('./bench.js')).bench(config, args, io),
+  doctor: async (loaded, args, io) => (await import('./doctor.js')).doctor(loaded, args, io),
 };
 
 const BARE: Readonly<Record<string, (args: Args, io: Io) => Promise<number>>> = {
@@ -82,12 +82,14 @@ async function runConfigured(name: string, args: Args, caller: CommandCaller): P
     if (others > 0) caller.err(`and ${others} more: ra-sidecar check-config\n`);
     return EXIT.failed;
   }
-  return await (CONFIGURED[name]?.(loaded.config, args, loaded.hints, caller) ?? EXIT.usage);
+  return await (CONFIGURED[name]?.(loaded, args, caller) ?? EXIT.usage);
 }
 
-function runServe(config: Config, args: Args, hints: readonly string[], caller: CommandCaller): Promise<number> {
+function runServe(loaded: LoadedConfig, args: Args, caller: CommandCaller): Promise<number> {
   return orUsage('serve', caller, async () => {
     parsed(COMMANDS.serve, args);
-    return await caller.serve(config, hints);
+    if (loaded.unservable === undefined) return await caller.serve(loaded);
+    caller.err(`${loaded.unservable}\n`);
+    return EXIT.failed;
   });
 }

@@ -1,6 +1,6 @@
 /** `ra-sidecar doctor`: what the sidecar would use of this machine, why, and what prevents it from serving. */
 import { readdirSync } from 'node:fs';
-import type { Config, ModelConfig } from '../config/config.js';
+import type { Config, LoadedConfig, ModelConfig } from '../config/config.js';
 import { EMBEDDED_MODEL } from '../engine-client/embedded-model.js';
 import { inspect, type Inspected, type MachineFacts } from '../engine-client/inspector.js';
 import { EXIT, parsed } from './command.js';
@@ -32,6 +32,8 @@ const KERNELS_ADVICE = (gpu: MachineFacts['gpu'], build: MachineFacts['build']):
     ? 'the package’s kernels may need a newer driver for this GPU: update it, or run GPU=cuda make engine-native (docs/engine.md)'
     : 'the libraries may be of another GPU or driver: build them on this machine (GPU=... make engine-native)';
 
+const SOURCE_ADVICE = 'let RA_CONFIG name the configuration file that has the models';
+
 const ROOM_ADVICE = 'to be sure, run this again while nothing else uses the GPU';
 
 const CONTEXT_ADVICE = 'set contextPerSeat to at most what the model was trained for';
@@ -48,12 +50,13 @@ const BINARIES: Readonly<Record<MachineFacts['build'], string>> = {
 
 const BUILD_ADVICE = 'run make engine-native again: engine/native is not used';
 
-/** Resolves with the exit code: 1 if a check fails. `hints`: warnings of the configuration's own checks. */
-export function doctor(config: Config, args: readonly string[], hints: readonly string[], io: Io): Promise<number> {
+/** Resolves with the exit code: 1 if a check fails. */
+export function doctor(loaded: LoadedConfig, args: readonly string[], io: Io): Promise<number> {
+  const { config } = loaded;
   return orUsage('doctor', io, async () => {
     const { values } = parsed(COMMANDS.doctor, args);
     const checks = [
-      ...hints.map((says): Check => ({ what: 'configuration', level: 'warn', says })),
+      ...configurationChecks(loaded),
       ...(await hostChecks(config, io.clock)),
       ...(await engineChecks(config, io)),
     ];
@@ -61,6 +64,17 @@ export function doctor(config: Config, args: readonly string[], hints: readonly 
     io.out(values.json ? `${JSON.stringify({ ok: failed === 0, checks }, null, 2)}\n` : text(checks));
     return failed === 0 ? EXIT.done : EXIT.failed;
   });
+}
+
+/** Where the configuration comes from, whether a sidecar starts with it, and the warnings of its own checks. */
+export function configurationChecks({ hints, source, unservable }: Omit<LoadedConfig, 'config'>): Check[] {
+  const what = 'configuration';
+  return [
+    unservable === undefined
+      ? { what, level: 'ok', says: source }
+      : { what, level: 'fail', says: unservable, advice: SOURCE_ADVICE },
+    ...hints.map((says): Check => ({ what, level: 'warn', says })),
+  ];
 }
 
 function text(checks: readonly Check[]): string {

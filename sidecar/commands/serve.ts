@@ -25,11 +25,11 @@ const EXIT_INTERRUPTED = 130;
 
 /**
  * `ra-sidecar serve`: runs until a signal. Prints, once ready, the base URL, the models and example commands. Resolves
- * with the exit code. `print` takes messages for people; the log is separate.
+ * with the exit code. `source`: where the configuration comes from. `print` takes messages for people; the log is separate.
  */
-export async function serve(config: Config, log: Log, print: (line: string) => void): Promise<number> {
+export async function serve(config: Config, source: string, log: Log, print: (line: string) => void): Promise<number> {
   const { environment, keys } = config;
-  log.info('starting', { version: VERSION });
+  log.info('starting', { version: VERSION, config: source });
   const metrics = metricsOf(config);
   const serviceManager = isNotified() ? systemd(log) : NO_SERVICE_MANAGER;
   const identities = await openIdentities(config, systemClock, log, metrics);
@@ -60,7 +60,7 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
     const ended = await Promise.race([stopped, app.ready().then(() => undefined)]);
     if (ended !== undefined) return ended;
     serviceManager.ready();
-    print(welcome(config, app, key));
+    print(welcome(config, source, app, key));
     return await stopped;
   } finally {
     identities.close();
@@ -106,7 +106,7 @@ function stopping(
 }
 
 /** The text that is printed once the sidecar is ready. Its curl commands work when pasted. */
-function welcome(config: Config, app: App, key: string | undefined): string {
+function welcome(config: Config, source: string, app: App, key: string | undefined): string {
   const { tcp, socket } = config.listen;
   const host = config.listen.host.includes(':') ? `[${config.listen.host}]` : config.listen.host;
   const scheme = config.tls.keyFile === undefined ? 'http' : 'https';
@@ -114,6 +114,7 @@ function welcome(config: Config, app: App, key: string | undefined): string {
   const lines = [
     '',
     `ra-sidecar is ready at ${base}${tcp ? '' : ` over ${socket ?? ''}`}`,
+    `configuration:        ${source}`,
     ...(config.contract === 'strict'
       ? ['contract:             strict; for agent frameworks and structured outputs set RA_CONTRACT=compatible']
       : ['contract:             compatible']),

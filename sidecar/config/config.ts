@@ -11,9 +11,20 @@ import { NotRegularFile, readRegularSync } from '../lib/regular-file.js';
 export type { Config } from './types.js';
 export type { ModelConfig } from './model-types.js';
 
+/** A valid configuration. */
+export interface LoadedConfig {
+  readonly kind: 'config';
+  readonly config: Config;
+  /** Lines to log as warnings. */
+  readonly hints: readonly string[];
+  /** Where it comes from, for people: the file, or that there is none, and the variables that set something. */
+  readonly source: string;
+  /** Why a sidecar does not start with it, although its commands run; absent: it starts. */
+  readonly unservable?: string;
+}
+
 export type Loaded =
-  /** `hints`: lines to log as warnings. */
-  | { readonly kind: 'config'; readonly config: Config; readonly hints: readonly string[] }
+  | LoadedConfig
   /**
    * `line` names one invalid setting, the problem and where it was set; `lines` has all of them. They contain no value.
    */
@@ -51,16 +62,30 @@ export function loadConfig(environment: Environment = process.env, file = enviro
     ({ schema, variable }) => schema.type === 'array' && repeatAt(environment[variable] ?? ''),
   );
   if (repeating) return invalid([`${repeating.path} ${REPEATED}`]);
+  const source = sourceOf(file, set);
   for (const setting of set) {
     assign(read.value, setting.path.split('.'), fromText(setting, environment[setting.variable]));
   }
 
+  const namesModels = 'models' in read.value;
   const checked = check(read.value);
   if (!checked.ok) return invalid(checked.all ?? [`${checked.path} ${checked.message}`]);
   const config = resolved(checked.value);
   const broken = contradictions(config);
   if (strange.length + broken.length > 0) return invalid(broken);
-  return { kind: 'config', config: frozen(config), hints: hints(config) };
+  const unservable = namesModels ? undefined : withoutModels(config.environment, source);
+  return { kind: 'config', config: frozen(config), hints: hints(config), source, ...(unservable && { unservable }) };
+}
+
+function sourceOf(file: string | undefined, set: readonly Setting[]): string {
+  const base = file === undefined ? `built-in defaults (${FILE_VARIABLE} is not set)` : resolve(file);
+  return set.length === 0 ? base : `${base}, with ${set.map(({ variable }) => variable).join(', ')} of the environment`;
+}
+
+/** The embedded models answer whatever a caller hoped for: no service should serve them because its file was not named. */
+function withoutModels(environment: string, source: string): string | undefined {
+  if (environment === 'development') return undefined;
+  return `config: models must be set where environment is ${environment}: the embedded models, which are served without it, are for development (${source})`;
 }
 
 /** Whether systemd started this process and expects a readiness notification (sd_notify(3)). */

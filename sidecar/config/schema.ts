@@ -41,7 +41,8 @@ export const configSchema: SettingSchema = section({
   authorizer: authorizerSchema,
   models: {
     type: 'array',
-    description: 'The models to serve, each by its own engine process.',
+    description:
+      'The models to serve, each by its own engine process. The default is for trying it out: where `environment` is not `development`, `models` must be set.',
     minItems: 1,
     maxItems: 16,
     items: modelSchema,

@@ -46,6 +46,8 @@ export interface LogFields {
   readonly port?: number;
   readonly file?: string;
   readonly version?: string;
+  /** Where the configuration comes from. */
+  readonly config?: string;
   /** Ids of the request's trace, with OpenTelemetry's names. */
   readonly trace_id?: string;
   readonly span_id?: string;
@@ -110,6 +112,7 @@ const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault' | 'childFault'>, 
   port: true,
   file: true,
   version: true,
+  config: true,
   trace_id: true,
   span_id: true,
   otlp: true,

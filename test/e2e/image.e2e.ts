@@ -73,7 +73,13 @@ async function serves(t: Test, { config, root }: Image): Promise<void> {
      exec setpriv --no-new-privs chroot --userspec=${config.User} "$0" sh -c 'cd /app && exec "$@"' sh "$@"`,
     ...[root, data, ...command],
   ];
-  const own = [`RA_LISTEN_PORT=${port}`, `RA_OPERATORS_PORT=${operators}`, 'RA_DRAIN_NOTICE_MS=0'];
+  // The embedded models are for development: the image's environment would refuse to serve them.
+  const own = [
+    'RA_ENVIRONMENT=development',
+    `RA_LISTEN_PORT=${port}`,
+    `RA_OPERATORS_PORT=${operators}`,
+    'RA_DRAIN_NOTICE_MS=0',
+  ];
   const env = Object.fromEntries([...config.Env, ...own].map((pair) => pair.split(/=(.*)/s) as [string, string]));
   const ran = (...command: readonly string[]): string =>
     execFileSync('unshare', inside(...command), { env, encoding: 'utf8', stdio: 'pipe' });

@@ -45,6 +45,10 @@ t.test('the first start creates a key, and prints two lines that work and whose 
     /^contract: +strict; .*set RA_CONTRACT=compatible$/m,
     'the development start uses the strict contract',
   );
+  const source =
+    'built-in defaults (RA_CONFIG is not set), with RA_LISTEN_PORT, RA_OPERATORS_PORT, RA_DATA_DIR of the environment';
+  t.ok(printed.includes(`\nconfiguration:        ${source}\n`), printed);
+  t.match(await sidecar.logged('starting'), { config: source });
   t.match(printed, /ra-tiny-chat \(chat, 8 seats\)/);
   t.match(printed, /ra-tiny-decide \(decision, 2 seats\)/);
 
@@ -113,6 +117,10 @@ t.test('an invalid configuration is reported in one line', async (t) => {
     [{ RA_CONFIG: file }, /^config: queue\.maxWaitMs must .*config\.jsonc\)\n$/],
     [{ RA_CONFIG: join(dir, 'none.json') }, /^config: cannot be read: ENOENT .*none\.json\)\n$/],
     [{ RA_LISTEN_PORT: 'eighty' }, /^config: listen\.port must .*RA_LISTEN_PORT\)\n$/],
+    [
+      { RA_ENVIRONMENT: 'production' },
+      /^config: models must be set where environment is production: the embedded models, .* \(built-in defaults \(RA_CONFIG is not set\), with RA_.*\)\n$/,
+    ],
     [{ RA_LISTEN_PROT: '80' }, /^config: RA_LISTEN_PROT is not a setting .*\n$/],
   ] as const;
   for (const [added, line] of cases) {

@@ -106,7 +106,12 @@ t.test('check-config: the settings in force without secrets, or all problems', a
   t.match(reported, { code: 1, stderr: '' });
   t.match(JSON.parse(reported.stdout), { ok: false, problems: [/^config: /, /^config: /] });
   const hinted = await runHere(['check-config', '--json'], models({ ...small, kind: 'decision' }));
-  t.match(JSON.parse(hinted.stdout), { ok: true, hints: [/contextPerSeat is below 8192/], config: { queue: {} } });
+  t.match(JSON.parse(hinted.stdout), {
+    ok: true,
+    source: /^built-in defaults/,
+    hints: [/contextPerSeat is below 8192/],
+    config: { queue: {} },
+  });
 });
 
 t.test('doctor: what a start would use of this machine, and why', async (t) => {
@@ -133,7 +138,9 @@ t.test('doctor: what a start would use of this machine, and why', async (t) => {
   t.match(text, {
     code: 0,
     stderr: '',
-    stdout: new RegExp(`^ok {4}ra-sidecar +[0-9.]+\\n(ok {4}|warn {2})Node +${process.versions.node}`),
+    stdout: new RegExp(
+      `^ok {4}configuration +built-in defaults \\(RA_CONFIG is not set\\), with RA_.* of the environment\\nok {4}ra-sidecar +[0-9.]+\\n(ok {4}|warn {2})Node +${process.versions.node}`,
+    ),
   });
   t.match(text.stdout, /\d+ ok, \d+ warnings, 0 failures\n$/);
 });

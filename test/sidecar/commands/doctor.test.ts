@@ -1,6 +1,12 @@
 import t from 'tap';
 import type { MachineFacts } from '../../../engine/protocol/inspect-messages.js';
-import { backendCheck, callsCheck, contextCheck, computeCheck } from '../../../sidecar/commands/doctor.js';
+import {
+  backendCheck,
+  callsCheck,
+  computeCheck,
+  configurationChecks,
+  contextCheck,
+} from '../../../sidecar/commands/doctor.js';
 
 const FACTS: MachineFacts = {
   gpu: false,
@@ -97,5 +103,19 @@ t.test('how a model calls tools, and what to do if that is not its own format', 
   t.same(checked(true, 'its own format'), [{ what: 'tools of one', level: 'ok', says: 'its own format' }]);
   t.match(checked(false, 'by a JSON instruction'), [{ level: 'warn', advice: /chatTemplate, or toolFormat/ }]);
   t.same(callsCheck({ id: 'one', inspected: { kind: 'failed', reason: 'x' } }), []);
+  t.end();
+});
+
+t.test('which configuration is in force, and one with which no sidecar starts', (t) => {
+  const found = { kind: 'config', hints: ['a is not used'], source: '/etc/ra.jsonc' } as const;
+  t.strictSame(configurationChecks(found), [
+    { what: 'configuration', level: 'ok', says: '/etc/ra.jsonc' },
+    { what: 'configuration', level: 'warn', says: 'a is not used' },
+  ]);
+  t.match(configurationChecks({ ...found, unservable: 'config: models must be set' })[0], {
+    level: 'fail',
+    says: 'config: models must be set',
+    advice: /RA_CONFIG/,
+  });
   t.end();
 });

@@ -579,3 +579,31 @@ t.test('an external engine server is named by URLs or a socket, and only with se
   });
   t.end();
 });
+
+t.test('where it comes from, and that a service names its models', (t) => {
+  const dir = t.testdir({
+    'ra.jsonc': '{ "log": {} }',
+    'models.jsonc': '{ "models": [{ "id": "a", "kind": "chat", "file": "/a.gguf" }], "environment": "eu" }',
+  });
+  const path = join(dir, 'ra.jsonc');
+  const found = (environment: Record<string, string>, file?: string): object => {
+    const result = file === undefined ? loadConfig(environment) : loadConfig(environment, file);
+    if (result.kind === 'invalid') throw new Error(result.line);
+    const { source, unservable } = result;
+    return { source, unservable };
+  };
+  t.strictSame(found({}), { source: 'built-in defaults (RA_CONFIG is not set)', unservable: undefined });
+  t.strictSame(found({ RA_CONFIG: path }), { source: path, unservable: undefined });
+  const relative = path.slice(process.cwd().length + 1);
+  if (path.startsWith(process.cwd())) t.match(found({ RA_CONFIG: relative }), { source: path }, 'an absolute path');
+  const production = { RA_CONFIG: path, RA_ENVIRONMENT: 'production' };
+  const source = `${path}, with RA_ENVIRONMENT of the environment`;
+  t.strictSame(found(production), {
+    source,
+    unservable: `config: models must be set where environment is production: the embedded models, which are served without it, are for development (${source})`,
+  });
+  const named = JSON.stringify([{ id: 'a', kind: 'chat', file: 'embedded' }]);
+  t.match(found({ ...production, RA_MODELS: named }), { unservable: undefined }, 'also the embedded ones, by name');
+  t.match(found({}, join(dir, 'models.jsonc')), { source: /models\.jsonc$/, unservable: undefined });
+  t.end();
+});
