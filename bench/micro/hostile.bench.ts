@@ -65,7 +65,7 @@ async function besideMs(route: ModelRoute, body: string): Promise<Beside> {
     const delays = monitorEventLoopDelay({ resolution: 1 });
     delays.enable();
     await setImmediate();
-    const prompt = prompts.open(route, bytes, OWNER);
+    const prompt = prompts.open(route, { bytes, length: bytes.length }, OWNER);
     const start = performance.now();
     const checked = prompt.check(new AbortController().signal);
     const handOver = performance.now() - start;

@@ -69,7 +69,7 @@ async function handOver(bytes: Buffer): Promise<{ times: number[]; cpuMs: number
   const before = process.cpuUsage();
   for (let i = 0; i < HAND_OVERS; i++) {
     const from = performance.now();
-    const prompt = host.open('chat', bytes, OWNER);
+    const prompt = host.open('chat', { bytes, length: bytes.length }, OWNER);
     const { kind } = await prompt.check(signal);
     prompt.close();
     times.push(performance.now() - from);

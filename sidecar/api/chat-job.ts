@@ -24,17 +24,18 @@ export interface ChatJobInput {
   readonly services: Services;
 }
 
-export interface MadeJob extends JobPlan<Omit<GenerateJob, 'seats'>> {
+export interface MadeJob extends JobPlan<GenerateJob> {
   readonly kind: 'made';
   readonly images?: JobImages;
 }
 
-/** Makes a job of a prompt in tokens. `contexts`: tokens of each seat length that the request may get. */
+/** Makes a job of a prompt in tokens, unless there is none. `contexts`: tokens of each seat length that the request may get. */
 export async function makeJob(
   { context, prepared, usage, services }: ChatJobInput,
-  tokens: ChatTokens,
+  tokens: ChatTokens | Stop,
   contexts: readonly number[],
 ): Promise<MadeJob | Stop> {
+  if (tokens.kind !== 'chat') return tokens;
   const { model, params, caller } = prepared;
   const scope = model.scopeOf(caller.account);
   const param = params.firstImage ?? 'messages';
@@ -69,7 +70,7 @@ function plan(
   { prompt, ...made }: Pick<GenerateJob, 'prompt' | 'scope' | 'format' | 'promptVersion'>,
   usage: UsageSession,
   services: Services,
-): JobPlan<Omit<GenerateJob, 'seats'>> | ContractError {
+): JobPlan<GenerateJob> | ContractError {
   const promptTokens = promptLength(prompt);
   const room = params.maxTokens === undefined ? seatLength(promptTokens, contexts) : (contexts.at(-1) ?? 0);
   const completionRoom = room - promptTokens;

@@ -11,6 +11,7 @@ import { failed, preflight, type PreparedRequest } from './preflight.js';
 import { endUnfinished } from './end-unfinished.js';
 import * as imageRefusals from './image-refusals.js';
 import * as refusals from './refusals.js';
+import type { RequestBody } from './request-body.js';
 import { fingerprintOf, StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
 import { ENDED, runJob, type Ended, type RemadeJob, type ReplyReceiver, type RunEnd } from './run-job.js';
 import type { Services } from './services.js';
@@ -62,35 +63,25 @@ export async function complete(
   const usage = new UsageSession(services, context, prepared.caller, model, 'chat');
   const wait = SeatWait.enter(context, prepared, params.n);
   if (wait.kind !== 'waiting') return wait;
-  const tokenized = await wait.tokenize(prepared, 'chat');
-  if (tokenized.kind !== 'chat') return tokenized;
-  const make = (tokens: ChatTokens, contexts: readonly number[]): Promise<MadeJob | Stop> =>
-    makeJob({ context, prepared, usage, services }, tokens, contexts);
-  const made = await make(tokenized, model.engine.contexts);
+  const make = async (tokens: Promise<ChatTokens | Stop>, contexts: readonly number[]): Promise<MadeJob | Stop> =>
+    makeJob({ context, prepared, usage, services }, await tokens, contexts);
+  const made = await make(wait.tokenize(prepared, 'chat'), model.engine.contexts);
   if (made.kind !== 'made') return made;
   const lease = await wait.seat(made.needs);
   if ('kind' in lease) return lease;
 
   const counts = new ReplyCounts(services.clock, context, usage);
-  const drop = made.images ? (): void => undefined : prepared.drop;
-  const receiver = replyReceiver({ context, writer, counts, drop }, params.stream ? lease : undefined);
+  const receiver = replyReceiver({ context, writer, counts, body: prepared.body }, params.stream ? lease : undefined);
   const { draining } = services;
   const remake = async (replica: number): Promise<RemadeJob | Stop> => {
     const own = model.engine.replicas[replica]?.facts;
-    const again = await wait.tokenizeAgain(prepared, 'chat', own?.promptVersion);
-    if (again.kind !== 'chat') return again;
+    const again = wait.tokenizeAgain(prepared, 'chat', own?.promptVersion);
     const next = await make(again, own ? [own.contextPerSeat] : model.engine.contexts);
-    if (next.kind !== 'made') return next;
-    return { kind: 'remade', job: next.job, prefix: next.needs.prefix, ...(next.images && { images: next.images }) };
+    return next.kind === 'made' ? { kind: 'remade', plan: next, ...(next.images && { images: next.images }) } : next;
   };
   const images = made.images && { images: made.images };
   const parts = { engine: model.engine, usage, seatsWanted: params.n, draining, remake, ...images };
-  const end = await runJob(
-    context,
-    lease,
-    { kind: 'generate', job: made.job, prefix: made.needs.prefix, receiver },
-    parts,
-  );
+  const end = await runJob(context, lease, { kind: 'generate', plan: made, receiver }, parts);
   if (await finish(context, writer, counts, usage, end)) prepared.claim.complete();
   return ENDED;
 }
@@ -135,15 +126,14 @@ interface Replying {
   readonly context: RequestContext;
   readonly writer: ReplyWriter;
   readonly counts: ReplyCounts;
-  /** Frees the request's body, which its prompt does not need any more. */
-  readonly drop: () => void;
+  readonly body: RequestBody;
 }
 
 /**
  * Passes the engine's results to the counts and to the caller. `lease`: that of a stream, whose caller has what it waited for when
  * the first token arrives. A lease that was given back after a lost engine ignores this, so the request's patience is not observed.
  */
-function replyReceiver({ context, writer, counts, drop }: Replying, lease: Lease | undefined): ReplyReceiver {
+function replyReceiver({ context, writer, counts, body }: Replying, lease: Lease | undefined): ReplyReceiver {
   // Before the writer has the first result, with which it records the first token's time.
   const begin = (): void => {
     if (!context.times.begun) lease?.begun();
@@ -151,7 +141,7 @@ function replyReceiver({ context, writer, counts, drop }: Replying, lease: Lease
   return {
     started: (cachedTokens, weightVersion) => {
       context.started(cachedTokens);
-      drop();
+      body.begun();
       writer.madeBy?.(weightVersion);
     },
     cached: (tokens) => context.cached(tokens),

@@ -2,7 +2,8 @@ import { prepareAnswers, validateAnswer } from '../contracts/answer-checks.js';
 import type { AnswerKind } from '../contracts/answer-schemas.js';
 import { placeOf } from '../contracts/paths.js';
 import { errorBody, type ContractError } from '../domain/errors.js';
-import type { BodyResult, EventStream, Exchange, FrameOptions, Reply, RequestHead } from '../http/exchange.js';
+import type { BodyResult } from '../http/body.js';
+import type { EventStream, Exchange, FrameOptions, Reply, RequestHead } from '../http/exchange.js';
 import type { Signal } from '../lib/abort.js';
 import type { Log } from '../telemetry/logger.js';
 

@@ -42,7 +42,7 @@ async function refuse(context: RequestContext, services: Services): Promise<void
 async function namedModel(exchange: Exchange, inlineBytes: number): Promise<string | undefined> {
   if (!isJson(exchange.head.header('content-type'))) return undefined;
   const body = await exchange.body(inlineBytes);
-  return body.kind === 'body' ? modelNamedBy(body.bytes) : undefined;
+  return body.kind === 'body' && body.bytes ? modelNamedBy(body.bytes) : undefined;
 }
 
 /** A model that the key may not call is treated as unknown, so that a caller cannot find out which models exist. */

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { decisionAnswer, systemOneAnswer, type QuestionResult } from '../contracts/decision-answers.js';
 import type { DecisionParams } from '../contracts/requests.js';
-import type { ContractError } from '../domain/errors.js';
 import { tokenPrompt, type CacheScope, type ScoreJob } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
@@ -9,6 +8,7 @@ import { failed, preflight } from './preflight.js';
 import { ENDED, runJob, type AnswerReceiver, type Ended, type RemadeJob, type RunEnd } from './run-job.js';
 import { endUnfinished } from './end-unfinished.js';
 import * as refusals from './refusals.js';
+import type { RequestBody } from './request-body.js';
 import type { Services } from './services.js';
 import { UsageSession } from './usage-session.js';
 import { RequestContext, type Stop } from './request-context.js';
@@ -41,68 +41,73 @@ async function complete(
   const usage = new UsageSession(services, context, prepared.caller, model, route);
   const wait = SeatWait.enter(context, prepared, seats);
   if (wait.kind !== 'waiting') return wait;
-  const tokens = await wait.tokenize(prepared, 'decision');
-  if (tokens.kind !== 'decision') return tokens;
   const scope = model.scopeOf(prepared.caller.account);
-  const make = (from: DecisionPrompts, contextTokens: number): ReturnType<typeof plan> =>
-    plan(context, params, from, { contextTokens, scope }, usage);
+  const make = async (tokens: Promise<DecisionPrompts | Stop>, contextTokens: number): Promise<Planned | Stop> =>
+    plan(context, params, await tokens, { contextTokens, scope, isolate }, usage);
   const longest = model.engine.contexts.at(-1) ?? Infinity;
-  const planned = make(tokens, longest);
-  if ('status' in planned) return failed(planned);
+  const planned = await make(wait.tokenize(prepared, 'decision'), longest);
+  if (planned.kind !== 'planned') return planned;
   const lease = await wait.seat(planned.needs);
   if ('kind' in lease) return lease;
 
   const results: QuestionResult[] = [];
   const remake = async (replica: number): Promise<RemadeJob | Stop> => {
     const own = model.engine.replicas[replica]?.facts;
-    const again = await wait.tokenizeAgain(prepared, 'decision', own?.promptVersion);
-    if (again.kind !== 'decision') return again;
-    const made = make(again, own?.contextPerSeat ?? longest);
-    if ('status' in made) return failed(made);
-    return { kind: 'remade', job: { isolate, ...made.job }, prefix: made.needs.prefix };
+    const again = wait.tokenizeAgain(prepared, 'decision', own?.promptVersion);
+    const made = await make(again, own?.contextPerSeat ?? longest);
+    return made.kind === 'planned' ? { kind: 'remade', plan: made } : made;
   };
-  const job = { isolate, ...planned.job };
-  const { prefix } = planned.needs;
   const parts = { engine: model.engine, usage, seatsWanted: seats, draining: services.draining, remake };
-  const receiver = answerReceiver(results, context, prepared.drop);
-  const end = await runJob(context, lease, { kind: 'score', job, prefix, receiver }, parts);
+  const receiver = answerReceiver(results, context, prepared.body);
+  const end = await runJob(context, lease, { kind: 'score', plan: planned, receiver }, parts);
   if (await finish(context, params, results, usage, end)) prepared.claim.complete();
   return ENDED;
 }
 
 type DecisionPrompts = Extract<Tokens, { readonly kind: 'decision' }>;
 
+interface Planned extends JobPlan<ScoreJob> {
+  readonly kind: 'planned';
+}
+
+/** What a decision's job depends on besides its prompt. */
+interface Where {
+  readonly contextTokens: number;
+  readonly scope: CacheScope;
+  readonly isolate: boolean;
+}
+
 function plan(
   context: RequestContext,
   params: DecisionParams,
-  { input, questions, promptVersion }: DecisionPrompts,
-  { contextTokens, scope }: { readonly contextTokens: number; readonly scope: CacheScope },
+  tokens: DecisionPrompts | Stop,
+  { contextTokens, scope, isolate }: Where,
   usage: UsageSession,
-): JobPlan<Omit<ScoreJob, 'isolate' | 'seats'>> | ContractError {
+): Planned | Stop {
+  if (tokens.kind !== 'decision') return tokens;
+  const { input, questions, promptVersion } = tokens;
   // The input is billed once per question, whatever the engine reuses.
   const tails = questions.reduce((sum, { tail }) => sum + tail.length, 0);
   const promptTokens = questions.length * input.length + tails;
   context.promptTokens = promptTokens;
   const over = questions.findIndex(({ tail }) => input.length + tail.length > contextTokens);
   if (over >= 0) {
-    const tokens = input.length + (questions[over]?.tail.length ?? 0);
+    const length = input.length + (questions[over]?.tail.length ?? 0);
     // systemone's questions are named by the caller, so the path ends before the name.
-    return refusals.questionOverContext(
-      over,
-      tokens,
-      contextTokens,
-      params.route === 'decisions' ? `questions[${over}]` : 'questions',
-    );
+    const param = params.route === 'decisions' ? `questions[${over}]` : 'questions';
+    return failed(refusals.questionOverContext(over, length, contextTokens, param));
   }
   const unpaid = usage.reserve(promptTokens, 0);
-  if (unpaid) return unpaid;
+  if (unpaid) return failed(unpaid);
   return {
+    kind: 'planned',
     needs: {
       promptTokens: input.length + tails,
       seatTokens: input.length + Math.max(...questions.map(({ tail }) => tail.length)),
       prefix: prefixOf(tokenPrompt(input), scope),
     },
     job: {
+      isolate,
       scope,
       input,
       questions,
@@ -112,12 +117,12 @@ function plan(
   };
 }
 
-/** Collects the engine's answers in `results`. `drop` frees the request's body once the prompt does not need it. */
-function answerReceiver(results: QuestionResult[], context: RequestContext, drop: () => void): AnswerReceiver {
+/** Collects the engine's answers in `results`. */
+function answerReceiver(results: QuestionResult[], context: RequestContext, body: RequestBody): AnswerReceiver {
   return {
     started: (cachedTokens) => {
       context.started(cachedTokens);
-      drop();
+      body.begun();
     },
     cached: (tokens) => context.cached(tokens),
     answer: ({ question, probabilities, labelMass }) => {

@@ -8,11 +8,11 @@ import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
 import type { LimitGroup } from '../access/limits.js';
 import type { BodyForm, Params, ModelRoute } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
-import type { BodyResult } from '../http/exchange.js';
-import type { Failed, OpenBody } from '../prompts/prompt-maker.js';
-import { bodyDigest } from './body-digest.js';
+import type { Body } from '../http/body.js';
+import type { Failed } from '../prompts/prompt-maker.js';
 import { clientTimeoutMs, namesDeadline, timeAllowed } from './deadline.js';
 import * as refusals from './refusals.js';
+import { RequestBody } from './request-body.js';
 import type { HostedModel, Services } from './services.js';
 import type { RequestContext, Stop } from './request-context.js';
 
@@ -25,25 +25,10 @@ export interface PreparedRequest<P extends Params> {
   readonly caller: Caller;
   readonly model: HostedModel;
   readonly params: P;
-  readonly body: OpenBody;
-  /** Body bytes. */
-  readonly bytes: number;
-  /** Equal for requests with the same body. */
-  readonly digest: string;
+  readonly body: RequestBody;
   /** The claim of its Idempotency-Key. */
   readonly claim: Claim;
-  /** Releases the body's share of the memory of all bodies, once it is tokenized. Idempotent. */
-  readonly release: () => void;
-  /**
-   * Frees the body, which is not needed once an engine works on the prompt. Until then the bodies of waiting requests are bounded
-   * by `queue.waitingBytes`. Idempotent.
-   */
-  readonly drop: () => void;
-  /** Opens the body again, to make a prompt of this version. Returns undefined if the body was freed. */
-  readonly reopen: (promptVersion: string | undefined) => OpenBody | undefined;
 }
-
-type ReceivedBody = Extract<BodyResult, { readonly kind: 'body' }>;
 
 /**
  * Runs all checks up to the place in the queue. Returns the prepared request, or why there is none. What it reserves for the
@@ -61,39 +46,15 @@ export async function preflight<P extends Params>(
   if (caller.kind !== 'caller') return caller;
   const received = await readBody(context, route, services, caller);
   if (received.kind !== 'body') return received;
-  let kept: Uint8Array | undefined = received.bytes;
-  const body = services.prompts.open(form, received.bytes, caller);
-  let last = body;
-  const release = (): void => {
-    last.close();
-    received.release();
-  };
-  const drop = (): void => {
-    release();
-    kept = undefined;
-  };
-  context.onClose(drop);
+  const body = new RequestBody(received, form, caller, services.prompts);
+  context.onClose(() => body.free());
   const checked = await checkModel<P>(context, route, services, caller, body);
   if ('kind' in checked) return checked;
   // The strict and the compatible form count as one route here, since a sidecar serves only one of them.
-  const claim = await claimKey(context, form === 'responses' ? form : route, services, caller, received.bytes);
+  const claim = await claimKey(context, form === 'responses' ? form : route, services, caller, body);
   if ('kind' in claim) return claim;
   context.onClose(() => claim.release());
-  const { bytes } = received;
-  const digest = bodyDigest(form, bytes);
-  const { id } = checked.model;
-  const reopen = (promptVersion: string | undefined): OpenBody | undefined => {
-    if (kept === undefined) return undefined;
-    last.close();
-    last = services.prompts.open(
-      form,
-      kept,
-      caller,
-      promptVersion === undefined ? undefined : { model: id, promptVersion },
-    );
-    return last;
-  };
-  return { kind: 'prepared', caller, body, bytes: bytes.byteLength, digest, claim, release, drop, reopen, ...checked };
+  return { kind: 'prepared', caller, body, claim, ...checked };
 }
 
 /** A stop with an error. */
@@ -149,7 +110,7 @@ async function readBody(
   route: ModelRoute,
   services: Services,
   caller: Caller,
-): Promise<ReceivedBody | Stop> {
+): Promise<Body | Stop> {
   const { exchange } = context;
   if (!isJson(exchange.head.header('content-type'))) return failed(refusals.wrongContentType());
   if (isEncoded(exchange.head.header('content-encoding'))) return failed(refusals.encodedBody());
@@ -174,7 +135,7 @@ async function checkModel<P extends Params>(
   route: P['route'],
   services: Services,
   caller: Caller,
-  body: OpenBody,
+  body: RequestBody,
 ): Promise<Pick<PreparedRequest<P>, 'model' | 'params'> | Stop> {
   const checked = await body.check(context.exchange.gone);
   if (checked.kind === 'aborted') return { kind: 'cancelled' };
@@ -212,13 +173,14 @@ async function claimKey(
   route: ModelRoute | 'responses',
   services: Services,
   caller: Caller,
-  body: Uint8Array,
+  { bytes }: RequestBody,
 ): Promise<Claim | Stop> {
   const header = context.exchange.head.header('idempotency-key');
   if (header === undefined) return NO_CLAIM;
   const key = parseIdempotencyKey(header);
   if (key === undefined) return failed(refusals.malformedIdempotencyKey());
-  const claimed = services.idempotency.claim(caller.account, key, await fingerprint(route, body));
+  if (bytes === undefined) return { kind: 'cancelled' };
+  const claimed = services.idempotency.claim(caller.account, key, await fingerprint(route, bytes));
   return claimed.kind === 'claimed' ? claimed.claim : failed(refusals.keyReused(claimed.kind));
 }
 

@@ -36,7 +36,8 @@ export async function reloadModel(exchange: Exchange, reload: Reload | undefined
   }
   const body = await exchange.body(MAX_BYTES);
   if (body.kind === 'gone') return;
-  const asked = body.kind === 'body' ? parse(body.bytes) : refusals.tooLarge(MAX_BYTES);
+  const bytes = body.kind === 'body' ? body.bytes : undefined;
+  const asked = bytes ? parse(bytes) : refusals.tooLarge(MAX_BYTES);
   if ('status' in asked) {
     exchange.fail(asked);
     return;

@@ -10,6 +10,7 @@ import type {
 } from '../engine-client/engine.js';
 import type { ContractError } from '../domain/errors.js';
 import { releaseReasonOf, releaseWhenStopped, type Interruption } from './interruption.js';
+import type { JobPlan } from './job-plan.js';
 import * as refusals from './refusals.js';
 import type { UsageSession } from './usage-session.js';
 import type { RequestContext, Stop } from './request-context.js';
@@ -39,14 +40,10 @@ export type ReplyReceiver = ResultReceiver<GenerationReceiver>;
 /** Receives the results of a decision. */
 export type AnswerReceiver = ResultReceiver<ScoreReceiver>;
 
-/** A job for an engine, but for the number of its seats, and who receives its results. */
-export type JobRun = {
-  /** Its prompt's chain hashes. */
-  readonly prefix: Uint32Array;
-} & (
-  | { readonly kind: 'generate'; readonly job: Omit<GenerateJob, 'seats'>; readonly receiver: ReplyReceiver }
-  | { readonly kind: 'score'; readonly job: Omit<ScoreJob, 'seats'>; readonly receiver: AnswerReceiver }
-);
+/** A job and who receives its results. The plan's job is removed once the engine has begun it, since no other replica gets it then. */
+export type JobRun =
+  | { readonly kind: 'generate'; readonly plan: JobPlan<GenerateJob>; readonly receiver: ReplyReceiver }
+  | { readonly kind: 'score'; readonly plan: JobPlan<ScoreJob>; readonly receiver: AnswerReceiver };
 
 /** What a job runs with. */
 export interface JobParts {
@@ -65,8 +62,7 @@ export interface JobParts {
 /** A job whose prompt was made once more. */
 export interface RemadeJob {
   readonly kind: 'remade';
-  readonly job: Omit<GenerateJob, 'seats'> | Omit<ScoreJob, 'seats'>;
-  readonly prefix: Uint32Array;
+  readonly plan: JobPlan<GenerateJob> | JobPlan<ScoreJob>;
   readonly images?: JobImages;
 }
 
@@ -134,7 +130,7 @@ export async function runJob(context: RequestContext, granted: Lease, first: Job
         }
         images?.close();
         ({ images } = made);
-        current = Object.assign({}, current, { job: made.job, prefix: made.prefix });
+        current = Object.assign({}, current, { plan: made.plan });
         continue;
       }
       if (end.kind !== 'lost' || end.started) {
@@ -237,7 +233,23 @@ function start(
   seats: number,
   events: RunEvents,
 ): JobHandle {
-  return jobRun.kind === 'generate'
-    ? engine.generate({ seats, ...jobRun.job }, { ...jobRun.receiver, ...events }, replica, jobRun.prefix)
-    : engine.score({ seats, ...jobRun.job }, { ...jobRun.receiver, ...events }, replica, jobRun.prefix);
+  const { prefix } = jobRun.plan.needs;
+  /** A reply may take minutes, and the prompt's tokens and grammars are as long as the model's context and the caller's schemas. */
+  const begun: Pick<ReplyReceiver, 'started'> = {
+    started: (cachedTokens, weightVersion) => {
+      jobRun.plan.job = undefined;
+      jobRun.receiver.started(cachedTokens, weightVersion);
+    },
+  };
+  if (jobRun.kind === 'generate') {
+    const job = { seats, ...unbegun(jobRun.plan) };
+    return engine.generate(job, { ...jobRun.receiver, ...events, ...begun }, replica, prefix);
+  }
+  const job = { seats, ...unbegun(jobRun.plan) };
+  return engine.score(job, { ...jobRun.receiver, ...events, ...begun }, replica, prefix);
+}
+
+function unbegun<T>({ job }: JobPlan<T>): NonNullable<JobPlan<T>['job']> {
+  if (job === undefined) throw new Error('a job that an engine had begun was sent again');
+  return job;
 }

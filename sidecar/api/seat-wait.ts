@@ -1,15 +1,13 @@
 import type { Lease, Ticket, SeatNeeds } from '../admission/seat-queue.js';
 import type { Params } from '../contracts/requests.js';
 import { AbortHandle } from '../lib/abort.js';
-import type { Failed, NoResult, Refusal, Tokenized } from '../prompts/prompt-maker.js';
+import type { NoResult, Refusal, Tokenized } from '../prompts/prompt-maker.js';
 import { failed, promptFailed, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';
 import type { RequestContext, Stop } from './request-context.js';
 
 /** A prompt in tokens. */
 export type Tokens = Exclude<Tokenized, Refusal | NoResult>;
-
-const FREED: Failed = { kind: 'failed', reason: 'body freed' };
 
 function asTokens<K extends Tokens['kind']>(
   context: RequestContext,
@@ -52,20 +50,20 @@ export class SeatWait {
   /** Takes the place, or returns the queue's refusal. `seatsWanted`: seats that the request could use at once. */
   static enter<P extends Params>(
     context: RequestContext,
-    { caller, model, params, bytes, digest }: PreparedRequest<P>,
+    { caller, model, params, body }: PreparedRequest<P>,
     seatsWanted: number,
   ): SeatWait | Stop {
     const ticket = model.queue.enter({
       account: caller.account,
       ...('user' in params && { user: params.user }),
       weight: caller.weight,
-      bytes,
+      bytes: body.length,
       ...(context.deadlineAt !== undefined && { deadlineAt: context.deadlineAt }),
       ...(context.wantedUntil !== undefined && { wantedUntil: context.wantedUntil }),
       urgent: context.urgent,
       seatsWanted,
       awaits: 'stream' in params && params.stream ? 'first-token' : 'end',
-      bodyDigest: digest,
+      bodyDigest: body.digest,
     });
     return 'kind' in ticket ? ticket : new SeatWait(context, ticket);
   }
@@ -74,7 +72,7 @@ export class SeatWait {
    * Renders and tokenizes the prompt. `kind`: that of the request's route. Ends early when the place is lost.
    */
   async tokenize<P extends Params, K extends Tokens['kind']>(
-    { body, release }: PreparedRequest<P>,
+    { body }: PreparedRequest<P>,
     kind: K,
   ): Promise<Extract<Tokens, { readonly kind: K }> | Stop> {
     // A place can be lost before it is ready: its deadline, a drain, a caller that disconnected.
@@ -83,17 +81,15 @@ export class SeatWait {
     void this.#ticket.outcome.then(() => preparing && lost.abort());
     const tokens = await body.tokenize(lost);
     preparing = false;
-    // Images are as large as the body that they came in, so its room stays taken until the request ends.
-    if (!('images' in tokens)) release();
     return tokens.kind === 'aborted' ? this.#stopped() : asTokens(this.#context, tokens, kind);
   }
 
   /**
    * Tokenizes the prompt again with the tokenizer and template of the replica whose seat it has; the seat stays taken meanwhile.
-   * Ends early when the caller disconnects or the deadline passes.
+   * Ends early when the caller disconnects or the deadline passes, and at once if the body's room was needed for other bodies.
    */
   async tokenizeAgain<P extends Params, K extends Tokens['kind']>(
-    { reopen }: PreparedRequest<P>,
+    { body, model }: PreparedRequest<P>,
     kind: K,
     promptVersion: string | undefined,
   ): Promise<Extract<Tokens, { readonly kind: K }> | Stop> {
@@ -103,9 +99,11 @@ export class SeatWait {
     const cancelTimer = this.#context.atDeadline(end);
     if (gone.aborted) end();
     else gone.addEventListener('abort', end);
-    const tokens = (await reopen(promptVersion)?.tokenize(lost)) ?? FREED;
+    const wanted = promptVersion === undefined ? undefined : { model: model.id, promptVersion };
+    const tokens = await body.tokenizeAgain(wanted, lost);
     gone.removeEventListener('abort', end);
     cancelTimer();
+    if (tokens === undefined) return failed(refusals.noRoom());
     if (tokens.kind !== 'aborted') return asTokens(this.#context, tokens, kind);
     return gone.aborted ? { kind: 'cancelled' } : failed(refusals.timedOut());
   }

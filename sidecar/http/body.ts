@@ -1,5 +1,4 @@
 import type { Clock } from '../lib/clock.js';
-import type { BodyResult } from './exchange.js';
 
 const NO_BYTES = new Uint8Array(0);
 
@@ -26,6 +25,9 @@ export class BodyBudget {
   readonly #cap: number;
   readonly #capForLong: number;
   #held = 0;
+  /** Bodies that may be freed, the one that may be for the longest time first, and the bytes of all of them. */
+  readonly #spare = new Set<Spare>();
+  #spareBytes = 0;
 
   /** `shortBytes`: the part of `capBytes` that only bodies of up to 1 MiB may use. */
   constructor(capBytes: number, shortBytes: number) {
@@ -37,17 +39,131 @@ export class BodyBudget {
     return this.#held;
   }
 
-  /** Reserves `bytes` more for a body that will have `whole` bytes, as far as known; false if there is no room. */
+  /**
+   * Reserves `bytes` more for a body that will have `whole` bytes, as far as known, and frees spare bodies for it if need be. Returns
+   * false, and frees none, if there is no room.
+   */
   take(bytes: number, whole: number): boolean {
-    if (this.#held + bytes > (whole > SHORT_BYTES ? this.#capForLong : this.#cap)) return false;
-    this.#held += bytes;
+    const cap = whole > SHORT_BYTES ? this.#capForLong : this.#cap;
+    if (this.#held - this.#spareBytes + bytes > cap) return false;
+    this.#add(bytes, cap);
     return true;
+  }
+
+  /** Counts `bytes` that are in memory in any case; spare bodies are freed for them as far as there are some. */
+  charge(bytes: number): void {
+    this.#add(bytes, this.#cap);
   }
 
   release(bytes: number): void {
     this.#held -= bytes;
   }
+
+  /** From now on this body is freed where another one needs its room. */
+  addSpare(body: Spare): void {
+    this.#spare.add(body);
+    this.#spareBytes += body.capacity;
+  }
+
+  /** This body is freed by its owner alone. Does nothing if it is not spare. */
+  removeSpare(body: Spare): void {
+    if (this.#spare.delete(body)) this.#spareBytes -= body.capacity;
+  }
+
+  #add(bytes: number, cap: number): void {
+    for (const body of this.#spare) {
+      if (this.#held + bytes <= cap) break;
+      body.freeBytes();
+    }
+    this.#held += bytes;
+  }
 }
+
+/** A body as the budget knows it. */
+interface Spare {
+  /** What it takes of the budget. */
+  readonly capacity: number;
+  freeBytes(): void;
+}
+
+/**
+ * One request's whole body, and what was made of it and is as large. It owns the bytes and their part of the budget, and frees both
+ * together. Others refer to this object and keep no reference to its bytes, so nothing of a freed body stays in memory.
+ *
+ *     needed ──setSpare()──> spare ──freeBytes(), or the budget needs the room──> freed
+ *        └──<──setNeeded()────┘
+ */
+export class Body {
+  readonly kind = 'body';
+  /** Clock reading when the last byte arrived. */
+  readonly receivedAt: number;
+  /** Bytes, also after the body was freed. */
+  readonly length: number;
+  readonly #budget: BodyBudget | undefined;
+  #buffer: Uint8Array | undefined;
+  /** Bytes that `holdBesides` counted. */
+  #besides = 0;
+  #freed = false;
+
+  /** `buffer`: its first `length` bytes are the body. `budget`: has reserved the whole buffer; absent: none has. */
+  constructor(buffer: Uint8Array, length: number, receivedAt: number, budget?: BodyBudget) {
+    this.#buffer = buffer;
+    this.length = length;
+    this.receivedAt = receivedAt;
+    this.#budget = budget;
+  }
+
+  /** Undefined once they were freed. Read them for each use: a reference to them would keep them in memory. */
+  get bytes(): Uint8Array | undefined {
+    return this.#buffer?.subarray(0, this.length);
+  }
+
+  /** What the bytes take of the budget. */
+  get capacity(): number {
+    return this.#buffer?.length ?? 0;
+  }
+
+  /** The body was read and may be read again. It stays in memory, and counts, until another one needs its room. */
+  setSpare(): void {
+    if (this.#buffer !== undefined) this.#budget?.addSpare(this);
+  }
+
+  /** The body is read again: it stays until it is freed or spare. Returns false if it was freed. */
+  setNeeded(): boolean {
+    this.#budget?.removeSpare(this);
+    return this.#buffer !== undefined;
+  }
+
+  /** Counts `bytes` that were made of the body, such as image files, in place of those counted before. `free` ends it. */
+  holdBesides(bytes: number): void {
+    this.#budget?.release(this.#besides);
+    this.#besides = this.#freed ? 0 : bytes;
+    this.#budget?.charge(this.#besides);
+  }
+
+  /** Frees the bytes and their part of the budget. Idempotent. */
+  freeBytes(): void {
+    this.#budget?.removeSpare(this);
+    this.#budget?.release(this.capacity);
+    this.#buffer = undefined;
+  }
+
+  /** Frees the bytes and what is held besides. Idempotent; a whole reply and a caller that disconnects do it too. */
+  free(): void {
+    this.freeBytes();
+    this.#freed = true;
+    this.holdBesides(0);
+  }
+}
+
+export type BodyResult =
+  | Body
+  /** Longer than the limit; the rest is not kept. */
+  | { readonly kind: 'too-large' }
+  /** The memory bound of all bodies is reached. */
+  | { readonly kind: 'no-room' }
+  /** The caller disconnected. */
+  | { readonly kind: 'gone' };
 
 /**
  * Collects one request's body. It starts before `read` is called, since uWS drops chunks without a handler.
@@ -70,8 +186,8 @@ export class BodyReader {
   #receivedAt: number | undefined;
   /** Set once no more bytes are kept: the result of `read`. */
   #refusal: BodyResult | undefined;
-  /** Its reader has the whole body. */
-  #handedOut = false;
+  /** The whole body, once `read` has returned it: from then on it owns the buffer. */
+  #body: Body | undefined;
   #paused = false;
   #resolve: ((body: BodyResult) => void) | undefined;
   #cancelTimer: (() => void) | undefined;
@@ -110,7 +226,7 @@ export class BodyReader {
       this.#cancelTimer?.();
       this.#receivedAt = this.#clock.now();
       this.#unpause();
-      if (this.#refusal === undefined) this.#resolve?.(this.#body(this.#receivedAt));
+      if (this.#refusal === undefined && this.#resolve !== undefined) this.#settle(this.#handOut(this.#receivedAt));
       for (const then of this.#afterwards) then();
     } else if (this.#refusal === undefined) {
       this.#cancelTimer ??= this.#clock.after(this.#maxMs, () => this.#source.close());
@@ -123,7 +239,7 @@ export class BodyReader {
     this.#limit = limit;
     if (this.#refusal === undefined && Math.max(this.#declared ?? 0, this.#length) > limit) this.#refuse('too-large');
     if (this.#refusal !== undefined) return Promise.resolve(this.#refusal);
-    if (this.#receivedAt !== undefined) return Promise.resolve(this.#body(this.#receivedAt));
+    if (this.#receivedAt !== undefined) return Promise.resolve(this.#handOut(this.#receivedAt));
     this.#unpause();
     return new Promise((resolve) => (this.#resolve = resolve));
   }
@@ -140,9 +256,9 @@ export class BodyReader {
     else this.#unpause();
   }
 
-  /** The answer begins. A body that was read stays, and counts, until its reader releases it; any other is not needed any more. */
+  /** The answer begins. A body that was read stays, and counts, until its reader frees it; any other is not needed any more. */
   closeUnread(): void {
-    if (this.#handedOut) this.#unpause();
+    if (this.#body !== undefined) this.#unpause();
     else this.close();
   }
 
@@ -168,24 +284,26 @@ export class BodyReader {
     return true;
   }
 
-  #body(receivedAt: number): BodyResult {
-    const bytes = this.#buffer.subarray(0, this.#length);
-    this.#handedOut = true;
-    return { kind: 'body', bytes, receivedAt, release: () => this.#free() };
+  #handOut(receivedAt: number): Body {
+    this.#body = new Body(this.#buffer, this.#length, receivedAt, this.#budget);
+    this.#buffer = NO_BYTES;
+    return this.#body;
   }
 
   #refuse(kind: 'too-large' | 'no-room' | 'gone'): void {
     const refusal = { kind };
     this.#refusal = refusal;
     this.#cancelTimer?.();
-    this.#free();
-    this.#unpause();
-    this.#resolve?.(refusal);
-  }
-
-  #free(): void {
     this.#budget.release(this.#buffer.length);
     this.#buffer = NO_BYTES;
+    this.#body?.free();
+    this.#unpause();
+    this.#settle(refusal);
+  }
+
+  #settle(result: BodyResult): void {
+    this.#resolve?.(result);
+    this.#resolve = undefined;
   }
 
   #pause(): void {
@@ -202,6 +320,6 @@ export class BodyReader {
 }
 
 /** The body of a request without one. `receivedAt`: when its head arrived. */
-export function emptyBody(receivedAt: number): BodyResult {
-  return { kind: 'body', bytes: NO_BYTES, receivedAt, release: () => undefined };
+export function emptyBody(receivedAt: number): Body {
+  return new Body(NO_BYTES, 0, receivedAt);
 }

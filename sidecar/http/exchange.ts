@@ -1,5 +1,6 @@
 import type { ContractError } from '../domain/errors.js';
 import type { Signal } from '../lib/abort.js';
+import type { BodyResult } from './body.js';
 
 /** The head of one request, copied from uWS before the first await. Header values may be secrets: never logged. */
 export interface RequestHead {
@@ -19,25 +20,6 @@ export interface RequestHead {
   header(name: string): string | undefined;
 }
 
-export type BodyResult =
-  | {
-      readonly kind: 'body';
-      readonly bytes: Uint8Array;
-      /** Clock reading when the last byte arrived. */
-      readonly receivedAt: number;
-      /**
-       * Releases the body's share of the memory bound while its request continues, for example after it was tokenized.
-       * Idempotent; a reply or the start of a stream does it too.
-       */
-      release(): void;
-    }
-  /** Longer than the limit; the rest is not kept. */
-  | { readonly kind: 'too-large' }
-  /** The memory bound of all bodies is reached. */
-  | { readonly kind: 'no-room' }
-  /** The caller disconnected. */
-  | { readonly kind: 'gone' };
-
 export interface Reply {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
@@ -56,7 +38,7 @@ export interface Exchange {
   readonly head: RequestHead;
   /** Aborted if the caller disconnects before the reply is complete. */
   readonly gone: Signal;
-  /** The whole body, with the limit of its route. Call it once. */
+  /** The whole body, with the limit of its route. Call it once. The body is the caller's to free. */
   body(limitBytes: number): Promise<BodyResult>;
   /** Answers with a whole body. CORS and x-request-id are added. */
   reply(reply: Reply): void;

@@ -2,12 +2,12 @@ import { contractError, errorBody, type ContractError } from '../domain/errors.j
 import { AbortHandle, type Signal } from '../lib/abort.js';
 import { answerFields, EVENT_STREAM } from './answer-fields.js';
 import type { CutReason } from './backlog.js';
-import { BodyReader, emptyBody } from './body.js';
+import { BodyReader, emptyBody, type BodyResult } from './body.js';
 import { bodylessFields, closeLater, isBodyless, mayLeaveHeadUnread, sendBodyless, sendHead } from './bodyless.js';
 import type { Field } from './cors.js';
 import type { FollowedExchange } from './ended-streams.js';
 import type { ServerContext } from './server-context.js';
-import type { BodyResult, EventStream, Exchange, FrameOptions, Reply, RequestHead } from './exchange.js';
+import type { EventStream, Exchange, FrameOptions, Reply, RequestHead } from './exchange.js';
 import { ExchangeRecord } from './exchange-record.js';
 import { asksForTrailers, errorFields, statusLine, streamHeaders } from './fields.js';
 import type { Snapshot } from './head.js';

@@ -12,9 +12,9 @@ import type { Item } from './fair-share.js';
 import type { WeightedAccount } from './weighted-account.js';
 import { ItemQueue } from './item-queue.js';
 import { ABORTED, following, FULL, longestSilenceMs, unavailable } from './prompt-tasks.js';
-import type { Body, PromptTask } from './prompt-tasks.js';
+import { Body, type PromptTask } from './prompt-tasks.js';
 import type { Answer, HostSetup, ModelReport, FromHost, Work } from './messages.js';
-import type { Checked, NoResult, OpenBody, PromptMaker, Refusal, Tokenized } from './prompt-maker.js';
+import type { BodyBytes, Checked, NoResult, OpenBody, PromptMaker, Refusal, Tokenized } from './prompt-maker.js';
 import { failed, refused } from './refusals.js';
 
 /** Wait between two starts: doubled for every host that ends without an answer, reset by an answer. */
@@ -70,9 +70,9 @@ export class PromptHostClient implements PromptMaker {
     return { up: this.#host?.ready === true, queued, running, restarts: this.#restarts, ...problem };
   }
 
-  open(form: BodyForm, bytes: Uint8Array, owner: WeightedAccount): OpenBody {
+  open(form: BodyForm, source: BodyBytes, owner: WeightedAccount): OpenBody {
     const { account, weight } = owner;
-    const body: Body = { id: this.#nextBody++, form, bytes, owner: { account, weight } };
+    const body = new Body(this.#nextBody++, form, source, { account, weight });
     return {
       check: (signal) => this.#check(body, signal),
       tokenize: (signal) => this.#ask({ kind: 'tokenize' }, body, signal) as Promise<Tokenized>,
@@ -91,10 +91,11 @@ export class PromptHostClient implements PromptMaker {
   }
 
   #check(body: Body, signal: Signal): Promise<Checked> {
-    if (body.bytes !== undefined && body.bytes.byteLength > this.#options.inlineBytes)
+    const { form, bytes } = body;
+    if (bytes !== undefined && bytes.byteLength > this.#options.inlineBytes)
       return this.#ask({ kind: 'check' }, body, signal) as Promise<Checked>;
-    if (body.bytes === undefined || signal.aborted) return Promise.resolve({ kind: 'aborted' });
-    const parsed = parseBody(body.form, body.bytes);
+    if (bytes === undefined || signal.aborted) return Promise.resolve({ kind: 'aborted' });
+    const parsed = parseBody(form, bytes);
     return Promise.resolve(
       parsed.kind === 'invalid' ? refused(parsed.error) : { kind: 'checked', params: parsed.request.params },
     );
@@ -192,8 +193,8 @@ export class PromptHostClient implements PromptMaker {
   }
 
   #drop(body: Body): void {
-    if (body.bytes === undefined) return;
-    body.bytes = undefined;
+    if (body.closed) return;
+    body.closed = true;
     if (body.sentTo !== undefined && body.sentTo === this.#host) this.#host.send({ kind: 'drop', body: body.id });
   }
 

@@ -3,7 +3,7 @@ import type { BodyForm } from '../contracts/requests.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import { PromptHostClient, type FirstStart } from './client.js';
 import type { WeightedAccount } from './weighted-account.js';
-import type { OpenBody, ModelPromptVersion } from './prompt-maker.js';
+import type { BodyBytes, OpenBody, ModelPromptVersion } from './prompt-maker.js';
 
 /** The name in logs and process lists. */
 export type Lane = 'short' | 'long';
@@ -48,8 +48,8 @@ export class HostPair {
     return this.#promptVersions.get(model) === promptVersion;
   }
 
-  open(form: BodyForm, bytes: Uint8Array, owner: WeightedAccount): OpenBody {
-    const body = this.#lanes[bytes.byteLength <= this.#inlineBytes ? 'short' : 'long'].open(form, bytes, owner);
+  open(form: BodyForm, source: BodyBytes, owner: WeightedAccount): OpenBody {
+    const body = this.#lanes[source.length <= this.#inlineBytes ? 'short' : 'long'].open(form, source, owner);
     let open = true;
     this.#open += 1;
     const served = (): void => {

@@ -12,7 +12,7 @@ import type { FirstStart } from './client.js';
 import { openHostPair, type HostPair, type Lane } from './host-pair.js';
 import type { PromptModel } from './messages.js';
 import type { WeightedAccount } from './weighted-account.js';
-import type { OpenBody, ModelPromptVersion, PromptMaker } from './prompt-maker.js';
+import type { BodyBytes, OpenBody, ModelPromptVersion, PromptMaker } from './prompt-maker.js';
 
 export type { Lane } from './host-pair.js';
 
@@ -71,9 +71,9 @@ export class PromptLanes implements PromptMaker {
     return (['short', 'long'] as const).map((lane) => ({ lane, ...this.stats(lane) }));
   }
 
-  open(form: BodyForm, bytes: Uint8Array, owner: WeightedAccount, wanted?: ModelPromptVersion): OpenBody {
+  open(form: BodyForm, body: BodyBytes, owner: WeightedAccount, wanted?: ModelPromptVersion): OpenBody {
     const fit = wanted && [this.#present, ...this.#others].find((pair) => pair.makes(wanted));
-    return (fit ?? this.#present).open(form, bytes, owner);
+    return (fit ?? this.#present).open(form, body, owner);
   }
 
   /**

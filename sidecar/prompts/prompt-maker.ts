@@ -57,6 +57,13 @@ export interface RequestImage {
   readonly sha256: Uint8Array;
 }
 
+/** A request's body in memory, which its owner may free at any time. */
+export interface BodyBytes {
+  /** Undefined once it was freed. Read them again for each use: a reference to them would keep them in memory. */
+  readonly bytes: Uint8Array | undefined;
+  readonly length: number;
+}
+
 /**
  * One body that is converted to tokens. There are two steps because the request enters the model's queue in between:
  * after the model's name is known, and before templating and tokenizing cost time.
@@ -68,17 +75,17 @@ export interface OpenBody {
    * Renders and tokenizes for the model named in the body, always in the prompt host. Call it after `check` succeeded.
    */
   tokenize(signal: Signal): Promise<Tokenized>;
-  /** Releases the body, here and in the host. Idempotent. */
+  /** The body is not needed any more, here and in the host. Its owner frees it. Idempotent. */
   close(): void;
 }
 
 /** Turns bodies into tokens outside the sidecar's process: one prompt host, or several for bodies of different lengths. */
 export interface PromptMaker {
   /**
-   * Takes ownership of the body, which must not be changed from then on. `owner` is charged with the body's host time. `wanted`:
+   * The body stays its owner's, who must not change it. `owner` is charged with the body's host time. `wanted`:
    * the tokenizer and template for its prompt, if there is a choice; absent: those of new prompts.
    */
-  open(form: BodyForm, body: Uint8Array, owner: WeightedAccount, wanted?: ModelPromptVersion): OpenBody;
+  open(form: BodyForm, body: BodyBytes, owner: WeightedAccount, wanted?: ModelPromptVersion): OpenBody;
 }
 
 /** The tokenizer and template with which prompts of a model are made. */

@@ -5,16 +5,30 @@ import type { Item } from './fair-share.js';
 import type { WeightedAccount } from './weighted-account.js';
 import type { HostProcess } from './host-process.js';
 import type { Answer, Work } from './messages.js';
-import type { Checked, NoResult, Refusal, Tokenized } from './prompt-maker.js';
+import type { BodyBytes, Checked, NoResult, Refusal, Tokenized } from './prompt-maker.js';
 
-/** One body, which the sidecar keeps until it is closed, since a new host needs it again. */
-export interface Body {
+/** One body that prompts are made of. Its source keeps the bytes until it is closed, since a new host needs them again. */
+export class Body {
   readonly id: number;
   readonly form: BodyForm;
   readonly owner: WeightedAccount;
-  bytes: Uint8Array | undefined;
+  readonly #source: BodyBytes;
   /** The host that keeps a copy. */
-  sentTo?: HostProcess | undefined;
+  sentTo: HostProcess | undefined;
+  /** It is not needed any more. */
+  closed = false;
+
+  constructor(id: number, form: BodyForm, source: BodyBytes, owner: WeightedAccount) {
+    this.id = id;
+    this.form = form;
+    this.#source = source;
+    this.owner = owner;
+  }
+
+  /** Undefined once it is closed, or its source freed it. */
+  get bytes(): Uint8Array | undefined {
+    return this.closed ? undefined : this.#source.bytes;
+  }
 }
 
 /** One `check` or `tokenize` of a body: one item of the host, or up to three in sequence. */

@@ -33,7 +33,7 @@ export async function warmUp(
 }
 
 async function send(prompts: Opener, form: BodyForm, bytes: Uint8Array): Promise<void> {
-  const body = prompts.open(form, bytes, NO_ACCOUNT);
+  const body = prompts.open(form, { bytes, length: bytes.length }, NO_ACCOUNT);
   const signal = new AbortHandle();
   const checked = await body.check(signal);
   if (checked.kind === 'checked') await body.tokenize(signal);

@@ -1,6 +1,8 @@
 /** The memory of request bodies (`bodies.totalBytes`): which requests count, and until when. */
+import { setImmediate as turn } from 'node:timers/promises';
 import t from 'tap';
 import { PATIENT_QUEUE } from '../support/config-parts.js';
+import { fullCollector } from '../support/grown-old.js';
 import { chatBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
 
 const CHAT = '/v1/chat/completions';
@@ -36,4 +38,34 @@ t.test('a request that waits for a seat uses no body memory', async (t) => {
   t.equal((await other.response()).status, 200, 'there is room for another');
   running.close();
   waiting.close();
+});
+
+t.test('running streams keep neither their bodies, which may be padded with spaces, nor their prompts', async (t) => {
+  const STREAMS = 4;
+  /** At least as many tokens, in four bytes each. */
+  const WORDS = 60_000;
+  const sidecar = await InProcess.start(t, {
+    models: [{ id: 'chat', kind: 'chat', seats: STREAMS, contextPerSeat: 1_000_000 }],
+    config: { prompts: { workers: 1 } },
+  });
+  const collect = fullCollector();
+  const kept = async (): Promise<number> => {
+    // What a turn of the event loop has on its stack is not kept.
+    for (let turns = 0; turns < 3; turns += 1) {
+      await turn();
+      collect();
+    }
+    return process.memoryUsage().arrayBuffers;
+  };
+  const stream = async (): Promise<void> => {
+    const caller = await sidecar.connect();
+    const messages = [{ role: 'user', content: 'tick '.repeat(WORDS) }];
+    const text = JSON.stringify(chatBody('chat', 'begun', { stream: true, messages }));
+    caller.request('POST', CHAT, JSON_HEADERS, text + ' '.repeat(4 * MIB));
+    await caller.until('"content":"');
+  };
+  const before = await kept();
+  for (let streams = 0; streams < STREAMS; streams += 1) await stream();
+  const grown = (await kept()) - before;
+  t.ok(grown < 4 * WORDS, `${grown} bytes are kept`);
 });

@@ -10,6 +10,7 @@ import { chat } from '../../sidecar/api/chat.js';
 import { decide } from '../../sidecar/api/decisions.js';
 import { SeatBoard } from '../../sidecar/api/seat-board.js';
 import type { HostedModel, Services } from '../../sidecar/api/services.js';
+import { Body } from '../../sidecar/http/body.js';
 import type { Exchange } from '../../sidecar/http/exchange.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { Tokenized } from '../../sidecar/prompts/prompt-maker.js';
@@ -114,13 +115,7 @@ export class BilledHarness {
     const exchange: Exchange = {
       head: postHead((name) => HEADERS.get(name)),
       gone: leaving.signal,
-      body: () =>
-        Promise.resolve({
-          kind: 'body',
-          bytes: new Uint8Array(2),
-          receivedAt: this.clock.now(),
-          release: () => undefined,
-        }),
+      body: () => Promise.resolve(new Body(new Uint8Array(2), 2, this.clock.now())),
       reply: ({ status }) => (answer = status),
       fail: ({ code }) => (answer = code),
       stream: () => {

@@ -1,11 +1,17 @@
 /** Request bodies for tests: complete ones, and functions that change one place in them. */
 
 import type { Parsed } from '../../sidecar/contracts/parse.js';
+import { Body } from '../../sidecar/http/body.js';
 
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json };
 
 export function bytesOf(body: unknown): Uint8Array {
   return new TextEncoder().encode(typeof body === 'string' ? body : JSON.stringify(body));
+}
+
+/** A body that was read, in no budget. */
+export function received(bytes: Uint8Array): Body {
+  return new Body(bytes, bytes.length, 0);
 }
 
 /** A refusal’s status, message and param, for exact comparison (tap’s `match` accepts a substring). */

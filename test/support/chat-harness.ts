@@ -6,6 +6,7 @@ import type { ChatParams } from '../../sidecar/contracts/requests.js';
 import { chat } from '../../sidecar/api/chat.js';
 import { SeatBoard } from '../../sidecar/api/seat-board.js';
 import type { Services } from '../../sidecar/api/services.js';
+import { Body } from '../../sidecar/http/body.js';
 import type { Exchange, Reply } from '../../sidecar/http/exchange.js';
 import type { Checked, OpenBody, Tokenized } from '../../sidecar/prompts/prompt-maker.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
@@ -75,7 +76,7 @@ export class ChatHarness {
     const exchange: Exchange = {
       head: postHead((name) => HEADERS.get(name)),
       gone: new AbortController().signal,
-      body: () => Promise.resolve({ kind: 'body', bytes: new Uint8Array(2), receivedAt, release: () => undefined }),
+      body: () => Promise.resolve(new Body(new Uint8Array(2), 2, receivedAt)),
       reply: replied.resolve,
       fail: ({ status }, headers) => replied.resolve({ status, ...(headers && { headers }) }),
       stream: () => {

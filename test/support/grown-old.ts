@@ -7,7 +7,7 @@ import { runInNewContext } from 'node:vm';
  * objects are not counted.
  */
 export async function grownOld(work: (look: () => void) => Promise<void> | void): Promise<number> {
-  collector()();
+  fullCollector()();
   const before = oldBytes();
   let most = 0;
   const look = (): void => {
@@ -22,6 +22,12 @@ export async function grownOld(work: (look: () => void) => Promise<void> | void)
 export function youngCollector(): () => void {
   const collect = collector();
   return () => collect({ type: 'minor' });
+}
+
+/** A function that collects everything that is not referenced. */
+export function fullCollector(): () => void {
+  const collect = collector();
+  return () => collect();
 }
 
 /** By default it collects everything. */

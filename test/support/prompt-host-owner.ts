@@ -5,6 +5,7 @@
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import { PromptHostClient } from '../../sidecar/prompts/client.js';
+import { received } from './bodies.js';
 
 const client = new PromptHostClient({
   name: 'short',
@@ -18,7 +19,7 @@ const client = new PromptHostClient({
 });
 await client.ready();
 void client
-  .open('chat', Buffer.from(process.argv[2] ?? ''), { account: 'a', weight: 1 })
+  .open('chat', received(Buffer.from(process.argv[2] ?? '')), { account: 'a', weight: 1 })
   .tokenize(new AbortController().signal);
 // Until it is killed.
 setInterval(() => undefined, 60_000);

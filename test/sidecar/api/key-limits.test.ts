@@ -6,6 +6,7 @@ import { chat } from '../../../sidecar/api/chat.js';
 import { decide } from '../../../sidecar/api/decisions.js';
 import { SeatBoard } from '../../../sidecar/api/seat-board.js';
 import type { Services } from '../../../sidecar/api/services.js';
+import { Body } from '../../../sidecar/http/body.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
 import type { OpenBody } from '../../../sidecar/prompts/prompt-maker.js';
 import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
@@ -54,7 +55,7 @@ function exchange(): Exchange {
   return {
     head: postHead((name) => (name === 'content-type' ? 'application/json' : undefined)),
     gone: new AbortController().signal,
-    body: () => Promise.resolve({ kind: 'body', bytes: new Uint8Array(2), receivedAt: 0, release: () => undefined }),
+    body: () => Promise.resolve(new Body(new Uint8Array(2), 2, 0)),
     reply: () => undefined,
     fail: () => undefined,
     stream: broken,

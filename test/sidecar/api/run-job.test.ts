@@ -50,7 +50,8 @@ function chatOf(n = 1): JobRun {
   };
   const fields = Object.entries(stubJob('hold')).filter(([name]) => name !== 'seats');
   const job = Object.fromEntries(fields) as unknown as Omit<GenerateJob, 'seats'>;
-  return { kind: 'generate', job: { ...job, n }, prefix: new Uint32Array(0), receiver };
+  const needs = { promptTokens: 1, prefix: new Uint32Array(0) };
+  return { kind: 'generate', plan: { needs, job: { ...job, n } }, receiver };
 }
 
 /** A request that has just got its seat. */
@@ -172,9 +173,7 @@ t.test('while a prompt is made again its request ends at its deadline, or when i
       caller: ACME,
       model: { queue: seated.queue },
       params: {},
-      bytes: 1,
-      digest: '',
-      reopen: () => ({ tokenize }),
+      body: { length: 1, digest: '', tokenizeAgain: (_: unknown, signal: Signal) => tokenize(signal) },
     } as unknown as PreparedRequest<ChatParams>;
     const wait = SeatWait.enter(context, prepared, 1);
     if (wait.kind !== 'waiting') throw new Error('no place');
@@ -196,6 +195,23 @@ t.test('while a prompt is made again its request ends at its deadline, or when i
     t.strictSame(outcomes, [outcome]);
   }
 });
+
+t.test(
+  'a prompt that is to be made again, of a body that made room for others, is refused as for want of room',
+  async (t) => {
+    const seated = new Seated();
+    const body = { length: 1, digest: '', tokenizeAgain: () => Promise.resolve(undefined) };
+    const prepared = {
+      caller: ACME,
+      model: { queue: seated.queue },
+      params: {},
+      body,
+    } as unknown as PreparedRequest<ChatParams>;
+    const wait = SeatWait.enter(seated.context, prepared, 1);
+    if (wait.kind !== 'waiting') throw new Error('no place');
+    t.match(await wait.tokenizeAgain(prepared, 'chat', 'p'), { kind: 'failed', error: { code: 'capacity_exceeded' } });
+  },
+);
 
 t.test('a job that ends before its deadline leaves no timer', async (t) => {
   for (const [how, finish, released] of [

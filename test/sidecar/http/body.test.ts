@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { BodyBudget, BodyReader } from '../../../sidecar/http/body.js';
-import type { BodyResult } from '../../../sidecar/http/exchange.js';
+import { Body, BodyBudget, BodyReader, type BodyResult } from '../../../sidecar/http/body.js';
 
 /** A reader whose socket and clock the test controls. */
 function setup({
@@ -37,7 +36,7 @@ function setup({
 }
 
 function text(body: BodyResult): string {
-  return body.kind === 'body' ? Buffer.from(body.bytes).toString() : body.kind;
+  return body.kind === 'body' ? Buffer.from(body.bytes ?? []).toString() : body.kind;
 }
 
 t.test('chunks are copied and joined, requested before or after', async (t) => {
@@ -54,8 +53,8 @@ t.test('chunks are copied and joined, requested before or after', async (t) => {
     t.equal(timers.size, 0);
     t.ok(budget.held >= 6);
     if (body.kind === 'body') {
-      body.release();
-      body.release();
+      body.free();
+      body.free();
     }
     t.equal(budget.held, 0);
     reader.close();
@@ -72,10 +71,10 @@ t.test('any split gives the same bytes, and memory is charged and released', asy
       const { reader, push, budget } = setup(sized ? { declared: Buffer.byteLength(whole) } : {});
       for (const piece of pieces) push(piece);
       push('', true);
-      const body = await reader.read(1 << 20);
+      const read = text(await reader.read(1 << 20));
       const fits = budget.held >= Buffer.byteLength(whole) && budget.held <= 2 * Buffer.byteLength(whole);
       reader.close();
-      return text(body) === whole && fits && budget.held === 0;
+      return read === whole && fits && budget.held === 0;
     },
   );
   await t.resolves(fc.assert(property));
@@ -117,6 +116,45 @@ t.test('no room: other bodies’ memory counts', async (t) => {
   t.same(await asked, { kind: 'no-room' });
   t.equal(budget.held, 7);
 });
+
+t.test(
+  'a spare body is freed where another one needs its room, the oldest first, and only if that makes enough room',
+  (t) => {
+    const budget = new BodyBudget(10, 0);
+    const make = (bytes: number): Body => {
+      t.ok(budget.take(bytes, bytes));
+      return new Body(new Uint8Array(bytes), bytes, 0, budget);
+    };
+    const [first, second, needed] = [make(3), make(3), make(2)];
+    first.setSpare();
+    second.setSpare();
+    t.notOk(budget.take(9, 9));
+    t.same([first.bytes?.length, second.bytes?.length, budget.held], [3, 3, 8], 'none is freed in vain');
+    t.ok(budget.take(2, 2), 'there is room');
+    t.ok(first.setNeeded(), 'and the first is still there');
+    first.setSpare();
+    t.ok(budget.take(1, 1));
+    t.same(
+      [first.bytes?.length, second.bytes, budget.held],
+      [3, undefined, 8],
+      'the one that was spare for longer is freed',
+    );
+    t.notOk(second.setNeeded());
+    t.equal(second.length, 3);
+    first.holdBesides(2);
+    t.equal(budget.held, 10, 'what was made of it counts too');
+    first.holdBesides(5);
+    t.same([first.bytes, budget.held], [undefined, 10], 'in place of it, if need be');
+    first.setSpare();
+    first.free();
+    first.free();
+    needed.free();
+    t.equal(budget.held, 3, 'and is freed with it');
+    first.holdBesides(5);
+    t.equal(budget.held, 3, 'for good');
+    t.end();
+  },
+);
 
 t.test('long bodies leave the reserved part to short ones', async (t) => {
   const MIB = 1 << 20;

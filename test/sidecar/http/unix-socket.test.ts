@@ -11,7 +11,7 @@ import { shortDir } from '../../support/short-dir.js';
 
 const echo: Handler = async (exchange) => {
   const body = await exchange.body(1000);
-  const text = body.kind === 'body' ? Buffer.from(body.bytes).toString() : body.kind;
+  const text = body.kind === 'body' ? Buffer.from(body.bytes ?? []).toString() : body.kind;
   exchange.reply({ status: 200, body: JSON.stringify({ text, address: exchange.head.address }) });
 };
 

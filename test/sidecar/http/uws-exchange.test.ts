@@ -2,7 +2,8 @@ import { get as httpGet } from 'node:http';
 import { contractError } from '../../../sidecar/domain/errors.js';
 import type { IncomingMessage } from 'node:http';
 import t from 'tap';
-import type { BodyResult, EventStream, Exchange } from '../../../sidecar/http/exchange.js';
+import type { BodyResult } from '../../../sidecar/http/body.js';
+import type { EventStream, Exchange } from '../../../sidecar/http/exchange.js';
 import { deferred, serve } from '../../support/http-server.js';
 import { eventually } from '../../support/processes.js';
 import { BARE_END, type RawResponse } from '../../support/raw-http.js';
@@ -257,7 +258,7 @@ t.test('an exchange is reported when its head has arrived, and when it has ended
 async function measure(exchange: Exchange): Promise<void> {
   await Promise.resolve();
   const body = await exchange.body(1000);
-  exchange.reply({ status: 200, body: body.kind === 'body' ? Buffer.from(body.bytes).toString() : body.kind });
+  exchange.reply({ status: 200, body: body.kind === 'body' ? Buffer.from(body.bytes ?? []).toString() : body.kind });
 }
 
 t.test('request bodies', async (t) => {
@@ -328,19 +329,19 @@ t.test('all bodies together have a cap', async (t) => {
   t.equal(server.bodyBytes, 600);
   t.equal((await other.request('POST', '/measure', {}, 'x'.repeat(401)).response()).body, 'no-room');
   t.equal((await other.request('POST', '/measure', {}, 'x'.repeat(400)).response()).body.length, 400);
-  if (body.kind === 'body') body.release();
+  if (body.kind === 'body') body.free();
   t.equal((await other.request('POST', '/measure', {}, 'x'.repeat(1000)).response()).body.length, 1000);
   free.resolve();
   t.equal((await holder.response()).status, 200);
   t.equal(server.bodyBytes, 0, 'released twice, returned once');
 });
 
-t.test('a stream’s prompt counts until its reader releases it', async (t) => {
+t.test('a stream’s prompt counts until its reader frees it', async (t) => {
   const { connect, server } = await serve(t, async (exchange) => {
     const body = await exchange.body(1000);
     const stream = exchange.stream();
     stream.event(`${server.bodyBytes} held`);
-    if (body.kind === 'body') body.release();
+    if (body.kind === 'body') body.free();
     stream.event(`${server.bodyBytes} held`);
   });
   const caller = await connect();
@@ -350,7 +351,7 @@ t.test('a stream’s prompt counts until its reader releases it', async (t) => {
   caller.close();
 });
 
-t.test('a body that its handler does not release is released when the caller disconnects', async (t) => {
+t.test('a body that its handler does not free is freed when the caller disconnects', async (t) => {
   const begun = deferred();
   const { connect, server } = await serve(t, async (exchange) => {
     await exchange.body(1000);
@@ -370,7 +371,7 @@ t.test('a large body is paused until it is requested', async (t) => {
   const { connect, server } = await serve(t, async (exchange) => {
     await asked.promise;
     const body = await exchange.body(size);
-    exchange.reply({ status: 200, body: String(body.kind === 'body' && body.bytes.length) });
+    exchange.reply({ status: 200, body: String(body.kind === 'body' && body.bytes?.length) });
   });
   const caller = await connect();
   caller.request('POST', '/', { 'Content-Length': String(size) }, 'x'.repeat(size));

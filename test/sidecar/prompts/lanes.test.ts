@@ -61,7 +61,7 @@ function lanesOf() {
       return new HostPair({ short: host, long: new FakeHost('') }, inlineBytes);
     },
   );
-  const open = (): OpenBody => lanes.open('chat', new Uint8Array(1), OWNER);
+  const open = (): OpenBody => lanes.open('chat', { bytes: new Uint8Array(1), length: 1 }, OWNER);
   /** Another generation takes the place of the present one. */
   const reload = async (): Promise<void> => {
     await lanes.prepare([]);

@@ -7,7 +7,7 @@ import { parseBody } from '../../../sidecar/contracts/parse.js';
 import compile from '../../../sidecar/prompts/compiler.js';
 import { WARM_UP } from '../../../sidecar/prompts/compiler-warm-up.js';
 import type { ModelReport } from '../../../sidecar/prompts/messages.js';
-import type { OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-maker.js';
+import type { BodyBytes, OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-maker.js';
 import { refused } from '../../../sidecar/prompts/refusals.js';
 import { warmUp } from '../../../sidecar/prompts/warm-up.js';
 
@@ -24,7 +24,7 @@ class FakePrompts {
   readonly pending: ((result: Tokenized) => void)[] = [];
   closed = 0;
 
-  open(form: 'chat', bytes: Uint8Array): OpenBody {
+  open(form: 'chat', { bytes = new Uint8Array() }: BodyBytes): OpenBody {
     this.bodies.push(bytes);
     return {
       check: () => {

@@ -5,6 +5,7 @@ import t, { type Test } from 'tap';
 import { systemClock, type Clock } from '../../../../sidecar/lib/clock.js';
 import type { PromptHostOptions } from '../../../../sidecar/prompts/client-options.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
+import { received } from '../../../support/bodies.js';
 import type { Tokenized } from '../../../../sidecar/prompts/prompt-maker.js';
 import type { StubBody } from '../../../support/prompt-worker.js';
 import { tokenPrompt } from '../../../../engine/protocol/prompt.js';
@@ -49,7 +50,7 @@ function host(t: Test, options: Partial<PromptHostOptions> = {}) {
   const file = (name: string) => join(folder, name);
   const send = (name: string, what: StubBody['do'], until?: string, signal = NEVER): Promise<Tokenized> => {
     const body: StubBody = { name, do: what, log, ...(until === undefined ? {} : { until: file(until) }) };
-    const prompt = client.open('chat', Buffer.from(JSON.stringify(body)), OWNER);
+    const prompt = client.open('chat', received(Buffer.from(JSON.stringify(body))), OWNER);
     return prompt.tokenize(signal).finally(() => prompt.close());
   };
   return {

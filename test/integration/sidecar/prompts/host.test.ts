@@ -4,6 +4,7 @@ import t, { type Test } from 'tap';
 import { systemClock } from '../../../../sidecar/lib/clock.js';
 import type { ModelRoute } from '../../../../sidecar/contracts/requests.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
+import { received } from '../../../support/bodies.js';
 import { versioned, type PromptModel } from '../../../../sidecar/prompts/messages.js';
 import type { Tokenized } from '../../../../sidecar/prompts/prompt-maker.js';
 import { LinkedChild } from '../../../support/linked-child.js';
@@ -36,7 +37,7 @@ function clientOf(t: Test, models: readonly PromptModel[], workers = 1) {
     client.close();
   });
   const send = async (route: ModelRoute, body: object): Promise<Tokenized> => {
-    const prompt = client.open(route, Buffer.from(JSON.stringify(body)), OWNER);
+    const prompt = client.open(route, received(Buffer.from(JSON.stringify(body))), OWNER);
     try {
       const checked = await prompt.check(NEVER);
       return checked.kind === 'checked' ? await prompt.tokenize(NEVER) : checked;

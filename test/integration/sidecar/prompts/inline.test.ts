@@ -2,6 +2,7 @@
 import t from 'tap';
 import { systemClock } from '../../../../sidecar/lib/clock.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
+import { received } from '../../../support/bodies.js';
 
 const OWNER = { account: 'a', weight: 1 };
 
@@ -18,7 +19,7 @@ t.test('a body of one byte more waits for the host', async (t) => {
     inlineBytes: INLINE_BYTES,
     clock: systemClock,
   });
-  const check = (bytes: number) => client.open('chat', Buffer.from('['.repeat(bytes)), OWNER).check(NEVER);
+  const check = (bytes: number) => client.open('chat', received(Buffer.from('['.repeat(bytes))), OWNER).check(NEVER);
   const short = check(INLINE_BYTES);
   const long = check(INLINE_BYTES + 1);
   t.equal(client.stats().queued, 1, 'one is queued for the host');

@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { systemClock } from '../../../../sidecar/lib/clock.js';
 import { PromptLanes, type Lane, type PromptLanesOptions } from '../../../../sidecar/prompts/lanes.js';
+import { received } from '../../../support/bodies.js';
 import { childrenOf } from '../../../support/processes.js';
 import { bundleTemplate, bundleVocabulary } from '../../../support/prompt-models.js';
 import type { StubBody } from '../../../support/prompt-worker.js';
@@ -44,7 +45,11 @@ function stubs(t: Test) {
   const until = join(folder, 'go');
   const send = (lane: Lane, what: StubBody['do']) => {
     const text = JSON.stringify({ name: lane, do: what, log, ...(what === 'wait' && { until }) } satisfies StubBody);
-    const prompt = lanes.open('chat', Buffer.from(lane === 'short' ? text : text.padEnd(SHORT_BYTES + 1)), OWNER);
+    const prompt = lanes.open(
+      'chat',
+      received(Buffer.from(lane === 'short' ? text : text.padEnd(SHORT_BYTES + 1))),
+      OWNER,
+    );
     return prompt.tokenize(NEVER).finally(() => prompt.close());
   };
   return { lanes, restarts, send, go: () => writeFileSync(until, '') };
@@ -118,7 +123,11 @@ t.test('the longest short body does not end a host by the recursion of llama.cpp
   const { lanes, restarts } = lanesOf(t, { inlineBytes, models, workers: 2 });
   for (const [model, character] of DEEP) {
     const body = (content: string) => JSON.stringify({ model, messages: [{ role: 'user', content }] });
-    const prompt = lanes.open('chat', Buffer.from(body(character.repeat(inlineBytes - body('').length))), OWNER);
+    const prompt = lanes.open(
+      'chat',
+      received(Buffer.from(body(character.repeat(inlineBytes - body('').length)))),
+      OWNER,
+    );
     t.match(await prompt.tokenize(NEVER), { kind: 'chat' }, model);
   }
   t.same(restarts, []);
