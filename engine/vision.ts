@@ -63,10 +63,6 @@ async function start(setup: VisionSetup): Promise<void> {
   setPriority(NICE);
   try {
     const opened = await openVision(setup);
-    if (!opened) {
-      unable({ reason: 'the addon was built without images', noAddon: true, mayMend: false });
-      return;
-    }
     const projectorVersion = await sha256(setup.projector);
     cache = new EmbeddingCache(setup.cacheBytes, setup.maxAgeMs, clock);
     const confinement = confine(opened, setup);
@@ -81,7 +77,7 @@ async function start(setup: VisionSetup): Promise<void> {
     const ofSystem = (error as NodeJS.ErrnoException).code !== undefined;
     const known = error instanceof LoadFailure || ofSystem;
     const reason = known && error instanceof Error ? error.message : 'unknown failure';
-    unable({ reason, noAddon: false, mayMend: error instanceof LoadFailure ? error.mayMend : ofSystem });
+    unable({ reason, mayMend: error instanceof LoadFailure ? error.mayMend : ofSystem });
   }
 }
 

@@ -1,12 +1,11 @@
 /** The time to save and restore a state, compared with a step of running replies, on a CPU. */
-import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
-import { sequenceOrder } from '../../engine/llama/iterator-decoder.js';
 import { truncatableAnywhere } from '../../engine/llama/load-plan.js';
 import type { Part, Sampling } from '../../engine/scheduler/decoder.js';
 import { endless } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
+import { cpuLlama } from '../../test/support/llama.js';
 
 const SEQUENCES = 8;
 const CHUNK = 256;
@@ -32,7 +31,7 @@ async function timed(act: () => Promise<unknown>): Promise<number> {
   return performance.now() - from;
 }
 
-const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: 1 });
+const llama = await cpuLlama(1);
 const rows: Row[] = [];
 for (const name of ['window', 'hybrid'] as const) {
   const model = await llama.loadModel({ modelPath: await endless(name) });
@@ -41,10 +40,8 @@ for (const name of ['window', 'hybrid'] as const) {
     contextSize: CONTEXT,
     batchSize: CHUNK + SEQUENCES,
     threads: 1,
-    batching: { itemPrioritizationStrategy: sequenceOrder },
   });
   const decoder = await BatchDecoder.create(context, 1, truncatableAnywhere(model.fileInsights));
-  if (!decoder) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
   const replies = Array.from({ length: SEQUENCES }, (_, i) => ({
     sequence: i + 1,
     sampler: decoder.sampler(GREEDY),

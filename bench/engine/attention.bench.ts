@@ -1,10 +1,10 @@
 /** Flash attention on a CPU, on and off: next tokens, and chunks of a prompt, by the number of tokens before them. */
-import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import type { Decoder, Part } from '../../engine/scheduler/decoder.js';
 import { random13m, random150m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
+import { cpuLlama } from '../../test/support/llama.js';
 
 const REPLIES = 8;
 const SMALL = 8;
@@ -53,7 +53,7 @@ async function measure(decoder: Decoder, depth: number): Promise<Record<'next' |
   return ms;
 }
 
-const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: THREADS });
+const llama = await cpuLlama(THREADS);
 const rows: Row[] = [];
 for (const [name, file, depths] of [
   ['13m', await random13m(), [64, 256, 512, 1024, 2048, 4000]],
@@ -71,7 +71,6 @@ for (const [name, file, depths] of [
       flashAttention,
     });
     const decoder = await BatchDecoder.create(context, THREADS);
-    if (!decoder) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
     decoders.push(decoder);
   }
   const [flash, plain] = decoders;

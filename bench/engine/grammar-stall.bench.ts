@@ -2,7 +2,7 @@
  * The gaps between tokens of streams while replies beside them are constrained by tools: plain ones, and ones made to
  * be expensive.
  */
-import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
+import type { Token } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { grammarText } from '../../engine/grammar/gbnf.js';
 import { schemaGrammar } from '../../engine/grammar/schema.js';
@@ -10,6 +10,7 @@ import type { ReplyGrammar } from '../../engine/protocol/reply-format.js';
 import { gapsBeside } from '../../test/support/stream-gaps.js';
 import { wideModel } from '../../test/support/wide-model.js';
 import { keep, type Row } from '../support/results.js';
+import { cpuLlama } from '../../test/support/llama.js';
 
 const STREAMS = 8;
 const HELD = [8, 33];
@@ -46,7 +47,7 @@ const CASES: readonly (readonly [string, ReplyGrammar])[] = [
   ],
 ];
 
-const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: THREADS });
+const llama = await cpuLlama(THREADS);
 const model = await llama.loadModel({ modelPath: await wideModel() });
 const seats = STREAMS + Math.max(...HELD);
 const context = await model.createContext({
@@ -56,7 +57,6 @@ const context = await model.createContext({
   threads: THREADS,
 });
 const decoder = await BatchDecoder.create(context, THREADS);
-if (!decoder) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
 const isEnd = (token: number): boolean => model.isEogToken(token as Token);
 const at = (gaps: readonly number[], share: number): number => gaps[Math.floor(share * gaps.length)] ?? NaN;
 

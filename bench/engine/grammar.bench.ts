@@ -2,7 +2,7 @@
  * The cost per token of constraining a reply by a grammar with a large vocabulary: each constrained token checks all of
  * it.
  */
-import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
+import type { Token } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { grammarText, grammarAfter } from '../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../engine/grammar/json.js';
@@ -18,6 +18,7 @@ import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
+import { cpuLlama } from '../../test/support/llama.js';
 
 const SEQUENCES = [1, 8];
 /** The longest reply. Each sequence writes so many tokens, in one reply or several, until the time is taken. */
@@ -80,7 +81,7 @@ const HELD: readonly (readonly [string, ReplyGrammar | undefined])[] = [
   ['the same in nested tags (MiniMax-M3)', callOf('minimax-m3')],
 ];
 
-const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: THREADS });
+const llama = await cpuLlama(THREADS);
 const model = await llama.loadModel({ modelPath: await random13m() });
 const context = await model.createContext({
   sequences: LIMITS.seats,
@@ -89,7 +90,6 @@ const context = await model.createContext({
   threads: THREADS,
 });
 const decoder = await BatchDecoder.create(context, THREADS);
-if (!decoder) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
 const used = decoder;
 const tokens = {
   isEnd: (token: number) => model.isEogToken(token as Token),

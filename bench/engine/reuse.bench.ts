@@ -1,7 +1,6 @@
 /** The gain of reuse: questions with one input, replies to one prompt, and the cost of a copy of a sequence. */
-import { getLlama, LlamaLogLevel, type LlamaModel } from 'node-llama-cpp';
+import type { LlamaModel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
-import { sequenceOrder } from '../../engine/llama/iterator-decoder.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import { RealLoop, type RealLoopOptions } from '../../test/support/real-loop.js';
 import { endlessEmbedded, random13m } from '../support/models.js';
@@ -9,6 +8,7 @@ import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
+import { cpuLlama } from '../../test/support/llama.js';
 
 const INPUT = 1000;
 const TAIL = 40;
@@ -76,10 +76,8 @@ async function copyCost(model: LlamaModel, contextSize: number): Promise<{ copy:
     contextSize,
     batchSize: CHUNK + 2,
     threads: THREADS,
-    batching: { itemPrioritizationStrategy: sequenceOrder },
   });
   const decoder = await BatchDecoder.create(context, THREADS);
-  if (!decoder) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
   const [plain, copying, prompts]: [number[], number[], number[]] = [[], [], []];
   for (let run = 0; run <= 3 * RUNS; run++) {
     await decoder.truncate(0, 0);
@@ -108,7 +106,6 @@ async function tailCost(model: LlamaModel, flashAttention: boolean): Promise<num
     flashAttention,
   });
   const decoder = await BatchDecoder.create(context, THREADS);
-  if (!decoder) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
   await decoder.step([{ kind: 'prefill', sequence: 0, tokens: words(INPUT) }]);
   const taken: number[] = [];
   for (let run = 0; run < 3 * RUNS; run++) {
@@ -121,7 +118,7 @@ async function tailCost(model: LlamaModel, flashAttention: boolean): Promise<num
   return Math.min(...taken);
 }
 
-const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: THREADS });
+const llama = await cpuLlama(THREADS);
 const rows: Row[] = [];
 const notes: string[] = [];
 for (const [name, file] of [

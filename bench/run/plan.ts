@@ -57,7 +57,6 @@ export const PLAN: readonly Bench[] = [
 
   bench('prebuilt', true, 1.5, 'engine/attention.bench.js', 'attention'),
   bench('prebuilt', true, 2, 'engine/decisions.bench.js', 'decisions'),
-  bench('prebuilt', true, 0.6, 'engine/decoders.bench.js', 'decoders'),
   bench('prebuilt', true, 5.5, 'engine/limit.bench.js', 'engine-limit'),
   bench('prebuilt', true, 0.8, 'engine/reuse.bench.js', 'reuse'),
   bench('prebuilt', true, 3.2, 'engine/cache-cost.bench.js', 'cache-cost'),

@@ -3,13 +3,15 @@ import type { EngineSetup } from '../protocol/setup.js';
 import type { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
 import { getLlamaGpuTypes, LlamaLogLevel } from './package.js';
+import { checkServed, openingGlobally } from './native.js';
 import { openPrebuilt } from './prebuilt.js';
 
 /**
  * llama.cpp with the backend that `gpu` selects; its errors go to `log`. The caller disposes it. Rejects with a {@link
- * LoadFailure} if there is no such backend, or no device for it, which may become available later.
+ * LoadFailure} if there is no such backend, no device for it, which may become available later, or no engine for this system.
  */
 export async function openLlama(gpu: EngineSetup['gpu'], log?: LlamaLog): Promise<Llama> {
+  checkServed();
   const llama = await open(gpu, log);
   const named = gpu === false || gpu === 'auto' ? undefined : gpu;
   // An addon that was built here for a GPU says itself that it computes on the CPU when its backend finds no device.
@@ -29,7 +31,9 @@ async function open(gpu: EngineSetup['gpu'], log: LlamaLog | undefined): Promise
   if (prebuilt) return prebuilt;
   const { getLlama, NoBinaryFoundError } = await import('node-llama-cpp');
   try {
-    return await getLlama({ gpu, build: 'never', skipDownload: true, progressLogs: false, ...logs });
+    return await openingGlobally(() =>
+      getLlama({ gpu, build: 'never', skipDownload: true, progressLogs: false, ...logs }),
+    );
   } catch (error) {
     if (!(error instanceof NoBinaryFoundError)) throw error;
     throw new LoadFailure(`there is no llama.cpp for the backend ${String(gpu)} on this machine`);

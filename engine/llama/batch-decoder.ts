@@ -1,7 +1,7 @@
 import type { LlamaContext } from 'node-llama-cpp';
 import type { AddonContext } from './addon-context.js';
-import { internals, type EmbeddingDecodes, type Internals } from './addon.js';
-import type { AddonRun, Picking } from './picking.js';
+import { internals, type Internals } from './addon.js';
+import type { AddonRun, EngineAddon } from './native.js';
 import { BatchSampler, isPicked, SamplerPool } from './batch-sampler.js';
 import { BatchSequences } from './batch-sequences.js';
 import { described } from './described-parts.js';
@@ -19,7 +19,6 @@ import type {
 } from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
 import { decodeImage } from './decode-image.js';
-import { decodeParts } from './decode-parts.js';
 import { gapsOf, type Gap } from './gaps.js';
 import { GrammarConstraint } from './grammar-constraint.js';
 import type { Grammars } from './grammars.js';
@@ -41,8 +40,7 @@ type Read = Extract<Part, { kind: 'sample' | 'score' }>;
 
 /**
  * The decoder on the layer below node-llama-cpp's iterators (addon.ts), where a step is one llama.cpp batch in sequence
- * order, one decode, and all sampling awaited together. It saves the promises and copies of the iterators for every
- * token (bench/results/decoders.md).
+ * order, one decode, and tokens picked within it.
  */
 export class BatchDecoder implements Decoder {
   readonly truncatable: boolean;
@@ -51,10 +49,9 @@ export class BatchDecoder implements Decoder {
   readonly #context: AddonContext;
   readonly #samplers: SamplerPool;
   readonly #grammars: Grammars;
-  readonly #picking: Picking | undefined;
+  readonly #addon: EngineAddon;
   readonly #scorer: LabelScorer;
   readonly #sequences: BatchSequences;
-  readonly #embeddings: EmbeddingDecodes | undefined;
   /** Tokens that a sequence can hold, if gaps between sequences are closed; else undefined. */
   readonly #closes: number | undefined;
   /** What a step of a run took lately, ms. */
@@ -69,23 +66,22 @@ export class BatchDecoder implements Decoder {
     savable: boolean,
     closes: number | undefined,
   ) {
-    const { context, newSampler, Checkpoint, grammars, picking, embeddings } = found;
-    this.#embeddings = embeddings;
+    const { context, newSampler, Checkpoint, grammars, addon } = found;
     this.#closes = closes;
     this.truncatable = truncatable;
     this.restoredTruncatable = restoredTruncatable;
     this.#context = context;
     this.#grammars = grammars;
-    this.#picking = picking;
+    this.#addon = addon;
     this.#samplers = new SamplerPool(newSampler);
     this.#scorer = new LabelScorer(context, newSampler);
-    this.#sequences = new BatchSequences(context, Checkpoint, sequences, savable, picking?.clear);
+    this.#sequences = new BatchSequences(context, Checkpoint, sequences, savable, addon.raClearMemory);
   }
 
   /**
    * Takes `context` over: nothing else may use its sequences. `truncatable`: whether the model's past state can be truncated at any
    * position, as far as its file names what prevents it; `swaFull`: whether all cells of windows are kept; `closesGaps`: as a
-   * LoadPlan has it. Undefined when the layer below cannot be used here; the context is then untouched.
+   * LoadPlan has it. Rejects with a LoadFailure where the layer below is not as in the version that was read.
    */
   static async create(
     context: LlamaContext,
@@ -93,9 +89,8 @@ export class BatchDecoder implements Decoder {
     truncatable = true,
     swaFull = false,
     closesGaps = false,
-  ): Promise<BatchDecoder | undefined> {
+  ): Promise<BatchDecoder> {
     const found = internals(context);
-    if (!found) return undefined;
     found.context.setThreads(threads);
     const { savable, uniform } = await stateFacts(found.context, found.Checkpoint);
     const anywhere = truncatable && (swaFull || uniform !== false);
@@ -107,7 +102,7 @@ export class BatchDecoder implements Decoder {
 
   /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */
   async step(parts: readonly Part[], run?: Run): Promise<PartResult[]> {
-    const made = this.#picking && run && parts.every(isPicked) && (await this.#run(this.#picking, parts, run));
+    const made = run && parts.every(isPicked) && (await this.#run(parts, run));
     if (made) return made;
     const together = await this.#attempt(parts);
     if (together.kind === 'decoded') return together.results;
@@ -157,7 +152,7 @@ export class BatchDecoder implements Decoder {
       this.#samplers,
       sampling,
       new GrammarConstraint(this.#grammars, sampling.markers, this.#grammars.inline),
-      this.#picking,
+      this.#addon,
     );
   }
 
@@ -166,11 +161,11 @@ export class BatchDecoder implements Decoder {
   }
 
   /** Undefined: its first step failed, and it never was. */
-  async #run(picking: Picking, parts: readonly Part[], run: Run): Promise<PartResult[] | undefined> {
+  async #run(parts: readonly Part[], run: Run): Promise<PartResult[] | undefined> {
     const before = this.#sequences.lengths(parts);
     try {
       const { numbers, tokens, pickers } = described(parts, this.#gaps(parts), this.#sequences);
-      const running = picking.run(this.#context, numbers, tokens, pickers, run.most);
+      const running = this.#addon.raDecodeRun(this.#context, numbers, tokens, pickers, run.most);
       this.#running = running;
       return await watched(running, run, parts.length, this.#stepMs, (steps, stepMs, results) => {
         this.#sequences.ran(parts, before, steps);
@@ -192,17 +187,16 @@ export class BatchDecoder implements Decoder {
       const logitIndexes: number[] = [];
       const [only] = parts;
       if (only?.kind === 'embeddings') {
-        await decodeImage(this.#context, this.#sequences, this.#embeddings, only);
+        await decodeImage(this.#context, this.#sequences, this.#addon, only);
         this.#sequences.decoded();
         return { kind: 'decoded', results: [FILLED] };
       }
-      const picked = this.#picking && (await this.#pick(this.#picking, parts, logitIndexes));
-      if (!picked) logitIndexes.push(...(await decodeParts(this.#context, this.#sequences, parts, this.#gaps(parts))));
+      const picked = await this.#pick(parts, logitIndexes);
       this.#sequences.decoded();
       const results: PartResult[] = [];
       const reading: Promise<void>[] = [];
       for (const [i, part] of parts.entries()) {
-        const token = picked?.[i] ?? -1;
+        const token = picked[i] ?? -1;
         if (!isRead(part)) results[i] = FILLED;
         else if (token >= 0) results[i] = { kind: 'token', token };
         else if (token === NOT_A_NUMBER) results[i] = NOT_NUMBERS;
@@ -222,10 +216,10 @@ export class BatchDecoder implements Decoder {
   }
 
   /** Decodes, with next tokens picked within the decode, -1 for the others. Adds the index of each part's logits to `logitIndexes`, or -1. */
-  #pick(picking: Picking, parts: readonly Part[], logitIndexes: number[]): Promise<Int32Array> {
+  #pick(parts: readonly Part[], logitIndexes: number[]): Promise<Int32Array> {
     const { numbers, tokens, pickers, logitIndexes: found } = described(parts, this.#gaps(parts), this.#sequences);
     logitIndexes.push(...found);
-    const { ended, take } = picking.run(this.#context, numbers, tokens, pickers, 1);
+    const { ended, take } = this.#addon.raDecodeRun(this.#context, numbers, tokens, pickers, 1);
     return ended.then(take);
   }
 

@@ -1,5 +1,5 @@
 import type { AddonContext, AddonSampler } from './addon-context.js';
-import type { AddonPicker, Picking } from './picking.js';
+import type { AddonPicker, EngineAddon } from './native.js';
 import type { Part, Sampler, Sampling } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
 import { fixedSeed, usableTemperature } from '../scheduler/sampler-numbers.js';
@@ -38,10 +38,7 @@ const RAISED = 1024;
 /** A constant with bits far above those in which the seeds of `n` replies differ. */
 const BESIDE_PICKER = 0x9e3779b9;
 
-/**
- * One reply's sampler. If the addon can pick (engine/llama/picking.ts), its picker is used; otherwise, and under a
- * grammar, a native sampler, borrowed at first use.
- */
+/** One reply's sampler: a picker, which chooses within the decode; under a grammar, top-k or min-p a native sampler, borrowed at first use. */
 export class BatchSampler implements Sampler {
   readonly #pool: SamplerPool;
   readonly #sampling: Sampling;
@@ -58,14 +55,17 @@ export class BatchSampler implements Sampler {
   /** What the sampler was last configured for. */
   #limit: TokenMask | undefined;
 
-  constructor(pool: SamplerPool, sampling: Sampling, constraint: GrammarConstraint, picking?: Picking) {
+  constructor(pool: SamplerPool, sampling: Sampling, constraint: GrammarConstraint, addon: EngineAddon) {
     this.#pool = pool;
     this.#sampling = sampling;
     this.#constraint = constraint;
     this.#penalized = sampling.frequencyPenalty !== 0 || sampling.presencePenalty !== 0;
     // The picker knows neither top-k nor min-p.
     const narrowed = sampling.topK !== undefined || sampling.minP !== undefined;
-    this.#picker = narrowed ? undefined : picking?.newPicker(sampling);
+    const { temperature, seed, topP, frequencyPenalty, presencePenalty } = sampling;
+    this.#picker = narrowed
+      ? undefined
+      : new addon.RaPicker(temperature, seed, topP, frequencyPenalty, presencePenalty);
   }
 
   /** The parameters for picking the next token within the decode; undefined: call {@link next}. */

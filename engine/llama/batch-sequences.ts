@@ -20,7 +20,7 @@ export class BatchSequences {
   readonly #context: AddonContext;
   readonly #Checkpoint: Internals['Checkpoint'];
   readonly #savable: boolean;
-  readonly #clear: ((context: AddonContext) => void) | undefined;
+  readonly #clear: (context: AddonContext) => void;
   /** Where the tokens of whole states lie. */
   readonly #saved = new WeakMap<Checkpoint, SequencePositions>();
   readonly #positions: readonly SequencePositions[];
@@ -31,14 +31,14 @@ export class BatchSequences {
 
   /**
    * `context` stays the caller's. All `count` sequences are empty. `savable`: whether whole states can be saved. `clear`: empties
-   * all sequences and overwrites their cells; absent: this addon cannot.
+   * all sequences and overwrites their cells.
    */
   constructor(
     context: AddonContext,
     Checkpoint: Internals['Checkpoint'],
     count: number,
     savable: boolean,
-    clear?: (context: AddonContext) => void,
+    clear: (context: AddonContext) => void,
   ) {
     this.#clear = clear;
     this.#context = context;
@@ -160,14 +160,15 @@ export class BatchSequences {
 
   /**
    * Writes another sequence's cells over those of a spoiled one: attention reads cells of no token too, and only masks what they
-   * give, which leaves what is no number. Where all are spoiled, none has anything to keep, and all are cleared; with an addon that
-   * cannot do that it stays spoiled.
+   * give, which leaves what is no number. Where all are spoiled, none has anything to keep, and all are cleared.
    */
   async #overwrite(sequence: number): Promise<void> {
     const others = [...this.#positions.keys()].filter((other) => other !== sequence && !this.#spoiled.has(other));
     const source = others.find((other) => this.#at(other).length > 0) ?? others[0];
     if (source === undefined) {
-      if (this.#clear) this.#clearAll(this.#clear);
+      this.#clear(this.#context);
+      for (const held of this.#positions) held.become(0);
+      this.#spoiled.clear();
       return;
     }
     // The addon copies no sequence without a token.
@@ -177,12 +178,6 @@ export class BatchSequences {
     if (isEmpty) this.#context.disposeSequence(source);
     this.#copying.add(sequence).add(source);
     this.#spoiled.delete(sequence);
-  }
-
-  #clearAll(clear: (context: AddonContext) => void): void {
-    clear(this.#context);
-    for (const held of this.#positions) held.become(0);
-    this.#spoiled.clear();
   }
 
   /**

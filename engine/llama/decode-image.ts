@@ -1,5 +1,5 @@
 import type { AddonContext } from './addon-context.js';
-import type { EmbeddingDecodes } from './addon.js';
+import type { EngineAddon } from './native.js';
 import type { BatchSequences } from './batch-sequences.js';
 import type { Part } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
@@ -8,13 +8,12 @@ import { EngineFault } from '../scheduler/faults.js';
 export async function decodeImage(
   context: AddonContext,
   sequences: BatchSequences,
-  embeddings: EmbeddingDecodes | undefined,
+  addon: Pick<EngineAddon, 'raDecodeEmbeddings' | 'raEmbeddingWidth'>,
   part: Extract<Part, { kind: 'embeddings' }>,
 ): Promise<void> {
-  if (!embeddings) throw new EngineFault('the addon was built without images');
   const { sequence, tokens, values, image } = part;
-  if (values.length !== tokens.length * embeddings.width)
+  if (values.length !== tokens.length * addon.raEmbeddingWidth(context))
     throw new EngineFault('embeddings of another number or width');
   const first = sequences.extend(part);
-  await embeddings.decode(context, sequence, first, image.index, image.columns, image.whole, values);
+  await addon.raDecodeEmbeddings(context, sequence, first, image.index, image.columns, image.whole, values);
 }

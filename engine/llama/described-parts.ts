@@ -1,10 +1,10 @@
-import type { AddonPicker } from './picking.js';
+import type { AddonPicker } from './native.js';
 import { pickerOf } from './batch-sampler.js';
 import type { BatchSequences } from './batch-sequences.js';
 import type { Gap } from './gaps.js';
 import type { Part } from '../scheduler/decoder.js';
 
-/** A step's parts as `Picking.run` takes them (picking.ts). */
+/** A step's parts as `raDecodeRun` takes them (native.ts). */
 export interface DescribedParts {
   readonly numbers: Int32Array;
   readonly tokens: Int32Array;

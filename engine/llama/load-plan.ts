@@ -1,5 +1,4 @@
 import type { GgufInsights, Llama } from 'node-llama-cpp';
-import { isKnownVersion } from './addon.js';
 import { F16_KV, kvProblem, type HeadWidths } from './kv-types.js';
 import { LoadFailure } from './load-failure.js';
 import type { ContextPlan } from './memory/estimate.js';
@@ -45,7 +44,7 @@ export interface LoadPlan extends ContextPlan {
 
 /** How a model's context is going to be made on this machine. Loads nothing. Throws a {@link LoadFailure} for what llama.cpp refuses. */
 export async function planLoad(llama: Pick<Llama, 'gpu'>, insights: GgufInsights, setup: PlanSetup): Promise<LoadPlan> {
-  const { seats, kv = F16_KV } = setup;
+  const { seats, contextPerSeat, kv = F16_KV } = setup;
   const gpuLayers = llama.gpu === false ? 0 : Math.min(setup.gpuLayers ?? Infinity, insights.totalLayers);
   const prefillTokensPerStep = setup.prefillTokensPerStep || PREFILL_TOKENS[gpuLayers === 0 ? 'cpu' : 'gpu'];
   const quantised = kv.values !== 'f16';
@@ -55,8 +54,6 @@ export async function planLoad(llama: Pick<Llama, 'gpu'>, insights: GgufInsights
       : setup.flashAttention;
   const problem = kvProblem(kv, flashAttention, headWidths(insights));
   if (problem !== undefined) throw new LoadFailure(problem);
-  // The iterators leave a sequence's last place empty.
-  const contextPerSeat = setup.contextPerSeat + (isKnownVersion() ? 0 : 1);
   return {
     seats,
     contextPerSeat,

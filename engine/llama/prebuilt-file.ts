@@ -1,6 +1,7 @@
 /** The file of node-llama-cpp's prebuilt addon for CPUs. Imports nothing of the package, whose modules take long to load. */
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { constants } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -51,14 +52,16 @@ function entryOf(name: string, root: string): string | undefined {
   }
 }
 
+/** Flags of dlopen with which the addons of engine/native find llama.cpp's functions in an addon's libraries. */
+export const GLOBAL = constants.dlopen.RTLD_NOW | constants.dlopen.RTLD_GLOBAL;
+
 /** An instance of the addon, which has a logger of its own; undefined: it cannot be loaded. */
 export function loadPrebuilt(file: string): unknown {
-  const require = createRequire(import.meta.url);
   try {
-    return require(file);
+    const module: { exports: unknown } = { exports: {} };
+    process.dlopen(module, file, GLOBAL);
+    return module.exports;
   } catch {
     return undefined;
-  } finally {
-    Reflect.deleteProperty(require.cache, file);
   }
 }

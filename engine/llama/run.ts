@@ -1,4 +1,4 @@
-import type { AddonRun } from './picking.js';
+import type { AddonRun } from './native.js';
 import { NOT_A_NUMBER, NOT_NUMBERS } from './not-a-number.js';
 import type { PartResult, Run } from '../scheduler/decoder.js';
 import { StepPolls } from './step-polls.js';

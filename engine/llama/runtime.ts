@@ -4,7 +4,6 @@ import { keepThreads } from './addon.js';
 import { openLlama } from './backend.js';
 import { computeThreads, coresProblem, keepOnCores } from './cores.js';
 import { BatchDecoder } from './batch-decoder.js';
-import { IteratorDecoder, sequenceOrder } from './iterator-decoder.js';
 import { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
 import { ggmlTypes } from './kv-types.js';
@@ -77,7 +76,8 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   );
   checkUnchanged(setup.file, setup.weights);
   if (setup.cores !== undefined) keepOnCores(setup.cores);
-  const decoder = await makeDecoder(context, threads, plan);
+  const { truncatable, swaFull, closesGaps } = plan;
+  const decoder = await BatchDecoder.create(context, threads, truncatable, swaFull, closesGaps);
   let disposed: Promise<void> | undefined;
   const texts = vocabularyTexts(info.metadata, (token) => model.detokenize([token as Token]));
   return {
@@ -159,25 +159,10 @@ async function load(
     swaFullCache: swaFull,
     experimentalKvCacheKeyType: types.keys,
     experimentalKvCacheValueType: types.values,
-    batching: { itemPrioritizationStrategy: sequenceOrder },
     // Its own check counts page cache as used, so it would refuse most models after many files were read.
     ignoreMemorySafetyChecks: true,
   });
   keepThreads(context, threads);
   const checkpointsOf = (appendOnly: boolean): number => saving(appendOnly).cpu.checkpoints ?? 0;
   return { model, context, plan, checkpointsOf, prefixCacheBytes: needs.cpu.prefixCache ?? 0 };
-}
-
-/**
- * The layer below the iterators where it is known, for all models; the iterators where node-llama-cpp has another version.
- */
-async function makeDecoder(
-  context: LlamaContext,
-  threads: number,
-  { truncatable, swaFull, closesGaps }: Pick<LoadPlan, 'truncatable' | 'swaFull' | 'closesGaps'>,
-): Promise<Decoder> {
-  return (
-    (await BatchDecoder.create(context, threads, truncatable, swaFull, closesGaps)) ??
-    new IteratorDecoder(context, truncatable)
-  );
 }

@@ -2,48 +2,20 @@
  * The addon's side of a vision process: a projector without its model's weights (engine/native/vision.cpp), and what confines
  * the process that parses callers' files (engine/native/sandbox.cpp).
  */
-import type { Llama } from 'node-llama-cpp';
 import { openLlama } from './backend.js';
 import { computeThreads } from './cores.js';
 import { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
 import { checkModelFile } from './model-file.js';
+import { visionAddon } from './native.js';
 import { readProjector } from './projector.js';
 import type { EncodeTask, LayoutPart, Size, VisionSetup } from '../protocol/vision-messages.js';
-
-/** The version of engine/native/vision.cpp. An addon built from another one counts as one without images. */
-const KNOWN_VISION = 2;
 
 /** Projectors whose layout of an image depends on what is before it in the prompt. */
 const UNSUPPORTED: readonly string[] = ['hunyuanvl', 'deepseek4v'];
 
 /** The value with which libmtmd uses the projector's own bound of tokens. */
 const OWN_BOUND = -1;
-
-interface AddonVision {
-  readonly nonCausal: boolean;
-  readonly width: number;
-  layout(width: number, height: number): (Int32Array | { tokens: number; positions: number; columns: number })[];
-  encode(
-    file: Uint8Array,
-    width: number,
-    height: number,
-    toWidth: number,
-    toHeight: number,
-  ): Promise<readonly Float32Array[]>;
-}
-
-interface Bindings {
-  readonly raVisionVersion?: number;
-  readonly RaVision?: new (
-    model: string,
-    projector: string,
-    threads: number,
-    maxTokens: number,
-    onGpu: boolean,
-  ) => AddonVision;
-  readonly raSandbox?: (bytes: number) => { readonly filtered: boolean; readonly bounded: boolean };
-}
 
 export interface Vision {
   /** Embeddings of an image attend to each other. */
@@ -64,15 +36,13 @@ export interface Vision {
 /** The message that {@link Vision.encode} rejects with for a file that cannot be decoded. */
 export const UNDECODABLE = 'undecodable';
 
-/** Undefined: the addon was built without images. Rejects with a {@link LoadFailure} where the projector cannot be used. */
-export async function openVision(setup: VisionSetup): Promise<Vision | undefined> {
+/** Rejects with a {@link LoadFailure} where the projector cannot be used. */
+export async function openVision(setup: VisionSetup): Promise<Vision> {
   const log = new LlamaLog();
   const llama = await openLlama(setup.gpu, log);
   if (setup.gpu !== false && llama.gpu === false)
     throw new LoadFailure('vision.devices is set, and no GPU was found for the encoder', true);
-  const bindings = bindingsOf(llama);
-  const { RaVision: Make, raSandbox: sandbox } = bindings;
-  if (bindings.raVisionVersion !== KNOWN_VISION || !Make || !sandbox) return undefined;
+  const { RaVision: Make, raSandbox: sandbox } = visionAddon();
   await checkProjector(setup.projector);
   log.begin();
   try {
@@ -109,8 +79,4 @@ function partOf(part: Int32Array | { tokens: number; positions: number; columns:
   if (part instanceof Int32Array) return { kind: 'tokens', tokens: Uint32Array.from(part) };
   const { tokens: count, positions, columns } = part;
   return { kind: 'embeddings', count, positions, columns };
-}
-
-function bindingsOf(llama: Llama): Bindings {
-  return (llama as unknown as { readonly _bindings?: Bindings })._bindings ?? {};
 }

@@ -1,7 +1,7 @@
 /*
  * Decodes of embeddings, which are parts of images, in place of tokens. The addon's own batch has tokens only.
  *
- * Part of the addon of `make engine-native`; engine/llama/addon.ts uses it where it is there.
+ * Part of ra-engine, the addon of next-token.cpp; engine/llama/addon.ts uses it.
  */
 #include <cstdint>
 #include <cstring>
@@ -132,7 +132,7 @@ Napi::Value embeddingWidth(const Napi::CallbackInfo & info) {
 
 } // namespace
 
-// Called by raInit in next-token.cpp.
+// Called by init in next-token.cpp.
 void raEmbeddingsInit(Napi::Object exports) {
     const Napi::Env env = exports.Env();
     exports.Set("raDecodeEmbeddings", Napi::Function::New(env, decodeEmbeddings, "raDecodeEmbeddings"));

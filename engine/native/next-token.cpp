@@ -4,8 +4,9 @@
  * third of it; where top_p is asked for it also sorts them. Here one pass over the logits gives the argmax, one gives a draw
  * from the softmax, and some more one from its top_p.
  *
- * Part of the addon of `make engine-native`, which compiles it with the addon's own headers; engine/llama/picking.ts uses it
- * where it is there. What a grammar holds goes the addon's way.
+ * An addon of its own beside node-llama-cpp's (`make native`, engine/native/build.ts): it calls llama.cpp's exported C functions in
+ * whichever library node-llama-cpp's addon loaded, and reads the addon's context by the header of the same version. What a grammar
+ * holds goes the addon's way.
  */
 #include <algorithm>
 #include <atomic>
@@ -44,9 +45,6 @@
 #endif
 
 namespace {
-
-// The version that engine/llama/picking.ts checks: incremented whenever the interface changes.
-constexpr int VERSION = 6;
 
 // Independent lanes, so that the compiler may vectorize without reordering sums.
 constexpr int LANES = 32;
@@ -771,20 +769,21 @@ void leave(const Napi::CallbackInfo &) {
 
 } // namespace
 
-void raVisionInit(Napi::Object);
 void raEmbeddingsInit(Napi::Object);
-void raSandboxInit(Napi::Object);
 
-// Called at the end of the addon's own registration.
-void raInit(Napi::Object exports) {
-    const Napi::Env env = exports.Env();
-    exports.Set("raVersion", Napi::Number::New(env, VERSION));
+namespace {
+
+Napi::Object init(Napi::Env env, Napi::Object exports) {
+    exports.Set("raSources", Napi::String::New(env, RA_SOURCES));
     exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::picked>("picked")}));
-    raVisionInit(exports);
     raEmbeddingsInit(exports);
-    raSandboxInit(exports);
     exports.Set("raUseThreads", Napi::Function::New(env, useThreads, "raUseThreads"));
     exports.Set("raClearMemory", Napi::Function::New(env, clearMemory, "raClearMemory"));
     exports.Set("raLeave", Napi::Function::New(env, leave, "raLeave"));
     exports.Set("raDecodeRun", Napi::Function::New(env, decodeRun, "raDecodeRun", new Runs(env)));
+    return exports;
 }
+
+} // namespace
+
+NODE_API_MODULE(ra_engine, init)

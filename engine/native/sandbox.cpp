@@ -2,7 +2,7 @@
  * What the vision process may still ask of the kernel once it has loaded its files: nothing that opens a file or a socket,
  * starts a program or signals another process. All other system calls fail with EPERM, in all threads, for good.
  *
- * Part of the addon of `make engine-native`; engine/llama/vision.ts uses it where it is there.
+ * Part of ra-vision, the addon of vision.cpp; engine/llama/vision.ts uses it.
  */
 #include <cstddef>
 #include <cstdint>
@@ -157,7 +157,7 @@ Napi::Value sandbox(const Napi::CallbackInfo & info) {
 
 } // namespace
 
-// Called by raInit in next-token.cpp.
+// Called by init in vision.cpp.
 void raSandboxInit(Napi::Object exports) {
     exports.Set("raSandbox", Napi::Function::New(exports.Env(), sandbox, "raSandbox"));
 }

@@ -3,7 +3,8 @@
  * process (engine/vision.ts) calls this. Callers' files are parsed here and nowhere else: by stb_image with these two decoders
  * alone, into memory that is bounded before it begins.
  *
- * Part of the addon of `make engine-native`; engine/llama/vision.ts uses it where it is there.
+ * An addon of its own, ra-vision (`make native`, engine/native/build.ts), with libmtmd compiled into it: npm's libraries have none.
+ * It calls the exported functions of whichever ggml node-llama-cpp's addon loaded; engine/llama/vision.ts uses it.
  */
 #include <algorithm>
 #include <cstddef>
@@ -81,9 +82,6 @@ void * bounded_realloc(void * data, size_t size) {
 #endif
 
 namespace {
-
-// The version that engine/llama/vision.ts checks: incremented whenever the interface changes.
-constexpr int VERSION = 2;
 
 // A decoder's memory: the file's compressed parts, and for each pixel the rows as they are inflated (8 bytes of 16-bit RGBA),
 // the image in the file's own format (8) and twice in ours (4 and 3), or a progressive JPEG's coefficients and planes (9).
@@ -331,14 +329,22 @@ class RaVision : public Napi::ObjectWrap<RaVision> {
 
 } // namespace
 
-// Called by raInit in next-token.cpp.
-void raVisionInit(Napi::Object exports) {
-    const Napi::Env env = exports.Env();
-    exports.Set("raVisionVersion", Napi::Number::New(env, VERSION));
+void raSandboxInit(Napi::Object);
+
+namespace {
+
+Napi::Object init(Napi::Env env, Napi::Object exports) {
+    exports.Set("raSources", Napi::String::New(env, RA_SOURCES));
     exports.Set("RaVision", RaVision::DefineClass(env, "RaVision", {
         RaVision::InstanceAccessor<&RaVision::nonCausal>("nonCausal"),
         RaVision::InstanceAccessor<&RaVision::width>("width"),
         RaVision::InstanceMethod<&RaVision::layout>("layout"),
         RaVision::InstanceMethod<&RaVision::encode>("encode"),
     }));
+    raSandboxInit(exports);
+    return exports;
 }
+
+} // namespace
+
+NODE_API_MODULE(ra_vision, init)

@@ -96,11 +96,8 @@ export interface MachineFacts {
   /** Backends whose libraries are on this machine; false: CPU, which always is. */
   readonly available: readonly (string | false)[];
   readonly devices: readonly string[];
-  /**
-   * Whether the binaries are the package's, without engine/native, or were built here: with it, with another version of
-   * it, or (plain) without it.
-   */
-  readonly build: 'prebuilt' | 'localBuild' | 'outdatedBuild' | 'plainBuild';
+  /** Whether llama.cpp's binaries are the package's or were built on this machine. */
+  readonly build: 'prebuilt' | 'localBuild';
   /** llama.cpp's list of the CPU features that it was built for. */
   readonly features: string;
   /** Logical cores that this process may use. */

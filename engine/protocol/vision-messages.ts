@@ -97,11 +97,8 @@ export type ToVision = { readonly v: number } & (
 /** Vision process to sidecar. */
 export type FromVision = { readonly v: number } & (
   | { readonly kind: 'ready'; readonly facts: VisionFacts }
-  /**
-   * It cannot start; the process exits. `reason` is one line. `noAddon`: the addon was built without images. `mayMend`: a later
-   * start may succeed.
-   */
-  | { readonly kind: 'unable'; readonly reason: string; readonly noAddon: boolean; readonly mayMend: boolean }
+  /** It cannot start; the process exits. `reason` is one line. `mayMend`: a later start may succeed. */
+  | { readonly kind: 'unable'; readonly reason: string; readonly mayMend: boolean }
   | { readonly kind: 'layout'; readonly id: number; readonly parts: readonly LayoutPart[] }
   /** For each part of the layout with embeddings, these. */
   | { readonly kind: 'encoded'; readonly id: number; readonly embeddings: readonly Float32Array[] }

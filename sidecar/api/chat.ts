@@ -54,8 +54,6 @@ export async function complete(
   const { facts } = model.engine;
   const { firstImage } = params;
   if (firstImage !== undefined && !model.vision) return failed(imageRefusals.noVision(firstImage));
-  if (firstImage !== undefined && model.vision?.state === 'no-addon')
-    return failed(imageRefusals.noImageSupport(firstImage));
   if (!facts) return failed(refusals.starting(model.engine));
 
   // Created before the wait for a seat, since it keeps the stream alive during the wait.

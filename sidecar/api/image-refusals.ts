@@ -7,14 +7,6 @@ export function noVision(param: string): ContractError {
   });
 }
 
-export function noImageSupport(param: string): ContractError {
-  return contractError(
-    'bad_request',
-    `${param} is an image, and this server was built without them (\`make engine-native\` adds them). Send text parts only.`,
-    { param },
-  );
-}
-
 export function imageTooLong(param: string, tokens: number, most: number): ContractError {
   return contractError(
     'bad_request',

@@ -42,13 +42,9 @@ const CALLS_ADVICE =
   'a template of the model’s maker that lists tools, as chatTemplate, or toolFormat: docs/tool-formats.md';
 
 const BINARIES: Readonly<Record<MachineFacts['build'], string>> = {
-  prebuilt: 'the package’s own binaries, without engine/native',
-  localBuild: 'binaries built on this machine with engine/native',
-  plainBuild: 'binaries built on this machine without engine/native',
-  outdatedBuild: 'binaries built on this machine from sources of another version',
+  prebuilt: 'the package’s own binaries',
+  localBuild: 'binaries built on this machine',
 };
-
-const BUILD_ADVICE = 'run make engine-native again: engine/native is not used';
 
 /** Resolves with the exit code: 1 if a check fails. */
 export function doctor(loaded: LoadedConfig, args: readonly string[], io: Io): Promise<number> {
@@ -163,8 +159,7 @@ export function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts, nvidi
     facts.gpu === false
       ? `CPU (${why}), ${binaries}: ${used}`
       : `${facts.gpu} on ${devices.join(', ')} (${why}), ${binaries}`;
-  if (build === 'prebuilt' || build === 'localBuild') return { what: 'backend', level: 'ok', says };
-  return { what: 'backend', level: 'warn', says, advice: BUILD_ADVICE };
+  return { what: 'backend', level: 'ok', says };
 }
 
 /** Whether kernels run on the device: a library may be loaded, and its device found, without one that the driver can run. */

@@ -15,8 +15,6 @@ type Finding = ModelReport['findings'][number];
 /** Heartbeats do not matter to a process that is ended at once, ms. */
 const HEARTBEAT_MS = 1000;
 
-const BUILD = 'make engine-native builds them in';
-
 /** Undefined: the model takes no images. `file`: its path. `entry`: of the process' module, absent: our own. */
 export async function imageFinding(
   model: ModelConfig | undefined,
@@ -32,8 +30,7 @@ export async function imageFinding(
 
 function findingOf(probed: Probed): Finding {
   if (probed.kind === 'unable') {
-    const says = probed.noAddon ? `${probed.reason}: ${BUILD}` : probed.reason;
-    return { what: 'images', ok: false, needed: !probed.noAddon, says };
+    return { what: 'images', ok: false, needed: true, says: probed.reason };
   }
   const { filtered, bounded, ownUser } = probed.facts.confinement;
   const all = [

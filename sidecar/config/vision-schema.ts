@@ -5,7 +5,7 @@ import { CORES, DEVICE } from './replicas-schema.js';
 export const visionSchema: SettingSchema = {
   type: 'object',
   description:
-    'What reads the images of a chat model’s requests: a process of its own, in which callers’ files are decoded. It needs the addon of `make engine-native`; docs/vision.md. Absent: an image is answered 400.',
+    'What reads the images of a chat model’s requests: a process of its own, in which callers’ files are decoded. docs/vision.md. Absent: an image is answered 400.',
   defaultText: 'the model takes no images',
   additionalProperties: false,
   required: ['projector'],
@@ -41,7 +41,7 @@ export const visionSchema: SettingSchema = {
     devices: {
       ...DEVICE,
       description:
-        'The GPU that the encoder computes on: its index, its UUID, or the UUID of a MIG instance. The backend is the model’s `gpu`. It needs an addon of `make engine-native GPU=…`.',
+        'The GPU that the encoder computes on: its index, its UUID, or the UUID of a MIG instance. The backend is the model’s `gpu`.',
       defaultText: 'none: it computes on the CPU',
     },
     cacheBytes: bytes('Embeddings that are kept: an image that was seen lately is not encoded again. 0: none.', {

@@ -119,7 +119,7 @@ export class VisionClient implements HostedVision {
     let settle: Item['settle'] = () => undefined;
     const result = new Promise<Encoded>((resolve) => (settle = resolve));
     const item: Item = { task, settle };
-    const isRefused = this.#state === 'lost' || this.#state === 'no-addon' || this.#waiting.size >= MAX_WAITING;
+    const isRefused = this.#state === 'lost' || this.#waiting.size >= MAX_WAITING;
     if (isRefused) settle({ kind: 'failed' });
     else this.#waiting.add(account, item);
     this.#next();
@@ -185,11 +185,11 @@ export class VisionClient implements HostedVision {
     this.#next();
   }
 
-  #unable({ reason, noAddon, mayMend }: Extract<Message, { kind: 'unable' }>): void {
+  #unable({ reason, mayMend }: Extract<Message, { kind: 'unable' }>): void {
     const { log, model } = this.#options;
     this.#problem = reason;
     if (mayMend) return;
-    this.#state = noAddon ? 'no-addon' : 'lost';
+    this.#state = 'lost';
     log.error('vision cannot serve its model', { model, reason });
     this.#fail();
   }
@@ -224,7 +224,7 @@ export class VisionClient implements HostedVision {
       unwatch();
       settle({ kind: encoding || at > 0 ? 'unavailable' : 'failed' });
     }
-    if (this.#state === 'lost' || this.#state === 'no-addon') return;
+    if (this.#state === 'lost') return;
     // One that ended before it was ready may do so again, and the images' requests hold seats.
     if (this.#state !== 'ready') this.#fail();
     this.#state = 'cold';

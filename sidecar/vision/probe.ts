@@ -6,8 +6,8 @@ import { VisionProcess, type VisionProcessEvents } from './process.js';
 export type Probed =
   /** `bytes`: its memory; undefined: this system does not report it. */
   | { readonly kind: 'ready'; readonly facts: VisionFacts; readonly bytes: number | undefined }
-  /** `reason`: one line for the operator. `noAddon`: the addon was built without images. */
-  | { readonly kind: 'unable'; readonly reason: string; readonly noAddon: boolean };
+  /** `reason`: one line for the operator. */
+  | { readonly kind: 'unable'; readonly reason: string };
 
 /** Starts a vision process, looks at what it is, and ends it. `entry`: of its module, absent: our own. Never rejects. */
 export function probeVision(setup: VisionSetup, clock: Clock, entry?: string): Promise<Probed> {
@@ -19,7 +19,7 @@ export function probeVision(setup: VisionSetup, clock: Clock, entry?: string): P
         else if (message.kind === 'unable') found = message;
         process.kill('closed');
       },
-      gone: (why) => resolve(found ?? { kind: 'unable', reason: `its process ended: ${why}`, noAddon: false }),
+      gone: (why) => resolve(found ?? { kind: 'unable', reason: `its process ended: ${why}` }),
     };
     const process = new VisionProcess(setup, clock, events, entry);
   });

@@ -5,10 +5,9 @@ import type { EncodeTask, LayoutPart, Size, VisionFacts } from '../../engine/pro
 export type { EncodeTask, LayoutPart, Size, VisionFacts } from '../../engine/protocol/vision-messages.js';
 
 /**
- * cold: loading, or between two processes; ready: takes images; no-addon: the addon was built without images; lost: the projector
- * cannot be used, or it was closed.
+ * cold: loading, or between two processes; ready: takes images; lost: the projector cannot be used, or it was closed.
  */
-export type VisionState = 'cold' | 'ready' | 'no-addon' | 'lost';
+export type VisionState = 'cold' | 'ready' | 'lost';
 
 export type Layout =
   | { readonly kind: 'layout'; readonly parts: readonly LayoutPart[] }

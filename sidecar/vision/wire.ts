@@ -30,7 +30,7 @@ function isMessage(raw: Fields): raw is Fields & FromVision {
     case 'ready':
       return isFacts(raw['facts']);
     case 'unable':
-      return isText(raw['reason'], MOST_REASON) && isBoolean(raw['noAddon']) && isBoolean(raw['mayMend']);
+      return isText(raw['reason'], MOST_REASON) && isBoolean(raw['mayMend']);
     case 'layout':
       return isCount(raw['id']) && isLayout(raw['parts']);
     case 'encoded':

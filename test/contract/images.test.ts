@@ -81,7 +81,7 @@ t.test('images', async (t) => {
   t.equal(callers, 1, 'which the test would have noticed');
 });
 
-t.test('a model with vision on an addon without images', async (t) => {
+t.test('a model whose projector is none', async (t) => {
   // The file exists but is no projector.
   const vision = { projector: fileURLToPath(import.meta.url) };
   const sidecar = await InProcess.start(t, { models: [{ id: 'chat', kind: 'chat', vision }] });
@@ -92,13 +92,7 @@ t.test('a model with vision on an addon without images', async (t) => {
     '/v1/chat/completions',
     chatBody('chat', 'echo', { messages: [{ role: 'user', content }] }),
   );
-  if (reason === 'the addon was built without images') {
-    holdError(t, 'no addon', answer, { ...BAD_REQUEST, param: 'messages[0].content[0].image_url' });
-    t.match(errorOf(answer).message, /was built without them \(`make engine-native` adds them\)/);
-  } else {
-    // If this checkout has the addon of `make engine-native`, the image’s model file is checked first.
-    t.match(reason, /^the projector/);
-    holdError(t, 'no projector', answer, { ...BAD_REQUEST, param: 'messages[0].content[0].image_url' });
-  }
+  t.match(reason, /^the projector/);
+  holdError(t, 'no projector', answer, { ...BAD_REQUEST, param: 'messages[0].content[0].image_url' });
   t.equal((await sidecar.post('/v1/chat/completions', chatBody('chat', 'echo'))).status, 200, 'text is served');
 });

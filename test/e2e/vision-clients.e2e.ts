@@ -1,4 +1,4 @@
-/** Images sent by OpenAI’s client and the `ai` SDK, and beside other requests. Needs `make engine-native`. */
+/** Images sent by OpenAI’s client and the `ai` SDK, and beside other requests. */
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText, streamText } from 'ai';
 import OpenAI from 'openai';

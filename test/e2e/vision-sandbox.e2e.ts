@@ -1,5 +1,5 @@
 /**
- * Hostile images, and the process that decodes them. Needs `make engine-native`. Argument: the number of mutated files;
+ * Hostile images, and the process that decodes them. Argument: the number of mutated files;
  * TEST_LONG=1: 10,000.
  */
 import { spawnSync } from 'node:child_process';

@@ -1,5 +1,5 @@
 /**
- * Images, compared with llama-server of the same build on random weights. Needs `make peers` and `make engine-native`. The table of
+ * Images, compared with llama-server of the same build on random weights. Needs `make peers`. The table of
  * projectors in docs/models.md is what this test compares; `write` as an argument writes it.
  */
 import { readFileSync, writeFileSync } from 'node:fs';

@@ -97,7 +97,6 @@ function compiledCalls(): Readonly<Record<string, () => number>> {
 
 const calls = compiledCalls();
 const vision = await openVision(setup);
-if (!vision) throw new Error('the addon was built without images: run make engine-native');
 const confinement = vision.confine(2 ** 40);
 
 function codeOf(attempt: () => unknown): string {

@@ -1,4 +1,5 @@
 import type { Llama } from 'node-llama-cpp';
+import { openingGlobally } from '../../engine/llama/native.js';
 import { LlamaLogLevel } from '../../engine/llama/package.js';
 import { openPrebuilt } from '../../engine/llama/prebuilt.js';
 
@@ -8,5 +9,5 @@ export async function cpuLlama(maxThreads?: number): Promise<Llama> {
   const prebuilt = await openPrebuilt(options);
   if (prebuilt) return prebuilt;
   const { getLlama } = await import('node-llama-cpp');
-  return await getLlama({ gpu: false, build: 'never', skipDownload: true, ...options });
+  return await openingGlobally(() => getLlama({ gpu: false, build: 'never', skipDownload: true, ...options }));
 }

@@ -3,7 +3,6 @@ import { EventEmitter, once } from 'node:events';
 import type { LlamaContext, LlamaModel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import type { Decoder, PartResult } from '../../engine/scheduler/decoder.js';
-import { IteratorDecoder, sequenceOrder } from '../../engine/llama/iterator-decoder.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { Clock } from '../../engine/protocol/clock.js';
@@ -27,11 +26,7 @@ const LIMITS = {
   origin: { weights: '', kv: 'f16' },
 } as const satisfies StepLimits;
 
-export type Layer = 'iterators' | 'batches';
-export const LAYERS: readonly Layer[] = ['batches', 'iterators'];
-
 export interface RealLoopOptions extends Partial<Omit<StepLimits, 'seats'>> {
-  readonly layer?: Layer;
   readonly seats?: number;
   /** A token that counts as a control token, as those around a turn of a chat are. */
   readonly mark?: number | undefined;
@@ -40,7 +35,7 @@ export interface RealLoopOptions extends Partial<Omit<StepLimits, 'seats'>> {
   readonly clock?: Clock | undefined;
 }
 
-export type LoadOptions = Omit<RealLoopOptions, 'layer' | 'mark' | 'end' | 'clock'> &
+export type LoadOptions = Omit<RealLoopOptions, 'mark' | 'end' | 'clock'> &
   Partial<Pick<EngineSetup, 'kv' | 'swaFull' | 'flashAttention'>>;
 
 type Answer = Extract<Output, { kind: 'answer' }>;
@@ -124,20 +119,15 @@ export class RealLoop {
 
   /** Four sequences of 1,024 tokens, prompts split at 64, by default. Dispose it. */
   static async make(model: LlamaModel, options: RealLoopOptions = {}): Promise<RealLoop> {
-    const { layer = 'batches', mark, end, clock, ...rest } = options;
+    const { mark, end, clock, ...rest } = options;
     const limits = { ...LIMITS, ...rest };
     const context = await model.createContext({
       sequences: limits.seats,
       contextSize: limits.contextPerSeat,
       batchSize: limits.prefillTokensPerStep + limits.seats,
       threads: THREADS,
-      batching: { itemPrioritizationStrategy: sequenceOrder },
     });
-    const decoder =
-      layer === 'iterators'
-        ? new IteratorDecoder(context, true)
-        : await BatchDecoder.create(context, THREADS, truncatableAnywhere(model.fileInsights));
-    if (!decoder) throw new Error('the layer below is not the one that batch-decoder.ts knows');
+    const decoder = await BatchDecoder.create(context, THREADS, truncatableAnywhere(model.fileInsights));
     return new RealLoop(context, decoder, limits, { mark, end, clock });
   }
 

@@ -9,7 +9,6 @@ export interface VisionScript {
     | 'ready'
     /** Takes the start and never answers it. */
     | 'silent'
-    | 'no-addon'
     /** The projector is not for this model. */
     | 'misfit'
     | 'exit'

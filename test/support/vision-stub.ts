@@ -32,11 +32,9 @@ function start(setup: VisionSetup): void {
       setInterval(() => undefined, 1000);
       sayAll(script);
       return;
-    case 'no-addon':
-      send({ v, kind: 'unable', reason: 'the addon was built without images', noAddon: true, mayMend: false });
       return;
     case 'misfit':
-      send({ v, kind: 'unable', reason: MISFIT, noAddon: false, mayMend: false });
+      send({ v, kind: 'unable', reason: MISFIT, mayMend: false });
       return;
     case 'exit':
       process.exit(3);

@@ -1,4 +1,4 @@
-/** A sidecar with a model that reads images, for end-to-end tests. Needs the addon of `make engine-native`. */
+/** A sidecar with a model that reads images. */
 import { join } from 'node:path';
 import { ensureProjector, SMALL, type ProjectorName } from '../../bench/models/random-projector.js';
 import { architectureModel, writeArchitecture, WIDTH } from './architectures.js';
@@ -105,7 +105,7 @@ export async function seeingSidecar(
   const sidecar = await Sidecar.start(t, { config: { models, ...config } });
   const outcome = (event: string): boolean => sidecar.lines.some((line) => line.event === event);
   await sidecar.until(() => outcome('vision ready') || outcome('vision cannot serve its model'), 'vision');
-  if (!outcome('vision ready')) throw new Error('this addon has no images: run "make engine-native" first');
+  if (!outcome('vision ready')) throw new Error('the vision process cannot serve its model');
   return sidecar;
 }
 

@@ -1,7 +1,5 @@
 import { availableParallelism, totalmem } from 'node:os';
-import type { Llama } from 'node-llama-cpp';
 import type { MachineFacts } from '../../protocol/inspect-messages.js';
-import { nativeCodeOf } from '../addon.js';
 import { openLlama } from '../backend.js';
 import { freeMemory } from '../memory/check.js';
 import { getLlamaGpuTypes } from '../package.js';
@@ -17,15 +15,10 @@ export async function machineFacts(gpu: EngineSetup['gpu']): Promise<MachineFact
     gpu: llama.gpu,
     available,
     devices: llama.gpu === false ? [] : await llama.getGpuDeviceNames(),
-    build: buildOf(llama),
+    build: llama.buildType,
     features: llama.systemInfo.trim(),
     cores: availableParallelism(),
     memory: { total: totalmem(), free: cpuRam },
     gpuMemory: vram && { total: vram.total, free: vram.free },
   };
-}
-
-function buildOf(llama: Llama): MachineFacts['build'] {
-  if (llama.buildType === 'prebuilt') return 'prebuilt';
-  return ({ none: 'plainBuild', known: 'localBuild', outdated: 'outdatedBuild' } as const)[nativeCodeOf(llama)];
 }

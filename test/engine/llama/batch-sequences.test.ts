@@ -18,6 +18,7 @@ t.test('truncating before an image of which only a part was evaluated removes th
     undefined as unknown as Internals['Checkpoint'],
     1,
     true,
+    () => undefined,
   );
   const text: Part = { kind: 'prefill', sequence: 0, tokens: new Uint32Array(3) };
   const part = {

@@ -6,7 +6,6 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import t from 'tap';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 import type { GenerateJob, ScoreJob } from '../../../engine/protocol/jobs.js';
-import { nativeCodeOf } from '../../../engine/llama/addon.js';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
 import { FAMILIES } from '../../support/families/families.js';
 import { goldenPrompt, readReplies, REPLY_TOKENS } from '../../goldens/replies.js';
@@ -46,7 +45,6 @@ const ask = (isolate: boolean): ScoreJob => ({
   scope: ALL_ACCOUNTS,
 });
 
-const native = nativeCodeOf(llama) === 'known';
 const goldens = await readReplies();
 const rows: string[] = [];
 
@@ -62,7 +60,7 @@ for (const { name, state, model: file } of FAMILIES) {
     const golden = goldens.families[name];
     const greedy = await fresh.run(chat(goldenPrompt(golden?.prompt ?? 0), { maxTokens: REPLY_TOKENS }));
     t.same(greedy.tokens, [golden?.tokens], 'the greedy reply of llama-server');
-    t.equal(greedy.calls < greedy.decodes, native, 'steps follow one another only with the native addon');
+    t.ok(greedy.calls < greedy.decodes, 'steps follow one another');
 
     let prompt = words(2 * CHUNK + 20);
     for (const cached of [0, 2 * CHUNK]) {

@@ -7,7 +7,7 @@ import { grammarText, grammarAfter, MAX_GRAMMAR_CHARACTERS } from '../../../engi
 import { dataGrammar } from '../../../engine/grammar/json.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { Grammars, MAX_GRAMMARS } from '../../../engine/llama/grammars.js';
-import { IteratorDecoder, sequenceOrder } from '../../../engine/llama/iterator-decoder.js';
+import { IteratorDecoder, sequenceOrder } from '../../support/iterator-decoder.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { schemas } from '../../support/json-schemas.js';
 import { testModel } from '../../support/models.js';
@@ -26,11 +26,7 @@ const CONTEXT = 512;
 type Make = (context: LlamaContext) => Promise<Decoder>;
 const DECODERS: Readonly<Record<string, Make>> = {
   iterators: async (context) => new IteratorDecoder(context, true),
-  batches: async (context) => {
-    const made = await BatchDecoder.create(context, THREADS);
-    if (!made) throw new Error('the layer below is not the one that batch-decoder.ts knows');
-    return made;
-  },
+  batches: (context) => BatchDecoder.create(context, THREADS),
 };
 
 /**

@@ -1,11 +1,10 @@
 /** Replies constrained by masks, as those with expensive grammars are, on real decoders. */
-import type { LlamaContext, Token } from 'node-llama-cpp';
-import t, { type Test } from 'tap';
+import type { Token } from 'node-llama-cpp';
+import t from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
 import { GrammarConstraint } from '../../../engine/llama/grammar-constraint.js';
 import { Grammars } from '../../../engine/llama/grammars.js';
 import type { Decoder, Sampling } from '../../../engine/scheduler/decoder.js';
-import { IteratorDecoder, sequenceOrder } from '../../../engine/llama/iterator-decoder.js';
 import { grammarText, grammarAfter } from '../../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../../engine/grammar/json.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
@@ -20,30 +19,10 @@ const llama = await cpuLlama(1);
 const model = await llama.loadModel({ modelPath: await testModel() });
 t.teardown(() => llama.dispose());
 
-const DECODERS: Readonly<Record<string, (context: LlamaContext) => Promise<Decoder>>> = {
-  batches: async (context) => {
-    const made = await BatchDecoder.create(context, 1);
-    if (!made) throw new Error('the layer below is not the one that batch-decoder.ts knows');
-    return made;
-  },
-  iterators: async (context) => new IteratorDecoder(context, true),
-};
-
-async function each(t: Test, script: (t: Test, decoder: Decoder) => Promise<void>): Promise<void> {
-  for (const [name, make] of Object.entries(DECODERS)) {
-    await t.test(name, async (t) => {
-      const batching = { itemPrioritizationStrategy: sequenceOrder };
-      const context = await model.createContext({
-        sequences: 2,
-        contextSize: 512,
-        batchSize: 128,
-        threads: 1,
-        batching,
-      });
-      await script(t, await make(context));
-      await context.dispose();
-    });
-  }
+async function withDecoder(script: (decoder: Decoder) => Promise<void>): Promise<void> {
+  const context = await model.createContext({ sequences: 2, contextSize: 512, batchSize: 128, threads: 1 });
+  await script(await BatchDecoder.create(context, 1));
+  await context.dispose();
 }
 
 const PROMPT = Uint32Array.from({ length: 20 }, (_, i) => 60 + ((i * 7) % 90));
@@ -103,7 +82,7 @@ const SCHEMA = grammarOf({
 });
 
 t.test('the most likely reply equals llama.cpp’s with the same grammar', async (t) => {
-  await each(t, async (t, decoder) => {
+  await withDecoder(async (decoder) => {
     for (const gbnf of [dataGrammar, SCHEMA, grammarAfter('\u2028', SCHEMA)]) {
       const plain = await reply(decoder, GREEDY, gbnf, 1);
       const masked = await reply(decoder, GREEDY, gbnf, MANY);
@@ -115,7 +94,7 @@ t.test('the most likely reply equals llama.cpp’s with the same grammar', async
 });
 
 t.test('a reply that switches to masks in its middle has the same constraint', async (t) => {
-  await each(t, async (t, decoder) => {
+  await withDecoder(async (decoder) => {
     const { tokens } = await reply(decoder, GREEDY, SCHEMA, 1);
     const grammars = Grammars.of(model);
     if (!grammars) throw new Error('the layer below is not the one that grammars.ts knows');
@@ -132,7 +111,7 @@ t.test('a reply that switches to masks in its middle has the same constraint', a
 });
 
 t.test('a seed reproduces the reply, and the grammar allows it', async (t) => {
-  await each(t, async (t, decoder) => {
+  await withDecoder(async (decoder) => {
     const texts = new Set<string>();
     for (const seed of [1, 2, 3, 4]) {
       for (const more of [{}, { topP: 0.9 }, { frequencyPenalty: 1 }]) {
@@ -152,9 +131,7 @@ t.test('a seed reproduces the reply, and the grammar allows it', async (t) => {
 });
 
 t.test('a seed draws the same tokens by masks and within the step', async (t) => {
-  await each(t, async (t, decoder) => {
-    // llama.cpp's grammars, with the iterators, find the tokens in another order.
-    if (decoder instanceof IteratorDecoder) return;
+  await withDecoder(async (decoder) => {
     for (const seed of [1, 2, 3, 4, 5, 6]) {
       for (const more of [{}, { topP: 0.9 }, { frequencyPenalty: 1 }]) {
         const sampling = { ...GREEDY, temperature: 2, seed, ...more };
@@ -166,7 +143,7 @@ t.test('a seed draws the same tokens by masks and within the step', async (t) =>
 });
 
 t.test('a reply that cannot continue fails alone, and the next one is served', async (t) => {
-  await each(t, async (t, decoder) => {
+  await withDecoder(async (decoder) => {
     const cases = { 'root ::= [': /cannot be used/, 'root ::= "ab" [\\x00-\\x00]': /no token goes on/ };
     for (const [gbnf, fault] of Object.entries(cases)) t.match((await reply(decoder, GREEDY, gbnf, MANY)).fault, fault);
     t.match(textOf((await reply(decoder, GREEDY, 'root ::= "ab"', MANY)).tokens), 'ab');
@@ -174,7 +151,7 @@ t.test('a reply that cannot continue fails alone, and the next one is served', a
 });
 
 t.test('a reply may be constrained from its middle, after existing text', async (t) => {
-  await each(t, async (t, decoder) => {
+  await withDecoder(async (decoder) => {
     const { tokens } = await reply(decoder, GREEDY, 'root ::= .', 1, { count: 4, at: 9 });
     const read = tokens.slice(-2);
     const begun = textOf(tokens).slice(textOf(tokens.slice(0, -2)).length);

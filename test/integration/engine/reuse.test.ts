@@ -2,7 +2,7 @@
 import t from 'tap';
 import type { GenerateJob, ScoreJob } from '../../../engine/protocol/jobs.js';
 import { testModel } from '../../support/models.js';
-import { LAYERS, RealLoop, type Ran, type RealLoopOptions } from '../../support/real-loop.js';
+import { RealLoop, type Ran, type RealLoopOptions } from '../../support/real-loop.js';
 import { job as plain } from '../../support/step-bench.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 import { cpuLlama } from '../../support/llama.js';
@@ -42,105 +42,102 @@ async function clean(job: GenerateJob | ScoreJob, options: RealLoopOptions): Pro
   return ran;
 }
 
-for (const layer of LAYERS) {
-  t.test(`${layer}: the turns of a chat`, async (t) => {
-    const loop = await RealLoop.make(model, { layer });
-    let prompt = words(3 * CHUNK + 20);
-    const cached: number[] = [];
-    for (let turn = 0; turn < 4; turn += 1) {
-      const ran = await loop.run(chat(prompt));
-      const { tokens } = await clean(chat(prompt), { layer });
-      t.same(ran.tokens, tokens, `turn ${turn}`);
-      t.equal(ran.evaluated, prompt.length - ran.cached + 23);
-      cached.push(ran.cached);
-      prompt = [...prompt, ...(ran.tokens[0] ?? []), ...words(30, turn + 1)];
-    }
-    // Whole chunks that were prefilled, and no generated token.
-    t.same(cached, [0, 3 * CHUNK, 4 * CHUNK, 4 * CHUNK]);
+t.test('the turns of a chat', async (t) => {
+  const loop = await RealLoop.make(model, {});
+  let prompt = words(3 * CHUNK + 20);
+  const cached: number[] = [];
+  for (let turn = 0; turn < 4; turn += 1) {
+    const ran = await loop.run(chat(prompt));
+    const { tokens } = await clean(chat(prompt), {});
+    t.same(ran.tokens, tokens, `turn ${turn}`);
+    t.equal(ran.evaluated, prompt.length - ran.cached + 23);
+    cached.push(ran.cached);
+    prompt = [...prompt, ...(ran.tokens[0] ?? []), ...words(30, turn + 1)];
+  }
+  // Whole chunks that were prefilled, and no generated token.
+  t.same(cached, [0, 3 * CHUNK, 4 * CHUNK, 4 * CHUNK]);
+  await loop.dispose();
+});
+
+t.test('a system prompt that requests share, on whatever sequence they run', async (t) => {
+  const loop = await RealLoop.make(model, {});
+  const system = words(2 * CHUNK + 30);
+  const cached: number[] = [];
+  for (let user = 0; user < 6; user += 1) {
+    const job = chat([...system, ...words(10 + 25 * user, user + 5)]);
+    const ran = await loop.run(job);
+    t.same(ran.tokens, (await clean(job, {})).tokens, `user ${user}`);
+    cached.push(ran.cached);
+  }
+  t.same(cached, [0, ...new Array<number>(5).fill(2 * CHUNK)]);
+  await loop.dispose();
+});
+
+t.test('the same prompt again, also if it consists of whole chunks', async (t) => {
+  for (const length of [3 * CHUNK, 3 * CHUNK + 1]) {
+    const loop = await RealLoop.make(model, {});
+    const job = chat(words(length));
+    const first = await loop.run(job);
+    const again = await loop.run(job);
+    t.same(again.tokens, first.tokens);
+    t.equal(again.cached, length > 3 * CHUNK ? 3 * CHUNK : 2 * CHUNK);
     await loop.dispose();
-  });
+  }
+});
 
-  t.test(`${layer}: a system prompt that requests share, on whatever sequence they run`, async (t) => {
-    const loop = await RealLoop.make(model, { layer });
-    const system = words(2 * CHUNK + 30);
-    const cached: number[] = [];
-    for (let user = 0; user < 6; user += 1) {
-      const job = chat([...system, ...words(10 + 25 * user, user + 5)]);
-      const ran = await loop.run(job);
-      t.same(ran.tokens, (await clean(job, { layer })).tokens, `user ${user}`);
-      cached.push(ran.cached);
-    }
-    t.same(cached, [0, ...new Array<number>(5).fill(2 * CHUNK)]);
+t.test('decisions with an input that was evaluated before', async (t) => {
+  const loop = await RealLoop.make(model, {});
+  const input = words(5 * CHUNK + 17);
+  const first = await loop.run(ask(input, [1, 2, 3]));
+  const second = await loop.run(ask(input, [4, 3, 1]));
+  t.same([first.cached, second.cached], [0, input.length]);
+  const fresh = await clean(ask(input, [4, 3, 1]), {});
+  t.same(second.answers.map(bits), fresh.answers.map(bits));
+  t.same(bits(second.answers[1]), bits(first.answers[2]), 'the same question at another place');
+  t.not(bits(second.answers[0]), bits(second.answers[1]));
+
+  // A tail’s own whole chunk counts too.
+  t.equal((await loop.run(ask(input, [1]))).cached, input.length + CHUNK);
+
+  // The longer input does not end there, so only whole chunks count.
+  const longer = await loop.run(ask([...input, ...words(30, 9)], [2]));
+  t.equal(longer.cached, 5 * CHUNK);
+  t.same(longer.answers.map(bits), (await clean(ask([...input, ...words(30, 9)], [2]), {})).answers.map(bits));
+  await loop.dispose();
+});
+
+t.test('several replies to one prompt, each run the same', async (t) => {
+  const prompt = words(2 * CHUNK + 40);
+  for (const seats of [1, 4]) {
+    const job = chat(prompt, { n: 4, seats, temperature: 1, topP: 0.9 });
+    const loop = await RealLoop.make(model, {});
+    const first = await loop.run(job);
+    const again = await loop.run(job);
+    const fresh = await clean(job, {});
+    t.same(first.tokens, fresh.tokens);
+    t.same(again.tokens, fresh.tokens, 'while its prompt is held');
+    t.equal(new Set(first.tokens.map((tokens) => tokens.join())).size, 4, 'four different ones');
+    t.same(first.tokens[0], (await clean({ ...job, n: 1, seats: 1 }, {})).tokens[0]?.slice(0, 24));
+    const once = prompt.length + 3 + 4 * 23;
+    t.equal(first.evaluated, once, 'one prefill');
     await loop.dispose();
-  });
+  }
+});
 
-  t.test(`${layer}: the same prompt again, also if it consists of whole chunks`, async (t) => {
-    for (const length of [3 * CHUNK, 3 * CHUNK + 1]) {
-      const loop = await RealLoop.make(model, { layer });
-      const job = chat(words(length));
-      const first = await loop.run(job);
-      const again = await loop.run(job);
-      t.same(again.tokens, first.tokens);
-      t.equal(again.cached, length > 3 * CHUNK ? 3 * CHUNK : 2 * CHUNK);
-      await loop.dispose();
-    }
-  });
-
-  t.test(`${layer}: decisions with an input that was evaluated before`, async (t) => {
-    const loop = await RealLoop.make(model, { layer });
-    const input = words(5 * CHUNK + 17);
-    const first = await loop.run(ask(input, [1, 2, 3]));
-    const second = await loop.run(ask(input, [4, 3, 1]));
-    t.same([first.cached, second.cached], [0, input.length]);
-    const fresh = await clean(ask(input, [4, 3, 1]), { layer });
-    t.same(second.answers.map(bits), fresh.answers.map(bits));
-    t.same(bits(second.answers[1]), bits(first.answers[2]), 'the same question at another place');
-    t.not(bits(second.answers[0]), bits(second.answers[1]));
-
-    // A tail’s own whole chunk counts too.
-    t.equal((await loop.run(ask(input, [1]))).cached, input.length + CHUNK);
-
-    // The longer input does not end there, so only whole chunks count.
-    const longer = await loop.run(ask([...input, ...words(30, 9)], [2]));
-    t.equal(longer.cached, 5 * CHUNK);
-    t.same(longer.answers.map(bits), (await clean(ask([...input, ...words(30, 9)], [2]), { layer })).answers.map(bits));
-    await loop.dispose();
-  });
-
-  t.test(`${layer}: several replies to one prompt, each run the same`, async (t) => {
-    const prompt = words(2 * CHUNK + 40);
-    for (const seats of [1, 4]) {
-      const job = chat(prompt, { n: 4, seats, temperature: 1, topP: 0.9 });
-      const loop = await RealLoop.make(model, { layer });
-      const first = await loop.run(job);
-      const again = await loop.run(job);
-      const fresh = await clean(job, { layer });
-      t.same(first.tokens, fresh.tokens);
-      t.same(again.tokens, fresh.tokens, 'while its prompt is held');
-      t.equal(new Set(first.tokens.map((tokens) => tokens.join())).size, 4, 'four different ones');
-      t.same(first.tokens[0], (await clean({ ...job, n: 1, seats: 1 }, { layer })).tokens[0]?.slice(0, 24));
-      const once = prompt.length + 3 + 4 * 23;
-      if (layer === 'batches' || seats === 1) t.equal(first.evaluated, once, 'one prefill');
-      else t.equal(first.evaluated, once + 3 * (prompt.length - 1), 'no copy: a prefill each');
-      await loop.dispose();
-    }
-  });
-
-  t.test(`${layer}: beside other jobs, the whole common prefix`, async (t) => {
-    const loop = await RealLoop.make(model, { layer, prefillTokensPerStep: CHUNK });
-    const system = words(2 * CHUNK + 30);
-    await loop.run(chat(system, { maxTokens: 1 }));
-    const long = loop.start(chat(words(20, 40), { maxTokens: 200 }));
-    await long.speaks;
-    const beside = await loop.run(chat([...system, ...words(15, 3)]));
-    t.equal(beside.cached, system.length, 'past whole chunks');
-    await long.ran;
-    const any = await RealLoop.make(model, { layer, prefixReuse: 'any' });
-    await any.run(chat(system, { maxTokens: 1 }));
-    t.equal((await any.run(chat([...system, ...words(15, 3)]))).cached, system.length, 'or alone, if configured');
-    await Promise.all([loop.dispose(), any.dispose()]);
-  });
-}
+t.test('beside other jobs, the whole common prefix', async (t) => {
+  const loop = await RealLoop.make(model, { prefillTokensPerStep: CHUNK });
+  const system = words(2 * CHUNK + 30);
+  await loop.run(chat(system, { maxTokens: 1 }));
+  const long = loop.start(chat(words(20, 40), { maxTokens: 200 }));
+  await long.speaks;
+  const beside = await loop.run(chat([...system, ...words(15, 3)]));
+  t.equal(beside.cached, system.length, 'past whole chunks');
+  await long.ran;
+  const any = await RealLoop.make(model, { prefixReuse: 'any' });
+  await any.run(chat(system, { maxTokens: 1 }));
+  t.equal((await any.run(chat([...system, ...words(15, 3)]))).cached, system.length, 'or alone, if configured');
+  await Promise.all([loop.dispose(), any.dispose()]);
+});
 
 t.test('a prefix in use by another sequence is copied', async (t) => {
   const loop = await RealLoop.make(model);

@@ -39,17 +39,10 @@ t.test('a process that is not confined is a warning', async (t) => {
   t.match((await look({ confinement: { ownUser: true } }))?.finding.says, /a user of its own/);
 });
 
-t.test('a projector of another model is refused, an addon without images reported', async (t) => {
+t.test('a projector of another model is refused', async (t) => {
   t.match(await look({ start: 'misfit' }), {
     finding: { ok: false, needed: true, says: /^the projector cannot be used: mismatch/ },
     bytes: 0,
-  });
-  t.match(await look({ start: 'no-addon' }), {
-    finding: {
-      ok: false,
-      needed: false,
-      says: 'the addon was built without images: make engine-native builds them in',
-    },
   });
   t.match(await look({ start: 'exit' }), { finding: { ok: false, needed: true, says: 'its process ended: died' } });
 });

@@ -257,20 +257,18 @@ t.test('an answered image leaves no timer', async (t) => {
   t.equal(clock.pending, 0);
 });
 
-t.test('without the addon’s part, or with an invalid projector, it is not restarted', async (t) => {
-  for (const noAddon of [true, false]) {
-    const subject = new Subject();
-    const { client, process, clock } = subject;
-    const encoding = client.encode(task(1), 'a');
-    process.says({ kind: 'unable', reason: 'r', noAddon, mayMend: false });
-    process.end();
-    t.equal(client.state, noAddon ? 'no-addon' : 'lost');
-    t.match(JSON.stringify(subject.log), '"reason":"r"');
-    t.equal(await kindOf(encoding.result), 'failed');
-    t.equal(await kindOf(client.encode(task(2), 'a').result), 'failed');
-    clock.advance(100_000);
-    t.equal(subject.processes.length, 1);
-  }
+t.test('with an invalid projector it is not restarted', async (t) => {
+  const subject = new Subject();
+  const { client, process, clock } = subject;
+  const encoding = client.encode(task(1), 'a');
+  process.says({ kind: 'unable', reason: 'r', mayMend: false });
+  process.end();
+  t.equal(client.state, 'lost');
+  t.match(JSON.stringify(subject.log), '"reason":"r"');
+  t.equal(await kindOf(encoding.result), 'failed');
+  t.equal(await kindOf(client.encode(task(2), 'a').result), 'failed');
+  clock.advance(100_000);
+  t.equal(subject.processes.length, 1);
 });
 
 t.test('a start that fails for a cause that may pass is tried again, also after later ones', async (t) => {
@@ -279,7 +277,7 @@ t.test('a start that fails for a cause that may pass is tried again, also after 
   const waiting = client.encode(task(1), 'a');
   for (const started of [1, 2, 3]) {
     t.equal(subject.processes.length, started);
-    subject.process.says({ kind: 'unable', reason: 'no memory', noAddon: false, mayMend: true });
+    subject.process.says({ kind: 'unable', reason: 'no memory', mayMend: true });
     subject.process.end();
     t.equal(client.state, 'cold');
     clock.advance(1000);

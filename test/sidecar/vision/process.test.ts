@@ -75,7 +75,7 @@ t.test('one of another version is killed', async (t) => {
 
 const confinement = { filtered: true, bounded: true, ownUser: false };
 const facts = { projectorVersion: 'x', whole: false, confinement };
-const unable = { kind: 'unable', reason: 'no such file', noAddon: false, mayMend: false };
+const unable = { kind: 'unable', reason: 'no such file', mayMend: false };
 const text = { kind: 'tokens', tokens: Uint32Array.of(7) };
 const places = { kind: 'embeddings', count: 6, positions: 3, columns: 2 };
 const layout = (...parts: unknown[]): object => ({ kind: 'layout', id: 1, parts });
@@ -130,7 +130,6 @@ t.test('anything else is not', async (t) => {
     { kind: 'ready', facts: { ...facts, confinement: { ...confinement, ownUser: 1 } } },
     { ...unable, reason: ['x'] },
     { ...unable, reason: 'x'.repeat(8193) },
-    { ...unable, noAddon: undefined },
     { ...unable, mayMend: 'yes' },
     layout({ ...text, tokens: Float32Array.of(1) }),
     layout({ ...text, tokens: new Uint32Array(MOST_TEXT_TOKENS) }, text),

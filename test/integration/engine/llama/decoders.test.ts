@@ -2,7 +2,7 @@ import type { LlamaContext } from 'node-llama-cpp';
 import t from 'tap';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
 import type { Decoder, Part, PartResult, Sampling } from '../../../../engine/scheduler/decoder.js';
-import { IteratorDecoder, sequenceOrder } from '../../../../engine/llama/iterator-decoder.js';
+import { IteratorDecoder, sequenceOrder } from '../../../support/iterator-decoder.js';
 import { keepsDecoderContract } from '../../../support/decoder-contract.js';
 import { testModel } from '../../../support/models.js';
 import { cpuLlama } from '../../../support/llama.js';
@@ -19,11 +19,7 @@ type Make = (context: LlamaContext) => Promise<Decoder>;
 
 const DECODERS: Readonly<Record<string, Make>> = {
   iterators: async (context) => new IteratorDecoder(context, true),
-  batches: async (context) => {
-    const made = await BatchDecoder.create(context, THREADS);
-    if (!made) throw new Error('the layer below is not the one that batch-decoder.ts knows');
-    return made;
-  },
+  batches: (context) => BatchDecoder.create(context, THREADS),
 };
 
 /** Runs a script on a new context of each decoder and returns each result. */

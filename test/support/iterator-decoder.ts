@@ -7,15 +7,16 @@ import type {
   LlamaModel,
   Token,
 } from 'node-llama-cpp';
-import type { Decoder, Part, PartResult, Sampler, Sampling } from '../scheduler/decoder.js';
-import { asFault, EngineFault } from '../scheduler/faults.js';
-import { GrammarConstraint } from './grammar-constraint.js';
-import { Grammars } from './grammars.js';
+import type { Decoder, Part, PartResult, Sampler, Sampling } from '../../engine/scheduler/decoder.js';
+import { asFault, EngineFault } from '../../engine/scheduler/faults.js';
+import { GrammarConstraint } from '../../engine/llama/grammar-constraint.js';
+import { Grammars } from '../../engine/llama/grammars.js';
 import { IteratorSampler, NO_TOP_K } from './iterator-sampler.js';
-import { labelLogprobs } from './label-scores.js';
+import { labelLogprobs } from '../../engine/llama/label-scores.js';
 
 /**
- * The decoder on node-llama-cpp's public sequence iterators, in lockstep: every part's call is made in one tick, so
+ * What tests compare the decoder of the product with: one on node-llama-cpp's public sequence iterators and llama.cpp's own samplers,
+ * in lockstep: every part's call is made in one tick, so
  * that node-llama-cpp combines them into one batch at the end of the tick, sorted in sequence order, because llama.cpp
  * (kv_unified=false) decodes only contiguous sequence ids together (docs/engine.md#a-step).
  */

@@ -6,11 +6,11 @@ import type {
   Token,
   Tokenizer,
 } from 'node-llama-cpp';
-import type { Sampler, Sampling } from '../scheduler/decoder.js';
-import { EngineFault } from '../scheduler/faults.js';
-import { fixedSeed, usableTemperature } from '../scheduler/sampler-numbers.js';
-import type { GrammarConstraint } from './grammar-constraint.js';
-import { LlamaGrammarEvaluationState, TokenBias } from './package.js';
+import type { Sampler, Sampling } from '../../engine/scheduler/decoder.js';
+import { EngineFault } from '../../engine/scheduler/faults.js';
+import { fixedSeed, usableTemperature } from '../../engine/scheduler/sampler-numbers.js';
+import type { GrammarConstraint } from '../../engine/llama/grammar-constraint.js';
+import { LlamaGrammarEvaluationState, TokenBias } from '../../engine/llama/package.js';
 
 /**
  * node-llama-cpp's default top-k of 40 has no public "off": 0 sorts the whole vocabulary for every token. null is

@@ -1,0 +1,168 @@
+/**
+ * Loads the addons of engine/native beside node-llama-cpp's own. They are linked to no llama.cpp: they find its functions in the
+ * library that node-llama-cpp's addon has loaded, on whichever backend, if that addon was opened with RTLD_GLOBAL. They read its
+ * context by the header of one version of node-llama-cpp, so no other version is served.
+ */
+import { existsSync } from 'node:fs';
+import { constants } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import type { AddonContext } from './addon-context.js';
+import { LoadFailure } from './load-failure.js';
+import { GLOBAL, KNOWN_VERSION, packageVersion } from './prebuilt-file.js';
+
+/** How one reply's tokens are chosen, with the random numbers of its seed; not for grammars. */
+export interface AddonPicker {
+  /** All tokens picked so far, if penalties need them. */
+  readonly picked: () => Int32Array;
+}
+
+/** Consecutive steps without JavaScript in between. */
+export interface AddonRun {
+  /** Resolves after the last step. Rejects as `decodeBatch` does when the first one failed; nothing was then picked. */
+  readonly ended: Promise<void>;
+  /** Tokens picked since the last call, step by step. */
+  readonly take: () => Int32Array;
+  /** No further step begins. */
+  readonly halt: () => void;
+}
+
+/** The exports of ra-engine (engine/native/next-token.cpp and embeddings.cpp). */
+export interface EngineAddon {
+  readonly RaPicker: new (
+    temperature: number,
+    seed: number,
+    topP: number,
+    frequencyPenalty: number,
+    presencePenalty: number,
+  ) => AddonPicker;
+  /**
+   * Decodes parts and picks a token for each that has a picker, on a thread that makes all runs of the process. `parts` has
+   * four numbers of each: sequence, first position, tokens, and 1 where its last token's logits are wanted, or 2 where it is no part
+   * but closes a gap between them: its one token is removed after each step. `tokens` has the tokens of all, in their order. The
+   * logits of a part are then at the index of its last token. -1: it has no picker, or there were no logits. Where every part is one
+   * token with a picker, up to `most` steps, the picks of each being the tokens of the next one. None follows one that picked an
+   * end token, or that failed. -2: no logit was a number (not-a-number.ts).
+   */
+  readonly raDecodeRun: (
+    context: AddonContext,
+    parts: Int32Array,
+    tokens: Int32Array,
+    pickers: readonly (AddonPicker | undefined)[],
+    most: number,
+  ) => AddonRun;
+  /** Forgets all sequences, and writes zeros over what their cells held. Not while it decodes. */
+  readonly raClearMemory: (context: AddonContext) => void;
+  /**
+   * Evaluates embeddings of an image in place of tokens. `first`: the image's first position; `index`: of the first embedding within
+   * the image; `columns`: see ImageSegment; `whole`: all attend to each other. `values` are not to be changed before it settles.
+   * Throws a RangeError where their number is not that of whole embeddings, or more than the context's batch. Rejects as
+   * `decodeBatch` does.
+   */
+  readonly raDecodeEmbeddings: (
+    context: AddonContext,
+    sequence: number,
+    first: number,
+    index: number,
+    columns: number,
+    whole: boolean,
+    values: Float32Array,
+  ) => Promise<void>;
+  /** Numbers of an embedding. */
+  readonly raEmbeddingWidth: (context: AddonContext) => number;
+  /** No step starts any more: at the end of the process, while the data of decodes still exists. */
+  readonly raLeave: () => void;
+  /**
+   * Keeps `threads` compute threads for the decodes of `context`; `pickers` more threads share a step's picks at most, one for each
+   * `logits` logits, in all contexts of the process.
+   */
+  readonly raUseThreads: (context: AddonContext, threads: number, pickers: number, logits: number) => void;
+}
+
+/** A projector without its model's weights (engine/native/vision.cpp). */
+export interface AddonVision {
+  readonly nonCausal: boolean;
+  readonly width: number;
+  layout(width: number, height: number): (Int32Array | { tokens: number; positions: number; columns: number })[];
+  encode(
+    file: Uint8Array,
+    width: number,
+    height: number,
+    toWidth: number,
+    toHeight: number,
+  ): Promise<readonly Float32Array[]>;
+}
+
+/** The exports of ra-vision. */
+export interface VisionAddon {
+  readonly RaVision: new (
+    model: string,
+    projector: string,
+    threads: number,
+    maxTokens: number,
+    onGpu: boolean,
+  ) => AddonVision;
+  readonly raSandbox: (bytes: number) => { readonly filtered: boolean; readonly bounded: boolean };
+}
+
+const FOLDER = fileURLToPath(new URL('../../../engine/native/bin/', import.meta.url));
+
+/** Calls `open`, and lets each addon that it loads be used by later ones. For node-llama-cpp's `getLlama`, which names no file. */
+export async function openingGlobally<T>(open: () => Promise<T>): Promise<T> {
+  const own = process.dlopen.bind(process);
+  // Node loads a required addon by this property.
+  process.dlopen = (module: object, file: string, flags = 0): void => {
+    own(module, file, flags | GLOBAL);
+  };
+  try {
+    return await open();
+  } finally {
+    process.dlopen = own;
+  }
+}
+
+/**
+ * @throws {LoadFailure} Another version of node-llama-cpp than the one whose addon engine/native reads is installed, or there are no
+ * addons for this system.
+ */
+export function checkServed(
+  version = packageVersion(),
+  { platform, arch }: Pick<NodeJS.Process, 'platform' | 'arch'> = process,
+): void {
+  if (version !== KNOWN_VERSION)
+    throw new LoadFailure(
+      `node-llama-cpp ${version} is installed, and this version works with ${KNOWN_VERSION} alone: run npm ci`,
+    );
+  if (!existsSync(fileOf('ra-engine', platform, arch)))
+    throw new LoadFailure(`there is no engine for ${platform} ${arch}: it is built for Linux on x64 and arm64`);
+}
+
+function fileOf(
+  name: 'ra-engine' | 'ra-vision',
+  platform: string = process.platform,
+  arch: string = process.arch,
+): string {
+  return `${FOLDER}${name}.${platform}-${arch}.node`;
+}
+
+let engine: EngineAddon | undefined;
+
+/** One for the process: its thread makes all decodes. Call it once node-llama-cpp's addon is loaded. @throws {LoadFailure} */
+export function engineAddon(): EngineAddon {
+  return (engine ??= opened('ra-engine') as EngineAddon);
+}
+
+/** Call it once node-llama-cpp's addon is loaded. @throws {LoadFailure} */
+export function visionAddon(): VisionAddon {
+  return opened('ra-vision') as VisionAddon;
+}
+
+function opened(name: 'ra-engine' | 'ra-vision'): unknown {
+  const file = fileOf(name);
+  try {
+    const module: { exports: unknown } = { exports: {} };
+    process.dlopen(module, file, constants.dlopen.RTLD_NOW);
+    return module.exports;
+  } catch (error) {
+    throw new LoadFailure(`${file} cannot be loaded: ${error instanceof Error ? error.message : 'unknown failure'}`);
+  }
+}
