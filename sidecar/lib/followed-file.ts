@@ -127,16 +127,33 @@ export class FollowedFile<T> {
   #read(): Promise<void> {
     this.#again = true;
     this.#reading ??= (async () => {
-      while (this.#again && !this.#closed) {
-        this.#again = false;
-        await this.#readOnce();
+      try {
+        while (this.#again && !this.#closed) {
+          this.#again = false;
+          await this.#readOnce();
+        }
+      } finally {
+        this.#reading = undefined;
       }
-      this.#reading = undefined;
     })();
     return this.#reading;
   }
 
+  /** A fault of what reads the file or uses its content is reported once, and the file is read again with the next check. */
   async #readOnce(): Promise<void> {
+    try {
+      await this.#take();
+    } catch (error) {
+      this.#seen = NOT_READ;
+      const problem = `cannot be used: ${error instanceof Error ? error.name : typeof error}`;
+      if (this.#closed || this.#said === problem) return;
+      this.#said = problem;
+      this.#inForce = { sign: this.#inForce.sign, problem };
+      this.#options.refused(problem);
+    }
+  }
+
+  async #take(): Promise<void> {
     this.#seen = await look(this.#options.file);
     const found = await this.#options.read();
     // The next check reads it again, although it has not changed by then.
@@ -144,8 +161,6 @@ export class FollowedFile<T> {
     if (this.#closed || (found.sign === this.#said && !this.#sayAnyway)) return;
     // The folder may not have existed when the file was opened.
     if (this.#watcher === undefined) this.#follow();
-    this.#said = found.sign;
-    this.#sayAnyway = false;
     if (found.kind === 'good') {
       this.#options.taken(found.value);
       this.#inForce = { sign: found.sign };
@@ -153,6 +168,9 @@ export class FollowedFile<T> {
       this.#options.refused(found.problem.problem);
       this.#inForce = { sign: this.#inForce.sign, problem: found.problem.problem };
     }
+    // Not before: what uses the content may throw, and then gets it again.
+    this.#said = found.sign;
+    this.#sayAnyway = false;
   }
 
   /**
@@ -189,8 +207,11 @@ export class FollowedFile<T> {
   }
 
   async #lookAgain(): Promise<void> {
-    await this.#readIfChanged(() => this.#follow());
-    this.#poll();
+    try {
+      await this.#readIfChanged(() => this.#follow());
+    } finally {
+      this.#poll();
+    }
   }
 
   /** Calls `unheard` if a change caused no event, perhaps because the folder was replaced. */

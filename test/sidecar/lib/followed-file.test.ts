@@ -142,3 +142,29 @@ t.test('a file that could not be read is read again, although it has not changed
   t.equal(await harness.next(), 2);
   t.strictSame(harness.said, ['cannot be read: EMFILE', 2], 'reported once');
 });
+
+t.test('a fault of what reads the file, or of what uses it, is reported and does not end the following', async (t) => {
+  const harness = new Harness(t, '1');
+  let faults = 0;
+  const failing = (): void => {
+    if (faults-- > 0) throw new TypeError('of a test');
+  };
+  await harness.open({
+    read: async () => {
+      if (harness.followed !== undefined && faults > 1) failing();
+      return readChecked(harness.file, { what: 'number', maxBytes: MAX_BYTES, parse: numberIn });
+    },
+    taken: (number) => {
+      failing();
+      harness.said.push(number);
+    },
+  });
+  faults = 2;
+  await harness.put('2');
+  t.equal(await harness.next(), 'cannot be used: TypeError', 'its reader threw');
+  t.equal(await harness.next(), 2, 'and what uses it once, which is tried again');
+  await harness.put('3');
+  await harness.followed?.reload();
+  t.equal(harness.said.at(-1), 3);
+  t.ok(harness.clock.pending > 0, 'it is still polled');
+});
