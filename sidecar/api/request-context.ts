@@ -1,7 +1,7 @@
 import type { Caller } from '../access/identity.js';
 import type { Permit } from '../access/limits.js';
 import type { Lease, Refused, TicketOutcome } from '../admission/seat-queue.js';
-import type { ContractError } from '../domain/errors.js';
+import { contractError, type ContractError } from '../domain/errors.js';
 import type { EventStream, Exchange, FrameOptions, Reply } from '../http/exchange.js';
 import { classOf } from '../domain/service-class.js';
 import type { Log } from '../telemetry/logger.js';
@@ -56,6 +56,8 @@ export class RequestContext {
   promptTokens = 0;
   cachedTokens = 0;
   completionTokens = 0;
+  /** The route's own names of a chat's fields, for the field that an error names. */
+  fieldNames: Readonly<Record<string, string>> = {};
   /** The frames of its stream; set before it opens. */
   frames: FrameOptions = {};
 
@@ -121,7 +123,8 @@ export class RequestContext {
   }
 
   /** Ends the request with an error: an ordinary response, or the one error frame of a stream that is open. */
-  fail(error: ContractError): void {
+  fail(found: ContractError): void {
+    const error = this.#named(found);
     if (this.#stream) {
       this.#stream.fail(error, this.times.trailer());
       this.ended(200, error);
@@ -129,6 +132,11 @@ export class RequestContext {
     }
     this.exchange.fail(error, error.status === 429 ? { 'Server-Timing': this.times.header() } : {});
     this.ended(error.status, error);
+  }
+
+  #named(error: ContractError): ContractError {
+    const param = error.param === null ? undefined : this.fieldNames[error.param];
+    return param === undefined ? error : contractError(error.code, error.message, { param });
   }
 
   /** Ends the request with the error of `stop`, or as cancelled where the caller has disconnected. */

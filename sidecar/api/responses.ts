@@ -1,12 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import type { ChatParams } from '../contracts/requests.js';
 import type { ResponseHead } from '../contracts/response-answers.js';
-import { contractError } from '../domain/errors.js';
 import type { Exchange } from '../http/exchange.js';
 import { complete } from './chat.js';
-import { failed, type PreparedRequest } from './preflight.js';
+import type { PreparedRequest } from './preflight.js';
 import type { ReplyWriter } from './reply-writers.js';
-import { RequestContext, type Stop } from './request-context.js';
+import { RequestContext } from './request-context.js';
 import { ResponseStreamWriter, WholeResponseWriter } from './response-writers.js';
 import type { Services } from './services.js';
 
@@ -20,9 +19,10 @@ const FIELDS: Readonly<Record<string, string>> = {
 /** POST /v1/responses, whole or streamed: a chat in the form of the Responses API. Nothing is stored. */
 export async function responses(exchange: Exchange, services: Services): Promise<void> {
   const context = new RequestContext(exchange, 'responses', services);
+  context.fieldNames = FIELDS;
   try {
     const end = await complete(context, services, { form: 'responses', makeWriter });
-    if (end.kind !== 'ended') context.stop(renamed(end));
+    if (end.kind !== 'ended') context.stop(end);
   } finally {
     context.close();
   }
@@ -46,11 +46,4 @@ function makeWriter(
   const writer = new ResponseStreamWriter(context, head, { clock, keepAliveMs: limits.keepAliveMs });
   context.onClose(() => writer.close());
   return writer;
-}
-
-function renamed(stop: Stop): Stop {
-  if (stop.kind !== 'failed') return stop;
-  const { error } = stop;
-  const param = error.param === null ? undefined : FIELDS[error.param];
-  return param === undefined ? stop : failed(contractError(error.code, error.message, { param }));
 }

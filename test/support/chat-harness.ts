@@ -6,6 +6,7 @@ import type { ChatParams } from '../../sidecar/contracts/requests.js';
 import { chat } from '../../sidecar/api/chat.js';
 import { SeatBoard } from '../../sidecar/api/seat-board.js';
 import type { Services } from '../../sidecar/api/services.js';
+import { errorBody } from '../../sidecar/domain/errors.js';
 import { Body } from '../../sidecar/http/body.js';
 import type { Exchange, Reply } from '../../sidecar/http/exchange.js';
 import type { Checked, OpenBody, Tokenized } from '../../sidecar/prompts/prompt-maker.js';
@@ -45,6 +46,8 @@ export interface Takes {
 export interface HostAnswers {
   readonly check: Checked;
   readonly tokenize: Tokenized;
+  /** Of a prompt that is made again; absent: the same. */
+  readonly tokenizeAgain?: Tokenized;
 }
 
 const MADE: HostAnswers = {
@@ -70,7 +73,7 @@ export class ChatHarness {
   }
 
   /** A whole chat reply, resolved once it is written. The body’s last byte arrives with the head. */
-  async ask(takes: Takes, answers: Partial<HostAnswers> = {}): Promise<Reply> {
+  async ask(takes: Takes, answers: Partial<HostAnswers> = {}, route: typeof chat = chat): Promise<Reply> {
     const replied = deferred<Reply>();
     const receivedAt = this.clock.now();
     const exchange: Exchange = {
@@ -78,12 +81,13 @@ export class ChatHarness {
       gone: new AbortController().signal,
       body: () => Promise.resolve(new Body(new Uint8Array(2), 2, receivedAt)),
       reply: replied.resolve,
-      fail: ({ status }, headers) => replied.resolve({ status, ...(headers && { headers }) }),
+      fail: (error, headers) =>
+        replied.resolve({ status: error.status, ...(headers && { headers }), body: errorBody(error) }),
       stream: () => {
         throw new Error('no stream was requested');
       },
     };
-    await chat(exchange, this.#services(takes, { ...MADE, ...answers }));
+    await route(exchange, this.#services(takes, { ...MADE, ...answers }));
     return replied.promise;
   }
 
@@ -94,9 +98,10 @@ export class ChatHarness {
       clock.advance(ms);
       return Promise.resolve(value);
     };
+    let made = 0;
     const prompt: OpenBody = {
       check: () => after(check, answers.check),
-      tokenize: () => after(tokenize, answers.tokenize),
+      tokenize: () => after(tokenize, (made++ > 0 && answers.tokenizeAgain) || answers.tokenize),
       close: () => undefined,
     };
     const model = {

@@ -1,4 +1,7 @@
 import t from 'tap';
+import { tokenPrompt } from '../../../engine/protocol/prompt.js';
+import { chat } from '../../../sidecar/api/chat.js';
+import { responses } from '../../../sidecar/api/responses.js';
 import { ChatHarness, type HostAnswers } from '../../support/chat-harness.js';
 
 const AT_ONCE = { authorize: 0, check: 0, tokenize: 0 };
@@ -22,6 +25,22 @@ const CASES: readonly [string, Partial<HostAnswers>, object][] = [
     { reason: 'made for another route' },
   ],
 ];
+
+t.test(
+  'a prompt that is too long once it is made again, for a replica with another tokenizer, names the route’s own field',
+  async (t) => {
+    const tokenizeAgain = { kind: 'chat', prompt: tokenPrompt(new Uint32Array(2000)) } as const;
+    for (const [route, param] of [
+      [chat, 'messages'],
+      [responses, 'input'],
+    ] as const) {
+      const harness = new ChatHarness();
+      harness.engine.script.generate = (job) => job.failed('stale');
+      const { status, body } = await harness.ask(AT_ONCE, { tokenizeAgain }, route);
+      t.match({ status, error: JSON.parse(String(body)) as unknown }, { status: 400, error: { error: { param } } });
+    }
+  },
+);
 
 for (const [what, answers, fields] of CASES) {
   t.test(
