@@ -141,6 +141,18 @@ export function isFrozen({ accounts = {} }: KeyFile, account: string | undefined
   return account !== undefined && Object.hasOwn(accounts, account) && accounts[account]?.frozen === true;
 }
 
+/** The check that a caller with this key would fail first, or `good`. `now`: epoch ms. */
+export function stateOfKey(
+  { revoked, expires, account }: StoredKey,
+  file: KeyFile,
+  now: number,
+): 'revoked' | 'expired' | 'unattributed' | 'frozen' | 'good' {
+  if (revoked !== undefined) return 'revoked';
+  if (expires !== undefined && Date.parse(expires) <= now) return 'expired';
+  if (account === undefined) return 'unattributed';
+  return isFrozen(file, account) ? 'frozen' : 'good';
+}
+
 /** Limits by group, from either form of {@link oneWay}. */
 export function limitsOf(limits: StoredLimits): KeyLimits {
   return 'inFlight' in limits ? { decisions: limits } : limits;

@@ -26,7 +26,7 @@ export interface CommandCaller extends Io {
 
 const CONFIGURED: Readonly<Record<string, Configured>> = {
   serve: runServe,
-  keys: async ({ config }, args, io) => (await import('./keys.js')).keys(config, args, io),
+  keys: async ({ config, source }, args, io) => (await import('./keys.js')).keys({ ...config, source }, args, io),
   usage: async ({ config }, args, { stdout, err: say }) =>
     (await import('./usage.js')).usage(config, args, { out: stdout, err: say }),
   models: async ({ config }, args, io) => (await import('./models.js')).models(config, args, io),

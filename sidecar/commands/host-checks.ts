@@ -4,12 +4,15 @@ import { readFileSync } from 'node:fs';
 import { access, constants, rm, statfs, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { readKeyFile } from '../access/key-file.js';
+import { stateOfKey } from '../access/key-file-schema.js';
 import { CREDIT } from '../access/credit-file.js';
 import { CertificateFiles } from '../lib/certificate-files.js';
 import { SecretFile } from '../lib/secret-file.js';
 import { VERSION } from '../lib/version.js';
 import type { Clock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
+import { makesDevelopmentKey } from '../app/compose-identity.js';
+import { filesOpenToOthers } from '../app/secret-files.js';
 import { connectionBounds, descriptorLimit } from '../app/descriptors.js';
 import { readHeaders } from '../app/compose-otlp.js';
 import { readText } from '../lib/checked-file.js';
@@ -156,6 +159,9 @@ async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
   };
   return [
     ...(mode.mode === 'keys' ? [await keysCheck(config)] : []),
+    ...(await filesOpenToOthers(config)).map(({ file, problem }): Check => {
+      return { what: 'secret files', level: 'warn', says: `${file}: ${problem}`, advice: `chmod o= ${file}` };
+    }),
     ...(await fileCheck('certificate', certFile, certificate)),
     ...(await secret('operators’ keys', operators.secretFile)),
     ...(await secret('gateway’s secrets', gateway.secretFile)),
@@ -173,17 +179,37 @@ async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
   ];
 }
 
-async function keysCheck({ keys, environment }: Config): Promise<Check> {
+async function keysCheck(config: Config): Promise<Check> {
+  const { keys, environment } = config;
   const what = 'keys';
   try {
     const file = await readKeyFile(keys.file);
-    const count = file.keys.length;
-    if (count > 0) return { what, level: 'ok', says: `${count} in ${keys.file}` };
-    if (environment === 'development') {
+    // The development key is replaced by each start that makes one, and ignored by all others.
+    const given = file.keys.filter(({ development }) => development !== true);
+    const now = Date.now();
+    const good = given.filter((key) => stateOfKey(key, file, now) === 'good');
+    const works = good.filter(({ entitlements }) => Object.hasOwn(entitlements, environment)).length;
+    if (works > 0) {
+      const others = given.length - works;
+      const says = `${works} in ${keys.file} for environment ${environment}`;
+      return { what, level: 'ok', says: others === 0 ? says : `${says}, and ${others} that do not work in it` };
+    }
+    const made = makesDevelopmentKey(config);
+    if (made && given.length === 0) {
       return { what, level: 'ok', says: 'none yet; serve creates one for development' };
     }
-    const advice = 'ra-sidecar keys create --account A';
-    return { what, level: 'warn', says: `none in ${keys.file}: no caller can authenticate`, advice };
+    const advice = `ra-sidecar keys create --account A --environment ${environment}`;
+    if (given.length === 0)
+      return { what, level: 'warn', says: `none in ${keys.file}: no caller can authenticate`, advice };
+    const elsewhere = [...new Set(good.flatMap(({ entitlements }) => Object.keys(entitlements)))];
+    const why = [
+      ...(good.length > 0 ? [`${good.length} for ${elsewhere.join(', ') || 'no environment'} only`] : []),
+      ...(given.length > good.length
+        ? [`${given.length - good.length} revoked, expired, frozen or without account`]
+        : []),
+    ];
+    const says = `no key of ${keys.file} works in environment ${environment}, the one of this configuration (${why.join('; ')})`;
+    return { what, level: 'warn', says: made ? `${says}; serve creates one for development` : says, advice };
   } catch (error) {
     return unusable(what, error);
   }

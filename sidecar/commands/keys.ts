@@ -6,10 +6,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { KeysInForce } from '../access/key-file-watch.js';
 import { readKeyFile, signOfKeyFile } from '../access/key-file.js';
-import { isFrozen } from '../access/key-file-schema.js';
-import { limitsOf, type KeyFile, type StoredKey } from '../access/key-file-schema.js';
+import { limitsOf, stateOfKey, type Entitlement, type KeyFile, type StoredKey } from '../access/key-file-schema.js';
 import { KeyStore, type NewKey } from '../access/keys.js';
 import type { Config } from '../config/config.js';
+import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { askSidecar } from './ask-sidecar.js';
 import { EXIT, parsed, UsageError, type Output } from './command.js';
 import { orUsage } from './help.js';
@@ -18,8 +18,8 @@ import { durationMs, propertiesOf, type NewKeyProperties } from './key-options.j
 import { columns } from './layout.js';
 import { COMMANDS } from './command-table.js';
 
-/** The settings that this command needs. */
-type Settings = Pick<Config, 'keys' | 'environment' | 'models' | 'operators'>;
+/** The settings that this command needs, and where they come from. */
+type Settings = Pick<Config, 'keys' | 'environment' | 'models' | 'operators'> & { readonly source: string };
 
 type KeysIo = Output & Pick<Io, 'clock'>;
 
@@ -67,15 +67,17 @@ function show({ key, id }: NewKey, what: string, output: Output): number {
  * Warns about models that the configuration does not have. The key is created anyway: it may be for another sidecar, or
  * for a model that is added later. The given ids are not repeated, since they may be a key by mistake.
  */
-function warnOfModels({ entitlements }: NewKeyProperties, { models }: Settings, output: Output): void {
+function warnOfModels({ entitlements }: NewKeyProperties, { models, source }: Settings, output: Output): void {
   const configured = models.map(({ id }) => id);
   const missing = Object.values(entitlements).reduce(
     (sum, { models: named }) => sum + (named === 'all' ? 0 : named.filter((id) => !configured.includes(id)).length),
     0,
   );
   if (missing === 0) return;
-  const which = missing === 1 ? 'one model' : `${missing} models`;
-  output.err(`warning: --models names ${which} that this configuration does not have: ${configured.join(', ')}\n`);
+  const which = missing === 1 ? 'one model that is' : `${missing} models that are`;
+  output.err(
+    `warning: --models names ${which} not configured. Configured are: ${configured.join(', ')}. The configuration is: ${source}\n`,
+  );
 }
 
 async function revoke(store: KeyStore, config: Settings, id: string, output: KeysIo): Promise<number> {
@@ -171,11 +173,35 @@ function listed(file: KeyFile, json: boolean): string {
   const now = Date.now();
   const keys = file.keys.map((key) => described(key, file, now));
   if (json) return `${JSON.stringify(keys, null, 2)}\n`;
-  const rows = keys.map(({ id, account = '-', state, created, expires = 'never', entitlements }) => {
-    const where = Object.entries(entitlements).map(([name, { models }]) => `${name}:${String(models)}`);
-    return [id, account, state, created, expires, where.join(' ')];
+  const rows = keys.map(({ id, account = '-', state, created, expires = 'never', entitlements, ...key }) => {
+    const by = (text: (entitlement: Entitlement) => string | undefined, none: string): string =>
+      Object.entries(entitlements)
+        .flatMap(([environment, entitlement]) => {
+          const value = text(entitlement);
+          return value === undefined ? [] : [`${environment}:${value}`];
+        })
+        .join(' ') || none;
+    return [
+      ...[id, account, state, created, expires, classOf(key), limitsText(key.limits)],
+      by(({ models }) => String(models), 'none'),
+      by(({ routes }) => routes?.join(), 'all'),
+      by(({ cohort }) => cohort, '-'),
+      by(({ tokensPerDay }) => tokensPerDay?.toString(), '-'),
+    ];
   });
-  return columns([['ID', 'ACCOUNT', 'STATE', 'CREATED', 'EXPIRES', 'MODELS'], ...rows]);
+  const head = 'ID ACCOUNT STATE CREATED EXPIRES CLASS LIMITS MODELS ROUTES COHORT TOKENS/DAY';
+  return columns([head.split(' '), ...rows]);
+}
+
+/** A service class; older files have its weight. */
+function classOf({ class: name, weight }: Pick<StoredKey, 'class' | 'weight'>): ServiceClass {
+  return name ?? SERVICE_CLASSES.find((each) => CLASS_WEIGHTS[each] === weight) ?? 'standard';
+}
+
+/** As `keys create --limits` takes them; `default`: those of the configuration. */
+function limitsText(limits: StoredKey['limits']): string {
+  const groups = Object.entries(limits === undefined ? {} : limitsOf(limits));
+  return groups.map(([group, { inFlight, perMinute }]) => `${group}=${inFlight}/${perMinute}`).join() || 'default';
 }
 
 type Described = Omit<StoredKey, 'hash'> & { readonly hash: undefined; readonly state: string };
@@ -184,13 +210,5 @@ type Described = Omit<StoredKey, 'hash'> & { readonly hash: undefined; readonly 
 function described(key: StoredKey, file: KeyFile, now: number): Described {
   const { limits } = key;
   // JSON leaves out what is undefined.
-  return { ...key, ...(limits && { limits: limitsOf(limits) }), hash: undefined, state: stateOf(key, file, now) };
-}
-
-/** The check that a caller with this key would fail first. */
-function stateOf({ revoked, expires, account }: StoredKey, file: KeyFile, now: number): string {
-  if (revoked !== undefined) return 'revoked';
-  if (expires !== undefined && Date.parse(expires) <= now) return 'expired';
-  if (account === undefined) return 'unattributed';
-  return isFrozen(file, account) ? 'frozen' : 'good';
+  return { ...key, ...(limits && { limits: limitsOf(limits) }), hash: undefined, state: stateOfKey(key, file, now) };
 }

@@ -4,6 +4,7 @@ import { systemClock } from '../lib/clock.js';
 import { VERSION } from '../lib/version.js';
 import { isNotified, type Config, type ModelConfig } from '../config/config.js';
 import { makesDevelopmentKey, openIdentities, type Identities } from '../app/compose-identity.js';
+import { filesOpenToOthers } from '../app/secret-files.js';
 import type { Log } from '../telemetry/logger.js';
 import { terminalClosed } from './hang-up.js';
 import { NO_SERVICE_MANAGER, systemd, type ServiceManager } from './systemd.js';
@@ -34,13 +35,18 @@ export async function serve(config: Config, source: string, log: Log, print: (li
   const serviceManager = isNotified() ? systemd(log) : NO_SERVICE_MANAGER;
   const identities = await openIdentities(config, systemClock, log, metrics);
   const { scrapers, keysInForce } = identities;
+  const warnOfOpenFiles = async (): Promise<void> => {
+    for (const { file, problem } of await filesOpenToOthers(config))
+      log.warn('secret file is open', { file, reason: problem });
+  };
+  await warnOfOpenFiles();
   let app: App | undefined;
   let onStop: (signal: NodeJS.Signals) => void = endStart;
   // A process of a container that is its first one ignores signals without a handler.
   for (const signal of DRAIN_SIGNALS) process.on(signal, () => onStop(signal));
   process.on(RELOAD_SIGNAL, () => {
     if (terminalClosed()) onStop(RELOAD_SIGNAL);
-    else void Promise.all([identities.reload(), app?.reload()]);
+    else void Promise.all([identities.reload(), app?.reload(), warnOfOpenFiles()]);
   });
   // It may have been closed before there was a handler.
   if (terminalClosed()) endStart();

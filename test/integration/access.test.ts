@@ -3,7 +3,7 @@
  * authorizer, and that no secret or key of theirs leaves the sidecar.
  */
 import { createServer } from 'node:http';
-import { existsSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { hashKey } from '../../sidecar/access/key-index.js';
@@ -39,6 +39,7 @@ t.test('only a gateway over a Unix socket is served', async (t) => {
   const socket = join(dir, 'ra.sock');
   const secretFile = join(dir, 'secrets');
   writeFileSync(secretFile, `# ${secretOf('comment')}\n${secretOf('old')}\n`);
+  chmodSync(secretFile, 0o604);
   const config = {
     ...(await chatOnly(2)),
     listen: { tcp: false, socket, socketMode: '0600' },
@@ -54,6 +55,11 @@ t.test('only a gateway over a Unix socket is served', async (t) => {
 
   const sidecar = await Sidecar.start(t, { config });
   t.equal(statSync(socket).mode & 0o777, 0o600);
+  t.match(await sidecar.logged('secret file is open'), {
+    level: 40,
+    file: secretFile,
+    reason: 'other users can read it (mode 0604)',
+  });
   t.notOk(
     sidecar.lines.some(({ event }) => event === 'listening'),
     'there is no port',

@@ -80,6 +80,19 @@ t.test('create prints the key once, alone on stdout, and stores all of its optio
   t.notOk(text.includes(key.slice('ra-key-'.length)));
   t.equal((await stat(desk.file)).mode & 0o777, 0o600);
   const [stored] = (await desk.content()).keys;
+  const { stdout: row } = await desk.keys('list');
+  t.match(
+    row.split('\n')[1]?.split(/ {2,}/).slice(5),
+    [
+      'batch',
+      'decisions=8/100,chat=0/60',
+      'production:a,b',
+      'production:chat,decisions',
+      'production:pilots',
+      'production:1000000',
+    ],
+    'list shows what the key may do',
+  );
   t.match(stored, {
     hash: hashKey(key),
     account: 'acme',
@@ -95,7 +108,10 @@ t.test('create prints the key once, alone on stdout, and stores all of its optio
 
 t.test('list shows states and no hashes; revoke and rotate change them', async (t) => {
   const desk = await KeysFile.open(t);
-  t.match(await desk.keys('list'), { code: 0, stdout: /^ID +ACCOUNT +STATE +CREATED +EXPIRES +MODELS\n$/ });
+  t.match(await desk.keys('list'), {
+    code: 0,
+    stdout: /^ID +ACCOUNT +STATE +CREATED +EXPIRES +CLASS +LIMITS +MODELS +ROUTES +COHORT +TOKENS\/DAY\n$/,
+  });
   const kept = await desk.create('--account', 'acme');
   const gone = await desk.create('--account', 'acme', '--expires', '2099-01-31T00:00:00+01:00');
   t.match(await desk.keys('revoke', gone.id), { code: 0, stdout: '', stderr: `revoked ${gone.id}\n` });
@@ -115,6 +131,8 @@ t.test('list shows states and no hashes; revoke and rotate change them', async (
   t.ok((await desk.content()).keys[2]?.revoked, 'without a grace period it is revoked');
 
   const list = await desk.keys('list');
+  const shownRights = list.stdout.split('\n')[1]?.split(/ {2,}/).slice(5);
+  t.match(shownRights, ['standard', 'default', 'development:all', 'all', '-', '-'], 'the defaults');
   t.match(
     list.stdout.split('\n').map((line) => line.split(/ {2,}/)[2]),
     ['STATE', 'good', 'revoked', 'revoked', 'good'],

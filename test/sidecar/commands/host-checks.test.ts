@@ -1,14 +1,16 @@
 import { once } from 'node:events';
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
+import type { StoredKey } from '../../../sidecar/access/key-file.js';
 import { systemClock } from '../../../sidecar/lib/clock.js';
 import { connectionsCheck, filesLimitCheck, guarded, hostChecks } from '../../../sidecar/commands/host-checks.js';
 import type { Check } from '../../../sidecar/commands/check.js';
 import { loadConfig } from '../../../sidecar/config/config.js';
 import { lockDir } from '../../../sidecar/usage/lock.js';
 import { testPair } from '../../support/certificates.js';
+import { makeKey } from '../../support/keys.js';
 import { shortDir } from '../../support/short-dir.js';
 
 const [a, b] = [testPair('a'), testPair('b')];
@@ -113,6 +115,17 @@ t.test('the certificate and its key', async (t) => {
   t.match(await check('/nowhere', a.certFile), { level: 'fail', says: /does not exist/ });
 });
 
+/** A key for the environment `development`. */
+function key(id: string, properties: Partial<StoredKey> = {}): StoredKey {
+  return makeKey({ id, ...properties }).stored;
+}
+const NONE_WORKS = {
+  level: 'warn',
+  says: /^no key of .*elsewhere works in environment production, the one of this configuration \(2 for development only; 1 revoked, expired, frozen or without account\)$/,
+  advice: /keys create --account A --environment production/,
+};
+const SOME_WORK = { level: 'ok', says: /^1 in .*some for environment production, and 1 that do not work in it$/ };
+
 t.test('the files that the configuration names are read as the sidecar reads them', async (t) => {
   const secret = 'x'.repeat(40);
   const dir = t.testdir({
@@ -145,6 +158,39 @@ t.test('the files that the configuration names are read as the sidecar reads the
     says: /no caller can authenticate/,
     advice: /keys create/,
   });
+  for (const [name, keys, found] of [
+    ['elsewhere', [key('a'), key('b', { revoked: '2026-01-01T00:00:00Z' }), key('c')], NONE_WORKS],
+    ['some', [key('a'), key('d', { entitlements: { production: { models: 'all' } } })], SOME_WORK],
+    ['bare', [key('e', { entitlements: {} })], { level: 'warn', says: /\(1 for no environment only\)$/ }],
+    ['made', [key('f', { development: true })], { level: 'warn', says: /^none in .*no caller can authenticate/ }],
+  ] as const) {
+    const file = join(dir, name);
+    writeFileSync(file, JSON.stringify({ version: 1, keys }));
+    t.match((await named({ ...production, RA_KEYS_FILE: file })).get('keys'), found, name);
+    const here = (await named({ RA_KEYS_FILE: file })).get('keys');
+    if (name === 'elsewhere') t.match(here, { level: 'ok', says: /^2 in .* for environment development, and 1 that/ });
+    if (name === 'made') t.match(here, { level: 'ok', says: 'none yet; serve creates one for development' });
+    if (name === 'bare') t.match(here, { level: 'warn', says: /; serve creates one for development$/ });
+  }
+});
+
+t.test('a file with secrets that other users can read or write is reported', async (t) => {
+  const dir = t.testdir({ keys: '{"version":1,"keys":[]}', secret: 'x'.repeat(40) });
+  const files = async (mode: number): Promise<Check | undefined> => {
+    for (const name of ['keys', 'secret']) chmodSync(join(dir, name), mode);
+    const named = { RA_KEYS_FILE: join(dir, 'keys'), RA_GATEWAY_SECRET_FILE: join(dir, 'secret') };
+    return (await checksOf({ RA_DATA_DIR: dir, ...named })).get('secret files');
+  };
+  t.equal(await files(0o640), undefined, 'its group may be the sidecar’s');
+  // The last check of this name is that of the gateway's secrets.
+  const secret = join(dir, 'secret');
+  t.strictSame(await files(0o644), {
+    what: 'secret files',
+    level: 'warn',
+    says: `${secret}: other users can read it (mode 0644)`,
+    advice: `chmod o= ${secret}`,
+  });
+  t.match(await files(0o606), { says: /other users can read and write it \(mode 0606\)/ });
 });
 
 t.test('the files of traces, scrapers and a message bus are read too', async (t) => {

@@ -24,6 +24,7 @@ function settingsFor(file: string, port = 0): Parameters<typeof keys>[0] {
     environment: 'development',
     models: [],
     operators: { ...operators, port },
+    source: '/etc/ra.jsonc',
   };
 }
 
@@ -125,7 +126,8 @@ t.test('a key for a model that the configuration does not have is created, with 
     t.equal(await keys(config, ['create', '--account', 'a', '--models', named], output), 0);
     return text;
   };
-  const warning = /\nwarning: --models names one model that this configuration does not have: mine\n$/;
+  const warning =
+    /\nwarning: --models names one model that is not configured\. Configured are: mine\. The configuration is: \/etc\/ra\.jsonc\n$/;
   t.match(await said('nope', [own]), warning);
   t.match(await said('nope,mine', [own]), warning);
   t.notMatch(await said('mine', [own]), 'warning');
