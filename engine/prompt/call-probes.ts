@@ -55,14 +55,6 @@ export function callingTurn(render: Render, probes: readonly Probe[], typed = fa
   return whole.slice(begin, end < 0 ? undefined : end);
 }
 
-/** Whether a call's name and arguments, and its result, come out. */
-export function showsCalls(render: Render): boolean {
-  const [probe] = PROBES;
-  const turn = callTurn([probe], false);
-  const text = render({ messages: [USER, turn, resultOf(probe)], tools: TOOLS });
-  return text !== undefined && [probe.name, probe.value, RESULT].every((part) => text.includes(part));
-}
-
 function callTurn(probes: readonly Probe[], typed: boolean): PromptMessage {
   return {
     role: 'assistant',

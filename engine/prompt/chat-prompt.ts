@@ -1,4 +1,6 @@
+import { CallArguments } from './call-arguments.js';
 import type { CallChoice } from './call-format.js';
+import { withPairedResults } from './call-results.js';
 import type { PromptConversation } from './conversation.js';
 import { Marking, unusedMark, type SpecialTexts } from './data-text.js';
 import { markImages, sectionsOf } from './image-marks.js';
@@ -106,28 +108,50 @@ function aroundImages(vocabulary: Vocabulary, [first = [], ...rest]: readonly (r
 /** The text that a prompt is made of, in the pieces that are tokenized one by one: special texts that the template did not write are split. */
 export function promptPieces(
   all: PromptParts,
-  conversation: PromptConversation,
+  given: PromptConversation,
   options: ReplyOptions,
 ): { readonly kind: 'pieces'; readonly pieces: readonly string[] } | RenderFailure {
+  const paired = withPairedResults(given);
+  if (paired.kind === 'unpaired') return { kind: 'failed', why: 'unpaired-result', at: { message: paired.message } };
+  const { conversation } = paired;
   const { template, specials } = partsFor(all, conversation.tools);
   const constraint = constraintOf(template.calls, conversation.tools ?? [], options);
   const wanted = { offered: constraint.calls !== undefined, json: constraint.json !== undefined };
   const instructed = withToolInstructions(conversation, template.tools, wanted);
   const shaped = template.shape(instructed.conversation);
-  if (shaped.kind === 'failed') return shaped;
+  if (shaped.kind === 'failed') return { ...shaped, ...placeOfArguments(shaped, given) };
   const written = writtenOf(constraint, options);
   const mark = unusedMark([shaped.shaped, written]);
   if (mark === undefined) return { kind: 'failed', why: 'conversation' };
   const marking = new Marking(specials, mark);
   const rendered = template.renderShaped(shaped.shaped, { ...options, ...written }, marking);
   if (rendered.kind === 'failed') {
-    const says = rendered.says ?? refusedConstruct(template, instructed.conversation, options);
-    return { kind: 'failed', why: rendered.why, ...(says !== undefined && { says }) };
+    const refused = refusedConstruct(template, instructed.conversation, options);
+    const says = rendered.says ?? refused?.says;
+    const message = refused?.message === undefined ? -1 : given.messages.indexOf(refused.message);
+    const at = message < 0 ? {} : { at: { message } };
+    return { kind: 'failed', why: rendered.why, ...(says !== undefined && { says }), ...at };
   }
   return {
     kind: 'pieces',
     pieces: marking.pieces(rendered.text).map((piece) => withTrusted(piece, instructed.trusted)),
   };
+}
+
+/** The call whose arguments a template does not take. */
+function placeOfArguments({ why }: RenderFailure, { messages }: PromptConversation): Pick<RenderFailure, 'at'> {
+  if (why !== 'arguments' && why !== 'argument-values') return {};
+  const values = new CallArguments();
+  for (const [message, { tool_calls: calls = [] }] of messages.entries()) {
+    for (const [call, { function: called }] of calls.entries()) {
+      try {
+        values.parse(called.arguments);
+      } catch {
+        return { at: { message, call } };
+      }
+    }
+  }
+  return {};
 }
 
 function partsFor(parts: PromptParts, tools: readonly object[] = []): PromptParts {

@@ -51,10 +51,6 @@ export interface Shape {
   readonly system: boolean;
   /** The template does not take two leading system messages, so that all leading ones become one. */
   readonly joinsSystem?: boolean;
-  /** Results of several calls come in the calls' order. */
-  readonly sortsResults?: boolean;
-  /** The template writes a call's id and not its function's name. */
-  readonly idsAlone?: boolean;
   /** The template reads the tools as JSON text under the name `functions`. */
   readonly functions?: boolean;
   /** Marks by which the template itself takes a thought out of an assistant's content. */
@@ -87,8 +83,7 @@ export interface Shaped {
  */
 export function shapeConversation(conversation: PromptConversation, shape: Shape): Shaped {
   const led = shape.joinsSystem === true ? joinSystem(conversation.messages) : conversation.messages;
-  const merged = shape.system ? led : mergeSystem(led);
-  const messages = shape.sortsResults === true ? sortedResults(merged) : merged;
+  const messages = shape.system ? led : mergeSystem(led);
   const given = new CallArguments();
   const shaped = messages.map((message) => shapeMessage(message, shape, given));
   if (conversation.tools && conversation.tools.length > 0) {
@@ -163,23 +158,6 @@ const RESTS: Readonly<Record<ThoughtMarks['rest'], (text: string) => string>> = 
   'after a line': (text) => text.replace(/^\n/, ''),
   exactly: (text) => text,
 };
-
-/** Results that follow a message with several calls, in the calls' order; users' messages stay between them where they are. */
-function sortedResults(messages: readonly PromptMessage[]): readonly PromptMessage[] {
-  const sorted = [...messages];
-  let order: readonly string[] = [];
-  for (let from = 0; from < sorted.length;) {
-    order = sorted[from]?.tool_calls?.map(({ id }) => id) ?? order;
-    let to = from;
-    while (sorted[to]?.role === 'tool' || sorted[to]?.role === 'user') to += 1;
-    const places = [...sorted.keys()].slice(from, to).filter((at) => sorted[at]?.role === 'tool');
-    const rank = (message: PromptMessage): number => Math.max(0, order.indexOf(message.tool_call_id ?? ''));
-    const results = places.flatMap((at) => sorted[at] ?? []).sort((a, b) => rank(a) - rank(b));
-    for (const [i, result] of results.entries()) sorted[places[i] ?? from] = result;
-    from = Math.max(to, from + 1);
-  }
-  return sorted;
-}
 
 /** Laid over the message. */
 function shapeThought(thought: string, { content, tool_calls: calls }: PromptMessage, shape: Shape): object {

@@ -41,17 +41,27 @@ function fromFirstQuestion(conversation: PromptConversation): PromptConversation
 const MAX_MESSAGES = 256;
 const MAX_CHARACTERS = 256 * 1024;
 
+export interface RefusedConstruct {
+  readonly says: string;
+  /** The first message with the construct; absent: it is in none. */
+  readonly message?: PromptMessage;
+}
+
 /** undefined: it is none of the constructs above. */
 export function refusedConstruct(
   template: ChatTemplate,
   conversation: PromptConversation,
   options: RenderOptions,
-): string | undefined {
+): RefusedConstruct | undefined {
   const { messages } = conversation;
   const characters = messages.reduce((sum, { content }) => sum + (textOf(content)?.length ?? 0), 0);
   if (messages.length > MAX_MESSAGES || characters > MAX_CHARACTERS) return undefined;
-  return CONSTRUCTS.find(([, without]) => {
+  for (const [says, without] of CONSTRUCTS) {
     const rest = without(conversation);
-    return rest.messages.length > 0 && template.render(rest, options).kind === 'text';
-  })?.[0];
+    if (rest.messages.length === 0 || template.render(rest, options).kind !== 'text') continue;
+    const kept = new Set(rest.messages);
+    const message = messages.find((each) => !kept.has(each));
+    return { says, ...(message && { message }) };
+  }
+  return undefined;
 }

@@ -74,7 +74,7 @@ export function probeShape(
   const base = probePlain(render);
   if (base === undefined) return undefined;
   const system = probeSystem(render, base);
-  const shape = probeThought(render, probeNoReply(render, probeIds(render, probeToolLoop(render, system))));
+  const shape = probeThought(render, probeNoReply(render, probeToolLoop(render, system)));
   const lists = (form: Shape): boolean =>
     shows(render({ messages: [USER], tools: TOOLS }, form), MARK.tool, MARK.description);
   if (lists(shape)) return { shape, tools: true };
@@ -124,13 +124,6 @@ function probeToolLoop(render: Render, base: Shape): Shape {
     }
   }
   return renders ?? base;
-}
-
-/** Whether calls are written by their ids alone; the tools stand in front of the question. */
-function probeIds(render: Render, base: Shape): Shape {
-  const text = render(TOOL_LOOP, base) ?? '';
-  const calls = text.slice(text.lastIndexOf(MARK.user));
-  return shows(calls, CALL_ID, MARK.value) && !shows(calls, MARK.tool) ? { ...base, idsAlone: true } : base;
 }
 
 /** Some templates throw at a reply without text, unless it is a part. */

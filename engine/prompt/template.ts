@@ -1,6 +1,6 @@
 import type { CallSyntax } from '../protocol/reply-format.js';
 import { OversizedArguments } from './call-arguments.js';
-import { withNamesForIds } from './call-names.js';
+import { callFormOf, inCallForm, type CallForm } from './call-forms.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
 import { UNMARKED, type Marking } from './data-text.js';
 import { withEmbeddedResults } from './embedded-results.js';
@@ -32,9 +32,17 @@ export interface RenderOptions {
 /** `why` is for the caller's message; a template's own error is not passed on, since it may quote the conversation. */
 export interface RenderFailure {
   readonly kind: 'failed';
-  readonly why: 'tools' | 'arguments' | 'argument-values' | 'conversation';
+  readonly why: 'tools' | 'arguments' | 'argument-values' | 'unpaired-result' | 'conversation';
   /** What of the conversation the template does not take, in its own constant words or ours. */
   readonly says?: string;
+  /** What of the conversation causes it. */
+  readonly at?: ConversationPlace;
+}
+
+/** A message of a conversation, or one of its calls, by their indexes. */
+export interface ConversationPlace {
+  readonly message: number;
+  readonly call?: number;
 }
 
 export type Rendered = { readonly kind: 'text'; readonly text: string } | RenderFailure;
@@ -82,12 +90,14 @@ export class ChatTemplate {
   readonly tools: ToolUse;
   readonly #template: TemplateSource;
   readonly #shape: Shape;
+  readonly #calls: CallForm;
 
-  constructor(template: TemplateSource, shape: Shape, tools: ToolUse) {
+  constructor(template: TemplateSource, shape: Shape, tools: ToolUse, calls: CallForm) {
     this.capabilities = { tools: tools.calls !== undefined, system: shape.system };
     this.tools = tools;
     this.#template = template;
     this.#shape = shape;
+    this.#calls = calls;
   }
 
   /** How its model writes calls; undefined: it is given no tools. */
@@ -106,7 +116,7 @@ export class ChatTemplate {
     const offered = conversation.tools !== undefined && conversation.tools.length > 0;
     if (offered && !this.capabilities.tools) return { kind: 'failed', why: 'tools' };
     try {
-      return { kind: 'shaped', shaped: shaped(conversation, this.#shape, this.#template) };
+      return { kind: 'shaped', shaped: shaped(inCallForm(conversation, this.#calls), this.#shape, this.#template) };
     } catch (error) {
       return { kind: 'failed', why: error instanceof OversizedArguments ? 'argument-values' : 'arguments' };
     }
@@ -123,8 +133,7 @@ export class ChatTemplate {
 
 /** A conversation as the template is given it. As {@link shapeConversation}. */
 function shaped(conversation: PromptConversation, shape: Shape, { embedsResults }: TemplateSource): Shaped {
-  const named = shape.idsAlone === true ? withNamesForIds(conversation) : conversation;
-  return shapeConversation(embedsResults ? withEmbeddedResults(named) : named, shape);
+  return shapeConversation(embedsResults ? withEmbeddedResults(conversation) : conversation, shape);
 }
 
 /** Parses and probes a template. `toolFormat`: `models[].toolFormat`. `problem` is one line for the operator. */
@@ -143,12 +152,13 @@ export function makeTemplate(
     renderWith(template, shaped(conversation, shape, template), { addGenerationPrompt: true });
   const probed = probeShape(source, render);
   if (probed === undefined) return { kind: 'bad', problem: 'the chat template cannot render one user message' };
-  // llama.cpp sorts them for this family alone.
-  const sortsResults = source.includes('dsml_token') && !source.includes('function_calls');
-  const plain = { ...probed.shape, ...(sortsResults && { sortsResults }) };
-  const shape = shapeWithMarks(render, plain, thoughtsOf(source, [])?.splitIn(source));
-  const use = toolUseOf(source, probed.tools, toolFormat, (conversation) => render(conversation, shape));
-  return { kind: 'ok', template: new ChatTemplate(template, shape, use) };
+  const shape = shapeWithMarks(render, probed.shape, thoughtsOf(source, [])?.splitIn(source));
+  const inShape = (conversation: PromptConversation): string | undefined => render(conversation, shape);
+  const calls = callFormOf(inShape, probed.tools);
+  const use = toolUseOf(source, { lists: probed.tools, shows: calls !== undefined }, toolFormat, (conversation) =>
+    inShape(calls?.ids === undefined ? conversation : inCallForm(conversation, { ids: calls.ids })),
+  );
+  return { kind: 'ok', template: new ChatTemplate(template, shape, use, calls ?? {}) };
 }
 
 /** Throws a SyntaxError. */

@@ -1,7 +1,7 @@
 /** How tools are shown to a model, and how it calls them: found from its template, or set by the operator. */
 import type { CallSyntax } from '../protocol/reply-format.js';
 import { familyOf } from './call-families.js';
-import { showsCalls, type Render } from './call-probes.js';
+import type { Render } from './call-probes.js';
 import { callSyntaxOf, WRAPPED } from './call-syntax.js';
 import { namedSyntax } from './named-syntaxes.js';
 
@@ -18,11 +18,15 @@ export interface ToolUse {
   readonly chosen: boolean;
 }
 
-/** `lists`: the template lists tools. `format`: `models[].toolFormat`. `source`: the template's own. */
-export function toolUseOf(source: string, lists: boolean, format: string, render: Render): ToolUse {
+/** `found`: what the template does. `format`: `models[].toolFormat`. `source`: the template's own. */
+export function toolUseOf(
+  source: string,
+  { lists, shows }: Pick<ToolUse, 'lists' | 'shows'>,
+  format: string,
+  render: Render,
+): ToolUse {
   const chosen = format !== 'auto';
   const calls = format === 'json' ? WRAPPED : chosen ? namedSyntax(format) : callSyntaxOf(source, render);
-  const shows = lists || showsCalls(render);
   const { userRecipient } = familyOf(source) ?? {};
   return { ...(calls && { calls }), lists, shows, chosen, ...(userRecipient !== undefined && { userRecipient }) };
 }

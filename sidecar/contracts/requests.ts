@@ -61,6 +61,15 @@ export interface ChatRequest {
   readonly replySchemaAt?: readonly string[];
   /** For the chat template, by the names that it has for them. */
   readonly switches?: TemplateSwitches;
+  /** Where the body has each message, if it does not have them as `messages`. */
+  readonly places?: readonly MessagePlace[];
+}
+
+/** Paths in a body. */
+export interface MessagePlace {
+  readonly at: string;
+  /** Of each call of the message. */
+  readonly calls: readonly string[];
 }
 
 /** What a caller sets in a chat template. */

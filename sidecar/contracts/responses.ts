@@ -3,7 +3,7 @@ import { callChoiceOf, checkToolChoice, paramsOf, type ChatBody } from './chat.j
 import { toolOf } from './compatible.js';
 import { pathOf, placeOf } from './paths.js';
 import { type Parsed, refuse, refuseAt } from './refusal.js';
-import type { ChatRequest, ContentPart, Message, ReasoningEffort, ToolCall } from './requests.js';
+import type { ChatRequest, ContentPart, Message, MessagePlace, ReasoningEffort, ToolCall } from './requests.js';
 import { RESPONSES_SCHEMA } from './responses-schema.js';
 import { compile } from './validator.js';
 import { WELL_KNOWN_NAMES } from './well-known-names.js';
@@ -68,7 +68,8 @@ export function toResponsesRequest(value: unknown): Parsed<ChatRequest> {
   const outcome = check(value);
   if (!outcome.ok) return refuseAt(placeOf(outcome.segments, WIDE_OPEN_MAPS), outcome.message);
   const body = outcome.value;
-  const chat = chatOf(body);
+  const { messages, places } = messagesOf(body);
+  const chat = chatOf(body, messages);
   const impossible = checkImages(body.input) ?? checkToolChoice(chat, 'tool_choice.name');
   if (impossible !== undefined) return impossible;
   const tools = chat.tool_choice === 'none' ? undefined : chat.tools;
@@ -80,6 +81,7 @@ export function toResponsesRequest(value: unknown): Parsed<ChatRequest> {
       params: params.firstImage === undefined ? params : { ...params, firstImage: 'input' },
       conversation: { messages: chat.messages, ...(tools && { tools }) },
       ...(schema && { replySchema: schema, replySchemaAt: ['text', 'format', 'schema'] }),
+      places,
     },
   };
 }
@@ -97,14 +99,14 @@ function checkImages(input: ResponsesBody['input']): Parsed<never> | undefined {
   return undefined;
 }
 
-function chatOf(body: ResponsesBody): ChatBody {
+function chatOf(body: ResponsesBody, messages: readonly Message[]): ChatBody {
   const { model, tools, tool_choice: choice, reasoning, text } = body;
   const effort = reasoning?.effort;
   const offered = (tools ?? []).map(({ type, ...described }) => toolOf({ type, function: described }));
   const format = text?.format?.type ?? 'text';
   return {
     model,
-    messages: messagesOf(body),
+    messages,
     ...given('max_completion_tokens', body.max_output_tokens),
     ...given('temperature', body.temperature),
     ...given('top_p', body.top_p),
@@ -123,72 +125,78 @@ function given<Name extends string, T>(name: Name, value: T | null | undefined):
   return value === null || value === undefined ? {} : ({ [name]: value } as Record<Name, T>);
 }
 
-function messagesOf({ instructions, input }: ResponsesBody): Message[] {
-  const opening: Message[] = typeof instructions === 'string' ? [{ role: 'system', content: instructions }] : [];
-  if (typeof input === 'string') return [...opening, { role: 'user', content: input }];
-  const messages = new Messages(opening);
-  for (const item of input) messages.add(item);
-  return messages.all;
+function messagesOf({ instructions, input }: ResponsesBody): Messages {
+  const messages = new Messages();
+  if (typeof instructions === 'string') messages.add({ role: 'system', content: instructions }, 'instructions');
+  if (typeof input === 'string') messages.add({ role: 'user', content: input }, 'input');
+  else for (const [i, item] of input.entries()) messages.add(item, `input[${i}]`);
+  return messages;
 }
 
 type Assistant = Extract<Message, { readonly role: 'assistant' }>;
 
 /** Items in order as messages: consecutive reasoning, text and calls of the assistant become one message. */
 class Messages {
-  readonly all: Message[];
+  readonly messages: Message[] = [];
+  /** Of the same indexes as the messages. */
+  readonly places: MessagePlace[] = [];
   /** The last message, while it is the assistant's and may continue. */
   #last: Assistant | undefined;
 
-  constructor(first: readonly Message[]) {
-    this.all = [...first];
-  }
-
-  add(item: Item): void {
+  /** `at`: the item's path. */
+  add(item: Item, at: string): void {
     switch (item.type) {
       case 'reasoning':
         // A thought begins what the assistant does next.
         this.#last = undefined;
-        this.#assistant({ reasoning_content: textOf((item.content?.length ? item.content : item.summary) ?? []) });
+        this.#assistant({ reasoning_content: textOf((item.content?.length ? item.content : item.summary) ?? []) }, at);
         return;
       case 'function_call':
-        this.#call({
-          id: item.call_id,
-          type: 'function',
-          function: { name: item.name, arguments: item.arguments },
-        });
+        this.#call(
+          {
+            id: item.call_id,
+            type: 'function',
+            function: { name: item.name, arguments: item.arguments },
+          },
+          at,
+        );
         return;
       case 'function_call_output':
-        this.#push({ role: 'tool', content: textOf(item.output), tool_call_id: item.call_id });
+        this.#push({ role: 'tool', content: textOf(item.output), tool_call_id: item.call_id }, at);
         return;
       default:
-        this.#message(item.role, item.content);
+        this.#message(item.role, item.content, at);
     }
   }
 
-  #message(role: 'user' | 'system' | 'developer' | 'assistant', content: Content): void {
+  #message(role: 'user' | 'system' | 'developer' | 'assistant', content: Content, at: string): void {
     if (role === 'assistant') {
       if (this.#last?.content !== null || this.#last.tool_calls) this.#last = undefined;
-      this.#assistant({ content: textOf(content) });
-    } else if (role === 'user') this.#push({ role, content: userContent(content) });
-    else this.#push({ role: 'system', content: textOf(content) });
+      this.#assistant({ content: textOf(content) }, at);
+    } else if (role === 'user') this.#push({ role, content: userContent(content) }, at);
+    else this.#push({ role: 'system', content: textOf(content) }, at);
   }
 
-  #call(call: ToolCall): void {
-    this.#assistant({ tool_calls: [...(this.#last?.tool_calls ?? []), call] });
+  #call(call: ToolCall, at: string): void {
+    this.#assistant({ tool_calls: [...(this.#last?.tool_calls ?? []), call] }, at);
+    const place = this.places.pop() ?? { at, calls: [] };
+    this.places.push({ ...place, calls: [...place.calls, at] });
   }
 
   /** Adds to the assistant's last message, or begins one. */
-  #assistant(more: Partial<Assistant>): void {
+  #assistant(more: Partial<Assistant>, at: string): void {
     const before: Assistant = this.#last ?? { role: 'assistant', content: null };
     const message: Assistant = { ...before, ...more };
-    if (this.#last) this.all.pop();
-    this.all.push(message);
+    if (this.#last) this.messages.pop();
+    else this.places.push({ at, calls: [] });
+    this.messages.push(message);
     this.#last = message;
   }
 
-  #push(message: Message): void {
+  #push(message: Message, at: string): void {
     this.#last = undefined;
-    this.all.push(message);
+    this.messages.push(message);
+    this.places.push({ at, calls: [] });
   }
 }
 

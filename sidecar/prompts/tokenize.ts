@@ -3,6 +3,7 @@ import { chatPrompt, type ChatPrompt } from '../../engine/prompt/chat-prompt.js'
 import { DECISION_PROMPT_TOKENS, type DecisionTokens } from '../../engine/prompt/decision-prompt.js';
 import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import { parseBody } from '../contracts/parse.js';
+import { refuse } from '../contracts/refusal.js';
 import type { BodyForm, ChatRequest, DecisionRequest } from '../contracts/requests.js';
 import { overContextError } from '../domain/errors.js';
 import { readImages } from './images.js';
@@ -75,7 +76,7 @@ function chat(
     const more = { ...(promptVersion !== undefined && { promptVersion }), ...(format && { format }) };
     return { kind: 'chat', prompt, ...more, ...(read && { images: read.images }) };
   }
-  if (made.kind === 'failed') return cannotRender(made);
+  if (made.kind === 'failed') return cannotRender(made, request);
   if (made.kind === 'unservable') return unservable(made, form, request);
   return refused(overContextError(limit, { prompt: `at least ${made.atLeast}` }, 'messages'));
 }
@@ -87,7 +88,12 @@ const CALLS_UNENFORCEABLE = refusal(
   'tool_choice',
 );
 
-function cannotRender({ why, says }: ChatPrompt & { kind: 'failed' }): Refusal {
+function cannotRender({ why, says, at }: ChatPrompt & { kind: 'failed' }, { places }: ChatRequest): Refusal {
+  const message = at && (places?.[at.message]?.at ?? `messages[${at.message}]`);
+  const ofCall =
+    at?.call === undefined
+      ? undefined
+      : `${places ? (places[at.message]?.calls[at.call] ?? 'input') : `${message}.tool_calls[${at.call}].function`}.arguments`;
   switch (why) {
     case 'tools':
       return refusal('unprocessable', 'This model is served without tools.', 'tools');
@@ -95,23 +101,30 @@ function cannotRender({ why, says }: ChatPrompt & { kind: 'failed' }): Refusal {
       return refusal(
         'unprocessable',
         "This model's chat template needs the arguments of tool calls to be JSON, and some are not.",
-        'messages',
+        ofCall ?? 'messages',
       );
     case 'argument-values':
       return refusal(
         'unprocessable',
         `The arguments of tool calls nest deeper than ${MAX_ARGUMENT_NESTING} levels, or have more than ` +
           `${MAX_ARGUMENT_VALUES} values in all.`,
-        'messages',
+        ofCall ?? 'messages',
       );
+    case 'unpaired-result': {
+      const { error } = refuse(`${message}.${places ? 'call_id' : 'tool_call_id'}`, OF_A_CALL);
+      return refused(error);
+    }
     case 'conversation':
       return refusal(
         'unprocessable',
         `This model's chat template cannot express this conversation${says === undefined ? '' : `: ${says.replace(/[.!]+$/, '')}`}.`,
-        'messages',
+        message ?? 'messages',
       );
   }
 }
+
+const OF_A_CALL =
+  'must be the id of a call that the assistant made before, in the same turn, and that has no other result';
 
 function decide(model: LoadedModel & { kind: 'decision' }, request: DecisionRequest): Answer {
   const questions = request.params.questions.map(({ type, answers }, at) => ({

@@ -45,6 +45,17 @@ const SYSTEMS_REFUSED =
 const SYSTEMS_DROPPED =
   'The template writes one of two system messages. The sidecar joins those at the beginning, llama-server drops one.';
 
+const SWAPPED =
+  'The sidecar writes results in the order of their calls. llama-server writes them as they come: each as the result of the other call.';
+const WORDS = 'The template leaves out the words beside a call. The sidecar makes a message of them.';
+const APART =
+  'The template writes one call of a message, or refuses several. The sidecar writes a message for each call, with its result behind it.';
+const AS_TEXT = 'The template leaves earlier calls out. The sidecar writes calls and results as text.';
+const NO_REPLY =
+  "The template refuses a user's message behind a result. The sidecar writes a reply without text between them, llama-server refuses the request.";
+const OWN_IDS =
+  "The template writes ids of its own in calls, and the caller's in results. The sidecar gives results the ids of their calls.";
+
 function sidecar(template: string, conversations: string, jinja: Verdict, why: string): Difference {
   return { template, conversations, jinja, right: 'sidecar', why };
 }
@@ -148,12 +159,6 @@ export const DIFFERENCES: readonly Difference[] = [
     'llama-server drops a system message that is alone, so that the model has nothing to answer.',
   ),
   sidecar('google-gemma-4-31B-it-interleaved', 'call-deep', 'sidecar', NONE),
-  sidecar(
-    'google-gemma-4-31B-it-interleaved',
-    'calls-swapped',
-    'sidecar',
-    'A result belongs to the call of its id. llama-server assigns results to calls in the order in which they come.',
-  ),
   sidecar('google-gemma-4-31B-it', 'call-deep', 'sidecar', NONE),
   sidecar(
     'meetkai-functionary-medium-v3.2',
@@ -201,6 +206,97 @@ export const DIFFERENCES: readonly Difference[] = [
     'llama-cpp-rwkv-world',
     'openai-gpt-oss-120b',
   ].map((template) => sidecar(template, 'two-systems', 'sidecar', SYSTEMS_DROPPED)),
+  ...[
+    'Apertus-8B-Instruct',
+    'Apriel-1.6-15b-Thinker-fixed',
+    'Bielik-11B-v3.0-Instruct',
+    'ByteDance-Seed-OSS',
+    'Cohere2MoE',
+    'CohereForAI-c4ai-command-r7b-12-2024-tool_use',
+    'GLM-4.6',
+    'GLM-4.7-Flash',
+    'Kimi-K2-Instruct',
+    'Kimi-K2-Thinking',
+    'LFM2.5-8B-A1B',
+    'MiMo-VL',
+    'MiniMax-M1',
+    'MiniMax-M2',
+    'MiniMax-M3',
+    'Mistral-Small-3.2-24B-Instruct-2506',
+    'NVIDIA-Nemotron-3-Nano-30B-A3B-BF16',
+    'NVIDIA-Nemotron-Nano-v2',
+    'NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use',
+    'NousResearch-Hermes-3-Llama-3.1-8B-tool_use',
+    'Qwen-QwQ-32B',
+    'Qwen-Qwen2.5-7B-Instruct',
+    'Qwen-Qwen3-0.6B',
+    'Qwen3-Coder',
+    'Qwen3.5-4B',
+    'Reka-Edge',
+    'Spark2.5',
+    'StepFun3.5-Flash',
+    'deepseek-ai-DeepSeek-V3.2',
+    'google-gemma-4-31B-it',
+    'google-gemma-4-31B-it-interleaved',
+    'ibm-granite-granite-4.0',
+    'ibm-granite-granite-4.1',
+    'inclusionai-ling-3.0-flash',
+    'llama-cpp-deepseek-r1',
+    'meetkai-functionary-medium-v3.1',
+    'meetkai-functionary-medium-v3.2',
+    'mistralai-Ministral-3-14B-Reasoning-2512',
+    'mistralai-Mistral-Nemo-Instruct-2407',
+    'muse-glimmer',
+    'poolside-Laguna-S-2.1',
+    'poolside-Laguna-XS-2.1',
+    'poolside-Laguna-XS.2',
+    'tencent-Hy3',
+    'unsloth-Apriel-1.5',
+    'unsloth-mistral-Devstral-Small-2507',
+    'upstage-Solar-Open-100B',
+  ].map((template) => sidecar(template, 'calls-swapped', 'sidecar', SWAPPED)),
+  ...[
+    'Cohere2MoE',
+    'CohereForAI-c4ai-command-r7b-12-2024-tool_use',
+    'MiniMax-M1',
+    'NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use',
+    'NousResearch-Hermes-3-Llama-3.1-8B-tool_use',
+    'google-gemma-4-31B-it-interleaved',
+    'llama-cpp-deepseek-r1',
+    'muse-glimmer',
+    'upstage-Solar-Open-100B',
+  ].map((template) => sidecar(template, 'calls thought-content-call', 'sidecar', WORDS)),
+  ...['GigaChat3-10B-A1.8B', 'GigaChat3.1-10B-A1.8B'].map((template) =>
+    sidecar(template, 'calls calls-open calls-swapped', 'sidecar', APART),
+  ),
+  ...[
+    'meta-llama-Llama-3.1-8B-Instruct',
+    'meta-llama-Llama-3.2-3B-Instruct',
+    'meta-llama-Llama-3.3-70B-Instruct',
+    'openai-gpt-oss-120b',
+  ].flatMap((template) => [
+    sidecar(template, 'calls calls-open calls-swapped', 'sidecar', APART),
+    sidecar(template, 'thought-content-call', 'sidecar', WORDS),
+  ]),
+  ...['LFM2-8B-A1B', 'LFM2.5-Instruct', 'ibm-granite-granite-3.3-2B-Instruct'].map((template) =>
+    sidecar(
+      template,
+      'call calls calls-open calls-swapped calls-in-turn call-empty call-deep call-numbers call-unicode call-marks result-empty result-nameless loop-user thought-call thought-calls thought-content-call',
+      'sidecar',
+      AS_TEXT,
+    ),
+  ),
+  ...[
+    'Mistral-Small-3.2-24B-Instruct-2506',
+    'mistralai-Ministral-3-14B-Reasoning-2512',
+    'mistralai-Mistral-Nemo-Instruct-2407',
+  ].map((template) => sidecar(template, 'loop-user', 'sidecar', NO_REPLY)),
+  sidecar(
+    'moonshotai-Kimi-K2',
+    'call calls calls-open calls-swapped calls-in-turn call-empty call-deep call-unicode call-marks result-empty result-nameless loop-user thought-call thought-calls thought-content-call',
+    'sidecar',
+    OWN_IDS,
+  ),
 ];
 
 /** Each template and conversation of {@link DIFFERENCES}, as `TEMPLATE CONVERSATION`. `verdict`: of that alone. */

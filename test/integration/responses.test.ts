@@ -133,6 +133,53 @@ t.test('a request that needs a stored response is refused by the field’s name'
   });
 });
 
+t.test('a result of no call, and arguments that are not JSON, are refused by their place in the body', async (t) => {
+  const post = async (path: string, body: object): Promise<unknown> => {
+    const headers = { authorization: `Bearer ${sidecar.key}`, 'content-type': 'application/json' };
+    const answer = await fetch(`${sidecar.base}/${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
+    return { status: answer.status, ...((await answer.json()) as object) };
+  };
+  const asked = { role: 'user', content: 'Look.' };
+  const called = (id: string, given: string) => ({
+    id,
+    type: 'function',
+    function: { name: 'look', arguments: given },
+  });
+  const chat = (given: string, id: string) => [
+    asked,
+    { role: 'assistant', content: null, tool_calls: [called('a', '{}'), called('b', given)] },
+    { role: 'tool', tool_call_id: id, content: 'x' },
+  ];
+  const items = (given: string, id: string) => [
+    asked,
+    { type: 'function_call', call_id: 'a', name: 'look', arguments: '{}' },
+    { type: 'function_call', call_id: 'b', name: 'look', arguments: given },
+    { type: 'function_call_output', call_id: id, output: 'x' },
+  ];
+  const unpaired = { type: 'invalid_request_error', code: 'bad_request', message: /must be the id of a call that the/ };
+  const broken = {
+    type: 'invalid_request_error',
+    code: 'unprocessable',
+    message: /arguments of tool calls to be JSON/,
+  };
+  t.match(await post('chat/completions', { model: CHAT, messages: chat('{}', 'c') }), {
+    status: 400,
+    error: { ...unpaired, param: 'messages[2].tool_call_id' },
+  });
+  t.match(await post('responses', { ...request, input: items('{}', 'c') }), {
+    status: 400,
+    error: { ...unpaired, param: 'input[3].call_id' },
+  });
+  t.match(await post('chat/completions', { model: CHAT, messages: chat('{"at', 'b') }), {
+    status: 422,
+    error: { ...broken, param: 'messages[1].tool_calls[1].function.arguments' },
+  });
+  t.match(await post('responses', { ...request, input: items('{"at', 'b') }), {
+    status: 422,
+    error: { ...broken, param: 'input[2].arguments' },
+  });
+});
+
 t.test('one model by its id, and what is not served', async (t) => {
   const model = await client.models.retrieve(CHAT);
   t.equal(model.id, CHAT);

@@ -25,22 +25,23 @@ export function writtenTurn(
   calls: readonly WrittenCall[],
   sign: string,
 ): string | undefined {
-  const turn = {
+  const turnWith = (content: string | null) => ({
     role: 'assistant',
-    content: WORDS,
+    content,
     reasoning_content: THOUGHT,
     tool_calls: calls.map((call, i) => ({
       id: `call0000${i}`,
       type: 'function',
       function: { name: call.name, arguments: JSON.stringify(call.arguments) },
     })),
-  };
+  });
   const results = calls.map((_, i) => ({ role: 'tool', tool_call_id: `call0000${i}`, content: RESULT }));
   const prompt = template.render({ tools, messages: [USER] }, ANSWER);
-  const rendered = template.render(
-    { tools, messages: [USER, turn, ...results] },
-    { ...ANSWER, addGenerationPrompt: false },
-  );
+  const turn = (content: string | null) => ({ tools, messages: [USER, turnWith(content), ...results] });
+  // Where the template leaves out words beside calls, they are given to it as another message.
+  const shape = template.shape(turn(WORDS));
+  const apart = shape.kind === 'shaped' && shape.shaped.messages.length > turn(WORDS).messages.length;
+  const rendered = template.render(turn(apart ? null : WORDS), { ...ANSWER, addGenerationPrompt: false });
   if (prompt.kind === 'failed' || rendered.kind === 'failed' || !rendered.text.includes(sign)) return undefined;
   const { text } = rendered;
   let common = 0;

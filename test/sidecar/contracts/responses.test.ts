@@ -20,7 +20,9 @@ function refusal(more: object): string {
 
 t.test('a text is a user’s message, with the defaults of chat', (t) => {
   const chat = parseChat(bytesOf('{"model":"m","messages":[{"role":"user","content":"hi"}]}'));
-  t.strictSame({ kind: 'ok', request: accepted(SMALL) }, chat);
+  const { places, ...request } = accepted(SMALL);
+  t.strictSame({ kind: 'ok', request }, chat);
+  t.strictSame(places, [{ at: 'input', calls: [] }]);
   t.strictSame(accepted({ ...SMALL, temperature: null, tools: null, text: null, reasoning: null }), accepted(SMALL));
   t.strictSame(accepted({ ...SMALL, user: '' }), accepted(SMALL), 'no user');
   t.end();

@@ -81,8 +81,6 @@ const RECORDED: Readonly<Record<string, string>> = {
     'Some words.<|tool_call_start|>[get_weather(city="Zürich \\"HB\\"\\n\\n日本 </tool_call> }", days=[1, 2]), go()]<|tool_call_end|>',
   'Reka-Edge':
     'I must look.</think>\n\nSome words.<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zürich \\"HB\\"\\n\\n日本 </tool_call> }", "days": [1, 2]}}\n</tool_call><tool_call>\n{"name": "go", "arguments": {}}\n</tool_call>',
-  'deepseek-ai-DeepSeek-R1-Distill-Llama-8B':
-    'I must look.</think>Some words.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{"city": "Zürich \\"HB\\"\\n\\n日本 </tool_call> }", "days": [1, 2]}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>go\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
   'ibm-granite-granite-3.3-2B-Instruct':
     '<think>I must look.</think><response>Some words.</response><|tool_call|>[{"name": "get_weather", "arguments": {"city": "Zürich \\"HB\\"\\n\\n日本 </tool_call> }", "days": [1, 2]}}, {"name": "go", "arguments": {}}]',
 };

@@ -1,0 +1,194 @@
+/**
+ * Finds how a template takes earlier calls and their results, by rendering conversations with marks, and brings conversations into
+ * that form. Templates leave out the second call of a message, the words beside calls, or all calls; they refuse a user's message
+ * behind a result, or ids of another form than their own.
+ */
+import { createHash } from 'node:crypto';
+import { textOf, type PromptConversation, type PromptMessage, type PromptToolCall } from './conversation.js';
+
+/** undefined: the template threw. */
+type Render = (conversation: PromptConversation) => string | undefined;
+
+/** The ids of calls as a template needs them. `names`: `functions.NAME:NUMBER`, counted in the conversation or in the message. */
+export type CallIds = 'names' | 'names-in-message' | 'nine';
+
+/** How a template takes earlier calls. */
+export interface CallForm {
+  /** A message with several calls becomes a message for each, with its result behind it. */
+  readonly apart?: boolean;
+  /** Words beside calls become a message of their own before the calls. */
+  readonly wordsApart?: boolean;
+  /** A reply without text stands between a result and a user's message. */
+  readonly replyBetween?: boolean;
+  /** Absent: the caller's. */
+  readonly ids?: CallIds;
+}
+
+const MARK = {
+  question: 'probe-question',
+  values: ['probe-first', 'probe-second'],
+  results: ['probe-one', 'probe-two'],
+  words: 'probe-words',
+  answer: 'probe-answer',
+  more: 'probe-more',
+} as const;
+const NAMES = ['probe_look', 'probe_wander'] as const;
+const KEY = 'probe_key';
+const NINE = ['probe0001', 'probe0002'] as const;
+/** As OpenAI's servers make ids. */
+const LONG = ['call_Probe0001AbCdEfGhIjKlMn', 'call_Probe0002AbCdEfGhIjKlMn'] as const;
+
+const USER: PromptMessage = { role: 'user', content: MARK.question };
+const THANKS: PromptMessage = { role: 'user', content: MARK.more };
+const TOOLS = NAMES.map((name) => ({
+  type: 'function',
+  function: {
+    name,
+    description: 'A tool',
+    parameters: { type: 'object', properties: { [KEY]: { type: 'string', description: 'A text' } }, required: [KEY] },
+  },
+}));
+
+function calling(ids: readonly string[], content: string | null = null): PromptMessage[] {
+  const calls = ids.map((id, i) => ({
+    id,
+    type: 'function',
+    function: { name: NAMES[i] ?? '', arguments: JSON.stringify({ [KEY]: MARK.values[i] }) },
+  }));
+  const results = ids.map((id, i) => ({ role: 'tool', tool_call_id: id, content: MARK.results[i] ?? '' }));
+  return [{ role: 'assistant', content, tool_calls: calls }, ...results];
+}
+
+/** A call in each of two messages. */
+const IN_TURN = oneByOne(calling(LONG));
+
+const FORMS: readonly CallForm[] = [false, true].flatMap((apart) =>
+  [false, true].map((wordsApart) => ({ ...(apart && { apart }), ...(wordsApart && { wordsApart }) })),
+);
+
+/** undefined: the template shows calls in no form, so that they have to be written as text. `lists`: it is given the tools. */
+export function callFormOf(render: Render, lists: boolean): CallForm | undefined {
+  const rendered = (messages: readonly PromptMessage[], form: CallForm): string | undefined =>
+    render(inCallForm({ messages, ...(lists && { tools: TOOLS }) }, form));
+  const shows = (form: CallForm, ids: readonly string[], words: readonly string[]): boolean => {
+    const turn = calling(ids, words[0]);
+    const open = rendered([USER, ...calling(ids)], form);
+    const closed = rendered([USER, ...turn, { role: 'assistant', content: MARK.answer }, THANKS], form);
+    const parts = [...MARK.values.slice(0, ids.length), ...MARK.results.slice(0, ids.length)];
+    return inTurn(open, parts) && inTurn(closed, [...parts, ...words]);
+  };
+  // Nothing is as important as the calls. Words that no form shows are left out.
+  for (const words of [[MARK.words], []]) {
+    const form = FORMS.find((each) => shows(each, NINE, words));
+    if (form === undefined) continue;
+    const between = { ...form, replyBetween: true };
+    const behind = (each: CallForm): boolean =>
+      rendered([USER, ...calling(NINE.slice(0, 1)), THANKS], each)?.includes(MARK.more) === true;
+    const taken = !behind(form) && behind(between) ? between : form;
+    const ids = idsOf((each) => rendered([USER, ...IN_TURN], { ...taken, ...each }));
+    return { ...taken, ...ids };
+  }
+  return undefined;
+}
+
+/** Whether the marks come out after the question, and both functions' names with them. */
+function inTurn(text: string | undefined, parts: readonly string[]): boolean {
+  if (text === undefined) return false;
+  return parts.every((part) => text.includes(part));
+}
+
+/** The first form of ids in which a result has the id that its call has. Ids may be left out altogether. */
+function idsOf(rendered: (form: CallForm) => string | undefined): CallForm {
+  const forms: CallForm[] = [{}, { ids: 'nine' }, { ids: 'names' }, { ids: 'names-in-message' }];
+  const paired = (form: CallForm): boolean => {
+    const text = rendered(form);
+    const { messages } = withIds({ messages: IN_TURN }, form.ids);
+    const ids = messages.flatMap(({ tool_calls: calls = [] }) => calls.map(({ id }) => id));
+    return text !== undefined && ids.every((id) => text.split(id).length !== 2) && showsNames(text);
+  };
+  return forms.find(paired) ?? {};
+}
+
+/** The tools' names stand in the call too: more often than the tools alone write them, or in an id. */
+function showsNames(text: string): boolean {
+  const turn = text.slice(text.lastIndexOf(MARK.question));
+  return NAMES.every((name) => turn.includes(name));
+}
+
+/** Calls, results and users' messages in the form. Each call has one result, behind it (call-results.ts). */
+export function inCallForm(conversation: PromptConversation, form: CallForm): PromptConversation {
+  const { messages } = conversation;
+  if (!messages.some(({ role, tool_calls: calls }) => role === 'tool' || calls !== undefined)) return conversation;
+  const words = form.wordsApart === true ? messages.flatMap(withoutWords) : messages;
+  const split = form.apart === true ? oneByOne(words) : words;
+  const formed = form.replyBetween === true ? split.flatMap(withReplyBefore) : split;
+  return withIds({ ...conversation, messages: formed }, form.ids);
+}
+
+function withoutWords(message: PromptMessage): PromptMessage[] {
+  const { tool_calls: calls = [], reasoning_content: thought, ...said } = message;
+  if (calls.length === 0 || textOf(message.content) === undefined) return [message];
+  const thoughts = thought ? { reasoning_content: thought } : {};
+  const { name } = said;
+  return [
+    { ...said, ...thoughts },
+    { role: message.role, content: null, tool_calls: calls, ...(name !== undefined && { name }) },
+  ];
+}
+
+function oneByOne(messages: readonly PromptMessage[]): PromptMessage[] {
+  const split: PromptMessage[] = [];
+  for (let at = 0; at < messages.length; at++) {
+    const message = messages[at];
+    if (message === undefined) continue;
+    const { tool_calls: calls = [], role } = message;
+    if (calls.length < 2) {
+      split.push(message);
+      continue;
+    }
+    const results = messages.slice(at + 1, at + 1 + calls.length);
+    for (const [i, call] of calls.entries()) {
+      const result = results[i];
+      const own = i === 0 ? message : { role, content: null };
+      split.push({ ...own, tool_calls: [call] }, ...(result ? [result] : []));
+    }
+    at += results.length;
+  }
+  return split;
+}
+
+const NO_REPLY: PromptMessage = { role: 'assistant', content: '' };
+
+function withReplyBefore(
+  message: PromptMessage,
+  at: number,
+  messages: readonly PromptMessage[],
+): readonly PromptMessage[] {
+  return message.role === 'user' && messages[at - 1]?.role === 'tool' ? [NO_REPLY, message] : [message];
+}
+
+/** The conversation with ids of this form, those of results too. */
+export function withIds({ messages, ...rest }: PromptConversation, form: CallIds | undefined): PromptConversation {
+  if (form === undefined) return { ...rest, messages };
+  const ids = new Map<string, string>();
+  let calls = 0;
+  const renamed = messages.map((message) => {
+    const { tool_calls: made, tool_call_id: answered } = message;
+    const named = made?.map((call, i) => {
+      const id = form === 'nine' ? nineOf(call) : `functions.${call.function.name}:${form === 'names' ? calls : i}`;
+      calls += 1;
+      ids.set(call.id, id);
+      return { ...call, id };
+    });
+    const result = answered === undefined ? undefined : ids.get(answered);
+    return { ...message, ...(named && { tool_calls: named }), ...(result !== undefined && { tool_call_id: result }) };
+  });
+  return { ...rest, messages: renamed };
+}
+
+/** Nine letters and digits: the id itself, or the same for the same id. */
+function nineOf({ id }: PromptToolCall): string {
+  if (/^[A-Za-z0-9]{9}$/.test(id)) return id;
+  const digest = createHash('sha256').update(id).digest('hex');
+  return BigInt(`0x${digest}`).toString(36).slice(-9);
+}
