@@ -15,6 +15,7 @@ const ANSWERS: ReadonlyMap<string, AnswerKind> = new Map([
   ['/v1/decisions', 'decisions'],
   ['/v1/systemone', 'systemone'],
   ['/healthz', 'health'],
+  ['/health', 'healthState'],
   ['/readyz', 'readiness'],
 ]);
 

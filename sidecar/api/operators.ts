@@ -22,6 +22,13 @@ export function healthz(exchange: Exchange): void {
   exchange.reply({ status: 200, body: JSON.stringify({ status: 'ok' }) });
 }
 
+/** GET /health, which load balancers and tools ask of servers of models: 200 `ok` if this sidecar takes work, 503 with its state otherwise. */
+export function health(exchange: Exchange, services: Parts): void {
+  const { status } = stateOf(services);
+  const ready = status === 'ready';
+  exchange.reply({ status: ready ? 200 : 503, body: JSON.stringify({ status: ready ? 'ok' : status }) });
+}
+
 /** The parts of the readiness. */
 type Parts = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'promptHosts' | 'promptsReady'>;
 

@@ -12,7 +12,7 @@ import type { WatchedServices } from '../console/snapshot.js';
 import { contractError } from '../domain/errors.js';
 import { admission } from '../api/admission.js';
 import { reloadModel, type Reload } from '../api/reload.js';
-import { healthz, keysInForce, operatorsMetrics, readyz, readyzWithReasons } from '../api/operators.js';
+import { health, healthz, keysInForce, operatorsMetrics, readyz, readyzWithReasons } from '../api/operators.js';
 import type { RequestHead } from '../http/exchange.js';
 import type { Handler, Routes } from '../http/routes.js';
 import type { Server } from '../http/server.js';
@@ -67,6 +67,7 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
     deps,
     {
       '/healthz': { GET: healthz },
+      '/health': { GET: (exchange) => health(exchange, view()) },
       '/readyz': { GET: (exchange) => (allowed(exchange.head) ? readyzWithReasons : readyz)(exchange, view()) },
       ...console.page,
       ...guarded({

@@ -8,7 +8,7 @@ import { checkAnswers } from '../api/checked-exchange.js';
 import { completions } from '../api/completions.js';
 import { decide } from '../api/decisions.js';
 import { listModels, MODEL_PATH, showModel } from '../api/models.js';
-import { healthz, publicMetrics, readyz, type Scrapers } from '../api/operators.js';
+import { health, healthz, publicMetrics, readyz, type Scrapers } from '../api/operators.js';
 import { notServed } from '../api/refusals.js';
 import { responses } from '../api/responses.js';
 import type { Services } from '../api/services.js';
@@ -59,6 +59,7 @@ export function publicServer(
   };
   const routes: Routes = {
     '/healthz': { GET: healthz },
+    '/health': { GET: (exchange) => health(exchange, services) },
     '/readyz': { GET: (exchange) => readyz(exchange, services) },
     // Needs no key: its content is public.
     '/v1/openapi.json': { GET: (exchange) => exchange.reply({ status: 200, body: openApi }) },

@@ -1,7 +1,7 @@
 /** The checks of `ra-sidecar doctor` for addresses: each is bound for a moment, or looked at where that would change something. */
 import { dirname } from 'node:path';
 import type { Config } from '../config/config.js';
-import { bindError, socketProblem } from '../http/bind.js';
+import { addressProblem, addressText, socketProblem } from '../http/bind.js';
 import { socketPathState } from '../http/socket-file.js';
 import type { Check } from './check.js';
 
@@ -15,8 +15,8 @@ export async function addressChecks({ listen, operators }: Config, running: bool
 }
 
 async function addressCheck(what: string, host: string, port: number, running: boolean): Promise<Check> {
-  const says = `${host}:${port}`;
-  const code = await bindError(host, port);
+  const says = addressText(host, port);
+  const code = await addressProblem(host, port);
   if (code === undefined) return { what, level: 'ok', says: port === 0 ? `${says}, any free port` : `${says} is free` };
   if (code === 'EADDRINUSE' && running) {
     return { what, level: 'ok', says: `${says} is in use, and a sidecar runs on this data folder` };

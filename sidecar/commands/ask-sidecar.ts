@@ -8,7 +8,7 @@ import { readFirstSecret } from '../lib/secret-file.js';
 const MAX_ANSWER = 64 * 1024;
 
 /** Addresses on which one can listen but to which one cannot connect. */
-const REACHABLE: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' };
+const REACHABLE: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '127.0.0.1' };
 
 export interface Question {
   readonly method: 'GET' | 'POST';

@@ -1,5 +1,6 @@
 import { renewDevelopmentKey } from '../access/keys.js';
 import { metricsOf, startApp, type App } from '../app/app.js';
+import { addressText } from '../http/bind.js';
 import { systemClock } from '../lib/clock.js';
 import { VERSION } from '../lib/version.js';
 import { isNotified, type Config, type ModelConfig } from '../config/config.js';
@@ -114,9 +115,8 @@ function stopping(
 /** The text that is printed once the sidecar is ready. Its curl commands work when pasted. */
 function welcome(config: Config, source: string, app: App, key: string | undefined): string {
   const { tcp, socket } = config.listen;
-  const host = config.listen.host.includes(':') ? `[${config.listen.host}]` : config.listen.host;
   const scheme = config.tls.keyFile === undefined ? 'http' : 'https';
-  const base = tcp ? `${scheme}://${host}:${app.publicPort}/v1` : 'http://localhost/v1';
+  const base = tcp ? `${scheme}://${addressText(config.listen.host, app.publicPort)}/v1` : 'http://localhost/v1';
   const lines = [
     '',
     `ra-sidecar is ready at ${base}${tcp ? '' : ` over ${socket ?? ''}`}`,
@@ -124,7 +124,7 @@ function welcome(config: Config, source: string, app: App, key: string | undefin
     ...(config.contract === 'strict'
       ? ['contract:             strict; for agent frameworks and structured outputs set RA_CONTRACT=compatible']
       : ['contract:             compatible']),
-    `operators' listener:  http://${config.operators.host}:${app.operatorsPort}/metrics`,
+    `operators' listener:  http://${addressText(config.operators.host, app.operatorsPort)}/metrics`,
     ...config.models.map(
       ({ id, kind, seats, replicas, load }) =>
         `model:                ${id} (${kind}, ${seatsText(seats, replicas)}${load === 'lazy' ? ', loaded at the first request' : ''})`,

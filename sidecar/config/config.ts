@@ -199,14 +199,27 @@ function origin(problem: string, set: readonly Setting[], file: string | undefin
   return file === undefined ? '' : ` (file ${file})`;
 }
 
+/** An IPv6 address as sockets take it: a URL has it in brackets. */
+function unbracketed(host: string): string {
+  return /^\[(.*:.*)\]$/.exec(host)?.[1] ?? host;
+}
+
 function resolved(config: Unresolved): Config {
   const dataDir = resolve(config.dataDir);
   return {
     ...config,
     dataDir,
-    listen: { ...config.listen, ...resolvedPath('socket', config.listen.socket) },
+    listen: {
+      ...config.listen,
+      host: unbracketed(config.listen.host),
+      ...resolvedPath('socket', config.listen.socket),
+    },
     tls: { ...resolvedPath('keyFile', config.tls.keyFile), ...resolvedPath('certFile', config.tls.certFile) },
-    operators: { ...config.operators, ...resolvedPath('secretFile', config.operators.secretFile) },
+    operators: {
+      ...config.operators,
+      host: unbracketed(config.operators.host),
+      ...resolvedPath('secretFile', config.operators.secretFile),
+    },
     gateway: { ...config.gateway, ...resolvedPath('secretFile', config.gateway.secretFile) },
     authorizer: {
       ...config.authorizer,

@@ -2,7 +2,10 @@ import { port, section, text, type SettingSchema } from './kinds.js';
 
 /** The public listener, for callers or a gateway. */
 export const listenSchema: SettingSchema = section({
-  host: text('Address of the public listener.', { default: '127.0.0.1', maxLength: 253 }),
+  host: text('Address of the public listener. `::`: all addresses, IPv6 and IPv4.', {
+    default: '127.0.0.1',
+    maxLength: 253,
+  }),
   port: port('Port of the public listener. 0: any free port.', 8080),
   tcp: {
     type: 'boolean',

@@ -205,6 +205,8 @@ const HEALTH = closed(['status'], { status: { const: 'ok' } });
 const PART_STATES = ['ready', 'starting', 'unhealthy'] as const;
 const PART_STATE = { enum: PART_STATES } as const;
 
+const HEALTH_STATE = closed(['status'], { status: { enum: ['ok', 'starting', 'unhealthy', 'draining'] } });
+
 const READINESS = closed(['status', 'parts'], {
   status: { enum: [...PART_STATES, 'draining'] },
   parts: closed(['models', 'usage'], {
@@ -228,6 +230,7 @@ export const ANSWER_SCHEMAS = {
   systemone: SYSTEMONE,
   error: ERROR,
   health: HEALTH,
+  healthState: HEALTH_STATE,
   readiness: READINESS,
 } as const;
 

@@ -1,6 +1,6 @@
 import { contractError, type ContractError } from '../domain/errors.js';
 import { Backlog } from './backlog.js';
-import { bindError, socketProblem } from './bind.js';
+import { addressText, bindError, hostInstead, socketProblem } from './bind.js';
 import { BodyBudget } from './body.js';
 import { Connections } from './connections.js';
 import { EndedStreams } from './ended-streams.js';
@@ -19,7 +19,10 @@ import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from '
 import { UwsExchange } from './uws-exchange.js';
 
 export interface Server {
-  /** Port 0 picks a free one. Rejects if the address cannot be used. At most once. */
+  /**
+   * Port 0 picks a free one. `::` takes IPv4 too, and means all addresses of IPv4 on a kernel without IPv6. Rejects if the address
+   * cannot be used. At most once.
+   */
   listen(host: string, port: number): Promise<{ port: number }>;
   /**
    * Listens on a Unix socket, also or instead; `mode` is its file mode. A stale socket file is replaced; rejects if
@@ -117,16 +120,22 @@ class UwsServer implements Server {
     return this.#connections.open;
   }
 
-  listen(host: string, port: number): Promise<{ port: number }> {
-    return new Promise((resolve, reject) => {
+  async listen(host: string, port: number): Promise<{ port: number }> {
+    const given = await this.#bind(host, port);
+    if (given !== undefined) return { port: given };
+    const code = await bindError(host, port);
+    const instead = hostInstead(host, code);
+    if (instead !== undefined) return await this.listen(instead, port);
+    throw new Error(refusal(addressText(host, port), code));
+  }
+
+  /** Resolves with the port, or undefined if the address cannot be used. */
+  #bind(host: string, port: number): Promise<number | undefined> {
+    return new Promise((resolve) => {
       if (this.#closed || this.#socket !== undefined) throw new Error('a server listens once');
       (this.#tls ?? this.#app).listen(host, port, EXCLUSIVE_PORT, (socket) => {
-        if (socket === false) {
-          void bindError(host, port).then((code) => reject(new Error(refusal(`${host}:${port}`, code))));
-          return;
-        }
-        this.#socket = socket;
-        resolve({ port: us_socket_local_port(socket) });
+        if (socket !== false) this.#socket = socket;
+        resolve(socket === false ? undefined : us_socket_local_port(socket));
       });
     });
   }

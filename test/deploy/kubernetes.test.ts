@@ -144,7 +144,7 @@ t.test('all selectors select these pods', async (t) => {
 t.test('all files use the port that the sidecar listens on', async (t) => {
   const { listen } = config();
   t.strictSame(listAt(container, 'ports'), [{ name: 'http', containerPort: listen.port }]);
-  t.equal(listen.host, '0.0.0.0');
+  t.equal(listen.host, '::', 'IPv4 and IPv6');
   const ports = [
     at(manifest('InferencePool'), 'spec.targetPorts.0.number'),
     at(documents('inference/epp-values.yaml')[0], 'inferencePool.targetPorts.0.number'),

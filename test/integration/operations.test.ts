@@ -14,6 +14,9 @@ t.test('in service', async (t) => {
   await t.test('both listeners report that it is alive and ready', async (t) => {
     for (const port of [sidecar.port, sidecar.operatorsPort]) {
       t.same(await (await get(port, '/healthz')).json(), { status: 'ok' });
+      const health = await get(port, '/health');
+      t.equal(health.status, 200);
+      t.equal(await health.text(), '{"status":"ok"}');
       t.equal((await get(port, '/readyz')).status, 200);
     }
     const state = { status: 'ready', parts: { models: 'ready', usage: 'ready' } };

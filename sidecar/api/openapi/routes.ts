@@ -157,6 +157,18 @@ export const ROUTES: readonly RouteReference[] = [
     other: [503, 'Readiness', 'Not ready.'],
     errors: ANY,
   },
+  {
+    path: '/health',
+    method: 'get',
+    id: 'healthState',
+    tag: 'service',
+    summary: 'The readiness, for load balancers and tools',
+    description: 'As `/readyz` without the parts, under the path and with the `ok` of other servers of models.',
+    key: false,
+    answer: 'HealthState',
+    other: [503, 'HealthState', 'Not ready.'],
+    errors: ANY,
+  },
 ];
 
 /** Those that `contract: compatible` adds. */

@@ -87,6 +87,7 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['SystemOneScoreAnswer', at(systemOneAnswer, 'oneOf', '2')],
   ['Error', ANSWER_SCHEMAS.error as Schema],
   ['Health', ANSWER_SCHEMAS.health as Schema],
+  ['HealthState', ANSWER_SCHEMAS.healthState as Schema],
   ['Readiness', ANSWER_SCHEMAS.readiness as Schema],
 ];
 

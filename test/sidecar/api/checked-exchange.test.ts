@@ -77,6 +77,7 @@ t.test('whole answers', async (t) => {
   t.strictSame(reasonOf(t, '/v1/systemone', { status: 200, body: '{}' }), ['systemone: id is required']);
   t.strictSame(reasonOf(t, '/healthz', { status: 200, body: '{"status":"ok"}' }), []);
   t.strictSame(reasonOf(t, '/healthz', { status: 200, body: '{"status":"fine"}' }), ['health: status must be ok']);
+  t.strictSame(reasonOf(t, '/health', { status: 503, body: '{"status":"draining"}' }), []);
   t.strictSame(reasonOf(t, '/readyz', { status: 200, body: ready() }), []);
   t.strictSame(reasonOf(t, '/readyz', { status: 503, body: ready({ reasons: [SECRET] }) }), [
     'readiness: the body has a field outside the contract; its fields are status, parts',

@@ -151,6 +151,12 @@ t.test('a file with comments, and variables that replace its settings', async (t
   t.equal(config.keys.file, '/var/ra/keys.json');
 });
 
+t.test('an IPv6 address may be in brackets, as in a URL', async (t) => {
+  const { listen, operators } = loaded({ RA_LISTEN_HOST: '[::]', RA_OPERATORS_HOST: '[::1]' });
+  t.equal(listen.host, '::');
+  t.equal(operators.host, '::1');
+});
+
 t.test('what Kubernetes tells a pod of the namespace’s Services is no setting', async (t) => {
   const services = {
     RA_SIDECAR_SERVICE_HOST: '10.96.0.7',

@@ -1,9 +1,11 @@
 import { createServer as createTcpServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import t from 'tap';
 import { systemClock } from '../../../sidecar/lib/clock.js';
 import { contractError } from '../../../sidecar/domain/errors.js';
 import type { Signal } from '../../../sidecar/lib/abort.js';
+import { addressText, hostInstead } from '../../../sidecar/http/bind.js';
 import { createServer } from '../../../sidecar/http/server.js';
 import type { Handler } from '../../../sidecar/http/routes.js';
 import type { Server } from '../../../sidecar/http/server.js';
@@ -406,6 +408,30 @@ t.test('an address that is in use', async (t) => {
     await server.close();
     await t.rejects(server.listen('127.0.0.1', 0), { message: 'a server listens once' });
   }
+});
+
+t.test(':: takes callers of IPv4 and IPv6', async (t) => {
+  t.equal(hostInstead('::', 'EAFNOSUPPORT'), '0.0.0.0', 'of a kernel without IPv6');
+  for (const [host, code] of [
+    ['::1', 'EAFNOSUPPORT'],
+    ['::', 'EADDRINUSE'],
+    ['::', undefined],
+  ] as const)
+    t.equal(hostInstead(host, code), undefined);
+  t.equal(addressText('::', 8080), '[::]:8080');
+  t.equal(addressText('127.0.0.1', 8080), '127.0.0.1:8080');
+  const server = createServer({
+    routes: { '/': { GET: hello } },
+    origins: [],
+    clock: systemClock,
+    limits: { totalBytes: 1 },
+    onFault: () => undefined,
+  });
+  t.teardown(() => server.close());
+  const { port } = await server.listen('::', 0);
+  const hasIPv6 = Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === '::1'));
+  for (const host of ['127.0.0.1', ...(hasIPv6 ? ['[::1]'] : [])])
+    t.equal((await fetch(`http://${host}:${port}/`)).status, 200, host);
 });
 
 t.test('an address can be used again at once, although its old connections linger', async (t) => {
