@@ -2,13 +2,13 @@
  * The layer below node-llama-cpp's iterators: the addon's own context and samplers. It is not public API, so the one version that it
  * was written for is served (native.ts).
  */
-import { availableParallelism } from 'node:os';
 import type { LlamaContext } from 'node-llama-cpp';
 import type { AddonCheckpoint, AddonContext, AddonSampler } from './addon-context.js';
 import { Grammars } from './grammars.js';
 import { LoadFailure } from './load-failure.js';
 import { engineAddon, type EngineAddon } from './native.js';
 import { KNOWN_VERSION } from './prebuilt-file.js';
+import { usableCores } from '../protocol/usable-cores.js';
 
 export interface Internals {
   readonly context: AddonContext;
@@ -54,7 +54,7 @@ export interface Spread {
  * Half of the cores: compute threads rest while tokens are picked, and other processes need some. A million logits, twenty tokens
  * of a 50 k vocabulary, should take a core several times the start time of a thread; neither was measured yet.
  */
-const SPREAD: Spread = { threads: Math.floor(availableParallelism() / 2) - 1, logits: 1 << 20 };
+const SPREAD: Spread = { threads: Math.floor(usableCores().cores / 2) - 1, logits: 1 << 20 };
 
 /**
  * Keeps this many compute threads for the decodes of `context`, in place of starting them for each; once per context. `spread`

@@ -1,8 +1,8 @@
 /** Pins an engine's compute threads to some of the machine's cores. Linux only. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
 import type { EngineSetup } from '../protocol/setup.js';
+import { coresIn, usableCores } from '../protocol/usable-cores.js';
 import { LoadFailure } from './load-failure.js';
 
 type CoresSetup = Pick<EngineSetup, 'threads' | 'cores'>;
@@ -11,12 +11,12 @@ type CoresSetup = Pick<EngineSetup, 'threads' | 'cores'>;
 const TASKSET_MS = 10_000;
 
 /**
- * Compute threads for a setup: one for each configured core, or all of the machine's but one. With every core
+ * Compute threads for a setup: one for each configured core, or all that the process may use but one. With every core
  * computing, the loop that feeds them starves (docs/engine.md#speed).
  */
 export function computeThreads({ threads, cores }: CoresSetup): number {
   if (threads > 0) return threads;
-  return cores === undefined ? Math.max(1, availableParallelism() - 1) : coresIn(cores).length;
+  return cores === undefined ? Math.max(1, usableCores().cores - 1) : coresIn(cores).length;
 }
 
 /** Why the configured cores cannot be used, in a line for an operator, or undefined. */
@@ -41,14 +41,6 @@ export function keepOnCores(cores: string): void {
   const before = allowed();
   taskset('-acp', cores);
   taskset('-cp', before);
-}
-
-/** The numbers in a list as taskset and Linux write it: `0-3,8`. */
-function coresIn(list: string): number[] {
-  return list.split(',').flatMap((range) => {
-    const [from = NaN, to = from] = range.split('-').map(Number);
-    return Array.from({ length: Math.max(0, to - from + 1) || 0 }, (_, i) => from + i);
-  });
 }
 
 /** Where the main thread may run. */

@@ -102,6 +102,8 @@ export interface MachineFacts {
   readonly features: string;
   /** Logical cores that this process may use. */
   readonly cores: number;
+  /** Set if a CPU quota limits them: its cores, and those that the process may run on. */
+  readonly quota?: { readonly cores: number; readonly present: number };
   readonly memory: { readonly total: number; readonly free: number };
   /** Undefined: no GPU is used. */
   readonly gpuMemory: { readonly total: number; readonly free: number } | undefined;

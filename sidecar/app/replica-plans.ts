@@ -3,11 +3,11 @@
  * on a host with GPUs: then inspectors find the devices. They also check each device that is named, as its engine would
  * see it, so that a missing device ends the start with a line and is not replaced by a CPU.
  */
-import { availableParallelism } from 'node:os';
 import { childEnvironment, type ModelConfig } from '../config/config.js';
 import { deviceEnvironment, devicesOf, VISIBLE } from '../config/devices.js';
 import { serverUrls } from '../config/engine-checks.js';
 import type { Inspected, MachineFacts } from '../engine-client/inspector.js';
+import { usableCores } from '../../engine/protocol/usable-cores.js';
 
 /** One engine process of a model. */
 export interface ReplicaPlan {
@@ -94,7 +94,7 @@ function plan({ seats, contextPerSeat, threads, cores }: ModelConfig, own: Diffe
 /** Compute threads wait for each other, so replicas that share the cores get a part of them each. */
 function onCpu(model: ModelConfig, count: number): ReplicaPlan[] {
   const shared = count > 1 && model.threads === 0 && model.cores === undefined;
-  const threads = shared ? Math.max(1, Math.floor((availableParallelism() - 1) / count)) : model.threads;
+  const threads = shared ? Math.max(1, Math.floor((usableCores().cores - 1) / count)) : model.threads;
   return Array.from({ length: count }, () => plan(model, { threads }));
 }
 

@@ -110,7 +110,7 @@ async function modelChecks(config: Config, machine: MachineFacts | undefined, io
     io,
   );
   return [
-    ...(machine ? [coresCheck(machine.cores, sizings)] : []),
+    ...(machine ? [coresCheck(machine, sizings)] : []),
     await cacheCheck(found.map(({ model }) => model)),
     ...wanted.flatMap((one) => (one.kind === 'unfit' ? [unfitCheck(one.model, one.why)] : [])),
     ...(await Promise.all(config.models.filter(isExternal).map((model) => externalChecks(model, io)))).flat(),
@@ -185,13 +185,15 @@ function memoryChecks({ memory, gpuMemory }: MachineFacts): Check[] {
 }
 
 /** Engines share the cores, and the sidecar needs one too. */
-function coresCheck(cores: number, sizings: readonly Sizing[]): Check {
+export function coresCheck({ cores, quota }: Pick<MachineFacts, 'cores' | 'quota'>, sizings: readonly Sizing[]): Check {
   const onCpu = sizings.flatMap(({ inspected }) =>
     inspected.kind === 'answer' && inspected.answer.load?.gpu === false ? [inspected.answer.load.threads] : [],
   );
   const all = sizings.map(({ inspected }) => (inspected.kind === 'answer' ? (inspected.answer.load?.threads ?? 0) : 0));
   const threads = all.reduce((sum, each) => sum + each, 0);
-  const says = `${cores}, for ${threads} compute threads of ${sizings.length} engines together`;
+  const found =
+    quota === undefined ? String(cores) : `${cores} (of ${quota.present}, by a CPU quota of ${quota.cores})`;
+  const says = `${found}, for ${threads} compute threads of ${sizings.length} engines together`;
   // Compute threads spin while they wait for each other: if one is delayed by other work, all are.
   if (cores > 1 && onCpu.some((each) => each >= cores)) {
     return { what: 'cores', level: 'warn', says, advice: 'leave one core free: set threads to 0 or a lower number' };

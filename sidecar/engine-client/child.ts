@@ -1,5 +1,4 @@
 import type { ChildProcess } from 'node:child_process';
-import { availableParallelism } from 'node:os';
 import type { Link } from '../../engine/protocol/link.js';
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
 import {
@@ -21,6 +20,7 @@ import { poolThreads } from './pool-threads.js';
 import { HeldPrefixes, NO_PREFIXES, type ReplicaPrefixes } from './prefix-index.js';
 import { Watchdog } from './watchdog.js';
 import { readMessage } from './wire.js';
+import { usableCores } from '../../engine/protocol/usable-cores.js';
 
 /**
  * How long a child's last messages are awaited after its exit, ms: a process that it started may keep its pipes open.
@@ -117,7 +117,7 @@ export class EngineChild {
   #fork(): void {
     const { entry, setup, timing, clock, environment: own } = this.#options;
     // Read when its pool starts.
-    const pool = { UV_THREADPOOL_SIZE: String(poolThreads(availableParallelism())) };
+    const pool = { UV_THREADPOOL_SIZE: String(poolThreads(usableCores().cores)) };
     const environment = childEnvironment({ ...pool, ...own });
     const link = { message: (raw: unknown) => this.#receive(raw), closed: () => undefined };
     // Without this process's own arguments: Node's options for the heap or the inspector are not meant for engines.

@@ -3,7 +3,7 @@
  */
 import { execFile } from 'node:child_process';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
-import { availableParallelism } from 'node:os';
+import { usableCores } from '../../../engine/protocol/usable-cores.js';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
@@ -170,7 +170,7 @@ t.test('doctor: problems, each with what to do', async (t) => {
 });
 
 t.test('doctor: an engine that uses every core gets the advice to leave one free', async (t) => {
-  const cores = availableParallelism();
+  const cores = usableCores().cores;
   const ran = await runHere(['doctor', '--json'], {
     ...models({ ...small, threads: cores }),
     RA_DATA_DIR: join(t.testdir(), 'data'),
@@ -273,7 +273,7 @@ t.test('bench: figures of the real engine, within the given time', async (t) => 
 
   const replicas = models({ ...small, replicas: 2, seats: 1 });
   const planned = await runHere(['bench', '--seconds', '1', '--json'], { ...replicas, RA_DATA_DIR: t.testdir() });
-  const each = Math.max(1, Math.floor((availableParallelism() - 1) / 2));
+  const each = Math.max(1, Math.floor((usableCores().cores - 1) / 2));
   t.match(JSON.parse(planned.stdout), [{ id: 'one, replica 0', seats: 1, threads: each }], 'one of two that are alike');
 
   const text = await runHere(['bench', 'two', '--seconds', '1'], environment);

@@ -1,5 +1,5 @@
-import { availableParallelism } from 'node:os';
 import t from 'tap';
+import { usableCores } from '../../../engine/protocol/usable-cores.js';
 import { planReplicas, uniformNames, type Inspectors } from '../../../sidecar/app/replica-plans.js';
 import type { ModelConfig } from '../../../sidecar/config/config.js';
 import type { MachineFacts } from '../../../sidecar/engine-client/inspector.js';
@@ -43,7 +43,7 @@ t.test('one process sees all devices, and no inspector is started', async (t) =>
 
 t.test('on a CPU a number is so many processes, which share the cores', async (t) => {
   const found = await plan(3, BLIND, { gpu: false });
-  const threads = Math.max(1, Math.floor((availableParallelism() - 1) / 3));
+  const threads = Math.max(1, Math.floor((usableCores().cores - 1) / 3));
   t.match(found, { kind: 'planned', replicas: [{ threads, devices: [] }, { threads }, { threads }] });
   t.match(await plan(2, host([]), { threads: 4 }), { replicas: [{ threads: 4 }, { threads: 4 }] });
   t.match(await plan(2, host([]), { cores: '0-3' }), { replicas: [{ threads: 0, cores: '0-3' }, { cores: '0-3' }] });

@@ -6,6 +6,7 @@ import {
   computeCheck,
   configurationChecks,
   contextCheck,
+  coresCheck,
 } from '../../../sidecar/commands/doctor.js';
 
 const FACTS: MachineFacts = {
@@ -28,6 +29,14 @@ t.test('the backend, why it is used, and whose binaries it has', (t) => {
     'cuda on NVIDIA H100 (auto: available are cuda, CPU), binaries built on this machine',
   );
   t.end();
+});
+
+t.test('the cores, and a quota that limits them', async (t) => {
+  t.equal(coresCheck(FACTS, []).says, '2, for 0 compute threads of 0 engines together');
+  t.equal(
+    coresCheck({ cores: 3, quota: { cores: 2.5, present: 16 } }, []).says,
+    '3 (of 16, by a CPU quota of 2.5), for 0 compute threads of 0 engines together',
+  );
 });
 
 t.test('a GPU library without a GPU is reported, unless the settings exclude the GPU', (t) => {
