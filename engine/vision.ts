@@ -7,9 +7,9 @@
 import { createHash } from 'node:crypto';
 import { createReadStream, readFileSync } from 'node:fs';
 import { setPriority } from 'node:os';
-import { EmbeddingCache } from './llama/embedding-cache.js';
+import { EmbeddingCache, ImageEncoder } from './llama/embedding-cache.js';
 import { LoadFailure } from './llama/load-failure.js';
-import { openVision, UNDECODABLE, type Vision } from './llama/vision.js';
+import { openVision, type Vision } from './llama/vision.js';
 import { Link } from './protocol/link.js';
 import { ENGINE_EXIT } from './protocol/messages.js';
 import { endAtOnce, endWithParent } from './protocol/parent-watch.js';
@@ -45,6 +45,7 @@ const PIXEL_BYTES = 64;
 const clock = { now: () => performance.now() };
 
 let vision: Vision | undefined;
+let encoder: ImageEncoder | undefined;
 let cache = new EmbeddingCache(0, 0, clock);
 let started = false;
 
@@ -67,6 +68,7 @@ async function start(setup: VisionSetup): Promise<void> {
     cache = new EmbeddingCache(setup.cacheBytes, setup.maxAgeMs, clock);
     const confinement = confine(opened, setup);
     vision = opened;
+    encoder = new ImageEncoder(opened, cache);
     setInterval(() => {
       cache.expire();
       send({ kind: 'heartbeat' });
@@ -121,16 +123,8 @@ async function sha256(file: string): Promise<string> {
   return hash.digest('hex');
 }
 
-async function encode(id: number, task: EncodeTask, by: Vision): Promise<void> {
-  try {
-    const kept = cache.get(task.digest);
-    const embeddings = kept ?? (await by.encode(task));
-    if (!kept) cache.set(task.digest, embeddings, task.scope);
-    send({ kind: 'encoded', id, embeddings });
-  } catch (error) {
-    const undecodable = error instanceof Error && error.message === UNDECODABLE;
-    send({ kind: 'refused', id, why: undecodable ? 'undecodable' : 'failed' });
-  }
+async function encode(id: number, task: EncodeTask, by: ImageEncoder): Promise<void> {
+  send({ id, ...(await by.encode(task)) });
 }
 
 function receive(message: ToVision | null | undefined): void {
@@ -142,7 +136,7 @@ function receive(message: ToVision | null | undefined): void {
     void start(message.setup);
     return;
   }
-  if (!vision) process.exit(ENGINE_EXIT.protocol);
+  if (!vision || !encoder) process.exit(ENGINE_EXIT.protocol);
   switch (message.kind) {
     case 'layout':
       try {
@@ -152,7 +146,7 @@ function receive(message: ToVision | null | undefined): void {
       }
       return;
     case 'encode':
-      void encode(message.id, message.task, vision);
+      void encode(message.id, message.task, encoder);
       return;
     case 'forget':
       cache.forget(message.scope);

@@ -1,6 +1,8 @@
+import type { Vision } from './vision.js';
 import type { CacheScope } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
 import { ClosedScopes } from '../protocol/closed-scopes.js';
+import type { EncodeTask } from '../protocol/vision-messages.js';
 
 interface Entry {
   readonly embeddings: readonly Float32Array[];
@@ -75,6 +77,61 @@ export class EmbeddingCache {
     if (!entry) return;
     this.#kept.delete(key);
     this.#bytes -= bytesOf(entry.embeddings);
+  }
+}
+
+/** The message that {@link Vision.encode} rejects with for a file that cannot be decoded. */
+const UNDECODABLE = 'undecodable';
+
+/** Embeddings for each part of an image's layout that has some, or why there are none. */
+export type Encoded =
+  | { readonly kind: 'encoded'; readonly embeddings: readonly Float32Array[] }
+  | { readonly kind: 'refused'; readonly why: 'undecodable' | 'failed' };
+
+/**
+ * Tasks that wait or are encoded, at most. The sidecar sends the next one when it has the answer to the one before, so that more are a
+ * fault of the sidecar.
+ */
+const MAX_TASKS = 16;
+
+/**
+ * Encodes images one at a time, in the order of the calls: the projector has one compute buffer, which two encodings would both write
+ * to. What was encoded is taken from the cache, also by a call that waited for it.
+ */
+export class ImageEncoder {
+  readonly #vision: Pick<Vision, 'encode'>;
+  readonly #cache: EmbeddingCache;
+  #last: Promise<unknown> = Promise.resolve();
+  #tasks = 0;
+
+  constructor(vision: Pick<Vision, 'encode'>, cache: EmbeddingCache) {
+    this.#vision = vision;
+    this.#cache = cache;
+  }
+
+  /** Never rejects. Refused as failed where too many wait. */
+  async encode(task: EncodeTask): Promise<Encoded> {
+    if (this.#tasks >= MAX_TASKS) return { kind: 'refused', why: 'failed' };
+    this.#tasks += 1;
+    const encoded = this.#last.then(() => this.#encodeNow(task));
+    this.#last = encoded;
+    try {
+      return await encoded;
+    } finally {
+      this.#tasks -= 1;
+    }
+  }
+
+  async #encodeNow(task: EncodeTask): Promise<Encoded> {
+    try {
+      const kept = this.#cache.get(task.digest);
+      const embeddings = kept ?? (await this.#vision.encode(task));
+      if (!kept) this.#cache.set(task.digest, embeddings, task.scope);
+      return { kind: 'encoded', embeddings };
+    } catch (error) {
+      const undecodable = error instanceof Error && error.message === UNDECODABLE;
+      return { kind: 'refused', why: undecodable ? 'undecodable' : 'failed' };
+    }
   }
 }
 

@@ -33,9 +33,6 @@ export interface Vision {
   confine(bytes: number): { readonly filtered: boolean; readonly bounded: boolean };
 }
 
-/** The message that {@link Vision.encode} rejects with for a file that cannot be decoded. */
-export const UNDECODABLE = 'undecodable';
-
 /** Rejects with a {@link LoadFailure} where the projector cannot be used. */
 export async function openVision(setup: VisionSetup): Promise<Vision> {
   const log = new LlamaLog();

@@ -1,6 +1,7 @@
 import t from 'tap';
-import { EmbeddingCache } from '../../../engine/llama/embedding-cache.js';
+import { EmbeddingCache, ImageEncoder } from '../../../engine/llama/embedding-cache.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
+import type { EncodeTask } from '../../../engine/protocol/vision-messages.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const digest = (of: number): Uint8Array => new Uint8Array(32).fill(of);
@@ -77,4 +78,38 @@ t.test('where accounts share one scope, all is dropped, and later ones are kept'
   t.equal(cache.bytes, 0);
   cache.set(digest(2), embeddings(1), ALL_ACCOUNTS);
   t.ok(cache.get(digest(2)));
+});
+
+t.test('images are encoded one at a time in their order, a repeated one once, and a failure stops none', async (t) => {
+  const task = (of: number): EncodeTask => {
+    const size = { width: 1, height: 1 };
+    return { digest: digest(of), scope: 'acme', bytes: Uint8Array.of(of), size, shrunk: size };
+  };
+  const begun: number[] = [];
+  const ends: (() => void)[] = [];
+  const encoder = new ImageEncoder(
+    {
+      encode: async ({ bytes: [of = 0] }) => {
+        begun.push(of);
+        await new Promise<void>((resolve) => ends.push(resolve));
+        if (of === 2) throw new Error('undecodable');
+        return embeddings(of);
+      },
+    },
+    cached(1000),
+  );
+  const answers = [1, 1, 2, 3].map((of) => encoder.encode(task(of)));
+  for (const expected of [[1], [1, 2], [1, 2, 3]]) {
+    while (ends.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    t.same(begun, expected, 'no other is begun before the last one has ended');
+    ends.shift()?.();
+  }
+  t.same(await Promise.all(answers), [
+    { kind: 'encoded', embeddings: embeddings(1) },
+    { kind: 'encoded', embeddings: embeddings(1) },
+    { kind: 'refused', why: 'undecodable' },
+    { kind: 'encoded', embeddings: embeddings(3) },
+  ]);
+  const many = Array.from({ length: 20 }, (_, of) => encoder.encode(task(of + 10)));
+  t.same(await many.at(-1), { kind: 'refused', why: 'failed' }, 'a bound of those that wait');
 });
