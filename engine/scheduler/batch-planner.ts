@@ -132,7 +132,7 @@ export class BatchPlanner {
 
   /**
    * Prompts: those that lack their last token alone, whose work is done, then starving ones, then the one with the fewest tokens
-   * left, so that a long prompt does not delay a short one.
+   * left, so that a long prompt does not delay a short one, and of equal ones the one that arrived first (jobs' ids ascend).
    */
   #inTurn(all: readonly RunningItem[]): RunningItem[] {
     const prompts = all.filter(({ branch }) => branch.progress.left > 0);
@@ -141,7 +141,8 @@ export class BatchPlanner {
       (a, b) =>
         isLast(b) - isLast(a) ||
         Number(this.#starves(b.branch)) - Number(this.#starves(a.branch)) ||
-        a.branch.progress.left - b.branch.progress.left,
+        a.branch.progress.left - b.branch.progress.left ||
+        a.job.id - b.job.id,
     );
   }
 

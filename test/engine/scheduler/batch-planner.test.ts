@@ -134,3 +134,19 @@ t.test('if more prompts wait than replies run, they get proportionally more room
   await Promise.all([2, 3, 4, 5].map((id) => bench.ends(id)));
   t.equal(prompts(bench, 1)[0], (4 * DECODE) / 2 / EACH, 'long ones too');
 });
+
+t.test(
+  'of prompts with as many tokens left the one that arrived first is evaluated first, whatever its sequence',
+  async (t) => {
+    const bench = timed(2);
+    // The first two jobs take the sequences in their order, and free them in the other one.
+    bench.loop.generate(1, job(CHUNK, { maxTokens: 9 }));
+    bench.loop.generate(2, job(CHUNK, { maxTokens: 1 }));
+    await Promise.all([bench.ends(1), bench.ends(2)]);
+    const from = bench.decoder.steps.length;
+    for (const id of [3, 4]) bench.loop.generate(id, job(3 * CHUNK, { maxTokens: 1 }));
+    await Promise.all([bench.ends(3), bench.ends(4)]);
+    const order = bench.decoder.steps.slice(from).map((parts) => parts.map(({ sequence }) => sequence));
+    t.same(order, [[1], [1], [1], [0], [0], [0]], 'the third job has sequence 1, the fourth sequence 0');
+  },
+);
