@@ -110,17 +110,18 @@ export class BatchSequences {
   }
 
   /** See SequenceStates. */
-  save(sequence: number): Promise<Checkpoint> {
-    if (this.#copying.has(sequence)) return Promise.reject(new EngineFault('the sequence is not copied yet'));
-    return StateCheckpoint.save(this.#context, this.#Checkpoint, sequence, this.#at(sequence));
+  async save(sequence: number): Promise<Checkpoint> {
+    await this.#finishCopies(sequence);
+    return await StateCheckpoint.save(this.#context, this.#Checkpoint, sequence, this.#at(sequence));
   }
 
-  /** See SequenceStates. A copy that is still to be made would take what is restored here, or write over it. */
+  /** See SequenceStates. */
   async restore(sequence: number, checkpoint: Checkpoint): Promise<void> {
     const { length } = checkpoint;
     const held = this.#at(sequence);
-    const restorable = length > 0 && length <= held.length && !this.#copying.has(sequence);
+    const restorable = length > 0 && length <= held.length;
     if (!restorable || !(checkpoint instanceof StateCheckpoint)) throw new EngineFault('the state cannot be restored');
+    await this.#finishCopies(sequence);
     await checkpoint.restore(this.#context, sequence);
     held.become(length);
   }
@@ -128,8 +129,8 @@ export class BatchSequences {
   /** See SequenceStates. */
   async saveWhole(sequence: number, notes?: StateNotes): Promise<WholeState> {
     const held = this.#at(sequence);
-    const savable = held.length > 0 && !this.#copying.has(sequence);
-    if (!this.#savable || !savable) throw new EngineFault('the state cannot be saved');
+    if (!this.#savable || held.length === 0) throw new EngineFault('the state cannot be saved');
+    await this.#finishCopies(sequence);
     const positions = new SequencePositions();
     positions.copy(held);
     const state = await StateInFile.save(this.#context, sequence, positions, notes);
@@ -139,12 +140,12 @@ export class BatchSequences {
 
   /** See SequenceStates. */
   async restoreWhole(sequence: number, state: WholeState): Promise<void> {
-    if (this.#copying.has(sequence)) throw new EngineFault('the sequence is not copied yet');
     // What it does not write over would spoil it.
     if (this.#spoiled.has(sequence)) throw new UncleanSequence('the sequence has cells that hold no number');
     const positions = this.#saved.get(state);
     if (!(state instanceof StateInFile) || !positions) throw new EngineFault('the state cannot be restored');
     this.#at(sequence).become(0);
+    await this.#finishCopies(sequence);
     await state.restore(this.#context, sequence);
     this.#at(sequence).copy(positions);
   }
@@ -156,6 +157,24 @@ export class BatchSequences {
     positions.become(opened.state.length);
     this.#saved.set(opened.state, positions);
     return opened;
+  }
+
+  /**
+   * Has llama.cpp make the copies of a sequence now, if it has not: its state would be saved without what is still to be copied, and a
+   * copy would take what is restored, or write over it. llama.cpp makes them when it begins a decode, and here none may follow. Rejects
+   * where no sequence is empty, in which a token could be decoded.
+   */
+  async #finishCopies(sequence: number): Promise<void> {
+    if (!this.#copying.has(sequence)) return;
+    const empty = this.#positions.findIndex(({ length }, id) => length === 0 && !this.#spoiled.has(id));
+    if (empty < 0) throw new UncleanSequence('the sequence is not copied yet');
+    this.#context.disposeSequence(empty);
+    try {
+      await decodeOne(this.#context, empty);
+      this.#copying.clear();
+    } finally {
+      this.#context.disposeSequence(empty);
+    }
   }
 
   /**

@@ -126,4 +126,22 @@ export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<v
       for (const sequence of [0, 1, 2]) await decoder.truncate(sequence, 0);
     },
   );
+  await t.test(
+    'a copy can be saved and restored into before the next decode, although its source was emptied',
+    async (t) => {
+      if (!decoder.copyable || !decoder.saveWhole || !decoder.restoreWhole) return;
+      await decoder.step([{ kind: 'prefill', sequence: 0, tokens: PROMPT.subarray(0, 15) }]);
+      await decoder.copy(2, 0);
+      await decoder.truncate(0, 0);
+      const state = await decoder.saveWhole(2);
+      await decoder.restoreWhole(1, state);
+      for (const sequence of [1, 2]) t.same(await reply(decoder, sequence, 15), expected, `sequence ${sequence}`);
+      await decoder.truncate(0, 0);
+      await decoder.copy(0, 2);
+      await decoder.restoreWhole(0, state);
+      t.same(await reply(decoder, 0, 15), expected, 'in place of a copy');
+      state.dispose();
+      for (const sequence of [0, 1, 2]) await decoder.truncate(sequence, 0);
+    },
+  );
 }
