@@ -50,8 +50,9 @@ export async function stateFacts(context: AddonContext, Make: new () => AddonChe
 }
 
 /**
- * All that a sequence holds, in a file in memory. llama.cpp writes and reads it by name; its length and its digest are checked
- * before it reads. The C library reads ahead for it and frees what it read as it is, so token ids are written farther behind
+ * All that a sequence holds, in a file in memory. llama.cpp writes and reads it by name. After it is complete
+ * nothing writes to it: it has no name, other processes open it for reading only, and it is mapped into no process. Before a restore its
+ * length and the time of its last change are compared with those at its completion, which detects a write without reading the file. The C library reads ahead for it and frees what it read as it is, so token ids are written farther behind
  * the state than that: otherwise they would stay in the memory of a process that forgets the state. (What it reads of the file's end, to
  * learn its length, is overwritten by what it reads from the beginning.)
  */
@@ -62,8 +63,7 @@ export class StateInFile implements WholeState {
   readonly #last: number;
   /** Of what is after the state; absent: nothing is. */
   readonly #counts: Pick<SharedState, 'tokens' | 'ends'> | undefined;
-  /** Undefined: not made yet. */
-  #digest: number | undefined;
+  readonly #changedAt: number;
 
   private constructor(
     file: MemoryFile,
@@ -72,16 +72,17 @@ export class StateInFile implements WholeState {
   ) {
     this.length = length;
     this.bytes = file.bytes;
+    this.#changedAt = file.changedAt;
     this.#file = file;
     this.#last = last;
     this.#counts = counts;
   }
 
-  /** The first call makes the digest: the step loop asks while llama.cpp computes, so that no reply waits for it. */
+  /** How other processes open it; undefined: they cannot. */
   get shared(): SharedState | undefined {
     if (!this.#counts) return undefined;
     const { descriptor: file, inode } = this.#file;
-    return { file, inode, bytes: this.bytes, digest: this.#saved(), ...this.#counts };
+    return { file, inode, bytes: this.bytes, changedAt: this.#changedAt, ...this.#counts };
   }
 
   /**
@@ -104,28 +105,22 @@ export class StateInFile implements WholeState {
         file.write(notes.tokens, at);
         file.write(notes.ends, at + WORD * notes.tokens.length);
       }
-      const state = new StateInFile(file, held, notes && { tokens: notes.tokens.length, ends: notes.ends.length });
-      if (!notes) state.#saved();
-      return state;
+      return new StateInFile(file, held, notes && { tokens: notes.tokens.length, ends: notes.ends.length });
     } catch (error) {
       file.close();
       throw error;
     }
   }
 
-  /**
-   * Opens a state that another process saved. Throws where it no longer exists. Its checksum is not verified before it
-   * is restored.
-   */
+  /** Opens a state that another process saved. Throws where it no longer exists, or was changed since. */
   static open(elsewhere: StateElsewhere): OpenedState {
-    const { bytes, digest, tokens: length, ends } = elsewhere;
+    const { bytes, tokens: length, ends } = elsewhere;
     const file = MemoryFile.ofProcess(elsewhere);
     try {
       const at = bytes - WORD * (length + ends);
       if (at <= FILE_HEAD || length === 0) throw new EngineFault('the state is of another shape');
       const notes = { tokens: file.read(length, at), ends: file.read(ends, at + WORD * length) };
       const state = new StateInFile(file, { length, last: length - 1 }, { tokens: length, ends });
-      state.#digest = digest;
       return { state, notes };
     } catch (error) {
       file.close();
@@ -135,8 +130,7 @@ export class StateInFile implements WholeState {
 
   /** Restores it into a sequence, in place of what is there. Rejects when it cannot. */
   async restore(context: AddonContext, sequence: number): Promise<void> {
-    const saved = this.#saved();
-    if (this.#file.bytes !== this.bytes || this.#file.digest() !== saved)
+    if (this.#file.bytes !== this.bytes || this.#file.changedAt !== this.#changedAt)
       throw new EngineFault('the state has changed');
     // Room for one token: the file has none for llama.cpp, which with room for none would only count them.
     await context.loadSequenceStateFromFile(this.#file.path, sequence, 1);
@@ -146,10 +140,5 @@ export class StateInFile implements WholeState {
 
   dispose(): void {
     this.#file.close();
-  }
-
-  /** The digest of what was saved. */
-  #saved(): number {
-    return (this.#digest ??= this.#file.digest());
   }
 }

@@ -12,8 +12,8 @@ export interface SharedState {
   readonly bytes: number;
   readonly tokens: number;
   readonly ends: number;
-  /** CRC-32 of the whole file. */
-  readonly digest: number;
+  /** The file's `MemoryFile.changedAt` once it was complete: with another one it is another file, or was written to since. */
+  readonly changedAt: number;
 }
 
 /** Files in this folder stay in memory (tmpfs, on Linux). */

@@ -111,7 +111,7 @@ function isHeld(raw: unknown): raw is HeldPrefix {
 
 function isSharedState(raw: unknown): raw is SharedState {
   if (!isFields(raw)) return false;
-  return [raw['file'], raw['inode'], raw['bytes'], raw['tokens'], raw['ends'], raw['digest']].every(isCount);
+  return [raw['file'], raw['inode'], raw['bytes'], raw['tokens'], raw['ends'], raw['changedAt']].every(isCount);
 }
 
 function isHeldTokens(raw: unknown): raw is HeldTokens {

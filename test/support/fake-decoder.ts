@@ -298,7 +298,7 @@ let inodes = 0;
 function share(bytes: number, { tokens, ends }: StateNotes): SharedState {
   const inode = ++inodes;
   files.set(inode, { notes: { tokens: tokens.slice(), ends: ends.slice() } });
-  return { file: 0, inode, bytes, tokens: tokens.length, ends: ends.length, digest: 0 };
+  return { file: 0, inode, bytes, tokens: tokens.length, ends: ends.length, changedAt: 0 };
 }
 
 /** A result of a run's steps, and that of the next one. */

@@ -10,18 +10,14 @@ import {
   writeSync,
 } from 'node:fs';
 import { randomUUID } from 'node:crypto';
-import { crc32 } from 'node:zlib';
 import { EngineFault } from '../../scheduler/faults.js';
 import { MEMORY_FILES, type StateElsewhere } from '../../protocol/shared-state.js';
-
-/** Read at once, bytes: it stays in a core's cache. */
-const PIECE = 1 << 18;
 
 /** glibc's BUFSIZ, bytes. Its buffer of a file has this size or that of a block of the file; musl's has 1,024 bytes. */
 const C_BUFFER = 8192;
 
-/** What pieces are read into, kept: to get new memory from the system takes longer than to read it. */
-const pieces: Buffer[] = [];
+/** The number of whole numbers from 0 on that a double has exactly. */
+const SAFE_INTEGERS = 1n << 53n;
 
 /** Bytes that files in memory can take, of all processes together, and still now; undefined: this system has none. */
 export function roomForMemoryFiles(): { readonly total: number; readonly free: number } | undefined {
@@ -57,13 +53,14 @@ export class MemoryFile {
   }
 
   /** One of another process of this user. Throws where it is gone. */
-  static ofProcess({ pid, file, inode, bytes }: StateElsewhere): MemoryFile {
+  static ofProcess({ pid, file, inode, bytes, changedAt }: StateElsewhere): MemoryFile {
     const path = `/proc/${pid}/fd/${file}`;
     // Before it is opened: the number may be a pipe's by now. The file may be a third process's, from which that one has it.
     if (!readlinkSync(path).startsWith(`${MEMORY_FILES}/ra-`)) throw new EngineFault('the state is gone');
     const opened = new MemoryFile(openSync(path, constants.O_RDONLY | constants.O_NONBLOCK));
     const found = fstatSync(opened.descriptor);
-    if (found.isFile() && found.ino === inode && found.size === bytes) return opened;
+    const isIt = found.isFile() && found.ino === inode && found.size === bytes;
+    if (isIt && opened.changedAt === changedAt) return opened;
     opened.close();
     throw new EngineFault('the state is gone');
   }
@@ -106,25 +103,12 @@ export class MemoryFile {
     throw new EngineFault('the file is too short');
   }
 
-  /** CRC-32 of all of it. */
-  digest(): number {
-    const file = this.descriptor;
-    const { size } = fstatSync(file);
-    const buffer = pieces.pop() ?? Buffer.allocUnsafeSlow(PIECE);
-    try {
-      let sum = 0;
-      for (let at = 0; at < size;) {
-        const bytes = readSync(file, buffer, 0, PIECE, at);
-        if (bytes === 0) break;
-        at += bytes;
-        sum = crc32(buffer.subarray(0, bytes), sum);
-      }
-      return sum;
-    } finally {
-      // Token ids are in it.
-      buffer.fill(0, 0, Math.min(size, PIECE));
-      pieces.push(buffer);
-    }
+  /**
+   * When the file's content or length was last changed, in nanoseconds of the kernel's clock, modulo 2^53. The kernel sets it at each
+   * write, to the precision of its tick (1 to 10 ms), and no process can set it to an earlier time. Reading it takes one system call.
+   */
+  get changedAt(): number {
+    return Number(fstatSync(this.descriptor, { bigint: true }).ctimeNs % SAFE_INTEGERS);
   }
 
   /** Idempotent. */

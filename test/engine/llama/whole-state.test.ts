@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, statSync, writeFileSync, writeSync } from 'node:fs';
 import t from 'tap';
 import type { AddonContext } from '../../../engine/llama/addon-context.js';
 import { StateInFile } from '../../../engine/llama/whole-state.js';
@@ -31,3 +31,47 @@ t.test('token ids are farther behind a state than the C library reads ahead', as
   opened.state.dispose();
   saved.dispose();
 });
+
+/** Bytes that this process has read from files since its start. */
+const bytesRead = (): number => Number(/^rchar: (\d+)$/m.exec(readFileSync('/proc/self/io', 'utf8'))?.[1]);
+
+t.test(
+  'to report a state, to open it elsewhere and to restore it reads none of its bytes on this thread',
+  async (t) => {
+    const large = Buffer.alloc(8 << 20, 1);
+    let path = '';
+    const context = {
+      saveSequenceStateToFile: (file: string) => {
+        path = file;
+        writeFileSync(file, large);
+        return Promise.resolve(large.length);
+      },
+      loadSequenceStateFromFile: () => Promise.resolve(),
+      getSequenceKvCacheMaxPosition: () => 2,
+    } as unknown as AddonContext;
+    const notes = { tokens: Uint32Array.of(7, 8, 9), ends: Uint32Array.of(2, 3) };
+    const before = bytesRead();
+    const saved = await StateInFile.save(context, 0, { length: 3, last: 2 }, notes);
+    if (!saved.shared) throw new Error('it has notes');
+    const { state } = StateInFile.open({ ...saved.shared, pid: process.pid });
+    await saved.restore(context, 0);
+    if (!(state instanceof StateInFile)) throw new Error('it is of a file');
+    await state.restore(context, 0);
+    const read = bytesRead() - before;
+    t.ok(read < large.length / 8, `${read} bytes read`);
+
+    // The kernel's clock has ticks: a change within the same one as the end of the save is not told apart from it.
+    const { ctimeNs } = statSync(path, { bigint: true });
+    while (statSync(path, { bigint: true }).ctimeNs === ctimeNs) {
+      const file = openSync(path, 'r+');
+      writeSync(file, Uint8Array.of(2), 0, 1, large.length / 2);
+      closeSync(file);
+    }
+    await t.rejects(saved.restore(context, 0), /the state has changed/);
+    await t.rejects(state.restore(context, 0), /the state has changed/);
+    const { shared } = saved;
+    t.throws(() => StateInFile.open({ ...shared, pid: process.pid }), /the state is gone/);
+    state.dispose();
+    saved.dispose();
+  },
+);

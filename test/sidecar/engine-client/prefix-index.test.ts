@@ -38,7 +38,7 @@ t.test('a prefix that a sequence no longer has is forgotten, unless another has 
 
 t.test('what other processes can restore is counted by itself, with the state that has most', async (t) => {
   const index = new HeldPrefixes(4, CONTEXT);
-  const state = (inode: number): SharedState => ({ file: 3, inode, bytes: 10, tokens: 5, ends: 1, digest: 7 });
+  const state = (inode: number): SharedState => ({ file: 3, inode, bytes: 10, tokens: 5, ends: 1, changedAt: 7 });
   const shared = (tokens: Uint32Array): unknown => index.sharedState(prefixHashes(tokens, ALL_ACCOUNTS));
   index.apply([
     held(0, prompt(5, 0)),

@@ -120,7 +120,7 @@ t.test('a job goes to the replica that its lease names, and prevents the others 
 t.test('what one replica has saved counts for those with equal states, and jobs name where it is', async (t) => {
   const { engine, replicas } = three();
   const hashes = PREFIX;
-  const state = { file: 5, inode: 6, bytes: 1000, tokens: 199, ends: 0, digest: 1 };
+  const state = { file: 5, inode: 6, bytes: 1000, tokens: 199, ends: 0, changedAt: 1 };
   replicas[0].held.apply([
     { sequence: 0, hashes },
     { sequence: 2, hashes: hashes.subarray(0, 2), state },
@@ -150,7 +150,7 @@ t.test('what one replica has saved counts for those with equal states, and jobs 
 
 t.test('a state that a second replica has restored is there for a third, also without the first', async (t) => {
   const { engine, replicas } = three();
-  const state = { file: 5, inode: 6, bytes: 1000, tokens: 199, ends: 0, digest: 1 };
+  const state = { file: 5, inode: 6, bytes: 1000, tokens: 199, ends: 0, changedAt: 1 };
   replicas.forEach((replica, at) => {
     replica.facts = { ...FACTS, states: 'w f16' };
     replica.pid = 100 + at;
@@ -173,7 +173,7 @@ t.test('a state that may be longer than a seat is not there for the replica of t
   replicas.forEach((replica, at) => {
     replica.facts = { ...FACTS, states: 'w f16', contextPerSeat: [8192, 1024, 8192][at] ?? 0 };
   });
-  const state = { file: 5, inode: 6, bytes: 1000, tokens: 4000, ends: 0, digest: 1 };
+  const state = { file: 5, inode: 6, bytes: 1000, tokens: 4000, ends: 0, changedAt: 1 };
   replicas[0].held.apply([{ sequence: 2, hashes: PREFIX, state }]);
   const reach = (): number[] => [0, 1, 2].map((at) => engine.heldPrefixes(at).longestOf(PREFIX) / PREFIX_CHUNK);
   t.strictSame(reach(), [3, 0, 3]);

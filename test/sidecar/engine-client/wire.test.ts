@@ -18,7 +18,7 @@ const call = { id: 1, kind: 'call', choice: 0, index: 0, name: 'f', arguments: '
 const piece = { id: 1, kind: 'piece', choice: 0, channel: 'content', text: 'x', tokens: 1 };
 const finished = { id: 1, kind: 'finished', choice: 0, reason: 'length', completionTokens: 1, reasoningTokens: 0 };
 const answer = { id: 1, kind: 'answer', question: 0, probabilities: Float64Array.of(0.5, 0.5), labelMass: 1 };
-const state = { file: 3, inode: 4, bytes: 5, tokens: 6, ends: 0, digest: 7 };
+const state = { file: 3, inode: 4, bytes: 5, tokens: 6, ends: 0, changedAt: 7 };
 const held = (more: object): unknown => ({
   v,
   kind: 'step',
@@ -66,7 +66,7 @@ t.test('anything else is a violation', async (t) => {
     [{ v, kind: 'ready', facts: { ...facts, states: 1 } }, 'malformed'],
     [held({ state: 1 }), 'malformed'],
     [held({ state: { ...state, inode: -1 } }), 'malformed'],
-    [held({ state: { ...state, digest: undefined } }), 'malformed'],
+    [held({ state: { ...state, changedAt: undefined } }), 'malformed'],
     [{ v, kind: 'capacity', seats: 0, unconfirmed: 0 }, 'malformed'],
     [{ v, kind: 'ready', facts: { ...facts, confirmsCancels: 'yes' } }, 'malformed'],
     [{ v, kind: 'ready', facts: { ...facts, warnings: [1] } }, 'malformed'],
