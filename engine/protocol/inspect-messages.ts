@@ -57,6 +57,8 @@ export interface Question {
     readonly taken: Bytes;
     /** Bytes of memory to assume in place of the free memory. */
     readonly memory?: number;
+    /** The same for a GPU, which this machine may lack: the model's layers are then assumed to be on one. */
+    readonly gpuMemory?: number;
   };
   /** Asks an external server once what an engine process asks it at its start. */
   readonly server: { readonly model: ServedModel; readonly remote: RemoteSetup };
@@ -171,7 +173,7 @@ export interface SizeRow {
   readonly contextPerSeat: number;
   /** Bytes of KV memory of one seat, over all kinds of memory. */
   readonly perSeat: number;
-  /** 0: not even one. */
+  /** 0: not even one; at most the seats that an engine can have. */
   readonly seats: number;
 }
 

@@ -2,6 +2,9 @@
 import type { HashedFile } from './file-key.js';
 import type { TemplateSettings } from './template-settings.js';
 
+/** Sequences that one engine can have at most. */
+export const MOST_SEATS = 256;
+
 /** How an engine is to be set up. */
 export interface EngineSetup {
   /** Absolute path of a GGUF file. */

@@ -157,8 +157,12 @@ const models = {
         memory: {
           type: 'string',
           value: 'SIZE',
-          about:
-            'check against this much host memory (24GiB) instead of what is free; a GPU’s memory is that of this machine, so run it on the GPU host',
+          about: 'check against this much host memory (24GiB) instead of what is free',
+        },
+        'gpu-memory': {
+          type: 'string',
+          value: 'SIZE',
+          about: 'check against a GPU with this much free memory (80GiB), which this machine may lack',
         },
         json: JSON_OPTION,
       },

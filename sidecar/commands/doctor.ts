@@ -12,7 +12,7 @@ import { guarded, hostChecks, isRunning } from './host-checks.js';
 import type { Io } from './io.js';
 import { size } from './layout.js';
 import { isExternal, withFile } from './model-files.js';
-import { loadText } from './model-text.js';
+import { loadText, seatsText } from './model-text.js';
 import { replicasToSize } from './replica-sizes.js';
 import { cacheCheck } from './cache-check.js';
 import { reasons, serves, shortOfMemory, sizeModels, type Sizing } from './sizing.js';
@@ -246,7 +246,7 @@ function modelCheck(model: ModelConfig | undefined, sizing: Sizing): Check {
     gpuMemory && `${size(gpuMemory.total)} of GPU memory`,
   ];
   const says =
-    `${setup.seats} seats of ${setup.contextPerSeat.toLocaleString('en')} tokens (${most?.toLocaleString('en') ?? 'more'} would fit) ` +
+    `${setup.seats} seats of ${setup.contextPerSeat.toLocaleString('en')} tokens (${most === undefined ? 'more' : seatsText(most)} would fit) ` +
     `on ${loadText(inspected.answer) ?? ''}; takes ${needs.filter(Boolean).join(' and ')}` +
     (cached > 0 ? `, and up to ${size(cached)} for its prefix cache` : ', without a prefix cache');
   return { what, level: 'ok', says };

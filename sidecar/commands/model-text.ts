@@ -1,4 +1,5 @@
 /** Formats the results about a model for people. */
+import { MOST_SEATS } from '../config/model-schema.js';
 import type { Fit, ModelReport } from '../engine-client/inspector.js';
 import { columns, size } from './layout.js';
 import { reasons, serves, shortOfMemory, type Sizing } from './sizing.js';
@@ -71,9 +72,14 @@ function sizeTable({ sizes }: ModelReport): string {
   const rows = sizes.map(({ contextPerSeat, perSeat, seats }) => [
     contextPerSeat.toLocaleString('en'),
     size(perSeat),
-    seats.toLocaleString('en'),
+    seatsText(seats),
   ]);
   return columns([['CONTEXT PER SEAT', 'KV PER SEAT', 'SEATS THAT FIT'], ...rows]);
+}
+
+/** How many seats fit, or that all fit that an engine can have. */
+export function seatsText(seats: number): string {
+  return seats < MOST_SEATS ? String(seats) : `${MOST_SEATS}, the most there can be`;
 }
 
 function indented(text: string): string {

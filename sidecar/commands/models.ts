@@ -4,6 +4,7 @@
  */
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
+import { MOST_SEATS } from '../config/model-schema.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { inspect, type HeadReport } from '../engine-client/inspector.js';
 import { modelsDir } from '../app/compose-models.js';
@@ -32,11 +33,9 @@ const FILE_DEFAULTS = {
   threads: 0,
   gpu: 'auto',
   flashAttention: 'auto',
-  prefillTokensPerStep: 256,
+  prefillTokensPerStep: 0,
 } as const;
 
-/** The same bound as in the configuration. */
-const MOST_SEATS = 256;
 const LEAST_CONTEXT = 64;
 const MOST_CONTEXT = 1_048_576;
 
@@ -185,14 +184,18 @@ async function vocabulary(args: readonly string[], { out, err: say, clock }: Io)
 
 async function verify(config: Settings, args: readonly string[], io: Io): Promise<number> {
   const { values, operands } = parsed(SPECS.verify, args);
-  const { kind, seats, context, memory, json } = values;
+  const { kind, seats, context, memory, 'gpu-memory': gpuMemory, json } = values;
   const [named] = operands;
   const changes = {
     ...(seats !== undefined && { seats: wholeOf('--seats', seats, 1, MOST_SEATS) }),
     ...(context !== undefined && { contextPerSeat: wholeOf('--context', context, LEAST_CONTEXT, MOST_CONTEXT) }),
     ...(kind !== undefined && { kind: kind === 'decision' ? ('decision' as const) : ('chat' as const) }),
   };
-  const wanted = { load: true, ...(memory !== undefined && { memory: bytesOf('--memory', memory) }) };
+  const wanted = {
+    load: true,
+    ...(memory !== undefined && { memory: bytesOf('--memory', memory) }),
+    ...(gpuMemory !== undefined && { gpuMemory: bytesOf('--gpu-memory', gpuMemory) }),
+  };
   const chosen = config.models.filter(({ id }) => named === undefined || id === named);
   for (const { id } of chosen.filter(isExternal))
     io.err(`${id} is computed by an external server: its weights are not here\n`);

@@ -38,6 +38,8 @@ export interface SizingOptions {
   readonly load: boolean;
   /** Bytes of memory to check against; absent: the free memory. */
   readonly memory?: number;
+  /** Bytes of a GPU's memory to check against, which this machine may lack; absent: the free memory of its GPUs, if it has any. */
+  readonly gpuMemory?: number;
   /**
    * A sidecar runs on the same data folder and has its models loaded: a model that does not fit is then reported, not
    * refused.
@@ -58,7 +60,7 @@ const HELD = '(a sidecar that runs on this data folder uses a part of it now)';
  */
 export async function sizeModels(
   models: readonly ToSize[],
-  { load, memory, running, entry, visionEntry }: SizingOptions,
+  { load, memory, gpuMemory, running, entry, visionEntry }: SizingOptions,
   { clock, terminal }: Pick<Io, 'clock' | 'terminal'>,
 ): Promise<Sizing[]> {
   const bar = new Progress(clock, terminal);
@@ -80,6 +82,7 @@ export async function sizeModels(
         load: load && !again,
         taken: taken.beside(setup.file, devices, images?.bytes),
         ...(memory !== undefined && { memory }),
+        ...(gpuMemory !== undefined && { gpuMemory }),
       },
       {
         clock,
@@ -95,7 +98,7 @@ export async function sizeModels(
       taken.add(setup, devices, inspected.answer);
     }
     // With an explicit memory size, processes on this machine do not matter.
-    sizings.push(running === true && memory === undefined ? besideRunning(sizing) : sizing);
+    sizings.push(running === true && memory === undefined && gpuMemory === undefined ? besideRunning(sizing) : sizing);
   }
   bar.clear();
   return sizings;

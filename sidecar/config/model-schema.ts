@@ -3,6 +3,9 @@ import { engineSchema } from './engine-schema.js';
 import { CORES, replicasSchema } from './replicas-schema.js';
 import { visionSchema } from './vision-schema.js';
 
+/** Of a replica; the same as engine/protocol/setup.ts has. */
+export const MOST_SEATS = 256;
+
 /** More than any model has. */
 const MOST_LAYERS = 1000;
 
@@ -61,7 +64,7 @@ export const modelSchema: SettingSchema = {
     seats: integer('Sequences that the engine runs at once, each of its replicas.', {
       default: 8,
       minimum: 1,
-      maximum: 256,
+      maximum: MOST_SEATS,
       unit: 'seats',
     }),
     contextPerSeat: integer(

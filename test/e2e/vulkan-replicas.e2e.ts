@@ -43,7 +43,9 @@ t.test('auto is one on each device, and both work at once', async (t) => {
 });
 
 t.test('each sees its own device alone, and memory is checked for that', async (t) => {
-  const [both, one] = [await doctor(chat), await doctor({ ...chat, replicas: [{ devices: 1 }, { devices: 0 }] })];
+  // So long that fewer fit than an engine can have.
+  const long = { ...chat, contextPerSeat: 65_536 };
+  const [both, one] = [await doctor(long), await doctor({ ...long, replicas: [{ devices: 1 }, { devices: 0 }] })];
   t.ok(freeIn(both));
   const seatsOf = (checks: readonly Check[]): number[] =>
     checks.flatMap(({ says }) => [...says.matchAll(/\((\d+) would fit\)/g)].map(([, seats]) => Number(seats)));

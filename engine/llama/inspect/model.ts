@@ -39,7 +39,7 @@ const LEAST_SEATS = 2;
 
 /** Looks at one model, as far as it can be looked at. `progress`: bytes of weights loaded. Rejects when the backend is not there. */
 export async function inspectModel(
-  { setup, template, load, taken, memory }: Question['model'],
+  { setup, template, load, taken, memory, gpuMemory }: Question['model'],
   progress: (done: number, total: number) => void,
 ): Promise<ModelReport> {
   const read = await readModelHead(setup.file);
@@ -48,7 +48,9 @@ export async function inspectModel(
   const findings: Finding[] = [{ what: 'file', ok: tensors > 0, needed: true, says: fileLine(head, tensors) }];
   if (tensors === 0) return bare(head, findings);
   const log = new LlamaLog();
-  const llama = await openLlama(setup.gpu, log);
+  const llama = await openLlama(gpuMemory === undefined ? setup.gpu : 'auto', log);
+  /** The card is another machine's, so its memory is computed here by the tensors' sizes. */
+  const elsewhere = gpuMemory !== undefined && llama.gpu === false;
   const insights = await GgufInsights.from(info, llama);
   const known = insights.isSupportedByLlamaCpp;
   log.begin();
@@ -59,18 +61,22 @@ export async function inspectModel(
     findings.push({ what: 'context', ok: false, needed: false, says: line });
   if (setup.cores !== undefined) findings.push(coresFinding(setup, setup.cores, memory === undefined));
   try {
-    const plan = await planLoad(llama, insights, setup);
+    const plan = await planLoad(elsewhere ? { gpu: 'cuda' } : llama, insights, setup);
     const { gpuLayers, flashAttention } = plan;
     const loading = {
-      gpu: llama.gpu,
+      gpu: elsewhere ? 'assumed' : llama.gpu,
       threads: computeThreads(setup),
       gpuLayers,
       layers: insights.totalLayers,
       flashAttention,
     };
     const really = await freeMemory(llama);
-    const free = withoutTaken(really, taken, memory);
-    const weights = await insights.estimateModelResourceRequirementsV2({ gpuLayers });
+    const free = withoutTaken({ cpuRam: memory ?? really.cpuRam, gpuVram: gpuMemory ?? really.gpuVram }, taken);
+    const weights = elsewhere
+      ? weightsElsewhere(insights, gpuLayers)
+      : await insights.estimateModelResourceRequirementsV2({ gpuLayers });
+    const estimate = (wanted: ContextPlan): Promise<Needs> =>
+      elsewhere ? needsElsewhere(insights, weights, wanted) : estimateNeeds(insights, weights, wanted);
     const heavy = firstProblem(
       tooHeavy(weights.cpuRam, free.cpuRam, 'memory'),
       gpuLayers > 0 ? tooHeavy(weights.gpuVram, free.gpuVram, 'GPU memory') : undefined,
@@ -92,7 +98,7 @@ export async function inspectModel(
       gpuLayers > 0 ? 0 : Math.min(weights.cpuRam, repackedBytes(info.fullTensorInfo ?? [], llama.systemInfo));
     const vocabulary = info.metadata.tokenizer.ggml.tokens.length;
     const grammars = (bare: Needs): Needs => withGrammars(bare, setup.kind, vocabulary);
-    const estimated = grammars(await estimateNeeds(insights, weights, plan));
+    const estimated = grammars(await estimate(plan));
     const saving = withCheckpoints(estimated, plan.seats, !plan.truncatable, setup.checkpoints?.bytes, free.cpuRam);
     const needs = withPrefixCache(saving, setup, free.cpuRam, roomForMemoryFiles()?.total);
     findings.push(memoryFinding(needs, plan, free));
@@ -110,7 +116,7 @@ export async function inspectModel(
       load: loading,
       memory: fitOf(needs.cpu, plan.seats, free.cpuRam, repacked),
       gpuMemory: gpuLayers > 0 ? fitOf(needs.gpu, plan.seats, free.gpuVram, weights.gpuVram) : undefined,
-      sizes: await sizeTable(insights, weights, plan, { free, besides, trained: head.trainedContext }),
+      sizes: await sizeTable(estimate, plan, { free, besides, trained: head.trainedContext }),
       findings,
     };
   } catch (error) {
@@ -137,8 +143,26 @@ function coresFinding(setup: SizingSetup, cores: string, here: boolean): Finding
   return { what: 'cores', ok: problem === undefined, needed: here, says: problem ?? `it computes on ${cores}` };
 }
 
-function withoutTaken(free: Sizes, taken: Bytes, memory: number | undefined): Sizes {
-  return { cpuRam: (memory ?? free.cpuRam) - taken.memory, gpuVram: free.gpuVram - taken.gpuMemory };
+function withoutTaken(free: Sizes, taken: Bytes): Sizes {
+  return { cpuRam: free.cpuRam - taken.memory, gpuVram: free.gpuVram - taken.gpuMemory };
+}
+
+/** The weights' split between the host and a GPU that this machine lacks: llama.cpp's own estimate needs the device. */
+function weightsElsewhere(insights: GgufInsights, gpuLayers: number): Sizes {
+  // eslint-disable-next-line @typescript-eslint/no-deprecated
+  return insights.estimateModelResourceRequirements({ gpuLayers, gpuSupportsMmap: false });
+}
+
+/** What the model takes beside its weights on a CPU, of which a GPU takes the part of the layers that are on it. */
+async function needsElsewhere(insights: GgufInsights, weights: Sizes, plan: ContextPlan): Promise<Needs> {
+  const { cpu } = await estimateNeeds(insights, weights, { ...plan, gpuLayers: 0 });
+  const share = plan.gpuLayers / insights.totalLayers;
+  const part = (bytes: number, where: Sizes[keyof Sizes], share: number): Needs['cpu'] => ({
+    weights: where,
+    perSeat: cpu.perSeat * share,
+    compute: bytes * share,
+  });
+  return { cpu: part(cpu.compute, weights.cpuRam, 1 - share), gpu: part(cpu.compute, weights.gpuVram, share) };
 }
 
 /** Loads the weights onto no GPU, where an engine may be at work, and looks at what the model can be used for. */
@@ -212,8 +236,7 @@ function fitOf(need: Needs['cpu'], seats: number, free: number, repacked: number
 
 /** The configured context's row and those of {@link CONTEXTS}, by length. */
 async function sizeTable(
-  insights: GgufInsights,
-  weights: Sizes,
+  estimate: (wanted: ContextPlan) => Promise<Needs>,
   plan: ContextPlan,
   { free, besides, trained = Infinity }: { free: Sizes; besides: (needs: Needs) => Needs; trained: number | undefined },
 ): Promise<SizeRow[]> {
@@ -221,7 +244,7 @@ async function sizeTable(
   const rows: SizeRow[] = [];
   for (const contextPerSeat of [...contexts].sort((a, b) => a - b)) {
     const seats = Math.max(LEAST_SEATS, plan.seats);
-    const { cpu, gpu } = besides(await estimateNeeds(insights, weights, { ...plan, seats, contextPerSeat }));
+    const { cpu, gpu } = besides(await estimate({ ...plan, seats, contextPerSeat }));
     const onCpu = seatsThatFit(cpu, usableOf(free.cpuRam));
     const onGpu = plan.gpuLayers > 0 ? seatsThatFit(gpu, usableOf(free.gpuVram)) : Infinity;
     rows.push({ contextPerSeat, perSeat: cpu.perSeat + gpu.perSeat, seats: Math.min(onCpu, onGpu) });

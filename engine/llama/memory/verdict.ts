@@ -1,3 +1,5 @@
+import { MOST_SEATS } from '../../protocol/setup.js';
+
 /** What a model takes of one kind of memory, bytes. */
 export interface Need {
   readonly weights: number;
@@ -42,10 +44,10 @@ function eachOf({ perSeat, grammars }: Need): number {
   return perSeat + (grammars?.perSeat ?? 0);
 }
 
-/** Seats that fit into `usable` bytes; 0: not even one. Infinity where a seat takes nothing. */
+/** Seats that fit into `usable` bytes, at most {@link MOST_SEATS}; 0: not even one. */
 export function seatsThatFit(need: Need, usable: number): number {
   const left = usable - fixedOf(need);
-  return left < 0 ? 0 : Math.floor(left / eachOf(need));
+  return left < 0 ? 0 : Math.min(MOST_SEATS, Math.floor(left / eachOf(need)));
 }
 
 /**
@@ -66,14 +68,22 @@ export function misfit(need: Need, wanted: Wanted, free: number, where: string):
     ...(prefixCache > 0 ? [`prefix cache ${gib(prefixCache)}`] : []),
     ...(grammars ? [`grammars ${gib(grammars.stores + grammars.perSeat * seats)}`] : []),
   ].join(', ');
-  return `it needs ${gib(total)} GiB of ${where} (${parts}) and ${gib(usable)} GiB are free. ${remedy(need, wanted, usable)}`;
+  return `it needs ${gib(total)} GiB of ${where} (${parts}) and ${freeText(free, total)}. ${remedy(need, wanted, usable)}`;
 }
 
 /** The same for weights alone, before anything is known of the context. */
 export function tooHeavy(weights: number, free: number, where: string): string | undefined {
   const usable = usableOf(free);
   if (weights <= usable) return undefined;
-  return `its weights alone need ${gib(weights)} GiB of ${where} and ${gib(usable)} GiB are free: use a smaller model`;
+  return `its weights alone need ${gib(weights)} GiB of ${where} and ${freeText(free, weights)}: ${weights <= free ? 'free some memory, or ' : ''}use a smaller model`;
+}
+
+/** `10 GiB are free`, less what is kept free, which is named where it is the reason or nothing is left beside it. */
+function freeText(free: number, needed: number): string {
+  const usable = usableOf(free);
+  if (free <= 0 || (usable > 0 && needed > free)) return `${gib(usable)} GiB are free`;
+  const kept = `${gib(RESERVE)} GiB are kept for other processes (engine.checkMemory: false turns this check off)`;
+  return `${gib(usable)} GiB may be used: ${gib(free)} GiB are free, of which ${kept}`;
 }
 
 /** What else helps where a GPU's memory is short. */

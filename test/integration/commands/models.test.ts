@@ -7,7 +7,8 @@ import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { checkModelFile } from '../../../engine/llama/model-file.js';
-import { RESERVE } from '../../../engine/llama/memory/verdict.js';
+import { RESERVE, type Need } from '../../../engine/llama/memory/verdict.js';
+import { MOST_SEATS } from '../../../engine/protocol/setup.js';
 import { CHAT_TEMPLATE } from '../../../bench/models/chat-template.js';
 import { ensureModel } from '../../../bench/models/embedded.js';
 import { writeRandomModel } from '../../../bench/models/random-model.js';
@@ -273,6 +274,27 @@ t.test('verify: with the memory of a larger machine the weights are not loaded o
     },
   ]);
   t.equal(ran.code, 0);
+});
+
+t.test('verify: a GPU that this machine lacks takes all but the embeddings', async (t) => {
+  const environment = configured(t.testdir(), { id: 'one', kind: 'chat', file, gpu: 'cuda', seats: 4 });
+  const ran = await runHere(['models', 'verify', 'one', '--gpu-memory', '80GiB', '--json'], environment);
+  const [found] = json(ran) as [{ gpuMemory: Need; memory: Need; sizes: { seats: number }[] }];
+  t.match(found, { serves: true, load: { gpu: 'assumed' }, gpuMemory: { usable: 80 * 2 ** 30 - RESERVE } });
+  const cpu = await runHere(['models', 'verify', file, '--seats', '4', '--json'], environment);
+  const [here] = json(cpu) as [{ memory: Need }];
+  t.equal(found.gpuMemory.perSeat, here.memory.perSeat);
+  t.ok(Math.abs(found.gpuMemory.weights + found.memory.weights - here.memory.weights) < 0.02 * here.memory.weights);
+  t.ok(found.memory.weights > 0 && found.memory.perSeat === 0);
+  t.strictSame([...new Set(found.sizes.map(({ seats }) => seats))], [MOST_SEATS]);
+
+  const text = await runHere(['models', 'verify', 'one', '--gpu-memory', '80GiB'], environment);
+  t.match(text.stdout, /layers on the GPU \(assumed\)[^]* 256, the most there can be\n/);
+  const small = await runHere(['models', 'verify', 'one', '--gpu-memory', '256MiB'], environment);
+  t.match(small, {
+    code: 1,
+    stdout: /of GPU memory and 0 GiB may be used: 0\.25 GiB are free, of which 0\.25 GiB are kept/,
+  });
 });
 
 t.test('verify: a file that cannot be served is reported, whatever its damage', async (t) => {

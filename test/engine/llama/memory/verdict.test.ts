@@ -1,4 +1,6 @@
 import t from 'tap';
+import { MOST_SEATS } from '../../../../engine/protocol/setup.js';
+import { loadConfig } from '../../../../sidecar/config/config.js';
 import {
   firstProblem,
   misfit,
@@ -62,6 +64,32 @@ t.test('the line has the numbers and what would fit', (t) => {
     tooHeavy(8 * GIB, 2 * GIB + RESERVE, 'memory'),
     'its weights alone need 8 GiB of memory and 2 GiB are free: use a smaller model',
   );
+  t.end();
+});
+
+t.test('where the reserve is the reason, the line names it and the setting', (t) => {
+  const kept =
+    /and 0 GiB may be used: 0\.25 GiB are free, of which 0\.25 GiB are kept for other .*engine\.checkMemory: false/;
+  t.match(misfit(need, plan, RESERVE, 'memory'), kept);
+  t.match(tooHeavy(GIB / 8, RESERVE, 'memory'), kept);
+  t.match(
+    tooHeavy(GIB / 8, RESERVE, 'memory'),
+    /: free some memory, or use a smaller model$/,
+    'it is smaller than what is free',
+  );
+  t.end();
+});
+
+t.test('at most the seats that an engine can have', (t) => {
+  t.equal(seatsThatFit({ weights: 0, perSeat: 1, compute: 0 }, GIB), MOST_SEATS);
+  t.equal(seatsThatFit({ weights: 0, perSeat: 0, compute: 0 }, GIB), MOST_SEATS, 'a seat takes nothing');
+  t.equal(
+    loadConfig({ RA_MODELS: JSON.stringify([{ id: 'a', file: '/a', kind: 'chat', seats: MOST_SEATS }]) }).kind,
+    'config',
+  );
+  t.match(loadConfig({ RA_MODELS: JSON.stringify([{ id: 'a', file: '/a', kind: 'chat', seats: MOST_SEATS + 1 }]) }), {
+    kind: 'invalid',
+  });
   t.end();
 });
 
