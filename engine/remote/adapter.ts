@@ -97,6 +97,11 @@ export interface Adapter {
    * it takes no step, and they stay.
    */
   readonly countLags: boolean;
+  /**
+   * Completion tokens that its usage may count though no frame had them: the end token, and where text is sent in whole
+   * characters the tokens of one that never ended.
+   */
+  readonly mostUnseen: number;
   /** What the server reports about itself, and whether it can be used. */
   open(): Promise<Opened>;
   /** The server's own template and tokens of a conversation; undefined: it could not be asked. */

@@ -29,6 +29,12 @@ const FORCED = 1000;
 /** Most probable tokens that are reported for a question; a label that is not among them is asked for by itself. */
 const TOP = 32;
 
+/**
+ * The end token, and tokens of an unfinished character. Valid text leaves three of these; a model that is sampled at random begins
+ * one character after the other, each with a probability of about a third.
+ */
+const MOST_UNSEEN = 16;
+
 const LOAD: LoadMetrics = {
   prefix: 'llamacpp',
   running: 'requests_processing',
@@ -43,6 +49,7 @@ export class LlamaServer implements Adapter {
    */
   readonly takesStops = false;
   readonly countLags = false;
+  readonly mostUnseen = MOST_UNSEEN;
   readonly #parts: AdapterParts;
   #metrics = true;
 

@@ -43,7 +43,13 @@ async function start(setup: EngineSetup): Promise<void> {
     const { adapter, client, file } = server;
     receivedAt = processClock.now();
     loop = new RemoteLoop(
-      { client, adapter, tokens: file.tokens, clock: processClock },
+      {
+        client,
+        adapter,
+        tokens: file.tokens,
+        longestTokenBytes: file.vocabulary.longestTokenBytes,
+        clock: processClock,
+      },
       {
         seats: setup.seats,
         tokens: remote.tokens ?? setup.seats * setup.contextPerSeat,

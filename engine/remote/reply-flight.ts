@@ -21,9 +21,12 @@ export interface ReplyFlightParts {
   readonly client: ServerClient;
   readonly adapter: Adapter;
   readonly tokens: ModelTokens;
+  /** Of the vocabulary, in UTF-8; Infinity: there is no bound. */
+  readonly longestTokenBytes: number;
   readonly clock: Clock;
 }
 
+type TokenEvent = Extract<StreamEvent, { kind: 'token' }>;
 type Usage = Extract<StreamEvent, { kind: 'usage' }>;
 
 /** One reply of a chat: the server's tokens become text, thoughts and calls by our own code. */
@@ -35,6 +38,8 @@ export class ReplyFlight implements Flight {
   readonly #reader: StreamReader;
   readonly #frames = new EventStream();
   readonly #stream: OpenStream;
+  readonly #promptTokens: number;
+  readonly #maxTokens: number;
   /** The server ends it when it is complete by our reading. */
   readonly #endsItself: boolean;
   #begun = false;
@@ -56,7 +61,9 @@ export class ReplyFlight implements Flight {
     this.#parts = parts;
     this.#events = events;
     this.#reply = new Reply(id, choice, job, tokens, { sampler: () => ELSEWHERE });
-    this.#reader = adapter.reader(promptLength(job.prompt));
+    this.#promptTokens = promptLength(job.prompt);
+    this.#maxTokens = job.maxTokens;
+    this.#reader = adapter.reader(this.#promptTokens);
     this.#endsItself = job.stops.length === 0 || (adapter.takesStops && hasPlainStops(job));
     const { path, body } = adapter.reply(job, choice, name);
     this.#stream = client.stream(path, body, { data: (bytes) => this.#read(bytes), end: (how) => this.#ended(how) });
@@ -86,8 +93,9 @@ export class ReplyFlight implements Flight {
     const outputs: Output[] = [];
     let failure: string | undefined;
     for (const event of this.#reader.read(frame.value)) {
-      if (event.kind === 'error') failure = event.why;
-      else this.#apply(event, outputs);
+      failure = event.kind === 'error' ? event.why : this.#impossible(event);
+      if (event.kind === 'error' || failure !== undefined) break;
+      this.#apply(event, outputs);
     }
     if (outputs.length > 0) this.#events.outputs(outputs);
     if (failure !== undefined) this.#fail(failure);
@@ -112,6 +120,38 @@ export class ReplyFlight implements Flight {
       case 'finish':
         this.#finish = event.reason;
     }
+  }
+
+  /** Why the server's counts cannot be right: they are what callers are billed for. Undefined: they can. */
+  #impossible(event: Exclude<StreamEvent, { kind: 'error' }>): string | undefined {
+    switch (event.kind) {
+      case 'begun':
+      case 'usage':
+        if ((event.cached ?? 0) > this.#promptTokens) return 'a wrong count of cached tokens';
+        return event.kind === 'usage' && !this.#isCount(event.completion) ? 'a wrong count of tokens' : undefined;
+      case 'token':
+        return this.#reply.over ? undefined : this.#impossiblyLate(event);
+      default:
+        return undefined;
+    }
+  }
+
+  /** Past its end by our reading a reply is billed by our own count, and the server may compute further tokens. */
+  #isCount(completion: number): boolean {
+    const { tokens, over } = this.#reply;
+    const most = Math.min(this.#maxTokens, tokens + this.#parts.adapter.mostUnseen);
+    return over || (completion >= tokens && completion <= most);
+  }
+
+  /** The text of `n` tokens, each of which is a part of a character at least, has from `n` bytes to those of `n` longest tokens. */
+  #impossiblyLate({ late }: TokenEvent): string | undefined {
+    if (late === undefined) return undefined;
+    const tokens = late.tokens + 1;
+    if (this.#reply.tokens + tokens > this.#maxTokens) return 'more tokens than were asked for';
+    // A byte that is no part of a character was replaced by one UTF-16 unit, which has three bytes in UTF-8.
+    const { length } = late.text;
+    const possible = tokens <= Buffer.byteLength(late.text) && length <= tokens * this.#parts.longestTokenBytes;
+    return possible ? undefined : 'text that is not of its tokens';
   }
 
   #begin(cached: number | undefined): void {

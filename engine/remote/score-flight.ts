@@ -12,10 +12,12 @@ export class ScoreFlight implements Flight {
   constructor(id: number, job: ScoreJob, question: number, name: string, adapter: Adapter, events: FlightEvents) {
     this.name = name;
     this.#events = events;
+    const promptTokens = job.input.length + (job.questions[question]?.tail.length ?? 0);
     const temperature = job.temperature * (job.questions[question]?.temperature ?? 1);
     void adapter.score(job, question, this.#closing.signal).then((scores) => {
       if (this.#closing.signal.aborted) return;
       if (scores.kind !== 'scores') this.#ended(scores);
+      else if ((scores.cached ?? 0) > promptTokens) events.failed('a wrong count of cached tokens');
       else {
         const { cached, logprobs } = scores;
         events.received();

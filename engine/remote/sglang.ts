@@ -29,6 +29,7 @@ const LOAD: LoadMetrics = {
 export class Sglang implements Adapter {
   readonly takesStops = true;
   readonly countLags = true;
+  readonly mostUnseen = 1;
   readonly #parts: AdapterParts;
   #model = '';
 

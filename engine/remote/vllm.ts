@@ -34,6 +34,7 @@ const LOAD: LoadMetrics = {
 export class Vllm implements Adapter {
   readonly takesStops = true;
   readonly countLags = true;
+  readonly mostUnseen = 1;
   readonly #parts: AdapterParts;
   /** What it calls the model. */
   #model = '';

@@ -85,6 +85,11 @@ export class Reply {
     return this.#tokens - (this.#model.isEnd(this.#last) ? 1 : 0);
   }
 
+  /** Completion tokens so far. */
+  get tokens(): number {
+    return this.#tokens;
+  }
+
   /** Its `finished` output is complete. */
   get over(): boolean {
     return this.#over;

@@ -21,6 +21,11 @@ const choice = (change: object) => (frame: Record<string, unknown>) => {
   const [first] = (frame['choices'] ?? []) as object[];
   return first ? { ...frame, choices: [{ ...first, ...change }] } : frame;
 };
+const usage = (change: object) => (frame: Record<string, unknown>) =>
+  'usage' in frame ? { ...frame, usage: { ...(frame['usage'] as object), ...change } } : frame;
+/** Of llama-server's second frame with a token. */
+const second = (change: object) => (frame: Record<string, unknown>) =>
+  frame['tokens_predicted'] === 2 ? { ...frame, ...change } : frame;
 const meta = (change: object) => (frame: Record<string, unknown>) => ({
   ...frame,
   meta_info: { ...(frame['meta_info'] as object), ...change },
@@ -179,6 +184,85 @@ export const MISBEHAVIOURS: readonly Case[] = [
     does: { frame: (frame) => ({ ...frame, tokens_predicted: 0 }) },
     intact: 1,
     ends: failed('a wrong count of tokens'),
+  },
+  {
+    name: 'too many tokens at the end',
+    kinds: ['vllm'],
+    does: { noEndToken: true, frame: usage({ completion_tokens: 1e9 }) },
+    intact: 3,
+    ends: failed('a wrong count of tokens'),
+  },
+  {
+    name: 'too many tokens at the end',
+    kinds: ['llama-server'],
+    does: { noEndToken: true, frame: (frame) => ('stop_type' in frame ? { ...frame, tokens_predicted: 1e9 } : frame) },
+    intact: 4,
+    ends: failed('a wrong count of tokens'),
+  },
+  {
+    name: 'too many tokens in a frame',
+    kinds: ['llama-server'],
+    does: { frame: second({ tokens_predicted: 1e9, content: 'x' }) },
+    intact: 2,
+    ends: failed('more tokens than were asked for'),
+  },
+  {
+    name: 'too many tokens in a frame',
+    kinds: ['sglang'],
+    does: { frame: meta({ completion_tokens: 1e9 }) },
+    ends: failed('a wrong count of tokens'),
+  },
+  {
+    name: 'more tokens at the end than frames can leave out',
+    kinds: ['vllm'],
+    does: { noEndToken: true, frame: usage({ completion_tokens: 5 }) },
+    intact: 3,
+    ends: failed('a wrong count of tokens'),
+  },
+  {
+    name: 'fewer tokens at the end than came',
+    kinds: ['vllm'],
+    does: { noEndToken: true, frame: usage({ completion_tokens: 1 }) },
+    intact: 3,
+    ends: failed('a wrong count of tokens'),
+  },
+  {
+    name: 'more text than so many tokens have',
+    kinds: ['llama-server'],
+    does: { frame: second({ tokens_predicted: 4, content: 'x'.repeat(100_000) }) },
+    intact: 2,
+    ends: failed('text that is not of its tokens'),
+  },
+  {
+    name: 'less text than so many tokens have',
+    kinds: ['llama-server'],
+    does: { frame: second({ tokens_predicted: 9, content: 'x' }) },
+    intact: 2,
+    ends: failed('text that is not of its tokens'),
+  },
+  {
+    name: 'more cached tokens than the prompt has',
+    kinds: ['llama-server'],
+    does: {
+      frame: (frame) =>
+        'prompt_progress' in frame
+          ? { ...frame, prompt_progress: { ...(frame['prompt_progress'] as object), cache: 1e9 } }
+          : frame,
+    },
+    ends: failed('a wrong count of cached tokens'),
+  },
+  {
+    name: 'more cached tokens than the prompt has',
+    kinds: ['vllm'],
+    does: { noEndToken: true, frame: usage({ prompt_tokens_details: { cached_tokens: 1e9 } }) },
+    intact: 3,
+    ends: failed('a wrong count of cached tokens'),
+  },
+  {
+    name: 'more cached tokens than the prompt has',
+    kinds: ['sglang'],
+    does: { frame: meta({ cached_tokens: 1e9 }) },
+    ends: failed('a wrong count of cached tokens'),
   },
 ];
 

@@ -59,7 +59,7 @@ export class RemoteHarness {
       control: () => undefined,
     };
     this.loop = new RemoteLoop(
-      { client, adapter: adapterFor({ client, setup }), tokens: model, clock: processClock },
+      { client, adapter: adapterFor({ client, setup }), tokens: model, longestTokenBytes: 1, clock: processClock },
       {
         seats,
         tokens,
