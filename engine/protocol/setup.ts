@@ -86,8 +86,10 @@ export interface RemoteSetup {
   readonly tokens?: number;
   /** How long a cancelled reply is awaited before its seat is used again, ms. */
   readonly cancelWaitMs: number;
-  /** How long a request may be without a byte from the server, and a question without its answer, ms. */
+  /** How long a request may be without a first token or progress of its prompt, and a question without its answer, ms. */
   readonly silentMs: number;
+  /** How long a reply may be without a further token, ms. */
+  readonly tokenMs: number;
 }
 
 /** Number formats of the keys and values that attention keeps. */

@@ -19,7 +19,7 @@ export type StreamEvent =
    * reported later.
    */
   | { readonly kind: 'begun'; readonly cached?: number }
-  /** Its prompt has been computed further. */
+  /** Its prompt has been computed further than when this was reported last. */
   | { readonly kind: 'progress' }
   /** `late`: as in `Reply.accept` (scheduler/reply.ts). */
   | {
@@ -112,6 +112,8 @@ export interface Adapter {
    */
   reply(job: GenerateJob, choice: number, name: string): ServerRequest;
   reader(promptTokens: number): StreamReader;
+  /** The longest line that a reply of at most so many tokens needs, bytes. */
+  longestLine(maxTokens: number): number;
   /** Never rejects. */
   score(job: ScoreJob, question: number, signal: AbortSignal): Promise<Scores>;
   /** Undefined: it did not answer. */

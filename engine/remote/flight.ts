@@ -17,8 +17,8 @@ export interface FlightEvents {
   outputs(outputs: readonly Output[]): void;
   /** Known after `begun`. */
   cached(tokens: number): void;
-  /** Anything came from the server. */
-  received(): void;
+  /** The server has computed more of it: of its prompt, or a token. Other bytes, such as comments, prove nothing. */
+  moved(what: 'prompt' | 'token'): void;
   /** The item is complete, and the server has ended it too. */
   done(): void;
   /** The item is complete, and its connection is closed; the server may still compute it. */

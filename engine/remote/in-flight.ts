@@ -1,13 +1,19 @@
 import type { Clock } from '../protocol/clock.js';
+import type { RemoteSetup } from '../protocol/setup.js';
 import type { Flight } from './flight.js';
 
 /** A request that was sent this long ago has reached the server, ms. */
 const REACHED_MS = 250;
 
+/** As in `RemoteSetup`. */
+export type StallLimits = Pick<RemoteSetup, 'silentMs' | 'tokenMs'>;
+
 interface Sent {
   readonly tokens: number;
   readonly sentAt: number;
-  receivedAt: number;
+  /** When the server had last computed more of it, and how long the next time may take, ms. */
+  movedAt: number;
+  limitMs: number;
   /** Fails its job. */
   readonly silent: () => void;
 }
@@ -15,14 +21,13 @@ interface Sent {
 /** The requests that the server is to compute, with their tokens and when they were sent. At most as many as seats. */
 export class InFlight {
   readonly #clock: Clock;
-  readonly #silentMs: number;
+  readonly #limits: StallLimits;
   readonly #flights = new Map<Flight, Sent>();
   #tokens = 0;
 
-  /** `silentMs`: how long a request may be without a byte from the server. */
-  constructor(clock: Clock, silentMs: number) {
+  constructor(clock: Clock, limits: StallLimits) {
     this.#clock = clock;
-    this.#silentMs = silentMs;
+    this.#limits = limits;
   }
 
   get size(): number {
@@ -45,10 +50,10 @@ export class InFlight {
     return this.#flights.keys();
   }
 
-  /** `silent`: called when the server has sent nothing for too long. */
+  /** `silent`: called when the server has not computed more of it for too long. */
   add(flight: Flight, tokens: number, silent: () => void): void {
     const now = this.#clock.now();
-    this.#flights.set(flight, { tokens, sentAt: now, receivedAt: now, silent });
+    this.#flights.set(flight, { tokens, sentAt: now, movedAt: now, limitMs: this.#limits.silentMs, silent });
     this.#tokens += tokens;
   }
 
@@ -57,9 +62,11 @@ export class InFlight {
     this.#flights.delete(flight);
   }
 
-  received(flight: Flight): void {
+  moved(flight: Flight, what: 'prompt' | 'token'): void {
     const sent = this.#flights.get(flight);
-    if (sent) sent.receivedAt = this.#clock.now();
+    if (!sent) return;
+    sent.movedAt = this.#clock.now();
+    if (what === 'token') sent.limitMs = this.#limits.tokenMs;
   }
 
   /** Clock reading from which on the server is known to have got it. */
@@ -67,9 +74,9 @@ export class InFlight {
     return flight.begun ? 0 : (this.#flights.get(flight)?.sentAt ?? 0) + REACHED_MS;
   }
 
-  /** Ends the requests that received no byte for too long. */
+  /** Ends the requests of which the server has not computed more for too long. */
   endSilent(): void {
-    const before = this.#clock.now() - this.#silentMs;
-    for (const { receivedAt, silent } of [...this.#flights.values()]) if (receivedAt < before) silent();
+    const now = this.#clock.now();
+    for (const { movedAt, limitMs, silent } of [...this.#flights.values()]) if (now - movedAt > limitMs) silent();
   }
 }

@@ -14,6 +14,7 @@ import type {
   ServerRequest,
   StreamReader,
 } from './adapter.js';
+import { MAX_LINE_BYTES } from './event-stream.js';
 import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf, type Fields } from './fields.js';
 import { serverGrammar } from './server-grammar.js';
 import { LlamaStream } from './llama-stream.js';
@@ -125,6 +126,10 @@ export class LlamaServer implements Adapter {
       ...grammarFields(job),
     };
     return { path: '/completion', body };
+  }
+
+  longestLine(): number {
+    return MAX_LINE_BYTES;
   }
 
   reader(promptTokens: number): StreamReader {

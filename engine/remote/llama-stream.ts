@@ -8,6 +8,8 @@ import { countOf, fieldsOf, textOf, tokensOf, type Fields } from './fields.js';
 export class LlamaStream implements StreamReader {
   readonly #promptTokens: number;
   #begun = false;
+  /** Prompt tokens that were computed, as last reported. */
+  #processed = 0;
   #tokens = 0;
 
   constructor(promptTokens: number) {
@@ -23,9 +25,11 @@ export class LlamaStream implements StreamReader {
     return [{ kind: 'error', why: 'an unknown frame' }];
   }
 
-  #progress({ cache, total }: Fields): readonly StreamEvent[] {
+  #progress({ cache, total, processed }: Fields): readonly StreamEvent[] {
     if (total !== this.#promptTokens) return [{ kind: 'error', why: 'another number of prompt tokens' }];
-    if (this.#begun) return [{ kind: 'progress' }];
+    const before = this.#processed;
+    this.#processed = Math.max(before, countOf(processed) ?? 0);
+    if (this.#begun) return this.#processed > before ? [{ kind: 'progress' }] : [];
     this.#begun = true;
     return [{ kind: 'begun', cached: countOf(cache) ?? 0 }];
   }

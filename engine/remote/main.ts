@@ -55,6 +55,7 @@ async function start(setup: EngineSetup): Promise<void> {
         tokens: remote.tokens ?? setup.seats * setup.contextPerSeat,
         cancelWaitMs: remote.cancelWaitMs,
         silentMs: remote.silentMs,
+        tokenMs: remote.tokenMs,
         emit: (step, outputs, held) => send({ kind: 'step', step, outputs, held }),
         capacity: (seats, unconfirmed) => send({ kind: 'capacity', seats, unconfirmed }),
         suspect: () => suspect(server, remote),

@@ -24,7 +24,7 @@ import type { ReplyFlightParts } from './reply-flight.js';
 import { Reports, type ReportOptions } from './reports.js';
 import { SeatLimit } from './seat-limit.js';
 
-export interface RemoteLoopOptions extends ReportOptions, Pick<RemoteSetup, 'cancelWaitMs' | 'silentMs'> {
+export interface RemoteLoopOptions extends ReportOptions, Pick<RemoteSetup, 'cancelWaitMs' | 'silentMs' | 'tokenMs'> {
   /** Tokens that may be in flight. */
   readonly tokens: number;
   /** Asks whether the server is still the same. Once it is not, the process ends. */
@@ -47,7 +47,7 @@ export class RemoteLoop {
     this.#parts = parts;
     this.#options = options;
     this.#limit = new SeatLimit(clock, options.seats);
-    this.#flights = new InFlight(clock, options.silentMs);
+    this.#flights = new InFlight(clock, options);
     this.#leaving = new Leaving(clock, options.cancelWaitMs);
     this.#reports = new Reports(options, clock, () => this.#steps);
     this.#jobs = new RemoteJobs(this.#reports);
@@ -136,9 +136,9 @@ export class RemoteLoop {
       cached: (count) => {
         if (item === 0) this.#reports.push([{ id: job.id, kind: 'cached', tokens: count }]);
       },
-      received: () => {
+      moved: (what) => {
         this.#steps += 1;
-        this.#flights.received(flight);
+        this.#flights.moved(flight, what);
       },
       done: () => {
         land();
@@ -169,7 +169,7 @@ export class RemoteLoop {
       },
     });
     job.begin(item, flight);
-    this.#flights.add(flight, tokens, () => this.#fail(job, 'the server is silent'));
+    this.#flights.add(flight, tokens, () => this.#fail(job, 'the server makes no progress'));
   }
 
   #begun(job: RemoteJob, cached = 0): void {

@@ -36,7 +36,7 @@ export class ReplyFlight implements Flight {
   readonly #events: FlightEvents;
   readonly #reply: Reply;
   readonly #reader: StreamReader;
-  readonly #frames = new EventStream();
+  readonly #frames: EventStream;
   readonly #stream: OpenStream;
   readonly #promptTokens: number;
   readonly #maxTokens: number;
@@ -63,6 +63,7 @@ export class ReplyFlight implements Flight {
     this.#reply = new Reply(id, choice, job, tokens, { sampler: () => ELSEWHERE });
     this.#promptTokens = promptLength(job.prompt);
     this.#maxTokens = job.maxTokens;
+    this.#frames = new EventStream(adapter.longestLine(job.maxTokens));
     this.#reader = adapter.reader(this.#promptTokens);
     this.#endsItself = job.stops.length === 0 || (adapter.takesStops && hasPlainStops(job));
     const { path, body } = adapter.reply(job, choice, name);
@@ -80,7 +81,6 @@ export class ReplyFlight implements Flight {
   }
 
   #read(bytes: Uint8Array): void {
-    this.#events.received();
     for (const frame of this.#frames.push(bytes)) {
       if (this.#over) return;
       this.#take(frame);
@@ -89,6 +89,7 @@ export class ReplyFlight implements Flight {
 
   #take(frame: Frame): void {
     if (frame.kind === 'garbage') this.#fail('the server sent no JSON');
+    if (frame.kind === 'long') this.#fail('the server sent too long a line');
     if (frame.kind !== 'json') return;
     const outputs: Output[] = [];
     let failure: string | undefined;
@@ -106,11 +107,15 @@ export class ReplyFlight implements Flight {
   #apply(event: Exclude<StreamEvent, { kind: 'error' }>, out: Output[]): void {
     switch (event.kind) {
       case 'begun':
+        // SGLang reports it with each frame.
+        if (!this.#begun) this.#events.moved('prompt');
         this.#begin(event.cached);
         return;
       case 'progress':
+        this.#events.moved('prompt');
         return;
       case 'token':
+        this.#events.moved('token');
         this.#begin(undefined);
         if (!this.#reply.over) this.#reply.accept(event.token, out, event.late);
         return;

@@ -20,7 +20,7 @@ export class ScoreFlight implements Flight {
       else if ((scores.cached ?? 0) > promptTokens) events.failed('a wrong count of cached tokens');
       else {
         const { cached, logprobs } = scores;
-        events.received();
+        events.moved('token');
         events.begun(cached);
         events.outputs([{ id, kind: 'answer', question, ...distribution(logprobs, temperature) }]);
         events.done();

@@ -9,8 +9,8 @@ import {
 import { Agent as TlsAgent, request as httpsRequest } from 'node:https';
 import type { RemoteSetup } from '../protocol/setup.js';
 
-/** The longest answer that is no stream: one of all tokens' probabilities is some megabytes for a large vocabulary. */
-const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
+/** The longest answer that is no stream: the metrics of some hundred data-parallel ranks are a few megabytes. */
+const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 
 /** What the operating system says where no process listens. */
 const ABSENT: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ENOENT', 'ENOTFOUND', 'EHOSTUNREACH', 'ENETUNREACH']);
@@ -116,9 +116,8 @@ export class ServerClient {
       response.on('error', error);
       response.on('close', () => end({ kind: 'broken', why: 'closed' }));
       if (response.statusCode !== 200) {
-        // The text of an error may quote the prompt.
-        response.resume();
-        response.on('end', () => end({ kind: 'status', status: response.statusCode ?? 0 }));
+        // Its text may quote the prompt, or never end.
+        end({ kind: 'status', status: response.statusCode ?? 0 });
         return;
       }
       response.on('data', (chunk: Buffer) => {

@@ -12,11 +12,15 @@ import type {
   ServerRequest,
   StreamReader,
 } from './adapter.js';
+import { MAX_LINE_BYTES } from './event-stream.js';
 import { factsOf, jsonAnswer, notYet } from './server-answers.js';
 import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf } from './fields.js';
 import { serverGrammar } from './server-grammar.js';
 import { readLoad, type LoadMetrics } from './load-reading.js';
 import { SglangStream } from './sglang-stream.js';
+
+/** Each frame repeats all tokens so far, with their text: some ten times the bytes of a usual token and its id. */
+const TOKEN_BYTES = 64;
 
 const LOAD: LoadMetrics = {
   prefix: 'sglang',
@@ -93,6 +97,10 @@ export class Sglang implements Adapter {
       },
     };
     return { path: '/generate', body };
+  }
+
+  longestLine(maxTokens: number): number {
+    return MAX_LINE_BYTES + maxTokens * TOKEN_BYTES;
   }
 
   reader(promptTokens: number): StreamReader {

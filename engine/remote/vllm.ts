@@ -13,6 +13,7 @@ import type {
   ServerRequest,
   StreamReader,
 } from './adapter.js';
+import { MAX_LINE_BYTES } from './event-stream.js';
 import { factsOf, jsonAnswer, notYet } from './server-answers.js';
 import { countOf, fieldsOf, listOf, numberOf, textOf, tokensOf } from './fields.js';
 import { serverGrammar } from './server-grammar.js';
@@ -90,6 +91,10 @@ export class Vllm implements Adapter {
       ...(grammar?.kind === 'whole' && { structured_outputs: { grammar: grammar.gbnf } }),
     };
     return { path: '/v1/completions', body };
+  }
+
+  longestLine(): number {
+    return MAX_LINE_BYTES;
   }
 
   reader(promptTokens: number): StreamReader {

@@ -107,14 +107,14 @@ export function remoteSetup(
   { engine }: Pick<ModelConfig, 'engine'>,
   server: NonNullable<ReplicaPlan['server']>,
 ): RemoteSetup | undefined {
-  const { kind, model: name, secretFile, tokens, cancelWaitMs, silentMs } = engine;
+  const { kind, model: name, secretFile, tokens, cancelWaitMs, silentMs, tokenMs } = engine;
   if (kind === 'llama.cpp') return undefined;
   const more = {
     ...(name !== undefined && { model: name }),
     ...(secretFile !== undefined && { secretFile }),
     ...(tokens !== undefined && { tokens }),
   };
-  return { kind, ...server, ...more, cancelWaitMs, silentMs };
+  return { kind, ...server, ...more, cancelWaitMs, silentMs, tokenMs };
 }
 
 /** Whether a model's engine processes have prefix caches that are sized by what is free. */

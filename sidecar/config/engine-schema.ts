@@ -44,7 +44,11 @@ export const engineSchema: SettingSchema = section({
     { default: 30_000, minimum: 100 },
   ),
   silentMs: milliseconds(
-    'How long a request may be without a byte from the server, and a question of a decision without its answer; past that it fails. Longer than the longest prompt takes a server that reports no progress. If nothing moves on the server at all, `engine.hangMs` ends its engine process sooner.',
+    'How long a request may be without its first token, or with llama-server without a report that more of its prompt was computed, and a question of a decision without its answer; past that it fails. Other bytes, such as comments, do not count. Longer than the longest prompt takes a server that reports no progress. If nothing moves on the server at all, `engine.hangMs` ends its engine process sooner.',
     { default: 180_000, minimum: 100 },
+  ),
+  tokenMs: milliseconds(
+    'How long a reply that has begun may be without a further token; past that it fails. Longer than the server lets a reply wait that it preempted.',
+    { default: 60_000, minimum: 100 },
   ),
 });

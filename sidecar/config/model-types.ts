@@ -43,6 +43,7 @@ export interface EngineConfig {
   readonly tokens?: number;
   readonly cancelWaitMs: number;
   readonly silentMs: number;
+  readonly tokenMs: number;
 }
 
 export type RemoteKind = 'llama-server' | 'vllm' | 'sglang';

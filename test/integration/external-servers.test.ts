@@ -65,7 +65,7 @@ const sidecar = await InProcess.start(t, {
       kind: 'chat' as const,
       seats: 1,
       ...(kind === 'sglang' && { prefixCache: { scope: 'all' } }),
-      engine: { kind, ...REACHED[kind], silentMs: 2000 },
+      engine: { kind, ...REACHED[kind], silentMs: 2000, tokenMs: 2000 },
     })),
     {
       id: 'several',
@@ -189,6 +189,14 @@ const HOW: Readonly<Record<StubKind, string>> = {
   sglang: 'over TLS with a key',
 };
 
+/** Signs of life of each kind that are not progress. */
+const PINGS: Readonly<Record<StubKind, (promptTokens: number) => string>> = {
+  'llama-server': (total) => `data: {"prompt_progress":{"total":${total},"cache":1,"processed":${total}}}\n\n`,
+  vllm: () => ': ping\n\ndata: {"choices":[{"index":0,"text":"","token_ids":[],"finish_reason":null}]}\n\n',
+  sglang: (total) =>
+    `data: {"output_ids":[97,98],"meta_info":{"prompt_tokens":${total},"completion_tokens":2,"finish_reason":null}}\n\n`,
+};
+
 for (const kind of KINDS) {
   t.test(
     `${kind}, ${HOW[kind]}: each way to misbehave ends in the right answer, usage record and metric`,
@@ -209,12 +217,12 @@ for (const kind of KINDS) {
           );
         }
       }
-      stub.misbehaviour = { hangsAfter: 2 };
-      const silence: Case = { name: 'silence', does: {}, ends: /failed/, intact: 2 };
+      stub.misbehaviour = { hangsAfter: 2, pings: PINGS[kind] };
+      const silence: Case = { name: 'signs of life', does: {}, ends: /failed/, intact: 2 };
       t.strictSame(
         await observe(`${kind}-silent`, true),
         { ...expected(silence, kind, true), metric: { bad_gateway: 1 } },
-        'silence in the middle of a reply',
+        'signs of life in the middle of a reply',
       );
       stub.misbehaviour = {};
       t.match(await observe(kind, true), { text: 'abc', whole: true, outcome: 'done' }, 'afterwards');

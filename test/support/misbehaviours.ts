@@ -62,6 +62,12 @@ export const MISBEHAVIOURS: readonly Case[] = [
     ends: failed('half a frame'),
   },
   { name: 'no JSON', does: { frames: { 1: '<html>' } }, intact: 1, ends: failed('the server sent no JSON') },
+  {
+    name: 'a line without an end',
+    does: { frames: { 1: `half:data: ${'x'.repeat(3 * 1024 * 1024)}` }, hangsAfter: 2 },
+    intact: 1,
+    ends: failed('the server sent too long a line'),
+  },
   { name: 'JSON of another kind', does: { frames: { 1: '17' } }, intact: 1, ends: failed('.*') },
   { name: 'an error first', does: { frames: { 0: error } }, ends: failed('the server reports an error') },
   {

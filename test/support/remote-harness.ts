@@ -37,6 +37,7 @@ export interface RemoteHarnessOptions {
   readonly tokens?: number;
   readonly cancelWaitMs?: number;
   readonly silentMs?: number;
+  readonly tokenMs?: number;
 }
 
 export class RemoteHarness {
@@ -49,9 +50,9 @@ export class RemoteHarness {
   #id = 0;
 
   private constructor(stub: ServerStub, options: RemoteHarnessOptions) {
-    const { seats = 4, tokens = 1000, cancelWaitMs = 5000, silentMs = 60_000 } = options;
+    const { seats = 4, tokens = 1000, cancelWaitMs = 5000, silentMs = 60_000, tokenMs = 60_000 } = options;
     this.stub = stub;
-    const setup = { kind: stub.kind, url: stub.url, cancelWaitMs, silentMs };
+    const setup = { kind: stub.kind, url: stub.url, cancelWaitMs, silentMs, tokenMs };
     const client = new ServerClient(setup);
     const model = {
       isEnd: (token: number) => token === END,
@@ -65,6 +66,7 @@ export class RemoteHarness {
         tokens,
         cancelWaitMs,
         silentMs,
+        tokenMs,
         emit: (_, outputs) => {
           this.outputs.push(...outputs);
           this.#wake();

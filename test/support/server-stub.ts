@@ -17,6 +17,8 @@ export type StubKind = 'llama-server' | 'vllm' | 'sglang';
 const REPLY = [97, 98, 99] as const;
 export const END = 258;
 const CACHED = 1;
+/** Between two pings. */
+const PING_MS = 20;
 
 /** What it does in place of a whole reply. */
 export interface Misbehaviour {
@@ -37,6 +39,8 @@ export interface Misbehaviour {
   readonly staysOpen?: boolean;
   /** The stub sends this many frames and then nothing more, until its connection is closed. */
   readonly hangsAfter?: number;
+  /** While it hangs it sends this text of a prompt's length again and again. */
+  readonly pings?: (promptTokens: number) => string;
   /** How long it continues after its connection was closed, ms; Infinity: forever. */
   readonly goesOnMs?: number;
   readonly noEndToken?: boolean;
@@ -357,6 +361,11 @@ export class ServerStub {
     else for (const text of texts) response.write(text);
     // In the step of its last token it is not counted any more.
     this.#counted = this.running - (hangsAfter < all.length ? 0 : 1);
+    const { pings } = this.misbehaviour;
+    if (pings !== undefined && hangsAfter < all.length) {
+      const again = setInterval(() => response.write(pings(promptTokensOf(body))), PING_MS);
+      response.on('close', () => clearInterval(again));
+    }
     if (hangsAfter < all.length) return;
     if (resetAfter < all.length) setTimeout(() => response.socket?.destroy(), 20);
     else if (staysOpen !== true) response.end();
@@ -364,7 +373,7 @@ export class ServerStub {
 
   #frames(body: Record<string, unknown>): Record<string, unknown>[] {
     const tokens = this.misbehaviour.noEndToken === true ? [...REPLY] : [...REPLY, END];
-    const prompt = listOf(body['prompt'] ?? body['input_ids']).length;
+    const prompt = promptTokensOf(body);
     const completion = REPLY.length + 1;
     switch (this.kind) {
       case 'llama-server':
@@ -438,4 +447,8 @@ export class ServerStub {
       ],
     };
   }
+}
+
+function promptTokensOf(body: Record<string, unknown>): number {
+  return listOf(body['prompt'] ?? body['input_ids']).length;
 }

@@ -9,7 +9,7 @@ import { testPair } from '../../support/certificates.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ServerStub } from '../../support/server-stub.js';
 
-const SETUP = { kind: 'vllm', cancelWaitMs: 1000, silentMs: 1000 } as const;
+const SETUP = { kind: 'vllm', cancelWaitMs: 1000, silentMs: 1000, tokenMs: 1000 } as const;
 
 t.test('over a Unix socket', async (t) => {
   const dir = await mkdtemp(join(tmpdir(), 'ra-socket-'));
@@ -47,20 +47,21 @@ t.test('a certificate that is not trusted, or none, is named and not waited for'
   }
 });
 
-t.test('a request that receives nothing within the bound is ended, and one that receives something is not', (t) => {
+t.test('a request whose prompt or reply makes no progress within its bound is ended', (t) => {
   const clock = new FakeClock();
-  const flights = new InFlight(clock, 180_000);
+  const flights = new InFlight(clock, { silentMs: 180_000, tokenMs: 60_000 });
   const ended: string[] = [];
   const flight = (name: string) => ({ name, begun: true, close: () => undefined });
-  const [silent, received] = [flight('silent'), flight('received')];
-  for (const one of [silent, received]) flights.add(one, 10, () => ended.push(one.name));
-  clock.advance(100_000);
-  flights.received(received);
-  clock.advance(80_000);
+  const [silent, prompt, token] = [flight('silent'), flight('prompt'), flight('token')];
+  for (const one of [silent, prompt, token]) flights.add(one, 10, () => ended.push(one.name));
+  clock.advance(120_000);
+  flights.moved(prompt, 'prompt');
+  flights.moved(token, 'token');
+  clock.advance(60_000);
   flights.endSilent();
   t.strictSame(ended, []);
   clock.advance(1);
   flights.endSilent();
-  t.strictSame(ended, ['silent']);
+  t.strictSame(ended, ['silent', 'token']);
   t.end();
 });

@@ -14,7 +14,7 @@ import { ServerStub } from '../../support/server-stub.js';
 const model: ServedModel = { file: await embeddedTestModel(), kind: 'chat', seats: 2, contextPerSeat: 64 };
 
 function remote(kind: RemoteSetup['kind'], url: string): RemoteSetup {
-  return { kind, url, cancelWaitMs: 1000, silentMs: 1000 };
+  return { kind, url, cancelWaitMs: 1000, silentMs: 1000, tokenMs: 1000 };
 }
 
 t.test('a server of another kind is reported as that, and is not waited for', async (t) => {

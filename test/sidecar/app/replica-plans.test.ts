@@ -4,7 +4,7 @@ import { planReplicas, uniformNames, type Inspectors } from '../../../sidecar/ap
 import type { ModelConfig } from '../../../sidecar/config/config.js';
 import type { MachineFacts } from '../../../sidecar/engine-client/inspector.js';
 
-const OWN = { kind: 'llama.cpp', cancelWaitMs: 1, silentMs: 1 } as const;
+const OWN = { kind: 'llama.cpp', cancelWaitMs: 1, silentMs: 1, tokenMs: 1 } as const;
 const SIZES = { seats: 8, contextPerSeat: 2048, threads: 0 };
 const MODEL = { id: 'm', file: '/m.gguf', engine: OWN, ...SIZES, gpu: 'auto' } as ModelConfig;
 

@@ -127,7 +127,7 @@ t.test('without settings: every default', async (t) => {
     load: 'eager',
     idleUnloadMs: 0,
     ownedBy: 'local',
-    engine: { kind: 'llama.cpp', cancelWaitMs: 30_000, silentMs: 180_000 },
+    engine: { kind: 'llama.cpp', cancelWaitMs: 30_000, silentMs: 180_000, tokenMs: 60_000 },
   };
   t.strictSame(models, [
     { ...common, id: 'ra-tiny-chat', kind: 'chat', seats: 8, contextPerSeat: 2048 },
