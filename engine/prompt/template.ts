@@ -5,6 +5,7 @@ import { shapeConversation, type PromptConversation, type Shape, type Shaped } f
 import { UNMARKED, type Marking } from './data-text.js';
 import { withEmbeddedResults } from './embedded-results.js';
 import { formatDate } from './dates.js';
+import { probeEfforts, type Effort, type EffortValues, type Efforts } from './effort.js';
 import { JinjaTemplate } from './jinja.js';
 import { probeShape, shapeWithMarks } from './template-probe.js';
 import { thoughtsOf } from './thought-format.js';
@@ -18,11 +19,8 @@ export interface TemplateTokens {
 
 export interface RenderOptions {
   readonly addGenerationPrompt: boolean;
-  /**
-   * `none` turns thinking off (`enable_thinking` false), any other value turns it on and is passed to the template,
-   * unless the template throws at it. Absent: a model that can think does. As in llama.cpp.
-   */
-  readonly reasoningEffort?: string;
+  /** Reaches the template by the names that it has for it ({@link Efforts}). Absent: a model that can think does, as in llama.cpp. */
+  readonly reasoningEffort?: Effort;
   /** The schema of a reply that is JSON, for the templates that write it down. */
   readonly writtenSchema?: object;
   /** The caller's own values for names that the template reads. Names that carry the conversation are not among them. */
@@ -74,10 +72,8 @@ interface TemplateSource {
   readonly thinks: boolean;
   /** It writes the schema of a JSON reply itself, where others expect OpenAI's form of it, which llama.cpp does not give them. */
   readonly writesFormat: boolean;
-  /**
-   * The effort `none` is passed to the template by name: `enable_thinking` alone does not keep the model from thinking.
-   */
-  readonly namesNone: boolean;
+  /** What it is given for each level of effort. */
+  readonly efforts: Efforts;
   /** It reads the results of calls from the message that calls, and from no other. */
   readonly embedsResults: boolean;
   /** It begins no turn of the model after the results of a call that has words beside it (Gemma 4). */
@@ -98,6 +94,11 @@ export class ChatTemplate {
     this.#template = template;
     this.#shape = shape;
     this.#calls = calls;
+  }
+
+  /** What the template is given for each level of effort. */
+  get efforts(): Efforts {
+    return this.#template.efforts;
   }
 
   /** How its model writes calls; undefined: it is given no tools. */
@@ -173,12 +174,12 @@ function parseTemplate(source: string, tokens: TemplateTokens): TemplateSource {
     embedsResults: source.includes("if message['tool_responses']"),
     omitsTurn: source.includes('<|tool_call>call:'),
   };
-  const skips = (namesNone: boolean): boolean => {
-    const options = { addGenerationPrompt: true, reasoningEffort: 'none' };
-    const text = renderWith({ namesNone, ...template }, { messages: [{ role: 'user', content: 'Hello' }] }, options);
-    return text !== undefined && (thoughts?.skipped(text) ?? false);
+  const render = (values: EffortValues): string | undefined => {
+    const items = itemsOf(template, { messages: [{ role: 'user', content: 'Hello' }] }, { addGenerationPrompt: true });
+    return tryRender(template.template, { ...items, ...values }, UNMARKED);
   };
-  return { namesNone: !skips(false) && skips(true), ...template };
+  const efforts = probeEfforts(source, render, (prompt) => thoughts?.skipped(prompt) ?? false);
+  return { efforts, ...template };
 }
 
 /** undefined: the template threw, be it by its own `raise_exception` or for a feature that the renderer lacks. */
@@ -189,12 +190,10 @@ function renderWith(
   marking: Marking = UNMARKED,
 ): string | undefined {
   const { reasoningEffort: effort } = options;
-  const items = itemsOf(source, shaped, options);
-  if (effort === undefined || (effort === 'none' && !source.namesNone))
-    return tryRender(source.template, items, marking);
-  // Some templates throw at an effort that is not among theirs. `reasoning_strength` is another name for it.
-  const withEffort = { reasoning_effort: effort, reasoning_strength: effort, ...items };
-  return tryRender(source.template, withEffort, marking) ?? tryRender(source.template, items, marking);
+  const items = itemsOf(source, shaped, options, effort && source.efforts[effort]);
+  const text = tryRender(source.template, items, marking);
+  // A template may throw at a level beside something else in the conversation.
+  return text ?? (effort && tryRender(source.template, itemsOf(source, shaped, options), marking));
 }
 
 /** The beginning of the model's turn, where a template of {@link TemplateSource.omitsTurn} leaves it out. As in llama-server. */
@@ -220,17 +219,24 @@ function ownWords(source: TemplateSource, shaped: Shaped, options: RenderOptions
 /** Characters of a template's own message, at least: shorter texts are in it by chance. */
 const LEAST_WORDS = 12;
 
-function itemsOf(source: TemplateSource, shaped: Shaped, options: RenderOptions): Record<string, unknown> {
-  const { reasoningEffort: effort, addGenerationPrompt, writtenSchema, switches = {} } = options;
+/** `effort`: the values of the level that is asked for. */
+function itemsOf(
+  source: Omit<TemplateSource, 'efforts'>,
+  shaped: Shaped,
+  options: RenderOptions,
+  effort?: EffortValues,
+): Record<string, unknown> {
+  const { reasoningEffort, addGenerationPrompt, writtenSchema, switches = {} } = options;
   const now = new Date();
   return {
     bos_token: source.tokens.bos,
     eos_token: source.tokens.eos,
     add_generation_prompt: addGenerationPrompt,
-    enable_thinking: effort === undefined ? source.thinks : effort !== 'none',
+    enable_thinking: reasoningEffort === undefined ? source.thinks : reasoningEffort !== 'none',
     date_string: formatDate(now, '%d %b %Y'),
     datetime: formatDate(now, '%b %d %Y'),
     ...KEEP_THOUGHTS,
+    ...effort,
     ...withoutOurs(switches),
     ...(source.writesFormat && writtenSchema && { response_format: writtenSchema }),
     ...shaped,

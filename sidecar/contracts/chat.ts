@@ -35,7 +35,7 @@ export function toChatRequest(value: unknown): Parsed<ChatRequest> {
   const outcome = check(value);
   if (!outcome.ok) return refuseAt(placeOf(outcome.segments, CHAT_OPEN_MAPS), outcome.message);
   const body = outcome.value;
-  const impossible = checkToolChoice(body);
+  const impossible = checkTools(body);
   if (impossible !== undefined) return impossible;
 
   const tools = body.tool_choice === 'none' ? undefined : body.tools;
@@ -48,11 +48,21 @@ export function toChatRequest(value: unknown): Parsed<ChatRequest> {
   };
 }
 
-/** Why `tool_choice` cannot be met; undefined: it can. `nameAt`: where the body names a function. */
-export function checkToolChoice(
-  { tool_choice: choice, tools }: ChatBody,
-  nameAt = 'tool_choice.function.name',
-): Parsed<never> | undefined {
+/** Where a body of POST /chat/completions names functions. */
+const CHAT_NAMES = { tool: (at: number) => `tools[${at}].function.name`, choice: 'tool_choice.function.name' };
+
+/** Why the tools, or `tool_choice`, cannot be what the body says; undefined: they can. `names`: where it names functions. */
+export function checkTools(body: ChatBody, names = CHAT_NAMES): Parsed<never> | undefined {
+  const known = new Set<string>();
+  for (const [i, { function: described }] of (body.tools ?? []).entries()) {
+    if (known.has(described.name))
+      return refuse(names.tool(i), 'must not be the name of an earlier tool: give each tool its own name');
+    known.add(described.name);
+  }
+  return checkToolChoice(body, names.choice);
+}
+
+function checkToolChoice({ tool_choice: choice, tools }: ChatBody, nameAt: string): Parsed<never> | undefined {
   if (choice === undefined || choice === 'none' || choice === 'auto') return undefined;
   if (choice === 'required') return tools ? undefined : refuse('tool_choice', 'must not be required without tools');
   const { name } = choice.function;

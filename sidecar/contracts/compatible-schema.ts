@@ -175,7 +175,11 @@ const REFUSED: Schemas = {
 /** Some clients send an empty text or list for nothing, where others send null. */
 export const USER = orNull({ ...STRICT['user'], minLength: 0 });
 
+/** The strict contract's levels, and those above that some clients have. */
+export const EFFORT = orNull({ enum: ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] });
+
 const USED: Schemas = {
+  reasoning_effort: EFFORT,
   stop: orNull({ ...STRICT['stop'], minItems: 0 }),
   user: USER,
   top_k: orNull({ type: 'integer', minimum: -1, maximum: 2_147_483_647 }),

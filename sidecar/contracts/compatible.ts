@@ -1,5 +1,5 @@
 /** Chat bodies under `contract: compatible`, brought into the form of the strict contract's requests. */
-import { paramsOf, callChoiceOf, checkToolChoice, type ChatBody } from './chat.js';
+import { paramsOf, callChoiceOf, checkTools, type ChatBody } from './chat.js';
 import { COMPATIBLE_SCHEMA } from './compatible-schema.js';
 import { placeOf } from './paths.js';
 import { type Parsed, refuseAt } from './refusal.js';
@@ -71,7 +71,7 @@ export function toCompatibleRequest(value: unknown): Parsed<ChatRequest> {
     ...(streaming && { stream_options: { include_usage: streaming.include_usage ?? false } }),
     ...(format && { response_format: { type: format.type === 'text' ? 'text' : 'json_object' } }),
   };
-  const impossible = checkToolChoice(chat);
+  const impossible = checkTools(chat);
   if (impossible !== undefined) return impossible;
   const tools = chat.tool_choice === 'none' ? undefined : chat.tools;
   const schema = format && replySchemaOf(format);

@@ -50,7 +50,8 @@ export interface CallChoice {
   readonly parallel: boolean;
 }
 
-export type ReasoningEffort = 'none' | 'minimal' | 'low' | 'medium' | 'high';
+/** `xhigh` and `max`: not in the strict contract. */
+export type ReasoningEffort = 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | 'max';
 
 export interface ChatRequest {
   readonly params: ChatParams;

@@ -3,7 +3,7 @@
  * response or a tool that runs here is refused by name.
  */
 import { CHAT_SCHEMA } from './chat-schema.js';
-import { CACHE_MARK, IGNORED, JSON_SCHEMA_FORMAT, NO_MODERATION, USER, orNull } from './compatible-schema.js';
+import { CACHE_MARK, EFFORT, IGNORED, JSON_SCHEMA_FORMAT, NO_MODERATION, USER, orNull } from './compatible-schema.js';
 import {
   CALL_ID,
   MAX_TEXT,
@@ -149,7 +149,7 @@ export const RESPONSES_SCHEMA = {
     parallel_tool_calls: { type: ['boolean', 'null'] },
     reasoning: orNull(
       closed([], {
-        effort: orNull(CHAT['reasoning_effort'] ?? {}),
+        effort: EFFORT,
         summary: orNull({ enum: ['auto', 'concise', 'detailed'] }),
         generate_summary: orNull({ enum: ['auto', 'concise', 'detailed'] }),
       }),

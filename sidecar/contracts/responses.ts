@@ -1,5 +1,5 @@
 /** Bodies of POST /responses, brought into the form of chat requests. */
-import { callChoiceOf, checkToolChoice, paramsOf, type ChatBody } from './chat.js';
+import { callChoiceOf, checkTools, paramsOf, type ChatBody } from './chat.js';
 import { toolOf } from './compatible.js';
 import { pathOf, placeOf } from './paths.js';
 import { type Parsed, refuse, refuseAt } from './refusal.js';
@@ -70,7 +70,7 @@ export function toResponsesRequest(value: unknown): Parsed<ChatRequest> {
   const body = outcome.value;
   const { messages, places } = messagesOf(body);
   const chat = chatOf(body, messages);
-  const impossible = checkImages(body.input) ?? checkToolChoice(chat, 'tool_choice.name');
+  const impossible = checkImages(body.input) ?? checkTools(chat, RESPONSES_NAMES);
   if (impossible !== undefined) return impossible;
   const tools = chat.tool_choice === 'none' ? undefined : chat.tools;
   const params = paramsOf(chat, tools && callChoiceOf(chat));
@@ -85,6 +85,8 @@ export function toResponsesRequest(value: unknown): Parsed<ChatRequest> {
     },
   };
 }
+
+const RESPONSES_NAMES = { tool: (at: number) => `tools[${at}].name`, choice: 'tool_choice.name' };
 
 /** Why an image is not where chat templates take one; undefined: all are. */
 function checkImages(input: ResponsesBody['input']): Parsed<never> | undefined {

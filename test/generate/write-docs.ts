@@ -5,6 +5,7 @@ import { apiDocs } from './api-docs.js';
 import { cliDocs } from './cli-docs.js';
 import { withDifferences } from './difference-docs.js';
 import { dashboard } from './dashboard.js';
+import { withEfforts } from './effort-docs.js';
 import { errorDocs } from './error-docs.js';
 import { metricDocs } from './metric-docs.js';
 import { resultsPage } from './results-page.js';
@@ -24,7 +25,10 @@ writeFileSync(`${sourceRoot}/bench/results/README.md`, resultsPage());
 writeFileSync(`${sourceRoot}/deploy/grafana/ra-sidecar.json`, dashboard());
 const formats = `${sourceRoot}/docs/tool-formats.md`;
 const { templates } = await readGoldens();
-writeFileSync(formats, withDifferences(readFileSync(formats, 'utf8'), Object.keys(templates).length));
+writeFileSync(
+  formats,
+  await withEfforts(withDifferences(readFileSync(formats, 'utf8'), Object.keys(templates).length)),
+);
 for (const { path, text } of readPages()) {
   const figured = await withFigures(text, (results) => readFileSync(`${sourceRoot}/${results}`, 'utf8'));
   if (figured !== text) writeFileSync(`${sourceRoot}/${path}`, figured);

@@ -1,3 +1,4 @@
+import type { Effort } from '../../engine/prompt/effort.js';
 import type { PromptConversation } from '../../engine/prompt/conversation.js';
 import { ASSISTANT, CALL, callOf, NOTE, RESULT, SENT, SYSTEM, THOUGHT, USER } from './messages.js';
 import { DATA_TOOLS, DEEP_TOOLS, TOOLS } from './tools.js';
@@ -8,7 +9,7 @@ export type GoldenClass = 'plain' | 'tools' | 'loop' | 'thought';
 /** One request for both renderers. llama-server gets it as the body of POST /apply-template. */
 export interface GoldenConversation extends PromptConversation {
   readonly class: GoldenClass;
-  readonly reasoningEffort?: string;
+  readonly reasoningEffort?: Effort;
   /** The reply is a JSON object. */
   readonly jsonObject?: boolean;
 }

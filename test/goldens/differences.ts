@@ -55,6 +55,10 @@ const NO_REPLY =
   "The template refuses a user's message behind a result. The sidecar writes a reply without text between them, llama-server refuses the request.";
 const OWN_IDS =
   "The template writes ids of its own in calls, and the caller's in results. The sidecar gives results the ids of their calls.";
+const EFFORT =
+  'The template has a name of its own for the effort, which llama-server does not give it: every effort gives one prompt.';
+const LEAST_EFFORT =
+  'The effort `none` is the lowest that the template has. llama-server gives it no effort, which is a higher one.';
 
 function sidecar(template: string, conversations: string, jinja: Verdict, why: string): Difference {
   return { template, conversations, jinja, right: 'sidecar', why };
@@ -176,7 +180,19 @@ export const DIFFERENCES: readonly Difference[] = [
     'tencent-Hy3',
     'effort-medium',
     'sidecar',
-    'The template throws at this effort. The sidecar then renders it without the effort, llama-server answers 500.',
+    'The template throws at this effort. The sidecar gives it the next one above, llama-server answers 500.',
+  ),
+  sidecar(
+    'ByteDance-Seed-OSS',
+    'effort-low effort-medium effort-high effort-none effort-tools offer-none',
+    'sidecar',
+    EFFORT,
+  ),
+  sidecar('Kimi-K3', 'effort-low effort-medium effort-high effort-none effort-tools offer-none', 'sidecar', EFFORT),
+  sidecar('MiniMax-M3', 'effort-medium effort-high effort-none effort-tools offer-none', 'sidecar', EFFORT),
+  sidecar('ibm-granite-granite-3.3-2B-Instruct', 'effort-low effort-medium', 'sidecar', EFFORT),
+  ...['muse-glimmer', 'openai-gpt-oss-120b', 'upstage-Solar-Open-100B'].map((template) =>
+    sidecar(template, 'effort-none offer-none', 'sidecar', LEAST_EFFORT),
   ),
   sidecar(
     'unsloth-mistral-Devstral-Small-2507',

@@ -8,7 +8,7 @@ export const WORDS = 'Some words.';
 const RESULT = 'tool-result';
 
 /** A reply with thoughts, as a caller asks for it. */
-export const ANSWER = { addGenerationPrompt: true, reasoningEffort: 'high' };
+export const ANSWER = { addGenerationPrompt: true, reasoningEffort: 'high' } as const;
 
 export interface WrittenCall {
   readonly name: string;

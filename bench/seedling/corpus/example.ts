@@ -1,4 +1,5 @@
 /** What the generators make: structured, so that the server's own code renders it. */
+import type { Effort } from '../../../engine/prompt/effort.js';
 import type { PromptConversation } from '../../../engine/prompt/conversation.js';
 import type { Question } from '../../../engine/prompt/question-text.js';
 
@@ -20,7 +21,7 @@ export interface ChatExample {
   readonly kind: 'chat';
   readonly topic: string;
   readonly conversation: PromptConversation;
-  readonly reasoningEffort?: string;
+  readonly reasoningEffort?: Effort;
   readonly jsonObject?: boolean;
   /** The text behind the prompt, up to the end of the turn, which is not written out. */
   readonly reply: string;

@@ -25,7 +25,7 @@ export const CHAT_NOTES: Notes = {
     },
     reasoning_effort: {
       description:
-        'Reaches the model’s template, which may ignore it; `none` asks it for no thought. Absent: a model that can think does, but in JSON mode, or if a call is required, only gpt-oss and those whose prompt begins the thought.',
+        'Reaches the model’s template as the nearest level that it has; `none` asks for no thought. Absent: a model that can think does, but in JSON mode, or if a call is required, only gpt-oss and those whose prompt begins the thought.',
     },
     response_format: {
       description:

@@ -55,6 +55,12 @@ export const BODY_FIELDS: readonly FieldRow[] = [
     taken: [CANARY, '', null],
     refused: [['x'.repeat(257), 'must have at most 256 characters']],
   },
+  {
+    field: 'reasoning_effort',
+    effect: 'used',
+    taken: ['xhigh', 'max', 'none', null],
+    refused: [['highest', 'must be one of none, minimal, low, medium, high, xhigh, max']],
+  },
   { field: 'min_p', effect: 'used', taken: [0.5, 0, 1, null], refused: [[1.01, 'must be at most 1']] },
   {
     field: 'chat_template_kwargs',
@@ -184,11 +190,9 @@ export const OF_OTHERS: Bodies = {
   annotations: [{ [CANARY]: 1 }],
   [CANARY]: [CANARY],
 };
-const EFFORTS = 'must be one of none, minimal, low, medium, high';
 
 /** Refused values of the API, under the page’s names. */
 export const REFUSED_VALUES: readonly (readonly [name: string, more: Bodies, param: string, predicate: string])[] = [
-  ...['xhigh', 'max'].map((effort) => [effort, { reasoning_effort: effort }, 'reasoning_effort', EFFORTS] as const),
   ...['input_audio', 'file'].map(
     (type) =>
       [

@@ -212,6 +212,15 @@ export const TOOL_CASES: readonly ContractCase[] = [
     'tool_choice.function.name must be the name of one of the tools',
     'tool_choice.function.name',
   ),
+  refused(
+    ['tools'],
+    [PROPERTY, PROPERTIES].map((at) => ({
+      type: 'function',
+      function: { name: 'get', parameters: { type: 'object', properties: { [pathText(at)]: { type: 'string' } } } },
+    })),
+    'tools[1].function.name must not be the name of an earlier tool: give each tool its own name',
+    'tools[1].function.name',
+  ),
   ...['chosen', 'a b', '', 'é', 'toString', 'constructor', '$ref', '7', 'properties', filled(5000)].map((name) =>
     changed(SURFACE, PROPERTIES, { [name]: { type: 'string' } }),
   ),

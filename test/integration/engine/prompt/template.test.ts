@@ -1,10 +1,13 @@
-import { readdir } from 'node:fs/promises';
+import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
+import type { Effort } from '../../../../engine/prompt/effort.js';
 import type { PromptConversation } from '../../../../engine/prompt/conversation.js';
 import { makeTemplate, type ChatTemplate } from '../../../../engine/prompt/template.js';
+import { withEfforts } from '../../../generate/effort-docs.js';
 import { bundleCheckout } from '../../../support/models.js';
 import { bundleTemplate } from '../../../support/prompt-models.js';
+import { sourceRoot } from '../../../support/source-root.js';
 
 const ANSWER = { addGenerationPrompt: true };
 const TOOLS = [
@@ -322,7 +325,7 @@ t.test('reasoning effort reaches the template, and its absence too', async (t) =
   const chat = template(
     '{% for m in messages %}{{ m.content }}{% endfor %}|{{ enable_thinking is defined }}|{{ enable_thinking }}|{{ reasoning_effort }}',
   );
-  const of = (reasoningEffort?: string) =>
+  const of = (reasoningEffort?: Effort) =>
     chat.render(
       { messages: [{ role: 'user', content: 'x' }] },
       { addGenerationPrompt: true, ...(reasoningEffort === undefined ? {} : { reasoningEffort }) },
@@ -352,6 +355,34 @@ t.test('reasoning effort reaches the template, and its absence too', async (t) =
   t.match(qwen.render(OFFER, { addGenerationPrompt: true, reasoningEffort: 'none' }), {
     text: /<think>\n\n<\/think>\n\n$/,
   });
+});
+
+t.test('each level of effort gives each template of the bundle what the page says, in order', async (t) => {
+  const page = await readFile(`${sourceRoot}/docs/tool-formats.md`, 'utf8');
+  const cells = (text: string): string => text.replaceAll(/[\s-]+/g, ' ');
+  t.equal(cells(page), cells(await withEfforts(page)), '`make docs` writes it');
+  const end = async (name: string, reasoningEffort: Effort): Promise<string> => {
+    const rendered = template(await bundleTemplate(name)).render(
+      { messages: [{ role: 'user', content: 'Hello' }] },
+      { addGenerationPrompt: true, reasoningEffort },
+    );
+    return rendered.kind === 'text' ? rendered.text : '';
+  };
+  t.match(await end('Kimi-K3', 'low'), 'thinking_effort=low');
+  t.match(await end('Kimi-K3', 'medium'), 'thinking_effort=high', 'the next level above');
+  t.match(await end('Kimi-K3', 'xhigh'), 'thinking_effort=max');
+  t.notMatch(await end('Kimi-K3', 'none'), /thinking_effort=|think<\|sep\|>$/);
+  t.match(await end('upstage-Solar-Open-100B', 'none'), /<\|think\|><\|end\|><\|begin\|>assistant$/);
+  t.match(
+    await end('openai-gpt-oss-120b', 'none'),
+    'Reasoning: low',
+    'the lowest level, where thought cannot be turned off',
+  );
+  t.match(await end('openai-gpt-oss-120b', 'max'), 'Reasoning: high', 'a level that the model knows');
+  t.match(await end('tencent-Hy3', 'medium'), /<think:opensource>$/);
+  t.match(await end('ByteDance-Seed-OSS', 'low'), 'which is 1024.');
+  t.match(await end('deepseek-ai-DeepSeek-V4', 'xhigh'), await end('deepseek-ai-DeepSeek-V4', 'max'));
+  t.not(await end('deepseek-ai-DeepSeek-V4', 'high'), await end('deepseek-ai-DeepSeek-V4', 'max'));
 });
 
 t.test('of a call only what templates know reaches a template', async (t) => {
