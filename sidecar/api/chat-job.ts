@@ -74,11 +74,11 @@ function plan(
   const promptTokens = promptLength(prompt);
   const room = params.maxTokens === undefined ? seatLength(promptTokens, contexts) : (contexts.at(-1) ?? 0);
   const completionRoom = room - promptTokens;
-  const maxTokens = params.maxTokens ?? Math.max(1, completionRoom);
-  if (maxTokens > completionRoom) {
-    const param = params.maxTokens === undefined || completionRoom < 1 ? 'messages' : 'max_completion_tokens';
-    return refusals.overContext(promptTokens, maxTokens, room, param);
-  }
+  if (completionRoom < 1) return refusals.overContext(promptTokens, params.maxTokens ?? 1, room, 'messages');
+  const maxTokens = Math.min(params.maxTokens ?? completionRoom, completionRoom);
+  // Clients that do not know the model ask for more than its context: under the compatible contract that is no bound of their own.
+  if (params.maxTokens !== undefined && maxTokens < params.maxTokens && services.contract === 'strict')
+    return refusals.overCompletion(promptTokens, params.maxTokens, room);
   context.promptTokens = promptTokens;
   const unpaid = usage.reserve(promptTokens, maxTokens * params.n);
   if (unpaid) return unpaid;

@@ -201,6 +201,16 @@ export function overContext(promptTokens: number, maxTokens: number, context: nu
   return overContextError(context, { prompt: `${promptTokens}`, completion: `at least ${maxTokens}` }, param);
 }
 
+/** The prompt leaves room, but less than the caller asks for. Without the words by which agents detect a prompt that is too long. */
+export function overCompletion(promptTokens: number, maxTokens: number, context: number): ContractError {
+  return contractError(
+    'bad_request',
+    `max_tokens is ${maxTokens}, but the prompt has ${promptTokens} tokens and the model's context ${context}: ` +
+      `reduce max_tokens to ${context - promptTokens} or less, or leave it out.`,
+    { param: 'max_completion_tokens' },
+  );
+}
+
 export function questionOverContext(question: number, tokens: number, context: number, param: string): ContractError {
   return contractError(
     'bad_request',

@@ -6,7 +6,8 @@
  * - A body holds at most {@link MAX_VALUES} values. Counted on the text, since a value takes up to 30 times the memory of
  *   its text: 80 MiB of `{},` are 1.5 GB as objects.
  * - A name that occurs twice in one object refuses the body: last-wins would let two readers see two requests.
- * - A lone surrogate escape (`"\ud800"`) refuses the body: it has no UTF-8 form, so a tokenizer would get another text.
+ * - A lone surrogate escape (`"\ud800"`) has no UTF-8 form, so a tokenizer would get another text: it refuses the body, or is
+ *   read as U+FFFD where the route says so. Agents that cut a tool's output send half of an emoji.
  * - `__proto__` is a name like any other. JSON.parse makes it an own property; closed schemas then refuse it.
  * - Numbers are IEEE doubles, as JSON.parse reads them: past 2^53 they are rounded, `1.0` is the integer 1, `1e999` is
  *   Infinity, which no schema takes for a number. NaN and Infinity as words are not JSON.
@@ -34,7 +35,17 @@ export type JsonRead =
       /** What `value` was parsed from: `json-text.ts` reads order and number texts from it. */
       readonly text: string;
     }
-  | { readonly ok: false; readonly fault: JsonFault };
+  | {
+      readonly ok: false;
+      readonly fault: JsonFault;
+      /** Of a lone surrogate: where it is, names of the caller's own included. */
+      readonly segments?: readonly string[];
+    };
+
+export interface JsonOptions {
+  /** A lone surrogate becomes U+FFFD, in `value` and in `text`. */
+  readonly replaceSurrogates?: boolean;
+}
 
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const BYTE_ORDER_MARK = 0xfeff;
@@ -42,9 +53,11 @@ const BYTE_ORDER_MARK = 0xfeff;
 /** Only an escape can bring a lone surrogate past the UTF-8 decoder, so most bodies need no further look. */
 const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
 const LONE_SURROGATE = /\p{Surrogate}/u;
+/** Each escape of a JSON text in turn: a pair of surrogates, half of one (captured), or another. */
+const ESCAPES = /\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(\\u[dD][89a-fA-F][\da-fA-F]{2})|\\[^]/g;
 
 /** Reads one JSON value. Never throws on any input. */
-export function readJson(bytes: Uint8Array): JsonRead {
+export function readJson(bytes: Uint8Array, { replaceSurrogates = false }: JsonOptions = {}): JsonRead {
   let text: string;
   try {
     text = UTF8.decode(bytes);
@@ -56,6 +69,10 @@ export function readJson(bytes: Uint8Array): JsonRead {
   const outline = outlineOf(text);
   if (outline.depth > MAX_NESTING) return { ok: false, fault: 'nesting' };
   if (outline.values > MAX_VALUES) return { ok: false, fault: 'values' };
+  const escaped = SURROGATE_ESCAPE.test(text);
+  if (escaped && replaceSurrogates) {
+    text = text.replace(ESCAPES, (escape, lone: string | undefined) => (lone === undefined ? escape : '\\ufffd'));
+  }
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -64,7 +81,8 @@ export function readJson(bytes: Uint8Array): JsonRead {
     return { ok: false, fault: 'syntax' };
   }
   if (countMembers(value) !== outline.members) return { ok: false, fault: 'repeated-name' };
-  if (SURROGATE_ESCAPE.test(text) && hasLoneSurrogate(value)) return { ok: false, fault: 'lone-surrogate' };
+  const segments = escaped && !replaceSurrogates ? loneSurrogateAt(value) : undefined;
+  if (segments) return { ok: false, fault: 'lone-surrogate', segments };
   return { ok: true, value, text };
 }
 
@@ -159,9 +177,14 @@ function countMembers(value: unknown): number {
   return members;
 }
 
-function hasLoneSurrogate(value: unknown): boolean {
-  if (typeof value === 'string') return LONE_SURROGATE.test(value);
-  if (typeof value !== 'object' || value === null) return false;
-  if (Array.isArray(value)) return value.some(hasLoneSurrogate);
-  return Object.entries(value).some(([name, item]) => LONE_SURROGATE.test(name) || hasLoneSurrogate(item));
+/** Where the first lone surrogate of a value is; of one in a name, where its object is. Undefined: there is none. */
+function loneSurrogateAt(value: unknown): string[] | undefined {
+  if (typeof value === 'string') return LONE_SURROGATE.test(value) ? [] : undefined;
+  if (typeof value !== 'object' || value === null) return undefined;
+  for (const [name, item] of Object.entries(value)) {
+    if (LONE_SURROGATE.test(name)) return [];
+    const inside = loneSurrogateAt(item);
+    if (inside) return [name, ...inside];
+  }
+  return undefined;
 }

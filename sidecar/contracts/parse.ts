@@ -1,13 +1,16 @@
 /** Body bytes to checked requests. Pure and synchronous: runs inline for small bodies and in the prompt host for others. */
 import { type ContractError, contractError } from '../domain/errors.js';
 import { toChatRequest } from './chat.js';
+import { CHAT_SCHEMA } from './chat-schema.js';
 import { toCompatibleRequest } from './compatible.js';
-import { toDecisionRequest } from './decisions.js';
+import { COMPATIBLE_SCHEMA } from './compatible-schema.js';
+import { DECISIONS_SCHEMA, toDecisionRequest } from './decisions.js';
 import { readJson } from './json.js';
 import { toResponsesRequest } from './responses.js';
+import { RESPONSES_SCHEMA } from './responses-schema.js';
 import { type Parsed, refuseJson } from './refusal.js';
 import type { BodyForm, ChatForm, ChatRequest, DecisionRequest } from './requests.js';
-import { toSystemOneRequest } from './systemone.js';
+import { SYSTEMONE_SCHEMA, toSystemOneRequest } from './systemone.js';
 
 export type { Parsed } from './refusal.js';
 
@@ -18,14 +21,16 @@ export function parseBody(form: BodyForm, bytes: Uint8Array): Parsed<ChatRequest
 
 /** Parses and checks the body of POST /chat/completions, under either contract, or of POST /responses. */
 export function parseChat(bytes: Uint8Array, form: ChatForm = 'chat'): Parsed<ChatRequest> {
-  const read = readJson(bytes);
-  if (!read.ok) return refuseJson(read.fault);
-  if (form === 'compatible') return toCompatibleRequest(read.value);
-  if (form === 'responses') return toResponsesRequest(read.value);
-  const parsed = toChatRequest(read.value);
-  if (parsed.kind === 'ok') return parsed;
+  const read = readJson(bytes, { replaceSurrogates: form !== 'chat' });
+  if (form !== 'chat') {
+    if (!read.ok) return refuseJson(read, form === 'responses' ? RESPONSES_SCHEMA : COMPATIBLE_SCHEMA);
+    return form === 'responses' ? toResponsesRequest(read.value) : toCompatibleRequest(read.value);
+  }
+  const parsed = read.ok ? toChatRequest(read.value) : refuseJson(read, CHAT_SCHEMA);
+  if (parsed.kind === 'ok' || (!read.ok && read.fault !== 'lone-surrogate')) return parsed;
   // Only where it is true of the whole body.
-  return toCompatibleRequest(read.value).kind === 'ok' ? { ...parsed, error: acceptedElsewhere(parsed.error) } : parsed;
+  const compatible = read.ok ? toCompatibleRequest(read.value) : parseChat(bytes, 'compatible');
+  return compatible.kind === 'ok' ? { ...parsed, error: acceptedElsewhere(parsed.error) } : parsed;
 }
 
 function acceptedElsewhere({ code, message, param }: ContractError): ContractError {
@@ -36,6 +41,6 @@ function acceptedElsewhere({ code, message, param }: ContractError): ContractErr
 /** Parses and checks the body of POST /decisions or POST /systemone. */
 export function parseDecisions(route: 'decisions' | 'systemone', bytes: Uint8Array): Parsed<DecisionRequest> {
   const read = readJson(bytes);
-  if (!read.ok) return refuseJson(read.fault);
+  if (!read.ok) return refuseJson(read, route === 'decisions' ? DECISIONS_SCHEMA : SYSTEMONE_SCHEMA);
   return route === 'decisions' ? toDecisionRequest(read.value) : toSystemOneRequest(read.value, read.text);
 }

@@ -59,3 +59,39 @@ function paramOf(segments: readonly string[]): string | null {
   while (path.length > MAX_PARAM) path = pathOf(segments.slice(0, --kept));
   return path === '' ? null : path;
 }
+
+/** The part of a JSON schema that says which names and indexes a value may have. */
+interface Shape {
+  readonly $ref?: string;
+  readonly $defs?: Readonly<Record<string, Shape>>;
+  readonly properties?: Readonly<Record<string, Shape>>;
+  readonly items?: Shape;
+  readonly oneOf?: readonly Shape[];
+  readonly then?: Shape;
+  readonly else?: Shape;
+}
+
+/** The beginning of a path that consists of names of `schema` and of indexes of its arrays: none of it is the caller's own. */
+export function knownSegments(schema: object, segments: readonly string[]): string[] {
+  const root: Shape = schema;
+  const known: string[] = [];
+  let at = [root];
+  for (const segment of segments) {
+    at = at.flatMap((shape) => alternativesOf(shape, root)).flatMap((shape) => memberOf(shape, segment));
+    if (at.length === 0) break;
+    known.push(segment);
+  }
+  return known;
+}
+
+/** A schema and those of its branches: each says something of the same value. */
+function alternativesOf(shape: Shape, root: Shape): Shape[] {
+  const referred = root.$defs?.[shape.$ref?.replace(/^#\/\$defs\//, '') ?? ''];
+  const branches = [...(shape.oneOf ?? []), shape.then, shape.else, referred].filter((branch) => branch !== undefined);
+  return [shape, ...branches.flatMap((branch) => alternativesOf(branch, root))];
+}
+
+function memberOf({ properties = {}, items }: Shape, segment: string): Shape[] {
+  const member = Object.hasOwn(properties, segment) ? properties[segment] : undefined;
+  return [member, INDEX.test(segment) ? items : undefined].filter((found) => found !== undefined);
+}

@@ -1,6 +1,6 @@
 import { type ContractError, contractError } from '../domain/errors.js';
-import { type JsonFault, MAX_NESTING, MAX_VALUES } from './json.js';
-import type { Place } from './paths.js';
+import { type JsonFault, type JsonRead, MAX_NESTING, MAX_VALUES } from './json.js';
+import { knownSegments, type Place, placeOf } from './paths.js';
 
 /** A request, or why there is none. */
 export type Parsed<T> =
@@ -29,7 +29,13 @@ const FAULTS: Readonly<Record<JsonFault, string>> = {
   'lone-surrogate': 'must not hold half a surrogate pair',
 };
 
-/** Refuses a body that is not the JSON we take. */
-export function refuseJson(fault: JsonFault): Parsed<never> {
-  return refuse(null, FAULTS[fault]);
+/** Refuses a body that is not the JSON we take. The place ends where `schema`, the body's contract, no longer names it. */
+export function refuseJson(
+  { fault, segments = [] }: Extract<JsonRead, { readonly ok: false }>,
+  schema: object,
+): Extract<Parsed<never>, { kind: 'invalid' }> {
+  return refuseAt(placeOf(knownSegments(schema, segments), NO_MAPS), FAULTS[fault]);
 }
+
+/** {@link knownSegments} leaves out what is in a map. */
+const NO_MAPS: ReadonlySet<string> = new Set();

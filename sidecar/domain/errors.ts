@@ -6,6 +6,9 @@ export type { ErrorCode, ErrorType } from './error-catalogue.js';
 /** The wait that is sent when no better estimate is known, ms. */
 const DEFAULT_RETRY_AFTER_MS = 1000;
 
+/** The longest wait for which clients are to retry by themselves, ms. The Stainless-made ones would sleep for hours, and cannot be woken. */
+const MAX_RETRY_WAIT_MS = 60_000;
+
 /** The longest message that docs/contract.md#error-object allows, in characters. */
 const MAX_MESSAGE = 2048;
 
@@ -18,6 +21,7 @@ export interface ContractError {
   readonly message: string;
   /** JSON path into the request, or null. */
   readonly param: string | null;
+  /** Whether clients are to send the same request again by themselves. */
   readonly retryable: boolean;
   /** Milliseconds until a retry may succeed; set exactly on 429, 503 and 504. */
   readonly retryAfterMs?: number;
@@ -32,14 +36,15 @@ export function contractError(
   const row: CatalogueRow = CATALOGUE[code];
   const status = options.status ?? row.status;
   if (status !== row.status && !row.also?.includes(status)) throw new RangeError(`${code} has no status ${status}`);
+  const retryAfterMs = WAIT_STATUSES.has(status) ? (options.retryAfterMs ?? DEFAULT_RETRY_AFTER_MS) : undefined;
   return {
     code,
     status,
     type: row.type,
     message: message.length > MAX_MESSAGE ? message.slice(0, MAX_MESSAGE) : message,
     param: options.param ?? null,
-    retryable: row.retryable,
-    ...(WAIT_STATUSES.has(status) ? { retryAfterMs: options.retryAfterMs ?? DEFAULT_RETRY_AFTER_MS } : {}),
+    retryable: row.retryable && (retryAfterMs ?? 0) <= MAX_RETRY_WAIT_MS,
+    ...(retryAfterMs !== undefined && { retryAfterMs }),
   };
 }
 

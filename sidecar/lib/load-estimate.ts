@@ -4,6 +4,9 @@ const FIRST_LOAD_MS = 5000;
 /** The least value of `readyInMs` while cold, since loading may take longer than estimated. */
 const MIN_READY_IN_MS = 500;
 
+/** The most that `readyInMs` says of a load that takes longer than estimated: clients wait that long. */
+const MAX_OVERDUE_MS = 60_000;
+
 /** When the current or next process of an engine is forked and, from how long the last one loaded, when it is ready. */
 export class LoadEstimate {
   #forkAt = 0;
@@ -51,9 +54,14 @@ export class LoadEstimate {
     return this.#readyAt === undefined ? undefined : now - this.#readyAt;
   }
 
-  /** Time until the engine is ready, ms. `hashMs`: until its weights are hashed. */
+  /**
+   * Time until the engine is ready, ms. `hashMs`: until its weights are hashed. A load that takes longer than estimated is expected to
+   * take as long again as it has so far, so that a caller's few tries reach its end.
+   */
   readyInMs(now: number, hashMs = 0): number {
     const from = this.#waits ? Math.max(this.#forkAt, now) : this.#forkAt;
-    return Math.max(from + hashMs + this.#loadMs - now, MIN_READY_IN_MS);
+    const leftMs = from + hashMs + this.#loadMs - now;
+    const overdue = leftMs <= 0 ? Math.min(now - from, MAX_OVERDUE_MS) : leftMs;
+    return Math.max(overdue, MIN_READY_IN_MS);
   }
 }

@@ -25,7 +25,7 @@ a new request.
 A stream that has begun cannot change its status: it ends with one frame that holds this object, and no \`[DONE]\`.
 
 Every error carries \`x-request-id\`. Those with status ${[...WAIT_STATUSES].join(', ')} carry \`Retry-After\` (whole seconds) and
-\`retry-after-ms\`. Those that the same request cannot get past carry \`x-should-retry: false\`.
+\`retry-after-ms\`. Those that the same request cannot get past, and waits of more than a minute, carry \`x-should-retry: false\`.
 
 ${row('code', 'status', 'type', 'retry', 'Retry-After', 'what it means', 'what to do')}
 ${row(...Array<string>(7).fill('---'))}

@@ -123,10 +123,8 @@ t.test('a request that needs a stored response is refused by the field’s name'
     param: 'previous_response_id',
     message: /no response is stored/,
   });
-  await t.rejects(client.responses.create({ ...request, max_output_tokens: 1_000_000 }), {
-    message: /maximum context length is \d+ tokens.*reduce the length of the messages.*context_length_exceeded/,
-    param: 'max_output_tokens',
-  });
+  const cut = await client.responses.create({ ...request, max_output_tokens: 1_000_000 });
+  t.match(cut.status, /^(?:in)?complete/, 'a maximum over the context is cut to what the input leaves');
   await t.rejects(client.responses.create({ ...request, input: 'word '.repeat(5000) }), {
     message: /maximum context length is \d+ tokens.*reduce the length of the messages.*context_length_exceeded/,
     param: 'input',

@@ -68,10 +68,25 @@ export class BilledHarness {
   draining = false;
   readonly #models: ReadonlyMap<string, HostedModel>;
   readonly #isolate: boolean;
+  readonly #contract: Services['contract'];
 
   /** `granted`: acme’s, picodollars. `isolate`: a decision’s questions share no decode. */
-  constructor(granted: bigint, { seats = 1, open = true, isolate = true } = {}) {
+  constructor(
+    granted: bigint,
+    {
+      seats = 1,
+      open = true,
+      isolate = true,
+      contract = 'strict',
+    }: {
+      readonly seats?: number;
+      readonly open?: boolean;
+      readonly isolate?: boolean;
+      readonly contract?: Services['contract'];
+    } = {},
+  ) {
     this.#isolate = isolate;
+    this.#contract = contract;
     this.ledger = new CreditLedger(new Map([['acme', granted]]));
     if (open) this.ledger.open(new Map());
     this.#models = new Map(
@@ -169,7 +184,7 @@ export class BilledHarness {
         streamIntervalMs: 0,
         timeoutMs: asking.timeoutMs ?? 0,
       },
-      contract: 'strict',
+      contract: this.#contract,
       isolateDecisions: this.#isolate,
       leaving: () => this.draining,
       draining: () => this.draining,

@@ -72,7 +72,8 @@ export function holdError(t: Test, name: string, response: RawResponse, expected
       shortParam: 'fits',
       contentType: 'application/json',
       requestId: 'fits',
-      shouldRetry: retry ? undefined : 'false',
+      // Nor after a wait of more than a minute.
+      shouldRetry: retry && !(waits && Number(ms) > 60_000) ? undefined : 'false',
       seconds: waits ? 'fits' : undefined,
       ms: waits ? 'fits' : undefined,
       agree: true,

@@ -12,7 +12,7 @@ export const CHAT_NOTES: Notes = {
     max_tokens: { description: 'As `max_completion_tokens`, which wins over it.' },
     max_completion_tokens: {
       description:
-        'The longest completion, in tokens. Absent: what the prompt leaves of the context. Prompt and completion over the context: 400.',
+        'The longest completion, in tokens. Absent: what the prompt leaves of the context. Over what the prompt leaves: 400, or under `contract: compatible` cut to it.',
     },
     n: {
       description:

@@ -68,7 +68,8 @@ export const RESPONSE_HEADERS = {
     schema: LINE,
   },
   'x-should-retry': {
-    description: '`false` on errors that sending the same request again cannot mend.',
+    description:
+      '`false` on errors that sending the same request again cannot mend, and where `Retry-After` is above a minute.',
     schema: { const: 'false' },
   },
 } as const satisfies Readonly<Record<string, { readonly description: string; readonly schema: Schema }>>;

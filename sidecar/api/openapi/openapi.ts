@@ -106,7 +106,9 @@ function refusal(status: number, codes: readonly ErrorCode[]): object {
     description: codes.map((code) => `\`${code}\`: ${CATALOGUE[code].meaning}`).join('\n\n'),
     headers: headers([
       ...(WAIT_STATUSES.has(status) ? (['Retry-After', 'retry-after-ms'] as const) : []),
-      ...(codes.some((code) => !CATALOGUE[code].retryable) ? (['x-should-retry'] as const) : []),
+      ...(WAIT_STATUSES.has(status) || codes.some((code) => !CATALOGUE[code].retryable)
+        ? (['x-should-retry'] as const)
+        : []),
       ...(status === 429 ? (['Server-Timing'] as const) : []),
     ]),
     content: json('Error'),

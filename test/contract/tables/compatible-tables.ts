@@ -3,6 +3,7 @@
  * used, ignored or refused, accepted values, and refused values with the text and the place.
  */
 import type { Json } from '../../support/bodies.js';
+import { HALVES } from './named-refusals.js';
 import { CANARY, type Refusal } from './rule.js';
 
 export type Bodies = Readonly<Record<string, Json>>;
@@ -353,6 +354,10 @@ export function fieldCases(rows: readonly FieldRow[], around: (more: Bodies) => 
 
 export const COMPATIBLE_CASES: readonly CompatibleCase[] = [
   ...fieldCases(BODY_FIELDS, chat),
+  ...[...HALVES.map(([more]) => more), { metadata: { '\ud83d': '\ud83d' } }].map((more, i) => ({
+    name: `half a surrogate pair, ${i}`,
+    body: chat(more as Bodies),
+  })),
   ...BOUNDS.map(([more, param, predicate]) => ({
     name: `${param} ${predicate}`,
     body: chat(more),

@@ -39,6 +39,22 @@ const formatOf = (schema: object): Fields => ({
 });
 const BRANCH = { type: 'object', properties: { [CANARY]: { if: { const: CANARY } } } };
 
+/** Half of an emoji, and where it is by names of the contract. */
+const HALF = 'must not hold half a surrogate pair';
+const CUT = `${CANARY}\ud83d`;
+const CALLED = { id: 'a', type: 'function', function: { name: 'f', arguments: CUT } };
+const cutTool = { description: CUT, parameters: { type: 'object', properties: { [CANARY]: { description: CUT } } } };
+export const HALVES: readonly (readonly [more: Fields, param: string | null])[] = [
+  [{ messages: [HELLO, { role: 'user', content: [PART, { ...PART, text: CUT }] }] }, 'messages[1].content[1].text'],
+  [{ messages: [HELLO, { role: 'tool', tool_call_id: 'a', content: CUT }] }, 'messages[1].content'],
+  [{ messages: [HELLO, { role: 'assistant', tool_calls: [CALLED] }] }, 'messages[1].tool_calls[0].function.arguments'],
+  [{ tools: [{ type: 'function', function: { name: 'f', ...cutTool } }] }, 'tools[0].function.description'],
+  [
+    { tools: [{ type: 'function', function: { name: 'f', parameters: cutTool.parameters } }] },
+    'tools[0].function.parameters.properties',
+  ],
+];
+
 /** Refused alike by both chat contracts. */
 const CHAT: readonly NamedRefusal[] = [
   [{ repetition_penalty: CANARY }, `the body has \`repetition_penalty\`, ${REFUSED}`, null],
@@ -80,6 +96,7 @@ export const NAMED_STRICT: readonly NamedRefusal[] = [
     'messages[1].content[0]',
   ],
   [chatTools('format', 'uri'), `${CHAT_TOOL} has an entry whose items has \`format\`, ${ACCEPTED}`, CHAT_TOOL],
+  ...HALVES.map(([more, param]) => [more, `${param ?? 'the body'} ${HALF}${SETTING}`, param] as const),
   [formatOf({ type: 'object' }), `response_format has \`json_schema\`, ${ACCEPTED}`, 'response_format'],
 ];
 

@@ -93,9 +93,9 @@ const length = (at: At): Rule => ({
   ],
 });
 
-const tool = (): Json => ({
+const tool = (at = 0): Json => ({
   type: 'function',
-  function: { name: 'look', parameters: { type: 'object', properties: {} } },
+  function: { name: at === 0 ? 'look' : `look_${at}`, parameters: { type: 'object', properties: {} } },
 });
 
 export const TOOL_RULES: readonly Rule[] = [

@@ -275,6 +275,19 @@ t.test('a caller that cannot pay the highest price is refused, and pays nothing'
   t.equal(await asked.over, 200, 'to the last picodollar');
 });
 
+t.test('under the compatible contract a reply of more than fits is cut to it, and reserves that', async (t) => {
+  const harness = new BilledHarness(GRANT, { contract: 'compatible' });
+  const asked = harness.ask({ maxTokens: 5000, n: 2 });
+  const generation = await harness.chatEngine.generation(0);
+  const { maxTokens } = generation.job;
+  t.ok(maxTokens > 100 && maxTokens < 5000, `${maxTokens} tokens`);
+  t.equal(harness.balance, GRANT - (10n * RATES.input + 2n * BigInt(maxTokens) * RATES.output));
+  generation.started().finished().done();
+  t.equal(await asked.over, 200);
+  t.equal(await harness.ask({ prompt: 5000, maxTokens: 5000 }).over, 'bad_request', 'a prompt that is too long');
+  t.equal(harness.ledger.outstanding, 0);
+});
+
 t.test('while balances are not known, priced requests are refused', async (t) => {
   const harness = new BilledHarness(GRANT, { open: false });
   t.equal(await harness.ask().over, 'credit_gate_unavailable');

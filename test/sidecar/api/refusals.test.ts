@@ -1,5 +1,5 @@
 import t from 'tap';
-import { overContext, starting } from '../../../sidecar/api/refusals.js';
+import { overCompletion, overContext, starting } from '../../../sidecar/api/refusals.js';
 
 t.test('a prompt that is too long is refused in the words that clients look for', async (t) => {
   const { message } = overContext(1_234_567, 10, 1_048_576, 'messages');
@@ -10,6 +10,14 @@ t.test('a prompt that is too long is refused in the words that clients look for'
     'context_length_exceeded',
   ])
     t.ok(message.includes(words), words);
+});
+
+t.test('a maximum over what the prompt leaves is not called a prompt that is too long', (t) => {
+  const { message } = overCompletion(9, 32_000, 8192);
+  t.match(message, 'max_tokens is 32000, but the prompt has 9 tokens');
+  t.match(message, 'reduce max_tokens to 8183 or less');
+  t.notMatch(message, /maximum context length|reduce the length|context_length_exceeded/);
+  t.end();
 });
 
 t.test('a model that was given up is not called one that still loads', async (t) => {

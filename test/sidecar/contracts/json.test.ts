@@ -110,7 +110,18 @@ t.test('lone surrogates', (t) => {
   }
   for (const text of ['"\\ud83d\\ude00"', '"😀"', '"\\\\ud800"']) t.equal(faultOf(text), undefined, text);
   t.equal(faultOf('[null, 1, true, {"a": "\\ud83d\\ude00"}]'), undefined, 'other values beside an escape');
-  t.equal(faultOf('[null, 1, true, {"a": ["\\ud83d"]}]'), 'lone-surrogate', 'deep inside');
+  t.match(
+    readJson(Buffer.from('[null, 1, true, {"a": ["", "\\ud83d"]}]')),
+    { fault: 'lone-surrogate', segments: ['3', 'a', '1'] },
+    'where the first one is',
+  );
+  const replaced = (text: string): unknown => {
+    const read = readJson(Buffer.from(text), { replaceSurrogates: true });
+    return read.ok ? JSON.parse(read.text) : read.fault;
+  };
+  t.strictSame(replaced('{"\\ud83d": ["x\\uDE00", "\\ud83d\\ud83d\\ude00"]}'), { '\ufffd': ['x\ufffd', '\ufffd😀'] });
+  t.equal(replaced('"\\\\ud83d\\n"'), '\\ud83d\n', 'the text of an escape is none');
+  t.equal(replaced('{"\\ud800":1,"\\ud801":1}'), 'repeated-name');
   t.end();
 });
 

@@ -13,6 +13,9 @@ t.test('the headers of errors', async (t) => {
   t.same(wait(1000.5), { 'Retry-After': '2', 'retry-after-ms': '1001' });
   t.same(wait(1), { 'Retry-After': '1', 'retry-after-ms': '1' });
   t.same(wait(-5), { 'Retry-After': '0', 'retry-after-ms': '0' });
+  t.same(wait(60_000), { 'Retry-After': '60', 'retry-after-ms': '60000' });
+  const hours = contractError('quota_exceeded', 'a', { retryAfterMs: 60_001 });
+  t.same(errorFields(hours), { 'Retry-After': '61', 'retry-after-ms': '60001', 'x-should-retry': 'false' });
   t.same(errorFields(contractError('not_found', 'a')), { 'x-should-retry': 'false' });
   t.same(errorFields(contractError('internal', 'a')), {});
 });

@@ -13,5 +13,8 @@ t.test('an engine is ready after its load, which begins once its weights are has
   t.equal(estimate.readyInMs(8000), 3000, 'after a wait');
   t.equal(estimate.readyInMs(9500), 2000, 'longer than it should have taken');
   estimate.forked(9600);
-  t.equal(estimate.readyInMs(20_000), 500, 'never less');
+  t.equal(estimate.readyInMs(11_500), 500, 'never less');
+  t.equal(estimate.readyInMs(11_600), 2000, 'overdue: as long again');
+  t.equal(estimate.readyInMs(20_000), 10_400);
+  t.equal(estimate.readyInMs(200_000), 60_000, 'never more');
 });
