@@ -1,65 +1,114 @@
-/** What docs/deploy.md copies suffices for a sidecar: it is copied into an empty folder and started there. */
-import { spawn } from 'node:child_process';
+/**
+ * The installation that docs/deploy.md describes: its blocks from the package to the unit's start run in a folder in place of `/`, and
+ * what the unit then starts serves the console and a chat. npm is replaced by a program that unpacks the tarball and finds the
+ * packages that it needs in this repository; the user and systemd are left out.
+ */
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cp, mkdir, mkdtemp, rm, symlink } from 'node:fs/promises';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { readPages } from '../docs/pages.js';
+import { shortDir } from '../support/short-dir.js';
 import { sourceRoot } from '../support/source-root.js';
+import { unit } from './unit-file.js';
 
-/** The operands of the page’s `cp` line, from the repository’s root. */
-function copiedByPage(): readonly string[] {
+/** The folders of the host that the blocks name. */
+const HOST = /(?<![\w/.])\/(opt|etc|srv)(?=\/)/g;
+
+/** The blocks from the package's installation to the unit's start, in order, without those for a GPU. */
+function blocks(): readonly string[] {
   const page = readPages().find(({ path }) => path === 'docs/deploy.md');
-  for (const { text } of page?.blocks ?? []) {
-    const [, names] = /^cp -r --parents (.+) \/opt\/ra-sidecar-[\d.]+$/m.exec(text) ?? [];
-    if (names !== undefined) return names.split(' ');
-  }
-  return [];
+  const all = (page?.blocks ?? []).filter(({ info }) => info === 'sh not-run: needs root').map(({ text }) => text);
+  const last = all.findIndex((text) => text.includes('systemctl enable --now'));
+  return all.slice(0, last + 1);
 }
 
-async function copy(t: Test, names: readonly string[]): Promise<string> {
-  const dir = await mkdtemp(join(tmpdir(), 'ra-copied-'));
-  t.teardown(() => rm(dir, { recursive: true, force: true }));
-  for (const name of names) {
-    await mkdir(dirname(join(dir, name)), { recursive: true });
-    // Packages are linked, not copied: they are hundreds of megabytes and are not what is tested.
-    if (name === 'node_modules') await symlink(join(sourceRoot, name), join(dir, name));
-    else await cp(join(sourceRoot, name), join(dir, name), { recursive: true });
-  }
-  return dir;
+/** Programs that take the place of the host's own, first in the PATH. */
+function programs(folder: string): void {
+  mkdirSync(folder);
+  const write = (name: string, text: string): void => {
+    writeFileSync(join(folder, name), `#!/bin/sh\nset -eu\n${text}\n`);
+    chmodSync(join(folder, name), 0o755);
+  };
+  const linked = `for each in ${sourceRoot}/node_modules/* ${sourceRoot}/node_modules/@*; do ln -sfn "$each" "$to/"; done`;
+  write(
+    'npm',
+    `[ "$1 $2 $4 $5" = 'install --prefix --no-audit --no-fund' ]
+to="$3/node_modules"; mkdir -p "$to"; ${linked}
+mkdir "$to/ra-sidecar" && tar xzf "$6" -C "$to/ra-sidecar" --strip-components=1`,
+  );
+  write('systemctl', 'exit 0');
+  write('systemd-sysusers', 'exit 0');
 }
 
-t.test('the copied files serve the console and a chat', async (t) => {
-  const names = copiedByPage();
-  t.ok(names.includes('dist') && names.includes('node_modules'), names.join(' '));
-  const dir = await copy(t, names);
-  const child = spawn(process.execPath, ['dist/sidecar/cli.js', 'serve'], {
-    cwd: dir,
-    stdio: ['ignore', 'ignore', 'pipe'],
-    env: { ...process.env, RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' },
-  });
-  const ended = once(child, 'close');
-  t.teardown(async () => {
-    child.kill('SIGKILL');
-    await ended;
-  });
-  let printed = '';
-  for await (const text of child.stderr.setEncoding('utf8')) {
-    printed += String(text);
-    if (printed.includes('"messages"')) break;
-  }
-  const [, base = ''] = /is ready at (\S+)/.exec(printed) ?? [];
-  const [, operators = ''] = /operators' listener: +(\S+)\/metrics/.exec(printed) ?? [];
-  const [key = ''] = /ra-dev-[\w-]+/.exec(printed) ?? [];
+/** Runs the blocks with `root` in place of `/`, in the folder of the tarball. */
+function install(t: Test): string {
+  const root = mkdtempSync(join(tmpdir(), 'ra-copied-'));
+  t.teardown(() => rmSync(root, { recursive: true, force: true }));
+  programs(join(root, 'bin'));
+  execFileSync(process.execPath, ['.ci/package.mjs', root], { cwd: sourceRoot, stdio: 'ignore' });
+  const all = blocks();
+  t.equal(all.length, 3);
+  for (const text of all)
+    execFileSync('sh', ['-euc', text.replace(HOST, (path) => `${root}${path}`)], {
+      cwd: root,
+      stdio: 'pipe',
+      env: { ...process.env, PATH: `${join(root, 'bin')}:${process.env['PATH'] ?? ''}` },
+    });
+  return root;
+}
 
-  const page = await fetch(`${operators}/console`);
-  t.equal(page.status, 200);
-  t.match(await page.text(), /<html/);
-  const chat = await fetch(`${base}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model: 'ra-tiny-chat', max_tokens: 4, messages: [{ role: 'user', content: 'Hello' }] }),
-  });
-  t.equal(chat.status, 200, await chat.text());
-});
+t.test(
+  'what the page installs serves the console and a chat, with its settings and as its unit starts it',
+  async (t) => {
+    const root = install(t);
+    t.strictSame(readdirSync(join(root, 'etc/ra-sidecar')), ['ra-sidecar.env', 'ra-sidecar.jsonc']);
+    t.strictSame(readdirSync(join(root, 'etc/systemd/system')), ['ra-sidecar.service']);
+    const placed = (text: string): string => text.replace(HOST, (path) => `${root}${path}`);
+    const settings = join(root, 'etc/ra-sidecar/ra-sidecar.jsonc');
+    writeFileSync(settings, readFileSync(settings, 'utf8').replace(/"\/(etc|srv)\//g, `"${root}/$1/`));
+    const dataDir = join(root, 'data');
+    const socket = join(shortDir(t), 'http.sock');
+    const lines = [...(unit('ra-sidecar').get('Environment') ?? [])].map(
+      (line) => placed(line).split('=') as [string, string],
+    );
+    const environment = {
+      ...process.env,
+      ...Object.fromEntries(lines),
+      RA_DATA_DIR: dataDir,
+      RA_LISTEN_SOCKET: socket,
+    };
+    const [, script = '', ...command] = placed(unit('ra-sidecar').get('ExecStart')?.[0] ?? '').split(' ');
+    const [, key = ''] =
+      /(ra-\S+)/.exec(
+        execFileSync(process.execPath, [script, 'keys', 'create', '--account', 'acme', '--models', 'all'], {
+          env: environment,
+          encoding: 'utf8',
+        }),
+      ) ?? [];
+
+    const child = spawn(process.execPath, [script, ...command], {
+      cwd: root,
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...environment, RA_OPERATORS_PORT: '0' },
+    });
+    const ended = once(child, 'close');
+    t.teardown(async () => {
+      child.kill('SIGKILL');
+      await ended;
+    });
+    let printed = '';
+    for await (const text of child.stderr.setEncoding('utf8')) {
+      printed += String(text);
+      if (/operators' listener: .*\n[^]*\n\n/.test(printed)) break;
+    }
+    const [, operators = ''] = /operators' listener: +(\S+)\/metrics/.exec(printed) ?? [];
+    t.match(await (await fetch(`${operators}/console`)).text(), /<html/, printed);
+    const body = JSON.stringify({ model: 'chat', max_tokens: 4, messages: [{ role: 'user', content: 'Hello' }] });
+    const address = ['--unix-socket', socket, 'http://localhost/v1/chat/completions'];
+    const fields = ['-H', `Authorization: Bearer ${key}`, '-H', 'Content-Type: application/json', '-d', body];
+    t.match(execFileSync('curl', ['-sS', ...address, ...fields], { encoding: 'utf8' }), /"chat.completion"/);
+  },
+);

@@ -18,6 +18,7 @@ const WANTED: readonly RegExp[] = [
   /^dist\/(engine|sidecar)\/[\w/.-]+\.js$/,
   /^dist\/sidecar\/contracts\/compiled\/[\w-]+\.cjs$/,
   /^dist\/engine\/bundled\/LICENSES\.txt$/,
+  /^deploy\/systemd\/ra-sidecar[\w-]*\.(service|env|sysusers|jsonc)$/,
   /^docs\/[\w-]+\.(md|png)$/,
   /^engine\/assets\/seedling\.gguf$/,
   /^engine\/native\/bin\/(LICENSES\.txt|ra-(engine|vision)\.linux-(x64|arm64)\.node)$/,
