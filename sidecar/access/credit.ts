@@ -44,7 +44,8 @@ interface Entry {
 
 /**
  * The balances of this process. Initially `unavailable`, since earlier usage is not known yet. It has one entry for
- * each account that has spent or spends; accounts are the operator's own, from the keys file.
+ * each account that has spent or spends money, which only accounts with a grant can: the operator's grants bound it. A free request
+ * leaves no entry, since an authorizer may report any number of accounts.
  */
 export class CreditLedger implements Credit {
   readonly #entries = new Map<string, Entry>();
@@ -61,6 +62,11 @@ export class CreditLedger implements Credit {
 
   get known(): boolean {
     return this.#open;
+  }
+
+  /** Accounts that have an entry. */
+  get accounts(): number {
+    return this.#entries.size;
   }
 
   /** Reservations that have not ended. */
@@ -96,6 +102,7 @@ export class CreditLedger implements Credit {
       this.#outstanding -= 1;
       entry.reserved -= picodollars;
       entry.settled += actual;
+      if (entry.settled === 0n && entry.reserved === 0n) this.#entries.delete(account);
       this.#onSettled();
     };
     return { kind: 'reserved', reservation: { settle } };

@@ -14,7 +14,13 @@ export interface QuotaCaller {
 
 const DAY_MS = 86_400_000;
 
-/** Today's usage; it contains only keys with a quota, so the keys file bounds it. */
+/**
+ * Keys that are counted at once. An authorizer may report a new key with each request; past this number the half with the fewest tokens is
+ * forgotten. So to be forgotten, a key needs as many others with more tokens than it has used itself.
+ */
+export const MOST_KEYS = 65_536;
+
+/** Today's usage of keys with a quota. */
 export class TokenQuotas {
   readonly #date: () => Date;
   readonly #used = new Map<string, number>();
@@ -40,6 +46,17 @@ export class TokenQuotas {
     this.#turn();
     const id = idOf(caller);
     this.#used.set(id, (this.#used.get(id) ?? 0) + tokens);
+    if (this.#used.size > MOST_KEYS) this.#forgetHalf();
+  }
+
+  /** Number of counted keys. */
+  get size(): number {
+    return this.#used.size;
+  }
+
+  #forgetHalf(): void {
+    const fewestFirst = [...this.#used].sort(([, a], [, b]) => a - b);
+    for (const [id] of fewestFirst.slice(0, MOST_KEYS / 2)) this.#used.delete(id);
   }
 
   /**

@@ -123,3 +123,21 @@ t.test('however requests overlap: nothing is overspent, nothing leaks', async ()
     { numRuns: 300 },
   );
 });
+
+t.test('free requests of ever new accounts leave nothing behind', (t) => {
+  const ledger = new CreditLedger(new Map([['paid', 10n]]));
+  ledger.open(new Map());
+  const settle = (account: string, most: bigint, actual: bigint): void => {
+    const reserved = ledger.reserve(account, most);
+    if (reserved.kind === 'reserved') reserved.reservation.settle(actual);
+  };
+  for (let i = 0; i < 100; i += 1) settle(`minted-${i}`, 0n, 0n);
+  t.equal(ledger.accounts, 0);
+  const [first, second] = [ledger.reserve('paid', 3n), ledger.reserve('paid', 4n)];
+  if (first.kind === 'reserved') first.reservation.settle(0n);
+  t.equal(ledger.balance('paid').reserved, 4n);
+  if (second.kind === 'reserved') second.reservation.settle(2n);
+  settle('paid', 1n, 0n);
+  t.same(ledger.balance('paid'), { granted: 10n, settled: 2n, reserved: 0n }, 'what was paid stays');
+  t.end();
+});

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { TokenQuotas } from '../../../sidecar/access/quotas.js';
+import { MOST_KEYS, TokenQuotas } from '../../../sidecar/access/quotas.js';
 
 const KEY = { account: 'acme', keyId: 'k', tokensPerDay: 100 };
 
@@ -40,4 +40,13 @@ t.test('a day’s tokens, until midnight', async (t) => {
   t.equal(quotas.waitMs(KEY), 86_400_000, 'nor does the same midnight a second time');
   now += 86_400_000;
   t.equal(quotas.waitMs(KEY), 0, 'the next one does');
+});
+
+t.test('an authorizer that reports ever new keys neither fills the memory nor returns a used-up quota', (t) => {
+  const quotas = new TokenQuotas(() => new Date('2026-06-01T12:00:00Z'));
+  quotas.charge(KEY, 100);
+  for (let i = 0; i < MOST_KEYS + 1000; i += 1) quotas.charge({ ...KEY, keyId: `minted-${i}` }, 1 + (i % 7));
+  t.ok(quotas.size <= MOST_KEYS, `${quotas.size} keys`);
+  t.ok(quotas.waitMs(KEY) > 0, 'the key still waits');
+  t.end();
 });
