@@ -111,6 +111,18 @@ export function childEnvironment(
   }
 }
 
+/** Where a child finds libraries, programs and files, and how it writes times: nothing of the sidecar's own. */
+const KEPT_VARIABLES = ['PATH', 'LD_LIBRARY_PATH', 'TMPDIR', 'TZ', 'LANG'] as const;
+
+/** The environment of a child that reads callers' content: only what every program needs, with `set` over it. */
+export function confinedEnvironment(set: Environment = {}, environment: Environment = process.env): Environment {
+  const kept = KEPT_VARIABLES.flatMap((name) => {
+    const value = environment[name];
+    return value === undefined ? [] : [[name, value] as const];
+  });
+  return { ...Object.fromEntries(kept), ...set };
+}
+
 /**
  * Removes OpenTelemetry's own variables from the process's environment, since its SDK reads them and would override the
  * settings. Returns how many there were.

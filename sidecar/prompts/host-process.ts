@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Link } from '../../engine/protocol/link.js';
 import type { Clock } from '../lib/clock.js';
-import { childEnvironment } from '../config/config.js';
+import { confinedEnvironment } from '../config/config.js';
 import { forkLinked } from '../../engine/protocol/linked-child.js';
 import { NO_CORE_FILE } from '../../engine/protocol/no-core-dump.js';
 import { readFromHost, STACK_MB, versioned, type HostSetup, type FromHost, type ToHost } from './messages.js';
@@ -14,7 +14,10 @@ const START_TIMEOUT_MS = 60_000;
  * The host's own thread tokenizes too, and its stack is set when it starts, usually 8 MB; the shell that becomes the
  * host raises it as far as this machine allows.
  */
-const WITH_STACK = `${NO_CORE_FILE}; ulimit -S -s ${STACK_MB * 1024} 2>/dev/null || ulimit -S -s "$(ulimit -H -s)"; exec "$0" "$@"`;
+const WITH_STACK = `${NO_CORE_FILE}; unset PWD; ulimit -S -s ${STACK_MB * 1024} 2>/dev/null || ulimit -S -s "$(ulimit -H -s)"; exec "$0" "$@"`;
+
+/** node-llama-cpp does not load without a home folder. This one does not exist, so nothing in it can change what the host does. */
+const NO_HOME = '/nonexistent';
 
 /**
  * V8's helper threads optimize code while it runs, at a higher priority than the compiler thread's. Node starts four, which
@@ -61,7 +64,7 @@ export class HostProcess {
     const forked = forkLinked(
       '/bin/sh',
       ['-c', WITH_STACK, process.execPath, helperThreads(setup), host, name],
-      { stderr: 'inherit', environment: childEnvironment() },
+      { stderr: 'pipe', environment: confinedEnvironment({ HOME: NO_HOME }) },
       { message: (raw) => this.#received(raw), closed: () => this.#oneEnded() },
     );
     if (forked.kind === 'failed') {
@@ -71,6 +74,8 @@ export class HostProcess {
     }
     this.#child = forked.child;
     this.#link = forked.link;
+    // Its lines may quote prompts.
+    this.#child.stderr?.resume();
     this.#child.once('exit', () => this.#oneEnded());
     this.#cancelStart = clock.after(START_TIMEOUT_MS, () => this.kill('start'));
     this.send({ kind: 'start', setup });

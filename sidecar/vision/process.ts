@@ -9,7 +9,7 @@ import {
   type ToVision,
   type VisionSetup,
 } from '../../engine/protocol/vision-messages.js';
-import { childEnvironment } from '../config/config.js';
+import { childEnvironment, confinedEnvironment } from '../config/config.js';
 import { deviceEnvironment } from '../config/devices.js';
 import type { Clock } from '../lib/clock.js';
 import { readVisionMessage } from './wire.js';
@@ -24,9 +24,6 @@ const SILENCE_MS = 30_000;
 
 /** Encodes run beside the process's own thread, one at a time. */
 const POOL_THREADS = '2';
-
-/** Variables that its process has: where to find libraries and `taskset`, nothing of the sidecar's own. */
-const KEPT = ['PATH', 'LD_LIBRARY_PATH', 'TZ', 'LANG'] as const;
 
 /** CUDA loads all of its code before the process is confined, not at each first use. */
 const ON_GPU = { CUDA_MODULE_LOADING: 'EAGER' } as const;
@@ -62,12 +59,8 @@ export class VisionProcess {
     this.#cancelWatch = clock.after(START_TIMEOUT_MS, () => this.kill('start-timeout'));
     const { cores, device } = setup;
     const [file, before] = cores === undefined ? [process.execPath, []] : ['taskset', ['-c', cores, process.execPath]];
-    const own = childEnvironment();
-    const environment = {
-      UV_THREADPOOL_SIZE: POOL_THREADS,
-      ...keptOf(own),
-      ...(device !== undefined && { ...ON_GPU, ...deviceEnvironment([device], own) }),
-    };
+    const onGpu = device === undefined ? {} : { ...ON_GPU, ...deviceEnvironment([device], childEnvironment()) };
+    const environment = confinedEnvironment({ UV_THREADPOOL_SIZE: POOL_THREADS, ...onGpu });
     const forked = forkLinked(
       '/bin/sh',
       ['-c', `${NO_CORE_FILE}; unset PWD; exec "$0" "$@"`, file, ...before, entry],
@@ -133,8 +126,4 @@ export class VisionProcess {
     this.#cancelWatch();
     this.#events.gone(this.#end);
   }
-}
-
-function keptOf(own: Readonly<Record<string, string | undefined>>): Record<string, string | undefined> {
-  return Object.fromEntries(KEPT.map((name) => [name, own[name]]));
 }

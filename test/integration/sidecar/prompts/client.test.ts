@@ -1,3 +1,4 @@
+import { readFileSync, readlinkSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -6,6 +7,7 @@ import { systemClock, type Clock } from '../../../../sidecar/lib/clock.js';
 import type { PromptHostOptions } from '../../../../sidecar/prompts/client-options.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
 import { received } from '../../../support/bodies.js';
+import { childrenOf } from '../../../support/processes.js';
 import type { Tokenized } from '../../../../sidecar/prompts/prompt-maker.js';
 import type { StubBody } from '../../../support/prompt-worker.js';
 import { tokenPrompt } from '../../../../engine/protocol/prompt.js';
@@ -70,6 +72,30 @@ function host(t: Test, options: Partial<PromptHostOptions> = {}) {
     },
   };
 }
+
+t.test(
+  'a host gets nothing of the environment but what every program needs, and what it prints goes nowhere',
+  async (t) => {
+    process.env['RA_TEST_SECRET'] = 'hidden';
+    t.teardown(() => Reflect.deleteProperty(process.env, 'RA_TEST_SECRET'));
+    const before = new Set(childrenOf(process.pid).map(({ pid }) => pid));
+    const { client } = host(t, { workers: 0 });
+    t.equal((await client.ready()).kind, 'ready');
+    const [pid] = childrenOf(process.pid).flatMap((child) => (before.has(child.pid) ? [] : [child.pid]));
+    const variables = readFileSync(`/proc/${String(pid)}/environ`, 'utf8')
+      .split('\0')
+      .filter(Boolean);
+    const names = variables.map((text) => text.split('=', 1)[0] ?? '');
+    // The last one is Node's own, of a run that measures coverage.
+    const allowed = ['HOME', 'PATH', 'LD_LIBRARY_PATH', 'TMPDIR', 'TZ', 'LANG', 'NODE_V8_COVERAGE'];
+    t.strictSame(
+      names.filter((name) => !allowed.includes(name)),
+      [],
+    );
+    t.match(readlinkSync(`/proc/${String(pid)}/fd/2`), /^(?:pipe|socket):/);
+    t.not(readlinkSync(`/proc/${String(pid)}/fd/2`), readlinkSync('/proc/self/fd/2'));
+  },
+);
 
 for (const workers of [0, 1]) {
   const where = workers === 0 ? 'in the host’s own thread' : 'in a worker';
