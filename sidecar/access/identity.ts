@@ -38,6 +38,8 @@ export interface Denied {
   readonly kind: 'denied';
   readonly code: ErrorCode;
   readonly retryAfterMs?: number;
+  /** Of a key that is known and rejected, for the log. */
+  readonly known?: { readonly account: string | undefined; readonly keyId: string };
 }
 
 /** Headers for lookups on behalf of a request, to propagate its trace. */

@@ -43,10 +43,10 @@ export class KeyFileIdentity implements Identity {
   }
 
   #judge({ key, caller, frozen, expiresAt }: Entry): Caller | Denied {
-    if (key.revoked !== undefined) return denied('revoked_api_key');
-    if (this.#now() >= expiresAt) return denied('expired_api_key');
-    if (!caller) return denied('unattributed_key');
-    return frozen ? denied('account_frozen') : caller;
+    if (key.revoked !== undefined) return denied('revoked_api_key', key);
+    if (this.#now() >= expiresAt) return denied('expired_api_key', key);
+    if (!caller) return denied('unattributed_key', key);
+    return frozen ? denied('account_frozen', key) : caller;
   }
 }
 
@@ -86,6 +86,6 @@ function callerOf(key: StoredKey, account: string, environment: string): Caller 
   });
 }
 
-function denied(code: ErrorCode): Denied {
-  return { kind: 'denied', code };
+function denied(code: ErrorCode, key?: StoredKey): Denied {
+  return { kind: 'denied', code, ...(key && { known: { account: key.account, keyId: key.id } }) };
 }

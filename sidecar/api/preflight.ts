@@ -81,7 +81,10 @@ async function identify(context: RequestContext, services: Services): Promise<Ca
   // A gateway has authorized its callers itself.
   const vouched = found.kind === 'caller' && found.vouched === true;
   if (!vouched) context.times.authorized(from);
-  if (found.kind === 'denied') return failed(refusals.denied(found));
+  if (found.kind === 'denied') {
+    context.rejected = found.known;
+    return failed(refusals.denied(found));
+  }
   context.caller = found;
   return found;
 }

@@ -1,4 +1,4 @@
-import type { Caller } from '../access/identity.js';
+import type { Caller, Denied } from '../access/identity.js';
 import type { Permit } from '../access/limits.js';
 import type { Lease, Refused, TicketOutcome } from '../admission/seat-queue.js';
 import { contractError, type ContractError } from '../domain/errors.js';
@@ -44,6 +44,8 @@ export class RequestContext {
   readonly trace: RequestTrace | undefined;
 
   caller: Caller | undefined;
+  /** The known key that was rejected in place of a caller, for the log. */
+  rejected: Denied['known'];
   model: string | undefined;
   /** Clock reading at which the request ends with `timeout`; undefined: never. */
   deadlineAt: number | undefined;

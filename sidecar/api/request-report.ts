@@ -1,4 +1,4 @@
-import type { Caller } from '../access/identity.js';
+import type { Caller, Denied } from '../access/identity.js';
 import type { RefusalReason } from '../admission/seat-queue.js';
 import type { ContractError, ErrorCode } from '../domain/errors.js';
 import type { Exchange } from '../http/exchange.js';
@@ -27,6 +27,7 @@ export interface RequestFacts {
   readonly times: Timeline;
   readonly trace: RequestTrace | undefined;
   readonly caller: Caller | undefined;
+  readonly rejected: Denied['known'];
   readonly model: string | undefined;
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -50,7 +51,7 @@ export interface RequestEnd {
 
 /** Writes a request's one log line and ends its trace. */
 export function reportEnd(request: RequestFacts, end: RequestEnd): void {
-  const { log, times, caller, model, promptTokens, cachedTokens, completionTokens } = request;
+  const { log, times, caller, rejected, model, promptTokens, cachedTokens, completionTokens } = request;
   const { route, status, code, endedAt } = end;
   log.info('request', {
     route,
@@ -64,6 +65,8 @@ export function reportEnd(request: RequestFacts, end: RequestEnd): void {
     ...(model !== undefined && { model }),
     ...(times.ttftMs !== undefined && { ttftMs: Math.round(times.ttftMs) }),
     ...(caller && { account: caller.account, keyId: caller.keyId }),
+    ...(rejected?.account !== undefined && { account: rejected.account }),
+    ...(rejected && { keyId: rejected.keyId }),
     ...request.trace?.ids,
   });
   if (request.trace) endTrace(request.trace, request, end);

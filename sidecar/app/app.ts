@@ -231,7 +231,9 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
           log.info('draining', { count: inFlight.count });
           for (const { queue } of models.values()) queue.drain();
           const until = systemClock.now() + timeoutMs;
+          const begun = { at: systemClock.now(), count: inFlight.count };
           const finished = await inFlight.idle(systemClock, timeoutMs);
+          const left = inFlight.count;
           if (!finished) log.warn('drain timed out', { count: inFlight.count });
           // Engines first, so that running requests end with their error while their connections are open.
           await Promise.all([...models.values()].map(({ engine }) => engine.close()));
@@ -239,6 +241,11 @@ export async function startApp(config: Config, identity: Identity, log: Log, ove
           await taken(publicListener, systemClock, until);
           await new Promise<void>((done) => systemClock.after(FLUSH_MS, done));
           await close();
+          log.info('drained', {
+            count: begun.count - left,
+            aborted: left,
+            durationMs: Math.round(systemClock.now() - begun.at),
+          });
         })();
         return drained;
       },

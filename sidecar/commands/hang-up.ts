@@ -5,6 +5,22 @@
 import { closeSync } from 'node:fs';
 import { isatty } from 'node:tty';
 
+/** How often it is looked whether the parent has ended, ms. */
+const PARENT_LOOK_MS = 500;
+
+/**
+ * Calls `ended` once the process that started this one has ended. npm passes SIGTERM to the shell in which it starts a
+ * program; the shell ends, npm ends, and the program would stay with its port.
+ */
+export function whenParentEnds(ended: () => void): void {
+  const parent = process.ppid;
+  const look = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(look);
+    ended();
+  }, PARENT_LOOK_MS).unref();
+}
+
 /** Of stdin, stdout and stderr, those that were a terminal at the start. */
 const terminals = [0, 1, 2].filter((descriptor) => isatty(descriptor));
 

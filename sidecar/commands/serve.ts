@@ -3,11 +3,11 @@ import { metricsOf, startApp, type App } from '../app/app.js';
 import { addressText } from '../http/bind.js';
 import { systemClock } from '../lib/clock.js';
 import { VERSION } from '../lib/version.js';
-import { isNotified, type Config, type ModelConfig } from '../config/config.js';
+import { isNotified, isStartedByNpm, type Config, type ModelConfig } from '../config/config.js';
 import { makesDevelopmentKey, openIdentities, type Identities } from '../app/compose-identity.js';
 import { filesOpenToOthers } from '../app/secret-files.js';
 import type { Log } from '../telemetry/logger.js';
-import { terminalClosed } from './hang-up.js';
+import { terminalClosed, whenParentEnds } from './hang-up.js';
 import { NO_SERVICE_MANAGER, systemd, type ServiceManager } from './systemd.js';
 
 /** Signals that start a drain; a second one ends the process at once. */
@@ -49,6 +49,11 @@ export async function serve(config: Config, source: string, log: Log, print: (li
     if (terminalClosed()) onStop(RELOAD_SIGNAL);
     else void Promise.all([identities.reload(), app?.reload(), warnOfOpenFiles()]);
   });
+  if (isStartedByNpm())
+    whenParentEnds(() => {
+      log.info('npm has ended');
+      onStop(RELOAD_SIGNAL);
+    });
   // It may have been closed before there was a handler.
   if (terminalClosed()) endStart();
   // Writing beyond the file size limit must only fail that write, and not end the process.

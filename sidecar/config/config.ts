@@ -1,6 +1,6 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { parse, visit, type ParseError } from 'jsonc-parser';
+import { createScanner, parse, printParseErrorCode, visit, type ParseError } from 'jsonc-parser';
 import { contradictions, hints } from './checks.js';
 import { settings, validationSchema, type Setting } from './settings.js';
 import type { Config } from './types.js';
@@ -51,7 +51,10 @@ const check = compile<Unresolved>(validationSchema(), {
  */
 export function loadConfig(environment: Environment = process.env, file = environment[FILE_VARIABLE]): Loaded {
   const set = settings().filter(({ variable }) => environment[variable] !== undefined);
-  const strange = unknownVariables(environment).map((name) => `config: ${name} is not a setting (environment)`);
+  const variables = settings().map(({ variable }) => variable);
+  const strange = unknownVariables(environment).map(
+    (name) => `config: ${name} is not a setting${meant(name, variables)} (environment)`,
+  );
   const invalid = (problems: readonly string[]): Loaded => {
     const lines = [...strange, ...problems.map((problem) => `config: ${problem}${origin(problem, set, file)}`)];
     return { kind: 'invalid', line: lines[0] ?? '', lines };
@@ -69,7 +72,7 @@ export function loadConfig(environment: Environment = process.env, file = enviro
 
   const namesModels = 'models' in read.value;
   const checked = check(read.value);
-  if (!checked.ok) return invalid(checked.all ?? [`${checked.path} ${checked.message}`]);
+  if (!checked.ok) return invalid((checked.all ?? [`${checked.path} ${checked.message}`]).map(withMeant));
   const config = resolved(checked.value);
   const broken = contradictions(config);
   if (strange.length + broken.length > 0) return invalid(broken);
@@ -86,6 +89,11 @@ function sourceOf(file: string | undefined, set: readonly Setting[]): string {
 function withoutModels(environment: string, source: string): string | undefined {
   if (environment === 'development') return undefined;
   return `config: models must be set where environment is ${environment}: the embedded models, which are served without it, are for development (${source})`;
+}
+
+/** Whether npm or npx started this process. */
+export function isStartedByNpm(environment: Environment = process.env): boolean {
+  return (environment['npm_command'] ?? '') !== '';
 }
 
 /** Whether systemd started this process and expects a readiness notification (sd_notify(3)). */
@@ -157,12 +165,82 @@ function readFile(file: string): { value: object } | { problem: string } {
   const errors: ParseError[] = [];
   const value: unknown = parse(text, errors, { allowTrailingComma: true, allowEmptyContent: true });
   const [error] = errors;
-  if (error) return { problem: `is not JSON from line ${lineAt(text, error.offset)} on` };
+  if (error) return { problem: faultOf(text, error) };
   const repeat = repeatAt(text);
   if (repeat !== undefined) return { problem: `${REPEATED}, on line ${lineAt(text, repeat)}` };
   return typeof value === 'object' && value !== null && !Array.isArray(value)
     ? { value }
     : { problem: 'must contain one object' };
+}
+
+/** In words, by the parser's names of its errors. */
+const FAULTS: Readonly<Record<string, string>> = {
+  InvalidSymbol: 'a word that is no JSON value, or a name without double quotes',
+  PropertyNameExpected: 'a name in double quotes is missing',
+  ValueExpected: 'a value is missing',
+  ColonExpected: 'a colon is missing',
+  CommaExpected: 'a comma is missing',
+  CloseBraceExpected: 'a closing } is missing',
+  CloseBracketExpected: 'a closing ] is missing',
+  EndOfFileExpected: 'something follows the end of the object',
+  UnexpectedEndOfComment: 'a comment without its end',
+  UnexpectedEndOfString: 'a text without its closing quote',
+};
+
+/** The fault and its line and column, both from 1. What is missing is missing after the last token before the error. */
+function faultOf(text: string, { error, offset }: ParseError): string {
+  const what = FAULTS[printParseErrorCode(error)] ?? 'a syntax error';
+  const at = what.endsWith('is missing') ? endBefore(text, offset) : offset;
+  const column = at - text.lastIndexOf('\n', at - 1);
+  return `is not JSON: ${what} (line ${lineAt(text, at)}, column ${column})`;
+}
+
+/** The end of the last token, comments not counted, that begins before `offset`. */
+function endBefore(text: string, offset: number): number {
+  const scanner = createScanner(text, true);
+  let end = 0;
+  while (end < offset) {
+    scanner.scan();
+    if (scanner.getTokenLength() === 0 || scanner.getTokenOffset() >= offset) break;
+    end = scanner.getTokenOffset() + scanner.getTokenLength();
+  }
+  return end;
+}
+
+/** `; did you mean X?` with the known name that takes the fewest changes, at most a third of its letters. */
+function meant(name: string, known: readonly string[]): string {
+  const ranked = known.map((each) => ({ each, changes: changesBetween(name.toLowerCase(), each.toLowerCase()) }));
+  const [best] = ranked.sort((a, b) => a.changes - b.changes);
+  return best && best.changes <= best.each.length / 3 ? `; did you mean ${best.each}?` : '';
+}
+
+/** Levenshtein's distance: letters to insert, remove or replace. */
+function changesBetween(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const replaced = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(replaced, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}
+
+/** How a check's problem of an unknown field goes on after its path. */
+const UNKNOWN = ' is not a known field';
+
+/** The same problem with the closest setting; one within a list, such as of a model, is compared with the names beside it. */
+function withMeant(problem: string): string {
+  const end = problem.indexOf(UNKNOWN);
+  if (end < 0) return problem;
+  const path = problem.slice(0, end);
+  const at = path.lastIndexOf('.') + 1;
+  const [, beside = ''] = /; known are ([^;]*)$/.exec(problem) ?? [];
+  const names = beside.split(', ').map((name) => path.slice(0, at) + name);
+  const all = path.includes('[') ? names : [...names, ...settings().map((setting) => setting.path)];
+  return problem.slice(0, end + UNKNOWN.length) + meant(path, all) + problem.slice(end + UNKNOWN.length);
 }
 
 /** Where a text names something that its object has already; the parser would take the last one without a word. */

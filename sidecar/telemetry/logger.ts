@@ -36,6 +36,8 @@ export interface LogFields {
   readonly usageId?: string;
   readonly bytes?: number;
   readonly count?: number;
+  /** Requests that a drain ended before they were finished. */
+  readonly aborted?: number;
   readonly seats?: number;
   /** The device that an engine computes on: `cpu`, `cuda`, `vulkan`, `metal`. */
   readonly backend?: string;
@@ -103,6 +105,7 @@ const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault' | 'childFault'>, 
   usageId: true,
   bytes: true,
   count: true,
+  aborted: true,
   seats: true,
   backend: true,
   pid: true,

@@ -288,4 +288,9 @@ t.test('failed keys are limited by address; a valid key is accepted', async (t) 
   t.ok(ms > 0 && ms <= 30_000, 'half a minute until the next');
   t.strictSame(await harness.list('good'), ['open']);
   hold(t, 'a frozen account', await harness.models('frozen'), 403, 'account_frozen');
+  t.match(
+    harness.sidecar.lines.filter(({ code }) => code === 'account_frozen').at(-1),
+    { event: 'request', account: 'icy', keyId: KEYS.frozen.stored.id },
+    'the log names the account and the key',
+  );
 });

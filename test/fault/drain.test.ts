@@ -87,6 +87,7 @@ for (const [name, stop] of cases(Object.entries(stops), (_, index) => index === 
       sidecar.lines.some(({ event }) => event === 'engine lost' || event === 'drain timed out'),
       'the engine ran until the end',
     );
+    t.match(await sidecar.logged('drained'), { count: 2, aborted: 0, durationMs: /^\d+$/ });
     await isEmpty(sidecar);
   });
 }

@@ -121,7 +121,7 @@ t.test('an invalid configuration is reported in one line', async (t) => {
       { RA_ENVIRONMENT: 'production' },
       /^config: models must be set where environment is production: the embedded models, .* \(built-in defaults \(RA_CONFIG is not set\), with RA_.*\)\n$/,
     ],
-    [{ RA_LISTEN_PROT: '80' }, /^config: RA_LISTEN_PROT is not a setting .*\n$/],
+    [{ RA_LISTEN_PROT: '80' }, /^config: RA_LISTEN_PROT is not a setting; did you mean RA_LISTEN_PORT\? .*\n$/],
   ] as const;
   for (const [added, line] of cases) {
     const { code, stdout, stderr } = await serve({ ...added, RA_DATA_DIR: untouched });
@@ -143,6 +143,22 @@ t.test('a signal while it starts ends it with 0', async (t) => {
   }
   child.kill('SIGTERM');
   t.strictSame(await ended, [0, null]);
+});
+
+t.test('a sidecar that npm started ends with npm, whose shell takes the signal', async (t) => {
+  const env = { ...process.env, ...environment, RA_DATA_DIR: join(dir, 'npm'), npm_command: 'exec' };
+  // The shell stays, as npm's does.
+  const shell = spawn('sh', ['-c', '"$0" "$1" serve; exit', process.execPath, CLI], {
+    env,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let logged = '';
+  for await (const [chunk] of on(shell.stdout, 'data', { close: ['end'] })) {
+    // The sidecar holds the pipe open until it has ended.
+    if (String(chunk).includes('operators listening')) shell.kill('SIGTERM');
+    logged += String(chunk);
+  }
+  t.match(logged, /npm has ended/);
 });
 
 t.test('a data folder in use by another sidecar is reported in one line', async (t) => {

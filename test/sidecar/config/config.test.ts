@@ -170,7 +170,7 @@ t.test('what Kubernetes tells a pod of the namespace’s Services is no setting'
   t.match(loadConfig({ ...services, RA_SIDECAR_HOST: 'x', RA_LISTEN_PROT: '1' }), {
     lines: [
       'config: RA_SIDECAR_HOST is not a setting (environment)',
-      'config: RA_LISTEN_PROT is not a setting (environment)',
+      'config: RA_LISTEN_PROT is not a setting; did you mean RA_LISTEN_PORT? (environment)',
     ],
   });
 });
@@ -228,12 +228,15 @@ t.test('errors that end the start, in one line', async (t) => {
   const cases: [Record<string, string>, string][] = [
     [
       { RA_CONFIG: at('key.json') },
-      `queue.maxWait is not a known field; known are maxWaitMs, waitingPerSeat, waitingBytes (file ${at('key.json')})`,
+      `queue.maxWait is not a known field; did you mean queue.maxWaitMs?; known are maxWaitMs, waitingPerSeat, waitingBytes (file ${at('key.json')})`,
     ],
     [{ RA_CONFIG: at('value.json') }, `queue.maxWaitMs must be at least 0 (file ${at('value.json')})`],
     [{ RA_CONFIG: at('section.json') }, `queue must be an object (file ${at('section.json')})`],
     [{ RA_CONFIG: at('null.json'), RA_QUEUE_MAX_WAIT_MS: '1' }, `queue must be an object (file ${at('null.json')})`],
-    [{ RA_CONFIG: at('broken.json') }, `is not JSON from line 3 on (file ${at('broken.json')})`],
+    [
+      { RA_CONFIG: at('broken.json') },
+      `is not JSON: a value is missing (line 2, column 9) (file ${at('broken.json')})`,
+    ],
     [{ RA_CONFIG: at('list.json') }, `must contain one object (file ${at('list.json')})`],
     [{ RA_CONFIG: at('empty.json') }, `must contain one object (file ${at('empty.json')})`],
     [{ RA_CONFIG: at('comment.json') }, `must contain one object (file ${at('comment.json')})`],
@@ -243,7 +246,7 @@ t.test('errors that end the start, in one line', async (t) => {
     [{ RA_CONFIG: at('required.json') }, `models[0].file is required (file ${at('required.json')})`],
     [{ RA_CONFIG: at('item.json') }, `models[0].seats must be at least 1 (file ${at('item.json')})`],
     [{ RA_CONFIG: at('clash.json') }, `operators.port must differ from listen.port (file ${at('clash.json')})`],
-    [{ RA_LISTEN_PROT: '1' }, 'RA_LISTEN_PROT is not a setting (environment)'],
+    [{ RA_LISTEN_PROT: '1' }, 'RA_LISTEN_PROT is not a setting; did you mean RA_LISTEN_PORT? (environment)'],
     [{ RA_LISTEN_PORT: '80a' }, 'listen.port must be an integer (environment variable RA_LISTEN_PORT)'],
     [{ RA_LISTEN_HOST: '' }, 'listen.host must not be empty (environment variable RA_LISTEN_HOST)'],
     [
@@ -266,7 +269,7 @@ t.test('errors that end the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; known are id, kind, file, engine, chatTemplate, toolFormat, seats, contextPerSeat, replicas, threads, cores, gpu, gpuLayers, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, prefillAhead, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; did you mean models[0].seats?; known are id, kind, file, engine, chatTemplate, toolFormat, seats, contextPerSeat, replicas, threads, cores, gpu, gpuLayers, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, prefillAhead, swaFull, kv, checkpoints, vision, prefixCache, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },
@@ -611,5 +614,41 @@ t.test('where it comes from, and that a service names its models', (t) => {
   const named = JSON.stringify([{ id: 'a', kind: 'chat', file: 'embedded' }]);
   t.match(found({ ...production, RA_MODELS: named }), { unservable: undefined }, 'also the embedded ones, by name');
   t.match(found({}, join(dir, 'models.jsonc')), { source: /models\.jsonc$/, unservable: undefined });
+  t.end();
+});
+
+t.test('a misspelt setting is answered with the closest one', (t) => {
+  const written = (text: string): string => line({ RA_CONFIG: join(t.testdir({ 'ra.jsonc': text }), 'ra.jsonc') });
+  t.equal(
+    line({ RA_LISTEN_PROT: '1' }),
+    'config: RA_LISTEN_PROT is not a setting; did you mean RA_LISTEN_PORT? (environment)',
+  );
+  t.equal(line({ RA_NONSENSE: '1' }), 'config: RA_NONSENSE is not a setting (environment)');
+  t.match(
+    written('{"queue": {"maxWaitMS": 1}}'),
+    /^config: queue\.maxWaitMS is not a known field; did you mean queue\.maxWaitMs\?; known are/,
+  );
+  t.match(written('{"quue": {}}'), /^config: quue is not a known field; did you mean queue\?/);
+  t.match(written('{"maxWaitMs": 1}'), /^config: maxWaitMs is not a known field; known are/);
+  t.match(
+    written('{"models": [{"id": "a", "kind": "chat", "file": "/a", "context": 1, "seat": 1}]}'),
+    /models\[0\]\.seat is not a known field; did you mean models\[0\]\.seats\?|models\[0\]\.context is/,
+  );
+  t.end();
+});
+
+t.test('a file that is not JSON: what is wrong, and where', (t) => {
+  for (const [text, problem] of [
+    ['{\n "log": {} // of errors\n "queue": {}\n}', 'a comma is missing (line 2, column 11)'],
+    ['{"log": {},\n"queue" {}}', 'a colon is missing (line 2, column 8)'],
+    ['{"log": {}', 'a closing } is missing (line 1, column 11)'],
+    ['{"log":,}', 'a value is missing (line 1, column 8)'],
+    ['{\n  log: {}}', 'a word that is no JSON value, or a name without double quotes (line 2, column 3)'],
+    ['{"log": {}}}', 'something follows the end of the object (line 1, column 12)'],
+    ['{"a": "b\n}', 'a text without its closing quote (line 1, column 7)'],
+  ] as const) {
+    const path = join(t.testdir({ 'ra.jsonc': text }), 'ra.jsonc');
+    t.equal(line({ RA_CONFIG: path }), `config: is not JSON: ${problem} (file ${path})`);
+  }
   t.end();
 });
