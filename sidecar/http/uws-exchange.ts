@@ -9,7 +9,7 @@ import type { FollowedExchange } from './ended-streams.js';
 import type { ServerContext } from './server-context.js';
 import type { EventStream, Exchange, FrameOptions, Reply, RequestHead } from './exchange.js';
 import { ExchangeRecord } from './exchange-record.js';
-import { asksForTrailers, errorFields, statusLine, streamHeaders } from './fields.js';
+import { asksForTrailers, errorFields, KEEP_ALIVE, statusLine, streamHeaders } from './fields.js';
 import type { Snapshot } from './head.js';
 import { BodyWriter } from './body-writer.js';
 import { abandonedStream, SseStream } from './sse.js';
@@ -108,6 +108,7 @@ export class UwsExchange implements Exchange {
     const writeHead = (): void => {
       this.#writeHead(status, fields);
       if (closes) this.#res.writeHeader('Connection', 'close');
+      else if (kept) this.#res.writeHeader('Keep-Alive', KEEP_ALIVE);
     };
     const ended = (waited: boolean): void => {
       this.#finish('complete', length);
@@ -167,6 +168,7 @@ export class UwsExchange implements Exchange {
       {
         writeHead: () => {
           this.#writeHead(200, fields);
+          if (!closes) this.#res.writeHeader('Keep-Alive', KEEP_ALIVE);
           // uWS writes its own only at the end, inside this body's trailer.
           this.#res.writeHeader('Date', new Date().toUTCString());
         },
