@@ -20,9 +20,9 @@ const HOST = /(?<![\w/.])\/(opt|etc|srv)(?=\/)/g;
 /** The blocks from the package's installation to the unit's start, in order, without those for a GPU. */
 function blocks(): readonly string[] {
   const page = readPages().find(({ path }) => path === 'docs/deploy.md');
-  const all = (page?.blocks ?? []).filter(({ info }) => info === 'sh not-run: needs root').map(({ text }) => text);
-  const last = all.findIndex((text) => text.includes('systemctl enable --now'));
-  return all.slice(0, last + 1);
+  return (page?.blocks ?? [])
+    .filter(({ info }) => info === 'sh not-run: run by test/deploy/copied.test.ts')
+    .map(({ text }) => text);
 }
 
 /** Programs that take the place of the host's own, first in the PATH. */

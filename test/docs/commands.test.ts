@@ -24,7 +24,8 @@ t.test('command lines are in blocks that run, or that state why not', async (t) 
   );
   const left = pages.flatMap(({ page, blocks }) => blocks.left.map((block) => ({ path: page.path, ...block })));
   for (const { path, line, reason } of left) t.comment(`not run: ${path}:${line}: ${reason}`);
-  t.ok(left.length <= MOST_LEFT, `${left.length} blocks are not run`);
+  const nowhere = left.filter(({ reason }) => !reason.startsWith('run by test/'));
+  t.ok(nowhere.length <= MOST_LEFT, `${nowhere.length} blocks are not run`);
 });
 
 t.test('every other block of these pages runs', async (t) => {

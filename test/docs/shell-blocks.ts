@@ -10,6 +10,7 @@ const REASONS = [
   'needs a service of yours',
   'takes minutes',
   'run by make e2e',
+  'run by test/deploy/copied.test.ts',
 ] as const;
 
 /** Languages of command lines or programs that readers copy; tests have no Python. */
