@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import type { Lease } from '../admission/seat-queue.js';
 import type { CompletionHead } from '../contracts/answers.js';
 import type { ChatForm, ChatParams } from '../contracts/requests.js';
-import type { EngineFacts } from '../engine-client/engine.js';
 import type { Exchange } from '../http/exchange.js';
 import { makeJob, type ChatTokens, type MadeJob } from './chat-job.js';
 import { ReplyCounts } from './reply-counts.js';
@@ -10,7 +9,6 @@ import { JoinedWriter } from './joined-writer.js';
 import { failed, preflight, type PreparedRequest } from './preflight.js';
 import { endUnfinished } from './end-unfinished.js';
 import * as imageRefusals from './image-refusals.js';
-import * as refusals from './refusals.js';
 import type { RequestBody } from './request-body.js';
 import { fingerprintOf, StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
 import { ENDED, runJob, type Ended, type RemadeJob, type ReplyReceiver, type RunEnd } from './run-job.js';
@@ -38,7 +36,6 @@ interface ChatRouteOptions {
     context: RequestContext,
     prepared: PreparedRequest<ChatParams>,
     services: Services,
-    facts: EngineFacts,
   ) => ReplyWriter;
 }
 
@@ -51,13 +48,11 @@ export async function complete(
   const prepared = await preflight<ChatParams>(context, 'chat', services, route.form);
   if (prepared.kind !== 'prepared') return prepared;
   const { params, model } = prepared;
-  const { facts } = model.engine;
   const { firstImage } = params;
   if (firstImage !== undefined && !model.vision) return failed(imageRefusals.noVision(firstImage));
-  if (!facts) return failed(refusals.starting(model.engine));
 
   // Created before the wait for a seat, since it keeps the stream alive during the wait.
-  const writer = joined(route.makeWriter(context, prepared, services, facts), params, context, services);
+  const writer = joined(route.makeWriter(context, prepared, services), params, context, services);
   const usage = new UsageSession(services, context, prepared.caller, model, 'chat');
   const wait = SeatWait.enter(context, prepared, params.n);
   if (wait.kind !== 'waiting') return wait;
@@ -88,15 +83,16 @@ function makeWriter(
   context: RequestContext,
   { params, model }: PreparedRequest<ChatParams>,
   services: Services,
-  facts: EngineFacts,
 ): ReplyWriter {
+  // Of a model that was never loaded it is known once the job has begun.
+  const weightVersion = model.engine.facts?.weightVersion ?? '';
   const head: CompletionHead = {
     id: `chatcmpl-${randomUUID()}`,
     created: Math.floor(services.date().getTime() / 1000),
     model: model.id,
-    fingerprint: fingerprintOf(facts.weightVersion),
+    fingerprint: fingerprintOf(weightVersion),
   };
-  if (!params.stream) return new WholeWriter(context, head, facts.weightVersion);
+  if (!params.stream) return new WholeWriter(context, head, weightVersion);
   const { clock } = services;
   const writer = new StreamWriter(context, head, {
     includeUsage: params.includeUsage,

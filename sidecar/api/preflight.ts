@@ -164,7 +164,8 @@ function modelProblem(route: ModelRoute, model: HostedModel): ContractError | un
   if ((route === 'chat') !== (model.kind === 'chat')) return refusals.wrongEndpoint(model.kind);
   if (model.engine.state === 'ready') return undefined;
   model.engine.wake();
-  return refusals.starting(model.engine);
+  const { state, readyInMs } = model.engine;
+  return state === 'cold' && readyInMs <= (model.loadWaitMs ?? -1) ? undefined : refusals.starting(model.engine);
 }
 
 /**

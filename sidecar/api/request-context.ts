@@ -148,8 +148,14 @@ export class RequestContext {
     else {
       if (this.model !== undefined) this.#services.metrics.refused(this.model, stop.reason, stop.retry);
       this.#reason = stop.reason;
-      this.fail(refusals.refused(stop));
+      this.fail(this.#stillLoads(stop) ?? refusals.refused(stop));
     }
+  }
+
+  /** The error of a request that waited for its model to load, and for whose seat it waits no more. */
+  #stillLoads({ reason }: Refused): ContractError | undefined {
+    const engine = this.#services.models.get(this.model ?? '')?.engine;
+    return reason === 'wait' && engine && engine.state !== 'ready' ? refusals.starting(engine) : undefined;
   }
 
   /** Waits for a seat and records the wait. Returns the lease, which the route must end, or why there is none. */

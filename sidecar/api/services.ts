@@ -29,6 +29,8 @@ export interface HostedModel {
   /** The scope within which requests of an account reuse prefixes. */
   readonly scopeOf: (account: string) => CacheScope;
   readonly queue: SeatQueue;
+  /** Requests wait in the queue while the model loads, if that is estimated to take no longer than this, ms. Absent: they do not wait. */
+  readonly loadWaitMs?: number;
   /** Encodes its images; absent: it takes none. */
   readonly vision?: Vision;
 }

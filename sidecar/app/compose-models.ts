@@ -211,5 +211,8 @@ function hostModel(
   const gate = cohort === undefined ? {} : { cohort };
   const vision = composeVision(config, model, log, parts.visionEntry);
   const created = Math.floor(Date.now() / 1000);
-  return { id, kind, ownedBy, ...gate, created, queue, engine, ...(vision && { vision }), file, settled };
+  // Of an external server it is not known whether it loads or is gone.
+  const waits = config.queue.waitForLoad && model.engine.kind === 'llama.cpp';
+  const loading = waits && { loadWaitMs: config.queue.maxWaitMs };
+  return { id, kind, ownedBy, ...gate, created, queue, ...loading, engine, ...(vision && { vision }), file, settled };
 }

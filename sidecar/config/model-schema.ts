@@ -169,7 +169,7 @@ export const modelSchema: SettingSchema = {
       ),
     }),
     load: text(
-      '`eager`: loaded at the start; the sidecar is ready only once it is loaded. `lazy`: loaded at the first request for it, which gets `cold`.',
+      '`eager`: loaded at the start; the sidecar is ready only once it is loaded. `lazy`: loaded at the first request for it, which waits for that (`queue.waitForLoad`).',
       { enum: ['eager', 'lazy'], default: 'eager' },
     ),
     idleUnloadMs: milliseconds('Unloaded after this long without a request, and then treated as lazy. 0: never.', {

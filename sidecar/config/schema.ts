@@ -65,6 +65,12 @@ export const configSchema: SettingSchema = section({
     waitingBytes: bytes('Total body bytes of all requests that wait for one model.', {
       default: 64 * MIB,
     }),
+    waitForLoad: {
+      type: 'boolean',
+      description:
+        'Requests wait for a seat also while their model is loaded or its engine is restarted, if that is estimated to take no longer than `queue.maxWaitMs`. `false`: they get 503 `cold` at once, for a balancer that has other sidecars.',
+      default: true,
+    },
   }),
   bodies: section({
     chatBytes: bytes('The longest chat body.', { default: 80 * MIB, minimum: 1 }),

@@ -47,6 +47,8 @@ export interface Config {
     readonly maxWaitMs: number;
     readonly waitingPerSeat: number;
     readonly waitingBytes: number;
+    /** Requests wait while their model loads. */
+    readonly waitForLoad: boolean;
   };
   readonly bodies: {
     readonly chatBytes: number;

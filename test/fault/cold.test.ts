@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { writeKeyFile } from '../../sidecar/access/key-file.js';
 import { brokenModel } from '../support/broken-models.js';
+import { REFUSES_COLD } from '../support/config-parts.js';
 import { makeKey } from '../support/keys.js';
 import { embeddedTestModel, testModel } from '../support/models.js';
 import { cases } from '../support/long-form.js';
@@ -26,7 +27,11 @@ t.test('while its model loads a sidecar reports that, and then serves', async (t
   const gate = new ProcessGate(t);
   gate.close(ENGINE);
   const { environment } = gate;
-  const sidecar = await Sidecar.start(t, { early: true, environment, config: { ...(await chatOnly(1)), keys } });
+  const sidecar = await Sidecar.start(t, {
+    early: true,
+    environment,
+    config: { ...(await chatOnly(1)), keys, queue: REFUSES_COLD },
+  });
   const { goOn } = await gate.stopped();
 
   for (const port of [sidecar.port, sidecar.operatorsPort])

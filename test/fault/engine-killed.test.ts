@@ -1,5 +1,5 @@
 import t from 'tap';
-import { NOTHING_LEARNED, PATIENT_ENGINE, PATIENT_QUEUE } from '../support/config-parts.js';
+import { NOTHING_LEARNED, PATIENT_ENGINE, PATIENT_QUEUE, REFUSES_COLD } from '../support/config-parts.js';
 import { counted } from '../support/counted.js';
 import { ENDLESS, SHORT, endsEarly, endsWell, OpenStream } from '../support/open-stream.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
@@ -78,7 +78,7 @@ t.test('an engine that aborts during streams, as an assertion of llama.cpp makes
 });
 
 t.test('requests that wait when the engine ends', async (t) => {
-  const parts = { queue: PATIENT_QUEUE, development: NOTHING_LEARNED, engine: PATIENT_ENGINE };
+  const parts = { queue: REFUSES_COLD, development: NOTHING_LEARNED, engine: PATIENT_ENGINE };
   const gate = new ProcessGate(t);
   const { environment } = gate;
   const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(1, 8192)), ...parts }, environment });

@@ -8,7 +8,7 @@ import t from 'tap';
 import { writeKeyFile } from '../../sidecar/access/key-file.js';
 import * as canaries from '../support/canaries.js';
 import { canary, chatBody, decisionBody, MARK, systemOneBody } from '../support/canaries.js';
-import { NOTHING_LEARNED, PATIENT_QUEUE } from '../support/config-parts.js';
+import { NOTHING_LEARNED, REFUSES_COLD } from '../support/config-parts.js';
 import { counted } from '../support/counted.js';
 import { makeKey } from '../support/keys.js';
 import { LeakSearch } from '../support/leak-search.js';
@@ -59,7 +59,7 @@ t.test('content leaves only in the reply', async (t) => {
         { id: LONG, kind: 'chat', seats: 1, gpu: false, ...long },
       ],
       log: { level: 'trace' },
-      queue: { ...PATIENT_QUEUE, waitingPerSeat: 1 },
+      queue: { ...REFUSES_COLD, waitingPerSeat: 1 },
       development: NOTHING_LEARNED,
       stream: { keepAliveMs: 500 },
       prompts: { silenceMs: 5000 },

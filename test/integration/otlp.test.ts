@@ -59,6 +59,7 @@ const sidecar = await Sidecar.start(t, {
     },
     telemetry: { otlp: { endpoint: receiver.endpoint, batchMs: 20, metricsIntervalMs: 200 } },
     log: { level: 'trace' },
+    queue: { waitForLoad: false },
   },
   // None of them may change anything.
   environment: {

@@ -60,11 +60,11 @@ export class ChatHarness {
   readonly clock = new FakeClock();
   readonly engine = new FakeEngine();
   readonly log = new RecordingLog();
-  readonly #queue: SeatQueue;
+  readonly queue: SeatQueue;
 
   /** `seats`: of each replica. */
   constructor(seats: readonly number[] = [1]) {
-    this.#queue = createFairQueue({
+    this.queue = createFairQueue({
       clock: this.clock,
       random: () => 0,
       config: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1000 },
@@ -111,7 +111,8 @@ export class ChatHarness {
       created: 0,
       engine: this.engine,
       scopeOf: () => 'all',
-      queue: this.#queue,
+      queue: this.queue,
+      loadWaitMs: 10_000,
     } as const;
     return {
       clock,

@@ -4,6 +4,9 @@ import { PATIENT_MS } from './patience.js';
 /** The `queue`: no request is refused for its wait. */
 export const PATIENT_QUEUE = { maxWaitMs: PATIENT_MS };
 
+/** The `queue`: none waits for a model that loads either. */
+export const REFUSES_COLD = { ...PATIENT_QUEUE, waitForLoad: false };
+
 /** The `engine`: one that a test has stopped is not considered hung. */
 export const PATIENT_ENGINE = { hangMs: PATIENT_MS };
 

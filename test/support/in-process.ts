@@ -277,6 +277,8 @@ async function configure(dir: string, models: readonly StubModel[], config: obje
     })),
     ...config,
     // Stubs need no memory, and one that never becomes ready must not delay the others.
+    // Its cold models never load.
+    queue: { waitForLoad: false, ...(config as { queue?: object }).queue },
     engine: { checkMemory: false, ...(config as { engine?: object }).engine },
     prompts: { silenceMs: PATIENT_MS, ...(config as { prompts?: object }).prompts },
   };

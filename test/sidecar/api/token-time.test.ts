@@ -57,3 +57,28 @@ t.test('a reply shows how fast its replica is while it goes on', async (t) => {
   for (const job of harness.engine.generations) job.started().finished().done();
   await Promise.all(asked);
 });
+
+t.test('requests wait in the queue while their model loads', async (t) => {
+  const harness = new ChatHarness();
+  const { engine, queue } = harness;
+  engine.state = 'cold';
+  engine.facts = undefined;
+  engine.readyInMs = 5000;
+  queue.pause();
+  const [served, late] = [harness.ask(AT_ONCE), harness.ask(AT_ONCE)];
+  await new Promise((resolve) => setImmediate(resolve));
+  t.match(queue.snapshot(), { waiting: 2 });
+  harness.clock.advance(9999);
+  engine.state = 'ready';
+  queue.resume(1);
+  const job = await engine.generation(0);
+  t.equal(engine.generations.length, 1);
+  engine.state = 'cold';
+  harness.clock.advance(1);
+  t.match(await late, { status: 503 }, 'the longest wait: the model is cold, not its queue full');
+  job.started().pieces('a').finished().done();
+  t.match(await served, { status: 200 });
+  engine.readyInMs = 10_001;
+  t.match(await harness.ask(AT_ONCE), { status: 503 }, 'a load that takes longer is not waited for');
+  t.match(queue.snapshot(), { waiting: 0 });
+});
