@@ -49,13 +49,7 @@ t.test('under load', async (t) => {
     );
     t.ok(pictures.some((name) => /^Time to first token, last (minute|\d+ s): \d+ values?, p50 .+ p99 /.test(name)));
     t.ok(pictures.some((name) => /^Time between tokens, last (minute|\d+ s): [\d,]+ values, p50 /.test(name)));
-    for (const table of [
-      `Queue of ${CHAT} by account`,
-      `Refusals of ${CHAT}, and callers who left`,
-      'Engines',
-      'Prompt hosts',
-      'Errors by code',
-    ]) {
+    for (const table of [`Queue of ${CHAT} by account`, 'Engines', 'Prompt hosts']) {
       t.ok(names('table').includes(table), table);
     }
     t.ok(names('columnheader').includes('New one waits'));

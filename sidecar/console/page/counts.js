@@ -1,5 +1,5 @@
 // Counts by name, since the start and in the last minute, as far as it is known: refusals of a model, errors.
-import { fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
+import { element, fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
 import { count } from './text.js';
 
 /** @typedef {readonly [key: string, text: string, minute: number | null, all: number]} Counted */
@@ -8,6 +8,8 @@ import { count } from './text.js';
 export class CountTable {
   /** @type {HTMLElement} */
   element;
+  #table;
+  #none = element('p', { class: 'quantiles' });
   /** @type {Keyed<Counted, HTMLTableRowElement>} */
   #rows;
   /** The head of the column of the last minute. */
@@ -19,7 +21,8 @@ export class CountTable {
    */
   constructor(caption, name) {
     const { table, body } = tableOf(caption, [name, 'Last minute', 'Since start']);
-    this.element = scrolling(table);
+    this.#table = scrolling(table);
+    this.element = element('div', {}, this.#none, this.#table);
     this.#minute = table.tHead?.rows[0]?.cells[1];
     this.#rows = new Keyed(
       body,
@@ -39,7 +42,11 @@ export class CountTable {
    */
   show(counts, rest, span) {
     if (this.#minute) say(this.#minute, `${span.charAt(0).toUpperCase()}${span.slice(1)}`);
-    this.#rows.show(rest === '' ? counts : [...counts, ['', rest, 0, 0]]);
+    // An empty table would only take room.
+    this.#table.hidden = counts.length === 0;
+    this.#none.hidden = counts.length > 0;
+    say(this.#none, rest);
+    this.#rows.show(rest === '' || counts.length === 0 ? counts : [...counts, ['', rest, 0, 0]]);
   }
 }
 

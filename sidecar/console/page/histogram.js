@@ -13,11 +13,16 @@ import { count, seconds, some } from './text.js';
  * @property {number} values
  * @property {string} upTo
  * @property {number} share Of the fullest one.
- * @property {string} holds Which quantile lies in it.
+ * @property {string} holds Which quantile lies in it; the first of several.
+ * @property {string} label What is written above it.
+ * @property {'left' | 'middle' | 'right'} side Of its middle, on which the label is.
  */
 
 /** Every so manieth bucket is labelled. */
-const LABELLED = 3;
+const LABELLED = 4;
+
+/** Two labels above bars that are at most so many places apart are on different sides of their bars. */
+const NEAR = 4;
 
 const QUANTILES = /** @type {const} */ ([
   ['p50', 0.5],
@@ -36,14 +41,20 @@ export function bucketsOf(histogram) {
   const alone = counts.map((value, i) => Math.max(0, value - (counts[i - 1] ?? 0)));
   const most = Math.max(1, ...alone);
   const marks = QUANTILES.slice(0, 2).map(([name, share]) => ({ name, at: placeOf(histogram, share) }));
+  const [first, last] = marks;
+  const near = first !== undefined && last !== undefined && last.at - first.at <= NEAR;
   return alone.map((values, at) => {
     const bound = bounds[at];
+    const here = marks.filter((each) => each.at === at).map(({ name }) => name);
+    const side = !near || here.length > 1 ? 'middle' : here[0] === first.name ? 'left' : 'right';
     return {
       at,
       values,
       upTo: bound === undefined ? `over ${seconds(bounds.at(-1) ?? 0)}` : seconds(bound),
       share: values / most,
-      holds: marks.find((each) => each.at === at)?.name ?? '',
+      holds: here[0] ?? '',
+      label: here.join(', '),
+      side,
     };
   });
 }
@@ -131,9 +142,11 @@ export class HistogramPart {
  * @param {HTMLElement} bar
  * @param {Bucket} bucket
  */
-function changeBar(bar, { values, upTo, share, holds }) {
+function changeBar(bar, { values, upTo, share, holds, label, side }) {
   mark(bar, 'title', `${upTo.startsWith('over') ? upTo : `up to ${upTo}`}: ${count(values)}`);
   mark(bar, 'data-holds', holds);
+  mark(bar, 'data-label', label);
+  mark(bar, 'data-side', side);
   const [drawn] = bar.children;
   // So that a few values among many stay visible.
   if (drawn instanceof HTMLElement) drawn.style.height = values === 0 ? '0' : `max(2px, ${(share * 100).toFixed(1)}%)`;

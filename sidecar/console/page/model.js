@@ -68,6 +68,7 @@ export class ModelCard {
   );
   /** @type {Keyed<QueueLine, HTMLTableRowElement>} */
   #queue;
+  #queueTable;
   #refusals;
 
   /** @param {ModelView} model */
@@ -78,6 +79,7 @@ export class ModelCard {
     this.#interToken = new HistogramPart('Time between tokens', model);
     const queue = tableOf(`Queue of ${model} by account`, ['Account', 'Held', 'Waiting', 'Lead', 'New one waits']);
     this.#queue = new Keyed(queue.body, ({ key }) => key, makeLine, changeLine);
+    this.#queueTable = scrolling(queue.table);
     this.#refusals = new CountTable(`Refusals of ${model}, and callers who left`, 'Reason');
     const part = (/** @type {string} */ label, /** @type {string} */ title, /** @type {(Node)[]} */ ...inside) =>
       element('section', { class: 'part', 'aria-label': `${label} of ${model}` }, element('h3', {}, title), ...inside);
@@ -97,7 +99,7 @@ export class ModelCard {
       element(
         'div',
         { class: 'column' },
-        part('Queue', 'Queue by account', this.#waits, scrolling(queue.table), this.#note),
+        part('Queue', 'Queue by account', this.#waits, this.#queueTable, this.#note),
         part('Refusals', 'Refused, and left', this.#refusals.element),
       ),
     );
@@ -117,13 +119,15 @@ export class ModelCard {
     const on = engine.runsOn === null ? [] : [`on ${engine.runsOn}`];
     const fairness = queue.fairness === null ? [] : [`fairness ${queue.fairness.toFixed(2)}`];
     const paused = queue.paused ? ['queue paused'] : [];
-    const over = queue.overload.standing ? [`overload ${queue.overload.load.toFixed(1)}`] : [];
+    const over = queue.overload.standing ? [overloadInWords(queue.overload.load)] : [];
     const left = median(queue.overload.patience);
     const about = [kind, some(queue.seats, 'seat'), ...context, ...on, ...fairness, ...over, ...left, ...paused];
     say(this.#about, about.join(' · '));
     this.#seats.show(model);
     this.#replicas.show(model);
-    this.#queue.show(queueLines(queue));
+    const lines = queueLines(queue);
+    this.#queue.show(lines);
+    this.#queueTable.hidden = lines.length === 0;
     // A single account leads no other.
     this.#note.hidden = queue.accounts.length < 2;
     say(
@@ -143,6 +147,14 @@ export class ModelCard {
     const none = counts.length - met.length;
     this.#refusals.show(met, none === 0 ? '' : met.length === 0 ? 'none so far' : some(none, 'other reason'), span);
   }
+}
+
+/**
+ * @param {number} load Requests that come for each that is seated.
+ * @returns {string}
+ */
+export function overloadInWords(load) {
+  return `overloaded: ${load.toFixed(1)} requests come for each that gets a seat`;
 }
 
 /**
@@ -182,7 +194,7 @@ export function queueLines({ accounts, others, nextVirtualMs, paused }) {
 function accountLine({ account, weight, running, waiting, virtualMs, predictedWaitMs }, nextMs, paused) {
   const idle = running + waiting === 0;
   const lead = idle || nextMs === null ? '' : duration(Math.max(0, virtualMs - nextMs));
-  const wait = paused ? '–' : predictedWaitMs === 0 ? 'not' : duration(predictedWaitMs);
+  const wait = paused ? '–' : predictedWaitMs === 0 ? 'no wait' : duration(predictedWaitMs);
   const texts = [count(running), count(waiting), lead, wait];
   const label = CLASSES[weight] ?? `weight ${weight}`;
   return { key: `account ${account}`, account, named: true, waiting, label, texts };

@@ -43,12 +43,17 @@ export class Upkeep {
       ['Engines', scrolling(engines.table)],
       ['Prompt hosts', scrolling(prompts.table)],
       ['Errors by code', this.#errors.element],
-      ['Usage spool', usage],
       ['This process', process],
+      ['Usage spool', usage],
     ]);
-    for (const [title, inside] of parts) {
-      section.append(element('section', { class: 'part', 'aria-label': title }, element('h3', {}, title), inside));
-    }
+    const [first, ...others] = parts.map(([title, inside]) =>
+      element('section', { class: 'part', 'aria-label': title }, element('h3', {}, title), inside),
+    );
+    if (first) section.append(first);
+    section.append(
+      element('div', { class: 'column' }, ...others.slice(0, 3)),
+      element('div', { class: 'column' }, ...others.slice(3)),
+    );
   }
 
   /**
@@ -73,11 +78,11 @@ export class Upkeep {
 }
 
 /**
- * @param {Snapshot} snapshot
+ * @param {Pick<Snapshot, 'at' | 'spool'>} snapshot
  * @returns {Fact[]}
  */
-function usageFacts({ at, spool }) {
-  const { healthy, why, errors, lateCloses, deadLetters, lastSuccess } = spool;
+export function usageFacts({ at, spool }) {
+  const { healthy, why, errors, lateCloses, lastSuccess } = spool;
   const health = healthy === null ? 'being read' : healthy ? 'healthy' : `unhealthy: ${why ?? ''}`;
   const ago = lastSuccess === 0 ? 'not yet' : `${duration(Math.max(0, at - lastSuccess * 1000))} ago`;
   return [
@@ -90,6 +95,28 @@ function usageFacts({ at, spool }) {
       (spool.oldestUnsyncedSeconds ?? 0) > 1 ? 'warn' : 'plain',
     ],
     ['Errors, late closes', `${count(errors)}, ${count(lateCloses)}`, errors + lateCloses > 0 ? 'warn' : 'plain'],
+    ...(delivers(spool) ? deliveryFacts(spool, ago) : []),
+  ];
+}
+
+/**
+ * Without a sink nothing is ever to be delivered.
+ *
+ * @param {Snapshot['spool']} spool
+ * @returns {boolean}
+ */
+function delivers({ backlogBytes, delivered, retries, deadLetters, lastSuccess }) {
+  return [backlogBytes, delivered, retries, deadLetters, lastSuccess].some((value) => (value ?? 0) > 0);
+}
+
+/**
+ * @param {Snapshot['spool']} spool
+ * @param {string} ago When the last delivery was.
+ * @returns {Fact[]}
+ */
+function deliveryFacts(spool, ago) {
+  const { deadLetters } = spool;
+  return [
     ['To be delivered', bytes(spool.backlogBytes), 'plain'],
     ['Oldest to be delivered', seconds(spool.oldestSeconds), 'plain'],
     ['Delivered, retries', `${count(spool.delivered)}, ${count(spool.retries)}`, 'plain'],

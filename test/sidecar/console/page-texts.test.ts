@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
-import type { EngineView, HolderView, ModelView, PromptHostView } from '../../../sidecar/console/views.js';
+import type { EngineView, HolderView, ModelView, PromptHostView, Snapshot } from '../../../sidecar/console/views.js';
 import { sourceRoot } from '../../support/source-root.js';
 
 async function page<T>(name: string): Promise<T> {
@@ -79,7 +79,7 @@ t.test('while no engine takes requests no seat is free, and no wait is promised'
       nextVirtualMs: null,
       paused,
     }).map(({ texts }) => texts[3]);
-  t.strictSame(waits(false), ['not', '1.5 s']);
+  t.strictSame(waits(false), ['no wait', '1.5 s']);
   t.strictSame(waits(true), ['–', '–']);
   t.equal(holderInWords(holder), 'a (batch), decode, 12 s on its seat', 'the time is that of the seat');
 });
@@ -101,4 +101,63 @@ t.test('what came in the last minute is not known without an earlier snapshot', 
   t.strictSame(counted({ full: 3 }, undefined, words), [['full', 'full', null, 3]]);
   t.strictSame(counted({ full: 3 }, { full: 1 }, words), [['full', 'full', 2, 3]]);
   t.strictSame(counted({ full: 3 }, {}, words), [['full', 'full', 3, 3]]);
+});
+
+t.test('an overload is explained, and facts of a delivery are shown once there is one', async (t) => {
+  const { overloadInWords } = await page<{ readonly overloadInWords: (load: number) => string }>('model.js');
+  t.equal(overloadInWords(2.44), 'overloaded: 2.4 requests come for each that gets a seat');
+  const { usageFacts } = await page<{
+    readonly usageFacts: (snapshot: Pick<Snapshot, 'at' | 'spool'>) => readonly (readonly string[])[];
+  }>('upkeep.js');
+  const spool = {
+    healthy: true,
+    why: null,
+    bytes: 1,
+    unsynced: 0,
+    oldestUnsyncedSeconds: 0,
+    errors: 0,
+    lateCloses: 0,
+    backlogBytes: 0,
+    oldestSeconds: 0,
+    delivered: 0,
+    deadLetters: 0,
+    retries: 0,
+    lastSuccess: 0,
+  };
+  const names = (more: object): (string | undefined)[] =>
+    usageFacts({ at: 0, spool: { ...spool, ...more } }).map(([name]) => name);
+  const own = ['Health', 'On disk', 'Not yet durable', 'Oldest of these', 'Errors, late closes'];
+  t.strictSame(names({}), own);
+  for (const more of [{ backlogBytes: 1 }, { retries: 1 }, { deadLetters: 1 }, { delivered: 1 }, { lastSuccess: 1 }])
+    t.strictSame(names(more).slice(own.length), [
+      'To be delivered',
+      'Oldest to be delivered',
+      'Delivered, retries',
+      'Dead letters',
+      'Last delivery',
+    ]);
+});
+
+t.test('labels of quantiles do not lie on each other', async (t) => {
+  interface Labelled {
+    readonly label: string;
+    readonly side: string;
+  }
+  const { bucketsOf } = await page<{
+    readonly bucketsOf: (reading: { bounds: readonly number[]; counts: readonly number[] }) => readonly Labelled[];
+  }>('histogram.js');
+  const bounds = [1, 2, 3, 4, 5, 6, 7, 8];
+  const labels = (...values: readonly number[]): (readonly string[])[] =>
+    bucketsOf({ bounds, counts: [...bounds, 9].map((bound) => values.filter((value) => value < bound).length) })
+      .filter(({ label }) => label !== '')
+      .map(({ label, side }) => [label, side]);
+  t.strictSame(labels(1, 1, 1), [['p50, p95', 'middle']], 'in one bar');
+  t.strictSame(labels(1, 1, 2), [
+    ['p50', 'left'],
+    ['p95', 'right'],
+  ]);
+  t.strictSame(labels(1, 1, 7), [
+    ['p50', 'middle'],
+    ['p95', 'middle'],
+  ]);
 });
