@@ -7,6 +7,7 @@ import { withEmbeddedResults } from './embedded-results.js';
 import { formatDate } from './dates.js';
 import { probeEfforts, type Effort, type EffortValues, type Efforts } from './effort.js';
 import { JinjaTemplate } from './jinja.js';
+import { inSystemForm, systemFormOf, type SystemForm } from './system-forms.js';
 import { probeShape, shapeWithMarks } from './template-probe.js';
 import { thoughtsOf } from './thought-format.js';
 import { toolUseOf, type ToolUse } from './tool-use.js';
@@ -87,13 +88,20 @@ export class ChatTemplate {
   readonly #template: TemplateSource;
   readonly #shape: Shape;
   readonly #calls: CallForm;
+  readonly #systems: SystemForm;
 
-  constructor(template: TemplateSource, shape: Shape, tools: ToolUse, calls: CallForm) {
+  constructor(
+    template: TemplateSource,
+    shape: Shape,
+    tools: ToolUse,
+    { calls, systems }: { readonly calls: CallForm; readonly systems: SystemForm },
+  ) {
     this.capabilities = { tools: tools.calls !== undefined, system: shape.system };
     this.tools = tools;
     this.#template = template;
     this.#shape = shape;
     this.#calls = calls;
+    this.#systems = systems;
   }
 
   /** What the template is given for each level of effort. */
@@ -117,7 +125,8 @@ export class ChatTemplate {
     const offered = conversation.tools !== undefined && conversation.tools.length > 0;
     if (offered && !this.capabilities.tools) return { kind: 'failed', why: 'tools' };
     try {
-      return { kind: 'shaped', shaped: shaped(inCallForm(conversation, this.#calls), this.#shape, this.#template) };
+      const formed = inCallForm(inSystemForm(conversation, this.#systems), this.#calls);
+      return { kind: 'shaped', shaped: shaped(formed, this.#shape, this.#template) };
     } catch (error) {
       return { kind: 'failed', why: error instanceof OversizedArguments ? 'argument-values' : 'arguments' };
     }
@@ -159,7 +168,10 @@ export function makeTemplate(
   const use = toolUseOf(source, { lists: probed.tools, shows: calls !== undefined }, toolFormat, (conversation) =>
     inShape(calls?.ids === undefined ? conversation : inCallForm(conversation, { ids: calls.ids })),
   );
-  return { kind: 'ok', template: new ChatTemplate(template, shape, use, calls ?? {}) };
+  return {
+    kind: 'ok',
+    template: new ChatTemplate(template, shape, use, { calls: calls ?? {}, systems: systemFormOf(inShape) }),
+  };
 }
 
 /** Throws a SyntaxError. */

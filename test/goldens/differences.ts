@@ -45,6 +45,10 @@ const SYSTEMS_REFUSED =
 const SYSTEMS_DROPPED =
   'The template writes one of two system messages. The sidecar joins those at the beginning, llama-server drops one.';
 
+const LATER_SYSTEM =
+  "The template leaves out, moves or refuses a system message behind other messages. The sidecar writes it as text of the user's next message.";
+const ALONE =
+  "The template refuses or leaves out a system message that is alone. The sidecar writes it as text of a user's message.";
 const SWAPPED =
   'The sidecar writes results in the order of their calls. llama-server writes them as they come: each as the result of the other call.';
 const WORDS = 'The template leaves out the words beside a call. The sidecar makes a message of them.';
@@ -312,6 +316,35 @@ export const DIFFERENCES: readonly Difference[] = [
     'call calls calls-open calls-swapped calls-in-turn call-empty call-deep call-unicode call-marks result-empty result-nameless loop-user thought-call thought-calls thought-content-call',
     'sidecar',
     OWN_IDS,
+  ),
+  ...[
+    'Apertus-8B-Instruct',
+    'Bielik-11B-v3.0-Instruct',
+    'HuggingFaceTB-SmolLM3-3B',
+    'MiniMax-M1',
+    'MiniMax-M2',
+    'MiniMax-M3',
+    'Mistral-Small-3.2-24B-Instruct-2506',
+    'NVIDIA-Nemotron-Nano-v2',
+    'Qwen3.5-4B',
+    'Reka-Edge',
+    'deepseek-ai-DeepSeek-R1-Distill-Llama-8B',
+    'deepseek-ai-DeepSeek-R1-Distill-Qwen-32B',
+    'deepseek-ai-DeepSeek-V3.1',
+    'deepseek-ai-DeepSeek-V3.2',
+    'deepseek-ai-DeepSeek-V4-Flash-0731',
+    'deepseek-ai-DeepSeek-V4',
+    'google-gemma-2-2b-it',
+    'llama-cpp-deepseek-r1',
+    'llama-cpp-rwkv-world',
+    'mistralai-Ministral-3-14B-Reasoning-2512',
+    'mistralai-Mistral-Nemo-Instruct-2407',
+    'openai-gpt-oss-120b',
+    'tencent-Hy3',
+    'upstage-Solar-Open-100B',
+  ].map((template) => sidecar(template, 'system-middle', 'sidecar', LATER_SYSTEM)),
+  ...['Qwen3.5-4B', 'mistralai-Mistral-Nemo-Instruct-2407'].map((template) =>
+    sidecar(template, 'system-alone', 'sidecar', ALONE),
   ),
 ];
 

@@ -134,3 +134,64 @@ t.test('conversations with calls that differ in meaning have different prompts',
   t.same(faults, []);
   t.equal(templates, 70);
 });
+
+const system = (content: string): PromptMessage => ({ role: 'system', content });
+
+/** With a system message that is not the first message, or alone. */
+const SYSTEMS: Readonly<Record<string, readonly PromptMessage[]>> = {
+  later: [system('first-text'), user('question-text'), said('answer-text'), system('later-text'), NEXT],
+  'without a first': [user('question-text'), said('answer-text'), system('later-text'), NEXT],
+  'before the turn': [system('first-text'), system('later-text'), user('question-text'), said('answer-text'), NEXT],
+  last: [system('first-text'), user('question-text'), said('answer-text'), NEXT, system('later-text')],
+  'after a result': [
+    system('first-text'),
+    user('question-text'),
+    calls(LOOK),
+    result(LOOK, 'hot-text'),
+    system('later-text'),
+  ],
+  'none later': [system('first-text'), user('question-text'), said('answer-text'), NEXT],
+  'a user’s': [system('first-text'), user('question-text'), said('answer-text'), user('later-text'), NEXT],
+  alone: [system('first-text')],
+  'before a result': [system('first-text'), user('question-text'), calls(LOOK), result(LOOK, 'hot-text')],
+};
+
+t.test('every system message is in the prompt, at its place', async (t) => {
+  const faults: string[] = [];
+  const refused: string[] = [];
+  await eachTemplate((name, parts) => {
+    const rendered = new Map<string, string>();
+    for (const [title, messages] of Object.entries(SYSTEMS)) {
+      const text = prompt(parts, messages, false);
+      if (typeof text !== 'string') {
+        refused.push(`${name}: ${title}`);
+        continue;
+      }
+      const same = rendered.get(text);
+      if (same !== undefined) faults.push(`${name}: ${same} = ${title}`);
+      rendered.set(text, title);
+      const leading = title === 'before the turn' ? ['first-text', 'later-text'] : ['first-text'];
+      const moves = name.includes('Mistral-Nemo');
+      if (moves && !leading.every((each) => text.includes(each) || title === 'without a first')) {
+        faults.push(`${name}: ${title}: without a system message`);
+      }
+      let at = -1;
+      for (const { content } of messages) {
+        // Mistral Nemo's template writes the system messages at the beginning into the last question.
+        if (typeof content !== 'string' || (moves && leading.includes(content))) continue;
+        at = text.indexOf(content, at + 1);
+        if (at < 0) faults.push(`${name}: ${title}: ${content} is not at its place`);
+        if (at < 0) break;
+      }
+    }
+  });
+  t.same(faults, []);
+  const alternate = [
+    'Mistral-Small-3.2-24B-Instruct-2506',
+    'google-gemma-2-2b-it',
+    'mistralai-Ministral-3-14B-Reasoning-2512',
+    'mistralai-Mistral-Nemo-Instruct-2407',
+  ];
+  const twoUsers = alternate.map((name) => `${name}: a user’s`);
+  t.same(refused.sort(), twoUsers.sort(), 'only two messages of the user in a row, which these templates do not take');
+});
