@@ -1,5 +1,4 @@
 /** The addon's objects, as far as they are used here. */
-import type { GrammarState } from './grammars.js';
 
 /** The addon's context, as far as it is used here (node-llama-cpp's bindings/AddonTypes.d.ts, not exported). */
 export interface AddonContext {
@@ -7,15 +6,6 @@ export interface AddonContext {
   /** Returns the batch's logit indexes of the tokens that `logitIndexes` names. */
   addToBatch(sequence: number, firstPosition: number, tokens: Uint32Array, logitIndexes: Uint32Array): Uint32Array;
   decodeBatch(): Promise<void>;
-  sampleToken(logitIndex: number, sampler: AddonSampler): Promise<number>;
-  sampleToken(
-    logitIndex: number,
-    sampler: AddonSampler,
-    probabilities: false,
-    confidence: false,
-    logits: readonly [tokens: number[], max: boolean, min: boolean, selected: boolean, top: number],
-    totalLogitWeight: true,
-  ): Promise<[token: number, probabilities: undefined, confidence: undefined, logits: number[], total: number]>;
   disposeSequence(sequence: number): void;
   removeTokenCellsFromSequence(sequence: number, from: number, to: number): boolean;
   /** The first position that every layer still has; -1: the sequence is empty. */
@@ -45,9 +35,4 @@ export interface AddonCheckpoint {
   readonly minPos: number;
   /** The last position that it is of; -1: nothing. */
   readonly maxPos: number;
-}
-
-export interface AddonSampler {
-  applyConfig(config: Readonly<Record<string, number | Uint32Array | Float32Array | GrammarState>>): void;
-  dispose(): void;
 }

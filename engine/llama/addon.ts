@@ -1,9 +1,9 @@
 /**
- * The layer below node-llama-cpp's iterators: the addon's own context and samplers. It is not public API, so the one version that it
+ * The layer below node-llama-cpp's iterators: the addon's own context. It is not public API, so the one version that it
  * was written for is served (native.ts).
  */
 import type { LlamaContext } from 'node-llama-cpp';
-import type { AddonCheckpoint, AddonContext, AddonSampler } from './addon-context.js';
+import type { AddonCheckpoint, AddonContext } from './addon-context.js';
 import { Grammars } from './grammars.js';
 import { LoadFailure } from './load-failure.js';
 import { engineAddon, type EngineAddon } from './native.js';
@@ -12,14 +12,12 @@ import { usableCores } from '../protocol/usable-cores.js';
 
 export interface Internals {
   readonly context: AddonContext;
-  readonly newSampler: () => AddonSampler;
   readonly Checkpoint: new () => AddonCheckpoint;
   readonly grammars: Grammars;
   readonly addon: EngineAddon;
 }
 
 interface Bindings {
-  readonly AddonSampler?: new (model: unknown) => AddonSampler;
   readonly AddonContextSequenceCheckpoint?: new () => AddonCheckpoint;
 }
 
@@ -27,19 +25,16 @@ interface Bindings {
 interface Layer {
   readonly _ctx?: AddonContext;
   readonly _llama?: { readonly _bindings?: Bindings };
-  readonly _model?: { readonly _model?: unknown };
 }
 
 /** The layer below `context`. @throws {LoadFailure} It is not as in the version that it was read in. */
 export function internals(context: LlamaContext): Internals {
-  const { _ctx: inner, _llama: llama, _model: model } = context as unknown as Layer;
-  const Make = llama?._bindings?.AddonSampler;
-  const addonModel = model?._model;
+  const { _ctx: inner, _llama: llama } = context as unknown as Layer;
   const grammars = Grammars.of(context.model);
   const Checkpoint = llama?._bindings?.AddonContextSequenceCheckpoint;
-  if (!inner || !Make || !Checkpoint || !addonModel || !grammars)
+  if (!inner || !Checkpoint || !grammars)
     throw new LoadFailure(`node-llama-cpp is not as version ${KNOWN_VERSION} is: run npm ci`);
-  return { context: inner, newSampler: () => new Make(addonModel), Checkpoint, grammars, addon: engineAddon() };
+  return { context: inner, Checkpoint, grammars, addon: engineAddon() };
 }
 
 /**

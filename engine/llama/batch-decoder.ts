@@ -2,7 +2,7 @@ import type { LlamaContext } from 'node-llama-cpp';
 import type { AddonContext } from './addon-context.js';
 import { internals, type Internals } from './addon.js';
 import type { AddonRun, EngineAddon } from './native.js';
-import { BatchSampler, isPicked, SamplerPool } from './batch-sampler.js';
+import { BatchSampler, isFree, samplerOf, type Choice, type Picks } from './batch-sampler.js';
 import { BatchSequences } from './batch-sequences.js';
 import { described } from './described-parts.js';
 import type {
@@ -19,10 +19,9 @@ import type {
 } from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
 import { decodeImage } from './decode-image.js';
-import { gapsOf, type Gap } from './gaps.js';
+import { gapsOf } from './gaps.js';
 import { GrammarConstraint } from './grammar-constraint.js';
 import type { Grammars } from './grammars.js';
-import { LabelScorer } from './label-scorer.js';
 import { watched } from './run.js';
 import { stateFacts } from './whole-state.js';
 import { NOT_A_NUMBER, NOT_NUMBERS, scored } from './not-a-number.js';
@@ -35,9 +34,6 @@ type Attempt =
   /** `undone`: for each part, whether its sequence's previous state was restored. */
   | { readonly kind: 'failed'; readonly fault: PartResult; readonly undone: readonly boolean[] };
 
-/** A part whose logits are needed. */
-type Read = Extract<Part, { kind: 'sample' | 'score' }>;
-
 /**
  * The decoder on the layer below node-llama-cpp's iterators (addon.ts), where a step is one llama.cpp batch in sequence
  * order, one decode, and tokens picked within it.
@@ -47,10 +43,9 @@ export class BatchDecoder implements Decoder {
   readonly restoredTruncatable: boolean;
   readonly copyable = true;
   readonly #context: AddonContext;
-  readonly #samplers: SamplerPool;
+  readonly #picks: Picks;
   readonly #grammars: Grammars;
   readonly #addon: EngineAddon;
-  readonly #scorer: LabelScorer;
   readonly #sequences: BatchSequences;
   /** Tokens that a sequence can hold, if gaps between sequences are closed; else undefined. */
   readonly #closes: number | undefined;
@@ -66,15 +61,14 @@ export class BatchDecoder implements Decoder {
     savable: boolean,
     closes: number | undefined,
   ) {
-    const { context, newSampler, Checkpoint, grammars, addon } = found;
+    const { context, Checkpoint, grammars, addon } = found;
     this.#closes = closes;
     this.truncatable = truncatable;
     this.restoredTruncatable = restoredTruncatable;
     this.#context = context;
     this.#grammars = grammars;
     this.#addon = addon;
-    this.#samplers = new SamplerPool(newSampler);
-    this.#scorer = new LabelScorer(context, newSampler);
+    this.#picks = { addon, context, vocabulary: addon.raVocabularySize(context) };
     this.#sequences = new BatchSequences(context, Checkpoint, sequences, savable, addon.raClearMemory);
   }
 
@@ -102,7 +96,7 @@ export class BatchDecoder implements Decoder {
 
   /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */
   async step(parts: readonly Part[], run?: Run): Promise<PartResult[]> {
-    const made = run && parts.every(isPicked) && (await this.#run(parts, run));
+    const made = run && parts.every(isFree) && (await this.#run(parts, run));
     if (made) return made;
     const together = await this.#attempt(parts);
     if (together.kind === 'decoded') return together.results;
@@ -149,10 +143,9 @@ export class BatchDecoder implements Decoder {
 
   sampler(sampling: Sampling): Sampler {
     return new BatchSampler(
-      this.#samplers,
+      this.#picks,
       sampling,
       new GrammarConstraint(this.#grammars, sampling.markers, this.#grammars.inline),
-      this.#addon,
     );
   }
 
@@ -164,8 +157,8 @@ export class BatchDecoder implements Decoder {
   async #run(parts: readonly Part[], run: Run): Promise<PartResult[] | undefined> {
     const before = this.#sequences.lengths(parts);
     try {
-      const { numbers, tokens, pickers } = described(parts, this.#gaps(parts), this.#sequences);
-      const running = this.#addon.raDecodeRun(this.#context, numbers, tokens, pickers, run.most);
+      const choices = parts.map((part) => (part.kind === 'sample' ? samplerOf(part).freely : undefined));
+      const { running } = this.#begin(parts, choices, run.most);
       this.#running = running;
       return await watched(running, run, parts.length, this.#stepMs, (steps, stepMs, results) => {
         this.#sequences.ran(parts, before, steps);
@@ -184,25 +177,30 @@ export class BatchDecoder implements Decoder {
   async #attempt(parts: readonly Part[]): Promise<Attempt> {
     const before = this.#sequences.lengths(parts);
     try {
-      const logitIndexes: number[] = [];
       const [only] = parts;
       if (only?.kind === 'embeddings') {
         await decodeImage(this.#context, this.#sequences, this.#addon, only);
         this.#sequences.decoded();
         return { kind: 'decoded', results: [FILLED] };
       }
-      const picked = await this.#pick(parts, logitIndexes);
+      const choices = await choicesOf(parts);
+      const { running, rows } = this.#begin(parts, choices, 1);
+      await running.ended;
+      const [picks, scores] = [running.take(), running.scores()];
       this.#sequences.decoded();
-      const results: PartResult[] = [];
-      const reading: Promise<void>[] = [];
-      for (const [i, part] of parts.entries()) {
-        const token = picked[i] ?? -1;
-        if (!isRead(part)) results[i] = FILLED;
-        else if (token >= 0) results[i] = { kind: 'token', token };
-        else if (token === NOT_A_NUMBER) results[i] = NOT_NUMBERS;
-        else reading.push(this.#into(results, i, part, logitIndexes[i] ?? -1));
-      }
-      if (reading.length > 0) await Promise.all(reading);
+      const results = await Promise.all(
+        parts.map(async (part, i): Promise<PartResult> => {
+          if (part.kind === 'score') return scored(scores[i] ?? new Float64Array(0));
+          const choice = choices[i];
+          if (part.kind !== 'sample' || !choice) return FILLED;
+          if (choice.kind === 'fault') return choice.fault;
+          const picked = picks[i] ?? NOT_A_NUMBER;
+          if (choice.kind === 'free') return resultOf(picked);
+          return samplerOf(part)
+            .chosen(choice, picked, rows[i] ?? -1)
+            .then(resultOf, asFault);
+        }),
+      );
       this.#sequences.judge(parts, results);
       return { kind: 'decoded', results };
     } catch (error) {
@@ -211,29 +209,30 @@ export class BatchDecoder implements Decoder {
     }
   }
 
-  async #into(results: PartResult[], at: number, part: Read, logitIndex: number): Promise<void> {
-    results[at] = await this.#read(part, logitIndex).catch(asFault);
-  }
-
-  /** Decodes, with next tokens picked within the decode, -1 for the others. Adds the index of each part's logits to `logitIndexes`, or -1. */
-  #pick(parts: readonly Part[], logitIndexes: number[]): Promise<Int32Array> {
-    const { numbers, tokens, pickers, logitIndexes: found } = described(parts, this.#gaps(parts), this.#sequences);
-    logitIndexes.push(...found);
-    const { ended, take } = this.#addon.raDecodeRun(this.#context, numbers, tokens, pickers, 1);
-    return ended.then(take);
-  }
-
-  #gaps(parts: readonly Part[]): readonly Gap[] {
-    return this.#closes === undefined ? [] : gapsOf(parts, this.#sequences, this.#closes);
-  }
-
-  async #read(part: Read, logitIndex: number): Promise<PartResult> {
-    if (part.kind === 'score') return scored(await this.#scorer.score(logitIndex, part.labels));
-    if (!(part.sampler instanceof BatchSampler)) throw new TypeError('a sampler of another decoder');
-    return { kind: 'token', token: await part.sampler.next(this.#context, logitIndex) };
+  /** Begins to decode, with tokens picked within the decode. `rows`: of each part's logits, or -1. */
+  #begin(
+    parts: readonly Part[],
+    choices: readonly (Choice | undefined)[],
+    most: number,
+  ): { readonly running: AddonRun; readonly rows: readonly number[] } {
+    const gaps = this.#closes === undefined ? [] : gapsOf(parts, this.#sequences, this.#closes);
+    const {
+      numbers,
+      tokens,
+      pickers,
+      allowed,
+      labels,
+      logitIndexes: rows,
+    } = described(parts, choices, gaps, this.#sequences);
+    return { running: this.#addon.raDecodeRun(this.#context, numbers, tokens, pickers, most, labels, allowed), rows };
   }
 }
 
-function isRead(part: Part): part is Read {
-  return part.kind === 'sample' || part.kind === 'score';
+/** Of the parts that are sampled. */
+function choicesOf(parts: readonly Part[]): Promise<readonly (Choice | undefined)[]> {
+  return Promise.all(parts.map(async (part) => (part.kind === 'sample' ? await samplerOf(part).choice() : undefined)));
+}
+
+function resultOf(token: number): PartResult {
+  return token === NOT_A_NUMBER ? NOT_NUMBERS : { kind: 'token', token };
 }

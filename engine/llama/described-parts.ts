@@ -1,5 +1,5 @@
 import type { AddonPicker } from './native.js';
-import { pickerOf } from './batch-sampler.js';
+import type { Choice } from './batch-sampler.js';
 import type { BatchSequences } from './batch-sequences.js';
 import type { Gap } from './gaps.js';
 import type { Part } from '../scheduler/decoder.js';
@@ -9,6 +9,10 @@ export interface DescribedParts {
   readonly numbers: Int32Array;
   readonly tokens: Int32Array;
   readonly pickers: readonly (AddonPicker | undefined)[];
+  /** Of parts whose tokens are picked among some. */
+  readonly allowed: readonly (Uint32Array | undefined)[];
+  /** Of parts that are scored. */
+  readonly labels: readonly (Uint32Array | undefined)[];
   /** Of each part the index of its last token; -1: its logits are not wanted. */
   readonly logitIndexes: readonly number[];
 }
@@ -17,9 +21,10 @@ export interface DescribedParts {
 const NUMBERS = 4;
 const WANTED = { nothing: 0, logits: 1, gap: 2 } as const;
 
-/** Their tokens count as held in `sequences` from now on, those of `gaps` do not. */
+/** Their tokens count as held in `sequences` from now on, those of `gaps` do not. `choices`: of the parts that are sampled. */
 export function described(
   parts: readonly Part[],
+  choices: readonly (Choice | undefined)[],
   gaps: readonly Gap[],
   sequences: Pick<BatchSequences, 'extend'>,
 ): DescribedParts {
@@ -42,5 +47,8 @@ export function described(
     add(part.sequence, sequences.extend(part), part.tokens.length, wanted);
     logitIndexes.push(wanted === WANTED.logits ? at - 1 : -1);
   }
-  return { numbers, tokens, pickers: parts.map(pickerOf), logitIndexes };
+  const labels = parts.map((part) => (part.kind === 'score' ? part.labels : undefined));
+  const pickers = choices.map((choice) => (choice && 'picker' in choice ? choice.picker : undefined));
+  const allowed = choices.map((choice) => (choice?.kind === 'held' ? choice.allowed : undefined));
+  return { numbers, tokens, pickers, allowed, labels, logitIndexes };
 }

@@ -10,10 +10,10 @@ import type { AddonContext } from './addon-context.js';
 import { LoadFailure } from './load-failure.js';
 import { GLOBAL, KNOWN_VERSION, packageVersion } from './prebuilt-file.js';
 
-/** How one reply's tokens are chosen, with the random numbers of its seed; not for grammars. */
+/** How one reply's tokens are chosen, with the random numbers of its seed, and what penalties count. */
 export interface AddonPicker {
-  /** All tokens picked so far, if penalties need them. */
-  readonly picked: () => Int32Array;
+  /** A token that the reply continues with and that was not picked. */
+  readonly add: (token: number) => void;
 }
 
 /** Consecutive steps without JavaScript in between. */
@@ -22,6 +22,8 @@ export interface AddonRun {
   readonly ended: Promise<void>;
   /** Tokens picked since the last call, step by step. */
   readonly take: () => Int32Array;
+  /** Once it has ended: of each part with labels their natural log-probabilities over the whole vocabulary, after its first step. */
+  readonly scores: () => readonly Float64Array[];
   /** No further step begins. */
   readonly halt: () => void;
 }
@@ -34,6 +36,9 @@ export interface EngineAddon {
     topP: number,
     frequencyPenalty: number,
     presencePenalty: number,
+    /** 0: of all tokens. */
+    topK: number,
+    minP: number,
   ) => AddonPicker;
   /**
    * Decodes parts and picks a token for each that has a picker, on a thread that makes all runs of the process. `parts` has
@@ -41,7 +46,9 @@ export interface EngineAddon {
    * but closes a gap between them: its one token is removed after each step. `tokens` has the tokens of all, in their order. The
    * logits of a part are then at the index of its last token. -1: it has no picker, or there were no logits. Where every part is one
    * token with a picker, up to `most` steps, the picks of each being the tokens of the next one. None follows one that picked an
-   * end token, or that failed. -2: no logit was a number (not-a-number.ts).
+   * end token, or that failed. -2: no logit was a number (not-a-number.ts). `labels`: of each part that is scored in place of being
+   * sampled. `allowed`: a bit for each token of the vocabulary where a part's pick is one of these, in the first step alone; no other
+   * step follows such a one. Throws a RangeError for parts that do not fit the tokens.
    */
   readonly raDecodeRun: (
     context: AddonContext,
@@ -49,7 +56,16 @@ export interface EngineAddon {
     tokens: Int32Array,
     pickers: readonly (AddonPicker | undefined)[],
     most: number,
+    labels: readonly (Uint32Array | undefined)[],
+    allowed: readonly (Uint32Array | undefined)[],
   ) => AddonRun;
+  /**
+   * Picks another token in place of the one that `picker` picked last, from the logits at `row` of the last decode, among those
+   * whose bit is set. Not while it decodes. Throws a RangeError where there are no such logits.
+   */
+  readonly raPickAgain: (context: AddonContext, row: number, picker: AddonPicker, allowed: Uint32Array) => number;
+  /** Tokens of the model's vocabulary. */
+  readonly raVocabularySize: (context: AddonContext) => number;
   /** Forgets all sequences, and writes zeros over what their cells held. Not while it decodes. */
   readonly raClearMemory: (context: AddonContext) => void;
   /**

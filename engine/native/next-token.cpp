@@ -5,8 +5,9 @@
  * from the softmax, and some more one from its top_p.
  *
  * An addon of its own beside node-llama-cpp's (`make native`, engine/native/build.ts): it calls llama.cpp's exported C functions in
- * whichever library node-llama-cpp's addon loaded, and reads the addon's context by the header of the same version. What a grammar
- * holds goes the addon's way.
+ * whichever library node-llama-cpp's addon loaded, and reads the addon's context by the header of the same version. Where a grammar
+ * allows only some tokens, a bit mask of them is passed with the step; a token picked freely that the grammar refuses is picked again
+ * from the same logits, without a decode.
  */
 #include <algorithm>
 #include <atomic>
@@ -189,6 +190,20 @@ RA_WIDE Above above(const float * weights, const float * logits, int n, float fl
     return all;
 }
 
+// Natural log-probabilities of `labels` over the whole vocabulary, in their order: a decision's answer. Not a number where a logit is
+// none, and for a label outside the vocabulary.
+std::vector<double> log_probabilities(const float * logits, int n, const std::vector<uint32_t> & labels) {
+    const double most = highest(logits, n);
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += std::exp(static_cast<double>(logits[i]) - most);
+    const double total = most + std::log(sum);
+    std::vector<double> scores;
+    for (const uint32_t label : labels) {
+        scores.push_back(label < static_cast<uint32_t>(n) ? logits[label] - total : std::numeric_limits<double>::quiet_NaN());
+    }
+    return scores;
+}
+
 Napi::Value array_of(Napi::Env env, const std::vector<int32_t> & numbers) {
     auto result = Napi::Int32Array::New(env, numbers.size());
     std::memcpy(result.Data(), numbers.data(), numbers.size() * sizeof(int32_t));
@@ -201,17 +216,29 @@ RA_WIDE bool any_between(const float * logits, int n, float low, float high) {
     return any != 0;
 }
 
+// The logits of the tokens whose bit is set, and of no others.
+RA_WIDE void hold(float * into, const float * logits, int n, const uint32_t * allowed) {
+    for (int i = 0; i < n; i++) into[i] = (allowed[i >> 5] >> (i & 31)) & 1 ? logits[i] : -INFINITY;
+}
+
+RA_WIDE void hold_above(float * into, const float * logits, int n, float least) {
+    for (int i = 0; i < n; i++) into[i] = logits[i] >= least ? logits[i] : -INFINITY;
+}
+
 // How one reply's tokens are chosen, and its random numbers: the same tokens that llama.cpp's own samplers would draw from
-// the seed, except for rounding.
+// the seed, except for rounding. In llama.cpp's order: penalties, top_k, top_p, min_p, temperature. Where only some tokens are
+// allowed, the others count as impossible before all of these.
 class RaPicker : public Napi::ObjectWrap<RaPicker> {
     public:
-        // Temperature, seed, top_p, frequency penalty, presence penalty.
+        // Temperature, seed, top_p, frequency penalty, presence penalty, top_k and min_p; 0: neither.
         explicit RaPicker(const Napi::CallbackInfo & info)
             : Napi::ObjectWrap<RaPicker>(info),
               temperature(info[0].As<Napi::Number>().FloatValue()),
               topP(info[2].As<Napi::Number>().FloatValue()),
               frequency(info[3].As<Napi::Number>().FloatValue()),
               presence(info[4].As<Napi::Number>().FloatValue()),
+              topK(info[5].As<Napi::Number>().Int32Value()),
+              minP(info[6].As<Napi::Number>().FloatValue()),
               random(info[1].As<Napi::Number>().Uint32Value()) {
             if (penalizes()) Napi::MemoryManagement::AdjustExternalMemory(info.Env(), PENALIZED_BYTES);
         }
@@ -219,21 +246,23 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             if (penalizes()) Napi::MemoryManagement::AdjustExternalMemory(env, -PENALIZED_BYTES);
         }
 
-        // Applies penalties to the logits.
-        int32_t pick(float * logits, int n) {
-            if (!penalizes()) return choose(logits, n);
+        // Applies penalties to the logits. `allowed`: a bit for each token; null: all are.
+        int32_t pick(float * logits, int n, const uint32_t * allowed) {
             for (const auto & [token, count] : counts) {
                 if (token < n) logits[token] -= static_cast<float>(count) * frequency + presence;
             }
-            const int32_t token = choose(logits, n);
-            if (token == NOT_A_NUMBER) return token;
-            counts[token]++;
-            said.push_back(token);
-            return token;
+            return count(choose_allowed(logits, n, allowed));
         }
 
-        // All tokens picked, if there are penalties.
-        Napi::Value picked(const Napi::CallbackInfo & info) { return array_of(info.Env(), said); }
+        // In place of the token that was picked last, from the same logits.
+        int32_t pick_again(const float * logits, int n, const uint32_t * allowed) {
+            const auto last = counts.find(counted);
+            if (last != counts.end() && --last->second == 0) counts.erase(last);
+            return count(choose_allowed(logits, n, allowed));
+        }
+
+        // A token that the reply continues with and that was not picked.
+        void add(const Napi::CallbackInfo & info) { count(info[0].As<Napi::Number>().Int32Value()); }
 
     private:
         struct Block {
@@ -266,19 +295,97 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
         const float topP;
         const float frequency;
         const float presence;
+        const int32_t topK;
+        const float minP;
         std::mt19937 random;
         std::vector<Block> blocks;
-        // The completion, and the count of each token in it.
-        std::vector<int32_t> said;
+        // Where there are penalties: the count of each token in the completion, and its last one.
         std::unordered_map<int32_t, int32_t> counts;
+        int32_t counted = -1;
 
         bool penalizes() const { return frequency != 0.0f || presence != 0.0f; }
+
+        int32_t count(int32_t token) {
+            if (!penalizes() || token == NOT_A_NUMBER) return token;
+            counts[token]++;
+            return counted = token;
+        }
+
+        int32_t choose_allowed(const float * logits, int n, const uint32_t * allowed) {
+            if (allowed == nullptr) return choose(logits, n);
+            static thread_local std::vector<float> held;
+            held.resize(n);
+            hold(held.data(), logits, n, allowed);
+            return choose(held.data(), n);
+        }
 
         int32_t choose(const float * logits, int n) {
             if (temperature <= 0.0f) return argmax(logits, n);
             const float scale = std::fmin(1.0f / temperature, std::numeric_limits<float>::max());
             const double share = std::uniform_real_distribution<double>(0.0, 1.0)(random);
+            if (topK > 0 && topK < n) return draw_highest(logits, n, scale, share);
+            if (minP > 0.0f) return draw_probable(logits, n, scale, share);
             return topP < 1.0f ? draw_top(logits, n, scale, share) : draw(logits, n, scale, share);
+        }
+
+        // Among the top_k highest. Where min_p leaves fewer, it is the smaller of the two, since both keep the highest.
+        int32_t draw_highest(const float * logits, int n, float scale, double share) const {
+            static thread_local std::vector<Candidate> few;
+            const auto before = [](const Candidate & a, const Candidate & b) {
+                return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+            };
+            // A heap whose first is the lowest.
+            few.clear();
+            const size_t most_of = static_cast<size_t>(topK);
+            for (int from = 0; from < n; from += BLOCK) {
+                const int to = n - from < BLOCK ? n : from + BLOCK;
+                if (few.size() == most_of && !(highest(logits + from, to - from) > few.front().logit)) continue;
+                for (int i = from; i < to; i++) {
+                    if (!(logits[i] > (few.size() < most_of ? -INFINITY : few.front().logit))) continue;
+                    if (few.size() == most_of) {
+                        std::pop_heap(few.begin(), few.end(), before);
+                        few.pop_back();
+                    }
+                    few.push_back({logits[i], 0.0f, i});
+                    std::push_heap(few.begin(), few.end(), before);
+                }
+            }
+            if (few.empty()) return NOT_A_NUMBER;
+            std::sort_heap(few.begin(), few.end(), before);
+            const float most = few.front().logit;
+            if (!is_number(most)) return NOT_A_NUMBER;
+            double total = 0;
+            for (auto & each : few) total += each.weight = weight_of(each.logit, most, 1.0f);
+            return draw_among(few, most, scale, share, total);
+        }
+
+        // Those that are at least min_p times as probable as the highest; without top_p in the order of the tokens, as in llama.cpp.
+        int32_t draw_probable(const float * logits, int n, float scale, double share) {
+            static thread_local std::vector<float> probable;
+            const float most = highest(logits, n);
+            if (!is_number(most)) return NOT_A_NUMBER;
+            const float least = most + std::log(minP);
+            probable.resize(n);
+            if (topP >= 1.0f) {
+                hold_above(probable.data(), logits, n, least);
+                return draw(probable.data(), n, scale, share);
+            }
+            static thread_local std::vector<Candidate> few;
+            const double total = weigh_into(probable.data(), logits, n, most, 1.0f, -INFINITY);
+            between(few, probable.data(), logits, n, std::nextafter(least, -INFINITY), most);
+            return draw_among(few, most, scale, share, total);
+        }
+
+        // `few`: highest first, with their weights before the temperature. `total`: of all that top_p counts over.
+        int32_t draw_among(std::vector<Candidate> & few, float most, float scale, double share, double total) const {
+            if (topP < 1.0f) few.resize(reached(few, 0, topP * total) + 1);
+            if (minP > 0.0f) {
+                const float least = most + std::log(minP);
+                while (few.size() > 1 && few.back().logit < least) few.pop_back();
+            }
+            double kept = 0;
+            for (auto & each : few) kept += each.weight = weight_of(each.logit, most, scale);
+            return few[reached(few, 0, kept * share)].token;
         }
 
         // In the order of the tokens.
@@ -412,6 +519,8 @@ class Picks {
             const auto parts = info[1].As<Napi::Int32Array>();
             const auto given = info[2].As<Napi::Int32Array>();
             const auto wrapped = info[3].As<Napi::Array>();
+            const auto asked = info[5].As<Napi::Array>();
+            const auto masks = info[6].As<Napi::Array>();
             const size_t length = given.ElementLength();
             tokens.assign(given.Data(), given.Data() + length);
             positions.reserve(length);
@@ -431,6 +540,14 @@ class Picks {
                 }
                 wanted[last] = part[3] != 0;
                 const Napi::Value picker = wrapped.Get(static_cast<uint32_t>(rows.size()));
+                allowed.push_back(mask_of(info.Env(), masks.Get(static_cast<uint32_t>(rows.size()))));
+                const Napi::Value named = asked.Get(static_cast<uint32_t>(rows.size()));
+                if (named.IsTypedArray()) {
+                    const auto array = named.As<Napi::Uint32Array>();
+                    labels.emplace_back(array.Data(), array.Data() + array.ElementLength());
+                } else {
+                    labels.emplace_back();
+                }
                 rows.push_back(last);
                 pickers.push_back(picker.IsObject() ? Napi::ObjectWrap<RaPicker>::Unwrap(picker.As<Napi::Object>()) : nullptr);
             }
@@ -460,6 +577,7 @@ class Picks {
         // end token; an error is then met by the next caller.
         bool run_on() {
             if (tokens.size() != picks.size() + gaps.size()) return false;
+            for (auto & mask : allowed) if (!mask.empty()) return false;
             for (const int32_t pick : picks) {
                 if (pick < 0 || llama_vocab_is_eog(vocabulary(), pick)) return false;
             }
@@ -478,6 +596,9 @@ class Picks {
             return true;
         }
 
+        // Of each part with labels, their log-probabilities after the last step.
+        std::vector<std::vector<double>> taken_scores() { return std::move(scores); }
+
         // Picks of the last step, by part; -1: none; NOT_A_NUMBER.
         const std::vector<int32_t> & picked() const { return picks; }
 
@@ -486,6 +607,13 @@ class Picks {
         static constexpr size_t PART = 4;
         // The last of them.
         static constexpr int32_t GAP = 2;
+
+        std::vector<uint32_t> mask_of(Napi::Env env, const Napi::Value & given) const {
+            if (!given.IsTypedArray()) return {};
+            const auto array = given.As<Napi::Uint32Array>();
+            if (array.ElementLength() * 32 < static_cast<size_t>(llama_vocab_n_tokens(vocabulary()))) throw Napi::RangeError::New(env, "allowed");
+            return {array.Data(), array.Data() + array.ElementLength()};
+        }
 
         void step() {
             llama_batch batch{};
@@ -520,10 +648,11 @@ class Picks {
         }
 
         // With many logits, several threads share the work: each reply has its own picker. Rows that are read otherwise, for a
-        // grammar or a decision, are looked at only for whether they hold a number.
+        // grammar, are looked at only for whether they hold a number.
         void pick() {
             const int n = llama_vocab_n_tokens(vocabulary());
             picks.assign(rows.size(), -1);
+            scores.assign(rows.size(), {});
             std::vector<float *> logits(rows.size(), nullptr);
             for (size_t i = 0; i < rows.size(); i++) {
                 if (wanted[rows[i]] != 0) logits[i] = llama_get_logits_ith(context->ctx, rows[i]);
@@ -532,7 +661,8 @@ class Picks {
             const auto work = [&] {
                 for (size_t i; (i = next++) < rows.size();) {
                     if (logits[i] == nullptr) continue;
-                    if (pickers[i] != nullptr) picks[i] = pickers[i]->pick(logits[i], n);
+                    if (pickers[i] != nullptr) picks[i] = pickers[i]->pick(logits[i], n, allowed[i].empty() ? nullptr : allowed[i].data());
+                    else if (!labels[i].empty()) scores[i] = log_probabilities(logits[i], n, labels[i]);
                     else if (!is_number(highest(logits[i], n))) picks[i] = NOT_A_NUMBER;
                 }
             };
@@ -560,6 +690,10 @@ class Picks {
         // By part.
         std::vector<int32_t> rows;
         std::vector<RaPicker *> pickers;
+        std::vector<std::vector<uint32_t>> labels;
+        // A bit for each token of the vocabulary; empty: all may be picked.
+        std::vector<std::vector<uint32_t>> allowed;
+        std::vector<std::vector<double>> scores;
         // Indexes of tokens that close gaps.
         std::vector<int32_t> gaps;
         std::vector<int32_t> picks;
@@ -577,6 +711,8 @@ class Made {
             const std::lock_guard<std::mutex> lock(mutex);
             return std::exchange(numbers, {});
         }
+        // Of the first step, by part; set before it ends.
+        std::vector<std::vector<double>> scores;
 
         std::atomic<bool> halted = false;
 
@@ -665,6 +801,16 @@ class Running {
             run.Set("take", Napi::Function::New(deferred.Env(), [made = made](const Napi::CallbackInfo & info) {
                 return array_of(info.Env(), made->take());
             }));
+            run.Set("scores", Napi::Function::New(deferred.Env(), [made = made](const Napi::CallbackInfo & info) {
+                auto all = Napi::Array::New(info.Env(), made->scores.size());
+                for (size_t i = 0; i < made->scores.size(); i++) {
+                    const auto & each = made->scores[i];
+                    auto array = Napi::Float64Array::New(info.Env(), each.size());
+                    std::memcpy(array.Data(), each.data(), each.size() * sizeof(double));
+                    all.Set(static_cast<uint32_t>(i), array);
+                }
+                return all;
+            }));
             run.Set("halt", Napi::Function::New(deferred.Env(), [made = made](const Napi::CallbackInfo &) {
                 made->halted = true;
             }));
@@ -682,6 +828,7 @@ class Running {
                 failed = "Eval has failed";
                 return;
             }
+            made->scores = picks.taken_scores();
             made->add(picks.picked());
             for (uint32_t steps = 1; steps < most && goes_on() && picks.run_on(); steps++) made->add(picks.picked());
         }
@@ -756,6 +903,23 @@ void useThreads(const Napi::CallbackInfo & info) {
     if (pool != nullptr) llama_attach_threadpool(context->ctx, pool, pool);
 }
 
+// Context, row, picker, allowed: in place of the token that the picker picked last, another one from the same logits. Between decodes.
+Napi::Value pickAgain(const Napi::CallbackInfo & info) {
+    auto * context = Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>());
+    auto * picker = Napi::ObjectWrap<RaPicker>::Unwrap(info[2].As<Napi::Object>());
+    const auto allowed = info[3].As<Napi::Uint32Array>();
+    const int n = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(context->ctx)));
+    const float * logits = llama_get_logits_ith(context->ctx, info[1].As<Napi::Number>().Int32Value());
+    if (logits == nullptr || allowed.ElementLength() * 32 < static_cast<size_t>(n)) throw Napi::RangeError::New(info.Env(), "logits");
+    return Napi::Number::New(info.Env(), picker->pick_again(logits, n, allowed.Data()));
+}
+
+// Tokens of the vocabulary.
+Napi::Value vocabularySize(const Napi::CallbackInfo & info) {
+    auto * context = Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>());
+    return Napi::Number::New(info.Env(), llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(context->ctx))));
+}
+
 // Forgets all sequences, and writes zeros over what their cells held. Between decodes.
 void clearMemory(const Napi::CallbackInfo & info) {
     auto * context = Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>());
@@ -775,9 +939,11 @@ namespace {
 
 Napi::Object init(Napi::Env env, Napi::Object exports) {
     exports.Set("raSources", Napi::String::New(env, RA_SOURCES));
-    exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::picked>("picked")}));
+    exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::add>("add")}));
     raEmbeddingsInit(exports);
     exports.Set("raUseThreads", Napi::Function::New(env, useThreads, "raUseThreads"));
+    exports.Set("raPickAgain", Napi::Function::New(env, pickAgain, "raPickAgain"));
+    exports.Set("raVocabularySize", Napi::Function::New(env, vocabularySize, "raVocabularySize"));
     exports.Set("raClearMemory", Napi::Function::New(env, clearMemory, "raClearMemory"));
     exports.Set("raLeave", Napi::Function::New(env, leave, "raLeave"));
     exports.Set("raDecodeRun", Napi::Function::New(env, decodeRun, "raDecodeRun", new Runs(env)));

@@ -12,7 +12,7 @@ import { asFault, EngineFault } from '../../engine/scheduler/faults.js';
 import { GrammarConstraint } from '../../engine/llama/grammar-constraint.js';
 import { Grammars } from '../../engine/llama/grammars.js';
 import { IteratorSampler, NO_TOP_K } from './iterator-sampler.js';
-import { labelLogprobs } from '../../engine/llama/label-scores.js';
+import { labelLogprobs } from './label-scores.js';
 
 /**
  * What tests compare the decoder of the product with: one on node-llama-cpp's public sequence iterators and llama.cpp's own samplers,

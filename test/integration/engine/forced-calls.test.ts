@@ -11,9 +11,8 @@ import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 import type { Output } from '../../../engine/protocol/job-output.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 import type { CallSyntax, ReplyFormat } from '../../../engine/protocol/reply-format.js';
-import type { BatchSampler } from '../../../engine/llama/batch-sampler.js';
+import { BatchSampler } from '../../../engine/llama/batch-sampler.js';
 import { tokenizeParts } from '../../../engine/prompt/tokens.js';
-import type { Sampler } from '../../../engine/scheduler/decoder.js';
 import { StepLoop } from '../../../engine/scheduler/step-loop.js';
 import { bundleFormats } from '../../support/bundle-formats.js';
 import { cases, rounds } from '../../support/long-form.js';
@@ -104,12 +103,18 @@ t.teardown(async () => {
 const scripts = new Map<number, number[]>();
 const newSampler = runtime.decoder.sampler.bind(runtime.decoder);
 runtime.decoder.sampler = (sampling) => {
-  const sampler = newSampler(sampling) as Sampler & Pick<BatchSampler, 'next' | 'picker'>;
+  const sampler = newSampler(sampling);
+  if (!(sampler instanceof BatchSampler)) throw new Error('a sampler of another decoder');
   const script = scripts.get(sampling.seed) ?? [];
-  const next = sampler.next.bind(sampler);
-  const picker = sampler.picker.bind(sampler);
-  sampler.picker = () => (script.length > 0 ? undefined : picker());
-  sampler.next = async (...given) => script.shift() ?? (await next(...given));
+  const isFree = (): boolean => Reflect.get(BatchSampler.prototype, 'free', sampler);
+  Object.defineProperty(sampler, 'free', { get: () => script.length === 0 && isFree() });
+  const choice = sampler.choice.bind(sampler);
+  const chosen = sampler.chosen.bind(sampler);
+  sampler.choice = async () => {
+    const [token] = script;
+    return token === undefined ? await choice() : { kind: 'forced', token };
+  };
+  sampler.chosen = async (...given) => script.shift() ?? (await chosen(...given));
   return sampler;
 };
 

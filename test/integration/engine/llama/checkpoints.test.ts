@@ -108,8 +108,9 @@ for (const name of ARCHITECTURES) {
     const fresh = await score(0);
     await decoder.restore(0, saved);
     await decoder.copy(3, 0);
-    await t.rejects(decoder.restore(0, saved), 'the copy is still pending');
-    await t.rejects(decoder.save(3), 'the copy is still to be made');
+    // Either makes the pending copy first.
+    await decoder.restore(0, saved);
+    (await decoder.save(3)).dispose();
     await fill(0, prompt(30, 7));
     t.same(await score(3), fresh);
     await decoder.restore(0, saved);

@@ -1,4 +1,4 @@
-import { EngineFault } from '../scheduler/faults.js';
+import { EngineFault } from '../../engine/scheduler/faults.js';
 
 /**
  * Natural log-probabilities of `labels` over the whole vocabulary, in their order, without a copy of it. `logits`: of

@@ -1,0 +1,120 @@
+/** The tokens that the picker of engine/native draws, beside those of llama.cpp's own samplers, by a chi-square test of two samples. */
+import t from 'tap';
+import { internals } from '../../../../engine/llama/addon.js';
+import type { AddonContext } from '../../../../engine/llama/addon-context.js';
+import { cpuLlama } from '../../../support/llama.js';
+import { rounds } from '../../../support/long-form.js';
+import { testModel } from '../../../support/models.js';
+
+/** The addon's own sampler, as far as it is used here. */
+interface OwnSampler {
+  applyConfig(config: Readonly<Record<string, unknown>>): void;
+}
+type OwnContext = AddonContext & { sampleToken(row: number, sampler: OwnSampler): Promise<number> };
+
+interface Setting {
+  readonly temperature: number;
+  readonly topP?: number;
+  readonly topK?: number;
+  readonly minP?: number;
+  /** Every so manieth token may come; all by default. */
+  readonly every?: number;
+}
+
+const SETTINGS: Readonly<Record<string, Setting>> = {
+  'temperature 1': { temperature: 1 },
+  top_p: { temperature: 1.3, topP: 0.8 },
+  top_k: { temperature: 1, topK: 40 },
+  min_p: { temperature: 1.5, minP: 0.2 },
+  'top_k, top_p and min_p': { temperature: 0.9, topK: 100, topP: 0.9, minP: 0.05 },
+  'a mask': { temperature: 1, every: 3 },
+  'a mask with top_k and top_p': { temperature: 1, topK: 30, topP: 0.95, every: 5 },
+};
+t.setTimeout(rounds({ short: 60_000, long: 600_000 }));
+
+const DRAWS = rounds({ short: 5_000, long: 100_000 });
+/** The chance that a right picker fails is one in a thousand for each setting; draws follow seeds, so a result repeats. */
+const LEAST_P = 0.001;
+
+const llama = await cpuLlama(1);
+const model = await llama.loadModel({ modelPath: await testModel() });
+t.teardown(() => llama.dispose());
+const context = await model.createContext({ sequences: 1, contextSize: 64, batchSize: 64 });
+const { context: inner, addon } = internals(context);
+const { AddonSampler } = (llama as unknown as { _bindings: { AddonSampler: new (model: unknown) => OwnSampler } })
+  ._bindings;
+const vocabulary = addon.raVocabularySize(inner);
+const prompt = Int32Array.from({ length: 20 }, (_, i) => 60 + ((i * 7) % 90));
+const ROW = prompt.length - 1;
+
+t.test('each setting draws tokens as often as llama.cpp does', async (t) => {
+  await addon.raDecodeRun(inner, Int32Array.of(0, 0, prompt.length, 1), prompt, [undefined], 1, [], []).ended;
+  for (const [name, setting] of Object.entries(SETTINGS)) {
+    const { temperature, topP = 1, topK = 0, minP = 0, every = 1 } = setting;
+    const allowed = new Uint32Array(Math.ceil(vocabulary / 32));
+    const denied: number[] = [];
+    for (let token = 0; token < vocabulary; token += 1) {
+      if (token % every === 0) allowed[token >> 5] = (allowed[token >> 5] ?? 0) | (1 << (token & 31));
+      else denied.push(token);
+    }
+    const picker = new addon.RaPicker(temperature, 7, topP, 0, 0, topK, minP);
+    const own = new AddonSampler((model as unknown as { _model: unknown })._model);
+    own.applyConfig({
+      temperature,
+      topP,
+      seed: 8,
+      ...(topK > 0 && { topK }),
+      ...(minP > 0 && { minP }),
+      ...(denied.length > 0 && {
+        tokenBiasKeys: Uint32Array.from(denied),
+        tokenBiasValues: new Float32Array(denied.length).fill(-Infinity),
+      }),
+    });
+    const counts = new Map<number, [ours: number, theirs: number]>();
+    const count = (token: number, of: 0 | 1): void => {
+      const both = counts.get(token) ?? [0, 0];
+      both[of] += 1;
+      counts.set(token, both);
+    };
+    for (let draw = 0; draw < DRAWS; draw += 1) {
+      count(addon.raPickAgain(inner, ROW, picker, allowed), 0);
+      count(await (inner as OwnContext).sampleToken(ROW, own), 1);
+    }
+    t.same(
+      [...counts.keys()].filter((token) => token % every !== 0),
+      [],
+      `${name}: only what may come`,
+    );
+    const p = sameDistribution([...counts.values()]);
+    t.ok(p > LEAST_P, `${name}: p ${p.toFixed(3)}, ${counts.size} tokens`);
+  }
+});
+
+/** The probability of two samples of equal size that differ at least as much, if they are of one distribution. */
+function sameDistribution(counts: readonly (readonly [number, number])[]): number {
+  // Tokens that were drawn less often than the test may assume are one class.
+  const rare = counts.filter(([one, other]) => one + other < 10);
+  const classes = counts
+    .filter(([one, other]) => one + other >= 10)
+    .map(([one, other]): [number, number] => [one, other]);
+  const rest: [number, number] = [
+    rare.reduce((sum, [one]) => sum + one, 0),
+    rare.reduce((sum, [, other]) => sum + other, 0),
+  ];
+  if (rest[0] + rest[1] > 0) classes.push(rest);
+  const square = classes.reduce((sum, [one, other]) => sum + (one - other) ** 2 / (one + other), 0);
+  const freedom = classes.length - 1;
+  // Wilson and Hilferty's approximation of the chi-square distribution by the normal one.
+  const spread = 2 / (9 * freedom);
+  const z = (Math.cbrt(square / freedom) - (1 - spread)) / Math.sqrt(spread);
+  return 1 - normal(z);
+}
+
+/** The normal distribution's sum up to `z`, within 1e-7 (Abramowitz and Stegun, 26.2.17). */
+function normal(z: number): number {
+  const k = 1 / (1 + 0.2316419 * Math.abs(z));
+  const terms = [0.31938153, -0.356563782, 1.781477937, -1.821255978, 1.330274429];
+  const tail =
+    (Math.exp((-z * z) / 2) / Math.sqrt(2 * Math.PI)) * terms.reduce((sum, term, i) => sum + term * k ** (i + 1), 0);
+  return z >= 0 ? 1 - tail : tail;
+}
