@@ -47,7 +47,7 @@ export interface Spread {
 
 /**
  * Half of the cores: compute threads rest while tokens are picked, and other processes need some. A million logits, twenty tokens
- * of a 50 k vocabulary, should take a core several times the start time of a thread; neither was measured yet.
+ * of a 50 k vocabulary, should take a core several times what waking a thread takes; neither was measured yet.
  */
 const SPREAD: Spread = { threads: Math.floor(usableCores().cores / 2) - 1, logits: 1 << 20 };
 

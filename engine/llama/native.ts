@@ -30,6 +30,8 @@ export interface AddonRun {
 
 /** The exports of ra-engine (engine/native/next-token.cpp and embeddings.cpp). */
 export interface EngineAddon {
+  /** `sources:` and the SHA-256 of what it was compiled from (engine/native/build.ts). */
+  readonly raSources: string;
   readonly RaPicker: new (
     temperature: number,
     seed: number,

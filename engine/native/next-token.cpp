@@ -510,6 +510,71 @@ struct Spread {
 };
 Spread spread;
 
+// Threads that pick beside the decoding one. Each is started by the first step that is worth it, and lives as long as the process, as
+// do its buffers.
+class Helpers {
+    public:
+        // Calls `work` on this thread and on up to `count` others; returns once all have returned. From the thread of all decodes alone.
+        void run(size_t count, const std::function<void()> & work) {
+            if (count > 0) {
+                const std::lock_guard<std::mutex> lock(mutex);
+                try {
+                    while (threads.size() < count) threads.emplace_back(&Helpers::serve, this, threads.size(), round);
+                } catch (const std::system_error &) {
+                    // No thread could be started; the others suffice.
+                }
+                wanted = running = std::min(count, threads.size());
+                job = &work;
+                round++;
+                some.notify_all();
+            }
+            work();
+            std::unique_lock<std::mutex> lock(mutex);
+            none.wait(lock, [this] { return running == 0; });
+        }
+
+        void end() {
+            {
+                const std::lock_guard<std::mutex> lock(mutex);
+                ended = true;
+            }
+            some.notify_all();
+            for (auto & thread : threads) if (thread.joinable()) thread.join();
+        }
+
+    private:
+        void serve(size_t index, uint64_t seen) {
+            std::unique_lock<std::mutex> lock(mutex);
+            while (true) {
+                some.wait(lock, [&] { return ended || round != seen; });
+                if (ended) return;
+                seen = round;
+                if (index >= wanted) continue;
+                lock.unlock();
+                (*job)();
+                lock.lock();
+                if (--running == 0) none.notify_one();
+            }
+        }
+
+        std::mutex mutex;
+        std::condition_variable some;
+        std::condition_variable none;
+        std::vector<std::thread> threads;
+        const std::function<void()> * job = nullptr;
+        // Of the present round: threads that take part, and those that have not returned.
+        size_t wanted = 0;
+        size_t running = 0;
+        uint64_t round = 0;
+        bool ended = false;
+};
+
+// Never freed; the thread of all decodes ends it.
+Helpers & helpers() {
+    static auto * only = new Helpers;
+    return *only;
+}
+
 // Decodes and picks. For each part: sequence, first position, tokens, and whether its last token's logits are needed; of a token
 // that only closes a gap between the parts' sequences GAP.
 class Picks {
@@ -666,15 +731,8 @@ class Picks {
                     else if (!is_number(highest(logits[i], n))) picks[i] = NOT_A_NUMBER;
                 }
             };
-            std::vector<std::thread> others;
-            try {
-                const size_t worth = rows.size() * n / spread.logits;
-                while (others.size() < spread.threads && others.size() + 1 < worth) others.emplace_back(work);
-            } catch (const std::system_error &) {
-                // No thread could be started; the others suffice.
-            }
-            work();
-            for (auto & other : others) other.join();
+            const size_t worth = rows.size() * n / spread.logits;
+            helpers().run(worth < 2 ? 0 : std::min<size_t>(spread.threads, worth - 1), work);
         }
 
         const llama_vocab * vocabulary() const { return llama_model_get_vocab(llama_get_model(context->ctx)); }
@@ -748,6 +806,7 @@ class Worker {
             }
             some.notify_one();
             if (thread.joinable()) thread.join();
+            helpers().end();
         }
 
     private:

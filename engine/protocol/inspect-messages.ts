@@ -100,6 +100,8 @@ export interface MachineFacts {
   readonly devices: readonly string[];
   /** Whether llama.cpp's binaries are the package's or were built on this machine. */
   readonly build: 'prebuilt' | 'localBuild';
+  /** SHA-256 of the sources of ra-engine, hex. */
+  readonly addon: string;
   /** llama.cpp's list of the CPU features that it was built for. */
   readonly features: string;
   /** Logical cores that this process may use. */

@@ -41,6 +41,9 @@ const CONTEXT_ADVICE = 'set contextPerSeat to at most what the model was trained
 const CALLS_ADVICE =
   'a template of the model’s maker that lists tools, as chatTemplate, or toolFormat: docs/tool-formats.md';
 
+/** Of a digest, hex characters that are printed. */
+const DIGEST = 12;
+
 const BINARIES: Readonly<Record<MachineFacts['build'], string>> = {
   prebuilt: 'the package’s own binaries',
   localBuild: 'binaries built on this machine',
@@ -138,10 +141,10 @@ function nvidiaGpus(): number {
 
 /** The device that an engine with this setting computes on. `nvidia`: how many GPUs NVIDIA’s driver has. */
 export function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts, nvidia: number): Check {
-  const { available, devices, build, features } = facts;
+  const { available, devices, build, addon, features } = facts;
   const found = available.map((name) => (name === false ? 'CPU' : name)).join(', ');
   const why = gpu === 'auto' ? `auto: available are ${found}` : `gpu is ${String(gpu)}; available are ${found}`;
-  const binaries = BINARIES[build];
+  const binaries = `${BINARIES[build]} with ra-engine ${addon.slice(0, DIGEST)}`;
   if (gpu === 'auto' && facts.gpu === false && nvidia > 0) {
     const says = `CPU (${why}), but NVIDIA’s driver has ${nvidia === 1 ? 'a GPU' : `${nvidia} GPUs`}; ${binaries}`;
     return { what: 'backend', level: 'warn', says, advice: LIBRARY_ADVICE };

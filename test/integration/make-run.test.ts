@@ -1,8 +1,8 @@
 /** `make run` as a shell, a CI job or a supervisor ends it: SIGTERM to make alone, or to its whole process group. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import t, { type Test } from 'tap';
 import { ENDLESS, endsWell, OpenStream } from '../support/open-stream.js';
 import { ENGINE } from '../support/process-gate.js';
@@ -101,4 +101,45 @@ t.test('timeout ends make run with a drain', async (t) => {
 
 t.test('SIGTERM to make alone ends it with a drain', async (t) => {
   await drains(t, ...MAKE_RUN);
+});
+
+/** Names of C and C++ compilers, and of what builds with them. */
+const COMPILERS = /(^|-)(cc|gcc|c\+\+|g\+\+|cpp|clang|clang\+\+|cmake|ninja|ld)(-[\d.]+)?$/;
+
+/** A PATH with all programs of this one but the compilers. */
+async function withoutCompilers(t: Test): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), 'ra-path-'));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  const linked = new Set<string>();
+  for (const folder of (process.env['PATH'] ?? '').split(delimiter)) {
+    for (const name of await readdir(folder).catch(() => [])) {
+      if (COMPILERS.test(name) || linked.has(name)) continue;
+      linked.add(name);
+      await symlink(join(folder, name), join(dir, name));
+    }
+  }
+  return dir;
+}
+
+t.test('make run serves where there is no compiler', async (t) => {
+  const path = await withoutCompilers(t);
+  const { printed, child, ended } = await run(
+    t,
+    'env',
+    `PATH=${path}`,
+    'sh',
+    '-c',
+    '! command -v cc g++ cmake && exec make run',
+  );
+  const output = await printed('"messages"');
+  const [, base] = /is ready at (\S+)/.exec(output) ?? [];
+  const [key = ''] = /ra-dev-[\w-]+/.exec(output) ?? [];
+  const response = await fetch(`${base}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'ra-tiny-chat', max_tokens: 4, messages: [{ role: 'user', content: 'Hello' }] }),
+  });
+  t.equal(response.status, 200, await response.text());
+  signalGroup(child.pid ?? 0, 'SIGTERM');
+  await ended;
 });

@@ -2,6 +2,7 @@ import { totalmem } from 'node:os';
 import type { MachineFacts } from '../../protocol/inspect-messages.js';
 import { openLlama } from '../backend.js';
 import { freeMemory } from '../memory/check.js';
+import { engineAddon } from '../native.js';
 import { getLlamaGpuTypes } from '../package.js';
 import type { EngineSetup } from '../../protocol/setup.js';
 import { usableCores } from '../../protocol/usable-cores.js';
@@ -18,6 +19,7 @@ export async function machineFacts(gpu: EngineSetup['gpu']): Promise<MachineFact
     available,
     devices: llama.gpu === false ? [] : await llama.getGpuDeviceNames(),
     build: llama.buildType,
+    addon: engineAddon().raSources.replace('sources:', ''),
     features: llama.systemInfo.trim(),
     cores: usable.cores,
     ...(usable.quota !== undefined && { quota: { cores: usable.quota, present: usable.present } }),
