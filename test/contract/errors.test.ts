@@ -151,7 +151,7 @@ t.test('errors', async (t) => {
       t,
       'a conversation that the template cannot express',
       await post(CHAT, chatBody('chat', 'echo', { messages: [{ role: 'user', content: 'Hi.' }, broken] })),
-      expect('unprocessable', { param: 'messages' }),
+      expect('unprocessable', { param: 'messages[1].tool_calls[0].function.arguments' }),
     );
     hold(
       t,

@@ -117,6 +117,7 @@ async function waitsForItsReader(t: Test, tokens: number): Promise<boolean> {
   const fields = [
     `Authorization: Bearer ${sidecar.key}`,
     'Content-Type: application/json',
+    'TE: trailers',
     `Content-Length: ${body.length}`,
   ];
   reader.write(`POST /v1/chat/completions HTTP/1.1\r\nHost: test\r\n${fields.join('\r\n')}\r\n\r\n${body}`);

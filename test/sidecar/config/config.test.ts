@@ -38,7 +38,7 @@ t.test('without settings: every default', async (t) => {
       cache: { entries: 10_000, ttlMs: 10_000, deniedTtlMs: 2000, staleMs: 60_000 },
       breaker: { failures: 5, openMs: 5000 },
     },
-    queue: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 67_108_864 },
+    queue: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 67_108_864, waitForLoad: true },
     bodies: { chatBytes: 83_886_080, totalBytes: 536_870_912, shortBytes: 67_108_864, inlineBytes: 16_384 },
     stream: {
       keepAliveMs: 15_000,
@@ -228,7 +228,7 @@ t.test('errors that end the start, in one line', async (t) => {
   const cases: [Record<string, string>, string][] = [
     [
       { RA_CONFIG: at('key.json') },
-      `queue.maxWait is not a known field; did you mean queue.maxWaitMs?; known are maxWaitMs, waitingPerSeat, waitingBytes (file ${at('key.json')})`,
+      `queue.maxWait is not a known field; did you mean queue.maxWaitMs?; known are maxWaitMs, waitingPerSeat, waitingBytes, waitForLoad (file ${at('key.json')})`,
     ],
     [{ RA_CONFIG: at('value.json') }, `queue.maxWaitMs must be at least 0 (file ${at('value.json')})`],
     [{ RA_CONFIG: at('section.json') }, `queue must be an object (file ${at('section.json')})`],
