@@ -26,7 +26,7 @@ export interface OperatorsView extends WatchedServices {
   readonly keysInForce?: () => Promise<KeysInForce>;
 }
 
-/** A server that is only opened and closed. */
+/** A server that is only opened and closed. Its owner closes it, also if `listen` has rejected. */
 export type OperatorsServer = Pick<Server, 'listen' | 'close'>;
 
 /**
@@ -87,11 +87,7 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
     { origins: [] },
   );
   return {
-    listen: (host, port) =>
-      server.listen(host, port).catch((error: unknown) => {
-        keys?.close();
-        throw error;
-      }),
+    listen: (host, port) => server.listen(host, port),
     close: () => {
       keys?.close();
       console.close();

@@ -1,21 +1,48 @@
 import { execFileSync } from 'node:child_process';
-import { closeSync, constants, mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import {
+  closeSync,
+  constants,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { startApp, type App } from '../../../sidecar/app/app.js';
+import { metricsOf, startApp, type App } from '../../../sidecar/app/app.js';
+import { OpenParts } from '../../../sidecar/app/open-parts.js';
+import type { Overrides } from '../../../sidecar/app/overrides.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 import type { Prompts } from '../../../sidecar/prompts/lanes.js';
 import type { OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-maker.js';
 import { segmentPath } from '../../../sidecar/usage/segments.js';
+import { testPair } from '../../support/certificates.js';
 import { FakeIdentity, FakeSpool, RecordingLog } from '../../support/in-process.js';
 import { embeddedTestModel } from '../../support/models.js';
+import { OtlpReceiver } from '../../support/otlp-receiver.js';
 import { eventually } from '../../support/processes.js';
 
-/** A folder, and the configuration of one chat model with its data there. */
-function configOf(t: Test, model: object): { readonly dir: string; readonly config: Config } {
+/** A folder that is removed with the test. */
+function folderOf(t: Test): string {
   const dir = mkdtempSync(join(tmpdir(), 'ra-app-'));
   t.teardown(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+/** A folder, and the configuration of one chat model with its data there; `sections` replace those of the configuration. */
+function configOf(
+  t: Test,
+  model: object,
+  sections: object = {},
+  dir = folderOf(t),
+): { readonly dir: string; readonly config: Config } {
   const file = join(dir, 'config.json');
   writeFileSync(
     file,
@@ -24,6 +51,7 @@ function configOf(t: Test, model: object): { readonly dir: string; readonly conf
       operators: { port: 0 },
       dataDir: dir,
       models: [{ id: 'chat', kind: 'chat', ...model }],
+      ...sections,
     }),
   );
   const loaded = loadConfig({ RA_CONFIG: file });
@@ -66,7 +94,8 @@ class HeldPrompts {
   #markBoth!: () => void;
   readonly #started = new Promise<void>((settle) => (this.start = settle));
   readonly states: Prompts['states'] = [];
-  readonly close = (): void => undefined;
+  closed = 0;
+  readonly close = (): void => void (this.closed += 1);
 
   constructor() {
     this.both = new Promise((settle) => (this.#markBoth = settle));
@@ -90,6 +119,97 @@ class HeldPrompts {
     };
   }
 }
+
+/** Of this process: descriptors in reserve, and watched folders. */
+function held(): { readonly reserved: number; readonly watches: number } {
+  const found = { reserved: 0, watches: 0 };
+  for (const fd of readdirSync('/proc/self/fd')) {
+    try {
+      const target = readlinkSync(`/proc/self/fd/${fd}`);
+      if (target === '/dev/null') found.reserved += 1;
+      if (!target.includes('inotify')) continue;
+      found.watches += readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8').split('inotify wd:').length - 1;
+    } catch {
+      // The descriptor with which the folder was listed.
+    }
+  }
+  return found;
+}
+
+t.test('a start that fails closes all that it opened, wherever it fails, once', async (t) => {
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  t.teardown(() => taken.close());
+  const { port } = taken.address() as AddressInfo;
+  const receiver = await OtlpReceiver.start(t);
+  const dir = folderOf(t);
+  const { keyFile, certFile } = testPair('a');
+  const [credit, secretFile] = [join(dir, 'credit.json'), join(dir, 'secret')];
+  writeFileSync(credit, JSON.stringify({ version: 1, accounts: {} }));
+  writeFileSync(secretFile, `${'s'.repeat(40)}\n`, { mode: 0o600 });
+  const model = { file: await embeddedTestModel(), load: 'lazy' };
+  const parts = {
+    tls: { keyFile, certFile },
+    operators: { port: 0, secretFile },
+    credit: { file: credit },
+    telemetry: { otlp: { endpoint: receiver.endpoint, traces: false } },
+  };
+  const before = held();
+  let prompts = new HeldPrompts();
+  let log = new RecordingLog();
+  const start = (sections: object, overrides: Overrides = {}): Promise<App> => {
+    prompts = new HeldPrompts();
+    log = new RecordingLog();
+    const { config } = configOf(t, model, { ...parts, ...sections }, dir);
+    const makePrompts = (): Prompts => prompts as unknown as Prompts;
+    return startApp(config, new FakeIdentity(), log, { makePrompts, ...overrides });
+  };
+  const metrics = metricsOf({ models: [] });
+  metrics.watchReplicas = () => {
+    throw new Error('the model cannot be hosted');
+  };
+  const makePrompts = (): Prompts => {
+    throw new Error('no hosts');
+  };
+  for (const [sections, overrides, message, closed] of [
+    [{ operators: { port, secretFile } }, {}, /EADDRINUSE.*operators\.port/, 0],
+    [{}, { makePrompts }, 'no hosts', 0],
+    [{}, { metrics }, 'the model cannot be hosted', 1],
+    [{ listen: { port } }, {}, /EADDRINUSE.*listen\.port/, 1],
+  ] as const) {
+    // The spool’s folder is the same: a lock that an earlier start left would be the error of this one.
+    await t.rejects(start(sections, overrides), { message });
+    t.strictSame(held(), before, `${String(message)}: descriptors and watches`);
+    t.equal(prompts.closed, closed);
+    const at = log.lines.find(({ event }) => event === 'operators listening')?.port;
+    if (at !== undefined) await t.rejects(fetch(`http://127.0.0.1:${at}/healthz`), 'the operators’ listener is closed');
+  }
+  t.equal(receiver.requests.length, 3, 'each start that opened the export has ended it');
+
+  const app = await start({});
+  t.strictSame(held(), { reserved: before.reserved + 8, watches: before.watches + 2 }, 'what a start holds is seen');
+  await Promise.all([app.drain(), app.drain()]);
+  t.strictSame(held(), before, 'a drain leaves nothing either');
+  t.equal(prompts.closed, 1);
+});
+
+t.test('parts are closed in their order, each once, though one fails', async (t) => {
+  const parts = new OpenParts();
+  const closed: string[] = [];
+  const add = (kind: Parameters<OpenParts['add']>[0], name: string): void =>
+    parts.add(kind, () => void closed.push(name));
+  for (const kind of ['otlp', 'spool', 'billing', 'listeners'] as const) add(kind, kind);
+  parts.add('listeners', () => {
+    throw new Error('first');
+  });
+  parts.add('spool', () => Promise.reject(new Error('second')));
+  add('hosts', 'hosts');
+  add('engines', 'engines');
+  await parts.closeAll('engines');
+  t.strictSame(closed, ['engines']);
+  await t.rejects(Promise.all([parts.close(), parts.close()]), { message: 'first' });
+  t.strictSame(closed, ['engines', 'hosts', 'listeners', 'billing', 'spool', 'otlp']);
+});
 
 /** An app whose prompt hosts wait. No engine starts: its model is loaded with the first request. */
 async function startHeld(t: Test): Promise<{ app: App; config: Config; prompts: HeldPrompts }> {
