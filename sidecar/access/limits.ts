@@ -62,6 +62,12 @@ const MINUTE_MS = 60_000;
 /** The end of the requests in flight is unknown; clients wait a second by default. */
 const IN_FLIGHT_RETRY_MS = 1000;
 
+/**
+ * Keys with counts of the last minute alone, in each group once. An authorizer may report a new key with each request; past this number
+ * those that were checked longest ago are forgotten, and their next request is the first of its minute.
+ */
+export const MOST_KEYS = 65_536;
+
 /** Keys that each request checks for removal: two per possibly new key keep the map from growing. */
 const FORGET_STEPS = 2;
 
@@ -73,8 +79,10 @@ interface Usage {
 export class RequestLimits {
   readonly #clock: Clock;
   readonly #defaults: Readonly<Record<LimitGroup, Limit>>;
-  /** By group and key, the ones first that were checked longest ago. */
+  /** By group and key. */
   readonly #usage = new Map<string, Usage>();
+  /** Those that were checked longest ago; a Map's iterator also returns what is added later. */
+  #unchecked = this.#usage.entries();
 
   /** `defaults`: for keys without limits of their own. */
   constructor(clock: Clock, defaults: Readonly<Record<LimitGroup, Limit>>) {
@@ -113,11 +121,12 @@ export class RequestLimits {
   #forget(): void {
     const now = this.#clock.now();
     for (let step = 0; step < FORGET_STEPS; step++) {
-      const first = this.#usage.entries().next();
-      if (first.done === true) return;
-      const [id, usage] = first.value;
-      this.#usage.delete(id);
-      if (usage.inFlight > 0 || usage.minute.countAt(now) > 0) this.#usage.set(id, usage);
+      let next = this.#unchecked.next();
+      if (next.done === true) next = (this.#unchecked = this.#usage.entries()).next();
+      if (next.done === true) return;
+      const [id, usage] = next.value;
+      const isKept = this.#usage.size < MOST_KEYS && usage.minute.countAt(now) > 0;
+      if (usage.inFlight === 0 && !isKept) this.#usage.delete(id);
     }
   }
 }

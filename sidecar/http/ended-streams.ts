@@ -12,6 +12,9 @@ const QUIET_MS = 20_000;
 const ADDRESS_PART = 1 / 8;
 const TOTAL_PART = 1 / 4;
 
+/** Addresses with unread bytes, at most: some 8 MB. Past it the streams of further ones use backpressure at their ends. */
+export const MOST_ADDRESSES = 16_384;
+
 /** All addresses are checked at most this often, ms: there are as many as callers who left something unread. */
 const SWEEP_MS = 1000;
 
@@ -77,6 +80,7 @@ export class EndedStreams {
       this.#probeAll(now);
       return false;
     }
+    if (known === undefined && this.#addresses.size >= MOST_ADDRESSES) return false;
     if ((known?.bytes ?? 0) + bytes > this.#totalBytes * ADDRESS_PART) {
       if (known) known.probingSince = now;
       return false;

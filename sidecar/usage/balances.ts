@@ -87,7 +87,9 @@ export class Balances {
     // A snapshot that is ahead counts everything in the spool and more: no record is charged again.
     const ahead = comparePositions(from, spool.position) > 0;
     const start = why === undefined ? from : ahead ? spool.position : oldest;
-    const balances = new Balances(options, new Map(whole?.settled), start, start);
+    // An older sidecar kept accounts that have spent nothing.
+    const spent = [...(whole?.settled ?? [])].filter(([, sum]) => sum > 0n);
+    const balances = new Balances(options, new Map(spent), start, start);
     const estimated = new Map(spool.estimated.map((record) => [record.id, record]));
     if (ahead) for (const id of estimated.keys()) balances.#counted.add(id);
     await balances.#readOn((id) => estimated.delete(id));
@@ -186,8 +188,12 @@ function gap(
     : 'is older than the oldest segment of the spool';
 }
 
-/** Adds the price of a `close` to its account, if it was paid from credit kept here. */
+/**
+ * Adds the price of a `close` to its account, if it was paid from credit kept here. A free request adds no account: an
+ * authorizer may report any number of them, while only those with a grant can pay.
+ */
 function add(sums: Map<string, bigint>, { account, prepaid, price }: UsageRecord): void {
   if (prepaid !== true || !price) return;
-  sums.set(account, (sums.get(account) ?? 0n) + (parsePicodollars(price.picodollars) ?? 0n));
+  const paid = parsePicodollars(price.picodollars) ?? 0n;
+  if (paid > 0n) sums.set(account, (sums.get(account) ?? 0n) + paid);
 }

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import {
+  MOST_KEYS,
   RequestLimits,
   type LimitedCaller,
   type LimitGroup,
@@ -201,6 +202,15 @@ t.test('a request after its Retry-After is admitted, and any 60 s have at most 6
     { numRuns: 30 },
   );
   t.equal(most, 600, 'and no fewer');
+});
+
+t.test('ever new keys within a minute do not fill the memory, and what is in flight stays counted', async (t) => {
+  const limits = new RequestLimits(new FakeClock(), SPEC);
+  const places = Array.from({ length: 32 }, () => placeOf(limits.take(KEY, 'decisions')));
+  for (let i = 0; i < MOST_KEYS + 1000; i++) placeOf(limits.take({ ...KEY, keyId: `k${i}` }, 'decisions')).end(true);
+  t.ok(limits.size <= MOST_KEYS + 1, `${limits.size} keys remembered`);
+  t.match(limits.take(KEY, 'decisions'), { kind: 'limited', by: 'inFlight' });
+  for (const place of places) place.end(true);
 });
 
 t.test('a million requests of many keys leave nothing behind', async (t) => {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { EndedStreams, type FollowedExchange } from '../../../sidecar/http/ended-streams.js';
+import { EndedStreams, MOST_ADDRESSES, type FollowedExchange } from '../../../sidecar/http/ended-streams.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 /** 100 for one address, 200 for all. */
@@ -83,6 +83,19 @@ t.test('an exchange that finds its connection empty when it is asked releases th
   clock.advance(20_000);
   t.equal(streams.bytes, 0);
   t.ok(leaves('a', 100));
+  t.end();
+});
+
+t.test('past a number of addresses those of others ask, until some have been quiet', (t) => {
+  const clock = new FakeClock();
+  const streams = new EndedStreams(clock, { streamBytes: 1, totalBytes: 2 ** 30 });
+  const leave = (address: number): boolean => streams.mayLeaveUnread(`2001:db8::${address}`, 1);
+  for (let i = 0; i < MOST_ADDRESSES; i++) leave(i);
+  t.same([leave(MOST_ADDRESSES), leave(0)], [false, true]);
+  t.equal(streams.bytes, MOST_ADDRESSES + 1);
+  clock.advance(20_000);
+  t.ok(leave(MOST_ADDRESSES));
+  t.equal(streams.bytes, 1);
   t.end();
 });
 

@@ -93,6 +93,7 @@ t.test('balances equal the sum of the closing records that were paid here', asyn
   const { prepaid, ...elsewhere } = line('d', 'close', 100n);
   t.ok(prepaid);
   spool.append(elsewhere);
+  spool.append(line('free', 'close', 0n, { account: 'minted' }));
   spool.flush();
   spool.append(line('e', 'close', 1000n));
   const { balances, settled } = await keeper.rebuild();
@@ -106,8 +107,11 @@ t.test('balances equal the sum of the closing records that were paid here', asyn
   t.strictSame(balances.keepFrom, { segment: 1, offset: 0 }, 'nothing is written yet');
   await balances.close();
   t.strictSame(balances.keepFrom, spool.position);
-  t.strictSame(await readSnapshot(keeper.options.file), { position: { segment: 1, offset: 6 }, settled });
+  t.strictSame(await readSnapshot(keeper.options.file), { position: { segment: 1, offset: 7 }, settled });
   t.equal(keeper.clock.pending, 0);
+  const earlier = new Map([...settled, ['minted', 0n]]);
+  await writeSnapshot(keeper.options.file, { position: spool.position, settled: earlier });
+  t.strictSame((await keeper.rebuild()).settled, settled, 'an earlier sidecar kept an account of a free request');
 });
 
 t.test('a start continues from the snapshot, and needs nothing before it', async (t) => {
