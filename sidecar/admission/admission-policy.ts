@@ -39,6 +39,9 @@ const RESERVES: ReadonlySet<RefusalReason> = new Set([
 /** Reasons for refusal that no longer hold once another request of the class has its seat. */
 const LACKS_ROOM: ReadonlySet<RefusalReason> = new Set(['full', 'bytes', 'standing', 'dropped']);
 
+/** Reasons for refusal that say nothing of the queue. */
+const NOT_PREDICTED: ReadonlySet<RefusalReason> = new Set(['drain', 'engine-lost', 'no-engine']);
+
 /** What a refusal's time to retry depends on. */
 interface Refusing {
   /** How long the next try may wait, ms; absent: the longest wait. */
@@ -213,7 +216,7 @@ export class AdmissionPolicy {
         ? this.reservations.offer(accountClass, key, this.#state.now)
         : undefined;
     if (retry !== undefined) return this.#refusals.reserved(reason, retry);
-    if (reason === 'drain' || reason === 'engine-lost') return this.#refusals.soon(reason);
+    if (NOT_PREDICTED.has(reason)) return this.#refusals.soon(reason);
     const waitMs = this.predict(account, accountClass, seatTokens);
     // There is room once one of the class's own requests is seated.
     const afterMs = LACKS_ROOM.has(reason) ? waitMs / (accountClass.waiting + 1) : waitMs - budgetMs;

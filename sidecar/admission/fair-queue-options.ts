@@ -22,6 +22,8 @@ export interface FairQueueOptions {
   readonly seats: number | readonly ReplicaSize[];
   /** What the free sequences and the prefix cache of each replica hold of a prompt; absent: affinity plays no part. */
   readonly reusableTokens?: ReusableTokens;
+  /** Whether a replica is ready or becomes ready without a new request; absent: always. */
+  readonly comes?: () => boolean;
   /** False, for comparisons: the queue without what it learns of overload (overload.ts). */
   readonly learns?: boolean;
 }

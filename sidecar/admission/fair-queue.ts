@@ -66,11 +66,13 @@ class FairQueue implements SeatQueue, RequestQueue {
   readonly #leased: LeasedSeats;
   readonly #seating: Seating;
   readonly #timer: WaitTimer;
+  readonly #comes: () => boolean;
   #entered = 0;
   #draining = false;
 
-  constructor({ clock, random, config, seats, reusableTokens, learns = true }: FairQueueOptions) {
+  constructor({ clock, random, config, seats, reusableTokens, comes = () => true, learns = true }: FairQueueOptions) {
     this.#clock = clock;
+    this.#comes = comes;
     this.#state = new QueueState(seats);
     this.#overload = new Overload(this.#state, random, learns);
     this.#policy = new AdmissionPolicy(this.#state, config, random, this.#overload);
@@ -114,7 +116,12 @@ class FairQueue implements SeatQueue, RequestQueue {
   drain(): void {
     this.#accrue();
     this.#draining = true;
-    for (let queued = this.#state.anyWaiting; queued; queued = this.#state.anyWaiting) this.#refuse(queued, 'drain');
+    this.#refuseWaiting('drain');
+  }
+
+  refuseUnserved(): void {
+    this.#accrue();
+    this.#refuseWaiting('no-engine');
   }
 
   get load(): QueueLoad {
@@ -214,7 +221,8 @@ class FairQueue implements SeatQueue, RequestQueue {
   #returned(queued: QueuedRequest, seats: number, lost?: RefusalReason): void {
     const { now } = this.#state;
     const late = (queued.request.deadlineAt ?? Infinity) <= now ? 'deadline' : undefined;
-    const refused = lost ?? late ?? (this.#draining ? 'drain' : undefined);
+    const ended = this.#draining ? 'drain' : this.#comes() ? undefined : 'no-engine';
+    const refused = lost ?? late ?? ended;
     if (refused === undefined) {
       queued.phase = 'ready';
       queued.readyAt = queued.queuedAt = now;
@@ -234,6 +242,10 @@ class FairQueue implements SeatQueue, RequestQueue {
   #timedOut(queued: QueuedRequest, reason: WaitEnd, mispredicted: boolean): void {
     if (mispredicted) this.#policy.forecast.waited(queued, this.#state.classOf(queued), true);
     this.#refuse(queued, reason);
+  }
+
+  #refuseWaiting(reason: RefusalReason): void {
+    for (let queued = this.#state.anyWaiting; queued; queued = this.#state.anyWaiting) this.#refuse(queued, reason);
   }
 
   #refuse(queued: QueuedRequest, reason: RefusalReason): void {

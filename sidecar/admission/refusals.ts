@@ -7,7 +7,7 @@ const MAX_RETRY_MS = 59_000;
 /** Retries are spread over up to this share more than the estimate, so that the refused do not come back together. */
 const JITTER = 0.25;
 
-/** The error code of each reason. For `engine-lost` the routes answer 502 instead of this code. */
+/** The error code of each reason. For `engine-lost` the routes answer 502 instead of this code, for `no-engine` 503 `cold`. */
 const CODES = {
   full: 'capacity_exceeded',
   predicted: 'capacity_exceeded',
@@ -21,6 +21,7 @@ const CODES = {
   deadline: 'timeout',
   drain: 'draining',
   'engine-lost': 'capacity_exceeded',
+  'no-engine': 'capacity_exceeded',
 } as const satisfies Record<RefusalReason, Refused['code']>;
 
 /** Makes refusals and counts them by reason. */

@@ -27,7 +27,8 @@ export interface Refused {
  * longer than callers like this one stay. hopeless: it waited so long that a newer request is more likely to be still awaited when
  * it is answered, or as long as its client waits. named: the wait would exceed the client's own timeout. full, bytes: there is no
  * room to wait. predicted: the wait would be too long. dropped: it waited, and made room for a request of an account with fewer
- * waiting, or with none and less seat time. wait: it got no seat within the longest wait. deadline: its deadline passed.
+ * waiting, or with none and less seat time. wait: it got no seat within the longest wait. deadline: its deadline passed. no-engine: the
+ * model could not be loaded, and is not loaded again without a new request.
  */
 export type RefusalReason =
   | 'full'
@@ -41,7 +42,8 @@ export type RefusalReason =
   | 'wait'
   | 'deadline'
   | 'drain'
-  | 'engine-lost';
+  | 'engine-lost'
+  | 'no-engine';
 
 export interface QueueRequest {
   /** The account: fairness is between accounts. */
@@ -239,6 +241,8 @@ export interface SeatQueue {
   pause(replica?: number): void;
   /** A replica is available with this many seats. */
   resume(seats: number, replica?: number): void;
+  /** No replica is ready or will be without a new request: refuses all waiting requests. */
+  refuseUnserved(): void;
   /** Refuses all waiting requests and all that arrive from now on; leases continue. */
   drain(): void;
   snapshot(): QueueSnapshot;

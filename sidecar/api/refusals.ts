@@ -185,6 +185,7 @@ const QUEUE: Record<Exclude<Refused['reason'], 'engine-lost'>, string> = {
   deadline:
     'The deadline of the request passed while it waited for a seat. Send it again, with a later deadline if it named one.',
   drain: DRAINING,
+  'no-engine': 'The model could not be loaded. Try again after the time given.',
 };
 
 export function refused({ code, reason, retryAfterMs }: Refused): ContractError {

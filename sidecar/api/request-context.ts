@@ -155,7 +155,9 @@ export class RequestContext {
   /** The error of a request that waited for its model to load, and for whose seat it waits no more. */
   #stillLoads({ reason }: Refused): ContractError | undefined {
     const engine = this.#services.models.get(this.model ?? '')?.engine;
-    return reason === 'wait' && engine && engine.state !== 'ready' ? refusals.starting(engine) : undefined;
+    return (reason === 'wait' || reason === 'no-engine') && engine && engine.state !== 'ready'
+      ? refusals.starting(engine)
+      : undefined;
   }
 
   /** Waits for a seat and records the wait. Returns the lease, which the route must end, or why there is none. */

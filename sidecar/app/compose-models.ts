@@ -157,12 +157,14 @@ function hostModel(
 ): Omit<Hosted, 'scopeOf' | 'closeScope'> {
   const { id, kind, file, ownedBy, cohort, load } = model;
   const lazy = load === 'lazy';
+  const comes = (): boolean => ['ready', 'cold'].includes(engine.state);
   const queue = createFairQueue({
     clock: systemClock,
     random: Math.random,
     config: config.queue,
     seats: plans,
     reusableTokens: (prefix, replica) => engine.heldPrefixes(replica).longestOf(prefix),
+    comes,
     learns: config.development.learnedQueue,
   });
   plans.forEach((_, replica) => queue.pause(replica));
@@ -184,6 +186,7 @@ function hostModel(
     seats: (count) => {
       if (count === 0) {
         queue.pause(replica);
+        if (!comes()) queue.refuseUnserved();
         return;
       }
       queue.resume(count, replica);

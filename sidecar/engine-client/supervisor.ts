@@ -192,8 +192,9 @@ export class SupervisedReplica extends ServingReplica implements EngineReplica {
     const next = this.#policy.after(end, readyMs);
     const final = next.kind === 'final';
     this.problem = final ? next.why : problemOf(end, readyMs !== undefined);
-    // A lazy engine that found no room is tried again when a request needs it, and by itself while one still does.
-    const asked = this.#options.onDemand?.wanted() ?? false;
+    // A lazy engine that found no room is tried again when a request comes. One that was ready before is also tried again
+    // while requests wait: the memory of its last process may be free only later.
+    const asked = this.facts !== undefined && (this.#options.onDemand?.wanted() ?? false);
     const waits = this.onDemand && end.reason === 'unable' && !asked;
     this.state = final ? 'lost' : waits ? 'unloaded' : 'cold';
     this.#estimate.forksAt(now + (final ? 0 : next.waitMs));

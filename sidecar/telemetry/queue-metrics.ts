@@ -36,6 +36,7 @@ const REASONS = [
   'deadline',
   'drain',
   'engine-lost',
+  'no-engine',
 ] as const;
 export type RefusalLabel = (typeof REASONS)[number];
 

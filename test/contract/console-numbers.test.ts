@@ -127,12 +127,9 @@ t.test(
     const sidecar = await start(t);
     const feed = await watch(t, sidecar);
     const gate = new ProcessGate(t);
-    const before = process.env['NODE_OPTIONS'];
-    process.env['NODE_OPTIONS'] = gate.environment.NODE_OPTIONS;
-    const restore = (): void => {
-      if (before === undefined) delete process.env['NODE_OPTIONS'];
-      else process.env['NODE_OPTIONS'] = before;
-    };
+    const before = process.execPath;
+    process.execPath = gate.node;
+    const restore = (): void => void (process.execPath = before);
     t.teardown(restore);
     gate.close(LONG_LANE);
     killChild(process.pid, LONG_LANE);

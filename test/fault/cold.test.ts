@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { writeKeyFile } from '../../sidecar/access/key-file.js';
 import { brokenModel } from '../support/broken-models.js';
-import { REFUSES_COLD } from '../support/config-parts.js';
+import { PATIENT_QUEUE, REFUSES_COLD } from '../support/config-parts.js';
 import { makeKey } from '../support/keys.js';
 import { embeddedTestModel, testModel } from '../support/models.js';
 import { cases } from '../support/long-form.js';
@@ -100,9 +100,11 @@ t.test('models that need more memory than is free', async (t) => {
   await t.test('a lazy one is refused alone, and not tried again for every request', async (t) => {
     const [small] = (await chatOnly(1)).models;
     const models = [small, { id: 'big', ...big, load: 'lazy' }];
-    const sidecar = await Sidecar.start(t, { config: { models } });
+    const sidecar = await Sidecar.start(t, { config: { models, queue: PATIENT_QUEUE } });
     const ask = (): Promise<Response> => sidecar.post('/chat/completions', { ...SHORT, model: 'big' });
-    t.equal((await ask()).status, 503);
+    const first = await ask();
+    t.equal(first.status, 503);
+    t.match(await first.json(), { error: { code: 'cold' } }, 'once its load has failed, not after the longest wait');
     const line = await sidecar.logged('engine lost', 1, ({ model }) => model === 'big');
     t.match(line['reason'], numbers);
     for (let i = 0; i < 3; i += 1) t.equal((await ask()).status, 503);

@@ -1,5 +1,5 @@
 /** Stops processes of a sidecar as they start, before any of their own code runs, so that no test has to be faster than they are. */
-import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { env } from 'node:process';
 import { pathToFileURL } from 'node:url';
@@ -11,10 +11,15 @@ export const ENGINE = 'engine/main.js';
 export const SHORT_LANE = 'prompts/host.js short';
 export const LONG_LANE = 'prompts/host.js long';
 
-/** Preloaded into the sidecar and all that it starts. A process that stops leaves a file with its id. */
+/**
+ * Preloaded into the sidecar and all that it starts: into prompt hosts, which have none of its variables, by the program that takes
+ * the place of node. A process that stops leaves a file with its id.
+ */
 const PRELOADED = `
 import { readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { isMainThread } from 'node:worker_threads';
+if (isMainThread) process.execPath = fileURLToPath(new URL('node', import.meta.url));
 let stops = '';
 try {
   stops = readFileSync(new URL('stops', import.meta.url), 'utf8');
@@ -47,6 +52,8 @@ export interface Stopped {
 export class ProcessGate {
   /** Variables that a test starts the sidecar with. */
   readonly environment: { readonly NODE_OPTIONS: string };
+  /** Takes the place of node: a test with a sidecar in its own process sets `process.execPath` to it. */
+  readonly node: string;
   readonly #t: Owner;
   readonly #dir: string;
   readonly #seen = new Set<number>();
@@ -59,6 +66,10 @@ export class ProcessGate {
     writeFileSync(preloaded, PRELOADED);
     const options = [env['NODE_OPTIONS'], `--import=${pathToFileURL(preloaded).href}`];
     this.environment = { NODE_OPTIONS: options.filter((option) => option !== undefined).join(' ') };
+    this.node = join(this.#dir, 'node');
+    const { NODE_OPTIONS } = this.environment;
+    writeFileSync(this.node, `#!/bin/sh\nNODE_OPTIONS='${NODE_OPTIONS}' exec '${process.execPath}' "$@"\n`);
+    chmodSync(this.node, 0o700);
   }
 
   /** From now on a process stops as it starts if its command line contains this. */

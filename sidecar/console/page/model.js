@@ -46,6 +46,7 @@ const REASONS = {
   deadline: 'its deadline passed',
   drain: 'draining',
   'engine-lost': 'engine lost each time',
+  'no-engine': 'model could not be loaded',
 };
 
 /** Made once per model. */

@@ -34,7 +34,7 @@ export const REFUSALS: CounterDefinition<'model' | 'reason'> = {
   labels: ['model', 'reason'],
   help: 'Requests that the seat queue refused.',
   advice:
-    '`standing`, `patience`, `hopeless`, `predicted`, `wait`, `full`, `bytes`, `dropped`: overload; add seats or machines. `named`: the client’s timeout is short. `engine-lost`: see the log.',
+    '`standing`, `patience`, `hopeless`, `predicted`, `wait`, `full`, `bytes`, `dropped`: overload; add seats or machines. `named`: the client’s timeout is short. `engine-lost`, `no-engine`: see the log.',
 };
 
 export const RETRY_TIMES: CounterDefinition<'model' | 'time'> = {

@@ -14,10 +14,14 @@ import { FakeClock } from '../../support/fake-clock.js';
 const WORK = { promptTokens: 1, maxTokens: 1 };
 const MAX_WAIT_MS = 10_000;
 
-function setup(seats = 1, config: Partial<FairQueueConfig> = {}): { clock: FakeClock; queue: SeatQueue } {
+function setup(
+  seats = 1,
+  config: Partial<FairQueueConfig> = {},
+  comes = () => true,
+): { clock: FakeClock; queue: SeatQueue } {
   const clock = new FakeClock();
   const full = { maxWaitMs: MAX_WAIT_MS, waitingPerSeat: 8, waitingBytes: 1000, ...config };
-  return { clock, queue: createFairQueue({ clock, random: () => 0, config: full, seats }) };
+  return { clock, queue: createFairQueue({ clock, random: () => 0, config: full, seats, comes }) };
 }
 
 function enter(queue: SeatQueue, entry: Partial<QueueRequest> = {}): Ticket {
@@ -441,6 +445,20 @@ t.test('drain refuses all requests that wait, arrive or return; leases continue'
   t.equal(clock.pending, 0);
   queue.pause();
   t.same(await lease.giveBack(), refusal);
+  t.match(queue.snapshot(), { busy: 0, waiting: 0 });
+});
+
+t.test('without a replica that is or becomes ready those that wait or return are refused', async (t) => {
+  let comes = true;
+  const { queue } = setup(1, {}, () => comes);
+  const lease = await seated(enterReady(queue).outcome);
+  const waiting = enterReady(queue);
+  comes = false;
+  queue.pause();
+  queue.refuseUnserved();
+  const refusal = { kind: 'refused', reason: 'no-engine', retryAfterMs: 1000 };
+  t.match(await waiting.outcome, refusal);
+  t.match(await lease.giveBack(), refusal);
   t.match(queue.snapshot(), { busy: 0, waiting: 0 });
 });
 

@@ -78,6 +78,16 @@ t.test('requests wait in the queue while their model loads', async (t) => {
   t.match(await late, { status: 503 }, 'the longest wait: the model is cold, not its queue full');
   job.started().pieces('a').finished().done();
   t.match(await served, { status: 200 });
+  engine.readyInMs = 5000;
+  queue.pause();
+  const [hopeful, wanting] = [harness.ask(AT_ONCE), harness.ask(AT_ONCE)];
+  await new Promise((resolve) => setImmediate(resolve));
+  engine.state = 'unloaded';
+  queue.refuseUnserved();
+  for (const asked of [hopeful, wanting])
+    t.match(await asked, { status: 503 }, 'a load that failed ends the wait at once');
+  t.equal(queue.snapshot().refused['no-engine'], 2);
+  engine.state = 'cold';
   engine.readyInMs = 10_001;
   t.match(await harness.ask(AT_ONCE), { status: 503 }, 'a load that takes longer is not waited for');
   t.match(queue.snapshot(), { waiting: 0 });

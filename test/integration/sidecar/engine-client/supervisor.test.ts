@@ -309,18 +309,29 @@ t.test('too little memory at the first load is final; later, or for a lazy engin
   t.same(lazy.restarts, [60_000], 'the failed load is counted');
 });
 
-t.test('too little memory for a lazy engine: the load is retried while a request waits', async (t) => {
-  const demands = { waiting: 1 };
-  const lazy = launch(t, { start: 'unable-now' }, { backoffMinMs: 1, backoffMaxMs: 1 }, STUB_ENTRY, {
-    onDemand: demand({ lazy: true, wanted: () => demands.waiting > 0 }),
-  });
-  lazy.engine.wake();
-  t.match(await lazy.loss(), { final: false });
-  t.match(await lazy.loss(2), { final: false }, 'without a new request');
-  demands.waiting = 0;
-  t.match(await lazy.loss(lazy.lost.length + 1), { final: false });
-  t.equal(lazy.engine.state, 'unloaded');
-});
+t.test(
+  'too little memory for a lazy engine: only one that was ready is loaded again while a request waits',
+  async (t) => {
+    const demands = { waiting: 1 };
+    const onDemand = demand({ lazy: true, wanted: () => demands.waiting > 0 });
+    const soon = { backoffMinMs: 1, backoffMaxMs: 1 };
+    const first = launch(t, { start: 'unable-now' }, soon, STUB_ENTRY, { onDemand });
+    first.engine.wake();
+    t.match(await first.loss(), { final: false });
+    t.equal(first.engine.state, 'unloaded', 'its requests need not wait');
+
+    const lazy = launch(t, {}, soon, STUB_ENTRY, { onDemand });
+    lazy.engine.wake();
+    await lazy.ready();
+    lazy.engine.setup = { ...lazy.engine.setup, file: JSON.stringify({ start: 'unable-now' } satisfies StubScript) };
+    process.kill(lazy.engine.pid ?? 0, 'SIGKILL');
+    t.match(await lazy.loss(2), { final: false });
+    t.match(await lazy.loss(3), { final: false }, 'without a new request');
+    demands.waiting = 0;
+    t.match(await lazy.loss(lazy.lost.length + 1), { final: false });
+    t.equal(lazy.engine.state, 'unloaded');
+  },
+);
 
 t.test('an engine that gets an unknown message ends, and the log shows why', async (t) => {
   const harness = launch(t);
