@@ -104,7 +104,7 @@ t.test('waits by class, and the errors of their predictions', async (t) => {
 
 t.test('refusals of every reason exist from the start', async (t) => {
   const metrics = new Metrics(['m']);
-  t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 12);
+  t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 13);
   metrics.refused('m', 'predicted');
   t.ok((await lines(metrics, 'refusals')).includes('refusals_total{model="m",reason="predicted"} 1'));
 });
