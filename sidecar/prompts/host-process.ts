@@ -64,7 +64,7 @@ export class HostProcess {
     const forked = forkLinked(
       '/bin/sh',
       ['-c', WITH_STACK, process.execPath, helperThreads(setup), host, name],
-      { stderr: 'pipe', environment: confinedEnvironment({ HOME: NO_HOME }) },
+      { stderr: 'pipe', environment: confinedEnvironment({ HOME: NO_HOME, ...nodeOptions() }) },
       { message: (raw) => this.#received(raw), closed: () => this.#oneEnded() },
     );
     if (forked.kind === 'failed') {
@@ -122,4 +122,10 @@ export class HostProcess {
     this.#cancelStart();
     this.#events.exited(this.#ready || this.#end !== 'died' ? this.#end : 'start');
   }
+}
+
+/** What the operator set for Node, as limits of its memory: it holds for prompt hosts too. */
+function nodeOptions(): { readonly NODE_OPTIONS?: string } {
+  const { NODE_OPTIONS: options } = process.env;
+  return options === undefined ? {} : { NODE_OPTIONS: options };
 }
