@@ -249,7 +249,7 @@ function modelCheck(model: ModelConfig | undefined, sizing: Sizing): Check {
     gpuMemory && `${size(gpuMemory.total)} of GPU memory`,
   ];
   const says =
-    `${setup.seats} seats of ${setup.contextPerSeat.toLocaleString('en')} tokens (${most === undefined ? 'more' : seatsText(most)} would fit) ` +
+    `${setup.seats} seats of ${setup.contextPerSeat.toLocaleString('en')} tokens (${most === undefined ? 'more would fit' : seatsText(most, ' would fit')}) ` +
     `on ${loadText(inspected.answer) ?? ''}; takes ${needs.filter(Boolean).join(' and ')}` +
     (cached > 0 ? `, and up to ${size(cached)} for its prefix cache` : ', without a prefix cache');
   return { what, level: 'ok', says };

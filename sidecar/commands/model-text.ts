@@ -77,9 +77,9 @@ function sizeTable({ sizes }: ModelReport): string {
   return columns([['CONTEXT PER SEAT', 'KV PER SEAT', 'SEATS THAT FIT'], ...rows]);
 }
 
-/** How many seats fit, or that all fit that an engine can have. */
-export function seatsText(seats: number): string {
-  return seats < MOST_SEATS ? String(seats) : `${MOST_SEATS}, the most there can be`;
+/** How many seats fit, followed by `fit`, and whether these are all that an engine can have. */
+export function seatsText(seats: number, fit = ''): string {
+  return seats < MOST_SEATS ? `${seats}${fit}` : `${MOST_SEATS}${fit}, the most that an engine can have`;
 }
 
 function indented(text: string): string {

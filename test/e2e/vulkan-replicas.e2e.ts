@@ -48,7 +48,7 @@ t.test('each sees its own device alone, and memory is checked for that', async (
   const [both, one] = [await doctor(long), await doctor({ ...long, replicas: [{ devices: 1 }, { devices: 0 }] })];
   t.ok(freeIn(both));
   const seatsOf = (checks: readonly Check[]): number[] =>
-    checks.flatMap(({ says }) => [...says.matchAll(/\((\d+) would fit\)/g)].map(([, seats]) => Number(seats)));
+    checks.flatMap(({ says }) => [...says.matchAll(/\((\d+) would fit[,)]/g)].map(([, seats]) => Number(seats)));
   const [all = 0] = seatsOf(both);
   const each = seatsOf(one);
   t.equal(each.length, 2);

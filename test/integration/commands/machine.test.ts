@@ -130,7 +130,7 @@ t.test('doctor: what a start would use of this machine, and why', async (t) => {
   t.match(says('cores'), /^\d+, for \d+ compute threads of 1 engines together$/);
   t.match(
     says('model one'),
-    /^2 seats of 256 tokens \((?:\d+|256, the most there can be) would fit\) on .*thread.*; takes [\d.]+ MiB of memory, and up to [\d.]+ [GM]iB for its prefix cache$/,
+    /^2 seats of 256 tokens \((?:\d+ would fit|256 would fit, the most that an engine can have)\) on .*thread.*; takes [\d.]+ MiB of memory, and up to [\d.]+ [GM]iB for its prefix cache$/,
   );
   t.strictSame(await readdir(dir), [], 'nothing is made');
 

@@ -289,7 +289,7 @@ t.test('verify: a GPU that this machine lacks takes all but the embeddings', asy
   t.strictSame([...new Set(found.sizes.map(({ seats }) => seats))], [MOST_SEATS]);
 
   const text = await runHere(['models', 'verify', 'one', '--gpu-memory', '80GiB'], environment);
-  t.match(text.stdout, /layers on the GPU \(assumed\)[^]* 256, the most there can be\n/);
+  t.match(text.stdout, /layers on the GPU \(assumed\)[^]* 256, the most that an engine can have\n/);
   const small = await runHere(['models', 'verify', 'one', '--gpu-memory', '256MiB'], environment);
   t.match(small, {
     code: 1,
