@@ -52,8 +52,13 @@ t.test('its settings exist, and its port and Node version are the sidecar’s', 
 t.test('it runs as an unprivileged user, and contains no secrets', async (t) => {
   t.match(all('USER').at(-1)?.[0], /^[1-9]\d*:[1-9]\d*$/);
   t.notMatch(lines.join('\n'), /secret|token|password|\.npmrc.*_auth/i);
-  t.ok(lines.includes('RUN npm ci'), 'the versions of the lock file');
-  t.ok(lines.some((line) => line.includes('npm prune --omit=dev')));
+  t.ok(lines.includes('RUN node .ci/install.mjs none'), 'the versions of the lock file, and no backend of a GPU');
+  t.ok(lines.some((line) => line.includes('npm_config_omit=dev node .ci/install.mjs none')));
+  t.notMatch(
+    lines.filter((line) => !line.startsWith('#')).join('\n'),
+    /npm (ci|install|prune)/,
+    'which would fetch all',
+  );
 });
 
 t.test('a linter reports nothing', (t) => {

@@ -5,7 +5,7 @@
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chownSync, existsSync, mkdtempSync } from 'node:fs';
+import { chownSync, existsSync, mkdtempSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { freePort } from '../support/free-port.js';
@@ -19,6 +19,8 @@ t.test('the image for a CPU', async (t) => {
   const image = built('cpu');
   const mib = sizeOf(image);
   t.ok(mib < 200, `/app has ${mib} MiB`);
+  t.strictSame(readdirSync(join(image.root, 'app/node_modules/@node-llama-cpp')), ['linux-x64']);
+  t.ok(existsSync(join(image.root, 'app/engine/native/bin/ra-engine.linux-x64.node')), 'it has the engine’s addon');
   await serves(t, image);
   // As `make dist` keeps it.
   const archive = join(store.dir, 'image.tar');
