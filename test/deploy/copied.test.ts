@@ -1,7 +1,8 @@
 /**
  * The installation that docs/deploy.md describes: its blocks from the package to the unit's start run in a folder in place of `/`, and
  * what the unit then starts serves the console and a chat. npm is replaced by a program that unpacks the tarball and finds the
- * packages that it needs in this repository; the user and systemd are left out.
+ * packages that it needs in this repository; the user and systemd are left out. test/e2e/host-page.e2e.ts runs the blocks with all
+ * of these, and from the registry.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';

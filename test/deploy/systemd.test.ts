@@ -77,7 +77,8 @@ t.test('the page creates keys where both instances read them, for their environm
   t.equal(environment, configOf('ra-sidecar').environment);
   const [, keys = ''] = /^\{ "keys": \{ "file": "([^"]+)" \} \}$/m.exec(page) ?? [];
   t.match(keys, /^\/etc\//, 'which ProtectSystem leaves readable, and which belongs to neither instance');
-  t.ok(page.includes(`chown ra-sidecar:ra-sidecar ${keys}`), 'by the sidecar too');
+  t.ok(page.includes(`keys=${keys} `), 'and makes the file');
+  t.match(page, /install -o ra-sidecar -g ra-sidecar -m 0600 \/dev\/stdin \$keys\n/, 'for the sidecar’s user');
 });
 
 t.test('the page creates the user of the unit', async (t) => {
