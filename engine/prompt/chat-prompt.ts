@@ -125,6 +125,9 @@ export function promptPieces(
   if (mark === undefined) return { kind: 'failed', why: 'conversation' };
   const marking = new Marking(specials, mark);
   const rendered = template.renderShaped(shaped.shaped, { ...options, ...written }, marking);
+  if (rendered.kind === 'failed' && rendered.why === 'reply-last') {
+    return { kind: 'failed', why: 'reply-last', at: { message: given.messages.length - 1 } };
+  }
   if (rendered.kind === 'failed') {
     const refused = refusedConstruct(template, instructed.conversation, options);
     const says = rendered.says ?? refused?.says;

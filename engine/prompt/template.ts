@@ -11,6 +11,7 @@ import { inSystemForm, systemFormOf, type SystemForm } from './system-forms.js';
 import { probeShape, shapeWithMarks } from './template-probe.js';
 import { thoughtsOf } from './thought-format.js';
 import { toolUseOf, type ToolUse } from './tool-use.js';
+import { NEXT_QUESTION, turnFormOf, withoutNextQuestion, type TurnForm } from './turn-forms.js';
 
 /** Texts that templates ask for by name. */
 export interface TemplateTokens {
@@ -31,7 +32,7 @@ export interface RenderOptions {
 /** `why` is for the caller's message; a template's own error is not passed on, since it may quote the conversation. */
 export interface RenderFailure {
   readonly kind: 'failed';
-  readonly why: 'tools' | 'arguments' | 'argument-values' | 'unpaired-result' | 'conversation';
+  readonly why: 'tools' | 'arguments' | 'argument-values' | 'unpaired-result' | 'reply-last' | 'conversation';
   /** What of the conversation the template does not take, in its own constant words or ours. */
   readonly says?: string;
   /** What of the conversation causes it. */
@@ -77,7 +78,7 @@ interface TemplateSource {
   readonly efforts: Efforts;
   /** It reads the results of calls from the message that calls, and from no other. */
   readonly embedsResults: boolean;
-  /** It begins no turn of the model after the results of a call that has words beside it (Gemma 4). */
+  /** It begins no turn of the model after a message that has words beside the results of its calls (Gemma 4). */
   readonly omitsTurn: boolean;
 }
 
@@ -89,12 +90,13 @@ export class ChatTemplate {
   readonly #shape: Shape;
   readonly #calls: CallForm;
   readonly #systems: SystemForm;
+  readonly #turns: TurnForm;
 
   constructor(
     template: TemplateSource,
     shape: Shape,
     tools: ToolUse,
-    { calls, systems }: { readonly calls: CallForm; readonly systems: SystemForm },
+    { calls, systems, turns }: { readonly calls: CallForm; readonly systems: SystemForm; readonly turns: TurnForm },
   ) {
     this.capabilities = { tools: tools.calls !== undefined, system: shape.system };
     this.tools = tools;
@@ -102,6 +104,7 @@ export class ChatTemplate {
     this.#shape = shape;
     this.#calls = calls;
     this.#systems = systems;
+    this.#turns = turns;
   }
 
   /** What the template is given for each level of effort. */
@@ -132,13 +135,34 @@ export class ChatTemplate {
     }
   }
 
-  /** The second half of `render`. The text has the marks of `marking`. */
+  /**
+   * The second half of `render`. The text has the marks of `marking`. With `addGenerationPrompt` it ends with what begins a new turn of
+   * the model, also behind a reply.
+   */
   renderShaped(shaped: Shaped, options: RenderOptions, marking: Marking = UNMARKED): Rendered {
-    const text = renderWith(this.#template, shaped, options, marking);
-    if (text !== undefined) return { kind: 'text', text: text + omittedTurn(this.#template, text, options, marking) };
-    const says = ownWords(this.#template, shaped, options);
+    const turns = options.addGenerationPrompt && endsWithReply(shaped) ? this.#turns : 'begun';
+    if (turns === 'none') return { kind: 'failed', why: 'reply-last' };
+    const given = turns === 'begun' ? shaped : withNextQuestion(shaped, this.#shape);
+    const text = renderWith(this.#template, given, options, marking);
+    if (text !== undefined && turns !== 'begun') {
+      const begun = withoutNextQuestion(text, turns, marking.mark);
+      return begun === undefined ? { kind: 'failed', why: 'reply-last' } : { kind: 'text', text: begun };
+    }
+    if (text !== undefined) return { kind: 'text', text: withOmittedTurn(this.#template, text, options, marking) };
+    const says = ownWords(this.#template, given, options);
     return { kind: 'failed', why: 'conversation', ...(says !== undefined && { says }) };
   }
+}
+
+/** Whether the last message is the assistant's and calls nothing. */
+function endsWithReply({ messages }: Shaped): boolean {
+  const last = messages.at(-1);
+  return last !== undefined && 'role' in last && last.role === 'assistant' && !('tool_calls' in last);
+}
+
+function withNextQuestion({ messages, ...rest }: Shaped, shape: Shape): Shaped {
+  const next = shapeConversation({ messages: [NEXT_QUESTION] }, shape).messages;
+  return { messages: [...messages, ...next], ...rest };
 }
 
 /** A conversation as the template is given it. As {@link shapeConversation}. */
@@ -158,8 +182,8 @@ export function makeTemplate(
   } catch (error) {
     return { kind: 'bad', problem: `the chat template does not parse: ${lineOf(error)}` };
   }
-  const render = (conversation: PromptConversation, shape: Shape) =>
-    renderWith(template, shaped(conversation, shape, template), { addGenerationPrompt: true });
+  const render = (conversation: PromptConversation, shape: Shape, addGenerationPrompt = true) =>
+    renderWith(template, shaped(conversation, shape, template), { addGenerationPrompt });
   const probed = probeShape(source, render);
   if (probed === undefined) return { kind: 'bad', problem: 'the chat template cannot render one user message' };
   const shape = shapeWithMarks(render, probed.shape, thoughtsOf(source, [])?.splitIn(source));
@@ -168,10 +192,9 @@ export function makeTemplate(
   const use = toolUseOf(source, { lists: probed.tools, shows: calls !== undefined }, toolFormat, (conversation) =>
     inShape(calls?.ids === undefined ? conversation : inCallForm(conversation, { ids: calls.ids })),
   );
-  return {
-    kind: 'ok',
-    template: new ChatTemplate(template, shape, use, { calls: calls ?? {}, systems: systemFormOf(inShape) }),
-  };
+  const turns = turnFormOf((messages, addGenerationPrompt) => render({ messages }, shape, addGenerationPrompt));
+  const forms = { calls: calls ?? {}, systems: systemFormOf(inShape), turns };
+  return { kind: 'ok', template: new ChatTemplate(template, shape, use, forms) };
 }
 
 /** Throws a SyntaxError. */
@@ -208,13 +231,21 @@ function renderWith(
   return text ?? (effort && tryRender(source.template, itemsOf(source, shaped, options), marking));
 }
 
-/** The beginning of the model's turn, where a template of {@link TemplateSource.omitsTurn} leaves it out. As in llama-server. */
-function omittedTurn(source: TemplateSource, text: string, options: RenderOptions, marking: Marking): string {
-  if (!source.omitsTurn || !options.addGenerationPrompt || !text.endsWith(marking.marked('<turn|>\n'))) return '';
+/**
+ * The text with the whole beginning of the model's turn, where a template of {@link TemplateSource.omitsTurn} leaves it out, or writes
+ * only the empty thought of it. As in llama-server.
+ */
+function withOmittedTurn(source: TemplateSource, text: string, options: RenderOptions, marking: Marking): string {
+  if (!source.omitsTurn || !options.addGenerationPrompt) return text;
+  const end = marking.marked('<turn|>\n');
+  const at = text.lastIndexOf(end);
+  const tail = text.slice(at + end.length);
+  if (at < 0 || tail.includes(marking.marked('<|turn>model'))) return text;
   const question = { messages: [{ role: 'user', content: 'Hello' }] };
   const rendered = (addGenerationPrompt: boolean): string =>
     renderWith(source, question, Object.assign({}, options, { addGenerationPrompt }), marking) ?? '';
-  return rendered(true).slice(rendered(false).length);
+  const begin = rendered(true).slice(rendered(false).length);
+  return begin.endsWith(tail) ? text.slice(0, at + end.length) + begin : text;
 }
 
 /** What the template throws, if those are constant words of its own: others may quote the conversation. */

@@ -114,6 +114,13 @@ function cannotRender({ why, says, at }: ChatPrompt & { kind: 'failed' }, { plac
       const { error } = refuse(`${message}.${places ? 'call_id' : 'tool_call_id'}`, OF_A_CALL);
       return refused(error);
     }
+    case 'reply-last':
+      return refusal(
+        'unprocessable',
+        "This model's chat template begins no turn of the assistant after its own message: end the conversation with a message of the " +
+          "user or with a call's result.",
+        message ?? 'messages',
+      );
     case 'conversation':
       return refusal(
         'unprocessable',

@@ -1,11 +1,17 @@
 /** POST /v1/responses with OpenAI’s own client, on the embedded model. */
+import { join } from 'node:path';
 import OpenAI from 'openai';
 import { zodResponseFormat, zodTextFormat } from 'openai/helpers/zod';
 import t from 'tap';
 import { z } from 'zod';
+import { bundleTemplate } from '../support/prompt-models.js';
+import { RawConnection } from '../support/raw-http.js';
 import { CHAT, Sidecar, chatOnly, type LogLine } from '../support/sidecar.js';
 
-const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(2, 4096)), contract: 'compatible' } });
+const [chat] = (await chatOnly(2, 4096)).models;
+const folder = t.testdir({ 'mistral.jinja': await bundleTemplate('mistralai-Mistral-Nemo-Instruct-2407') });
+const mistral = { ...chat, id: 'mistral', load: 'lazy', chatTemplate: join(folder, 'mistral.jinja') };
+const sidecar = await Sidecar.start(t, { config: { models: [chat, mistral], contract: 'compatible' } });
 const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
 const request = { model: CHAT, input: 'Hello', temperature: 0, max_output_tokens: 64 } as const;
 const LOOK = {
@@ -177,6 +183,36 @@ t.test('a result of no call, and arguments that are not JSON, are refused by the
     error: { ...broken, param: 'input[2].arguments' },
   });
 });
+
+t.test(
+  'a conversation that ends with the assistant begins a new turn, or is refused by its last message',
+  async (t) => {
+    const connection = await RawConnection.open(sidecar.port);
+    t.teardown(() => connection.close());
+    const headers = { Authorization: `Bearer ${sidecar.key}`, 'Content-Type': 'application/json' };
+    const turns = [
+      { role: 'user', content: 'Hello' },
+      { role: 'assistant', content: 'It is' },
+    ];
+    for (const [path, body, param] of [
+      ['chat/completions', { messages: turns, max_tokens: 4 }, 'messages[1]'],
+      ['responses', { input: turns, max_output_tokens: 16 }, 'input[1]'],
+    ] as const) {
+      const send = async (model: string): Promise<{ status: number; body: unknown }> => {
+        connection.request('POST', `/v1/${path}`, headers, JSON.stringify({ ...body, model }));
+        const answer = await connection.response();
+        return { status: answer.status, body: JSON.parse(answer.body) };
+      };
+      t.match(await send('mistral'), {
+        status: 422,
+        body: {
+          error: { code: 'unprocessable', param, message: /begins no turn of the assistant after its own message/ },
+        },
+      });
+      t.match(await send(CHAT), { status: 200, body: { model: CHAT } });
+    }
+  },
+);
 
 t.test('one model by its id, and what is not served', async (t) => {
   const model = await client.models.retrieve(CHAT);

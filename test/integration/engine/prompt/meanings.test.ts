@@ -1,9 +1,9 @@
 /**
- * Over all templates of the bundle: conversations of different meaning have different prompts, and nothing that a caller sent is
- * missing in a prompt.
+ * Over all templates of the bundle: conversations of different meaning have different prompts, nothing that a caller sent is
+ * missing in a prompt, and a prompt ends with what begins a turn of the model.
  */
 import t from 'tap';
-import { promptPieces, type PromptParts } from '../../../../engine/prompt/chat-prompt.js';
+import { promptPieces, type PromptParts, type ReplyOptions } from '../../../../engine/prompt/chat-prompt.js';
 import type { PromptMessage } from '../../../../engine/prompt/conversation.js';
 import { makePromptParts } from '../../../../engine/prompt/prompt-parts.js';
 import { bundleTemplates } from '../../../support/bundle-formats.js';
@@ -194,4 +194,105 @@ t.test('every system message is in the prompt, at its place', async (t) => {
   ];
   const twoUsers = alternate.map((name) => `${name}: a user’s`);
   t.same(refused.sort(), twoUsers.sort(), 'only two messages of the user in a row, which these templates do not take');
+});
+
+const LAST = said('reply-text');
+const THOUGHT: PromptMessage = { ...LAST, reasoning_content: 'thought-text' };
+const OPENING = [system('first-text'), user('question-text')];
+
+/** Each ends with the assistant. */
+const REPLIES: Readonly<Record<string, readonly PromptMessage[]>> = {
+  reply: [...OPENING, LAST],
+  'with a thought': [...OPENING, THOUGHT],
+  'after a result': [...OPENING, calls(LOOK), result(LOOK, 'hot-text'), LAST],
+  'without a system message': [user('question-text'), LAST],
+  'second reply': [...OPENING, said('answer-text with probe-next'), NEXT, LAST],
+};
+
+const WAYS: Readonly<Record<string, Partial<ReplyOptions>>> = {
+  plain: {},
+  'without thoughts': { reasoningEffort: 'none' },
+  'with thoughts': { reasoningEffort: 'high' },
+  JSON: { jsonObject: true, replySchema: { type: 'object', properties: { key: { type: 'string' } } } },
+  'with tools': { calls: { required: false, parallel: true } },
+};
+
+/**
+ * Why a prompt does not have the reply in a closed turn with a new one behind it; undefined: it has. The texts between the marks of the
+ * same conversation with a user's message behind the reply tell: `begin` is what the template has behind that message, with and without
+ * what ends it.
+ */
+function newTurnFault(
+  text: string,
+  followed: string,
+  unprompted: string,
+  openings: readonly string[],
+  reply: string,
+): string | undefined {
+  const behind = (whole: string, mark: string): string => whole.slice(whole.lastIndexOf(mark) + mark.length);
+  const [tail, between] = [behind(text, reply), behind(followed, reply).split('next-turn-text')[0] ?? ''];
+  const [asked, ended] = [behind(followed, 'next-turn-text'), behind(unprompted, 'next-turn-text')];
+  const begins = [...(asked.startsWith(ended) ? [asked.slice(ended.length)] : []), asked];
+  if (!text.includes(reply)) return 'without the reply';
+  const fits = begins.some((begin) => {
+    const close = tail.slice(0, tail.length - begin.length);
+    const head = between.slice(close.length);
+    // The reply is closed if nothing but the beginning of a user's turn is left.
+    return (
+      begin !== '' &&
+      head !== '' &&
+      tail === close + begin &&
+      between.startsWith(close) &&
+      openings.some((opening) => opening.endsWith(head))
+    );
+  });
+  return fits ? undefined : `ends with ${JSON.stringify(tail)}`;
+}
+
+t.test('behind a reply a new turn of the model begins as behind a message of the user', async (t) => {
+  const faults: string[] = [];
+  const refused = new Set<string>();
+  await eachTemplate((name, parts) => {
+    // Texts that end with what begins a turn of the user.
+    const openings = [OPENING, OPENING.slice(1)].map((messages) => {
+      const text = prompt(parts, messages, false);
+      return typeof text === 'string' ? text.slice(0, text.indexOf('question-text')) : '';
+    });
+    for (const [way, options] of Object.entries(WAYS)) {
+      const piecesOf = (messages: readonly PromptMessage[], addGenerationPrompt = true) => {
+        const offered = options.calls ? { tools: TOOLS } : {};
+        const made = promptPieces(parts, { messages, ...offered }, { addGenerationPrompt, ...options });
+        return made.kind === 'pieces' ? made.pieces.join('') : made;
+      };
+      const unprompted = piecesOf([...OPENING, LAST, user('next-turn-text')], false);
+      // The last two differ only before the reply.
+      for (const [title, messages] of Object.entries(REPLIES).slice(0, way === 'plain' ? undefined : 3)) {
+        const text = piecesOf(messages);
+        if (typeof text !== 'string') {
+          refused.add(name);
+          const place = { kind: 'failed', why: 'reply-last', at: { message: messages.length - 1 } };
+          if (JSON.stringify(text) !== JSON.stringify(place)) faults.push(`${name}: ${title}, ${way}: ${text.why}`);
+          continue;
+        }
+        const followed = piecesOf([...messages, user('next-turn-text')]);
+        if (typeof followed !== 'string' || typeof unprompted !== 'string') {
+          faults.push(`${name}: ${title}, ${way}: refused with a user’s message behind the reply`);
+          continue;
+        }
+        const fault = newTurnFault(text, followed, unprompted, openings, 'reply-text');
+        if (fault !== undefined) faults.push(`${name}: ${title}, ${way}: ${fault}`);
+      }
+    }
+  });
+  t.same(faults, []);
+  t.same(
+    [...refused].sort(),
+    [
+      'Mistral-Small-3.2-24B-Instruct-2506',
+      'mistralai-Ministral-3-14B-Reasoning-2512',
+      'mistralai-Mistral-Nemo-Instruct-2407',
+      'unsloth-mistral-Devstral-Small-2507',
+    ],
+    'only templates that have no text that begins a turn of the model',
+  );
 });
