@@ -224,7 +224,10 @@ export class BatchDecoder implements Decoder {
       labels,
       logitIndexes: rows,
     } = described(parts, choices, gaps, this.#sequences);
-    return { running: this.#addon.raDecodeRun(this.#context, numbers, tokens, pickers, most, labels, allowed), rows };
+    const running = this.#addon.raDecodeRun(this.#context, numbers, tokens, pickers, most, labels, allowed);
+    // The addon has copied them, and wipes its copy: a closed account's prompt stays in no memory.
+    tokens.fill(0);
+    return { running, rows };
   }
 }
 

@@ -619,6 +619,11 @@ class Picks {
             if (positions.size() != length) throw Napi::RangeError::New(info.Env(), "tokens");
         }
 
+        // A closed account's prompt stays in no memory.
+        ~Picks() { explicit_bzero(tokens.data(), tokens.size() * sizeof(llama_token)); }
+        Picks(const Picks &) = delete;
+        Picks & operator=(const Picks &) = delete;
+
         // From here to `release` it is not garbage collected.
         void hold() {
             context->Ref();

@@ -34,6 +34,7 @@ export const SHAPES: Readonly<Record<string, string>> = {
   SystemOneAnswer: 'One answer, by its `type`.',
   Error: 'Every refusal and every failure, also as the last frame of a stream that ends early.',
   Health: 'The process is alive.',
+  HealthState: 'Whether this server takes work, in the shape that load balancers and llama-server’s users expect.',
   Readiness: 'Whether this server takes work.',
 };
 
@@ -49,6 +50,7 @@ export const NOTES: Notes = {
     },
   },
   Health: { status: { description: 'Always `ok`.' } },
+  HealthState: { status: { description: '`ok` with 200, all others with 503, as the states of `/readyz`.' } },
   Readiness: {
     status: {
       description:
