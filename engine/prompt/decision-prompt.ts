@@ -119,9 +119,18 @@ function renderFrame({ template, thoughts }: PromptParts): Frame | undefined {
 function answerTail(tail: string, written: string | undefined, thoughts: Thoughts | undefined): string {
   if (written?.startsWith(tail) === true) return closed(written, thoughts);
   // It leaves the empty thought out of an earlier reply.
-  const plain = thoughts?.withoutEmpty(tail);
+  const plain = thoughts?.withoutEmpty(tail) ?? turnBegunTwice(tail, written);
   const more = plain !== undefined && written?.startsWith(plain) === true ? written.slice(plain.length) : '';
   return closed(tail, thoughts) + (thoughts?.ends(more) === true ? '' : more);
+}
+
+/** What begins the model's turn, where `tail` begins it twice: before an empty thought, and behind it as `written` does. */
+function turnBegunTwice(tail: string, written = ''): string | undefined {
+  for (let length = Math.min(written.length, tail.length - 1); length > 0; length -= 1) {
+    const begin = written.slice(0, length);
+    if (tail.startsWith(begin) && tail.endsWith(begin)) return begin.trim() === '' ? undefined : begin;
+  }
+  return undefined;
 }
 
 /** Labels must come after a thought that the template has begun. */

@@ -108,12 +108,13 @@ t.test('the tail has all that the template writes before an answer', async (t) =
   };
   const both = (tail: string) => [tail, tail];
   t.same(await tails('openai-gpt-oss-120b'), both('<|end|><|start|>assistant<|channel|>final<|message|>'));
-  t.same(await tails('upstage-Solar-Open-100B'), both('<|end|><|begin|>assistant<|content|>'));
+  const solar = '<|end|><|begin|>assistant<|think|><|end|><|begin|>assistant<|content|>';
+  t.same(await tails('upstage-Solar-Open-100B'), both(solar), 'behind the empty thought it begins its turn again');
   t.same(await tails('Reka-Edge'), ['<sep>assistant:', '<sep>assistant: '], 'the space is part of a word');
   const r7b = '<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>';
   const answer = '<|START_THINKING|><|END_THINKING|><|START_RESPONSE|>';
   t.match(await tails('CohereForAI-c4ai-command-r7b-12-2024-tool_use'), both(r7b + answer), 'after the empty thought');
-  t.match((await tails('Kimi-K3'))[0], /<\|close\|>think<\|sep\|><\|open\|>response<\|sep\|>$/);
+  t.match((await tails('Kimi-K3'))[0], /role="assistant"<\|sep\|><\|open\|>response<\|sep\|>$/, 'no thought at all');
   const thought = '<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n';
   t.same(await tails('Qwen-Qwen3-0.6B'), both(thought));
   const own = promptOf(partsOf(await sharedVocabulary('llama-bpe'), CHAT_TEMPLATE));
