@@ -8,7 +8,7 @@ import { filledIn, PageRunner } from './shell-runner.js';
 import { cases, rounds } from '../support/long-form.js';
 
 /** The maximum number of blocks that are not run. */
-const MOST_LEFT = 16;
+const MOST_LEFT = 15;
 
 const WALKED = ['README.md', 'docs/getting-started.md', 'docs/console.md'];
 
@@ -24,7 +24,7 @@ t.test('command lines are in blocks that run, or that state why not', async (t) 
   );
   const left = pages.flatMap(({ page, blocks }) => blocks.left.map((block) => ({ path: page.path, ...block })));
   for (const { path, line, reason } of left) t.comment(`not run: ${path}:${line}: ${reason}`);
-  const nowhere = left.filter(({ reason }) => !reason.startsWith('run by test/'));
+  const nowhere = left.filter(({ reason }) => !/^run by (test\/|make e2e$)/.test(reason));
   t.ok(nowhere.length <= MOST_LEFT, `${nowhere.length} blocks are not run`);
 });
 

@@ -20,9 +20,6 @@ const MIRROR = 'http://deb.debian.org/debian';
 const INCLUDE = '--include=ca-certificates,libatomic1,procps,git,make,openssl,curl';
 /** Where the repository is mounted in a root. */
 export const INSIDE = '/repository';
-const UBUNTU = 'http://archive.ubuntu.com/ubuntu';
-/** Of Debian's package ubuntu-archive-keyring. */
-const UBUNTU_KEYS = '/usr/share/keyrings/ubuntu-archive-keyring.gpg';
 /** Debian's names. */
 const DEBIAN: Readonly<Record<Architecture, string>> = { x64: 'amd64', arm64: 'arm64' };
 /** The kernel's list of interpreters for foreign program files, and Debian's entry that runs arm64 programs by qemu-user. */
@@ -45,22 +42,6 @@ function makeRoot(architecture: Architecture): void {
   execFileSync('debootstrap', ['--variant=minbase', debian, INCLUDE, 'trixie', root, MIRROR], { stdio: 'ignore' });
   writeFileSync(join(root, 'etc/hosts'), '127.0.0.1 localhost\n');
   writeFileSync(join(root, 'made'), '');
-}
-
-/** The folder of an Ubuntu 24.04 root; makes it if it does not exist. The keys of its archive come with a Debian 13 package. */
-export function ubuntuRoot(): string {
-  const root = join(CACHE, 'noble');
-  if (existsSync(join(root, 'made'))) return root;
-  prepareRoot('x64');
-  rmSync(root, { recursive: true, force: true });
-  const install = 'apt-get update -qq && apt-get install -qq --yes ubuntu-archive-keyring';
-  const [program = '', ...rest] = insideRoot('x64', ['sh', '-c', install]);
-  execFileSync(program, rest, { stdio: 'ignore' });
-  const keys = `--keyring=${join(rootOf('x64'), UBUNTU_KEYS)}`;
-  // Debian 12's debootstrap does not know the name; its script for one release is that for all.
-  execFileSync('debootstrap', ['--variant=minbase', keys, 'noble', root, UBUNTU, 'gutsy'], { stdio: 'ignore' });
-  writeFileSync(join(root, 'made'), '');
-  return root;
 }
 
 /** Lets the kernel start programs for arm64 by qemu-user, where the installation of Debian's package did not. */

@@ -1,5 +1,5 @@
 /**
- * The installation that docs/deploy.md describes, on Debian 13 and on Ubuntu 24.04: the page's blocks run as they are written, from Node to the
+ * The installation that docs/deploy.md describes, on Debian 13: the page's blocks run as they are written, from Node to the
  * commands on the host, and systemd starts the unit. From npm’s registry the host gets what the package needs; once systemd runs, it
  * has no network.
  *
@@ -13,7 +13,7 @@ import { env } from 'node:process';
 import t, { type Test } from 'tap';
 import { readPages } from '../docs/pages.js';
 import { sourceRoot } from '../support/source-root.js';
-import { prepareRoot, rootOf, ubuntuRoot } from './debian-root.js';
+import { prepareRoot, rootOf } from './debian-root.js';
 import { Host, type Ran } from './host.js';
 import { CACHE, nodeBinary, unpack } from './npm-packages.js';
 
@@ -73,8 +73,6 @@ t.test('the page’s blocks install, start and prove a sidecar on Debian 13', (t
   // The kept root has more than a host has.
   return installs(t, rootOf('x64'), 'apt-get purge -qq --yes curl git make libatomic1');
 });
-
-t.test('the same on Ubuntu 24.04', (t) => installs(t, ubuntuRoot(), 'true'));
 
 async function installs(t: Test, root: string, first: string): Promise<void> {
   const host = new Host(t, root);
