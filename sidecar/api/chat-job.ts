@@ -78,7 +78,12 @@ function plan(
   const maxTokens = Math.min(params.maxTokens ?? completionRoom, completionRoom);
   // Clients that do not know the model ask for more than its context: under the compatible contract that is no bound of their own.
   if (params.maxTokens !== undefined && maxTokens < params.maxTokens && services.contract === 'strict')
-    return refusals.overCompletion(promptTokens, params.maxTokens, room);
+    return refusals.overCompletion(
+      promptTokens,
+      params.maxTokens,
+      room,
+      params.maxTokensField ?? 'max_completion_tokens',
+    );
   context.promptTokens = promptTokens;
   const unpaid = usage.reserve(promptTokens, maxTokens * params.n);
   if (unpaid) return unpaid;

@@ -203,12 +203,17 @@ export function overContext(promptTokens: number, maxTokens: number, context: nu
 }
 
 /** The prompt leaves room, but less than the caller asks for. Without the words by which agents detect a prompt that is too long. */
-export function overCompletion(promptTokens: number, maxTokens: number, context: number): ContractError {
+export function overCompletion(
+  promptTokens: number,
+  maxTokens: number,
+  context: number,
+  field: 'max_tokens' | 'max_completion_tokens',
+): ContractError {
   return contractError(
     'bad_request',
-    `max_tokens is ${maxTokens}, but the prompt has ${promptTokens} tokens and the model's context ${context}: ` +
-      `reduce max_tokens to ${context - promptTokens} or less, or leave it out.`,
-    { param: 'max_completion_tokens' },
+    `${field} is ${maxTokens}, but the prompt has ${promptTokens} tokens and the model's context ${context}: ` +
+      `reduce it to ${context - promptTokens} or less, or leave it out.`,
+    { param: field },
   );
 }
 

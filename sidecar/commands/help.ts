@@ -1,8 +1,12 @@
 /** Help texts, made from the table. */
+import { fileURLToPath } from 'node:url';
 import { EXIT, UsageError, type Command, type Group, type Output } from './command.js';
 import { COMMANDS, isGroup } from './command-table.js';
 
 const NAME = 'ra-sidecar';
+
+/** The folder of the pages, in a clone and in the installed package. */
+const DOCS = fileURLToPath(new URL('../../../docs/', import.meta.url));
 
 /** Characters of a line; a terminal has 80. */
 const WIDTH = 100;
@@ -58,9 +62,16 @@ function rootHelp(): string {
     entry.about,
   ]);
   const more = `${NAME} COMMAND --help has details, ${NAME} --version prints the version. Exit codes: 0 done, 1 failed, 2 a wrong command line.`;
-  return [`usage: ${NAME} COMMAND`, '', ...listed(rows), '', ...wrapped(more), ...wrapped(CONFIGURATION), ''].join(
-    '\n',
-  );
+  return [
+    `usage: ${NAME} COMMAND`,
+    '',
+    ...listed(rows),
+    '',
+    ...wrapped(more),
+    ...wrapped(CONFIGURATION),
+    `The pages are in ${DOCS}`,
+    '',
+  ].join('\n');
 }
 
 function groupHelp(name: string, { about, commands }: Group): string {

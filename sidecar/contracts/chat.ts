@@ -87,7 +87,10 @@ export function paramsOf(body: ChatBody, calls: CallChoice | undefined): ChatPar
     stream: body.stream ?? false,
     includeUsage: body.stream_options?.include_usage ?? false,
     n: body.n ?? 1,
-    ...(maxTokens !== undefined && { maxTokens }),
+    ...(maxTokens !== undefined && {
+      maxTokens,
+      maxTokensField: body.max_completion_tokens === undefined ? 'max_tokens' : 'max_completion_tokens',
+    }),
     temperature: body.temperature ?? 1,
     topP: body.top_p ?? 1,
     frequencyPenalty: body.frequency_penalty ?? 0,

@@ -22,6 +22,8 @@ export interface ChatParams {
   readonly n: number;
   /** max_completion_tokens, else max_tokens; absent: what is left of the seat's context. */
   readonly maxTokens?: number;
+  /** The field of the body that `maxTokens` is of; absent: the route has one field for it. */
+  readonly maxTokensField?: 'max_tokens' | 'max_completion_tokens';
   readonly temperature: number;
   readonly topP: number;
   /** Absent: no bound. The strict contract has neither. */

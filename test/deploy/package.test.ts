@@ -3,7 +3,7 @@
  * runs no script; its SBOM; checksums.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import t from 'tap';
@@ -14,7 +14,7 @@ const MOST_BYTES = 6_000_000;
 
 /** Every file in the tarball matches one of these, and each of these matches a file. */
 const WANTED: readonly RegExp[] = [
-  /^(LICENSE|README\.md|package\.json)$/,
+  /^(LICENSE|(CHANGELOG|CONTRIBUTING|README|SECURITY)\.md|package\.json)$/,
   /^dist\/(engine|sidecar)\/[\w/.-]+\.js$/,
   /^dist\/sidecar\/contracts\/compiled\/[\w-]+\.cjs$/,
   /^dist\/engine\/bundled\/LICENSES\.txt$/,
@@ -74,6 +74,15 @@ t.test('the packed package', async (t) => {
       files.some((path) => pattern.test(path)),
       String(pattern),
     );
+
+  const readme = readFileSync(join(dir, 'package/README.md'), 'utf8');
+  const links = [...readme.matchAll(/\]\((?!https?:)([^)#\s]+)/g)].map(([, path = '']) => path);
+  t.ok(links.length > 20, `${links.length} links`);
+  t.strictSame(
+    links.filter((path) => !existsSync(join(dir, 'package', path))),
+    [],
+    'the installed README links to what is installed',
+  );
 
   const engine = read(join(dir, 'package', ENGINE));
   for (const { scripts, devDependencies } of [own, engine])

@@ -194,5 +194,7 @@ t.test('prompt and maximum may fill the context completely', async (t) => {
   const reply = await complete(sidecar, 'the', { temperature: 0, frequency_penalty: -2, max_tokens: exact });
   t.equal(reply.usage.total_tokens, CONTEXT);
   const over = await sidecar.chat({ messages: [user('the')], max_tokens: exact + 1 });
-  t.match(await refusalOf(over), { status: 400, param: 'max_completion_tokens' });
+  t.match(await refusalOf(over), { status: 400, param: 'max_tokens' });
+  const named = await sidecar.chat({ messages: [user('the')], max_completion_tokens: exact + 1 });
+  t.match(await refusalOf(named), { status: 400, param: 'max_completion_tokens' });
 });

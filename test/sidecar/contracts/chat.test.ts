@@ -41,6 +41,7 @@ t.test('every field is used', (t) => {
     includeUsage: true,
     n: 2,
     maxTokens: 20,
+    maxTokensField: 'max_completion_tokens',
     temperature: 0.7,
     topP: 0.9,
     frequencyPenalty: 0.5,
