@@ -131,6 +131,11 @@ export function confinedEnvironment(set: Environment = {}, environment: Environm
   return { ...Object.fromEntries(kept), ...set };
 }
 
+/** What the operator set for Node, as limits of its memory: it holds for prompt hosts too. */
+export function nodeOptions({ NODE_OPTIONS: options }: Environment = process.env): Environment {
+  return options === undefined ? {} : { NODE_OPTIONS: options };
+}
+
 /**
  * Removes OpenTelemetry's own variables from the process's environment, since its SDK reads them and would override the
  * settings. Returns how many there were.

@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Link } from '../../engine/protocol/link.js';
 import type { Clock } from '../lib/clock.js';
-import { confinedEnvironment } from '../config/config.js';
+import { confinedEnvironment, nodeOptions } from '../config/config.js';
 import { forkLinked } from '../../engine/protocol/linked-child.js';
 import { NO_CORE_FILE } from '../../engine/protocol/no-core-dump.js';
 import { readFromHost, STACK_MB, versioned, type HostSetup, type FromHost, type ToHost } from './messages.js';
@@ -122,10 +122,4 @@ export class HostProcess {
     this.#cancelStart();
     this.#events.exited(this.#ready || this.#end !== 'died' ? this.#end : 'start');
   }
-}
-
-/** What the operator set for Node, as limits of its memory: it holds for prompt hosts too. */
-function nodeOptions(): { readonly NODE_OPTIONS?: string } {
-  const { NODE_OPTIONS: options } = process.env;
-  return options === undefined ? {} : { NODE_OPTIONS: options };
 }

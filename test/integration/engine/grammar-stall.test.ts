@@ -47,7 +47,6 @@ const HOSTILE = {
 
 t.test('streams beside expensive grammars have the same gaps as beside cheap ones', async (t) => {
   const decoder = await BatchDecoder.create(context, 1);
-  if (!decoder) throw new Error('the layer below is not the one that batch-decoder.ts knows');
   const beside = async (grammar: ReplyGrammar): Promise<{ readonly high: number; readonly heldTokens: number }> => {
     const isEnd = (token: number): boolean => model.isEogToken(token as Token);
     const { gaps, heldTokens } = await gapsBeside(decoder, isEnd, {

@@ -24,7 +24,10 @@ const CUDA: MachineFacts = { ...FACTS, available: ['cuda', false], gpu: 'cuda', 
 
 t.test('the backend, why it is used, and whose binaries it has', (t) => {
   const says = (facts: MachineFacts): string => backendCheck('auto', facts, 0).says;
-  t.equal(says(FACTS), 'CPU (auto: available are CPU), the package’s own binaries with ra-engine 0123456789ab: AVX2 FMA');
+  t.equal(
+    says(FACTS),
+    'CPU (auto: available are CPU), the package’s own binaries with ra-engine 0123456789ab: AVX2 FMA',
+  );
   t.equal(
     says({ ...CUDA, build: 'localBuild' }),
     'cuda on NVIDIA H100 (auto: available are cuda, CPU), binaries built on this machine with ra-engine 0123456789ab',
