@@ -1,12 +1,12 @@
 /** Help texts, made from the table. */
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
 import { EXIT, UsageError, type Command, type Group, type Output } from './command.js';
 import { COMMANDS, isGroup } from './command-table.js';
 
 const NAME = 'ra-sidecar';
 
 /** The folder of the pages, in a clone and in the installed package. */
-const DOCS = fileURLToPath(new URL('../../../docs/', import.meta.url));
+const DOCS = join(import.meta.dirname, '../../../docs');
 
 /** Characters of a line; a terminal has 80. */
 const WIDTH = 100;
