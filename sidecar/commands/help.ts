@@ -6,7 +6,7 @@ import { COMMANDS, isGroup } from './command-table.js';
 const NAME = 'ra-sidecar';
 
 /** The folder of the pages, in a clone and in the installed package. */
-const DOCS = join(import.meta.dirname, '../../../docs');
+const DOCS = join(import.meta.dirname, '..', '..', '..', 'docs');
 
 /** Characters of a line; a terminal has 80. */
 const WIDTH = 100;
