@@ -54,7 +54,7 @@ function groupFolders(root: string): string[] {
   return folders;
 }
 
-/** The quota of a group's folder, in cores; undefined: it has none. */
+/** The CPU quota that a control group's folder sets, in cores. Returns undefined if the folder sets no quota. */
 function quotaOf(root: string, folder: string): number | undefined {
   const [most, per] = text(root, join(folder, 'cpu.max')).split(/\s+/);
   const quota = Number(most) / Number(per);

@@ -62,7 +62,7 @@ export async function checkRemote(setup: ServedModel, remote: RemoteSetup): Prom
   return await checked(setup, remote, parts, await parts.adapter.open());
 }
 
-/** What the operator is told of a server. */
+/** One line for the operator: which external server it is about, and `what`. */
 export function aboutServer({ url, socket }: Pick<RemoteSetup, 'url' | 'socket'>, what: string): string {
   return `the external server at ${socket ?? url}: ${what}`;
 }

@@ -177,7 +177,10 @@ function countMembers(value: unknown): number {
   return members;
 }
 
-/** Where the first lone surrogate of a value is; of one in a name, where its object is. Undefined: there is none. */
+/**
+ * The place of the first lone surrogate in a value; for a lone surrogate in a member's name, the place of its object. Returns undefined if
+ * the value has none.
+ */
 function loneSurrogateAt(value: unknown): string[] | undefined {
   if (typeof value === 'string') return LONE_SURROGATE.test(value) ? [] : undefined;
   if (typeof value !== 'object' || value === null) return undefined;
