@@ -2,10 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 
-/** The files of each row, from the repository’s root. A file without a folder is in the folder of the one before it. */
+/** The files of each step, from the repository’s root. A file without a folder is in the folder of the one before it. */
 export function walkOf(page: string): string[][] {
   const section = page.slice(page.indexOf('\n## The path of a request\n'));
-  const rows = section.slice(0, section.indexOf('\n## ', 1)).matchAll(/^\| \d+\. .*\|(.*)\|$/gm);
+  const rows = section.slice(0, section.indexOf('\n## ', 1)).matchAll(/^- \*\*\d+\.\*\* (.*)$/gm);
   return Array.from(rows, ([, cell = '']) => {
     let folder = '';
     return Array.from(cell.matchAll(/`([^`]+\.ts)`/g), ([, name = '']) => {
