@@ -7,7 +7,7 @@ import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 import { LinkedChild } from '../../test/support/linked-child.js';
-import { poolThreads } from '../../sidecar/engine-client/pool-threads.js';
+import { poolThreads } from '../../sidecar/engine-client/child.js';
 import { cpuOf, type Cpu } from './cpu.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';

@@ -21,7 +21,7 @@ import { nameOf, type ReplicaPlan } from './replica-plans.js';
 import { warnOfToolFormats } from './tool-format-warnings.js';
 import type { ModelLoad } from '../telemetry/endpoint-metrics.js';
 import type { Log } from '../telemetry/logger.js';
-import type { HostedVision } from '../vision/vision.js';
+import type { VisionClient } from '../vision/client.js';
 import type { Metrics } from '../telemetry/metrics.js';
 
 /**
@@ -32,7 +32,7 @@ const VERDICT_MS = 60_000;
 
 export interface Hosted extends HostedModel {
   readonly engine: HostedEngine;
-  readonly vision?: HostedVision;
+  readonly vision?: VisionClient;
   /** Path of its weights, as configured. */
   readonly file: string;
   /** Returns the scope of an account's requests so far; its later ones get another. */

@@ -1,5 +1,6 @@
 /** Composes the plans of all models' replicas, by what inspectors find of the devices. */
-import { childEnvironment, type Config, type ModelConfig } from '../config/config.js';
+import type { Config, ModelConfig } from '../config/config.js';
+import { childEnvironment } from '../lib/child-process.js';
 import { inspect } from '../engine-client/inspector.js';
 import { systemClock } from '../lib/clock.js';
 import { gpuUuids } from './gpu-uuids.js';

@@ -7,7 +7,6 @@ import { systemClock } from '../lib/clock.js';
 import type { Log } from '../telemetry/logger.js';
 import { VisionClient } from '../vision/client.js';
 import { VisionProcess } from '../vision/process.js';
-import type { HostedVision } from '../vision/vision.js';
 
 /** `model`: with the path of its file. `entry`: of its process' module, absent: our own. Undefined: it takes no images. */
 export function composeVision(
@@ -15,7 +14,7 @@ export function composeVision(
   model: ModelConfig,
   log: Log,
   entry?: string,
-): HostedVision | undefined {
+): VisionClient | undefined {
   const setup = visionSetupOf(model, engine.heartbeatMs);
   return (
     setup &&

@@ -3,7 +3,8 @@
  * on a host with GPUs: then inspectors find the devices. They also check each device that is named, as its engine would
  * see it, so that a missing device ends the start with a line and is not replaced by a CPU.
  */
-import { childEnvironment, type ModelConfig } from '../config/config.js';
+import type { ModelConfig } from '../config/config.js';
+import { childEnvironment } from '../lib/child-process.js';
 import { deviceEnvironment, devicesOf, VISIBLE } from '../config/devices.js';
 import { serverUrls } from '../config/engine-checks.js';
 import type { Inspected, MachineFacts } from '../engine-client/inspector.js';

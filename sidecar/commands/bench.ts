@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { templateOf } from '../app/model-template.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { EngineChild } from '../engine-client/child.js';
-import type { ChildEnd } from '../engine-client/exit-reason.js';
+import type { ChildEnd } from '../lib/child-process.js';
 import type { EngineFacts } from '../engine-client/engine.js';
 import { measure, type Figures } from './bench-run.js';
 import { EXIT, parsed, UsageError } from './command.js';

@@ -6,7 +6,7 @@ import { visionSetupOf } from '../app/compose-vision.js';
 import type { ModelConfig } from '../config/config.js';
 import type { ModelReport } from '../engine-client/inspector.js';
 import type { Clock } from '../lib/clock.js';
-import { probeVision, type Probed } from '../vision/probe.js';
+import { probeVision, type Probed } from '../vision/process.js';
 import type { Check } from './check.js';
 import { size } from './layout.js';
 

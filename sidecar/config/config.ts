@@ -1,4 +1,3 @@
-import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { createScanner, parse, printParseErrorCode, visit, type ParseError } from 'jsonc-parser';
 import { contradictions, hints } from './checks.js';
@@ -46,7 +45,7 @@ const check = compile<Unresolved>(validationSchema(), {
 
 /**
  * Reads the file that `RA_CONFIG` names, if any, applies the `RA_` variables over it and validates the result. It is
- * the only reader of the process's environment. Unknown keys and variables are errors like invalid values. `file`: a
+ * the only reader of settings in the process's environment. Unknown keys and variables are errors like invalid values. `file`: a
  * file to read in place of the one that `RA_CONFIG` names.
  */
 export function loadConfig(environment: Environment = process.env, file = environment[FILE_VARIABLE]): Loaded {
@@ -99,41 +98,6 @@ export function isStartedByNpm(environment: Environment = process.env): boolean 
 /** Whether systemd started this process and expects a readiness notification (sd_notify(3)). */
 export function isNotified(environment: Environment = process.env): boolean {
   return (environment['NOTIFY_SOCKET'] ?? '') !== '';
-}
-
-/**
- * The environment of a child process: that of this process, with `set` over it. node-llama-cpp fails to load if the user has no home
- * folder, as in many containers. Then HOME names a folder that does not exist, so that no other user can put files there for the child
- * to read. `homeOf` returns the user's home folder and throws if there is none.
- */
-export function childEnvironment(
-  set: Environment = {},
-  environment: Environment = process.env,
-  homeOf: () => unknown = homedir,
-): Environment {
-  try {
-    homeOf();
-    return { ...environment, ...set };
-  } catch {
-    return { ...environment, HOME: '/nonexistent', ...set };
-  }
-}
-
-/** Where a child finds libraries, programs and files, and how it writes times: nothing of the sidecar's own. */
-const KEPT_VARIABLES = ['PATH', 'LD_LIBRARY_PATH', 'TMPDIR', 'TZ', 'LANG'] as const;
-
-/** The environment of a child that reads callers' content: only what every program needs, with `set` over it. */
-export function confinedEnvironment(set: Environment = {}, environment: Environment = process.env): Environment {
-  const kept = KEPT_VARIABLES.flatMap((name) => {
-    const value = environment[name];
-    return value === undefined ? [] : [[name, value] as const];
-  });
-  return { ...Object.fromEntries(kept), ...set };
-}
-
-/** What the operator set for Node, as limits of its memory: it holds for prompt hosts too. */
-export function nodeOptions({ NODE_OPTIONS: options }: Environment = process.env): Environment {
-  return options === undefined ? {} : { NODE_OPTIONS: options };
 }
 
 /**

@@ -1,78 +1,100 @@
-import type { ChildProcess } from 'node:child_process';
-import type { Link } from '../../engine/protocol/link.js';
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
+import type { Output } from '../../engine/protocol/job-output.js';
 import {
+  ENGINE_EXIT,
   NO_REPORT,
   PROTOCOL_VERSION,
   type EngineReport,
   type FromEngine,
   type ToEngine,
 } from '../../engine/protocol/messages.js';
-import type { EngineFacts } from '../../engine/protocol/setup.js';
-import type { Output } from '../../engine/protocol/job-output.js';
-import { childEnvironment } from '../config/config.js';
-import { forkLinked } from '../../engine/protocol/linked-child.js';
-import { NO_CORE_FILE } from '../../engine/protocol/no-core-dump.js';
-import type { ChildEvents, ChildOptions } from './child-options.js';
-import { exitDetail, exitReason, StderrTail, type ChildEnd, type ExitReason } from './exit-reason.js';
-import { Mux } from './mux.js';
-import { poolThreads } from './pool-threads.js';
-import { HeldPrefixes, NO_PREFIXES, type ReplicaPrefixes } from './prefix-index.js';
-import { Watchdog } from './watchdog.js';
-import { readMessage } from './wire.js';
+import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
 import { usableCores } from '../../engine/protocol/usable-cores.js';
+import { childEnvironment, ChildProcess, type ChildEnd } from '../lib/child-process.js';
+import type { Clock } from '../lib/clock.js';
+import type { EngineEvents } from './engine.js';
+import { Mux } from './mux.js';
+import { HeldPrefixes, NO_PREFIXES, type ReplicaPrefixes } from './prefix-index.js';
+import { readMessage } from './wire.js';
 
-/**
- * How long a child's last messages are awaited after its exit, ms: a process that it started may keep its pipes open.
- */
-const LAST_MESSAGES_MS = 250;
-
-/** How long close() waits for a killed child; only one stuck inside a driver takes longer. */
-export const KILL_WAIT_MS = 2000;
-
-/** The shell's command that becomes the engine. */
-const ENGINE = `${NO_CORE_FILE}; exec "$0" "$@"`;
-
-/** The longest reason of an `unable` that is forwarded, in characters. */
+/** The longest line of an engine that is passed on, in characters. */
 const MAX_REASON = 300;
 
-/**
- * One engine process: fork, handshake, messages, watchdog, end. Never reused. The child exits when this process ends,
- * since its link closes.
- */
+/** libuv's own default. */
+const MIN_POOL_THREADS = 4;
+
+/** More threads would only wait: a step samples at most one token per seat, and they share the memory bandwidth. */
+const MAX_POOL_THREADS = 64;
+
+export interface ChildTiming {
+  /** From the fork to `ready`, ms. */
+  readonly startTimeoutMs: number;
+  /** A child that sends no messages, or has work and makes no step, for this long is killed. */
+  readonly hangMs: number;
+}
+
+export interface EngineChildOptions {
+  /** Path of the child's module. */
+  readonly entry: string;
+  readonly setup: EngineSetup;
+  readonly timing: ChildTiming;
+  readonly clock: Clock;
+  /** Environment variables besides those of this process that an engine gets. */
+  readonly environment?: Readonly<Record<string, string>>;
+}
+
+export interface EngineChildEvents {
+  /** At most once. */
+  ready(facts: EngineFacts): void;
+  /**
+   * Exactly once unless close() came first; also if it had to be killed, then without waiting for its exit. Jobs are
+   * still in the mux: the listener must fail them.
+   */
+  ended(end: ChildEnd): void;
+  /** The external server that computes for it cannot be used now. `reason`: one line. */
+  serverProblem(reason: string): void;
+  /** Changes of its capacity after `ready`. */
+  readonly capacity: Pick<EngineEvents, 'seats' | 'unconfirmed'>;
+  /** A receiver threw. */
+  threw(error: unknown): void;
+  /** One job failed; `reason` is one short line of the engine's own. */
+  failed(reason: string): void;
+}
+
+/** One engine process: handshake, messages, end. Never reused. */
 export class EngineChild {
   readonly mux: Mux;
-  /** Settles when the process is gone. Never rejects. */
-  readonly exited: Promise<void>;
-  readonly #options: ChildOptions;
-  readonly #events: ChildEvents;
-  readonly #stderr = new StderrTail();
-  #process: ChildProcess | undefined;
-  #link: Link | undefined;
-  #watchdog: Watchdog | undefined;
+  readonly #events: EngineChildEvents;
+  readonly #process: ChildProcess;
   #held: HeldPrefixes | undefined;
-  #ready = false;
+  #facts: EngineFacts | undefined;
   #over = false;
   #report = NO_REPORT;
-  /** Of its facts. */
-  #seats = 0;
+  /** Decodes so far, as last reported. */
+  #step = -1;
   #unconfirmed = 0;
   /** Why its external server cannot be used, as last reported. */
   #serverProblem: string | undefined;
-  #markExited!: () => void;
-  #cancelStart: () => void = () => undefined;
 
   /** Forks at once; nothing is reported before the next tick. */
-  constructor(options: ChildOptions, events: ChildEvents) {
-    this.#options = options;
+  constructor({ entry, setup, timing, clock, environment: own }: EngineChildOptions, events: EngineChildEvents) {
     this.#events = events;
     this.mux = new Mux(
-      (message) => this.#send(message),
+      (message) => this.#process.send(message),
       (error) => events.threw(error),
       (reason) => events.failed(oneLine(reason)),
     );
-    this.exited = new Promise((resolve) => (this.#markExited = resolve));
-    this.#fork();
+    // Read when its pool starts.
+    const pool = { UV_THREADPOOL_SIZE: String(poolThreads(usableCores().cores)) };
+    const environment = childEnvironment({ ...pool, ...own }, setup.remote === undefined ? 'computes' : 'requests');
+    // A job whose image is still being encoded elsewhere has no steps.
+    const hasWork = (): boolean => Math.max(this.mux.open, this.#report.live) > this.mux.awaitingImages;
+    const { startTimeoutMs, hangMs } = timing;
+    this.#process = new ChildProcess(
+      { entry, environment, clock, startTimeoutMs, watch: { hangMs, hasWork } },
+      { message: (raw) => this.#receive(raw), ended: (end) => this.#ended(end) },
+    );
+    this.#send({ v: PROTOCOL_VERSION, kind: 'start', setup });
   }
 
   /** The prefixes in its free sequences and its prefix cache; empty before `ready`. */
@@ -85,161 +107,116 @@ export class EngineChild {
     return this.#over ? NO_REPORT : this.#report;
   }
 
-  /** Keeps nothing that requests of this scope left. */
-  forget(scope: CacheScope): void {
-    if (this.#ready) this.#send({ v: PROTOCOL_VERSION, kind: 'forget', scope });
+  /** Undefined: it could not be forked. */
+  get pid(): number | undefined {
+    return this.#process.pid;
   }
 
-  get pid(): number | undefined {
-    return this.#process?.pid;
+  /** Settles when the process is gone. Never rejects. */
+  get exited(): Promise<void> {
+    return this.#process.exited;
+  }
+
+  /** Keeps nothing that requests of this scope left. */
+  forget(scope: CacheScope): void {
+    if (this.#facts) this.#send({ v: PROTOCOL_VERSION, kind: 'forget', scope });
   }
 
   /**
    * Ends the child without a report: `shutdown`, then SIGKILL after `graceMs`, or at once while it loads. Settles when
    * it has ended, or 2 s after SIGKILL. Fail the mux's jobs first.
    */
-  async close(graceMs: number): Promise<void> {
-    const loading = !this.#ready;
-    this.#finish();
-    if (this.#process === undefined) return;
-    if (loading) this.#process.kill('SIGKILL');
-    else this.#send({ v: PROTOCOL_VERSION, kind: 'shutdown' });
-    const { clock } = this.#options;
-    const cancelKill = clock.after(graceMs, () => this.#process?.kill('SIGKILL'));
-    const stuck = new Promise<void>((resolve) => {
-      const cancelWait = clock.after(graceMs + KILL_WAIT_MS, resolve);
-      void this.exited.then(cancelWait);
-    });
-    await Promise.race([this.exited, stuck]);
-    cancelKill();
+  close(graceMs: number): Promise<void> {
+    this.#over = true;
+    return this.#process.close(graceMs, { v: PROTOCOL_VERSION, kind: 'shutdown' } satisfies ToEngine);
   }
 
-  #fork(): void {
-    const { entry, setup, timing, clock, environment: own } = this.#options;
-    // Read when its pool starts.
-    const pool = { UV_THREADPOOL_SIZE: String(poolThreads(usableCores().cores)) };
-    const environment = childEnvironment({ ...pool, ...own });
-    const link = { message: (raw: unknown) => this.#receive(raw), closed: () => undefined };
-    // Without this process's own arguments: Node's options for the heap or the inspector are not meant for engines.
-    const forked = forkLinked(
-      '/bin/sh',
-      ['-c', ENGINE, process.execPath, entry],
-      { stderr: 'pipe', environment },
-      link,
-    );
-    if (forked.kind === 'failed') {
-      void forked.code.then((code) => this.#unstartable(code));
-      return;
-    }
-    const { child } = forked;
-    this.#process = child;
-    this.#link = forked.link;
-    child.stderr?.setEncoding('utf8').on('data', (chunk: string) => this.#stderr.add(chunk));
-    child.on('exit', (code, signal) => this.#exited(child, code, signal));
-    this.#cancelStart = clock.after(timing.startTimeoutMs, () => this.#kill('start-timeout', this.#serverProblem));
-    this.#send({ v: PROTOCOL_VERSION, kind: 'start', setup });
-  }
-
-  /** A message to a child that has ended is dropped: its end is reported by `exit`, not by the link. */
+  /** A message to a child that has ended is dropped: its end is reported by its process. */
   #send(message: ToEngine): void {
-    this.#link?.send(message);
+    this.#process.send(message);
   }
 
   #receive(raw: unknown): void {
-    if (this.#over) return;
     const message = readMessage(raw);
-    if ('violation' in message) this.#kill('protocol', message.violation);
-    else this.#handle(message);
+    const violation = 'violation' in message ? message.violation : this.#handle(message);
+    if (violation !== undefined) this.#process.kill({ reason: 'protocol', detail: violation });
   }
 
-  #handle(message: FromEngine): void {
+  /** Returns undefined, or the protocol violation. */
+  #handle(message: FromEngine): string | undefined {
     switch (message.kind) {
       case 'ready':
-        if (this.#ready) this.#kill('protocol', 'ready-twice');
-        else this.#begin(message.facts);
-        break;
+        if (this.#facts) return 'ready-twice';
+        this.#begin(message.facts);
+        return undefined;
       case 'unable':
-        this.#kill('unable', oneLine(message.reason), message.mayMend);
-        break;
+        this.#process.kill({ reason: 'unable', detail: oneLine(message.reason), mayMend: message.mayMend });
+        return undefined;
       case 'serverProblem':
         this.#serverProblem = oneLine(message.reason);
         this.#events.serverProblem(this.#serverProblem);
-        break;
+        return undefined;
       case 'capacity':
-        if (this.#ready) this.#resize(message.seats, message.unconfirmed);
-        else this.#kill('protocol', 'capacity-before-ready');
-        break;
+        if (!this.#facts) return 'capacity-before-ready';
+        this.#resize(this.#facts, message);
+        return undefined;
       case 'heartbeat':
         this.#report = message;
-        this.#watchdog?.received(message.step, false);
-        break;
-      case 'step': {
-        this.#watchdog?.received(message.step, message.outputs.length > 0);
+        this.#progressed(message.step, false);
+        return undefined;
+      case 'step':
+        this.#progressed(message.step, message.outputs.length > 0);
         // The prefixes are applied first: a receiver that gets its job's end may ask for them.
-        const violation = this.#held?.apply(message.held) ?? this.#apply(message.outputs);
-        if (violation !== undefined) this.#kill('protocol', violation);
-      }
+        return this.#held?.apply(message.held) ?? this.#apply(message.outputs);
     }
   }
 
   #apply(outputs: readonly Output[]): string | undefined {
-    return this.#ready ? this.mux.apply(outputs) : 'step-before-ready';
+    return this.#facts ? this.mux.apply(outputs) : 'step-before-ready';
   }
 
-  #resize(seats: number, unconfirmed: number): void {
+  /** Whether it has made a step, or had results within one. */
+  #progressed(step: number, hadResults: boolean): void {
+    if (step === this.#step && !hadResults) return;
+    this.#step = step;
+    this.#process.progressed();
+  }
+
+  #resize(facts: EngineFacts, { seats, unconfirmed }: Extract<FromEngine, { kind: 'capacity' }>): void {
     const { capacity } = this.#events;
     if (unconfirmed > this.#unconfirmed) capacity.unconfirmed(unconfirmed - this.#unconfirmed);
     this.#unconfirmed = unconfirmed;
-    capacity.seats(Math.min(seats, this.#seats));
+    capacity.seats(Math.min(seats, facts.seats));
   }
 
   #begin(facts: EngineFacts): void {
-    const { clock, timing } = this.#options;
-    this.#ready = true;
-    this.#seats = facts.seats;
+    this.#facts = facts;
     this.mux.confirmsCancels = facts.confirmsCancels === true;
     this.mux.weightVersion = facts.weightVersion;
     this.#held = new HeldPrefixes(facts.seats, facts.contextPerSeat);
-    this.#cancelStart();
-    // A job whose image is still being encoded elsewhere has no steps.
-    const pending = (): boolean => Math.max(this.mux.open, this.#report.live) > this.mux.awaitingImages;
-    this.#watchdog = new Watchdog(clock, timing.hangMs, pending, (hang) => this.#kill('hang', hang));
+    this.#process.started();
     this.#events.ready(facts);
   }
 
-  /** Its last messages may still arrive: `close` comes after them. */
-  #exited(child: ChildProcess, code: number | null, signal: string | null): void {
-    this.#markExited();
-    const end = (): void => {
-      cancel();
-      this.#end({ reason: exitReason(signal), code, signal, ...exitDetail(code, this.#serverProblem) });
-    };
-    const cancel = this.#options.clock.after(LAST_MESSAGES_MS, end);
-    child.once('close', end);
-  }
-
-  #unstartable(detail: string): void {
-    this.#markExited();
-    this.#end({ reason: 'unstartable', detail, code: null, signal: null });
-  }
-
-  #kill(reason: ExitReason, detail?: string, mayMend = false): void {
-    this.#process?.kill('SIGKILL');
-    this.#end({ reason, code: null, signal: null, mayMend, ...(detail === undefined ? {} : { detail }) });
-  }
-
-  #end(end: ChildEnd): void {
-    if (this.#over) return;
-    this.#finish();
-    const { hint } = this.#stderr;
-    this.#events.ended(hint === undefined ? end : { ...end, hint });
-  }
-
-  #finish(): void {
+  #ended(end: ChildEnd): void {
     this.#over = true;
-    this.#cancelStart();
-    this.#watchdog?.stop();
+    const detail = end.detail ?? this.#detailOf(end);
+    this.#events.ended(detail === undefined ? end : { ...end, detail });
   }
+
+  /** The meaning of the engine's own exit codes, and why it did not become ready. */
+  #detailOf({ reason, code }: ChildEnd): string | undefined {
+    if (code === ENGINE_EXIT.protocol) return 'it received an unknown message';
+    if (code === ENGINE_EXIT.lost) return this.#serverProblem ?? 'its server is gone, or is another one';
+    return reason === 'start-timeout' ? this.#serverProblem : undefined;
+  }
+}
+
+/**
+ * Threads of the engine's libuv pool, on which a step's tokens are sampled in parallel: one per core, within bounds.
+ */
+export function poolThreads(cores: number): number {
+  return Math.min(MAX_POOL_THREADS, Math.max(MIN_POOL_THREADS, cores));
 }
 
 function oneLine(text: string): string {

@@ -1,6 +1,6 @@
 import type { LogFields } from '../telemetry/logger.js';
 import { ENGINE_EXIT } from '../../engine/protocol/messages.js';
-import type { ChildEnd } from './exit-reason.js';
+import type { ChildEnd } from '../lib/child-process.js';
 
 /** How the engine process `pid` ended, for the log. */
 export function endFields({ reason, detail, hint, code, signal }: ChildEnd, pid: number | undefined): LogFields {

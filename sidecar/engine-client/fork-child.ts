@@ -1,13 +1,12 @@
 import type { EngineSetup } from '../../engine/protocol/setup.js';
-import { EngineChild } from './child.js';
-import type { ChildEvents } from './child-options.js';
+import { EngineChild, type EngineChildEvents } from './child.js';
 import type { SupervisedReplicaOptions } from './supervisor-options.js';
 
 /** Forks an engine process with this setup. It reports to `events` from the next tick on. */
 export function forkChild(
   { entry, timing, clock, log, names, environment, mappedElsewhere }: SupervisedReplicaOptions,
   setup: EngineSetup,
-  events: Omit<ChildEvents, 'failed'>,
+  events: Omit<EngineChildEvents, 'failed'>,
 ): EngineChild {
   const memory = mappedElsewhere && { mappedElsewhere: mappedElsewhere(setup.file) };
   const child = new EngineChild(

@@ -8,9 +8,8 @@ import {
   type Question,
   type ToInspector,
 } from '../../engine/protocol/inspect-messages.js';
-import { childEnvironment } from '../config/config.js';
 import type { Clock } from '../lib/clock.js';
-import { exitReason, StderrTail } from './exit-reason.js';
+import { childEnvironment, exitReason, StderrTail } from '../lib/child-process.js';
 
 export type {
   Answer,
@@ -31,6 +30,9 @@ const ENTRY = fileURLToPath(new URL('../../engine/inspect.js', import.meta.url))
  */
 const SILENCE_MS = 300_000;
 
+/** Those that make requests. */
+const WORK: Partial<Record<Asked, 'requests' | 'downloads'>> = { server: 'requests', fetch: 'downloads' };
+
 export type Inspected<Kind extends Asked> =
   | { readonly kind: 'answer'; readonly answer: Answer[Kind] }
   /** It failed, or was crashed by the inspected file. `reason`: one line for the operator. */
@@ -40,7 +42,7 @@ export interface InspectOptions {
   readonly clock: Clock;
   /** Bytes done and total, some ten times a second. */
   readonly onProgress?: (done: number, total: number) => void;
-  /** Environment variables besides this process's own. */
+  /** Environment variables besides those of this process that it gets. */
   readonly environment?: Readonly<Record<string, string>>;
   /** Another entry module, for tests. */
   readonly entry?: string;
@@ -54,7 +56,7 @@ export function inspect<Kind extends Asked>(
 ): Promise<Inspected<Kind>> {
   return new Promise((resolve) => {
     const stderr = new StderrTail();
-    const env = childEnvironment(environment);
+    const env = childEnvironment(environment, WORK[kind] ?? 'computes');
     const child = fork(entry, [], { serialization: 'advanced', stdio: ['ignore', 'ignore', 'pipe', 'ipc'], env });
     let result: Inspected<Kind> | undefined;
     const watch = (): (() => void) =>

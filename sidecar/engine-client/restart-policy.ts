@@ -1,5 +1,5 @@
 import { Backoff } from '../lib/backoff.js';
-import type { ChildEnd } from './exit-reason.js';
+import type { ChildEnd } from '../lib/child-process.js';
 
 /** Starts that crash before the model is considered the cause. */
 const MAX_CRASHED_STARTS = 3;

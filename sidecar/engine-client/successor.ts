@@ -1,5 +1,5 @@
 import type { EngineChild } from './child.js';
-import type { ChildEnd } from './exit-reason.js';
+import type { ChildEnd } from '../lib/child-process.js';
 import type { EngineFacts } from './engine.js';
 
 /**

@@ -2,7 +2,7 @@ import type { HashedFile } from '../../engine/protocol/file-key.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { Clock } from '../lib/clock.js';
 import type { Log } from '../telemetry/logger.js';
-import type { ChildTiming } from './child-options.js';
+import type { ChildTiming } from './child.js';
 import type { EngineEvents } from './engine.js';
 import type { RestartTiming } from './restart-policy.js';
 import type { StartGate } from './start-gate.js';

@@ -1,7 +1,7 @@
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import { LoadEstimate } from '../lib/load-estimate.js';
 import type { EngineChild } from './child.js';
-import type { ChildEnd } from './exit-reason.js';
+import type { ChildEnd } from '../lib/child-process.js';
 import type { Changes, EngineFacts, Replaced } from './engine.js';
 import { forkChild } from './fork-child.js';
 import type { EngineReplica } from './replicated-engine.js';

@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Link } from '../../engine/protocol/link.js';
 import type { Clock } from '../lib/clock.js';
-import { confinedEnvironment, nodeOptions } from '../config/config.js';
+import { confinedEnvironment, nodeOptions } from '../lib/child-process.js';
 import { forkLinked } from '../../engine/protocol/linked-child.js';
 import { NO_CORE_FILE } from '../../engine/protocol/no-core-dump.js';
 import { readFromHost, STACK_MB, versioned, type HostSetup, type FromHost, type ToHost } from './messages.js';

@@ -4,15 +4,21 @@
  * Sizes that were asked for are `unavailable`; if it was encoding nothing, the first of them is `failed`: it may have caused the end.
  */
 import { randomBytes } from 'node:crypto';
+import type { Backoff } from '../lib/backoff.js';
 import type { Clock } from '../lib/clock.js';
 import { LoadEstimate } from '../lib/load-estimate.js';
+import type { Log } from '../telemetry/logger.js';
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
 import { ClosedScopes } from '../../engine/protocol/closed-scopes.js';
 import type { VisionSetup } from '../../engine/protocol/vision-messages.js';
-import type { Forked, Message, VisionClientOptions } from './client-options.js';
-import { START_TIMEOUT_MS, VisionProcess, type VisionEnd, type VisionProcessEvents } from './process.js';
-import type { EncodeTask, Encoded, Encoding, HostedVision, Layout, Size, VisionFacts, VisionState } from './vision.js';
-import { WaitingImages } from './waiting-images.js';
+import {
+  START_TIMEOUT_MS,
+  VisionProcess,
+  type VisionEnd,
+  type VisionMessage,
+  type VisionProcessEvents,
+} from './process.js';
+import type { EncodeTask, Encoded, Encoding, Layout, Size, Vision, VisionFacts, VisionState } from './vision.js';
 
 /** An image that is not encoded within this time counts as hung, ms. On a CPU real encoders take up to a minute. */
 const ENCODE_MS = 300_000;
@@ -29,6 +35,20 @@ const MAX_WAITING = 4096;
 /** Sizes whose layouts are remembered; when there are more, all are dropped. */
 const MAX_LAYOUTS = 4096;
 
+export interface VisionClientOptions {
+  readonly setup: VisionSetup;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** The model's id, for the log. */
+  readonly model: string;
+  /** Between two starts. */
+  readonly backoff: Backoff;
+  /** Another process, for tests. */
+  readonly fork?: (setup: VisionSetup, clock: Clock, events: VisionProcessEvents) => VisionChild;
+}
+
+type VisionChild = Pick<VisionProcess, 'send' | 'kill' | 'close' | 'pid' | 'exited'>;
+
 interface LayoutQuery {
   readonly id: number;
   readonly settle: (result: Layout) => void;
@@ -41,7 +61,7 @@ interface Item {
   readonly settle: (result: Encoded) => void;
 }
 
-export class VisionClient implements HostedVision {
+export class VisionClient implements Vision {
   readonly maxTokens: number;
   readonly secret = randomBytes(32);
   readonly #options: VisionClientOptions;
@@ -49,7 +69,7 @@ export class VisionClient implements HostedVision {
   /** Why the present process cannot start, one line for the operator. */
   #problem: string | undefined;
   #facts: VisionFacts | undefined;
-  #process: Forked | undefined;
+  #process: VisionChild | undefined;
   #started = false;
   readonly #estimate = new LoadEstimate(START_TIMEOUT_MS);
   #cancelStart: () => void = () => undefined;
@@ -77,23 +97,27 @@ export class VisionClient implements HostedVision {
     return this.#state === 'ready' ? 0 : this.#estimate.readyInMs(this.#options.clock.now());
   }
 
+  /** Begins to load. Again, or after close(), it does nothing. */
   start(): void {
     if (this.#started) return;
     this.#started = true;
     this.#fork();
   }
 
+  /** Drops the embeddings that requests of this scope left, and keeps none that they leave later. */
   forget(scope: CacheScope): void {
     this.#closed.close(scope);
     if (this.#state === 'ready') this.#process?.send({ kind: 'forget', scope });
   }
 
+  /** Kills its process. Idempotent. */
   close(): void {
     this.#started = true;
     this.#state = 'lost';
     this.#cancelStart();
-    this.#process?.kill('closed');
-    this.#fail();
+    void this.#process?.close();
+    this.#failRunning();
+    this.#failWaiting();
   }
 
   layout(size: Size): Promise<Layout> {
@@ -127,13 +151,15 @@ export class VisionClient implements HostedVision {
   }
 
   #fork(): void {
-    const { setup, clock, fork = forked } = this.#options;
+    const { setup, clock, fork } = this.#options;
+    if (this.#state === 'lost') return;
     this.#estimate.forked(clock.now());
     this.#problem = undefined;
-    this.#process = fork(setup, clock, {
+    const events: VisionProcessEvents = {
       message: (message) => this.#received(message),
-      gone: (why) => this.#gone(why),
-    });
+      ended: (why) => this.#ended(why),
+    };
+    this.#process = fork?.(setup, clock, events) ?? new VisionProcess(setup, clock, events);
   }
 
   #next(): void {
@@ -147,7 +173,7 @@ export class VisionClient implements HostedVision {
     process.send({ kind: 'encode', id, task: item.task });
   }
 
-  #received(message: Message): void {
+  #received(message: VisionMessage): void {
     switch (message.kind) {
       case 'ready':
         this.#ready(message.facts);
@@ -185,13 +211,13 @@ export class VisionClient implements HostedVision {
     this.#next();
   }
 
-  #unable({ reason, mayMend }: Extract<Message, { kind: 'unable' }>): void {
+  #unable({ reason, mayMend }: Extract<VisionMessage, { kind: 'unable' }>): void {
     const { log, model } = this.#options;
     this.#problem = reason;
     if (mayMend) return;
     this.#state = 'lost';
     log.error('vision cannot serve its model', { model, reason });
-    this.#fail();
+    this.#failWaiting();
   }
 
   #settleLayout(id: number, result: Layout): void {
@@ -212,30 +238,39 @@ export class VisionClient implements HostedVision {
     this.#next();
   }
 
-  #gone(why: VisionEnd): void {
+  #ended(why: VisionEnd): void {
     const { backoff, clock, log, model } = this.#options;
+    const process = this.#process;
     this.#process = undefined;
     // The image that was being encoded, else the size that was to be counted first.
-    const encoding = this.#running;
-    this.#running = undefined;
-    encoding?.unwatch();
-    encoding?.item.settle({ kind: 'failed' });
+    const wasEncoding = this.#failRunning();
     for (const [at, { settle, unwatch }] of this.#queries.splice(0).entries()) {
       unwatch();
-      settle({ kind: encoding || at > 0 ? 'unavailable' : 'failed' });
+      settle({ kind: wasEncoding || at > 0 ? 'unavailable' : 'failed' });
     }
     if (this.#state === 'lost') return;
     // One that ended before it was ready may do so again, and the images' requests hold seats.
-    if (this.#state !== 'ready') this.#fail();
+    if (this.#state !== 'ready') this.#failWaiting();
     this.#state = 'cold';
     const waitMs = backoff.next();
     this.#estimate.forksAt(clock.now() + waitMs);
     const reason = this.#problem === undefined ? why : `unable: ${this.#problem}`;
     log.error('vision lost', { model, reason, retryAfterMs: Math.round(waitMs) });
-    this.#cancelStart = clock.after(waitMs, () => this.#fork());
+    // Only when its memory is free again.
+    this.#cancelStart = clock.after(waitMs, () => void process?.exited.then(() => this.#fork()));
   }
 
-  #fail(): void {
+  /** The image that is being encoded fails. Returns whether there is one. */
+  #failRunning(): boolean {
+    const running = this.#running;
+    this.#running = undefined;
+    running?.unwatch();
+    running?.item.settle({ kind: 'failed' });
+    return running !== undefined;
+  }
+
+  /** What waits fails. */
+  #failWaiting(): void {
     for (const { settle } of this.#waiting.take()) settle({ kind: 'failed' });
     for (const { settle, unwatch } of this.#queries.splice(0)) {
       unwatch();
@@ -244,6 +279,53 @@ export class VisionClient implements HostedVision {
   }
 }
 
-function forked(setup: VisionSetup, clock: Clock, events: VisionProcessEvents): Forked {
-  return new VisionProcess(setup, clock, events);
+/**
+ * Images that wait to be encoded. Accounts take turns, one image each, so that an account with many images does not keep another's
+ * request on its seat; the images of one account stay in order.
+ */
+export class WaitingImages<T> {
+  /** In the order of their turns. */
+  readonly #byAccount = new Map<string, T[]>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  add(account: string, image: T): void {
+    const own = this.#byAccount.get(account) ?? [];
+    own.push(image);
+    this.#byAccount.set(account, own);
+    this.#size += 1;
+  }
+
+  /** It does not wait any more. Idempotent. */
+  remove(account: string, image: T): void {
+    const own = this.#byAccount.get(account) ?? [];
+    const at = own.indexOf(image);
+    if (at < 0) return;
+    own.splice(at, 1);
+    this.#size -= 1;
+    if (own.length === 0) this.#byAccount.delete(account);
+  }
+
+  /** Takes the next one. Undefined: none waits. */
+  next(): T | undefined {
+    for (const [account, own] of this.#byAccount) {
+      const image = own.shift();
+      this.#byAccount.delete(account);
+      if (own.length > 0) this.#byAccount.set(account, own);
+      this.#size -= 1;
+      return image;
+    }
+    return undefined;
+  }
+
+  /** Takes all. */
+  take(): T[] {
+    const all = [...this.#byAccount.values()].flat();
+    this.#byAccount.clear();
+    this.#size = 0;
+    return all;
+  }
 }

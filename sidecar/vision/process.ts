@@ -1,18 +1,17 @@
-import type { ChildProcess } from 'node:child_process';
+/** One vision process from its start to its exit, and the check of what it sends. */
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { forkLinked } from '../../engine/protocol/linked-child.js';
-import { NO_CORE_FILE } from '../../engine/protocol/no-core-dump.js';
-import type { Link } from '../../engine/protocol/link.js';
 import {
   VISION_VERSION,
   type FromVision,
   type ToVision,
+  type VisionFacts,
   type VisionSetup,
 } from '../../engine/protocol/vision-messages.js';
-import { childEnvironment, confinedEnvironment } from '../config/config.js';
 import { deviceEnvironment } from '../config/devices.js';
+import { childEnvironment, ChildProcess, confinedEnvironment, type EndReason } from '../lib/child-process.js';
 import type { Clock } from '../lib/clock.js';
-import { readVisionMessage } from './wire.js';
+import { isCount, isFields, isPositive, type Fields } from '../lib/wire-fields.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/vision.js', import.meta.url));
 
@@ -28,84 +27,70 @@ const POOL_THREADS = '2';
 /** CUDA loads all of its code before the process is confined, not at each first use. */
 const ON_GPU = { CUDA_MODULE_LOADING: 'EAGER' } as const;
 
-export type VisionEnd = 'died' | 'hang' | 'protocol' | 'start-timeout' | 'unstartable' | 'closed';
+/** `died`: it exited or was killed from outside. */
+export type VisionEnd = 'died' | 'hang' | 'protocol' | 'start-timeout' | 'unstartable';
 
-type Message = FromVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
-type VisionRequest = ToVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
+type WithoutVersion<M> = M extends { v: number } ? Omit<M, 'v'> : never;
+export type VisionMessage = WithoutVersion<FromVision>;
+export type VisionRequest = WithoutVersion<ToVision>;
 
 export interface VisionProcessEvents {
-  message(message: Message): void;
-  /** Once, as the last event. */
-  gone(why: VisionEnd): void;
+  message(message: VisionMessage): void;
+  /** Once, as the last event, unless close() came first. One that was killed may not have exited yet. */
+  ended(why: VisionEnd): void;
 }
 
-/** One vision process from fork to exit. */
 export class VisionProcess {
-  readonly #clock: Clock;
   readonly #events: VisionProcessEvents;
-  readonly #child: ChildProcess | undefined;
-  readonly #link: Link | undefined;
-  #cancelWatch: () => void;
-  #end: VisionEnd = 'died';
-  #gone = false;
+  readonly #process: ChildProcess;
   /** It has answered `start`. */
   #answered = false;
-  /** Exit and the link's end come in either order. */
-  #partsLeft = 2;
 
   constructor(setup: VisionSetup, clock: Clock, events: VisionProcessEvents, entry = ENTRY) {
-    this.#clock = clock;
     this.#events = events;
-    this.#cancelWatch = clock.after(START_TIMEOUT_MS, () => this.kill('start-timeout'));
     const { cores, device } = setup;
-    const [file, before] = cores === undefined ? [process.execPath, []] : ['taskset', ['-c', cores, process.execPath]];
     const onGpu = device === undefined ? {} : { ...ON_GPU, ...deviceEnvironment([device], childEnvironment()) };
-    const environment = confinedEnvironment({ UV_THREADPOOL_SIZE: POOL_THREADS, ...onGpu });
-    const forked = forkLinked(
-      '/bin/sh',
-      ['-c', `${NO_CORE_FILE}; unset PWD; exec "$0" "$@"`, file, ...before, entry],
-      { stderr: 'pipe', environment },
-      { message: (raw) => this.#received(raw), closed: () => this.#partEnded(1) },
+    this.#process = new ChildProcess(
+      {
+        entry,
+        environment: confinedEnvironment({ UV_THREADPOOL_SIZE: POOL_THREADS, ...onGpu }),
+        clock,
+        startTimeoutMs: START_TIMEOUT_MS,
+        watch: { hangMs: SILENCE_MS, hasWork: () => false },
+        ...(cores !== undefined && { cores }),
+      },
+      { message: (raw) => this.#received(raw), ended: ({ reason }) => events.ended(wordFor(reason)) },
     );
-    if (forked.kind === 'failed') {
-      void forked.code.then(() => {
-        this.#end = 'unstartable';
-        this.#partEnded(2);
-      });
-      return;
-    }
-    this.#child = forked.child;
-    this.#link = forked.link;
-    // Its lines may contain parts of callers' images.
-    forked.child.stderr?.resume();
-    forked.child.once('exit', () => this.#partEnded(1));
     this.send({ kind: 'start', setup });
   }
 
   get pid(): number | undefined {
-    return this.#child?.pid;
+    return this.#process.pid;
   }
 
-  /** Never throws; a request to a process that ends is lost, and `gone` follows. */
+  /** Settles when it has exited. Never rejects. */
+  get exited(): Promise<void> {
+    return this.#process.exited;
+  }
+
+  /** Never throws; a request to a process that ends is lost, and `ended` follows. */
   send(request: VisionRequest): void {
-    this.#link?.send({ v: VISION_VERSION, ...request });
+    this.#process.send({ v: VISION_VERSION, ...request });
   }
 
-  kill(why: VisionEnd): void {
-    if (this.#end === 'died') this.#end = why;
-    this.#child?.kill('SIGKILL');
+  kill(reason: 'hang' | 'protocol'): void {
+    this.#process.kill({ reason });
+  }
+
+  /** Kills it without a report. Settles when it has exited, or after a bounded time. */
+  close(): Promise<void> {
+    return this.#process.close();
   }
 
   #received(raw: unknown): void {
-    if (this.#gone || this.#end !== 'died') return;
     const message = readVisionMessage(raw);
-    if (!message || !this.#expects(message)) {
-      this.kill('protocol');
-      return;
-    }
-    this.#cancelWatch();
-    this.#cancelWatch = this.#clock.after(SILENCE_MS, () => this.kill('hang'));
-    if (message.kind !== 'heartbeat') this.#events.message(message);
+    if (!message || !this.#expects(message)) this.kill('protocol');
+    else if (message.kind !== 'heartbeat') this.#events.message(message);
   }
 
   /**
@@ -116,14 +101,149 @@ export class VisionProcess {
     if (kind === 'heartbeat') return true;
     const answered = this.#answered;
     this.#answered = true;
+    this.#process.started();
     return (kind === 'ready' || kind === 'unable') !== answered;
   }
+}
 
-  #partEnded(parts: number): void {
-    this.#partsLeft -= parts;
-    if (this.#partsLeft > 0 || this.#gone) return;
-    this.#gone = true;
-    this.#cancelWatch();
-    this.#events.gone(this.#end);
+function wordFor(reason: EndReason): VisionEnd {
+  switch (reason) {
+    case 'hang':
+    case 'protocol':
+    case 'start-timeout':
+    case 'unstartable':
+      return reason;
+    default:
+      return 'died';
   }
+}
+
+export type Probed =
+  /** `bytes`: its memory; undefined: this system does not report it. */
+  | { readonly kind: 'ready'; readonly facts: VisionFacts; readonly bytes: number | undefined }
+  /** `reason`: one line for the operator. */
+  | { readonly kind: 'unable'; readonly reason: string };
+
+/** Starts a vision process, looks at what it is, and ends it. `entry`: of its module, absent: our own. Never rejects. */
+export function probeVision(setup: VisionSetup, clock: Clock, entry?: string): Promise<Probed> {
+  return new Promise((resolve) => {
+    const end = async (probed: Probed): Promise<void> => {
+      await process.close();
+      resolve(probed);
+    };
+    const events: VisionProcessEvents = {
+      message: (message) => {
+        if (message.kind === 'ready') void end({ ...message, bytes: residentBytes(process.pid) });
+        else if (message.kind === 'unable') void end(message);
+      },
+      ended: (why) => void end({ kind: 'unable', reason: `its process ended: ${why}` }),
+    };
+    const process = new VisionProcess(setup, clock, events, entry);
+  });
+}
+
+function residentBytes(pid: number | undefined): number | undefined {
+  try {
+    const kib = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+    return kib === undefined ? undefined : 1024 * Number(kib);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Parts of one image: a projector that cuts it into tiles makes a few for each of some dozens. */
+export const MOST_PARTS = 4096;
+
+/** Tokens of text that a projector puts around one image's embeddings: a few for each part. */
+export const MOST_TEXT_TOKENS = 65_536;
+
+/** Of one image's embeddings: each part is sent on to its engine in one frame, which has 512 MiB in all. */
+export const MOST_EMBEDDING_BYTES = 511 * 2 ** 20;
+
+/** Of a reason, UTF-16 units: it may contain a path. */
+const MOST_REASON = 8192;
+
+/** Hexadecimal digits of a SHA-256. */
+const MOST_VERSION = 64;
+
+/**
+ * Checks one message of a vision process, which has parsed callers' files and may be under the control of one: its version, its
+ * kind, every field. Returns the message itself, not a copy; undefined: it is none of the protocol. Whether its tokens are in the
+ * vocabulary and its embeddings as wide as the model, the engine checks, which fails that job alone.
+ */
+export function readVisionMessage(raw: unknown): FromVision | undefined {
+  return isFields(raw) && raw['v'] === VISION_VERSION && isMessage(raw) ? raw : undefined;
+}
+
+function isMessage(raw: Fields): raw is Fields & FromVision {
+  switch (raw['kind']) {
+    case 'ready':
+      return isFacts(raw['facts']);
+    case 'unable':
+      return isText(raw['reason'], MOST_REASON) && isBoolean(raw['mayMend']);
+    case 'layout':
+      return isCount(raw['id']) && isLayout(raw['parts']);
+    case 'encoded':
+      return isCount(raw['id']) && isEmbeddings(raw['embeddings']);
+    case 'refused':
+      return isCount(raw['id']) && (raw['why'] === 'undecodable' || raw['why'] === 'failed');
+    case 'heartbeat':
+      return true;
+    default:
+      return false;
+  }
+}
+
+function isFacts(raw: unknown): boolean {
+  if (!isFields(raw) || !isFields(raw['confinement'])) return false;
+  const { filtered, bounded, ownUser } = raw['confinement'];
+  return isText(raw['projectorVersion'], MOST_VERSION) && [raw['whole'], filtered, bounded, ownUser].every(isBoolean);
+}
+
+function isLayout(raw: unknown): boolean {
+  const parts = listOf(raw);
+  if (!parts) return false;
+  let text = 0;
+  for (const part of parts) {
+    if (!isFields(part)) return false;
+    if (part['kind'] === 'tokens' && part['tokens'] instanceof Uint32Array) text += part['tokens'].length;
+    else if (!isPlaces(part)) return false;
+  }
+  return text <= MOST_TEXT_TOKENS;
+}
+
+/** As the engine requires it of an image in a prompt (engine/scheduler/job-check.ts). */
+function isPlaces({ kind, count, positions, columns }: Fields): boolean {
+  return (
+    kind === 'embeddings' &&
+    isPositive(count) &&
+    isPositive(positions) &&
+    isCount(columns) &&
+    positions <= count &&
+    columns <= count &&
+    (columns > 0 || positions === count)
+  );
+}
+
+function isEmbeddings(raw: unknown): boolean {
+  const all = listOf(raw);
+  if (!all) return false;
+  let bytes = 0;
+  for (const values of all) {
+    if (!(values instanceof Float32Array)) return false;
+    bytes += values.byteLength;
+  }
+  return bytes <= MOST_EMBEDDING_BYTES;
+}
+
+function listOf(raw: unknown): readonly unknown[] | undefined {
+  return Array.isArray(raw) && raw.length <= MOST_PARTS ? raw : undefined;
+}
+
+function isText(raw: unknown, most: number): boolean {
+  return typeof raw === 'string' && raw.length <= most;
+}
+
+function isBoolean(raw: unknown): boolean {
+  return typeof raw === 'boolean';
 }

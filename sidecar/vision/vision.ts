@@ -1,5 +1,4 @@
 /** The vision port: what routes know of the process that counts and encodes the images of one model. client.ts implements it. */
-import type { CacheScope } from '../../engine/protocol/cache-key.js';
 import type { EncodeTask, LayoutPart, Size, VisionFacts } from '../../engine/protocol/vision-messages.js';
 
 export type { EncodeTask, LayoutPart, Size, VisionFacts } from '../../engine/protocol/vision-messages.js';
@@ -46,14 +45,4 @@ export interface Vision {
   layout(size: Size): Promise<Layout>;
   /** Accounts take turns. */
   encode(task: EncodeTask, account: string): Encoding;
-}
-
-/** A vision process as the composition sees it. */
-export interface HostedVision extends Vision {
-  /** Begins to load. Again, or after close(), it does nothing. */
-  start(): void;
-  /** Drops the embeddings that requests of this scope left, and keeps none that they leave later. */
-  forget(scope: CacheScope): void;
-  /** Kills its process. Idempotent. */
-  close(): void;
 }

@@ -55,6 +55,23 @@ t.test('each end without an answer is reported in one line', async (t) => {
   t.match(nowhere, { kind: 'failed', reason: /ended with 1/ });
 });
 
+t.test('an inspector gets no secrets of the sidecar, and what its question needs', async (t) => {
+  const set = { DATABASE_PASSWORD: 'x', HF_TOKEN: 'x', GGML_TEST_ONLY: 'x' };
+  Object.assign(process.env, set);
+  t.teardown(() => Object.keys(set).forEach((name) => Reflect.deleteProperty(process.env, name)));
+  const body = `const answer = Object.keys(process.env);
+    process.send({ v, kind: 'answer', answer }, () => process.exit(0));`;
+  const options = { clock: systemClock, entry: entry(t, body) };
+  const names = (asked: Inspected<'heads' | 'fetch'>): string[] => {
+    if (asked.kind === 'failed') throw new Error(asked.reason);
+    const all = asked.answer as unknown as string[];
+    return Object.keys(set).filter((name) => all.includes(name));
+  };
+  t.strictSame(names(await inspect('heads', { files: [] }, options)), ['GGML_TEST_ONLY']);
+  const fetched = await inspect('fetch', { uri: 'hf:a/b', dir: '/nowhere' }, options);
+  t.strictSame(names(fetched), ['HF_TOKEN', 'GGML_TEST_ONLY']);
+});
+
 t.test('a silent one is killed', async (t) => {
   const clock = new FakeClock();
   let heard = (): void => undefined;

@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { ChildEnd } from '../../../sidecar/engine-client/exit-reason.js';
+import type { ChildEnd } from '../../../sidecar/lib/child-process.js';
 import { RestartPolicy } from '../../../sidecar/engine-client/restart-policy.js';
 
 const TIMING = { backoffMinMs: 10, backoffMaxMs: 80 };

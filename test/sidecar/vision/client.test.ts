@@ -1,9 +1,9 @@
 import t from 'tap';
-import type { FromVision, ToVision, VisionSetup } from '../../../engine/protocol/vision-messages.js';
+import type { VisionSetup } from '../../../engine/protocol/vision-messages.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 import { Backoff } from '../../../sidecar/lib/backoff.js';
 import { VisionClient } from '../../../sidecar/vision/client.js';
-import type { VisionEnd, VisionProcessEvents } from '../../../sidecar/vision/process.js';
+import type { VisionEnd, VisionMessage, VisionProcessEvents, VisionRequest } from '../../../sidecar/vision/process.js';
 import type { Encoded, EncodeTask } from '../../../sidecar/vision/vision.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { RecordingLog } from '../../support/in-process.js';
@@ -28,21 +28,23 @@ const task = (of: number): EncodeTask => ({
   shrunk: SIZE,
 });
 
-type Sent = ToVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
-type Answer = FromVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
-
 /** A process that the test controls. */
 class FakeProcess {
   readonly pid = 1;
-  readonly sent: Sent[] = [];
+  readonly exited: Promise<void>;
+  exit: () => void = () => undefined;
+  readonly sent: VisionRequest[] = [];
   readonly #events: VisionProcessEvents;
   gone = false;
+  /** It does not exit although it was killed. */
+  isStuck = false;
 
   constructor(events: VisionProcessEvents) {
     this.#events = events;
+    this.exited = new Promise((resolve) => (this.exit = resolve));
   }
 
-  send(message: Sent): void {
+  send(message: VisionRequest): void {
     this.sent.push(message);
   }
 
@@ -50,12 +52,20 @@ class FakeProcess {
     if (!this.gone) this.end(why);
   }
 
+  /** Its end is reported, and it has exited. */
   end(why: VisionEnd = 'died'): void {
     this.gone = true;
-    this.#events.gone(why);
+    this.#events.ended(why);
+    if (!this.isStuck) this.exit();
   }
 
-  says(answer: Answer): void {
+  close(): Promise<void> {
+    this.gone = true;
+    this.exit();
+    return this.exited;
+  }
+
+  says(answer: VisionMessage): void {
     this.#events.message(answer);
   }
 
@@ -96,6 +106,12 @@ class Subject {
       },
     });
     this.client.start();
+  }
+
+  /** The next process is started once the last one has exited. */
+  async later(ms: number): Promise<void> {
+    this.clock.advance(ms);
+    await new Promise((done) => setImmediate(done));
   }
 
   get process(): FakeProcess {
@@ -174,12 +190,12 @@ t.test('images that are no longer needed do not take the place of others', async
 
 t.test('images that wait fail once a process ends before it is ready', async (t) => {
   const subject = new Subject();
-  const { client, process, clock } = subject;
+  const { client, process } = subject;
   process.ready();
   const [first, second] = [client.encode(task(1), 'a'), client.encode(task(2), 'a')];
   process.end();
   t.equal(await kindOf(first.result), 'failed');
-  clock.advance(100);
+  await subject.later(100);
   t.equal(subject.processes.length, 2);
   subject.process.end();
   t.equal(await kindOf(second.result), 'failed');
@@ -187,14 +203,14 @@ t.test('images that wait fail once a process ends before it is ready', async (t)
 
 t.test('if it ends, its current image fails and no other', async (t) => {
   const subject = new Subject();
-  const { client, process, clock } = subject;
+  const { client, process } = subject;
   process.ready();
   const [first, second] = [client.encode(task(1), 'a'), client.encode(task(2), 'a')];
   process.end();
   t.equal(await kindOf(first.result), 'failed');
   t.equal(client.state, 'cold');
   t.equal(client.readyInMs > 0, true);
-  clock.advance(100);
+  await subject.later(100);
   t.equal(subject.processes.length, 2);
   subject.process.ready();
   t.same(subject.process.encodes, [2]);
@@ -222,13 +238,31 @@ t.test('an image that hangs is ended with its process', async (t) => {
   clock.advance(1);
   t.ok(process.gone);
   t.equal(await kindOf(hung.result), 'failed');
-  clock.advance(1000);
+  await subject.later(1000);
   t.equal(subject.processes.length, 2);
 });
 
+t.test(
+  'one that was killed and does not exit fails its image at once, and the next one waits for its exit',
+  async (t) => {
+    const subject = new Subject();
+    const { client, process, clock } = subject;
+    process.isStuck = true;
+    process.ready();
+    const hung = client.encode(task(1), 'a');
+    clock.advance(300_000);
+    t.equal(await kindOf(hung.result), 'failed');
+    await subject.later(100_000);
+    t.equal(subject.processes.length, 1, 'its memory is not free yet');
+    process.exit();
+    await subject.later(0);
+    t.equal(subject.processes.length, 2);
+  },
+);
+
 t.test('what a closed account left is dropped, and what its waiting images leave in a later process', async (t) => {
   const subject = new Subject();
-  const { client, process, clock } = subject;
+  const { client, process } = subject;
   process.ready();
   client.forget('first');
   t.same(process.sent, [{ kind: 'forget', scope: 'first' }]);
@@ -236,7 +270,7 @@ t.test('what a closed account left is dropped, and what its waiting images leave
   client.forget('second');
   client.forget(ALL_ACCOUNTS);
   void client.encode({ ...task(1), scope: 'second' }, 'a');
-  clock.advance(1000);
+  await subject.later(1000);
   t.equal(subject.processes.length, 2);
   t.same(subject.process.sent, [], 'not before it is ready');
   subject.process.ready();
@@ -273,14 +307,14 @@ t.test('with an invalid projector it is not restarted', async (t) => {
 
 t.test('a start that fails for a cause that may pass is tried again, also after later ones', async (t) => {
   const subject = new Subject();
-  const { client, clock, log } = subject;
+  const { client, log } = subject;
   const waiting = client.encode(task(1), 'a');
   for (const started of [1, 2, 3]) {
     t.equal(subject.processes.length, started);
     subject.process.says({ kind: 'unable', reason: 'no memory', mayMend: true });
     subject.process.end();
     t.equal(client.state, 'cold');
-    clock.advance(1000);
+    await subject.later(1000);
   }
   t.equal(await kindOf(waiting.result), 'failed', 'its request holds a seat');
   subject.process.ready();
@@ -301,7 +335,8 @@ t.test('until it is ready takes as long as the last start took', async (t) => {
   t.equal(client.readyInMs, 0);
   subject.process.end();
   t.equal(client.readyInMs, 50 + 8000, 'the wait before it, and the start');
-  clock.advance(3050);
+  await subject.later(50);
+  clock.advance(3000);
   t.equal(client.readyInMs, 5000);
 });
 

@@ -3,8 +3,14 @@ import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { VISION_VERSION as v, type VisionSetup } from '../../../engine/protocol/vision-messages.js';
-import { VisionProcess, type VisionEnd } from '../../../sidecar/vision/process.js';
-import { MOST_EMBEDDING_BYTES, MOST_PARTS, MOST_TEXT_TOKENS, readVisionMessage } from '../../../sidecar/vision/wire.js';
+import {
+  MOST_EMBEDDING_BYTES,
+  MOST_PARTS,
+  MOST_TEXT_TOKENS,
+  readVisionMessage,
+  VisionProcess,
+  type VisionEnd,
+} from '../../../sidecar/vision/process.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { stubProjector, VISION_STUB, type VisionScript } from '../../support/vision-script.js';
 
@@ -47,10 +53,10 @@ class Subject {
         this.heard.push(kind);
         seen.resolve(kind);
       },
-      gone: (why: VisionEnd) => ended.resolve(why),
+      ended: (why: VisionEnd) => ended.resolve(why),
     };
     this.process = new VisionProcess(setup, this.clock, events, entry);
-    t.teardown(() => this.process.kill('closed'));
+    t.teardown(() => this.process.close());
   }
 }
 
