@@ -10,14 +10,8 @@ const TOKENS = 64;
 /** `native`: the addon of `make engine-native` is in place; the results are kept beside those of the prebuilt one. */
 const build = process.argv[2] === 'native' ? 'native' : 'prebuilt';
 const name = build === 'native' ? 'engine-limit-native' : 'engine-limit';
-/**
- * By compute threads, of each model. What the pages take of the prebuilt addon is a factor of two or three; runs of the larger
- * model take most of the time and differ least.
- */
-const RUNS = {
-  native: { '150m': { 1: 3, 2: 2 }, '13m': { 1: 5, 2: 3 } },
-  prebuilt: { '150m': { 1: 2, 2: 1 }, '13m': { 1: 3, 2: 1 } },
-}[build];
+/** By compute threads, of each model. */
+const RUNS = { '150m': { 1: 5, 2: 3 }, '13m': { 1: 5, 2: 3 } };
 /** One model alone: the rows of the others stay as they were. */
 const only = process.argv[3];
 
@@ -35,7 +29,8 @@ for (const [model, make, replies] of [
   for (const threads of [1, 2] as const) {
     const runs = RUNS[model][threads];
     const shape = { sequences: SEQUENCES, promptTokens: PROMPT_TOKENS, tokens: TOKENS, runs, replies };
-    rows.push(...(await limitRows({ model, file, threads, gpu: false, ...shape })));
+    const libraries = build === 'native' ? 'peers' : 'npm';
+    rows.push(...(await limitRows({ model, file, threads, gpu: false, libraries, ...shape })));
   }
 }
 
@@ -43,7 +38,10 @@ await keep(name, {
   title: `The engine process against llama-batched-bench, ${build} addon`,
   about: [
     `Tokens generated a second, prefill included: ${PROMPT_TOKENS} prompt tokens and ${TOKENS} generated per sequence. Medians of ${RUNS['150m'][1]} runs of the 150m model and ${RUNS['13m'][1]} of the 13m model, of ${RUNS['150m'][2]} and ${RUNS['13m'][2]} at 2 threads, each of ours right after one of the peer's and in an engine of its own; the ratio is the median of these pairs. Before the first 1,500 steps have warmed the engine up nothing is measured. A model may have been measured by itself, at another hour.`,
-    `llama-batched-bench (built from the bundled source by \`make peers\`, with native instructions and OpenMP) decodes and never samples or turns a token into text; our engine process (the ${build} addon) samples every token, finds stops, makes text and sends messages. Greedy: temperature 0. Temperature 1 with no top-k, the default of the API, is exp() over the whole vocabulary of 50,257 for every token: in the prebuilt addon by llama.cpp’s own sampler, in the native one by engine/native/next-token.cpp. With top_p 0.9 and a frequency penalty of 0.5 at temperature 1 (random weights make all tokens about equally likely, so that top_p keeps tens of thousands, where a trained model's keeps dozens) likewise.`,
+    build === 'native'
+      ? 'llama-batched-bench (built from the bundled source by `make peers`, with native instructions and OpenMP) is compiled for this processor, as is the addon.'
+      : 'llama-batched-bench runs on the libraries of node-llama-cpp’s npm package, which our engine runs on too.',
+    'llama-batched-bench decodes and never samples or turns a token into text; our engine process samples every token, finds stops, makes text and sends messages. Greedy: temperature 0. Temperature 1 with no top-k, the default of the API, is exp() over the whole vocabulary of 50,257 for every token. With top_p 0.9 and a frequency penalty of 0.5 at temperature 1 likewise (random weights make all tokens about equally likely, so that top_p keeps tens of thousands, where a trained model’s keeps dozens).',
     'Random weights, Q8_0, GPT-2’s vocabulary: `150m` and `13m` of bench/models/recipes.ts. In the 13m model the output layer and the sampling of 50,257 logits are nearly all of the work.',
   ],
   rows,

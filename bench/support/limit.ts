@@ -22,6 +22,8 @@ export interface LimitCase extends EngineCase {
   /** Replies of one run, at least; at many sequences one batch is a run. */
   readonly replies: number;
   readonly warmSteps?: number;
+  /** As BatchedOptions has it. */
+  readonly libraries?: 'peers' | 'npm';
 }
 
 /** A pair of runs, tokens a second. */
@@ -113,10 +115,10 @@ async function ours(
 }
 
 async function theirs(sequences: number, options: LimitCase): Promise<{ tokensPerSecond: number; peak: number }> {
-  const { file, threads, gpu, promptTokens, tokens, replies } = options;
+  const { file, threads, gpu, promptTokens, tokens, replies, libraries = 'peers' } = options;
   const batches = Array.from({ length: Math.max(1, replies / sequences) }, () => sequences);
   const more = gpu === false ? ['-ngl', '0'] : ['-ngl', '99'];
-  const runs = await batchedBench(file, { threads, promptTokens, tokens, sequences: batches, more });
+  const runs = await batchedBench(file, { threads, promptTokens, tokens, sequences: batches, more, libraries });
   const tokensPerSecond = runs.length / runs.reduce((sum, run) => sum + 1 / run.tokensPerSecond, 0);
   return { tokensPerSecond, peak: Math.max(...runs.map(({ peakMiB: each }) => each)) };
 }

@@ -1,8 +1,8 @@
 /** llama.cpp’s own programs, built by `make peers` from the same source as the addon. */
 import { execFile, execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { hasEnded } from './children.js';
@@ -13,6 +13,9 @@ const run = promisify(execFile);
 
 /** From dist/bench/support. */
 const BIN = fileURLToPath(new URL('../../../bench/.cache/peers/build/bin/', import.meta.url));
+
+/** llama-batched-bench beside links to node-llama-cpp's libraries, under the names that it was linked with. */
+const ON_NPM = join(BIN, '../../npm');
 
 /** A model loads in seconds; after this time it has failed. */
 const START_MS = 120_000;
@@ -25,6 +28,24 @@ function peer(name: 'llama-server' | 'llama-batched-bench'): string {
   const path = join(BIN, name);
   if (!existsSync(path)) throw new Error(`${path} is not there: run "make peers" first (5 to 10 minutes)`);
   return path;
+}
+
+/**
+ * A folder with llama-batched-bench in which the dynamic linker finds the libraries of node-llama-cpp's package for this processor, in
+ * place of those of `make peers`: ggml looks for its backends beside the program. Made anew at each call.
+ */
+function onNpmLibraries(): string {
+  const name = `linux-${process.arch}`;
+  const libraries = join(dirname(fileURLToPath(import.meta.resolve(`@node-llama-cpp/${name}`))), '..', 'bins', name);
+  rmSync(ON_NPM, { recursive: true, force: true });
+  mkdirSync(ON_NPM);
+  copyFileSync(peer('llama-batched-bench'), join(ON_NPM, 'llama-batched-bench'));
+  for (const file of readdirSync(libraries).filter((each) => each.endsWith('.so'))) {
+    symlinkSync(join(libraries, file), join(ON_NPM, file));
+    const soname = /^(libllama|libggml|libggml-base|libllama-common)(\.v[\d.]+)?\.so$/.exec(file)?.[1];
+    if (soname !== undefined) symlinkSync(join(libraries, file), join(ON_NPM, `${soname}.so.0`));
+  }
+  return ON_NPM;
 }
 
 export interface BatchedRun {
@@ -49,12 +70,15 @@ export interface BatchedOptions {
   readonly cores?: string;
   /** Variables besides this process's own. */
   readonly environment?: Readonly<Record<string, string>>;
+  /** Whose build of llama.cpp's libraries it runs on: that of `make peers`, or of the npm package. */
+  readonly libraries?: 'peers' | 'npm';
 }
 
 /** One run of llama-batched-bench: prefill and generation of `sequences` at once, with nothing sampled. */
 export async function batchedBench(file: string, options: BatchedOptions): Promise<BatchedRun[]> {
-  const { threads, promptTokens, tokens, sequences, more = [], cores, environment } = options;
-  const program = peer('llama-batched-bench');
+  const { threads, promptTokens, tokens, sequences, more = [], cores, environment, libraries } = options;
+  const npm = libraries === 'npm' ? onNpmLibraries() : undefined;
+  const program = npm === undefined ? peer('llama-batched-bench') : join(npm, 'llama-batched-bench');
   const [command, before] = cores === undefined ? [program, []] : ['taskset', ['-c', cores, program]];
   // llama.cpp rounds each sequence’s share up to 256 cells.
   const context = Math.max(...sequences) * Math.ceil((promptTokens + tokens) / 256) * 256;
@@ -78,7 +102,10 @@ export async function batchedBench(file: string, options: BatchedOptions): Promi
       ],
       ...['-npl', sequences.join(','), '-t', `${threads}`, '-tb', `${threads}`, '--output-format', 'jsonl', ...more],
     ],
-    { maxBuffer: 1 << 24, env: { ...process.env, ...environment } },
+    {
+      maxBuffer: 1 << 24,
+      env: { ...process.env, ...environment, ...(npm !== undefined && { LD_LIBRARY_PATH: `${npm}:${BIN}` }) },
+    },
   );
   let peak = 0;
   const looking = setInterval(() => {

@@ -4,7 +4,6 @@
  */
 import type { LlamaContext } from 'node-llama-cpp';
 import type { AddonCheckpoint, AddonContext } from './addon-context.js';
-import { Grammars } from './grammars.js';
 import { LoadFailure } from './load-failure.js';
 import { engineAddon, type EngineAddon } from './native.js';
 import { KNOWN_VERSION } from './prebuilt-file.js';
@@ -13,7 +12,6 @@ import { usableCores } from '../protocol/usable-cores.js';
 export interface Internals {
   readonly context: AddonContext;
   readonly Checkpoint: new () => AddonCheckpoint;
-  readonly grammars: Grammars;
   readonly addon: EngineAddon;
 }
 
@@ -30,11 +28,9 @@ interface Layer {
 /** The layer below `context`. @throws {LoadFailure} It is not as in the version that it was read in. */
 export function internals(context: LlamaContext): Internals {
   const { _ctx: inner, _llama: llama } = context as unknown as Layer;
-  const grammars = Grammars.of(context.model);
   const Checkpoint = llama?._bindings?.AddonContextSequenceCheckpoint;
-  if (!inner || !Checkpoint || !grammars)
-    throw new LoadFailure(`node-llama-cpp is not as version ${KNOWN_VERSION} is: run npm ci`);
-  return { context: inner, Checkpoint, grammars, addon: engineAddon() };
+  if (!inner || !Checkpoint) throw new LoadFailure(`node-llama-cpp is not as version ${KNOWN_VERSION} is: run npm ci`);
+  return { context: inner, Checkpoint, addon: engineAddon() };
 }
 
 /**

@@ -21,7 +21,7 @@ import { asFault } from '../scheduler/faults.js';
 import { decodeImage } from './decode-image.js';
 import { gapsOf } from './gaps.js';
 import { GrammarConstraint } from './grammar-constraint.js';
-import type { Grammars } from './grammars.js';
+import { Grammars } from './grammars.js';
 import { watched } from './run.js';
 import { stateFacts } from './whole-state.js';
 import { NOT_A_NUMBER, NOT_NUMBERS, scored } from './not-a-number.js';
@@ -55,13 +55,14 @@ export class BatchDecoder implements Decoder {
 
   private constructor(
     found: Internals,
+    grammars: Grammars,
     sequences: number,
     truncatable: boolean,
     restoredTruncatable: boolean,
     savable: boolean,
     closes: number | undefined,
   ) {
-    const { context, Checkpoint, grammars, addon } = found;
+    const { context, Checkpoint, addon } = found;
     this.#closes = closes;
     this.truncatable = truncatable;
     this.restoredTruncatable = restoredTruncatable;
@@ -91,7 +92,8 @@ export class BatchDecoder implements Decoder {
     const closes = closesGaps && anywhere ? context.contextSize : undefined;
     // Of cells outside a window llama.cpp saves none, also where it keeps them all.
     const restored = anywhere && uniform !== false;
-    return new BatchDecoder(found, context.totalSequences, anywhere, restored, savable, closes);
+    const grammars = await Grammars.of(context.model);
+    return new BatchDecoder(found, grammars, context.totalSequences, anywhere, restored, savable, closes);
   }
 
   /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */
@@ -142,11 +144,7 @@ export class BatchDecoder implements Decoder {
   }
 
   sampler(sampling: Sampling): Sampler {
-    return new BatchSampler(
-      this.#picks,
-      sampling,
-      new GrammarConstraint(this.#grammars, sampling.markers, this.#grammars.inline),
-    );
+    return new BatchSampler(this.#picks, sampling, new GrammarConstraint(this.#grammars, sampling.markers));
   }
 
   isExpensive(stacks: number): boolean {

@@ -1,15 +1,21 @@
-import { GrammarError } from './grammar-error.js';
-import type { Grammars, GrammarState } from './grammars.js';
-import type { TokenMask } from '../grammar/mask.js';
+import type { MaskGrammar, Standing, TokenMask } from '../grammar/mask.js';
 import { EngineFault } from '../scheduler/faults.js';
-import { InlineConstraint, type InlineGrammars } from './inline-grammars.js';
+import type { Grammars } from './grammars.js';
 import type { MaskConstraint } from './masks.js';
 
 /** What it needs of {@link Grammars}. */
-export type ConstraintGrammars = Pick<Grammars, 'controlTokensBut' | 'take' | 'masks' | 'isEnd'>;
+export type ConstraintGrammars = Pick<Grammars, 'controlTokensBut' | 'grammar' | 'masks' | 'isEnd'>;
 
-const NOTHING = new Uint32Array(0);
-const NO_LIMIT: TokenMask = { kind: 'but', tokens: NOTHING };
+/** A grammar cannot be used. Its name is the reason that a fault gives. */
+export class GrammarError extends Error {
+  override readonly name = 'GrammarError';
+
+  constructor() {
+    super('the grammar cannot be used');
+  }
+}
+
+const NO_LIMIT: TokenMask = { kind: 'but', tokens: new Uint32Array(0) };
 
 /**
  * What sampling one token within a step may take, ms: several times what a grammar that is not expensive takes. Replies of a step
@@ -20,20 +26,17 @@ const TOKEN_MS = 20;
 const OVER_MS = 40;
 
 /**
- * What constrains one reply now: a grammar that is looked at within the step, llama.cpp's state of one where the decoder
- * cannot do that, or masks of a thread where either would be expensive. Which grammars are is known beforehand from their
- * stacks; one whose tokens take long nevertheless goes over to masks, since all that share the step wait for it.
+ * What constrains one reply now: a grammar that is evaluated within the step, or masks of a thread where that would be expensive.
+ * Which grammars are is known beforehand from their stacks; one whose tokens take long nevertheless goes over to masks, since all
+ * that share the step wait for it.
  */
 export class GrammarConstraint {
-  readonly #grammars: ConstraintGrammars | undefined;
+  readonly #grammars: ConstraintGrammars;
   /** Tokens that may not be sampled while a grammar constrains the reply. */
   readonly #controlTokens: Uint32Array;
   readonly #control: ReadonlySet<number>;
-  #state: GrammarState | undefined;
   #inline: InlineConstraint | undefined;
   #masks: MaskConstraint | undefined;
-  #unusable = false;
-  readonly #inlineGrammars: InlineGrammars | undefined;
   /** The last mask of the grammar, and the same without the control tokens. One alone: each may be as long as the vocabulary. */
   #last: { readonly mask: TokenMask; readonly made: TokenMask } | undefined;
   readonly #unlimited: TokenMask;
@@ -42,44 +45,26 @@ export class GrammarConstraint {
   /** By how much its tokens took longer than {@link TOKEN_MS}, at least 0. */
   #overMs = 0;
 
-  /**
-   * Without `grammars` no grammar can be used. `markers`: as {@link Sampling.markers}. `inline`: for a decoder that asks
-   * {@link limit} and {@link refused} at each token.
-   */
-  constructor(grammars: ConstraintGrammars | undefined, markers: readonly string[] = [], inline?: InlineGrammars) {
+  /** `markers`: as {@link Sampling.markers}. */
+  constructor(grammars: ConstraintGrammars, markers: readonly string[] = []) {
     this.#grammars = grammars;
-    this.#inlineGrammars = inline;
-    this.#controlTokens = grammars?.controlTokensBut(markers) ?? new Uint32Array(0);
+    this.#controlTokens = grammars.controlTokensBut(markers);
     this.#control = new Set(this.#controlTokens);
     this.#unlimited = { kind: 'but', tokens: this.#controlTokens };
   }
 
-  /** Undefined: no grammar constrains the reply, or not by llama.cpp's state. */
-  get state(): GrammarState | undefined {
-    return this.#state;
-  }
-
   /** The reply is not constrained. */
   get free(): boolean {
-    return !this.#state && !this.#inline && !this.#masks && !this.#unusable;
+    return !this.#inline && !this.#masks;
   }
 
   /** As {@link Sampler.pending}. */
   get pending(): Promise<void> | undefined {
-    return this.#masks ? this.#masks.pending : this.#inline?.pending;
+    return this.#masks?.pending;
   }
 
-  /**
-   * Tokens that must not be sampled next. Changes after each token if {@link changes}. Not while it is pending. Throws
-   * a fault.
-   */
-  get denied(): Uint32Array {
-    if (this.#masks) return joined(this.#controlTokens, this.#masks.denied);
-    return this.#state ? this.#controlTokens : NOTHING;
-  }
-
-  /** Whether the forbidden tokens change after each token. */
-  get changes(): boolean {
+  /** Masks of the thread constrain the reply. */
+  get masked(): boolean {
     return this.#masks !== undefined;
   }
 
@@ -88,7 +73,7 @@ export class GrammarConstraint {
    * pending. Throws a fault.
    */
   limit(): TokenMask {
-    if (!this.#masks && !this.#inline) return this.#state ? this.#unlimited : NO_LIMIT;
+    if (this.free) return NO_LIMIT;
     const narrow = this.#masks ? this.#masks.narrow : this.#inline?.narrow();
     return narrow ? this.#withoutControl(narrow) : this.#unlimited;
   }
@@ -96,7 +81,7 @@ export class GrammarConstraint {
   /** A token was sampled under {@link limit}. Undefined: it may come. Otherwise what the next one is to be sampled under. */
   refused(token: number): TokenMask | undefined {
     if (this.#masks) {
-      const tokens = this.denied;
+      const tokens = joined(this.#controlTokens, this.#masks.denied);
       return tokens.includes(token) ? { kind: 'but', tokens } : undefined;
     }
     if (!this.#inline || this.#inline.allows(token)) return undefined;
@@ -109,7 +94,6 @@ export class GrammarConstraint {
       mask.kind === 'only'
         ? { kind: 'only', tokens: mask.tokens.filter((token) => !this.#control.has(token)) }
         : { kind: 'but', tokens: joined(this.#controlTokens, mask.tokens) };
-    // llama.cpp would end the process, or take any token.
     if (made.kind === 'only' && made.tokens.length === 0) throw new EngineFault('no token goes on with the grammar');
     this.#last = { mask, made };
     return made;
@@ -119,21 +103,11 @@ export class GrammarConstraint {
   constrain(gbnf: string, tokens: readonly number[], stacks = 1): boolean {
     this.release();
     const grammars = this.#grammars;
-    const expensive = (): MaskConstraint | undefined => grammars?.masks(gbnf, tokens, stacks);
-    const inline = this.#inlineGrammars && new InlineConstraint(this.#inlineGrammars, gbnf, tokens);
-    // Without tokens there is nothing to match. llama.cpp's own check is for when the vocabulary is still being read.
-    const ready = inline !== undefined && inline.pending === undefined;
-    const taken = tokens.length === 0 || ready ? undefined : grammars?.take(gbnf, tokens);
-    if (taken?.kind === 'mismatch' || (ready && tokens.length > 0 && !this.#matches(inline))) return false;
-    this.#masks = expensive();
+    const inline = new InlineConstraint(grammars, gbnf, tokens);
+    if (tokens.length > 0 && !this.#matches(inline)) return false;
+    this.#masks = grammars.masks(gbnf, tokens, stacks);
     if (this.#masks) return true;
-    if (inline) this.#inline = inline;
-    else {
-      const state = taken ?? grammars?.take(gbnf, tokens);
-      if (state?.kind === 'mismatch') return false;
-      if (state?.kind === 'state') this.#state = state.state;
-      else this.#unusable = true;
-    }
+    this.#inline = inline;
     this.#text = { gbnf, read: [...tokens] };
     return true;
   }
@@ -149,7 +123,7 @@ export class GrammarConstraint {
 
   /** A token was sampled, which took so many ms of the step; 0: not known. */
   accept(token: number, ms = 0): void {
-    if (this.#grammars?.isEnd(token) !== false) return;
+    if (this.#grammars.isEnd(token)) return;
     this.#masks?.accept(token);
     this.#inline?.accept(token);
     this.#text?.read.push(token);
@@ -159,31 +133,94 @@ export class GrammarConstraint {
 
   /** From now on masks of the thread constrain the reply. */
   goToMasks(): void {
-    if (!this.#text || !this.#grammars) return;
+    if (!this.#text) return;
     const { gbnf, read } = this.#text;
     this.#text = undefined;
     this.#masks = this.#grammars.masks(gbnf, read, Infinity);
-    if (this.#masks) this.#state = this.#inline = undefined;
+    if (this.#masks) this.#inline = undefined;
   }
 
   release(): void {
     this.#masks?.release();
     this.#masks = undefined;
-    this.#state = undefined;
     this.#inline = undefined;
     this.#last = undefined;
     this.#text = undefined;
     this.#overMs = 0;
-    this.#unusable = false;
   }
 
   /** Throws if the grammar cannot be used. */
   check(): void {
-    if (this.#unusable) throw new GrammarError();
     this.#masks?.check();
   }
 }
 
+/** One reply in a grammar that is evaluated within the step. */
+export class InlineConstraint {
+  readonly #grammars: Pick<Grammars, 'grammar'>;
+  readonly #gbnf: string;
+  /** Tokens that the grammar has not read yet. */
+  #unread: number[];
+  #grammar: MaskGrammar | undefined;
+  /** `dead`: the grammar cannot be read, or did not allow a token. */
+  #standing: Standing | 'dead' | undefined;
+
+  /** `tokens`: what the root has matched already. */
+  constructor(grammars: Pick<Grammars, 'grammar'>, gbnf: string, tokens: readonly number[]) {
+    this.#grammars = grammars;
+    this.#gbnf = gbnf;
+    this.#unread = [...tokens];
+  }
+
+  /** Whether the grammar begins with the tokens so far. Throws `GrammarTooExpensive`. */
+  matches(): boolean {
+    return this.#at() !== 'dead';
+  }
+
+  /**
+   * The tokens that may come next, where these are found at once; undefined: the caller checks a sampled token instead.
+   * Throws `GrammarTooExpensive`.
+   */
+  narrow(): TokenMask | undefined {
+    const { grammar, standing } = this.#here();
+    return grammar.isNarrow(standing) ? this.mask() : undefined;
+  }
+
+  /** Throws `GrammarTooExpensive`. */
+  allows(token: number): boolean {
+    const { grammar, standing } = this.#here();
+    return grammar.allows(standing, token);
+  }
+
+  /** Throws `GrammarTooExpensive`. */
+  mask(): TokenMask {
+    const { grammar, standing } = this.#here();
+    return grammar.mask(standing);
+  }
+
+  /** This token, which is no end token, was sampled. */
+  accept(token: number): void {
+    this.#unread.push(token);
+  }
+
+  #here(): { readonly grammar: MaskGrammar; readonly standing: Standing } {
+    const standing = this.#at();
+    if (!this.#grammar || standing === 'dead') throw new GrammarError();
+    return { grammar: this.#grammar, standing };
+  }
+
+  #at(): Standing | 'dead' {
+    this.#grammar ??= this.#grammars.grammar(this.#gbnf);
+    const grammar = this.#grammar;
+    let standing = this.#standing ?? grammar?.start ?? 'dead';
+    for (const token of this.#unread) {
+      if (standing !== 'dead') standing = grammar?.after(standing, token) ?? 'dead';
+    }
+    this.#unread = [];
+    this.#standing = standing;
+    return standing;
+  }
+}
 function joined(one: Uint32Array, other: Uint32Array): Uint32Array {
   const all = new Uint32Array(one.length + other.length);
   all.set(one);

@@ -1,175 +1,159 @@
 import type { LlamaModel, Token } from 'node-llama-cpp';
 import { isBounded, MAX_GRAMMAR_CHARACTERS } from '../grammar/gbnf.js';
-import { InlineGrammars } from './inline-grammars.js';
-import { maskVocabulary } from './mask-vocabulary.js';
-import { Masks, type MaskConstraint } from './masks.js';
+import { MaskGrammar } from '../grammar/mask.js';
+import { MAX_KEPT, MAX_PROGRAMS } from '../grammar/mask-memory.js';
+import { GrammarTooExpensive } from '../grammar/reach.js';
+import { sortedTokens, type SortedTokens } from '../grammar/sorted-tokens.js';
+import { controlText, tokenBytes } from '../output/token-bytes.js';
+import { Masks, type MaskConstraint, type MaskVocabulary } from './masks.js';
+
+/** The largest grammar that is used: a little more than the largest one made, which grammarAfter lengthens. */
+const MAX_USED_CHARACTERS = MAX_GRAMMAR_CHARACTERS + 8192;
 
 /**
- * Grammars on the addon's own classes (node-llama-cpp's bindings/AddonTypes.d.ts, not exported), which both decoders
- * use: the public classes can neither continue an existing text nor be created synchronously.
- *
- * llama.cpp aborts the process if it must sample when nothing can follow, or gets an end token that is not allowed. So
- * a state that once rejected a token is never used again.
- */
-
-/** One reply's state in its grammar. Freed by the garbage collector. */
-export interface GrammarState {
-  readonly __grammarState: never;
-}
-
-interface Bindings {
-  readonly AddonGrammar: new (
-    gbnf: string,
-    options: { readonly addonExports: Bindings; readonly rootRuleName: string },
-  ) => object;
-  readonly AddonGrammarEvaluationState: {
-    new (model: unknown, grammar: object): GrammarState;
-    /** A copy. */
-    new (state: GrammarState): GrammarState;
-  };
-  readonly AddonSampler: {
-    /** Throws if the grammar does not allow the token; the state is unusable after that. */
-    acceptGrammarEvaluationStateToken(state: GrammarState, token: number): void;
-  };
-}
-
-/** Grammars kept compiled, the last ones used. */
-export const MAX_GRAMMARS = 64;
-/** The largest grammar that is compiled: a little more than the largest one made, which grammarAfter lengthens. */
-const MAX_COMPILED_CHARACTERS = MAX_GRAMMAR_CHARACTERS + 8192;
-
-/**
- * Stacks of a grammar times tokens of the vocabulary from which on masks are used: for a rejected token llama.cpp
- * checks each stack against nearly every token, some 3 ns each, and everything in the same step waits for it.
+ * Stacks of a grammar times tokens of the vocabulary from which on the thread makes its masks: the first mask of each place in it
+ * visits up to so many pairs, some 3 ns each, and everything in the same step waits for it.
  */
 const EXPENSIVE = 2_500_000;
 
-type TakenState =
-  | { readonly kind: 'state'; readonly state: GrammarState }
-  /** The grammar does not begin with these tokens. */
-  | { readonly kind: 'mismatch' }
-  /** No grammar, or one that is too large. */
-  | { readonly kind: 'invalid' };
+/** Places of a grammar that may be visited at once within a step, some 10 ms. A grammar that takes more goes to the mask thread. */
+const MAX_LOOK = 200_000;
 
-/** One model's grammars, compiled once. */
+/** Tokens that are read in one go, below a millisecond: the process answers its supervisor meanwhile. */
+const AT_ONCE = 1000;
+
+/** What grammars read of a model's tokens. */
+export interface GrammarVocabulary extends MaskVocabulary {
+  /** Tokens without a text of their own that do not end a reply. */
+  readonly control: Uint32Array;
+  /** Of each token, as the model's file has it. */
+  readonly names: readonly string[];
+}
+
+/**
+ * One model's grammars. Those that are evaluated within the step are kept here: a sampled token is checked by itself, and where it is
+ * refused the mask is made, once for each place in the grammar. Expensive ones are evaluated by the thread of {@link Masks}.
+ */
 export class Grammars {
-  /** Tokens without a text of their own, which do not end a reply: a grammar cannot match them. */
-  readonly #controlTokens: Uint32Array;
-  readonly #bindings: Bindings;
-  readonly #model: LlamaModel;
-  readonly #addonModel: unknown;
+  readonly #vocabulary: GrammarVocabulary;
+  readonly #ends: ReadonlySet<number>;
+  readonly #tokens: SortedTokens;
   readonly #masks: Masks;
-  /** For a decoder that can ask it within a step. */
-  readonly inline: InlineGrammars;
-  /** States in which nothing was read yet, by their grammar; the one used last is last. */
-  readonly #compiled = new Map<string, GrammarState>();
+  /** By their text; the most recently used is last. */
+  readonly #grammars = new Map<string, MaskGrammar>();
 
-  private constructor(bindings: Bindings, model: LlamaModel, addonModel: unknown) {
-    this.#bindings = bindings;
-    this.#model = model;
-    this.#addonModel = addonModel;
-    this.#controlTokens = controlTokens(model);
-    this.#masks = new Masks(() => maskVocabulary(model));
-    this.inline = new InlineGrammars(() => maskVocabulary(model), isServable);
+  constructor(vocabulary: GrammarVocabulary) {
+    const { bytes, starts, ends } = vocabulary;
+    this.#vocabulary = vocabulary;
+    this.#ends = new Set(ends);
+    this.#tokens = sortedTokens(bytes, starts, ends);
+    this.#masks = new Masks({ bytes, starts, ends });
+  }
+
+  /** Reads the vocabulary of `model`: 50,000 tokens take some 50 ms. */
+  static async of(model: LlamaModel): Promise<Grammars> {
+    return new Grammars(await vocabularyOf(model));
   }
 
   /** The control tokens that may not come in a reply with these markers. */
   controlTokensBut(markers: readonly string[]): Uint32Array {
-    if (markers.length === 0) return this.#controlTokens;
-    const names = this.#model.fileInfo.metadata.tokenizer.ggml.tokens;
-    return this.#controlTokens.filter((token) => !markers.includes(names[token] ?? ''));
-  }
-
-  /** Undefined: this version of the addon does not look as expected. */
-  static of(model: LlamaModel): Grammars | undefined {
-    const inner = model as unknown as {
-      readonly _model?: unknown;
-      readonly _llama?: { readonly _bindings?: Partial<Bindings> };
-    };
-    const bindings = inner._llama?._bindings;
-    if (inner._model === undefined || !isComplete(bindings)) return undefined;
-    return new Grammars(bindings, model, inner._model);
+    const { control, names } = this.#vocabulary;
+    return markers.length === 0 ? control : control.filter((token) => !markers.includes(names[token] ?? ''));
   }
 
   isEnd(token: number): boolean {
-    return this.#model.isEogToken(token as Token);
-  }
-
-  /** Grammars kept now. */
-  get size(): number {
-    return this.#compiled.size;
-  }
-
-  /**
-   * Masks for one reply, whose root has matched `tokens`; undefined: the grammar is cheap enough for llama.cpp. Only
-   * for bounded grammars.
-   */
-  masks(gbnf: string, tokens: readonly number[], stacks: number): MaskConstraint | undefined {
-    return this.isExpensive(stacks) && isServable(gbnf) ? this.#masks.constrain(gbnf, tokens) : undefined;
+    return this.#ends.has(token);
   }
 
   isExpensive(stacks: number): boolean {
-    return stacks * this.#model.fileInfo.metadata.tokenizer.ggml.tokens.length >= EXPENSIVE;
+    return stacks * this.#vocabulary.names.length >= EXPENSIVE;
   }
 
-  /** A new state for one reply, whose root has matched `tokens`. */
-  take(gbnf: string, tokens: readonly number[]): TakenState {
-    const fresh = this.#fresh(gbnf);
-    if (!fresh) return { kind: 'invalid' };
-    const { AddonGrammarEvaluationState: State, AddonSampler: sampler } = this.#bindings;
-    const state = new State(fresh);
-    if (tokens.some((token) => this.#model.isEogToken(token as Token))) return { kind: 'mismatch' };
-    try {
-      for (const token of tokens) sampler.acceptGrammarEvaluationStateToken(state, token);
-    } catch {
-      return { kind: 'mismatch' };
-    }
-    return { kind: 'state', state };
+  /**
+   * Masks of the thread for one reply, whose root has matched `tokens`; undefined: the grammar is cheap enough for the step, or cannot
+   * be used.
+   */
+  masks(gbnf: string, tokens: readonly number[], stacks: number): MaskConstraint | undefined {
+    return this.isExpensive(stacks) && isUsable(gbnf) ? this.#masks.constrain(gbnf, tokens) : undefined;
   }
 
-  #fresh(gbnf: string): GrammarState | undefined {
-    const known = this.#compiled.get(gbnf);
-    this.#compiled.delete(gbnf);
-    const state = known ?? this.#compile(gbnf);
-    if (!state) return undefined;
-    this.#compiled.set(gbnf, state);
-    if (this.#compiled.size > MAX_GRAMMARS) {
-      for (const oldest of this.#compiled.keys()) {
-        this.#compiled.delete(oldest);
-        break;
-      }
-    }
-    return state;
+  /** Undefined: it is too large, or cannot be read. */
+  grammar(gbnf: string): MaskGrammar | undefined {
+    if (!isUsable(gbnf)) return undefined;
+    const known = this.#grammars.get(gbnf);
+    const grammar: MaskGrammar | undefined =
+      known ??
+      readable(() =>
+        MaskGrammar.of(gbnf, this.#tokens, { work: MAX_LOOK, share: (): number => this.#shareOf(gbnf, grammar) }),
+      );
+    this.#grammars.delete(gbnf);
+    if (!grammar) return undefined;
+    this.#grammars.set(gbnf, grammar);
+    if (!known) this.#fit();
+    return grammar;
   }
 
-  #compile(gbnf: string): GrammarState | undefined {
-    if (!isServable(gbnf)) return undefined;
-    const { AddonGrammar, AddonGrammarEvaluationState: State } = this.#bindings;
-    try {
-      const grammar = new AddonGrammar(gbnf, { addonExports: this.#bindings, rootRuleName: 'root' });
-      return new State(this.#addonModel, grammar);
-    } catch {
-      return undefined;
+  /** A reply may continue with a grammar that is no longer kept, which then gets the smallest share. */
+  #shareOf(gbnf: string, grammar: MaskGrammar | undefined): number {
+    return this.#grammars.get(gbnf) === grammar ? 1 / this.#grammars.size : 0;
+  }
+
+  /** A grammar was added: the least recently used ones are dropped, and the shares of the others shrink. */
+  #fit(): void {
+    let programs = [...this.#grammars.values()].reduce((sum, { programBytes }) => sum + programBytes, 0);
+    for (const [gbnf, grammar] of this.#grammars) {
+      if (this.#grammars.size === 1 || (this.#grammars.size <= MAX_KEPT && programs <= MAX_PROGRAMS)) break;
+      this.#grammars.delete(gbnf);
+      programs -= grammar.programBytes;
+      grammar.fit();
     }
+    for (const grammar of this.#grammars.values()) grammar.fit();
   }
 }
 
-function isServable(gbnf: string): boolean {
-  return gbnf.length <= MAX_COMPILED_CHARACTERS && isBounded(gbnf);
+function isUsable(gbnf: string): boolean {
+  return gbnf.length <= MAX_USED_CHARACTERS && isBounded(gbnf);
 }
 
-function isComplete(bindings: Partial<Bindings> | undefined): bindings is Bindings {
-  return (
-    typeof bindings?.AddonGrammar === 'function' &&
-    typeof bindings.AddonGrammarEvaluationState === 'function' &&
-    typeof bindings.AddonSampler?.acceptGrammarEvaluationStateToken === 'function'
-  );
-}
-
-function controlTokens(model: LlamaModel): Uint32Array {
-  const control: number[] = [];
-  for (const token of model.iterateAllTokens()) {
-    if (model.getTokenAttributes(token).control && !model.isEogToken(token)) control.push(token);
+/**
+ * Undefined too where a grammar's beginning alone takes too much work, as with left recursion, which no grammar made
+ * here has.
+ */
+function readable(read: () => MaskGrammar | undefined): MaskGrammar | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof GrammarTooExpensive) return undefined;
+    throw error;
   }
-  return Uint32Array.from(control);
+}
+
+/** Control tokens go by their names, as in llama.cpp. */
+async function vocabularyOf(model: LlamaModel): Promise<GrammarVocabulary> {
+  const { ggml } = model.fileInfo.metadata.tokenizer;
+  const texts = {
+    model: ggml.model,
+    tokens: ggml.tokens,
+    types: ggml.token_type,
+    detokenize: (token: number) => model.detokenize([token as Token]),
+  };
+  // Not the ones of the engine, which would keep every token's from then on.
+  const bytesOf = tokenBytes(texts);
+  const controlOf = controlText(texts);
+  const all: Uint8Array[] = [];
+  const ends: number[] = [];
+  const controls: number[] = [];
+  for (let id = 0; id < texts.tokens.length; id++) {
+    if (id % AT_ONCE === AT_ONCE - 1) await new Promise(setImmediate);
+    const token = id as Token;
+    const control = controlOf(token);
+    all.push(control === undefined ? bytesOf(token) : Buffer.from(control));
+    if (model.isEogToken(token)) ends.push(token);
+    else if (model.getTokenAttributes(token).control) controls.push(token);
+  }
+  const starts = new Uint32Array(all.length + 1);
+  for (const [i, { length }] of all.entries()) starts[i + 1] = (starts[i] ?? 0) + length;
+  const bytes = new Uint8Array(starts[all.length] ?? 0);
+  for (const [i, each] of all.entries()) bytes.set(each, starts[i]);
+  return { bytes, starts, ends: Uint32Array.from(ends), control: Uint32Array.from(controls), names: texts.tokens };
 }

@@ -55,16 +55,16 @@ export interface MaskConstraint {
  * idle; after a fault the next request starts another.
  */
 export class Masks {
-  readonly #vocabulary: () => Promise<MaskVocabulary>;
+  readonly #vocabulary: MaskVocabulary;
   readonly #start: (vocabulary: MaskVocabulary) => MaskThread;
-  #thread: Promise<MaskThread> | undefined;
+  #thread: MaskThread | undefined;
   /** Replies that wait for their turn: one entry each, so no more than there are sequences. */
   readonly #waiting = new Set<QueuedConstraint>();
   #current: QueuedConstraint | undefined;
   #lastId = 0;
 
-  /** `vocabulary`: called once per thread. */
-  constructor(vocabulary: () => Promise<MaskVocabulary>, start = startThread) {
+  /** `vocabulary`: each thread gets a copy. */
+  constructor(vocabulary: MaskVocabulary, start = startThread) {
     this.#vocabulary = vocabulary;
     this.#start = start;
   }
@@ -78,12 +78,7 @@ export class Masks {
       },
       release: () => {
         this.#waiting.delete(constraint);
-        if (constraint.isKnown)
-          this.#thread?.then(
-            (thread) => thread.postMessage({ kind: 'release', id: constraint.id }),
-            // A thread that did not start holds nothing.
-            () => undefined,
-          );
+        if (constraint.isKnown) this.#thread?.postMessage({ kind: 'release', id: constraint.id });
       },
     });
     constraint.ask();
@@ -95,23 +90,17 @@ export class Masks {
     if (this.#current || !next) return;
     this.#waiting.delete(next);
     this.#current = next;
-    this.#thread ??= this.#started();
-    this.#thread.then(
-      (thread) => {
-        if (next.isReleased) {
-          this.#current = undefined;
-          this.#next();
-          return;
-        }
-        thread.ref();
-        thread.postMessage(next.request());
-      },
-      () => this.#failed(),
-    );
+    try {
+      this.#thread ??= this.#started();
+      this.#thread.ref();
+      this.#thread.postMessage(next.request());
+    } catch {
+      this.#failed();
+    }
   }
 
-  async #started(): Promise<MaskThread> {
-    const thread = this.#start(await this.#vocabulary());
+  #started(): MaskThread {
+    const thread = this.#start(this.#vocabulary);
     thread.on('message', (answer: MaskAnswer) => {
       thread.unref();
       this.#answered(answer);
@@ -165,10 +154,6 @@ class QueuedConstraint implements MaskConstraint {
   /** The thread was asked for it. */
   get isKnown(): boolean {
     return this.#known;
-  }
-
-  get isReleased(): boolean {
-    return this.#released;
   }
 
   get pending(): Promise<void> | undefined {

@@ -9,8 +9,6 @@ import type {
 } from 'node-llama-cpp';
 import type { Decoder, Part, PartResult, Sampler, Sampling } from '../../engine/scheduler/decoder.js';
 import { asFault, EngineFault } from '../../engine/scheduler/faults.js';
-import { GrammarConstraint } from '../../engine/llama/grammar-constraint.js';
-import { Grammars } from '../../engine/llama/grammars.js';
 import { IteratorSampler, NO_TOP_K } from './iterator-sampler.js';
 import { labelLogprobs } from './label-scores.js';
 
@@ -27,7 +25,6 @@ export class IteratorDecoder implements Decoder {
   readonly #context: LlamaContext;
   readonly #sequences: LlamaContextSequence[];
   readonly #model: LlamaModel;
-  readonly #grammars: Grammars | undefined;
   /** Sequences with a fault: node-llama-cpp may not have counted what llama.cpp evaluated. */
   readonly #spoiled = new Set<number>();
 
@@ -41,7 +38,6 @@ export class IteratorDecoder implements Decoder {
     this.#context = context;
     this.#sequences = Array.from({ length: context.totalSequences }, () => context.getSequence(SEQUENCE));
     this.#model = context.model;
-    this.#grammars = Grammars.of(context.model);
   }
 
   async step(parts: readonly Part[]): Promise<PartResult[]> {
@@ -78,11 +74,11 @@ export class IteratorDecoder implements Decoder {
   }
 
   sampler(sampling: Sampling): Sampler {
-    return new IteratorSampler(sampling, this.#model, new GrammarConstraint(this.#grammars, sampling.markers));
+    return new IteratorSampler(sampling, this.#model);
   }
 
-  isExpensive(stacks: number): boolean {
-    return this.#grammars?.isExpensive(stacks) === true;
+  isExpensive(): boolean {
+    return false;
   }
 
   #at(sequence: number): LlamaContextSequence {

@@ -9,8 +9,9 @@ import type {
 import type { Sampler, Sampling } from '../../engine/scheduler/decoder.js';
 import { EngineFault } from '../../engine/scheduler/faults.js';
 import { fixedSeed, usableTemperature } from '../../engine/scheduler/sampler-numbers.js';
-import type { GrammarConstraint } from '../../engine/llama/grammar-constraint.js';
+import { GrammarError } from '../../engine/llama/grammar-constraint.js';
 import { LlamaGrammarEvaluationState, TokenBias } from '../../engine/llama/package.js';
+import { controlTokens, grammarState, type GrammarState } from './llama-grammar.js';
 
 /**
  * node-llama-cpp's default top-k of 40 has no public "off": 0 sorts the whole vocabulary for every token. null is
@@ -18,53 +19,59 @@ import { LlamaGrammarEvaluationState, TokenBias } from '../../engine/llama/packa
  */
 export const NO_TOP_K = null as unknown as number;
 
-/** One reply's sampler on node-llama-cpp's public iterator. */
+const NOTHING = new Uint32Array(0);
+
+/** One reply's sampler on node-llama-cpp's public iterator. A grammar constrains it by llama.cpp's own state. */
 export class IteratorSampler implements Sampler {
   readonly #sampling: Sampling;
   readonly #model: LlamaModel;
-  readonly #constraint: GrammarConstraint;
+  readonly #control: Uint32Array;
+  #state: GrammarState | 'unusable' | undefined;
   /** The completion so far: penalties count over it alone, as the contract's fields define. */
   readonly #completion: Token[] = [];
   #iterator: AsyncGenerator<Token, void, Token | Token[] | undefined> | undefined;
 
-  constructor(sampling: Sampling, model: LlamaModel, constraint: GrammarConstraint) {
+  constructor(sampling: Sampling, model: LlamaModel) {
     this.#sampling = sampling;
     this.#model = model;
-    this.#constraint = constraint;
+    this.#control = controlTokens(model, sampling.markers ?? []);
   }
 
   /** The first call evaluates `tokens`; later ones feed back the token that the one before returned. */
   async next(sequence: LlamaContextSequence, tokens: Token[], evaluationPriority: EvaluationPriority): Promise<number> {
-    this.#constraint.check();
+    if (this.#state === 'unusable') throw new GrammarError();
     this.#iterator ??= sequence.evaluate(tokens, this.#options(evaluationPriority));
     const result = await this.#iterator.next(tokens);
     if (result.done) throw new EngineFault('iterator ended');
     this.#completion.push(result.value);
-    this.#constraint.accept(result.value);
     return result.value;
   }
 
-  get pending(): Promise<void> | undefined {
-    return this.#constraint.pending;
+  get pending(): undefined {
+    return undefined;
   }
 
-  constrain(gbnf: string, tokens: readonly number[], stacks?: number): boolean {
-    return this.#constraint.constrain(gbnf, tokens, stacks);
+  constrain(gbnf: string, tokens: readonly number[]): boolean {
+    this.release();
+    const taken = grammarState(this.#model, gbnf, tokens);
+    if (taken.kind === 'mismatch') return false;
+    this.#state = taken.kind === 'state' ? taken.state : 'unusable';
+    return true;
   }
 
   release(): void {
-    this.#constraint.release();
+    this.#state = undefined;
   }
 
   dispose(): void {
-    this.#constraint.release();
+    this.release();
     void this.#iterator?.return();
   }
 
   /** The addon's state as the public class wraps it, whose own constructor cannot take up a text. */
   #publicState(): LlamaGrammarEvaluationState | undefined {
-    const _state = this.#constraint.state;
-    if (!_state) return undefined;
+    const _state = this.#state;
+    if (!_state || _state === 'unusable') return undefined;
     const { _llama } = this.#model as unknown as { readonly _llama: unknown };
     const wrapper = Object.create(LlamaGrammarEvaluationState.prototype) as LlamaGrammarEvaluationState;
     return Object.assign(wrapper, { _llama, _state });
@@ -72,9 +79,9 @@ export class IteratorSampler implements Sampler {
 
   #options(evaluationPriority: EvaluationPriority): SequenceEvaluateOptions {
     const s = this.#sampling;
-    const constraint = this.#constraint;
     const { tokenizer } = this.#model;
-    let last = { denied: constraint.denied, bias: biasAgainst(constraint.denied, tokenizer) };
+    const held = biasAgainst(this.#control, tokenizer);
+    const free = biasAgainst(NOTHING, tokenizer);
     const penalized = s.frequencyPenalty !== 0 || s.presencePenalty !== 0;
     return {
       temperature: usableTemperature(s.temperature),
@@ -86,11 +93,7 @@ export class IteratorSampler implements Sampler {
       yieldEogToken: true,
       // Both are asked for at every token.
       grammarEvaluationState: () => this.#publicState(),
-      tokenBias: () => {
-        const { denied } = constraint;
-        if (denied !== last.denied) last = { denied, bias: biasAgainst(denied, tokenizer) };
-        return last.bias;
-      },
+      tokenBias: () => (this.#state ? held : free),
       ...(penalized && {
         repeatPenalty: {
           punishTokens: () => this.#completion,

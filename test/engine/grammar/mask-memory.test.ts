@@ -9,7 +9,8 @@ import { programBytes, programOf } from '../../../engine/grammar/program.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { sortedTokens } from '../../../engine/grammar/sorted-tokens.js';
 import { rounds } from '../../support/long-form.js';
-import { InlineGrammars, InlineConstraint } from '../../../engine/llama/inline-grammars.js';
+import { InlineConstraint } from '../../../engine/llama/grammar-constraint.js';
+import { Grammars } from '../../../engine/llama/grammars.js';
 
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
@@ -63,13 +64,8 @@ function write(hold: InlineConstraint, tokens: number): void {
   }
 }
 
-async function store(): Promise<InlineGrammars> {
-  const made = new InlineGrammars(
-    () => Promise.resolve(ALL),
-    () => true,
-  );
-  await made.pending;
-  return made;
+function store(): Grammars {
+  return new Grammars({ ...ALL, control: new Uint32Array(0), names: [] });
 }
 
 t.test('the programs of the largest grammars', async (t) => {
@@ -112,7 +108,7 @@ t.test('the bytes that a grammar retains are counted', async (t) => {
 });
 
 t.test('a grammar that was large while alone is reduced when others come', async (t) => {
-  const grammars = await store();
+  const grammars = store();
   const alone = wide(1);
   const hold = new InlineConstraint(grammars, alone, []);
   write(hold, 6000);
@@ -125,7 +121,7 @@ t.test('a grammar that was large while alone is reduced when others come', async
 
 t.test('a store stays within its bound, whatever replies use it', async (t) => {
   const { stores, perSeat } = grammarNeed(TEXTS.length);
-  const grammars = await store();
+  const grammars = store();
   const before = kept();
   const seats = 4;
   let most = 0;

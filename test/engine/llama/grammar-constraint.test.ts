@@ -1,11 +1,10 @@
-/** When a reply switches to masks. */
+/** What constrains a reply: a grammar within the step, or masks, and when it changes over to these. */
 import t from 'tap';
 import { GrammarConstraint, type ConstraintGrammars } from '../../../engine/llama/grammar-constraint.js';
-import type { GrammarState } from '../../../engine/llama/grammars.js';
+import { Grammars } from '../../../engine/llama/grammars.js';
 import type { MaskConstraint } from '../../../engine/llama/masks.js';
 
 const END = 0;
-const STATE = {} as GrammarState;
 
 /** Grammars of which none is expensive by its stacks, and what was read by masks. */
 function grammars() {
@@ -13,7 +12,7 @@ function grammars() {
   const known: ConstraintGrammars = {
     controlTokensBut: () => new Uint32Array(0),
     isEnd: (token) => token === END,
-    take: () => ({ kind: 'state', state: STATE }),
+    grammar: () => undefined,
     masks: (_gbnf, tokens, stacks): MaskConstraint | undefined => {
       if (stacks === 1) return undefined;
       const own = [...tokens];
@@ -34,13 +33,13 @@ function grammars() {
 t.test('a reply whose tokens take long switches to masks, with the text read so far', (t) => {
   const { known, read } = grammars();
   const constraint = new GrammarConstraint(known);
-  t.ok(constraint.constrain('root ::= "x"', [5, 6]));
-  for (const token of [7, 8, 9]) constraint.accept(token, 19);
-  t.same([constraint.state, constraint.changes], [STATE, false], 'each took less than the limit');
+  t.ok(constraint.constrain('root ::= "x"', []));
+  for (const token of [5, 6, 7, 8, 9]) constraint.accept(token, 19);
+  t.same([constraint.free, constraint.masked], [false, false], 'each took less than the limit');
   constraint.accept(10, 45);
-  t.equal(constraint.changes, false, 'a single slow token may be chance');
+  t.equal(constraint.masked, false, 'a single slow token may be chance');
   constraint.accept(11, 40);
-  t.same([constraint.state, constraint.changes], [undefined, true]);
+  t.same([constraint.free, constraint.masked], [false, true]);
   t.same(read, [[5, 6, 7, 8, 9, 10, 11]]);
   constraint.accept(12, 500);
   constraint.accept(END, 500);
@@ -53,15 +52,90 @@ t.test('a reply that is quick in between, or gets a new grammar, stays in the st
   const constraint = new GrammarConstraint(known);
   constraint.constrain('root ::= "x"', []);
   for (let i = 0; i < 20; i++) constraint.accept(1, i % 2 === 0 ? 70 : 0);
-  t.equal(constraint.changes, true, 'more than the quick ones compensate');
+  t.equal(constraint.masked, true, 'more than the quick ones compensate');
   constraint.release();
   t.ok(constraint.free);
   constraint.constrain('root ::= "x"', []);
   for (let i = 0; i < 20; i++) constraint.accept(1, i % 4 === 0 ? 60 : 0);
-  t.equal(constraint.changes, false);
+  t.equal(constraint.masked, false);
   constraint.constrain('root ::= "y"', []);
   constraint.accept(1, 55);
-  t.equal(constraint.changes, false);
+  t.equal(constraint.masked, false);
   t.equal(read.length, 1);
+  t.end();
+});
+
+const CONTROL = 1;
+const TEXTS = ['<end>', '<c>', '{"', 'a', 'b', '"', '":', '1', '2', '12', '}', '<c', '>', 'x'];
+const id = (text: string): number => TEXTS.indexOf(text);
+
+const bytes = Buffer.from(TEXTS.join(''));
+const starts = Uint32Array.from([0, ...TEXTS.map((_, i) => TEXTS.slice(0, i + 1).join('').length)]);
+const vocabulary = { bytes, starts, ends: Uint32Array.of(END) };
+
+const grammarsOf = (): Grammars => new Grammars({ ...vocabulary, control: Uint32Array.of(CONTROL), names: TEXTS });
+
+function constrained(gbnf: string, tokens: readonly number[] = [], markers: readonly string[] = []) {
+  const constraint = new GrammarConstraint(grammarsOf(), markers);
+  return { constraint, holds: constraint.constrain(gbnf, tokens) };
+}
+
+const texts = (tokens: Uint32Array): string[] => [...tokens].map((token) => TEXTS[token] ?? '').sort();
+
+t.test('if few characters may follow, the allowed tokens are known before one is sampled', (t) => {
+  const { constraint } = constrained('root ::= "{\\"" ("a" | "b") "\\":" [0-9]{1,2} "}"');
+  const seen: [string, string[]][] = [];
+  for (const text of ['{"', 'a', '":', '12', '}']) {
+    const { kind, tokens } = constraint.limit();
+    seen.push([kind, texts(tokens)]);
+    constraint.accept(id(text));
+  }
+  t.same(seen, [
+    ['only', ['{"']],
+    ['only', ['a', 'b']],
+    ['only', ['"', '":']],
+    ['only', ['1', '12', '2']],
+    ['only', ['}']],
+  ]);
+  t.same(texts(constraint.limit().tokens), ['<end>'], 'then the reply may only end');
+  t.end();
+});
+
+t.test('within a text a token is sampled first, and sampled again if the grammar excludes it', (t) => {
+  const { constraint } = constrained('root ::= [^"]* "\\""');
+  const limit = constraint.limit();
+  t.same([limit.kind, texts(limit.tokens)], ['but', ['<c>']], 'everything except control tokens');
+  t.equal(constraint.refused(id('x')), undefined);
+  const again = constraint.refused(id('":'));
+  t.same(again && [again.kind, again.tokens.includes(CONTROL), again.tokens.includes(id('a'))], ['only', false, true]);
+  constraint.accept(id('x'));
+  t.equal(constraint.limit(), limit, 'the same object: nothing is set again');
+  t.equal(constraint.refused(id('":')), again);
+  t.end();
+});
+
+t.test('a control token that is a marker counts as its name', (t) => {
+  const gbnf = 'root ::= "<c>" "a"';
+  t.same(texts(constrained(gbnf, [], ['<c>']).constraint.limit().tokens), ['<c', '<c>']);
+  t.same(texts(constrained(gbnf).constraint.limit().tokens), ['<c']);
+  t.end();
+});
+
+t.test('tokens that were sampled before are read first', (t) => {
+  const gbnf = 'root ::= "<c>" "a"';
+  const { constraint, holds } = constrained(gbnf, [id('<c'), id('>')]);
+  t.same([holds, texts(constraint.limit().tokens)], [true, ['a']]);
+  const other = constrained(gbnf, [id('x')]);
+  t.same([other.holds, other.constraint.free], [false, true]);
+  t.end();
+});
+
+t.test('a grammar that is invalid, or that no token continues, is a fault', (t) => {
+  const { constraint } = constrained('root ::= (');
+  t.throws(() => constraint.limit(), { name: 'GrammarError' });
+  const { constraint: stuck } = constrained('root ::= "<c>" "q"');
+  stuck.accept(id('<c'));
+  stuck.accept(id('>'));
+  t.throws(() => stuck.limit(), { message: 'no token goes on with the grammar' });
   t.end();
 });

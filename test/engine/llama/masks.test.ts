@@ -23,7 +23,7 @@ function masks() {
     return thread;
   };
   t.teardown(() => Promise.all(threads.map((thread) => thread.terminate())));
-  return { masks: new Masks(() => Promise.resolve(VOCABULARY), start), threads };
+  return { masks: new Masks(VOCABULARY, start), threads };
 }
 
 t.test('a thread that ends fails its replies, and later ones get another thread', async (t) => {

@@ -6,7 +6,6 @@ import type { Decoder, Sampler, Sampling } from '../../../engine/scheduler/decod
 import { grammarText, grammarAfter, MAX_GRAMMAR_CHARACTERS } from '../../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../../engine/grammar/json.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
-import { Grammars, MAX_GRAMMARS } from '../../../engine/llama/grammars.js';
 import { IteratorDecoder, sequenceOrder } from '../../support/iterator-decoder.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { schemas } from '../../support/json-schemas.js';
@@ -243,16 +242,6 @@ t.test('a constrained reply has no tokens without text', async (t) => {
   const tokens = await both(t, (decoder) => reply(decoder, penalized, 400, from(gbnf)));
   t.equal(textOf(tokens), text.repeat(times));
   t.notOk(tokens.includes(control as number));
-});
-
-t.test('a bounded number of grammars stays compiled, and an older one is compiled again', (t) => {
-  const grammars = Grammars.of(model);
-  for (let i = 0; i < MAX_GRAMMARS + 5; i++) t.equal(grammars?.take(`root ::= "${i}"`, []).kind, 'state');
-  t.equal(grammars?.size, MAX_GRAMMARS);
-  t.equal(grammars?.take('root ::= "0"', []).kind, 'state');
-  t.equal(grammars?.take('none', []).kind, 'invalid');
-  t.equal(grammars?.size, MAX_GRAMMARS);
-  t.end();
 });
 
 t.test('llama.cpp reads the grammars as the sidecar’s reader does', (t) => {
