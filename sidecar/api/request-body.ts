@@ -10,7 +10,7 @@ import type {
   RequestImage,
   Tokenized,
 } from '../prompts/prompt-maker.js';
-import type { WeightedAccount } from '../prompts/weighted-account.js';
+import type { WeightedAccount } from '../lib/fair-share.js';
 
 /** Bytes that are hashed at each end of a body; a shorter body is hashed whole. */
 const END_BYTES = 32 * 1024;

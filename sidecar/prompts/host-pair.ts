@@ -2,7 +2,7 @@
 import type { BodyForm } from '../contracts/requests.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import { PromptHostClient, type FirstStart } from './client.js';
-import type { WeightedAccount } from './weighted-account.js';
+import type { WeightedAccount } from '../lib/fair-share.js';
 import type { BodyBytes, OpenBody, ModelPromptVersion } from './prompt-maker.js';
 
 /** The name in logs and process lists. */

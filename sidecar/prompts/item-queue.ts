@@ -1,5 +1,4 @@
-import { FairShare, type Item } from './fair-share.js';
-import type { WeightedAccount } from './weighted-account.js';
+import { FairShare, type Item, type WeightedAccount } from '../lib/fair-share.js';
 
 /** Expected host time of the items, running ones included, that are sent before a worker has answered, in ms. */
 const AHEAD_MS = 2;
@@ -25,8 +24,8 @@ export class ItemQueue<T> {
   readonly #width: number;
   readonly #maxQueued: number;
   readonly #aheadMs: number;
-  readonly #fresh: FairShare<T>;
-  readonly #compiles: FairShare<T>;
+  readonly #fresh = new FairShare<T>();
+  readonly #compiles = new FairShare<T>();
   /** Those that ran when a host ended; they run alone, before any fresh one. */
   readonly #again: Item<T>[] = [];
   /** Sent items without an answer, in order; bounded by `width` and {@link MAX_AHEAD}. */
@@ -38,10 +37,6 @@ export class ItemQueue<T> {
 
   /** `width`: running items; `maxQueued`: waiting items; `aheadMs`: replaces {@link AHEAD_MS}. */
   constructor(width: number, maxQueued: number, aheadMs = AHEAD_MS) {
-    let ids = 0;
-    const nextId = (): number => ids++;
-    this.#fresh = new FairShare(nextId);
-    this.#compiles = new FairShare(nextId);
     this.#width = width;
     this.#aheadMs = aheadMs;
     this.#maxQueued = maxQueued;
@@ -158,7 +153,7 @@ export class ItemQueue<T> {
 
   /** Charges the account of an item that is over with what it cost besides, in ms. */
   charge(owner: WeightedAccount, ms: number): void {
-    this.#fresh.chargeLater(owner, ms);
+    this.#fresh.charge(owner, ms);
   }
 
   /** Removes all items, sent or not, and returns those whose results are needed. */

@@ -11,7 +11,7 @@ import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import type { FirstStart } from './client.js';
 import { openHostPair, type HostPair, type Lane } from './host-pair.js';
 import type { PromptModel } from './messages.js';
-import type { WeightedAccount } from './weighted-account.js';
+import type { WeightedAccount } from '../lib/fair-share.js';
 import type { BodyBytes, OpenBody, ModelPromptVersion, PromptMaker } from './prompt-maker.js';
 
 export type { Lane } from './host-pair.js';

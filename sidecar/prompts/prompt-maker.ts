@@ -5,7 +5,7 @@ import type { ContractError } from '../domain/errors.js';
 import type { Params, BodyForm } from '../contracts/requests.js';
 import type { Signal } from '../lib/abort.js';
 import type { Fault } from '../telemetry/scrub.js';
-import type { WeightedAccount } from './weighted-account.js';
+import type { WeightedAccount } from '../lib/fair-share.js';
 
 /** The caller gets this error: the body is invalid, or the host cannot take it now. */
 export type Refusal = { readonly kind: 'refused'; readonly error: ContractError };

@@ -1,8 +1,7 @@
 /** The sidecar's state of bodies that are checked and tokenized, and the order of a task's steps. */
 import type { BodyForm } from '../contracts/requests.js';
 import { contractError } from '../domain/errors.js';
-import type { Item } from './fair-share.js';
-import type { WeightedAccount } from './weighted-account.js';
+import type { Item, WeightedAccount } from '../lib/fair-share.js';
 import type { HostProcess } from './host-process.js';
 import type { Answer, Work } from './messages.js';
 import type { BodyBytes, Checked, NoResult, Refusal, Tokenized } from './prompt-maker.js';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import type { Item } from '../../../sidecar/prompts/fair-share.js';
+import type { Item } from '../../../sidecar/lib/fair-share.js';
 import { ItemQueue } from '../../../sidecar/prompts/item-queue.js';
 
 /** Adds an item to a queue that is not full. */

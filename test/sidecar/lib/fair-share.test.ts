@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { FairShare } from '../../../sidecar/prompts/fair-share.js';
+import { FairShare } from '../../../sidecar/lib/fair-share.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { rounds } from '../../support/long-form.js';
 
@@ -9,8 +9,7 @@ const ONE = 1;
 /** A host on a fake clock with one worker; a call’s number is its duration in ms. */
 class Harness {
   readonly clock = new FakeClock();
-  #ids = 0;
-  readonly queue = new FairShare<{ readonly ms: number; readonly name: string }>(() => this.#ids++);
+  readonly queue = new FairShare<{ readonly ms: number; readonly name: string }>();
   /** Host time by account, in ms. */
   readonly spent = new Map<string, number>();
   /** Finished items, in order. */

@@ -1,19 +1,28 @@
 /**
- * Chooses the next item of a prompt host: start-time fair queuing (P. Goyal et al., 1996) of host time between
- * accounts.
+ * Chooses the next item of a worker that several accounts use, such as a prompt host or a vision process: start-time fair
+ * queuing (P. Goyal et al., 1996) of the worker's time between accounts.
  *
- * Each account has a virtual time: the host time of its items, in ms, over its weight. The waiting account with the
+ * Each account has a virtual time: the time that its items took, in ms, over its weight. The waiting account with the
  * lowest one is next, with its oldest item. An item's time is known only when it is done, so the account is charged in
  * advance by its recent average, and the difference afterwards. An account without waiting items starts at the virtual
- * time of the last item that was taken, so that idle accounts save up no time, and an account with occasional prompts waits
+ * time of the last item that was taken, so that idle accounts save up no time, and an account with occasional items waits
  * only for items that are taken, however many another account has waiting.
  *
  * An idle account is removed once the others have caught up with it, and all are when no item is left.
  */
-import { Heap, HeapNode } from '../lib/heap.js';
-import type { WeightedAccount } from './weighted-account.js';
+import { Heap, HeapNode } from './heap.js';
 
-/** The expected cost of an item of a new account, in ms: several times that of a usual short prompt. */
+/** An account and its share of the worker's time. */
+export interface WeightedAccount {
+  readonly account: string;
+  /** Above 0. */
+  readonly weight: number;
+}
+
+/**
+ * The expected cost of an item of a new account, in ms: several times that of a usual short prompt. It matters only where
+ * several items are taken at once.
+ */
 const NEW_MS = 0.5;
 
 /**
@@ -48,8 +57,9 @@ class Account<T> {
 
 /** One item, from {@link FairShare.add} until it is done or removed. */
 export class Item<T> {
-  /** Increases with every item. */
-  readonly id: number;
+  static #made = 0;
+  /** Increases with every item of this process. */
+  readonly id = Item.#made++;
   readonly task: T;
   readonly owner: WeightedAccount;
   /** Where it waits or was taken from. */
@@ -60,11 +70,10 @@ export class Item<T> {
   readonly newest: HeapNode<Item<T>> = new HeapNode<Item<T>>(this);
   /** The amount charged in advance, in ms. */
   advanceMs = 0;
-  /** Set once the result is not needed, also for finding the item that ended a host. */
+  /** The result is not needed any more. Only the owner of the queue writes and reads it. */
   abandoned = false;
 
-  constructor(id: number, task: T, owner: WeightedAccount, share: FairShare<T>, account: Account<T>) {
-    this.id = id;
+  constructor(task: T, owner: WeightedAccount, share: FairShare<T>, account: Account<T>) {
     this.share = share;
     this.task = task;
     this.owner = owner;
@@ -81,12 +90,6 @@ export class FairShare<T> {
   #nowMs = 0;
   #waiting = 0;
   #taken = 0;
-  readonly #nextId: () => number;
-
-  /** `nextId`: gives the items' ids; shares that have one source have no two items of one id. */
-  constructor(nextId: () => number) {
-    this.#nextId = nextId;
-  }
 
   /** Items that wait. */
   get size(): number {
@@ -105,8 +108,8 @@ export class FairShare<T> {
 
   /** A new item, after all others of its account. */
   add(task: T, owner: WeightedAccount): Item<T> {
-    const item = new Item(this.#nextId(), task, owner, this, this.#accountOf(owner.account));
-    this.#wait(item);
+    const item = new Item(task, owner, this, this.#accountOf(owner.account));
+    this.#enqueue(item);
     return item;
   }
 
@@ -118,9 +121,9 @@ export class FairShare<T> {
     this.#nowMs = Math.max(this.#nowMs, account.virtualMs);
     account.taken += 1;
     this.#taken += 1;
-    this.#leave(item);
+    this.#unqueue(item);
     item.advanceMs = account.expectedMs;
-    this.#charge(account, item.advanceMs / item.owner.weight);
+    this.#advance(account, item.advanceMs / item.owner.weight);
     for (let idle = this.#idle.first; idle && idle.virtualMs <= this.#nowMs; idle = this.#idle.first)
       this.#forget(idle);
     return item;
@@ -128,39 +131,39 @@ export class FairShare<T> {
 
   /** A taken item waits again, as if it had not been taken. */
   putBack(item: Item<T>): void {
-    this.#charge(item.account, -item.advanceMs / item.owner.weight);
-    this.#wait(item);
-    this.#release(item.account);
+    this.#advance(item.account, -item.advanceMs / item.owner.weight);
+    this.#enqueue(item);
+    this.#untake(item.account);
   }
 
   /** Removes a waiting item; does nothing for a taken one. */
   remove(item: Item<T>): void {
     if (item.oldest.at < 0) return;
-    this.#leave(item);
-    this.#rest(item.account);
+    this.#unqueue(item);
+    this.#keepOrForget(item.account);
   }
 
-  /** Charges time of a running item that was lost, since its host ended. */
+  /** Charges the time of a taken item whose worker ended while it ran. Call {@link done} or {@link putBack} besides. */
   spend(item: Item<T>, ms: number): void {
     item.account.expectedMs = Math.max(item.account.expectedMs, ms);
-    this.#charge(item.account, ms / item.owner.weight);
+    this.#advance(item.account, ms / item.owner.weight);
   }
 
   /** Charges time to an account that may have no items here any more. */
-  chargeLater(owner: WeightedAccount, ms: number): void {
+  charge(owner: WeightedAccount, ms: number): void {
     const account = this.#accounts.get(owner.account);
-    if (account) this.#charge(account, ms / owner.weight);
+    if (account) this.#advance(account, ms / owner.weight);
   }
 
-  /** A taken item is done after `ms` of host time; undefined: it never ran. */
+  /** A taken item is done after `ms` of the worker's time; undefined: it never ran. */
   done(item: Item<T>, ms: number | undefined): void {
     const { account, advanceMs, owner } = item;
     if (ms !== undefined) {
       const { expectedMs } = account;
       account.expectedMs = ms > expectedMs ? ms : expectedMs + (ms - expectedMs) * FALL;
     }
-    this.#charge(account, ((ms ?? 0) - advanceMs) / owner.weight);
-    this.#release(account);
+    this.#advance(account, ((ms ?? 0) - advanceMs) / owner.weight);
+    this.#untake(account);
   }
 
   /** The newest item of the account with the most waiting items, if it has more than `account`. */
@@ -191,7 +194,7 @@ export class FairShare<T> {
     return account;
   }
 
-  #wait(item: Item<T>): void {
+  #enqueue(item: Item<T>): void {
     const { account } = item;
     this.#idle.remove(account.idle);
     if (account.oldest.size === 0) account.virtualMs = Math.max(account.virtualMs, this.#nowMs);
@@ -202,7 +205,7 @@ export class FairShare<T> {
     else this.#ready.moved(account.ready);
   }
 
-  #leave({ account, oldest, newest }: Item<T>): void {
+  #unqueue({ account, oldest, newest }: Item<T>): void {
     account.oldest.remove(oldest);
     account.newest.remove(newest);
     this.#waiting -= 1;
@@ -210,21 +213,21 @@ export class FairShare<T> {
     else this.#ready.moved(account.ready);
   }
 
-  #charge(account: Account<T>, ms: number): void {
+  #advance(account: Account<T>, ms: number): void {
     account.virtualMs += ms;
     this.#ready.moved(account.ready);
     this.#idle.moved(account.idle);
   }
 
   /** A taken item has ended. */
-  #release(account: Account<T>): void {
+  #untake(account: Account<T>): void {
     account.taken -= 1;
     this.#taken -= 1;
-    this.#rest(account);
+    this.#keepOrForget(account);
   }
 
   /** Keeps an account without items while its virtual time is ahead of the others. */
-  #rest(account: Account<T>): void {
+  #keepOrForget(account: Account<T>): void {
     if (account.taken > 0 || account.oldest.size > 0) return;
     this.#idle.add(account.idle);
     if (account.virtualMs <= this.#nowMs) this.#forget(account);
