@@ -6,6 +6,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Backoff } from '../lib/backoff.js';
 import type { Clock } from '../lib/clock.js';
+import { FairShare, type Item } from '../lib/fair-share.js';
 import { LoadEstimate } from '../lib/load-estimate.js';
 import type { Log } from '../telemetry/logger.js';
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
@@ -56,9 +57,18 @@ interface LayoutQuery {
   readonly unwatch: () => void;
 }
 
-interface Item {
+/** An image that is to be encoded. */
+interface WantedImage {
   readonly task: EncodeTask;
   readonly settle: (result: Encoded) => void;
+}
+
+/** The image that the process encodes, since this clock reading. */
+interface Running {
+  readonly id: number;
+  readonly item: Item<WantedImage>;
+  readonly since: number;
+  readonly unwatch: () => void;
 }
 
 export class VisionClient implements Vision {
@@ -76,9 +86,10 @@ export class VisionClient implements Vision {
   #nextId = 1;
   readonly #layouts = new Map<string, Promise<Layout>>();
   #queries: LayoutQuery[] = [];
-  readonly #waiting = new WaitingImages<Item>();
+  /** Shares the process's time between accounts, so that one with many images does not keep another's request on its seat. */
+  readonly #waiting = new FairShare<WantedImage>();
   readonly #closed = new ClosedScopes();
-  #running: { readonly id: number; readonly item: Item; readonly unwatch: () => void } | undefined;
+  #running: Running | undefined;
 
   constructor(options: VisionClientOptions) {
     this.#options = options;
@@ -116,7 +127,7 @@ export class VisionClient implements Vision {
     this.#state = 'lost';
     this.#cancelStart();
     void this.#process?.close();
-    this.#failRunning();
+    this.#settleRunning({ kind: 'failed' });
     this.#failWaiting();
   }
 
@@ -140,14 +151,13 @@ export class VisionClient implements Vision {
   }
 
   encode(task: EncodeTask, account: string): Encoding {
-    let settle: Item['settle'] = () => undefined;
+    if (this.#state === 'lost' || this.#waiting.size >= MAX_WAITING)
+      return { result: Promise.resolve({ kind: 'failed' }), cancel: () => undefined };
+    let settle: WantedImage['settle'] = () => undefined;
     const result = new Promise<Encoded>((resolve) => (settle = resolve));
-    const item: Item = { task, settle };
-    const isRefused = this.#state === 'lost' || this.#waiting.size >= MAX_WAITING;
-    if (isRefused) settle({ kind: 'failed' });
-    else this.#waiting.add(account, item);
+    const item = this.#waiting.add({ task, settle }, { account, weight: 1 });
     this.#next();
-    return { result, cancel: () => this.#waiting.remove(account, item) };
+    return { result, cancel: () => this.#waiting.remove(item) };
   }
 
   #fork(): void {
@@ -165,12 +175,13 @@ export class VisionClient implements Vision {
   #next(): void {
     if (this.#state !== 'ready' || this.#running || !this.#process) return;
     const process = this.#process;
-    const item = this.#waiting.next();
+    const item = this.#waiting.take();
     if (!item) return;
     const id = this.#nextId++;
-    const unwatch = this.#options.clock.after(ENCODE_MS, () => process.kill('hang'));
-    this.#running = { id, item, unwatch };
-    process.send({ kind: 'encode', id, task: item.task });
+    const { clock } = this.#options;
+    const unwatch = clock.after(ENCODE_MS, () => process.kill('hang'));
+    this.#running = { id, item, since: clock.now(), unwatch };
+    process.send({ kind: 'encode', id, task: item.task.task });
   }
 
   #received(message: VisionMessage): void {
@@ -229,13 +240,21 @@ export class VisionClient implements Vision {
   }
 
   #encoded(id: number, result: Encoded): void {
-    const running = this.#running;
-    if (running?.id !== id) return;
-    this.#running = undefined;
+    if (this.#running?.id !== id) return;
     this.#options.backoff.reset();
-    running.unwatch();
-    running.item.settle(result);
+    this.#settleRunning(result);
     this.#next();
+  }
+
+  /** Returns whether an image was being encoded. */
+  #settleRunning(result: Encoded): boolean {
+    const running = this.#running;
+    if (!running) return false;
+    this.#running = undefined;
+    running.unwatch();
+    this.#waiting.done(running.item, this.#options.clock.now() - running.since);
+    running.item.task.settle(result);
+    return true;
   }
 
   #ended(why: VisionEnd): void {
@@ -243,7 +262,7 @@ export class VisionClient implements Vision {
     const process = this.#process;
     this.#process = undefined;
     // The image that was being encoded, else the size that was to be counted first.
-    const wasEncoding = this.#failRunning();
+    const wasEncoding = this.#settleRunning({ kind: 'failed' });
     for (const [at, { settle, unwatch }] of this.#queries.splice(0).entries()) {
       unwatch();
       settle({ kind: wasEncoding || at > 0 ? 'unavailable' : 'failed' });
@@ -260,72 +279,12 @@ export class VisionClient implements Vision {
     this.#cancelStart = clock.after(waitMs, () => void process?.exited.then(() => this.#fork()));
   }
 
-  /** The image that is being encoded fails. Returns whether there is one. */
-  #failRunning(): boolean {
-    const running = this.#running;
-    this.#running = undefined;
-    running?.unwatch();
-    running?.item.settle({ kind: 'failed' });
-    return running !== undefined;
-  }
-
   /** What waits fails. */
   #failWaiting(): void {
-    for (const { settle } of this.#waiting.take()) settle({ kind: 'failed' });
+    for (const { task } of this.#waiting.clear()) task.settle({ kind: 'failed' });
     for (const { settle, unwatch } of this.#queries.splice(0)) {
       unwatch();
       settle({ kind: 'failed' });
     }
-  }
-}
-
-/**
- * Images that wait to be encoded. Accounts take turns, one image each, so that an account with many images does not keep another's
- * request on its seat; the images of one account stay in order.
- */
-export class WaitingImages<T> {
-  /** In the order of their turns. */
-  readonly #byAccount = new Map<string, T[]>();
-  #size = 0;
-
-  get size(): number {
-    return this.#size;
-  }
-
-  add(account: string, image: T): void {
-    const own = this.#byAccount.get(account) ?? [];
-    own.push(image);
-    this.#byAccount.set(account, own);
-    this.#size += 1;
-  }
-
-  /** It does not wait any more. Idempotent. */
-  remove(account: string, image: T): void {
-    const own = this.#byAccount.get(account) ?? [];
-    const at = own.indexOf(image);
-    if (at < 0) return;
-    own.splice(at, 1);
-    this.#size -= 1;
-    if (own.length === 0) this.#byAccount.delete(account);
-  }
-
-  /** Takes the next one. Undefined: none waits. */
-  next(): T | undefined {
-    for (const [account, own] of this.#byAccount) {
-      const image = own.shift();
-      this.#byAccount.delete(account);
-      if (own.length > 0) this.#byAccount.set(account, own);
-      this.#size -= 1;
-      return image;
-    }
-    return undefined;
-  }
-
-  /** Takes all. */
-  take(): T[] {
-    const all = [...this.#byAccount.values()].flat();
-    this.#byAccount.clear();
-    this.#size = 0;
-    return all;
   }
 }

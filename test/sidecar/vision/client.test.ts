@@ -164,15 +164,18 @@ t.test('one image at a time; images that are no longer needed are skipped', asyn
 });
 
 t.test('accounts take turns, whatever the scope of their cache', async (t) => {
-  const { client, process } = new Subject();
+  const { client, process, clock } = new Subject();
   process.ready();
   for (const of of [1, 2, 3]) void client.encode(task(of), 'a');
   const left = client.encode(task(4), 'b');
   void client.encode(task(5), 'b');
   void client.encode(task(6), 'c');
   left.cancel();
-  for (let i = 0; i < 4; i += 1) process.answers('encoded');
-  t.same(process.encodes, [1, 2, 5, 6, 3]);
+  for (let i = 0; i < 4; i += 1) {
+    clock.advance(1000);
+    process.answers('encoded');
+  }
+  t.same(process.encodes, [1, 5, 6, 2, 3], 'the account whose image was encoded first is last');
 });
 
 t.test('images that are no longer needed do not take the place of others', async (t) => {
