@@ -13,8 +13,17 @@ import { ItemQueue } from './item-queue.js';
 import { ABORTED, following, FULL, longestSilenceMs, unavailable } from './prompt-tasks.js';
 import { Body, type PromptTask } from './prompt-tasks.js';
 import type { Answer, HostSetup, ModelReport, FromHost, Work } from './messages.js';
-import type { BodyBytes, Checked, NoResult, OpenBody, PromptMaker, Refusal, Tokenized } from './prompt-maker.js';
-import { failed, refused } from './refusals.js';
+import {
+  type BodyBytes,
+  type Checked,
+  type NoResult,
+  type OpenBody,
+  type PromptMaker,
+  type Refusal,
+  type Tokenized,
+  failed,
+  refused,
+} from './prompt-maker.js';
 
 /** Wait between two starts: doubled for every host that ends without an answer, reset by an answer. */
 const RESTART_MIN_MS = 50;

@@ -7,7 +7,7 @@ import { constraintOf } from '../../engine/prompt/chat-prompt.js';
 import { compileConstraintInFull } from '../../engine/prompt/reply-constraint.js';
 import { parseBody } from '../contracts/parse.js';
 import type { Answer, CompilerTask } from './messages.js';
-import { failed, refused, unservable } from './refusals.js';
+import { failed, refused, unservable } from './prompt-maker.js';
 
 /**
  * The nice value of this thread, on Linux, where each thread has its own. On busy cores it gets a third of the time of another

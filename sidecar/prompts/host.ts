@@ -13,10 +13,10 @@ import '../../engine/protocol/group-signals.js';
 import '../../engine/protocol/v8-flags.js';
 import type { BodyForm } from '../contracts/requests.js';
 import { describeFault } from '../telemetry/scrub.js';
-import { WARM_UP } from './compiler-warm-up.js';
+import { WARM_UP } from './warm-up.js';
 import { readToHost, STACK_MB, versioned, type HostSetup, type ModelReport, type FromHost } from './messages.js';
 import type { Answer, CompilerTask, ToHost, Work, WorkerTask } from './messages.js';
-import { failed } from './refusals.js';
+import { failed } from './prompt-maker.js';
 
 interface Body {
   readonly form: BodyForm;

@@ -13,7 +13,7 @@ import { ensureProjector } from '../../bench/models/random-projector.js';
 import { RandomWords } from '../../bench/models/random-weights.js';
 import { Backoff } from '../../sidecar/lib/backoff.js';
 import { systemClock } from '../../sidecar/lib/clock.js';
-import { imageSize } from '../../sidecar/prompts/image-head.js';
+import { imageSize } from '../../sidecar/prompts/images.js';
 import { VisionClient } from '../../sidecar/vision/client.js';
 import { WIDTH } from '../support/architectures.js';
 import { canary } from '../support/canaries.js';

@@ -7,7 +7,7 @@ import { compileConstraintInFull } from '../../../engine/prompt/reply-constraint
 import { validateAnswer } from '../../../sidecar/contracts/answer-checks.js';
 import { parseBody, parseChat } from '../../../sidecar/contracts/parse.js';
 import type { BodyForm, ChatRequest } from '../../../sidecar/contracts/requests.js';
-import { unservable } from '../../../sidecar/prompts/refusals.js';
+import { unservable } from '../../../sidecar/prompts/prompt-maker.js';
 import { errorBody } from '../../../sidecar/domain/errors.js';
 import { CANARY } from '../../contract/tables/rule.js';
 import { promptOf } from '../../support/prompt-shape.js';

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import t from 'tap';
 import type { ContentPart, Message } from '../../../sidecar/contracts/requests.js';
-import { readImages } from '../../../sidecar/prompts/images.js';
+import { imageSize, readImages } from '../../../sidecar/prompts/images.js';
 import { dataUrl, jpeg, png } from '../../support/images.js';
+import { RandomWords } from '../../../bench/models/random-weights.js';
 
 const BOUNDS = { maxImages: 2, maxPixels: 10_000 };
 const image = (url: string, detail?: 'auto' | 'low' | 'high'): ContentPart => ({
@@ -85,4 +86,89 @@ t.test('as many as the model accepts', async (t) => {
   t.match(readImages([user(one, one)], BOUNDS), { kind: 'images' });
   const more = readImages([user(...Array.from({ length: 4096 }, () => one))], BOUNDS, () => 'input');
   t.match(more, { kind: 'refused', error: { param: 'input', message: /one image more than the 2 / } });
+});
+
+const grey = (): number => 0;
+
+t.test('the size of a PNG and of a JPEG', async (t) => {
+  for (const [width, height] of [
+    [1, 1],
+    [7, 300],
+    [640, 48],
+  ] as const) {
+    t.same(imageSize(png(width, height)), { width, height });
+    t.same(imageSize(jpeg(width, height, grey)), { width, height });
+  }
+  const view = new Uint8Array(Buffer.concat([Buffer.from('before'), png(3, 4)])).subarray(6);
+  t.same(imageSize(view), { width: 3, height: 4 }, 'wherever it begins in its memory');
+});
+
+t.test('a JPEG with segments and stray bytes before its frame', async (t) => {
+  const plain = jpeg(33, 17, grey);
+  const comment = Buffer.from([0xff, 0xfe, 0, 6, 0xff, 0xc0, 1, 2]);
+  const spaced = Buffer.concat([plain.subarray(0, 2), comment, Buffer.from([0xff, 0xff]), plain.subarray(2)]);
+  t.same(imageSize(spaced), { width: 33, height: 17 }, 'a frame within a comment does not count');
+  const progressive = Buffer.from(plain);
+  progressive[plain.indexOf(Buffer.from([0xff, 0xc0])) + 1] = 0xc2;
+  t.same(imageSize(progressive), { width: 33, height: 17 });
+  const lossless = Buffer.from(plain);
+  lossless[plain.indexOf(Buffer.from([0xff, 0xc0])) + 1] = 0xc3;
+  t.equal(imageSize(lossless), undefined, 'a frame type that the decoder does not support');
+  t.equal(imageSize(plain.subarray(0, plain.length - 1)), undefined, 'cut off');
+  t.same(
+    imageSize(Buffer.concat([plain, Buffer.from('more')])),
+    { width: 33, height: 17 },
+    'with more bytes after its end',
+  );
+});
+
+t.test('a JPEG of so many scans that its decoder would walk over its blocks for minutes', async (t) => {
+  const plain = jpeg(33, 17, grey);
+  const scans = (count: number): Buffer => {
+    const further = Buffer.alloc(4 * (count - 1), Buffer.from([0xff, 0xda, 0, 2]));
+    return Buffer.concat([plain.subarray(0, -2), further, plain.subarray(-2)]);
+  };
+  t.same(imageSize(scans(100)), { width: 33, height: 17 });
+  t.equal(imageSize(scans(101)), undefined);
+  const behind = Buffer.concat([plain, Buffer.alloc(1000, Buffer.from([0xff, 0xda, 0, 2])), plain.subarray(-2)]);
+  t.same(imageSize(behind), { width: 33, height: 17 }, 'what follows the image, such as a film, does not count');
+  const comment = Buffer.from([0xff, 0xfe, 0, 4, 0xff, 0xd9]);
+  const hidden = Buffer.concat([plain.subarray(0, -2), comment, scans(101).subarray(plain.length - 2)]);
+  t.equal(imageSize(hidden), undefined, 'an end within a comment is none');
+});
+
+t.test('neither a PNG nor a JPEG', async (t) => {
+  const tga = Buffer.from([0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xa0, 0x0f, 0xa0, 0x0f, 24, 0]);
+  const others = [
+    Buffer.alloc(0),
+    Buffer.alloc(1),
+    tga,
+    Buffer.from('GIF89a\x01\x00\x01\x00'),
+    Buffer.from('BM\x00\x00\x00\x00'),
+    Buffer.from('RIFF\x00\x00\x00\x00WEBPVP8 '),
+    Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>'),
+    Buffer.from([0xff, 0xd8, 0xff]),
+  ];
+  for (const other of others) t.equal(imageSize(other), undefined, other.toString('latin1', 0, 6));
+  t.equal(imageSize(png(0, 5)), undefined, 'no width');
+  t.equal(imageSize(png(5, 0)), undefined, 'no height');
+  const first = Buffer.from(png(5, 5));
+  first.write('CgBI', 12, 'latin1');
+  t.equal(imageSize(first), undefined, 'another chunk before the head');
+});
+
+t.test('truncated and changed files have a size or none, and nothing throws', async (t) => {
+  const random = new RandomWords(11);
+  const below = (most: number): number => (random.next() >>> 0) % most;
+  const files = [png(9, 9), jpeg(40, 24, grey)];
+  let sizes = 0;
+  for (let round = 0; round < 4000; round++) {
+    const file = Buffer.from(files[round % files.length] ?? []);
+    for (let change = below(4); change >= 0; change--) file[below(file.length)] = below(256);
+    const size = imageSize(file.subarray(0, below(2) === 0 ? below(file.length) : file.length));
+    if (size === undefined) continue;
+    sizes += 1;
+    if (!(size.width > 0 && size.height > 0)) t.fail(`${size.width} x ${size.height}`);
+  }
+  t.ok(sizes > 500 && sizes < 3500, `${sizes} of 4000`);
 });

@@ -5,11 +5,9 @@ import { constraintOf } from '../../../engine/prompt/chat-prompt.js';
 import { compileConstraint } from '../../../engine/prompt/reply-constraint.js';
 import { parseBody } from '../../../sidecar/contracts/parse.js';
 import compile from '../../../sidecar/prompts/compiler.js';
-import { WARM_UP } from '../../../sidecar/prompts/compiler-warm-up.js';
+import { WARM_UP, warmUp } from '../../../sidecar/prompts/warm-up.js';
 import type { ModelReport } from '../../../sidecar/prompts/messages.js';
-import type { BodyBytes, OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-maker.js';
-import { refused } from '../../../sidecar/prompts/refusals.js';
-import { warmUp } from '../../../sidecar/prompts/warm-up.js';
+import { refused, type BodyBytes, type OpenBody, type Tokenized } from '../../../sidecar/prompts/prompt-maker.js';
 
 const INLINE_BYTES = 16 * 1024;
 const CALLS = { marks: 'native' } as unknown as NonNullable<ModelReport['calls']>;
