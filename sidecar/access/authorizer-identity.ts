@@ -5,7 +5,7 @@
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Clock } from '../lib/clock.js';
-import { CATALOGUE, WAIT_STATUSES } from '../domain/error-catalogue.js';
+import { CATALOGUE, WAIT_STATUSES } from '../domain/errors.js';
 import { AnswerCache, type CacheOptions } from './answer-cache.js';
 import { parseAnswer } from './authorizer-answer.js';
 import type { AuthorizerClient } from './authorizer-client.js';

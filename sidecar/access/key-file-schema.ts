@@ -3,7 +3,7 @@ import type { ModelRoute } from '../contracts/requests.js';
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
-import { exactTime } from '../lib/exact-time.js';
+import { exactTime } from '../lib/clock.js';
 import { LIMIT_GROUPS, type KeyLimits, type Limit } from './limits.js';
 
 export interface KeyFile {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { CreditLedger, type Credit } from '../access/credit.js';
 import { CREDIT, type Granted } from '../access/credit-file.js';
 import { readLarge, type Gathering } from '../access/large-file.js';
-import type { Clock } from '../lib/clock.js';
+import { withTimeout, type Clock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
 import { FollowedFile } from '../lib/followed-file.js';
 import type { Log } from '../telemetry/logger.js';
@@ -15,7 +15,6 @@ import { Balances, type SpoolReader } from '../usage/balances.js';
 import { readPriceFile } from '../usage/price-file.js';
 import { BUILT_IN_PRICES, type PriceList } from '../usage/price-list.js';
 import { START, type Position } from '../usage/segments.js';
-import { withTimeout } from '../lib/timeout.js';
 
 /**
  * How long a drain waits for the last snapshot, or for summing up that is still running, ms. Without them the next

@@ -1,12 +1,11 @@
 /** Composes the export of traces and metrics to an OTLP endpoint, if one is configured. */
-import { systemClock } from '../lib/clock.js';
+import { systemClock, withTimeout } from '../lib/clock.js';
 import { forgetOtelVariables, type Config } from '../config/config.js';
 import { FileProblem, readText } from '../lib/checked-file.js';
 import { parseHeaders } from '../telemetry/otlp/headers.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import type { Tracing } from '../telemetry/tracing.js';
-import { withTimeout } from '../lib/timeout.js';
 
 /** The file's name in messages. */
 const WHAT = 'telemetry.otlp.headersFile';

@@ -1,6 +1,6 @@
 /** Composes the handling of the usage spool: delivery to a sink, or retention for a while. */
 import { join } from 'node:path';
-import { systemClock } from '../lib/clock.js';
+import { systemClock, withTimeout } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
 import { openSpool, spoolDir } from './compose-spool.js';
 import type { Log } from '../telemetry/logger.js';
@@ -13,7 +13,6 @@ import { openSink } from '../usage/delivery/sinks.js';
 import { SpoolSource } from '../usage/delivery/source.js';
 import type { DurableSpool } from '../usage/durable-spool.js';
 import type { Position } from '../usage/segments.js';
-import { withTimeout } from '../lib/timeout.js';
 
 /** Beyond every segment: only delivery reads the spool. */
 const NO_READER: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };

@@ -1,6 +1,6 @@
 import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
 import type { ModelConfig } from '../config/config.js';
-import { NotRegularFile, readRegularSync } from '../lib/regular-file.js';
+import { NotRegularFile, readRegularSync } from '../lib/checked-file.js';
 
 /** The longest chat template, bytes: some ten times the longest template in use. */
 const MAX_TEMPLATE = 1024 * 1024;

@@ -4,7 +4,7 @@ import { LIMIT_GROUPS, type KeyLimits, type LimitGroup } from '../access/limits.
 import { ENVIRONMENT_NAME } from '../config/schema.js';
 import type { ModelRoute } from '../contracts/requests.js';
 import { SERVICE_CLASSES } from '../domain/service-class.js';
-import { exactTime } from '../lib/exact-time.js';
+import { exactTime } from '../lib/clock.js';
 import { UsageError } from './command.js';
 
 export type CreateOptions = Readonly<

@@ -1,7 +1,7 @@
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { UsageRecord } from '../domain/usage-record.js';
-import { exactTime } from '../lib/exact-time.js';
+import { exactTime } from '../lib/clock.js';
 import { readFrom, START } from '../usage/segments.js';
 import { EXIT, parsed, UsageError } from './command.js';
 import { orUsage } from './help.js';

@@ -5,7 +5,7 @@ import { settings, validationSchema, type Setting } from './settings.js';
 import type { Config } from './types.js';
 import { lineAt, REPEATED } from '../contracts/repeated-name.js';
 import { compile } from '../contracts/validator.js';
-import { NotRegularFile, readRegularSync } from '../lib/regular-file.js';
+import { NotRegularFile, readRegularSync } from '../lib/checked-file.js';
 
 export type { Config } from './types.js';
 export type { ModelConfig } from './model-types.js';

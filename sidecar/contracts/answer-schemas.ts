@@ -1,5 +1,5 @@
 /** A schema for everything we send. Tests, and a switch in development, hold every answer to its own. */
-import { CATALOGUE } from '../domain/error-catalogue.js';
+import { CATALOGUE } from '../domain/errors.js';
 import { CALL_ID, CALL_INDEX, MAX_TEXT, TEXT, TEXT_OR_NULL, TOOL_NAME, closed } from './common-schema.js';
 import { RESPONSE, RESPONSE_EVENT } from './response-schemas.js';
 import { PROMPT_FORMAT_VERSION } from './decision-rules.js';

@@ -1,7 +1,253 @@
-/** Error responses, built from the catalogue. */
-import { CATALOGUE, WAIT_STATUSES, type CatalogueRow, type ErrorCode, type ErrorType } from './error-catalogue.js';
+/**
+ * Errors that callers can get: the catalogue, and the responses that are built from its rows. docs/contract.md#error-table has the same
+ * rows; a test compares both ways. docs/errors.md and the OpenAPI document are generated from it.
+ */
 
-export type { ErrorCode, ErrorType } from './error-catalogue.js';
+/** `error.type` on the wire. */
+export type ErrorType =
+  | 'invalid_request_error'
+  | 'authentication_error'
+  | 'permission_error'
+  | 'rate_limit_error'
+  | 'quota'
+  | 'capacity'
+  | 'server_error'
+  | 'timeout';
+
+export interface CatalogueRow {
+  /** The usual status; a few codes allow others (405 and 415 of bad_request, 422 of idempotency_key_reused). */
+  readonly status: number;
+  readonly type: ErrorType;
+  /** Whether sending the same request again can succeed. When false the response says `x-should-retry: false`. */
+  readonly retryable: boolean;
+  /** Other statuses that this code may carry. */
+  readonly also?: readonly number[];
+  /** When it is raised; text for the documentation. */
+  readonly meaning: string;
+  /** What the caller should do. */
+  readonly advice: string;
+}
+
+export const CATALOGUE = {
+  bad_request: {
+    status: 400,
+    type: 'invalid_request_error',
+    retryable: false,
+    also: [405, 415],
+    meaning:
+      'The body is not JSON, has a field outside the contract or breaks a bound; the prompt is over its token bound; or an image is sent to a model without vision, is not a PNG or JPEG in a data URL, or breaks the model’s bounds. 405: the path does not take this method. 415: the content type is not application/json.',
+    advice: 'Change what `message` and `param` point at, then send it again.',
+  },
+  unsupported_endpoint: {
+    status: 400,
+    type: 'invalid_request_error',
+    retryable: false,
+    meaning: 'A decision model was asked to chat or to complete text, or a chat model to decide.',
+    advice: 'Send it to the endpoint that serves this kind of model.',
+  },
+  not_found: {
+    status: 404,
+    type: 'invalid_request_error',
+    retryable: false,
+    meaning: 'Nothing is at this path. POST /v1/completions is not served.',
+    advice: 'Correct the path.',
+  },
+  payload_too_large: {
+    status: 413,
+    type: 'invalid_request_error',
+    retryable: false,
+    meaning: 'The body is longer than its route takes: 1 MiB for decisions, `bodies.chatBytes` for chat.',
+    advice: 'Send less: shorten the content or split the request.',
+  },
+  unprocessable: {
+    status: 422,
+    type: 'invalid_request_error',
+    retryable: false,
+    meaning:
+      'The request is well-formed, but this model cannot do what it asks, for example call tools, or tools of this size cannot be compiled to a grammar.',
+    advice: 'Leave out what `param` names, or choose another model.',
+  },
+  proxy_retired: {
+    status: 410,
+    type: 'invalid_request_error',
+    retryable: false,
+    meaning: 'The route or this version of it was retired.',
+    advice: 'Move to the route that replaced it.',
+  },
+  invalid_api_key: {
+    status: 401,
+    type: 'authentication_error',
+    retryable: false,
+    meaning: 'The API key is missing, malformed or unknown.',
+    advice: 'Send a valid key as `Authorization: Bearer <API_KEY>`.',
+  },
+  expired_api_key: {
+    status: 401,
+    type: 'authentication_error',
+    retryable: false,
+    meaning: 'The API key is past its expiry.',
+    advice: 'Use a current key.',
+  },
+  revoked_api_key: {
+    status: 401,
+    type: 'authentication_error',
+    retryable: false,
+    meaning: 'The API key was revoked.',
+    advice: 'Use another key.',
+  },
+  model_not_entitled: {
+    status: 403,
+    type: 'permission_error',
+    retryable: false,
+    meaning:
+      'The key may not call this model or this route in this environment, or the model is not hosted; the answer is the same in both cases.',
+    advice: 'Chat: use a model of GET /v1/models. Decisions: ask the operator for the id. Or have the key entitled.',
+  },
+  not_in_cohort: {
+    status: 403,
+    type: 'permission_error',
+    retryable: false,
+    meaning: 'The model is restricted to a cohort that the key does not belong to.',
+    advice: 'Ask the operator for access, or use another model.',
+  },
+  account_frozen: {
+    status: 403,
+    type: 'permission_error',
+    retryable: false,
+    meaning: 'The account is frozen.',
+    advice: 'Contact the operator.',
+  },
+  unattributed_key: {
+    status: 403,
+    type: 'permission_error',
+    retryable: false,
+    meaning: 'The key belongs to no account.',
+    advice: 'Contact the operator.',
+  },
+  insufficient_credit: {
+    status: 402,
+    type: 'quota',
+    retryable: false,
+    meaning: 'The account’s balance does not cover what the request may cost.',
+    advice: 'Add credit, or ask for fewer tokens.',
+  },
+  user_rate_limited: {
+    status: 429,
+    type: 'rate_limit_error',
+    retryable: true,
+    meaning:
+      'The key has too many requests in flight, or sent too many within a minute; or this key failed after too many others from the same address.',
+    advice: 'Wait for the time in Retry-After; send fewer requests at once.',
+  },
+  quota_exceeded: {
+    status: 429,
+    type: 'quota',
+    retryable: true,
+    meaning: 'A quota of the entitlement is used up, for example its tokens for the day.',
+    advice: 'Wait for the time in Retry-After, or have the quota raised.',
+  },
+  capacity_exceeded: {
+    status: 429,
+    type: 'capacity',
+    retryable: true,
+    meaning:
+      'The queue for the model’s seats refuses the request, no seat became free within the longest wait, the bodies of all requests reach their bound, or too many prompts wait to be read.',
+    advice: 'Wait for the time in Retry-After, then send it again.',
+  },
+  request_cancelled: {
+    status: 499,
+    type: 'server_error',
+    retryable: true,
+    meaning:
+      'The caller disconnected before the answer was complete. The code appears only in logs, metrics and usage.',
+    advice: 'Send it again if the answer is still wanted.',
+  },
+  idempotency_key_reused: {
+    status: 409,
+    type: 'invalid_request_error',
+    retryable: false,
+    also: [422],
+    meaning:
+      'The Idempotency-Key was used before. 409: its request is in flight or was completed. 422: its request had another body or route.',
+    advice: 'In flight: try again later with the same key, usable again if it failed. Completed: use a new key.',
+  },
+  internal: {
+    status: 500,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'A fault in this server.',
+    advice: 'Send it again; report it with its x-request-id if it persists.',
+  },
+  bad_gateway: {
+    status: 502,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'The engine ended or failed, or the server shut down, while the request ran.',
+    advice: 'Send it again: the engine is restarted.',
+  },
+  upstream_contract_violation: {
+    status: 502,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'The engine violated its protocol.',
+    advice: 'Send it again: the engine is restarted.',
+  },
+  cold: {
+    status: 503,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'The model is still loading, or was given up until the operator acts; or prompts cannot be read yet.',
+    advice: 'Wait for the time in Retry-After, then send it again.',
+  },
+  draining: {
+    status: 503,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'This server is shutting down.',
+    advice: 'Send it again after the time in Retry-After: another server, or this one once restarted, will take it.',
+  },
+  spool_unhealthy: {
+    status: 503,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'Usage cannot be recorded durably, so no work is accepted.',
+    advice: 'Wait for the time in Retry-After, then send it again.',
+  },
+  gateway_unavailable: {
+    status: 503,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'The service that authenticates callers does not answer.',
+    advice: 'Wait for the time in Retry-After, then send it again.',
+  },
+  control_plane_overloaded: {
+    status: 503,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'The service that authenticates callers is overloaded.',
+    advice: 'Wait for the time in Retry-After, then send it again.',
+  },
+  credit_gate_unavailable: {
+    status: 503,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'The balances of accounts are not available yet.',
+    advice: 'Wait for the time in Retry-After, then send it again.',
+  },
+  timeout: {
+    status: 504,
+    type: 'timeout',
+    retryable: true,
+    meaning: 'The request’s deadline passed while it waited or ran.',
+    advice: 'Ask for fewer tokens, or name a later deadline if the request named one.',
+  },
+} as const satisfies Record<string, CatalogueRow>;
+
+/** `error.code` on the wire. */
+export type ErrorCode = keyof typeof CATALOGUE;
+
+/** Statuses whose responses carry Retry-After and retry-after-ms. */
+export const WAIT_STATUSES: ReadonlySet<number> = new Set([429, 503, 504]);
 
 /** The wait that is sent when no better estimate is known, ms. */
 const DEFAULT_RETRY_AFTER_MS = 1000;

@@ -12,7 +12,7 @@ import type {
   ScoreJob,
   ScoreReceiver,
 } from './engine.js';
-import { withTimeout } from '../lib/timeout.js';
+import { withTimeout } from '../lib/clock.js';
 import { IdleWatch } from './idle-watch.js';
 import { failSoon, NOT_READY, STALE } from './mux.js';
 import { NO_PREFIXES, type ReplicaPrefixes } from './prefix-index.js';

@@ -4,8 +4,7 @@
  */
 import { sizeIn, type HashedFile } from '../../engine/protocol/file-key.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
-import { systemClock, type Clock } from '../lib/clock.js';
-import { withTimeout } from '../lib/timeout.js';
+import { systemClock, withTimeout, type Clock } from '../lib/clock.js';
 import { readWeights, type WeightReader } from './weight-reader.js';
 
 /** Files whose hashes are kept; past it the one that came first is dropped, and hashed again when it is needed. */

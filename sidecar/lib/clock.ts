@@ -1,3 +1,4 @@
+/** The time: the clock that the sidecar's parts are given, a limit of time, and dates as text. */
 import type { Clock } from '../../engine/protocol/clock.js';
 
 export type { Clock };
@@ -14,3 +15,34 @@ export const systemClock: Clock = {
     return () => clearTimeout(timer);
   },
 };
+
+/**
+ * Waits for `work` for at most `ms`. Returns false on a timeout; the work then continues, and its result is ignored.
+ * Rejects if `work` rejects in time.
+ */
+export async function withTimeout(clock: Clock, ms: number, work: Promise<unknown>): Promise<boolean> {
+  let cancel = (): void => undefined;
+  const late = new Promise<false>((resolve) => {
+    cancel = clock.after(ms, () => resolve(false));
+  });
+  try {
+    // The race also handles a later rejection.
+    return await Promise.race([work.then(() => true), late]);
+  } finally {
+    cancel();
+  }
+}
+
+/** The length of `2026-06-30`. */
+const DAY = 10;
+
+/**
+ * Epoch ms of a day or time that begins with its year, month and day, as `Date.parse` reads it; NaN too if there is no
+ * such day, where `Date.parse` takes 31 June for 1 July.
+ */
+export function exactTime(text: string): number {
+  const day = text.slice(0, DAY);
+  const midnight = Date.parse(`${day}T00:00:00Z`);
+  if (Number.isNaN(midnight) || new Date(midnight).toISOString().slice(0, DAY) !== day) return NaN;
+  return Date.parse(text);
+}

@@ -13,8 +13,7 @@ import { watch, type FSWatcher } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { ABSENT, UnreadFile, type CheckResult } from './checked-file.js';
-import type { Clock } from './clock.js';
-import { withTimeout } from './timeout.js';
+import { withTimeout, type Clock } from './clock.js';
 
 /** Time from an event to the check, ms: a program that writes a file in pieces causes several events. */
 const SETTLE_MS = 100;

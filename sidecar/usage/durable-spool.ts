@@ -16,9 +16,8 @@
  *
  * Recovery (recovery.ts) adds missing closes. No id ever gets two closes.
  */
-import type { Clock } from '../lib/clock.js';
+import { withTimeout, type Clock } from '../lib/clock.js';
 import type { UsageRecord } from '../domain/usage-record.js';
-import { withTimeout } from '../lib/timeout.js';
 import { systemDisk } from './disk.js';
 import { GroupWriter } from './group-writer.js';
 import { SpoolHealth, type Health } from './health.js';

@@ -2,8 +2,8 @@
 import { closed, UTC_TIME } from '../contracts/common-schema.js';
 import { repeatedName } from '../contracts/repeated-name.js';
 import { compile } from '../contracts/validator.js';
-import { exactTime } from '../lib/exact-time.js';
-import { NotRegularFile, readRegular } from '../lib/regular-file.js';
+import { exactTime } from '../lib/clock.js';
+import { NotRegularFile, readRegular } from '../lib/checked-file.js';
 import { parseRate, type Rates } from '../domain/money.js';
 import { decisionRates, PriceList, type PricedModel, type PriceVersion } from './price-list.js';
 

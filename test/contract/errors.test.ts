@@ -1,6 +1,6 @@
 /** Every code of the error catalogue over HTTP, compared with docs/contract.md#error-table. */
 import t, { type Test } from 'tap';
-import { CATALOGUE, type ErrorCode } from '../../sidecar/domain/error-catalogue.js';
+import { CATALOGUE, type ErrorCode } from '../../sidecar/domain/errors.js';
 import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { errorOf, holdError, type Expected } from '../support/error-answer.js';
 import { chatBody, decisionBody, InProcess, JSON_HEADERS } from '../support/in-process.js';

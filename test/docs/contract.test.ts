@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { CATALOGUE, type CatalogueRow } from '../../sidecar/domain/error-catalogue.js';
+import { CATALOGUE, type CatalogueRow } from '../../sidecar/domain/errors.js';
 import { sourceRoot } from '../support/source-root.js';
 import { select, tablesOf } from './figures.js';
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { CATALOGUE } from '../../sidecar/domain/error-catalogue.js';
+import { CATALOGUE } from '../../sidecar/domain/errors.js';
 import { sourceRoot } from '../support/source-root.js';
 
 /** Codes that a caller corrects by changing its request; the operator has nothing to do. */

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import t from 'tap';
-import { CATALOGUE } from '../../sidecar/domain/error-catalogue.js';
+import { CATALOGUE } from '../../sidecar/domain/errors.js';
 import { apiDocs } from './api-docs.js';
 import { withDifferences } from './difference-docs.js';
 import { errorDocs } from './error-docs.js';

@@ -1,5 +1,5 @@
 /** The OpenAPI 3.1 document of the public listener. Pure and deterministic: the same code gives the same bytes. */
-import { CATALOGUE, WAIT_STATUSES, type CatalogueRow, type ErrorCode } from '../../domain/error-catalogue.js';
+import { CATALOGUE, WAIT_STATUSES, type CatalogueRow, type ErrorCode } from '../../domain/errors.js';
 import { REQUEST_HEADERS, RESPONSE_HEADERS, type ResponseHeader } from './headers.js';
 import { routesOf, type Contract, type RouteReference } from './routes.js';
 import { componentSchemas, reference, type Schema } from './schemas.js';

@@ -1,5 +1,5 @@
 /** The public listener's routes, as the documentation lists them. A test checks that the server answers just these. */
-import { CATALOGUE, type ErrorCode } from '../../domain/error-catalogue.js';
+import { CATALOGUE, type ErrorCode } from '../../domain/errors.js';
 
 /** The setting `contract`. */
 export type Contract = 'strict' | 'compatible';

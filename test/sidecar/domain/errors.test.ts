@@ -1,6 +1,11 @@
 import t from 'tap';
-import { CATALOGUE, type CatalogueRow, type ErrorCode } from '../../../sidecar/domain/error-catalogue.js';
-import { contractError, errorBody } from '../../../sidecar/domain/errors.js';
+import {
+  CATALOGUE,
+  type CatalogueRow,
+  type ErrorCode,
+  contractError,
+  errorBody,
+} from '../../../sidecar/domain/errors.js';
 
 /**
  * docs/contract.md#error-table: codes, statuses, type. Repeated here, so that the catalogue cannot change unnoticed.
