@@ -30,7 +30,7 @@ const RUNS = 5;
 const WARM_UP = 2;
 
 const prompts = new PromptHostClient({
-  name: 'test',
+  name: 'long',
   models: [],
   workers: 1,
   silenceMs: 60_000,

@@ -40,7 +40,7 @@ function body(messages: readonly object[]): Buffer {
 }
 
 const host = new PromptHostClient({
-  name: 'test',
+  name: 'long',
   models: [{ id: MODEL, kind: 'chat', file: await endlessEmbedded(), contextPerSeat: 2048 }],
   workers: 1,
   silenceMs: 60_000,

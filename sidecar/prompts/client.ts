@@ -1,19 +1,22 @@
 /**
  * The sidecar's side of a prompt host: it queues items, sends the host as many as it has workers and some more, detects
  * hung items, and restarts the host when it ends. It loads no native code.
+ *
+ * One `check` or `tokenize` of a body is one item, or up to three in sequence: `tokenize`, `compile`, and `tokenize` again.
  */
 import { fileURLToPath } from 'node:url';
 import { parseBody } from '../contracts/parse.js';
 import type { BodyForm } from '../contracts/requests.js';
+import { contractError } from '../domain/errors.js';
 import type { Signal } from '../lib/abort.js';
-import { HostProcess, type HostEnd } from './host-process.js';
-import type { PromptHostOptions, PromptHostStats } from './client-options.js';
+import type { Clock } from '../lib/clock.js';
 import type { Item, WeightedAccount } from '../lib/fair-share.js';
-import { ItemQueue } from './item-queue.js';
-import { ABORTED, following, FULL, longestSilenceMs, unavailable } from './prompt-tasks.js';
-import { Body, type PromptTask } from './prompt-tasks.js';
-import type { Answer, HostSetup, ModelReport, FromHost, Work } from './messages.js';
+import { HostProcess, type HostEnd } from './host-process.js';
+import { AHEAD_MS, ItemQueue } from './item-queue.js';
+import type { Answer, FromHost, HostSetup, ModelReport, PromptModel, Work } from './messages.js';
 import {
+  failed,
+  refused,
   type BodyBytes,
   type Checked,
   type NoResult,
@@ -21,24 +24,105 @@ import {
   type PromptMaker,
   type Refusal,
   type Tokenized,
-  failed,
-  refused,
 } from './prompt-maker.js';
 
 /** Wait between two starts: doubled for every host that ends without an answer, reset by an answer. */
 const RESTART_MIN_MS = 50;
 const RESTART_MAX_MS = 10_000;
 
+/**
+ * A host gets one more millisecond for each so many bytes of a body, to receive and decode them: 32 MiB/s, where an idle core does
+ * some 100. Otherwise the largest bodies would take half of the default `prompts.silenceMs` before they are read.
+ */
+const BYTES_A_MS = 32 * 1024;
+
+/** Which bodies a host takes: its name in logs and process lists. */
+export type Lane = 'short' | 'long';
+
+export interface PromptHostOptions {
+  /** Part of the host's arguments, so that process lists show which one it is. */
+  readonly name: Lane;
+  readonly models: readonly PromptModel[];
+  /** Threads of the host's pool; 0: it uses its own thread, one item after another. */
+  readonly workers: number;
+  /** Time without an answer for a running item, ms: the item fails and the host is killed. */
+  readonly silenceMs: number;
+  /** Items that may wait for a worker; further ones are refused with capacity_exceeded. */
+  readonly maxQueued: number;
+  /** Bodies up to this many bytes are parsed on this process's event loop. */
+  readonly inlineBytes: number;
+  readonly clock: Clock;
+  /** For logs and metrics. */
+  readonly hooks?: {
+    /** A host has ended for this reason, and the next one starts in `delayMs`. */
+    restart?(why: string, delayMs: number, lane: Lane): void;
+  };
+  /** Another worker module, for tests. */
+  readonly workerFile?: string;
+}
+
+export interface PromptHostStats {
+  /** True if it accepts items; false while it starts, for the first time or again. */
+  readonly up: boolean;
+  readonly queued: number;
+  readonly running: number;
+  readonly restarts: number;
+  /** Why its last start failed, until one succeeds. */
+  readonly problem?: string;
+}
+
 export type FirstStart =
   { readonly kind: 'ready'; readonly models: readonly ModelReport[] } | { readonly kind: 'unable' };
 
+/** One body that prompts are made of. Its source keeps the bytes until it is closed, since a new host needs them again. */
+class Body {
+  readonly id: number;
+  readonly form: BodyForm;
+  readonly owner: WeightedAccount;
+  readonly #source: BodyBytes;
+  /** The host that keeps a copy. */
+  sentTo: HostProcess | undefined;
+  /** It is not needed any more. */
+  closed = false;
+
+  constructor(id: number, form: BodyForm, source: BodyBytes, owner: WeightedAccount) {
+    this.id = id;
+    this.form = form;
+    this.#source = source;
+    this.owner = owner;
+  }
+
+  /** Undefined once it is closed, or its source freed it. */
+  get bytes(): Uint8Array | undefined {
+    return this.closed ? undefined : this.#source.bytes;
+  }
+}
+
+/** One `check` or `tokenize` of a body. */
+interface PromptTask {
+  readonly body: Body;
+  /** The step of the present item. */
+  work: Work;
+  item?: Item<PromptTask>;
+  /** Settles the caller's promise; only the first time counts. */
+  readonly settle: (result: Checked | Tokenized) => void;
+  /** Cancels the timer that detects a hang; set while it runs. */
+  unwatch?: (() => void) | undefined;
+  /** Clock reading at which that timer started. */
+  runsSince?: number;
+}
+
 export class PromptHostClient implements PromptMaker {
+  /** Settles once it is closed. */
+  readonly gone: Promise<void>;
   readonly #options: PromptHostOptions;
   readonly #setup: HostSetup;
   readonly #items: ItemQueue<PromptTask>;
   readonly #first: Promise<FirstStart>;
-  #settleFirst: (result: FirstStart) => void = () => undefined;
+  #settleFirst!: (result: FirstStart) => void;
+  #markGone!: () => void;
   #host: HostProcess | undefined;
+  #models: readonly ModelReport[] = [];
   #hung: Item<PromptTask> | undefined;
   /**
    * The account of the item that caused the end of the last host, and when: it is also charged for the time until the next host is ready.
@@ -49,18 +133,19 @@ export class PromptHostClient implements PromptMaker {
   #restarts = 0;
   #problem: string | undefined;
   #nextBody = 0;
+  #openBodies = 0;
+  #retired = false;
   #closed = false;
 
   /** Forks the first host at once. */
   constructor(options: PromptHostOptions) {
     this.#options = options;
+    const { models, workers, maxQueued } = options;
     const workerFile = options.workerFile ?? fileURLToPath(new URL('./worker.js', import.meta.url));
-    this.#setup = { models: options.models, workers: options.workers, workerFile };
-    const { workers, maxQueued } = options;
-    this.#items = new ItemQueue(Math.max(1, workers), maxQueued);
-    this.#first = new Promise((resolve) => {
-      this.#settleFirst = resolve;
-    });
+    this.#setup = { models, workers, workerFile };
+    this.#items = new ItemQueue(Math.max(1, workers), maxQueued, workers === 0 ? AHEAD_MS : 0);
+    this.#first = new Promise((resolve) => (this.#settleFirst = resolve));
+    this.gone = new Promise((resolve) => (this.#markGone = resolve));
     this.#start();
   }
 
@@ -72,6 +157,11 @@ export class PromptHostClient implements PromptMaker {
     return this.#first;
   }
 
+  /** The models, as the last host that was ready reported them. */
+  get models(): readonly ModelReport[] {
+    return this.#models;
+  }
+
   stats(): PromptHostStats {
     const { queued, running } = this.#items;
     const problem = this.#problem === undefined ? {} : { problem: this.#problem };
@@ -81,11 +171,18 @@ export class PromptHostClient implements PromptMaker {
   open(form: BodyForm, source: BodyBytes, owner: WeightedAccount): OpenBody {
     const { account, weight } = owner;
     const body = new Body(this.#nextBody++, form, source, { account, weight });
+    this.#openBodies += 1;
     return {
       check: (signal) => this.#check(body, signal),
       tokenize: (signal) => this.#ask({ kind: 'tokenize' }, body, signal) as Promise<Tokenized>,
-      close: () => this.#drop(body),
+      close: () => this.#closeBody(body),
     };
+  }
+
+  /** Closes once no body is open, which may be at once. */
+  retire(): void {
+    this.#retired = true;
+    if (this.#openBodies === 0) this.close();
   }
 
   /** Kills the host; pending items fail. Idempotent, and may be called before the host is ready. */
@@ -96,6 +193,7 @@ export class PromptHostClient implements PromptMaker {
     this.#host?.kill('closed');
     this.#settleFirst({ kind: 'unable' });
     this.#failAll(failed('closed'));
+    this.#markGone();
   }
 
   #check(body: Body, signal: Signal): Promise<Checked> {
@@ -160,20 +258,21 @@ export class PromptHostClient implements PromptMaker {
   }
 
   #watch(host: HostProcess, item: Item<PromptTask>): void {
-    item.task.runsSince = this.#options.clock.now();
-    const silenceMs = longestSilenceMs(this.#options.silenceMs, item.task.body);
-    item.task.unwatch = this.#options.clock.after(silenceMs, () => {
+    const { clock, silenceMs } = this.#options;
+    const { task } = item;
+    task.runsSince = clock.now();
+    task.unwatch = clock.after(longestSilenceMs(silenceMs, task.body.bytes?.length ?? 0), () => {
       if (this.#hung !== undefined) return;
       this.#hung = item;
-      item.task.settle(failed('silent'));
+      task.settle(failed('silent'));
       host.kill('silent');
     });
   }
 
-  #received(message: FromHost, forkedAt: number): void {
+  #received(message: FromHost): void {
     if (message.kind === 'ready') {
       this.#problem = undefined;
-      this.#options.hooks?.ready?.(message.models, this.#options.clock.now() - forkedAt);
+      this.#models = message.models;
       this.#settleFirst({ kind: 'ready', models: message.models });
       if (this.#cause) this.#items.charge(this.#cause.owner, this.#options.clock.now() - this.#cause.at);
       this.#cause = undefined;
@@ -185,31 +284,40 @@ export class PromptHostClient implements PromptMaker {
     this.#dispatch();
   }
 
-  #answered({ task, abandoned }: Item<PromptTask>, answer: Answer): void {
-    task.unwatch?.();
-    task.unwatch = undefined;
-    const next = following(answer);
-    if (next.kind === 'result') {
-      task.settle(next.result);
-      return;
+  #answered(item: Item<PromptTask>, answer: Answer): void {
+    item.task.unwatch?.();
+    item.task.unwatch = undefined;
+    switch (answer.kind) {
+      case 'needs-compiler':
+        this.#continue(item, { kind: 'compile', ...(answer.syntax && { syntax: answer.syntax }) });
+        break;
+      case 'compiled':
+        this.#continue(item, { kind: 'tokenize', compiled: answer.compiled });
+        break;
+      default:
+        item.task.settle(answer);
     }
-    // A prompt that is not tokenized yet is still kept by the host.
+  }
+
+  /** The host keeps a body that is not tokenized yet, until the next step or `drop`. */
+  #continue({ task, abandoned }: Item<PromptTask>, work: Work): void {
     task.body.sentTo = this.#host;
-    task.work = next.work;
+    task.work = work;
     if (task.body.bytes === undefined) this.#host?.send({ kind: 'drop', body: task.body.id });
     else if (!abandoned) this.#add(task);
   }
 
-  #drop(body: Body): void {
+  #closeBody(body: Body): void {
     if (body.closed) return;
     body.closed = true;
     if (body.sentTo !== undefined && body.sentTo === this.#host) this.#host.send({ kind: 'drop', body: body.id });
+    this.#openBodies -= 1;
+    if (this.#retired && this.#openBodies === 0) this.close();
   }
 
   #start(): void {
-    const forkedAt = this.#options.clock.now();
     this.#host = new HostProcess(this.#options.name, this.#setup, this.#options.clock, {
-      message: (message) => this.#received(message, forkedAt),
+      message: (message) => this.#received(message),
       exited: (why, code) => this.#exited(why, code),
     });
   }
@@ -228,7 +336,7 @@ export class PromptHostClient implements PromptMaker {
     // Only one item was at fault, and it has failed: accounts that send such items must not make others wait.
     if (why !== 'silent') this.#delayMs = Math.min(delayMs * 2, RESTART_MAX_MS);
     this.#restarts += 1;
-    this.#options.hooks?.restart?.(reason, delayMs);
+    this.#options.hooks?.restart?.(reason, delayMs, this.#options.name);
     this.#cancelRestart = this.#options.clock.after(delayMs, () => this.#start());
   }
 
@@ -254,4 +362,21 @@ export class PromptHostClient implements PromptMaker {
       task.unwatch = undefined;
     }
   }
+}
+
+/** The longest time without an answer for an item with a body of so many bytes, ms. */
+export function longestSilenceMs(silenceMs: number, bytes: number): number {
+  return silenceMs + bytes / BYTES_A_MS;
+}
+
+const ABORTED: NoResult = { kind: 'aborted' };
+const FULL = refused(
+  contractError('capacity_exceeded', 'Too many requests are waiting to be read. Retry after the time given.'),
+);
+
+/** The host cannot be started; it is tried again in `retryAfterMs`. */
+function unavailable(retryAfterMs: number): Refusal {
+  return refused(
+    contractError('cold', 'Prompts cannot be read now. Try again after the time given.', { retryAfterMs }),
+  );
 }

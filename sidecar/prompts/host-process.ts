@@ -5,7 +5,7 @@ import type { Clock } from '../lib/clock.js';
 import { confinedEnvironment, nodeOptions } from '../lib/child-process.js';
 import { forkLinked } from '../../engine/protocol/linked-child.js';
 import { NO_CORE_FILE } from '../../engine/protocol/no-core-dump.js';
-import { readFromHost, STACK_MB, versioned, type HostSetup, type FromHost, type ToHost } from './messages.js';
+import { PROMPTS_VERSION, STACK_MB, type HostSetup, type FromHost, type ToHost } from './messages.js';
 
 /** Loading many large vocabularies on a busy machine takes seconds; after this time a host is considered hung, ms. */
 const START_TIMEOUT_MS = 60_000;
@@ -65,7 +65,7 @@ export class HostProcess {
       '/bin/sh',
       ['-c', WITH_STACK, process.execPath, helperThreads(setup), host, name],
       { stderr: 'pipe', environment: confinedEnvironment({ HOME: NO_HOME, ...nodeOptions() }) },
-      { message: (raw) => this.#received(raw), closed: () => this.#oneEnded() },
+      { message: (raw) => this.#received(raw as FromHost | null | undefined), closed: () => this.#oneEnded() },
     );
     if (forked.kind === 'failed') {
       this.#cancelStart = () => undefined;
@@ -78,7 +78,7 @@ export class HostProcess {
     this.#child.stderr?.resume();
     this.#child.once('exit', () => this.#oneEnded());
     this.#cancelStart = clock.after(START_TIMEOUT_MS, () => this.kill('start'));
-    this.send({ kind: 'start', setup });
+    this.send({ kind: 'start', v: PROMPTS_VERSION, setup });
   }
 
   get ready(): boolean {
@@ -87,7 +87,7 @@ export class HostProcess {
 
   /** Never throws; messages to a host that is ending are lost, and `exited` follows. */
   send(message: ToHost): void {
-    this.#link?.send(versioned(message));
+    this.#link?.send(message);
   }
 
   /** Kills the process at once, whatever its threads do; `exited` follows with this reason. */
@@ -96,9 +96,8 @@ export class HostProcess {
     this.#child?.kill('SIGKILL');
   }
 
-  #received(raw: unknown): void {
-    const message = readFromHost(raw);
-    if (message === undefined || (message.kind === 'ready') === this.#ready) {
+  #received(message: FromHost | null | undefined): void {
+    if (!message || (message.kind === 'ready') === this.#ready) {
       this.kill('protocol');
       return;
     }

@@ -3,6 +3,10 @@
  * (docs/architecture.md#why-two-prompt-hosts). It has a pool of worker threads, or none: then its own thread does the
  * work, which saves short items a thread switch. It has no timers and makes no decisions; the sidecar's client watches
  * and kills it. It ends with its parent.
+ *
+ * The queue is the client's. A pool is sent no more items than it has threads, so that its own queue holds items only while a thread
+ * that ended is replaced. A running item is not interrupted: piscina would end its thread to abort it, and the next thread would
+ * load all vocabularies again while other items wait.
  */
 import { setEnvironmentData } from 'node:worker_threads';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -11,56 +15,51 @@ import { Link } from '../../engine/protocol/link.js';
 import { endAtOnce, endWithParent } from '../../engine/protocol/parent-watch.js';
 import '../../engine/protocol/group-signals.js';
 import '../../engine/protocol/v8-flags.js';
-import type { BodyForm } from '../contracts/requests.js';
 import { describeFault } from '../telemetry/scrub.js';
-import { WARM_UP } from './warm-up.js';
-import { readToHost, STACK_MB, versioned, type HostSetup, type ModelReport, type FromHost } from './messages.js';
-import type { Answer, CompilerTask, ToHost, Work, WorkerTask } from './messages.js';
+import { PROMPTS_VERSION, STACK_MB, type FromHost, type HostSetup, type ModelReport, type ToHost } from './messages.js';
+import type { Answer, CompilerTask, HostBody, Work, WorkerTask } from './messages.js';
 import { failed } from './prompt-maker.js';
-
-interface Body {
-  readonly form: BodyForm;
-  /** In shared memory if there is a pool, so that every worker reads the same copy. */
-  readonly bytes: Uint8Array;
-}
+import { WARM_UP } from './warm-up.js';
 
 type Result = readonly ModelReport[] | Answer;
 
-/** Runs one task. Rejects when the worker threw or died (out of memory). */
-type RunTask = (task: WorkerTask) => Promise<Result>;
+/** Runs one task. Rejects when its thread threw or died (out of memory). */
+type Run<T, R> = (task: T) => Promise<R>;
 
-interface Item {
-  readonly item: number;
-  readonly work: Work;
-  readonly bodyId: number;
-  readonly body: Body | undefined;
+interface Threads {
+  readonly run: Run<WorkerTask, Result>;
+  readonly compile: Run<CompilerTask, Answer>;
 }
 
-const bodies = new Map<number, Body>();
-/** Items that were sent ahead; the sidecar bounds their number. */
+interface Item {
+  readonly id: number;
+  readonly work: Work;
+  readonly bodyId: number;
+  /** Absent: the sidecar and this process disagree about which bodies are kept. */
+  readonly body: HostBody | undefined;
+}
+
+/** Bodies whose next item follows. The sidecar drops them. */
+const bodies = new Map<number, HostBody>();
+/** Items for this process's own thread that were sent ahead. The sidecar bounds their number. */
 const waiting: Item[] = [];
-/** Running items, until their answers have left this process. */
-let running = 0;
+/** This process's own thread runs an item, or the answer has not left this process. */
+let isBusy = false;
 /** Threads of the pool; 0: no pool. */
 let workers = 0;
-let runTask: RunTask | undefined;
-let compiler: Piscina<CompilerTask, Answer> | undefined;
+/** Set once all have loaded. */
+let threads: Threads | undefined;
 
-const link = Link.toParent({
-  message: (raw) => {
-    const message = readToHost(raw);
-    if (message === undefined) quit();
-    else handle(message);
-  },
-  closed: quit,
-});
+// A message that the sidecar does not send ends the process at once, since a thread may be stuck in native code.
+const link = Link.toParent({ message: (raw) => handle(raw as ToHost | null | undefined), closed: endAtOnce });
 // Without a listener, its message would be printed, and may quote a prompt.
-process.on('uncaughtException', quit);
+process.on('uncaughtException', endAtOnce);
 
-function handle(message: ToHost): void {
-  switch (message.kind) {
+function handle(message: ToHost | null | undefined): void {
+  switch (message?.kind) {
     case 'start':
-      start(message.setup).catch(quit);
+      if (message.v === PROMPTS_VERSION) start(message.setup).catch(endAtOnce);
+      else endAtOnce();
       return;
     case 'drop':
       bodies.delete(message.body);
@@ -69,68 +68,56 @@ function handle(message: ToHost): void {
       cancel(message.item);
       return;
     case 'item':
-      take({ item: message.item, work: message.work, bodyId: message.body, body: bodyOf(message) });
+      take({ id: message.item, work: message.work, bodyId: message.body, body: bodyOf(message) });
       return;
     default:
-      quit();
+      endAtOnce();
   }
 }
 
 async function start(setup: HostSetup): Promise<void> {
   setEnvironmentData('setup', setup);
   workers = setup.workers;
-  const made = workers === 0 ? await ownThread(setup) : pool(setup);
-  compiler = new Piscina<CompilerTask, Answer>({
-    filename: fileURLToPath(new URL('./compiler.js', import.meta.url)),
-    minThreads: 1,
-    maxThreads: 1,
-    idleTimeout: Infinity,
-    recordTiming: false,
-  });
-  compiler.on('error', () => undefined);
-  // A worker takes one task at a time, also before it has loaded, so as many tasks as workers wait until all are loaded.
-  const [reports] = await Promise.all([
-    Promise.all(Array.from({ length: Math.max(1, workers) }, () => made({ kind: 'report' }))),
-    loaded(compiler),
-  ]);
-  runTask = made;
+  const run =
+    workers === 0
+      ? await ownThread(setup.workerFile)
+      : pool<WorkerTask, Result>(setup.workerFile, workers, { stackSizeMb: STACK_MB });
+  const compile = pool<CompilerTask, Answer>(fileURLToPath(new URL('./compiler.js', import.meta.url)), 1);
+  // The first request that needs the compiler does not wait until its thread has loaded. If it ended, the pool replaces it.
+  const compilerLoaded = compile(WARM_UP).catch(() => undefined);
+  // A thread takes one task at a time, also before it has loaded, so as many tasks as threads wait until all have loaded.
+  const reports = await Promise.all(Array.from({ length: Math.max(1, workers) }, () => run({ kind: 'report' })));
+  await compilerLoaded;
+  threads = { run, compile };
   send({ kind: 'ready', models: reports[0] as readonly ModelReport[] });
 }
 
-/** Settles when the compiler thread has loaded and run, so that the first request that needs it does not wait for that. */
-async function loaded(thread: Piscina<CompilerTask, Answer>): Promise<void> {
-  try {
-    await thread.run(WARM_UP);
-  } catch {
-    // The pool replaces the thread, and a request that needs it is answered by the next one.
-  }
-}
-
-async function ownThread({ workerFile }: HostSetup): Promise<RunTask> {
+async function ownThread(workerFile: string): Promise<Run<WorkerTask, Result>> {
   // While an item is worked on, this thread does not see its link close.
   endWithParent();
   const module = (await import(pathToFileURL(workerFile).href)) as { readonly default: (task: WorkerTask) => Result };
   return (task) => Promise.resolve().then(() => module.default(task));
 }
 
-function pool({ workerFile, workers: threads }: HostSetup): RunTask {
-  const made = new Piscina<WorkerTask, Result>({
-    filename: workerFile,
-    minThreads: threads,
-    maxThreads: threads,
+function pool<T, R>(filename: string, size: number, resourceLimits: { stackSizeMb?: number } = {}): Run<T, R> {
+  const made = new Piscina<T, R>({
+    filename,
+    minThreads: size,
+    maxThreads: size,
     idleTimeout: Infinity,
-    resourceLimits: { stackSizeMb: STACK_MB },
+    maxQueue: size,
+    resourceLimits,
     recordTiming: false,
   });
-  // The pool replaces a worker that ends without a task; without a listener its error would end the process.
+  // The pool replaces a thread that ends without a task; without a listener its error would end the process.
   made.on('error', () => undefined);
   return (task) => made.run(task);
 }
 
+/** The threads of pools take their items at once. */
 function take(item: Item): void {
-  if (item.work.kind === 'compile') {
-    // Beside the others: the sidecar sends one at a time.
-    run(item, () => undefined).catch(quit);
+  if (workers > 0 || item.work.kind === 'compile') {
+    run(item, () => undefined).catch(endAtOnce);
     return;
   }
   waiting.push(item);
@@ -138,53 +125,52 @@ function take(item: Item): void {
 }
 
 /**
- * An item starts when the previous answer has left this process, not only its worker: if the item ends the process, no
- * answer is lost, and the sidecar knows which items ran.
+ * In this process's own thread an item begins when the previous answer has left the process: if the item ends the process, no
+ * answer is lost, and the sidecar knows which item ran.
  */
 function begin(): void {
-  for (let next = waiting[0]; next !== undefined && running < Math.max(1, workers); next = waiting[0]) {
-    waiting.shift();
-    running += 1;
-    run(next, ended).catch(quit);
-  }
+  if (isBusy) return;
+  const next = waiting.shift();
+  if (next === undefined) return;
+  isBusy = true;
+  run(next, ended).catch(endAtOnce);
 }
 
 function ended(): void {
-  running -= 1;
+  isBusy = false;
   // What was sent meanwhile is read first: it may cancel the next item.
   if (waiting.length > 0) setImmediate(begin);
 }
 
 /** Answers one item. `sent`: called when its answer has left this process. */
-async function run({ item, work, bodyId, body }: Item, sent: () => void): Promise<void> {
+async function run({ id, work, bodyId, body }: Item, sent: () => void): Promise<void> {
   const from = performance.now();
   const result = await resultOf(work, body);
   if (body && result.kind === 'needs-compiler') bodies.set(bodyId, body);
-  send({ kind: 'answer', item, result, ms: performance.now() - from }, sent);
+  send({ kind: 'answer', item: id, result, ms: performance.now() - from }, sent);
 }
 
-/** A running item is not interrupted. */
-function cancel(item: number): void {
-  const at = waiting.findIndex((each) => each.item === item);
+function cancel(id: number): void {
+  const at = waiting.findIndex((each) => each.id === id);
   if (at < 0) return;
   waiting.splice(at, 1);
-  send({ kind: 'answer', item, result: { kind: 'aborted' } });
+  send({ kind: 'answer', item: id, result: { kind: 'aborted' } });
 }
 
 /** The body that came with an item or before it. It is dropped with `tokenize`, which is the last unless the compiler is needed. */
-function bodyOf({ work, body, sent }: ToHost & { kind: 'item' }): Body | undefined {
+function bodyOf({ work, body, sent }: ToHost & { kind: 'item' }): HostBody | undefined {
   const found = sent ? { form: sent.form, bytes: workers === 0 ? sent.bytes : shared(sent.bytes) } : bodies.get(body);
   if (work.kind === 'tokenize') bodies.delete(body);
   else if (found) bodies.set(body, found);
   return found;
 }
 
-async function resultOf(work: Work, body: Body | undefined): Promise<Answer> {
-  if (runTask === undefined || compiler === undefined || body === undefined) return failed('body missing');
+async function resultOf(work: Work, body: HostBody | undefined): Promise<Answer> {
+  if (threads === undefined || body === undefined) return failed('body missing');
   try {
-    if (work.kind === 'compile') return await compiler.run({ ...body, ...(work.syntax && { syntax: work.syntax }) });
+    if (work.kind === 'compile') return await threads.compile({ ...body, ...(work.syntax && { syntax: work.syntax }) });
     const { kind, ...more } = work;
-    return (await runTask({ kind, ...more, ...body })) as Answer;
+    return (await threads.run({ kind, ...more, ...body })) as Answer;
   } catch (error) {
     // The worker threw or ended (out of memory) and is replaced by the pool; this item has failed.
     return failed('thrown', describeFault(error));
@@ -198,10 +184,5 @@ function shared(bytes: Uint8Array): Uint8Array {
 }
 
 function send(message: FromHost, sent?: () => void): void {
-  link.send(versioned(message), sent);
-}
-
-/** At once: a worker may be stuck in native code. */
-function quit(): void {
-  endAtOnce();
+  link.send(message, sent);
 }

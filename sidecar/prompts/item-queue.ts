@@ -1,7 +1,11 @@
 import { FairShare, type Item, type WeightedAccount } from '../lib/fair-share.js';
 
-/** Expected host time of the items, running ones included, that are sent before a worker has answered, in ms. */
-const AHEAD_MS = 2;
+/**
+ * Expected host time of the items, running ones included, that are sent to a host's own thread before it has answered, in ms. The
+ * threads of a pool are sent nothing ahead: they would begin the next item before the answer to the last one has left the process,
+ * and if that item ends the process, the answer would be lost.
+ */
+export const AHEAD_MS = 2;
 
 /** Items sent beyond the running ones, however little they cost. */
 const MAX_AHEAD = 16;
@@ -10,8 +14,8 @@ const MAX_AHEAD = 16;
  * Chooses the next item of the prompt host, and finds the item that ended it. Pure: no process, no timers.
  *
  * Items wait by account (fair-share.ts). At most `width` run, one per worker, in the order in which they were sent. A
- * few more are sent ahead, so that no worker waits for a round trip, but only as many as are expected to be done within
- * {@link AHEAD_MS}, since sent items precede those of other accounts.
+ * few more may be sent ahead, so that no worker waits for a round trip, but only as many as are expected to be done within
+ * `aheadMs`, since sent items precede those of other accounts.
  *
  * Items that compile wait on their own and run one at a time, beside the others, in the host's compiler thread.
  *
@@ -35,8 +39,8 @@ export class ItemQueue<T> {
   /** The running item that runs alone, for the second time. */
   #alone: Item<T> | undefined;
 
-  /** `width`: running items; `maxQueued`: waiting items; `aheadMs`: replaces {@link AHEAD_MS}. */
-  constructor(width: number, maxQueued: number, aheadMs = AHEAD_MS) {
+  /** `width`: running items; `maxQueued`: waiting items; `aheadMs`: {@link AHEAD_MS}, or 0 if no item is sent ahead. */
+  constructor(width: number, maxQueued: number, aheadMs: number) {
     this.#width = width;
     this.#aheadMs = aheadMs;
     this.#maxQueued = maxQueued;

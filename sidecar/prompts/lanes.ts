@@ -7,14 +7,16 @@
  * ones may want prompts made by different tokenizers.
  */
 import type { BodyForm } from '../contracts/requests.js';
-import type { PromptHostOptions, PromptHostStats } from './client-options.js';
-import type { FirstStart } from './client.js';
-import { openHostPair, type HostPair, type Lane } from './host-pair.js';
-import type { PromptModel } from './messages.js';
 import type { WeightedAccount } from '../lib/fair-share.js';
-import type { BodyBytes, OpenBody, ModelPromptVersion, PromptMaker } from './prompt-maker.js';
-
-export type { Lane } from './host-pair.js';
+import {
+  PromptHostClient,
+  type FirstStart,
+  type Lane,
+  type PromptHostOptions,
+  type PromptHostStats,
+} from './client.js';
+import type { PromptModel } from './messages.js';
+import type { BodyBytes, ModelPromptVersion, OpenBody, PromptMaker } from './prompt-maker.js';
 
 /** Pairs besides the present one: a reload that failed half-way leaves one, and the next one adds another. */
 const MOST_OTHERS = 2;
@@ -31,39 +33,43 @@ export interface PromptHostState extends PromptHostStats {
  * {@link PromptHostOptions}, except that `workers` applies to the long lane, and `inlineBytes` is the longest short
  * body.
  */
-export interface PromptLanesOptions extends Omit<PromptHostOptions, 'name' | 'hooks'> {
-  readonly hooks?: {
-    /** A lane's host has ended and its next one starts in `delayMs`. */
-    restart?(why: string, delayMs: number, lane: Lane): void;
-  };
-}
+export type PromptLanesOptions = Omit<PromptHostOptions, 'name'>;
+
+/** One lane's host. */
+export type LaneHost = Pick<PromptHostClient, 'ready' | 'models' | 'stats' | 'open' | 'retire' | 'gone' | 'close'>;
+
+/** The hosts of one set of model files. */
+type HostPair = Readonly<Record<Lane, LaneHost>>;
 
 export class PromptLanes implements PromptMaker {
   readonly #options: PromptLanesOptions;
-  readonly #openHostPair: typeof openHostPair;
+  readonly #openHost: (options: PromptHostOptions) => LaneHost;
   #present: HostPair;
   /** Before or after the present one, the one that came last in front. */
   #others: HostPair[] = [];
-  /** Those that close once they have no body any more. */
-  readonly #retired = new Set<HostPair>();
+  /** Those that close once they have no body any more, and when. */
+  readonly #retired = new Map<HostPair, Promise<unknown>>();
   /** Of the hosts of all pairs: a pair that takes the place of another begins its own count at 0. */
   readonly #restarts: Record<Lane, number> = { short: 0, long: 0 };
   #closed = false;
 
-  /** Forks both hosts at once. `open`: tests pass their own. */
-  constructor(options: PromptLanesOptions, open = openHostPair) {
+  /** Forks both hosts at once. `openHost`: tests pass their own. */
+  constructor(
+    options: PromptLanesOptions,
+    openHost: (options: PromptHostOptions) => LaneHost = (one) => new PromptHostClient(one),
+  ) {
     this.#options = options;
-    this.#openHostPair = open;
+    this.#openHost = openHost;
     this.#present = this.#make(options.models);
   }
 
   /** Settles once both hosts are ready, with their reports about the models, or once one could not be started. */
   ready(): Promise<FirstStart> {
-    return this.#present.ready();
+    return readyOf(this.#present);
   }
 
   stats(lane: Lane): PromptHostStats {
-    return { ...this.#present.stats(lane), restarts: this.#restarts[lane] };
+    return { ...this.#present[lane].stats(), restarts: this.#restarts[lane] };
   }
 
   /** Both lanes, the short one first. */
@@ -72,8 +78,9 @@ export class PromptLanes implements PromptMaker {
   }
 
   open(form: BodyForm, body: BodyBytes, owner: WeightedAccount, wanted?: ModelPromptVersion): OpenBody {
-    const fit = wanted && [this.#present, ...this.#others].find((pair) => pair.makes(wanted));
-    return (fit ?? this.#present).open(form, body, owner);
+    const fit = wanted && [this.#present, ...this.#others].find((pair) => makes(pair, wanted));
+    const lane = body.length <= this.#options.inlineBytes ? 'short' : 'long';
+    return (fit ?? this.#present)[lane].open(form, body, owner);
   }
 
   /**
@@ -81,14 +88,12 @@ export class PromptLanes implements PromptMaker {
    * {@link ready} does.
    */
   async prepare(models: readonly PromptModel[]): Promise<FirstStart> {
-    while (this.#retired.size > MOST_RETIRED) {
-      await Promise.race(Array.from(this.#retired, ({ gone }) => gone));
-    }
+    while (this.#retired.size > MOST_RETIRED) await Promise.race(this.#retired.values());
     if (this.#closed) return { kind: 'unable' };
     const next = this.#make(models);
     this.#others.unshift(next);
     this.#retire(this.#others.splice(MOST_OTHERS));
-    return await next.ready();
+    return await readyOf(next);
   }
 
   /** New prompts are made by the hosts that `prepare` started last. */
@@ -112,24 +117,41 @@ export class PromptLanes implements PromptMaker {
   /** Kills all hosts; pending items fail. Idempotent, and may be called before they are ready. */
   close(): void {
     this.#closed = true;
-    for (const pair of [this.#present, ...this.#others, ...this.#retired]) pair.close();
+    for (const { short, long } of [this.#present, ...this.#others, ...this.#retired.keys()]) {
+      short.close();
+      long.close();
+    }
   }
 
   #retire(pairs: readonly HostPair[]): void {
-    for (const one of pairs) {
-      this.#retired.add(one);
-      void one.gone.then(() => this.#retired.delete(one));
-      one.retire();
+    for (const pair of pairs) {
+      const gone = Promise.all([pair.short.gone, pair.long.gone]).then(() => this.#retired.delete(pair));
+      this.#retired.set(pair, gone);
+      pair.short.retire();
+      pair.long.retire();
     }
   }
 
   #make(models: readonly PromptModel[]): HostPair {
-    const { hooks, ...options } = this.#options;
-    return this.#openHostPair({ ...options, models }, (why, delayMs, lane) => {
-      this.#restarts[lane] += 1;
-      hooks?.restart?.(why, delayMs, lane);
-    });
+    const hooks: PromptHostOptions['hooks'] = {
+      restart: (why, delayMs, lane) => {
+        this.#restarts[lane] += 1;
+        this.#options.hooks?.restart?.(why, delayMs, lane);
+      },
+    };
+    const host = (name: Lane, workers: number): LaneHost =>
+      this.#openHost({ ...this.#options, name, models, workers, hooks });
+    return { short: host('short', 0), long: host('long', this.#options.workers) };
   }
+}
+
+async function readyOf({ short, long }: HostPair): Promise<FirstStart> {
+  const [first, second] = await Promise.all([short.ready(), long.ready()]);
+  return second.kind === 'unable' ? second : first;
+}
+
+function makes({ short }: HostPair, { model, promptVersion }: ModelPromptVersion): boolean {
+  return short.models.some((report) => report.id === model && report.promptVersion === promptVersion);
 }
 
 /** Both lanes as the sidecar uses them. */

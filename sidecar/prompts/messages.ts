@@ -1,7 +1,7 @@
 /**
  * The messages between the sidecar and its prompt host, over engine/protocol/link.ts. The sidecar starts with `start`;
- * the host answers `ready`, and then sends one `answer` per `item`. Every message has the version `v`; another version
- * or an unknown kind ends the host.
+ * the host answers `ready`, and then sends one `answer` per `item`. Another version in `start` or an unknown kind of message
+ * ends the host. Nothing else is checked: both ends are from one build.
  */
 import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import type { CallFormatText } from '../../engine/prompt/call-format-text.js';
@@ -10,7 +10,8 @@ import type { TemplateSettings } from '../../engine/protocol/template-settings.j
 import type { BodyForm } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-maker.js';
 
-const PROMPTS_VERSION = 8;
+/** Changed with the messages: a sidecar whose files were replaced while it runs must not use a host of the new ones. */
+export const PROMPTS_VERSION = 9;
 
 /** A model that the host makes prompts for. */
 export interface PromptModel {
@@ -87,14 +88,14 @@ export type Answer =
  * Sidecar to host, which processes the items in order. `cancel`: an item that has not started is not needed any more.
  */
 export type ToHost =
-  | { readonly kind: 'start'; readonly setup: HostSetup }
+  | { readonly kind: 'start'; readonly v: number; readonly setup: HostSetup }
   | {
       readonly kind: 'item';
       readonly item: number;
       readonly work: Work;
       readonly body: number;
       /** With the first item of a body, which is kept until `drop` or until its `tokenize` is answered, unless by `needs-compiler`. */
-      readonly sent?: { readonly form: BodyForm; readonly bytes: Uint8Array };
+      readonly sent?: HostBody;
     }
   | { readonly kind: 'cancel'; readonly item: number }
   | { readonly kind: 'drop'; readonly body: number };
@@ -110,46 +111,17 @@ export type FromHost =
       readonly ms?: number;
     };
 
-/** A message on the link. */
-export type OnTheWire<M> = M & { readonly v: number };
-
-/** Adds the protocol's version to a message. */
-export function versioned<M extends ToHost | FromHost>(message: M): OnTheWire<M> {
-  return { v: PROMPTS_VERSION, ...message };
-}
-
-/** Checks a message received by the host; undefined: not a message of this version. */
-export function readToHost(raw: unknown): ToHost | undefined {
-  return isOfThisVersion(raw) ? (raw as ToHost) : undefined;
-}
-
-/** Checks a message received by the sidecar; undefined: not a message of this version. */
-export function readFromHost(raw: unknown): FromHost | undefined {
-  return isOfThisVersion(raw) ? (raw as FromHost) : undefined;
-}
-
-/** Only version and kind are checked: both ends are from one build. */
-function isOfThisVersion(raw: unknown): boolean {
-  return typeof raw === 'object' && raw !== null && 'v' in raw && raw.v === PROMPTS_VERSION && 'kind' in raw;
-}
-
-/**
- * A task for one worker. For another thread the body is in shared memory: it is copied once, on its way into the host.
- */
-export type WorkerTask =
-  | { readonly kind: 'report' }
-  | { readonly kind: 'check'; readonly form: BodyForm; readonly bytes: Uint8Array }
-  | {
-      readonly kind: 'tokenize';
-      readonly form: BodyForm;
-      readonly bytes: Uint8Array;
-      readonly compiled?: CompiledConstraint;
-    };
-
-/** A task for the compiler thread: the bytes are those of a chat's body that was found valid. */
-export interface CompilerTask {
+/** A body in a host. Where a pool works on it, it is in shared memory: it is copied once, on its way into the host. */
+export interface HostBody {
   readonly form: BodyForm;
   readonly bytes: Uint8Array;
+}
+
+/** A task for one worker. */
+export type WorkerTask = { readonly kind: 'report' } | (Exclude<Work, { readonly kind: 'compile' }> & HostBody);
+
+/** A task for the compiler thread: the bytes are those of a chat's body that was found valid. */
+export interface CompilerTask extends HostBody {
   /** Of calls, by the model's template; absent: no tools are offered. */
   readonly syntax?: CallSyntax;
 }

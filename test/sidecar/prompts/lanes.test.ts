@@ -1,8 +1,7 @@
 /** Generations of prompt hosts while weights are replaced, on hosts that the test answers for. */
 import t from 'tap';
-import type { FirstStart } from '../../../sidecar/prompts/client.js';
-import { HostPair, type Lane, type LaneHost } from '../../../sidecar/prompts/host-pair.js';
-import { PromptLanes } from '../../../sidecar/prompts/lanes.js';
+import type { FirstStart, Lane, PromptHostOptions } from '../../../sidecar/prompts/client.js';
+import { PromptLanes, type LaneHost } from '../../../sidecar/prompts/lanes.js';
 import type { NoResult, OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-maker.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
@@ -10,19 +9,26 @@ const OWNER = { account: 'a', weight: 1 };
 const NEVER = new AbortController().signal;
 const FAILED: NoResult = { kind: 'failed', reason: 'died' };
 
-/** A host whose prompts are made when the test says so. */
+/** A host whose prompts are made when the test says so. Its bodies close with their prompts. */
 class FakeHost implements LaneHost {
-  readonly #promptVersion: string;
+  readonly models: LaneHost['models'];
+  readonly gone: Promise<void>;
+  /** Has ended once. */
+  readonly restart: () => void;
   readonly #pending: ((result: Tokenized) => void)[] = [];
+  #markGone!: () => void;
+  #open = 0;
+  #retired = false;
   closed = false;
 
-  constructor(promptVersion: string) {
-    this.#promptVersion = promptVersion;
+  constructor(promptVersion: string, { hooks, name }: PromptHostOptions) {
+    this.models = [{ id: 'm', tools: true, system: true, promptVersion }];
+    this.gone = new Promise((settle) => (this.#markGone = settle));
+    this.restart = () => hooks?.restart?.('exit', 50, name);
   }
 
   ready(): Promise<FirstStart> {
-    const promptVersion = this.#promptVersion;
-    return Promise.resolve({ kind: 'ready', models: [{ id: 'm', tools: true, system: true, promptVersion }] });
+    return Promise.resolve({ kind: 'ready', models: this.models });
   }
 
   stats(): ReturnType<LaneHost['stats']> {
@@ -30,35 +36,51 @@ class FakeHost implements LaneHost {
   }
 
   open(): OpenBody {
+    this.#open += 1;
     return {
       check: () => Promise.resolve(FAILED),
       tokenize: () => new Promise((settle) => this.#pending.push(settle)),
-      close: () => undefined,
+      close: () => this.#closeBody(),
     };
+  }
+
+  retire(): void {
+    this.#retired = true;
+    if (this.#open === 0) this.close();
   }
 
   close(): void {
     this.closed = true;
+    this.#markGone();
     for (const settle of this.#pending.splice(0)) settle(FAILED);
   }
 
   /** Makes the prompt that has waited longest. */
   make(): void {
     this.#pending.shift()?.({ kind: 'decision', input: new Uint32Array(0), questions: [] });
+    this.#closeBody();
+  }
+
+  #closeBody(): void {
+    this.#open -= 1;
+    if (this.#retired && this.#open === 0) this.close();
   }
 }
 
 function lanesOf() {
+  /** Of the short lane, and of both, the first pair first. */
   const hosts: FakeHost[] = [];
-  /** Of each pair: a host of this lane has ended. */
-  const ends: ((lane: Lane) => void)[] = [];
+  const pairs: Record<Lane, FakeHost>[] = [];
+  let short: FakeHost | undefined;
   const lanes = new PromptLanes(
     { models: [], workers: 1, silenceMs: 1, maxQueued: 1, inlineBytes: 10, clock: new FakeClock() },
-    ({ inlineBytes }, restart) => {
-      ends.push((lane) => restart('exit', 50, lane));
-      const host = new FakeHost(`p${hosts.length}`);
-      hosts.push(host);
-      return new HostPair({ short: host, long: new FakeHost('') }, inlineBytes);
+    (options) => {
+      const host = new FakeHost(`p${hosts.length}`, options);
+      if (options.name === 'short') {
+        short = host;
+        hosts.push(host);
+      } else if (short) pairs.push({ short, long: host });
+      return host;
     },
   );
   const open = (): OpenBody => lanes.open('chat', { bytes: new Uint8Array(1), length: 1 }, OWNER);
@@ -69,7 +91,7 @@ function lanesOf() {
     lanes.settle();
   };
   const closed = (): boolean[] => hosts.map((host) => host.closed);
-  return { lanes, hosts, ends, open, reload, closed };
+  return { lanes, hosts, pairs, open, reload, closed };
 }
 
 t.test('hosts that are not needed any more close with the last prompt that they make', async (t) => {
@@ -81,9 +103,7 @@ t.test('hosts that are not needed any more close with the last prompt that they 
   t.strictSame(closed(), [false, false]);
   hosts[0]?.make();
   t.match(await made, { kind: 'decision' });
-  // Its body is still open: one with images stays so until its reply has ended.
   t.strictSame(closed(), [true, false]);
-  first.close();
   await reload();
   t.strictSame(closed(), [true, true, false], 'at once without a prompt');
 });
@@ -128,13 +148,30 @@ t.test('close ends those too that are not needed any more, and no other is start
 });
 
 t.test('restarts are counted by lane, of the hosts of all generations', async (t) => {
-  const { lanes, ends, reload } = lanesOf();
+  const { lanes, pairs, reload } = lanesOf();
   const restarts = (): number[] => lanes.states.map((state) => state.restarts);
-  ends[0]?.('short');
-  ends[0]?.('short');
-  ends[0]?.('long');
+  pairs[0]?.short.restart();
+  pairs[0]?.short.restart();
+  pairs[0]?.long.restart();
   await reload();
   t.strictSame(restarts(), [2, 1]);
-  ends[1]?.('long');
+  pairs[1]?.long.restart();
   t.strictSame(restarts(), [2, 2]);
+});
+
+t.test('a prompt of another version is made by the hosts that report it, as long as they are there', async (t) => {
+  const { lanes, hosts, reload } = lanesOf();
+  const running = (): number[] => hosts.map((host) => host.stats().running);
+  const ask = (promptVersion: string): Promise<Tokenized> =>
+    lanes.open('chat', { bytes: undefined, length: 1 }, OWNER, { model: 'm', promptVersion }).tokenize(NEVER);
+  await lanes.prepare([]);
+  void ask('p1');
+  void ask('unknown');
+  t.strictSame(running(), [1, 1]);
+  lanes.adopt();
+  void ask('p0');
+  t.strictSame(running(), [2, 1]);
+  await reload();
+  void ask('p0');
+  t.strictSame(running(), [2, 1, 1]);
 });

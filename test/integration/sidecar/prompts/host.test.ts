@@ -5,7 +5,7 @@ import { systemClock } from '../../../../sidecar/lib/clock.js';
 import type { ModelRoute } from '../../../../sidecar/contracts/requests.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
 import { received } from '../../../support/bodies.js';
-import { versioned, type PromptModel } from '../../../../sidecar/prompts/messages.js';
+import { PROMPTS_VERSION, type PromptModel } from '../../../../sidecar/prompts/messages.js';
 import type { Tokenized } from '../../../../sidecar/prompts/prompt-maker.js';
 import { LinkedChild } from '../../../support/linked-child.js';
 import { testModel } from '../../../support/models.js';
@@ -21,7 +21,7 @@ const STUB = fileURLToPath(new URL('../../../support/prompt-worker.js', import.m
 function clientOf(t: Test, models: readonly PromptModel[], workers = 1) {
   const restarts: string[] = [];
   const client = new PromptHostClient({
-    name: 'test',
+    name: 'long',
     models,
     workers,
     silenceMs: 30_000,
@@ -226,9 +226,13 @@ t.test('20,000 equal letters are tokenized, and a number that ends the tokenizer
 });
 
 t.test('a host ends with its parent, and at an unknown message', async (t) => {
-  const started = async (): Promise<LinkedChild> => {
+  const begun = (version: number): LinkedChild => {
     const child = new LinkedChild(HOST);
-    child.send(versioned({ kind: 'start', setup: { models: [], workers: 1, workerFile: STUB } }));
+    child.send({ kind: 'start', v: version, setup: { models: [], workers: 1, workerFile: STUB } });
+    return child;
+  };
+  const started = async (): Promise<LinkedChild> => {
+    const child = begun(PROMPTS_VERSION);
     await once(child, 'message');
     return child;
   };
@@ -236,8 +240,9 @@ t.test('a host ends with its parent, and at an unknown message', async (t) => {
   orphan.leave();
   t.same(await once(orphan.process, 'exit'), [null, 'SIGKILL']);
   const puzzled = await started();
-  puzzled.send({ v: 0, kind: 'drop', body: 1 });
+  puzzled.send({ kind: 'unknown' });
   t.same(await once(puzzled.process, 'exit'), [null, 'SIGKILL']);
+  t.same(await once(begun(PROMPTS_VERSION + 1).process, 'exit'), [null, 'SIGKILL'], 'of another version');
 });
 
 t.test('no native llama code is in this process', async (t) => {

@@ -11,7 +11,7 @@ const NEVER = new AbortController().signal;
 
 t.test('a body of one byte more waits for the host', async (t) => {
   const client = new PromptHostClient({
-    name: 'test',
+    name: 'long',
     models: [],
     workers: 1,
     silenceMs: 30_000,

@@ -1,8 +1,0 @@
-import t from 'tap';
-import { longestSilenceMs } from '../../../sidecar/prompts/prompt-tasks.js';
-
-t.test('a host gets additional time for the bytes of a body', async (t) => {
-  t.equal(longestSilenceMs(2000, { bytes: undefined }), 2000);
-  t.equal(longestSilenceMs(2000, { bytes: new Uint8Array(64 * 1024) }), 2002);
-  t.equal(longestSilenceMs(2000, { bytes: new Uint8Array(80 << 20) }), 2000 + 2560);
-});
