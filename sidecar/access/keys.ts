@@ -1,6 +1,6 @@
 /** Changes to the keys of a file: create, renew, revoke, rotate. Each reads, changes and replaces it under a lock. */
 import { randomBytes } from 'node:crypto';
-import { withLock } from '../lib/file-lock.js';
+import { withLock } from '../lib/replace-file.js';
 import { readKeyFile, writeKeyFile } from './key-file.js';
 import type { KeyFile, StoredKey } from './key-file-schema.js';
 import { hashKey } from './key-index.js';

@@ -1,7 +1,7 @@
 import { chmodSync, chownSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { LockError } from '../../../sidecar/lib/file-lock.js';
+import { LockError } from '../../../sidecar/lib/replace-file.js';
 import { KeyFileError, readKeyFile, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
 import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
 import { hashKey } from '../../../sidecar/access/key-index.js';
