@@ -57,12 +57,12 @@ export class FollowedFile<T> {
   /** The file's state at the last check; a difference causes a read. */
   #seen: string;
   /** The last state that was reported, so that none is reported twice. */
-  #said: string;
+  #reported: string;
   #inForce: FileInForce;
   #reading: Promise<void> | undefined;
   /** Reads requested while one runs are combined into one further read. */
-  #again = false;
-  #sayAnyway = false;
+  #readRequested = false;
+  #reportsUnchanged = false;
   #cancelSettle: (() => void) | undefined;
   #cancelPoll: () => void = () => undefined;
   #closed = false;
@@ -79,11 +79,11 @@ export class FollowedFile<T> {
     return { followed: new FollowedFile(options, seen, ABSENT), value: options.absent };
   }
 
-  private constructor(options: FollowOptions<T>, seen: string, said: string) {
+  private constructor(options: FollowOptions<T>, seen: string, sign: string) {
     this.#options = options;
     this.#seen = seen;
-    this.#said = said;
-    this.#inForce = { sign: said };
+    this.#reported = sign;
+    this.#inForce = { sign };
     this.#follow();
     this.#poll();
   }
@@ -95,7 +95,7 @@ export class FollowedFile<T> {
 
   /** Reads the file now and reports its content, changed or not. Resolves afterwards. */
   reload(): Promise<void> {
-    this.#sayAnyway = true;
+    this.#reportsUnchanged = true;
     return this.#read();
   }
 
@@ -124,11 +124,11 @@ export class FollowedFile<T> {
 
   /** One read at a time; requests during a read cause one more. */
   #read(): Promise<void> {
-    this.#again = true;
+    this.#readRequested = true;
     this.#reading ??= (async () => {
       try {
-        while (this.#again && !this.#closed) {
-          this.#again = false;
+        while (this.#readRequested && !this.#closed) {
+          this.#readRequested = false;
           await this.#readOnce();
         }
       } finally {
@@ -145,8 +145,8 @@ export class FollowedFile<T> {
     } catch (error) {
       this.#seen = NOT_READ;
       const problem = `cannot be used: ${error instanceof Error ? error.name : typeof error}`;
-      if (this.#closed || this.#said === problem) return;
-      this.#said = problem;
+      if (this.#closed || this.#reported === problem) return;
+      this.#reported = problem;
       this.#inForce = { sign: this.#inForce.sign, problem };
       this.#options.refused(problem);
     }
@@ -157,7 +157,7 @@ export class FollowedFile<T> {
     const found = await this.#options.read();
     // The next check reads it again, although it has not changed by then.
     if (found.kind === 'bad' && found.problem instanceof UnreadFile) this.#seen = NOT_READ;
-    if (this.#closed || (found.sign === this.#said && !this.#sayAnyway)) return;
+    if (this.#closed || (found.sign === this.#reported && !this.#reportsUnchanged)) return;
     // The folder may not have existed when the file was opened.
     if (this.#watcher === undefined) this.#follow();
     if (found.kind === 'good') {
@@ -168,8 +168,8 @@ export class FollowedFile<T> {
       this.#inForce = { sign: this.#inForce.sign, problem: found.problem.problem };
     }
     // Not before: what uses the content may throw, and then gets it again.
-    this.#said = found.sign;
-    this.#sayAnyway = false;
+    this.#reported = found.sign;
+    this.#reportsUnchanged = false;
   }
 
   /**
@@ -202,23 +202,25 @@ export class FollowedFile<T> {
 
   #poll(): void {
     if (this.#closed) return;
-    this.#cancelPoll = this.#options.clock.after(this.#options.pollMs, () => void this.#lookAgain());
+    this.#cancelPoll = this.#options.clock.after(this.#options.pollMs, () => void this.#pollOnce());
   }
 
-  async #lookAgain(): Promise<void> {
+  async #pollOnce(): Promise<void> {
     try {
-      await this.#readIfChanged(() => this.#follow());
+      await this.#readIfChanged();
     } finally {
       this.#poll();
     }
   }
 
-  /** Calls `unheard` if a change caused no event, perhaps because the folder was replaced. */
-  async #readIfChanged(unheard: () => void = () => undefined): Promise<void> {
-    if ((await look(this.#options.file)) !== this.#seen) {
-      if (!this.#closed) unheard();
-      await this.#read();
-    } else await this.#reading;
+  async #readIfChanged(): Promise<void> {
+    if ((await look(this.#options.file)) === this.#seen) {
+      await this.#reading;
+      return;
+    }
+    // The change may have caused no event because the folder was replaced.
+    if (!this.#closed) this.#follow();
+    await this.#read();
   }
 }
 
