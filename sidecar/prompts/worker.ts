@@ -58,13 +58,14 @@ function prepareModel(model: PromptModel, vocabulary: Vocabulary): LoadedModel {
   const promptVersion = promptVersionOf(vocabulary.hash, model.template);
   const tools = toolsOf(parts);
   const { system } = parts.template.capabilities;
-  const capable = { id: model.id, promptVersion, tools: tools.calls !== undefined, system };
+  const report = { id: model.id, promptVersion, tools: tools.calls !== undefined, system };
   if (model.kind === 'chat') {
-    return { kind: 'chat', model, report: { ...capable, calls: callFormatText(tools) }, parts };
+    const calls = callFormatText(tools);
+    return { kind: 'chat', model, report: { calls, ...report }, parts };
   }
   const decision = makeDecisionPrompt(parts);
   if (decision.kind === 'bad') return broken(model, decision.problem);
-  return { kind: 'decision', model, report: capable, prompt: decision.prompt };
+  return { kind: 'decision', model, report, prompt: decision.prompt };
 }
 
 function broken(model: PromptModel, problem: string): LoadedModel {
