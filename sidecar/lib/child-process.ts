@@ -16,8 +16,7 @@ import { homedir } from 'node:os';
 import type { Link } from '../../engine/protocol/link.js';
 import { forkLinked } from '../../engine/protocol/linked-child.js';
 import { NO_CORE_FILE } from '../../engine/protocol/no-core-dump.js';
-import type { Clock } from './clock.js';
-import { withTimeout } from './timeout.js';
+import { withTimeout, type Clock } from './clock.js';
 
 /** How long the last messages of a child are awaited after its exit, ms: a process that it started may keep its pipes open. */
 const LAST_MESSAGES_MS = 250;
