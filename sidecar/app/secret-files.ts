@@ -23,7 +23,7 @@ export async function filesOpenToOthers(config: Config): Promise<OpenFile[]> {
 }
 
 function secretFiles({ access, keys, ...config }: Config): readonly string[] {
-  const { nats, kafka, secretFile } = config.delivery;
+  const { nats, secretFile } = config.delivery;
   const named = [
     access.mode === 'keys' ? keys.file : undefined,
     config.tls.keyFile,
@@ -33,7 +33,8 @@ function secretFiles({ access, keys, ...config }: Config): readonly string[] {
     config.fleet.scrapeSecretFile,
     config.telemetry.otlp.headersFile,
     secretFile,
-    ...[nats, kafka].flatMap((bus) => [bus.secretFile, bus.keyFile]),
+    nats.secretFile,
+    nats.keyFile,
     ...config.models.map(({ engine }) => engine.secretFile),
   ];
   return [...new Set(named.filter((file) => file !== undefined))];

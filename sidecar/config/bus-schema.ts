@@ -3,31 +3,16 @@ import { integer, section, text, type SettingSchema } from './kinds.js';
 /** More addresses of one cluster than this are a mistake; clients discover the others or do not need them. */
 const MAX_ADDRESSES = 16;
 
-function addresses(description: string, pattern: string, message?: string): SettingSchema {
-  const items = text('', { pattern, maxLength: 300, ...(message !== undefined && { 'x-message': message }) });
-  return { type: 'array', description, maxItems: MAX_ADDRESSES, items, default: [] };
-}
-
-/** TLS settings of a connection to a message bus, the same for each kind. */
-const tls = {
-  tls: {
-    type: 'boolean',
-    description: 'Require TLS.',
-    default: false,
-  },
-  caFile: text('A file with the certificate authorities that are trusted to sign the servers’ certificates, PEM.', {
-    defaultText: 'none: Node’s own',
-  }),
-  certFile: text('A file with a client certificate, PEM, for servers that require one.', { defaultText: 'none' }),
-  keyFile: text('A file with the client certificate’s key, PEM.', { defaultText: 'none' }),
-} as const satisfies Record<string, SettingSchema>;
-
 /** The section `delivery.nats`. */
 export const natsSchema: SettingSchema = section({
-  servers: addresses(
-    'NATS servers of one cluster, each as `nats://host:port`. Usage events are published to a JetStream stream there, in place of `delivery.url`.',
-    '^nats://[^\\s/@]+$',
-  ),
+  servers: {
+    type: 'array',
+    description:
+      'NATS servers of one cluster, each as `nats://host:port`. Usage events are published to a JetStream stream there, in place of `delivery.url`.',
+    maxItems: MAX_ADDRESSES,
+    items: text('', { pattern: '^nats://[^\\s/@]+$', maxLength: 300 }),
+    default: [],
+  },
   stream: text('The stream that must store the events; it is an error if another stream receives their subject.', {
     default: 'USAGE',
     pattern: '^[A-Za-z0-9_-]+$',
@@ -51,26 +36,10 @@ export const natsSchema: SettingSchema = section({
     'A file with `user:password`, a token, the seed of a user’s nkey, or a creds file, depending on `auth`. It is read again for each connection.',
     { defaultText: 'none' },
   ),
-  ...tls,
-});
-
-/** The section `delivery.kafka`. */
-export const kafkaSchema: SettingSchema = section({
-  brokers: addresses(
-    'Kafka brokers of one cluster, each as `host:port`, where the host is a name or an IPv4 address. Usage events are produced to a topic there, in place of `delivery.url`.',
-    // KafkaJS takes what follows the first colon for the port.
-    '^[^\\s/@:[\\]]+:\\d{1,5}$',
-    'must be host:port, where the host is a name or an IPv4 address',
-  ),
-  topic: text('The topic of the events. It must exist.', {
-    default: 'usage',
-    pattern: '^[A-Za-z0-9._-]+$',
-    maxLength: 249,
+  tls: { type: 'boolean', description: 'Require TLS.', default: false },
+  caFile: text('A file with the certificate authorities that are trusted to sign the servers’ certificates, PEM.', {
+    defaultText: 'none: Node’s own',
   }),
-  auth: text('How the sidecar authenticates (SASL), with the content of `secretFile`.', {
-    enum: ['none', 'plain', 'scram-sha-256', 'scram-sha-512'],
-    default: 'none',
-  }),
-  secretFile: text('A file with `user:password`. It is read again for each connection.', { defaultText: 'none' }),
-  ...tls,
+  certFile: text('A file with a client certificate, PEM, for servers that require one.', { defaultText: 'none' }),
+  keyFile: text('A file with the client certificate’s key, PEM.', { defaultText: 'none' }),
 });

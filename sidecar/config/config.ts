@@ -1,7 +1,7 @@
 import { join, resolve } from 'node:path';
 import { createScanner, parse, printParseErrorCode, visit, type ParseError } from 'jsonc-parser';
 import { contradictions, hints } from './checks.js';
-import { settings, validationSchema, type Setting } from './settings.js';
+import { settings, validationSchema, variableOf, type Setting } from './settings.js';
 import type { Config } from './types.js';
 import { lineAt, REPEATED } from '../contracts/repeated-name.js';
 import { compile } from '../contracts/validator.js';
@@ -52,7 +52,7 @@ export function loadConfig(environment: Environment = process.env, file = enviro
   const set = settings().filter(({ variable }) => environment[variable] !== undefined);
   const variables = settings().map(({ variable }) => variable);
   const strange = unknownVariables(environment).map(
-    (name) => `config: ${name} is not a setting${meant(name, variables)} (environment)`,
+    (name) => `config: ${name} ${droppedVariable(name) ?? `is not a setting${meant(name, variables)}`} (environment)`,
   );
   const invalid = (problems: readonly string[]): Loaded => {
     const lines = [...strange, ...problems.map((problem) => `config: ${problem}${origin(problem, set, file)}`)];
@@ -197,6 +197,17 @@ function changesBetween(a: string, b: string): number {
   return row[b.length] ?? 0;
 }
 
+/** What is said of settings that earlier versions had, by their paths. */
+const DROPPED: Readonly<Record<string, string>> = {
+  'delivery.kafka':
+    'was dropped: set delivery.url or delivery.nats to a service that writes the events to Kafka (docs/bus.md)',
+};
+
+/** What is said of a variable for a dropped setting, or for one in a dropped section. */
+function droppedVariable(name: string): string | undefined {
+  return Object.entries(DROPPED).find(([path]) => `${name}_`.startsWith(`${variableOf(path)}_`))?.[1];
+}
+
 /** How a check's problem of an unknown field goes on after its path. */
 const UNKNOWN = ' is not a known field';
 
@@ -205,6 +216,8 @@ function withMeant(problem: string): string {
   const end = problem.indexOf(UNKNOWN);
   if (end < 0) return problem;
   const path = problem.slice(0, end);
+  const dropped = DROPPED[path];
+  if (dropped !== undefined) return `${path} ${dropped}`;
   const at = path.lastIndexOf('.') + 1;
   const [, beside = ''] = /; known are ([^;]*)$/.exec(problem) ?? [];
   const names = beside.split(', ').map((name) => path.slice(0, at) + name);
@@ -294,8 +307,13 @@ function resolved(config: Unresolved): Config {
     delivery: {
       ...config.delivery,
       ...resolvedPath('secretFile', config.delivery.secretFile),
-      nats: { ...config.delivery.nats, ...resolvedBusFiles(config.delivery.nats) },
-      kafka: { ...config.delivery.kafka, ...resolvedBusFiles(config.delivery.kafka) },
+      nats: {
+        ...config.delivery.nats,
+        ...resolvedPath('secretFile', config.delivery.nats.secretFile),
+        ...resolvedPath('caFile', config.delivery.nats.caFile),
+        ...resolvedPath('certFile', config.delivery.nats.certFile),
+        ...resolvedPath('keyFile', config.delivery.nats.keyFile),
+      },
     },
     telemetry: {
       otlp: { ...config.telemetry.otlp, ...resolvedPath('headersFile', config.telemetry.otlp.headersFile) },
@@ -316,17 +334,6 @@ function resolved(config: Unresolved): Config {
 /** `path` as an absolute path, under its name; empty if it is not set. */
 function resolvedPath<Name extends string>(name: Name, path: string | undefined): Partial<Record<Name, string>> {
   return path === undefined ? {} : ({ [name]: resolve(path) } as Record<Name, string>);
-}
-
-type BusFiles = Partial<Record<'secretFile' | 'caFile' | 'certFile' | 'keyFile', string>>;
-
-function resolvedBusFiles({ secretFile, caFile, certFile, keyFile }: BusFiles): BusFiles {
-  return {
-    ...resolvedPath('secretFile', secretFile),
-    ...resolvedPath('caFile', caFile),
-    ...resolvedPath('certFile', certFile),
-    ...resolvedPath('keyFile', keyFile),
-  };
 }
 
 function frozen<T>(value: T): T {

@@ -1,10 +1,10 @@
-import { kafkaSchema, natsSchema } from './bus-schema.js';
+import { natsSchema } from './bus-schema.js';
 import { bytes, integer, KIB, MIB, milliseconds, section, text, type SettingSchema } from './kinds.js';
 
 /** The section `delivery`: the destination of usage events. */
 export const deliverySchema: SettingSchema = section({
   url: text(
-    'Where usage events are posted (docs/delivery.md). Set at most one of this, `delivery.nats.servers` and `delivery.kafka.brokers`. Without any, no events are sent, and the spool is kept for `ra-sidecar usage export` within `retentionDays` and `retentionBytes`.',
+    'Where usage events are posted (docs/delivery.md). Set at most one of this and `delivery.nats.servers`. Without both, no events are sent, and the spool is kept for `ra-sidecar usage export` within `retentionDays` and `retentionBytes`.',
     { pattern: '^https?://', maxLength: 2048, defaultText: 'none' },
   ),
   secretFile: text(
@@ -12,7 +12,6 @@ export const deliverySchema: SettingSchema = section({
     { defaultText: 'none: no secret is sent' },
   ),
   nats: natsSchema,
-  kafka: kafkaSchema,
   source: text('`source` of the events. A sink identifies events by `source` and `id`.', {
     default: '/ra-sidecar',
     pattern: '^[\\x21-\\x7e]+$',

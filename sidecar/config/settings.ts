@@ -19,7 +19,7 @@ export function settings(schema: SettingSchema = configSchema, prefix = ''): Set
 }
 
 /** `queue.maxWaitMs` -> `RA_QUEUE_MAX_WAIT_MS`. */
-function variableOf(path: string): string {
+export function variableOf(path: string): string {
   return `RA_${path
     .replace(/\./g, '_')
     .replace(/[A-Z]/g, (letter) => `_${letter}`)

@@ -27,7 +27,6 @@ const NEEDS: readonly Need[] = [
   { program: 'haproxy', package: 'haproxy', for: 'deploy/haproxy and rolling restarts' },
   { program: 'nginx', package: 'nginx-light', for: 'deploy/nginx' },
   { program: 'nats-server', package: 'nats-server', for: 'usage delivery to JetStream' },
-  { program: 'kcat', package: 'kcat', for: 'usage delivery to Kafka: librdkafka’s mock cluster, and a reader' },
   {
     program: 'libatomic.so.1',
     there: () => existsSync('/usr/lib/x86_64-linux-gnu/libatomic.so.1'),

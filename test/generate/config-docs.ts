@@ -58,8 +58,8 @@ The default list:
   \`usage.segmentBytes\`, \`usage.maxUnsyncedMs\` at least twice \`usage.groupMs\`.
 - \`engine.hangMs\` is at least twice \`engine.heartbeatMs\`; \`engine.backoffMaxMs\` is at least \`engine.backoffMinMs\`.
 - \`delivery.backoffMaxMs\` is at least \`delivery.backoffMinMs\`. \`delivery.url\` holds no name and no password.
-- At most one of \`delivery.url\`, \`delivery.nats.servers\` and \`delivery.kafka.brokers\` is set.
-- Under \`delivery.nats\` and \`delivery.kafka\`: \`secretFile\` is set unless \`auth\` is \`none\`, and only then;
+- At most one of \`delivery.url\` and \`delivery.nats.servers\` is set.
+- Under \`delivery.nats\`: \`secretFile\` is set unless \`auth\` is \`none\`, and only then;
   \`caFile\`, \`certFile\` and \`keyFile\` need \`tls\`, the last two each other.
 - \`telemetry.otlp.endpoint\` holds no name, no password, no query and no fragment; \`telemetry.otlp.maxQueued\` is at least
   \`telemetry.otlp.batchRequests\`.

@@ -71,7 +71,6 @@ export const vendors: Readonly<Record<string, readonly string[]>> = {
   'jsonc-parser': ['sidecar/config/config.ts'],
   '@nats-io/jetstream': ['sidecar/usage/delivery/nats/jetstream.ts'],
   '@nats-io/transport-node': ['sidecar/usage/delivery/nats/jetstream.ts'],
-  kafkajs: ['sidecar/usage/delivery/kafka/producer.ts'],
   piscina: ['sidecar/prompts/host.ts'],
   pino: ['sidecar/telemetry/logger.ts'],
   'prom-client': ['sidecar/telemetry/instruments.ts'],

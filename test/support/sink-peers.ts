@@ -1,12 +1,8 @@
-/**
- * The peers of the sinks’ contract in `make test`: over TCP, except for Kafka, where the contract needs single messages and
- * kafka-peer.ts has batches as they came.
- */
+/** The peers of the sinks’ contract in `make test`, over TCP. */
 import type { Test } from 'tap';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import { loadConfig, type Config } from '../../sidecar/config/config.js';
 import { HttpSink } from '../../sidecar/usage/delivery/http-sink.js';
-import { KafkaSink, type KafkaMessage, type Produced } from '../../sidecar/usage/delivery/kafka/kafka-sink.js';
 import { connectJetStream } from '../../sidecar/usage/delivery/nats/jetstream.js';
 import { NatsSink } from '../../sidecar/usage/delivery/nats/nats-sink.js';
 import { NatsPeer } from './nats-peer.js';
@@ -81,42 +77,4 @@ export async function natsPeer(t: Test): Promise<SinkPeer> {
     tooLong: MAX_EVENT,
     sink: () => natsSink(link.port, TIMEOUT_MS),
   };
-}
-
-/** In place of Kafka’s client: one partition for each key, only whole batches are acknowledged. */
-export function kafkaPeer(): Promise<SinkPeer> {
-  const stored: string[] = [];
-  let state: 'well' | 'away' | 'lost' | 'silent' = 'well';
-  let release = (): void => undefined;
-  const failed: Produced = { kind: 'failed', why: 'ECONNRESET' };
-  const send = async (messages: readonly KafkaMessage[]): Promise<Produced> => {
-    if (state === 'silent') await new Promise<void>((resolve) => (release = resolve));
-    if (state === 'away') return failed;
-    if (messages.some(({ value }) => value.length > MAX_EVENT)) return { kind: 'failed', code: 10, why: 'too large' };
-    stored.push(...messages.map(({ value }) => value));
-    return state === 'lost' ? failed : { kind: 'stored' };
-  };
-  return Promise.resolve({
-    faults: {
-      'no server there': () => void (state = 'away'),
-      'answers are lost': () => void (state = 'lost'),
-      'nothing is heard': () => void (state = 'silent'),
-    },
-    heal: () => {
-      state = 'well';
-      // Too late for the sender, and stored all the same.
-      release();
-    },
-    stored: () => Promise.resolve(stored),
-    tooLong: MAX_EVENT,
-    sink: () =>
-      new KafkaSink({
-        clock: systemClock,
-        timeoutMs: TIMEOUT_MS,
-        connect: () =>
-          state === 'away'
-            ? Promise.reject(new Error('no server there'))
-            : Promise.resolve({ send, close: () => Promise.resolve() }),
-      }),
-  });
 }

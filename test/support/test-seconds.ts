@@ -137,7 +137,6 @@ const SECONDS: Readonly<Record<string, number>> = {
   'sidecar/app/compose-usage-bus': 2,
   'sidecar/http/sse': 2,
   'sidecar/usage/balances': 2,
-  'sidecar/usage/delivery/kafka/kafka-sink': 2,
   'contract/bodies': 1,
   'contract/fleet': 1,
   'contract/idempotency': 1,

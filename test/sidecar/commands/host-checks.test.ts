@@ -252,12 +252,4 @@ t.test('the files of traces, scrapers and a message bus are read too', async (t)
     const says = new RegExp(`^delivery\\.nats\\.${key}: must be PEM`);
     t.match(await nats('token', 'secret', tls(variable, 'bad')), { level: 'fail', says });
   }
-  const kafka = (file: string): Promise<Check | undefined> =>
-    of(what, {
-      RA_DELIVERY_KAFKA_BROKERS: '["127.0.0.1:9"]',
-      RA_DELIVERY_KAFKA_AUTH: 'plain',
-      RA_DELIVERY_KAFKA_SECRET_FILE: path(file),
-    });
-  t.match(await kafka('login'), { level: 'ok' });
-  t.match(await kafka('bad'), { level: 'fail', says: /^delivery\.kafka\.secretFile: must contain one line/ });
 });

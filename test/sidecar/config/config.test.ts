@@ -52,7 +52,6 @@ t.test('without settings: every default', async (t) => {
     idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
     delivery: {
       nats: { servers: [], stream: 'USAGE', subject: 'usage.{account}', window: 64, auth: 'none', tls: false },
-      kafka: { brokers: [], topic: 'usage', auth: 'none', tls: false },
       source: '/ra-sidecar',
       maxEvents: 500,
       maxBytes: 1 << 20,
@@ -222,6 +221,7 @@ t.test('errors that end the start, in one line', async (t) => {
     'required.json': '{"models":[{"id":"a","kind":"chat"}]}',
     'item.json': '{"models":[{"id":"a","kind":"chat","file":"f","seats":0}]}',
     'clash.json': '{"operators":{"port":8080}}',
+    'kafka.json': '{"delivery":{"kafka":{"topic":"usage"}}}',
   });
   const at = (name: string): string => join(dir, name);
   const models = (...list: object[]): string => JSON.stringify(list.map((m) => ({ kind: 'chat', file: 'f', ...m })));
@@ -229,6 +229,10 @@ t.test('errors that end the start, in one line', async (t) => {
     [
       { RA_CONFIG: at('key.json') },
       `queue.maxWait is not a known field; did you mean queue.maxWaitMs?; known are maxWaitMs, waitingPerSeat, waitingBytes, waitForLoad (file ${at('key.json')})`,
+    ],
+    [
+      { RA_CONFIG: at('kafka.json') },
+      `delivery.kafka was dropped: set delivery.url or delivery.nats to a service that writes the events to Kafka (docs/bus.md) (file ${at('kafka.json')})`,
     ],
     [{ RA_CONFIG: at('value.json') }, `queue.maxWaitMs must be at least 0 (file ${at('value.json')})`],
     [{ RA_CONFIG: at('section.json') }, `queue must be an object (file ${at('section.json')})`],
@@ -304,24 +308,24 @@ t.test('errors that end the start, in one line', async (t) => {
     ]),
     [
       { RA_DELIVERY_URL: 'https://a.example', RA_DELIVERY_NATS_SERVERS: '["nats://b.example:4222"]' },
-      'delivery must name one sink: url, nats.servers or kafka.brokers',
+      'delivery must name one sink: url or nats.servers',
     ],
-    ...['[::1]:9092', '::1:9092', '[2001:db8::1]'].map((broker): [Record<string, string>, string] => [
-      { RA_DELIVERY_KAFKA_BROKERS: JSON.stringify([broker]) },
-      'delivery.kafka.brokers[0] must be host:port, where the host is a name or an IPv4 address (environment variable RA_DELIVERY_KAFKA_BROKERS)',
-    ]),
+    [
+      { RA_DELIVERY_KAFKA_BROKERS: '["a.example:9092"]' },
+      'RA_DELIVERY_KAFKA_BROKERS was dropped: set delivery.url or delivery.nats to a service that writes the events to Kafka (docs/bus.md) (environment)',
+    ],
     [
       { RA_DELIVERY_NATS_AUTH: 'token' },
       'delivery.nats.secretFile must be set where delivery.nats.auth is not none, and only there',
     ],
     [
-      { RA_DELIVERY_KAFKA_SECRET_FILE: 'secret' },
-      'delivery.kafka.secretFile must be set where delivery.kafka.auth is not none, and only there (environment variable RA_DELIVERY_KAFKA_SECRET_FILE)',
+      { RA_DELIVERY_NATS_SECRET_FILE: 'secret' },
+      'delivery.nats.secretFile must be set where delivery.nats.auth is not none, and only there (environment variable RA_DELIVERY_NATS_SECRET_FILE)',
     ],
     [{ RA_DELIVERY_NATS_CA_FILE: 'ca.pem' }, 'delivery.nats.tls must be true for delivery.nats.caFile'],
     [
-      { RA_DELIVERY_KAFKA_TLS: 'true', RA_DELIVERY_KAFKA_CERT_FILE: 'cert.pem' },
-      'delivery.kafka.certFile must be set together with delivery.kafka.keyFile (environment variable RA_DELIVERY_KAFKA_CERT_FILE)',
+      { RA_DELIVERY_NATS_TLS: 'true', RA_DELIVERY_NATS_CERT_FILE: 'cert.pem' },
+      'delivery.nats.certFile must be set together with delivery.nats.keyFile (environment variable RA_DELIVERY_NATS_CERT_FILE)',
     ],
     ...['https://user:pass@otlp.example', 'https://otlp.example?key=1', 'https://otlp.example/#a', 'https://'].map(
       (endpoint): [Record<string, string>, string] => [
@@ -377,24 +381,16 @@ t.test('a secret that is sent unencrypted is allowed, with a warning', async (t)
     t.strictSame((hintsFor(url, 'secret') as { hints: unknown }).hints, [], url);
   }
   t.match(hintsFor('http://sink.example/'), { hints: [] });
-  const bus = (host: string, tls = 'false'): unknown =>
+  const nats = (host: string, tls = 'false'): unknown =>
     loadConfig({
-      RA_DELIVERY_KAFKA_BROKERS: `["${host}:9092"]`,
-      RA_DELIVERY_KAFKA_AUTH: 'plain',
-      RA_DELIVERY_KAFKA_SECRET_FILE: 'secret',
-      RA_DELIVERY_KAFKA_TLS: tls,
-    });
-  t.match(bus('bus.example'), { hints: [/^delivery\.kafka\.tls is off/] });
-  t.match(bus('bus.example', 'true'), { hints: [] });
-  t.match(bus('127.0.0.1'), { hints: [] });
-  for (const host of ['127.0.0.1', '[::1]']) {
-    const nats = {
       RA_DELIVERY_NATS_SERVERS: `["nats://${host}:4222"]`,
       RA_DELIVERY_NATS_AUTH: 'token',
       RA_DELIVERY_NATS_SECRET_FILE: 'secret',
-    };
-    t.match(loadConfig(nats), { hints: [] });
-  }
+      RA_DELIVERY_NATS_TLS: tls,
+    });
+  t.match(nats('bus.example'), { hints: [/^delivery\.nats\.tls is off/] });
+  t.match(nats('bus.example', 'true'), { hints: [] });
+  for (const host of ['127.0.0.1', '[::1]']) t.match(nats(host), { hints: [] });
 });
 
 t.test('an OTLP endpoint: where it may be, and the warning for unencrypted headers', async (t) => {

@@ -1,7 +1,6 @@
 import t from 'tap';
 import { sinkContract } from '../../../support/sink-contract.js';
-import { httpPeer, kafkaPeer, natsPeer } from '../../../support/sink-peers.js';
+import { httpPeer, natsPeer } from '../../../support/sink-peers.js';
 
 sinkContract(t, 'HTTP', httpPeer);
 sinkContract(t, 'NATS', natsPeer);
-sinkContract(t, 'Kafka', kafkaPeer);
