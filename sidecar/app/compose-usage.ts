@@ -5,8 +5,7 @@ import type { Config } from '../config/config.js';
 import { openSpool, spoolDir } from './compose-spool.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
-import { CursorFile } from '../usage/delivery/cursor.js';
-import { DeadLetterFile } from '../usage/delivery/dead-letters.js';
+import { CursorFile, DeadLetterFile } from '../usage/delivery/files.js';
 import { Delivery } from '../usage/delivery/delivery.js';
 import { Retention } from '../usage/delivery/retention.js';
 import { openSink } from '../usage/delivery/sinks.js';
@@ -117,7 +116,7 @@ async function startDelivery(
     eventSource,
     limits,
     log,
-    events: metrics,
+    counts: metrics,
   });
   metrics.watch(() => delivery);
   await delivery.start();

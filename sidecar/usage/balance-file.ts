@@ -8,7 +8,8 @@ import { readFile, type FileHandle } from 'node:fs/promises';
 import { compile } from '../contracts/validator.js';
 import { replaceFile } from '../lib/replace-file.js';
 import { parsePicodollars } from '../domain/money.js';
-import { isMissing, type Position } from './segments.js';
+import { isMissing } from './disk.js';
+import type { Position } from './segments.js';
 
 export interface Snapshot {
   /** All records before it are counted, and none after it. */

@@ -68,12 +68,17 @@ export const systemDisk: Disk = {
   },
 };
 
+/** Whether a file or a folder does not exist. */
+export function isMissing(error: unknown): boolean {
+  return error instanceof Error && (error as NodeJS.ErrnoException).code === 'ENOENT';
+}
+
 /** Undefined if there is no such file. */
 async function statOf(path: string): Promise<Stats | undefined> {
   try {
     return await stat(path);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    if (isMissing(error)) return undefined;
     throw error;
   }
 }
@@ -92,7 +97,7 @@ async function openFile(path: string, how: keyof typeof FLAGS): Promise<DiskFile
     },
     async at(path) {
       const found = await stat(path, { bigint: true }).catch((error: unknown) => {
-        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+        if (isMissing(error)) return undefined;
         throw error;
       });
       if (!found) return 'gone';

@@ -1,9 +1,9 @@
 /** Repairs what the last run left in the spool, before it is written again. */
 import { join } from 'node:path';
 import type { UsageRecord } from '../domain/usage-record.js';
-import { copyBytes, type Disk, type DiskFile } from './disk.js';
+import { copyBytes, isMissing, type Disk, type DiskFile } from './disk.js';
 import type { Position } from './record-line.js';
-import { endOf, foundIn, headOf, isMissing, listSegments, QUARANTINE, segmentPath } from './segments.js';
+import { endOf, foundIn, headOf, listSegments, QUARANTINE, segmentPath } from './segments.js';
 
 /** Damaged bytes that are searched for closes, at most; damage that is longer is of a lost disk. */
 const MOST_SEARCHED = 1 << 20;

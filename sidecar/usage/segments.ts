@@ -1,7 +1,7 @@
 /** The spool's files, and reading their records in order. */
 import { join } from 'node:path';
 import type { UsageRecord } from '../domain/usage-record.js';
-import { systemDisk, type Disk, type DiskFile } from './disk.js';
+import { isMissing, systemDisk, type Disk, type DiskFile } from './disk.js';
 import { MAX_HEADER_BYTES, MAX_JSON_BYTES, type Mark, type Position } from './record-line.js';
 import { scan, type Finding } from './scan.js';
 
@@ -166,9 +166,4 @@ export async function headOf(
   } finally {
     await file.close();
   }
-}
-
-/** Whether a file or a folder does not exist. */
-export function isMissing(error: unknown): boolean {
-  return error instanceof Error && (error as NodeJS.ErrnoException).code === 'ENOENT';
 }

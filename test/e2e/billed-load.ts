@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
-import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
+import type { UsageEvent } from '../../sidecar/usage/delivery/sink.js';
 import { makeKey } from '../support/keys.js';
 import { OpenLoad } from '../support/open-load.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
+import type { UsageEvent } from '../../sidecar/usage/delivery/sink.js';
 import { NatsPeer } from '../support/nats-peer.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 import { UsageSink } from '../support/usage-sink.js';

@@ -1,7 +1,6 @@
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
-import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
+import type { UsageEvent, SinkAnswer } from '../../sidecar/usage/delivery/sink.js';
 import type { Delivery } from '../../sidecar/usage/delivery/delivery.js';
-import type { SinkAnswer } from '../../sidecar/usage/delivery/sink.js';
 import { DeliveryHarness, MemorySource, turn } from './memory-delivery.js';
 import { usageRecord } from './usage-records.js';
 

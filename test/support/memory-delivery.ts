@@ -1,10 +1,7 @@
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
-import { Delivery } from '../../sidecar/usage/delivery/delivery.js';
-import type { DeliveryLimits } from '../../sidecar/usage/delivery/delivery-options.js';
-import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
-import type { CursorStore } from '../../sidecar/usage/delivery/cursor.js';
-import type { DeadLetter, DeadLetters } from '../../sidecar/usage/delivery/dead-letters.js';
-import type { DeliverySink, SinkAnswer } from '../../sidecar/usage/delivery/sink.js';
+import { Delivery, type DeliveryLimits } from '../../sidecar/usage/delivery/delivery.js';
+import type { UsageEvent, DeliverySink, SinkAnswer } from '../../sidecar/usage/delivery/sink.js';
+import type { CursorFile, DeadLetter, DeadLetterFile, LoadedCursor } from '../../sidecar/usage/delivery/files.js';
 import type { UsageSource } from '../../sidecar/usage/delivery/source.js';
 import { comparePositions, START, type Position, type Read } from '../../sidecar/usage/segments.js';
 import { FakeClock } from './fake-clock.js';
@@ -81,7 +78,7 @@ export class DeliveryHarness {
   readonly letters: DeadLetter[] = [];
   readonly counted = { delivered: 0, refused: 0, retried: 0 };
   /** The content of the cursor’s file. */
-  saved: Awaited<ReturnType<CursorStore['load']>> = { kind: 'none' };
+  saved: LoadedCursor = { kind: 'none' };
   keepFrom: Position = { segment: Infinity, offset: 0 };
   random = 1;
   /** The sink’s answers. */
@@ -100,14 +97,14 @@ export class DeliveryHarness {
     },
     close: () => Promise.resolve(),
   };
-  readonly #cursor: CursorStore = {
+  readonly #cursor: Pick<CursorFile, 'load' | 'save'> = {
     load: () => Promise.resolve(this.saved),
     save: async (position) => {
       await this.beforeSave(position);
       this.saved = { kind: 'at', position };
     },
   };
-  readonly #deadLetters: DeadLetters = {
+  readonly #deadLetters: Pick<DeadLetterFile, 'append'> = {
     append: async (letters) => {
       await this.beforeBury();
       if (this.roomForLetters) this.letters.push(...letters);
@@ -135,7 +132,7 @@ export class DeliveryHarness {
       eventSource: '/test',
       limits: { ...LIMITS, ...limits },
       log: this.log,
-      events: {
+      counts: {
         delivered: (events) => (this.counted.delivered += events),
         refused: (events) => (this.counted.refused += events),
         retried: () => (this.counted.retried += 1),

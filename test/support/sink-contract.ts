@@ -5,11 +5,9 @@
 import type { Test } from 'tap';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
-import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
-import type { CursorStore } from '../../sidecar/usage/delivery/cursor.js';
-import type { DeadLetter } from '../../sidecar/usage/delivery/dead-letters.js';
+import type { UsageEvent, DeliverySink } from '../../sidecar/usage/delivery/sink.js';
+import type { DeadLetter, LoadedCursor } from '../../sidecar/usage/delivery/files.js';
 import { Delivery } from '../../sidecar/usage/delivery/delivery.js';
-import type { DeliverySink } from '../../sidecar/usage/delivery/sink.js';
 import { RecordingLog } from './in-process.js';
 import { MemorySource } from './memory-delivery.js';
 import { eventually } from './processes.js';
@@ -39,7 +37,7 @@ class Harness {
   readonly letters: DeadLetter[] = [];
   readonly log = new RecordingLog();
   readonly #peer: SinkPeer;
-  #saved: Awaited<ReturnType<CursorStore['load']>> = { kind: 'none' };
+  #saved: LoadedCursor = { kind: 'none' };
   /** Positions that were saved while an event before them was not stored. */
   readonly early: string[] = [];
   #made = 0;
@@ -96,7 +94,7 @@ class Harness {
       eventSource: '/contract',
       limits: { maxEvents: 7, maxBytes: 1 << 20, maxAgeMs: 0, backoffMinMs: 1, backoffMaxMs: 20, stopMs },
       log: this.log,
-      events: { delivered: () => undefined, refused: () => undefined, retried: () => undefined },
+      counts: { delivered: () => undefined, refused: () => undefined, retried: () => undefined },
     });
     await delivery.start();
     return {

@@ -3,8 +3,8 @@ import type { Test } from 'tap';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import { loadConfig, type Config } from '../../sidecar/config/config.js';
 import { HttpSink } from '../../sidecar/usage/delivery/http-sink.js';
-import { connectJetStream } from '../../sidecar/usage/delivery/nats/jetstream.js';
-import { NatsSink } from '../../sidecar/usage/delivery/nats/nats-sink.js';
+import { connectNats } from '../../sidecar/usage/delivery/sinks.js';
+import { NatsSink } from '../../sidecar/usage/delivery/nats-sink.js';
 import { NatsPeer } from './nats-peer.js';
 import type { SinkPeer } from './sink-contract.js';
 import { TcpLink } from './tcp-link.js';
@@ -65,7 +65,7 @@ export function natsSink(
   environment: Readonly<Record<string, string>> = {},
 ): NatsSink {
   const { nats } = deliveryConfig({ RA_DELIVERY_NATS_SERVERS: `["nats://127.0.0.1:${port}"]`, ...environment });
-  return new NatsSink({ ...nats, connect: () => connectJetStream(nats, timeoutMs) });
+  return new NatsSink({ ...nats, connect: () => connectNats(nats, timeoutMs) });
 }
 
 export async function natsPeer(t: Test): Promise<SinkPeer> {

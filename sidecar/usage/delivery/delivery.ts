@@ -10,11 +10,53 @@
  * One batch is in flight at a time, which keeps the order of the spool and thus of each account.
  */
 import { Backoff } from '../../lib/backoff.js';
+import type { Clock } from '../../lib/clock.js';
+import type { UsageRecord } from '../../domain/usage-record.js';
+import type { Log } from '../../telemetry/logger.js';
 import { comparePositions, START, type Position } from '../segments.js';
-import { nextBatch, type Batch } from './batch.js';
-import type { UsageEvent } from './cloud-event.js';
-import type { DeliveryOptions } from './delivery-options.js';
-import { settle } from './settle.js';
+import type { CursorFile, DeadLetterFile } from './files.js';
+import { usageEvent, type CloseRecord, type DeliverySink, type SinkAnswer, type UsageEvent } from './sink.js';
+import type { UsageSource } from './source.js';
+
+export interface DeliveryLimits {
+  /** Bounds of one batch; a single event is sent whatever its length. The bytes are those of the events as JSON. */
+  readonly maxEvents: number;
+  readonly maxBytes: number;
+  /** The longest wait of an event before it is sent, ms; shorter if the backlog fills a batch. */
+  readonly maxAgeMs: number;
+  /** Waits after a failure, doubling from the first to the longest, ms. */
+  readonly backoffMinMs: number;
+  readonly backoffMaxMs: number;
+  /** Time that stop() allows for waiting events, ms. */
+  readonly stopMs: number;
+}
+
+/** Receives what is counted in the metrics. */
+export interface DeliveryCounts {
+  delivered(events: number): void;
+  refused(events: number): void;
+  /** The sink took a batch not, or only in part; it will be sent again. */
+  retried(): void;
+}
+
+export interface DeliveryOptions {
+  readonly clock: Clock;
+  /** Milliseconds since 1970. */
+  readonly date: () => number;
+  /** Numbers from 0 to 1. */
+  readonly random: () => number;
+  readonly source: UsageSource;
+  readonly sink: DeliverySink;
+  readonly cursor: Pick<CursorFile, 'load' | 'save'>;
+  readonly deadLetters: Pick<DeadLetterFile, 'append'>;
+  /** The position from which others still read the spool: nothing after it is pruned. */
+  readonly keepFrom: () => Position;
+  /** `source` of the events. */
+  readonly eventSource: string;
+  readonly limits: DeliveryLimits;
+  readonly log: Log;
+  readonly counts: DeliveryCounts;
+}
 
 /** Delivers one spool to one sink, from start() to stop(). */
 export class Delivery {
@@ -130,7 +172,7 @@ export class Delivery {
 
   /** Settles everything that is available. Returns the wait before the next attempt if that failed. */
   async #round(): Promise<number | undefined> {
-    const { source, limits, eventSource, log, events } = this.#options;
+    const { source, limits, eventSource, log, counts } = this.#options;
     try {
       for (let drained = false; !drained;) {
         if (this.#unsaved) await this.#save();
@@ -139,9 +181,9 @@ export class Delivery {
         const later = await this.#send(batch);
         if (later) {
           const wait = Math.max(this.#backoff.next(), later.retryAfterMs ?? 0);
-          log.warn('usage delivery waits', { reason: later.why, count: batch.entries.length, retryAfterMs: wait });
+          log.warn('usage delivery waits', { reason: later.why, count: batch.billed.length, retryAfterMs: wait });
           this.#failing = true;
-          events.retried();
+          counts.retried();
           return wait;
         }
         drained = batch.drained;
@@ -158,32 +200,32 @@ export class Delivery {
   /**
    * Settles a batch as far as the sink accepts it, and moves the cursor that far. Returns the reason if a part remains.
    */
-  async #send({ entries, after }: Batch): Promise<Awaited<ReturnType<typeof settle>>['later']> {
-    const { sink, events } = this.#options;
-    this.#oldestAt = timeOf(entries[0]?.event) ?? this.#oldestAt;
-    if (entries.length === 0) {
+  async #send({ billed, after }: Batch): Promise<Later | undefined> {
+    const { sink, counts } = this.#options;
+    this.#oldestAt = timeOf(billed[0]?.event) ?? this.#oldestAt;
+    if (billed.length === 0) {
       this.#moved(after);
       return undefined;
     }
-    const batch = entries.map(({ event }) => event);
-    const outcome = await settle(batch, sink, (refused, status) => this.#bury(refused, status), this.#aborted.signal);
-    const { settled, accepted, later } = outcome;
-    if (accepted > 0) events.delivered(accepted);
+    const events = billed.map(({ event }) => event);
+    const bury = (refused: readonly UsageEvent[], status: number): Promise<boolean> => this.#bury(refused, status);
+    const { settled, accepted, later } = await settle(events, sink, bury, this.#aborted.signal);
+    if (accepted > 0) counts.delivered(accepted);
     if (settled > 0) {
       this.#unsaved = true;
       this.#recovered();
-      this.#moved(later ? entries[settled - 1]?.after : after, timeOf(entries[settled - 1]?.event));
+      this.#moved(later ? billed[settled - 1]?.after : after, timeOf(billed[settled - 1]?.event));
       await this.#save();
     }
     return later;
   }
 
   async #bury(refused: readonly UsageEvent[], status: number): Promise<boolean> {
-    const { deadLetters, date, log, events } = this.#options;
+    const { deadLetters, date, log, counts } = this.#options;
     const at = new Date(date()).toISOString();
     const kept = await deadLetters.append(refused.map((event) => ({ at, status, event })));
     if (!kept) return false;
-    events.refused(refused.length);
+    counts.refused(refused.length);
     for (const { id } of refused) log.error('usage event refused', { usageId: id, status });
     return true;
   }
@@ -244,4 +286,121 @@ export class Delivery {
 function timeOf(event: UsageEvent | undefined): number | undefined {
   // A day that no calendar has passes for a time in the spool, and is none.
   return (event && Date.parse(event.time)) || undefined;
+}
+
+/** The part of the spool that is settled next. */
+export interface Batch {
+  /** Its events, in the spool's order, each with the position after its record; empty if there was nothing to bill. */
+  readonly billed: readonly { readonly event: UsageEvent; readonly after: Position }[];
+  /** All records before it are in `billed`, or are not delivered. */
+  readonly after: Position;
+  /** Damaged places in the spool that were skipped. */
+  readonly damaged: number;
+  /** All records that were durable when the read began are in this batch. */
+  readonly drained: boolean;
+}
+
+/** Records read for one batch: most bill nothing, and a stop of delivery must not wait for all of them. */
+const MAX_READ = 100_000;
+
+/** Reads the next batch from `from` on: only `close` records, since only they are billed. Rejects if the disk fails. */
+export async function nextBatch(
+  source: UsageSource,
+  from: Position,
+  limits: Pick<DeliveryLimits, 'maxEvents' | 'maxBytes'>,
+  eventSource: string,
+): Promise<Batch> {
+  // Later records may still be lost in a crash and must not be billed.
+  const { end } = source;
+  const billed: Batch['billed'][number][] = [];
+  let after = from;
+  let bytes = 0;
+  let read = 0;
+  let damaged = 0;
+  for await (const item of source.read(from, end)) {
+    if (item.kind === 'damage') {
+      damaged += 1;
+      continue;
+    }
+    read += 1;
+    let full = read > MAX_READ;
+    if (isClose(item.record) && !full) {
+      const event = usageEvent(item.record, eventSource);
+      bytes += Buffer.byteLength(JSON.stringify(event)) + 1;
+      full = billed.length === limits.maxEvents || (billed.length > 0 && bytes > limits.maxBytes);
+      if (!full) billed.push({ event, after: item.after });
+    }
+    if (full) return { billed, after, damaged, drained: false };
+    after = item.after;
+  }
+  return { billed, after: end, damaged, drained: true };
+}
+
+function isClose(record: UsageRecord): record is CloseRecord {
+  return record.kind === 'close';
+}
+
+type Later = Extract<SinkAnswer, { kind: 'later' }>;
+
+export interface Settled {
+  /** Events from the start of the batch, without a gap, that the sink accepted or rejected. */
+  readonly settled: number;
+  /**
+   * Events that the sink accepted. Those after an event that it did not accept are not settled: they will be sent
+   * again.
+   */
+  readonly accepted: number;
+  /** Present: a part is not settled and must be sent again. */
+  readonly later?: Later;
+}
+
+/**
+ * Sends a batch until each event is accepted or rejected. A batch that is rejected as a whole is halved until the
+ * faulty event is found, the first half first, so that the order stays; this takes at most twice as many requests as
+ * there are events. `refuse` makes an event durable as a dead letter; false: it cannot, so the event is not settled.
+ */
+export async function settle(
+  events: readonly UsageEvent[],
+  sink: DeliverySink,
+  refuse: (events: readonly UsageEvent[], status: number) => Promise<boolean>,
+  signal: AbortSignal,
+): Promise<Settled> {
+  const unsettled = new Set(events.keys());
+  let accepted = 0;
+  const outcome = (later?: Later): Settled => {
+    const [first = events.length] = unsettled;
+    return { settled: first, accepted, ...(later && { later }) };
+  };
+
+  // Parts that are still to be sent, as indices of the batch; the next one last.
+  const parts: (readonly number[])[] = [[...unsettled]];
+  for (let part = parts.pop(); part !== undefined; part = parts.pop()) {
+    const answer = await sink.deliver(pick(events, part), signal);
+    const stored = answer.kind === 'accepted' ? part : pick(part, answer.stored ?? []);
+    for (const i of stored) unsettled.delete(i);
+    accepted += stored.length;
+    if (answer.kind === 'later') return outcome(answer);
+    const remaining = part.filter((i) => unsettled.has(i));
+    if (answer.kind === 'accepted' || remaining.length === 0) continue;
+    const named = pick(part, answer.indices ?? []).filter((i) => unsettled.has(i));
+    const refused = remaining.length === 1 ? remaining : named;
+    if (refused.length === 0) {
+      const middle = remaining.length >> 1;
+      parts.push(remaining.slice(middle), remaining.slice(0, middle));
+      continue;
+    }
+    if (!(await refuse(pick(events, refused), answer.status))) {
+      return outcome({ kind: 'later', why: 'dead letters full' });
+    }
+    for (const i of refused) unsettled.delete(i);
+    const others = part.filter((i) => unsettled.has(i));
+    if (others.length > 0) parts.push(others);
+  }
+  return outcome();
+}
+
+/** The items at `indices`, each once and in order; invalid indices are skipped. */
+function pick<T>(items: readonly T[], indices: readonly number[]): T[] {
+  const wanted = new Set(indices);
+  return items.filter((_, i) => wanted.has(i));
 }

@@ -1,8 +1,5 @@
 import type { Clock } from '../../lib/clock.js';
-import type { UsageEvent } from './cloud-event.js';
-import { reasonOf } from './reason.js';
-import type { DeliverySink, SinkAnswer } from './sink.js';
-import { withTimeLimit } from './time-limit.js';
+import { reasonOf, type DeliverySink, type SinkAnswer, type UsageEvent } from './sink.js';
 
 /** CloudEvents 1.0, HTTP protocol binding, section 3.3: batched content mode with the JSON batch format. */
 const BATCH_TYPE = 'application/cloudevents-batch+json';
@@ -48,10 +45,19 @@ export class HttpSink implements DeliverySink {
 
   async deliver(batch: readonly UsageEvent[], signal: AbortSignal): Promise<SinkAnswer> {
     const { clock, timeoutMs } = this.#options;
+    // AbortSignal.any() would leak memory for each batch, since `signal` lives as long as the delivery.
+    const ended = new AbortController();
+    const cancel = clock.after(timeoutMs, () => ended.abort(new DOMException('no answer in time', 'TimeoutError')));
+    const stop = (): void => ended.abort();
+    signal.addEventListener('abort', stop);
+    if (signal.aborted) stop();
     try {
-      return await withTimeLimit(clock, timeoutMs, signal, (ended) => this.#post(JSON.stringify(batch), ended));
+      return await this.#post(JSON.stringify(batch), ended.signal);
     } catch (error) {
       return { kind: 'later', why: reasonOf(error) };
+    } finally {
+      cancel();
+      signal.removeEventListener('abort', stop);
     }
   }
 

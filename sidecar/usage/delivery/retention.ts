@@ -1,7 +1,8 @@
 import { stat } from 'node:fs/promises';
 import type { Clock } from '../../lib/clock.js';
 import type { Log } from '../../telemetry/logger.js';
-import { isMissing, listSegments, segmentPath, type Position } from '../segments.js';
+import { isMissing } from '../disk.js';
+import { listSegments, segmentPath, type Position } from '../segments.js';
 import type { PrunableSpool } from './source.js';
 
 export interface RetentionOptions {

@@ -1,5 +1,12 @@
 import t from 'tap';
-import type { SinkAnswer } from '../../../../sidecar/usage/delivery/sink.js';
+import { nextBatch, settle, type Settled } from '../../../../sidecar/usage/delivery/delivery.js';
+import {
+  usageEvent,
+  type CloseRecord,
+  type SinkAnswer,
+  type UsageEvent,
+} from '../../../../sidecar/usage/delivery/sink.js';
+import { START } from '../../../../sidecar/usage/segments.js';
 import { deferred } from '../../../support/http-server.js';
 import { DeliveryHarness, MemorySource, turn } from '../../../support/memory-delivery.js';
 import { usageRecord } from '../../../support/usage-records.js';
@@ -398,4 +405,64 @@ t.test('stop', async (t) => {
     await harness.pass(1000);
     t.strictSame(harness.ids, []);
   });
+});
+
+t.test('a long part without billed records is read in pieces', async (t) => {
+  const source = new MemorySource();
+  const open = usageRecord('a', 'open');
+  source.records.push(...new Array<typeof open>(100_000).fill(open), open, usageRecord('a', 'close'));
+  source.durable = source.records.length;
+  const limits = { maxEvents: 5, maxBytes: 1000 };
+  const first = await nextBatch(source, START, limits, '/test');
+  t.match(first, { billed: [], after: MemorySource.position(100_000), drained: false });
+  const second = await nextBatch(source, first.after, limits, '/test');
+  t.match(second, { billed: [{ event: { id: 'a' } }], after: source.end, drained: true });
+});
+
+const EVENTS = 'abcd'.split('').map((id) => usageEvent(usageRecord(id, 'close') as CloseRecord, '/s'));
+const ids = (events: readonly UsageEvent[]): string => events.map(({ id }) => id).join('');
+
+/** Settles `abcd` with a sink that gives these answers, then accepts. */
+async function settled(
+  ...answers: readonly SinkAnswer[]
+): Promise<Settled & { readonly sent: string[]; readonly buried: string }> {
+  const sent: string[] = [];
+  let buried = '';
+  const next = [...answers];
+  const sink = {
+    deliver: (batch: readonly UsageEvent[]): Promise<SinkAnswer> => {
+      sent.push(ids(batch));
+      return Promise.resolve(next.shift() ?? { kind: 'accepted' });
+    },
+    close: () => Promise.resolve(),
+  };
+  const refuse = (events: readonly UsageEvent[]): Promise<boolean> => {
+    buried += ids(events);
+    return Promise.resolve(true);
+  };
+  return { ...(await settle(EVENTS, sink, refuse, new AbortController().signal)), sent, buried };
+}
+
+t.test('accepted events before a failure are settled up to the first that was not accepted', async (t) => {
+  const later = { kind: 'later', why: 'x' } as const;
+  t.match(await settled({ ...later, stored: [0, 1, 3] }), { settled: 2, accepted: 3, later });
+  t.match(await settled({ ...later, stored: [1] }), { settled: 0, accepted: 1, later });
+  t.match(await settled({ ...later, stored: [] }), { settled: 0, accepted: 0, later });
+});
+
+t.test('events accepted beside a refused one are not sent again, and the rest is', async (t) => {
+  const outcome = await settled({ kind: 'refused', indices: [1], stored: [0, 3], status: 7 });
+  t.strictSame(outcome, { settled: 4, accepted: 3, sent: ['abcd', 'c'], buried: 'b' });
+});
+
+t.test('a single event in a refused batch is the refused one', async (t) => {
+  const outcome = await settled({ kind: 'refused', stored: [0, 1, 3], status: 7 });
+  t.strictSame(outcome, { settled: 4, accepted: 3, sent: ['abcd'], buried: 'c' });
+});
+
+t.test('a sink that refuses what it has accepted leads to an end', async (t) => {
+  const outcome = await settled({ kind: 'refused', indices: [0], stored: [0, 1, 2, 3], status: 7 });
+  t.strictSame(outcome, { settled: 4, accepted: 4, sent: ['abcd'], buried: '' });
+  const halved = await settled({ kind: 'refused', indices: [0], stored: [0], status: 7 });
+  t.strictSame(halved.sent, ['abcd', 'b', 'cd']);
 });

@@ -1,9 +1,8 @@
 import { appendFileSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { usageEvent, type CloseRecord } from '../../../../sidecar/usage/delivery/cloud-event.js';
-import { CursorFile } from '../../../../sidecar/usage/delivery/cursor.js';
-import { DeadLetterFile, type DeadLetter } from '../../../../sidecar/usage/delivery/dead-letters.js';
+import { usageEvent, type CloseRecord } from '../../../../sidecar/usage/delivery/sink.js';
+import { CursorFile, DeadLetterFile, type DeadLetter } from '../../../../sidecar/usage/delivery/files.js';
 import { FileProblem } from '../../../../sidecar/lib/checked-file.js';
 import { readBearerToken } from '../../../../sidecar/lib/secret-file.js';
 import { usageRecord } from '../../../support/usage-records.js';

@@ -1,4 +1,4 @@
-/** JetStream through NATS' own client. Loaded only where `delivery.nats.servers` is set. */
+/** JetStream through NATS' own client. sinks.ts loads this file only where `delivery.nats.servers` is set. */
 import { jetstream, JetStreamApiError, type JetStreamClient, type PubAck } from '@nats-io/jetstream';
 import {
   connect,
@@ -12,10 +12,7 @@ import {
   type Authenticator,
   type NatsConnection,
 } from '@nats-io/transport-node';
-import type { NatsConfig } from '../../../config/delivery-types.js';
-import { readTls } from '../login-file.js';
-import { reasonOf } from '../reason.js';
-import { readNatsCredentials, type NatsCredentials } from './credentials.js';
+import { reasonOf } from './sink.js';
 import type { JetStream, Published } from './nats-sink.js';
 
 /** Sent to the server for its operator's logs. */
@@ -33,15 +30,33 @@ const TOO_LONG = 10_054;
  */
 const THE_EVENTS: ReadonlySet<number> = new Set([TOO_LONG, 10_097]);
 
+/** How the sidecar authenticates: with what its file contained when it was read. */
+export type JetStreamLogin =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'password'; readonly user: string; readonly password: string }
+  | { readonly kind: 'token'; readonly token: string }
+  /** The seed of a user's nkey. */
+  | { readonly kind: 'nkey'; readonly seed: string }
+  /** A creds file: a user's JWT and the seed of its nkey. */
+  | { readonly kind: 'creds'; readonly creds: string };
+
+export interface JetStreamOptions {
+  readonly servers: readonly string[];
+  readonly stream: string;
+  readonly login: JetStreamLogin;
+  /** PEM. Absent: TLS is used only if the server offers it. */
+  readonly tls?: { readonly ca?: string; readonly cert?: string; readonly key?: string };
+  /** Time limit of each server's connection, and of each acknowledgement, ms. */
+  readonly timeoutMs: number;
+}
+
 /**
- * Connects to one of the servers. Files are read now, so that credentials can be changed at any time. The client does
- * not reconnect: the sink connects again with its next batch, and nothing is buffered until then. Rejects with a
- * FileProblem, or with the client's error once no server could be reached within `timeoutMs` each.
+ * Connects to one of the servers. The client does not reconnect: the sink connects again with its next batch, and
+ * nothing is buffered until then. Rejects with the client's error once no server could be reached.
  */
-export async function connectJetStream(config: NatsConfig, timeoutMs: number): Promise<JetStream> {
-  const { servers, stream } = config;
-  const authenticator = authenticatorOf(await readNatsCredentials(config));
-  const tls = config.tls ? await readTls('delivery.nats', config) : undefined;
+export async function connectJetStream(options: JetStreamOptions): Promise<JetStream> {
+  const { servers, login, tls, timeoutMs } = options;
+  const authenticator = authenticatorOf(login);
   const connection = await connect({
     servers: [...servers],
     name: CLIENT_NAME,
@@ -54,16 +69,16 @@ export async function connectJetStream(config: NatsConfig, timeoutMs: number): P
     ...(authenticator && { authenticator }),
     ...(tls && { tls }),
   });
-  return new Connected(connection, { stream, timeoutMs });
+  return new Connected(connection, options);
 }
 
 class Connected implements JetStream {
   readonly gone: Promise<unknown>;
   readonly #connection: NatsConnection;
   readonly #client: JetStreamClient;
-  readonly #options: { readonly stream: string; readonly timeoutMs: number };
+  readonly #options: JetStreamOptions;
 
-  constructor(connection: NatsConnection, options: { readonly stream: string; readonly timeoutMs: number }) {
+  constructor(connection: NatsConnection, options: JetStreamOptions) {
     this.#connection = connection;
     this.gone = connection.closed();
     this.#client = jetstream(connection, { timeout: options.timeoutMs });
@@ -116,17 +131,17 @@ function outcomeOf(error: unknown): Published {
   return { kind: 'failed', why: reasonOf(error), broken: true };
 }
 
-function authenticatorOf(credentials: NatsCredentials): Authenticator | undefined {
-  switch (credentials.kind) {
+function authenticatorOf(login: JetStreamLogin): Authenticator | undefined {
+  switch (login.kind) {
     case 'none':
       return undefined;
     case 'password':
-      return usernamePasswordAuthenticator(credentials.user, credentials.password);
+      return usernamePasswordAuthenticator(login.user, login.password);
     case 'token':
-      return tokenAuthenticator(credentials.token);
+      return tokenAuthenticator(login.token);
     case 'nkey':
-      return nkeyAuthenticator(new TextEncoder().encode(credentials.seed));
+      return nkeyAuthenticator(new TextEncoder().encode(login.seed));
     case 'creds':
-      return credsAuthenticator(new TextEncoder().encode(credentials.creds));
+      return credsAuthenticator(new TextEncoder().encode(login.creds));
   }
 }

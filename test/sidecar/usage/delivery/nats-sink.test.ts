@@ -1,9 +1,11 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
 import t from 'tap';
-import { usageEvent, type CloseRecord, type UsageEvent } from '../../../../../sidecar/usage/delivery/cloud-event.js';
-import { NatsSink, type Published } from '../../../../../sidecar/usage/delivery/nats/nats-sink.js';
-import { deferred } from '../../../../support/http-server.js';
-import { turn } from '../../../../support/memory-delivery.js';
-import { usageRecord } from '../../../../support/usage-records.js';
+import { usageEvent, type CloseRecord, type UsageEvent } from '../../../../sidecar/usage/delivery/sink.js';
+import { accountToken, NatsSink, subjectOf, type Published } from '../../../../sidecar/usage/delivery/nats-sink.js';
+import { deferred } from '../../../support/http-server.js';
+import { turn } from '../../../support/memory-delivery.js';
+import { usageRecord } from '../../../support/usage-records.js';
 
 /** `a1 b1 a2`: the second event of the account `a`. */
 function events(names: string): UsageEvent[] {
@@ -73,7 +75,7 @@ t.test('after a failure nothing more is sent, and stored events are reported', a
     const answer = sink.deliver(events('a1 b1 a2 b2'), FOREVER);
     await stream.answer('a1', { kind: 'failed', why: 'JetStream 10077', broken });
     await stream.answer('b1');
-    t.strictSame(await answer, { kind: 'later', taken: [1], why: 'JetStream 10077' });
+    t.strictSame(await answer, { kind: 'later', stored: [1], why: 'JetStream 10077' });
     t.strictSame(stream.asked, ['a1', 'b1'], 'no b2 either: the stream fails');
     t.equal(stream.closed, broken ? 1 : 0);
     const again = sink.deliver(events('a1'), FOREVER);
@@ -89,7 +91,7 @@ t.test('a refused event delays its own account until it is a dead letter', async
   await stream.answer('a1', { kind: 'refused', status: 10_054 });
   await stream.answer('b1');
   await stream.answer('b2');
-  t.strictSame(await answer, { kind: 'refused', indices: [0], taken: [1, 3], status: 10_054 });
+  t.strictSame(await answer, { kind: 'refused', indices: [0], stored: [1, 3], status: 10_054 });
   t.strictSame(stream.asked, ['a1', 'b1', 'b2']);
 });
 
@@ -98,7 +100,7 @@ t.test('while another event has to be sent again, a refused one is no dead lette
   const answer = stream.sink().deliver(events('a1 b1'), FOREVER);
   await stream.answer('b1', { kind: 'refused', status: 10_054 });
   await stream.answer('a1', { kind: 'failed', why: 'JetStream 10077', broken: false });
-  t.strictSame(await answer, { kind: 'later', taken: [], why: 'JetStream 10077' });
+  t.strictSame(await answer, { kind: 'later', stored: [], why: 'JetStream 10077' });
 });
 
 t.test('an abort ends it at once, with the events stored by then', async (t) => {
@@ -107,7 +109,7 @@ t.test('an abort ends it at once, with the events stored by then', async (t) => 
   const answer = stream.sink().deliver(events('a1 b1 a2'), stop.signal);
   await stream.answer('a1');
   stop.abort();
-  t.strictSame(await answer, { kind: 'later', taken: [0], why: 'AbortError' });
+  t.strictSame(await answer, { kind: 'later', stored: [0], why: 'AbortError' });
   t.equal(stream.closed, 1);
   await stream.answer('a2');
   await stream.answer('b1');
@@ -134,4 +136,30 @@ t.test('an unreachable server, an abort during the connection, and a connection 
   });
   await turn();
   t.ok(closed);
+});
+
+t.test('an account is one token, and different accounts have different tokens', async (t) => {
+  t.equal(accountToken('acme-7_X'), 'acme-7_X');
+  t.equal(accountToken('a.b'), 'a%2Eb');
+  t.equal(accountToken('a%2Eb'), 'a%252Eb');
+  t.equal(accountToken('*'), '%2A');
+  t.equal(accountToken('>'), '%3E');
+  t.equal(accountToken('ü \r\n'), '%C3%BC%20%0D%0A');
+  t.equal(accountToken('😀'), '%F0%9F%98%80');
+  t.equal(accountToken(''), '%');
+});
+
+t.test('whatever an account’s name, its subject has as many tokens, and no wildcard', async () => {
+  // No account has half of a surrogate pair: names arrive as UTF-8.
+  const name = fc.string({ unit: 'binary' });
+  fc.assert(
+    fc.property(name, (account) => {
+      assert.match(subjectOf('a.{account}.b', account), /^a\.[A-Za-z0-9_%-]+\.b$/);
+    }),
+  );
+  fc.assert(fc.property(name, name, (one, other) => (accountToken(one) === accountToken(other)) === (one === other)));
+});
+
+t.test('special characters of replacements are literal', async (t) => {
+  t.equal(subjectOf('usage.{account}', '$&'), 'usage.%24%26');
 });

@@ -3,12 +3,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nkeys } from '@nats-io/transport-node';
 import t, { type Test } from 'tap';
-import { usageEvent, type CloseRecord } from '../../../../../sidecar/usage/delivery/cloud-event.js';
-import type { SinkAnswer } from '../../../../../sidecar/usage/delivery/sink.js';
-import { NatsPeer } from '../../../../support/nats-peer.js';
-import { natsSink } from '../../../../support/sink-peers.js';
-import { deadPort } from '../../../../support/usage-sink.js';
-import { usageRecord } from '../../../../support/usage-records.js';
+import { usageEvent, type CloseRecord, type SinkAnswer } from '../../../../sidecar/usage/delivery/sink.js';
+import { NatsPeer } from '../../../support/nats-peer.js';
+import { natsSink } from '../../../support/sink-peers.js';
+import { deadPort } from '../../../support/usage-sink.js';
+import { usageRecord } from '../../../support/usage-records.js';
 
 const SECRET = 'bus-secret-canary';
 const EVENT = usageEvent(usageRecord('a', 'close', { account: 'a.b' }) as CloseRecord, '/edge-1');
@@ -101,7 +100,7 @@ t.test('an answer that is not an acknowledgement of the stream stores nothing', 
   ]) {
     server.verdict = () => ({ stranger });
     const answer = await answerOf(server.port);
-    t.match(answer, { kind: 'later', taken: [], why: 'no acknowledgement of the stream' }, JSON.stringify(stranger));
+    t.match(answer, { kind: 'later', stored: [], why: 'no acknowledgement of the stream' }, JSON.stringify(stranger));
   }
   server.verdict = () => undefined;
   t.strictSame(await answerOf(server.port), { kind: 'accepted' });
