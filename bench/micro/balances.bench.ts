@@ -5,7 +5,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { writeSnapshot } from '../../sidecar/usage/balance-file.js';
+import { writeSnapshot } from '../../sidecar/usage/balances.js';
 import { keep } from '../support/results.js';
 import { quantile } from '../support/stats.js';
 

@@ -3,8 +3,8 @@ import { open, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
-import { DurableSpool } from '../../sidecar/usage/durable-spool.js';
-import { encode } from '../../sidecar/usage/record-line.js';
+import { Spool } from '../../sidecar/usage/spool.js';
+import { encode } from '../../sidecar/usage/spool-format.js';
 
 export interface Subject {
   readonly name: string;
@@ -15,7 +15,7 @@ export interface Subject {
 
 /** The sidecar's own spool with its defaults. */
 export async function spool(dir: string): Promise<Subject> {
-  const opened = await DurableSpool.open(
+  const opened = await Spool.open(
     join(dir, 'usage'),
     {
       segmentBytes: 16 << 20,

@@ -1,7 +1,7 @@
 import type { Reservation } from '../access/credit.js';
 import type { Outcome, UsageRecord } from '../domain/usage-record.js';
 import { costOf, NO_TOKENS, type TokenCounts } from '../domain/money.js';
-import type { Tariff } from '../usage/price-list.js';
+import type { Tariff } from '../usage/prices.js';
 
 /** The state of a request when it is priced. */
 export interface PricedState {

@@ -11,8 +11,8 @@ import type { PromptMaker } from '../prompts/prompt-maker.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import type { Tracing } from '../telemetry/tracing.js';
-import type { PriceList } from '../usage/price-list.js';
-import type { Spool } from '../usage/spool.js';
+import type { PriceList } from '../usage/prices.js';
+import type { UsageRecorder } from '../usage/spool.js';
 import type { Vision } from '../vision/vision.js';
 import type { SeatBoard } from './seat-board.js';
 
@@ -47,7 +47,7 @@ export interface Services {
   readonly identity: Identity;
   readonly prompts: PromptMaker;
   readonly models: ReadonlyMap<string, HostedModel>;
-  readonly spool: Spool;
+  readonly spool: UsageRecorder;
   readonly pricing: PriceList;
   /** Undefined: credit is not checked. */
   readonly credit: Credit | undefined;

@@ -31,11 +31,10 @@ import { Readiness } from './readiness.js';
 import { reloader } from './reload.js';
 import { promptModelsOf } from './prompt-models.js';
 import { publicServer } from './public-server.js';
-import { spoolReader } from './compose-spool.js';
 import { templateOf } from './model-template.js';
 import type { Log } from '../telemetry/logger.js';
 import { Metrics } from '../telemetry/metrics.js';
-import { DurableSpool } from '../usage/durable-spool.js';
+import { Spool } from '../usage/spool.js';
 
 /** Names of the prompt host and of credit in the readiness; a model's id cannot contain a space. */
 const PROMPTS = 'prompt host';
@@ -196,7 +195,7 @@ async function openApp(
     // Of a lazy model with the first image.
     if (!engine.onDemand) vision?.start();
   }
-  void billing.begin(spool instanceof DurableSpool ? spoolReader(config, spool) : undefined).then((problem) => {
+  void billing.begin(spool instanceof Spool ? spool : undefined).then((problem) => {
     if (problem === undefined) readiness.up(CREDIT);
     else readiness.never(problem);
     // Until now the whole spool was needed, so nothing could be deleted.

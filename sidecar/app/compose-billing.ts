@@ -11,10 +11,9 @@ import type { Config } from '../config/config.js';
 import { FollowedFile } from '../lib/followed-file.js';
 import type { Log } from '../telemetry/logger.js';
 import type { CreditMetrics } from '../telemetry/credit-metrics.js';
-import { Balances, type SpoolReader } from '../usage/balances.js';
-import { readPriceFile } from '../usage/price-file.js';
-import { BUILT_IN_PRICES, type PriceList } from '../usage/price-list.js';
-import { START, type Position } from '../usage/segments.js';
+import { Balances, type CountedSpool } from '../usage/balances.js';
+import { BUILT_IN_PRICES, readPriceFile, type PriceList } from '../usage/prices.js';
+import { START, type Position } from '../usage/spool-format.js';
 
 /**
  * How long a drain waits for the last snapshot, or for summing up that is still running, ms. Without them the next
@@ -39,7 +38,7 @@ export interface Billing {
    * with undefined, or with a line that says why credit will never be available. Never rejects. Call it once. `spool`
    * has recovered; undefined: there is none, and spending is lost with this process.
    */
-  begin(spool: SpoolReader | undefined): Promise<string | undefined>;
+  begin(spool: CountedSpool | undefined): Promise<string | undefined>;
   /** The position from which the spool's records are still needed for the balances; undefined: none is needed. */
   keepFrom(): Position | undefined;
   /**
@@ -89,7 +88,7 @@ export async function openBilling({ config, clock, metrics, log }: BillingOption
   const ledger = new CreditLedger(value.byAccount, () => balances?.settled());
   metrics.watch(() => ledger.outstanding);
 
-  const rebuild = async (spool: SpoolReader): Promise<string | undefined> => {
+  const rebuild = async (spool: CountedSpool): Promise<string | undefined> => {
     const rebuilt = await Balances.rebuild({
       clock,
       spool,

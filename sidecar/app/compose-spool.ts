@@ -4,13 +4,10 @@ import { systemClock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
 import type { Log } from '../telemetry/logger.js';
 import type { SpoolMetrics } from '../telemetry/spool-metrics.js';
-import type { SpoolReader } from '../usage/balances.js';
-import { systemDisk } from '../usage/disk.js';
-import { DurableSpool } from '../usage/durable-spool.js';
-import type { Removed } from '../usage/put-back.js';
+import type { Removed } from '../usage/segment-writer.js';
+import { Spool, type SpoolHooks } from '../usage/spool.js';
+import { segmentPath } from '../usage/spool-format.js';
 import type { Recovered } from '../usage/recovery.js';
-import { headOf, listSegments, readFrom, segmentPath, START } from '../usage/segments.js';
-import type { SpoolHooks } from '../usage/spool-options.js';
 
 /** The spool's folder in a data folder. */
 export function spoolDir({ dataDir }: Pick<Config, 'dataDir'>): string {
@@ -34,12 +31,12 @@ export async function openSpool(
   log: Log,
   observer: SpoolObserver = NO_OBSERVER,
 ): Promise<{
-  readonly spool: DurableSpool;
+  readonly spool: Spool;
   /** Writes the remaining records within a time limit, and releases the spool. Idempotent. */
   readonly closeSpool: () => Promise<void>;
 }> {
   const dir = spoolDir(config);
-  const opened = await DurableSpool.open(dir, config.usage, {
+  const opened = await Spool.open(dir, config.usage, {
     clock: systemClock,
     hooks: hooks(dir, metrics, log, observer),
   }).catch((error: unknown) => {
@@ -59,27 +56,6 @@ export async function openSpool(
       const lost = await spool.close();
       if (lost > 0) log.error('usage records lost', { count: lost });
     },
-  };
-}
-
-/** Reads the records of an open spool, to sum them up. */
-export function spoolReader(
-  config: Pick<Config, 'dataDir'>,
-  spool: Pick<DurableSpool, 'position' | 'estimated'>,
-): SpoolReader {
-  const dir = spoolDir(config);
-  return {
-    get position() {
-      return spool.position;
-    },
-    estimated: spool.estimated,
-    oldest: async () => {
-      const [segment] = await listSegments(dir);
-      // Segments before it were created but never used, after a first write that failed.
-      const first = segment === undefined || (await headOf(dir, segment, systemDisk))?.after === null;
-      return first ? START : { segment, offset: 0 };
-    },
-    read: (from, until) => readFrom(dir, from, { until }),
   };
 }
 
@@ -108,7 +84,7 @@ function hooks(dir: string, metrics: SpoolMetrics, log: Log, observer: SpoolObse
       const reason = 'another process writes this spool: stop one of them, since each sidecar needs its own dataDir';
       log.error('usage spool taken', { reason, file: dir, ...(pid > 0 && { pid }) });
     },
-    late: ({ id, requestId }) => {
+    overdue: ({ id, requestId }) => {
       metrics.late();
       log.forRequest(requestId).error('usage not durable in time', { reason: id });
     },

@@ -9,9 +9,8 @@ import { CursorFile, DeadLetterFile } from '../usage/delivery/files.js';
 import { Delivery } from '../usage/delivery/delivery.js';
 import { Retention } from '../usage/delivery/retention.js';
 import { openSink } from '../usage/delivery/sinks.js';
-import { SpoolSource } from '../usage/delivery/source.js';
-import type { DurableSpool } from '../usage/durable-spool.js';
-import type { Position } from '../usage/segments.js';
+import type { Spool } from '../usage/spool.js';
+import type { Position } from '../usage/spool-format.js';
 
 /** Beyond every segment: only delivery reads the spool. */
 const NO_READER: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
@@ -34,7 +33,7 @@ export async function openUsage(
   log: Log,
   keepFrom: () => Position | undefined,
 ): Promise<{
-  readonly spool: DurableSpool;
+  readonly spool: Spool;
   /** Deletes segments that are not needed, after `keepFrom` has changed. Never rejects. */
   readonly prune: () => Promise<void>;
   /**
@@ -82,7 +81,7 @@ interface Delivering {
 /** Starts to deliver the records of `spool`, or to keep it within its retention if no sink is configured. */
 async function startDelivery(
   config: Config,
-  spool: DurableSpool,
+  spool: Spool,
   { metrics, log, keepFrom }: { metrics: Metrics['delivery']; log: Log; keepFrom: () => Position },
 ): Promise<Delivering> {
   const { source: eventSource, deadLetterBytes, ...limits } = config.delivery;
@@ -108,7 +107,7 @@ async function startDelivery(
     clock: systemClock,
     date,
     random: Math.random,
-    source: await SpoolSource.open(dir, spool),
+    spool,
     sink,
     cursor: new CursorFile(join(dir, 'cursor.json')),
     deadLetters: new DeadLetterFile(join(dir, 'dead-letters.jsonl'), deadLetterBytes),

@@ -15,9 +15,9 @@ const MODULES = [
   'access/authorizer-answer',
   'access/credit-file',
   'access/key-file-schema',
-  'usage/balance-file',
-  'usage/price-file',
-  'usage/record-schema',
+  'usage/balances',
+  'usage/prices',
+  'usage/spool-format',
 ];
 
 let found: Promise<readonly KnownSchema[]> | undefined;

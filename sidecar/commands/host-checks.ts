@@ -20,7 +20,7 @@ import { spoolDir } from '../app/compose-spool.js';
 import { readBearerToken } from '../lib/secret-file.js';
 import { checkSinkFiles, sinkFiles } from '../usage/delivery/sinks.js';
 import { lockOwner } from '../usage/lock.js';
-import { readPriceFile } from '../usage/price-file.js';
+import { readPriceFile } from '../usage/prices.js';
 import { addressChecks } from './address-checks.js';
 import type { Check } from './check.js';
 import { size } from './layout.js';

@@ -7,7 +7,7 @@ import { orUsage } from './help.js';
 import { COMMANDS } from './command-table.js';
 import { needSpool } from './spool-folder.js';
 import { usageExport } from './usage-export.js';
-import { verify, type Finding, type Verified } from '../usage/verify.js';
+import { verify, type SpoolFault, type Verified } from '../usage/reader.js';
 
 /** Streams for results and messages. */
 export interface UsageStreams {
@@ -51,7 +51,7 @@ function text(dir: string, { segments, records, findings }: Verified): string {
   return [...lines, sum, ''].join('\n');
 }
 
-function sentence(finding: Finding): string {
+function sentence(finding: SpoolFault): string {
   switch (finding.kind) {
     case 'damage':
       return `${finding.bytes} bytes from offset ${finding.offset} are damaged or missing`;

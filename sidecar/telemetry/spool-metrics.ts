@@ -14,7 +14,7 @@ import {
 } from './definitions/usage.js';
 import type { Counter, Gauge, Histogram, Instruments } from './instruments.js';
 
-/** The state of the spool at a scrape, as in usage/durable-spool.ts. */
+/** The state of the spool at a scrape, as in usage/spool.ts. */
 export interface SpoolState {
   readonly unsynced: number;
   readonly oldestMs: number;

@@ -5,27 +5,27 @@
  *
  *     snapshot ──> rebuild: snapshot + closes after it ──> sums at `position`
  *                                                             └─ every so many closes or ms: read on, write the next
+ *
+ * The snapshot, `balances.json`, is replaced atomically. It has the position in the spool up to which it counts, so that older
+ * records are not needed any more.
  */
-import type { Clock } from '../lib/clock.js';
+import { createHash } from 'node:crypto';
+import { readFile, type FileHandle } from 'node:fs/promises';
+import { compile } from '../contracts/validator.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { parsePicodollars } from '../domain/money.js';
-import { readSnapshot, writeSnapshot, type Snapshot } from './balance-file.js';
-import { comparePositions, START, type Position, type Read } from './segments.js';
+import type { Clock } from '../lib/clock.js';
+import { replaceFile } from '../lib/replace-file.js';
+import { isMissing } from './disk.js';
+import type { Spool } from './spool.js';
+import { comparePositions, START, type Position } from './spool-format.js';
 
-/** The parts of the spool that are used here. */
-export interface SpoolReader {
-  /** Closes that recovery appended for requests that had none. They may not be durable yet. */
-  readonly estimated: readonly UsageRecord[];
-  /** Records before it are durable. */
-  readonly position: Position;
-  /** Position of the oldest remaining record; START if none was ever pruned. */
-  oldest(): Promise<Position>;
-  read(from: Position, until: Position): AsyncIterable<Read>;
-}
+/** What the balances use of the spool. */
+export type CountedSpool = Pick<Spool, 'estimated' | 'position' | 'oldest' | 'read'>;
 
 export interface BalancesOptions {
   readonly clock: Clock;
-  readonly spool: SpoolReader;
+  readonly spool: CountedSpool;
   /** Path of the snapshot. */
   readonly file: string;
   /** A snapshot is written after this time if the spool has grown, and after this many settled requests. */
@@ -196,4 +196,107 @@ function add(sums: Map<string, bigint>, { account, prepaid, price }: UsageRecord
   if (prepaid !== true || !price) return;
   const paid = parsePicodollars(price.picodollars) ?? 0n;
   if (paid > 0n) sums.set(account, (sums.get(account) ?? 0n) + paid);
+}
+
+export interface Snapshot {
+  /** All records before it are counted, and none after it. */
+  readonly position: Position;
+  /** Picodollars by account. */
+  readonly settled: ReadonlyMap<string, bigint>;
+}
+
+/** Accounts written at a time: some 50 KiB, which block the event loop for less than a millisecond. */
+const SLICE_ACCOUNTS = 1000;
+
+/** The text before the checksum. No account's name can contain it, since quotes in names are escaped. */
+const CHECKSUM = ',"checksum":"';
+
+interface Stored {
+  /** 1: written by older sidecars, whose checksum could not be computed while writing. */
+  readonly version: 1 | 2;
+  readonly position: Position;
+  /** Picodollars as decimal text. */
+  readonly settled: Readonly<Record<string, string>>;
+  /**
+   * SHA-256, hex, over the file before it (in version 1 over position and sums), since a changed digit would change a
+   * balance.
+   */
+  readonly checksum: string;
+}
+
+const check = compile<Stored>({
+  type: 'object',
+  additionalProperties: false,
+  required: ['version', 'position', 'settled', 'checksum'],
+  properties: {
+    version: { enum: [1, 2] },
+    position: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['segment', 'offset'],
+      properties: { segment: { type: 'integer', minimum: 1 }, offset: { type: 'integer', minimum: 0 } },
+    },
+    settled: { type: 'object', additionalProperties: { type: 'string', maxLength: 40, pattern: '^\\d+$' } },
+    checksum: { type: 'string' },
+  },
+});
+
+/** `missing`: there is no file; `damaged`: it cannot be read, or its checksum is wrong. */
+export async function readSnapshot(file: string): Promise<Snapshot | 'missing' | 'damaged'> {
+  let text: string;
+  let value: unknown;
+  try {
+    text = await readFile(file, 'utf8');
+    value = JSON.parse(text);
+  } catch (error) {
+    return isMissing(error) ? 'missing' : 'damaged';
+  }
+  const checked = check(value);
+  if (!checked.ok) return 'damaged';
+  const { version, position, settled, checksum } = checked.value;
+  const entries = Object.entries(settled);
+  const found = version === 1 ? checksumOf(position, entries) : sha256(text.slice(0, text.lastIndexOf(CHECKSUM)));
+  if (checksum !== found) return 'damaged';
+  return { position, settled: new Map(entries.map(([account, sum]) => [account, parsePicodollars(sum) ?? 0n])) };
+}
+
+/**
+ * Rejects if it cannot be written; the old file is then unchanged. Resolves once it is durable; until then the sums
+ * must not change. It is written in slices, since there may be many accounts and requests are served meanwhile.
+ */
+export async function writeSnapshot(file: string, snapshot: Snapshot): Promise<void> {
+  const write = async (draft: FileHandle): Promise<void> => {
+    const hash = createHash('sha256');
+    for (const text of slices(snapshot)) {
+      hash.update(text);
+      await draft.appendFile(text);
+    }
+    await draft.appendFile(`${CHECKSUM}${hash.digest('hex')}"}\n`);
+  };
+  // Only the holder of the spool's lock writes it.
+  await replaceFile(file, write, { soleWriter: true });
+}
+
+/** The file up to its checksum. */
+function* slices({ position: { segment, offset }, settled }: Snapshot): Generator<string> {
+  let text = `{"version":2,"position":${JSON.stringify({ segment, offset })},"settled":{`;
+  let accounts = 0;
+  for (const [account, sum] of settled) {
+    text += `${accounts === 0 ? '' : ','}${JSON.stringify(account)}:"${sum}"`;
+    accounts += 1;
+    if (accounts % SLICE_ACCOUNTS > 0) continue;
+    yield text;
+    text = '';
+  }
+  yield `${text}}`;
+}
+
+function sha256(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}
+
+/** For version 1. Sorted by account, since objects reorder keys that look like numbers. */
+function checksumOf({ segment, offset }: Position, entries: readonly (readonly [string, string])[]): string {
+  const sorted = [...entries].sort(([a], [b]) => (a < b ? -1 : Number(a > b)));
+  return sha256(JSON.stringify([segment, offset, sorted]));
 }

@@ -1,7 +1,7 @@
 /** The file system functions that the spool needs, as a port so that tests can inject failures and crashes. */
 import { constants, type Stats } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 
 /** All calls reject with the system's own error. */
 export interface Disk {
@@ -113,13 +113,45 @@ async function openFile(path: string, how: keyof typeof FLAGS): Promise<DiskFile
 /** Bytes per read and write when files are copied. */
 const COPY_BYTES = 256 * 1024;
 
-/** Copies bytes of one file to the start of another; fewer if the file ends before. Rejects with the system's error. */
-export async function copyBytes(from: DiskFile, offset: number, bytes: number, to: DiskFile): Promise<void> {
-  for (let done = 0; done < bytes;) {
-    const chunk = Buffer.alloc(Math.min(COPY_BYTES, bytes - done));
-    const read = await from.read(chunk, offset + done);
-    if (read === 0) return;
-    await to.write(chunk.subarray(0, read), done);
-    done += read;
+/**
+ * Copies bytes of an open file to a new one, fewer if it ends before, and makes them durable; an existing file with this
+ * path is replaced. The name is durable once its folder is synced. Rejects with the system's error.
+ */
+export async function copyBytes(
+  disk: Disk,
+  from: DiskFile,
+  { offset, bytes }: { readonly offset: number; readonly bytes: number },
+  path: string,
+): Promise<void> {
+  await disk.remove(path);
+  const to = await disk.open(path, 'create');
+  try {
+    const chunk = Buffer.alloc(Math.min(COPY_BYTES, bytes));
+    for (let done = 0; done < bytes;) {
+      const read = await from.read(chunk.subarray(0, bytes - done), offset + done);
+      if (read === 0) break;
+      await to.write(chunk.subarray(0, read), done);
+      done += read;
+    }
+    await to.sync();
+  } finally {
+    await to.close();
+  }
+}
+
+/** More than a file system stores in an inode, so that a block must be allocated. */
+const PROBE_BYTES = Buffer.alloc(4096, '.');
+
+/** Writes a file in a folder, syncs and removes it. Rejects with the system's error if one of these fails. */
+export async function tryWriting(disk: Disk, dir: string): Promise<void> {
+  const path = join(dir, 'probe');
+  await disk.remove(path);
+  const file = await disk.open(path, 'create');
+  try {
+    await file.write(PROBE_BYTES, 0);
+    await file.sync();
+  } finally {
+    await file.close();
+    await disk.remove(path);
   }
 }

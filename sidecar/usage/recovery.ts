@@ -1,9 +1,9 @@
 /** Repairs what the last run left in the spool, before it is written again. */
 import { join } from 'node:path';
 import type { UsageRecord } from '../domain/usage-record.js';
-import { copyBytes, isMissing, type Disk, type DiskFile } from './disk.js';
-import type { Position } from './record-line.js';
-import { endOf, foundIn, headOf, listSegments, QUARANTINE, segmentPath } from './segments.js';
+import { copyBytes, type Disk, type DiskFile } from './disk.js';
+import { endOf, headOf, listSegments, scan } from './reader.js';
+import { QUARANTINE, segmentName, segmentPath, type Position } from './spool-format.js';
 
 /** Damaged bytes that are searched for closes, at most; damage that is longer is of a lost disk. */
 const MOST_SEARCHED = 1 << 20;
@@ -62,14 +62,14 @@ export async function recover(dir: string, disk: Disk): Promise<Recovered> {
   let closesLost = 0;
   let position: Position | undefined;
 
-  for (const [i, segment] of segments.entries()) {
+  for (const segment of segments) {
     const isEnd = segment >= last;
-    const limit = isEnd ? undefined : await endOf(dir, segments, i, disk);
+    const end = isEnd ? undefined : await endOf(dir, segments, segment, disk);
     const file = await disk.open(segmentPath(dir, segment), isEnd ? 'change' : 'read');
     try {
       let size = await file.size();
       ended = false;
-      for await (const found of foundIn(file, 0, limit)) {
+      for await (const found of scan(file, 0, end)) {
         if (found.kind === 'record') take(unclosed, found.record, segment);
         else if (found.kind === 'mark') {
           ended = found.mark.kind === 'end';
@@ -112,7 +112,7 @@ async function lastWithLines(dir: string, segments: readonly number[], disk: Dis
     if (await headOf(dir, segment, disk)) return segment;
     const file = await disk.open(segmentPath(dir, segment), 'read');
     try {
-      for await (const found of foundIn(file, 0, undefined)) if (found.kind !== 'torn') return segment;
+      for await (const found of scan(file, 0, undefined)) if (found.kind !== 'torn') return segment;
     } finally {
       await file.close();
     }
@@ -154,44 +154,24 @@ function estimate(last: UsageRecord): UsageRecord {
 async function quarantine(
   dir: string,
   segment: number,
-  { offset, bytes }: { readonly offset: number; readonly bytes: number },
+  damage: { readonly offset: number; readonly bytes: number },
   from: DiskFile,
   disk: Disk,
 ): Promise<Quarantined> {
-  const place = { segment, offset, bytes };
-  const left = Math.max(0, Math.min(bytes, (await from.size()) - offset));
-  if (left === 0) return { ...place, file: undefined, known: false };
+  const { offset, bytes } = damage;
+  const found = { segment, offset, bytes };
+  const present = Math.max(0, Math.min(bytes, (await from.size()) - offset));
+  if (present === 0) return { ...found, file: undefined, known: false };
   const folder = join(dir, QUARANTINE);
-  const path = join(folder, `${String(segment).padStart(20, '0')}-${offset}.bad`);
-  if ((await sizeOf(path, disk)) === left) return { ...place, file: path, known: true };
+  const path = join(folder, `${segmentName(segment)}-${offset}.bad`);
+  if ((await disk.sizeOf(path)) === present) return { ...found, file: path, known: true };
   try {
     await disk.makeDir(folder);
-    await disk.remove(path);
-    const to = await disk.open(path, 'create');
-    try {
-      await copyBytes(from, offset, left, to);
-      await to.sync();
-    } finally {
-      await to.close();
-    }
+    await copyBytes(disk, from, { offset, bytes: present }, path);
     await disk.syncDir(folder);
-    return { ...place, file: path, known: false };
+    return { ...found, file: path, known: false };
   } catch {
     // A full disk must not prevent the start: the bytes stay in place, and the next start tries again.
-    return { ...place, file: undefined, known: false };
-  }
-}
-
-async function sizeOf(path: string, disk: Disk): Promise<number | undefined> {
-  try {
-    const file = await disk.open(path, 'read');
-    try {
-      return await file.size();
-    } finally {
-      await file.close();
-    }
-  } catch (error) {
-    if (isMissing(error)) return undefined;
-    throw error;
+    return { ...found, file: undefined, known: false };
   }
 }

@@ -1,26 +1,42 @@
-import type { Disk, DiskFile } from './disk.js';
-import { encodeMark, type Position } from './record-line.js';
-import { isWhole } from './intact.js';
-import { putBack, type Removed } from './put-back.js';
-import { segmentPath } from './segments.js';
+import { basename, join } from 'node:path';
+import { copyBytes, type Disk, type DiskFile } from './disk.js';
+import { encodeMark, QUARANTINE, segmentPath, type Mark, type Position } from './spool-format.js';
 
 /** The result of a write. After `failed` none of it is valid, and the next write uses a new segment. */
 export type Written =
   { readonly kind: 'written'; readonly segment: number } | { readonly kind: 'failed'; readonly error: unknown };
 
-interface Current {
+/** A file of the spool that another process removed, renamed, replaced or truncated. */
+export type Removed =
+  | { readonly what: 'lock' }
+  | {
+      readonly what: 'segment';
+      readonly segment: number;
+      /** Durable bytes in it. */
+      readonly bytes: number;
+      /**
+       * `pending`: it could not be restored yet, and each probe tries again. `lost`: it was not open. `cut`: the file is in its
+       * place and was truncated.
+       */
+      readonly outcome: 'restored' | 'pending' | 'lost' | 'cut';
+    };
+
+/** A segment that is open for writing. */
+interface OpenSegment {
   readonly file: DiskFile;
   readonly segment: number;
   /** Bytes that are durable. */
   size: number;
-  /** Of them, those that were there at the last look. */
-  seen: number;
+  /** Of them, those that the last check found in the file. */
+  checked: number;
 }
 
-const END = encodeMark({ kind: 'end' });
+/** Bytes that a check reads at once. */
+const CHECK_BYTES = 64 * 1024;
 
 /**
- * The end of the spool: appends to the newest segment and begins the next. One call at a time, except `prune`.
+ * The segments of a spool that this process writes: appends to the newest, begins the next, deletes old ones. One call at a
+ * time, except `prune`.
  *
  * A segment with a failed operation is never written again: after a failed sync the system may treat pages as clean
  * that never reached the disk. The head of the next segment has the position up to which the previous one is valid.
@@ -32,12 +48,13 @@ export class SegmentWriter {
   readonly #disk: Disk;
   readonly #dir: string;
   readonly #segmentBytes: number;
+  /** Bytes of each segment: those of the open one that are durable, all of the others. */
   readonly #sizes: Map<number, number>;
   readonly #onRemoved: (removed: Removed) => void;
   #next: number;
-  #current: Current | undefined;
-  /** A removed segment that was open and could not be restored yet. */
-  #detached: Current | undefined;
+  #open: OpenSegment | undefined;
+  /** A segment that was open when it was removed, and could not be restored yet. */
+  #detached: OpenSegment | undefined;
   #position: Position | undefined;
   /** The spool on disk ends with an `end` mark, or is empty. */
   #ended: boolean;
@@ -55,7 +72,7 @@ export class SegmentWriter {
       readonly position: Position | undefined;
       readonly ended: boolean;
     },
-    onRemoved: (removed: Removed) => void = () => undefined,
+    onRemoved: (removed: Removed) => void,
   ) {
     this.#disk = disk;
     this.#dir = dir;
@@ -73,43 +90,40 @@ export class SegmentWriter {
     return this.#position;
   }
 
-  /** Bytes of all segments. */
-  get bytes(): number {
+  /** Bytes of the segments from a number on. */
+  bytesFrom(first: number): number {
     let sum = 0;
-    for (const size of this.#sizes.values()) sum += size;
+    for (const [segment, size] of this.#sizes) if (segment >= first) sum += size;
     return sum;
   }
 
   /**
-   * Makes lines durable, and the directory entry of their segment. `lines` is called again after each sync: if records
-   * were revised, their new lines replace the first ones before any is acknowledged. This ends, since each record is
-   * revised at most once. Never rejects.
+   * Makes a mark, if any, and then the lines of records durable, and the directory entry of their segment. A record may get another
+   * line until then: after each sync the lines are compared, and written again if one has changed. This ends, since
+   * each record is revised at most once. Never rejects.
    */
-  async write(lines: () => Uint8Array): Promise<Written> {
+  async write(records: readonly { readonly line: Buffer }[], mark?: Mark): Promise<Written> {
     try {
-      if (this.#current && this.#current.size >= this.#segmentBytes) await this.leave();
-      await this.#attach();
+      if (this.#open && this.#open.size >= this.#segmentBytes) await this.closeOpen();
+      await this.#restore();
     } catch (error) {
       return { kind: 'failed', error };
     }
-    let current = this.#current;
-    let began = false;
     try {
-      if (!current) {
-        current = this.#current = await this.#begin();
-        began = true;
-      }
-      const head = began ? encodeMark({ kind: 'head', after: this.#position ?? null }) : Buffer.alloc(0);
+      const began = !this.#open;
+      const open = (this.#open ??= await this.#begin());
+      const marks = began ? [encodeMark({ kind: 'head', after: this.#position ?? null })] : [];
+      if (mark) marks.push(encodeMark(mark));
       // There is no await after the last comparison of the lines, since a record revised then would be lost.
-      current.size += await this.#writeUntilFinal(current, head, lines);
+      open.size += await this.#writeUntilFinal(open, marks, records);
+      this.#ended = false;
+      this.#sizes.set(open.segment, open.size);
+      this.#position = { segment: open.segment, offset: open.size };
+      return { kind: 'written', segment: open.segment };
     } catch (error) {
       await this.#giveUp();
       return { kind: 'failed', error };
     }
-    this.#ended = false;
-    this.#sizes.set(current.segment, current.size);
-    this.#position = { segment: current.segment, offset: current.size };
-    return { kind: 'written', segment: current.segment };
   }
 
   /**
@@ -117,40 +131,30 @@ export class SegmentWriter {
    * that was truncated in place is closed, and `onRemoved` is called for each. Rejects also if one cannot be restored.
    */
   async check(): Promise<void> {
-    const current = this.#current;
+    const open = this.#open;
     for (const segment of [...this.#sizes.keys()]) {
       // Open ones are compared by their descriptor.
-      if (segment !== current?.segment && segment !== this.#detached?.segment) await this.#checkClosed(segment);
+      if (segment !== open?.segment && segment !== this.#detached?.segment) await this.#checkClosed(segment);
     }
-    await this.#attach();
-    if (current && (await this.#isRemoved(current))) {
-      this.#current = undefined;
-      await this.#detach(current);
-    } else if (current && !(await isWhole(current))) await this.leave();
-  }
-
-  async #checkClosed(segment: number): Promise<void> {
-    const size = await this.#disk.sizeOf(segmentPath(this.#dir, segment));
-    // Undefined: it was pruned meanwhile.
-    const bytes = this.#sizes.get(segment);
-    if (bytes === undefined || (size ?? -1) >= bytes) return;
-    if (size === undefined) this.#sizes.delete(segment);
-    else this.#sizes.set(segment, size);
-    this.#onRemoved({ what: 'segment', segment, bytes, outcome: size === undefined ? 'lost' : 'cut' });
+    await this.#restore();
+    if (open && (await this.#isRemoved(open))) {
+      this.#open = undefined;
+      await this.#detach(open);
+    } else if (open && !(await isIntact(open))) await this.closeOpen();
   }
 
   /** Closes the open segment, if any. The next write begins another. */
-  async leave(): Promise<void> {
-    const current = this.#current;
-    this.#current = undefined;
-    if (!current) return;
+  async closeOpen(): Promise<void> {
+    const open = this.#open;
+    this.#open = undefined;
+    if (!open) return;
     // Afterwards its content could not be read any more.
-    if (await this.#isRemoved(current).catch(() => false)) {
-      await this.#detach(current).catch(() => undefined);
+    if (await this.#isRemoved(open).catch(() => false)) {
+      await this.#detach(open).catch(() => undefined);
       return;
     }
-    const { file, segment, size } = current;
-    if (!(await isWhole(current).catch(() => true))) {
+    const { file, segment, size } = open;
+    if (!(await isIntact(open).catch(() => true))) {
       this.#sizes.set(segment, Math.min(size, await file.size().catch(() => size)));
       this.#onRemoved({ what: 'segment', segment, bytes: size, outcome: 'cut' });
     }
@@ -158,13 +162,12 @@ export class SegmentWriter {
     await file.close().catch(() => undefined);
   }
 
-  /** Writes the end mark, unless it is there. Only another writer may write after it. */
-  async finish(): Promise<Written | undefined> {
-    if (this.#ended) return undefined;
-    const written = await this.write(() => END);
+  /** Writes the end mark, unless it is there, and closes the segment. Only another writer may write after it. */
+  async end(): Promise<void> {
+    if (this.#ended) return;
+    const written = await this.write([], { kind: 'end' });
     this.#ended = written.kind === 'written';
-    await this.leave();
-    return written;
+    await this.closeOpen();
   }
 
   /** Removes segments below `segment`, but never the newest. Rejects with the system's error. */
@@ -185,66 +188,112 @@ export class SegmentWriter {
     if (old.length > 0) await this.#disk.syncDir(this.#dir);
   }
 
-  /** Returns the number of durable bytes. */
-  async #writeUntilFinal({ file, size }: Current, head: Uint8Array, lines: () => Uint8Array): Promise<number> {
-    let before = 0;
-    for (let now = lines(); ;) {
-      const bytes = Buffer.concat([head, now]);
+  /** Returns the number of bytes that have become durable. */
+  async #writeUntilFinal(
+    { file, size }: OpenSegment,
+    marks: readonly Buffer[],
+    records: readonly { readonly line: Buffer }[],
+  ): Promise<number> {
+    for (let before = 0; ;) {
+      const lines = records.map(({ line }) => line);
+      const bytes = Buffer.concat([...marks, ...lines]);
       await file.write(bytes, size);
       // The rest of longer lines would be read as records.
       if (bytes.length < before) await file.truncate(size + bytes.length);
       await file.sync();
       if (size === 0 && before === 0) await this.#disk.syncDir(this.#dir);
-      const next = lines();
-      if (next === now) return bytes.length;
+      if (records.every(({ line }, i) => line === lines[i])) return bytes.length;
       before = bytes.length;
-      now = next;
     }
   }
 
-  async #begin(): Promise<Current> {
+  async #begin(): Promise<OpenSegment> {
     const segment = this.#next++;
     const file = await this.#disk.open(segmentPath(this.#dir, segment), 'create');
     this.#sizes.set(segment, 0);
-    return { file, segment, size: 0, seen: 0 };
+    return { file, segment, size: 0, checked: 0 };
   }
 
   /** Truncates what did not become durable, to free disk space, and closes the segment. */
   async #giveUp(): Promise<void> {
-    const current = this.#current;
-    if (!current) return;
+    const open = this.#open;
+    if (!open) return;
     // Best effort: readers do not depend on it.
-    await current.file.truncate(current.size).catch(() => undefined);
-    await this.leave();
-    if (current.size > 0) return;
-    await this.#disk.remove(segmentPath(this.#dir, current.segment)).then(
-      () => this.#sizes.delete(current.segment),
+    await open.file.truncate(open.size).catch(() => undefined);
+    await this.closeOpen();
+    if (open.size > 0) return;
+    await this.#disk.remove(segmentPath(this.#dir, open.segment)).then(
+      () => this.#sizes.delete(open.segment),
       () => undefined,
     );
   }
 
+  async #checkClosed(segment: number): Promise<void> {
+    const size = await this.#disk.sizeOf(segmentPath(this.#dir, segment));
+    // Undefined: it was pruned meanwhile.
+    const bytes = this.#sizes.get(segment);
+    if (bytes === undefined || (size ?? -1) >= bytes) return;
+    if (size === undefined) this.#sizes.delete(segment);
+    else this.#sizes.set(segment, size);
+    this.#onRemoved({ what: 'segment', segment, bytes, outcome: size === undefined ? 'lost' : 'cut' });
+  }
+
   /** A segment without durable records may be removed. */
-  async #isRemoved({ file, segment, size }: Current): Promise<boolean> {
+  async #isRemoved({ file, segment, size }: OpenSegment): Promise<boolean> {
     return size > 0 && (await file.at(segmentPath(this.#dir, segment))) !== 'here';
   }
 
-  async #detach(current: Current): Promise<void> {
-    this.#detached = current;
+  async #detach(open: OpenSegment): Promise<void> {
+    this.#detached = open;
     try {
-      await this.#attach();
+      await this.#restore();
     } catch (error) {
-      this.#onRemoved({ what: 'segment', segment: current.segment, bytes: current.size, outcome: 'pending' });
+      this.#onRemoved({ what: 'segment', segment: open.segment, bytes: open.size, outcome: 'pending' });
       throw error;
     }
   }
 
-  /** Restores the detached segment. Rejects if that fails. */
-  async #attach(): Promise<void> {
+  /**
+   * Restores the detached segment, if any, from its open descriptor, which survives the removal of the name. Offsets stay
+   * the same, so readers continue where they were. A file that took the name is moved to `quarantine`. Rejects with the
+   * system's error; then at most that move has happened.
+   */
+  async #restore(): Promise<void> {
     const detached = this.#detached;
     if (!detached) return;
-    await putBack(this.#disk, this.#dir, detached);
+    const { file, segment, size } = detached;
+    const path = segmentPath(this.#dir, segment);
+    const draft = `${path}.restored`;
+    await this.#disk.makeDir(this.#dir);
+    await copyBytes(this.#disk, file, { offset: 0, bytes: size }, draft);
+    if ((await file.at(path)) === 'other') {
+      const folder = join(this.#dir, QUARANTINE);
+      await this.#disk.makeDir(folder);
+      await this.#disk.rename(path, join(folder, `${basename(path)}.replaced`));
+    }
+    await this.#disk.rename(draft, path);
+    await this.#disk.syncDir(this.#dir);
     this.#detached = undefined;
-    this.#onRemoved({ what: 'segment', segment: detached.segment, bytes: detached.size, outcome: 'restored' });
-    await detached.file.close().catch(() => undefined);
+    this.#onRemoved({ what: 'segment', segment, bytes: size, outcome: 'restored' });
+    await file.close().catch(() => undefined);
   }
+}
+
+/**
+ * Whether the end of an open segment is as it was written: all its bytes, of which `checked` were there at the last check,
+ * which is moved. A file that was truncated in between and written on has zeros from there to the next write, and lines
+ * have none. Rejects with the system's error.
+ */
+async function isIntact(open: OpenSegment): Promise<boolean> {
+  const { file, size, checked } = open;
+  if ((await file.size()) < size) return false;
+  const chunk = new Uint8Array(Math.min(CHECK_BYTES, size));
+  // With the last byte that was there: a truncation before it left a zero in its place.
+  for (let at = Math.max(0, checked - 1); at < size;) {
+    const read = await file.read(chunk, at);
+    if (read === 0 || chunk.subarray(0, Math.min(read, size - at)).includes(0)) return false;
+    at += read;
+  }
+  open.checked = size;
+  return true;
 }

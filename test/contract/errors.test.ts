@@ -242,7 +242,7 @@ t.test('errors', async (t) => {
       await post(CHAT, chatBody('mortal', 'breach')),
       expect('upstream_contract_violation'),
     );
-    sidecar.spool.health = { ok: false, why: 'a test' };
+    sidecar.spool.health = { ok: false, why: 'write' };
     for (const [path, body] of [
       [CHAT, chatBody('chat', 'echo')],
       ['/v1/decisions', decisionBody('decide')],

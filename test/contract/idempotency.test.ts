@@ -117,7 +117,7 @@ t.test('Idempotency-Key', async (t) => {
     ] as const) {
       t.equal(answered(await sidecar.post(CHAT, body, key)), refusal, name);
     }
-    sidecar.spool.health = { ok: false, why: 'a test' };
+    sidecar.spool.health = { ok: false, why: 'write' };
     t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), key)), '503 spool_unhealthy');
     sidecar.spool.health = { ok: true };
     t.equal(

@@ -5,8 +5,8 @@
 import { join } from 'node:path';
 import t from 'tap';
 import { systemClock } from '../../sidecar/lib/clock.js';
-import { DurableSpool } from '../../sidecar/usage/durable-spool.js';
-import { verify } from '../../sidecar/usage/verify.js';
+import { Spool } from '../../sidecar/usage/spool.js';
+import { verify } from '../../sidecar/usage/reader.js';
 import { HeldDisk } from '../support/held-disk.js';
 import { chatBody, decisionBody, InProcess } from '../support/in-process.js';
 import { eventually } from '../support/processes.js';
@@ -56,7 +56,7 @@ t.test('a caller disconnects while the record of its complete answer is written'
   // The real spool on a disk that delays each closing record until the test releases it.
   const held = new HeldDisk();
   const options = { ...OPTIONS, closeWaitMs: 60_000, maxUnsyncedMs: 60_000 };
-  const opened = await DurableSpool.open(dir, options, { clock: systemClock, disk: held.disk });
+  const opened = await Spool.open(dir, options, { clock: systemClock, disk: held.disk });
   if (opened.kind !== 'open') throw new Error('held');
   const { spool } = opened;
   const sidecar = await InProcess.start(t, { models: MODELS, takesRecords: spool });

@@ -92,7 +92,7 @@ t.test('the order of checks', async (t) => {
   is('path, key', await sidecar.ask('POST', nowhere, keyless, '{}'), 404, 'not_found');
   is('method, key', await sidecar.ask('PATCH', CHAT, {}), 405, 'bad_request');
 
-  spool.health = { ok: false, why: 'a test' };
+  spool.health = { ok: false, why: 'write' };
   for (const { path } of ROUTES) {
     is('path, spool', await sidecar.ask('POST', `${path}/`, keyless, '{}'), 404, 'not_found');
     is('method, spool', await sidecar.ask('DELETE', path, keyless), 405, 'bad_request');
@@ -199,7 +199,7 @@ t.test('the order of checks', async (t) => {
   const open = await sidecar.begin(CHAT, chatBody('chat', 'begun', { stream: true }));
   await open.until('begun');
   const drained = sidecar.app.drain();
-  spool.health = { ok: false, why: 'a test' };
+  spool.health = { ok: false, why: 'write' };
   is('path, draining', await sidecar.ask('POST', nowhere, keyless, '{}'), 404, 'not_found');
   for (const { path } of ROUTES) {
     is('method, draining', await sidecar.ask('PUT', path, keyless, '{}'), 405, 'bad_request');

@@ -6,7 +6,7 @@ import type { Config } from '../../sidecar/config/config.js';
 import { KILL_WAIT_MS } from '../../sidecar/lib/child-process.js';
 import { CLOSE_MS as ENGINE_MS } from '../../sidecar/engine-client/supervisor-options.js';
 import { CLOSE_MS as LOG_MS } from '../../sidecar/telemetry/logger.js';
-import { RELEASE_MS } from '../../sidecar/usage/durable-spool.js';
+import { RELEASE_MS } from '../../sidecar/usage/spool.js';
 
 /** What no setting changes: engines that do not end, a disk that hangs, a log whose reader has stopped. */
 const FIXED_MS = 2 * FLUSH_MS + ENGINE_MS + KILL_WAIT_MS + BALANCES_MS + HUNG_DISK_MS + RELEASE_MS + LOG_MS;

@@ -7,8 +7,9 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import { formatUsd } from '../support/usd.js';
-import { readSnapshot } from '../../sidecar/usage/balance-file.js';
-import { readFrom, START } from '../../sidecar/usage/segments.js';
+import { readSnapshot } from '../../sidecar/usage/balances.js';
+import { readFrom } from '../../sidecar/usage/reader.js';
+import { START } from '../../sidecar/usage/spool-format.js';
 import { OpenStream, SHORT } from '../support/open-stream.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 

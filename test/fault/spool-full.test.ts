@@ -8,7 +8,7 @@ import { cases } from '../support/long-form.js';
 import { OpenStream } from '../support/open-stream.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 import { readAll } from '../support/usage-records.js';
-import { verify } from '../../sidecar/usage/verify.js';
+import { verify } from '../../sidecar/usage/reader.js';
 
 /** A disk that can be filled and emptied while a sidecar runs. */
 interface Medium {

@@ -5,7 +5,7 @@ import t from 'tap';
 import { errorOf } from '../support/error-answer.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';
 import { readAll } from '../support/usage-records.js';
-import { verify } from '../../sidecar/usage/verify.js';
+import { verify } from '../../sidecar/usage/reader.js';
 
 const ONE = { messages: [{ role: 'user', content: 'Hello' }], max_tokens: 2 } as const;
 

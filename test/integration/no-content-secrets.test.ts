@@ -9,7 +9,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { systemClock } from '../../sidecar/lib/clock.js';
-import { DurableSpool } from '../../sidecar/usage/durable-spool.js';
+import { Spool } from '../../sidecar/usage/spool.js';
 import { chatBody } from '../support/canaries.js';
 import { freePort } from '../support/free-port.js';
 import { LeakSearch } from '../support/leak-search.js';
@@ -123,7 +123,7 @@ class Setup {
 
   static async in(t: Test): Promise<Setup> {
     const setup = new Setup(t);
-    const opened = await DurableSpool.open(join(setup.dataDir, 'usage'), OPTIONS, { clock: systemClock });
+    const opened = await Spool.open(join(setup.dataDir, 'usage'), OPTIONS, { clock: systemClock });
     if (opened.kind !== 'open') throw new Error('held');
     for (const kind of ['open', 'close'] as const) opened.spool.append(usageRecord('a', kind));
     await opened.spool.close();

@@ -15,7 +15,7 @@ import type { Exchange } from '../../sidecar/http/exchange.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { Tokenized } from '../../sidecar/prompts/prompt-maker.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
-import { decisionRates, PriceList } from '../../sidecar/usage/price-list.js';
+import { decisionRates, PriceList } from '../../sidecar/usage/prices.js';
 import { FakeClock } from './fake-clock.js';
 import { FakeEngine } from './fake-engine.js';
 import { ACME, FakeSpool, RecordingLog } from './in-process.js';

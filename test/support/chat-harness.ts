@@ -11,7 +11,7 @@ import { Body } from '../../sidecar/http/body.js';
 import type { Exchange, Reply } from '../../sidecar/http/exchange.js';
 import type { Checked, OpenBody, Tokenized } from '../../sidecar/prompts/prompt-maker.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
-import { BUILT_IN_PRICES } from '../../sidecar/usage/price-list.js';
+import { BUILT_IN_PRICES } from '../../sidecar/usage/prices.js';
 import { FakeClock } from './fake-clock.js';
 import { FakeEngine } from './fake-engine.js';
 import { deferred } from './http-server.js';

@@ -5,8 +5,8 @@ import type { Test } from 'tap';
 import { loadConfig, type Config } from '../../sidecar/config/config.js';
 import { openUsage } from '../../sidecar/app/compose-usage.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
-import type { Position } from '../../sidecar/usage/segments.js';
-import type { Spool } from '../../sidecar/usage/spool.js';
+import type { Position } from '../../sidecar/usage/spool-format.js';
+import type { UsageRecorder } from '../../sidecar/usage/spool.js';
 import { RecordingLog } from './in-process.js';
 import { usageRecord } from './usage-records.js';
 
@@ -14,7 +14,7 @@ import { usageRecord } from './usage-records.js';
 export interface DeliveringHarness {
   readonly dir: string;
   readonly log: RecordingLog;
-  readonly spool: Spool;
+  readonly spool: UsageRecorder;
   /** Makes closes durable, one after another. */
   bill(...ids: readonly string[]): Promise<void>;
   stop(): Promise<void>;

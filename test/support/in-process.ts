@@ -8,7 +8,7 @@ import { loadConfig, type Config } from '../../sidecar/config/config.js';
 import type { Scrapers } from '../../sidecar/api/operators.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { Log, LogFields } from '../../sidecar/telemetry/logger.js';
-import type { Spool } from '../../sidecar/usage/spool.js';
+import type { UsageRecorder } from '../../sidecar/usage/spool.js';
 import { STUB_ENTRY } from './engine-harness.js';
 import { holdAnswers } from './hold-answers.js';
 import { decisionsPart, enginePart } from './llama-servers.js';
@@ -53,9 +53,9 @@ export class FakeIdentity implements Identity {
 const UNTIL_MS = 60_000;
 
 /** Keeps all records, or none; a test sets its health. */
-export class FakeSpool implements Spool {
+export class FakeSpool implements UsageRecorder {
   readonly #keeps: boolean;
-  health: Spool['health'] = { ok: true };
+  health: UsageRecorder['health'] = { ok: true };
   readonly records: UsageRecord[] = [];
   /** Throws on such a record, which no spool may do. */
   failOn: UsageRecord['kind'] | undefined;
@@ -106,7 +106,7 @@ export interface Options {
   /** Module that vision processes are forked from; absent: the real one. */
   readonly visionEntry?: string;
   /** Receives the records in place of {@link InProcess.spool}. */
-  readonly takesRecords?: Spool;
+  readonly takesRecords?: UsageRecorder;
 }
 
 interface Owner {

@@ -1,9 +1,9 @@
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
-import { Delivery, type DeliveryLimits } from '../../sidecar/usage/delivery/delivery.js';
+import { Delivery, type DeliveryLimits, type DeliveredSpool } from '../../sidecar/usage/delivery/delivery.js';
 import type { UsageEvent, DeliverySink, SinkAnswer } from '../../sidecar/usage/delivery/sink.js';
 import type { CursorFile, DeadLetter, DeadLetterFile, LoadedCursor } from '../../sidecar/usage/delivery/files.js';
-import type { UsageSource } from '../../sidecar/usage/delivery/source.js';
-import { comparePositions, START, type Position, type Read } from '../../sidecar/usage/segments.js';
+import type { Read } from '../../sidecar/usage/reader.js';
+import { comparePositions, START, type Position } from '../../sidecar/usage/spool-format.js';
 import { FakeClock } from './fake-clock.js';
 import { RecordingLog } from './in-process.js';
 
@@ -26,7 +26,7 @@ export function turn(): Promise<void> {
 }
 
 /** A spool in memory. Records that are not durable exist, as on a disk, and must not be read. */
-export class MemorySource implements UsageSource {
+export class MemorySource implements DeliveredSpool {
   readonly records: UsageRecord[] = [];
   durable = 0;
   /** Thrown by the next reads. */
@@ -36,7 +36,7 @@ export class MemorySource implements UsageSource {
   /** A segment that a running request pins. */
   pinned = Infinity;
 
-  static position(index: number): Position {
+  static at(index: number): Position {
     return { segment: 1 + Math.floor(index / SEGMENT_RECORDS), offset: (index % SEGMENT_RECORDS) * RECORD_BYTES };
   }
 
@@ -44,8 +44,8 @@ export class MemorySource implements UsageSource {
     return (segment - 1) * SEGMENT_RECORDS + offset / RECORD_BYTES;
   }
 
-  get end(): Position {
-    return MemorySource.position(this.durable);
+  get position(): Position {
+    return MemorySource.at(this.durable);
   }
 
   async *read(from: Position, until: Position): AsyncGenerator<Read> {
@@ -54,7 +54,7 @@ export class MemorySource implements UsageSource {
     if (this.damaged) yield { kind: 'damage', ...from, bytes: 1 };
     for (let i = MemorySource.index(from); i < MemorySource.index(until); i += 1) {
       const record = this.records[i];
-      if (record) yield { kind: 'record', record, after: MemorySource.position(i + 1) };
+      if (record) yield { kind: 'record', record, after: MemorySource.at(i + 1) };
     }
   }
 
@@ -124,7 +124,7 @@ export class DeliveryHarness {
       clock: this.clock,
       date: () => Date.parse('2026-10-03T00:00:00Z') + this.clock.now(),
       random: () => this.random,
-      source: this.source,
+      spool: this.source,
       sink: this.#sink,
       cursor: this.#cursor,
       deadLetters: this.#deadLetters,

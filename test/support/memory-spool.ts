@@ -1,15 +1,16 @@
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
-import type { SpoolReader } from '../../sidecar/usage/balances.js';
-import type { Position, Read } from '../../sidecar/usage/segments.js';
+import type { CountedSpool } from '../../sidecar/usage/balances.js';
+import type { Read } from '../../sidecar/usage/reader.js';
+import type { Position } from '../../sidecar/usage/spool-format.js';
 
 /** Lines in a segment. */
 const LINES = 10;
 
 /**
  * A spool in memory, ten lines a segment: records become durable when the test says so, a crash loses the rest, and
- * recovery closes open requests, as sidecar/usage/durable-spool.ts does.
+ * recovery closes open requests, as sidecar/usage/spool.ts does.
  */
-export class MemorySpool implements SpoolReader {
+export class MemorySpool implements CountedSpool {
   #lines: UsageRecord[] = [];
   #durable = 0;
   /** Lines that were pruned. */

@@ -78,7 +78,7 @@ class Harness {
       clock: systemClock,
       date: Date.now,
       random: Math.random,
-      source: this.source,
+      spool: this.source,
       sink,
       cursor: {
         load: () => Promise.resolve(this.#saved),
@@ -112,7 +112,7 @@ class Harness {
       const buried = this.letters.some(({ event }) => event.id === id);
       if (kind === 'close' && !there.has(id) && !buried) this.early.push(id);
     }
-    this.#saved = { kind: 'at', position: MemorySource.position(index) };
+    this.#saved = { kind: 'at', position: MemorySource.at(index) };
   }
 
   /** Waits until all is settled. */

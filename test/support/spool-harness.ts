@@ -1,10 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
-import type { Health } from '../../sidecar/usage/health.js';
-import { DurableSpool } from '../../sidecar/usage/durable-spool.js';
+import type { Removed } from '../../sidecar/usage/segment-writer.js';
+import { Spool, type Health, type SpoolOptions } from '../../sidecar/usage/spool.js';
 import type { Lock } from '../../sidecar/usage/lock.js';
-import type { Removed } from '../../sidecar/usage/put-back.js';
 import type { Recovered } from '../../sidecar/usage/recovery.js';
-import type { SpoolOptions } from '../../sidecar/usage/spool-options.js';
 import { FakeClock } from './fake-clock.js';
 import { FakeDisk } from './fake-disk.js';
 import { readAll, short } from './usage-records.js';
@@ -35,14 +33,14 @@ export class SpoolHarness {
   readonly options: SpoolOptions;
   readonly health: Health[] = [];
   readonly errors: unknown[] = [];
-  readonly late: string[] = [];
+  readonly overdue: string[] = [];
   readonly groups: number[] = [];
   dropped = 0;
   readonly removed: (Removed & { readonly records: number })[] = [];
   readonly taken: number[] = [];
   /** The lock’s state when the spool checks it. */
   lock: Awaited<ReturnType<Lock['check']>> = { kind: 'kept' };
-  spool!: DurableSpool;
+  spool!: Spool;
   recovered!: Recovered;
 
   private constructor(options: Partial<SpoolOptions>) {
@@ -66,7 +64,7 @@ export class SpoolHarness {
   /** Opens the spool on the disk, as a process that starts does. */
   async open(): Promise<void> {
     this.clock = new FakeClock();
-    const opened = await DurableSpool.open(DIR, this.options, {
+    const opened = await Spool.open(DIR, this.options, {
       clock: this.clock,
       disk: this.disk.mount(),
       lock: () =>
@@ -79,7 +77,7 @@ export class SpoolHarness {
         synced: (_, records) => this.groups.push(records),
         failed: (error) => this.errors.push(error),
         health: (health) => this.health.push(health),
-        late: ({ id }) => this.late.push(id),
+        overdue: ({ id }) => this.overdue.push(id),
         dropped: () => this.dropped++,
         removed: (removed, records) => this.removed.push({ ...removed, records }),
         taken: (pid) => this.taken.push(pid),

@@ -1,6 +1,7 @@
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { Disk } from '../../sidecar/usage/disk.js';
-import { readFrom, START, type Position, type Read } from '../../sidecar/usage/segments.js';
+import { readFrom, type Read } from '../../sidecar/usage/reader.js';
+import { START, type Position } from '../../sidecar/usage/spool-format.js';
 
 /** A record of request `id`, with `rest` over the defaults. */
 export function usageRecord(id: string, kind: UsageRecord['kind'], rest: Partial<UsageRecord> = {}): UsageRecord {

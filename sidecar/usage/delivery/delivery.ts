@@ -13,10 +13,13 @@ import { Backoff } from '../../lib/backoff.js';
 import type { Clock } from '../../lib/clock.js';
 import type { UsageRecord } from '../../domain/usage-record.js';
 import type { Log } from '../../telemetry/logger.js';
-import { comparePositions, START, type Position } from '../segments.js';
+import { comparePositions, START, type Position } from '../spool-format.js';
 import type { CursorFile, DeadLetterFile } from './files.js';
 import { usageEvent, type CloseRecord, type DeliverySink, type SinkAnswer, type UsageEvent } from './sink.js';
-import type { UsageSource } from './source.js';
+import type { Spool } from '../spool.js';
+
+/** What delivery uses of the spool. */
+export type DeliveredSpool = Pick<Spool, 'position' | 'read' | 'bytesFrom' | 'prune'>;
 
 export interface DeliveryLimits {
   /** Bounds of one batch; a single event is sent whatever its length. The bytes are those of the events as JSON. */
@@ -45,7 +48,7 @@ export interface DeliveryOptions {
   readonly date: () => number;
   /** Numbers from 0 to 1. */
   readonly random: () => number;
-  readonly source: UsageSource;
+  readonly spool: DeliveredSpool;
   readonly sink: DeliverySink;
   readonly cursor: Pick<CursorFile, 'load' | 'save'>;
   readonly deadLetters: Pick<DeadLetterFile, 'append'>;
@@ -90,7 +93,7 @@ export class Delivery {
 
   /** Bytes of the spool that are not settled, including records that are not billed. */
   get backlogBytes(): number {
-    return this.#options.source.bytesFrom(this.#position);
+    return this.#options.spool.bytesFrom(this.#position);
   }
 
   /** Age of the oldest undelivered event, ms; 0: none waits. */
@@ -129,13 +132,13 @@ export class Delivery {
   }
 
   get #behind(): boolean {
-    return comparePositions(this.#position, this.#options.source.end) < 0;
+    return comparePositions(this.#position, this.#options.spool.position) < 0;
   }
 
   async #start(): Promise<void> {
-    const { cursor, source, log } = this.#options;
+    const { cursor, spool, log } = this.#options;
     const found = await cursor.load();
-    const lost = found.kind === 'lost' || (found.kind === 'at' && comparePositions(found.position, source.end) > 0);
+    const lost = found.kind === 'lost' || (found.kind === 'at' && comparePositions(found.position, spool.position) > 0);
     // Ids make a repeated delivery harmless; a skipped `close` would never be billed.
     if (lost) log.error('usage cursor lost', { reason: found.kind === 'lost' ? found.why : 'past the end' });
     else if (found.kind === 'at') this.#position = this.#saved = found.position;
@@ -172,11 +175,11 @@ export class Delivery {
 
   /** Settles everything that is available. Returns the wait before the next attempt if that failed. */
   async #round(): Promise<number | undefined> {
-    const { source, limits, eventSource, log, counts } = this.#options;
+    const { spool, limits, eventSource, log, counts } = this.#options;
     try {
       for (let drained = false; !drained;) {
         if (this.#unsaved) await this.#save();
-        const batch = await nextBatch(source, this.#position, limits, eventSource);
+        const batch = await nextBatch(spool, this.#position, limits, eventSource);
         if (batch.damaged > 0) log.error('usage spool damaged', { count: batch.damaged });
         const later = await this.#send(batch);
         if (later) {
@@ -252,14 +255,14 @@ export class Delivery {
   }
 
   async #prune(): Promise<void> {
-    const { source, keepFrom, log } = this.#options;
+    const { spool, keepFrom, log } = this.#options;
     const saved = this.#saved;
     if (!saved || this.#over) return;
     const others = keepFrom();
     const before = comparePositions(others, saved) < 0 ? others : saved;
     if (before.segment <= this.#pruned) return;
     try {
-      this.#pruned = await source.prune(before);
+      this.#pruned = await spool.prune(before);
     } catch (fault) {
       // Only disk space is affected; the next save tries again.
       log.warn('usage spool not pruned', { fault });
@@ -305,19 +308,19 @@ const MAX_READ = 100_000;
 
 /** Reads the next batch from `from` on: only `close` records, since only they are billed. Rejects if the disk fails. */
 export async function nextBatch(
-  source: UsageSource,
+  spool: DeliveredSpool,
   from: Position,
   limits: Pick<DeliveryLimits, 'maxEvents' | 'maxBytes'>,
   eventSource: string,
 ): Promise<Batch> {
   // Later records may still be lost in a crash and must not be billed.
-  const { end } = source;
+  const end = spool.position;
   const billed: Batch['billed'][number][] = [];
   let after = from;
   let bytes = 0;
   let read = 0;
   let damaged = 0;
-  for await (const item of source.read(from, end)) {
+  for await (const item of spool.read(from, end)) {
     if (item.kind === 'damage') {
       damaged += 1;
       continue;

@@ -3,7 +3,7 @@ import { open, readFile, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { replaceFile } from '../../lib/replace-file.js';
 import { isMissing, systemDisk } from '../disk.js';
-import type { Position } from '../segments.js';
+import { isPosition, type Position } from '../spool-format.js';
 import type { UsageEvent } from './sink.js';
 
 /** `lost`: the cursor exists but is invalid; `why` is one word for the log. */
@@ -43,15 +43,12 @@ export class CursorFile {
 
 function parsed(text: string): Position | undefined {
   try {
-    const { version, segment, offset } = JSON.parse(text) as Readonly<Record<string, unknown>>;
-    return version === 1 && isCount(segment) && isCount(offset) ? { segment, offset } : undefined;
+    const value = JSON.parse(text) as unknown;
+    if (!isPosition(value) || (value as { readonly version?: unknown }).version !== 1) return undefined;
+    return { segment: value.segment, offset: value.offset };
   } catch {
     return undefined;
   }
-}
-
-function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
 /** An event that the sink permanently rejects, kept for an operator. */

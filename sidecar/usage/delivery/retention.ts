@@ -2,12 +2,13 @@ import { stat } from 'node:fs/promises';
 import type { Clock } from '../../lib/clock.js';
 import type { Log } from '../../telemetry/logger.js';
 import { isMissing } from '../disk.js';
-import { listSegments, segmentPath, type Position } from '../segments.js';
-import type { PrunableSpool } from './source.js';
+import { listSegments } from '../reader.js';
+import { segmentPath, type Position } from '../spool-format.js';
+import type { Spool } from '../spool.js';
 
 export interface RetentionOptions {
   readonly dir: string;
-  readonly spool: PrunableSpool;
+  readonly spool: Pick<Spool, 'position' | 'prune'>;
   /** The position from which others still read the spool: nothing after it is pruned. */
   readonly keepFrom: () => Position;
   /** Segments that were last written longer ago are deleted, ms; Infinity: none. */

@@ -9,7 +9,7 @@ import type { Services } from '../../../sidecar/api/services.js';
 import { Body } from '../../../sidecar/http/body.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
 import type { OpenBody } from '../../../sidecar/prompts/prompt-maker.js';
-import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
+import { BUILT_IN_PRICES } from '../../../sidecar/usage/prices.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';

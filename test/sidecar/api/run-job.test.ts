@@ -25,7 +25,7 @@ import type { Signal } from '../../../sidecar/lib/abort.js';
 import type { NoResult } from '../../../sidecar/prompts/prompt-maker.js';
 import { SeatBoard } from '../../../sidecar/api/seat-board.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
-import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
+import { BUILT_IN_PRICES } from '../../../sidecar/usage/prices.js';
 import { stubJob } from '../../support/engine-harness.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';

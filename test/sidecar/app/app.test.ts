@@ -22,7 +22,7 @@ import type { Overrides } from '../../../sidecar/app/overrides.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 import type { Prompts } from '../../../sidecar/prompts/lanes.js';
 import type { OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-maker.js';
-import { segmentPath } from '../../../sidecar/usage/segments.js';
+import { segmentPath } from '../../../sidecar/usage/spool-format.js';
 import { testPair } from '../../support/certificates.js';
 import { FakeIdentity, FakeSpool, RecordingLog } from '../../support/in-process.js';
 import { embeddedTestModel } from '../../support/models.js';

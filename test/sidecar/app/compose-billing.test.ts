@@ -6,8 +6,8 @@ import { CLOSE_MS, openBilling, type BillingOptions } from '../../../sidecar/app
 import { loadConfig } from '../../../sidecar/config/config.js';
 import { CreditMetrics } from '../../../sidecar/telemetry/credit-metrics.js';
 import { Instruments } from '../../../sidecar/telemetry/instruments.js';
-import { writeSnapshot } from '../../../sidecar/usage/balance-file.js';
-import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
+import { writeSnapshot } from '../../../sidecar/usage/balances.js';
+import { BUILT_IN_PRICES } from '../../../sidecar/usage/prices.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { RecordingLog } from '../../support/in-process.js';
 import { MemorySpool } from '../../support/memory-spool.js';

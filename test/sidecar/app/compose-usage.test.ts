@@ -12,7 +12,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { START, type Position } from '../../../sidecar/usage/segments.js';
+import { START, type Position } from '../../../sidecar/usage/spool-format.js';
 import { folder, openHarness } from '../../support/delivering-harness.js';
 import { deadPort, UsageSink, type SinkRequest } from '../../support/usage-sink.js';
 

@@ -7,8 +7,7 @@ import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { usageExport } from '../../../sidecar/commands/usage-export.js';
 import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
-import { encode, encodeMark } from '../../../sidecar/usage/record-line.js';
-import { segmentPath } from '../../../sidecar/usage/segments.js';
+import { encode, encodeMark, segmentPath } from '../../../sidecar/usage/spool-format.js';
 import { deferred } from '../../support/http-server.js';
 import { usageRecord } from '../../support/usage-records.js';
 

@@ -6,8 +6,8 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { usage } from '../../../sidecar/commands/usage.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
-import { DurableSpool } from '../../../sidecar/usage/durable-spool.js';
-import { segmentPath } from '../../../sidecar/usage/segments.js';
+import { Spool } from '../../../sidecar/usage/spool.js';
+import { segmentPath } from '../../../sidecar/usage/spool-format.js';
 import { runHere } from '../../support/command-here.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { OPTIONS } from '../../support/spool-harness.js';
@@ -34,12 +34,8 @@ async function run(args: readonly string[], config: Config): Promise<{ code: num
 }
 
 /** A spool on the real disk with one closed request. */
-async function spoolIn(dataDir: string): Promise<DurableSpool> {
-  const opened = await DurableSpool.open(
-    join(dataDir, 'usage'),
-    { ...OPTIONS, groupRecords: 1 },
-    { clock: new FakeClock() },
-  );
+async function spoolIn(dataDir: string): Promise<Spool> {
+  const opened = await Spool.open(join(dataDir, 'usage'), { ...OPTIONS, groupRecords: 1 }, { clock: new FakeClock() });
   if (opened.kind === 'held') throw new Error('held');
   const record = usageRecord('a', 'close');
   opened.spool.append(record);

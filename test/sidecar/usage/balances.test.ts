@@ -6,8 +6,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { CreditLedger, type Reservation } from '../../../sidecar/access/credit.js';
 import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
-import { Balances, type BalancesOptions } from '../../../sidecar/usage/balances.js';
-import { readSnapshot, writeSnapshot } from '../../../sidecar/usage/balance-file.js';
+import { Balances, readSnapshot, writeSnapshot, type BalancesOptions } from '../../../sidecar/usage/balances.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { MemorySpool } from '../../support/memory-spool.js';
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { verify } from '../../../sidecar/usage/verify.js';
+import { verify } from '../../../sidecar/usage/reader.js';
 import { FakeDisk } from '../../support/fake-disk.js';
 import { DIR, SpoolHarness } from '../../support/spool-harness.js';
 import { readAll, short, usageRecord } from '../../support/usage-records.js';

@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import t from 'tap';
 import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
-import { verify } from '../../../sidecar/usage/verify.js';
+import { verify } from '../../../sidecar/usage/reader.js';
 import { systemError, type DiskCall } from '../../support/fake-disk.js';
 import { DIR, SpoolHarness } from '../../support/spool-harness.js';
 import { readAll, short, usageRecord } from '../../support/usage-records.js';
@@ -76,7 +76,7 @@ class SpoolModel {
     this.harness.spool.append(record);
     const life = this.#life;
     void this.harness.spool.sync(record).then(() => {
-      if (life === this.#life && !this.harness.late.includes(id)) this.acknowledged.add(JSON.stringify(record));
+      if (life === this.#life && !this.harness.overdue.includes(id)) this.acknowledged.add(JSON.stringify(record));
     });
   }
 
@@ -127,7 +127,7 @@ class SpoolModel {
   async #start(): Promise<void> {
     this.failures = 0;
     this.running.length = 0;
-    this.harness.late.length = 0;
+    this.harness.overdue.length = 0;
     await this.harness.open();
   }
 }

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { DurableSpool } from '../../../sidecar/usage/durable-spool.js';
+import { Spool } from '../../../sidecar/usage/spool.js';
 import { lockDir, lockOwner, type Lock } from '../../../sidecar/usage/lock.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { eventually } from '../../support/processes.js';
@@ -166,9 +166,9 @@ t.test(
   async (t) => {
     const dir = t.testdir({ usage: {} });
     const parts = { clock: new FakeClock() };
-    const first = await DurableSpool.open(join(dir, 'usage'), OPTIONS, parts);
+    const first = await Spool.open(join(dir, 'usage'), OPTIONS, parts);
     t.equal(first.kind, 'open');
-    t.strictSame(await DurableSpool.open(join(dir, 'usage'), OPTIONS, parts), { kind: 'held', pid: process.pid });
+    t.strictSame(await Spool.open(join(dir, 'usage'), OPTIONS, parts), { kind: 'held', pid: process.pid });
     if (first.kind === 'open') await first.spool.close();
     t.equal(await lockOwner(join(dir, 'usage')), undefined);
   },

@@ -1,6 +1,5 @@
 import t from 'tap';
-import { encode, encodeMark } from '../../../sidecar/usage/record-line.js';
-import { segmentPath } from '../../../sidecar/usage/segments.js';
+import { encode, encodeMark, segmentPath } from '../../../sidecar/usage/spool-format.js';
 import { systemError } from '../../support/fake-disk.js';
 import { DIR, settled, SpoolHarness } from '../../support/spool-harness.js';
 import { readAll, usageRecord } from '../../support/usage-records.js';

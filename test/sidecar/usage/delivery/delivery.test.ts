@@ -6,7 +6,7 @@ import {
   type SinkAnswer,
   type UsageEvent,
 } from '../../../../sidecar/usage/delivery/sink.js';
-import { START } from '../../../../sidecar/usage/segments.js';
+import { START } from '../../../../sidecar/usage/spool-format.js';
 import { deferred } from '../../../support/http-server.js';
 import { DeliveryHarness, MemorySource, turn } from '../../../support/memory-delivery.js';
 import { usageRecord } from '../../../support/usage-records.js';
@@ -268,8 +268,8 @@ t.test('a crash between the answer and the cursor sends the same events again, w
 
 t.test('delivery continues from the cursor, and from the start if it is lost', async (t) => {
   for (const [saved, ids] of [
-    [{ kind: 'at', position: MemorySource.position(1) }, [['b']]],
-    [{ kind: 'at', position: MemorySource.position(2) }, []],
+    [{ kind: 'at', position: MemorySource.at(1) }, [['b']]],
+    [{ kind: 'at', position: MemorySource.at(2) }, []],
     [{ kind: 'at', position: { segment: 9, offset: 0 } }, [['a', 'b']]],
     [{ kind: 'lost', why: 'unreadable' }, [['a', 'b']]],
     [{ kind: 'none' }, [['a', 'b']]],
@@ -311,7 +311,7 @@ t.test('segments behind the cursor are pruned, but not those that others still r
   harness.append(close('z'));
   delivery.notify();
   await harness.pass(0);
-  t.strictSame(harness.source.prunes[1], MemorySource.position(14));
+  t.strictSame(harness.source.prunes[1], MemorySource.at(14));
   for (const before of harness.source.prunes) t.ok(harness.isSaved(before), 'never past the saved cursor');
   await delivery.stop();
 });
@@ -321,7 +321,7 @@ t.test('a segment that could not be pruned is pruned when it can be, without new
   harness.keepFrom = { segment: 1, offset: 0 };
   harness.source.pinned = 2;
   harness.append(...Array.from({ length: 13 }, (_, i) => close(`n${i}`)));
-  harness.saved = { kind: 'at', position: harness.source.end };
+  harness.saved = { kind: 'at', position: harness.source.position };
   const delivery = await harness.start();
   await delivery.prune();
   t.strictSame(harness.source.prunes, [], 'others have read it all');
@@ -330,11 +330,11 @@ t.test('a segment that could not be pruned is pruned when it can be, without new
   harness.source.pinned = Infinity;
   await delivery.prune();
   await delivery.prune();
-  const before = MemorySource.position(13);
+  const before = MemorySource.at(13);
   t.strictSame(harness.source.prunes, [before, before], 'again once the pin is gone, and not after that');
   await delivery.stop();
   harness.source.pinned = 0;
-  harness.saved = { kind: 'at', position: MemorySource.position(99) };
+  harness.saved = { kind: 'at', position: MemorySource.at(99) };
   await delivery.prune();
   t.equal(harness.source.prunes.length, 2, 'the spool may belong to another process');
 });
@@ -414,9 +414,9 @@ t.test('a long part without billed records is read in pieces', async (t) => {
   source.durable = source.records.length;
   const limits = { maxEvents: 5, maxBytes: 1000 };
   const first = await nextBatch(source, START, limits, '/test');
-  t.match(first, { billed: [], after: MemorySource.position(100_000), drained: false });
+  t.match(first, { billed: [], after: MemorySource.at(100_000), drained: false });
   const second = await nextBatch(source, first.after, limits, '/test');
-  t.match(second, { billed: [{ event: { id: 'a' } }], after: source.end, drained: true });
+  t.match(second, { billed: [{ event: { id: 'a' } }], after: source.position, drained: true });
 });
 
 const EVENTS = 'abcd'.split('').map((id) => usageEvent(usageRecord(id, 'close') as CloseRecord, '/s'));

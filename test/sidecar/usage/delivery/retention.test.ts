@@ -1,7 +1,7 @@
 import { utimesSync, writeFileSync } from 'node:fs';
 import t from 'tap';
 import { Retention } from '../../../../sidecar/usage/delivery/retention.js';
-import { segmentPath, type Position } from '../../../../sidecar/usage/segments.js';
+import { segmentPath, type Position } from '../../../../sidecar/usage/spool-format.js';
 import { FakeClock } from '../../../support/fake-clock.js';
 import { RecordingLog } from '../../../support/in-process.js';
 

@@ -1,7 +1,8 @@
 import t from 'tap';
 import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
-import { MAX_ENTRIES_WITH_PROGRESS } from '../../../sidecar/usage/unsynced.js';
-import { segmentPath, listSegments, START } from '../../../sidecar/usage/segments.js';
+import { MAX_UNSYNCED_WITH_PROGRESS } from '../../../sidecar/usage/spool.js';
+import { listSegments, verify } from '../../../sidecar/usage/reader.js';
+import { segmentPath, START } from '../../../sidecar/usage/spool-format.js';
 import { systemError } from '../../support/fake-disk.js';
 import { DIR, settled, SpoolHarness } from '../../support/spool-harness.js';
 import { readAll, usageRecord } from '../../support/usage-records.js';
@@ -248,7 +249,7 @@ t.test('a close waits for the disk as long as configured, and is written afterwa
   t.notOk(await isSettled(closed));
   await harness.pass(1);
   t.ok(await isSettled(closed));
-  t.strictSame(harness.late, ['a']);
+  t.strictSame(harness.overdue, ['a']);
   harness.disk.fail = () => undefined;
   await harness.pass(1000);
   t.strictSame(await harness.durable(), ['a:open', 'a:close']);
@@ -257,12 +258,12 @@ t.test('a close waits for the disk as long as configured, and is written afterwa
 t.test('if too many records wait only progress is dropped', async (t) => {
   const harness = await SpoolHarness.start();
   harness.disk.fail = (call) => (call === 'write' ? systemError('ENOSPC') : undefined);
-  for (let i = 0; i < MAX_ENTRIES_WITH_PROGRESS; i++) harness.spool.append(usageRecord('a', 'progress'));
+  for (let i = 0; i < MAX_UNSYNCED_WITH_PROGRESS; i++) harness.spool.append(usageRecord('a', 'progress'));
   harness.spool.append(usageRecord('a', 'progress'));
   open(harness, 'b');
   harness.spool.append(usageRecord('a', 'close'));
   t.equal(harness.dropped, 1);
-  t.equal(harness.spool.reading.unsynced, MAX_ENTRIES_WITH_PROGRESS + 2);
+  t.equal(harness.spool.reading.unsynced, MAX_UNSYNCED_WITH_PROGRESS + 2);
 });
 
 t.test('prune keeps what a running request or a reader needs', async (t) => {
@@ -319,4 +320,82 @@ t.test('close() on a failing or hanging disk takes no longer than its bound', as
   t.notOk(await isSettled(closed));
   await harness.pass(1);
   t.equal(await closed, 1);
+});
+
+/** Appends a closing record, which is then replaced before it is durable. */
+function appendClose(
+  harness: SpoolHarness,
+  id: string,
+): { close: UsageRecord; cancelled: UsageRecord; synced: Promise<void> } {
+  const close = usageRecord(id, 'close');
+  harness.spool.append(close);
+  return { close, cancelled: { ...close, outcome: 'cancelled' }, synced: harness.spool.sync(close) };
+}
+
+async function outcomes(harness: SpoolHarness): Promise<string[]> {
+  t.strictSame((await verify(DIR, true, harness.disk)).findings, []);
+  const { records } = await readAll(DIR, { disk: harness.disk, until: harness.spool.position });
+  return records.map(({ id, outcome }) => `${id}:${outcome}`);
+}
+
+t.test('a close is replaced before it is written, while it is written, and not after', async (t) => {
+  const harness = await SpoolHarness.start();
+  const first = appendClose(harness, 'a');
+  t.ok(harness.spool.revise(first.close, first.cancelled));
+  await first.synced;
+  t.notOk(harness.spool.revise(first.cancelled, first.close), 'a durable record stays');
+  t.strictSame(await outcomes(harness), ['a:cancelled']);
+
+  let go = (): void => undefined;
+  harness.disk.wait = (call) => (call === 'sync' ? new Promise((resolve) => (go = resolve)) : undefined);
+  const [b, c, d] = [appendClose(harness, 'b'), appendClose(harness, 'c'), appendClose(harness, 'd')];
+  const before = harness.spool.position;
+  await settled();
+  t.ok(harness.spool.revise(b.close, b.cancelled));
+  go();
+  await settled();
+  t.strictSame(harness.spool.position, before, 'nothing of the group counts');
+  t.ok(harness.spool.revise(d.close, d.cancelled), 'while it is written again');
+  go();
+  await settled();
+  go();
+  await Promise.all([b.synced, c.synced, d.synced]);
+  t.strictSame(await outcomes(harness), ['a:cancelled', 'b:cancelled', 'c:done', 'd:cancelled']);
+  harness.disk.wait = () => undefined;
+
+  const e = appendClose(harness, 'e');
+  const shorter = { ...e.close, requestId: 'r' };
+  harness.disk.wait = (call) => (call === 'sync' ? new Promise((resolve) => (go = resolve)) : undefined);
+  await settled();
+  t.ok(harness.spool.revise(e.close, shorter), 'a shorter record leaves no bytes of the longer one');
+  go();
+  harness.disk.wait = () => undefined;
+  await e.synced;
+  t.match((await readAll(DIR, { disk: harness.disk, until: harness.spool.position })).records.at(-1), {
+    requestId: 'r',
+  });
+  t.strictSame(await harness.spool.close(), 0);
+  t.strictSame((await verify(DIR, false, harness.disk)).findings, []);
+});
+
+t.test('a close is replaced while the folder of a new segment is synced, and while the disk fails', async (t) => {
+  const harness = await SpoolHarness.start();
+  let go = (): void => undefined;
+  harness.disk.wait = (call) => (call === 'syncDir' ? new Promise((resolve) => (go = resolve)) : undefined);
+  const a = appendClose(harness, 'a');
+  await settled();
+  t.ok(harness.spool.revise(a.close, a.cancelled));
+  harness.disk.wait = () => undefined;
+  go();
+  await a.synced;
+  t.strictSame(await outcomes(harness), ['a:cancelled']);
+
+  harness.disk.fail = (call) => (call === 'sync' ? systemError('EIO') : undefined);
+  const b = appendClose(harness, 'b');
+  await settled();
+  t.ok(harness.spool.revise(b.close, b.cancelled));
+  harness.disk.fail = () => undefined;
+  await harness.pass(1000);
+  await b.synced;
+  t.strictSame(await outcomes(harness), ['a:cancelled', 'b:cancelled']);
 });

@@ -1,7 +1,7 @@
 /** Files of a spool that are removed, renamed or replaced by another program. */
 import t from 'tap';
-import { segmentPath } from '../../../sidecar/usage/segments.js';
-import { verify } from '../../../sidecar/usage/verify.js';
+import { verify } from '../../../sidecar/usage/reader.js';
+import { segmentPath } from '../../../sidecar/usage/spool-format.js';
 import { systemError } from '../../support/fake-disk.js';
 import { DIR, settled, SpoolHarness } from '../../support/spool-harness.js';
 import { usageRecord } from '../../support/usage-records.js';

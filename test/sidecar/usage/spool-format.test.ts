@@ -1,9 +1,22 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
-import { crc32c } from '../../../sidecar/usage/crc32c.js';
-import { decode, decodeAt, encode, encodeMark, MAX_JSON_BYTES } from '../../../sidecar/usage/record-line.js';
+import {
+  crc32c,
+  decodeAt,
+  encode,
+  encodeMark,
+  MAX_JSON_BYTES,
+  type Line,
+} from '../../../sidecar/usage/spool-format.js';
 import { usageRecord } from '../../support/usage-records.js';
+
+/** Decodes one whole line, with or without its newline. */
+function decode(bytes: Buffer): Line {
+  const text = bytes.at(-1) === 0x0a ? bytes.subarray(0, -1) : bytes;
+  const line = decodeAt(text, 0);
+  return 'bytes' in line && line.bytes === text.length ? line : { kind: 'bad' };
+}
 
 t.test('the checksum is CRC-32C', async (t) => {
   // RFC 3720, appendix B.4, and the check value of the catalogue of CRC algorithms.

@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
-import { encode, encodeMark, type Position } from '../../../sidecar/usage/record-line.js';
-import { listSegments, readFrom, segmentPath, START } from '../../../sidecar/usage/segments.js';
+import { listSegments, oldestPosition, readFrom } from '../../../sidecar/usage/reader.js';
+import { encode, encodeMark, segmentPath, START, type Position } from '../../../sidecar/usage/spool-format.js';
 import { FakeDisk } from '../../support/fake-disk.js';
 import { readAll, short, usageRecord } from '../../support/usage-records.js';
 
@@ -78,6 +78,15 @@ t.test('nothing past `until` is read, and missing bytes before it are damage', a
   t.strictSame((await readAll(DIR, { disk: gone, until: { segment: 1, offset: whole.length } })).damage, [
     { kind: 'damage', segment: 1, offset: upToA.offset, bytes: encode(B).length },
   ]);
+});
+
+t.test('the oldest records are the first ones if no segment was ever pruned, whatever its number', async (t) => {
+  const disk = new FakeDisk();
+  t.strictSame(await oldestPosition(DIR, disk), START, 'there is none yet');
+  disk.put(segmentPath(DIR, 2), segment(null));
+  t.strictSame(await oldestPosition(DIR, disk), START, 'the first segment failed');
+  disk.put(segmentPath(DIR, 2), segment({ segment: 1, offset: 70 }));
+  t.strictSame(await oldestPosition(DIR, disk), { segment: 2, offset: 0 }, 'older ones were pruned');
 });
 
 t.test('while the file that is being written is away, nothing is passed over', async (t) => {

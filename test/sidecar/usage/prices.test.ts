@@ -2,8 +2,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { PriceFileError, readPriceFile } from '../../../sidecar/usage/price-file.js';
-import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
+import { FileProblem } from '../../../sidecar/lib/checked-file.js';
+import { BUILT_IN_PRICES, readPriceFile } from '../../../sidecar/usage/prices.js';
 
 const NOW = Date.parse('2026-11-01T00:00:00Z');
 const CHAT = { id: 'large', kind: 'chat' } as const;
@@ -87,7 +87,7 @@ t.test('prices that cannot be charged exactly are refused, with their place', as
   ] as const) {
     const path = await file(t, content);
     const error: unknown = await readPriceFile(path, [CHAT, DECIDE], NOW).catch((thrown: unknown) => thrown);
-    t.ok(error instanceof PriceFileError, String(line));
+    t.ok(error instanceof FileProblem, String(line));
     t.match(error, { message: line });
     t.match(error, { message: /^pricing: .* \(file .*prices\.json\)$/ });
   }
