@@ -3,7 +3,7 @@
  * the sidecar. Needs `make peers`.
  */
 import { Agent } from 'node:http';
-import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
+import { EMBEDDED_MODEL } from '../../sidecar/engine-client/weight-files.js';
 import { Sidecar } from '../../test/support/sidecar.js';
 import { LlamaServer } from '../support/peers.js';
 import { keep } from '../support/results.js';

@@ -2,7 +2,7 @@
 import type { ChatParams } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
 import { promptLength, type GenerateJob } from '../engine-client/engine.js';
-import { prefixOf } from '../engine-client/prefix-index.js';
+import { prefixOf } from '../engine-client/prefixes.js';
 import type { Vision } from '../vision/vision.js';
 import { placeInPrompt, type ImagePrompt, type ImagesOf } from './images.js';
 import { failed, type PreparedRequest } from './preflight.js';

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { decisionAnswer, systemOneAnswer, type QuestionResult } from '../contracts/decision-answers.js';
 import type { DecisionParams } from '../contracts/requests.js';
 import { tokenPrompt, type CacheScope, type ScoreJob } from '../engine-client/engine.js';
-import { prefixOf } from '../engine-client/prefix-index.js';
+import { prefixOf } from '../engine-client/prefixes.js';
 import type { Exchange } from '../http/exchange.js';
 import { failed, preflight } from './preflight.js';
 import { ENDED, runJob, type AnswerReceiver, type Ended, type RemadeJob, type RunEnd } from './run-job.js';

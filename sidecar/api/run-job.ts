@@ -47,7 +47,7 @@ export type JobRun =
 
 /** What a job runs with. */
 export interface JobParts {
-  readonly engine: Pick<Engine, 'generate' | 'score'>;
+  readonly engine: Pick<Engine, 'run'>;
   readonly usage: Pick<UsageSession, 'open'>;
   /** Seats that it can use at once. */
   readonly seatsWanted: number;
@@ -243,10 +243,12 @@ function start(
   };
   if (jobRun.kind === 'generate') {
     const job = { seats, ...unbegun(jobRun.plan) };
-    return engine.generate(job, { ...jobRun.receiver, ...events, ...begun }, replica, prefix);
+    const receiver = { ...jobRun.receiver, ...events, ...begun };
+    return engine.run({ kind: 'generate', job, receiver }, replica, prefix);
   }
   const job = { seats, ...unbegun(jobRun.plan) };
-  return engine.score(job, { ...jobRun.receiver, ...events, ...begun }, replica, prefix);
+  const receiver = { ...jobRun.receiver, ...events, ...begun };
+  return engine.run({ kind: 'score', job, receiver }, replica, prefix);
 }
 
 function unbegun<T>({ job }: JobPlan<T>): NonNullable<JobPlan<T>['job']> {

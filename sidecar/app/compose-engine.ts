@@ -5,7 +5,7 @@ import type { EngineSetup, RemoteSetup } from '../../engine/protocol/setup.js';
 import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { childEnvironment } from '../lib/child-process.js';
-import type { EngineEvents, HostedEngine } from '../engine-client/engine.js';
+import type { EngineEvents } from '../engine-client/engine.js';
 import { ReplicatedEngine } from '../engine-client/replicated-engine.js';
 import type { StartGate } from '../engine-client/start-gate.js';
 import { SupervisedReplica } from '../engine-client/supervisor.js';
@@ -50,7 +50,7 @@ export function composeEngine(
   model: ModelConfig,
   plans: readonly ReplicaPlan[],
   { entry, engines, weights, memory, template, log, wanted, events }: EngineParts,
-): HostedEngine {
+): ReplicatedEngine {
   const { id, kind, file, load, idleUnloadMs, gpu, flashAttention, prefillTokensPerStep, prefillShare } = model;
   const { gpuLayers, prefixReuse, prefillAhead, swaFull, kv, checkpoints, prefixCache } = model;
   const projector = projectorOf(model);

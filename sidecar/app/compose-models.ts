@@ -4,10 +4,10 @@ import { createFairQueue } from '../admission/fair-queue.js';
 import type { SeatQueue } from '../admission/seat-queue.js';
 import { systemClock } from '../lib/clock.js';
 import type { Config, ModelConfig } from '../config/config.js';
-import { EMBEDDED_MODEL } from '../engine-client/embedded-model.js';
-import type { CacheScope, EngineEvents, HostedEngine } from '../engine-client/engine.js';
-import { CacheScopes } from '../engine-client/cache-scopes.js';
-import { REUSED_TOKENS } from '../engine-client/prefix-index.js';
+import { EMBEDDED_MODEL } from '../engine-client/weight-files.js';
+import type { CacheScope, EngineEvents } from '../engine-client/engine.js';
+import { CacheScopes, REUSED_TOKENS } from '../engine-client/prefixes.js';
+import type { ReplicatedEngine } from '../engine-client/replicated-engine.js';
 import { StartGate } from '../engine-client/start-gate.js';
 import type { HostedModel } from '../api/services.js';
 import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
@@ -31,7 +31,7 @@ import type { Metrics } from '../telemetry/metrics.js';
 const VERDICT_MS = 60_000;
 
 export interface Hosted extends HostedModel {
-  readonly engine: HostedEngine;
+  readonly engine: ReplicatedEngine;
   readonly vision?: VisionClient;
   /** Path of its weights, as configured. */
   readonly file: string;
@@ -126,7 +126,7 @@ function unservable(id: string, file: string, why: string): string {
 }
 
 /** Read at each scrape and for each load report, so it allocates nothing. */
-function loadOf({ load }: SeatQueue, engine: HostedEngine): ModelLoad {
+function loadOf({ load }: SeatQueue, engine: ReplicatedEngine): ModelLoad {
   return {
     get seats() {
       return load.seats;
@@ -200,7 +200,7 @@ function hostModel(
     unconfirmed: (count) => metrics.unconfirmedCancels(id, count),
   });
   const wanted = (): boolean => queue.load.busy + queue.load.waiting > 0;
-  const engine: HostedEngine = composeEngine(config, model, plans, { ...parts, log, wanted, events });
+  const engine: ReplicatedEngine = composeEngine(config, model, plans, { ...parts, log, wanted, events });
   metrics.watchEngine(id, () => ({ state: engine.state, ...engine.heldTokens, capacity: engine.capacityTokens }));
   metrics.caches.watch(id, () => engine.caches);
   metrics.watchReplicas(id, () => {

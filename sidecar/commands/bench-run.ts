@@ -3,21 +3,13 @@
  * throughout.
  */
 import type { Clock } from '../lib/clock.js';
-import type {
-  EngineFacts,
-  GenerateJob,
-  GenerationReceiver,
-  JobHandle,
-  ScoreJob,
-  ScoreReceiver,
-} from '../engine-client/engine.js';
+import type { EngineFacts, EngineJob, JobHandle } from '../engine-client/engine.js';
 import { ALL_ACCOUNTS, tokenPrompt } from '../engine-client/engine.js';
 
 /** The engine to measure. */
 export interface Bench {
   readonly facts: EngineFacts;
-  readonly generate: (job: GenerateJob, receiver: GenerationReceiver) => JobHandle;
-  readonly score: (job: ScoreJob, receiver: ScoreReceiver) => JobHandle;
+  readonly run: (job: EngineJob) => JobHandle;
 }
 
 export interface Figures {
@@ -141,7 +133,7 @@ function rateOf({ clock, ms, width, start, share }: Phase): Promise<number> {
 
 /** `work`: the weight of reply tokens, or of a prompt alone. */
 function generate(
-  { facts, generate: start }: Bench,
+  { facts, run }: Bench,
   i: number,
   promptTokens: number,
   maxTokens: number,
@@ -153,8 +145,9 @@ function generate(
     if (so > reported) progress.worked(work(so - reported));
     reported = Math.max(reported, so);
   };
-  return start(
-    {
+  return run({
+    kind: 'generate',
+    job: {
       prompt: tokenPrompt(someTokens(i, promptTokens, facts.vocabulary)),
       n: 1,
       seats: 1,
@@ -167,7 +160,7 @@ function generate(
       stops: [],
       scope: ALL_ACCOUNTS,
     },
-    {
+    receiver: {
       started: () => undefined,
       cached: () => undefined,
       piece: (piece) => tokens(piece.tokens),
@@ -177,14 +170,15 @@ function generate(
       done: () => progress.ended(),
       failed: () => progress.failed(),
     },
-  );
+  });
 }
 
 /** One question; `worth`: its weight. */
-function scoring({ facts, score }: Bench, input: number, tail: number, worth: number): StartJob {
+function scoring({ facts, run }: Bench, input: number, tail: number, worth: number): StartJob {
   return (i, progress) =>
-    score(
-      {
+    run({
+      kind: 'score',
+      job: {
         scope: ALL_ACCOUNTS,
         isolate: true,
         seats: 1,
@@ -192,7 +186,7 @@ function scoring({ facts, score }: Bench, input: number, tail: number, worth: nu
         questions: [{ tail: someTokens(i + 1, tail, facts.vocabulary), labels: Uint32Array.of(0, 1), temperature: 1 }],
         temperature: 1,
       },
-      {
+      receiver: {
         started: () => undefined,
         cached: () => undefined,
         answer: () => progress.worked(worth),
@@ -200,7 +194,7 @@ function scoring({ facts, score }: Bench, input: number, tail: number, worth: nu
         done: () => progress.ended(),
         failed: () => progress.failed(),
       },
-    );
+    });
 }
 
 /** Tokens after the start of a vocabulary, where control tokens often are, and different ones for each `i`. */

@@ -112,8 +112,9 @@ async function benchOf(
     const facts = await opened.ready;
     const loadMs = Math.round(clock.now() - from);
     const { mux } = opened.child;
-    const driven = { facts, generate: mux.generate.bind(mux), score: mux.score.bind(mux) };
-    const figures = await measure(driven, kind, ms, clock, (share) => bar.show(`measuring ${id}`, share));
+    const figures = await measure({ facts, run: mux.run.bind(mux) }, kind, ms, clock, (share) =>
+      bar.show(`measuring ${id}`, share),
+    );
     return { id, kind, gpu: facts.gpu, threads: facts.threads, seats, loadMs, ...figures };
   } catch (error) {
     throw new Error(`model ${id}: ${error instanceof Error ? error.message : 'failed'}`, { cause: error });

@@ -1,7 +1,7 @@
 /** What `ra-sidecar doctor` checks of the memory that contains the prefix caches. */
 import { statfs } from 'node:fs/promises';
 import { sharesCacheRoom, type CacheSettings } from '../app/compose-engine.js';
-import { CACHE_SHARE, MEMORY_FILES, MOST_CACHE_BYTES } from '../engine-client/shared-states.js';
+import { CACHE_SHARE, MEMORY_FILES, MOST_CACHE_BYTES } from '../engine-client/engine.js';
 import type { Check } from './check.js';
 import { size } from './layout.js';
 

@@ -1,7 +1,7 @@
 /** `ra-sidecar doctor`: what the sidecar would use of this machine, why, and what prevents it from serving. */
 import { readdirSync } from 'node:fs';
 import type { Config, LoadedConfig, ModelConfig } from '../config/config.js';
-import { EMBEDDED_MODEL } from '../engine-client/embedded-model.js';
+import { EMBEDDED_MODEL } from '../engine-client/weight-files.js';
 import { inspect, type Inspected, type MachineFacts } from '../engine-client/inspector.js';
 import { EXIT, parsed } from './command.js';
 import { orUsage } from './help.js';

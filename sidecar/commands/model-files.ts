@@ -1,7 +1,7 @@
 import { lstat, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ModelConfig } from '../config/config.js';
-import { EMBEDDED_MODEL } from '../engine-client/embedded-model.js';
+import { EMBEDDED_MODEL } from '../engine-client/weight-files.js';
 
 /** The name of the bundled model in the configuration. */
 const EMBEDDED = 'embedded';

@@ -14,7 +14,7 @@ import { childEnvironment, ChildProcess, type ChildEnd } from '../lib/child-proc
 import type { Clock } from '../lib/clock.js';
 import type { EngineEvents } from './engine.js';
 import { Mux } from './mux.js';
-import { HeldPrefixes, NO_PREFIXES, type ReplicaPrefixes } from './prefix-index.js';
+import { HeldPrefixes, NO_PREFIXES, type ReplicaPrefixes } from './prefixes.js';
 import { readMessage } from './wire.js';
 
 /** The longest line of an engine that is passed on, in characters. */

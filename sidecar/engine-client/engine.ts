@@ -5,9 +5,7 @@
 import type { Channel, FinishReason } from '../../engine/protocol/job-output.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
-import type { CacheScope } from '../../engine/protocol/cache-key.js';
-import type { CacheCounts, HeldTokens } from '../../engine/protocol/messages.js';
-import type { PrefixIndex } from './prefix-index.js';
+import type { PrefixIndex } from './prefixes.js';
 
 export type { CacheScope } from '../../engine/protocol/cache-key.js';
 export { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
@@ -15,7 +13,8 @@ export { promptLength, tokenPrompt, type Prompt } from '../../engine/protocol/pr
 export type { Channel, FinishReason } from '../../engine/protocol/job-output.js';
 export type { EngineFacts } from '../../engine/protocol/setup.js';
 export type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
-export type { CacheCounts, HeldTokens } from '../../engine/protocol/messages.js';
+export { CACHE_SHARE, MOST_CACHE_BYTES } from '../../engine/protocol/cache-size.js';
+export { MEMORY_FILES } from '../../engine/protocol/shared-state.js';
 
 /** Why a job ended without its result. */
 export interface JobFault {
@@ -29,13 +28,21 @@ export interface JobFault {
 }
 
 /** Called in order, on the sidecar's event loop; after `done` or `failed`, and after cancelling, never again. */
-export interface GenerationReceiver {
+interface JobReceiver {
   /** `weightVersion`: of the weights that make the whole reply. */
   started(cachedTokens: number, weightVersion: string): void;
-  /** The job waits until `supply` is called with the embeddings of the prompt's image with this index. Absent: there is no image. */
-  needsImage?(image: number): void;
   /** Prompt tokens that were not computed again, where the engine knows them only at the end. */
   cached(tokens: number): void;
+  /** One of the job's seats is free again, never the last one, which is free with `done`. */
+  seatFreed(): void;
+  /** All replies are complete; the engine's sequences are free. */
+  done(): void;
+  failed(fault: JobFault): void;
+}
+
+export interface GenerationReceiver extends JobReceiver {
+  /** The job waits until `supply` is called with the embeddings of the prompt's image with this index. Absent: there is no image. */
+  needsImage?(image: number): void;
   /** Whole characters of one reply. */
   piece(piece: { choice: number; channel: Channel; text: string; tokens: number }): void;
   /** A part of a call's arguments; the call's first part has its name, and later ones have the same index. */
@@ -47,21 +54,16 @@ export interface GenerationReceiver {
     completionTokens: number;
     reasoningTokens: number;
   }): void;
-  /** One of the job's seats is free again, never the last one, which is free with `done`. */
-  seatFreed(): void;
-  /** All replies are complete; the engine's sequences are free. */
-  done(): void;
-  failed(fault: JobFault): void;
 }
 
-export interface ScoreReceiver {
-  started(cachedTokens: number, weightVersion: string): void;
-  cached(tokens: number): void;
+export interface ScoreReceiver extends JobReceiver {
   answer(answer: { question: number; probabilities: Float64Array; labelMass: number }): void;
-  seatFreed(): void;
-  done(): void;
-  failed(fault: JobFault): void;
 }
+
+/** A job, and what its results are passed to. */
+export type EngineJob =
+  | { readonly kind: 'generate'; readonly job: GenerateJob; readonly receiver: GenerationReceiver }
+  | { readonly kind: 'score'; readonly job: ScoreJob; readonly receiver: ScoreReceiver };
 
 /** A job that was sent to an engine. Its functions do nothing after its end. */
 export interface JobHandle {
@@ -89,8 +91,7 @@ export interface Replica {
 }
 
 /**
- * Computes one model's replies, as routes see it. The route that calls `generate` or `score` holds a lease of seats of one
- * replica.
+ * Computes one model's replies, as routes see it. The route that calls `run` holds a lease of seats of one replica.
  */
 export interface Engine {
   /**
@@ -116,8 +117,7 @@ export interface Engine {
    * Starts a job on the replica with this index. When that is not ready, the receiver's `failed` is called (lost, not started)
    * before the next tick ends. `prefix`: its prompt's chain hashes, as the queue had them.
    */
-  generate(job: GenerateJob, receiver: GenerationReceiver, replica: number, prefix: Uint32Array): JobHandle;
-  score(job: ScoreJob, receiver: ScoreReceiver, replica: number, prefix: Uint32Array): JobHandle;
+  run(job: EngineJob, replica: number, prefix: Uint32Array): JobHandle;
   /**
    * The prefixes from which a job of this replica can start: in its free sequences, its prefix cache and the caches that it can
    * restore from; by the last reports.
@@ -132,31 +132,8 @@ export type Changes = Pick<EngineSetup, 'file' | 'weights'>;
 export type Replaced =
   { readonly kind: 'replaced' } | { readonly kind: 'kept'; readonly why: string; readonly lacksMemory: boolean };
 
-/** An engine as the composition uses it, with its start, its end and its memory. */
-export interface HostedEngine extends Engine {
-  /** Tokens in the KV memory of its ready replicas, by their last reports. */
-  readonly heldTokens: HeldTokens;
-  /** Tokens that the KV memory of its ready replicas can hold. */
-  readonly capacityTokens: number;
-  /** The prefix cache of each process, by its last report; it begins anew with each process. */
-  readonly caches: readonly CacheCounts[];
-  /** The setup of each of its processes. */
-  readonly setups: readonly EngineSetup[];
-  /**
-   * A replica loads other weights and gives new jobs to them: beside the present ones, or after these have ended their jobs, while
-   * other replicas serve. At most one call at a time. Never rejects.
-   */
-  replace(replica: number, changes: Changes, how: 'beside' | 'after'): Promise<Replaced>;
-  /** Drops all state of requests of this scope, also of running ones once they end. */
-  forget(scope: CacheScope): void;
-  /** Begins to load, unless it waits to be woken. Again, or after close(), it does nothing. */
-  start(): void;
-  /** Fails its jobs as lost. Settles when all of its processes have ended. Idempotent; may be called at any time. */
-  close(): Promise<void>;
-}
-
 /**
- * Reports of one replica of an engine. Called on the event loop, never from inside start(), generate() or score(). They must not
+ * Reports of one replica of an engine. Called on the event loop, never from inside start() or run(). They must not
  * throw.
  */
 export interface EngineEvents {

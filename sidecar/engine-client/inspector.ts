@@ -1,4 +1,5 @@
 import { fork, type ChildProcess } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import {
   INSPECT_VERSION,
@@ -8,6 +9,7 @@ import {
   type Question,
   type ToInspector,
 } from '../../engine/protocol/inspect-messages.js';
+import { serverKey } from '../../engine/protocol/server-key.js';
 import type { Clock } from '../lib/clock.js';
 import { childEnvironment, exitReason, StderrTail } from '../lib/child-process.js';
 
@@ -96,4 +98,9 @@ function ask(child: ChildProcess, message: ToInspector): void {
 function endOf(code: number | null, signal: string | null, { hint }: StderrTail): string {
   const how = signal === null ? `ended with ${code ?? 'no code'}` : exitReason(signal);
   return `llama.cpp cannot load it: the inspector ${how}${hint === undefined ? '' : ` (${hint})`}`;
+}
+
+/** The key of an external server, as its engine process reads it; undefined if the file has none. Rejects if it cannot be read. */
+export async function readServerKey(file: string): Promise<string | undefined> {
+  return serverKey(await readFile(file, 'utf8'));
 }

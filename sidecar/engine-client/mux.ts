@@ -1,16 +1,43 @@
 /**
  * Many jobs over one channel: assigns ids, forwards results to the jobs' receivers, and checks their order
- * (`misplaced` in open-job.ts). It does not know the process. One mux per engine process.
+ * (`misplaced`). It does not know the process. One mux per engine process.
  */
 import { PROTOCOL_VERSION, type ToEngine } from '../../engine/protocol/messages.js';
-import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 import { IdMap } from '../lib/id-map.js';
-import { deliverResult, isEnd, misplaced, type OpenGeneration, type OpenJob, type OpenScoring } from './open-job.js';
-import type { JobFault, GenerationReceiver, JobHandle, ScoreReceiver } from './engine.js';
+import type { EngineJob, GenerationReceiver, JobFault, JobHandle, ScoreReceiver } from './engine.js';
 
 /** Bound of concurrent jobs. Every job holds a seat, so this only catches a bug of a route. */
 export const MAX_JOBS = 1024;
+
+interface OpenBase {
+  readonly id: number;
+  /** Seats that the job holds. */
+  seats: number;
+  /** Choices that are finished, or questions that are answered. */
+  readonly ended: Set<number>;
+  started: boolean;
+}
+
+/** A job that has not ended: what has come of it so far. The job itself is not kept: a reply may take minutes. */
+type OpenJob = OpenGeneration | OpenScoring;
+
+interface OpenGeneration extends OpenBase {
+  readonly kind: 'generate';
+  readonly receiver: GenerationReceiver;
+  readonly n: number;
+  /** Number of calls begun, by choice. */
+  readonly calls: Map<number, number>;
+  /** Images whose embeddings it waits for. */
+  readonly missingImages: Set<number>;
+}
+
+interface OpenScoring extends OpenBase {
+  readonly kind: 'score';
+  readonly receiver: ScoreReceiver;
+  /** Labels per question. */
+  readonly labels: readonly number[];
+}
 
 export class Mux {
   readonly #send: (message: ToEngine) => void;
@@ -55,32 +82,18 @@ export class Mux {
     this.#checkIdle();
   }
 
-  generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle {
+  /** Sends a job to the engine. */
+  run(asked: EngineJob): JobHandle {
+    if (this.#jobs.size >= MAX_JOBS) return failSoon(asked.receiver, { kind: 'failed', started: false }, this.#onThrow);
     const id = ++this.#lastId;
-    const { n, seats } = job;
-    const none = {
-      ended: new Set<number>(),
-      calls: new Map<number, number>(),
-      missingImages: new Set<number>(),
-      started: false,
+    this.#jobs.set(id, openJob(id, asked));
+    if (asked.kind === 'generate') this.#send({ v: PROTOCOL_VERSION, kind: 'generate', id, job: asked.job });
+    else this.#send({ v: PROTOCOL_VERSION, kind: 'score', id, job: asked.job });
+    return {
+      cancel: () => this.#cancel(id),
+      reduceSeats: () => this.#reduceSeats(id),
+      supply: (image, values) => this.#supply(id, image, values),
     };
-    const opened: OpenGeneration = { id, kind: 'generate', receiver, n, seats, ...none };
-    return this.#open(opened, { v: PROTOCOL_VERSION, kind: 'generate', id, job });
-  }
-
-  score(job: ScoreJob, receiver: ScoreReceiver): JobHandle {
-    const id = ++this.#lastId;
-    const labels = job.questions.map((question) => question.labels.length);
-    const opened: OpenScoring = {
-      id,
-      kind: 'score',
-      receiver,
-      labels,
-      seats: job.seats,
-      ended: new Set(),
-      started: false,
-    };
-    return this.#open(opened, { v: PROTOCOL_VERSION, kind: 'score', id, job });
   }
 
   /**
@@ -113,19 +126,6 @@ export class Mux {
     for (const id of [...this.#cancelling.keys()]) this.#confirmCancelled(id);
     for (const { receiver, started } of jobs) fail(receiver, { kind: started ? kind : 'lost', started }, this.#onThrow);
     this.#checkIdle();
-  }
-
-  #open(opened: OpenJob, message: ToEngine): JobHandle {
-    if (this.#jobs.size >= MAX_JOBS)
-      return failSoon(opened.receiver, { kind: 'failed', started: false }, this.#onThrow);
-    this.#jobs.set(opened.id, opened);
-    this.#send(message);
-    const { id } = opened;
-    return {
-      cancel: () => this.#cancel(id),
-      reduceSeats: () => this.#reduceSeats(id),
-      supply: (image, values) => this.#supply(id, image, values),
-    };
   }
 
   #reduceSeats(id: number): void {
@@ -219,7 +219,7 @@ export const NOT_READY: JobFault = { kind: 'lost', started: false };
 export const STALE: JobFault = { kind: 'stale', started: false };
 
 /** Fails a job that never reached an engine, in a microtask, unless it is cancelled first. */
-export function failSoon(receiver: GenerationReceiver | ScoreReceiver, fault: JobFault, onThrow: OnThrow): JobHandle {
+export function failSoon(receiver: EngineJob['receiver'], fault: JobFault, onThrow: OnThrow): JobHandle {
   let cancelled = false;
   queueMicrotask(() => {
     if (!cancelled) fail(receiver, fault, onThrow);
@@ -230,10 +230,86 @@ export function failSoon(receiver: GenerationReceiver | ScoreReceiver, fault: Jo
   return { cancel, reduceSeats: () => undefined };
 }
 
-function fail(receiver: GenerationReceiver | ScoreReceiver, fault: JobFault, onThrow: OnThrow): void {
+function fail(receiver: EngineJob['receiver'], fault: JobFault, onThrow: OnThrow): void {
   try {
     receiver.failed(fault);
   } catch (error) {
     onThrow(error);
+  }
+}
+
+function openJob(id: number, asked: EngineJob): OpenJob {
+  const { seats } = asked.job;
+  const ended = new Set<number>();
+  if (asked.kind === 'score') {
+    const labels = asked.job.questions.map((question) => question.labels.length);
+    return { id, kind: 'score', receiver: asked.receiver, seats, ended, started: false, labels };
+  }
+  const none = { calls: new Map<number, number>(), missingImages: new Set<number>() };
+  return { id, kind: 'generate', receiver: asked.receiver, seats, ended, started: false, n: asked.job.n, ...none };
+}
+
+/** The outputs after which the engine computes nothing more of the job. */
+function isEnd({ kind }: Output): boolean {
+  return kind === 'cancelled' || kind === 'done' || kind === 'failed' || kind === 'returned';
+}
+
+/** Why this output is not allowed now, or undefined. */
+function misplaced(opened: OpenJob, output: Output): string | undefined {
+  if (output.kind === 'failed') return undefined;
+  if (output.kind === 'returned') return opened.started ? 'returned-late' : undefined;
+  if (output.kind === 'started') return opened.started ? 'started-twice' : undefined;
+  if (!opened.started) return 'not-started';
+  const expected = opened.kind === 'generate' ? opened.n : opened.labels.length;
+  switch (output.kind) {
+    case 'seatFreed':
+      return opened.seats > 1 ? undefined : 'freed-last';
+    case 'needsImage':
+      return opened.kind === 'generate' && opened.receiver.needsImage && !opened.missingImages.has(output.image)
+        ? undefined
+        : 'wrong-image';
+    case 'done':
+      return opened.ended.size === expected ? undefined : 'done-early';
+    case 'answer':
+      if (opened.kind !== 'score') return 'wrong-kind';
+      if (opened.ended.has(output.question)) return 'answered-twice';
+      return output.probabilities.length === opened.labels[output.question] ? undefined : 'wrong-answer';
+    case 'cached':
+      return undefined;
+    case 'cancelled':
+      return 'not-cancelled';
+    default:
+      if (opened.kind !== 'generate') return 'wrong-kind';
+      if (output.choice >= expected || opened.ended.has(output.choice)) return 'wrong-choice';
+      return output.kind === 'call' && !inTurn(output, opened.calls.get(output.choice) ?? 0) ? 'wrong-call' : undefined;
+  }
+}
+
+/** A part with a name starts the next call; one without continues the last. */
+function inTurn({ index, name }: Extract<Output, { kind: 'call' }>, begun: number): boolean {
+  return index === (name === undefined ? begun - 1 : begun);
+}
+
+type Result = Extract<Output, { kind: 'piece' | 'call' | 'finished' | 'answer' }>;
+
+/** The output's fields without id and kind, as the receivers' interface has them. */
+function deliverResult(opened: OpenJob, output: Result): void {
+  if (opened.kind === 'score') {
+    if (output.kind !== 'answer') return;
+    const { question, probabilities, labelMass } = output;
+    opened.ended.add(question);
+    opened.receiver.answer({ question, probabilities, labelMass });
+  } else if (output.kind === 'piece') {
+    const { choice, channel, text, tokens } = output;
+    opened.receiver.piece({ choice, channel, text, tokens });
+  } else if (output.kind === 'call') {
+    const { choice, index, name, arguments: part, tokens } = output;
+    opened.calls.set(choice, Math.max(index + 1, opened.calls.get(choice) ?? 0));
+    opened.receiver.call({ choice, index, arguments: part, tokens, ...(name !== undefined && { name }) });
+  } else if (output.kind === 'finished') {
+    const { choice, reason, matchedStop, completionTokens, reasoningTokens } = output;
+    opened.ended.add(choice);
+    const stop = matchedStop !== undefined && { matchedStop };
+    opened.receiver.finished({ choice, reason, completionTokens, reasoningTokens, ...stop });
   }
 }

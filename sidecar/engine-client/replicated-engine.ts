@@ -1,27 +1,24 @@
-import type { EngineReport } from '../../engine/protocol/messages.js';
+import type { CacheCounts, EngineReport, HeldTokens } from '../../engine/protocol/messages.js';
+import { PREFIX_CHUNK } from '../../engine/protocol/prefix-hash.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
+import type { StateElsewhere } from '../../engine/protocol/shared-state.js';
 import type {
-  CacheCounts,
   CacheScope,
   Changes,
+  Engine,
   EngineFacts,
+  EngineJob,
   EngineState,
-  GenerateJob,
-  GenerationReceiver,
-  HeldTokens,
-  HostedEngine,
   JobHandle,
   Replaced,
   Replica,
-  ScoreJob,
-  ScoreReceiver,
 } from './engine.js';
-import { NO_PREFIXES, type PrefixIndex, type ReplicaPrefixes } from './prefix-index.js';
-import { ReachablePrefixes, stateElsewhere, type Sibling } from './shared-states.js';
+import { NO_PREFIXES, type PrefixIndex, type ReplicaPrefixes } from './prefixes.js';
 
 /** One replica of a model's engine, as {@link ReplicatedEngine} sees it: one process after another. */
-export interface EngineReplica extends Replica, Sibling {
+export interface EngineReplica extends Replica {
   readonly onDemand: boolean;
+  readonly pid: number | undefined;
   /** The setup of its next process. */
   readonly setup: EngineSetup;
   readonly readyInMs: number;
@@ -32,8 +29,7 @@ export interface EngineReplica extends Replica, Sibling {
   wake(): void;
   /** Restarts its idle time. A job of any replica restarts that of all, so that they are unloaded together. */
   touch(): void;
-  generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle;
-  score(job: ScoreJob, receiver: ScoreReceiver): JobHandle;
+  run(job: EngineJob): JobHandle;
   heldPrefixes(): ReplicaPrefixes;
   forget(scope: CacheScope): void;
   start(): void;
@@ -48,8 +44,11 @@ export interface EngineReplica extends Replica, Sibling {
 /** In order of precedence: the engine's state is the first of these that one of its replicas has. */
 const STATES: readonly EngineState[] = ['ready', 'cold', 'unloaded'];
 
-/** A model's engine: one process or several with the same weights, each with seats of its own. The queue chooses among them. */
-export class ReplicatedEngine implements HostedEngine {
+/**
+ * A model's engine, with its start, its end and its memory: one process or several with the same weights, each with seats of its own. The
+ * queue chooses among them.
+ */
+export class ReplicatedEngine implements Engine {
   readonly replicas: readonly EngineReplica[];
   readonly contexts: readonly number[];
   readonly #prefixes: readonly PrefixIndex[];
@@ -90,6 +89,7 @@ export class ReplicatedEngine implements HostedEngine {
     return coming.length === 0 ? 0 : Math.min(...coming.map(({ readyInMs }) => readyInMs));
   }
 
+  /** Tokens in the KV memory of its ready replicas, by their last reports. */
   get heldTokens(): HeldTokens {
     const held = { running: 0, kept: 0 };
     for (const { state, report } of this.replicas) {
@@ -100,14 +100,20 @@ export class ReplicatedEngine implements HostedEngine {
     return held;
   }
 
+  /** The setup of each of its processes. */
   get setups(): readonly EngineSetup[] {
     return this.replicas.map(({ setup }) => setup);
   }
 
+  /**
+   * A replica loads other weights and gives new jobs to them: beside the present ones, or after these have ended their jobs, while
+   * other replicas serve. At most one call at a time. Never rejects.
+   */
   replace(replica: number, changes: Changes, how: 'beside' | 'after'): Promise<Replaced> {
     return this.#at(replica).replace(changes, how);
   }
 
+  /** Tokens that the KV memory of its ready replicas can hold. */
   get capacityTokens(): number {
     // A replica keeps its facts while it has no process, and thus no memory.
     const seated = ({ state, facts }: EngineReplica): number =>
@@ -115,14 +121,17 @@ export class ReplicatedEngine implements HostedEngine {
     return this.replicas.reduce((sum, replica) => sum + seated(replica), 0);
   }
 
+  /** The prefix cache of each process, by its last report; it begins anew with each process. */
   get caches(): readonly CacheCounts[] {
     return this.replicas.map(({ report }) => report.cache);
   }
 
+  /** Drops all state of requests of this scope, also of running ones once they end. */
   forget(scope: CacheScope): void {
     for (const replica of this.replicas) replica.forget(scope);
   }
 
+  /** Begins to load, unless it waits to be woken. Again, or after close(), it does nothing. */
   start(): void {
     for (const replica of this.replicas) replica.start();
   }
@@ -131,32 +140,29 @@ export class ReplicatedEngine implements HostedEngine {
     for (const replica of this.replicas) replica.wake();
   }
 
-  generate(job: GenerateJob, receiver: GenerationReceiver, replica: number, prefix: Uint32Array): JobHandle {
-    return this.#taking(replica).generate({ ...job, ...this.#others(replica, prefix) }, receiver);
-  }
-
-  score(job: ScoreJob, receiver: ScoreReceiver, replica: number, prefix: Uint32Array): JobHandle {
-    return this.#taking(replica).score({ ...job, ...this.#others(replica, prefix) }, receiver);
+  run(job: EngineJob, replica: number, prefix: Uint32Array): JobHandle {
+    for (const each of this.replicas) each.touch();
+    return this.#at(replica).run(this.#withOthers(job, replica, prefix));
   }
 
   heldPrefixes(replica: number): PrefixIndex {
     return this.#prefixes[replica] ?? NO_PREFIXES;
   }
 
+  /** Fails its jobs as lost. Settles when all of its processes have ended. Idempotent; may be called at any time. */
   async close(): Promise<void> {
     await Promise.all(this.replicas.map((replica) => replica.close()));
   }
 
-  /** What a job of one replica is to know of the other ones. */
-  #others(replica: number, prefix: Uint32Array): Pick<GenerateJob, 'elsewhere' | 'besideOthers'> {
+  /** The job with what it is to know of the other replicas. */
+  #withOthers(asked: EngineJob, replica: number, prefix: Uint32Array): EngineJob {
     const elsewhere = stateElsewhere(this.replicas, replica, prefix);
     const besideOthers = this.replicas.some(({ jobs }, at) => at !== replica && jobs > 0);
-    return { ...(elsewhere && { elsewhere }), ...(besideOthers && { besideOthers }) };
-  }
-
-  #taking(index: number): EngineReplica {
-    for (const replica of this.replicas) replica.touch();
-    return this.#at(index);
+    if (!elsewhere && !besideOthers) return asked;
+    const others = { ...(elsewhere && { elsewhere }), ...(besideOthers && { besideOthers }) };
+    return asked.kind === 'generate'
+      ? { kind: 'generate', receiver: asked.receiver, job: { ...asked.job, ...others } }
+      : { kind: 'score', receiver: asked.receiver, job: { ...asked.job, ...others } };
   }
 
   #at(index: number): EngineReplica {
@@ -164,4 +170,59 @@ export class ReplicatedEngine implements HostedEngine {
     if (replica === undefined) throw new Error('a seat of a replica that the engine does not have');
     return replica;
   }
+}
+
+/**
+ * How much of a prompt one of the replicas has: in its own sequences and cache, and in the caches of those others whose
+ * states it can restore.
+ */
+class ReachablePrefixes implements PrefixIndex {
+  readonly #replicas: readonly EngineReplica[];
+  readonly #at: number;
+
+  constructor(replicas: readonly EngineReplica[], at: number) {
+    this.#replicas = replicas;
+    this.#at = at;
+  }
+
+  longestOf(hashes: Uint32Array): number {
+    const replica = this.#replicas[this.#at];
+    let most = replica?.heldPrefixes().longestOf(hashes) ?? 0;
+    for (const other of this.#replicas) {
+      if (replica && other !== replica && canRestore(replica, other))
+        most = Math.max(most, other.heldPrefixes().longestShared(hashes));
+    }
+    return most;
+  }
+}
+
+/** A state in another replica's cache that has more of a prompt than replica `at` has; undefined: there is none. */
+function stateElsewhere(
+  replicas: readonly EngineReplica[],
+  at: number,
+  hashes: Uint32Array,
+): StateElsewhere | undefined {
+  const replica = replicas[at];
+  let most = replica?.heldPrefixes().longestOf(hashes) ?? 0;
+  let found: StateElsewhere | undefined;
+  for (const other of replicas) {
+    const { pid } = other;
+    if (!replica || other === replica || pid === undefined || !canRestore(replica, other)) continue;
+    const prefixes = other.heldPrefixes();
+    const shared = prefixes.longestShared(hashes);
+    const state = shared >= most + PREFIX_CHUNK ? prefixes.sharedState(hashes) : undefined;
+    if (!state) continue;
+    most = shared;
+    found = { ...state, pid };
+  }
+  return found;
+}
+
+/**
+ * Whether a replica can restore the states of another one: these have the same weights, KV type and shape, and fit its seats. A
+ * state has at most as many tokens as a seat of the replica that saved it.
+ */
+function canRestore({ facts: own }: EngineReplica, { facts: theirs }: EngineReplica): boolean {
+  if (own?.states === undefined || theirs?.states !== own.states) return false;
+  return theirs.contextPerSeat <= own.contextPerSeat;
 }

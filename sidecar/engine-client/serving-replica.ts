@@ -2,20 +2,11 @@ import { ClosedScopes } from '../../engine/protocol/closed-scopes.js';
 import { NO_REPORT, type EngineReport } from '../../engine/protocol/messages.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { EngineChild } from './child.js';
-import type {
-  CacheScope,
-  EngineFacts,
-  EngineState,
-  GenerateJob,
-  GenerationReceiver,
-  JobHandle,
-  ScoreJob,
-  ScoreReceiver,
-} from './engine.js';
+import type { CacheScope, EngineFacts, EngineJob, EngineState, JobHandle } from './engine.js';
 import { withTimeout } from '../lib/clock.js';
 import { IdleWatch } from './idle-watch.js';
 import { failSoon, NOT_READY, STALE } from './mux.js';
-import { NO_PREFIXES, type ReplicaPrefixes } from './prefix-index.js';
+import { NO_PREFIXES, type ReplicaPrefixes } from './prefixes.js';
 import { RetiredChildren } from './retired-children.js';
 import { closeMsOf, type SupervisedReplicaOptions } from './supervisor-options.js';
 
@@ -53,16 +44,10 @@ export class ServingReplica {
     return this.child?.pid;
   }
 
-  generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle {
-    const child = this.#taking();
-    if (!child || this.#stale(job)) return failSoon(receiver, child ? STALE : NOT_READY, this.threw);
-    return child.mux.generate(job, receiver);
-  }
-
-  score(job: ScoreJob, receiver: ScoreReceiver): JobHandle {
-    const child = this.#taking();
-    if (!child || this.#stale(job)) return failSoon(receiver, child ? STALE : NOT_READY, this.threw);
-    return child.mux.score(job, receiver);
+  run(job: EngineJob): JobHandle {
+    const child = this.state === 'ready' ? this.child : undefined;
+    if (child && !this.#stale(job)) return child.mux.run(job);
+    return failSoon(job.receiver, child ? STALE : NOT_READY, this.threw);
   }
 
   touch(): void {
@@ -137,14 +122,8 @@ export class ServingReplica {
     return how === 'beside' || (await this.#endAfterJobs()) ? undefined : `its process ${overdue}`;
   }
 
-  /** The process that accepts jobs now. */
-  #taking(): EngineChild | undefined {
-    this.touch();
-    return this.state === 'ready' ? this.child : undefined;
-  }
-
   /** Its prompt was made with another tokenizer or template. */
-  #stale({ promptVersion: made }: Pick<GenerateJob, 'promptVersion'>): boolean {
+  #stale({ job: { promptVersion: made } }: EngineJob): boolean {
     const own = this.facts?.promptVersion;
     return made !== undefined && own !== undefined && made !== own;
   }

@@ -1,9 +1,9 @@
-/** A thread that reads one file of weights for weight-reader.ts, and ends. A file that cannot be read ends it with an error. */
+/** A thread that reads one file of weights for weight-files.ts, and ends. A file that cannot be read ends it with an error. */
 import { createHash, type Hash } from 'node:crypto';
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { fileKey, partsOf } from '../../engine/protocol/file-key.js';
-import type { FromHasher } from './weight-reader.js';
+import type { FromHasher } from './weight-files.js';
 
 /** Bytes that are read at a time. */
 const CHUNK = 1 << 20;

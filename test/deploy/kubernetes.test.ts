@@ -29,7 +29,7 @@ import {
   textAt,
   type Node,
 } from './manifests.js';
-import { MEMORY_FILES } from '../../sidecar/engine-client/shared-states.js';
+import { MEMORY_FILES } from '../../sidecar/engine-client/engine.js';
 import { longestStopMs } from './stop-time.js';
 
 /** Kustomize’s pattern. A patch whose target is no longer there is passed over without an error. */

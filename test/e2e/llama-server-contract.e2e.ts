@@ -9,7 +9,7 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { LlamaServer } from '../../bench/support/peers.js';
-import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
+import { EMBEDDED_MODEL } from '../../sidecar/engine-client/weight-files.js';
 import { embeddedTestModel } from '../support/models.js';
 import { RUN } from './contract-files.js';
 

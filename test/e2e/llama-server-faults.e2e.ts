@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { kill } from 'node:process';
 import t, { type Test } from 'tap';
 import { LlamaServer } from '../../bench/support/peers.js';
-import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
+import { EMBEDDED_MODEL } from '../../sidecar/engine-client/weight-files.js';
 import { freePort } from '../support/free-port.js';
 import { embeddedTestModel } from '../support/models.js';
 import { Sidecar } from '../support/sidecar.js';

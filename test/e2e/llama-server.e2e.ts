@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import t from 'tap';
 import { LlamaServer } from '../../bench/support/peers.js';
 import { metricOf } from '../../engine/remote/metrics-text.js';
-import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
+import { EMBEDDED_MODEL } from '../../sidecar/engine-client/weight-files.js';
 import { Sidecar } from '../support/sidecar.js';
 
 t.setTimeout(300_000);

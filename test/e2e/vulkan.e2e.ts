@@ -4,7 +4,7 @@
  */
 import t from 'tap';
 import type { Check } from '../../sidecar/commands/check.js';
-import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
+import { EMBEDDED_MODEL } from '../../sidecar/engine-client/weight-files.js';
 import { runCli } from '../support/cli.js';
 import { endsEarly, OpenStream } from '../support/open-stream.js';
 import { checked, type Completion } from '../support/replies.js';

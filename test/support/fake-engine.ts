@@ -1,6 +1,7 @@
 import type {
   Engine,
   EngineFacts,
+  EngineJob,
   JobFault,
   FinishReason,
   GenerateJob,
@@ -9,7 +10,7 @@ import type {
   ScoreJob,
   ScoreReceiver,
 } from '../../sidecar/engine-client/engine.js';
-import { NO_PREFIXES, type PrefixIndex } from '../../sidecar/engine-client/prefix-index.js';
+import { NO_PREFIXES, type PrefixIndex } from '../../sidecar/engine-client/prefixes.js';
 
 const FAKE_FACTS: EngineFacts = {
   model: 'fake',
@@ -181,17 +182,16 @@ export class FakeEngine implements Engine {
     this.woken += 1;
   }
 
-  generate(job: GenerateJob, receiver: GenerationReceiver, replica = 0): JobHandle {
+  run(asked: EngineJob, replica = 0): JobHandle {
+    if (asked.kind === 'score') {
+      const fake: FakeScoring = new FakeScoring(asked.job, asked.receiver, () => void this.#live.delete(fake));
+      this.scorings.push(fake);
+      return this.#take(fake, () => this.script.score?.(fake));
+    }
     this.placed.push(replica);
-    const fake: FakeGeneration = new FakeGeneration(job, receiver, () => void this.#live.delete(fake));
+    const fake: FakeGeneration = new FakeGeneration(asked.job, asked.receiver, () => void this.#live.delete(fake));
     this.generations.push(fake);
     return this.#take(fake, () => this.script.generate?.(fake));
-  }
-
-  score(job: ScoreJob, receiver: ScoreReceiver): JobHandle {
-    const fake: FakeScoring = new FakeScoring(job, receiver, () => void this.#live.delete(fake));
-    this.scorings.push(fake);
-    return this.#take(fake, () => this.script.score?.(fake));
   }
 
   heldPrefixes(): PrefixIndex {

@@ -3,7 +3,7 @@
  * time to start, and most files that use a model need no special one. A file that runs alone starts it for itself.
  */
 import tap from 'tap';
-import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
+import { EMBEDDED_MODEL } from '../../sidecar/engine-client/weight-files.js';
 import { decisionsPart, enginePart } from './llama-servers.js';
 import { embeddedTestModel } from './models.js';
 import { PATIENT_MS } from './patience.js';

@@ -4,6 +4,7 @@
  * Wrong tokens in a sequence result in another text.
  */
 import fc from 'fast-check';
+import { runChat, runDecision } from '../../support/generate-job.js';
 import t from 'tap';
 import type { Output } from '../../../engine/protocol/job-output.js';
 import type { JobHandle } from '../../../sidecar/engine-client/engine.js';
@@ -163,7 +164,7 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
       const prompt = [...input, ...own];
       const request = job(Uint32Array.from(prompt), { n: items, seats: Math.min(seats, items), maxTokens, seed: 5 });
       const texts = Array.from({ length: items }, (_, i) => replyOf(prompt, 5 + i, maxTokens));
-      const handle = mux.generate(request, receiver);
+      const handle = runChat(mux, request, receiver);
       jobs.push({ receiver, texts, answers: [], seats: request.seats, handle, cancelledAfter: undefined });
       return;
     }
@@ -180,7 +181,7 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
       const mass = score([...input, ...tail]);
       return `${i} ${(1 / (1 + Math.exp(-mass / temperatureOf(tail)))).toFixed(9)}`;
     });
-    const handle = mux.score(request, receiver);
+    const handle = runDecision(mux, request, receiver);
     jobs.push({ receiver, texts: [], answers, seats: request.seats, handle, cancelledAfter: undefined });
   };
 

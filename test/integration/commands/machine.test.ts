@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import type { Check } from '../../../sidecar/commands/check.js';
 import { allCommands } from '../../../sidecar/commands/command-table.js';
-import { EMBEDDED_MODEL } from '../../../sidecar/engine-client/embedded-model.js';
+import { EMBEDDED_MODEL } from '../../../sidecar/engine-client/weight-files.js';
 import { inspect } from '../../../sidecar/engine-client/inspector.js';
 import { systemClock } from '../../../sidecar/lib/clock.js';
 import { runCli, type CommandResult } from '../../support/cli.js';

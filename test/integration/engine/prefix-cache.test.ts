@@ -5,7 +5,7 @@ import { closeSync, fstatSync, ftruncateSync, openSync, readdirSync, readlinkSyn
 import t from 'tap';
 import type { GenerateJob } from '../../../engine/protocol/jobs.js';
 import type { StateElsewhere } from '../../../engine/protocol/shared-state.js';
-import { HeldPrefixes, prefixOf } from '../../../sidecar/engine-client/prefix-index.js';
+import { HeldPrefixes, prefixOf } from '../../../sidecar/engine-client/prefixes.js';
 import { ARCHITECTURES, architectureModel } from '../../support/architectures.js';
 import { cpuLlama } from '../../support/llama.js';
 import { embeddedTestModel } from '../../support/models.js';

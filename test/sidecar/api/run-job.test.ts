@@ -4,7 +4,7 @@ import { TokenQuotas } from '../../../sidecar/access/quotas.js';
 import type { Lease } from '../../../sidecar/admission/seat-queue.js';
 import { contractError } from '../../../sidecar/domain/errors.js';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import type { GenerateJob, GenerationReceiver, JobHandle } from '../../../sidecar/engine-client/engine.js';
+import type { EngineJob, GenerateJob, JobHandle } from '../../../sidecar/engine-client/engine.js';
 import { imageFailed } from '../../../sidecar/api/image-refusals.js';
 import {
   runJob,
@@ -283,10 +283,10 @@ t.test(
 t.test('a start that throws leaves no seat, timer or listener behind', async (t) => {
   const seated = new Seated(500);
   const lease = await seated.lease();
-  const generate = (): never => {
+  const run = (): never => {
     throw new Error('no engine');
   };
-  const end = runJob(seated.context, lease, chatOf(), seated.parts({ engine: { generate, score: generate } }));
+  const end = runJob(seated.context, lease, chatOf(), seated.parts({ engine: { run } }));
   await t.rejects(end, { message: 'no engine' });
   t.match(seated.queue.snapshot(), { busy: 0, released: { failed: 1 } });
   t.equal(seated.clock.pending, 0);
@@ -308,17 +308,16 @@ t.test('a job whose usage record cannot be opened is not started', async (t) => 
 
 t.test('a job may end before its start returns', async (t) => {
   for (const [finish, kind] of [
-    [(end: GenerationReceiver) => end.done(), 'done'],
-    [(end: GenerationReceiver) => end.failed({ kind: 'failed', started: false }), 'failed'],
+    [(end: EngineJob['receiver']) => end.done(), 'done'],
+    [(end: EngineJob['receiver']) => end.failed({ kind: 'failed', started: false }), 'failed'],
   ] as const) {
     const seated = new Seated(500);
     const lease = await seated.lease();
-    const generate = (_: unknown, receiver: GenerationReceiver): JobHandle => {
+    const run = ({ receiver }: EngineJob): JobHandle => {
       finish(receiver);
       return { cancel: () => void t.fail('cancelled, although it had ended'), reduceSeats: () => undefined };
     };
-    const engine = { generate, score: unused };
-    const end = runJob(seated.context, lease, chatOf(), seated.parts({ engine }));
+    const end = runJob(seated.context, lease, chatOf(), seated.parts({ engine: { run } }));
     t.equal((await end).kind, kind);
     t.equal(seated.clock.pending, 0);
     seated.disconnect.abort();

@@ -2,7 +2,8 @@
 import t from 'tap';
 import { reloader, type ReloadParts } from '../../../sidecar/app/reload.js';
 import type { Reload } from '../../../sidecar/api/reload.js';
-import type { Changes, EngineState, HostedEngine, Replaced } from '../../../sidecar/engine-client/engine.js';
+import type { Changes, EngineState, Replaced } from '../../../sidecar/engine-client/engine.js';
+import type { ReplicatedEngine } from '../../../sidecar/engine-client/replicated-engine.js';
 import type { FirstStart } from '../../../sidecar/prompts/client.js';
 import type { PromptModel } from '../../../sidecar/prompts/messages.js';
 import { RecordingLog } from '../../support/in-process.js';
@@ -49,7 +50,7 @@ function scene(count: number) {
   const files: Record<string, { readonly place: string; readonly version: string }> = { ...FILES };
   const parts: ReloadParts = {
     models: new Map(
-      Object.entries(engines).map(([id, engine]) => [id, { id, engine: engine as unknown as HostedEngine }]),
+      Object.entries(engines).map(([id, engine]) => [id, { id, engine: engine as unknown as ReplicatedEngine }]),
     ),
     files: {
       of: (file) => {

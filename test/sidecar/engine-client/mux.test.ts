@@ -4,7 +4,7 @@ import type { ScoreJob } from '../../../engine/protocol/jobs.js';
 import type { Output } from '../../../engine/protocol/job-output.js';
 import { MAX_JOBS, Mux } from '../../../sidecar/engine-client/mux.js';
 import { RecordingReceiver } from '../../support/recording-receiver.js';
-import { generateJob } from '../../support/generate-job.js';
+import { generateJob, runChat, runDecision } from '../../support/generate-job.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
 const job = generateJob([1, 2, 3]);
@@ -68,8 +68,8 @@ const done = (id: number): Output => ({ id, kind: 'done' });
 t.test('jobs are sent with their own ids; outputs reach their receivers in order', async (t) => {
   const { mux, sent } = setup();
   const [a, b] = [new RecordingReceiver(), new RecordingReceiver()];
-  mux.generate(job, a);
-  mux.score(scoreJob, b);
+  runChat(mux, job, a);
+  runDecision(mux, scoreJob, b);
   t.match(sent, [
     { v: PROTOCOL_VERSION, kind: 'generate', id: 1, job },
     { v: PROTOCOL_VERSION, kind: 'score', id: 2, job: scoreJob },
@@ -84,7 +84,7 @@ t.test('jobs are sent with their own ids; outputs reach their receivers in order
 t.test('seats are freed one by one, except the last', async (t) => {
   const { mux } = setup();
   const receiver = new RecordingReceiver();
-  mux.generate({ ...job, n: 3, seats: 3 }, receiver);
+  runChat(mux, { ...job, n: 3, seats: 3 }, receiver);
   t.equal(mux.apply([started(1), { id: 1, kind: 'seatFreed' }, { id: 1, kind: 'seatFreed' }]), undefined);
   t.equal(mux.apply([{ id: 1, kind: 'seatFreed' }]), 'freed-last');
   t.same(receiver.calls, ['started 0', 'seatFreed', 'seatFreed']);
@@ -93,7 +93,7 @@ t.test('seats are freed one by one, except the last', async (t) => {
 t.test('a cancelled job gets no more results, and the engine gets one cancel', async (t) => {
   const { mux, sent } = setup();
   const receiver = new RecordingReceiver();
-  const { cancel } = mux.generate(job, receiver);
+  const { cancel } = runChat(mux, job, receiver);
   mux.apply([started(1)]);
   cancel();
   cancel();
@@ -105,7 +105,7 @@ t.test('a cancelled job gets no more results, and the engine gets one cancel', a
 
 t.test('a job is asked for one seat at a time, until it has ended', async (t) => {
   const { mux, sent } = setup();
-  const { reduceSeats: narrow } = mux.generate(job, new RecordingReceiver());
+  const { reduceSeats: narrow } = runChat(mux, job, new RecordingReceiver());
   narrow();
   narrow();
   const asked = { v: PROTOCOL_VERSION, kind: 'reduceSeats', id: 1 };
@@ -117,7 +117,7 @@ t.test('a job is asked for one seat at a time, until it has ended', async (t) =>
 
 t.test('cancelling after the end sends nothing to the engine', async (t) => {
   const { mux, sent } = setup();
-  const { cancel } = mux.generate(job, new RecordingReceiver());
+  const { cancel } = runChat(mux, job, new RecordingReceiver());
   mux.apply([started(1), finished(1), done(1)]);
   cancel();
   t.equal(sent.length, 1);
@@ -126,7 +126,7 @@ t.test('cancelling after the end sends nothing to the engine', async (t) => {
 t.test('a receiver that cancels itself inside a step gets no more of that step', async (t) => {
   const { mux } = setup();
   const receiver = new RecordingReceiver();
-  const { cancel } = mux.generate(job, receiver);
+  const { cancel } = runChat(mux, job, receiver);
   receiver.piece = () => void cancel();
   t.equal(mux.apply([started(1), piece(1, 'x'), finished(1), done(1)]), undefined);
   t.same(receiver.calls, ['started 0']);
@@ -135,8 +135,8 @@ t.test('a receiver that cancels itself inside a step gets no more of that step',
 t.test('a job that fails alone reports whether it had started', async (t) => {
   const { mux } = setup();
   const [a, b] = [new RecordingReceiver(), new RecordingReceiver()];
-  mux.generate(job, a);
-  mux.generate(job, b);
+  runChat(mux, job, a);
+  runChat(mux, job, b);
   mux.apply([started(1), { id: 1, kind: 'failed', reason: 'r' }, { id: 2, kind: 'failed', reason: 'r' }]);
   t.same(
     [a.fault, b.fault],
@@ -151,8 +151,8 @@ t.test('a lost engine fails all jobs, each with its own `started`', async (t) =>
   for (const kind of ['lost', 'protocol'] as const) {
     const { mux } = setup();
     const [a, b] = [new RecordingReceiver(), new RecordingReceiver()];
-    mux.generate(job, a);
-    mux.score(scoreJob, b);
+    runChat(mux, job, a);
+    runDecision(mux, scoreJob, b);
     mux.apply([started(1)]);
     mux.lost(kind);
     mux.lost(kind);
@@ -165,7 +165,7 @@ t.test('a lost engine fails all jobs, each with its own `started`', async (t) =>
 t.test("a reply's calls reach its receiver, each named once", (t) => {
   const { mux } = setup();
   const receiver = new RecordingReceiver();
-  mux.generate(job, receiver);
+  runChat(mux, job, receiver);
   const calls = [call(1, 0, 'f'), call(1, 0), call(1, 0), call(1, 1, 'g'), call(1, 1)];
   t.equal(mux.apply([started(1), ...calls, finished(1), done(1)]), undefined);
   t.same(receiver.calls.slice(1, -2), [
@@ -206,8 +206,8 @@ t.test('protocol violations are reported and not forwarded', async (t) => {
   for (const [violation, outputs] of cases) {
     const { mux } = setup();
     const [a, b] = [new RecordingReceiver(), new RecordingReceiver()];
-    mux.generate({ ...job, n: 2 }, a);
-    mux.score(scoreJob, b);
+    runChat(mux, { ...job, n: 2 }, a);
+    runDecision(mux, scoreJob, b);
     t.equal(mux.apply(outputs), violation);
     t.equal(a.calls.length + b.calls.length, outputs.length - 1, violation);
   }
@@ -220,8 +220,8 @@ t.test('a receiver that throws fails alone', async (t) => {
   bad.piece = () => {
     throw error;
   };
-  mux.generate(job, bad);
-  mux.generate(job, good);
+  runChat(mux, job, bad);
+  runChat(mux, job, good);
   t.equal(mux.apply([started(1), started(2), piece(1, 'x'), piece(2, 'y'), piece(1, 'z')]), undefined);
   t.same(thrown, [error]);
   t.same(bad.calls, ['started 0', 'failed failed true']);
@@ -235,8 +235,8 @@ t.test('a receiver that throws when it fails does not prevent the others from fa
   bad.failed = () => {
     throw new Error('bug');
   };
-  mux.generate(job, bad);
-  mux.generate(job, good);
+  runChat(mux, job, bad);
+  runChat(mux, job, good);
   mux.lost('lost');
   t.equal(thrown.length, 1);
   t.same(good.calls, ['failed lost false']);
@@ -244,11 +244,11 @@ t.test('a receiver that throws when it fails does not prevent the others from fa
 
 t.test('the number of jobs is bounded', async (t) => {
   const { mux, sent } = setup();
-  for (let i = 0; i < MAX_JOBS; i += 1) mux.generate(job, new RecordingReceiver());
+  for (let i = 0; i < MAX_JOBS; i += 1) runChat(mux, job, new RecordingReceiver());
   const receiver = new RecordingReceiver();
-  mux.generate(job, receiver);
+  runChat(mux, job, receiver);
   const cancelled = new RecordingReceiver();
-  mux.generate(job, cancelled).cancel();
+  runChat(mux, job, cancelled).cancel();
   t.same(receiver.calls, [], 'not from inside the call');
   t.same(await receiver.ended, { kind: 'failed', started: false });
   t.same(cancelled.calls, []);
@@ -260,7 +260,7 @@ t.test('if the engine confirms cancels, a cancel settles once nothing of the job
   mux.confirmsCancels = true;
   const settled: string[] = [];
   const handles = ['confirmed', 'ended by itself', 'lost'].map((name) => {
-    const handle = mux.generate(job, new RecordingReceiver());
+    const handle = runChat(mux, job, new RecordingReceiver());
     void handle.cancel()?.then(() => settled.push(name));
     return handle;
   });
@@ -283,8 +283,8 @@ t.test('if the engine confirms cancels, a cancel settles once nothing of the job
 t.test('a job that its server refused may return to the queue, unless it had started', (t) => {
   const { mux } = setup();
   const [taken, refused] = [new RecordingReceiver(), new RecordingReceiver()];
-  mux.generate(job, taken);
-  mux.generate(job, refused);
+  runChat(mux, job, taken);
+  runChat(mux, job, refused);
   t.equal(mux.apply([{ id: 2, kind: 'returned' }]), undefined);
   t.same(refused.calls, ['failed lost false']);
   t.equal(mux.apply([{ id: 1, kind: 'cancelled' }]), 'not-started');
@@ -302,7 +302,8 @@ function turn(): Promise<void> {
 t.test('a job that requests embeddings gets them once, and lacks them until then', async (t) => {
   const { mux, sent } = setup();
   const wanted: number[] = [];
-  const handle = mux.generate(
+  const handle = runChat(
+    mux,
     job,
     Object.assign(new RecordingReceiver(), { needsImage: (image: number) => wanted.push(image) }),
   );
@@ -334,8 +335,8 @@ t.test('requests for embeddings are a violation before the start, twice, and of 
     [[started(2), needsImage(2)], 'wrong-image'],
   ] as const) {
     const { mux } = setup();
-    mux.generate(job, seeing);
-    mux.generate(job, new RecordingReceiver());
+    runChat(mux, job, seeing);
+    runChat(mux, job, new RecordingReceiver());
     t.equal(mux.apply(outputs), violation);
   }
 });

@@ -4,14 +4,16 @@ import { PREFIX_CHUNK } from '../../../engine/protocol/prefix-hash.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 import type {
   EngineFacts,
+  EngineJob,
   EngineState,
   GenerateJob,
   GenerationReceiver,
+  JobHandle,
   Replaced,
   ScoreJob,
   ScoreReceiver,
 } from '../../../sidecar/engine-client/engine.js';
-import { HeldPrefixes, prefixOf, type ReplicaPrefixes } from '../../../sidecar/engine-client/prefix-index.js';
+import { HeldPrefixes, prefixOf, type ReplicaPrefixes } from '../../../sidecar/engine-client/prefixes.js';
 import { ReplicatedEngine, type EngineReplica } from '../../../sidecar/engine-client/replicated-engine.js';
 
 const FACTS = { seats: 2, contextPerSeat: 1024, weightVersion: 'w' } as EngineFacts;
@@ -22,6 +24,8 @@ const JOB = {
 } as unknown as GenerateJob & ScoreJob;
 const PREFIX = prefixOf(JOB.prompt, JOB.scope);
 const RECEIVER = {} as GenerationReceiver & ScoreReceiver;
+const CHAT: EngineJob = { kind: 'generate', job: JOB, receiver: RECEIVER };
+const DECISION: EngineJob = { kind: 'score', job: JOB, receiver: RECEIVER };
 
 class FakeReplica implements EngineReplica {
   state: EngineState = 'cold';
@@ -45,14 +49,9 @@ class FakeReplica implements EngineReplica {
   touch(): void {
     this.calls.push('touch');
   }
-  generate(job: GenerateJob): { cancel: () => undefined; reduceSeats: () => void } {
+  run({ kind, job }: EngineJob): JobHandle {
     this.job = job;
-    this.calls.push('generate');
-    return { cancel: () => undefined, reduceSeats: () => undefined };
-  }
-  score(job: ScoreJob): { cancel: () => undefined; reduceSeats: () => void } {
-    this.job = job;
-    this.calls.push('score');
+    this.calls.push(kind);
     return { cancel: () => undefined, reduceSeats: () => undefined };
   }
   heldPrefixes(): ReplicaPrefixes {
@@ -104,8 +103,8 @@ t.test('readyInMs is the least of its replicas that are not lost', async (t) => 
 
 t.test('a job goes to the replica that its lease names, and prevents the others from being unloaded', async (t) => {
   const { engine, replicas } = three();
-  engine.generate(JOB, RECEIVER, 1, PREFIX);
-  engine.score(JOB, RECEIVER, 2, PREFIX);
+  engine.run(CHAT, 1, PREFIX);
+  engine.run(DECISION, 2, PREFIX);
   t.strictSame(
     replicas.map(({ calls }) => calls),
     [
@@ -114,7 +113,7 @@ t.test('a job goes to the replica that its lease names, and prevents the others 
       ['touch', 'touch', 'score'],
     ],
   );
-  t.throws(() => engine.generate(JOB, RECEIVER, 3, PREFIX), /does not have/);
+  t.throws(() => engine.run(CHAT, 3, PREFIX), /does not have/);
 });
 
 t.test('what one replica has saved counts for those with equal states, and jobs name where it is', async (t) => {
@@ -127,7 +126,7 @@ t.test('what one replica has saved counts for those with equal states, and jobs 
   ]);
   const reach = (): number[] => [0, 1, 2].map((at) => engine.heldPrefixes(at).longestOf(hashes) / PREFIX_CHUNK);
   const elsewhere = (replica: number): unknown => {
-    engine.generate(JOB, RECEIVER, replica, hashes);
+    engine.run(CHAT, replica, hashes);
     return replicas[replica]?.job?.elsewhere;
   };
   t.strictSame(reach(), [3, 0, 0], 'it is not known what their states are');
@@ -138,13 +137,13 @@ t.test('what one replica has saved counts for those with equal states, and jobs 
   t.strictSame(elsewhere(1), { ...state, pid: 7 });
   t.equal(elsewhere(0), undefined, 'its own');
   t.equal(elsewhere(2), undefined, 'states of another kind');
-  engine.score(JOB, RECEIVER, 1, hashes);
+  engine.run(DECISION, 1, hashes);
   t.strictSame(replicas[1].job?.elsewhere, { ...state, pid: 7 });
   replicas[1].held.apply([{ sequence: 0, hashes: hashes.subarray(0, 2) }]);
   t.equal(elsewhere(1), undefined, 'it has as much');
   replicas[1].held.apply([{ sequence: 0, hashes: hashes.subarray(0, 1) }]);
   t.strictSame(elsewhere(1), { ...state, pid: 7 });
-  engine.generate(JOB, RECEIVER, 1, prefixOf(JOB.prompt, 'globex'));
+  engine.run(CHAT, 1, prefixOf(JOB.prompt, 'globex'));
   t.equal(replicas[1].job?.elsewhere, undefined, 'of another account');
 });
 
@@ -156,7 +155,7 @@ t.test('a state that a second replica has restored is there for a third, also wi
     replica.pid = 100 + at;
   });
   const elsewhere = (): unknown => {
-    engine.generate(JOB, RECEIVER, 2, PREFIX);
+    engine.run(CHAT, 2, PREFIX);
     return replicas[2].job?.elsewhere;
   };
   replicas[0].held.apply([{ sequence: 2, hashes: PREFIX, state }]);
@@ -177,7 +176,7 @@ t.test('a state that may be longer than a seat is not there for the replica of t
   replicas[0].held.apply([{ sequence: 2, hashes: PREFIX, state }]);
   const reach = (): number[] => [0, 1, 2].map((at) => engine.heldPrefixes(at).longestOf(PREFIX) / PREFIX_CHUNK);
   t.strictSame(reach(), [3, 0, 3]);
-  engine.generate(JOB, RECEIVER, 1, PREFIX);
+  engine.run(CHAT, 1, PREFIX);
   t.equal(replicas[1].job?.elsewhere, undefined);
   replicas[0].held.apply([{ sequence: 2, hashes: new Uint32Array(0) }]);
   replicas[1].held.apply([{ sequence: 2, hashes: PREFIX, state: { ...state, tokens: 199 } }]);
@@ -187,8 +186,8 @@ t.test('a state that may be longer than a seat is not there for the replica of t
 t.test('each job says whether other replicas run jobs too', async (t) => {
   const { engine, replicas } = three();
   const told = (): unknown[] => {
-    engine.generate(JOB, RECEIVER, 1, PREFIX);
-    engine.score(JOB, RECEIVER, 2, PREFIX);
+    engine.run(CHAT, 1, PREFIX);
+    engine.run(DECISION, 2, PREFIX);
     return [replicas[1].job?.besideOthers, replicas[2].job?.besideOthers];
   };
   t.strictSame(told(), [undefined, undefined]);

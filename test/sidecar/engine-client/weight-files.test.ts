@@ -5,8 +5,14 @@ import t from 'tap';
 import { fileKey, partsOf, sizeIn, writtenInPlace } from '../../../engine/protocol/file-key.js';
 import type { Clock } from '../../../sidecar/lib/clock.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { sameWeights, WeightFiles, type Hashed } from '../../../sidecar/engine-client/weight-files.js';
-import { readWeights, type Content, type WeightReader } from '../../../sidecar/engine-client/weight-reader.js';
+import {
+  sameWeights,
+  WeightFiles,
+  type Hashed,
+  readWeights,
+  type Content,
+  type WeightReader,
+} from '../../../sidecar/engine-client/weight-files.js';
 
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
 

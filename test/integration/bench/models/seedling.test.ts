@@ -8,7 +8,7 @@ import { chatAt, decisionAt } from '../../../../bench/seedling/mix.js';
 import { ROW, RowMaker } from '../../../../bench/seedling/rows.js';
 import { SEEDLING_TEMPLATE, withTemplate } from '../../../../bench/seedling/template.js';
 import { loadVocabulary } from '../../../../engine/llama/vocabulary.js';
-import { EMBEDDED_MODEL } from '../../../../sidecar/engine-client/embedded-model.js';
+import { EMBEDDED_MODEL } from '../../../../sidecar/engine-client/weight-files.js';
 import { sourceRoot } from '../../../support/source-root.js';
 import { ALL_ACCOUNTS } from '../../../../engine/protocol/cache-key.js';
 import { readGgufFileInfo } from '../../../../engine/llama/package.js';

@@ -1,6 +1,7 @@
 /** A replica whose weights are replaced, on stand-in engines. */
 import { once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
+import { runChat } from '../../../support/generate-job.js';
 import t, { type Test } from 'tap';
 import type { Clock } from '../../../../sidecar/lib/clock.js';
 import { StartGate } from '../../../../sidecar/engine-client/start-gate.js';
@@ -38,14 +39,14 @@ function replace(
 /** A job that runs until it is cancelled. */
 async function hold({ engine }: EngineHarness): Promise<{ receiver: RecordingReceiver; end: () => void }> {
   const receiver = new RecordingReceiver();
-  const { cancel } = engine.generate(stubJob('hold'), receiver);
+  const { cancel } = runChat(engine, stubJob('hold'), receiver);
   await receiver.begun;
   return { receiver, end: () => void cancel() };
 }
 
 async function echoed({ engine }: EngineHarness): Promise<void> {
   const receiver = new RecordingReceiver();
-  engine.generate(stubJob('echo', 1), receiver);
+  runChat(engine, stubJob('echo', 1), receiver);
   t.equal(await receiver.ended, 'done');
 }
 
@@ -138,7 +139,7 @@ t.test('after: it takes no job until its jobs have ended and the other is ready'
   const replaced = replace(harness, {}, 'after');
   t.match(harness.engine, { state: 'cold', problem: 'it loads other weights' });
   const refused = new RecordingReceiver();
-  harness.engine.generate(stubJob('echo', 1), refused);
+  runChat(harness.engine, stubJob('echo', 1), refused);
   t.same(await refused.ended, { kind: 'lost', started: false });
   t.equal(forks(harness), 1);
   t.same(receiver.calls, ['started 0']);

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { runChat, runDecision } from '../../../support/generate-job.js';
 import t, { type Test } from 'tap';
 import { PREFIX_CHUNK } from '../../../../engine/protocol/prefix-hash.js';
 import type { ScoreJob } from '../../../../engine/protocol/jobs.js';
@@ -13,7 +14,7 @@ import { EngineHarness, stubJob, STUB_ENTRY } from '../../../support/engine-harn
 import { eventually } from '../../../support/processes.js';
 import { RecordingReceiver } from '../../../support/recording-receiver.js';
 import { HELD_CACHE, type StubScript } from '../../../support/stub-script.js';
-import { prefixOf } from '../../../../sidecar/engine-client/prefix-index.js';
+import { prefixOf } from '../../../../sidecar/engine-client/prefixes.js';
 import { ALL_ACCOUNTS } from '../../../../engine/protocol/cache-key.js';
 
 function launch(
@@ -74,8 +75,8 @@ t.test('handshake: cold, then ready with the engine’s facts', async (t) => {
 t.test('a job while cold fails at once, not started', async (t) => {
   const { engine } = launch(t);
   const [receiver, cancelled] = [new RecordingReceiver(), new RecordingReceiver()];
-  engine.generate(stubJob('echo', 1), receiver);
-  engine.generate(stubJob('echo', 1), cancelled).cancel();
+  runChat(engine, stubJob('echo', 1), receiver);
+  runChat(engine, stubJob('echo', 1), cancelled).cancel();
   t.same(await receiver.ended, { kind: 'lost', started: false });
   t.same(cancelled.calls, []);
 });
@@ -86,7 +87,7 @@ t.test('jobs reach their receivers, many at once, each in order', async (t) => {
   const { engine } = harness;
   const receivers = Array.from({ length: 8 }, (_, i) => {
     const receiver = new RecordingReceiver();
-    engine.generate({ ...stubJob('echo', i, i + 1), n: 2 }, receiver);
+    runChat(engine, { ...stubJob('echo', i, i + 1), n: 2 }, receiver);
     return receiver;
   });
   const scored = new RecordingReceiver();
@@ -99,7 +100,7 @@ t.test('jobs reach their receivers, many at once, each in order', async (t) => {
     isolate: true,
     seats: 1,
   };
-  engine.score(job, scored);
+  runDecision(engine, job, scored);
   await Promise.all([...receivers, scored].map((receiver) => receiver.ended));
   receivers.forEach(({ calls }, i) => {
     const reply = (n: number): string[] => [`piece ${n} p${i} 1`, `piece ${n} p${i + 1} 2`, `finished ${n} stop 2 2`];
@@ -115,7 +116,7 @@ t.test('the prefixes in its sequences are known until it is lost', async (t) => 
   t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt, ALL_ACCOUNTS)), 0);
   await harness.ready();
   const receiver = new RecordingReceiver();
-  engine.generate(job, receiver);
+  runChat(engine, job, receiver);
   await receiver.ended;
   t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt, ALL_ACCOUNTS)), PREFIX_CHUNK);
   process.kill(engine.pid ?? 0, 'SIGKILL');
@@ -144,12 +145,12 @@ t.test('nothing is delivered after a cancel, even if the engine still reports on
   const harness = launch(t);
   await harness.ready();
   const late = new RecordingReceiver();
-  const { cancel } = harness.engine.generate(stubJob('late'), late);
+  const { cancel } = runChat(harness.engine, stubJob('late'), late);
   await late.begun;
   cancel();
   const heard = late.calls.length;
   const other = new RecordingReceiver();
-  harness.engine.generate(stubJob('echo', 1, 2, 3), other);
+  runChat(harness.engine, stubJob('echo', 1, 2, 3), other);
   t.equal(await other.ended, 'done');
   t.equal(late.calls.length, heard);
   t.same(harness.lost, [], 'and that is no protocol violation');
@@ -159,7 +160,7 @@ t.test('a job that fails alone does not affect the engine', async (t) => {
   const harness = launch(t);
   await harness.ready();
   const receiver = new RecordingReceiver();
-  harness.engine.generate(stubJob('fail'), receiver);
+  runChat(harness.engine, stubJob('fail'), receiver);
   t.same(await receiver.ended, { kind: 'failed', started: true });
   t.equal(harness.engine.state, 'ready');
   t.match(harness.logs.at(-1), /^job failed .*"reason":"no room"/);
@@ -171,9 +172,9 @@ t.test('kill -9 during jobs: each fails with its own `started`, then the engine 
   await harness.ready();
   const running = Array.from({ length: 8 }, () => new RecordingReceiver());
   const queued = new RecordingReceiver();
-  for (const receiver of running) engine.generate(stubJob('hold'), receiver);
+  for (const receiver of running) runChat(engine, stubJob('hold'), receiver);
   await Promise.all(running.map((receiver) => receiver.begun));
-  engine.generate(stubJob('queued'), queued);
+  runChat(engine, stubJob('queued'), queued);
 
   let seatsBefore: number | undefined;
   const failed = queued.failed.bind(queued);
@@ -195,7 +196,7 @@ t.test('kill -9 during jobs: each fails with its own `started`, then the engine 
   t.same(harness.seats, [engine.facts?.seats, 0, engine.facts?.seats]);
   t.not(engine.pid, before);
   const receiver = new RecordingReceiver();
-  engine.generate(stubJob('echo', 5), receiver);
+  runChat(engine, stubJob('echo', 5), receiver);
   t.equal(await receiver.ended, 'done');
 });
 
@@ -208,7 +209,7 @@ t.test('exit reasons', async (t) => {
     const harness = launch(t);
     await harness.ready();
     const receiver = new RecordingReceiver();
-    harness.engine.generate(stubJob(what, 424242), receiver);
+    runChat(harness.engine, stubJob(what, 424242), receiver);
     t.same(await receiver.ended, { kind: 'lost', started: false });
     const lost = await harness.loss();
     t.equal(lost.reason, reason);
@@ -221,7 +222,7 @@ t.test('an engine with a blocked event loop is killed for its silence, and resta
   const harness = launch(t, {}, { hangMs: 1000 });
   await harness.ready();
   const receiver = new RecordingReceiver();
-  harness.engine.generate(stubJob('block'), receiver);
+  runChat(harness.engine, stubJob('block'), receiver);
   t.same(await receiver.ended, { kind: 'lost', started: true });
   t.match(await harness.loss(), { reason: 'hang', detail: 'silent' });
   await harness.ready(2);
@@ -231,7 +232,7 @@ t.test('heartbeats without steps while a job waits: killed, restarted', async (t
   const harness = launch(t, {}, { hangMs: 1000 });
   await harness.ready();
   const receiver = new RecordingReceiver();
-  harness.engine.generate(stubJob('stuck'), receiver);
+  runChat(harness.engine, stubJob('stuck'), receiver);
   t.same(await receiver.ended, { kind: 'lost', started: true });
   t.match(await harness.loss(), { reason: 'hang', detail: 'stuck' });
   await harness.ready(2);
@@ -242,7 +243,7 @@ t.test('an engine that makes steps is not killed during a long job', async (t) =
   await harness.ready();
   const receiver = new RecordingReceiver();
   // At least twice as long as that.
-  harness.engine.generate(stubJob('slow', 400), receiver);
+  runChat(harness.engine, stubJob('slow', 400), receiver);
   t.equal(await receiver.ended, 'done');
   t.same(harness.lost, []);
 });
@@ -253,7 +254,7 @@ t.test('a model that cannot be served is not tried again', async (t) => {
   t.equal(harness.engine.state, 'lost');
   t.equal(harness.engine.readyInMs, 0);
   const receiver = new RecordingReceiver();
-  harness.engine.generate(stubJob('echo'), receiver);
+  runChat(harness.engine, stubJob('echo'), receiver);
   t.same(await receiver.ended, { kind: 'lost', started: false });
   harness.engine.start();
   await reaped(harness.engine.pid!);
@@ -337,7 +338,7 @@ t.test('an engine that gets an unknown message ends, and the log shows why', asy
   const harness = launch(t);
   await harness.ready();
   const receiver = new RecordingReceiver();
-  harness.engine.generate(stubJob('refuse'), receiver);
+  runChat(harness.engine, stubJob('refuse'), receiver);
   t.same(await receiver.ended, { kind: 'lost', started: false });
   t.match(await harness.loss(), { reason: 'exited', code: 4, detail: 'it received an unknown message' });
   await harness.ready(2);
@@ -383,7 +384,7 @@ t.test('lazy: no process before wake()', async (t) => {
   t.match(engine, { state: 'unloaded', onDemand: true, facts: undefined });
   t.ok(engine.readyInMs > 0);
   const early = new RecordingReceiver();
-  engine.generate(stubJob('echo', 1), early);
+  runChat(engine, stubJob('echo', 1), early);
   t.same(await early.ended, { kind: 'lost', started: false });
   engine.wake();
   engine.wake();
@@ -391,7 +392,7 @@ t.test('lazy: no process before wake()', async (t) => {
   await harness.ready();
   t.equal(harness.logs.filter((line) => line.startsWith('engine forked')).length, 1);
   const receiver = new RecordingReceiver();
-  engine.generate(stubJob('echo', 1), receiver);
+  runChat(engine, stubJob('echo', 1), receiver);
   t.equal(await receiver.ended, 'done');
 });
 
@@ -406,7 +407,7 @@ t.test('idle: shut down, its process ended, and loaded again by wake(), also whi
   await harness.ready();
   const pid = engine.pid!;
   const receiver = new RecordingReceiver();
-  engine.generate(stubJob('slow', 60), receiver);
+  runChat(engine, stubJob('slow', 60), receiver);
   t.equal(await receiver.ended, 'done', 'nothing is unloaded during a job');
   t.equal(harness.unloads, 0);
   await harness.unloaded();
@@ -428,7 +429,7 @@ t.test('idle: never during a job, whatever the queue reports', async (t) => {
   const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand: demand({ idleUnloadMs: 100 }) });
   await harness.ready();
   const receiver = new RecordingReceiver();
-  harness.engine.generate(stubJob('slow', 80), receiver);
+  runChat(harness.engine, stubJob('slow', 80), receiver);
   t.equal(await receiver.ended, 'done');
   t.equal(harness.unloads, 0);
   await harness.unloaded();
@@ -457,9 +458,9 @@ t.test('protocol violations: killed; started jobs fail as protocol, the others a
     const harness = launch(t);
     await harness.ready();
     const [running, culprit] = [new RecordingReceiver(), new RecordingReceiver()];
-    harness.engine.generate(stubJob('hold'), running);
+    runChat(harness.engine, stubJob('hold'), running);
     await running.begun;
-    harness.engine.generate(stubJob(what), culprit);
+    runChat(harness.engine, stubJob(what), culprit);
     t.same(await running.ended, { kind: 'protocol', started: true });
     t.same(await culprit.ended, { kind: 'lost', started: false });
     t.match(await harness.loss(), { reason: 'protocol', detail });
@@ -473,7 +474,7 @@ t.test('after a process was ready for the longest wait the waits start from the 
     await harness.ready(life);
     // Three steps of 5 ms each are longer than backoffMaxMs.
     const receiver = new RecordingReceiver();
-    harness.engine.generate(stubJob('slow', 3), receiver);
+    runChat(harness.engine, stubJob('slow', 3), receiver);
     await receiver.ended;
     process.kill(harness.engine.pid!, 'SIGKILL');
     t.equal(await harness.restart(life), 1);
@@ -486,7 +487,7 @@ t.test('close: jobs fail, the process ends, no restart; a second call does nothi
   await harness.ready();
   const dead = once(await connected, 'close');
   const receiver = new RecordingReceiver();
-  harness.engine.generate(stubJob('hold'), receiver);
+  runChat(harness.engine, stubJob('hold'), receiver);
   await receiver.begun;
   const closing = harness.engine.close();
   t.equal(harness.engine.close(), closing);

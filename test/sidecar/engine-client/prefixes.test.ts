@@ -1,6 +1,6 @@
 import t from 'tap';
 import { PREFIX_CHUNK, prefixHashes } from '../../../engine/protocol/prefix-hash.js';
-import { HeldPrefixes } from '../../../sidecar/engine-client/prefix-index.js';
+import { CacheScopes, HeldPrefixes } from '../../../sidecar/engine-client/prefixes.js';
 import { MOST_SAVED } from '../../../engine/protocol/messages.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 import type { SharedState } from '../../../engine/protocol/shared-state.js';
@@ -60,4 +60,31 @@ t.test('more than the engine can have is a protocol violation', async (t) => {
   t.equal(index.apply([held(4 + MOST_SAVED, prompt(1, 0))]), 'held-too-much');
   t.equal(index.apply([held(0, prompt(11, 0))]), 'held-too-much');
   t.equal(index.apply([held(0, prompt(10, 0))]), undefined);
+});
+
+t.test('an account has its own scope, which does not contain its name', async (t) => {
+  const scopes = new CacheScopes('account');
+  t.equal(scopes.of('acme'), scopes.of('acme'));
+  t.match(scopes.of('acme'), /^[\w-]{22}$/);
+  const all = new Set(Array.from({ length: 1000 }, (_, i) => scopes.of(`account-${i}`)));
+  t.equal(all.size, 1000);
+  t.not(new CacheScopes('account').of('acme'), scopes.of('acme'), 'another process has another secret');
+});
+
+t.test('a closed account gets another one', async (t) => {
+  const scopes = new CacheScopes('account');
+  const [first, other] = [scopes.of('acme'), scopes.of('globex')];
+  t.equal(scopes.close('acme'), first);
+  const second = scopes.of('acme');
+  t.not(second, first);
+  t.equal(scopes.close('acme'), second);
+  t.not(scopes.of('acme'), second);
+  t.equal(scopes.of('globex'), other);
+});
+
+t.test('or all accounts have one', async (t) => {
+  const scopes = new CacheScopes('all');
+  t.equal(scopes.of('acme'), ALL_ACCOUNTS);
+  t.equal(scopes.close('acme'), ALL_ACCOUNTS);
+  t.equal(scopes.of('globex'), ALL_ACCOUNTS);
 });
