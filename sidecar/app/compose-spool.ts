@@ -60,10 +60,9 @@ export async function openSpool(
 }
 
 function hooks(dir: string, metrics: SpoolMetrics, log: Log, observer: SpoolObserver): SpoolHooks {
-  const isNews = newsOf();
   return {
     recorded: (kind) => metrics.recorded(kind),
-    synced: (ms) => {
+    durable: (ms) => {
       metrics.synced(ms);
       observer.durable();
     },
@@ -77,7 +76,7 @@ function hooks(dir: string, metrics: SpoolMetrics, log: Log, observer: SpoolObse
     },
     full: () => observer.full(),
     removed: (removed, records) => {
-      if (isNews(removed)) metrics.removed();
+      if (removed.what === 'lock' || !removed.known) metrics.removed();
       reportRemoved(removed, records, dir, log);
     },
     taken: (pid) => {
@@ -101,22 +100,6 @@ const ADVICE: Readonly<Record<Extract<Removed, { what: 'segment' }>['outcome'], 
   cut: `records behind the cut are lost unless they were delivered, and the next ones are in another segment: \`usage verify\` shows which, ${FIND_OUT}`,
   lost: `its records are lost unless they were delivered: restore the file from a backup, and ${FIND_OUT}`,
 };
-
-/**
- * Whether an event is the first one of a file's removal. The spool reports a file twice that it could not restore at once: as pending,
- * and when it has restored it.
- */
-export function newsOf(): (removed: Removed) => boolean {
-  let pending: number | undefined;
-  return (removed) => {
-    if (removed.what === 'lock') return true;
-    const { segment, outcome } = removed;
-    if (outcome === 'pending') pending = segment;
-    const isKnown = outcome === 'restored' && segment === pending;
-    if (isKnown) pending = undefined;
-    return !isKnown;
-  };
-}
 
 /** `records`: written since all files were last found in place. */
 function reportRemoved(removed: Removed, records: number, dir: string, log: Log): void {

@@ -77,8 +77,8 @@ export class Balances {
     const { spool, file, beginAnew, listener } = options;
     const found = await readSnapshot(file);
     const oldest = await spool.oldest();
-    const whole = typeof found === 'object' ? found : undefined;
-    const from = whole?.position ?? START;
+    const snapshot = typeof found === 'object' ? found : undefined;
+    const from = snapshot?.position ?? START;
     const why = gap(found, from, oldest, spool.position);
     if (why !== undefined) {
       if (!beginAnew) return { kind: 'lost', why: `${file} ${why}` };
@@ -88,7 +88,7 @@ export class Balances {
     const ahead = comparePositions(from, spool.position) > 0;
     const start = why === undefined ? from : ahead ? spool.position : oldest;
     // An older sidecar kept accounts that have spent nothing.
-    const spent = [...(whole?.settled ?? [])].filter(([, sum]) => sum > 0n);
+    const spent = [...(snapshot?.settled ?? [])].filter(([, sum]) => sum > 0n);
     const balances = new Balances(options, new Map(spent), start, start);
     const estimated = new Map(spool.estimated.map((record) => [record.id, record]));
     if (ahead) for (const id of estimated.keys()) balances.#counted.add(id);

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { copyBytes, type Disk, type DiskFile } from './disk.js';
-import { endOf, headOf, listSegments, scan } from './reader.js';
+import { endOf, listSegments, scan } from './reader.js';
 import { QUARANTINE, segmentName, segmentPath, type Position } from './spool-format.js';
 
 /** Damaged bytes that are searched for closes, at most; damage that is longer is of a lost disk. */
@@ -53,7 +53,7 @@ interface Unclosed {
  */
 export async function recover(dir: string, disk: Disk): Promise<Recovered> {
   const segments = await listSegments(dir, disk);
-  const last = await lastWithLines(dir, segments, disk);
+  const newest = await newestWithLines(dir, segments, disk);
   const unclosed = new Map<string, Unclosed>();
   const quarantined: Quarantined[] = [];
   const sizes = new Map<number, number>();
@@ -63,14 +63,14 @@ export async function recover(dir: string, disk: Disk): Promise<Recovered> {
   let position: Position | undefined;
 
   for (const segment of segments) {
-    const isEnd = segment >= last;
+    const isEnd = segment >= newest;
     const end = isEnd ? undefined : await endOf(dir, segments, segment, disk);
     const file = await disk.open(segmentPath(dir, segment), isEnd ? 'change' : 'read');
     try {
       let size = await file.size();
       ended = false;
       for await (const found of scan(file, 0, end)) {
-        if (found.kind === 'record') take(unclosed, found.record, segment);
+        if (found.kind === 'record') note(unclosed, found.record, segment);
         else if (found.kind === 'mark') {
           ended = found.mark.kind === 'end';
           if (found.mark.kind === 'head') continue;
@@ -88,7 +88,7 @@ export async function recover(dir: string, disk: Disk): Promise<Recovered> {
       // A killed process leaves lines in the page cache that are not on disk yet.
       if (isEnd) await file.sync();
       sizes.set(segment, size);
-      if (segment === last) position = { segment, offset: size };
+      if (segment === newest) position = { segment, offset: size };
     } finally {
       await file.close();
     }
@@ -107,9 +107,8 @@ export async function recover(dir: string, disk: Disk): Promise<Recovered> {
 }
 
 /** The newest segment with a complete line; in later ones nothing was acknowledged. */
-async function lastWithLines(dir: string, segments: readonly number[], disk: Disk): Promise<number> {
+async function newestWithLines(dir: string, segments: readonly number[], disk: Disk): Promise<number> {
   for (const segment of [...segments].reverse()) {
-    if (await headOf(dir, segment, disk)) return segment;
     const file = await disk.open(segmentPath(dir, segment), 'read');
     try {
       for await (const found of scan(file, 0, undefined)) if (found.kind !== 'torn') return segment;
@@ -120,7 +119,8 @@ async function lastWithLines(dir: string, segments: readonly number[], disk: Dis
   return 0;
 }
 
-function take(unclosed: Map<string, Unclosed>, record: UsageRecord, segment: number): void {
+/** Follows which requests have no close yet. */
+function note(unclosed: Map<string, Unclosed>, record: UsageRecord, segment: number): void {
   if (record.kind === 'close') unclosed.delete(record.id);
   // A progress whose open is damaged is billed too.
   else unclosed.set(record.id, { last: record, segment: unclosed.get(record.id)?.segment ?? segment });

@@ -19,6 +19,8 @@ export type Removed =
        * place and was truncated.
        */
       readonly outcome: 'restored' | 'pending' | 'lost' | 'cut';
+      /** It was reported as `pending` before. */
+      readonly known: boolean;
     };
 
 /** A segment that is open for writing. */
@@ -29,6 +31,8 @@ interface OpenSegment {
   size: number;
   /** Of them, those that the last check found in the file. */
   checked: number;
+  /** Its removal was reported as `pending`. */
+  known: boolean;
 }
 
 /** Bytes that a check reads at once. */
@@ -156,7 +160,7 @@ export class SegmentWriter {
     const { file, segment, size } = open;
     if (!(await isIntact(open).catch(() => true))) {
       this.#sizes.set(segment, Math.min(size, await file.size().catch(() => size)));
-      this.#onRemoved({ what: 'segment', segment, bytes: size, outcome: 'cut' });
+      this.#onRemoved({ what: 'segment', segment, bytes: size, outcome: 'cut', known: false });
     }
     // Data is durable whatever the result of closing.
     await file.close().catch(() => undefined);
@@ -211,7 +215,7 @@ export class SegmentWriter {
     const segment = this.#next++;
     const file = await this.#disk.open(segmentPath(this.#dir, segment), 'create');
     this.#sizes.set(segment, 0);
-    return { file, segment, size: 0, checked: 0 };
+    return { file, segment, size: 0, checked: 0, known: false };
   }
 
   /** Truncates what did not become durable, to free disk space, and closes the segment. */
@@ -235,7 +239,7 @@ export class SegmentWriter {
     if (bytes === undefined || (size ?? -1) >= bytes) return;
     if (size === undefined) this.#sizes.delete(segment);
     else this.#sizes.set(segment, size);
-    this.#onRemoved({ what: 'segment', segment, bytes, outcome: size === undefined ? 'lost' : 'cut' });
+    this.#onRemoved({ what: 'segment', segment, bytes, outcome: size === undefined ? 'lost' : 'cut', known: false });
   }
 
   /** A segment without durable records may be removed. */
@@ -248,7 +252,8 @@ export class SegmentWriter {
     try {
       await this.#restore();
     } catch (error) {
-      this.#onRemoved({ what: 'segment', segment: open.segment, bytes: open.size, outcome: 'pending' });
+      this.#onRemoved({ what: 'segment', segment: open.segment, bytes: open.size, outcome: 'pending', known: false });
+      open.known = true;
       throw error;
     }
   }
@@ -261,7 +266,7 @@ export class SegmentWriter {
   async #restore(): Promise<void> {
     const detached = this.#detached;
     if (!detached) return;
-    const { file, segment, size } = detached;
+    const { file, segment, size, known } = detached;
     const path = segmentPath(this.#dir, segment);
     const draft = `${path}.restored`;
     await this.#disk.makeDir(this.#dir);
@@ -274,7 +279,7 @@ export class SegmentWriter {
     await this.#disk.rename(draft, path);
     await this.#disk.syncDir(this.#dir);
     this.#detached = undefined;
-    this.#onRemoved({ what: 'segment', segment, bytes: size, outcome: 'restored' });
+    this.#onRemoved({ what: 'segment', segment, bytes: size, outcome: 'restored', known });
     await file.close().catch(() => undefined);
   }
 }

@@ -167,8 +167,8 @@ function headerAt(
   const end = space + 1 + CRC_DIGITS;
   const digits = text.toString('latin1', 0, space < 0 ? text.length : space);
   if (space < 0 || text.length <= end) {
-    const whole = digits === '' || isLength(digits);
-    return whole && (space < 0 || /^[0-9a-f]* ?$/.test(text.toString('latin1', space + 1))) ? 'short' : 'bad';
+    const mayBeLength = digits === '' || isLength(digits);
+    return mayBeLength && (space < 0 || /^[0-9a-f]* ?$/.test(text.toString('latin1', space + 1))) ? 'short' : 'bad';
   }
   const crc = text.toString('latin1', space + 1, end);
   if (!isLength(digits) || !/^[0-9a-f]{8}$/.test(crc) || text[end] !== SPACE) return 'bad';

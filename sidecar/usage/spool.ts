@@ -14,6 +14,9 @@
  * record once. A reader that parses segments itself, or that reads a live spool without `until`, can get a record twice
  * and must drop the second by (id, kind). Of progress records, whose counts are cumulative, the last one counts.
  *
+ * A record is unsynced until the write and the sync of its group have succeeded, and durable from then on. A segment is
+ * intact while its file has all of its durable bytes.
+ *
  * Recovery (recovery.ts) adds missing closes. No id ever gets two closes.
  *
  * While the spool is unhealthy no new billable work is accepted, so a bounded number of requests is recorded. A probe finds
@@ -44,7 +47,7 @@ export type Health = { readonly ok: true } | { readonly ok: false; readonly why:
 export interface SpoolHooks {
   recorded?(kind: UsageRecord['kind']): void;
   /** A group became durable: time of write and sync, and number of records. */
-  synced?(ms: number, records: number): void;
+  durable?(ms: number, records: number): void;
   /** A write or a sync failed, of records or of a probe. */
   failed?(error: unknown): void;
   /** Called for each change of `ok`. */
@@ -380,7 +383,7 @@ export class Spool {
       if (record.kind === 'close') this.#firstSegments.delete(record.id);
       else if (!this.#firstSegments.has(record.id)) this.#firstSegments.set(record.id, written.segment);
     }
-    this.#hooks.synced?.(this.#clock.now() - from, group.length);
+    this.#hooks.durable?.(this.#clock.now() - from, group.length);
     this.#unchecked += group.length;
     for (const { waiters } of this.#unsynced.splice(0, group.length)) for (const durable of waiters) durable();
     return true;

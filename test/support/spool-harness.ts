@@ -74,7 +74,7 @@ export class SpoolHarness {
           release: () => Promise.resolve(),
         }),
       hooks: {
-        synced: (_, records) => this.groups.push(records),
+        durable: (_, records) => this.groups.push(records),
         failed: (error) => this.errors.push(error),
         health: (health) => this.health.push(health),
         overdue: ({ id }) => this.overdue.push(id),

@@ -77,7 +77,7 @@ export class HttpSink implements DeliverySink {
       headers: { 'content-type': BATCH_TYPE, ...(authorization !== undefined && { authorization }) },
     });
     // Only a complete response counts: an incomplete one may come from a proxy, and a repeated batch does no harm.
-    await drop(response);
+    await discard(response);
     const { status } = response;
     if (response.ok) return { kind: 'accepted' };
     if (status >= 400 && status < 500 && !NOT_NOW.has(status) && !NOT_THE_EVENTS.has(status)) {
@@ -89,7 +89,7 @@ export class HttpSink implements DeliverySink {
 }
 
 /** Reads a body to its end or to its bound. Rejects if it ends early. */
-async function drop({ body }: Response): Promise<void> {
+async function discard({ body }: Response): Promise<void> {
   let bytes = 0;
   // Leaving the loop early cancels the body and closes the connection.
   for await (const chunk of (body ?? []) as AsyncIterable<Uint8Array>) {

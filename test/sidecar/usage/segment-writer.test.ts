@@ -111,7 +111,10 @@ t.test('while it cannot be written again nothing is acknowledged, and nothing is
   harness.disk.fail = () => undefined;
   await harness.pass(1000);
   t.ok(answered);
-  t.match(harness.removed, [{ outcome: 'pending' }, { outcome: 'restored' }]);
+  t.match(harness.removed, [
+    { outcome: 'pending', known: false },
+    { outcome: 'restored', known: true },
+  ]);
   t.strictSame(await ended(harness), { lost: 0, records: shorts('a', 'b'), findings: [] });
 });
 
