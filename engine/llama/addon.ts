@@ -6,7 +6,7 @@ import type { LlamaContext } from 'node-llama-cpp';
 import type { AddonCheckpoint, AddonContext } from './addon-context.js';
 import { LoadFailure } from './load-failure.js';
 import { engineAddon, type EngineAddon } from './native.js';
-import { KNOWN_VERSION } from './prebuilt-file.js';
+import { KNOWN_VERSION } from './addon-file.js';
 import { usableCores } from '../protocol/usable-cores.js';
 
 export interface Internals {

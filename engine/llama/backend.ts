@@ -1,10 +1,40 @@
-import type { Llama } from 'node-llama-cpp';
+/**
+ * Opens node-llama-cpp's addon for a backend without its `getLlama`: on Linux that first loads the addon in a process of its own,
+ * which takes half a second of processor time at each start. The processes that load it here are children that the sidecar restarts,
+ * so an addon that ends its process ends no more than that trial would.
+ */
+import type { LlamaOptions } from 'node-llama-cpp';
 import type { EngineSetup } from '../protocol/setup.js';
+import { findAddon, loadAddon, type AddonFile } from './addon-file.js';
 import type { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
-import { getLlamaGpuTypes, LlamaLogLevel } from './package.js';
-import { checkServed, openingGlobally } from './native.js';
-import { openPrebuilt } from './prebuilt.js';
+import { checkServed } from './native.js';
+import { getLlamaGpuTypes, Llama, LlamaLogLevel } from './package.js';
+
+/** What `getLlama` passes to it. Not public, so only the version whose source was read is served (native.ts). */
+interface Creates {
+  readonly _create: (parts: {
+    readonly bindings: unknown;
+    readonly bindingPath: string;
+    readonly extBackendsPath: string | undefined;
+    readonly buildType: AddonFile['build'];
+    readonly buildMetadata: unknown;
+    readonly logLevel: LlamaLogLevel;
+    readonly logger: NonNullable<LlamaOptions['logger']>;
+    readonly maxThreads: number | undefined;
+    readonly vramPadding: (total: number) => number;
+    readonly ramPadding: (total: number) => number;
+    readonly numa: false;
+    readonly debug: false;
+    readonly tempDir: false;
+  }) => Promise<Llama>;
+}
+
+const silent = (): void => undefined;
+
+/** Bytes of memory that `getLlama` leaves free where it computes what fits; its own defaults on Linux. */
+const ramPadding = (total: number): number => Math.floor(Math.min(total / 4, 1 << 30));
+const vramPadding = (total: number): number => Math.floor(Math.min(total * 0.08, 1.6 * 2 ** 30));
 
 /**
  * llama.cpp with the backend that `gpu` selects; its errors go to `log`. The caller disposes it. Rejects with a {@link
@@ -12,36 +42,48 @@ import { openPrebuilt } from './prebuilt.js';
  */
 export async function openLlama(gpu: EngineSetup['gpu'], log?: LlamaLog): Promise<Llama> {
   checkServed();
-  const llama = await open(gpu, log);
-  const named = gpu === false || gpu === 'auto' ? undefined : gpu;
-  // An addon that was built here for a GPU says itself that it computes on the CPU when its backend finds no device.
-  const onDevice = llama.gpu !== false && (await llama.getGpuDeviceNames()).length > 0;
-  if (onDevice || (llama.gpu === false && named === undefined)) return llama;
-  await llama.dispose();
-  if (named !== undefined) throw new LoadFailure(`${named} finds no device on this machine`, true);
-  // A driver's library without a GPU is common. llama.cpp would then compute on the CPU too, but without the settings
-  // chosen for one.
-  return await open(false, log);
-}
-
-async function open(gpu: EngineSetup['gpu'], log: LlamaLog | undefined): Promise<Llama> {
   // During callers' jobs llama.cpp's own lines may quote content: they are not logged.
   const logs = { logLevel: log ? LlamaLogLevel.error : LlamaLogLevel.disabled, ...(log && { logger: log.logger }) };
-  const prebuilt = (await isCpu(gpu)) ? await openPrebuilt(logs) : undefined;
-  if (prebuilt) return prebuilt;
-  const { getLlama, NoBinaryFoundError } = await import('node-llama-cpp');
-  try {
-    return await openingGlobally(() =>
-      getLlama({ gpu, build: 'never', skipDownload: true, progressLogs: false, ...logs }),
-    );
-  } catch (error) {
-    if (!(error instanceof NoBinaryFoundError)) throw error;
-    throw new LoadFailure(`there is no llama.cpp for the backend ${String(gpu)} on this machine`);
+  // Found by the files of drivers and libraries. A driver's library without a GPU is common, so the next one is tried then.
+  const backends = gpu === 'auto' ? await getLlamaGpuTypes('supported') : [gpu];
+  let problem = '';
+  for (const backend of backends) {
+    const found = findAddon(backend);
+    const llama = found && (await openAddon(found, logs));
+    problem = `there is no llama.cpp for the backend ${String(backend)} on this machine`;
+    if (llama === undefined) continue;
+    // llama.cpp computes on the CPU if a backend finds no device, but without the settings chosen for one.
+    if (backend === false || (llama.gpu !== false && (await llama.getGpuDeviceNames()).length > 0)) return llama;
+    await llama.dispose();
+    if (gpu !== 'auto') throw new LoadFailure(`${backend} finds no device on this machine`, true);
   }
+  throw new LoadFailure(problem);
 }
 
-/** Whether `getLlama` would try no backend for a GPU. */
-async function isCpu(gpu: EngineSetup['gpu']): Promise<boolean> {
-  if (gpu === 'auto') return (await getLlamaGpuTypes('supported')).every((type) => type === false);
-  return gpu === false;
+/** Undefined: the addon cannot be loaded. The caller disposes the result. */
+export async function openAddon(
+  { file, metadata, build, extensions }: AddonFile,
+  {
+    logLevel = LlamaLogLevel.disabled,
+    logger = silent,
+    maxThreads,
+  }: Pick<LlamaOptions, 'logLevel' | 'logger' | 'maxThreads'> = {},
+): Promise<Llama | undefined> {
+  const bindings = loadAddon(file);
+  if (bindings === undefined) return undefined;
+  return await (Llama as unknown as Creates)._create({
+    bindings,
+    bindingPath: file,
+    extBackendsPath: extensions,
+    buildType: build,
+    buildMetadata: metadata,
+    logLevel,
+    logger,
+    maxThreads,
+    vramPadding,
+    ramPadding,
+    numa: false,
+    debug: false,
+    tempDir: false,
+  });
 }

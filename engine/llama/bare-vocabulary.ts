@@ -5,7 +5,9 @@
  */
 import { dirname } from 'node:path';
 import type { GgufFileInfo } from 'node-llama-cpp';
-import { findPrebuilt, loadPrebuilt } from './prebuilt-file.js';
+import { findAddon, loadAddon } from './addon-file.js';
+import { LoadFailure } from './load-failure.js';
+import { checkServed } from './native.js';
 
 /** What a vocabulary is read from: node-llama-cpp's LlamaModel, or the addon's model. The code that made it disposes it. */
 export interface TokenizerModel {
@@ -68,15 +70,11 @@ const TYPES = ['none', 'spm', 'bpe', 'wpm', 'ugm', 'rwkv', 'plamo2'] as const;
 const NO_LOG = 0;
 
 /** Starting the backend takes about as long as loading a vocabulary, so each thread does it once. */
-let opened: Promise<Bindings | undefined> | undefined;
+let opened: Promise<Bindings> | undefined;
 
-/**
- * Undefined if this addon cannot be used so: the caller then uses node-llama-cpp's own functions. Throws if the file
- * cannot be loaded.
- */
-export async function loadBareTokenizer(file: string): Promise<TokenizerModel | undefined> {
+/** Throws if the file cannot be loaded. */
+export async function loadBareTokenizer(file: string): Promise<TokenizerModel> {
   const bindings = await (opened ??= open());
-  if (bindings === undefined) return undefined;
   const { readGgufFileInfo } = await import('./package.js');
   const fileInfo = await readGgufFileInfo(file, { sourceType: 'filesystem' });
   const model = new bindings.AddonModel(file, { addonExports: bindings, vocabOnly: true, checkTensors: false });
@@ -105,11 +103,13 @@ export async function loadBareTokenizer(file: string): Promise<TokenizerModel | 
   };
 }
 
-async function open(): Promise<Bindings | undefined> {
-  const found = findPrebuilt();
-  if (found === undefined) return undefined;
-  const bindings = loadPrebuilt(found.file) as Bindings | undefined;
-  if (bindings === undefined) return undefined;
+/** @throws {LoadFailure} */
+async function open(): Promise<Bindings> {
+  checkServed();
+  const found = findAddon(false);
+  const bindings = found && (loadAddon(found.file) as Bindings | undefined);
+  if (found === undefined || bindings === undefined)
+    throw new LoadFailure('there is no llama.cpp for the CPU of this machine: run npm ci');
   bindings.markLoaded();
   bindings.setLogger(() => undefined);
   bindings.setLoggerLogLevel(NO_LOG);

@@ -8,7 +8,7 @@ import { constants } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import type { AddonContext } from './addon-context.js';
 import { LoadFailure } from './load-failure.js';
-import { GLOBAL, KNOWN_VERSION, packageVersion } from './prebuilt-file.js';
+import { KNOWN_VERSION, packageVersion } from './addon-file.js';
 
 /** How one reply's tokens are chosen, with the random numbers of its seed, and what penalties count. */
 export interface AddonPicker {
@@ -123,20 +123,6 @@ export interface VisionAddon {
 }
 
 const FOLDER = fileURLToPath(new URL('../../../engine/native/bin/', import.meta.url));
-
-/** Calls `open`, and lets each addon that it loads be used by later ones. For node-llama-cpp's `getLlama`, which names no file. */
-export async function openingGlobally<T>(open: () => Promise<T>): Promise<T> {
-  const own = process.dlopen.bind(process);
-  // Node loads a required addon by this property.
-  process.dlopen = (module: object, file: string, flags = 0): void => {
-    own(module, file, flags | GLOBAL);
-  };
-  try {
-    return await open();
-  } finally {
-    process.dlopen = own;
-  }
-}
 
 /**
  * @throws {LoadFailure} Another version of node-llama-cpp than the one whose addon engine/native reads is installed, or there are no

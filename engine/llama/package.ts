@@ -5,7 +5,7 @@
  */
 import { existsSync } from 'node:fs';
 import type * as whole from 'node-llama-cpp';
-import { packageVersion } from './prebuilt-file.js';
+import { packageVersion } from './addon-file.js';
 
 /** What is in the module. */
 export type Bundled = Pick<

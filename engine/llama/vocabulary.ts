@@ -1,13 +1,9 @@
-import type { Llama } from 'node-llama-cpp';
 import { loadBareTokenizer, type TokenizerModel } from './bare-vocabulary.js';
 import { fileTemplates } from './file-templates.js';
 import { checkModelFile } from './model-file.js';
 import { CALIBRATION_KEY } from '../prompt/calibration.js';
 import type { Vocabulary } from '../prompt/tokens.js';
 import { tokenizerHash } from './tokenizer-hash.js';
-
-/** Starting the backend takes about as long as loading a vocabulary, so each thread does it once. */
-let backend: Promise<Llama> | undefined;
 
 /**
  * Loads only a GGUF's tokenizer. Works in several worker threads at once. Throws, with a line for an operator, if the
@@ -25,13 +21,7 @@ export async function loadVocabulary(file: string): Promise<Vocabulary> {
 export async function loadTokenizerModel(file: string): Promise<TokenizerModel> {
   const checked = checkModelFile(file);
   if (checked.kind === 'bad') throw new Error(checked.problem);
-  return (await loadBareTokenizer(file)) ?? (await loadTokenizer(file));
-}
-
-async function loadTokenizer(file: string): Promise<TokenizerModel> {
-  // Native code must not write to the console. The engine reports why llama.cpp rejects a file.
-  backend ??= import('./backend.js').then(({ openLlama }) => openLlama(false));
-  return await (await backend).loadModel({ modelPath: file, vocabOnly: true });
+  return await loadBareTokenizer(file);
 }
 
 /** The vocabulary of a model that is loaded already; by default `dispose` leaves it to its owner. */

@@ -1,13 +1,11 @@
 import type { Llama } from 'node-llama-cpp';
-import { openingGlobally } from '../../engine/llama/native.js';
-import { LlamaLogLevel } from '../../engine/llama/package.js';
-import { openPrebuilt } from '../../engine/llama/prebuilt.js';
+import { findAddon } from '../../engine/llama/addon-file.js';
+import { openAddon } from '../../engine/llama/backend.js';
 
 /** llama.cpp on the CPU in this process, as engines open it, without its log lines. The caller disposes it. */
 export async function cpuLlama(maxThreads?: number): Promise<Llama> {
-  const options = { logLevel: LlamaLogLevel.disabled, ...(maxThreads !== undefined && { maxThreads }) };
-  const prebuilt = await openPrebuilt(options);
-  if (prebuilt) return prebuilt;
-  const { getLlama } = await import('node-llama-cpp');
-  return await openingGlobally(() => getLlama({ gpu: false, build: 'never', skipDownload: true, ...options }));
+  const found = findAddon(false);
+  const llama = found && (await openAddon(found, { ...(maxThreads !== undefined && { maxThreads }) }));
+  if (llama === undefined) throw new Error('there is no addon for this machine');
+  return llama;
 }

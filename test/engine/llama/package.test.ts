@@ -5,7 +5,7 @@ import { pathToFileURL } from 'node:url';
 import * as whole from 'node-llama-cpp';
 import t from 'tap';
 import * as used from '../../../engine/llama/package.js';
-import { packageVersion } from '../../../engine/llama/prebuilt-file.js';
+import { packageVersion } from '../../../engine/llama/addon-file.js';
 
 const { bundleFor, ...values } = used;
 
