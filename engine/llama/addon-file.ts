@@ -13,6 +13,7 @@ export type Backend = 'cuda' | 'vulkan' | 'metal' | false;
 
 /** An addon's file and what it was built with. */
 export interface AddonFile {
+  readonly backend: Backend;
   readonly file: string;
   readonly metadata: unknown;
   readonly build: 'prebuilt' | 'localBuild';
@@ -41,20 +42,21 @@ export function findAddon(
   { platform, arch }: Pick<NodeJS.Process, 'platform' | 'arch'> = process,
 ): AddonFile | undefined {
   const name = [platform, arch, ...(backend === false ? [] : [backend])].join('-');
-  const built = addonIn(join(root, 'llama/localBuilds', name, 'Release'), 'localBuild');
-  if (built !== undefined) return built;
+  const built = addonIn(join(root, 'llama/localBuilds', name, 'Release'));
+  if (built !== undefined) return { backend, ...built, build: 'localBuild' };
   const folder = packageFolder(`@node-llama-cpp/${name}`, root);
   if (folder === undefined || packageVersion(folder) !== KNOWN_VERSION) return undefined;
-  const found = addonIn(join(folder, 'bins', name), 'prebuilt');
+  const found = addonIn(join(folder, 'bins', name));
   const more = packageFolder(`@node-llama-cpp/${name}-ext`, root);
-  return found && more !== undefined ? { ...found, extensions: join(more, 'bins', name) } : found;
+  const extensions = more !== undefined && { extensions: join(more, 'bins', name) };
+  return found && { backend, ...found, build: 'prebuilt', ...extensions };
 }
 
-function addonIn(folder: string, build: AddonFile['build']): AddonFile | undefined {
+function addonIn(folder: string): Pick<AddonFile, 'file' | 'metadata'> | undefined {
   const file = join(folder, 'llama-addon.node');
   const about = join(folder, '_nlcBuildMetadata.json');
   if (!existsSync(file) || !existsSync(about)) return undefined;
-  return { file, metadata: JSON.parse(readFileSync(about, 'utf8')), build };
+  return { file, metadata: JSON.parse(readFileSync(about, 'utf8')) };
 }
 
 function packageFolder(name: string, root: string): string | undefined {
@@ -65,14 +67,23 @@ function packageFolder(name: string, root: string): string | undefined {
   }
 }
 
-/** Flags of dlopen with which the addons of engine/native find llama.cpp's functions in an addon's libraries. */
-const GLOBAL = constants.dlopen.RTLD_NOW | constants.dlopen.RTLD_GLOBAL;
-
 /** An instance of the addon, which has a logger of its own; undefined: it cannot be loaded. */
 export function loadAddon(file: string): unknown {
+  return dlopened(file, constants.dlopen.RTLD_NOW);
+}
+
+/**
+ * From now on the addons of engine/native find llama.cpp's functions in the libraries of this addon, which is loaded. Call it for one
+ * addon in a process: functions of two would be mixed up.
+ */
+export function shareAddon(file: string): void {
+  dlopened(file, constants.dlopen.RTLD_NOW | constants.dlopen.RTLD_GLOBAL);
+}
+
+function dlopened(file: string, flags: number): unknown {
   try {
     const module: { exports: unknown } = { exports: {} };
-    process.dlopen(module, file, GLOBAL);
+    process.dlopen(module, file, flags);
     return module.exports;
   } catch {
     return undefined;

@@ -5,7 +5,7 @@
  */
 import type { LlamaOptions } from 'node-llama-cpp';
 import type { EngineSetup } from '../protocol/setup.js';
-import { findAddon, loadAddon, type AddonFile } from './addon-file.js';
+import { findAddon, loadAddon, shareAddon, type AddonFile } from './addon-file.js';
 import type { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
 import { checkServed } from './native.js';
@@ -49,41 +49,56 @@ export async function openLlama(gpu: EngineSetup['gpu'], log?: LlamaLog): Promis
   let problem = '';
   for (const backend of backends) {
     const found = findAddon(backend);
-    const llama = found && (await openAddon(found, logs));
-    problem = `there is no llama.cpp for the backend ${String(backend)} on this machine`;
-    if (llama === undefined) continue;
-    // llama.cpp computes on the CPU if a backend finds no device, but without the settings chosen for one.
-    if (backend === false || (llama.gpu !== false && (await llama.getGpuDeviceNames()).length > 0)) return llama;
-    await llama.dispose();
-    if (gpu !== 'auto') throw new LoadFailure(`${backend} finds no device on this machine`, true);
+    const opened = found ? await openAddon(found, logs) : 'none';
+    if (opened === 'none') problem = `there is no llama.cpp for the backend ${String(backend)} on this machine`;
+    else if (opened === 'no device') problem = `${String(backend)} finds no device on this machine`;
+    else return opened;
+    if (gpu !== 'auto') throw new LoadFailure(problem, opened === 'no device');
   }
   throw new LoadFailure(problem);
 }
 
-/** Undefined: the addon cannot be loaded. The caller disposes the result. */
+/** `none`: the addon cannot be loaded. `no device`: of a GPU's; it then computes on the CPU, but without the settings chosen for one. */
 export async function openAddon(
-  { file, metadata, build, extensions }: AddonFile,
+  { backend, file, metadata, build, extensions }: AddonFile,
   {
     logLevel = LlamaLogLevel.disabled,
     logger = silent,
     maxThreads,
   }: Pick<LlamaOptions, 'logLevel' | 'logger' | 'maxThreads'> = {},
-): Promise<Llama | undefined> {
+): Promise<Llama | 'none' | 'no device'> {
   const bindings = loadAddon(file);
-  if (bindings === undefined) return undefined;
-  return await (Llama as unknown as Creates)._create({
-    bindings,
-    bindingPath: file,
-    extBackendsPath: extensions,
-    buildType: build,
-    buildMetadata: metadata,
-    logLevel,
-    logger,
-    maxThreads,
-    vramPadding,
-    ramPadding,
-    numa: false,
-    debug: false,
-    tempDir: false,
-  });
+  if (bindings === undefined) return 'none';
+  let llama: Llama;
+  try {
+    llama = await (Llama as unknown as Creates)._create({
+      bindings,
+      bindingPath: file,
+      extBackendsPath: extensions,
+      buildType: build,
+      buildMetadata: metadata,
+      logLevel,
+      logger,
+      maxThreads,
+      vramPadding,
+      ramPadding,
+      numa: false,
+      debug: false,
+      tempDir: false,
+    });
+  } catch (error) {
+    // It throws where a GPU's backend has no device that it supports.
+    if (backend !== false) return 'no device';
+    throw error;
+  }
+  if (backend === false || (await hasDevice(llama))) {
+    shareAddon(file);
+    return llama;
+  }
+  await llama.dispose();
+  return 'no device';
+}
+
+async function hasDevice(llama: Llama): Promise<boolean> {
+  return llama.gpu !== false && (await llama.getGpuDeviceNames()).length > 0;
 }

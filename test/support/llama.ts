@@ -6,6 +6,6 @@ import { openAddon } from '../../engine/llama/backend.js';
 export async function cpuLlama(maxThreads?: number): Promise<Llama> {
   const found = findAddon(false);
   const llama = found && (await openAddon(found, { ...(maxThreads !== undefined && { maxThreads }) }));
-  if (llama === undefined) throw new Error('there is no addon for this machine');
+  if (llama === undefined || typeof llama === 'string') throw new Error('there is no addon for this machine');
   return llama;
 }

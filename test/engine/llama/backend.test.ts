@@ -32,7 +32,7 @@ function installed(
 t.test('the addon of the package for this machine', (t) => {
   const { root, bins } = installed(t);
   const file = join(bins, 'llama-addon.node');
-  t.same(findAddon(false, root, HERE), { file, metadata: METADATA, build: 'prebuilt' });
+  t.same(findAddon(false, root, HERE), { backend: false, file, metadata: METADATA, build: 'prebuilt' });
   t.equal(findAddon(false, root, { platform: 'linux', arch: 'riscv64' }), undefined, 'another machine');
   t.equal(findAddon('cuda', root, HERE), undefined, 'another backend');
   t.equal(findAddon(false, installed(t, '3.0.0').root, HERE), undefined, 'another version');
@@ -47,6 +47,7 @@ t.test('one that was built here goes before the package’s', (t) => {
   const built = join(root, 'llama/localBuilds/linux-x64/Release');
   cpSync(bins, built, { recursive: true });
   t.same(findAddon(false, root, HERE), {
+    backend: false,
     file: join(built, 'llama-addon.node'),
     metadata: METADATA,
     build: 'localBuild',
@@ -66,7 +67,7 @@ t.test('a GPU’s addon, with the folder of its backends for older drivers', (t)
   const modules = (root: string): string => join(root, '../@node-llama-cpp');
   const alone = gpu('@node-llama-cpp/linux-x64-cuda');
   const file = join(modules(alone), 'linux-x64-cuda/bins/linux-x64-cuda/llama-addon.node');
-  t.same(findAddon('cuda', alone, HERE), { file, metadata: METADATA, build: 'prebuilt' });
+  t.same(findAddon('cuda', alone, HERE), { backend: 'cuda', file, metadata: METADATA, build: 'prebuilt' });
   const both = gpu('@node-llama-cpp/linux-x64-cuda', '@node-llama-cpp/linux-x64-cuda-ext');
   t.equal(findAddon('cuda', both, HERE)?.extensions, join(modules(both), 'linux-x64-cuda-ext/bins/linux-x64-cuda'));
   t.end();
