@@ -9,11 +9,12 @@ import { parseBody } from '../contracts/parse.js';
 import type { BodyForm } from '../contracts/requests.js';
 import { contractError } from '../domain/errors.js';
 import type { Signal } from '../lib/abort.js';
+import { ChildProcess, confinedEnvironment, nodeOptions, type ChildEnd } from '../lib/child-process.js';
 import type { Clock } from '../lib/clock.js';
 import type { Item, WeightedAccount } from '../lib/fair-share.js';
-import { HostProcess, type HostEnd } from './host-process.js';
 import { AHEAD_MS, ItemQueue } from './item-queue.js';
-import type { Answer, FromHost, HostSetup, ModelReport, PromptModel, Work } from './messages.js';
+import { PROMPTS_VERSION, STACK_MB, type Answer, type FromHost, type HostSetup, type ModelReport } from './messages.js';
+import type { PromptModel, ToHost, Work } from './messages.js';
 import {
   failed,
   refused,
@@ -29,6 +30,18 @@ import {
 /** Wait between two starts: doubled for every host that ends without an answer, reset by an answer. */
 const RESTART_MIN_MS = 50;
 const RESTART_MAX_MS = 10_000;
+
+/** Loading many large vocabularies on a busy machine takes seconds; after this time a host is considered hung, ms. */
+const START_TIMEOUT_MS = 60_000;
+
+/**
+ * The host's own thread tokenizes too, and its stack is set when it starts, usually 8 MB; the shell that becomes the
+ * host raises it as far as this machine allows.
+ */
+const RAISE_STACK = `ulimit -S -s ${STACK_MB * 1024} 2>/dev/null || ulimit -S -s "$(ulimit -H -s)"`;
+
+/** node-llama-cpp does not load without a home folder. This one does not exist, so nothing in it can change what the host does. */
+const NO_HOME = '/nonexistent';
 
 /**
  * A host gets one more millisecond for each so many bytes of a body, to receive and decode them: 32 MiB/s, where an idle core does
@@ -81,7 +94,7 @@ class Body {
   readonly owner: WeightedAccount;
   readonly #source: BodyBytes;
   /** The host that keeps a copy. */
-  sentTo: HostProcess | undefined;
+  sentTo: ChildProcess | undefined;
   /** It is not needed any more. */
   closed = false;
 
@@ -121,9 +134,10 @@ export class PromptHostClient implements PromptMaker {
   readonly #first: Promise<FirstStart>;
   #settleFirst!: (result: FirstStart) => void;
   #markGone!: () => void;
-  #host: HostProcess | undefined;
+  #host: ChildProcess | undefined;
+  /** The present host accepts items. */
+  #isUp = false;
   #models: readonly ModelReport[] = [];
-  #hung: Item<PromptTask> | undefined;
   /**
    * The account of the item that caused the end of the last host, and when: it is also charged for the time until the next host is ready.
    */
@@ -165,7 +179,7 @@ export class PromptHostClient implements PromptMaker {
   stats(): PromptHostStats {
     const { queued, running } = this.#items;
     const problem = this.#problem === undefined ? {} : { problem: this.#problem };
-    return { up: this.#host?.ready === true, queued, running, restarts: this.#restarts, ...problem };
+    return { up: this.#isUp, queued, running, restarts: this.#restarts, ...problem };
   }
 
   open(form: BodyForm, source: BodyBytes, owner: WeightedAccount): OpenBody {
@@ -190,7 +204,8 @@ export class PromptHostClient implements PromptMaker {
     if (this.#closed) return;
     this.#closed = true;
     this.#cancelRestart();
-    this.#host?.kill('closed');
+    void this.#host?.close();
+    this.#isUp = false;
     this.#settleFirst({ kind: 'unable' });
     this.#failAll(failed('closed'));
     this.#markGone();
@@ -239,38 +254,43 @@ export class PromptHostClient implements PromptMaker {
   }
 
   #abandon(item: Item<PromptTask>): void {
-    if (this.#items.abandon(item)) this.#host?.send({ kind: 'cancel', item: item.id });
+    if (this.#items.abandon(item)) this.#tell({ kind: 'cancel', item: item.id });
   }
 
   #dispatch(): void {
     const host = this.#host;
-    if (host?.ready !== true || this.#hung !== undefined) return;
+    if (!this.#isUp || !host) return;
     for (let item = this.#items.next(); item !== undefined; item = this.#items.next()) this.#send(host, item);
     for (const item of this.#items.runs()) if (item.task.unwatch === undefined) this.#watch(host, item);
   }
 
-  #send(host: HostProcess, { id, task: { body, work } }: Item<PromptTask>): void {
+  #send(host: ChildProcess, { id, task: { body, work } }: Item<PromptTask>): void {
     const { form, bytes } = body;
     const fresh = bytes !== undefined && body.sentTo !== host;
-    host.send({ kind: 'item', item: id, work, body: body.id, ...(fresh && { sent: { form, bytes } }) });
+    this.#tell({ kind: 'item', item: id, work, body: body.id, ...(fresh && { sent: { form, bytes } }) });
     // The host keeps it for what follows; `tokenize` is the last one unless its answer is `needs-compiler`.
     body.sentTo = work.kind === 'tokenize' ? undefined : host;
   }
 
-  #watch(host: HostProcess, item: Item<PromptTask>): void {
+  #watch(host: ChildProcess, item: Item<PromptTask>): void {
     const { clock, silenceMs } = this.#options;
     const { task } = item;
     task.runsSince = clock.now();
     task.unwatch = clock.after(longestSilenceMs(silenceMs, task.body.bytes?.length ?? 0), () => {
-      if (this.#hung !== undefined) return;
-      this.#hung = item;
-      task.settle(failed('silent'));
-      host.kill('silent');
+      void host.close();
+      this.#restart(host, 'silent', item);
     });
   }
 
-  #received(message: FromHost): void {
+  /** `ready` is always the first message. */
+  #received(host: ChildProcess, message: FromHost | null | undefined): void {
+    if (!message || (message.kind === 'ready') === this.#isUp) {
+      host.kill({ reason: 'protocol' });
+      return;
+    }
     if (message.kind === 'ready') {
+      host.started();
+      this.#isUp = true;
       this.#problem = undefined;
       this.#models = message.models;
       this.#settleFirst({ kind: 'ready', models: message.models });
@@ -303,51 +323,72 @@ export class PromptHostClient implements PromptMaker {
   #continue({ task, abandoned }: Item<PromptTask>, work: Work): void {
     task.body.sentTo = this.#host;
     task.work = work;
-    if (task.body.bytes === undefined) this.#host?.send({ kind: 'drop', body: task.body.id });
+    if (task.body.bytes === undefined) this.#tell({ kind: 'drop', body: task.body.id });
     else if (!abandoned) this.#add(task);
   }
 
   #closeBody(body: Body): void {
     if (body.closed) return;
     body.closed = true;
-    if (body.sentTo !== undefined && body.sentTo === this.#host) this.#host.send({ kind: 'drop', body: body.id });
+    if (body.sentTo !== undefined && body.sentTo === this.#host) this.#tell({ kind: 'drop', body: body.id });
     this.#openBodies -= 1;
     if (this.#retired && this.#openBodies === 0) this.close();
   }
 
-  #start(): void {
-    this.#host = new HostProcess(this.#options.name, this.#setup, this.#options.clock, {
-      message: (message) => this.#received(message),
-      exited: (why, code) => this.#exited(why, code),
-    });
+  #tell(message: ToHost): void {
+    this.#host?.send(message);
   }
 
-  #exited(why: HostEnd, code?: string): void {
-    this.#host = undefined;
+  #start(): void {
     if (this.#closed) return;
-    // Callers must not wait for a host that does not start.
-    const started = why !== 'start' && why !== 'unstartable';
-    const reason = code === undefined ? why : `${why}: ${code}`;
+    const { name, clock, workers } = this.#options;
+    const host = new ChildProcess(
+      {
+        entry: fileURLToPath(new URL('./host.js', import.meta.url)),
+        name,
+        // V8's helper threads optimize code while it runs, at a higher priority than the compiler thread's. Node starts four, which
+        // together delay the first schema that takes long to compile by more than the work itself takes. Here there are as many as
+        // threads that callers wait for.
+        nodeArguments: [`--v8-pool-size=${Math.max(1, workers)}`],
+        limits: RAISE_STACK,
+        environment: confinedEnvironment({ HOME: NO_HOME, ...nodeOptions() }),
+        clock,
+        startTimeoutMs: START_TIMEOUT_MS,
+      },
+      {
+        message: (raw) => this.#received(host, raw as FromHost | null | undefined),
+        ended: (end) => this.#restart(host, wordFor(end, this.#isUp)),
+      },
+    );
+    this.#host = host;
+    this.#tell({ kind: 'start', v: PROMPTS_VERSION, setup: this.#setup });
+  }
+
+  /** The host has ended, or was killed for the item that hung. The next one starts after a delay, once this one has exited. */
+  #restart(host: ChildProcess, why: string, hung?: Item<PromptTask>): void {
+    const { clock, hooks, name } = this.#options;
     const delayMs = this.#delayMs;
-    if (started) this.#failCause(reason);
+    // Callers must not wait for a host that does not start.
+    if (this.#isUp) this.#failCause(why, hung);
     else this.#failAll(unavailable(delayMs));
-    this.#problem = started ? undefined : reason;
+    this.#problem = this.#isUp ? undefined : why;
+    this.#host = undefined;
+    this.#isUp = false;
     this.#settleFirst({ kind: 'unable' });
     // Only one item was at fault, and it has failed: accounts that send such items must not make others wait.
-    if (why !== 'silent') this.#delayMs = Math.min(delayMs * 2, RESTART_MAX_MS);
+    if (hung === undefined) this.#delayMs = Math.min(delayMs * 2, RESTART_MAX_MS);
     this.#restarts += 1;
-    this.#options.hooks?.restart?.(reason, delayMs, this.#options.name);
-    this.#cancelRestart = this.#options.clock.after(delayMs, () => this.#start());
+    hooks?.restart?.(why, delayMs, name);
+    this.#cancelRestart = clock.after(delayMs, () => void host.exited.then(() => this.#start()));
   }
 
-  #failCause(reason: string): void {
+  #failCause(reason: string, hung: Item<PromptTask> | undefined): void {
     this.#unwatch();
     const now = this.#options.clock.now();
     const ranMs = ({ runsSince = now }: PromptTask): number => now - runsSince;
-    const cause = this.#items.lost(ranMs, this.#hung);
+    const cause = this.#items.lost(ranMs, hung);
     cause?.task.settle(failed(reason));
     this.#cause = cause && { owner: cause.owner, at: now };
-    this.#hung = undefined;
   }
 
   #failAll(result: Refusal | NoResult): void {
@@ -362,6 +403,13 @@ export class PromptHostClient implements PromptMaker {
       task.unwatch = undefined;
     }
   }
+}
+
+/** The word for the end of a host in the log. */
+function wordFor({ reason, detail }: ChildEnd, wasUp: boolean): string {
+  if (reason === 'unstartable') return `unstartable: ${detail}`;
+  if (reason === 'protocol') return reason;
+  return wasUp ? 'died' : 'start';
 }
 
 /** The longest time without an answer for an item with a body of so many bytes, ms. */
