@@ -120,10 +120,10 @@ const offences: readonly { rule: string; sources: Record<string, string>; broken
   {
     rule: 'an engine is used through its port',
     sources: {
-      'sidecar/api/chat.ts': `import type { X } from '../engine-client/supervisor.js';\nexport type Y = X;\n`,
-      'sidecar/engine-client/supervisor.ts': 'export interface X { x: 1 }\n',
+      'sidecar/api/chat.ts': `import type { X } from '../engine-client/replica.js';\nexport type Y = X;\n`,
+      'sidecar/engine-client/replica.ts': 'export interface X { x: 1 }\n',
     },
-    broken: ['sidecar/api/chat.ts', /^sidecar\/engine-client\/supervisor\.ts$/],
+    broken: ['sidecar/api/chat.ts', /^sidecar\/engine-client\/replica\.ts$/],
   },
   {
     rule: 'no cycles',

@@ -8,7 +8,7 @@ import { childEnvironment } from '../lib/child-process.js';
 import type { EngineEvents } from '../engine-client/engine.js';
 import { ReplicatedEngine } from '../engine-client/replicated-engine.js';
 import type { StartGate } from '../engine-client/start-gate.js';
-import { SupervisedReplica } from '../engine-client/supervisor.js';
+import { EngineReplica } from '../engine-client/replica.js';
 import { sameWeights, type WeightFiles } from '../engine-client/weight-files.js';
 import { systemClock } from '../lib/clock.js';
 import { MAX_TOKENS } from '../vision/client.js';
@@ -76,7 +76,7 @@ export function composeEngine(
   const uuids = gpu === 'vulkan' ? undefined : gpuUuids(childEnvironment()['CUDA_DEVICE_ORDER']);
   const replicas = plans.map(({ devices, environment, server, ...sizes }, replica) => {
     const remote = server && remoteSetup(model, server);
-    return new SupervisedReplica({
+    return new EngineReplica({
       entry: remote ? REMOTE_ENGINE : entry,
       setup: {
         ...all,

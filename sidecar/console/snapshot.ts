@@ -8,7 +8,7 @@ import { admissionPage } from '../api/admission.js';
 import type { AdmissionPage } from '../api/admission-page.js';
 import { readinessOf } from '../api/operators.js';
 import type { HostedModel, Services } from '../api/services.js';
-import type { Replica } from '../engine-client/engine.js';
+import type { ReplicaStatus } from '../engine-client/engine.js';
 import type { PromptHostState } from '../prompts/lanes.js';
 import {
   CACHED_TOKENS,
@@ -139,7 +139,7 @@ function holderView({ holder, id, seats }: PlacedHolder, now: number): HolderVie
 type ReplicaWithoutRestarts = Omit<ReplicaView, 'restarts'>;
 
 function replicaView(
-  { state, problem, facts }: Replica,
+  { state, problem, facts }: ReplicaStatus,
   { seats, busy, up }: Omit<AdmissionPage['replicas'][number], 'tokenTimeRatio'> = { seats: 0, busy: 0, up: false },
 ): ReplicaWithoutRestarts {
   const weights = facts?.weightVersion.slice(0, SHOWN_OF_A_HASH) ?? null;

@@ -82,7 +82,7 @@ export interface JobHandle {
 export type EngineState = 'unloaded' | 'cold' | 'ready' | 'lost';
 
 /** One replica of an engine, as operators see it. */
-export interface Replica {
+export interface ReplicaStatus {
   readonly state: EngineState;
   /** Why it is not ready, in one line for the operator, or undefined. */
   readonly problem: string | undefined;
@@ -108,7 +108,7 @@ export interface Engine {
   /** Tokens that a seat can hold, shortest first, of all replicas as they are configured. */
   readonly contexts: readonly number[];
   /** By index. */
-  readonly replicas: readonly Replica[];
+  readonly replicas: readonly ReplicaStatus[];
   /** While cold or unloaded: the estimated time until it is ready if it were woken now, ms. */
   readonly readyInMs: number;
   /** A request needs it: an unloaded one begins to load. Otherwise it does nothing. */

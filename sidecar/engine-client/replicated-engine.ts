@@ -1,4 +1,4 @@
-import type { CacheCounts, EngineReport, HeldTokens } from '../../engine/protocol/messages.js';
+import type { CacheCounts, HeldTokens } from '../../engine/protocol/messages.js';
 import { PREFIX_CHUNK } from '../../engine/protocol/prefix-hash.js';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { StateElsewhere } from '../../engine/protocol/shared-state.js';
@@ -11,35 +11,12 @@ import type {
   EngineState,
   JobHandle,
   Replaced,
-  Replica,
 } from './engine.js';
-import { NO_PREFIXES, type PrefixIndex, type ReplicaPrefixes } from './prefixes.js';
+import { NO_PREFIXES, type PrefixIndex } from './prefixes.js';
+import type { EngineReplica } from './replica.js';
 
-/** One replica of a model's engine, as {@link ReplicatedEngine} sees it: one process after another. */
-export interface EngineReplica extends Replica {
-  readonly onDemand: boolean;
-  readonly pid: number | undefined;
-  /** The setup of its next process. */
-  readonly setup: EngineSetup;
-  readonly readyInMs: number;
-  /** Of its present process, in any state. */
-  readonly report: EngineReport;
-  /** Jobs of its present process that have not ended. */
-  readonly jobs: number;
-  wake(): void;
-  /** Restarts its idle time. A job of any replica restarts that of all, so that they are unloaded together. */
-  touch(): void;
-  run(job: EngineJob): JobHandle;
-  heldPrefixes(): ReplicaPrefixes;
-  forget(scope: CacheScope): void;
-  start(): void;
-  /**
-   * Loads other weights and gives new jobs to them: beside the present ones, or after the present jobs have ended,
-   * while other replicas serve. At most one call at a time.
-   */
-  replace(changes: Changes, how: 'beside' | 'after'): Promise<Replaced>;
-  close(): Promise<void>;
-}
+/** One replica, as {@link ReplicatedEngine} uses it. */
+export type ReplicaPort = Readonly<Pick<EngineReplica, keyof EngineReplica>>;
 
 /** In order of precedence: the engine's state is the first of these that one of its replicas has. */
 const STATES: readonly EngineState[] = ['ready', 'cold', 'unloaded'];
@@ -49,7 +26,7 @@ const STATES: readonly EngineState[] = ['ready', 'cold', 'unloaded'];
  * queue chooses among them.
  */
 export class ReplicatedEngine implements Engine {
-  readonly replicas: readonly EngineReplica[];
+  readonly replicas: readonly ReplicaPort[];
   readonly contexts: readonly number[];
   readonly #prefixes: readonly PrefixIndex[];
   /** The replicas' facts from which `facts` was made. */
@@ -57,7 +34,7 @@ export class ReplicatedEngine implements Engine {
   #facts: EngineFacts | undefined;
 
   /** `contexts`: tokens that a seat of each replica can hold. */
-  constructor(replicas: readonly EngineReplica[], contexts: readonly number[]) {
+  constructor(replicas: readonly ReplicaPort[], contexts: readonly number[]) {
     this.replicas = replicas;
     this.#prefixes = replicas.map((_, at) => new ReachablePrefixes(replicas, at));
     this.contexts = [...new Set(contexts)].sort((a, b) => a - b);
@@ -116,7 +93,7 @@ export class ReplicatedEngine implements Engine {
   /** Tokens that the KV memory of its ready replicas can hold. */
   get capacityTokens(): number {
     // A replica keeps its facts while it has no process, and thus no memory.
-    const seated = ({ state, facts }: EngineReplica): number =>
+    const seated = ({ state, facts }: ReplicaPort): number =>
       state === 'ready' && facts ? (facts.tokens ?? facts.seats * facts.contextPerSeat) : 0;
     return this.replicas.reduce((sum, replica) => sum + seated(replica), 0);
   }
@@ -165,7 +142,7 @@ export class ReplicatedEngine implements Engine {
       : { kind: 'score', receiver: asked.receiver, job: { ...asked.job, ...others } };
   }
 
-  #at(index: number): EngineReplica {
+  #at(index: number): ReplicaPort {
     const replica = this.replicas[index];
     if (replica === undefined) throw new Error('a seat of a replica that the engine does not have');
     return replica;
@@ -177,10 +154,10 @@ export class ReplicatedEngine implements Engine {
  * states it can restore.
  */
 class ReachablePrefixes implements PrefixIndex {
-  readonly #replicas: readonly EngineReplica[];
+  readonly #replicas: readonly ReplicaPort[];
   readonly #at: number;
 
-  constructor(replicas: readonly EngineReplica[], at: number) {
+  constructor(replicas: readonly ReplicaPort[], at: number) {
     this.#replicas = replicas;
     this.#at = at;
   }
@@ -197,11 +174,7 @@ class ReachablePrefixes implements PrefixIndex {
 }
 
 /** A state in another replica's cache that has more of a prompt than replica `at` has; undefined: there is none. */
-function stateElsewhere(
-  replicas: readonly EngineReplica[],
-  at: number,
-  hashes: Uint32Array,
-): StateElsewhere | undefined {
+function stateElsewhere(replicas: readonly ReplicaPort[], at: number, hashes: Uint32Array): StateElsewhere | undefined {
   const replica = replicas[at];
   let most = replica?.heldPrefixes().longestOf(hashes) ?? 0;
   let found: StateElsewhere | undefined;
@@ -222,7 +195,7 @@ function stateElsewhere(
  * Whether a replica can restore the states of another one: these have the same weights, KV type and shape, and fit its seats. A
  * state has at most as many tokens as a seat of the replica that saved it.
  */
-function canRestore({ facts: own }: EngineReplica, { facts: theirs }: EngineReplica): boolean {
+function canRestore({ facts: own }: ReplicaPort, { facts: theirs }: ReplicaPort): boolean {
   if (own?.states === undefined || theirs?.states !== own.states) return false;
   return theirs.contextPerSeat <= own.contextPerSeat;
 }

@@ -1,5 +1,9 @@
+/** When an engine process is ready, and when it has ended: what is logged, what the operator is told, and whether it is restarted. */
+import { ENGINE_EXIT } from '../../engine/protocol/messages.js';
+import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
 import { Backoff } from '../lib/backoff.js';
 import type { ChildEnd } from '../lib/child-process.js';
+import type { Log, LogFields } from '../telemetry/logger.js';
 
 /** Starts that crash before the model is considered the cause. */
 const MAX_CRASHED_STARTS = 3;
@@ -59,4 +63,44 @@ export class RestartPolicy {
     const look = hint === 'device-error' ? 'ra-sidecar doctor runs a step on the GPU' : 'the file may be damaged';
     return `llama.cpp ended each of ${MAX_CRASHED_STARTS} loads by a crash (${how}); ${look}`;
   }
+}
+
+/** How the engine process `pid` ended, for the log. */
+export function endFields({ reason, detail, hint, code, signal }: ChildEnd, pid: number | undefined): LogFields {
+  return {
+    reason: [reason, detail, hint].filter(Boolean).join(': '),
+    ...pidField(pid),
+    ...(code !== null && { exitCode: code }),
+    ...(signal !== null && { signal }),
+  };
+}
+
+/** The id of a process, for the log. */
+export function pidField(pid: number | undefined): LogFields {
+  return pid === undefined ? {} : { pid };
+}
+
+/** Why there is no engine process, for operators; undefined: one that was ready is being restarted. */
+export function problemOf({ reason, detail, code }: ChildEnd, wasReady: boolean): string | undefined {
+  if (code === ENGINE_EXIT.lost) return detail;
+  if (reason === 'unstartable') return `cannot be forked: ${detail ?? ''}`;
+  return wasReady ? undefined : `its last start failed: ${[reason, detail].filter(Boolean).join(': ')}`;
+}
+
+/** Logs that an engine process is ready, and what of its setup it could not have. `loadMs`: since its start. */
+export function reportReady(
+  log: Log,
+  names: Pick<LogFields, 'model' | 'replica'>,
+  facts: EngineFacts,
+  { prefixCache, prefixReuse }: Pick<EngineSetup, 'prefixCache' | 'prefixReuse'>,
+  loadMs: number,
+): void {
+  const { seats, gpu, prefixCacheBytes } = facts;
+  log.info('engine ready', { ...names, seats, backend: gpu || 'cpu', durationMs: Math.round(loadMs) });
+  for (const reason of facts.warnings ?? [])
+    log.warn('external server should be started otherwise', { ...names, reason });
+  const asked = prefixReuse === 'off' ? 0 : (prefixCache?.bytes ?? 0);
+  if (prefixCacheBytes === undefined || prefixCacheBytes >= asked) return;
+  const reason = 'prefixCache.bytes is more than /dev/shm can hold';
+  log.warn('prefix cache is smaller than configured', { ...names, bytes: prefixCacheBytes, reason });
 }

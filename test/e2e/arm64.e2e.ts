@@ -13,7 +13,7 @@ const FILES: readonly string[] = [
   'integration/engine/llama/decoders.test.js',
   'integration/engine/grammar.test.js',
   'integration/engine/prompt/chat-prompt.test.js',
-  'integration/sidecar/engine-client/supervisor.test.js',
+  'integration/sidecar/engine-client/replica.test.js',
 ];
 
 addLocked('@node-llama-cpp/linux-arm64');

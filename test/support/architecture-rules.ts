@@ -133,7 +133,7 @@ export const architectureRules: IFlattenedRuleSet = {
         pathNot: ['sidecar/engine-client', 'sidecar/app', 'sidecar/commands/bench.ts'].map(pathOf),
       },
       to: {
-        path: ['replicated-engine', 'supervisor', 'supervisor-options', 'child', 'mux', 'wire'].map(engineClientFile),
+        path: ['replicated-engine', 'replica', 'child', 'mux', 'wire'].map(engineClientFile),
       },
     },
     {

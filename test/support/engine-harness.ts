@@ -3,8 +3,7 @@ import { fileURLToPath } from 'node:url';
 import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob } from '../../engine/protocol/jobs.js';
 import type { Clock } from '../../sidecar/lib/clock.js';
-import { SupervisedReplica } from '../../sidecar/engine-client/supervisor.js';
-import type { SupervisedReplicaOptions, EngineTiming } from '../../sidecar/engine-client/supervisor-options.js';
+import { EngineReplica, type EngineReplicaOptions, type EngineTiming } from '../../sidecar/engine-client/replica.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
 import { generateJob } from './generate-job.js';
 
@@ -58,16 +57,16 @@ interface Lost {
   readonly code?: number;
 }
 
-/** The supervisor’s log lines that the harness reads. */
+/** The replica’s log lines that the harness reads. */
 interface LogFields {
   readonly reason?: string;
   readonly signal?: string;
   readonly exitCode?: number;
 }
 
-/** A SupervisedReplica on the stub, with its log lines and events. The caller closes it: `engine.close()`. */
+/** A EngineReplica on the stub, with its log lines and events. The caller closes it: `engine.close()`. */
 export class EngineHarness {
-  readonly engine: SupervisedReplica;
+  readonly engine: EngineReplica;
   readonly lost: Lost[] = [];
   readonly restarts: number[] = [];
   readonly logs: string[] = [];
@@ -81,7 +80,7 @@ export class EngineHarness {
     timing: Partial<EngineTiming> = {},
     entry = STUB_ENTRY,
     more: Partial<
-      Pick<SupervisedReplicaOptions, 'clock' | 'onDemand' | 'gate' | 'devices' | 'weights' | 'mappedElsewhere'>
+      Pick<EngineReplicaOptions, 'clock' | 'onDemand' | 'gate' | 'devices' | 'weights' | 'mappedElsewhere'>
     > = {},
   ) {
     const line = (event: string, fields: LogFields = {}): void => {
@@ -89,7 +88,7 @@ export class EngineHarness {
       this.#read(event, fields);
     };
     const log: Log = { info: line, warn: line, error: line, debug: line, forRequest: () => log };
-    this.engine = new SupervisedReplica({
+    this.engine = new EngineReplica({
       entry,
       setup: stubSetup(script),
       timing: { ...STUB_TIMING, ...timing },

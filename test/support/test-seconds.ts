@@ -23,7 +23,7 @@ const SECONDS: Readonly<Record<string, number>> = {
   'fault/spool-killed': 9,
   'fault/stalled-reader': 9,
   'integration/no-content': 9,
-  'integration/sidecar/engine-client/supervisor': 9,
+  'integration/sidecar/engine-client/replica': 9,
   'fault/odd-files': 8,
   'integration/no-content-secrets': 8,
   'integration/no-content-usage': 8,

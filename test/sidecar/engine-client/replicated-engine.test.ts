@@ -14,7 +14,7 @@ import type {
   ScoreReceiver,
 } from '../../../sidecar/engine-client/engine.js';
 import { HeldPrefixes, prefixOf, type ReplicaPrefixes } from '../../../sidecar/engine-client/prefixes.js';
-import { ReplicatedEngine, type EngineReplica } from '../../../sidecar/engine-client/replicated-engine.js';
+import { ReplicatedEngine, type ReplicaPort } from '../../../sidecar/engine-client/replicated-engine.js';
 
 const FACTS = { seats: 2, contextPerSeat: 1024, weightVersion: 'w' } as EngineFacts;
 const JOB = {
@@ -27,11 +27,11 @@ const RECEIVER = {} as GenerationReceiver & ScoreReceiver;
 const CHAT: EngineJob = { kind: 'generate', job: JOB, receiver: RECEIVER };
 const DECISION: EngineJob = { kind: 'score', job: JOB, receiver: RECEIVER };
 
-class FakeReplica implements EngineReplica {
+class FakeReplica implements ReplicaPort {
   state: EngineState = 'cold';
   problem: string | undefined;
   onDemand = false;
-  readonly setup = {} as EngineReplica['setup'];
+  readonly setup = {} as ReplicaPort['setup'];
   facts: EngineFacts | undefined;
   readyInMs = 1000;
   pid = 7;

@@ -9,7 +9,7 @@ import { PREFIX_CHUNK } from '../../../../engine/protocol/prefix-hash.js';
 import type { ScoreJob } from '../../../../engine/protocol/jobs.js';
 import { NO_REPORT } from '../../../../engine/protocol/messages.js';
 import { StartGate } from '../../../../sidecar/engine-client/start-gate.js';
-import type { EngineTiming, OnDemand } from '../../../../sidecar/engine-client/supervisor-options.js';
+import type { EngineTiming, OnDemand } from '../../../../sidecar/engine-client/replica.js';
 import { EngineHarness, stubJob, STUB_ENTRY } from '../../../support/engine-harness.js';
 import { eventually } from '../../../support/processes.js';
 import { RecordingReceiver } from '../../../support/recording-receiver.js';
@@ -126,7 +126,7 @@ t.test('the prefixes in its sequences are known until it is lost', async (t) => 
   t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt, ALL_ACCOUNTS)), 0);
 });
 
-t.test('the supervisor tells a new engine process which accounts were closed before it started', async (t) => {
+t.test('a new engine process is told which accounts were closed before it started', async (t) => {
   const harness = launch(t);
   const { engine } = harness;
   await harness.ready();
