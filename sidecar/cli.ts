@@ -5,8 +5,7 @@ import { EXIT } from './commands/command.js';
 import { runCommand } from './commands/command-line.js';
 import { endureHangUp } from './commands/hang-up.js';
 import type { LoadedConfig } from './config/config.js';
-import { openLog } from './telemetry/logger.js';
-import { quietConsole } from './telemetry/quiet-console.js';
+import { openLog, quietConsole } from './telemetry/logger.js';
 
 async function runServe({ config, hints, source }: LoadedConfig): Promise<number> {
   const logging = openLog(config.log.level, undefined, (code) =>

@@ -2,8 +2,6 @@
  * The cost of metrics: `node dist/bench/micro/metrics.bench.js`, part of `make bench`. A token is counted on the event
  * loop that all streams share, so its cost is multiplied by seats and steps.
  */
-import { HttpMetrics } from '../../sidecar/telemetry/http-metrics.js';
-import { Instruments } from '../../sidecar/telemetry/instruments.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
 import { keep } from '../support/results.js';
 
@@ -20,7 +18,7 @@ function median(values: readonly number[]): number {
 }
 
 const metrics = new Metrics(MODELS);
-const http = new HttpMetrics(new Instruments());
+const { http } = metrics;
 const meter = metrics.meter('chat', 'chat-a');
 const ended = {
   method: 'POST',

@@ -13,7 +13,7 @@ import {
 } from '@opentelemetry/sdk-trace-base';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import { Timeline } from '../../sidecar/api/timeline.js';
-import { RequestTraces } from '../../sidecar/telemetry/otlp/request-traces.js';
+import { RequestTraces } from '../../sidecar/telemetry/otlp/traces.js';
 import type { RequestTrace, Tracing } from '../../sidecar/telemetry/tracing.js';
 import { requestRecord } from '../../test/support/request-records.js';
 import { keep } from '../support/results.js';

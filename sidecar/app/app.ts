@@ -137,7 +137,7 @@ async function openApp(
     clock: systemClock,
     hooks: {
       restart: (why, delayMs, lane) => {
-        metrics.promptHostRestarted();
+        metrics.processes.promptHostRestarted();
         log.warn('prompt host restarts', { lane, reason: why, retryAfterMs: delayMs });
       },
     },
@@ -188,7 +188,7 @@ async function openApp(
   const publicListener = publicServer(deps, services, inFlight, { scrapers, tls: tls.files });
   parts.add('listeners', () => publicListener.close());
   tls.follow(publicListener);
-  metrics.http.watchStreams(() => publicListener.bufferedBytes);
+  metrics.http.bufferedBytes = () => publicListener.bufferedBytes;
   const publicPort = await listen(publicListener, config.listen, log);
   for (const { engine, vision } of models.values()) {
     engine.start();

@@ -10,7 +10,7 @@ import { withTimeout, type Clock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
 import { FollowedFile } from '../lib/followed-file.js';
 import type { Log } from '../telemetry/logger.js';
-import type { CreditMetrics } from '../telemetry/credit-metrics.js';
+import type { CreditMetrics } from '../telemetry/access-metrics.js';
 import { Balances, type CountedSpool } from '../usage/balances.js';
 import { BUILT_IN_PRICES, readPriceFile, type PriceList } from '../usage/prices.js';
 import { START, type Position } from '../usage/spool-format.js';
@@ -86,7 +86,7 @@ export async function openBilling({ config, clock, metrics, log }: BillingOption
     refused: (reason) => log.error('credit file is invalid, the previous grants stay in force', { file, reason }),
   });
   const ledger = new CreditLedger(value.byAccount, () => balances?.settled());
-  metrics.watch(() => ledger.outstanding);
+  metrics.reservations = () => ledger.outstanding;
 
   const rebuild = async (spool: CountedSpool): Promise<string | undefined> => {
     const rebuilt = await Balances.rebuild({

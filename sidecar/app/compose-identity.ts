@@ -9,7 +9,7 @@ import type { Clock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
 import { isLoopback } from '../config/loopback.js';
 import type { Scrapers } from '../api/operators.js';
-import type { AuthorizerMetrics } from '../telemetry/authorizer-metrics.js';
+import type { AuthorizerMetrics } from '../telemetry/access-metrics.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 
@@ -63,8 +63,8 @@ export async function openIdentities(config: Config, clock: Clock, log: Log, met
     let others: Identity | undefined;
     if (access.mode === 'keys') {
       others = keys = await openKeys(config, clock, log, {
-        loaded: () => metrics.keysLoaded(),
-        refused: () => metrics.keysRefused(),
+        loaded: () => metrics.keys.loaded(),
+        refused: () => metrics.keys.refused(),
         closed: (account) => closed(account),
       });
     }
@@ -169,6 +169,6 @@ function authorizerIdentity(
       closed: () => log.info('authorizer answers again'),
     },
   });
-  metrics.watch(() => identity.breakerState);
+  metrics.breakerState = () => identity.breakerState;
   return identity;
 }

@@ -168,7 +168,6 @@ function hostModel(
     learns: config.development.learnedQueue,
   });
   plans.forEach((_, replica) => queue.pause(replica));
-  metrics.watchQueue(id, (accounts) => queue.report(accounts));
   let settle = (): void => undefined;
   const settled = lazy ? Promise.resolve() : new Promise<void>((done) => (settle = done));
   const starts = new FirstStarts(plans.length, {
@@ -196,21 +195,24 @@ function hostModel(
       const name = plans.length > 1 ? `${nameOf(replica, plans[replica]?.devices ?? [])}: ` : '';
       starts.lost(replica, `${name}${why}`, unfit);
     },
-    restarting: () => metrics.engineRestarted(id, replica),
-    unconfirmed: (count) => metrics.unconfirmedCancels(id, count),
+    restarting: () => metrics.processes.engineRestarted(id, replica),
+    unconfirmed: (count) => metrics.processes.unconfirmedCancels(id, count),
   });
   const wanted = (): boolean => queue.load.busy + queue.load.waiting > 0;
   const engine: ReplicatedEngine = composeEngine(config, model, plans, { ...parts, log, wanted, events });
-  metrics.watchEngine(id, () => ({ state: engine.state, ...engine.heldTokens, capacity: engine.capacityTokens }));
-  metrics.caches.watch(id, () => engine.caches);
-  metrics.watchReplicas(id, () => {
-    const { all } = queue.load.replicas;
-    return engine.replicas.map(({ state }, at) => {
-      const { seats = 0, busy = 0, up = false, tokenTimeRatio } = all[at] ?? {};
-      return { state, seats: up ? seats : 0, busy, tokenTimeRatio };
-    });
+  metrics.sources.set(id, {
+    queue: (named) => queue.report(named),
+    engine: () => ({ state: engine.state, ...engine.heldTokens, capacity: engine.capacityTokens }),
+    replicas: () => {
+      const { all } = queue.load.replicas;
+      return engine.replicas.map(({ state }, at) => {
+        const { seats = 0, busy = 0, up = false, tokenTimeRatio } = all[at] ?? {};
+        return { state, seats: up ? seats : 0, busy, tokenTimeRatio };
+      });
+    },
+    caches: () => engine.caches,
+    load: loadOf(queue, engine),
   });
-  metrics.endpoint.watch(loadOf(queue, engine));
   const gate = cohort === undefined ? {} : { cohort };
   const vision = composeVision(config, model, log, parts.visionEntry);
   const created = Math.floor(Date.now() / 1000);

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { systemClock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
 import type { Log } from '../telemetry/logger.js';
-import type { SpoolMetrics } from '../telemetry/spool-metrics.js';
+import type { SpoolMetrics } from '../telemetry/usage-metrics.js';
 import type { Removed } from '../usage/segment-writer.js';
 import { Spool, type SpoolHooks } from '../usage/spool.js';
 import { segmentPath } from '../usage/spool-format.js';
@@ -49,7 +49,7 @@ export async function openSpool(
   }
   report(opened.recovered, log);
   const { spool } = opened;
-  metrics.watch(() => spool.reading);
+  metrics.state = () => spool.reading;
   return {
     spool,
     closeSpool: async () => {

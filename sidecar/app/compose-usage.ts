@@ -117,7 +117,7 @@ async function startDelivery(
     log,
     counts: metrics,
   });
-  metrics.watch(() => delivery);
+  metrics.state = () => delivery;
   await delivery.start();
   return {
     notify: () => delivery.notify(),

@@ -77,7 +77,7 @@ export function publicServer(
     absent: (path) => notServed(path, config.contract),
     ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
     ...(loadReport !== 'off' && {
-      loadReport: new LoadReport({ clock, when: loadReport, counted: WORK, load: () => metrics.endpoint.now() }),
+      loadReport: new LoadReport({ clock, when: loadReport, counted: WORK, load: () => metrics.endpointLoad }),
     }),
   });
 }
@@ -121,6 +121,6 @@ export function serverOf(
     onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
     ...own,
   });
-  metrics.http.watchConnections(listener, () => server.connections);
+  metrics.http.connections.set(listener, () => server.connections);
   return server;
 }

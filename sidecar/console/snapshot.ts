@@ -10,59 +10,50 @@ import { readinessOf } from '../api/operators.js';
 import type { HostedModel, Services } from '../api/services.js';
 import type { ReplicaStatus } from '../engine-client/engine.js';
 import type { PromptHostState } from '../prompts/lanes.js';
-import {
-  CACHED_TOKENS,
-  CANCELS,
-  FIRST_TOKEN,
-  INTER_TOKEN,
-  MODEL_REQUEST_DURATION,
-  TOKEN_USAGE,
-} from '../telemetry/definitions/gen-ai.js';
-import { REQUEST_DURATION, STREAM_BUFFERED, STREAMS_RUNNING } from '../telemetry/definitions/http.js';
-import { CACHE_BYTES, CACHE_EVICTIONS, CACHE_HITS, CACHE_TOKENS } from '../telemetry/definitions/prefix-cache.js';
-import {
-  ENGINE_RESTARTS,
-  KV_CAPACITY,
-  KV_TOKENS,
-  PROMPT_RESTARTS,
-  REPLICA_RESTARTS,
-} from '../telemetry/definitions/processes.js';
-import { REFUSALS } from '../telemetry/definitions/queue.js';
-import {
-  BACKLOG,
-  DEAD_LETTERS,
-  DELIVERED,
-  LAST_SUCCESS,
-  LATE_CLOSES,
-  OLDEST,
-  OLDEST_UNSYNCED,
-  RETRIES,
-  SPOOL_BYTES,
-  SPOOL_ERRORS,
-  SPOOL_HEALTHY,
-  UNSYNCED,
-} from '../telemetry/definitions/usage.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import { NAMED_ACCOUNTS } from '../telemetry/queue-metrics.js';
-import { namesOf, type Reading } from '../telemetry/reading.js';
+import type { Reading } from '../telemetry/instruments.js';
 import type { PlacedHolder, SeatPlan } from './seat-plan.js';
 import type { EngineView, HolderView, ModelView, ReplicaView, Snapshot, SpoolView } from './views.js';
 
 /** As long as in `system_fingerprint`. */
 const SHOWN_OF_A_HASH = 12;
 
-/** prom-client's own name. */
-const RESIDENT = 'process_resident_memory_bytes';
-
-const READ = [
-  ...namesOf([CACHED_TOKENS, CANCELS, FIRST_TOKEN, INTER_TOKEN, MODEL_REQUEST_DURATION, TOKEN_USAGE]),
-  ...namesOf([REQUEST_DURATION, STREAM_BUFFERED, STREAMS_RUNNING]),
-  ...namesOf([CACHE_BYTES, CACHE_EVICTIONS, CACHE_HITS, CACHE_TOKENS]),
-  ...namesOf([ENGINE_RESTARTS, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS, REFUSALS, REPLICA_RESTARTS]),
-  ...namesOf([BACKLOG, DEAD_LETTERS, DELIVERED, LAST_SUCCESS, LATE_CLOSES, OLDEST, OLDEST_UNSYNCED, RETRIES]),
-  ...namesOf([SPOOL_BYTES, SPOOL_ERRORS, SPOOL_HEALTHY, UNSYNCED]),
-  RESIDENT,
-];
+/** The metrics that a snapshot reads. */
+const READ = {
+  cachedTokens: 'ra_sidecar_cached_tokens_total',
+  cancels: 'ra_sidecar_cancels_total',
+  firstToken: 'gen_ai_server_time_to_first_token_seconds',
+  interToken: 'ra_sidecar_inter_token_seconds',
+  modelRequests: 'gen_ai_server_request_duration_seconds',
+  tokens: 'gen_ai_client_token_usage',
+  httpRequests: 'http_server_request_duration_seconds',
+  buffered: 'ra_sidecar_stream_buffered_bytes',
+  streams: 'ra_sidecar_streams_running',
+  cacheBytes: 'ra_sidecar_prefix_cache_bytes',
+  cacheEvictions: 'ra_sidecar_prefix_cache_evictions_total',
+  cacheHits: 'ra_sidecar_prefix_cache_hits_total',
+  cacheTokens: 'ra_sidecar_prefix_cache_restored_tokens_total',
+  engineRestarts: 'ra_sidecar_engine_restarts_total',
+  kvCapacity: 'ra_sidecar_kv_capacity_tokens',
+  kvTokens: 'ra_sidecar_kv_tokens',
+  promptRestarts: 'ra_sidecar_prompt_host_restarts_total',
+  refusals: 'ra_sidecar_refusals_total',
+  replicaRestarts: 'ra_sidecar_replica_restarts_total',
+  backlogBytes: 'ra_sidecar_usage_backlog_bytes',
+  deadLetters: 'ra_sidecar_usage_dead_letters_total',
+  delivered: 'ra_sidecar_usage_delivered_total',
+  lastSuccess: 'ra_sidecar_usage_delivery_last_success_timestamp_seconds',
+  retries: 'ra_sidecar_usage_delivery_retries_total',
+  oldest: 'ra_sidecar_usage_oldest_seconds',
+  lateCloses: 'ra_sidecar_spool_late_closes_total',
+  oldestUnsynced: 'ra_sidecar_spool_oldest_unsynced_seconds',
+  spoolBytes: 'ra_sidecar_spool_bytes',
+  spoolErrors: 'ra_sidecar_spool_errors_total',
+  spoolHealthy: 'ra_sidecar_spool_healthy',
+  unsynced: 'ra_sidecar_spool_unsynced_records',
+  residentBytes: 'process_resident_memory_bytes',
+} as const;
 
 /** The sources of a snapshot. */
 export type WatchedServices = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'board'> & {
@@ -81,7 +72,7 @@ export interface SnapshotParts {
 /** The current state. Changes nothing except the plans. */
 export async function takeSnapshot(parts: SnapshotParts, watched: WatchedServices): Promise<Snapshot> {
   // Everything up to the first await is from one moment.
-  const reading = parts.metrics.read(READ);
+  const reading = parts.metrics.read(Object.values(READ));
   const now = parts.clock.now();
   const models = Array.from(watched.models.values(), (model) => ({
     model,
@@ -116,11 +107,11 @@ export async function takeSnapshot(parts: SnapshotParts, watched: WatchedService
     })),
     errors: errorsOf(read),
     promptHosts,
-    promptHostRestarts: read.value(PROMPT_RESTARTS.name) ?? 0,
+    promptHostRestarts: read.value(READ.promptRestarts) ?? 0,
     spool: spoolView(health.ok ? null : health.why, read),
-    residentBytes: read.value(RESIDENT) ?? 0,
-    streams: read.value(STREAMS_RUNNING.name) ?? 0,
-    bufferedBytes: read.value(STREAM_BUFFERED.name) ?? 0,
+    residentBytes: read.value(READ.residentBytes) ?? 0,
+    streams: read.value(READ.streams) ?? 0,
+    bufferedBytes: read.value(READ.buffered) ?? 0,
   };
 }
 
@@ -160,21 +151,21 @@ function engineView(
     state,
     problem: state === 'ready' ? null : (problem ?? null),
     readyInMs: Math.round(readyInMs),
-    restarts: read.value(ENGINE_RESTARTS.name, { model: id }) ?? 0,
+    restarts: read.value(READ.engineRestarts, { model: id }) ?? 0,
     runsOn: facts ? (facts.gpu === false ? 'CPU' : facts.gpu) : null,
     contextPerSeat: facts?.contextPerSeat ?? null,
-    runningTokens: read.value(KV_TOKENS.name, { model: id, use: 'running' }) ?? 0,
-    keptTokens: read.value(KV_TOKENS.name, { model: id, use: 'kept' }) ?? 0,
-    capacityTokens: read.value(KV_CAPACITY.name, { model: id }) ?? 0,
+    runningTokens: read.value(READ.kvTokens, { model: id, use: 'running' }) ?? 0,
+    keptTokens: read.value(READ.kvTokens, { model: id, use: 'kept' }) ?? 0,
+    capacityTokens: read.value(READ.kvCapacity, { model: id }) ?? 0,
     cache: {
-      bytes: read.value(CACHE_BYTES.name, { model: id }) ?? 0,
-      hits: read.value(CACHE_HITS.name, { model: id }) ?? 0,
-      restoredTokens: read.value(CACHE_TOKENS.name, { model: id }) ?? 0,
-      evictions: read.by(CACHE_EVICTIONS.name, 'reason', { model: id }),
+      bytes: read.value(READ.cacheBytes, { model: id }) ?? 0,
+      hits: read.value(READ.cacheHits, { model: id }) ?? 0,
+      restoredTokens: read.value(READ.cacheTokens, { model: id }) ?? 0,
+      evictions: read.by(READ.cacheEvictions, 'reason', { model: id }),
     },
     replicas: replicas.map((replica, index) => ({
       ...replica,
-      restarts: read.value(REPLICA_RESTARTS.name, { model: id, replica: String(index) }) ?? 0,
+      restarts: read.value(READ.replicaRestarts, { model: id, replica: String(index) }) ?? 0,
     })),
   };
 }
@@ -184,43 +175,42 @@ function counted(
   read: Reading,
 ): Pick<ModelView, 'firstToken' | 'interToken' | 'refusals' | 'cancels' | 'ended' | 'tokens'> {
   const about = { gen_ai_request_model: model };
-  const tokens = (type: string): number =>
-    read.value(`${TOKEN_USAGE.name}_sum`, { ...about, gen_ai_token_type: type }) ?? 0;
+  const tokens = (type: string): number => read.histogram(READ.tokens, { ...about, gen_ai_token_type: type }).sum;
   return {
-    firstToken: read.histogram(FIRST_TOKEN, about),
-    interToken: read.histogram(INTER_TOKEN, { model }),
-    refusals: read.by(REFUSALS.name, 'reason', { model }),
-    cancels: read.by(CANCELS.name, 'phase', { model }),
-    ended: read.by(`${MODEL_REQUEST_DURATION.name}_count`, 'error_type', about),
+    firstToken: read.histogram(READ.firstToken, about),
+    interToken: read.histogram(READ.interToken, { model }),
+    refusals: read.by(READ.refusals, 'reason', { model }),
+    cancels: read.by(READ.cancels, 'phase', { model }),
+    ended: read.by(READ.modelRequests, 'error_type', about),
     tokens: {
       input: tokens('input'),
       output: tokens('output'),
-      cached: read.value(CACHED_TOKENS.name, { model }) ?? 0,
+      cached: read.value(READ.cachedTokens, { model }) ?? 0,
     },
   };
 }
 
 /** POST requests are those that ask for work, on both listeners. */
 function errorsOf(read: Reading): Record<string, number> {
-  const all = read.by(`${REQUEST_DURATION.name}_count`, 'error_type', { http_request_method: 'POST' });
+  const all = read.by(READ.httpRequests, 'error_type', { http_request_method: 'POST' });
   return Object.fromEntries(Object.entries(all).filter(([code]) => code !== ''));
 }
 
 function spoolView(why: string | null, read: Reading): SpoolView {
-  const healthy = read.value(SPOOL_HEALTHY.name);
+  const healthy = read.value(READ.spoolHealthy);
   return {
     healthy: healthy === undefined ? null : healthy === 1,
     why,
-    bytes: read.value(SPOOL_BYTES.name) ?? null,
-    unsynced: read.value(UNSYNCED.name) ?? null,
-    oldestUnsyncedSeconds: read.value(OLDEST_UNSYNCED.name) ?? null,
-    errors: read.value(SPOOL_ERRORS.name) ?? 0,
-    lateCloses: read.value(LATE_CLOSES.name) ?? 0,
-    backlogBytes: read.value(BACKLOG.name) ?? 0,
-    oldestSeconds: read.value(OLDEST.name) ?? 0,
-    delivered: read.value(DELIVERED.name) ?? 0,
-    deadLetters: read.value(DEAD_LETTERS.name) ?? 0,
-    retries: read.value(RETRIES.name) ?? 0,
-    lastSuccess: read.value(LAST_SUCCESS.name) ?? 0,
+    bytes: read.value(READ.spoolBytes) ?? null,
+    unsynced: read.value(READ.unsynced) ?? null,
+    oldestUnsyncedSeconds: read.value(READ.oldestUnsynced) ?? null,
+    errors: read.value(READ.spoolErrors) ?? 0,
+    lateCloses: read.value(READ.lateCloses) ?? 0,
+    backlogBytes: read.value(READ.backlogBytes) ?? 0,
+    oldestSeconds: read.value(READ.oldest) ?? 0,
+    delivered: read.value(READ.delivered) ?? 0,
+    deadLetters: read.value(READ.deadLetters) ?? 0,
+    retries: read.value(READ.retries) ?? 0,
+    lastSuccess: read.value(READ.lastSuccess) ?? 0,
   };
 }

@@ -1,12 +1,9 @@
-/** The load of the whole process for load balancers, as metrics or load reports. */
-import {
-  ENDPOINT_CACHE,
-  ENDPOINT_KV_USAGE,
-  ENDPOINT_RUNNING,
-  ENDPOINT_SEAT_USAGE,
-  ENDPOINT_WAITING,
-} from './definitions/endpoint.js';
-import type { Gauge, Instruments } from './instruments.js';
+/**
+ * The process as one endpoint, as the endpoint picker of the Gateway API Inference Extension reads a model server. The
+ * picker uses the first series of a name without summing; so these metrics are over all models, and only the cache
+ * information has labels, with the names that it expects. Load reports for load balancers have the same load.
+ */
+import type { Instruments, Section } from './instruments.js';
 
 /** The load of one model. Its properties are getters, so that reading allocates nothing. */
 export interface ModelLoad {
@@ -31,64 +28,88 @@ export interface EndpointLoad {
   readonly capacityTokens: number;
 }
 
-export class EndpointMetrics {
-  readonly #models: ModelLoad[] = [];
-  readonly #waiting: Gauge;
-  readonly #running: Gauge;
-  readonly #kvUsage: Gauge;
-  readonly #seatUsage: Gauge;
-  readonly #cache: Gauge<'block_size' | 'num_gpu_blocks'>;
+/** Declares the metrics of the process as one endpoint, which are read from the models' loads. */
+export function endpointMetrics(
+  section: Section,
+  instruments: Instruments,
+  models: ReadonlyMap<string, { readonly load: ModelLoad }>,
+): void {
+  const now = instruments.onceAScrape(() => endpointLoad(models));
+  section.gauge({
+    name: 'ra_sidecar_endpoint_waiting_requests',
+    unit: 'requests',
+    help: 'Requests in the queues of all models: the protocol’s TotalQueuedRequests.',
+    advice:
+      'Above 0 for long on all sidecars: add sidecars. On one only: requests are not balanced by it; see kubernetes.md.',
+    collect() {
+      this.set(now().waiting);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_endpoint_running_requests',
+    unit: 'requests',
+    help: 'Seats held over all models, the protocol’s TotalRunningRequests: a request with several replies counts once for each.',
+    advice: 'As `ra_sidecar_seats_busy`.',
+    collect() {
+      this.set(now().running);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_endpoint_kv_usage_ratio',
+    unit: 'ratio',
+    help: 'Tokens of running requests over all that the KV memory of the ready engines can hold, 0 to 1, the protocol’s KVCacheUtilization.',
+    advice: 'Near 1: conversations are as long as their seats allow. State kept for reuse is not counted.',
+    collect() {
+      this.set(now().kvUsage);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_endpoint_seat_usage_ratio',
+    unit: 'ratio',
+    help: 'Seats held over all seats, 0 to 1: the part of the KV memory that is reserved, since a seat reserves its whole context for its request.',
+    advice: 'At 1 the next request waits. For pickers it is the better KVCacheUtilization: see kubernetes.md.',
+    collect() {
+      this.set(now().seatUsage);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_endpoint_cache_info',
+    unit: '1',
+    labels: ['block_size', 'num_gpu_blocks'],
+    help: 'Always 1; its labels describe prefix reuse: tokens per block, and blocks over all ready engines, the protocol’s CacheInfo.',
+    advice: 'It is the configuration.',
+    collect() {
+      const [model] = models.values();
+      if (model === undefined) return;
+      const { blockTokens } = model.load;
+      const blocks = Math.floor(now().capacityTokens / blockTokens);
+      this.set({ block_size: String(blockTokens), num_gpu_blocks: String(blocks) }, 1);
+    },
+  });
+}
 
-  constructor(instruments: Instruments) {
-    this.#waiting = instruments.gauge(ENDPOINT_WAITING);
-    this.#running = instruments.gauge(ENDPOINT_RUNNING);
-    this.#kvUsage = instruments.gauge(ENDPOINT_KV_USAGE);
-    this.#seatUsage = instruments.gauge(ENDPOINT_SEAT_USAGE);
-    this.#cache = instruments.gauge(ENDPOINT_CACHE);
+/** The sum over all models, as one object. */
+export function endpointLoad(models: ReadonlyMap<string, { readonly load: ModelLoad }>): EndpointLoad {
+  let seats = 0;
+  let running = 0;
+  let waiting = 0;
+  let heldTokens = 0;
+  let capacityTokens = 0;
+  for (const { load } of models.values()) {
+    seats += load.seats;
+    running += load.busy;
+    waiting += load.waiting;
+    heldTokens += load.heldTokens;
+    capacityTokens += load.capacityTokens;
   }
-
-  /** `load` is read for as long as this object lives. */
-  watch(load: ModelLoad): void {
-    this.#models.push(load);
-  }
-
-  /** The sum over all models, as one object. */
-  now(): EndpointLoad {
-    let seats = 0;
-    let running = 0;
-    let waiting = 0;
-    let heldTokens = 0;
-    let capacityTokens = 0;
-    for (const model of this.#models) {
-      seats += model.seats;
-      running += model.busy;
-      waiting += model.waiting;
-      heldTokens += model.heldTokens;
-      capacityTokens += model.capacityTokens;
-    }
-    return {
-      seats,
-      running,
-      waiting,
-      kvUsage: share(heldTokens, capacityTokens),
-      seatUsage: share(running, seats),
-      capacityTokens,
-    };
-  }
-
-  /** Updates the gauges. */
-  read(): void {
-    const { running, waiting, kvUsage, seatUsage, capacityTokens } = this.now();
-    this.#waiting.set(waiting);
-    this.#running.set(running);
-    this.#kvUsage.set(kvUsage);
-    this.#seatUsage.set(seatUsage);
-    this.#cache.reset();
-    const [model] = this.#models;
-    if (model === undefined) return;
-    const blocks = Math.floor(capacityTokens / model.blockTokens);
-    this.#cache.set({ block_size: String(model.blockTokens), num_gpu_blocks: String(blocks) }, 1);
-  }
+  return {
+    seats,
+    running,
+    waiting,
+    kvUsage: share(heldTokens, capacityTokens),
+    seatUsage: share(running, seats),
+    capacityTokens,
+  };
 }
 
 /** The quotient, limited to 0 to 1, since a part may be counted a moment before the whole; 0 if the whole is 0. */

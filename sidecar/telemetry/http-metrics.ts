@@ -1,25 +1,20 @@
-/** Metrics of HTTP: every request of both listeners, and streams. */
+/** HTTP: every request of both listeners, by OpenTelemetry's semantic conventions for servers, and the buffers of streams. */
 import type { ErrorCode } from '../domain/errors.js';
-import {
-  ACTIVE_REQUESTS,
-  CONNECTIONS,
-  CONNECTIONS_REFUSED,
-  READERS_CUT,
-  REQUEST_DURATION,
-  STREAM_BUFFERED,
-  STREAMS_RUNNING,
-} from './definitions/http.js';
-import type { Counter, Gauge, Histogram, Instruments } from './instruments.js';
+import type { Section } from './instruments.js';
+
+/**
+ * The conventions' bounds for http.server.request.duration, in seconds, and longer ones, since a streamed reply runs
+ * for minutes.
+ */
+const HTTP_SECONDS = [
+  0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 120, 300, 600,
+] as const;
 
 /** Methods with their own label; callers may send any text. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 /** The conventions' value for all others. */
 const OTHER_METHOD = '_OTHER';
-
-/** Why a connection was closed, as in http/backlog.ts. */
-const CUTS = ['stream', 'total'] as const;
-export type CutLabel = (typeof CUTS)[number];
 
 /** The listeners of this process. */
 const LISTENERS = ['public', 'operators'] as const;
@@ -32,7 +27,7 @@ export interface ArrivedRequest {
   readonly scheme: 'http' | 'https';
 }
 
-/** How a request ended, as in http/uws-exchange.ts. */
+/** How a request ended, as in http/server.ts. */
 export interface AnsweredRequest extends ArrivedRequest {
   /** From the route table; undefined: no such path, and the label is omitted. */
   readonly route: string | undefined;
@@ -45,84 +40,108 @@ export interface AnsweredRequest extends ArrivedRequest {
   readonly code?: ErrorCode | undefined;
 }
 
-export class HttpMetrics {
-  readonly #durations: Histogram<(typeof REQUEST_DURATION.labels)[number]>;
-  readonly #active: Gauge<(typeof ACTIVE_REQUESTS.labels)[number]>;
-  readonly #streams: Gauge;
-  readonly #buffered: Gauge;
-  readonly #cuts: Counter<'reason'>;
-  readonly #connections: Gauge<'listener'>;
-  readonly #refused: Counter<'listener'>;
-  readonly #readConnections = new Map<ListenerLabel, () => number>();
-  #readBuffered: (() => number) | undefined;
+export type HttpMetrics = ReturnType<typeof httpMetrics>;
 
-  constructor(instruments: Instruments) {
-    this.#durations = instruments.histogram(REQUEST_DURATION);
-    this.#active = instruments.gauge(ACTIVE_REQUESTS);
-    this.#streams = instruments.gauge(STREAMS_RUNNING);
-    this.#buffered = instruments.gauge(STREAM_BUFFERED);
-    this.#cuts = instruments.counter(READERS_CUT);
-    this.#connections = instruments.gauge(CONNECTIONS);
-    this.#refused = instruments.counter(CONNECTIONS_REFUSED);
-    for (const reason of CUTS) this.#cuts.inc({ reason }, 0);
-    for (const listener of LISTENERS) this.#refused.inc({ listener }, 0);
-  }
+/** Declares the metrics of HTTP. */
+export function httpMetrics(section: Section) {
+  const durations = section.histogram({
+    name: 'http_server_request_duration_seconds',
+    convention: { name: 'http.server.request.duration', unit: 's' },
+    unit: 'seconds',
+    labels: ['http_request_method', 'url_scheme', 'http_route', 'http_response_status_code', 'error_type'],
+    help: 'Time from the head of an HTTP request to the last byte of its response, on both listeners.',
+    advice:
+      'If it is higher than `gen_ai_server_request_duration_seconds`, time is spent on slow readers or on requests that never reach a model. errors.md has advice for each `error_type`.',
+    buckets: HTTP_SECONDS,
+  });
+  const active = section.gauge({
+    name: 'http_server_active_requests',
+    convention: { name: 'http.server.active_requests', unit: '{request}' },
+    unit: 'requests',
+    labels: ['http_request_method', 'url_scheme'],
+    help: 'HTTP requests whose response is not complete.',
+    advice: 'If it is more than seats and queue together, callers send bodies or read replies slowly.',
+  });
+  const streams = section.gauge({
+    name: 'ra_sidecar_streams_running',
+    unit: 'streams',
+    help: 'Open event streams.',
+    advice: 'No action; a drain waits for these.',
+  });
+  section.gauge({
+    name: 'ra_sidecar_stream_buffered_bytes',
+    unit: 'bytes',
+    help: 'Upper bound of the bytes that wait for slow readers of streams and whole replies.',
+    advice:
+      'At `stream.totalBufferedBytes` the connection with the most unread bytes is closed: look for a slow network or proxy.',
+    collect() {
+      this.set(http.bufferedBytes());
+    },
+  });
+  const cuts = section.counter({
+    name: 'ra_sidecar_readers_cut_total',
+    unit: 'readers',
+    labels: { reason: ['stream', 'total'] },
+    help: 'Connections closed because too many bytes waited for their readers.',
+    advice:
+      '`stream`: that caller reads too slowly. `total`: the sum over all callers; raise `stream.totalBufferedBytes`.',
+  });
+  section.gauge({
+    name: 'ra_sidecar_connections',
+    unit: 'connections',
+    labels: { listener: LISTENERS },
+    help: 'Open connections, idle ones included.',
+    advice:
+      'Near `listen.maxConnections` on the `public` listener: see operating.md, “Open files”. `operators`: scrapers, probes and consoles.',
+    collect() {
+      for (const [listener, open] of http.connections) this.set({ listener }, open());
+    },
+  });
+  const refused = section.counter({
+    name: 'ra_sidecar_connections_refused_total',
+    unit: 'connections',
+    labels: { listener: LISTENERS },
+    help: 'Connections closed at once because the limit was reached.',
+    advice: 'Callers keep idle connections, or there are more callers than descriptors: raise the limit of open files.',
+  });
+  const http = {
+    /** Bytes that wait for slow readers: read at each scrape. */
+    bufferedBytes: (): number => 0,
+    /** Open connections of each listener: read at each scrape. */
+    connections: new Map<ListenerLabel, () => number>(),
 
-  /** The head of a request has arrived. */
-  began({ method, scheme }: ArrivedRequest): void {
-    this.#active.inc({ http_request_method: labelOf(method), url_scheme: scheme });
-  }
+    /** The head of a request has arrived. */
+    began({ method, scheme }: ArrivedRequest): void {
+      active.inc({ http_request_method: labelOf(method), url_scheme: scheme });
+    },
 
-  /** The same request has ended. */
-  ended({ method, scheme, route, status, durationMs, outcome, code }: AnsweredRequest): void {
-    const http_request_method = labelOf(method);
-    const error = outcome === 'gone' ? 'request_cancelled' : code;
-    this.#active.dec({ http_request_method, url_scheme: scheme });
-    this.#durations.observe(
-      {
-        http_request_method,
-        url_scheme: scheme,
-        ...(route !== undefined && { http_route: route }),
-        http_response_status_code: status,
-        ...(error !== undefined && { error_type: error }),
-      },
-      durationMs / 1000,
-    );
-  }
+    /** The same request has ended. */
+    ended({ method, scheme, route, status, durationMs, outcome, code }: AnsweredRequest): void {
+      const http_request_method = labelOf(method);
+      const error = outcome === 'gone' ? 'request_cancelled' : code;
+      active.dec({ http_request_method, url_scheme: scheme });
+      durations.observe(
+        {
+          http_request_method,
+          url_scheme: scheme,
+          ...(route !== undefined && { http_route: route }),
+          http_response_status_code: status,
+          ...(error !== undefined && { error_type: error }),
+        },
+        durationMs / 1000,
+      );
+    },
 
-  streamOpened(): void {
-    this.#streams.inc();
-  }
+    streamOpened: (): void => streams.inc(),
+    streamClosed: (): void => streams.dec(),
 
-  streamClosed(): void {
-    this.#streams.dec();
-  }
+    /** `reason`: the bound of its own stream, or of all streams, was exceeded; as in http/backlog.ts. */
+    readerCut: (reason: 'stream' | 'total'): void => cuts.inc({ reason }),
 
-  /** `reason`: the bound of its own stream, or of all streams, was exceeded. */
-  readerCut(reason: CutLabel): void {
-    this.#cuts.inc({ reason });
-  }
-
-  /** `read` is called at each scrape for the bytes that streams buffer. */
-  watchStreams(read: () => number): void {
-    this.#readBuffered = read;
-  }
-
-  /** `read` is called at each scrape for a listener's open connections. */
-  watchConnections(listener: ListenerLabel, read: () => number): void {
-    this.#readConnections.set(listener, read);
-  }
-
-  /** A connection was closed because the limit was reached. */
-  connectionRefused(listener: ListenerLabel): void {
-    this.#refused.inc({ listener });
-  }
-
-  /** Updates the gauges. */
-  read(): void {
-    for (const listener of LISTENERS) this.#connections.set({ listener }, this.#readConnections.get(listener)?.() ?? 0);
-    this.#buffered.set(this.#readBuffered?.() ?? 0);
-  }
+    /** A connection was closed because the limit was reached. */
+    connectionRefused: (listener: ListenerLabel): void => refused.inc({ listener }),
+  };
+  return http;
 }
 
 function labelOf(method: string): string {

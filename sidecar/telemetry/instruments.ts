@@ -1,107 +1,325 @@
 /**
- * Creates the metrics from the definitions, from which the reference (docs/metrics.md) is generated too. Only this file
- * imports prom-client.
+ * Metrics. Each is declared once, where it is counted, with its name, help, unit, labels and bounds. The metrics page, the
+ * reference (docs/metrics.md) and the export to OpenTelemetry are made from these declarations. Only this file imports
+ * prom-client.
  *
  * Every label has few values: routes, codes and reasons are closed unions, models come from the configuration. Keys and
  * users are never labels; accounts only as queue-metrics.ts describes.
+ *
+ * What is read at a scrape has prom-client's `collect`, which runs only when its metric is asked for. All `collect` of one
+ * scrape run before its first await, so they are of one moment.
  */
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry, type MetricValueWithName } from 'prom-client';
-import { readingOf, type MetricReading } from './exported-metrics.js';
-import type { Unit } from './units.js';
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 
 export type { Counter, Gauge, Histogram } from 'prom-client';
 
-/** One metric, for scrapes and for the reference. */
-export interface MetricDefinition<L extends string = string> {
+/** The units as docs/metrics.md has them, and in UCUM for OpenTelemetry: what is counted is in braces, in the singular. */
+export const UNITS = {
+  seconds: 's',
+  'seconds since 1970': 's',
+  bytes: 'By',
+  ratio: '1',
+  '0 or 1': '1',
+  '1': '1',
+  batches: '{batch}',
+  connections: '{connection}',
+  errors: '{error}',
+  events: '{event}',
+  exports: '{export}',
+  files: '{file}',
+  prefixes: '{prefix}',
+  readers: '{reader}',
+  records: '{record}',
+  reloads: '{reload}',
+  replies: '{reply}',
+  requests: '{request}',
+  restarts: '{restart}',
+  seats: '{seat}',
+  streams: '{stream}',
+  tokens: '{token}',
+  traces: '{trace}',
+} as const;
+
+/** What all kinds of metrics are declared with. */
+interface Declaration<L extends string> {
+  /** Begins with `ra_sidecar_` unless OpenTelemetry defines it. */
   readonly name: string;
-  readonly type: 'counter' | 'gauge' | 'histogram';
   /** Unit of its values: seconds, bytes, or what is counted. */
-  readonly unit: Unit;
-  readonly labels: readonly L[];
+  readonly unit: keyof typeof UNITS;
+  /** The labels' names; of labels with few known values also these: then each combination exists from the start, at 0. */
+  readonly labels?: readonly L[] | Readonly<Record<L, readonly string[]>>;
   /** Its meaning in one sentence: the page's HELP. */
   readonly help: string;
   /** What to do when it is high or grows. */
   readonly advice: string;
   /** Its name and unit in OpenTelemetry's semantic conventions; absent: they define none. */
   readonly convention?: { readonly name: string; readonly unit: string };
+}
+
+/** A metric as the reference has it. */
+export interface MetricDefinition extends Omit<Declaration<string>, 'labels'> {
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  readonly labels: readonly string[];
   /** Upper bounds, of a histogram. */
   readonly buckets?: readonly number[];
 }
 
-/** Values that only increase. */
-export type CounterDefinition<L extends string = never> = MetricDefinition<L> & { readonly type: 'counter' };
-/** Values that increase and decrease. */
-export type GaugeDefinition<L extends string = never> = MetricDefinition<L> & { readonly type: 'gauge' };
-/** Values that are counted in buckets. */
-export type HistogramDefinition<L extends string = never> = MetricDefinition<L> & {
-  readonly type: 'histogram';
-  readonly buckets: readonly number[];
-};
+/** The metrics of one subject, in the order of the reference. */
+export class Section {
+  readonly title: string;
+  readonly metrics: MetricDefinition[] = [];
+  readonly #registers: Registry[];
 
-/** One line of the page. A histogram's names end with `_bucket`, `_sum` and `_count`. */
-export interface Sample {
-  readonly name: string;
-  readonly labels: Readonly<Partial<Record<string, string | number>>>;
-  readonly value: number;
+  constructor(title: string, registry: Registry) {
+    this.title = title;
+    this.#registers = [registry];
+  }
+
+  /** Values that only increase. `collect` runs before they are read. */
+  counter<const L extends string = never>(
+    declared: Declaration<L> & { readonly collect?: (this: Counter<NoInfer<L>>) => void },
+  ): Counter<L> {
+    const counter = new Counter<L>(this.#config('counter', declared));
+    for (const labels of combinations(declared.labels)) counter.inc(labels, 0);
+    return counter;
+  }
+
+  /** Values that increase and decrease. With `collect` it has those that this sets, and no others. */
+  gauge<const L extends string = never>(
+    declared: Declaration<L> & { readonly collect?: (this: Gauge<NoInfer<L>>) => void },
+  ): Gauge<L> {
+    const { collect } = declared;
+    const zero = (gauge: Gauge<L>): void => combinations(declared.labels).forEach((labels) => gauge.set(labels, 0));
+    const gauge = new Gauge<L>({
+      ...this.#config('gauge', declared),
+      ...(collect && {
+        collect() {
+          this.reset();
+          if (declared.labels === undefined) this.remove();
+          zero(this);
+          collect.call(this);
+        },
+      }),
+    });
+    zero(gauge);
+    return gauge;
+  }
+
+  /** Values that are counted in buckets. */
+  histogram<const L extends string = never>(
+    declared: Declaration<L> & { readonly buckets: readonly number[] },
+  ): Histogram<L> {
+    const histogram = new Histogram<L>({ ...this.#config('histogram', declared), buckets: [...declared.buckets] });
+    for (const labels of combinations(declared.labels)) histogram.zero(labels);
+    return histogram;
+  }
+
+  #config<L extends string, D extends Declaration<L>>(type: MetricDefinition['type'], { labels, ...declared }: D) {
+    const labelNames = (isList(labels) ? labels : Object.keys(labels ?? {})) as readonly L[];
+    this.metrics.push({ ...declared, type, labels: labelNames });
+    return { ...declared, labelNames, registers: this.#registers };
+  }
 }
 
-/** Prefix of this project's own names. OpenTelemetry's names have no prefix. */
-export const PREFIX = 'ra_sidecar_';
+function isList<T>(labels: readonly T[] | object | undefined): labels is readonly T[] {
+  return Array.isArray(labels);
+}
+
+/** Each combination of the labels' known values; none of labels without. */
+function combinations<L extends string>(labels: Declaration<L>['labels']): Record<L, string>[] {
+  if (labels === undefined || isList(labels)) return [];
+  let made = [{}];
+  for (const [label, values] of Object.entries<readonly string[]>(labels)) {
+    made = made.flatMap((begun) => values.map((value) => ({ ...begun, [label]: value })));
+  }
+  return made as Record<L, string>[];
+}
 
 /** A separate registry, so that two in one process (tests) do not interfere. */
 export class Instruments {
+  readonly sections: Section[] = [];
   readonly #registry = new Registry();
-  readonly #definitions = new Map<string, MetricDefinition>();
+  /** Number of the last scrape. */
+  #scrape = 0;
+
+  /** A subject of the reference, after those before. */
+  section(title: string): Section {
+    const section = new Section(title, this.#registry);
+    this.sections.push(section);
+    return section;
+  }
 
   /** Adds the process's own metrics, with prom-client's names. */
-  withProcess(): this {
+  addProcess(): void {
     collectDefaultMetrics({ register: this.#registry });
-    return this;
   }
 
-  counter<L extends string>(definition: CounterDefinition<L>): Counter<L> {
-    return new Counter(this.#settings(definition));
-  }
-
-  gauge<L extends string>(definition: GaugeDefinition<L>): Gauge<L> {
-    return new Gauge(this.#settings(definition));
-  }
-
-  histogram<L extends string>(definition: HistogramDefinition<L>): Histogram<L> {
-    return new Histogram({ ...this.#settings(definition), buckets: [...definition.buckets] });
+  /** `read`, but once a scrape at most: for metrics that come from one reading. */
+  onceAScrape<T>(read: () => T): () => T {
+    let last: { readonly scrape: number; readonly value: T } | undefined;
+    return () => {
+      if (last?.scrape !== this.#scrape) last = { scrape: this.#scrape, value: read() };
+      return last.value;
+    };
   }
 
   /** The page in Prometheus' text format, or only the metrics in `names`. */
   async page(names?: readonly string[]): Promise<{ readonly contentType: string; readonly text: string }> {
     const { contentType } = this.#registry;
+    this.#scrape += 1;
     if (names === undefined) return { contentType, text: await this.#registry.metrics() };
     const each = await Promise.all(names.map((name) => this.#registry.getSingleMetricAsString(name)));
     return { contentType, text: `${each.join('\n\n')}\n` };
   }
 
-  /** The page's content as values. */
-  async readings(): Promise<MetricReading[]> {
-    const shown = await this.#registry.getMetricsAsJSON();
-    return shown.flatMap((metric) => readingOf(metric, this.#definitions.get(metric.name)) ?? []);
+  /** The page's content as values, or only the metrics in `names`, which must exist. */
+  async readings(names?: readonly string[]): Promise<MetricReading[]> {
+    this.#scrape += 1;
+    const listed =
+      names === undefined
+        ? await this.#registry.getMetricsAsJSON()
+        : await Promise.all(names.map((name) => this.#existing(name).get()));
+    const definitions = new Map(
+      this.sections.flatMap(({ metrics }) => metrics.map((definition) => [definition.name, definition])),
+    );
+    return listed.flatMap((metric) => readingOf(metric as ListedMetric, definitions.get(metric.name)) ?? []);
   }
 
-  /** The current values of one metric. Empty if it is not registered or has no samples. */
-  async samples(name: string): Promise<readonly Sample[]> {
-    const found = await this.#registry.getSingleMetric(name)?.get();
-    const values: readonly MetricValueWithName<string>[] = found?.values ?? [];
-    return values.map(({ metricName = name, labels, value }) => ({ name: metricName, labels, value }));
+  #existing(name: string): NonNullable<ReturnType<Registry['getSingleMetric']>> {
+    const found = this.#registry.getSingleMetric(name);
+    if (found === undefined) throw new RangeError(`there is no metric ${name}`);
+    return found;
+  }
+}
+
+type Labels = Readonly<Record<string, string | number>>;
+
+/** One metric at one moment. Counts and buckets are cumulative since the start of the process. */
+export interface MetricReading {
+  readonly name: string;
+  readonly help: string;
+  /** Undefined for prom-client's metrics of the process. */
+  readonly definition?: MetricDefinition | undefined;
+  readonly values:
+    | { readonly type: 'counter' | 'gauge'; readonly points: readonly NumberPoint[] }
+    | { readonly type: 'histogram'; readonly points: readonly HistogramPoint[] };
+}
+
+interface NumberPoint {
+  readonly labels: Labels;
+  readonly value: number;
+}
+
+interface HistogramPoint {
+  readonly labels: Labels;
+  /** Upper bounds, inclusive. */
+  readonly bounds: readonly number[];
+  /** One more than bounds: the last counts values above all of them. Not cumulative. */
+  readonly counts: readonly number[];
+  readonly count: number;
+  readonly sum: number;
+}
+
+/** A metric as prom-client lists it, whose types and run time spell the type differently. */
+interface ListedMetric {
+  readonly name: string;
+  readonly help: string;
+  readonly type: unknown;
+  readonly values: readonly ListedValue[];
+}
+
+interface ListedValue {
+  readonly value: number;
+  readonly labels: Labels;
+  readonly metricName?: string;
+}
+
+/** Undefined for a summary, of which there are none. */
+function readingOf(
+  { name, help, type, values }: ListedMetric,
+  definition: MetricDefinition | undefined,
+): MetricReading | undefined {
+  const about = { name, help, definition };
+  if (type === 'histogram') return { ...about, values: { type, points: histogramPoints(name, values) } };
+  if (type === 'counter' || type === 'gauge') return { ...about, values: { type, points: values } };
+  return undefined;
+}
+
+/** prom-client lists one series after the other: its buckets, which are cumulative and in order, its sum, its count. */
+function histogramPoints(name: string, values: readonly ListedValue[]): HistogramPoint[] {
+  const points: HistogramPoint[] = [];
+  let [bounds, upTo, sum]: [number[], number[], number] = [[], [], 0];
+  for (const { metricName, value, labels } of values) {
+    if (metricName === `${name}_bucket`) {
+      if (labels['le'] === '+Inf') continue;
+      bounds.push(Number(labels['le']));
+      upTo.push(value);
+    } else if (metricName === `${name}_sum`) {
+      sum = value;
+    } else {
+      const counts = [...upTo, value].map((each, i, all) => each - (all[i - 1] ?? 0));
+      points.push({ labels, bounds, counts, count: value, sum });
+      [bounds, upTo] = [[], []];
+    }
+  }
+  return points;
+}
+
+/** A histogram as on the metrics page: cumulative since the start. */
+export interface HistogramReading {
+  /** Upper bounds, in the metric's unit. */
+  readonly bounds: readonly number[];
+  /** Number of values up to each bound; the last element counts all values. */
+  readonly counts: readonly number[];
+  readonly sum: number;
+}
+
+/** Some metrics of one moment, for uses other than the metrics page. Throws for a metric that was not read. */
+export class Reading {
+  readonly #metrics: ReadonlyMap<string, MetricReading>;
+
+  constructor(metrics: readonly MetricReading[]) {
+    this.#metrics = new Map(metrics.map((metric) => [metric.name, metric]));
   }
 
-  #settings<L extends string>(
-    definition: MetricDefinition<L>,
-  ): {
-    readonly name: string;
-    readonly help: string;
-    readonly labelNames: readonly L[];
-    readonly registers: Registry[];
-  } {
-    const { name, help, labels } = definition;
-    this.#definitions.set(name, definition);
-    return { name, help, labelNames: labels, registers: [this.#registry] };
+  /** The sum of all samples with these labels, of a histogram of their counts; undefined if there is none. */
+  value(name: string, labels: Labels = {}): number | undefined {
+    const values = this.#points(name, labels).map(numberOf);
+    return values.length === 0 ? undefined : values.reduce((sum, value) => sum + value, 0);
   }
+
+  /** The same by one more label; samples without it under an empty string. */
+  by(name: string, label: string, labels: Labels): Record<string, number> {
+    const sums: Record<string, number> = {};
+    for (const point of this.#points(name, labels)) {
+      const key = String(point.labels[label] ?? '');
+      sums[key] = (sums[key] ?? 0) + numberOf(point);
+    }
+    return sums;
+  }
+
+  /** A histogram, summed over all samples with these labels. */
+  histogram(name: string, labels: Labels): HistogramReading {
+    const bounds = this.#metrics.get(name)?.definition?.buckets ?? [];
+    const counts = Array<number>(bounds.length + 1).fill(0);
+    let sum = 0;
+    for (const point of this.#points(name, labels)) {
+      if (!('counts' in point)) continue;
+      sum += point.sum;
+      point.counts.forEach((count, i) => (counts[i] = (counts[i] ?? 0) + count));
+    }
+    for (let i = 1; i < counts.length; i++) counts[i] = (counts[i] ?? 0) + (counts[i - 1] ?? 0);
+    return { bounds, counts, sum };
+  }
+
+  #points(name: string, labels: Labels): (NumberPoint | HistogramPoint)[] {
+    const metric = this.#metrics.get(name);
+    if (metric === undefined) throw new RangeError(`the metric ${name} was not read`);
+    const wanted = Object.entries(labels);
+    return metric.values.points.filter((point) => wanted.every(([label, value]) => point.labels[label] === value));
+  }
+}
+
+function numberOf(point: NumberPoint | HistogramPoint): number {
+  return 'value' in point ? point.value : point.count;
 }

@@ -5,6 +5,8 @@
  * name from a fixed list and fields from a closed list. The list is also enforced at run time, texts are truncated and
  * searched for keys, and of an unexpected error only parts that cannot quote a request are kept.
  */
+import { Console } from 'node:console';
+import { Writable } from 'node:stream';
 import { destination as stdoutDestination, pino, stdTimeFunctions, type Logger as Pino } from 'pino';
 import { describeFault, scrub, type Fault } from './scrub.js';
 
@@ -220,4 +222,19 @@ function safe(fields: LogFields = {}): Record<string, unknown> {
     else if (typeof value === 'string') kept[name] = scrub(value);
   }
   return kept;
+}
+
+/**
+ * Replaces the process's `console` by one that prints nothing. stdout is the log, one JSON object a line, and what a
+ * library prints may quote anything: NATS' client prints bytes of its server, which may contain the credentials that it
+ * was sent. Nothing of ours uses `console`. Each text leaves one constant line, for those who look for what is missing.
+ */
+export function quietConsole(log: Pick<Log, 'debug'>): void {
+  const nowhere = new Writable({
+    write: (_text, _encoding, done) => {
+      log.debug('a library printed, which is not shown');
+      done();
+    },
+  });
+  globalThis.console = new Console(nowhere);
 }

@@ -1,65 +1,79 @@
 import { VERSION } from '../lib/version.js';
-import { AuthorizerMetrics } from './authorizer-metrics.js';
-import { CacheMetrics } from './cache-metrics.js';
-import { CreditMetrics } from './credit-metrics.js';
-import { DeliveryMetrics } from './delivery-metrics.js';
-import { KEYS_REFUSED, KEYS_VALID } from './definitions/access.js';
-import { ENDPOINT_METRICS } from './definitions/endpoint.js';
-import { BUILD_INFO } from './definitions/program.js';
-import { EndpointMetrics } from './endpoint-metrics.js';
-import { EngineMetrics, type EngineReading } from './engine-metrics.js';
-import { HttpMetrics } from './http-metrics.js';
-import { Instruments } from './instruments.js';
-import { ModelMetrics, type RequestPhase, type ModelMeter, type Operation } from './model-metrics.js';
-import { OtlpMetrics } from './otlp-metrics.js';
-import { QueueMetrics, type QueueReading, type RefusalLabel, type RetryLabel, type Seating } from './queue-metrics.js';
-import type { MetricReading } from './exported-metrics.js';
-import { ReplicaMetrics, type ReplicaReading } from './replica-metrics.js';
-import { Reading } from './reading.js';
-import { SpoolMetrics } from './spool-metrics.js';
+import { authorizerMetrics, creditMetrics, keysMetrics } from './access-metrics.js';
+import { endpointLoad, endpointMetrics, type EndpointLoad, type ModelLoad } from './endpoint-metrics.js';
+import { httpMetrics } from './http-metrics.js';
+import { Instruments, Reading, type MetricReading, type Section } from './instruments.js';
+import { modelMetrics, type ModelMeter, type Operation, type RequestPhase } from './model-metrics.js';
+import {
+  cacheMetrics,
+  processMetrics,
+  type CacheReading,
+  type EngineReading,
+  type ReplicaReading,
+} from './process-metrics.js';
+import { queueMetrics, type Granted, type QueueReading, type RefusalLabel, type RetryLabel } from './queue-metrics.js';
+import { deliveryMetrics, spoolMetrics } from './usage-metrics.js';
 
 /** The label of models that are not configured. */
 const OTHER = 'other';
 
-/** The metrics for endpoint pickers. */
-const ENDPOINT_NAMES = ENDPOINT_METRICS.map(({ name }) => name);
+/** What is read of one model: at a scrape, and its load also for load reports. */
+export interface ModelSources {
+  /** `named`: the number of accounts to name. */
+  readonly queue: (named: number) => QueueReading;
+  readonly engine: () => EngineReading;
+  /** Its processes, always in the same order, as `caches`. */
+  readonly replicas: () => readonly ReplicaReading[];
+  readonly caches: () => readonly CacheReading[];
+  readonly load: ModelLoad;
+}
 
-/** The metrics of this process, which the operators' listener serves at /metrics, grouped by subject. */
+/** The metrics of this process, which the operators' listener serves at /metrics, by subject, in the order of the reference. */
 export class Metrics {
+  /** What is read of each configured model, by id; a model that is not in it has no samples of these. */
+  readonly sources = new Map<string, ModelSources>();
   readonly #instruments = new Instruments();
   readonly #known: ReadonlySet<string>;
-  readonly #models: ModelMetrics;
-  readonly #queues: QueueMetrics;
-  readonly #engines: EngineMetrics;
-  /** The prefix caches in host memory. */
-  readonly caches: CacheMetrics;
-  readonly #replicas = new ReplicaMetrics(this.#instruments);
-  /** The load of the whole process. */
-  readonly endpoint = new EndpointMetrics(this.#instruments);
+  readonly #models: ReturnType<typeof modelMetrics>;
+  readonly #queues: ReturnType<typeof queueMetrics>;
+  readonly #endpoint: Section;
+  /** Engines and prompt hosts. */
+  readonly processes: ReturnType<typeof processMetrics>;
   /** Both listeners, and streams. */
-  readonly http = new HttpMetrics(this.#instruments);
-  readonly authorizer = new AuthorizerMetrics(this.#instruments);
-  readonly #keysRefused = this.#instruments.counter(KEYS_REFUSED);
-  readonly #keysValid = this.#instruments.gauge(KEYS_VALID);
+  readonly http: ReturnType<typeof httpMetrics>;
+  /** The keys file. */
+  readonly keys: ReturnType<typeof keysMetrics>;
+  readonly authorizer: ReturnType<typeof authorizerMetrics>;
   /** Prepaid credit. */
-  readonly credit = new CreditMetrics(this.#instruments);
+  readonly credit: ReturnType<typeof creditMetrics>;
   /** The usage spool. */
-  readonly spool = new SpoolMetrics(this.#instruments);
+  readonly spool: ReturnType<typeof spoolMetrics>;
   /** Delivery of usage to its sink. */
-  readonly delivery = new DeliveryMetrics(this.#instruments);
+  readonly delivery: ReturnType<typeof deliveryMetrics>;
   /** Exports to an OTLP endpoint. */
-  readonly otlp = new OtlpMetrics(this.#instruments);
+  readonly otlp: ReturnType<typeof otlpMetrics>;
 
   /** `models`: the configured ids; any other is counted as `other`. */
   constructor(models: readonly string[]) {
+    const made = this.#instruments;
     this.#known = new Set(models);
-    this.#models = new ModelMetrics(this.#instruments, models);
-    this.#queues = new QueueMetrics(this.#instruments, models);
-    this.#engines = new EngineMetrics(this.#instruments, models);
-    this.caches = new CacheMetrics(this.#instruments, models);
-    this.#keysValid.set(1);
-    this.#instruments.gauge(BUILD_INFO).set({ version: VERSION }, 1);
-    this.#instruments.withProcess();
+    this.#models = modelMetrics(made.section('Requests to models'), models);
+    this.#queues = queueMetrics(made.section('Seats and the queue'), made, models, this.sources);
+    this.#endpoint = made.section('The whole process, for endpoint pickers');
+    endpointMetrics(this.#endpoint, made, this.sources);
+    this.processes = processMetrics(made.section('Engines and the prompt host'), made, models, this.sources);
+    cacheMetrics(made.section('Prefixes in host memory'), made, models, this.sources);
+    this.http = httpMetrics(made.section('HTTP'));
+    const access = made.section('Keys, authorizer, credit');
+    this.keys = keysMetrics(access);
+    this.authorizer = authorizerMetrics(access);
+    this.credit = creditMetrics(access);
+    const usage = made.section('Usage');
+    this.spool = spoolMetrics(usage);
+    this.delivery = deliveryMetrics(usage);
+    programMetrics(made.section('The program'));
+    this.otlp = otlpMetrics(made.section('Export by OTLP'));
+    made.addProcess();
   }
 
   /** The meter of requests of one kind to one model; the same object each time. */
@@ -72,8 +86,9 @@ export class Metrics {
     this.#models.cancelled(this.#label(model), phase);
   }
 
-  seated(model: string, seating: Seating): void {
-    this.#queues.seated(this.#label(model), seating);
+  /** A request got its first seat. */
+  seated(model: string, granted: Granted): void {
+    this.#queues.seated(this.#label(model), granted);
   }
 
   /** The seat queue refused. `time`: where Retry-After came from; undefined: from none of these. */
@@ -81,87 +96,74 @@ export class Metrics {
     this.#queues.refused(this.#label(model), reason, time);
   }
 
-  engineRestarted(model: string, replica: number): void {
-    this.#engines.restarted(this.#label(model));
-    this.#replicas.restarted(this.#label(model), replica);
+  /** The load of the whole process. */
+  get endpointLoad(): EndpointLoad {
+    return endpointLoad(this.sources);
   }
 
-  unconfirmedCancels(model: string, count: number): void {
-    this.#engines.unconfirmed(this.#label(model), count);
-  }
-
-  promptHostRestarted(): void {
-    this.#engines.promptHostRestarted();
-  }
-
-  /** A changed keys file was invalid or missing; the previous keys stay in force. */
-  keysRefused(): void {
-    this.#keysRefused.inc();
-    this.#keysValid.set(0);
-  }
-
-  /** Keys were loaded from the file, which is in force as it is. */
-  keysLoaded(): void {
-    this.#keysValid.set(1);
-  }
-
-  /** `read` is called at each scrape, for as long as this object lives, with the number of accounts to name. */
-  watchQueue(model: string, read: (named: number) => QueueReading): void {
-    this.#queues.watch(this.#label(model), read);
-  }
-
-  /** The same for a model's engine. */
-  watchEngine(model: string, read: () => EngineReading): void {
-    this.#engines.watch(this.#label(model), read);
-  }
-
-  /** The same for each of its processes. */
-  watchReplicas(model: string, read: () => readonly ReplicaReading[]): void {
-    this.#replicas.watch(this.#label(model), read);
+  /** The declarations of all metrics by subject, in the order of the reference. */
+  get sections(): readonly Pick<Section, 'title' | 'metrics'>[] {
+    return this.#instruments.sections;
   }
 
   /** The page, in Prometheus' text format. */
   render(): Promise<{ readonly contentType: string; readonly text: string }> {
-    this.#refresh();
     return this.#instruments.page();
+  }
+
+  /** The part of the page without model, account or caller names, for endpoint pickers. Cheap. */
+  renderEndpoint(): Promise<{ readonly contentType: string; readonly text: string }> {
+    return this.#instruments.page(this.#endpoint.metrics.map(({ name }) => name));
   }
 
   /** The page's content as values. */
   readings(): Promise<readonly MetricReading[]> {
-    this.#refresh();
     return this.#instruments.readings();
   }
 
   /** Some metrics of the page as numbers, all of one moment. */
   async read(names: readonly string[]): Promise<Reading> {
-    this.#refresh();
-    return new Reading(await Promise.all(names.map((name) => this.#instruments.samples(name))));
-  }
-
-  /** Updates the gauges that are read only at a scrape. */
-  #refresh(): void {
-    for (const part of [
-      this.#queues,
-      this.#engines,
-      this.caches,
-      this.#replicas,
-      this.endpoint,
-      this.http,
-      this.authorizer,
-      this.credit,
-      this.spool,
-      this.delivery,
-    ])
-      part.read();
-  }
-
-  /** The part of the page without model, account or caller names, for endpoint pickers. Cheap. */
-  renderEndpoint(): Promise<{ readonly contentType: string; readonly text: string }> {
-    this.endpoint.read();
-    return this.#instruments.page(ENDPOINT_NAMES);
+    return new Reading(await this.#instruments.readings(names));
   }
 
   #label(model: string): string {
     return this.#known.has(model) ? model : OTHER;
   }
+}
+
+function programMetrics(section: Section): void {
+  const build = section.gauge({
+    name: 'ra_sidecar_build_info',
+    unit: '1',
+    labels: ['version'],
+    help: 'Always 1; its label is the version of the sidecar.',
+    advice: 'Several versions for long: an upgrade has not reached all hosts.',
+  });
+  build.set({ version: VERSION }, 1);
+}
+
+/** Exports to an OTLP endpoint, and traces lost on the way. */
+function otlpMetrics(section: Section) {
+  const exports = section.counter({
+    name: 'ra_sidecar_otlp_exports_total',
+    unit: 'exports',
+    labels: { signal: ['traces', 'metrics'], outcome: ['ok', 'failed'] },
+    help: 'Exports to the OTLP endpoint, by outcome.',
+    advice: '`failed`: the log line `otlp export fails` has the reason. Requests are not affected.',
+  });
+  const dropped = section.counter({
+    name: 'ra_sidecar_otlp_traces_dropped_total',
+    unit: 'traces',
+    labels: { reason: ['queue_full', 'export_failed'] },
+    help: 'Traces that were not delivered.',
+    advice:
+      '`queue_full`: the endpoint is slower than the request rate; lower `telemetry.otlp.samplePercent`. `export_failed`: see `ra_sidecar_otlp_exports_total`.',
+  });
+  return {
+    /** An export has ended. */
+    exported: (signal: 'traces' | 'metrics', ok: boolean): void =>
+      exports.inc({ signal, outcome: ok ? 'ok' : 'failed' }),
+    /** Counts traces that will not be delivered: too many waited, or the export that contained them failed. */
+    dropped: (reason: 'queue_full' | 'export_failed', traces: number): void => dropped.inc({ reason }, traces),
+  };
 }

@@ -1,16 +1,34 @@
-/** Metrics of requests to models. */
+/**
+ * Requests to models, by OpenTelemetry's semantic conventions for generative AI (status: development, as of 1.37), and
+ * metrics that the conventions do not define.
+ */
 import type { ErrorCode } from '../domain/errors.js';
-import {
-  CACHED_TOKENS,
-  CANCELS,
-  FIRST_TOKEN,
-  INTER_TOKEN,
-  MODEL_REQUEST_DURATION,
-  PER_TOKEN,
-  TOKEN_USAGE,
-  type AboutModel,
-} from './definitions/gen-ai.js';
-import type { Counter, Histogram, Instruments } from './instruments.js';
+import type { Section } from './instruments.js';
+
+/** The conventions' bounds for durations, in seconds, and further ones: a long reply on a CPU takes minutes. */
+const DURATION_SECONDS = [
+  0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 327.68, 655.36,
+] as const;
+
+/** The conventions' bounds, and longer ones for a full queue and a long prompt together. */
+const FIRST_TOKEN_SECONDS = [
+  0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 120, 300, 600,
+] as const;
+
+/** The conventions' bounds, and shorter ones for small models and GPUs. */
+const PER_TOKEN_SECONDS = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5,
+] as const;
+
+/** The conventions' bounds, up to the largest context. */
+const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576] as const;
+
+const ABOUT_MODEL = [
+  'gen_ai_operation_name',
+  'gen_ai_provider_name',
+  'gen_ai_request_model',
+  'gen_ai_response_model',
+] as const;
 
 /** OpenTelemetry defines chat; it has no name for decisions. */
 export type Operation = 'chat' | 'decisions';
@@ -22,115 +40,120 @@ export type RequestPhase = (typeof PHASES)[number];
 /** The conventions' provider: the producer of the telemetry, not of the model. */
 export const PROVIDER = 'ra-sidecar';
 
-/** Tokens that a request used. `cached` is a part of `prompt`. */
-export interface UsedTokens {
-  readonly prompt: number;
-  readonly cached: number;
-  readonly completion: number;
-}
-
-/** Records values under fixed labels. */
-interface Meter {
-  observe(value: number): void;
-}
-
-/** One model under one operation. Created once and kept, so that recording a token allocates no labels. Times in ms. */
-export class ModelMeter {
-  readonly #about: Readonly<Record<AboutModel, string>>;
-  readonly #durations: Histogram<AboutModel | 'error_type'>;
-  readonly #firstToken: Meter;
-  readonly #perToken: Meter;
-  readonly #gaps: Meter;
-  readonly #input: Meter;
-  readonly #output: Meter;
-  readonly #cached: { inc(by: number): void };
-
-  constructor(operation: Operation, model: string, made: ModelInstruments) {
-    const about = (this.#about = {
+/** Declares the metrics of requests to models. `ids`: of the configured models. */
+export function modelMetrics(section: Section, ids: readonly string[]) {
+  const durations = section.histogram({
+    name: 'gen_ai_server_request_duration_seconds',
+    convention: { name: 'gen_ai.server.request.duration', unit: 's' },
+    unit: 'seconds',
+    labels: [...ABOUT_MODEL, 'error_type'],
+    help: 'Time from the head of a request for a model to the end of its answer, refused ones included, counted from the check of its model on; earlier refusals are only in http_server_request_duration_seconds.',
+    advice:
+      'Find the part that grew: `ra_sidecar_queue_wait_seconds`, `gen_ai_server_time_to_first_token_seconds` or `gen_ai_server_time_per_output_token_seconds`.',
+    buckets: DURATION_SECONDS,
+  });
+  const firstToken = section.histogram({
+    name: 'gen_ai_server_time_to_first_token_seconds',
+    convention: { name: 'gen_ai.server.time_to_first_token', unit: 's' },
+    unit: 'seconds',
+    labels: ABOUT_MODEL,
+    help: 'Time from the last byte of a chat request to the first token of its reply: checks, queue and prefill. Decisions have no first token.',
+    advice:
+      'If `ra_sidecar_queue_wait_seconds` is high too: more seats or machines. Otherwise prompts are long; see `ra_sidecar_cached_tokens_total` and `prefillShare`.',
+    buckets: FIRST_TOKEN_SECONDS,
+  });
+  const perToken = section.histogram({
+    name: 'gen_ai_server_time_per_output_token_seconds',
+    convention: { name: 'gen_ai.server.time_per_output_token', unit: 's' },
+    unit: 'seconds',
+    labels: ABOUT_MODEL,
+    help: 'Time from the first to the last token of a finished reply, per token after the first.',
+    advice: 'All seats share each step: fewer seats, a smaller `prefillShare`, a smaller model or a faster machine.',
+    buckets: PER_TOKEN_SECONDS,
+  });
+  const usage = section.histogram({
+    name: 'gen_ai_client_token_usage',
+    convention: { name: 'gen_ai.client.token.usage', unit: '{token}' },
+    unit: 'tokens',
+    labels: [...ABOUT_MODEL, 'gen_ai_token_type'],
+    help: 'Tokens of a request that an engine started: its prompt (input; for decisions once per question) and its replies (output).',
+    advice:
+      'The rate of the sum is the throughput. If inputs are near `contextPerSeat`, longer ones will be refused: give seats more context.',
+    buckets: TOKENS,
+  });
+  const gaps = section.histogram({
+    name: 'ra_sidecar_inter_token_seconds',
+    unit: 'seconds',
+    labels: ['model'],
+    help: 'Time between two chunks of one reply as the engine delivers them: one token each, or the tokens within 10 ms. A caller sees other pauses with `stream.intervalMs`, and none in a whole reply.',
+    advice: 'High tail with a low mean: long prompts delay replies; lower `prefillShare` or `prefillTokensPerStep`.',
+    buckets: PER_TOKEN_SECONDS,
+  });
+  const cached = section.counter({
+    name: 'ra_sidecar_cached_tokens_total',
+    unit: 'tokens',
+    labels: { model: ids },
+    help: 'Prompt tokens whose state was reused, a part of the input tokens.',
+    advice:
+      'A low share although prompts share prefixes: more seats keep more of them; see `prefixReuse` and `prefixCache.scope`.',
+  });
+  const cancels = section.counter({
+    name: 'ra_sidecar_cancels_total',
+    unit: 'requests',
+    labels: { model: ids, phase: PHASES },
+    help: 'Requests to a known model whose caller disconnected before the answer was complete. `http_server_request_duration_seconds` has those who left earlier, too.',
+    advice:
+      '`waiting` or `prefilling`: callers disconnect before the first token; compare their timeouts with the waits.',
+  });
+  /** One model under one operation. Times in ms. */
+  const meterOf = (operation: Operation, model: string) => {
+    // Resolved once, so that recording a token allocates no labels.
+    const about = {
       gen_ai_operation_name: operation,
       gen_ai_provider_name: PROVIDER,
       gen_ai_request_model: model,
       gen_ai_response_model: model,
-    });
-    this.#durations = made.durations;
-    this.#firstToken = made.firstToken.labels(about);
-    this.#perToken = made.perToken.labels(about);
-    this.#gaps = made.gaps.labels({ model });
-    this.#input = made.usage.labels(Object.assign({}, about, { gen_ai_token_type: 'input' }));
-    this.#output = made.usage.labels(Object.assign({}, about, { gen_ai_token_type: 'output' }));
-    this.#cached = made.cached.labels({ model });
-  }
-
-  /** A request has ended, whether it ran or was refused. `code`: of its error, or `request_cancelled`. */
-  ended(durationMs: number, code?: ErrorCode): void {
-    const labels = code === undefined ? this.#about : Object.assign({}, this.#about, { error_type: code });
-    this.#durations.observe(labels, durationMs / 1000);
-  }
-
-  firstToken(afterMs: number): void {
-    this.#firstToken.observe(afterMs / 1000);
-  }
-
-  /** Records a further chunk of a reply and its distance to the previous one. */
-  piece(afterMs: number): void {
-    this.#gaps.observe(afterMs / 1000);
-  }
-
-  /**
-   * A reply is complete: the number of tokens after its first chunk, and their time. With 0 tokens nothing is recorded.
-   */
-  replied(tokens: number, ms: number): void {
-    if (tokens > 0) this.#perToken.observe(ms / 1000 / tokens);
-  }
-
-  /** A request that the engine had started has ended. */
-  used({ prompt, cached, completion }: UsedTokens): void {
-    this.#input.observe(prompt);
-    this.#output.observe(completion);
-    this.#cached.inc(cached);
-  }
-}
-
-interface ModelInstruments {
-  readonly durations: Histogram<AboutModel | 'error_type'>;
-  readonly firstToken: Histogram<AboutModel>;
-  readonly perToken: Histogram<AboutModel>;
-  readonly usage: Histogram<AboutModel | 'gen_ai_token_type'>;
-  readonly gaps: Histogram<'model'>;
-  readonly cached: Counter<'model'>;
-}
-
-export class ModelMetrics {
-  readonly #made: ModelInstruments;
-  readonly #cancels: Counter<'model' | 'phase'>;
-  /** By operation and model, both from closed lists. */
-  readonly #meters = new Map<string, ModelMeter>();
-
-  /** `models`: the configured ids. */
-  constructor(instruments: Instruments, models: readonly string[]) {
-    this.#made = {
-      durations: instruments.histogram(MODEL_REQUEST_DURATION),
-      firstToken: instruments.histogram(FIRST_TOKEN),
-      perToken: instruments.histogram(PER_TOKEN),
-      usage: instruments.histogram(TOKEN_USAGE),
-      gaps: instruments.histogram(INTER_TOKEN),
-      cached: instruments.counter(CACHED_TOKENS),
     };
-    this.#cancels = instruments.counter(CANCELS);
-    for (const model of models) {
-      this.#made.cached.inc({ model }, 0);
-      for (const phase of PHASES) this.#cancels.inc({ model, phase }, 0);
-    }
-  }
-
-  meter(operation: Operation, model: string): ModelMeter {
-    const key = `${operation} ${model}`;
-    let meter = this.#meters.get(key);
-    if (!meter) this.#meters.set(key, (meter = new ModelMeter(operation, model, this.#made)));
-    return meter;
-  }
-
-  cancelled(model: string, phase: RequestPhase): void {
-    this.#cancels.inc({ model, phase });
-  }
+    const toFirst = firstToken.labels(about);
+    const perOne = perToken.labels(about);
+    const between = gaps.labels({ model });
+    const input = usage.labels(Object.assign({}, about, { gen_ai_token_type: 'input' }));
+    const output = usage.labels(Object.assign({}, about, { gen_ai_token_type: 'output' }));
+    const reused = cached.labels({ model });
+    return {
+      /** A request has ended, whether it ran or was refused. `code`: of its error, or `request_cancelled`. */
+      ended(durationMs: number, code?: ErrorCode): void {
+        const labels = code === undefined ? about : Object.assign({}, about, { error_type: code });
+        durations.observe(labels, durationMs / 1000);
+      },
+      firstToken: (afterMs: number): void => toFirst.observe(afterMs / 1000),
+      /** Records a further chunk of a reply and its distance to the previous one. */
+      piece: (afterMs: number): void => between.observe(afterMs / 1000),
+      /** A reply is complete: the number of tokens after its first chunk, and their time. With 0 tokens nothing is recorded. */
+      replied(tokens: number, ms: number): void {
+        if (tokens > 0) perOne.observe(ms / 1000 / tokens);
+      },
+      /** A request that the engine had started has ended. `cached` is a part of `prompt`. */
+      used(tokens: { readonly prompt: number; readonly cached: number; readonly completion: number }): void {
+        input.observe(tokens.prompt);
+        output.observe(tokens.completion);
+        reused.inc(tokens.cached);
+      },
+    };
+  };
+  /** By operation and model, both from closed lists. */
+  const meters = new Map<string, ReturnType<typeof meterOf>>();
+  return {
+    /** The meter of requests of one kind to one model; the same object each time. */
+    meter(operation: Operation, model: string): ReturnType<typeof meterOf> {
+      const key = `${operation} ${model}`;
+      let meter = meters.get(key);
+      if (!meter) meters.set(key, (meter = meterOf(operation, model)));
+      return meter;
+    },
+    /** The caller disconnected. */
+    cancelled: (model: string, phase: RequestPhase): void => cancels.inc({ model, phase }),
+  };
 }
+
+export type ModelMeter = ReturnType<ReturnType<typeof modelMetrics>['meter']>;

@@ -1,26 +1,13 @@
 /**
- * Metrics of the seat queues. Accounts are the only label without a closed list: they are the operator's own names for
- * its customers, never text of a caller, and only the busiest of a model have their own series.
+ * The seat queues. Accounts are the only label without a closed list: they are the operator's own names for its
+ * customers, never text of a caller, and only the busiest of a model have their own series.
  */
 import { SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
-import {
-  ACCOUNT_BUSY,
-  ACCOUNT_SEAT_TIME,
-  ACCOUNT_WAITING,
-  FAIRNESS,
-  LEFT_SEAT_TIME,
-  PATIENCE,
-  QUEUE_WAIT,
-  REFUSALS,
-  RETRY_TIMES,
-  SEATS,
-  SEATS_BUSY,
-  STANDING,
-  WAIT_ERROR,
-  WAITING,
-  WAITING_BYTES,
-} from './definitions/queue.js';
-import type { Counter, Gauge, Histogram, Instruments } from './instruments.js';
+import type { Gauge, Instruments, Section } from './instruments.js';
+
+/** The longest are of classes that wait for minutes (`queue.maxWaitMs`). */
+const WAIT_SECONDS = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600] as const;
+const ERROR_SECONDS = [-60, -30, -10, -5, -2.5, -1, -0.5, -0.1, 0, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60] as const;
 
 /** Why the seat queue refused, as in admission/seat-queue.ts. */
 const REASONS = [
@@ -40,6 +27,10 @@ const REASONS = [
 ] as const;
 export type RefusalLabel = (typeof REASONS)[number];
 
+/** Where Retry-After came from. */
+const RETRY_KINDS = ['predicted', 'reserved', 'none'] as const;
+export type RetryLabel = (typeof RETRY_KINDS)[number];
+
 /** The state of one model's queue at a scrape. */
 export interface QueueReading {
   readonly seats: number;
@@ -48,38 +39,25 @@ export interface QueueReading {
   readonly waitingBytes: number;
   /** Jain's index of the last minute; null: fewer than two accounts. */
   readonly fairness: number | null;
-  /** What the queue learned of overload. */
-  readonly overload: OverloadReading;
-  readonly accounts: readonly AccountReading[];
+  /** What the queue learned of overload. Times in ms; null: not known. */
+  readonly overload: {
+    readonly standing: boolean;
+    readonly leftMs: number;
+    readonly patience: Readonly<Record<'first-token' | 'end', Readonly<Record<'p10' | 'p50' | 'p90', number | null>>>>;
+  };
+  readonly accounts: readonly (AccountReading & { readonly account: string })[];
   /** All that are not in `accounts`. */
-  readonly others: Omit<AccountReading, 'account'>;
+  readonly others: AccountReading;
 }
-
-/** Times in ms; null: not known. */
-interface OverloadReading {
-  readonly standing: boolean;
-  readonly leftMs: number;
-  readonly patience: Readonly<
-    Record<
-      'first-token' | 'end',
-      { readonly p10: number | null; readonly p50: number | null; readonly p90: number | null }
-    >
-  >;
-}
-
-/** Where Retry-After came from. */
-const RETRY_KINDS = ['predicted', 'reserved', 'none'] as const;
-export type RetryLabel = (typeof RETRY_KINDS)[number];
 
 interface AccountReading {
-  readonly account: string;
   readonly waiting: number;
   readonly running: number;
   readonly seatMs: number;
 }
 
 /** A granted seat. */
-export interface Seating {
+export interface Granted {
   readonly waitedMs: number;
   /** The predicted wait; undefined: none was predicted. */
   readonly predictedMs?: number | undefined;
@@ -89,109 +67,192 @@ export interface Seating {
 /** Accounts of a model with their own series. */
 export const NAMED_ACCOUNTS = 20;
 
-/**
- * Labels of the sum over all other accounts. No account can be confused with it, since only it has the label `rest`.
- */
-const REST = { account: '', rest: 'true' };
+const QUANTILES = [
+  ['0.1', 'p10'],
+  ['0.5', 'p50'],
+  ['0.9', 'p90'],
+] as const;
 
-export class QueueMetrics {
-  readonly #queues = new Map<string, (named: number) => QueueReading>();
-  readonly #waits: Histogram<'model' | 'class'>;
-  readonly #errors: Histogram<'model'>;
-  readonly #refusals: Counter<'model' | 'reason'>;
-  readonly #retries: Counter<'model' | 'time'>;
-  readonly #patience: Gauge<'model' | 'awaits' | 'quantile'>;
-  readonly #gauges: Readonly<Record<'seats' | 'busy' | 'bytes' | 'fairness' | 'left' | 'standing', Gauge<'model'>>>;
-  readonly #waiting: Gauge<'model' | 'class'>;
-  readonly #accounts: Readonly<Record<'waiting' | 'running' | 'seatMs', Gauge<'model' | 'account' | 'rest'>>>;
+/** `rest`: of the sum over all other accounts, whose account is empty; so no account can be confused with it. */
+const ACCOUNT = ['model', 'account', 'rest'] as const;
 
-  /** `models`: the configured ids. */
-  constructor(instruments: Instruments, models: readonly string[]) {
-    this.#waits = instruments.histogram(QUEUE_WAIT);
-    this.#errors = instruments.histogram(WAIT_ERROR);
-    this.#refusals = instruments.counter(REFUSALS);
-    this.#retries = instruments.counter(RETRY_TIMES);
-    this.#patience = instruments.gauge(PATIENCE);
-    this.#waiting = instruments.gauge(WAITING);
-    this.#gauges = {
-      seats: instruments.gauge(SEATS),
-      busy: instruments.gauge(SEATS_BUSY),
-      bytes: instruments.gauge(WAITING_BYTES),
-      fairness: instruments.gauge(FAIRNESS),
-      left: instruments.gauge(LEFT_SEAT_TIME),
-      standing: instruments.gauge(STANDING),
-    };
-    this.#accounts = {
-      waiting: instruments.gauge(ACCOUNT_WAITING),
-      running: instruments.gauge(ACCOUNT_BUSY),
-      seatMs: instruments.gauge(ACCOUNT_SEAT_TIME),
-    };
-    for (const model of models) {
-      for (const reason of REASONS) this.#refusals.inc({ model, reason }, 0);
-      for (const time of RETRY_KINDS) this.#retries.inc({ model, time }, 0);
-      for (const name of SERVICE_CLASSES) {
-        this.#waiting.set({ model, class: name }, 0);
-        // Starts the series at 0: otherwise a rate would miss its first values.
-        this.#waits.zero({ model, class: name });
+/** Declares the metrics of the seat queues. `ids`: of the configured models; `models`: their queues. */
+export function queueMetrics(
+  section: Section,
+  instruments: Instruments,
+  ids: readonly string[],
+  models: ReadonlyMap<string, { readonly queue: (named: number) => QueueReading }>,
+) {
+  const readings = instruments.onceAScrape(() =>
+    Array.from(models, ([model, { queue }]) => ({ model, ...queue(NAMED_ACCOUNTS) })),
+  );
+  section.gauge({
+    name: 'ra_sidecar_seats',
+    unit: 'seats',
+    labels: ['model'],
+    help: 'Seats of the engine’s replicas that are ready; of all of them while none is.',
+    advice:
+      'Below the sum of `models[].seats` over the replicas: one of them is not ready, see `ra_sidecar_replica_state`, or is an external server that showed that it has too much (docs/engines.md).',
+    collect() {
+      for (const { model, seats } of readings()) this.set({ model }, seats);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_seats_busy',
+    unit: 'seats',
+    labels: ['model'],
+    help: 'Seats that requests hold.',
+    advice: 'At the number of seats for long, with waiting requests: the machine is full.',
+    collect() {
+      for (const { model, busy } of readings()) this.set({ model }, busy);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_waiting_requests',
+    unit: 'requests',
+    labels: { model: ids, class: SERVICE_CLASSES },
+    help: 'Requests in the queue.',
+    advice:
+      'If the sum over classes reaches `queue.waitingPerSeat` for each seat, the account with the longest queue loses its newest request.',
+    collect() {
+      for (const { model, waitingBy } of readings()) {
+        for (const name of SERVICE_CLASSES) this.set({ model, class: name }, waitingBy[name]);
       }
-    }
-  }
-
-  seated(model: string, { waitedMs, predictedMs, class: label }: Seating): void {
-    this.#waits.observe({ model, class: label }, waitedMs / 1000);
-    if (predictedMs === undefined || (waitedMs === 0 && predictedMs === 0)) return;
-    this.#errors.observe({ model }, (waitedMs - predictedMs) / 1000);
-  }
-
-  refused(model: string, reason: RefusalLabel, time: RetryLabel | undefined): void {
-    this.#refusals.inc({ model, reason });
-    if (time !== undefined) this.#retries.inc({ model, time });
-  }
-
-  /** `read` is called at each scrape, with the number of accounts to name. */
-  watch(model: string, read: (named: number) => QueueReading): void {
-    this.#queues.set(model, read);
-  }
-
-  /** Updates the gauges. */
-  read(): void {
-    for (const gauge of Object.values(this.#accounts)) gauge.reset();
-    this.#gauges.fairness.reset();
-    this.#patience.reset();
-    for (const [model, read] of this.#queues) {
-      const { seats, busy, waitingBy, waitingBytes, fairness, overload, accounts, others } = read(NAMED_ACCOUNTS);
-      this.#gauges.seats.set({ model }, seats);
-      this.#gauges.busy.set({ model }, busy);
-      for (const name of SERVICE_CLASSES) this.#waiting.set({ model, class: name }, waitingBy[name]);
-      this.#gauges.bytes.set({ model }, waitingBytes);
-      if (fairness !== null) this.#gauges.fairness.set({ model }, fairness);
-      this.#overload(model, overload);
-      for (const { account, ...held } of accounts) this.#account({ model, account: account, rest: 'false' }, held);
-      this.#account({ model, ...REST }, others);
-    }
-  }
-
-  #overload(model: string, { standing, leftMs, patience }: OverloadReading): void {
-    this.#gauges.standing.set({ model }, standing ? 1 : 0);
-    this.#gauges.left.set({ model }, leftMs / 1000);
-    for (const awaits of ['first-token', 'end'] as const) {
-      const { p10, p50, p90 } = patience[awaits];
-      for (const [quantile, ms] of [
-        ['0.1', p10],
-        ['0.5', p50],
-        ['0.9', p90],
-      ] as const) {
-        if (ms !== null) this.#patience.set({ model, awaits, quantile }, ms / 1000);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_waiting_bytes',
+    unit: 'bytes',
+    labels: ['model'],
+    help: 'Body bytes of waiting requests.',
+    advice: 'Near `queue.waitingBytes`: raise it if memory allows, or let callers send shorter bodies.',
+    collect() {
+      for (const { model, waitingBytes } of readings()) this.set({ model }, waitingBytes);
+    },
+  });
+  const waits = section.histogram({
+    name: 'ra_sidecar_queue_wait_seconds',
+    unit: 'seconds',
+    // From the start, so that a rate does not miss the first values.
+    labels: { model: ids, class: SERVICE_CLASSES },
+    help: 'Wait for the first seat, of requests that got one.',
+    advice:
+      'High for all classes: too few seats for the load. High for `batch` only: expected while other classes have work.',
+    buckets: WAIT_SECONDS,
+  });
+  const errors = section.histogram({
+    name: 'ra_sidecar_queue_wait_error_seconds',
+    unit: 'seconds',
+    labels: ['model'],
+    help: 'The actual wait for the first seat less the predicted wait, for requests where one of them is above 0.',
+    advice:
+      'Far above 0: Retry-After is too short; far below: requests are refused although they would have been served in time.',
+    buckets: ERROR_SECONDS,
+  });
+  const refusals = section.counter({
+    name: 'ra_sidecar_refusals_total',
+    unit: 'requests',
+    labels: { model: ids, reason: REASONS },
+    help: 'Requests that the seat queue refused.',
+    advice:
+      '`standing`, `patience`, `hopeless`, `predicted`, `wait`, `full`, `bytes`, `dropped`: overload; add seats or machines. `named`: the client’s timeout is short. `engine-lost`, `no-engine`: see the log.',
+  });
+  const retries = section.counter({
+    name: 'ra_sidecar_retry_times_total',
+    unit: 'requests',
+    labels: { model: ids, time: RETRY_KINDS },
+    help: 'Refusals of the seat queue by where Retry-After came from: the predicted wait, a reserved time, or a long time because none could be reserved. Not during a drain, nor of a request whose engine was lost each time.',
+    advice: '`none` growing for long: far more requests arrive than the seats can serve; add seats or machines.',
+  });
+  section.gauge({
+    name: 'ra_sidecar_patience_seconds',
+    unit: 'seconds',
+    labels: ['model', 'awaits', 'quantile'],
+    help: 'The time by which this share of callers has left, before the first token of a stream or the end of a whole reply.',
+    advice: 'No action: it is a property of the callers. Absent if fewer leave.',
+    collect() {
+      for (const { model, overload } of readings()) {
+        for (const awaits of ['first-token', 'end'] as const) {
+          for (const [quantile, name] of QUANTILES) {
+            const ms = overload.patience[awaits][name];
+            if (ms !== null) this.set({ model, awaits, quantile }, ms / 1000);
+          }
+        }
       }
-    }
-  }
-
-  #account(
-    labels: { readonly model: string; readonly account: string; readonly rest: string },
-    { waiting, running, seatMs }: Omit<AccountReading, 'account'>,
-  ): void {
-    this.#accounts.waiting.set(labels, waiting);
-    this.#accounts.running.set(labels, running);
-    this.#accounts.seatMs.set(labels, seatMs / 1000);
-  }
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_left_seat_seconds',
+    unit: 'seconds',
+    labels: ['model'],
+    help: 'Seat time so far of requests whose callers left before they had what they waited for.',
+    advice: 'Growing fast beside `ra_sidecar_account_seat_seconds`: callers are less patient than replies are long.',
+    collect() {
+      for (const { model, overload } of readings()) this.set({ model }, overload.leftMs / 1000);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_queue_standing',
+    unit: '0 or 1',
+    labels: ['model'],
+    help: '1: requests wait, and for some time more have arrived than the seats, or those that are long enough for them, can serve; 0: not.',
+    advice: '1 for long: add seats or machines.',
+    collect() {
+      for (const { model, overload } of readings()) this.set({ model }, overload.standing ? 1 : 0);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_fairness_index',
+    unit: 'ratio',
+    labels: ['model'],
+    help: 'Jain’s fairness index of seat time in the last minute, over accounts with a backlog.',
+    advice: 'Below 0.9 for long with equal weights: report it, with `/admission`. Absent with fewer than two accounts.',
+    collect() {
+      for (const { model, fairness } of readings()) if (fairness !== null) this.set({ model }, fairness);
+    },
+  });
+  const byAccount = (value: (reading: AccountReading) => number) =>
+    function (this: Gauge<(typeof ACCOUNT)[number]>): void {
+      for (const { model, accounts, others } of readings()) {
+        for (const each of accounts) this.set({ model, account: each.account, rest: 'false' }, value(each));
+        this.set({ model, account: '', rest: 'true' }, value(others));
+      }
+    };
+  section.gauge({
+    name: 'ra_sidecar_account_waiting_requests',
+    unit: 'requests',
+    labels: ACCOUNT,
+    help: 'Requests in the queue, by account.',
+    advice: 'One account far above the others delays only itself.',
+    collect: byAccount(({ waiting }) => waiting),
+  });
+  section.gauge({
+    name: 'ra_sidecar_account_seats_busy',
+    unit: 'seats',
+    labels: ACCOUNT,
+    help: 'Seats held, by account.',
+    advice: 'As `ra_sidecar_account_waiting_requests`.',
+    collect: byAccount(({ running }) => running),
+  });
+  section.gauge({
+    name: 'ra_sidecar_account_seat_seconds',
+    unit: 'seconds',
+    labels: ACCOUNT,
+    help: 'Seat time held so far, by account.',
+    advice: 'Shows how the machine is shared. It grows while an account is named.',
+    collect: byAccount(({ seatMs }) => seatMs / 1000),
+  });
+  return {
+    /** A request got its first seat. */
+    seated(model: string, { waitedMs, predictedMs, class: label }: Granted): void {
+      waits.observe({ model, class: label }, waitedMs / 1000);
+      if (predictedMs === undefined || (waitedMs === 0 && predictedMs === 0)) return;
+      errors.observe({ model }, (waitedMs - predictedMs) / 1000);
+    },
+    /** The seat queue refused. `time`: where Retry-After came from; undefined: from none of these. */
+    refused(model: string, reason: RefusalLabel, time: RetryLabel | undefined): void {
+      refusals.inc({ model, reason });
+      if (time !== undefined) retries.inc({ model, time });
+    },
+  };
 }

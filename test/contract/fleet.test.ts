@@ -1,10 +1,14 @@
 /** One of several sidecars, as raw HTTP: load reports in responses, and /metrics on the public listener. */
 import t from 'tap';
-import { ENDPOINT_METRICS } from '../../sidecar/telemetry/definitions/endpoint.js';
+import { Metrics } from '../../sidecar/telemetry/metrics.js';
 import { PATIENT_QUEUE } from '../support/config-parts.js';
 import { holdError } from '../support/error-answer.js';
 import { chatBody, decisionBody, InProcess } from '../support/in-process.js';
 import type { RawResponse } from '../support/raw-http.js';
+
+const ENDPOINT_NAMES = new Metrics([]).sections
+  .flatMap(({ metrics }) => metrics.map(({ name }) => name))
+  .filter((name) => name.startsWith('ra_sidecar_endpoint_'));
 
 const CHAT = '/v1/chat/completions';
 const FIELD = 'endpoint-load-metrics';
@@ -116,7 +120,7 @@ t.test('a load report on every response, and metrics for endpoint pickers', asyn
     );
     t.strictSame(
       [...page.body.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => `${name} ${type}`),
-      ENDPOINT_METRICS.map(({ name }) => `${name} gauge`),
+      ENDPOINT_NAMES.map((name) => `${name} gauge`),
       'each metric once, and no others',
     );
     t.notMatch(page.body, /acme|decide/, 'no account or key');
@@ -134,7 +138,7 @@ t.test('a load report on every response, and metrics for endpoint pickers', asyn
       const all = await sidecar.ask('GET', '/metrics', SCRAPER);
       t.equal(all.status, 200);
       t.match(all.body, /^ra_sidecar_seats\{model="chat-of-acme"\} 3$/m);
-      for (const { name } of ENDPOINT_METRICS) t.ok(all.body.includes(`\n${name}`), name);
+      for (const name of ENDPOINT_NAMES) t.ok(all.body.includes(`\n${name}`), name);
       for (const wrong of ['Bearer wrong', 'Bearer good', 'Basic a', '']) {
         holdError(t, `"${wrong}"`, await sidecar.ask('GET', '/metrics', { Authorization: wrong }), DENIED);
       }

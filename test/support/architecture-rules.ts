@@ -157,7 +157,6 @@ export const architectureRules: IFlattenedRuleSet = {
       from: { path: '^sidecar/', pathNot: pathOf('sidecar/telemetry/otlp') },
       to: {
         path: pathOf('sidecar/telemetry/otlp'),
-        pathNot: pathOf('sidecar/telemetry/otlp/headers.ts'),
         dynamic: false,
       },
     },

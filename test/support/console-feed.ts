@@ -1,7 +1,6 @@
 /** The console’s feed as its page reads it, and the numbers that it must equal. */
 import type { Test } from 'tap';
 import type { HistogramView, Snapshot } from '../../sidecar/console/views.js';
-import { KV_TOKENS } from '../../sidecar/telemetry/definitions/processes.js';
 
 /** One viewer over HTTP. Its owner closes it. */
 export class FeedReader {
@@ -184,7 +183,8 @@ export async function atRest(
   feed: FeedReader,
   read: () => Promise<string>,
 ): Promise<{ readonly snapshot: Snapshot; readonly page: string }> {
-  const held = (page: string): string => JSON.stringify(linesOf(page).filter(({ name }) => name === KV_TOKENS.name));
+  const held = (page: string): string =>
+    JSON.stringify(linesOf(page).filter(({ name }) => name === 'ra_sidecar_kv_tokens'));
   let before = await read();
   for (;;) {
     const since = Date.now();

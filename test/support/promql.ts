@@ -2,7 +2,6 @@
  * The metrics and labels that a PromQL expression uses, as far as a test needs them to check that they exist. It is no
  * parser: it finds names only.
  */
-import { METRICS } from '../../sidecar/telemetry/definitions/catalogue.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
 
 /** Labels that Prometheus adds to whatever it scrapes, and to its own series. */
@@ -15,10 +14,11 @@ const OWN = new Map([['up', SCRAPE_LABELS]]);
 export async function knownSeries(): Promise<ReadonlyMap<string, readonly string[]>> {
   const known = new Map(OWN);
   // prom-client names the process’s own metrics.
-  for (const [, name = ''] of (await new Metrics([]).render()).text.matchAll(/^# TYPE ((?:process|nodejs)_\w+) /gm)) {
+  const metrics = new Metrics([]);
+  for (const [, name = ''] of (await metrics.render()).text.matchAll(/^# TYPE ((?:process|nodejs)_\w+) /gm)) {
     known.set(name, SCRAPE_LABELS);
   }
-  for (const { name, type, labels } of METRICS.flatMap(({ metrics }) => metrics)) {
+  for (const { name, type, labels } of metrics.sections.flatMap(({ metrics: each }) => each)) {
     const all = [...labels, ...SCRAPE_LABELS];
     if (type !== 'histogram') known.set(name, all);
     else {

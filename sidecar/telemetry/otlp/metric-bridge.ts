@@ -11,8 +11,7 @@ import {
   type MetricData,
   type MetricProducer,
 } from '@opentelemetry/sdk-metrics';
-import type { MetricReading } from '../exported-metrics.js';
-import { UNITS } from '../units.js';
+import { UNITS, type MetricReading } from '../instruments.js';
 
 export interface MetricBridgeOptions {
   readonly read: () => Promise<readonly MetricReading[]>;

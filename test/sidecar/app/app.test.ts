@@ -165,7 +165,7 @@ t.test('a start that fails closes all that it opened, wherever it fails, once', 
     return startApp(config, new FakeIdentity(), log, { makePrompts, ...overrides });
   };
   const metrics = metricsOf({ models: [] });
-  metrics.watchReplicas = () => {
+  metrics.sources.set = () => {
     throw new Error('the model cannot be hosted');
   };
   const makePrompts = (): Prompts => {

@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { CLOSE_MS, openBilling, type BillingOptions } from '../../../sidecar/app/compose-billing.js';
 import { loadConfig } from '../../../sidecar/config/config.js';
-import { CreditMetrics } from '../../../sidecar/telemetry/credit-metrics.js';
-import { Instruments } from '../../../sidecar/telemetry/instruments.js';
+import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { writeSnapshot } from '../../../sidecar/usage/balances.js';
 import { BUILT_IN_PRICES } from '../../../sidecar/usage/prices.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -18,7 +17,7 @@ const GRANTED = 10n ** 12n;
 interface Desk extends BillingOptions {
   readonly clock: FakeClock;
   readonly log: RecordingLog;
-  readonly instruments: Instruments;
+  readonly page: () => Promise<string>;
 }
 
 /** `granted`: acme has a dollar; otherwise no credit is checked. */
@@ -29,9 +28,9 @@ async function desk(t: Test, { granted = true, environment = {} } = {}): Promise
   await writeFile(file, JSON.stringify({ version: 1, accounts: { acme: [{ id: 'g', usd: '1' }] } }));
   const loaded = loadConfig({ RA_DATA_DIR: dir, ...(granted && { RA_CREDIT_FILE: file }), ...environment });
   if (loaded.kind === 'invalid') throw new Error(loaded.line);
-  const instruments = new Instruments();
-  const metrics = new CreditMetrics(instruments);
-  return { config: loaded.config, clock: new FakeClock(), log: new RecordingLog(), metrics, instruments };
+  const metrics = new Metrics([]);
+  const page = async (): Promise<string> => (await metrics.render()).text;
+  return { config: loaded.config, clock: new FakeClock(), log: new RecordingLog(), metrics: metrics.credit, page };
 }
 
 t.test('without files there are the built-in prices and no credit', async (t) => {
@@ -66,8 +65,7 @@ t.test('credit opens once earlier spending is added up, and its segments are kep
   t.equal(await begun, undefined);
   t.match(billing.credit?.reserve('acme', GRANTED), { kind: 'reserved' });
   t.strictSame(billing.credit?.reserve('acme', 1n), { kind: 'insufficient' });
-  options.metrics.read();
-  t.match((await options.instruments.page()).text, /^ra_sidecar_credit_reservations 1$/m);
+  t.match(await options.page(), /^ra_sidecar_credit_reservations 1$/m);
   await billing.close();
   await billing.close();
   t.equal(options.clock.pending, 0);

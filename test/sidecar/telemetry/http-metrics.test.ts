@@ -1,6 +1,6 @@
 import t from 'tap';
-import { HttpMetrics, type AnsweredRequest } from '../../../sidecar/telemetry/http-metrics.js';
-import { Instruments } from '../../../sidecar/telemetry/instruments.js';
+import type { AnsweredRequest, HttpMetrics } from '../../../sidecar/telemetry/http-metrics.js';
+import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 
 const ANSWERED: AnsweredRequest = {
   method: 'POST',
@@ -13,14 +13,10 @@ const ANSWERED: AnsweredRequest = {
 
 /** Metrics, and their samples that begin with `name`. */
 function harness(): { http: HttpMetrics; samples: (name: string) => Promise<string[]> } {
-  const instruments = new Instruments();
-  const http = new HttpMetrics(instruments);
+  const metrics = new Metrics([]);
   return {
-    http,
-    samples: async (name) => {
-      http.read();
-      return (await instruments.page()).text.split('\n').filter((line) => line.startsWith(name));
-    },
+    http: metrics.http,
+    samples: async (name) => (await metrics.render()).text.split('\n').filter((line) => line.startsWith(name)),
   };
 }
 
@@ -72,7 +68,7 @@ t.test('open requests and streams', async (t) => {
   http.streamClosed();
   t.strictSame(await samples('ra_sidecar_streams_running'), ['ra_sidecar_streams_running 1']);
   t.strictSame(await samples('ra_sidecar_stream_buffered'), ['ra_sidecar_stream_buffered_bytes 0']);
-  http.watchStreams(() => 77);
+  http.bufferedBytes = () => 77;
   t.strictSame(await samples('ra_sidecar_stream_buffered'), ['ra_sidecar_stream_buffered_bytes 77']);
   http.readerCut('total');
   t.strictSame(await samples('ra_sidecar_readers_cut'), [

@@ -1,8 +1,10 @@
+import { readFileSync } from 'node:fs';
 import t from 'tap';
-import type { EngineReading } from '../../../sidecar/telemetry/engine-metrics.js';
-import type { QueueReading } from '../../../sidecar/telemetry/queue-metrics.js';
+import { LABELS, metricDocs } from '../../generate/metric-docs.js';
 import { VERSION } from '../../../sidecar/lib/version.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
+import { sourcesOf } from '../../support/metric-sources.js';
+import { sourceRoot } from '../../support/source-root.js';
 
 /** The lines of the page that begin with `name`, without the common prefix. */
 async function lines(metrics: Metrics, name: string): Promise<string[]> {
@@ -28,8 +30,8 @@ t.test('refusals, cancels and restarts exist from the start, at zero', async (t)
   t.strictSame(await lines(metrics, 'engine_restarts_total'), ['engine_restarts_total{model="m"} 0']);
   metrics.refused('m', 'wait');
   metrics.cancelled('m', 'prefilling');
-  metrics.engineRestarted('m', 0);
-  metrics.promptHostRestarted();
+  metrics.processes.engineRestarted('m', 0);
+  metrics.processes.promptHostRestarted();
   metrics.spool.recorded('close');
   const { text } = await metrics.render();
   for (const line of [
@@ -44,61 +46,63 @@ t.test('refusals, cancels and restarts exist from the start, at zero', async (t)
   }
 });
 
-t.test('times are seconds in buckets', async (t) => {
+t.test('a page of some metrics computes no others, and what several come from is read once', async (t) => {
   const metrics = new Metrics(['m']);
-  metrics.seated('m', { waitedMs: 0, class: 'standard' });
-  metrics.seated('m', { waitedMs: 300, class: 'standard' });
-  const waits = await lines(metrics, 'queue_wait_seconds');
-  t.ok(waits.includes('queue_wait_seconds_bucket{le="0.001",model="m",class="standard"} 1'));
-  t.ok(waits.includes('queue_wait_seconds_bucket{le="0.5",model="m",class="standard"} 2'));
-});
-
-t.test('queues are read at each scrape', async (t) => {
-  const metrics = new Metrics(['m']);
-  let busy = 1;
-  const others = { accounts: 0, waiting: 0, running: 0, seatMs: 0 };
-  const read = (): QueueReading => ({
-    seats: 8,
-    busy,
-    waitingBy: { interactive: 0, standard: 2, batch: 0 },
-    waitingBytes: 300,
-    fairness: null,
-    overload: {
-      standing: false,
-      leftMs: 0,
-      patience: { 'first-token': { p10: null, p50: null, p90: null }, end: { p10: null, p50: null, p90: null } },
-    },
-    accounts: [],
-    others,
+  const reads: string[] = [];
+  const { queue, engine, load } = sourcesOf({});
+  const reading = <T>(name: string, value: T): T => {
+    reads.push(name);
+    return value;
+  };
+  metrics.sources.set('m', {
+    queue: (named) => reading('queue', queue(named)),
+    engine: () => reading('engine', engine()),
+    replicas: () => reading('replicas', []),
+    caches: () => reading('caches', []),
+    load,
   });
-  metrics.watchQueue('m', read);
-  t.strictSame(await lines(metrics, 'seats'), ['seats{model="m"} 8', 'seats_busy{model="m"} 1']);
-  busy = 5;
-  t.strictSame(await lines(metrics, 'seats_busy'), ['seats_busy{model="m"} 5']);
-  t.strictSame(await lines(metrics, 'waiting'), [
-    'waiting_requests{model="m",class="interactive"} 0',
-    'waiting_requests{model="m",class="standard"} 2',
-    'waiting_requests{model="m",class="batch"} 0',
-    'waiting_bytes{model="m"} 300',
-  ]);
+  await metrics.renderEndpoint();
+  t.strictSame(reads, []);
+  const read = await metrics.read(['ra_sidecar_kv_tokens', 'ra_sidecar_kv_capacity_tokens']);
+  t.strictSame(reads.splice(0), ['engine']);
+  t.equal(read.value('ra_sidecar_kv_tokens', { use: 'kept' }), 0);
+  t.throws(() => read.value('ra_sidecar_seats'), { message: 'the metric ra_sidecar_seats was not read' });
+  await t.rejects(metrics.read(['ra_sidecar_no_such']), { message: 'there is no metric ra_sidecar_no_such' });
+  await metrics.render();
+  t.strictSame(reads.sort(), ['caches', 'engine', 'queue', 'replicas']);
 });
 
-t.test('an engine has one state, and a number of tokens', async (t) => {
-  const metrics = new Metrics(['m']);
-  let reading: EngineReading = { state: 'unloaded', running: 0, kept: 0, capacity: 0 };
-  metrics.watchEngine('m', () => reading);
-  const page = (unloaded: number, ready: number): string[] => [
-    `engine_state{model="m",state="unloaded"} ${unloaded}`,
-    'engine_state{model="m",state="cold"} 0',
-    `engine_state{model="m",state="ready"} ${ready}`,
-    'engine_state{model="m",state="lost"} 0',
-  ];
-  t.strictSame(await lines(metrics, 'engine_state'), page(1, 0));
-  reading = { state: 'ready', running: 70, kept: 20, capacity: 4096 };
-  t.strictSame(await lines(metrics, 'engine_state'), page(0, 1));
-  t.strictSame(await lines(metrics, 'kv_'), [
-    'kv_tokens{model="m",use="running"} 70',
-    'kv_tokens{model="m",use="kept"} 20',
-    'kv_capacity_tokens{model="m"} 4096',
-  ]);
+/** The declared metrics, those on the page, and those of the reference are the same. */
+const defined = new Metrics([]).sections.flatMap(({ metrics }) => metrics);
+
+t.test('docs/metrics.md equals what the definitions generate (`make docs` writes it)', async (t) => {
+  t.equal(readFileSync(`${sourceRoot}/docs/metrics.md`, 'utf8'), metricDocs());
+});
+
+t.test('every defined metric is on the page, and no other except the process’s', async (t) => {
+  const { text } = await new Metrics(['m']).render();
+  const shown = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)]
+    .map(([, name = '', type = '']) => ({ name, type }))
+    .filter(({ name }) => !/^(process|nodejs)_/.test(name));
+  const byName = (a: { name: string }, b: { name: string }): number => (a.name < b.name ? -1 : 1);
+  t.strictSame(shown.sort(byName), defined.map(({ name, type }) => ({ name, type })).sort(byName));
+  for (const { name, help } of defined) t.ok(text.includes(`# HELP ${name} ${help}\n`), name);
+});
+
+t.test('names, units and bounds follow Prometheus’ rules', async (t) => {
+  t.equal(new Set(defined.map(({ name }) => name)).size, defined.length, 'no name twice');
+  for (const { name, type, unit, buckets, help, advice } of defined) {
+    t.match(name, /^(ra_sidecar|http_server|gen_ai)_[a-z_]+$/, name);
+    t.equal(name.endsWith('_total'), type === 'counter', `${name}: only counters are totals`);
+    if (unit === 'seconds' || unit === 'bytes') t.match(name, new RegExp(`_${unit}$`), `${name} names its unit`);
+    t.match(help, /^[A-Z0-9].*\.$/, `${name}: a sentence`);
+    t.match(advice, /^[A-Z`0-9].*\.$/, `${name}: advice`);
+    t.equal(buckets !== undefined, type === 'histogram', `${name}: bounds`);
+    t.strictSame(buckets, buckets && [...buckets].sort((a, b) => a - b), `${name}: bounds increase`);
+  }
+});
+
+t.test('every label is explained, and no other', async (t) => {
+  const used = new Set(defined.flatMap(({ labels }) => labels));
+  t.strictSame(Object.keys(LABELS), [...used].sort());
 });

@@ -5,6 +5,7 @@ import { CLASS_WEIGHTS, type ServiceClass } from '../../../sidecar/domain/servic
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import type { QueueReading } from '../../../sidecar/telemetry/queue-metrics.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { IDLE_QUEUE, sourcesOf } from '../../support/metric-sources.js';
 
 /** The lines of the page that begin with `name`, without the common prefix. */
 async function lines(metrics: Metrics, name: string): Promise<string[]> {
@@ -36,10 +37,11 @@ t.test(
     const metrics = new Metrics(['m']);
     let reading = READING;
     let named = 0;
-    metrics.watchQueue('m', (most) => {
+    const queue = (most: number): QueueReading => {
       named = most;
       return reading;
-    });
+    };
+    metrics.sources.set('m', sourcesOf({ queue }));
     t.strictSame(await lines(metrics, 'account_seat_seconds'), [
       'account_seat_seconds{model="m",account="acme",rest="false"} 1.5',
       'account_seat_seconds{model="m",account="",rest="true"} 0.25',
@@ -68,7 +70,7 @@ t.test(
 
 t.test('overload: unknown patience has no series', async (t) => {
   const metrics = new Metrics(['m']);
-  metrics.watchQueue('m', () => READING);
+  metrics.sources.set('m', sourcesOf({ queue: () => READING }));
   t.strictSame(await lines(metrics, 'patience_seconds'), [
     'patience_seconds{model="m",awaits="first-token",quantile="0.1"} 2',
     'patience_seconds{model="m",awaits="first-token",quantile="0.5"} 8',
@@ -84,6 +86,36 @@ t.test('overload: unknown patience has no series', async (t) => {
     'retry_times_total{model="m",time="predicted"} 1',
     'retry_times_total{model="m",time="reserved"} 1',
     'retry_times_total{model="m",time="none"} 1',
+  ]);
+});
+
+t.test('times are seconds in buckets', async (t) => {
+  const metrics = new Metrics(['m']);
+  metrics.seated('m', { waitedMs: 0, class: 'standard' });
+  metrics.seated('m', { waitedMs: 300, class: 'standard' });
+  const waits = await lines(metrics, 'queue_wait_seconds');
+  t.ok(waits.includes('queue_wait_seconds_bucket{le="0.001",model="m",class="standard"} 1'));
+  t.ok(waits.includes('queue_wait_seconds_bucket{le="0.5",model="m",class="standard"} 2'));
+});
+
+t.test('queues are read at each scrape', async (t) => {
+  const metrics = new Metrics(['m']);
+  let busy = 1;
+  const queue = (): QueueReading => ({
+    ...IDLE_QUEUE,
+    busy,
+    waitingBy: { interactive: 0, standard: 2, batch: 0 },
+    waitingBytes: 300,
+  });
+  metrics.sources.set('m', sourcesOf({ queue }));
+  t.strictSame(await lines(metrics, 'seats'), ['seats{model="m"} 8', 'seats_busy{model="m"} 1']);
+  busy = 5;
+  t.strictSame(await lines(metrics, 'seats_busy'), ['seats_busy{model="m"} 5']);
+  t.strictSame(await lines(metrics, 'waiting'), [
+    'waiting_requests{model="m",class="interactive"} 0',
+    'waiting_requests{model="m",class="standard"} 2',
+    'waiting_requests{model="m",class="batch"} 0',
+    'waiting_bytes{model="m"} 300',
   ]);
 });
 
@@ -114,7 +146,7 @@ t.test('waiting requests by class, as they arrive, are seated, put back, cancell
   const clock = new FakeClock();
   const config = { maxWaitMs: 1000, waitingPerSeat: 8, waitingBytes: 1000 };
   const queue = createFairQueue({ clock, random: () => 0, config, seats: 1 });
-  metrics.watchQueue('m', (named) => queue.report(named));
+  metrics.sources.set('m', sourcesOf({ queue: (named) => queue.report(named) }));
   const shows = async (what: string, interactive: number, standard: number, batch: number): Promise<void> => {
     const page = await lines(metrics, 'waiting_requests{model="m"');
     const line = (name: ServiceClass, count: number): string => `waiting_requests{model="m",class="${name}"} ${count}`;

@@ -2,9 +2,8 @@
 import { DataPointType } from '@opentelemetry/sdk-metrics';
 import t from 'tap';
 import { metricOf } from '../../../../sidecar/telemetry/otlp/metric-bridge.js';
-import { METRICS } from '../../../../sidecar/telemetry/definitions/catalogue.js';
 import { Metrics } from '../../../../sidecar/telemetry/metrics.js';
-import { UNITS } from '../../../../sidecar/telemetry/units.js';
+import { UNITS } from '../../../../sidecar/telemetry/instruments.js';
 
 const metrics = new Metrics(['m']);
 metrics.meter('chat', 'm').ended(30);
@@ -12,12 +11,12 @@ metrics.meter('chat', 'm').ended(1e9, 'internal');
 metrics.http.began({ method: 'GET', scheme: 'http' });
 const readings = await metrics.readings();
 const sent = readings.flatMap((reading) => metricOf(reading, [1, 0], [2, 0]) ?? []);
+const defined = metrics.sections.flatMap(({ metrics: each }) => each);
 const named = (name: string) => sent.find(({ descriptor }) => descriptor.name === name);
 
 t.test('every defined metric is sent, and no name twice', async (t) => {
   const names = sent.map(({ descriptor }) => descriptor.name);
   t.equal(new Set(names).size, names.length);
-  const defined = METRICS.flatMap(({ metrics: each }) => each);
   const empty = new Set(readings.filter(({ values }) => values.points.length === 0).map(({ name }) => name));
   for (const { name, convention } of defined) t.ok(empty.has(name) || names.includes(convention?.name ?? name), name);
   t.ok(names.includes('process_cpu_seconds_total'));
@@ -57,9 +56,7 @@ t.test('types and units follow the conventions, or the name', async (t) => {
 });
 
 t.test('every unit is one of UCUM, and what is counted is named in the singular', async (t) => {
-  const units = METRICS.flatMap(({ metrics: each }) =>
-    each.map(({ unit, convention }) => convention?.unit ?? UNITS[unit]),
-  );
+  const units = defined.map(({ unit, convention }) => convention?.unit ?? UNITS[unit]);
   t.strictSame(
     units.filter((unit) => !/^(s|By|1|\{[a-z]+[^s}]\})$/.test(unit)),
     [],

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { parseHeaders } from '../../../../sidecar/telemetry/otlp/headers.js';
+import { parseHeaders } from '../../../sidecar/app/compose-otlp.js';
 
 t.test('a header a line', async (t) => {
   const text = '# of the collector\nAuthorization: Basic dXNlcjpzZWNyZXQ=\r\n\n  X-Scope-OrgID:\ttenant-1  \n';

@@ -1,14 +1,11 @@
 import t from 'tap';
-import { AuthorizerMetrics, type BreakerLabel } from '../../../sidecar/telemetry/authorizer-metrics.js';
-import { Instruments } from '../../../sidecar/telemetry/instruments.js';
+import type { BreakerLabel } from '../../../sidecar/telemetry/access-metrics.js';
+import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 
 t.test('lookups, requests and the breaker', async (t) => {
-  const instruments = new Instruments();
-  const authorizer = new AuthorizerMetrics(instruments);
-  const page = async (): Promise<string> => {
-    authorizer.read();
-    return (await instruments.page()).text;
-  };
+  const metrics = new Metrics([]);
+  const { authorizer } = metrics;
+  const page = async (): Promise<string> => (await metrics.render()).text;
   const before = await page();
   t.match(before, /^ra_sidecar_authorizer_lookups_total\{result="left_alone"\} 0$/m);
   t.match(before, /^ra_sidecar_authorizer_request_duration_seconds_count\{outcome="failed"\} 0$/m);
@@ -17,7 +14,7 @@ t.test('lookups, requests and the breaker', async (t) => {
   authorizer.stale();
   authorizer.asked('answered', 30);
   let state: BreakerLabel = 'open';
-  authorizer.watch(() => state);
+  authorizer.breakerState = () => state;
   const after = await page();
   for (const line of [
     'lookups_total{result="cached"} 1',

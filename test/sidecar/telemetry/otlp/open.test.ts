@@ -1,6 +1,6 @@
 import { ExportResultCode, type ExportResult } from '@opentelemetry/core';
 import t from 'tap';
-import { WatchedExporter } from '../../../../sidecar/telemetry/otlp/watched-exporter.js';
+import { WatchedExporter } from '../../../../sidecar/telemetry/otlp/open.js';
 import { FakeClock } from '../../../support/fake-clock.js';
 
 type Told = (result: ExportResult) => void;

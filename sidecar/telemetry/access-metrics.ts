@@ -1,0 +1,129 @@
+/** Keys, the authorizer, prepaid credit. */
+import type { Section } from './instruments.js';
+
+/** An authorizer is asked before all other checks, within `authorizer.timeoutMs`. */
+const ASK_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10] as const;
+
+/** How a request's caller was resolved, as in access/authorizer-identity.ts. */
+const LOOKUPS = ['cached', 'joined', 'asked', 'left_alone'] as const;
+export type LookupLabel = (typeof LOOKUPS)[number];
+
+/** answered: caller or denial; invalid: outside its schema; overloaded: it sent 429 or 503; failed: no answer. */
+const OUTCOMES = ['answered', 'invalid', 'overloaded', 'failed'] as const;
+export type AskLabel = (typeof OUTCOMES)[number];
+
+/** As in access/breaker.ts. */
+const BREAKER_STATES = ['closed', 'open', 'half-open'] as const;
+export type BreakerLabel = (typeof BREAKER_STATES)[number];
+
+/** Why credit refused, as in access/credit.ts. */
+const CREDIT_REASONS = ['insufficient', 'unavailable'] as const;
+export type CreditLabel = (typeof CREDIT_REASONS)[number];
+
+export type AuthorizerMetrics = ReturnType<typeof authorizerMetrics>;
+export type CreditMetrics = ReturnType<typeof creditMetrics>;
+
+/** Declares the metrics of the keys file. */
+export function keysMetrics(section: Section) {
+  const failures = section.counter({
+    name: 'ra_sidecar_keys_reload_failures_total',
+    unit: 'reloads',
+    help: 'Reloads of the keys file that failed.',
+    advice: 'The log has the error; the last valid keys stay in force, so a revoked key still works.',
+  });
+  const valid = section.gauge({
+    name: 'ra_sidecar_keys_file_valid',
+    unit: '0 or 1',
+    help: '0: the keys file is invalid or was removed, and the last valid keys are in force; 1: it is not, or none is configured.',
+    advice: '0: a revoked key may still work. The log line `keys file refused` has the error.',
+  });
+  valid.set(1);
+  return {
+    /** A changed keys file was invalid or missing; the previous keys stay in force. */
+    refused(): void {
+      failures.inc();
+      valid.set(0);
+    },
+    /** Keys were loaded from the file, which is in force as it is. */
+    loaded: (): void => valid.set(1),
+  };
+}
+
+/** Declares the metrics of the authorizer. */
+export function authorizerMetrics(section: Section) {
+  const lookups = section.counter({
+    name: 'ra_sidecar_authorizer_lookups_total',
+    unit: 'requests',
+    labels: { result: LOOKUPS },
+    help: 'How callers were resolved: from the cache, by joining a lookup in flight, by a lookup, or refused without one.',
+    advice:
+      'A low share of `cached`: raise `authorizer.cache.ttlMs` or `entries`. `left_alone`: the authorizer is failing, or `authorizer.concurrency` lookups are in flight.',
+  });
+  const stale = section.counter({
+    name: 'ra_sidecar_authorizer_stale_total',
+    unit: 'requests',
+    help: 'Callers accepted from an expired cache entry, because the authorizer failed or could not be asked.',
+    advice:
+      'The authorizer is failing, or `authorizer.concurrency` lookups are in flight; after `authorizer.cache.staleMs` its callers are refused.',
+  });
+  const asks = section.histogram({
+    name: 'ra_sidecar_authorizer_request_duration_seconds',
+    unit: 'seconds',
+    labels: { outcome: OUTCOMES },
+    help: 'Time of a lookup at the authorizer, from the request to the complete answer.',
+    advice:
+      '`failed`, `invalid`: the log line `authorizer is left alone` has the reason. `overloaded`: it sent 429 or 503.',
+    buckets: ASK_SECONDS,
+  });
+  section.gauge({
+    name: 'ra_sidecar_authorizer_breaker_state',
+    unit: '0 or 1',
+    labels: ['state'],
+    help: 'State of the authorizer’s circuit breaker: 1 for the current state, 0 for the others; absent without an authorizer.',
+    advice: '`open`: keys that are not in the cache are refused with 503 until the authorizer answers again.',
+    collect() {
+      const now = authorizer.breakerState();
+      if (now === undefined) return;
+      for (const state of BREAKER_STATES) this.set({ state }, state === now ? 1 : 0);
+    },
+  });
+  const authorizer = {
+    /** Read at each scrape; undefined: there is no authorizer. */
+    breakerState: (): BreakerLabel | undefined => undefined,
+    /** Counts a request with a key. */
+    lookedUp: (result: LookupLabel): void => lookups.inc({ result }),
+    /** Counts a caller accepted from an expired cache entry. */
+    stale: (): void => stale.inc(),
+    /** A lookup has ended. */
+    asked: (outcome: AskLabel, ms: number): void => asks.observe({ outcome }, ms / 1000),
+  };
+  return authorizer;
+}
+
+/** Declares the metrics of prepaid credit. Amounts are not exported, since Prometheus values are floating-point. */
+export function creditMetrics(section: Section) {
+  const refusals = section.counter({
+    name: 'ra_sidecar_credit_refusals_total',
+    unit: 'requests',
+    labels: { reason: CREDIT_REASONS },
+    help: 'Requests refused by this sidecar’s own balances: for lack of credit, or because the balance was not known.',
+    advice:
+      '`unavailable`: balances are still being summed up after the start. `insufficient`: the account has too little. Refusals by an authorizer’s 402 are only in `http_server_request_duration_seconds`.',
+  });
+  section.gauge({
+    name: 'ra_sidecar_credit_reservations',
+    unit: 'requests',
+    help: 'Requests with reserved credit.',
+    advice: 'At most the number of waiting and running requests; more is a fault: report it.',
+    collect() {
+      this.set(credit.reservations());
+    },
+  });
+  const credit = {
+    /** Read at each scrape. */
+    reservations: (): number => 0,
+    /** `insufficient`: the balance is too small; `unavailable`: it is not known yet. */
+    refused: (reason: CreditLabel): void => refusals.inc({ reason }),
+  };
+  return credit;
+}

@@ -1,0 +1,277 @@
+/** The engines and the prompt hosts, which are separate processes, and the engines' prefix caches in host memory. */
+import type { Instruments, Section } from './instruments.js';
+
+/** An engine's states, as in engine-client/engine.ts. */
+const ENGINE_STATES = ['unloaded', 'cold', 'ready', 'lost'] as const;
+type EngineState = (typeof ENGINE_STATES)[number];
+
+/** The engine of one model at a scrape. */
+export interface EngineReading {
+  readonly state: EngineState;
+  /** Tokens of running requests, and tokens kept for reuse. */
+  readonly running: number;
+  readonly kept: number;
+  /** Its capacity in tokens. */
+  readonly capacity: number;
+}
+
+/** One replica at a scrape. */
+export interface ReplicaReading {
+  readonly state: EngineState;
+  /** Seats that the queue may give; 0 while it is not ready. */
+  readonly seats: number;
+  /** Seats that requests hold. */
+  readonly busy: number;
+  /** As the queue's (`Replica`); undefined: not known. */
+  readonly tokenTimeRatio: number | undefined;
+}
+
+/** Declares the metrics of engines and prompt hosts. `ids`: of the configured models; `models`: their engines. */
+export function processMetrics(
+  section: Section,
+  instruments: Instruments,
+  ids: readonly string[],
+  models: ReadonlyMap<
+    string,
+    { readonly engine: () => EngineReading; readonly replicas: () => readonly ReplicaReading[] }
+  >,
+) {
+  const engines = instruments.onceAScrape(() => Array.from(models, ([model, { engine }]) => ({ model, ...engine() })));
+  const replicas = instruments.onceAScrape(() =>
+    [...models].flatMap(([model, { replicas: read }]) =>
+      read().map((reading, index) => ({ labels: { model, replica: String(index) }, ...reading })),
+    ),
+  );
+  section.gauge({
+    name: 'ra_sidecar_engine_state',
+    unit: '0 or 1',
+    labels: ['model', 'state'],
+    help: 'State of the engine, of several replicas that of the one that comes closest to serving: 1 for the current state, 0 for the others.',
+    advice: '`lost`: its model cannot be served; the log and `/readyz` on the operators’ listener have the reason.',
+    collect() {
+      for (const { model, state: now } of engines()) {
+        for (const state of ENGINE_STATES) this.set({ model, state }, state === now ? 1 : 0);
+      }
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_replica_state',
+    unit: '0 or 1',
+    labels: ['model', 'replica', 'state'],
+    help: 'State of each engine process of a model: 1 for the current state, 0 for the others.',
+    advice:
+      '`lost`, or `cold` for long, while others are `ready`: `/readyz` on the operators’ listener has the reason; the model is served with fewer seats.',
+    collect() {
+      for (const { labels, state: now } of replicas()) {
+        for (const state of ENGINE_STATES) this.set({ ...labels, state }, state === now ? 1 : 0);
+      }
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_replica_seats',
+    unit: 'seats',
+    labels: ['model', 'replica'],
+    help: 'Seats that each engine process of a model offers; 0 while it is not ready.',
+    advice: 'Their sum is what `ra_sidecar_seats` has while one of them is ready.',
+    collect() {
+      for (const { labels, seats } of replicas()) this.set(labels, seats);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_replica_seats_busy',
+    unit: 'seats',
+    labels: ['model', 'replica'],
+    help: 'Seats of each engine process of a model that requests hold.',
+    advice: 'Uneven for long: conversations stay where their past turns are, or requests need the longer seats of one.',
+    collect() {
+      for (const { labels, busy } of replicas()) this.set(labels, busy);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_replica_token_time_ratio',
+    unit: 'ratio',
+    labels: ['model', 'replica'],
+    help: 'How many times as long a token of a reply takes on each engine process of a model as on the average one with as many busy seats; absent until it is known.',
+    advice:
+      'One far above the others: a slower device, or one that other work uses too. Requests go to the others first (docs/admission.md).',
+    collect() {
+      for (const { labels, tokenTimeRatio } of replicas()) {
+        if (tokenTimeRatio !== undefined) this.set(labels, tokenTimeRatio);
+      }
+    },
+  });
+  const replicaRestarts = section.counter({
+    name: 'ra_sidecar_replica_restarts_total',
+    unit: 'restarts',
+    labels: ['model', 'replica'],
+    help: 'Restarts of each engine process of a model, counted as in `ra_sidecar_engine_restarts_total`.',
+    advice:
+      'One far above the others: its device, or its cores. The log line `engine lost` has its `replica` and the reason.',
+    collect() {
+      // Their number is not known before.
+      for (const { labels } of replicas()) this.inc(labels, 0);
+    },
+  });
+  const restarts = section.counter({
+    name: 'ra_sidecar_engine_restarts_total',
+    unit: 'restarts',
+    labels: { model: ids },
+    help: 'Engine processes that ended and are started again, at once or when a request needs them: failed loads too.',
+    advice: 'The log line `engine lost` has the reason: out of memory, a hang, a crash of llama.cpp.',
+  });
+  const unconfirmed = section.counter({
+    name: 'ra_sidecar_engine_unconfirmed_cancels_total',
+    unit: 'replies',
+    labels: { model: ids },
+    help: 'Cancelled replies whose end an external server did not confirm within `models[].engine.cancelWaitMs`; their seats were used again nevertheless.',
+    advice:
+      'More than a few: the server continues to compute for callers who disconnected, or has other clients than this sidecar (docs/engines.md).',
+  });
+  section.gauge({
+    name: 'ra_sidecar_kv_tokens',
+    unit: 'tokens',
+    labels: ['model', 'use'],
+    help: 'Tokens in the KV memory of the engine’s ready replicas, as of their last heartbeats.',
+    advice:
+      '`running` near the capacity: conversations are as long as their seats allow. `kept` may fill the rest: it is kept only for reuse.',
+    collect() {
+      for (const { model, running, kept } of engines()) {
+        this.set({ model, use: 'running' }, running);
+        this.set({ model, use: 'kept' }, kept);
+      }
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_kv_capacity_tokens',
+    unit: 'tokens',
+    labels: ['model'],
+    help: 'Tokens that the KV memory of the engine’s ready replicas can hold: seats times the context of each; 0 while none is ready.',
+    advice: 'It is the configuration: `models[].seats` and `models[].contextPerSeat`.',
+    collect() {
+      for (const { model, capacity } of engines()) this.set({ model }, capacity);
+    },
+  });
+  const promptRestarts = section.counter({
+    name: 'ra_sidecar_prompt_host_restarts_total',
+    unit: 'restarts',
+    help: 'Restarts of prompt hosts.',
+    advice: 'The log line `prompt host restarts` has the reason; requests whose prompt was lost got `internal`.',
+  });
+  return {
+    engineRestarted(model: string, replica: number): void {
+      restarts.inc({ model });
+      replicaRestarts.inc({ model, replica: String(replica) });
+    },
+    unconfirmedCancels: (model: string, count: number): void => unconfirmed.inc({ model }, count),
+    promptHostRestarted: (): void => promptRestarts.inc(),
+  };
+}
+
+/** Why an entry was dropped, as in engine/protocol/messages.ts. */
+export const EVICTION_REASONS = ['room', 'replaced', 'age', 'forgotten', 'failed'] as const;
+
+/** One engine process's cache at a scrape: sums since the process began, and its bytes now. */
+export interface CacheReading {
+  readonly hits: number;
+  readonly restoredTokens: number;
+  readonly bytes: number;
+  readonly evictions: Readonly<Record<(typeof EVICTION_REASONS)[number], number>>;
+}
+
+/** Declares the metrics of prefix caches, as of the engines' last heartbeats. `models`: the caches of each, always in one order. */
+export function cacheMetrics(
+  section: Section,
+  instruments: Instruments,
+  ids: readonly string[],
+  models: ReadonlyMap<string, { readonly caches: () => readonly CacheReading[] }>,
+): void {
+  const readings = instruments.onceAScrape(() =>
+    Array.from(models, ([model, { caches }]) => ({ model, caches: caches() })),
+  );
+  const hits = growth();
+  const restored = growth();
+  const evicted = growth();
+  section.counter({
+    name: 'ra_sidecar_prefix_cache_hits_total',
+    unit: 'requests',
+    labels: { model: ids },
+    help: 'Requests that continued from a prefix that was restored from host memory.',
+    advice:
+      'Few, with many evictions for `room`: conversations continue later than their prefixes are kept; see `prefixCache.bytes`.',
+    collect() {
+      for (const { model, caches } of readings())
+        this.inc(
+          { model },
+          hits(
+            model,
+            caches.map(({ hits: all }) => all),
+          ),
+        );
+    },
+  });
+  section.counter({
+    name: 'ra_sidecar_prefix_cache_restored_tokens_total',
+    unit: 'tokens',
+    labels: { model: ids },
+    help: 'Prompt tokens that were restored from host memory, a part of `ra_sidecar_cached_tokens_total`.',
+    advice: 'What the cache saves: these tokens were not evaluated again.',
+    collect() {
+      for (const { model, caches } of readings()) {
+        this.inc(
+          { model },
+          restored(
+            model,
+            caches.map(({ restoredTokens }) => restoredTokens),
+          ),
+        );
+      }
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_prefix_cache_bytes',
+    unit: 'bytes',
+    labels: ['model'],
+    help: 'Host memory of saved prefixes, of all replicas. Each replica counts a prefix that it shares with others.',
+    advice:
+      'At `prefixCache.bytes` for each replica, prefixes make room for others; far below it, a smaller bound would do.',
+    collect() {
+      for (const { model, caches } of readings())
+        this.set(
+          { model },
+          caches.reduce((sum, { bytes }) => sum + bytes, 0),
+        );
+    },
+  });
+  section.counter({
+    name: 'ra_sidecar_prefix_cache_evictions_total',
+    unit: 'prefixes',
+    labels: { model: ids, reason: EVICTION_REASONS },
+    help: 'Saved prefixes that were dropped, by reason: `room` for others, `replaced` by one that contains them, `age`, `forgotten` with their account, `failed` to be restored.',
+    advice:
+      '`failed`: their prompts were evaluated instead. A restored state differed from the saved one: check the machine’s memory.',
+    collect() {
+      for (const { model, caches } of readings()) {
+        for (const reason of EVICTION_REASONS) {
+          const counts = caches.map(({ evictions }) => evictions[reason]);
+          this.inc({ model, reason }, evicted(`${model} ${reason}`, counts));
+        }
+      }
+    },
+  });
+}
+
+/**
+ * Returns by how much the counts of a series have grown, in sum, since it was last asked for that series. A process whose count fell
+ * was started again, and has counted from 0.
+ */
+function growth(): (series: string, counts: readonly number[]) => number {
+  const last = new Map<string, readonly number[]>();
+  return (series, counts) => {
+    const before = last.get(series) ?? [];
+    last.set(series, counts);
+    return counts.reduce((sum, now, at) => {
+      const then = before[at] ?? 0;
+      return sum + (now < then ? now : now - then);
+    }, 0);
+  };
+}

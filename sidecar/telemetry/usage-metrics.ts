@@ -1,0 +1,173 @@
+/** The usage spool, and the delivery of usage to its sink. */
+import type { UsageRecord } from '../domain/usage-record.js';
+import type { Gauge, Section } from './instruments.js';
+
+const SYNC_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10] as const;
+
+const KINDS = ['open', 'progress', 'close'] as const satisfies readonly UsageRecord['kind'][];
+
+/** The state of the spool at a scrape, as in usage/spool.ts. */
+interface SpoolState {
+  readonly unsynced: number;
+  readonly oldestMs: number;
+  readonly bytes: number;
+  readonly health: { readonly ok: boolean };
+}
+
+/** The state of delivery at a scrape. */
+interface DeliveryState {
+  readonly backlogBytes: number;
+  /** Age of the oldest undelivered event, ms. */
+  readonly oldestMs: number;
+}
+
+export type SpoolMetrics = ReturnType<typeof spoolMetrics>;
+
+/** Declares the metrics of the usage spool. */
+export function spoolMetrics(section: Section) {
+  const records = section.counter({
+    name: 'ra_sidecar_usage_records_total',
+    unit: 'records',
+    labels: { kind: KINDS },
+    help: 'Usage records, by kind.',
+    advice:
+      'No action. The start adds a `close` for each request that an unclean stop interrupted; for running requests see `ra_sidecar_seats_busy`.',
+  });
+  const syncs = section.histogram({
+    name: 'ra_sidecar_spool_sync_seconds',
+    unit: 'seconds',
+    help: 'Write and sync of one group of records.',
+    advice: 'Every reply waits for one: put `dataDir` on a faster disk, or on a separate one.',
+    buckets: SYNC_SECONDS,
+  });
+  const errors = section.counter({
+    name: 'ra_sidecar_spool_errors_total',
+    unit: 'errors',
+    help: 'Writes and syncs of the spool that failed.',
+    advice: 'The log line `usage spool failed` has the operating system’s error.',
+  });
+  const filesRemoved = section.counter({
+    name: 'ra_sidecar_spool_files_removed_total',
+    unit: 'files',
+    help: 'Files of the spool, including its lock, that another process removed, renamed, replaced or truncated.',
+    advice:
+      'The log lines `usage spool: a segment was removed`, `usage spool: a segment was cut` and `usage spool: its lock was removed` have the file and the outcome.',
+  });
+  const lateCloses = section.counter({
+    name: 'ra_sidecar_spool_late_closes_total',
+    unit: 'replies',
+    help: 'Replies that were sent before their usage was durable.',
+    advice: 'A crash now may lose their usage: see `ra_sidecar_spool_sync_seconds`.',
+  });
+  const progressDropped = section.counter({
+    name: 'ra_sidecar_spool_progress_dropped_total',
+    unit: 'records',
+    help: 'Progress records dropped because too many waited.',
+    advice: 'The disk is too slow; a crash may lose more usage.',
+  });
+  /** No sample until the spool is open: while it is read at the start, 0 would mean unhealthy. */
+  const ofState = (value: (state: SpoolState) => number) =>
+    function (this: Gauge<never>): void {
+      const state = spool.state();
+      if (state !== undefined) this.set(value(state));
+    };
+  section.gauge({
+    name: 'ra_sidecar_spool_unsynced_records',
+    unit: 'records',
+    help: 'Records that are not durable yet.',
+    advice: 'As `ra_sidecar_spool_sync_seconds`.',
+    collect: ofState(({ unsynced }) => unsynced),
+  });
+  section.gauge({
+    name: 'ra_sidecar_spool_oldest_unsynced_seconds',
+    unit: 'seconds',
+    help: 'Age of the oldest record that is not durable.',
+    advice: 'Above a second: the disk hangs. Past `usage.maxUnsyncedMs` new work is refused with `spool_unhealthy`.',
+    collect: ofState(({ oldestMs }) => oldestMs / 1000),
+  });
+  section.gauge({
+    name: 'ra_sidecar_spool_bytes',
+    unit: 'bytes',
+    help: 'Bytes of the spool’s segments.',
+    advice: 'At `usage.maxBacklogBytes` new work is refused: deliver it, or make room.',
+    collect: ofState(({ bytes }) => bytes),
+  });
+  section.gauge({
+    name: 'ra_sidecar_spool_healthy',
+    unit: '0 or 1',
+    help: '1: new billable work is accepted; 0: refused.',
+    advice: '0: `/readyz` on the operators’ listener and the log line `usage spool unhealthy` have the reason.',
+    collect: ofState(({ health }) => (health.ok ? 1 : 0)),
+  });
+  const spool = {
+    /** Read at each scrape; undefined: the spool is not open yet. */
+    state: (): SpoolState | undefined => undefined,
+    recorded: (kind: UsageRecord['kind']): void => records.inc({ kind }),
+    synced: (ms: number): void => syncs.observe(ms / 1000),
+    failed: (): void => errors.inc(),
+    late: (): void => lateCloses.inc(),
+    removed: (): void => filesRemoved.inc(),
+    dropped: (): void => progressDropped.inc(),
+  };
+  return spool;
+}
+
+/** Declares the metrics of delivery. */
+export function deliveryMetrics(section: Section) {
+  const events = section.counter({
+    name: 'ra_sidecar_usage_delivered_total',
+    unit: 'events',
+    help: 'Usage events that the sink accepted.',
+    advice: 'No action; repeated events are counted too.',
+  });
+  const deadLetters = section.counter({
+    name: 'ra_sidecar_usage_dead_letters_total',
+    unit: 'events',
+    help: 'Usage events that the sink rejected permanently.',
+    advice: 'Should stay 0: they are in `dead-letters.jsonl` beside the spool.',
+  });
+  const retries = section.counter({
+    name: 'ra_sidecar_usage_delivery_retries_total',
+    unit: 'batches',
+    help: 'Batches that are sent again because the sink did not take them, or because there was no room for dead letters.',
+    advice:
+      'The log line `usage delivery waits` has the reason. Faults of the disk are not counted: `usage delivery failed`.',
+  });
+  section.gauge({
+    name: 'ra_sidecar_usage_backlog_bytes',
+    unit: 'bytes',
+    help: 'Bytes of the spool that are not delivered yet.',
+    advice: 'If it grows for long, the sink is down or slower than the load.',
+    collect() {
+      this.set(delivery.state().backlogBytes);
+    },
+  });
+  section.gauge({
+    name: 'ra_sidecar_usage_oldest_seconds',
+    unit: 'seconds',
+    help: 'Age of the oldest undelivered usage event; 0: none waits.',
+    advice: 'The lag of delivery: as for `ra_sidecar_usage_backlog_bytes`.',
+    collect() {
+      this.set(delivery.state().oldestMs / 1000);
+    },
+  });
+  const lastSuccess = section.gauge({
+    name: 'ra_sidecar_usage_delivery_last_success_timestamp_seconds',
+    unit: 'seconds since 1970',
+    help: 'Time when the sink last accepted usage, in seconds since 1970; 0: not since the start.',
+    advice: 'If it is long ago and there is a backlog, the sink does not answer.',
+  });
+  const delivery = {
+    /** Read at each scrape. Without a sink nothing waits for it. */
+    state: (): DeliveryState => ({ backlogBytes: 0, oldestMs: 0 }),
+    /** Counts events that the sink accepted. */
+    delivered(count: number): void {
+      events.inc(count);
+      lastSuccess.setToCurrentTime();
+    },
+    /** Counts events that became dead letters. */
+    refused: (count: number): void => deadLetters.inc(count),
+    retried: (): void => retries.inc(),
+  };
+  return delivery;
+}
