@@ -1,10 +1,12 @@
-/** What a snapshot says of an engine. */
+/** What a snapshot says of an engine, and the seats that its requests have in the display. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import fc from 'fast-check';
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import { SeatBoard } from '../../../sidecar/api/seat-board.js';
+import { SeatBoard, type SeatHolder } from '../../../sidecar/api/seat-board.js';
 import type { HostedModel } from '../../../sidecar/api/services.js';
-import { SeatPlan } from '../../../sidecar/console/seat-plan.js';
-import { takeSnapshot } from '../../../sidecar/console/snapshot.js';
+import { SeatPlan, takeSnapshot } from '../../../sidecar/console/snapshot.js';
 import type { EngineView, Snapshot } from '../../../sidecar/console/views.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -58,4 +60,71 @@ t.test('it runs on the CPU, on the backend of a GPU, or on an external server', 
     if (engine.facts) engine.facts = { ...engine.facts, gpu };
     t.equal((await engineOf(engine))?.runsOn, runsOn);
   }
+});
+
+interface Movable extends SeatHolder {
+  readonly lease: { seats: number };
+}
+
+function holder(seats: number): Movable {
+  return { model: 'm', account: 'acme', class: 'standard', since: 0, lease: { seats }, context: { phase: 'decoding' } };
+}
+
+t.test('requests keep their seats, and new ones get the lowest free ones', async (t) => {
+  const plan = new SeatPlan();
+  const [a, b, c, d] = [holder(1), holder(2), holder(1), holder(2)] as const;
+  const seats = (holders: readonly Movable[]): (readonly number[])[] => plan.place(holders).map((each) => each.seats);
+  t.strictSame(seats([a, b, c]), [[0], [1, 2], [3]]);
+  b.lease.seats = 1;
+  t.strictSame(seats([a, b, c]), [[0], [1], [3]], 'the highest is freed');
+  t.strictSame(seats([b, c, d]), [[1], [3], [0, 2]]);
+  b.lease.seats = 3;
+  t.strictSame(seats([b, c]), [[1, 0, 2], [3]]);
+});
+
+t.test('each request has its own number', async (t) => {
+  const plan = new SeatPlan();
+  const [a, b] = [holder(1), holder(1)] as const;
+  const ids = (holders: readonly Movable[]): number[] => plan.place(holders).map(({ id }) => id);
+  t.strictSame(ids([a]), [1]);
+  t.strictSame(ids([b]), [2], 'in the same seat');
+  t.strictSame(ids([a]), [3], 'a request that ended and one that comes later are different');
+});
+
+t.test('a plan that is no longer used keeps no ended request', async (t) => {
+  const plan = new SeatPlan();
+  const place = (): WeakRef<SeatHolder> => {
+    const here = holder(1);
+    plan.place([here]);
+    return new WeakRef(here);
+  };
+  const left = place();
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  // A reference that was made or read in this turn of the loop is kept until its end.
+  await new Promise((resolve) => setImmediate(resolve));
+  collect();
+  t.equal(left.deref(), undefined);
+  t.strictSame(plan.place([holder(1)])[0]?.seats, [0], 'its seat is free');
+});
+
+t.test('no seat has two requests, and each request has as many as its lease', async () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.array(fc.tuple(fc.nat(9), fc.integer({ min: 1, max: 4 })), { maxLength: 8 })),
+      (moments) => {
+        const plan = new SeatPlan();
+        const all = Array.from({ length: 10 }, () => holder(1));
+        for (const moment of moments) {
+          for (const [i, seats] of moment) all[i]!.lease.seats = seats;
+          const here = [...new Set(moment.map(([i]) => all[i]!))];
+          const placed = plan.place(here);
+          const taken = placed.flatMap(({ seats }) => seats);
+          if (new Set(taken).size !== taken.length) return false;
+          if (placed.some(({ holder: { lease }, seats }) => seats.length !== lease.seats)) return false;
+        }
+        return true;
+      },
+    ),
+  );
 });

@@ -2,8 +2,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
-import { watch } from '../../../sidecar/console/console.js';
-import { ConsoleFeed } from '../../../sidecar/console/feed.js';
+import { ConsoleFeed, watch } from '../../../sidecar/console/console.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { serve } from '../../support/http-server.js';
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { ConsoleFeed, type Viewer } from '../../../sidecar/console/feed.js';
+import { ConsoleFeed, type Viewer } from '../../../sidecar/console/console.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { deferred } from '../../support/http-server.js';
 
