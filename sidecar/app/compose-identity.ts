@@ -28,7 +28,7 @@ export interface Identities {
 }
 
 /** The metrics that are used here. */
-type Counted = Pick<Metrics, 'keysRefused' | 'keysLoaded' | 'authorizer'>;
+type Counted = Pick<Metrics, 'keys' | 'authorizer'>;
 
 /**
  * Whether `serve` makes a development key, which may call everything: only in the development environment, and where no

@@ -14,8 +14,7 @@ import { admission } from '../api/admission.js';
 import { reloadModel, type Reload } from '../api/reload.js';
 import { health, healthz, keysInForce, operatorsMetrics, readyz, readyzWithReasons } from '../api/operators.js';
 import type { RequestHead } from '../http/exchange.js';
-import type { Handler, Routes } from '../http/routes.js';
-import type { Server } from '../http/server.js';
+import type { Handler, Routes, Server } from '../http/server.js';
 import { serverOf, type ServerDeps } from './public-server.js';
 
 /** What operators can see; it changes during the start. */

@@ -1,8 +1,7 @@
 /** The checks of `ra-sidecar doctor` for addresses: each is bound for a moment, or looked at where that would change something. */
 import { dirname } from 'node:path';
 import type { Config } from '../config/config.js';
-import { addressProblem, addressText, socketProblem } from '../http/bind.js';
-import { socketPathState } from '../http/socket-file.js';
+import { addressProblem, addressText, socketProblem, socketPathState } from '../http/addresses.js';
 import type { Check } from './check.js';
 
 /** `running`: a sidecar runs on the same data folder, so that its addresses are taken. */

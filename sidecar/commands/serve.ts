@@ -1,6 +1,6 @@
 import { renewDevelopmentKey } from '../access/keys.js';
 import { metricsOf, startApp, type App } from '../app/app.js';
-import { addressText } from '../http/bind.js';
+import { addressText } from '../http/addresses.js';
 import { systemClock } from '../lib/clock.js';
 import { VERSION } from '../lib/version.js';
 import { isNotified, isStartedByNpm, type Config, type ModelConfig } from '../config/config.js';

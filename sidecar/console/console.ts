@@ -9,7 +9,7 @@
 import type { Clock } from '../lib/clock.js';
 import { contractError } from '../domain/errors.js';
 import type { Exchange } from '../http/exchange.js';
-import type { Handler, Routes } from '../http/routes.js';
+import type { Handler, Routes } from '../http/server.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import { PAGE_FILES, PageFiles } from './page-files.js';
 import { SeatPlan, takeSnapshot, type WatchedServices } from './snapshot.js';

@@ -1,4 +1,4 @@
-import type { Backlog, Backlogged, CutReason } from './backlog.js';
+import { type Backlog, type Backlogged, type CutReason, SendBuffer } from './backlog.js';
 import {
   beginBackpressure,
   chunk,
@@ -12,8 +12,7 @@ import {
   writeChunk,
 } from './chunked.js';
 import type { BackpressureResponse, Chunk, ChunkedResponse, ChunkEnd, Trailer } from './chunked.js';
-import { corks, RAW_BYTES, total } from './raw-corks.js';
-import { SendBuffer } from './send-buffer.js';
+import { corks, RAW_BYTES, totalBytes } from './corks.js';
 
 export type BodyWriterResponse = ChunkedResponse & BackpressureResponse;
 
@@ -103,7 +102,7 @@ export class BodyWriter implements Backlogged {
     if (this.#over || this.#last) return;
     this.#useBackpressureIfLong(chunks);
     this.#open = this.#owner.mustStayOpen();
-    if (!this.#usesBackpressure && !this.#mayLeaveUnread(this.#unproven + total(chunks))) {
+    if (!this.#usesBackpressure && !this.#mayLeaveUnread(this.#unproven + totalBytes(chunks))) {
       if (!this.#headWritten) this.#sendRaw([]);
       this.useBackpressure();
       // That may show that the reader is too slow, and close its connection.
@@ -182,7 +181,7 @@ export class BodyWriter implements Backlogged {
 
   #sendRaw(chunks: readonly Chunk[]): void {
     for (const part of corks(chunks)) this.#res.cork(() => this.#writeRaw(part, false));
-    this.#unproven += total(chunks);
+    this.#unproven += totalBytes(chunks);
   }
 
   #writeRaw(chunks: readonly Chunk[], final: boolean): void {

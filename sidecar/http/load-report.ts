@@ -5,9 +5,8 @@
  */
 import type { Clock } from '../lib/clock.js';
 import type { EndpointLoad } from '../telemetry/endpoint-metrics.js';
-import type { Field } from './cors.js';
+import type { Field } from './fields.js';
 import type { RequestHead } from './exchange.js';
-import { Rate } from './rate.js';
 
 type Format = 'text' | 'json';
 
@@ -74,4 +73,50 @@ function formatOf(asked: string | undefined): Format | undefined {
 /** At most four decimals, and never an exponent. */
 function decimal(value: number): string {
   return String(Math.round(value * 10_000) / 10_000);
+}
+
+/** Length of the window, and of its steps, ms. */
+const WINDOW_MS = 10_000;
+const PIECE_MS = 1000;
+const PIECES = WINDOW_MS / PIECE_MS;
+
+/** The rate of an event over the last ten seconds, in ten counters, without allocation per event. */
+export class Rate {
+  readonly #clock: Clock;
+  readonly #counts = new Float64Array(PIECES);
+  #sum = 0;
+  /** Number of the newest piece, from the clock's zero. */
+  #piece: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#piece = this.#now;
+  }
+
+  add(): void {
+    this.#moveOn();
+    const at = this.#piece % PIECES;
+    this.#counts[at] = (this.#counts[at] ?? 0) + 1;
+    this.#sum += 1;
+  }
+
+  get perSecond(): number {
+    this.#moveOn();
+    return (this.#sum * 1000) / WINDOW_MS;
+  }
+
+  get #now(): number {
+    return Math.floor(this.#clock.now() / PIECE_MS);
+  }
+
+  /** Resets counters older than the window. */
+  #moveOn(): void {
+    const now = this.#now;
+    for (let left = Math.min(PIECES, now - this.#piece); left > 0; left--) {
+      const at = (now - left + 1) % PIECES;
+      this.#sum -= this.#counts[at] ?? 0;
+      this.#counts[at] = 0;
+    }
+    this.#piece = now;
+  }
 }

@@ -1,22 +1,78 @@
+import type { Clock } from '../lib/clock.js';
 import { contractError, type ContractError } from '../domain/errors.js';
-import { Backlog } from './backlog.js';
-import { addressText, bindError, hostInstead, socketProblem } from './bind.js';
+import { addressText, bindError, bindSocketFile, clearSocketPath, hostInstead, socketProblem } from './addresses.js';
+import type { SocketFile } from './addresses.js';
+import { Backlog, type BacklogLimits } from './backlog.js';
 import { BodyBudget } from './body.js';
-import { Connections } from './connections.js';
+import { NextTurn, ParserCork } from './corks.js';
 import { EndedStreams } from './ended-streams.js';
-import { Cors } from './cors.js';
-import type { ServerContext } from './server-context.js';
 import type { Exchange, RequestHead } from './exchange.js';
-import { NextTurn } from './next-turn.js';
-import { ParserCork } from './parser-cork.js';
-import { RouteTable, type Handler, type Route } from './routes.js';
-import { BACKLOG, BODY_MS, type ServerOptions } from './server-options.js';
+import { Cors } from './fields.js';
 import { snapshot } from './head.js';
-import { bindSocketFile, clearSocketPath, type SocketFile } from './socket-file.js';
+import type { LoadReport } from './load-report.js';
 import { TlsApps, type TlsFiles } from './tls-apps.js';
 import { App, EXCLUSIVE_PORT, us_listen_socket_close, us_socket_local_port } from './uws.js';
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from './uws.js';
-import { UwsExchange } from './uws-exchange.js';
+import { UwsExchange, type ExchangeEnd, type ReaderCut, type ServerContext, type Trailers } from './uws-exchange.js';
+
+/**
+ * Handles one exchange, now or later. If it throws or rejects, the caller gets a 500 or, within a stream, one error
+ * frame.
+ */
+export type Handler = (exchange: Exchange) => void | Promise<void>;
+
+/** HEAD is answered by GET's handler without its body, OPTIONS by the server. */
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+
+/** Exact path -> method -> handler. A path that ends in `{…}` matches all longer paths with the same beginning. */
+export type Routes = Readonly<Record<string, Readonly<Partial<Record<Method, Handler>>>>>;
+
+/** Like Node's own requestTimeout: five minutes suffice for 80 MiB at 2.3 Mbit/s. */
+export const BODY_MS = 300_000;
+
+/** As the settings `stream.maxBufferedBytes` and `stream.totalBufferedBytes` have it. */
+export const BACKLOG: BacklogLimits = { streamBytes: 1 << 20, totalBytes: 64 << 20 };
+
+/** What a server is made with. */
+export interface ServerOptions {
+  readonly routes: Routes;
+  /** Terminate TLS on the port, with this pair; Unix sockets stay without. Absent: plain HTTP. */
+  readonly tls?: TlsFiles;
+  /** Origins of web pages that may send requests; `*` for all. */
+  readonly origins: readonly string[];
+  /** Which streams may end with a trailer. Default: `asked`. */
+  readonly trailers?: Trailers;
+  readonly clock: Clock;
+  readonly limits: {
+    /** Memory of all request bodies at once. */
+    readonly totalBytes: number;
+    /** Of that, the part that only bodies of up to 1 MiB may use. Default 0. */
+    readonly shortBytes?: number;
+    /** From a body's first chunk to its last; then its connection is closed. Default {@link BODY_MS}. */
+    readonly bodyMs?: number;
+    /** Bounds of the data that waits for slow readers. Default {@link BACKLOG}. */
+    readonly backlog?: BacklogLimits;
+    /** Bound of open connections; further ones are closed at once, as all are while `refusing` returns true. Default: no bound. */
+    readonly connections?: number;
+    readonly refusing?: () => boolean;
+  };
+  /** Wraps each exchange before it is handled. A handler's fault is answered on the unwrapped exchange. */
+  readonly wrap?: (exchange: Exchange) => Exchange;
+  /** The answer for a path that is not served. */
+  readonly absent?: (path: string) => ContractError;
+  /** Adds its field to responses. */
+  readonly loadReport?: LoadReport;
+  /** Called with what a handler threw. */
+  readonly onFault: (fault: unknown, requestId: string) => void;
+  /** Called once for each exchange, when its head has arrived. */
+  readonly onExchange?: (head: RequestHead) => void;
+  /** Called once for each exchange, when it has ended: answered, or its caller disconnected. */
+  readonly onExchangeEnd?: (end: ExchangeEnd) => void;
+  /** Called once for each connection that was closed because too much waited for its reader. */
+  readonly onReaderCut?: (cut: ReaderCut) => void;
+  /** Called for each connection closed because of the bound. */
+  readonly onConnectionRefused?: () => void;
+}
 
 export interface Server {
   /**
@@ -94,10 +150,10 @@ class UwsServer implements Server {
       nextTurn,
       parserCork: new ParserCork(nextTurn),
       closing: false,
-      ...(loadReport === undefined ? {} : { loadReport }),
-      ...(onReaderCut === undefined ? {} : { onReaderCut }),
-      ...(onExchange === undefined ? {} : { onExchange }),
-      ...(onExchangeEnd === undefined ? {} : { onExchangeEnd }),
+      loadReport,
+      onReaderCut,
+      onExchange,
+      onExchangeEnd,
     };
     this.#connections = new Connections(limits.connections ?? Infinity, options.onConnectionRefused, limits.refusing);
     const configure = (app: TemplatedApp, scheme: RequestHead['scheme']): void => {
@@ -226,4 +282,77 @@ class UwsServer implements Server {
 /** The address may be free by the time that it is asked why it was not. */
 function refusal(address: string, why: string | undefined): string {
   return `cannot listen on ${address}${why === undefined ? '' : `: ${why}`}`;
+}
+
+/** What is served at one path. */
+interface Route {
+  readonly path: string;
+  readonly handlers: ReadonlyMap<string, Handler>;
+  /** The value of Allow. */
+  readonly allow: string;
+}
+
+/** Finds the route of a path. */
+class RouteTable {
+  readonly #exact: ReadonlyMap<string, Route>;
+  /** Routes that match many paths, by the beginning of these paths. */
+  readonly #open: readonly (readonly [beginning: string, route: Route])[];
+
+  constructor(routes: Routes) {
+    this.#exact = new Map(Object.entries(routes).map(([path, handlers]) => [path, route(path, handlers)]));
+    this.#open = [...this.#exact.values()].flatMap((each) =>
+      each.path.endsWith('}') ? [[each.path.slice(0, each.path.lastIndexOf('{')), each] as const] : [],
+    );
+  }
+
+  /** Undefined: nothing is served there. */
+  find(path: string): Route | undefined {
+    return (
+      this.#exact.get(path) ??
+      this.#open.find(([beginning]) => path.length > beginning.length && path.startsWith(beginning))?.[1]
+    );
+  }
+}
+
+function route(path: string, handlers: Routes[string]): Route {
+  const table = new Map(Object.entries(handlers));
+  const allow = [...table.keys(), ...(table.has('GET') ? ['HEAD'] : []), 'OPTIONS'].join(', ');
+  return { path, handlers: table, allow };
+}
+
+/**
+ * The open connections of one listener, idle ones included. A connection past the bound is closed at once, before
+ * anything is read from it. Called when a connection opens and closes, not per request.
+ */
+class Connections {
+  readonly #most: number;
+  readonly #refused: (() => void) | undefined;
+  readonly #refusing: (() => boolean) | undefined;
+  #open = 0;
+
+  /**
+   * `most`: open at once. `refused` is called for each connection that was closed for being past it, or because `refusing`
+   * returned true.
+   */
+  constructor(most: number, refused?: () => void, refusing?: () => boolean) {
+    this.#most = most;
+    this.#refusing = refusing;
+    this.#refused = refused;
+  }
+
+  get open(): number {
+    return this.#open;
+  }
+
+  /** uWS's filter callback: `change` is 1 for an opened connection, and negative for a closed one. */
+  changed(connection: Pick<HttpResponse, 'close'>, change: number): void {
+    if (change < 0) {
+      this.#open -= 1;
+      return;
+    }
+    this.#open += 1;
+    if (this.#open <= this.#most && this.#refusing?.() !== true) return;
+    this.#refused?.();
+    connection.close();
+  }
 }

@@ -2,7 +2,7 @@ import { errorBody, type ContractError, type ErrorCode } from '../domain/errors.
 import { chunk } from './chunked.js';
 import type { Chunk, ChunkEnd, Trailer } from './chunked.js';
 import type { EventStream, FrameOptions } from './exchange.js';
-import type { NextTurn } from './next-turn.js';
+import type { NextTurn } from './corks.js';
 
 /** The target of a stream's chunks. */
 export interface StreamTarget {

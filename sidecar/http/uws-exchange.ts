@@ -1,33 +1,98 @@
-import { contractError, errorBody, type ContractError } from '../domain/errors.js';
+import { contractError, errorBody, type ContractError, type ErrorCode } from '../domain/errors.js';
 import { AbortHandle, type Signal } from '../lib/abort.js';
-import { answerFields, EVENT_STREAM } from './answer-fields.js';
-import type { CutReason } from './backlog.js';
-import { BodyReader, emptyBody, type BodyResult } from './body.js';
-import { bodylessFields, closeLater, isBodyless, mayLeaveHeadUnread, sendBodyless, sendHead } from './bodyless.js';
-import type { Field } from './cors.js';
-import type { FollowedExchange } from './ended-streams.js';
-import type { ServerContext } from './server-context.js';
-import type { EventStream, Exchange, FrameOptions, Reply, RequestHead } from './exchange.js';
-import { ExchangeRecord } from './exchange-record.js';
-import { asksForTrailers, errorFields, KEEP_ALIVE, statusLine, streamHeaders } from './fields.js';
-import type { Snapshot } from './head.js';
+import type { Clock } from '../lib/clock.js';
+import type { Backlog, CutReason } from './backlog.js';
+import { BodyReader, emptyBody, type BodyBudget, type BodyResult } from './body.js';
 import { BodyWriter } from './body-writer.js';
+import type { NextTurn, ParserCork } from './corks.js';
+import type { EndedStreams, FollowedExchange } from './ended-streams.js';
+import type { EventStream, Exchange, FrameOptions, Reply, RequestHead } from './exchange.js';
+import {
+  asksForTrailers,
+  errorFields,
+  headBytes,
+  KEEP_ALIVE,
+  responseFields,
+  statusLine,
+  streamHeaders,
+} from './fields.js';
+import type { Cors, Field } from './fields.js';
+import type { Snapshot } from './head.js';
+import type { LoadReport } from './load-report.js';
 import { abandonedStream, SseStream } from './sse.js';
 import type { HttpResponse } from './uws.js';
 import { endReply, LEAST_OPEN_BYTES, WholeReply } from './whole-reply.js';
+
+/** The end of one exchange, for logs and metrics. Contains no content. */
+export interface ExchangeEnd {
+  readonly requestId: string;
+  readonly method: string;
+  readonly scheme: RequestHead['scheme'];
+  /** The matched path of the route table; undefined for an unknown path, whose text is the caller's. */
+  readonly route: string | undefined;
+  /** The status that was sent; 499 if the caller disconnected before. */
+  readonly status: number;
+  readonly requestBytes: number;
+  /** Of the body, framing included. */
+  readonly responseBytes: number;
+  readonly durationMs: number;
+  readonly outcome: 'complete' | 'gone';
+  /** The code of the error that was sent, or that ended its stream; absent: none. */
+  readonly code?: ErrorCode;
+}
+
+/** A connection that was closed because too much waited for its reader. */
+export interface ReaderCut {
+  readonly requestId: string;
+  readonly reason: CutReason;
+  /** What waited for it. */
+  readonly bytes: number;
+}
+
+/** Which streams may end with a trailer: those of requests with `TE: trailers`, or all. */
+export type Trailers = 'asked' | 'always';
+
+/** State shared by all exchanges of one server. */
+export interface ServerContext {
+  /** The port uses TLS. */
+  readonly secure: boolean;
+  /** Which streams may end with a trailer. */
+  readonly trailers: Trailers;
+  readonly cors: Cors;
+  readonly clock: Clock;
+  readonly bodies: BodyBudget;
+  /** The longest that one body may take. */
+  readonly bodyMs: number;
+  readonly backlog: Backlog;
+  readonly endedStreams: EndedStreams;
+  /** When replies are written, but for those that {@link parserCork} has room for. */
+  readonly nextTurn: NextTurn;
+  readonly parserCork: ParserCork;
+  /** Each answer has `Connection: close`, and its connection ends after a whole reply. */
+  readonly closing: boolean;
+  readonly loadReport: LoadReport | undefined;
+  readonly onExchange: ((head: RequestHead) => void) | undefined;
+  readonly onExchangeEnd: ((end: ExchangeEnd) => void) | undefined;
+  readonly onReaderCut: ((cut: ReaderCut) => void) | undefined;
+}
 
 /** An exchange over uWS. Made synchronously in uWS's handler; owns `res` until the reply is complete or the caller has disconnected. */
 export class UwsExchange implements Exchange {
   readonly head: RequestHead;
   readonly #res: HttpResponse;
   readonly #server: ServerContext;
-  readonly #record: ExchangeRecord;
+  /** Clock reading. */
+  readonly #arrivedAt: number;
   readonly #reader: BodyReader | undefined;
   /** The connection must not be reused: another parser could see the next request begin elsewhere. */
   readonly #refused: boolean;
   /** uWS misreads chunk extensions and trailers, so after a chunked body the start of the next request is not trusted. */
   readonly #chunked: boolean;
   #state: 'open' | 'streaming' | 'complete' | 'gone' = 'open';
+  /** Of the answer; 499 until there is one. */
+  #status = 499;
+  /** Of an error that was answered as a whole. */
+  #code: ErrorCode | undefined;
   /** A whole reply was given; it may not be completely passed to uWS yet. */
   #answered = false;
   #whole: WholeReply | undefined;
@@ -46,7 +111,7 @@ export class UwsExchange implements Exchange {
     this.head = head;
     this.#res = res;
     this.#server = server;
-    this.#record = new ExchangeRecord(head, server);
+    this.#arrivedAt = server.clock.now();
     this.#refused = refusal !== undefined;
     this.#chunked = bodyLength === 'chunked';
     server.onExchange?.(head);
@@ -71,7 +136,7 @@ export class UwsExchange implements Exchange {
   body(limitBytes: number): Promise<BodyResult> {
     if (this.#reader !== undefined) return this.#reader.read(limitBytes);
     if (this.#state === 'gone') return Promise.resolve({ kind: 'gone' });
-    return Promise.resolve(emptyBody(this.#record.arrivedAt));
+    return Promise.resolve(emptyBody(this.#arrivedAt));
   }
 
   reply({ status, headers = {}, body = '' }: Reply): void {
@@ -145,7 +210,7 @@ export class UwsExchange implements Exchange {
   }
 
   fail(error: ContractError, headers: Readonly<Record<string, string>> = {}): void {
-    if (this.#state === 'open' && !this.#answered) this.#record.code = error.code;
+    if (this.#state === 'open' && !this.#answered) this.#code = error.code;
     this.reply({ status: error.status, headers: { ...errorFields(error), ...headers }, body: errorBody(error) });
   }
 
@@ -210,7 +275,7 @@ export class UwsExchange implements Exchange {
   }
 
   #writeHead(status: number, fields: readonly Field[]): void {
-    this.#record.status = status;
+    this.#status = status;
     this.#res.writeStatus(statusLine(status));
     for (const [name, value] of fields) this.#res.writeHeader(name, value);
   }
@@ -247,7 +312,97 @@ export class UwsExchange implements Exchange {
     this.#state = outcome;
     // An answer without a body keeps its connection until that is closed.
     if (this.#cancelLinger === undefined) this.#unfollow();
-    const requestBytes = this.#reader?.length ?? 0;
-    this.#record.end(outcome, { requestBytes, responseBytes, failure: this.#stream?.failure });
+    const { requestId, method, scheme, route } = this.head;
+    const code = this.#stream?.failure ?? this.#code;
+    this.#server.onExchangeEnd?.({
+      requestId,
+      method,
+      scheme,
+      route,
+      status: this.#status,
+      requestBytes: this.#reader?.length ?? 0,
+      responseBytes,
+      durationMs: this.#server.clock.now() - this.#arrivedAt,
+      outcome,
+      ...(code !== undefined && { code }),
+    });
   }
+}
+
+/** How long a caller has to close its connection after `Connection: close`, ms; as long as uWS lets one idle. */
+const LINGER_MS = 10_000;
+
+export function isBodyless(status: number, length: number): boolean {
+  return status === 204 || status === 304 || length === 0;
+}
+
+/**
+ * Answers without a body (204, 304, to HEAD), and ends the connection with it. uWS has no call for such an answer that shows
+ * whether the socket took it, so on a kept connection any number of them could wait for a caller who does not read. Here
+ * the response stays open for uWS, which closes the connection if another request comes. Otherwise the caller closes it,
+ * or the sidecar after {@link LINGER_MS}. Returns what cancels that, for when the caller disconnected.
+ */
+export function sendBodyless(
+  res: Pick<HttpResponse, 'cork' | 'writeHeader' | 'close'>,
+  clock: Clock,
+  writeHead: () => void,
+): () => void {
+  res.cork(() => {
+    writeHead();
+    res.writeHeader('Connection', 'close');
+    // Its second line break ends the head.
+    res.writeHeader('Date', `${new Date().toUTCString()}\r\n`);
+  });
+  return closeLater(res, clock);
+}
+
+/**
+ * Closes the connection of a response that stays open for uWS, after {@link LINGER_MS}; usually its caller, who was sent
+ * `Connection: close`, has closed it long before. Returns what cancels that.
+ */
+export function closeLater(res: Pick<HttpResponse, 'close'>, clock: Clock): () => void {
+  return clock.after(LINGER_MS, () => res.close());
+}
+
+/**
+ * Whether an answer to HEAD may wait unread in uWS, which does not report it; its bytes are then counted with those that
+ * finished streams of this address left.
+ */
+export function mayLeaveHeadUnread(ended: EndedStreams, address: string, fields: readonly Field[]): boolean {
+  return ended.mayLeaveUnread(address, headBytes(fields));
+}
+
+/** Answers HEAD and keeps the connection, after {@link mayLeaveHeadUnread}. */
+export function sendHead(res: Pick<HttpResponse, 'cork' | 'endWithoutBody'>, writeHead: () => void): void {
+  res.cork(() => {
+    writeHead();
+    res.endWithoutBody();
+  });
+}
+
+/** The fields of an answer that is sent without its body; 204 and 304 have no length. */
+export function bodylessFields(status: number, fields: readonly Field[], length: number): readonly Field[] {
+  return status === 204 || status === 304 ? fields : [...fields, ['Content-Length', `${length}`]];
+}
+
+/** With its charset, since without one Python's requests decodes the text as ISO-8859-1. */
+export const EVENT_STREAM = 'text/event-stream; charset=utf-8';
+
+/** An answer's status, the type of its body, and the handler's own fields. */
+export interface Answer {
+  readonly status: number;
+  readonly type: string | undefined;
+  readonly own: Readonly<Record<string, string>>;
+}
+
+/** The fields of an answer: the handler's own, and those of every answer of this server. */
+export function answerFields(
+  { loadReport, cors }: Pick<ServerContext, 'loadReport' | 'cors'>,
+  head: RequestHead,
+  { status, type, own }: Answer,
+): readonly Field[] {
+  const { fields, names } = responseFields(type, own, head.requestId);
+  if (names.has('trailer')) names.add('server-timing');
+  const report = loadReport?.field(head, status);
+  return [...fields, ...(report === undefined ? [] : [report]), ...cors.fields(head, names)];
 }

@@ -1,5 +1,4 @@
-import type { Backlog, Backlogged, CutReason } from './backlog.js';
-import { SendBuffer } from './send-buffer.js';
+import { type Backlog, type Backlogged, type CutReason, SendBuffer } from './backlog.js';
 import type { HttpResponse } from './uws.js';
 
 export type WholeResponse = Pick<HttpResponse, 'writeHeader' | 'tryEnd' | 'getWriteOffset' | 'onWritable' | 'cork'>;

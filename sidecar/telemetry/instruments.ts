@@ -79,7 +79,8 @@ export class Section {
   counter<const L extends string = never>(
     declared: Declaration<L> & { readonly collect?: (this: Counter<NoInfer<L>>) => void },
   ): Counter<L> {
-    const counter = new Counter<L>(this.#config('counter', declared));
+    const { collect } = declared;
+    const counter = new Counter<L>({ ...this.#config('counter', declared), ...(collect && { collect }) });
     for (const labels of combinations(declared.labels)) counter.inc(labels, 0);
     return counter;
   }
@@ -114,10 +115,15 @@ export class Section {
     return histogram;
   }
 
-  #config<L extends string, D extends Declaration<L>>(type: MetricDefinition['type'], { labels, ...declared }: D) {
+  /** What prom-client makes the metric of; it is in the reference from now on. */
+  #config<L extends string>(
+    type: MetricDefinition['type'],
+    declared: Declaration<L> & { readonly buckets?: readonly number[] },
+  ) {
+    const { labels, ...about } = declared;
     const labelNames = (isList(labels) ? labels : Object.keys(labels ?? {})) as readonly L[];
-    this.metrics.push({ ...declared, type, labels: labelNames });
-    return { ...declared, labelNames, registers: this.#registers };
+    this.metrics.push({ ...about, type, labels: labelNames });
+    return { name: about.name, help: about.help, labelNames, registers: this.#registers };
   }
 }
 

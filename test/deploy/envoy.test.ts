@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { parseYaml } from '@redocly/openapi-core';
 import t from 'tap';
 import { loadConfig } from '../../sidecar/config/config.js';
-import { BODY_MS } from '../../sidecar/http/server-options.js';
+import { BODY_MS } from '../../sidecar/http/server.js';
 import { sourceRoot } from '../support/source-root.js';
 import { at, FOLDER, listAt, manifest, mapAt, SERVERS, textAt, type Node } from './manifests.js';
 

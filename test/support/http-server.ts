@@ -1,10 +1,7 @@
 import type { Test } from 'tap';
 import { systemClock } from '../../sidecar/lib/clock.js';
-import { createServer } from '../../sidecar/http/server.js';
-import type { Handler, Routes } from '../../sidecar/http/routes.js';
-import type { Server } from '../../sidecar/http/server.js';
-import type { ServerOptions } from '../../sidecar/http/server-options.js';
-import type { ExchangeEnd } from '../../sidecar/http/server-context.js';
+import { createServer, type Server, type ServerOptions, type Handler, type Routes } from '../../sidecar/http/server.js';
+import type { ExchangeEnd } from '../../sidecar/http/uws-exchange.js';
 import { RawConnection } from './raw-http.js';
 
 export interface RunningServer {

@@ -168,7 +168,7 @@ const SECONDS: Readonly<Record<string, number>> = {
   'sidecar/console/page-feed': 1,
   'sidecar/contracts/cases': 1,
   'sidecar/contracts/hostile': 1,
-  'sidecar/http/raw-corks': 1,
+  'sidecar/http/corks': 1,
   'sidecar/http/slow-readers': 1,
   'support/retention-watch': 1,
 };

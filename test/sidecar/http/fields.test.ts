@@ -1,6 +1,7 @@
 import t from 'tap';
 import { contractError } from '../../../sidecar/domain/errors.js';
-import { errorFields, responseFields, statusLine } from '../../../sidecar/http/fields.js';
+import type { RequestHead } from '../../../sidecar/http/exchange.js';
+import { Cors, errorFields, responseFields, statusLine } from '../../../sidecar/http/fields.js';
 
 t.test('status lines', async (t) => {
   t.equal(statusLine(200), '200 OK');
@@ -31,4 +32,76 @@ t.test('the fields of a response', async (t) => {
   t.same(responseFields('a/b', {}, 'id').fields[0], ['Content-Type', 'a/b']);
   for (const value of ['a\r\nb: c', 'a\nb', 'a\0'])
     t.throws(() => responseFields(undefined, { a: value }, 'id'), RangeError);
+});
+
+function head(fields: Record<string, string>): RequestHead {
+  return {
+    method: 'OPTIONS',
+    path: '/',
+    requestId: 'a',
+    scheme: 'http',
+    address: '',
+    route: undefined,
+    header: (name) => fields[name],
+  };
+}
+
+const ID = new Set(['x-request-id']);
+const READABLE = ['Access-Control-Expose-Headers', 'x-request-id'] as const;
+
+t.test('no origin is allowed by default, and the exposed headers are always named', async (t) => {
+  const cors = new Cors([]);
+  const asking = head({ origin: 'https://a.example', 'access-control-request-method': 'POST' });
+  t.same(cors.fields(asking, ID), [READABLE]);
+  t.same(cors.preflight(asking, 'POST'), {});
+  t.same(cors.fields(head({}), new Set(['x-request-id', 'server-timing', 'retry-after', 'x-other'])), [
+    ['Access-Control-Expose-Headers', 'x-request-id, Retry-After, Server-Timing'],
+  ]);
+});
+
+t.test('origins are compared as a whole', async (t) => {
+  const cors = new Cors(['https://a.example']);
+  const vary = ['Vary', 'Origin'] as const;
+  t.same(cors.fields(head({ origin: 'https://a.example' }), ID), [
+    READABLE,
+    ['Access-Control-Allow-Origin', 'https://a.example'],
+    ['Timing-Allow-Origin', 'https://a.example'],
+    vary,
+  ]);
+  for (const origin of ['https://a.example.evil', 'http://a.example', 'https://A.example', 'null', '']) {
+    t.same(cors.fields(head({ origin }), ID), [READABLE, vary], origin);
+  }
+  t.same(cors.fields(head({}), ID), [READABLE, vary]);
+});
+
+t.test('all origins', async (t) => {
+  const cors = new Cors(['*']);
+  t.same(cors.fields(head({ origin: 'https://a.example' }), ID), [
+    READABLE,
+    ['Access-Control-Allow-Origin', '*'],
+    ['Timing-Allow-Origin', '*'],
+  ]);
+  t.same(cors.fields(head({}), ID), [READABLE]);
+});
+
+t.test('a preflight names those of the requested headers that may be sent', async (t) => {
+  const cors = new Cors(['*']);
+  const ask = (asked: string) =>
+    cors.preflight(
+      head({
+        origin: 'https://a.example',
+        'access-control-request-method': 'POST',
+        'access-control-request-headers': asked,
+      }),
+      'POST, OPTIONS',
+    )['Access-Control-Allow-Headers'];
+  t.equal(
+    ask('Authorization, content-type,idempotency-key,x-request-id'),
+    'authorization, content-type, idempotency-key, x-request-id',
+  );
+  const byClient = 'authorization,content-type,user-agent,x-stainless-arch,x-stainless-runtime-version';
+  t.equal(ask(byClient), byClient.replaceAll(',', ', '), 'all that OpenAI’s client sends from Firefox');
+  t.equal(ask('x-stainless-retry-count,x-stainless-,x-stainless-a:b,cookie,x-ra-account'), 'x-stainless-retry-count');
+  t.equal(ask('cookie'), undefined);
+  t.same(cors.preflight(head({ origin: 'https://a.example' }), 'POST'), {}, 'an OPTIONS request that is no preflight');
 });

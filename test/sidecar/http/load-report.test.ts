@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { RequestHead } from '../../../sidecar/http/exchange.js';
-import { LoadReport, type LoadReportOptions } from '../../../sidecar/http/load-report.js';
+import { LoadReport, Rate, type LoadReportOptions } from '../../../sidecar/http/load-report.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const LOAD = { seats: 8, running: 3, waiting: 0, kvUsage: 0.123456, seatUsage: 0.375, capacityTokens: 100 };
@@ -62,4 +62,36 @@ t.test('utilization is of seats, includes waiting requests, and is never 0', asy
   t.equal(used({ ...LOAD, running: 8, waiting: 12 }), '2.5');
   t.equal(used({ ...LOAD, running: 0 }), '0.125', 'idle: only the request being answered');
   t.equal(used({ ...LOAD, running: 0, seats: 0 }), '1');
+});
+
+t.test('counts the last ten seconds', async (t) => {
+  const clock = new FakeClock();
+  clock.advance(123_456);
+  const rate = new Rate(clock);
+  t.equal(rate.perSecond, 0);
+  for (let i = 0; i < 30; i++) rate.add();
+  t.equal(rate.perSecond, 3);
+  clock.advance(5000);
+  for (let i = 0; i < 10; i++) rate.add();
+  t.equal(rate.perSecond, 4);
+  clock.advance(5000);
+  t.equal(rate.perSecond, 1, 'the first thirty are ten seconds old');
+  clock.advance(4543);
+  t.equal(rate.perSecond, 1);
+  clock.advance(1);
+  t.equal(rate.perSecond, 0);
+});
+
+t.test('after a long silence nothing is left, and counting continues', async (t) => {
+  const clock = new FakeClock();
+  const rate = new Rate(clock);
+  for (let second = 0; second < 25; second++) {
+    rate.add();
+    clock.advance(1000);
+  }
+  t.equal(rate.perSecond, 0.9, 'one a second, without the part that has just begun');
+  clock.advance(3_600_000);
+  t.equal(rate.perSecond, 0);
+  rate.add();
+  t.equal(rate.perSecond, 0.1);
 });

@@ -2,7 +2,7 @@
 import t from 'tap';
 import type { Signal } from '../../../sidecar/lib/abort.js';
 import type { EventStream } from '../../../sidecar/http/exchange.js';
-import type { ReaderCut } from '../../../sidecar/http/server-context.js';
+import type { ReaderCut } from '../../../sidecar/http/uws-exchange.js';
 import { deferred, serve } from '../../support/http-server.js';
 import type { RawConnection } from '../../support/raw-http.js';
 

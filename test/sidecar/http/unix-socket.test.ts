@@ -5,8 +5,7 @@ import { createServer as createNetServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { systemClock } from '../../../sidecar/lib/clock.js';
-import { createServer, type Server } from '../../../sidecar/http/server.js';
-import type { Handler } from '../../../sidecar/http/routes.js';
+import { createServer, type Server, type Handler } from '../../../sidecar/http/server.js';
 import { shortDir } from '../../support/short-dir.js';
 
 const echo: Handler = async (exchange) => {
