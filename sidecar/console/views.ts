@@ -4,7 +4,7 @@
  */
 import type { AdmissionPage } from '../api/admission-page.js';
 
-/** As in telemetry/reading.ts: cumulative since the start. */
+/** As in telemetry/instruments.ts: cumulative since the start. */
 export interface HistogramView {
   /** Upper bounds. */
   readonly bounds: readonly number[];

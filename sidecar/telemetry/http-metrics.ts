@@ -27,7 +27,7 @@ export interface ArrivedRequest {
   readonly scheme: 'http' | 'https';
 }
 
-/** How a request ended, as in http/server.ts. */
+/** How a request ended, as in http/uws-exchange.ts. */
 export interface AnsweredRequest extends ArrivedRequest {
   /** From the route table; undefined: no such path, and the label is omitted. */
   readonly route: string | undefined;

@@ -1,6 +1,6 @@
 /**
  * The interface between requests and their traces. A request takes times while it runs and passes one record when it
- * has ended (otlp/request-traces.ts). With tracing off, nothing is recorded.
+ * has ended (otlp/traces.ts). With tracing off, nothing is recorded.
  */
 import type { ErrorCode } from '../domain/errors.js';
 import type { Operation } from './model-metrics.js';
