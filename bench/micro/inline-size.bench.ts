@@ -114,6 +114,6 @@ await keep('inline-size', {
   ],
   rows,
   conclusions: [
-    `Rule: inline while a dense body holds the event loop, by the median, no longer than ${MAX_HOLD_MS} ms or than handing it over costs the sidecar. By these figures: up to ${allowed} bytes. The default of \`bodies.inlineBytes\` when this ran: ${String(configSchema.properties?.['bodies']?.properties?.['inlineBytes']?.default)}.`,
+    `Rule: inline while a dense body holds the event loop, by the median, no longer than ${MAX_HOLD_MS} ms or than handing it over costs the sidecar. By these figures: up to ${allowed} bytes. The default of \`bodies.inlineBytes\` when this ran: ${String(configSchema.properties.bodies.properties.inlineBytes.default)}.`,
   ],
 });

@@ -7,7 +7,7 @@ import { WatchedKeys, type KeysInForce } from '../access/key-file-watch.js';
 import { SecretFile } from '../lib/secret-file.js';
 import type { Clock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
-import { isLoopback } from '../config/loopback.js';
+import { isLoopback } from '../config/checks.js';
 import type { Scrapers } from '../api/operators.js';
 import type { AuthorizerMetrics } from '../telemetry/access-metrics.js';
 import type { Log } from '../telemetry/logger.js';

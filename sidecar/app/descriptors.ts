@@ -4,7 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import type { Config } from '../config/config.js';
-import { serverUrls } from '../config/engine-checks.js';
+import { serverUrls } from '../config/model-schema.js';
 import { MOST_DEVICES } from './replica-plans.js';
 
 /**

@@ -1,9 +1,9 @@
-import type { ListenConfig } from '../config/types.js';
+import type { Config } from '../config/config.js';
 import type { Server } from '../http/server.js';
 import type { Log } from '../telemetry/logger.js';
 
 /** Opens the public listener: a port, a Unix socket, or both. Resolves with the port, or 0 if there is none. */
-export async function listen(server: Server, at: ListenConfig, log: Log): Promise<number> {
+export async function listen(server: Server, at: Config['listen'], log: Log): Promise<number> {
   const { host, tcp, socket, socketMode } = at;
   const [port] = await Promise.all([
     tcp

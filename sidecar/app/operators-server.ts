@@ -5,7 +5,7 @@
  */
 import { bearerOf } from '../access/bearer.js';
 import type { KeysInForce } from '../access/key-file-watch.js';
-import { isLoopback } from '../config/loopback.js';
+import { isLoopback } from '../config/checks.js';
 import { SecretFile } from '../lib/secret-file.js';
 import { openConsole } from '../console/console.js';
 import type { WatchedServices } from '../console/snapshot.js';

@@ -6,7 +6,7 @@
 import type { ModelConfig } from '../config/config.js';
 import { childEnvironment } from '../lib/child-process.js';
 import { deviceEnvironment, devicesOf, VISIBLE } from '../config/devices.js';
-import { serverUrls } from '../config/engine-checks.js';
+import { serverUrls } from '../config/model-schema.js';
 import type { Inspected, MachineFacts } from '../engine-client/inspector.js';
 import { usableCores } from '../../engine/protocol/usable-cores.js';
 

@@ -1,16 +1,55 @@
-import { integer, milliseconds, section, text, type SettingSchema } from './kinds.js';
+/** Settings of who may call: authentication, the keys file, limits, the gateway in front, the authorizer. */
+import { integer, milliseconds, path, section, text } from './setting.js';
 
 /** How callers are authenticated. */
-export const accessSchema: SettingSchema = section({
+export const accessSchema = section({
   mode: text(
     '`keys`: the keys file. `authorizer`: an HTTP service. `gateway`: only requests of a gateway in front are served. With the first two, a gateway is served as well if `gateway.secretFile` is set.',
     { enum: ['keys', 'authorizer', 'gateway'], default: 'keys' },
   ),
 });
 
+/** The keys file: `keys`. */
+export const keysSchema = section({
+  file: path('The keys file, relative to the working directory.', {
+    inDataDir: 'keys.json',
+    defaultText: '`keys.json` in `dataDir`',
+  }),
+  pollMs: milliseconds(
+    'How often the keys file is checked for changes without a file system event, as on network file systems and bind mounts.',
+    { default: 2000, minimum: 100 },
+  ),
+  failuresPerMinute: integer(
+    'Failing keys from one address (IPv6: one /64) in a burst, and then per minute; past that a failing key gets 429 in place of 401. Valid keys are not affected. 0: no limit.',
+    { default: 60, minimum: 0, maximum: 100_000, unit: 'keys' },
+  ),
+});
+
+/** Limits of keys that have none of their own: `limits`. */
+export const limitsSchema = section({
+  // docs/contract.md#limits has these numbers.
+  decisions: limit('both decision routes together', 32, 600),
+  chat: limit('chat', 0, 0),
+  models: limit('the model list', 0, 0),
+});
+
+function limit(what: string, inFlight: number, perMinute: number) {
+  const most = { minimum: 0, maximum: 100_000, unit: 'requests' } as const;
+  return section({
+    inFlight: integer(`Requests that one key may have in flight at ${what}. 0: no limit.`, {
+      default: inFlight,
+      ...most,
+    }),
+    perMinute: integer(`Requests of one key at ${what} in any 60 seconds, refused ones not counted. 0: no limit.`, {
+      default: perMinute,
+      ...most,
+    }),
+  });
+}
+
 /** The gateway in front: docs/gateway.md. */
-export const gatewaySchema: SettingSchema = section({
-  secretFile: text(
+export const gatewaySchema = section({
+  secretFile: path(
     'File with the secrets that authenticate a gateway, one a line, 32 to 256 visible ASCII characters each; read again when it changes and on SIGHUP.',
     { defaultText: 'none: no gateway is accepted' },
   ),
@@ -21,24 +60,21 @@ export const gatewaySchema: SettingSchema = section({
 });
 
 /** The HTTP authorizer: docs/authorizer.md. */
-export const authorizerSchema: SettingSchema = section({
+export const authorizerSchema = section({
   url: text('URL of the authorizer. `https`, or `http` to a loopback address or over `authorizer.socket`.', {
     defaultText: 'none',
     pattern: '^https?://[^\\s@#]+$',
     maxLength: 2048,
   }),
-  socket: text(
+  socket: path(
     'Path of a Unix socket on which the authorizer listens; `url` then gives the path and the host’s name.',
-    {
-      defaultText: 'none',
-      maxLength: 107,
-    },
+    { defaultText: 'none', maxLength: 107 },
   ),
   send: text('What is sent: the SHA-256 of the key, as in the keys file, or the `key` itself.', {
     enum: ['hash', 'key'],
     default: 'hash',
   }),
-  secretFile: text(
+  secretFile: path(
     'File of secrets, one a line, each of 32 to 256 visible ASCII characters; lines that begin with `#` are comments. The first one is sent to the authorizer as `Authorization: Bearer`, to authenticate the sidecar.',
     { defaultText: 'none' },
   ),
@@ -52,21 +88,12 @@ export const authorizerSchema: SettingSchema = section({
   cache: section({
     entries: integer(
       'Callers that are cached, and as many denials; past that the least recently used one is removed.',
-      {
-        default: 10_000,
-        minimum: 0,
-        maximum: 1_000_000,
-        unit: 'keys',
-      },
+      { default: 10_000, minimum: 0, maximum: 1_000_000, unit: 'keys' },
     ),
-    ttlMs: milliseconds('How long a caller is cached; a revoked key works for up to this long.', {
-      default: 10_000,
-    }),
+    ttlMs: milliseconds('How long a caller is cached; a revoked key works for up to this long.', { default: 10_000 }),
     deniedTtlMs: milliseconds(
       'The same for a denial; a key that was used before it was created is rejected for up to this long.',
-      {
-        default: 2000,
-      },
+      { default: 2000 },
     ),
     staleMs: milliseconds('How much longer a cached caller is accepted while the authorizer fails.', {
       default: 60_000,

@@ -1,95 +1,240 @@
-import { accessContradictions, accessHints } from './access-checks.js';
-import { deliveryContradictions, deliveryHints } from './delivery-checks.js';
+/** Rules between settings, which the schema cannot express, and warnings about settings that are probably not intended. */
+import { limitsSchema } from './access-schema.js';
 import { deviceProblems } from './devices.js';
-import { engineContradictions, engineHints } from './engine-checks.js';
-import { isLoopback } from './loopback.js';
-import { otlpContradictions, otlpHints } from './otlp-checks.js';
-import type { Config } from './types.js';
+import { serverUrls, type ModelConfig } from './model-schema.js';
+import type { Config } from './schema.js';
+import { settings } from './setting.js';
 
 /** Tokens that a decision prompt may have, and a few for the sequence's own bookkeeping. */
 const DECISION_CONTEXT = 8192;
 
+/** Longest path in Linux's `sun_path` without its final zero, in bytes. */
+const SOCKET_PATH_BYTES = 107;
+
+/** `problem`, if the rule is broken. */
+type Rule = readonly [isBroken: boolean, problem: string];
+
+function brokenOf(rules: readonly Rule[]): string[] {
+  return rules.flatMap(([isBroken, problem]) => (isBroken ? [problem] : []));
+}
+
 /** Violated rules between settings, each as `path must …`; empty if there is none. */
 export function contradictions(config: Config): string[] {
+  const { listen, tls, operators, bodies, stream, usage, engine, access, gateway, authorizer, telemetry } = config;
+  const { otlp } = telemetry;
   return [
-    ...RULES.flatMap((rule) => rule(config) ?? []),
-    ...engineContradictions(config),
-    ...accessContradictions(config),
-    ...deliveryContradictions(config),
-    ...otlpContradictions(config),
+    ...config.models.flatMap((model, i) => modelProblems(model, config, i).map((problem) => `models[${i}].${problem}`)),
+    ...brokenOf([
+      [
+        !isLoopback(operators.host) && operators.secretFile === undefined,
+        'operators.host must be a loopback address: without operators.secretFile this listener requires no key',
+      ],
+      [
+        listen.tcp && listen.port !== 0 && listen.port === operators.port,
+        'operators.port must differ from listen.port',
+      ],
+      [
+        (tls.keyFile === undefined) !== (tls.certFile === undefined),
+        'tls.keyFile and tls.certFile must be set together',
+      ],
+      [
+        tls.keyFile !== undefined && !listen.tcp,
+        'tls.keyFile must not be set without listen.tcp: a Unix socket stays without TLS',
+      ],
+      [
+        bodies.totalBytes < bodies.chatBytes + bodies.shortBytes,
+        'bodies.totalBytes must be at least bodies.chatBytes and bodies.shortBytes together',
+      ],
+      [
+        stream.totalBufferedBytes < stream.maxBufferedBytes,
+        'stream.totalBufferedBytes must be at least stream.maxBufferedBytes',
+      ],
+      [
+        usage.maxBacklogBytes < 2 * usage.segmentBytes,
+        'usage.maxBacklogBytes must be at least twice usage.segmentBytes',
+      ],
+      // A record may wait for its group that long before it is written at all, and the spool is then unhealthy without a fault.
+      [usage.maxUnsyncedMs < 2 * usage.groupMs, 'usage.maxUnsyncedMs must be at least twice usage.groupMs'],
+      [engine.hangMs < 2 * engine.heartbeatMs, 'engine.hangMs must be at least twice engine.heartbeatMs'],
+      [engine.backoffMaxMs < engine.backoffMinMs, 'engine.backoffMaxMs must be at least engine.backoffMinMs'],
+      [!listen.tcp && listen.socket === undefined, 'listen.tcp must be true unless listen.socket is set'],
+      tooLong('listen.socket', listen.socket),
+      tooLong('authorizer.socket', authorizer.socket),
+      [
+        access.mode === 'gateway' && gateway.secretFile === undefined,
+        'gateway.secretFile must be set where access.mode is gateway',
+      ],
+      [
+        access.mode === 'authorizer' && authorizer.url === undefined,
+        'authorizer.url must be set where access.mode is authorizer',
+      ],
+    ]),
+    ...authorizerProblems(authorizer),
+    ...deliveryProblems(config.delivery),
+    ...brokenOf([
+      [
+        otlp.endpoint !== undefined && (!isPlainUrl(otlp.endpoint) || /[?#]/.test(otlp.endpoint)),
+        'telemetry.otlp.endpoint must be a URL without user name, password, query and fragment; use telemetry.otlp.headersFile',
+      ],
+      [otlp.batchRequests > otlp.maxQueued, 'telemetry.otlp.maxQueued must be at least telemetry.otlp.batchRequests'],
+    ]),
   ];
 }
 
-/** Each returns the violation, or undefined. */
-const RULES: readonly ((config: Config) => string | readonly string[] | undefined)[] = [
-  ({ models }) =>
-    models.flatMap(({ id }, i) =>
-      models.findIndex((other) => other.id === id) < i
-        ? [`models[${i}].id must differ from every other model’s id`]
-        : [],
-    ),
-  ({ models }) => models.flatMap((model, i) => deviceProblems(model).map((problem) => `models[${i}].${problem}`)),
-  ({ models }) =>
-    models.flatMap(({ kind, toolFormat }, i) =>
-      kind === 'decision' && toolFormat !== 'auto'
-        ? [`models[${i}].toolFormat must not be set for a decision model, which is offered no tools`]
-        : [],
-    ),
-  ({ models }) =>
-    models.flatMap(({ kind, vision }, i) =>
-      kind === 'decision' && vision !== undefined
-        ? [`models[${i}].vision must not be set for a decision model, which takes no images`]
-        : [],
-    ),
-  ({ models }) =>
-    models.flatMap(({ gpu, vision }, i) =>
-      gpu === false && vision?.devices !== undefined
-        ? [`models[${i}].vision.devices must not be set where gpu is false`]
-        : [],
-    ),
-  ({ operators }) =>
-    isLoopback(operators.host) || operators.secretFile !== undefined
-      ? undefined
-      : 'operators.host must be a loopback address: without operators.secretFile this listener requires no key',
-  ({ listen, operators }) =>
-    listen.tcp && listen.port !== 0 && listen.port === operators.port
-      ? 'operators.port must differ from listen.port'
-      : undefined,
-  ({ tls }) =>
-    (tls.keyFile === undefined) === (tls.certFile === undefined)
-      ? undefined
-      : 'tls.keyFile and tls.certFile must be set together',
-  ({ tls, listen }) =>
-    tls.keyFile !== undefined && !listen.tcp
-      ? 'tls.keyFile must not be set without listen.tcp: a Unix socket stays without TLS'
-      : undefined,
-  ({ bodies }) =>
-    bodies.totalBytes < bodies.chatBytes + bodies.shortBytes
-      ? 'bodies.totalBytes must be at least bodies.chatBytes and bodies.shortBytes together'
-      : undefined,
-  ({ stream }) =>
-    stream.totalBufferedBytes < stream.maxBufferedBytes
-      ? 'stream.totalBufferedBytes must be at least stream.maxBufferedBytes'
-      : undefined,
-  ({ usage }) =>
-    usage.maxBacklogBytes < 2 * usage.segmentBytes
-      ? 'usage.maxBacklogBytes must be at least twice usage.segmentBytes'
-      : undefined,
-  // A record may wait for its group that long before it is written at all, and the spool is then unhealthy without a fault.
-  ({ usage }) =>
-    usage.maxUnsyncedMs < 2 * usage.groupMs ? 'usage.maxUnsyncedMs must be at least twice usage.groupMs' : undefined,
-  ({ engine }) =>
-    engine.hangMs < 2 * engine.heartbeatMs ? 'engine.hangMs must be at least twice engine.heartbeatMs' : undefined,
-  ({ engine }) =>
-    engine.backoffMaxMs < engine.backoffMinMs ? 'engine.backoffMaxMs must be at least engine.backoffMinMs' : undefined,
-];
-
 /** Settings that are allowed but probably not intended, one line each, to be logged at the start. */
-export function hints(config: Config): string[] {
-  const short = config.models.flatMap(({ kind, contextPerSeat }, i) =>
-    kind === 'decision' && contextPerSeat < DECISION_CONTEXT
-      ? [`models[${i}].contextPerSeat is below ${DECISION_CONTEXT}: longer decision prompts are refused`]
-      : [],
-  );
-  return [...engineHints(config), ...accessHints(config), ...deliveryHints(config), ...otlpHints(config), ...short];
+export function hints({ models, access: { mode }, authorizer, credit, limits, delivery, telemetry }: Config): string[] {
+  const unused = (path: string, why: string): string => `${path} is not used: with access.mode ${mode} ${why}`;
+  const { url, secretFile, nats } = delivery;
+  const { endpoint, headersFile } = telemetry.otlp;
+  return [
+    ...models.flatMap((model, i) =>
+      serverUrls(model).some(crossesNetwork)
+        ? [`models[${i}].engine.url is plain HTTP: prompts and replies cross the network unencrypted`]
+        : [],
+    ),
+    ...(mode !== 'authorizer' && authorizer.url !== undefined
+      ? [unused('authorizer.url', 'no authorizer is asked')]
+      : []),
+    ...(mode === 'gateway' && credit.file !== undefined
+      ? [unused('credit.file', 'the gateway is responsible for credit')]
+      : []),
+    ...(mode === 'gateway' ? changedLimits(limits) : []).map((path) =>
+      unused(path, 'the gateway is responsible for limits'),
+    ),
+    ...(url !== undefined && secretFile !== undefined && crossesNetwork(url)
+      ? ['delivery.url is not https: usage and its secret are sent unencrypted']
+      : []),
+    ...(!nats.tls && nats.auth !== 'none' && !nats.servers.map(hostOf).every(isLoopback)
+      ? ['delivery.nats.tls is off: usage and its secret are sent unencrypted']
+      : []),
+    ...(endpoint !== undefined && headersFile !== undefined && crossesNetwork(endpoint)
+      ? ['telemetry.otlp.endpoint is not https: its headers are sent unencrypted']
+      : []),
+    ...models.flatMap(({ kind, contextPerSeat }, i) =>
+      kind === 'decision' && contextPerSeat < DECISION_CONTEXT
+        ? [`models[${i}].contextPerSeat is below ${DECISION_CONTEXT}: longer decision prompts are refused`]
+        : [],
+    ),
+  ];
+}
+
+/** `at`: the model's index. Paths are below the model's. */
+function modelProblems(model: ModelConfig, { models, decisions }: Config, at: number): string[] {
+  const { id, kind, gpu, toolFormat, vision, engine, replicas, prefixCache } = model;
+  const { url, socket, model: name, secretFile, tokens } = engine;
+  const ofServers = Object.entries({ url, socket, model: name, secretFile, tokens });
+  const urls = serverUrls(model);
+  const own = engine.kind === 'llama.cpp';
+  return [
+    ...brokenOf([[models.findIndex((other) => other.id === id) < at, 'id must differ from every other model’s id']]),
+    ...deviceProblems(model),
+    ...brokenOf([
+      [
+        kind === 'decision' && toolFormat !== 'auto',
+        'toolFormat must not be set for a decision model, which is offered no tools',
+      ],
+      [
+        kind === 'decision' && vision !== undefined,
+        'vision must not be set for a decision model, which takes no images',
+      ],
+      [gpu === false && vision?.devices !== undefined, 'vision.devices must not be set where gpu is false'],
+      ...ofServers.map(([setting, value]): Rule => [
+        own && value !== undefined,
+        `engine.${setting} must not be set where engine.kind is llama.cpp`,
+      ]),
+    ]),
+    ...(own
+      ? []
+      : brokenOf([
+          [(url === undefined) === (socket === undefined), 'engine must have either url or socket'],
+          [!urls.every(isPlainUrl), 'engine.url must be a URL without credentials'],
+          [new Set(urls).size < urls.length, 'engine.url must not name a server twice'],
+          [
+            secretFile !== undefined && urls.some((one) => URL.canParse(one) && crossesNetwork(one)),
+            'engine.url must be https, or name a loopback address, where engine.secretFile is set',
+          ],
+          [replicas !== 1, 'replicas must be 1 where engine.kind is not llama.cpp: list several servers in engine.url'],
+          [
+            engine.kind === 'sglang' && prefixCache.scope !== 'all',
+            'prefixCache.scope must be all where engine.kind is sglang, which does not keep accounts apart',
+          ],
+          [vision !== undefined, 'vision must not be set where engine.kind is not llama.cpp'],
+          [
+            kind === 'decision' && decisions.isolate,
+            'engine.kind must be llama.cpp for a decision model unless decisions.isolate is false: no external server isolates',
+          ],
+        ])),
+  ];
+}
+
+function tooLong(path: string, socket: string | undefined): Rule {
+  return [
+    Buffer.byteLength(socket ?? '') > SOCKET_PATH_BYTES,
+    `${path} must have at most ${SOCKET_PATH_BYTES} bytes as an absolute path`,
+  ];
+}
+
+function authorizerProblems({ url, socket }: Config['authorizer']): string[] {
+  if (url === undefined) return [];
+  if (!URL.canParse(url)) return ['authorizer.url must be a URL'];
+  // Keys and their hashes must not cross a network unencrypted.
+  return brokenOf([
+    [
+      socket === undefined && crossesNetwork(url),
+      'authorizer.url must be https, unless it names a loopback address or authorizer.socket is set',
+    ],
+  ]);
+}
+
+function deliveryProblems({ url, nats, backoffMinMs, backoffMaxMs }: Config['delivery']): string[] {
+  const { auth, secretFile, tls, caFile, certFile, keyFile } = nats;
+  const files = Object.entries({ caFile, certFile, keyFile }).flatMap(([key, file]) => (file === undefined ? [] : key));
+  return brokenOf([
+    [backoffMaxMs < backoffMinMs, 'delivery.backoffMaxMs must be at least delivery.backoffMinMs'],
+    [
+      url !== undefined && !isPlainUrl(url),
+      'delivery.url must be a URL without user name and password; use delivery.secretFile',
+    ],
+    [url !== undefined && nats.servers.length > 0, 'delivery must name one sink: url or nats.servers'],
+    [
+      (auth === 'none') !== (secretFile === undefined),
+      'delivery.nats.secretFile must be set where delivery.nats.auth is not none, and only there',
+    ],
+    [!tls && files.length > 0, `delivery.nats.tls must be true for delivery.nats.${files.join(' and ')}`],
+    [
+      (certFile === undefined) !== (keyFile === undefined),
+      'delivery.nats.certFile must be set together with delivery.nats.keyFile',
+    ],
+  ]);
+}
+
+/** The host of `nats://host`, `nats://host:port` or `nats://[::1]:port`. */
+function hostOf(server: string): string {
+  return server.replace(/^nats:\/\//, '').replace(/:\d+$/, '');
+}
+
+/** The limits that are not the defaults. */
+function changedLimits(limits: Config['limits']): string[] {
+  return settings(limitsSchema).flatMap(({ path, schema }) => {
+    const [group, name] = path.split('.') as [keyof typeof limits, keyof (typeof limits)['chat']];
+    return limits[group][name] === schema.default ? [] : [`limits.${path}`];
+  });
+}
+
+/** Whether a text is a URL without credentials: fetch refuses those, and configurations are shared. */
+function isPlainUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { username, password } = new URL(text);
+  return username === '' && password === '';
+}
+
+/** Whether what is sent to this URL crosses a network unencrypted: plain HTTP to another machine. */
+function crossesNetwork(url: string): boolean {
+  const { protocol, hostname } = new URL(url);
+  return protocol === 'http:' && !isLoopback(hostname);
+}
+
+/** Whether only this machine can reach `host`: a name, or an address; an IPv6 address may be in brackets. */
+export function isLoopback(host: string): boolean {
+  return /^(?:localhost|::1|\[::1\]|127(?:\.\d{1,3}){3})$/.test(host);
 }

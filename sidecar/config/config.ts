@@ -1,14 +1,14 @@
 import { join, resolve } from 'node:path';
 import { createScanner, parse, printParseErrorCode, visit, type ParseError } from 'jsonc-parser';
 import { contradictions, hints } from './checks.js';
-import { settings, validationSchema, variableOf, type Setting } from './settings.js';
-import type { Config } from './types.js';
+import { configSchema, type Config } from './schema.js';
+import { settings, validationSchema, variableOf, type Setting, type SettingSchema } from './setting.js';
 import { lineAt, REPEATED } from '../contracts/repeated-name.js';
 import { compile } from '../contracts/validator.js';
 import { NotRegularFile, readRegularSync } from '../lib/checked-file.js';
 
-export type { Config } from './types.js';
-export type { ModelConfig } from './model-types.js';
+export type { ModelConfig } from './model-schema.js';
+export type { Config } from './schema.js';
 
 /** A valid configuration. */
 export interface LoadedConfig {
@@ -31,13 +31,13 @@ export type Loaded =
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** A valid configuration whose defaults that depend on `dataDir` are not filled in yet. */
-type Unresolved = Omit<Config, 'keys'> & { readonly keys: Omit<Config['keys'], 'file'> & { readonly file?: string } };
-
 /** Names the JSON or JSONC file. Every other `RA_` variable is a setting. */
 const FILE_VARIABLE = 'RA_CONFIG';
 
-const check = compile<Unresolved>(validationSchema(), {
+/** In the order of the documentation. */
+const SETTINGS = settings(configSchema);
+
+const check = compile<Config>(validationSchema(configSchema), {
   useDefaults: true,
   nameUnknownFields: true,
   allProblems: true,
@@ -49,13 +49,14 @@ const check = compile<Unresolved>(validationSchema(), {
  * file to read in place of the one that `RA_CONFIG` names.
  */
 export function loadConfig(environment: Environment = process.env, file = environment[FILE_VARIABLE]): Loaded {
-  const set = settings().filter(({ variable }) => environment[variable] !== undefined);
-  const variables = settings().map(({ variable }) => variable);
-  const strange = unknownVariables(environment).map(
-    (name) => `config: ${name} ${droppedVariable(name) ?? `is not a setting${meant(name, variables)}`} (environment)`,
+  const set = SETTINGS.filter(({ variable }) => environment[variable] !== undefined);
+  const variables = SETTINGS.map(({ variable }) => variable);
+  const unknownNames = unknownVariablesOf(environment).map(
+    (name) =>
+      `config: ${name} ${droppedVariable(name) ?? `is not a setting${suggestion(name, variables)}`} (environment)`,
   );
   const invalid = (problems: readonly string[]): Loaded => {
-    const lines = [...strange, ...problems.map((problem) => `config: ${problem}${origin(problem, set, file)}`)];
+    const lines = [...unknownNames, ...problems.map((problem) => `config: ${problem}${origin(problem, set, file)}`)];
     return { kind: 'invalid', line: lines[0] ?? '', lines };
   };
   const read = file === undefined ? { value: {} } : readFile(file);
@@ -71,10 +72,11 @@ export function loadConfig(environment: Environment = process.env, file = enviro
 
   const namesModels = 'models' in read.value;
   const checked = check(read.value);
-  if (!checked.ok) return invalid((checked.all ?? [`${checked.path} ${checked.message}`]).map(withMeant));
-  const config = resolved(checked.value);
+  if (!checked.ok) return invalid((checked.all ?? [`${checked.path} ${checked.message}`]).map(withSuggestion));
+  const config = checked.value;
+  normalize(config, configSchema, resolve(config.dataDir));
   const broken = contradictions(config);
-  if (strange.length + broken.length > 0) return invalid(broken);
+  if (unknownNames.length + broken.length > 0) return invalid(broken);
   const unservable = namesModels ? undefined : withoutModels(config.environment, source);
   return { kind: 'config', config: frozen(config), hints: hints(config), source, ...(unservable && { unservable }) };
 }
@@ -84,7 +86,7 @@ function sourceOf(file: string | undefined, set: readonly Setting[]): string {
   return set.length === 0 ? base : `${base}, with ${set.map(({ variable }) => variable).join(', ')} of the environment`;
 }
 
-/** The embedded models answer whatever a caller hoped for: no service should serve them because its file was not named. */
+/** A service that forgot to name its configuration file would otherwise serve the embedded models, whose answers are of no use. */
 function withoutModels(environment: string, source: string): string | undefined {
   if (environment === 'development') return undefined;
   return `config: models must be set where environment is ${environment}: the embedded models, which are served without it, are for development (${source})`;
@@ -114,8 +116,8 @@ export function forgetOtelVariables(environment: Record<string, string | undefin
  * Kubernetes describes each Service of a namespace to the pods in it. A Service named `ra-sidecar` makes `RA_SIDECAR_SERVICE_HOST`,
  * `RA_SIDECAR_PORT_80_TCP` and the like, which are not meant as settings.
  */
-function unknownVariables(environment: Environment): string[] {
-  const known = new Set(settings().map(({ variable }) => variable)).add(FILE_VARIABLE);
+function unknownVariablesOf(environment: Environment): string[] {
+  const known = new Set(SETTINGS.map(({ variable }) => variable)).add(FILE_VARIABLE);
   const names = Object.keys(environment).filter((name) => name.startsWith('RA_') && !known.has(name));
   const services = names.flatMap((name) => /^(RA_\w+_)SERVICE_HOST$/.exec(name)?.[1] ?? []);
   const describesService = (name: string): boolean =>
@@ -142,7 +144,7 @@ function readFile(file: string): { value: object } | { problem: string } {
     : { problem: 'must contain one object' };
 }
 
-/** In words, by the parser's names of its errors. */
+/** The parser's errors in words, by their names. */
 const FAULTS: Readonly<Record<string, string>> = {
   InvalidSymbol: 'a word that is no JSON value, or a name without double quotes',
   PropertyNameExpected: 'a name in double quotes is missing',
@@ -156,7 +158,7 @@ const FAULTS: Readonly<Record<string, string>> = {
   UnexpectedEndOfString: 'a text without its closing quote',
 };
 
-/** The fault and its line and column, both from 1. What is missing is missing after the last token before the error. */
+/** The fault with its line and column, both from 1. A missing token is reported where the token before it ends. */
 function faultOf(text: string, { error, offset }: ParseError): string {
   const what = FAULTS[printParseErrorCode(error)] ?? 'a syntax error';
   const at = what.endsWith('is missing') ? endBefore(text, offset) : offset;
@@ -177,7 +179,7 @@ function endBefore(text: string, offset: number): number {
 }
 
 /** `; did you mean X?` with the known name that takes the fewest changes, at most a third of its letters. */
-function meant(name: string, known: readonly string[]): string {
+function suggestion(name: string, known: readonly string[]): string {
   const ranked = known.map((each) => ({ each, changes: changesBetween(name.toLowerCase(), each.toLowerCase()) }));
   const [best] = ranked.sort((a, b) => a.changes - b.changes);
   return best && best.changes <= best.each.length / 3 ? `; did you mean ${best.each}?` : '';
@@ -208,11 +210,11 @@ function droppedVariable(name: string): string | undefined {
   return Object.entries(DROPPED).find(([path]) => `${name}_`.startsWith(`${variableOf(path)}_`))?.[1];
 }
 
-/** How a check's problem of an unknown field goes on after its path. */
+/** What follows the path in the problem of an unknown field. */
 const UNKNOWN = ' is not a known field';
 
-/** The same problem with the closest setting; one within a list, such as of a model, is compared with the names beside it. */
-function withMeant(problem: string): string {
+/** The problem with a suggestion after an unknown field: any setting, or for a field of a list's item one of that item's fields. */
+function withSuggestion(problem: string): string {
   const end = problem.indexOf(UNKNOWN);
   if (end < 0) return problem;
   const path = problem.slice(0, end);
@@ -221,11 +223,11 @@ function withMeant(problem: string): string {
   const at = path.lastIndexOf('.') + 1;
   const [, beside = ''] = /; known are ([^;]*)$/.exec(problem) ?? [];
   const names = beside.split(', ').map((name) => path.slice(0, at) + name);
-  const all = path.includes('[') ? names : [...names, ...settings().map((setting) => setting.path)];
-  return problem.slice(0, end + UNKNOWN.length) + meant(path, all) + problem.slice(end + UNKNOWN.length);
+  const all = path.includes('[') ? names : [...names, ...SETTINGS.map((setting) => setting.path)];
+  return problem.slice(0, end + UNKNOWN.length) + suggestion(path, all) + problem.slice(end + UNKNOWN.length);
 }
 
-/** Where a text names something that its object has already; the parser would take the last one without a word. */
+/** The offset of the first name that its object already has; the parser would silently take the last value. */
 function repeatAt(text: string): number | undefined {
   const open: Set<string>[] = [];
   let found: number | undefined;
@@ -271,69 +273,22 @@ function origin(problem: string, set: readonly Setting[], file: string | undefin
   return file === undefined ? '' : ` (file ${file})`;
 }
 
-/** An IPv6 address as sockets take it: a URL has it in brackets. */
-function unbracketed(host: string): string {
-  return /^\[(.*:.*)\]$/.exec(host)?.[1] ?? host;
-}
-
-function resolved(config: Unresolved): Config {
-  const dataDir = resolve(config.dataDir);
-  return {
-    ...config,
-    dataDir,
-    listen: {
-      ...config.listen,
-      host: unbracketed(config.listen.host),
-      ...resolvedPath('socket', config.listen.socket),
-    },
-    tls: { ...resolvedPath('keyFile', config.tls.keyFile), ...resolvedPath('certFile', config.tls.certFile) },
-    operators: {
-      ...config.operators,
-      host: unbracketed(config.operators.host),
-      ...resolvedPath('secretFile', config.operators.secretFile),
-    },
-    gateway: { ...config.gateway, ...resolvedPath('secretFile', config.gateway.secretFile) },
-    authorizer: {
-      ...config.authorizer,
-      ...resolvedPath('socket', config.authorizer.socket),
-      ...resolvedPath('secretFile', config.authorizer.secretFile),
-    },
-    keys: {
-      ...config.keys,
-      file: config.keys.file === undefined ? join(dataDir, 'keys.json') : resolve(config.keys.file),
-    },
-    pricing: { ...config.pricing, ...resolvedPath('file', config.pricing.file) },
-    credit: { ...config.credit, ...resolvedPath('file', config.credit.file) },
-    delivery: {
-      ...config.delivery,
-      ...resolvedPath('secretFile', config.delivery.secretFile),
-      nats: {
-        ...config.delivery.nats,
-        ...resolvedPath('secretFile', config.delivery.nats.secretFile),
-        ...resolvedPath('caFile', config.delivery.nats.caFile),
-        ...resolvedPath('certFile', config.delivery.nats.certFile),
-        ...resolvedPath('keyFile', config.delivery.nats.keyFile),
-      },
-    },
-    telemetry: {
-      otlp: { ...config.telemetry.otlp, ...resolvedPath('headersFile', config.telemetry.otlp.headersFile) },
-    },
-    models: config.models.map((model) => ({
-      ...model,
-      file: model.file === 'embedded' ? model.file : resolve(model.file),
-      ...resolvedPath('chatTemplate', model.chatTemplate),
-      engine: {
-        ...model.engine,
-        ...resolvedPath('socket', model.engine.socket),
-        ...resolvedPath('secretFile', model.engine.secretFile),
-      },
-    })),
-  };
-}
-
-/** `path` as an absolute path, under its name; empty if it is not set. */
-function resolvedPath<Name extends string>(name: Name, path: string | undefined): Partial<Record<Name, string>> {
-  return path === undefined ? {} : ({ [name]: resolve(path) } as Record<Name, string>);
+/**
+ * Makes the paths of a valid section absolute, and takes the brackets from its IPv6 addresses, which a URL has and a socket
+ * does not. Changes the section.
+ */
+function normalize(section: object, { properties = {} }: SettingSchema, dataDir: string): void {
+  const values = section as Record<string, unknown>;
+  for (const [name, schema] of Object.entries(properties)) {
+    const value = values[name];
+    const { form, word, inDataDir, items } = schema;
+    if (schema.properties && value !== undefined) normalize(value as object, schema, dataDir);
+    else if (items?.properties && Array.isArray(value))
+      for (const item of value) normalize(item as object, items, dataDir);
+    else if (form === 'path' && value === undefined && inDataDir !== undefined) values[name] = join(dataDir, inDataDir);
+    else if (form === 'path' && value !== undefined && value !== word) values[name] = resolve(value as string);
+    else if (form === 'host') values[name] = /^\[(.*:.*)\]$/.exec(value as string)?.[1] ?? value;
+  }
 }
 
 function frozen<T>(value: T): T {

@@ -1,13 +1,54 @@
-import { natsSchema } from './bus-schema.js';
-import { bytes, integer, KIB, MIB, milliseconds, section, text, type SettingSchema } from './kinds.js';
+/** Settings of where usage events are sent. */
+import { bytes, flag, integer, KIB, list, MIB, milliseconds, path, section, text, type ValueOf } from './setting.js';
+
+/** More addresses of one cluster than this are a mistake; clients discover the others or do not need them. */
+const MAX_ADDRESSES = 16;
+
+/** The section `delivery.nats`. */
+const natsSchema = section({
+  servers: list(
+    'NATS servers of one cluster, each as `nats://host:port`. Usage events are published to a JetStream stream there, in place of `delivery.url`.',
+    text('', { pattern: '^nats://[^\\s/@]+$', maxLength: 300 }),
+    MAX_ADDRESSES,
+  ),
+  stream: text('The stream that must store the events; it is an error if another stream receives their subject.', {
+    default: 'USAGE',
+    pattern: '^[A-Za-z0-9_-]+$',
+    maxLength: 255,
+  }),
+  subject: text(
+    'The subject of an event. `{account}` becomes the account, as one token of letters, digits, `-` and `_`; every other byte of it as `%` and two digits.',
+    { default: 'usage.{account}', pattern: '^([A-Za-z0-9_-]+\\.)*\\{account\\}(\\.[A-Za-z0-9_-]+)*$', maxLength: 256 },
+  ),
+  window: integer('Accounts whose events may be in flight at once. Events of one account are sent one after another.', {
+    default: 64,
+    minimum: 1,
+    maximum: 1024,
+    unit: 'events',
+  }),
+  auth: text('How the sidecar authenticates, with the content of `secretFile`.', {
+    enum: ['none', 'password', 'token', 'nkey', 'creds'],
+    default: 'none',
+  }),
+  secretFile: path(
+    'A file with `user:password`, a token, the seed of a user’s nkey, or a creds file, depending on `auth`. It is read again for each connection.',
+    { defaultText: 'none' },
+  ),
+  tls: flag('Require TLS.', false),
+  caFile: path('A file with the certificate authorities that are trusted to sign the servers’ certificates, PEM.', {
+    defaultText: 'none: Node’s own',
+  }),
+  certFile: path('A file with a client certificate, PEM, for servers that require one.', { defaultText: 'none' }),
+  keyFile: path('A file with the client certificate’s key, PEM.', { defaultText: 'none' }),
+});
 
 /** The section `delivery`: the destination of usage events. */
-export const deliverySchema: SettingSchema = section({
+export const deliverySchema = section({
   url: text(
     'Where usage events are posted (docs/delivery.md). Set at most one of this and `delivery.nats.servers`. Without both, no events are sent, and the spool is kept for `ra-sidecar usage export` within `retentionDays` and `retentionBytes`.',
     { pattern: '^https?://', maxLength: 2048, defaultText: 'none' },
   ),
-  secretFile: text(
+  secretFile: path(
     'A file, relative to the working directory, with the bearer secret for `url`. It is read again for each batch, so it can be changed at any time.',
     { defaultText: 'none: no secret is sent' },
   ),
@@ -54,3 +95,8 @@ export const deliverySchema: SettingSchema = section({
     { default: 2048 * MIB },
   ),
 });
+
+/** The destination of usage: that of `url` and `nats.servers` which is set. */
+export type DeliveryConfig = ValueOf<typeof deliverySchema>;
+
+export type NatsConfig = DeliveryConfig['nats'];

@@ -1,4 +1,4 @@
-import type { Device, ModelConfig, ReplicaConfig } from './model-types.js';
+import type { Device, ModelConfig, ReplicaConfig } from './model-schema.js';
 
 /** The devices that a replica names, as text; none: it sees all that there are. */
 export function devicesOf({ devices = [] }: Pick<ReplicaConfig, 'devices'>): readonly string[] {

@@ -1,10 +1,25 @@
-import { integer, milliseconds, section, text, type SettingSchema } from './kinds.js';
-import { engineSchema } from './engine-schema.js';
-import { CORES, replicasSchema } from './replicas-schema.js';
-import { visionSchema } from './vision-schema.js';
+/** Settings of each model: its file, replicas, memory, and what computes it. */
+import {
+  bytes,
+  flag,
+  integer,
+  MIB,
+  milliseconds,
+  path,
+  section,
+  text,
+  type SettingSchema,
+  type ValueOf,
+} from './setting.js';
 
 /** Of a replica; the same as engine/protocol/setup.ts has. */
 export const MOST_SEATS = 256;
+const SEATS = { minimum: 1, maximum: MOST_SEATS };
+
+/** Tokens of one seat. */
+export const CONTEXT = { minimum: 64, maximum: 1_048_576 };
+
+const THREADS = { minimum: 0, maximum: 1024 };
 
 /** More than any model has. */
 const MOST_LAYERS = 1000;
@@ -40,20 +55,165 @@ export const TOOL_FORMATS = [
   'firefunction',
 ] as const;
 
+/** Numbers and ranges of cores. */
+const CORES = { pattern: '^\\d{1,4}(-\\d{1,4})?(,\\d{1,4}(-\\d{1,4})?)*$', maxLength: 256 };
+
+/** Engine processes of one model. */
+const MOST_REPLICAS = 64;
+
+/** Of a GPU or of a MIG instance, as `nvidia-smi -L` prints it. */
+const UUID = '^(GPU|MIG)-[0-9A-Za-z/-]{1,96}$';
+
+/** One GPU. */
+const DEVICE = {
+  type: ['integer', 'string'],
+  minimum: 0,
+  maximum: 255,
+  pattern: UUID,
+  maxLength: 128,
+  'x-message': 'must be the index of a GPU, or the UUID of one or of a MIG instance',
+} as const satisfies SettingSchema;
+
+/** `models[].replicas`. */
+const replicasSchema = {
+  type: ['integer', 'string', 'array'],
+  description:
+    'Engine processes of this model, behind one queue. A number: on a CPU so many, on a host with GPUs one for each of the first so many devices. `auto`: one for each device on which the model fits, on a CPU one. A list has an object for each: `devices` (an index, the UUID of a GPU or of a MIG instance, or a list of these, over which its layers are split; absent: all that there are), and `seats`, `contextPerSeat`, `threads` and `cores` where they differ from the model’s. 1: one process that sees all devices.',
+  default: 1,
+  allowedText: `from 1 to ${MOST_REPLICAS}, \`auto\`, or a list`,
+  'x-message': `must be a number from 1 to ${MOST_REPLICAS}, auto, or a list of at most ${MOST_REPLICAS} replicas`,
+  minimum: 1,
+  maximum: MOST_REPLICAS,
+  word: 'auto',
+  pattern: '^auto$',
+  minItems: 1,
+  maxItems: MOST_REPLICAS,
+  items: {
+    type: 'object',
+    additionalProperties: false,
+    properties: {
+      devices: {
+        ...DEVICE,
+        type: ['integer', 'string', 'array'],
+        minItems: 1,
+        maxItems: 16,
+        items: DEVICE,
+        'x-message': 'must be the index of a GPU, the UUID of one or of a MIG instance, or a list of these',
+      },
+      seats: { type: 'integer', ...SEATS },
+      contextPerSeat: { type: 'integer', ...CONTEXT },
+      threads: { type: 'integer', ...THREADS },
+      cores: { type: 'string', ...CORES },
+    },
+  },
+} as const satisfies SettingSchema;
+
+const URL_PATTERN = '^https?://[^\\s@#?]+$';
+
+/** `models[].engine`: what computes the model's replies (docs/engines.md). */
+const engineSchema = section({
+  kind: text(
+    '`llama.cpp`: engine processes of the sidecar’s own. Otherwise a server of another project, which has the weights; `file` then needs only the vocabulary and the chat template (`ra-sidecar models vocabulary`), and the settings of memory, threads and GPUs are not used (docs/engines.md).',
+    { enum: ['llama.cpp', 'llama-server', 'vllm', 'sglang'], default: 'llama.cpp' },
+  ),
+  url: {
+    type: ['string', 'array'],
+    description:
+      'URL of the server, without a path unless it is served under one, or a list of URLs: each is a replica of the model with `seats` of its own.',
+    defaultText: 'none',
+    allowedText: 'a URL, or a list of up to 64',
+    'x-message': 'must be an http or https URL without credentials and query, or a list of up to 64 of these',
+    maxLength: 2048,
+    pattern: URL_PATTERN,
+    minItems: 1,
+    maxItems: 64,
+    items: { type: 'string', maxLength: 2048, pattern: URL_PATTERN },
+  },
+  socket: path('Path of a Unix socket on which the server listens, in place of `url`.', {
+    defaultText: 'none',
+    maxLength: 107,
+  }),
+  model: text('What the server calls the model.', { defaultText: 'the first one that it lists', maxLength: 1024 }),
+  secretFile: path(
+    'File whose first line is sent to the server as `Authorization: Bearer`. Read whenever an engine process starts.',
+    { defaultText: 'none' },
+  ),
+  tokens: integer(
+    'Tokens that may be in flight at one server, prompts and the most that their replies may have together: what its KV memory holds.',
+    { minimum: 64, maximum: 2 ** 40, unit: 'tokens', defaultText: '`seats` times `contextPerSeat`' },
+  ),
+  cancelWaitMs: milliseconds(
+    'How long the seat of a caller who disconnected stays in use while the server continues to compute. Past that it is used again, and the reply is counted in `ra_sidecar_engine_unconfirmed_cancels_total`.',
+    { default: 30_000, minimum: 100 },
+  ),
+  silentMs: milliseconds(
+    'How long a request may be without its first token, or with llama-server without a report that more of its prompt was computed, and a question of a decision without its answer; past that it fails. Other bytes, such as comments, do not count. Longer than the longest prompt takes a server that reports no progress. If nothing moves on the server at all, `engine.hangMs` ends its engine process sooner.',
+    { default: 180_000, minimum: 100 },
+  ),
+  tokenMs: milliseconds(
+    'How long a reply that has begun may be without a further token; past that it fails. Longer than the server lets a reply wait that it preempted.',
+    { default: 60_000, minimum: 100 },
+  ),
+});
+
+/** `models[].vision`. */
+const visionSchema = {
+  type: 'object',
+  description:
+    'What reads the images of a chat model’s requests: a process of its own, in which callers’ files are decoded. docs/vision.md. Absent: an image is answered 400.',
+  defaultText: 'the model takes no images',
+  additionalProperties: false,
+  required: ['projector'],
+  properties: {
+    projector: path('Path of the model’s projector, a GGUF file (`mmproj`), relative to the working directory.', {
+      defaultText: 'none: it must be set',
+    }),
+    maxImages: integer('Images of one request.', { default: 16, minimum: 1, maximum: 1024 }),
+    maxPixels: integer('Pixels of one image, by its head. The decoder takes up to 32 bytes for each.', {
+      default: 16_777_216,
+      minimum: 1,
+      maximum: 268_435_456,
+    }),
+    maxTokensPerImage: integer(
+      'Tokens of one image, without those of the text that a projector puts around it. A projector that has a choice shrinks larger images to it; of others they are answered 400.',
+      { minimum: 1, maximum: 65_536, unit: 'tokens', defaultText: 'the projector’s own, and 4,096' },
+    ),
+    threads: integer('Compute threads of the encoder. 0: one for each of `cores`, or all cores but one.', {
+      default: 0,
+      ...THREADS,
+      unit: 'threads',
+    }),
+    cores: text(
+      'Cores that the encoder computes on, as in `0-3,8`: running replies keep their pace while it has others than the engine. Linux only; needs `taskset`.',
+      { ...CORES, defaultText: 'any' },
+    ),
+    devices: {
+      ...DEVICE,
+      description:
+        'The GPU that the encoder computes on: its index, its UUID, or the UUID of a MIG instance. The backend is the model’s `gpu`.',
+      defaultText: 'none: it computes on the CPU',
+    },
+    cacheBytes: bytes('Embeddings that are kept: an image that was seen lately is not encoded again. 0: none.', {
+      default: 256 * MIB,
+      maximum: 2 ** 40,
+    }),
+  },
+} as const satisfies SettingSchema;
+
 /** One item of `models`. */
-export const modelSchema: SettingSchema = {
+export const modelSchema = {
   type: 'object',
   additionalProperties: false,
   required: ['id', 'kind', 'file'],
   properties: {
     id: text('The id that callers send in `model`.', { maxLength: 128, pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]*$' }),
     kind: text('Whether the model chats or answers decisions.', { enum: ['chat', 'decision'] }),
-    file: text(
+    file: path(
       'Path of a GGUF file, relative to the working directory, or `embedded` for the small model that is part of the sidecar.',
-      {},
+      { word: 'embedded' },
     ),
     engine: engineSchema,
-    chatTemplate: text(
+    chatTemplate: path(
       'Path of a Jinja file, relative to the working directory, to use in place of the chat template in `file`: for a file without one, or with one that was mended since. At most 1 MiB. Read at the start.',
       { defaultText: 'the template in `file`' },
     ),
@@ -63,22 +223,21 @@ export const modelSchema: SettingSchema = {
     ),
     seats: integer('Sequences that the engine runs at once, each of its replicas.', {
       default: 8,
-      minimum: 1,
-      maximum: MOST_SEATS,
+      ...SEATS,
       unit: 'seats',
     }),
     contextPerSeat: integer(
       'Tokens of one sequence, prompt and completion together. A decision prompt may have 8,185 tokens, so use 8,192 for a decision model if memory allows.',
-      { default: 8192, minimum: 64, maximum: 1_048_576, unit: 'tokens' },
+      { default: 8192, ...CONTEXT, unit: 'tokens' },
     ),
     replicas: replicasSchema,
     threads: integer(
       'Compute threads. 0: one for each of `cores`, or all cores but one, shared by replicas on a CPU.',
-      { default: 0, minimum: 0, maximum: 1024, unit: 'threads' },
+      { default: 0, ...THREADS, unit: 'threads' },
     ),
     cores: text(
       'Cores that the engine computes on, as in `0-3,8`. Other processes may still use them. Linux only; needs `taskset`.',
-      { pattern: CORES, maxLength: 256, defaultText: 'any' },
+      { ...CORES, defaultText: 'any' },
     ),
     gpu: {
       enum: ['auto', 'cuda', 'vulkan', 'metal', false],
@@ -89,6 +248,7 @@ export const modelSchema: SettingSchema = {
       type: ['integer', 'string'],
       minimum: 0,
       maximum: MOST_LAYERS,
+      word: 'all',
       pattern: '^all$',
       description:
         'Layers that a GPU computes, counting the output as one. `all`: a model that does not fit into GPU memory is not loaded. A number: at most so many; the CPU computes the others, which makes each step many times slower.',
@@ -114,18 +274,14 @@ export const modelSchema: SettingSchema = {
       'Which part of a new prompt is taken from KV state that a sequence still has. `auto`: a request that runs alone reuses only whole prefill chunks, so that its result is the same with and without reuse; a request beside others, on any replica of its model, reuses every shared token. `any`: always every shared token, which may change the last digits of results. `off`: nothing.',
       { enum: ['auto', 'any', 'off'], default: 'auto' },
     ),
-    prefillAhead: {
-      type: 'boolean',
-      description:
-        'For a model whose past state cannot be truncated (recurrent, hybrid, sliding window): while its engine has had nothing to do for 200 ms, it evaluates the last replies as their conversations’ next prompts will contain them, so that these start sooner; with `prefixReuse: auto`. A request that arrives meanwhile waits for the chunk that is being computed, at most. `false`: an idle engine computes nothing.',
-      default: true,
-    },
-    swaFull: {
-      type: 'boolean',
-      description:
-        'Keep the whole past state of layers with a sliding window, so that a prompt can go on from any token of the one before. It takes more memory, which models verify counts. Without it such models go on from `checkpoints`.',
-      default: false,
-    },
+    prefillAhead: flag(
+      'For a model whose past state cannot be truncated (recurrent, hybrid, sliding window): while its engine has had nothing to do for 200 ms, it evaluates the last replies as their conversations’ next prompts will contain them, so that these start sooner; with `prefixReuse: auto`. A request that arrives meanwhile waits for the chunk that is being computed, at most. `false`: an idle engine computes nothing.',
+      true,
+    ),
+    swaFull: flag(
+      'Keep the whole past state of layers with a sliding window, so that a prompt can go on from any token of the one before. It takes more memory, which models verify counts. Without it such models go on from `checkpoints`.',
+      false,
+    ),
     kv: section({
       keys: text(
         'Number format of the keys that attention keeps. `q8_0` takes 0.53 of the memory of `f16`, `q4_0` 0.28, and the more it is rounded the more results move: leave `f16` for decisions. Heads must be a multiple of 32 wide.',
@@ -137,15 +293,15 @@ export const modelSchema: SettingSchema = {
       }),
     }),
     checkpoints: section({
-      bytes: {
-        type: 'integer',
-        description:
-          'Host memory for saved states of a model whose past state cannot be truncated (recurrent, hybrid, sliding window): its next prompts go on from there. Those worth least make room. 0: each prompt is evaluated from its start. Counted when memory is checked.',
-        minimum: 0,
-        maximum: 2 ** 40,
-        unit: 'bytes',
-        defaultText: 'twice the past state of all seats, at most a quarter of what is free and 8 GiB',
-      },
+      bytes: integer(
+        'Host memory for saved states of a model whose past state cannot be truncated (recurrent, hybrid, sliding window): its next prompts go on from there. Those worth least make room. 0: each prompt is evaluated from its start. Counted when memory is checked.',
+        {
+          minimum: 0,
+          maximum: 2 ** 40,
+          unit: 'bytes',
+          defaultText: 'twice the past state of all seats, at most a quarter of what is free and 8 GiB',
+        },
+      ),
     }),
     vision: visionSchema,
     prefixCache: section({
@@ -153,16 +309,16 @@ export const modelSchema: SettingSchema = {
         'Whose prefixes a request may reuse. `account`: only what requests of its own account left, so that neither `cached_tokens` nor the time of a prefill shows what another account sent. `all`: what any request of the model left, which saves the prefill of a beginning that accounts share.',
         { enum: ['account', 'all'], default: 'account' },
       ),
-      bytes: {
-        type: 'integer',
-        description:
-          'Host memory of each engine process for prefixes whose sequence is assigned to another request: a later request with the same prefix restores it instead of evaluating it again. At most what `/dev/shm` can hold. 0: none. Counted when memory is checked.',
-        minimum: 0,
-        maximum: 2 ** 40,
-        unit: 'bytes',
-        defaultText:
-          'a quarter of what is free once the model is loaded, shared by all engine processes whose size is not set, at most 8 GiB each; 0 below 64 MiB',
-      },
+      bytes: integer(
+        'Host memory of each engine process for prefixes whose sequence is assigned to another request: a later request with the same prefix restores it instead of evaluating it again. At most what `/dev/shm` can hold. 0: none. Counted when memory is checked.',
+        {
+          minimum: 0,
+          maximum: 2 ** 40,
+          unit: 'bytes',
+          defaultText:
+            'a quarter of what is free once the model is loaded, shared by all engine processes whose size is not set, at most 8 GiB each; 0 below 64 MiB',
+        },
+      ),
       maxAgeMs: milliseconds(
         'What was not used for so long is dropped, in host memory and in free sequences, up to 10 s late.',
         { default: 3_600_000, minimum: 1000 },
@@ -181,4 +337,18 @@ export const modelSchema: SettingSchema = {
     ),
     ownedBy: text('`owned_by` in the model list.', { default: 'local', maxLength: 128 }),
   },
-};
+} as const satisfies SettingSchema;
+
+/** One model that is served. */
+export type ModelConfig = ValueOf<typeof modelSchema>;
+
+/** A GPU by its index, its UUID or the UUID of a MIG instance. */
+export type Device = ValueOf<typeof DEVICE>;
+
+/** One engine process of a model. A field that is absent has the model's value. */
+export type ReplicaConfig = ValueOf<typeof replicasSchema.items>;
+
+/** URLs of a model's servers; none: it is reached over a socket, or is our own engine. */
+export function serverUrls({ engine }: Pick<ModelConfig, 'engine'>): readonly string[] {
+  return ([] as string[]).concat(engine.url ?? []);
+}

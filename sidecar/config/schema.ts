@@ -1,26 +1,232 @@
 /**
- * The settings: a JSON schema with defaults, bounds, units and descriptions, from which docs/config.md is generated.
- * Rules between settings are in checks.ts; settings.ts derives paths, variables and messages. Sections with many
- * settings have their own files.
+ * The settings, from which their types and docs/config.md are made. Rules between settings are in checks.ts. Sections with many
+ * settings have files of their own.
  */
-import { accessSchema, authorizerSchema, gatewaySchema } from './access-schema.js';
-import { consoleSchema } from './console-schema.js';
-import { creditSchema, pricingSchema } from './credit-schema.js';
+import { accessSchema, authorizerSchema, gatewaySchema, keysSchema, limitsSchema } from './access-schema.js';
 import { deliverySchema } from './delivery-schema.js';
-import { fleetSchema } from './fleet-schema.js';
-import { keysSection, limitsSection } from './keys-schema.js';
-import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, section, text, type SettingSchema } from './kinds.js';
-import { listenSchema, tlsSchema } from './listen-schema.js';
 import { modelSchema } from './model-schema.js';
-import { telemetrySchema } from './telemetry-schema.js';
-import { operatorsSchema } from './operators-schema.js';
-import { usageSchema } from './usage-schema.js';
+import {
+  bytes,
+  DAY_MS,
+  flag,
+  integer,
+  KIB,
+  list,
+  MIB,
+  host,
+  milliseconds,
+  path,
+  port,
+  section,
+  text,
+  type ValueOf,
+} from './setting.js';
+
+/** The public listener, for callers or a gateway. */
+const listenSchema = section({
+  host: host('Address of the public listener. `::`: all addresses, IPv6 and IPv4.', '127.0.0.1'),
+  port: port('Port of the public listener. 0: any free port.', 8080),
+  tcp: flag('Listen on `host` and `port`. `false`: only on `socket`.', true),
+  socket: path('Path of a Unix socket to listen on, relative to the working directory; at most 107 bytes.', {
+    defaultText: 'none',
+    maxLength: 107,
+  }),
+  socketMode: text('File mode of the socket, octal: which users may connect.', {
+    default: '0660',
+    pattern: '^0?[0-7]{3}$',
+    maxLength: 4,
+  }),
+  maxConnections: integer(
+    'Open connections, idle ones included; further ones are closed at once. It must fit below the limit of open files together with a reserve ([operating.md](operating.md#open-files)).',
+    {
+      minimum: 16,
+      maximum: 1_000_000,
+      unit: 'connections',
+      defaultText: 'the limit of open files less the reserve, at most 65536',
+    },
+  ),
+});
+
+/** TLS on the public listener's port. */
+const tlsSchema = section({
+  keyFile: path(
+    'File of the private key in PEM. With it the public listener’s port speaks HTTPS (TLS 1.2 and 1.3) alone.',
+    { defaultText: 'none: plain HTTP' },
+  ),
+  certFile: path(
+    'File of the certificate and its chain in PEM. Both files are watched; a renewed pair is used for new connections without a restart.',
+    { defaultText: 'none: plain HTTP' },
+  ),
+});
+
+/** The operators' listener: `operators`. */
+const operatorsSchema = section({
+  host: host('Address of the operators’ listener. Loopback, unless `operators.secretFile` is set.', '127.0.0.1'),
+  port: port('Port of the operators’ listener. 0: any free port.', 9090),
+  secretFile: path(
+    'File of the operators’ keys, one a line, each of 32 to 256 visible ASCII characters. With it, `/metrics`, `/admission`, `/keys`, `/models/reload` and the console’s feed require one of them as the bearer token; `/readyz` requires none, but gives `reasons` only with one. The file is watched for changes.',
+    { defaultText: 'no key is required' },
+  ),
+});
+
+/** The operators' console: `console`. */
+const consoleSchema = section({
+  viewers: integer(
+    'Browsers that may show the console (`/console` on the operators’ listener) at once; a further one gets 429. 0: no console.',
+    { default: 8, minimum: 0, maximum: 64, unit: 'viewers' },
+  ),
+  // Below a quarter of a second there is no visible difference; past ten seconds a proxy may close the idle feed.
+  intervalMs: integer('Time between two updates of the console. No update is made without viewers.', {
+    default: 1000,
+    minimum: 250,
+    maximum: 10_000,
+    unit: 'ms',
+  }),
+});
+
+/** The section `pricing`. */
+const pricingSchema = section({
+  file: path(
+    'The price list, relative to the working directory; docs/billing.md describes its format. It must name every chat model. Read at the start.',
+    { defaultText: 'none: decisions at 0.042 USD per million tokens, chat free' },
+  ),
+});
+
+/** The section `credit`. */
+const creditSchema = section({
+  file: path(
+    'The credit file, relative to the working directory: grants of each account (docs/billing.md). An account that is not in it has no credit.',
+    { defaultText: 'none: no credit is checked' },
+  ),
+  pollMs: milliseconds('How often the credit file is checked for changes.', { default: 2000, minimum: 100 }),
+  snapshotMs: milliseconds('How often the balances are written to disk, if they changed.', {
+    default: 10_000,
+    minimum: 100,
+  }),
+  snapshotCloses: integer('The balances are also written after this many requests have ended.', {
+    default: 1000,
+    minimum: 1,
+    maximum: 1_000_000,
+    unit: 'requests',
+  }),
+  onLostBalances: text(
+    'What to do at a start if records are missing between `usage/balances.json` in `dataDir` and the oldest record in the spool, so that balances are unknown. `refuse`: fail the start. `begin`: add the remaining records to the sums in the file, if the file is intact. If the file is ahead of the spool, as after a restore of an older copy, continue from the spool’s end, so that nothing is charged twice.',
+    { enum: ['refuse', 'begin'], default: 'refuse' },
+  ),
+});
+
+/** The section `usage`: the spool of usage records (docs/usage.md). */
+const usageSchema = section({
+  segmentBytes: bytes('Size at which a segment of the spool is followed by a new one.', {
+    default: 16 * MIB,
+    minimum: KIB,
+  }),
+  groupMs: milliseconds(
+    'Records that no reply waits for are synced together, at the latest after this long. A reply’s last record is written as soon as the disk is free.',
+    { default: 5 },
+  ),
+  groupRecords: integer('Number of waiting records at which they are written at once.', {
+    default: 64,
+    minimum: 1,
+    maximum: 10_000,
+    unit: 'records',
+  }),
+  maxUnsyncedMs: milliseconds('A record that is not durable after this long makes the spool unhealthy.', {
+    default: 2000,
+    minimum: 10,
+  }),
+  minFreeBytes: bytes('Less free disk space than this makes the spool unhealthy.', { default: 64 * MIB }),
+  maxBacklogBytes: bytes(
+    'A larger spool than this is unhealthy. Segments are deleted once they are no longer needed (docs/usage.md).',
+    { default: 4096 * MIB, minimum: 2 * KIB },
+  ),
+  probeMs: milliseconds(
+    'How often the spool is probed; an unhealthy one is healthy again after three successful probes.',
+    { default: 1000, minimum: 10 },
+  ),
+  closeWaitMs: milliseconds(
+    'How long a reply’s last bytes wait for its usage record to be durable. Then they are sent anyway, and a line is logged.',
+    { default: 10_000 },
+  ),
+});
+
+/**
+ * One sidecar among several (docs/kubernetes.md). Off by default, since it shows the load to everyone who can reach the
+ * public listener.
+ */
+const fleetSchema = section({
+  pickerMetrics: flag(
+    'Answer `/metrics` on the public listener, without a key, with the load of the whole process for an endpoint picker. It names no model, account or caller.',
+    false,
+  ),
+  scrapeSecretFile: path(
+    'File with secrets, one a line, 32 to 256 visible ASCII characters each. A request with one as `Authorization: Bearer` gets all metrics at `/metrics` on the public listener. Read again when it changes and on SIGHUP.',
+    { defaultText: 'none: the full metrics are only on the operators’ listener' },
+  ),
+  loadReport: text(
+    'The response header `endpoint-load-metrics` (ORCA) on the public listener. `asked`: if the request’s `endpoint-load-metrics-format` names a format; `text`, `json`: on every response, in that format unless the request names another.',
+    { enum: ['off', 'asked', 'text', 'json'], default: 'off' },
+  ),
+});
+
+/** The section `telemetry`: exports to a collector. /metrics and the log do not depend on it. */
+const telemetrySchema = section({
+  otlp: section({
+    endpoint: text(
+      'Where traces and metrics are sent, by OTLP over HTTP (docs/tracing.md): `/v1/traces` and `/v1/metrics` are appended. Without it nothing is sent, and OpenTelemetry’s SDK is not loaded.',
+      { pattern: '^https?://', maxLength: 2048, defaultText: 'none' },
+    ),
+    headersFile: path(
+      'A file, relative to the working directory, with headers for the endpoint, one `name: value` per line. It is read again for each export, so it can be changed at any time.',
+      { defaultText: 'none: no header is added' },
+    ),
+    serviceName: text('`service.name` of all that is sent.', {
+      default: 'ra-sidecar',
+      pattern: '^[\\x21-\\x7e]+$',
+      maxLength: 128,
+    }),
+    traces: flag('Send a trace of each sampled request.', true),
+    metrics: flag('Send what `/metrics` shows.', true),
+    samplePercent: integer(
+      'Share of the requests without a `traceparent` that are traced. A request with one follows its caller’s sampling decision.',
+      { default: 100, minimum: 0, maximum: 100, unit: '%' },
+    ),
+    metricsIntervalMs: milliseconds('The time from one export of the metrics to the next.', {
+      default: 60_000,
+      minimum: 100,
+    }),
+    batchMs: milliseconds('How long the trace of a finished request may wait for its export’s batch to fill.', {
+      default: 5000,
+      minimum: 1,
+    }),
+    batchRequests: integer('The most requests in one export of traces; each has some eight spans.', {
+      default: 32,
+      minimum: 1,
+      maximum: 1024,
+      unit: 'requests',
+    }),
+    maxQueued: integer('Requests whose traces may wait; further ones are dropped and counted.', {
+      default: 2048,
+      minimum: 1,
+      maximum: 1_000_000,
+      unit: 'requests',
+    }),
+    // Node's own limit for a response head is five minutes.
+    timeoutMs: integer('How long one export may take, retries included. Then its content is dropped.', {
+      default: 10_000,
+      minimum: 1,
+      maximum: 300_000,
+      unit: 'ms',
+    }),
+    stopMs: milliseconds('How long the last exports may take after SIGTERM.', { default: 3000 }),
+  }),
+});
 
 /** What `environment` may be. */
 export const ENVIRONMENT_NAME = { maxLength: 64, pattern: '^[a-z0-9][a-z0-9_-]*$' } as const;
 
 /** The whole configuration. */
-export const configSchema: SettingSchema = section({
+export const configSchema = section({
   listen: listenSchema,
   tls: tlsSchema,
   operators: operatorsSchema,
@@ -29,14 +235,14 @@ export const configSchema: SettingSchema = section({
     default: 'development',
     ...ENVIRONMENT_NAME,
   }),
-  dataDir: text('Folder of keys and other state, relative to the working directory.', { default: '.ra' }),
+  dataDir: path('Folder of keys and other state, relative to the working directory.', { default: '.ra' }),
   contract: text(
     'Which chat requests are accepted. `strict`: the closed contract of docs/contract.md. `compatible`: also the fields, message forms and JSON schemas that OpenAI’s clients and agent frameworks send, and `POST /v1/responses` and `GET /v1/models/{id}` (docs/clients.md).',
     { enum: ['strict', 'compatible'], default: 'strict' },
   ),
   access: accessSchema,
-  keys: keysSection,
-  limits: limitsSection,
+  keys: keysSchema,
+  limits: limitsSchema,
   gateway: gatewaySchema,
   authorizer: authorizerSchema,
   models: {
@@ -62,15 +268,11 @@ export const configSchema: SettingSchema = section({
       maximum: 10_000,
       unit: 'requests',
     }),
-    waitingBytes: bytes('Total body bytes of all requests that wait for one model.', {
-      default: 64 * MIB,
-    }),
-    waitForLoad: {
-      type: 'boolean',
-      description:
-        'Requests wait for a seat also while their model is loaded or its engine is restarted, if that is estimated to take no longer than `queue.maxWaitMs`. `false`: they get 503 `cold` at once, for a balancer that has other sidecars.',
-      default: true,
-    },
+    waitingBytes: bytes('Total body bytes of all requests that wait for one model.', { default: 64 * MIB }),
+    waitForLoad: flag(
+      'Requests wait for a seat also while their model is loaded or its engine is restarted, if that is estimated to take no longer than `queue.maxWaitMs`. `false`: they get 503 `cold` at once, for a balancer that has other sidecars.',
+      true,
+    ),
   }),
   bodies: section({
     chatBytes: bytes('The longest chat body.', { default: 80 * MIB, minimum: 1 }),
@@ -82,10 +284,7 @@ export const configSchema: SettingSchema = section({
     // Measured: bench/results/inline-size.md.
     inlineBytes: bytes(
       'Up to this length a body is parsed on the sidecar’s event loop, a longer one in a prompt host.',
-      {
-        default: 16 * KIB,
-        maximum: 64 * KIB,
-      },
+      { default: 16 * KIB, maximum: 64 * KIB },
     ),
   }),
   stream: section({
@@ -122,12 +321,10 @@ export const configSchema: SettingSchema = section({
     ),
   }),
   decisions: section({
-    isolate: {
-      type: 'boolean',
-      description:
-        'Evaluate each question of a decision alone, so that its answer depends only on the question and the input, bit for bit. `false`: the questions of a request are evaluated together, on as many seats as are free, which is meant for GPUs and changes the last digits (bench/results/decisions.md).',
-      default: true,
-    },
+    isolate: flag(
+      'Evaluate each question of a decision alone, so that its answer depends only on the question and the input, bit for bit. `false`: the questions of a request are evaluated together, on as many seats as are free, which is meant for GPUs and changes the last digits (bench/results/decisions.md).',
+      true,
+    ),
   }),
   idempotency: section({
     maxKeys: integer('Completed `Idempotency-Key`s that are remembered; past that the oldest is removed.', {
@@ -161,10 +358,7 @@ export const configSchema: SettingSchema = section({
     heartbeatMs: milliseconds('How often an engine sends a heartbeat.', { default: 500, minimum: 10 }),
     hangMs: milliseconds(
       'An engine without a heartbeat, or with pending work and no step, for this long is killed and restarted.',
-      {
-        default: 30_000,
-        minimum: 100,
-      },
+      { default: 30_000, minimum: 100 },
     ),
     backoffMinMs: milliseconds('The wait before the first restart; it doubles with each further one.', {
       default: 250,
@@ -180,62 +374,41 @@ export const configSchema: SettingSchema = section({
       'How long a reload of weights waits at each replica for the jobs that the reload before it left to the replaced process, and, where memory does not allow two processes, as long again for those of the present one. Past either it fails.',
       { default: 600_000 },
     ),
-    checkMemory: {
-      type: 'boolean',
-      description:
-        'Refuse to load a model that does not fit into free memory, with the numbers. Engines then load one after another.',
-      default: true,
-    },
+    checkMemory: flag(
+      'Refuse to load a model that does not fit into free memory, with the numbers. Engines then load one after another.',
+      true,
+    ),
   }),
   prompts: section({
     workers: integer(
       'Threads that parse, render and tokenize bodies longer than `bodies.inlineBytes`; shorter ones have a separate process.',
-      {
-        default: 1,
-        minimum: 1,
-        maximum: 64,
-        unit: 'threads',
-      },
+      { default: 1, minimum: 1, maximum: 64, unit: 'threads' },
     ),
     silenceMs: milliseconds(
       'A prompt host that does not answer for one prompt for this long, and 1 ms more for each 32 KiB of its body, is killed and restarted.',
-      {
-        default: 2000,
-        minimum: 50,
-      },
+      { default: 2000, minimum: 50 },
     ),
     maxQueued: integer(
       'Prompts that may wait for a thread, counted separately for short and long ones. At the limit the newest prompt of the account with the most waiting is refused.',
-      {
-        default: 1024,
-        minimum: 1,
-        maximum: 1_000_000,
-        unit: 'prompts',
-      },
+      { default: 1024, minimum: 1, maximum: 1_000_000, unit: 'prompts' },
     ),
   }),
   cors: section({
-    origins: {
-      type: 'array',
-      description: 'Origins whose web pages may send requests, for example `https://app.example`; `*`: any.',
-      maxItems: 256,
-      items: text('', { pattern: '^(\\*|https?://[^/\\s]+)$', maxLength: 300 }),
-      default: [],
-    },
+    origins: list(
+      'Origins whose web pages may send requests, for example `https://app.example`; `*`: any.',
+      text('', { pattern: '^(\\*|https?://[^/\\s]+)$', maxLength: 300 }),
+      256,
+    ),
   }),
   development: section({
-    learnedQueue: {
-      type: 'boolean',
-      description:
-        'Learn callers’ patience and prevent a standing queue (docs/admission.md). `false` is for comparisons: only `queue.maxWaitMs` then bounds waits.',
-      default: true,
-    },
-    validateAnswers: {
-      type: 'boolean',
-      description:
-        'Validate every answer and every stream frame against its schema, and log violations; callers see no difference. It costs time on each answer: leave it off in production.',
-      default: false,
-    },
+    learnedQueue: flag(
+      'Learn callers’ patience and prevent a standing queue (docs/admission.md). `false` is for comparisons: only `queue.maxWaitMs` then bounds waits.',
+      true,
+    ),
+    validateAnswers: flag(
+      'Validate every answer and every stream frame against its schema, and log violations; callers see no difference. It costs time on each answer: leave it off in production.',
+      false,
+    ),
   }),
   telemetry: telemetrySchema,
   log: section({
@@ -245,3 +418,6 @@ export const configSchema: SettingSchema = section({
     }),
   }),
 });
+
+/** The configuration: checked once at the start, paths absolute, and frozen, lists included. */
+export type Config = ValueOf<typeof configSchema>;

@@ -22,7 +22,7 @@
  * While the spool is unhealthy no new billable work is accepted, so a bounded number of requests is recorded. A probe finds
  * out every `probeMs` whether it is healthy.
  */
-import type { Config } from '../config/types.js';
+import type { Config } from '../config/schema.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { type Clock, withTimeout } from '../lib/clock.js';
 import { systemDisk, tryWriting, type Disk } from './disk.js';

@@ -243,7 +243,7 @@ t.test('the documented command makes a secret that Prometheus can send', async (
   const [command = ''] = /^.* > secret$/m.exec(page) ?? [];
   const dir = t.testdir();
   t.equal(spawnSync('sh', ['-c', command], { cwd: dir }).status, 0, command);
-  // As sidecar/config/fleet-schema.ts describes them, and no line break: the operator passes the file on as it is.
+  // As sidecar/config/schema.ts describes them, and no line break: the operator passes the file on as it is.
   t.match(readFileSync(join(dir, 'secret'), 'latin1'), /^[!-~]{32,256}$/);
 });
 

@@ -2,7 +2,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { configSchema } from '../../sidecar/config/schema.js';
-import { settings } from '../../sidecar/config/settings.js';
+import { settings } from '../../sidecar/config/setting.js';
 import { allCommands } from '../../sidecar/commands/command-table.js';
 import { sourceRoot } from '../support/source-root.js';
 import { readPages } from './pages.js';
@@ -36,9 +36,9 @@ t.test('metrics that pages name exist', async (t) => {
 
 t.test('settings and variables that pages name exist', async (t) => {
   // A model’s own settings may also be named without `models[].`, as in the table of models.
-  const model = settings(configSchema.properties?.['models']?.items).flatMap(({ path }) => [path, `models[].${path}`]);
-  const paths = new Set([...settings().map(({ path }) => path), ...model]);
-  const sections = new Set(settings().map(({ path }) => path.split('.')[0] ?? ''));
+  const model = settings(configSchema.properties.models.items).flatMap(({ path }) => [path, `models[].${path}`]);
+  const paths = new Set([...settings(configSchema).map(({ path }) => path), ...model]);
+  const sections = new Set(settings(configSchema).map(({ path }) => path.split('.')[0] ?? ''));
   const all = named(/`([a-z]+(?:\[\])?\.[a-zA-Z.]+)(?:: [^`]*)?`/g)
     .filter(([name]) => sections.has(name.split(/[.[]/)[0] ?? '') && !/\.(?:jsonl?|md|ts)$/.test(name))
     // Fields of answers, and a section with all that is in it.
@@ -48,7 +48,11 @@ t.test('settings and variables that pages name exist', async (t) => {
     missing(all, (name) => paths.has(name) || [...paths].some((path) => path.startsWith(`${name}.`))),
     [],
   );
-  const variables = new Set([...settings().map(({ variable }) => variable), 'RA_CONFIG', 'RA_LLAMA_SERVER']);
+  const variables = new Set([
+    ...settings(configSchema).map(({ variable }) => variable),
+    'RA_CONFIG',
+    'RA_LLAMA_SERVER',
+  ]);
   t.strictSame(
     missing(named(/\b(RA_[A-Z][A-Z_]*[A-Z])\b/g), (name) => variables.has(name)),
     [],

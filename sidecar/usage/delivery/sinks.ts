@@ -2,7 +2,7 @@
 import type { Clock } from '../../lib/clock.js';
 import { FileProblem, readText } from '../../lib/checked-file.js';
 import { readBearerToken } from '../../lib/secret-file.js';
-import type { DeliveryConfig, NatsConfig } from '../../config/delivery-types.js';
+import type { DeliveryConfig, NatsConfig } from '../../config/delivery-schema.js';
 import { HttpSink } from './http-sink.js';
 import type { JetStreamLogin } from './jetstream.js';
 import { NatsSink, type JetStream } from './nats-sink.js';

@@ -1,6 +1,8 @@
 import { join } from 'node:path';
 import t from 'tap';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
+import { configSchema } from '../../../sidecar/config/schema.js';
+import { settings } from '../../../sidecar/config/setting.js';
 
 function loaded(environment: Record<string, string> = {}): Config {
   const result = loadConfig(environment);
@@ -182,10 +184,37 @@ t.test('switches are true or false', async (t) => {
   for (const value of ['1', 'yes', 'TRUE', '']) t.equal(line({ [variable]: value }), `config: ${problem}`, value);
 });
 
-t.test('paths of the operator’s files are relative to the working directory', async (t) => {
-  const { pricing, credit } = loaded({ RA_PRICING_FILE: 'prices.json', RA_CREDIT_FILE: '/etc/credit.json' });
-  t.equal(pricing.file, join(process.cwd(), 'prices.json'));
-  t.equal(credit.file, '/etc/credit.json');
+t.test('each path is relative to the working directory, and absolute in the configuration', async (t) => {
+  const isPath = /(?:file|socket|projector|chatTemplate|dataDir)$/i;
+  const set = {
+    ...Object.fromEntries(
+      settings(configSchema)
+        .filter(({ path }) => isPath.test(path))
+        .map(({ variable }) => [variable, 'some/where']),
+    ),
+    RA_DELIVERY_NATS_AUTH: 'token',
+    RA_DELIVERY_NATS_TLS: 'true',
+    RA_MODELS: JSON.stringify([
+      { id: 'a', kind: 'chat', file: 'some/where', chatTemplate: 'some/where', vision: { projector: 'some/where' } },
+      {
+        id: 'b',
+        kind: 'chat',
+        file: 'embedded',
+        engine: { kind: 'vllm', socket: 'some/where', secretFile: 'some/where' },
+      },
+    ]),
+  };
+  const config = loaded(set);
+  const texts = (value: unknown, path: string): (readonly [string, string])[] =>
+    typeof value === 'object' && value !== null
+      ? Object.entries(value).flatMap(([name, each]) => texts(each, `${path}.${name}`))
+      : [[path, String(value)]];
+  const paths = texts(config, '').filter(([path]) => isPath.test(path));
+  t.equal(paths.length, 24);
+  for (const [path, value] of paths) {
+    t.equal(value, path === '.models.1.file' ? 'embedded' : join(process.cwd(), 'some/where'), path);
+  }
+  t.equal(loaded({ RA_CREDIT_FILE: '/etc/credit.json' }).credit.file, '/etc/credit.json');
 });
 
 t.test('lists come as JSON', async (t) => {
