@@ -10,7 +10,7 @@ const MAX_ANSWER = 64 * 1024;
 /** Addresses on which one can listen but to which one cannot connect. */
 const REACHABLE: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '127.0.0.1' };
 
-export interface Question {
+export interface OperatorsRequest {
   readonly method: 'GET' | 'POST';
   readonly path: string;
   /** JSON. */
@@ -31,7 +31,7 @@ export type Asked<T> =
 /** The JSON answer, or why there is none. The first of the operators' keys is sent if there are some. */
 export async function askSidecar<T>(
   { host, port, secretFile }: Config['operators'],
-  { method, path, body, silenceMs }: Question,
+  { method, path, body, silenceMs }: OperatorsRequest,
 ): Promise<Asked<T>> {
   let key: string | undefined;
   try {

@@ -6,12 +6,9 @@ import { EngineChild } from '../engine-client/child.js';
 import type { ChildEnd } from '../lib/child-process.js';
 import type { EngineFacts } from '../engine-client/engine.js';
 import { measure, type Figures } from './bench-run.js';
-import { EXIT, parsed, UsageError } from './command.js';
-import { orUsage } from './help.js';
-import type { Io } from './io.js';
-import { columns, rate, wholeOf } from './layout.js';
-import { isExternal, withFile } from './model-files.js';
-import { Progress } from './progress.js';
+import { EXIT, parsed, UsageError, type Io } from './command.js';
+import { columns, rate, wholeOf, Progress } from './terminal.js';
+import { isExternal, withFile } from './sizing.js';
 import { planOf } from '../app/compose-replicas.js';
 import { nameOf, type ReplicaPlan } from '../app/replica-plans.js';
 import { setupOf } from '../app/sized-setup.js';
@@ -37,29 +34,27 @@ interface Measured extends Figures {
 }
 
 /** Resolves with the exit code. Rejects when a model cannot be loaded or measured. */
-export function bench(config: Settings, args: readonly string[], io: Io): Promise<number> {
-  return orUsage('bench', io, async () => {
-    const { values, operands } = parsed(COMMANDS.bench, args);
-    const ms = wholeOf('--seconds', values.seconds ?? '3', 1, MOST_SECONDS) * 1000;
-    if (operands.some((id) => !config.models.some((model) => model.id === id))) {
-      throw new UsageError(`bench: there is no such model; there are ${config.models.map(({ id }) => id).join(', ')}`);
+export async function bench(config: Settings, args: readonly string[], io: Io): Promise<number> {
+  const { values, operands } = parsed(COMMANDS.bench, args);
+  const ms = wholeOf('--seconds', values.seconds ?? '3', 1, MOST_SECONDS) * 1000;
+  if (operands.some((id) => !config.models.some((model) => model.id === id))) {
+    throw new UsageError(`bench: there is no such model; there are ${config.models.map(({ id }) => id).join(', ')}`);
+  }
+  const models = config.models.filter(({ id }) => operands.length === 0 || operands.includes(id));
+  const away = models.find(isExternal);
+  if (away) throw new Error(`model ${away.id} is computed elsewhere, and this measures engines of this machine`);
+  const bar = new Progress(io.clock, io.terminal);
+  try {
+    const all: Measured[] = [];
+    for (const model of models.map(withFile)) {
+      for (const replica of await replicasToBench(model)) all.push(await benchOf(replica, config, ms, io, bar));
     }
-    const models = config.models.filter(({ id }) => operands.length === 0 || operands.includes(id));
-    const away = models.find(isExternal);
-    if (away) throw new Error(`model ${away.id} is computed elsewhere, and this measures engines of this machine`);
-    const bar = new Progress(io.clock, io.terminal);
-    try {
-      const all: Measured[] = [];
-      for (const model of models.map(withFile)) {
-        for (const replica of await replicasToBench(model)) all.push(await benchOf(replica, config, ms, io, bar));
-      }
-      bar.clear();
-      io.out(values.json ? `${JSON.stringify(all, null, 2)}\n` : text(all));
-      return EXIT.done;
-    } finally {
-      bar.clear();
-    }
-  });
+    bar.clear();
+    io.out(values.json ? `${JSON.stringify(all, null, 2)}\n` : text(all));
+    return EXIT.done;
+  } finally {
+    bar.clear();
+  }
 }
 
 interface ReplicaToBench {

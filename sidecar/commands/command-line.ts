@@ -6,10 +6,9 @@
 import type { Writable } from 'node:stream';
 import { loadConfig, type LoadedConfig } from '../config/config.js';
 import { VERSION } from '../lib/version.js';
-import { EXIT, parsed, UsageError } from './command.js';
+import { EXIT, parsed, UsageError, type Io } from './command.js';
 import { COMMANDS } from './command-table.js';
-import { helpOf, orUsage } from './help.js';
-import type { Io } from './io.js';
+import { helpOf, NAME } from './help.js';
 
 type Args = readonly string[];
 
@@ -34,11 +33,10 @@ const CONFIGURED: Readonly<Record<string, Configured>> = {
   doctor: async (loaded, args, io) => (await import('./doctor.js')).doctor(loaded, args, io),
 };
 
+/** Runs without one. */
 const BARE: Readonly<Record<string, (args: Args, io: Io) => Promise<number>>> = {
-  'check-config': (args, io) =>
-    orUsage('check-config', io, async () => (await import('./check-config.js')).checkConfig(args, io)),
-  completion: (args, io) =>
-    orUsage('completion', io, async () => (await import('./completion.js')).completion(args, io)),
+  'check-config': async (args, io) => (await import('./check-config.js')).checkConfig(args, io),
+  completion: async (args, io) => (await import('./completion.js')).completion(args, io),
 };
 
 /** Runs the command that `args` name. Resolves with the exit code and never rejects. */
@@ -50,21 +48,17 @@ export async function runCommand(args: Args, caller: CommandCaller): Promise<num
     return EXIT.done;
   }
   if (name === '--version') {
-    out(`ra-sidecar ${VERSION}\n`);
+    out(`${NAME} ${VERSION}\n`);
     return EXIT.done;
   }
-  if (!Object.hasOwn(COMMANDS, name)) {
-    return await orUsage('', caller, () => {
-      throw new UsageError(name === '' ? 'a command is required' : 'unknown command');
-    });
-  }
   try {
-    const bare = BARE[name];
-    if (bare) return await bare(rest, caller);
-    return await runConfigured(name, rest, caller);
+    if (!Object.hasOwn(COMMANDS, name)) throw new UsageError(name === '' ? 'a command is required' : 'unknown command');
+    return await (BARE[name]?.(rest, caller) ?? runConfigured(name, rest, caller));
   } catch (error) {
-    say(`ra-sidecar: ${error instanceof Error ? error.message : 'failed'}\n`);
-    return EXIT.failed;
+    const line = `${NAME}: ${error instanceof Error ? error.message : 'failed'}\n`;
+    const isUsage = error instanceof UsageError;
+    say(isUsage ? `${line}\n${helpOf(args.slice(0, 2).join(' '))}` : line);
+    return isUsage ? EXIT.usage : EXIT.failed;
   }
 }
 
@@ -85,11 +79,9 @@ async function runConfigured(name: string, args: Args, caller: CommandCaller): P
   return await (CONFIGURED[name]?.(loaded, args, caller) ?? EXIT.usage);
 }
 
-function runServe(loaded: LoadedConfig, args: Args, caller: CommandCaller): Promise<number> {
-  return orUsage('serve', caller, async () => {
-    parsed(COMMANDS.serve, args);
-    if (loaded.unservable === undefined) return await caller.serve(loaded);
-    caller.err(`${loaded.unservable}\n`);
-    return EXIT.failed;
-  });
+async function runServe(loaded: LoadedConfig, args: Args, caller: CommandCaller): Promise<number> {
+  parsed(COMMANDS.serve, args);
+  if (loaded.unservable === undefined) return await caller.serve(loaded);
+  caller.err(`${loaded.unservable}\n`);
+  return EXIT.failed;
 }

@@ -1,5 +1,6 @@
 /** Commands: described once for the parser, the help, the completion and docs/cli.md. */
 import { parseArgs } from 'node:util';
+import type { Clock } from '../lib/clock.js';
 
 /** Exit codes of all commands. Each command describes its own meaning of `failed`. */
 export const EXIT = { done: 0, failed: 1, usage: 2, interrupted: 130 } as const;
@@ -56,6 +57,20 @@ export interface Output {
   readonly out: (text: string) => void;
   /** Writes messages for people to stderr. */
   readonly err: (text: string) => void;
+}
+
+/** Where progress is shown: stderr. */
+export interface Terminal {
+  readonly isTTY?: boolean;
+  /** Characters of a line. */
+  readonly columns?: number;
+  write(text: string): unknown;
+}
+
+/** What long commands need besides. */
+export interface Io extends Output {
+  readonly clock: Clock;
+  readonly terminal: Terminal;
 }
 
 /** Every command has it. */

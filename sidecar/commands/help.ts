@@ -1,9 +1,9 @@
 /** Help texts, made from the table. */
 import { join } from 'node:path';
-import { EXIT, UsageError, type Command, type Group, type Output } from './command.js';
+import type { Command, Group } from './command.js';
 import { COMMANDS, isGroup } from './command-table.js';
 
-const NAME = 'ra-sidecar';
+export const NAME = 'ra-sidecar';
 
 /** The folder of the pages, in a clone and in the installed package. */
 const DOCS = join(import.meta.dirname, '..', '..', '..', 'docs');
@@ -36,24 +36,6 @@ export function synopsis(path: string, { operand, options }: Command): string {
   const given = operand && `${operand.choices?.join('|') ?? operand.name}${operand.many ? '...' : ''}`;
   const operands = given === undefined ? [] : [operand?.optional ? `[${given}]` : given];
   return [NAME, path, ...operands, ...flags].join(' ');
-}
-
-/**
- * Runs a command; a wrong command line prints an error with the help text of `path` in place of an exception. Resolves
- * with the exit code.
- */
-export async function orUsage(
-  path: string,
-  { err: say }: Pick<Output, 'err'>,
-  run: () => Promise<number>,
-): Promise<number> {
-  try {
-    return await run();
-  } catch (error) {
-    if (!(error instanceof UsageError)) throw error;
-    say(`${NAME}: ${error.message}\n\n${helpOf(path)}`);
-    return EXIT.usage;
-  }
 }
 
 function rootHelp(): string {

@@ -7,27 +7,45 @@ import { readKeyFile } from '../access/key-file.js';
 import { stateOfKey } from '../access/key-file-schema.js';
 import { CREDIT } from '../access/credit-file.js';
 import { CertificateFiles } from '../lib/certificate-files.js';
-import { SecretFile } from '../lib/secret-file.js';
+import { readBearerToken, SecretFile } from '../lib/secret-file.js';
 import { VERSION } from '../lib/version.js';
 import type { Clock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
 import { makesDevelopmentKey } from '../app/compose-identity.js';
 import { filesOpenToOthers } from '../app/secret-files.js';
+import { addressProblem, addressText, socketPathState, socketProblem } from '../http/addresses.js';
 import { connectionBounds, descriptorLimit } from '../app/descriptors.js';
 import { readHeaders } from '../app/compose-otlp.js';
 import { readText } from '../lib/checked-file.js';
 import { spoolDir } from '../app/compose-spool.js';
-import { readBearerToken } from '../lib/secret-file.js';
 import { checkSinkFiles, sinkFiles } from '../usage/delivery/sinks.js';
 import { lockOwner } from '../usage/lock.js';
 import { readPriceFile } from '../usage/prices.js';
-import { addressChecks } from './address-checks.js';
-import type { Check } from './check.js';
-import { size } from './layout.js';
-import { httpCheck, nodeCheck, swapCheck } from './runtime-checks.js';
+import { size } from './terminal.js';
+
+/** One line of `ra-sidecar doctor`. */
+export interface Check {
+  readonly what: string;
+  readonly level: 'ok' | 'warn' | 'fail';
+  /** What was found, one line. */
+  readonly says: string;
+  /** What to do about it. */
+  readonly advice?: string;
+}
 
 /** Below this number, connections are refused long before seats are the limit. */
 const LEAST_FILES = 4096;
+
+/** The package's `engines`, by major version: the least minor one. */
+const NODE_MINORS: ReadonlyMap<number, number> = new Map([
+  [20, 19],
+  [22, 13],
+  [24, 0],
+  [26, 0],
+]);
+
+/** Releases that get no security updates any more. They stay runnable for hosts that have nothing newer, until version 1.0. */
+const PAST_END_OF_LIFE: ReadonlySet<number> = new Set([20]);
 
 /** All checks, in the order in which they are printed. Problems of the machine never cause a rejection. */
 export async function hostChecks(config: Config, clock: Clock): Promise<Check[]> {
@@ -100,6 +118,80 @@ export function connectionsCheck(config: Parameters<typeof connectionBounds>[0],
   const shared = connectionBounds(config, limit);
   if (shared.kind === 'short') return { what, level: 'fail', says: shared.line };
   return { what, level: 'ok', says: `${shared.bounds.public} at most on the public listener` };
+}
+
+/** `version`: of Node, as in "22.13.0". */
+export function nodeCheck(version: string): Check {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  const least = NODE_MINORS.get(major);
+  const ok = least !== undefined && minor >= least;
+  const wanted = [...NODE_MINORS].map(([name, from]) => `${name}.${from} or newer ${name}`).join(', or ');
+  if (!ok)
+    return { what: 'Node', level: 'fail', says: `${version} is not supported`, advice: `install Node ${wanted}` };
+  if (!PAST_END_OF_LIFE.has(major)) return { what: 'Node', level: 'ok', says: version };
+  const advice = 'install Node 24 (Node 22 on glibc below 2.38): Node 20 gets no security updates since April 2026';
+  return { what: 'Node', level: 'warn', says: `${version} works, and is past its end of life`, advice };
+}
+
+/** Its binaries are made for certain versions of Node and of the C library. */
+export async function httpCheck(): Promise<Check> {
+  const what = 'HTTP library';
+  try {
+    await import('../http/uws.js');
+    return { what, level: 'ok', says: 'uWebSockets.js loads' };
+  } catch (error) {
+    return { what, level: 'fail', says: error instanceof Error ? error.message : 'does not load' };
+  }
+}
+
+/**
+ * Whether memory may be written to a swap device: engines keep prompts in memory. `swaps`: the text of /proc/swaps; empty if it does
+ * not exist. `most`: the text of the control group's memory.swap.max; undefined: there is none.
+ */
+export function swapCheck(swaps: string, most: string | undefined): Check {
+  const what = 'swap';
+  const devices = swaps.trim().split('\n').slice(1);
+  if (devices.length === 0)
+    return { what, level: 'ok', says: swaps === '' ? 'this system does not report it' : 'none' };
+  if (most?.trim() === '0') return { what, level: 'ok', says: 'this control group has none (memory.swap.max is 0)' };
+  const says =
+    'memory may be written to disk, and with it prompts that engines keep (docs/security.md#where-content-stays)';
+  return { what, level: 'warn', says, advice: 'swapoff, encrypted swap, or MemorySwapMax=0 in the unit' };
+}
+
+/** `running`: a sidecar runs on the same data folder, so that its addresses are taken. */
+async function addressChecks({ listen, operators }: Config, running: boolean): Promise<Check[]> {
+  const checks: Check[] = [];
+  if (listen.tcp) checks.push(await addressCheck('public address', listen.host, listen.port, running));
+  checks.push(await addressCheck('operators’ address', operators.host, operators.port, running));
+  if (listen.socket !== undefined) checks.push(await socketCheck(listen.socket, running));
+  return checks;
+}
+
+async function addressCheck(what: string, host: string, port: number, running: boolean): Promise<Check> {
+  const says = addressText(host, port);
+  const code = await addressProblem(host, port);
+  if (code === undefined) return { what, level: 'ok', says: port === 0 ? `${says}, any free port` : `${says} is free` };
+  if (code === 'EADDRINUSE' && running) {
+    return { what, level: 'ok', says: `${says} is in use, and a sidecar runs on this data folder` };
+  }
+  const advice = code === 'EADDRINUSE' ? 'stop it, or set another port' : 'set another address or port';
+  return { what, level: 'fail', says: `${says} cannot be used (${code})`, advice };
+}
+
+async function socketCheck(path: string, running: boolean): Promise<Check> {
+  const what = 'socket';
+  const problem = await socketProblem(path);
+  if (problem !== undefined) {
+    const advice = `create ${dirname(path)} for the sidecar’s user, or set another path`;
+    return { what, level: 'fail', says: `${path} cannot be created: ${problem}`, advice };
+  }
+  const state = await socketPathState(path);
+  if (state.kind !== 'taken') return { what, level: 'ok', says: `${path} can be created` };
+  if (state.listening && running) {
+    return { what, level: 'ok', says: `${path} is in use, and a sidecar runs on this data folder` };
+  }
+  return { what, level: 'fail', says: `cannot listen on ${path}: ${state.why}`, advice: 'set another path' };
 }
 
 async function spoolChecks(config: Config): Promise<Check[]> {

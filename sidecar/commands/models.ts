@@ -1,25 +1,28 @@
 /**
- * `ra-sidecar models`: lists the configured models, downloads a file, and checks whether a file can be served on this
- * machine.
+ * `ra-sidecar models`: lists the configured models, downloads a file, checks whether a file can be served on this machine, and
+ * has the running sidecar load other weights.
  */
-import { stat } from 'node:fs/promises';
-import { resolve } from 'node:path';
-import { MOST_SEATS } from '../config/model-schema.js';
+import { lstat, readdir, rm, stat } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { CONTEXT, MOST_SEATS } from '../config/model-schema.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { inspect, type HeadReport } from '../engine-client/inspector.js';
 import { modelsDir } from '../app/compose-models.js';
-import { EXIT, parsed, UsageError } from './command.js';
-import { orUsage } from './help.js';
-import { isRunning } from './host-checks.js';
-import type { Io } from './io.js';
-import { bytesOf, columns, size, wholeOf } from './layout.js';
-import { isExternal, removeLeftovers, withFile } from './model-files.js';
-import { modelText } from './model-text.js';
-import { Progress } from './progress.js';
-import { reload } from './reload.js';
-import { replicasToSize } from './replica-sizes.js';
-import { serves, sizeModels, type Sizing, type ToSize } from './sizing.js';
+import { askSidecar } from './ask-sidecar.js';
+import { EXIT, parsed, UsageError, type Io, type Output } from './command.js';
 import { COMMANDS } from './command-table.js';
+import { isRunning } from './host-checks.js';
+import {
+  isExternal,
+  modelText,
+  replicasToSize,
+  serves,
+  sizeModels,
+  withFile,
+  type Sizing,
+  type ToSize,
+} from './sizing.js';
+import { bytesOf, columns, Progress, size, wholeOf } from './terminal.js';
 
 type Settings = Pick<Config, 'models' | 'dataDir' | 'operators'>;
 
@@ -36,20 +39,22 @@ const FILE_DEFAULTS = {
   prefillTokensPerStep: 0,
 } as const;
 
-const LEAST_CONTEXT = 64;
-const MOST_CONTEXT = 1_048_576;
-
 /** `ra-sidecar models list|add|verify|reload|vocabulary`. Resolves with the exit code. */
-export function models(config: Settings, args: readonly string[], io: Io): Promise<number> {
-  return orUsage(`models ${args[0] ?? ''}`, io, () => {
-    const [action, ...rest] = args;
-    if (action === 'list') return list(config, rest, io);
-    if (action === 'add') return add(config, rest, io);
-    if (action === 'verify') return verify(config, rest, io);
-    if (action === 'vocabulary') return vocabulary(rest, io);
-    if (action === 'reload') return reload(config, rest, io);
-    throw new UsageError(`models: ${action === undefined ? 'a command is required' : 'unknown command'}`);
-  });
+export async function models(config: Settings, [action, ...rest]: readonly string[], io: Io): Promise<number> {
+  switch (action) {
+    case 'list':
+      return await list(config, rest, io);
+    case 'add':
+      return await add(config, rest, io);
+    case 'verify':
+      return await verify(config, rest, io);
+    case 'vocabulary':
+      return await vocabulary(rest, io);
+    case 'reload':
+      return await reload(config, rest, io);
+    default:
+      throw new UsageError(`models: ${action === undefined ? 'a command is required' : 'unknown command'}`);
+  }
 }
 
 async function list(config: Settings, args: readonly string[], { out, err: say, clock }: Io): Promise<number> {
@@ -143,6 +148,36 @@ async function add(config: Settings, args: readonly string[], io: Io): Promise<n
   return serves(sizing) ? EXIT.done : EXIT.failed;
 }
 
+/** Prefix of the folders of downloads (engine/llama/inspect/fetch.ts). */
+const ADDING = '.adding-';
+
+/** A folder without writes for this long is abandoned, ms: downloads that stall are ended after a minute. */
+const ABANDONED_MS = 24 * 60 * 60 * 1000;
+
+/** Removes what killed downloads left in `dir`. Never rejects. */
+async function removeLeftovers(dir: string): Promise<void> {
+  const entries = await readdir(dir, { withFileTypes: true }).catch(() => []);
+  for (const entry of entries) {
+    if (!entry.isDirectory() || !entry.name.startsWith(ADDING)) continue;
+    const folder = join(dir, entry.name);
+    // Folders of other users stay.
+    if (Date.now() - (await lastWritten(folder)) > ABANDONED_MS)
+      await rm(folder, { recursive: true }).catch(() => undefined);
+  }
+}
+
+/** The latest time of a folder and its files, ms; a growing file does not change the time of its folder. */
+async function lastWritten(folder: string): Promise<number> {
+  const names = await readdir(folder).catch(() => []);
+  const times = [folder, ...names.map((name) => join(folder, name))].map((path) =>
+    lstat(path).then(
+      ({ mtimeMs }) => mtimeMs,
+      () => 0,
+    ),
+  );
+  return Math.max(...(await Promise.all(times)));
+}
+
 async function isThere(path: string): Promise<boolean> {
   return await stat(path).then(
     () => true,
@@ -188,7 +223,7 @@ async function verify(config: Settings, args: readonly string[], io: Io): Promis
   const [named] = operands;
   const changes = {
     ...(seats !== undefined && { seats: wholeOf('--seats', seats, 1, MOST_SEATS) }),
-    ...(context !== undefined && { contextPerSeat: wholeOf('--context', context, LEAST_CONTEXT, MOST_CONTEXT) }),
+    ...(context !== undefined && { contextPerSeat: wholeOf('--context', context, CONTEXT.minimum, CONTEXT.maximum) }),
     ...(kind !== undefined && { kind: kind === 'decision' ? ('decision' as const) : ('chat' as const) }),
   };
   const wanted = {
@@ -231,4 +266,38 @@ function jsonOf(sizing: Sizing): object {
   const { id, setup, inspected } = sizing;
   const found = inspected.kind === 'answer' ? inspected.answer : { problem: inspected.reason };
   return { id, setup, serves: serves(sizing), ...found };
+}
+
+interface Reloaded {
+  readonly weight_version: string;
+  readonly replicas: number;
+  readonly file: string;
+}
+
+/** Resolves with the exit code once the reload has ended, which may take minutes. */
+async function reload({ operators }: Settings, args: readonly string[], { out, err: say }: Output): Promise<number> {
+  const { values, operands } = parsed(SPECS.reload, args);
+  const [model = ''] = operands;
+  if (operators.port === 0) throw new UsageError('models reload: operators.port has to be set');
+  const file = values.file === undefined ? {} : { file: resolve(values.file) };
+  // Without a time limit: loading may take long, and the sidecar bounds each load.
+  const asked = await askSidecar<Reloaded>(operators, {
+    method: 'POST',
+    path: '/models/reload',
+    body: JSON.stringify({ model, ...file }),
+  });
+  if (asked.kind === 'none' || asked.body.weight_version === undefined) {
+    const why = asked.kind === 'none' ? asked.why : (asked.body.error?.message ?? 'no answer that this command knows');
+    say(`ra-sidecar: ${model} was not reloaded: ${why}\n`);
+    return EXIT.failed;
+  }
+  const answer = asked.body;
+  if (values.json) out(`${JSON.stringify(answer, null, 2)}\n`);
+  else {
+    const { weight_version: version, replicas = 0 } = answer;
+    const done = replicas === 0 ? 'all replicas had it' : `${replicas} replica${replicas === 1 ? '' : 's'} loaded it`;
+    out(`${model} serves ${version} from ${answer.file ?? ''}: ${done}\n`);
+  }
+  if (values.file !== undefined) say('a restart of the sidecar loads the file that the configuration names\n');
+  return EXIT.done;
 }

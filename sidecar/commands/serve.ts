@@ -1,3 +1,4 @@
+import { execFile } from 'node:child_process';
 import { renewDevelopmentKey } from '../access/keys.js';
 import { metricsOf, startApp, type App } from '../app/app.js';
 import { addressText } from '../http/addresses.js';
@@ -8,7 +9,6 @@ import { makesDevelopmentKey, openIdentities, type Identities } from '../app/com
 import { filesOpenToOthers } from '../app/secret-files.js';
 import type { Log } from '../telemetry/logger.js';
 import { terminalClosed, whenParentEnds } from './hang-up.js';
-import { NO_SERVICE_MANAGER, systemd, type ServiceManager } from './systemd.js';
 
 /** Signals that start a drain; a second one ends the process at once. */
 const DRAIN_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
@@ -24,6 +24,21 @@ const RELOAD_SIGNAL = 'SIGHUP';
 
 /** The exit code that shells use for an interrupted process. */
 const EXIT_INTERRUPTED = 130;
+
+/** systemd's own program: Node cannot open datagram Unix sockets. */
+const NOTIFY = 'systemd-notify';
+
+/** The longest time for the program, which writes one datagram, ms. */
+const NOTIFY_MS = 5000;
+
+/** Notifies the process manager that the sidecar is ready or ends. Never throws, and callers do not wait. */
+interface ServiceManager {
+  ready(): void;
+  stopping(): void;
+}
+
+/** Without a process manager. */
+const NO_SERVICE_MANAGER: ServiceManager = { ready: () => undefined, stopping: () => undefined };
 
 /**
  * `ra-sidecar serve`: runs until a signal. Prints, once ready, the base URL, the models and example commands. Resolves
@@ -115,6 +130,20 @@ function stopping(
     settle(app.drain().then(() => 0));
   };
   return { stop, stopped };
+}
+
+/**
+ * Notifies systemd over the socket in NOTIFY_SOCKET of this process's environment, which children inherit. A failure is
+ * logged; without a notification systemd ends the start itself.
+ */
+function systemd(log: Log): ServiceManager {
+  // The option --stopping does not exist in Debian 12's version.
+  const notify = (state: 'READY=1' | 'STOPPING=1'): void => {
+    execFile(NOTIFY, [state], { timeout: NOTIFY_MS }, (error) => {
+      if (error) log.warn('systemd was not notified', { reason: state });
+    });
+  };
+  return { ready: () => notify('READY=1'), stopping: () => notify('STOPPING=1') };
 }
 
 /** The text that is printed once the sidecar is ready. Its curl commands work when pasted. */

@@ -1,15 +1,35 @@
 /**
- * Asks an inspector about the configured models one after another, each given the memory that the previous ones will
- * take.
+ * What `doctor` and `models verify` find of the configured models. An inspector is asked about one replica after another, each given
+ * the memory that the previous ones will take.
  */
+import { sharesCacheRoom } from '../app/compose-engine.js';
+import { planOf } from '../app/compose-replicas.js';
+import { visionSetupOf } from '../app/compose-vision.js';
 import { templateOf } from '../app/model-template.js';
+import { nameOf } from '../app/replica-plans.js';
+import { setupOf, type Sized } from '../app/sized-setup.js';
 import type { ModelConfig } from '../config/config.js';
-import type { Sized } from '../app/sized-setup.js';
 import { isSameDevice } from '../config/devices.js';
-import { imageFinding } from './image-finding.js';
-import { inspect, type Inspected, type ModelReport, type Question } from '../engine-client/inspector.js';
-import type { Io } from './io.js';
-import { Progress } from './progress.js';
+import { MOST_SEATS } from '../config/model-schema.js';
+import { EMBEDDED_MODEL } from '../engine-client/weight-files.js';
+import { inspect, type Fit, type Inspected, type ModelReport, type Question } from '../engine-client/inspector.js';
+import type { Clock } from '../lib/clock.js';
+import { probeVision, type Probed } from '../vision/process.js';
+import type { Io } from './command.js';
+import { columns, Progress, size } from './terminal.js';
+
+/** The name of the bundled model in the configuration. */
+const EMBEDDED = 'embedded';
+
+/** The model with the path of its file. */
+export function withFile(model: ModelConfig): ModelConfig {
+  return model.file === EMBEDDED ? { ...model, file: EMBEDDED_MODEL } : model;
+}
+
+/** Whether an external server has its weights. */
+export function isExternal({ engine }: Pick<ModelConfig, 'engine'>): boolean {
+  return engine.kind !== 'llama.cpp';
+}
 
 /** A model to check, or one of its replicas. */
 export interface ToSize {
@@ -25,6 +45,42 @@ export interface ToSize {
   readonly environment?: Readonly<Record<string, string>>;
   /** A further replica of the model before it: its weights need not be loaded once more. */
   readonly again?: boolean;
+}
+
+/** A replica to check, or why the model's replicas cannot be planned. */
+export type ToCheck = { readonly model: ModelConfig } & (
+  { readonly kind: 'replica'; readonly toSize: ToSize } | { readonly kind: 'unfit'; readonly why: string }
+);
+
+/** The replicas of each model, in order. `models`: with the paths of their files. */
+export async function replicasToSize(models: readonly ModelConfig[]): Promise<ToCheck[]> {
+  const all = (await Promise.all(models.map(ofModel))).flat();
+  const engines = all.filter(({ kind, model }) => kind === 'replica' && sharesCacheRoom(model)).length;
+  return all.map((one) => (one.kind === 'replica' ? { ...one, toSize: sharing(one.toSize, engines) } : one));
+}
+
+/** Engines whose caches have no set size share what is free. */
+function sharing(toSize: ToSize, engines: number): ToSize {
+  const { prefixCache } = toSize.setup;
+  return prefixCache ? { ...toSize, setup: { ...toSize.setup, prefixCache: { ...prefixCache, engines } } } : toSize;
+}
+
+async function ofModel(model: ModelConfig): Promise<ToCheck[]> {
+  const plan = await planOf(model, model.file);
+  if (plan.kind === 'unfit') return [{ kind: 'unfit', model, why: plan.why }];
+  return plan.replicas.map(({ devices, environment, ...sizes }, index) => ({
+    kind: 'replica',
+    model,
+    toSize: {
+      id: plan.replicas.length === 1 ? model.id : `${model.id}, ${nameOf(index, devices)}`,
+      setup: { ...setupOf(model), ...sizes },
+      model,
+      lazy: model.load === 'lazy',
+      devices,
+      environment,
+      again: index > 0,
+    },
+  }));
 }
 
 export interface Sizing {
@@ -192,4 +248,123 @@ export function serves({ inspected }: Sizing): boolean {
 export function reasons({ inspected }: Sizing): string[] {
   if (inspected.kind === 'failed') return [inspected.reason];
   return inspected.answer.findings.filter(({ ok, needed }) => needed && !ok).map(({ says }) => says);
+}
+
+type Finding = ModelReport['findings'][number];
+
+/** Heartbeats do not matter to a process that is ended at once, ms. */
+const HEARTBEAT_MS = 1000;
+
+/** Undefined: the model takes no images. `file`: its path. `entry`: of the process' module, absent: our own. */
+export async function imageFinding(
+  model: ModelConfig | undefined,
+  file: string,
+  clock: Clock,
+  entry?: string,
+): Promise<{ readonly finding: Finding; readonly bytes: number } | undefined> {
+  const setup = model && visionSetupOf({ ...model, file }, HEARTBEAT_MS);
+  if (!setup) return undefined;
+  const probed = await probeVision(setup, clock, entry);
+  return { finding: findingOf(probed), bytes: probed.kind === 'ready' ? (probed.bytes ?? 0) : 0 };
+}
+
+function findingOf(probed: Probed): Finding {
+  if (probed.kind === 'unable') {
+    return { what: 'images', ok: false, needed: true, says: probed.reason };
+  }
+  const { filtered, bounded, ownUser } = probed.facts.confinement;
+  const all = [
+    filtered ? 'system calls filtered' : 'system calls not filtered',
+    bounded ? 'memory bounded' : 'memory not bounded',
+    ...(ownUser ? ['a user of its own'] : []),
+  ];
+  const memory = probed.bytes === undefined ? '' : `, takes ${size(probed.bytes)} of memory`;
+  return {
+    what: 'images',
+    ok: filtered && bounded,
+    needed: false,
+    says: `the projector fits${memory}; ${all.join(', ')}`,
+  };
+}
+
+/** All of it, several lines. */
+export function modelText(sizing: Sizing): string {
+  const { id, setup, inspected } = sizing;
+  const verdict = serves(sizing)
+    ? `it can be served as a ${setup.kind} model${shortOfMemory(sizing) === undefined ? '' : ', once there is enough memory'}`
+    : `it cannot be served: ${reasons(sizing).join('; ')}`;
+  if (inspected.kind === 'failed') return `${id}\n  ${verdict}\n`;
+  const { answer } = inspected;
+  const lines = [
+    id,
+    ...headLines(answer),
+    ...answer.findings.map(({ what, ok, needed, says }) => `  ${mark(ok, needed)} ${what.padEnd(13)}${says}`),
+    ...loadLines(answer),
+    ...fitLines('memory', answer.memory, setup.seats),
+    ...fitLines('GPU memory', answer.gpuMemory, setup.seats),
+  ];
+  const table = answer.sizes.length === 0 ? '' : indented(sizeTable(answer));
+  return `${lines.join('\n')}\n${table}  ${verdict}\n`;
+}
+
+function mark(ok: boolean, needed: boolean): string {
+  if (ok) return 'ok  ';
+  return needed ? 'fail' : 'no  ';
+}
+
+function headLines({ head }: ModelReport): string[] {
+  if (!head) return [];
+  const { name, architecture, quantisation, bytes, trainedContext } = head;
+  const parts = [
+    ...(name === undefined ? [] : [name]),
+    architecture,
+    ...(quantisation === undefined ? [] : [quantisation]),
+    size(bytes),
+    ...(trainedContext === undefined ? [] : [`trained for ${trainedContext.toLocaleString('en')} tokens`]),
+  ];
+  return [`  ${parts.join(', ')}`];
+}
+
+/** `CPU, 1 thread`. */
+export function loadText({ load }: ModelReport): string | undefined {
+  if (!load) return undefined;
+  const { gpu, gpuLayers, layers, threads, flashAttention } = load;
+  const where = gpu === false || gpuLayers === 0 ? 'CPU' : `${gpuLayers} of ${layers} layers on the GPU (${gpu})`;
+  const attention = flashAttention === false ? 'without flash attention' : 'with flash attention where it can';
+  return `${where}, ${threads} thread${threads === 1 ? '' : 's'}, ${attention}`;
+}
+
+function loadLines(report: ModelReport): string[] {
+  const text = loadText(report);
+  return text === undefined ? [] : [`  loaded on ${text}`];
+}
+
+function fitLines(where: string, fit: Fit | undefined, seats: number): string[] {
+  if (!fit) return [];
+  const { weights, perSeat, compute, checkpoints = 0, prefixCache = 0, grammars, total, usable } = fit;
+  const saved = checkpoints > 0 ? `checkpoints ${size(checkpoints)}, ` : '';
+  const cached = prefixCache > 0 ? `prefix cache up to ${size(prefixCache)} in /dev/shm, ` : '';
+  const held = grammars ? `grammars up to ${size(grammars.stores + grammars.perSeat * seats)}, ` : '';
+  return [
+    `  ${where}: weights ${size(weights)}, KV ${size(perSeat)} per seat (${seats}: ${size(perSeat * seats)}), compute ${size(compute)}, ${saved}${cached}${held}` +
+      `together ${size(total)} of ${size(usable)} that may be used`,
+  ];
+}
+
+function sizeTable({ sizes }: ModelReport): string {
+  const rows = sizes.map(({ contextPerSeat, perSeat, seats }) => [
+    contextPerSeat.toLocaleString('en'),
+    size(perSeat),
+    seatsText(seats),
+  ]);
+  return columns([['CONTEXT PER SEAT', 'KV PER SEAT', 'SEATS THAT FIT'], ...rows]);
+}
+
+/** How many seats fit, followed by `fit`, and whether these are all that an engine can have. */
+export function seatsText(seats: number, fit = ''): string {
+  return seats < MOST_SEATS ? `${seats}${fit}` : `${MOST_SEATS}${fit}, the most that an engine can have`;
+}
+
+function indented(text: string): string {
+  return text.replace(/^(?=.)/gm, '  ');
 }

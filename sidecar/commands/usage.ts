@@ -1,47 +1,86 @@
+/** `ra-sidecar usage`: reads the spool of usage records, also beside the sidecar that writes it. */
+import { statSync } from 'node:fs';
 import type { Writable } from 'node:stream';
-import type { Config } from '../config/config.js';
+import { pipeline } from 'node:stream/promises';
 import { spoolDir } from '../app/compose-spool.js';
+import type { Config } from '../config/config.js';
+import type { UsageRecord } from '../domain/usage-record.js';
+import { exactTime } from '../lib/clock.js';
 import { lockOwner } from '../usage/lock.js';
+import { readFrom, verify, type SpoolFault, type Verified } from '../usage/reader.js';
+import { START } from '../usage/spool-format.js';
 import { EXIT, parsed, UsageError } from './command.js';
-import { orUsage } from './help.js';
 import { COMMANDS } from './command-table.js';
-import { needSpool } from './spool-folder.js';
-import { usageExport } from './usage-export.js';
-import { verify, type SpoolFault, type Verified } from '../usage/reader.js';
+
+const SPECS = COMMANDS.usage.commands;
+
+/** Error codes of a stream whose reader has closed it. */
+const READER_CLOSED: ReadonlySet<string> = new Set(['EPIPE', 'ERR_STREAM_PREMATURE_CLOSE', 'ERR_STREAM_DESTROYED']);
+
+/** Days and times with a zone; a day starts at midnight UTC. A time without a zone would differ between machines. */
+const TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d))?$/;
+
+const COLUMNS: readonly (readonly [name: string, value: (record: UsageRecord) => string | number | undefined])[] = [
+  ['id', ({ id }) => id],
+  ['requestId', ({ requestId }) => requestId],
+  ['at', ({ at }) => at],
+  ['account', ({ account }) => account],
+  ['keyId', ({ keyId }) => keyId],
+  ['model', ({ model }) => model],
+  ['route', ({ route }) => route],
+  ['promptTokens', ({ promptTokens }) => promptTokens],
+  ['cachedTokens', ({ cachedTokens }) => cachedTokens],
+  ['completionTokens', ({ completionTokens }) => completionTokens],
+  ['priceVersion', ({ price }) => price?.version],
+  ['picodollars', ({ price }) => price?.picodollars],
+  ['outcome', ({ outcome }) => outcome],
+  ['estimated', ({ estimated }) => (estimated ? 'true' : '')],
+];
 
 /** Streams for results and messages. */
-export interface UsageStreams {
+interface UsageStreams {
   readonly out: Writable;
   readonly err: (text: string) => void;
 }
 
 /**
- * `ra-sidecar usage verify|export`, which may run beside the sidecar. Resolves with the exit code; rejects without a
- * spool.
+ * `ra-sidecar usage verify|export`. Resolves with the exit code; rejects where no sidecar has ever had a spool, or if the disk fails.
  */
-export function usage(config: Config, args: readonly string[], { out, err: say }: UsageStreams): Promise<number> {
-  return orUsage(`usage ${args[0] ?? ''}`, { err: say }, async () => {
-    const [action, ...rest] = args;
-    const dir = spoolDir(config);
-    if (action === 'export') return await usageExport(rest, dir, { out, err: say });
-    if (action !== 'verify')
+export async function usage(
+  config: Pick<Config, 'dataDir'>,
+  [action, ...rest]: readonly string[],
+  streams: UsageStreams,
+): Promise<number> {
+  const dir = spoolDir(config);
+  switch (action) {
+    case 'verify':
+      return await report(dir, parsed(SPECS.verify, rest).values.json === true, streams.out);
+    case 'export':
+      return await exportCloses(dir, exportOptions(rest), streams);
+    default:
       throw new UsageError(`usage: ${action === undefined ? 'a command is required' : 'unknown command'}`);
-    const { values } = parsed(COMMANDS.usage.commands.verify, rest);
-    return await report(dir, values.json === true, out);
+  }
+}
+
+function needSpool(dir: string): void {
+  if (statSync(dir, { throwIfNoEntry: false })) return;
+  throw new Error(`there is no usage spool at ${dir}: run this with the service's settings (RA_CONFIG, RA_DATA_DIR)`);
+}
+
+/** Resolves once all is written, since the process ends afterwards. Rejects if it cannot be. */
+function written(out: Writable, text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    out.write(text, (error) => {
+      if (error) reject(error);
+      else resolve();
+    });
   });
 }
 
 async function report(dir: string, json: boolean, out: Writable): Promise<number> {
   needSpool(dir);
   const verified = await verify(dir, (await lockOwner(dir)) !== undefined);
-  const printed = json ? `${JSON.stringify(verified)}\n` : text(dir, verified);
-  // Waits until it is written, since the process ends afterwards. Rejects if it cannot be.
-  await new Promise<void>((resolve, reject) => {
-    out.write(printed, (error) => {
-      if (error) reject(error);
-      else resolve();
-    });
-  });
+  await written(out, json ? `${JSON.stringify(verified)}\n` : text(dir, verified));
   return verified.findings.length === 0 ? EXIT.done : EXIT.failed;
 }
 
@@ -60,4 +99,69 @@ function sentence(finding: SpoolFault): string {
     case 'unfinished':
       return `the spool was not closed: it stops at offset ${finding.offset} with ${finding.bytes} bytes of a line; the next start repairs that`;
   }
+}
+
+/** Writes the `close` records of the spool, at the speed of the reader of `out`. */
+async function exportCloses(dir: string, options: ExportOptions, { out, err: say }: UsageStreams): Promise<number> {
+  needSpool(dir);
+  let damaged = 0;
+  const lines = async function* (): AsyncGenerator<string> {
+    if (options.format === 'csv') yield `${COLUMNS.map(([name]) => name).join()}\n`;
+    for await (const read of readFrom(dir, START)) {
+      if (read.kind === 'damage') damaged += 1;
+      else if (isWanted(read.record, options)) {
+        yield `${options.format === 'csv' ? csv(read.record) : JSON.stringify(read.record)}\n`;
+      }
+    }
+  };
+  try {
+    await pipeline(lines, out, { end: false });
+    await written(out, '');
+  } catch (error) {
+    // A reader that closes early, such as `head`, wants no more.
+    if (READER_CLOSED.has((error as NodeJS.ErrnoException).code ?? '')) return EXIT.failed;
+    throw error;
+  }
+  if (damaged === 0) return EXIT.done;
+  say(`ra-sidecar: ${damaged} damaged places were skipped; see ra-sidecar usage verify\n`);
+  return EXIT.failed;
+}
+
+interface ExportOptions {
+  readonly from: number;
+  readonly to: number;
+  readonly account: string | undefined;
+  /** `jsonl` or `csv`. */
+  readonly format: string;
+}
+
+function exportOptions(args: readonly string[]): ExportOptions {
+  const { values } = parsed(SPECS.export, args);
+  return {
+    from: timeOf('--from', values.from, -Infinity),
+    to: timeOf('--to', values.to, Infinity),
+    account: values.account,
+    format: values.format ?? 'jsonl',
+  };
+}
+
+function timeOf(option: string, text: string | undefined, absent: number): number {
+  if (text === undefined) return absent;
+  const time = TIME.test(text) ? exactTime(text) : NaN;
+  if (Number.isNaN(time)) throw new UsageError(`${option} must be a day or a time such as 2026-10-03T12:00:00Z`);
+  return time;
+}
+
+function isWanted({ kind, at, account }: UsageRecord, options: ExportOptions): boolean {
+  if (kind !== 'close' || (options.account !== undefined && account !== options.account)) return false;
+  const time = Date.parse(at);
+  return time >= options.from && time < options.to;
+}
+
+/** A line of RFC 4180. */
+function csv(record: UsageRecord): string {
+  return COLUMNS.map(([, value]) => {
+    const text = String(value(record) ?? '');
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  }).join();
 }

@@ -1,6 +1,6 @@
 /** Replicas on two devices of Vulkan: Mesa's lavapipe, which implements it on a CPU, found by two manifests. */
 import t from 'tap';
-import type { Check } from '../../sidecar/commands/check.js';
+import type { Check } from '../../sidecar/commands/host-checks.js';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/weight-files.js';
 import { runCli } from '../support/cli.js';
 import { ENDLESS, frames, OpenStream } from '../support/open-stream.js';

@@ -3,7 +3,7 @@
  * implements Vulkan on a CPU, so results are tested and speed is not.
  */
 import t from 'tap';
-import type { Check } from '../../sidecar/commands/check.js';
+import type { Check } from '../../sidecar/commands/host-checks.js';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/weight-files.js';
 import { runCli } from '../support/cli.js';
 import { endsEarly, OpenStream } from '../support/open-stream.js';

@@ -7,7 +7,7 @@ import { usableCores } from '../../../engine/protocol/usable-cores.js';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import type { Check } from '../../../sidecar/commands/check.js';
+import type { Check } from '../../../sidecar/commands/host-checks.js';
 import { allCommands } from '../../../sidecar/commands/command-table.js';
 import { EMBEDDED_MODEL } from '../../../sidecar/engine-client/weight-files.js';
 import { inspect } from '../../../sidecar/engine-client/inspector.js';

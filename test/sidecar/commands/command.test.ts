@@ -2,9 +2,9 @@ import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { EXIT, parsed, UsageError, type Command } from '../../../sidecar/commands/command.js';
 import { cliDocs } from '../../generate/cli-docs.js';
-import { helpOf, orUsage, synopsis } from '../../../sidecar/commands/help.js';
-import { bytesOf, columns, rate, size, wholeOf } from '../../../sidecar/commands/layout.js';
+import { helpOf, synopsis } from '../../../sidecar/commands/help.js';
 import { allCommands, COMMANDS } from '../../../sidecar/commands/command-table.js';
+import { runHere } from '../../support/command-here.js';
 import { sourceRoot } from '../../support/source-root.js';
 
 const paint = {
@@ -54,16 +54,19 @@ t.test('options and operands are parsed, and errors do not repeat the given valu
   );
 });
 
-t.test('a wrong command line is reported with its help; other errors pass through', async (t) => {
-  let said = '';
-  const say = (text: string): void => void (said += text);
-  const wrong = (): Promise<number> => Promise.reject(new UsageError('no'));
-  t.equal(await orUsage('keys list', { err: say }, wrong), EXIT.usage);
-  t.match(said, /^ra-sidecar: no\n\nusage: ra-sidecar keys list \[--json\]\n/);
-  await t.rejects(
-    orUsage('keys', { err: say }, () => Promise.reject(new Error('fault'))),
-    { message: 'fault' },
+t.test('a wrong command line is reported with its help', async (t) => {
+  const wrong = async (...args: string[]): Promise<string> => {
+    const { code, stdout, stderr } = await runHere(args);
+    t.strictSame([code, stdout], [EXIT.usage, ''], args.join(' '));
+    return stderr;
+  };
+  t.match(
+    await wrong('keys', 'list', '--color'),
+    /^ra-sidecar: .*--color.*\n\nusage: ra-sidecar keys list \[--json\]\n/,
   );
+  t.equal(await wrong('keys', 'no-key'), `ra-sidecar: keys: unknown command\n\n${helpOf('keys')}`);
+  t.equal(await wrong('nonsense'), `ra-sidecar: unknown command\n\n${helpOf('')}`);
+  t.equal(await wrong(), `ra-sidecar: a command is required\n\n${helpOf('')}`);
 });
 
 t.test('each command has a help text with all of its options and its exit codes', async (t) => {
@@ -83,26 +86,4 @@ t.test('each command has a help text with all of its options and its exit codes'
 
 t.test('docs/cli.md equals what the commands generate (`make docs` writes it)', async (t) => {
   t.equal(readFileSync(`${sourceRoot}/docs/cli.md`, 'utf8'), cliDocs());
-});
-
-t.test('sizes, numbers and columns', async (t) => {
-  t.strictSame([0, 1023, 1024, 1.5 * 2 ** 30, 2 ** 52].map(size), ['0 B', '1,023 B', '1 KiB', '1.5 GiB', '4,096 TiB']);
-  t.strictSame(
-    ['24GiB', '24g', '1.5 MiB', '2T'].map((text) => bytesOf('--memory', text)),
-    [24 * 2 ** 30, 24 * 2 ** 30, 1.5 * 2 ** 20, 2 * 2 ** 40],
-  );
-  for (const text of ['24', 'GiB', '-1GiB', '1e3GiB', '12345678GiB', '5PiB']) {
-    t.throws(() => bytesOf('--memory', text), UsageError, text);
-  }
-  t.equal(wholeOf('--seats', '8', 1, 8), 8);
-  for (const text of ['0', '9', '1.5', 'x', '']) t.throws(() => wholeOf('--seats', text, 1, 8), UsageError, text);
-  t.equal(
-    columns([
-      ['A', 'BB'],
-      ['long', 'x'],
-      ['s', ''],
-    ]),
-    'A     BB\nlong  x\ns\n',
-  );
-  t.strictSame([1234.5, 123.4, 12.34, 0.01234].map(rate), ['1,235', '123', '12.3', '0.0123']);
 });

@@ -4,11 +4,11 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
-import { keys } from '../../../sidecar/commands/keys.js';
-import { propertiesOf } from '../../../sidecar/commands/key-options.js';
+import { keys, propertiesOf } from '../../../sidecar/commands/keys.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 import { KeyFileError, readKeyFile, signOfKeyFile } from '../../../sidecar/access/key-file.js';
 import { systemClock } from '../../../sidecar/lib/clock.js';
+import { runHere } from '../../support/command-here.js';
 import { makeKey } from '../../support/keys.js';
 
 const loaded = loadConfig({});
@@ -53,15 +53,10 @@ t.test('errors do not repeat the given values, and nothing is changed', async (t
   const rotated = makeKey({ id: 'moved', rotated: '2026-01-02T00:00:00Z', expires: '2099-01-02T00:00:00Z' });
   await writeFile(file, JSON.stringify({ version: 1, keys: [revoked.stored, expired.stored, rotated.stored] }));
   const before = await readFile(file, 'utf8');
-  const config = settingsFor(file);
-  const run = async (args: string): Promise<{ code: number; out: string; said: string }> => {
-    const ran = { out: '', said: '' };
-    const code = await keys(
-      config,
-      args.split(' ').filter((arg) => arg !== ''),
-      { out: (text) => (ran.out += text), err: (text) => (ran.said += text), clock: systemClock },
-    );
-    return { code, ...ran };
+  const run = async (args: string): Promise<{ code: number | null; out: string; said: string }> => {
+    const all = ['keys', ...args.split(' ').filter((arg) => arg !== '')];
+    const { code, stdout, stderr } = await runHere(all, { RA_KEYS_FILE: file, RA_OPERATORS_PORT: '0' });
+    return { code, out: stdout, said: stderr };
   };
   const cases: readonly (readonly [args: string, code: number, says: RegExp])[] = [
     ['revoke nobody', 1, /^ra-sidecar: there is no key with this id/],
@@ -109,7 +104,8 @@ t.test('errors do not repeat the given values, and nothing is changed', async (t
     ['create --account a --cohort \u001b[2J', /^keys\[3\]\.entitlements\.development\.cohort must match/],
     ['create --account a --limits chat=200000/1', /^keys\[3\]\.limits\.chat\.inFlight must be at most 100000/],
   ] as const) {
-    const thrown: unknown = await run(args).catch((error: unknown) => error);
+    const io = { out: () => undefined, err: () => undefined, clock: systemClock };
+    const thrown: unknown = await keys(settingsFor(file), args.split(' '), io).catch((error: unknown) => error);
     t.type(thrown, KeyFileError, args);
     t.match(thrown, { problem }, args);
   }

@@ -2,10 +2,12 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { INSPECT_VERSION } from '../../../engine/protocol/inspect-messages.js';
-import { loadConfig } from '../../../sidecar/config/config.js';
+import { loadConfig, type ModelConfig } from '../../../sidecar/config/config.js';
 import { systemClock } from '../../../sidecar/lib/clock.js';
 import {
+  imageFinding,
   reasons,
+  replicasToSize,
   serves,
   shortOfMemory,
   sizeModels,
@@ -13,7 +15,8 @@ import {
   type SizingOptions,
   type ToSize,
 } from '../../../sidecar/commands/sizing.js';
-import { stubProjector, VISION_STUB } from '../../support/vision-script.js';
+import { stubProjector, VISION_STUB, type VisionScript } from '../../support/vision-script.js';
+import { findingChecks } from '../../../sidecar/commands/engine-checks.js';
 
 /** The weights of every model, and the other memory of each, as in the inspector below. */
 const WEIGHTS = 1000;
@@ -119,3 +122,82 @@ function visionModel(): NonNullable<ToSize['model']> {
   if (!one) throw new Error('no model');
   return one;
 }
+
+const CACHE = { scope: 'account', maxAgeMs: 1000 } as const;
+const MODEL = {
+  file: '/m.gguf',
+  kind: 'chat',
+  engine: { kind: 'llama.cpp' },
+  seats: 1,
+  contextPerSeat: 64,
+  threads: 1,
+  gpu: false,
+  replicas: 1,
+  prefixReuse: 'auto',
+  prefixCache: CACHE,
+} as unknown as ModelConfig;
+
+t.test('what is free for prefix caches is shared by the engines whose size is not set', async (t) => {
+  const found = await replicasToSize([
+    { ...MODEL, id: 'two', replicas: 2 },
+    { ...MODEL, id: 'off', prefixReuse: 'off' },
+    { ...MODEL, id: 'none', prefixCache: { ...CACHE, bytes: 0 } },
+    { ...MODEL, id: 'set', prefixCache: { ...CACHE, bytes: 9 } },
+  ]);
+  const setups = found.flatMap((one) => (one.kind === 'replica' ? [one.toSize.setup] : []));
+  t.equal(setups.length, 5);
+  for (const { prefixCache } of setups) t.equal(prefixCache?.engines, 2);
+  t.equal(setups[2]?.prefixReuse, 'off', 'an inspector counts no cache for it');
+});
+
+function modelWithVision(script?: VisionScript): ModelConfig {
+  const vision = script && { vision: { projector: stubProjector(script) } };
+  const models = JSON.stringify([{ id: 'seeing', kind: 'chat', file: 'm.gguf', ...vision }]);
+  const loaded = loadConfig({ RA_MODELS: models });
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  const [one] = loaded.config.models;
+  if (!one) throw new Error('no model');
+  return one;
+}
+
+/** The line of `doctor`. */
+function imagesLine(found: Awaited<ReturnType<typeof imageFinding>>): object | undefined {
+  const answer = { head: undefined, load: undefined, memory: undefined, gpuMemory: undefined, sizes: [] };
+  const findings = found ? [found.finding] : [];
+  return findingChecks({ id: 'seeing', inspected: { kind: 'answer', answer: { ...answer, findings } } })[0];
+}
+
+const look = (script?: VisionScript): ReturnType<typeof imageFinding> =>
+  imageFinding(modelWithVision(script), 'm.gguf', systemClock, VISION_STUB);
+
+t.test('the projector fits, and what confines its process', async (t) => {
+  const found = await look({});
+  t.match(found?.finding, { what: 'images', ok: true });
+  t.match(
+    found?.finding.says,
+    /^the projector fits, takes [\d.]+ MiB of memory; system calls filtered, memory bounded$/,
+  );
+  t.ok((found?.bytes ?? 0) > 2 ** 20);
+  t.match(imagesLine(found), { what: 'images of seeing', level: 'ok' });
+});
+
+t.test('a process that is not confined is a warning', async (t) => {
+  for (const confinement of [{ filtered: false }, { bounded: false }]) {
+    const found = await look({ confinement });
+    t.match(found?.finding, { ok: false, needed: false, says: /system calls not filtered|memory not bounded/ });
+    t.match(imagesLine(found), { level: 'warn', advice: 'docs/vision.md' });
+  }
+  t.match((await look({ confinement: { ownUser: true } }))?.finding.says, /a user of its own/);
+});
+
+t.test('a projector of another model is refused', async (t) => {
+  t.match(await look({ start: 'misfit' }), {
+    finding: { ok: false, needed: true, says: /^the projector cannot be used: mismatch/ },
+    bytes: 0,
+  });
+  t.match(await look({ start: 'exit' }), { finding: { ok: false, needed: true, says: 'its process ended: died' } });
+});
+
+t.test('a model without vision is not looked at', async (t) => {
+  t.equal(await look(), undefined);
+});

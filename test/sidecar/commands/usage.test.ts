@@ -1,17 +1,20 @@
-import { spawnSync } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
-import t from 'tap';
+import { once } from 'node:events';
+import t, { type Test } from 'tap';
 import { usage } from '../../../sidecar/commands/usage.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 import { Spool } from '../../../sidecar/usage/spool.js';
-import { segmentPath } from '../../../sidecar/usage/spool-format.js';
+import { encode, encodeMark, segmentPath } from '../../../sidecar/usage/spool-format.js';
 import { runHere } from '../../support/command-here.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { OPTIONS } from '../../support/spool-harness.js';
 import { usageRecord } from '../../support/usage-records.js';
+import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
+import { deferred } from '../../support/http-server.js';
 
 const CLI = fileURLToPath(new URL('../../../sidecar/cli.js', import.meta.url));
 
@@ -73,13 +76,10 @@ t.test('verify: 1 for damage, for a missing segment and for a cut end', async (t
 });
 
 t.test('anything else is a wrong command line', async (t) => {
-  const config = configOf(t.testdir());
   for (const args of [[], ['verfy'], ['verify', '--yaml']]) {
-    t.match(
-      await run(args, config),
-      { code: 2, text: /^ra-sidecar: .*\n\nusage: ra-sidecar usage verify/ },
-      args.join(' '),
-    );
+    const { code, stderr } = await runHere(['usage', ...args], { RA_DATA_DIR: t.testdir() });
+    t.equal(code, 2, args.join(' '));
+    t.match(stderr, /^ra-sidecar: .*\n\nusage: ra-sidecar usage verify/);
   }
 });
 
@@ -103,4 +103,200 @@ t.test('where there is no spool, the settings are probably wrong: one line and 1
 t.test('a failing disk is no finding of verify but an error', async (t) => {
   const config = configOf(t.testdir({ usage: 'a file in place of a folder' }));
   await t.rejects(run(['verify'], config), { code: 'ENOTDIR' });
+});
+
+/** A spool of one segment, in its own folder. */
+function spool(t: Test, ...records: readonly UsageRecord[]): string {
+  const dir = join(t.testdir(), 'usage');
+  mkdirSync(dir);
+  writeFileSync(
+    segmentPath(dir, 1),
+    Buffer.concat([encodeMark({ kind: 'head', after: null }), ...records.map(encode)]),
+  );
+  return dir;
+}
+
+interface Ran {
+  readonly code: number;
+  readonly out: string;
+  readonly complaints: string;
+}
+
+/** `dir`: the spool's. */
+function exporting(dir: string, args: readonly string[], out: Writable, err: (text: string) => void): Promise<number> {
+  return usage({ dataDir: join(dir, '..') }, ['export', ...args], { out, err });
+}
+
+async function runExport(dir: string, ...args: readonly string[]): Promise<Ran> {
+  const chunks: string[] = [];
+  let complaints = '';
+  const out = new Writable({
+    write: (chunk: Buffer, _, done) => {
+      chunks.push(chunk.toString());
+      done();
+    },
+  });
+  const code = await exporting(dir, args, out, (line) => (complaints += line));
+  return { code, out: chunks.join(''), complaints };
+}
+
+function ids(out: string): string[] {
+  return out.split('\n').flatMap((line) => (line === '' ? [] : [(JSON.parse(line) as UsageRecord).id]));
+}
+
+const price = { version: '2026-10-03.4', picodollars: '18446744073709551615' };
+
+t.test('only closing records, complete, in the order of the spool', async (t) => {
+  const close = usageRecord('a', 'close', { price });
+  const dir = spool(t, usageRecord('b', 'open'), usageRecord('a', 'open'), close, usageRecord('b', 'close'));
+  const { code, out, complaints } = await runExport(dir);
+  t.equal(code, 0);
+  t.equal(complaints, '');
+  t.strictSame(ids(out), ['a', 'b']);
+  t.strictSame(JSON.parse(out.split('\n')[0] ?? ''), close);
+});
+
+t.test('from a time on, before a time, of one account', async (t) => {
+  const at = (id: string, time: string, account = 'acme'): UsageRecord =>
+    usageRecord(id, 'close', { at: time, account });
+  const dir = spool(
+    t,
+    at('a', '2026-10-01T23:59:59.999Z'),
+    at('b', '2026-10-02T00:00:00.000Z'),
+    at('c', '2026-10-02T12:00:00.000Z', 'other'),
+    at('d', '2026-10-03T00:00:00.000Z'),
+  );
+  const found = async (...args: string[]): Promise<string> => ids((await runExport(dir, ...args)).out).join('');
+  t.equal(await found('--from', '2026-10-02'), 'bcd');
+  t.equal(await found('--to', '2026-10-02'), 'a');
+  t.equal(await found('--to', '2028-02-29'), await found());
+  t.equal(await found('--from=2026-10-02T02:00:00+02:00', '--to=2026-10-03T00:00Z'), 'bc');
+  t.equal(await found('--account', 'other'), 'c');
+  t.equal(await found('--account', 'nobody'), '');
+});
+
+t.test('CSV has a header, all columns, and quotes where needed', async (t) => {
+  const record = usageRecord('a', 'close', { account: 'a "b", c', price, estimated: true });
+  const { out } = await runExport(spool(t, record, usageRecord('b', 'close')), '--format', 'csv');
+  t.equal(
+    out,
+    [
+      'id,requestId,at,account,keyId,model,route,promptTokens,cachedTokens,completionTokens,priceVersion,picodollars,outcome,estimated',
+      'a,r-a,2026-10-03T00:00:00.000Z,"a ""b"", c",key-1,ra-tiny-chat,chat,12,0,34,2026-10-03.4,18446744073709551615,done,true',
+      'b,r-b,2026-10-03T00:00:00.000Z,acme,key-1,ra-tiny-chat,chat,12,0,34,,,done,',
+      '',
+    ].join('\n'),
+  );
+});
+
+t.test('a wrong command line is reported', async (t) => {
+  const dir = spool(t);
+  for (const args of [
+    ['--from'],
+    ['--from', 'yesterday'],
+    ['--from', '2026-13-01'],
+    ['--from', '2026-06-31'],
+    ['--to', '2027-02-29T00:00:00+02:00'],
+    ['--to', '2026-10-03T00:00:00'],
+    ['--format', 'xml'],
+    ['--color'],
+    ['more'],
+  ]) {
+    const { code, stdout, stderr } = await runHere(['usage', 'export', ...args], { RA_DATA_DIR: join(dir, '..') });
+    t.strictSame([code, stdout], [2, ''], args.join(' '));
+    t.match(stderr, /^ra-sidecar: .*\n\nusage: ra-sidecar usage export/);
+  }
+});
+
+t.test('an empty spool gives an empty export; without a spool it is an error', async (t) => {
+  t.strictSame(await runExport(join(t.testdir({ usage: {} }), 'usage')), { code: 0, out: '', complaints: '' });
+  const dir = join(t.testdir(), 'usage');
+  await t.rejects(runExport(dir), { message: `there is no usage spool at ${dir}: ` });
+});
+
+t.test('damage is skipped and reported', async (t) => {
+  const dir = spool(t, usageRecord('a', 'close'));
+  appendFileSync(segmentPath(dir, 1), 'rubbish\n');
+  appendFileSync(segmentPath(dir, 1), encode(usageRecord('b', 'close')));
+  const { code, out, complaints } = await runExport(dir);
+  t.equal(code, 1);
+  t.strictSame(ids(out), ['a', 'b']);
+  t.match(complaints, /1 damaged places/);
+});
+
+t.test('it reads no faster than its reader', async (t) => {
+  const dir = spool(t, ...Array.from({ length: 5000 }, (_, i) => usageRecord(`n${i}`, 'close')));
+  let taken = 0;
+  const slow = deferred();
+  const first = deferred();
+  const out = new Writable({
+    highWaterMark: 1024,
+    write: (line: Buffer, _, done) => {
+      taken += line.length > 0 ? 1 : 0;
+      first.resolve();
+      void slow.promise.then(() => done());
+    },
+  });
+  const exported = exporting(dir, [], out, () => undefined);
+  await first.promise;
+  await new Promise((resolve) => setImmediate(resolve));
+  t.equal(taken, 1);
+  t.ok(out.writableLength < 4096, `${out.writableLength} bytes wait`);
+  slow.resolve();
+  t.equal(await exported, 0);
+  t.equal(taken, 5000);
+});
+
+t.test('it ends once all of it is read', async (t) => {
+  const dir = spool(t, usageRecord('a', 'close'), usageRecord('b', 'close'), usageRecord('c', 'close'));
+  const taking: (() => void)[] = [];
+  const out = new Writable({
+    write: (chunk: Buffer, _, done) => {
+      if (chunk.length > 0) taking.push(done);
+      else done();
+    },
+  });
+  let over = false as boolean;
+  const exported = exporting(dir, [], out, () => undefined).finally(() => (over = true));
+  for (let taken = 0; taken < 3; taken += 1) {
+    while (taking.length === 0) await new Promise(setImmediate);
+    for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
+    t.notOk(over, `${taken} of 3 taken`);
+    taking.shift()?.();
+  }
+  t.equal(await exported, 0);
+});
+
+t.test('as a command', async (t) => {
+  const dir = spool(t, ...Array.from({ length: 5000 }, (_, i) => usageRecord(`n${i}`, 'close')));
+  const start = (...args: string[]): ReturnType<typeof spawn> =>
+    spawn(process.execPath, [CLI, 'usage', 'export', ...args], {
+      env: { ...process.env, RA_DATA_DIR: join(dir, '..') },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+
+  await t.test('all of it arrives through a pipe', async (t) => {
+    const child = start();
+    let out = '';
+    child.stdout?.setEncoding('utf8').on('data', (text: string) => (out += text));
+    const [code] = (await once(child, 'close')) as [number];
+    t.equal(code, 0);
+    t.equal(ids(out).length, 5000);
+  });
+
+  await t.test('it ends when its reader closes the pipe', async (t) => {
+    const child = start();
+    let complaints = '';
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => (complaints += text));
+    const { stdout } = child;
+    stdout?.once('data', () => stdout.destroy());
+    const [code] = (await once(child, 'close')) as [number];
+    t.equal(code, 1);
+    t.equal(complaints, '');
+  });
+
+  await t.test('a wrong command line has its own exit code', async (t) => {
+    const [code] = (await once(start('--nonsense'), 'close')) as [number];
+    t.equal(code, 2);
+  });
 });

@@ -1,11 +1,12 @@
-/** The command's ends, by what answers it. */
+/** `models reload`: the command's ends, by what answers it. */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import { askSidecar } from '../../../sidecar/commands/ask-sidecar.js';
-import { reload } from '../../../sidecar/commands/reload.js';
+import { models } from '../../../sidecar/commands/models.js';
 import { loadConfig } from '../../../sidecar/config/config.js';
+import { systemClock } from '../../../sidecar/lib/clock.js';
 
 /** Runs it against a listener that answers so. */
 async function run(
@@ -19,7 +20,9 @@ async function run(
   const loaded = loadConfig({ RA_OPERATORS_PORT: String((server.address() as AddressInfo).port) });
   if (loaded.kind === 'invalid') throw new Error(loaded.line);
   let [out, said] = ['', ''];
-  const code = await reload(loaded.config, args, {
+  const code = await models(loaded.config, ['reload', ...args], {
+    clock: systemClock,
+    terminal: { write: () => true },
     out: (text) => void (out += text),
     err: (text) => void (said += text),
   });

@@ -1,5 +1,6 @@
-/** Formats numbers and tables for people, and parses sizes. */
-import { UsageError } from './command.js';
+/** What a terminal shows: numbers, tables, a progress line; and the sizes and numbers that are typed into one. */
+import type { Clock } from '../lib/clock.js';
+import { UsageError, type Terminal } from './command.js';
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const;
 
@@ -36,4 +37,41 @@ export function columns(rows: readonly (readonly string[])[]): string {
 /** A number with three significant digits and separated thousands. */
 export function rate(value: number): string {
   return value.toLocaleString('en', value >= 100 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 3 });
+}
+
+/** The least time between two drawings, ms. */
+const REDRAW_MS = 100;
+
+const CLEAR = '\r\u001b[K';
+
+/** A progress line at the bottom of a terminal; does nothing without one. */
+export class Progress {
+  readonly #terminal: Terminal;
+  readonly #clock: Clock;
+  #drawnAt = -Infinity;
+
+  constructor(clock: Clock, terminal: Terminal) {
+    this.#clock = clock;
+    this.#terminal = terminal;
+  }
+
+  /** `share`: 0 to 1. `label` is before the bar, `more` after it. */
+  show(label: string, share: number, more = ''): void {
+    const now = this.#clock.now();
+    if (this.#terminal.isTTY !== true || now - this.#drawnAt < REDRAW_MS) return;
+    this.#drawnAt = now;
+    const part = Math.min(1, Math.max(0, share));
+    const room = (this.#terminal.columns ?? 80) - label.length - more.length - 11;
+    const width = Math.max(0, Math.min(40, room));
+    const filled = Math.round(part * width);
+    const bar = width === 0 ? '' : ` [${'#'.repeat(filled)}${' '.repeat(width - filled)}]`;
+    this.#terminal.write(`${CLEAR}${label}${bar} ${Math.floor(part * 100)}% ${more}`);
+  }
+
+  /** Removes the line. Idempotent. */
+  clear(): void {
+    if (this.#drawnAt === -Infinity) return;
+    this.#drawnAt = -Infinity;
+    this.#terminal.write(CLEAR);
+  }
 }

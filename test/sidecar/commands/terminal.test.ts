@@ -1,6 +1,29 @@
 import t from 'tap';
-import { Progress } from '../../../sidecar/commands/progress.js';
+import { UsageError } from '../../../sidecar/commands/command.js';
+import { bytesOf, columns, Progress, rate, size, wholeOf } from '../../../sidecar/commands/terminal.js';
 import { FakeClock } from '../../support/fake-clock.js';
+
+t.test('sizes, numbers and columns', async (t) => {
+  t.strictSame([0, 1023, 1024, 1.5 * 2 ** 30, 2 ** 52].map(size), ['0 B', '1,023 B', '1 KiB', '1.5 GiB', '4,096 TiB']);
+  t.strictSame(
+    ['24GiB', '24g', '1.5 MiB', '2T'].map((text) => bytesOf('--memory', text)),
+    [24 * 2 ** 30, 24 * 2 ** 30, 1.5 * 2 ** 20, 2 * 2 ** 40],
+  );
+  for (const text of ['24', 'GiB', '-1GiB', '1e3GiB', '12345678GiB', '5PiB']) {
+    t.throws(() => bytesOf('--memory', text), UsageError, text);
+  }
+  t.equal(wholeOf('--seats', '8', 1, 8), 8);
+  for (const text of ['0', '9', '1.5', 'x', '']) t.throws(() => wholeOf('--seats', text, 1, 8), UsageError, text);
+  t.equal(
+    columns([
+      ['A', 'BB'],
+      ['long', 'x'],
+      ['s', ''],
+    ]),
+    'A     BB\nlong  x\ns\n',
+  );
+  t.strictSame([1234.5, 123.4, 12.34, 0.01234].map(rate), ['1,235', '123', '12.3', '0.0123']);
+});
 
 function terminal(more: { isTTY?: boolean; columns?: number }): { text: string; write(text: string): void } {
   return {
