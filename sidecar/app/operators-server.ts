@@ -1,7 +1,7 @@
 /**
- * The operators' listener: health, metrics, the queues, the console. On loopback it needs no key unless one is set;
- * with one it may be on any address. Health routes and the console's page never need a key: they contain no data, and
- * probes and browsers that open a page cannot send one.
+ * The operators' listener: health, metrics, the queues, the console. On loopback it needs no key unless one is set, but
+ * each request has to name a loopback address as its host; with a key it may be on any address. Health routes and the
+ * console's page never need a key: they contain no data, and probes and browsers that open a page cannot send one.
  */
 import { bearerOf } from '../access/bearer.js';
 import type { KeysInForce } from '../access/key-file-watch.js';
@@ -13,7 +13,7 @@ import { contractError } from '../domain/errors.js';
 import { admission } from '../api/admission.js';
 import { reloadModel, type Reload } from '../api/reload.js';
 import { health, healthz, keysInForce, operatorsMetrics, readyz, readyzWithReasons } from '../api/operators.js';
-import type { RequestHead } from '../http/exchange.js';
+import type { Exchange, RequestHead } from '../http/exchange.js';
 import type { Handler, Routes, Server } from '../http/server.js';
 import { serverOf, type ServerDeps } from './public-server.js';
 
@@ -53,35 +53,26 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
           },
           unusable: (reason) => log.error('secrets cannot be read, the previous ones stay in force', { file, reason }),
         });
-  const allowed = (head: RequestHead): boolean => keys === undefined || keys.has(bearerOf(head) ?? '');
-  const guarded = (routes: Routes): Routes =>
-    Object.fromEntries(
-      Object.entries(routes).map(([path, { GET, POST }]) => [
-        path,
-        { ...(GET && { GET: guard(allowed, GET) }), ...(POST && { POST: guard(allowed, POST) }) },
-      ]),
-    );
+  const hasKey = (head: RequestHead): boolean => keys === undefined || keys.has(bearerOf(head) ?? '');
+  const open: Routes = {
+    '/healthz': { GET: healthz },
+    '/health': { GET: (exchange) => health(exchange, view()) },
+    '/readyz': { GET: (exchange) => (hasKey(exchange.head) ? readyzWithReasons : readyz)(exchange, view()) },
+    ...console.page,
+  };
+  const closed: Routes = {
+    '/metrics': { GET: (exchange) => operatorsMetrics(exchange, { metrics }) },
+    '/admission': { GET: (exchange) => admission(exchange, view()) },
+    '/keys': { GET: (exchange) => keysInForce(exchange, view().keysInForce) },
+    '/models/reload': { POST: (exchange) => reloadModel(exchange, view().reload) },
+    ...console.feed,
+  };
   const server = serverOf(
     'operators',
     deps,
-    {
-      '/healthz': { GET: healthz },
-      '/health': { GET: (exchange) => health(exchange, view()) },
-      '/readyz': { GET: (exchange) => (allowed(exchange.head) ? readyzWithReasons : readyz)(exchange, view()) },
-      ...console.page,
-      ...guarded({
-        '/metrics': { GET: (exchange) => operatorsMetrics(exchange, { metrics }) },
-        '/admission': { GET: (exchange) => admission(exchange, view()) },
-        '/keys': { GET: (exchange) => keysInForce(exchange, view().keysInForce) },
-        '/models/reload': {
-          POST: (exchange) =>
-            keys !== undefined || namesLoopback(exchange.head)
-              ? reloadModel(exchange, view().reload)
-              : exchange.fail(contractError('bad_request', OTHER_NAME)),
-        },
-        ...console.feed,
-      }),
-    },
+    keys === undefined
+      ? guarded({ ...open, ...closed }, namesLoopback, refuseName)
+      : { ...open, ...guarded(closed, hasKey, refuseKey) },
     // No web page of another origin may read it, whatever the CORS settings of the public listener.
     { origins: [] },
   );
@@ -95,17 +86,31 @@ export async function openOperators(deps: ServerDeps, view: () => OperatorsView)
   };
 }
 
-const OTHER_NAME = 'Without operators.secretFile, address this listener as 127.0.0.1, [::1] or localhost.';
+/** The routes, which call `refuse` in place of their handlers unless a request is allowed. */
+function guarded(routes: Routes, isAllowed: (head: RequestHead) => boolean, refuse: Handler): Routes {
+  const guard =
+    (handler: Handler): Handler =>
+    (exchange) =>
+      (isAllowed(exchange.head) ? handler : refuse)(exchange);
+  return Object.fromEntries(
+    Object.entries(routes).map(([path, { GET, POST }]) => [
+      path,
+      { ...(GET && { GET: guard(GET) }), ...(POST && { POST: guard(POST) }) },
+    ]),
+  );
+}
 
 /** Against DNS rebinding: a web page whose name was made to resolve to this machine sends its own name as the host. */
 function namesLoopback(head: RequestHead): boolean {
-  return isLoopback((head.header('host') ?? '').replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1'));
+  return isLoopback((head.header('host') ?? '').replace(/:\d+$/, ''));
 }
 
-function guard(allowed: (head: RequestHead) => boolean, handler: Handler): Handler {
-  return (exchange) => {
-    if (allowed(exchange.head)) return handler(exchange);
-    const error = contractError('invalid_api_key', 'Send one of the operators’ keys as the bearer token.');
-    exchange.fail(error, { 'WWW-Authenticate': 'Bearer' });
-  };
+function refuseName(exchange: Exchange): void {
+  const message = 'Without operators.secretFile, address this listener as 127.0.0.1, [::1] or localhost.';
+  exchange.fail(contractError('bad_request', message));
+}
+
+function refuseKey(exchange: Exchange): void {
+  const error = contractError('invalid_api_key', 'Send one of the operators’ keys as the bearer token.');
+  exchange.fail(error, { 'WWW-Authenticate': 'Bearer' });
 }

@@ -1,6 +1,7 @@
 /** Manipulated paths, Unicode and header values at the whole sidecar: none changes who requests what. */
 import { once } from 'node:events';
 import { request, type IncomingMessage } from 'node:http';
+import { join } from 'node:path';
 import t from 'tap';
 import { KeyFileIdentity } from '../../sidecar/access/key-identity.js';
 import { chatBody, decisionBody, FakeIdentity, InProcess, JSON_HEADERS } from '../support/in-process.js';
@@ -183,22 +184,54 @@ t.test('a web page that may call the public listener may not read the operatorsâ
   }
 });
 
-t.test('a page whose name was made to resolve to this machine reloads no weights', async (t) => {
-  const sidecar = await InProcess.start(t, { models: [{ id: 'm', kind: 'chat' }] });
-  const status = async (host: string): Promise<number | undefined> => {
-    const asked = request({
-      port: sidecar.app.operatorsPort,
-      method: 'POST',
-      path: '/models/reload',
-      headers: { host, 'content-type': 'application/json' },
-    });
-    asked.end(JSON.stringify({ model: 'no-such-model' }));
-    const [response] = (await once(asked, 'response')) as [IncomingMessage];
-    response.resume();
-    return response.statusCode;
-  };
-  for (const host of ['attacker.example:9090', 'attacker.example', '127.0.0.1.attacker.example']) {
-    t.equal(await status(host), 400, host);
-  }
-  for (const host of ['127.0.0.1:9090', 'localhost', '[::1]:9090']) t.equal(await status(host), 404, host);
-});
+t.test(
+  'a page whose name was made to resolve to this machine reads and changes nothing at the operatorsâ€™ listener',
+  async (t) => {
+    const models = [{ id: 'm', kind: 'chat' }] as const;
+    const sidecar = await InProcess.start(t, { models });
+    const secret = 'o'.repeat(32);
+    const secretFile = join(t.testdir({ secrets: `${secret}\n` }), 'secrets');
+    const withKey = await InProcess.start(t, { models, config: { operators: { port: 0, secretFile } } });
+    const ask = async (
+      port: number,
+      method: string,
+      path: string,
+      host: string,
+      key?: string,
+    ): Promise<number | undefined> => {
+      const authorization = key === undefined ? {} : { authorization: `Bearer ${key}` };
+      const asked = request({
+        port,
+        method,
+        path,
+        headers: { host, 'content-type': 'application/json', ...authorization },
+      });
+      asked.end(method === 'POST' ? JSON.stringify({ model: 'no-such-model' }) : undefined);
+      const [response] = (await once(asked, 'response')) as [IncomingMessage];
+      response.destroy();
+      return response.statusCode;
+    };
+    const attacker = 'attacker.example';
+    for (const [path, method, status] of [
+      ['/healthz', 'GET', 200],
+      ['/health', 'GET', 200],
+      ['/readyz', 'GET', 200],
+      ['/metrics', 'GET', 200],
+      ['/metrics', 'HEAD', 200],
+      ['/admission', 'GET', 200],
+      ['/keys', 'GET', 404],
+      ['/console', 'GET', 200],
+      ['/console/events', 'GET', 200],
+      ['/models/reload', 'POST', 404],
+    ] as const) {
+      const port = sidecar.app.operatorsPort;
+      for (const host of [attacker, `${attacker}:9090`, `127.0.0.1.${attacker}`]) {
+        t.equal(await ask(port, method, path, host), 400, `${method} ${path} of ${host}`);
+      }
+      for (const host of ['127.0.0.1:9090', 'localhost', '[::1]:9090']) {
+        t.equal(await ask(port, method, path, host), status, `${method} ${path} of ${host}`);
+      }
+      t.equal(await ask(withKey.app.operatorsPort, method, path, attacker, secret), status, `${path} with a key`);
+    }
+  },
+);

@@ -79,7 +79,7 @@ export class RawConnection {
   /** Sends a request. A body gets a Content-Length unless `headers` frame it. */
   request(method: string, path: string, headers: Readonly<Record<string, string>> = {}, body?: string): this {
     const framed = 'Content-Length' in headers || 'Transfer-Encoding' in headers;
-    const all: Record<string, string> = { Host: 'test', ...headers };
+    const all: Record<string, string> = { Host: 'localhost', ...headers };
     if (body !== undefined && !framed) all['Content-Length'] = String(Buffer.byteLength(body));
     const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
     return this.send(`${method} ${path} HTTP/1.1\r\n${lines.join('')}\r\n${body ?? ''}`);

@@ -24,7 +24,7 @@ function unread(port: number, text: string): Unread {
 }
 
 function request(method: string, path: string, headers: Readonly<Record<string, string>> = {}, body = ''): string {
-  const lines = Object.entries({ Host: 'test', ...headers }).map(([name, value]) => `${name}: ${value}\r\n`);
+  const lines = Object.entries({ Host: 'localhost', ...headers }).map(([name, value]) => `${name}: ${value}\r\n`);
   const length = body === '' ? '' : `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n`;
   return `${method} ${path} HTTP/1.1\r\n${lines.join('')}${length}\r\n${body}`;
 }
