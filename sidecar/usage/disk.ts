@@ -117,7 +117,7 @@ const COPY_BYTES = 256 * 1024;
  * Copies bytes of an open file to a new one, fewer if it ends before, and makes them durable; an existing file with this
  * path is replaced. The name is durable once its folder is synced. Rejects with the system's error.
  */
-export async function copyBytes(
+export async function copyToFile(
   disk: Disk,
   from: DiskFile,
   { offset, bytes }: { readonly offset: number; readonly bytes: number },

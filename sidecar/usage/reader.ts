@@ -191,7 +191,7 @@ export async function endOf(
 }
 
 /** The first line of a segment. Undefined if it is missing or damaged. */
-export async function headOf(
+async function headOf(
   dir: string,
   segment: number,
   disk: Disk,

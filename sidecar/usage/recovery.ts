@@ -1,7 +1,7 @@
 /** Repairs what the last run left in the spool, before it is written again. */
 import { join } from 'node:path';
 import type { UsageRecord } from '../domain/usage-record.js';
-import { copyBytes, type Disk, type DiskFile } from './disk.js';
+import { copyToFile, type Disk, type DiskFile } from './disk.js';
 import { endOf, listSegments, scan } from './reader.js';
 import { QUARANTINE, segmentName, segmentPath, type Position } from './spool-format.js';
 
@@ -167,7 +167,7 @@ async function quarantine(
   if ((await disk.sizeOf(path)) === present) return { ...found, file: path, known: true };
   try {
     await disk.makeDir(folder);
-    await copyBytes(disk, from, { offset, bytes: present }, path);
+    await copyToFile(disk, from, { offset, bytes: present }, path);
     await disk.syncDir(folder);
     return { ...found, file: path, known: false };
   } catch {

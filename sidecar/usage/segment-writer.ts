@@ -1,5 +1,5 @@
 import { basename, join } from 'node:path';
-import { copyBytes, type Disk, type DiskFile } from './disk.js';
+import { copyToFile, type Disk, type DiskFile } from './disk.js';
 import { encodeMark, QUARANTINE, segmentPath, type Mark, type Position } from './spool-format.js';
 
 /** The result of a write. After `failed` none of it is valid, and the next write uses a new segment. */
@@ -270,7 +270,7 @@ export class SegmentWriter {
     const path = segmentPath(this.#dir, segment);
     const draft = `${path}.restored`;
     await this.#disk.makeDir(this.#dir);
-    await copyBytes(this.#disk, file, { offset: 0, bytes: size }, draft);
+    await copyToFile(this.#disk, file, { offset: 0, bytes: size }, draft);
     if ((await file.at(path)) === 'other') {
       const folder = join(this.#dir, QUARANTINE);
       await this.#disk.makeDir(folder);
