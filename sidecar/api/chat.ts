@@ -1,89 +1,56 @@
-import { randomUUID } from 'node:crypto';
-import type { Lease } from '../admission/seat-queue.js';
-import type { CompletionHead } from '../contracts/answers.js';
-import type { ChatForm, ChatParams } from '../contracts/requests.js';
-import type { Exchange } from '../http/exchange.js';
-import { makeJob, type ChatTokens, type MadeJob } from './chat-job.js';
-import { ReplyCounts } from './reply-counts.js';
-import { JoinedWriter } from './joined-writer.js';
-import { failed, preflight, type PreparedRequest } from './preflight.js';
-import { endUnfinished } from './end-unfinished.js';
-import * as imageRefusals from './image-refusals.js';
-import type { RequestBody } from './request-body.js';
-import { fingerprintOf, StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
-import { ENDED, runJob, type Ended, type RemadeJob, type ReplyReceiver, type RunEnd } from './run-job.js';
-import type { Services } from './services.js';
-import { UsageSession } from './usage-session.js';
-import { RequestContext, type Stop } from './request-context.js';
-import { SeatWait } from './seat-wait.js';
-
 /** POST /v1/chat/completions, whole or streamed. */
-export async function chat(exchange: Exchange, services: Services): Promise<void> {
-  const context = new RequestContext(exchange, 'chat', services);
-  try {
-    const end = await complete(context, services, { makeWriter });
-    if (end.kind !== 'ended') context.stop(end);
-  } finally {
-    context.close();
-  }
-}
+import { randomUUID } from 'node:crypto';
+import {
+  chatChunk,
+  chatCompletion,
+  chunkHead,
+  finishChunk,
+  roleChunk,
+  toolCallChunk,
+  usageChunk,
+  type ChunkHead,
+  type CompletionChoice,
+  type CompletionHead,
+  type CompletionUsage,
+} from '../contracts/answers.js';
+import type { ChatParams, ToolCall } from '../contracts/requests.js';
+import type { Clock } from '../lib/clock.js';
+import { generation } from './generation.js';
+import { newCallId, StreamKeepAlive, type CallPart, type Finished, type Piece, type ReplyWriter } from './replies.js';
+import type { RequestContext } from './request-context.js';
+import { WORK_ERRORS, type ChatTokens, type WorkRequest, type WorkRoute } from './route.js';
 
-/** What differs between the routes that complete chats. */
-interface ChatRouteOptions {
-  /** The contract of the route's bodies; absent: the one of the setting `contract`. */
-  readonly form?: ChatForm;
-  readonly makeWriter: (
-    context: RequestContext,
-    prepared: PreparedRequest<ChatParams>,
-    services: Services,
-  ) => ReplyWriter;
-}
+export const CHAT: WorkRoute<ChatParams, ChatTokens> = {
+  name: 'chat',
+  operation: 'chat',
+  entitlement: 'chat',
+  kind: 'chat',
+  maxBytes: ({ chatBytes }) => chatBytes,
+  form: (contract) => (contract === 'compatible' ? 'compatible' : 'chat'),
+  begin: (request) => generation(request, makeWriter),
+  reference: {
+    path: '/v1/chat/completions',
+    method: 'post',
+    id: 'createChatCompletion',
+    tag: 'chat',
+    summary: 'Continue a conversation',
+    description:
+      'One completion object, or with `stream: true` server-sent events: each frame is `data: ` and one chunk as JSON. ' +
+      'A stream that went well ends with `data: [DONE]`; one that ends early ends with exactly one error object and no ' +
+      '`[DONE]`. Comments (`: keep-alive`) may come between frames. The 200 goes out with the first token, or after one ' +
+      'keep-alive interval without one; until then a failure is an ordinary error response. After the last frame of a ' +
+      'stream whose request has `TE: trailers` the trailer field `Server-Timing: ra-ttft;dur=<milliseconds>` says how long after the request’s last byte ' +
+      'its first token came; it is left out when no token was generated, and clients may ignore it.',
+    key: true,
+    request: 'ChatCompletionRequest',
+    compatibleRequest: 'CompatibleChatRequest',
+    answer: 'ChatCompletion',
+    frames: ['ChatCompletionChunk', 'UsageChunk', 'Error'],
+    errors: WORK_ERRORS,
+  },
+};
 
-/** One chat from its checks to its answer. Returns why it was granted no seat; once it was, `finish` answers it. */
-export async function complete(
-  context: RequestContext,
-  services: Services,
-  route: ChatRouteOptions,
-): Promise<Stop | Ended> {
-  const prepared = await preflight<ChatParams>(context, 'chat', services, route.form);
-  if (prepared.kind !== 'prepared') return prepared;
-  const { params, model } = prepared;
-  const { firstImage } = params;
-  if (firstImage !== undefined && !model.vision) return failed(imageRefusals.noVision(firstImage));
-
-  // Created before the wait for a seat, since it keeps the stream alive during the wait.
-  const writer = joined(route.makeWriter(context, prepared, services), params, context, services);
-  const usage = new UsageSession(services, context, prepared.caller, model, 'chat');
-  const wait = SeatWait.enter(context, prepared, params.n);
-  if (wait.kind !== 'waiting') return wait;
-  const make = async (tokens: Promise<ChatTokens | Stop>, contexts: readonly number[]): Promise<MadeJob | Stop> =>
-    makeJob({ context, prepared, usage, services }, await tokens, contexts);
-  const made = await make(wait.tokenize(prepared, 'chat'), model.engine.contexts);
-  if (made.kind !== 'made') return made;
-  const lease = await wait.seat(made.needs);
-  if ('kind' in lease) return lease;
-
-  const counts = new ReplyCounts(services.clock, context, usage);
-  const receiver = replyReceiver({ context, writer, counts, body: prepared.body }, params.stream ? lease : undefined);
-  const { draining } = services;
-  const remake = async (replica: number): Promise<RemadeJob | Stop> => {
-    const own = model.engine.replicas[replica]?.facts;
-    const again = wait.tokenizeAgain(prepared, 'chat', own?.promptVersion);
-    const next = await make(again, own ? [own.contextPerSeat] : model.engine.contexts);
-    return next.kind === 'made' ? { kind: 'remade', plan: next, ...(next.images && { images: next.images }) } : next;
-  };
-  const images = made.images && { images: made.images };
-  const parts = { engine: model.engine, usage, seatsWanted: params.n, draining, remake, ...images };
-  const end = await runJob(context, lease, { kind: 'generate', plan: made, receiver }, parts);
-  if (await finish(context, writer, counts, usage, end)) prepared.claim.complete();
-  return ENDED;
-}
-
-function makeWriter(
-  context: RequestContext,
-  { params, model }: PreparedRequest<ChatParams>,
-  services: Services,
-): ReplyWriter {
+function makeWriter({ context, params, model, services }: WorkRequest<ChatParams>): ReplyWriter {
   // Of a model that was never loaded it is known once the job has begun.
   const weightVersion = model.engine.facts?.weightVersion ?? '';
   const head: CompletionHead = {
@@ -93,90 +60,163 @@ function makeWriter(
     fingerprint: fingerprintOf(weightVersion),
   };
   if (!params.stream) return new WholeWriter(context, head, weightVersion);
-  const { clock } = services;
-  const writer = new StreamWriter(context, head, {
-    includeUsage: params.includeUsage,
-    clock,
-    keepAliveMs: services.limits.keepAliveMs,
-  });
+  const { clock, limits } = services;
+  const { includeUsage } = params;
+  const writer = new StreamWriter(context, head, { includeUsage, clock, keepAliveMs: limits.keepAliveMs });
   context.onClose(() => writer.close());
   return writer;
 }
 
-/** Joins the frames of a stream, if `stream.intervalMs` is set. */
-function joined(
-  writer: ReplyWriter,
-  { stream }: ChatParams,
-  context: RequestContext,
-  { clock, limits }: Services,
-): ReplyWriter {
-  if (!stream || limits.streamIntervalMs === 0) return writer;
-  const made = new JoinedWriter(writer, clock, limits.streamIntervalMs);
-  context.onClose(() => made.close());
-  return made;
-}
+/** Digits of a weight version that a fingerprint contains. */
+const FINGERPRINT = 12;
 
-interface Replying {
-  readonly context: RequestContext;
-  readonly writer: ReplyWriter;
-  readonly counts: ReplyCounts;
-  readonly body: RequestBody;
+/** The `system_fingerprint` of a weight version. */
+export function fingerprintOf(weightVersion: string): string {
+  return `fp_${weightVersion.slice(0, FINGERPRINT)}`;
 }
 
 /**
- * Passes the engine's results to the counts and to the caller. `lease`: that of a stream, whose caller has what it waited for when
- * the first token arrives. A lease that was given back after a lost engine ignores this, so the request's patience is not observed.
+ * Server-sent events. The 200 is sent with the first token, or after one keep-alive interval without a token: a failure before that
+ * is an ordinary response, and a proxy receives bytes during a long wait or prefill. The first interval begins at the
+ * construction.
  */
-function replyReceiver({ context, writer, counts, body }: Replying, lease: Lease | undefined): ReplyReceiver {
-  // Before the writer has the first result, with which it records the first token's time.
-  const begin = (): void => {
-    if (!context.times.begun) lease?.begun();
-  };
-  return {
-    started: (cachedTokens, weightVersion) => {
-      context.started(cachedTokens);
-      body.begun();
-      writer.madeBy?.(weightVersion);
-    },
-    cached: (tokens) => context.cached(tokens),
-    piece: (piece) => {
-      begin();
-      counts.piece(piece.choice, piece.tokens);
-      writer.piece(piece);
-    },
-    call: (piece) => {
-      begin();
-      counts.piece(piece.choice, piece.tokens);
-      writer.call(piece);
-    },
-    finished: (finished) => {
-      begin();
-      counts.finished(finished);
-      writer.finished(finished);
-    },
-  };
+export class StreamWriter implements ReplyWriter {
+  readonly #context: RequestContext;
+  #chunkHead: ChunkHead;
+  readonly #head: CompletionHead;
+  readonly #includeUsage: boolean;
+  readonly #begun = new Set<number>();
+  readonly #keepAlive: StreamKeepAlive;
+
+  constructor(
+    context: RequestContext,
+    head: CompletionHead,
+    options: { includeUsage: boolean; clock: Clock; keepAliveMs: number },
+  ) {
+    this.#context = context;
+    this.#head = head;
+    this.#chunkHead = chunkHead(head);
+    this.#includeUsage = options.includeUsage;
+    this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, () => {
+      context.stream().comment('keep-alive');
+    });
+  }
+
+  madeBy(weightVersion: string): void {
+    const fingerprint = fingerprintOf(weightVersion);
+    if (fingerprint !== this.#head.fingerprint)
+      this.#chunkHead = chunkHead(Object.assign({}, this.#head, { fingerprint }));
+  }
+
+  piece({ choice, channel, text }: Piece): void {
+    this.#begin(choice);
+    this.#send(chatChunk(this.#chunkHead, choice, channel, text));
+  }
+
+  call({ choice, index, name, arguments: part }: CallPart): void {
+    this.#begin(choice);
+    const begun = name !== undefined && { id: newCallId(), name };
+    this.#send(toolCallChunk(this.#chunkHead, choice, { index, arguments: part, ...begun }));
+  }
+
+  finished({ choice, reason }: Finished): void {
+    this.#begin(choice);
+    this.#send(finishChunk(this.#chunkHead, choice, reason));
+  }
+
+  done(usage: CompletionUsage): void {
+    const stream = this.#context.stream();
+    if (this.#includeUsage) stream.event(usageChunk(this.#chunkHead, usage));
+    stream.event('[DONE]');
+    stream.end(this.#context.times.trailer());
+    this.#context.ended(200);
+  }
+
+  /** Stops the keep-alive timer. Idempotent. */
+  close(): void {
+    this.#keepAlive.close();
+  }
+
+  /** The first chunk of a choice names the role. */
+  #begin(choice: number): void {
+    if (this.#begun.has(choice)) return;
+    this.#begun.add(choice);
+    this.#send(roleChunk(this.#chunkHead, choice));
+  }
+
+  #send(chunk: string): void {
+    this.#keepAlive.sent();
+    this.#context.stream().event(chunk);
+  }
 }
 
-/** Writes the usage record and the end of the answer. Resolves with whether the caller got the whole answer. */
-async function finish(
-  context: RequestContext,
-  writer: ReplyWriter,
-  counts: ReplyCounts,
-  usage: UsageSession,
-  end: RunEnd,
-): Promise<boolean> {
-  const { promptTokens, cachedTokens, completionTokens } = context;
-  // Requests that never started consume no tokens.
-  if (context.phase !== 'waiting') {
-    context.meter?.used({ prompt: promptTokens, cached: cachedTokens, completion: completionTokens });
+/** One JSON body at the end. */
+export class WholeWriter implements ReplyWriter {
+  readonly #context: RequestContext;
+  readonly #head: CompletionHead;
+  #weightVersion: string;
+  readonly #drafts = new Map<number, Draft>();
+  readonly #choices: CompletionChoice[] = [];
+
+  constructor(context: RequestContext, head: CompletionHead, weightVersion: string) {
+    this.#context = context;
+    this.#head = head;
+    this.#weightVersion = weightVersion;
   }
-  if (end.kind !== 'done') {
-    writer.flush?.();
-    await endUnfinished(context, usage, end);
-    return false;
+
+  madeBy(weightVersion: string): void {
+    this.#weightVersion = weightVersion;
   }
-  if (!(await usage.closeAnswered())) return false;
-  const { reasoningTokens } = counts;
-  writer.done({ promptTokens, cachedTokens, completionTokens, reasoningTokens });
-  return true;
+
+  piece({ choice, channel, text }: Piece): void {
+    this.#draft(choice)[channel].push(text);
+  }
+
+  call({ choice, index, name, arguments: part }: CallPart): void {
+    const { calls } = this.#draft(choice);
+    if (name !== undefined) calls[index] = { name, arguments: [] };
+    calls[index]?.arguments.push(part);
+  }
+
+  finished({ choice, reason, matchedStop }: Finished): void {
+    const { content, reasoning, calls } = this.#draft(choice);
+    const toolCalls = calls.flatMap((call) => toolCall(call) ?? []);
+    this.#choices[choice] = {
+      content: toolCalls.length > 0 && content.length === 0 ? null : content.join(''),
+      ...(reasoning.length > 0 && { reasoning: reasoning.join('') }),
+      ...(toolCalls.length > 0 && { toolCalls }),
+      finishReason: reason,
+      ...(matchedStop !== undefined && { matchedStop }),
+    };
+  }
+
+  done(usage: CompletionUsage): void {
+    const head = Object.assign({}, this.#head, { fingerprint: fingerprintOf(this.#weightVersion) });
+    const body = chatCompletion(head, this.#choices, usage, this.#weightVersion);
+    this.#context.reply({ status: 200, headers: { 'Server-Timing': this.#context.times.header() }, body });
+  }
+
+  #draft(choice: number): Draft {
+    let draft = this.#drafts.get(choice);
+    if (!draft) this.#drafts.set(choice, (draft = { content: [], reasoning: [], calls: [] }));
+    return draft;
+  }
+}
+
+/** The pieces of a reply so far. */
+interface Draft {
+  readonly content: string[];
+  readonly reasoning: string[];
+  readonly calls: { readonly name: string; readonly arguments: string[] }[];
+}
+
+/** Undefined: the reply ended within the arguments, which are then not valid JSON. */
+function toolCall({ name, arguments: parts }: Draft['calls'][number]): ToolCall | undefined {
+  const text = parts.join('');
+  try {
+    JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  return { id: newCallId(), type: 'function', function: { name, arguments: text } };
 }

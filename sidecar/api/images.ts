@@ -5,12 +5,19 @@ import type { Prompt } from '../engine-client/engine.js';
 import type { RequestImage } from '../prompts/prompt-maker.js';
 import { placeImages, type ImageLayout, type PlacedPart } from '../vision/place-images.js';
 import type { EncodeTask, Encoding, Layout, Size, Vision } from '../vision/vision.js';
-import { imageFailed, imageTooLong, imageUnreadable } from './image-refusals.js';
-import { starting } from './refusals.js';
-import type { JobImages, ImageFailure } from './run-job.js';
+import { imageFailed, imageTooLong, imageUnreadable, starting } from './refusals.js';
 
 /** With `detail: low` an image is shrunk to sides of this many pixels, where that saves tokens. */
 const LOW_SIDE = 512;
+
+/** Why there are no embeddings of an image. */
+export interface ImageFailure {
+  readonly kind: 'image-failed';
+  readonly error: ContractError;
+}
+
+/** The embeddings of a job's images. */
+export type JobImages = Pick<Encodings, 'embeddings' | 'close'>;
 
 export type ImagePrompt =
   | { readonly kind: 'placed'; readonly prompt: Prompt; readonly images: JobImages }
@@ -97,7 +104,7 @@ interface OpenEncoding {
 }
 
 /** Each image is encoded once, when its first part is requested, and released with its last. */
-class Encodings implements JobImages {
+class Encodings {
   readonly #vision: Vision;
   readonly #tasks: readonly EncodeTask[];
   readonly #placed: readonly PlacedPart[];
@@ -112,6 +119,7 @@ class Encodings implements JobImages {
     this.#of = of;
   }
 
+  /** The embeddings of a part of an image, by the part's index in the prompt, until `close`. */
   async embeddings(at: number): Promise<Float32Array | ImageFailure> {
     const { image, part } = this.#placed[at] ?? { image: -1, part: 0 };
     const task = this.#tasks[image];
@@ -130,6 +138,7 @@ class Encodings implements JobImages {
     return values;
   }
 
+  /** They are not needed any more. Idempotent. */
   close(): void {
     this.#closed = true;
     for (const { encoding } of this.#encodings.values()) encoding.cancel();

@@ -1,9 +1,13 @@
+import { isAbsolute } from 'node:path';
 import { bearerOf } from '../access/bearer.js';
 import type { KeysInForce } from '../access/key-file-watch.js';
-import { contractError } from '../domain/errors.js';
+import type { PatienceReport, QueueReport } from '../admission/seat-queue.js';
+import { contractError, type ContractError } from '../domain/errors.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Metrics } from '../telemetry/metrics.js';
-import type { HostedModel, Services } from './services.js';
+import { isJson } from './preflight.js';
+import * as refusals from './refusals.js';
+import type { Services } from './services.js';
 
 /**
  * GET /keys on the operators' listener: the keys file that this sidecar follows and which content of it is in force, so
@@ -15,136 +19,6 @@ export async function keysInForce(
 ): Promise<void> {
   if (inForce === undefined) exchange.fail(contractError('not_found', 'This sidecar uses no keys file.'));
   else exchange.reply({ status: 200, body: JSON.stringify(await inForce()) });
-}
-
-/** GET /healthz: the process is alive and its event loop runs. */
-export function healthz(exchange: Exchange): void {
-  exchange.reply({ status: 200, body: JSON.stringify({ status: 'ok' }) });
-}
-
-/** GET /health, which load balancers and tools ask of servers of models: 200 `ok` if this sidecar takes work, 503 with its state otherwise. */
-export function health(exchange: Exchange, services: Parts): void {
-  const { status } = stateOf(services);
-  const ready = status === 'ready';
-  exchange.reply({ status: ready ? 200 : 503, body: JSON.stringify({ status: ready ? 'ok' : status }) });
-}
-
-/** The parts of the readiness. */
-type Parts = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'promptHosts' | 'promptsReady'>;
-
-/** ready: takes work; starting: will take work without an operator; unhealthy: does not, and may need an operator. */
-type PartState = 'ready' | 'starting' | 'unhealthy';
-
-interface State {
-  /** The worst state of its parts, or `draining`. */
-  readonly status: PartState | 'draining';
-  readonly parts: Readonly<Record<string, PartState>>;
-}
-
-/** The readiness with its reasons, for the operators' listener. */
-export interface ReasonedState extends State {
-  /** One short text for each part that is not ready. */
-  readonly reasons: readonly string[];
-}
-
-/**
- * GET /readyz: 200 if this sidecar takes work, 503 otherwise. It does if it does not drain, usage can be recorded, balances are
- * known where credit is checked, prompt hosts have started and can be started again, and a replica of each model is loaded, except models that are
- * loaded on demand. The route needs no key, so the answer has the state of each part and no model, file or reason.
- */
-export function readyz(exchange: Exchange, services: Parts): void {
-  replyReadiness(exchange, stateOf(services));
-}
-
-/** The same on the operators' listener, with the reasons. */
-export function readyzWithReasons(exchange: Exchange, services: Parts): void {
-  replyReadiness(exchange, readinessOf(services));
-}
-
-/** The same for other pages of the operators' listener. */
-export function readinessOf(services: Parts): ReasonedState {
-  const { status, parts } = stateOf(services);
-  return { status, parts, reasons: reasonsOf(services) };
-}
-
-function replyReadiness(exchange: Exchange, state: State): void {
-  exchange.reply({ status: state.status === 'ready' ? 200 : 503, body: JSON.stringify(state) });
-}
-
-function stateOf(services: Parts): State {
-  const engines = awaited(services).map(({ engine }) => engine.state);
-  const parts: State['parts'] = {
-    models: engines.includes('lost')
-      ? 'unhealthy'
-      : modelsReady(services) && promptsReady(services)
-        ? 'ready'
-        : 'starting',
-    usage: services.spool.health.ok ? 'ready' : 'unhealthy',
-    ...(services.credit && { credit: services.credit.known ? 'ready' : 'starting' }),
-    // A host that ended is restarted within a moment; one that cannot be started needs an operator.
-    ...(promptProblems(services).length > 0 && { prompts: 'unhealthy' }),
-  };
-  const states = Object.values(parts);
-  const worst = (['unhealthy', 'starting'] as const).find((state) => states.includes(state)) ?? 'ready';
-  return { status: services.leaving() ? 'draining' : worst, parts };
-}
-
-function reasonsOf(services: Parts): string[] {
-  const { health } = services.spool;
-  return [
-    ...(services.leaving() ? ['draining'] : []),
-    ...(health.ok ? [] : [`spool_unhealthy: ${health.why}`]),
-    ...(services.credit?.known === false ? ['credit_gate_unavailable'] : []),
-    ...(services.models.size === 0 ? ['cold'] : []),
-    ...(modelsReady(services) && !promptsReady(services) ? ['starting: prompt hosts'] : []),
-    ...promptProblems(services),
-    ...awaited(services)
-      .filter(({ engine }) => engine.state !== 'ready')
-      .map(({ id, engine }) => `${engine.state}: ${id}${why(engine)}`),
-    ...[...services.models.values()].flatMap(onDemandProblem),
-    ...[...services.models.values()].flatMap(replicaProblems),
-  ];
-}
-
-/** A model that is loaded when a request needs it, and last could not be. */
-function onDemandProblem({ id, engine }: HostedModel): string[] {
-  const failed = engine.onDemand && engine.state !== 'ready' && engine.problem !== undefined;
-  return failed ? [`${engine.state}: ${id}${why(engine)}`] : [];
-}
-
-/** Replicas that do not serve while others do, each with its reason. */
-function replicaProblems({ id, engine: { state, replicas } }: HostedModel): string[] {
-  if (state !== 'ready') return [];
-  return replicas.flatMap((replica, at) =>
-    replica.state === 'ready' || replica.state === 'unloaded'
-      ? []
-      : [`${replica.state}: ${id}: replica ${at}${why(replica)}`],
-  );
-}
-
-function why({ problem }: { readonly problem: string | undefined }): string {
-  return problem === undefined ? '' : `: ${problem}`;
-}
-
-/** Prompt hosts that could not be started, each with its reason. */
-function promptProblems({ promptHosts }: Parts): string[] {
-  return (promptHosts?.() ?? []).flatMap(({ lane, problem }) =>
-    problem === undefined ? [] : [`prompt host: ${lane}: ${problem}`],
-  );
-}
-
-/** Models that have to be loaded. */
-function awaited({ models }: Parts): HostedModel[] {
-  return [...models.values()].filter(({ engine }) => !engine.onDemand);
-}
-
-function modelsReady(services: Parts): boolean {
-  return services.models.size > 0 && awaited(services).every(({ engine }) => engine.state === 'ready');
-}
-
-/** No model is served before prompts can be prepared. */
-function promptsReady(services: Parts): boolean {
-  return services.promptsReady?.() !== false;
 }
 
 /** The secrets with which all metrics can be read on the public listener. */
@@ -180,4 +54,177 @@ export async function publicMetrics(exchange: Exchange, { metrics, open, scraper
 export async function operatorsMetrics(exchange: Exchange, services: Pick<Services, 'metrics'>): Promise<void> {
   const { contentType, text } = await services.metrics.render();
   exchange.reply({ status: 200, headers: { 'Content-Type': contentType }, body: text });
+}
+
+/** The most accounts that are listed for each model; the others are summed up. */
+const NAMED = 100;
+
+/** GET /admission on the operators' listener: each model's queue, and what each account has waiting, running and charged. */
+export function admission(exchange: Exchange, services: Pick<Services, 'models'>): void {
+  const models = Array.from(services.models.values(), ({ id, queue }) => ({
+    model: id,
+    ...admissionPage(queue.report(NAMED)),
+  }));
+  exchange.reply({ status: 200, body: JSON.stringify({ models }) });
+}
+
+/** The report with the fields of the page only, so that a field that is added to the queue's report is not shown by accident. */
+export function admissionPage(report: QueueReport): AdmissionPage {
+  return {
+    seats: report.seats,
+    busy: report.busy,
+    waiting: report.waiting,
+    waitingBytes: report.waitingBytes,
+    paused: report.paused,
+    replicas: report.replicas.map(({ seats, busy, up, tokenTimeRatio }) => ({
+      seats,
+      busy,
+      up,
+      tokenTimeRatio: tokenTimeRatio === null ? null : thousandths(tokenTimeRatio),
+    })),
+    fairness: report.fairness,
+    refused: report.refused,
+    released: report.released,
+    overload: {
+      standing: report.overload.standing,
+      load: thousandths(report.overload.load),
+      leftMs: whole(report.overload.leftMs),
+      patience: {
+        'first-token': patience(report.overload.patience['first-token']),
+        end: patience(report.overload.patience.end),
+      },
+      retries: report.overload.retries,
+    },
+    nextVirtualMs: report.nextVirtualMs === null ? null : whole(report.nextVirtualMs),
+    accounts: report.accounts.map((account) => ({
+      account: account.account,
+      weight: account.weight,
+      waiting: account.waiting,
+      running: account.running,
+      virtualMs: whole(account.virtualMs),
+      seatMs: whole(account.seatMs),
+      holdMs: account.holdMs === null ? null : whole(account.holdMs),
+      calibration: thousandths(account.calibration),
+      predictedWaitMs: whole(account.predictedWaitMs),
+      classes: account.classes.map((each) => ({
+        class: each.class,
+        waiting: each.waiting,
+        running: each.running,
+        holdMs: each.holdMs === null ? null : whole(each.holdMs),
+        calibration: thousandths(each.calibration),
+        predictedWaitMs: whole(each.predictedWaitMs),
+      })),
+    })),
+    others: {
+      accounts: report.others.accounts,
+      waiting: report.others.waiting,
+      running: report.others.running,
+      seatMs: whole(report.others.seatMs),
+    },
+  };
+}
+
+function patience({ p10, p50, p90 }: PatienceReport): PatienceReport {
+  const rounded = (ms: number | null): number | null => (ms === null ? null : whole(ms));
+  return { p10: rounded(p10), p50: rounded(p50), p90: rounded(p90) };
+}
+
+function whole(ms: number): number {
+  return Math.round(ms);
+}
+
+function thousandths(value: number): number {
+  return Math.round(value * 1000) / 1000;
+}
+
+/** One model's queue as operators see it. Times in ms, rounded. */
+export interface AdmissionPage {
+  readonly seats: number;
+  readonly busy: number;
+  readonly waiting: number;
+  readonly waitingBytes: number;
+  readonly paused: boolean;
+  /**
+   * The seats of each engine process, in the order of the configuration. `tokenTimeRatio`: how many times as long a token of a
+   * reply takes on it as on the average one under the same load; null: not known.
+   */
+  readonly replicas: QueueReport['replicas'];
+  readonly fairness: number | null;
+  readonly refused: QueueReport['refused'];
+  readonly released: QueueReport['released'];
+  readonly overload: QueueReport['overload'];
+  /** The `virtualMs` of the account that is served next; null: none has a request to seat. */
+  readonly nextVirtualMs: QueueReport['nextVirtualMs'];
+  readonly accounts: QueueReport['accounts'];
+  /** The sums of all other accounts. */
+  readonly others: QueueReport['others'];
+}
+
+/** A model's id and a path. */
+const MAX_BYTES = 8192;
+
+/** How a reload ended. */
+export type Reloaded =
+  | {
+      readonly kind: 'reloaded';
+      /** The version that every replica serves now. */
+      readonly version: string;
+      /** Replicas that loaded it; 0: all had it. */
+      readonly replicas: number;
+      readonly file: string;
+    }
+  | { readonly kind: 'unknown-model' }
+  /** `why`: one line for the operator. Some replicas may have the new weights. */
+  | { readonly kind: 'failed'; readonly why: string };
+
+/** Loads other weights of a model. Without `file`, those at its present path. */
+export type Reload = (model: string, file: string | undefined) => Promise<Reloaded>;
+
+/**
+ * POST /models/reload on the operators' listener, answered when the reload has ended: `{"model", "file"?}`. `reload`: undefined while
+ * the sidecar starts.
+ */
+export async function reloadModel(exchange: Exchange, reload: Reload | undefined): Promise<void> {
+  // This also protects against web pages, which may not send this type to another origin without a CORS preflight.
+  if (!isJson(exchange.head.header('content-type'))) {
+    exchange.fail(refusals.wrongContentType());
+    return;
+  }
+  const body = await exchange.body(MAX_BYTES);
+  if (body.kind === 'gone') return;
+  const bytes = body.kind === 'body' ? body.bytes : undefined;
+  const asked = bytes ? parse(bytes) : refusals.tooLarge(MAX_BYTES);
+  if ('status' in asked) {
+    exchange.fail(asked);
+    return;
+  }
+  if (reload === undefined) {
+    exchange.fail(contractError('cold', 'The sidecar still starts.'));
+    return;
+  }
+  const end = await reload(asked.model, asked.file);
+  if (end.kind === 'unknown-model') exchange.fail(contractError('not_found', 'No such model is configured.'));
+  else if (end.kind === 'failed') exchange.fail(contractError('unprocessable', end.why));
+  else {
+    const { version, replicas, file } = end;
+    const answer = { model: asked.model, weight_version: version, replicas, file };
+    exchange.reply({ status: 200, body: JSON.stringify(answer) });
+  }
+}
+
+function parse(bytes: Uint8Array): { readonly model: string; readonly file: string | undefined } | ContractError {
+  let raw: unknown;
+  try {
+    raw = JSON.parse(Buffer.from(bytes).toString('utf8'));
+  } catch {
+    return contractError('bad_request', 'The body is no JSON.');
+  }
+  const { model, file, ...more } = (typeof raw === 'object' && raw !== null ? raw : {}) as Readonly<
+    Record<string, unknown>
+  >;
+  if (typeof model !== 'string' || Object.keys(more).length > 0)
+    return contractError('bad_request', 'The body is {"model"} with an optional "file".');
+  if (file === undefined) return { model, file };
+  if (typeof file === 'string' && isAbsolute(file)) return { model, file };
+  return contractError('bad_request', 'The file is an absolute path.', { param: 'file' });
 }

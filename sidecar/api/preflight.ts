@@ -1,23 +1,21 @@
 /**
  * The checks before a request enters a model's queue, the same for every route that uses a model: those of
- * docs/contract.md#order-of-checks, cheapest first. The place in the queue follows in seat-wait.ts. Nothing is answered here:
+ * docs/contract.md#order-of-checks, cheapest first. The place in the queue follows in run.ts. Nothing is answered here:
  * a refusal is returned, and what was reserved before it is released when the context closes.
  */
 import { fingerprint, NO_CLAIM, parseIdempotencyKey, type Claim } from '../access/idempotency.js';
 import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
 import type { LimitGroup } from '../access/limits.js';
-import type { BodyForm, Params, ModelRoute } from '../contracts/requests.js';
+import type { Params } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
 import type { Body } from '../http/body.js';
+import type { RequestHead } from '../http/exchange.js';
 import type { Failed } from '../prompts/prompt-maker.js';
-import { clientTimeoutMs, namesDeadline, timeAllowed } from './deadline.js';
 import * as refusals from './refusals.js';
 import { RequestBody } from './request-body.js';
+import { failed, type RequestContext, type Stop } from './request-context.js';
+import type { RouteChecks } from './route.js';
 import type { HostedModel, Services } from './services.js';
-import type { RequestContext, Stop } from './request-context.js';
-
-/** Whole request bodies on both decision routes (docs/contract.md#limits). */
-const DECISION_BODY_BYTES = 1024 * 1024;
 
 /** A request that may run: its caller, its model, and its body, still open. */
 export interface PreparedRequest<P extends Params> {
@@ -36,30 +34,23 @@ export interface PreparedRequest<P extends Params> {
  */
 export async function preflight<P extends Params>(
   context: RequestContext,
-  route: P['route'],
+  route: RouteChecks,
   services: Services,
-  form: BodyForm = route === 'chat' && services.contract === 'compatible' ? 'compatible' : route,
 ): Promise<PreparedRequest<P> | Stop> {
   const closed = notServing(services);
   if (closed) return failed(closed);
-  const caller = await authorize(context, route === 'chat' ? 'chat' : 'decisions', services);
+  const caller = await authorize(context, route.operation, services);
   if (caller.kind !== 'caller') return caller;
   const received = await readBody(context, route, services, caller);
   if (received.kind !== 'body') return received;
-  const body = new RequestBody(received, form, caller, services.prompts);
+  const body = new RequestBody(received, route.form(services.contract), caller, services.prompts);
   context.onClose(() => body.free());
   const checked = await checkModel<P>(context, route, services, caller, body);
   if ('kind' in checked) return checked;
-  // The strict and the compatible form count as one route here, since a sidecar serves only one of them.
-  const claim = await claimKey(context, form === 'responses' ? form : route, services, caller, body);
+  const claim = await claimKey(context, route, services, caller, body);
   if ('kind' in claim) return claim;
   context.onClose(() => claim.release());
   return { kind: 'prepared', caller, body, claim, ...checked };
-}
-
-/** A stop with an error. */
-export function failed(error: ContractError): Stop {
-  return { kind: 'failed', error };
 }
 
 /** A stop for a body of which the prompt host made nothing. The log has the reason, the answer has none. */
@@ -69,7 +60,7 @@ export function promptFailed({ log }: RequestContext, { reason, fault }: Omit<Fa
 }
 
 /** Why no request is accepted at present; undefined if requests are. */
-export function notServing(services: Services): ContractError | undefined {
+function notServing(services: Services): ContractError | undefined {
   if (services.draining()) return refusals.draining(refusals.DRAIN_RETRY_MS);
   return services.spool.health.ok ? undefined : refusals.spoolUnhealthy();
 }
@@ -110,14 +101,14 @@ export async function authorize(
 /** Checks content type and size, and reads the body. */
 async function readBody(
   context: RequestContext,
-  route: ModelRoute,
+  route: RouteChecks,
   services: Services,
   caller: Caller,
 ): Promise<Body | Stop> {
   const { exchange } = context;
   if (!isJson(exchange.head.header('content-type'))) return failed(refusals.wrongContentType());
   if (isEncoded(exchange.head.header('content-encoding'))) return failed(refusals.encodedBody());
-  const limit = route === 'chat' ? services.limits.chatBytes : DECISION_BODY_BYTES;
+  const limit = route.maxBytes(services.limits);
   const body = await exchange.body(limit);
   if (body.kind === 'body') {
     context.times.receivedAt = body.receivedAt;
@@ -135,7 +126,7 @@ async function readBody(
 /** Checks the contract, the entitlement, the model's kind and its state. A request that may use an unloaded model loads it. */
 async function checkModel<P extends Params>(
   context: RequestContext,
-  route: P['route'],
+  route: RouteChecks,
   services: Services,
   caller: Caller,
   body: RequestBody,
@@ -154,14 +145,18 @@ async function checkModel<P extends Params>(
   return error ? failed(error) : { model, params: checked.params as P };
 }
 
-function unentitled(caller: Caller, route: ModelRoute, model: HostedModel | undefined): ContractError | undefined {
+function unentitled(
+  caller: Caller,
+  { entitlement }: RouteChecks,
+  model: HostedModel | undefined,
+): ContractError | undefined {
   if (!model || !mayCall(caller.models, model.id)) return refusals.notEntitled();
   if (!inCohort(caller, model.cohort)) return refusals.notInCohort();
-  return mayUse(caller, route) ? undefined : refusals.routeNotEntitled();
+  return mayUse(caller, entitlement) ? undefined : refusals.routeNotEntitled();
 }
 
-function modelProblem(route: ModelRoute, model: HostedModel): ContractError | undefined {
-  if ((route === 'chat') !== (model.kind === 'chat')) return refusals.wrongEndpoint(model.kind);
+function modelProblem({ kind }: RouteChecks, model: HostedModel): ContractError | undefined {
+  if (kind !== model.kind) return refusals.wrongEndpoint(model.kind);
   if (model.engine.state === 'ready') return undefined;
   model.engine.wake();
   const { state, readyInMs } = model.engine;
@@ -174,7 +169,7 @@ function modelProblem(route: ModelRoute, model: HostedModel): ContractError | un
  */
 async function claimKey(
   context: RequestContext,
-  route: ModelRoute | 'responses',
+  { name }: RouteChecks,
   services: Services,
   caller: Caller,
   { bytes }: RequestBody,
@@ -184,7 +179,7 @@ async function claimKey(
   const key = parseIdempotencyKey(header);
   if (key === undefined) return failed(refusals.malformedIdempotencyKey());
   if (bytes === undefined) return { kind: 'cancelled' };
-  const claimed = services.idempotency.claim(caller.account, key, await fingerprint(route, bytes));
+  const claimed = services.idempotency.claim(caller.account, key, await fingerprint(name, bytes));
   return claimed.kind === 'claimed' ? claimed.claim : failed(refusals.keyReused(claimed.kind));
 }
 
@@ -195,4 +190,48 @@ function isEncoded(contentEncoding = ''): boolean {
 
 export function isJson(contentType: string | undefined): boolean {
   return contentType !== undefined && /^application\/json\s*(;|$)/i.test(contentType.trim());
+}
+
+/** Whole milliseconds, at most a little over a day; 0 has passed already. */
+const MILLISECONDS = /^(?:0|[1-9][0-9]{0,7})$/;
+
+/**
+ * How long a request may take from its body's last byte on, ms: the operator's limit, or that of a gateway in
+ * `x-ra-deadline-ms` if it is shorter. Undefined: no limit. The header counts only on requests that come through a gateway, since a
+ * request with a short deadline goes before others of its account.
+ */
+export function timeAllowed(
+  head: Pick<RequestHead, 'header'>,
+  { vouched }: Pick<Caller, 'vouched'>,
+  { timeoutMs }: Pick<Services['limits'], 'timeoutMs'>,
+): number | undefined {
+  const asked = vouched === true ? askedFor(head) : undefined;
+  const allowed = timeoutMs > 0 ? timeoutMs : undefined;
+  if (asked === undefined || allowed === undefined) return asked ?? allowed;
+  return Math.min(asked, allowed);
+}
+
+/** Whether a gateway set a deadline for this request, which then goes before others of its account. */
+export function namesDeadline(head: Pick<RequestHead, 'header'>, { vouched }: Pick<Caller, 'vouched'>): boolean {
+  return vouched === true && askedFor(head) !== undefined;
+}
+
+/** Seconds, with or without a fraction, below 12 days. */
+const SECONDS = /^[0-9]{1,6}(?:\.[0-9]{1,6})?$/;
+
+/**
+ * How long the caller's client waits for its answer, ms, from the header that OpenAI's clients send if a call has a timeout. It
+ * is not checked and does not change the order: it only bounds the request's time in the queue. Undefined: there is no such
+ * time, or it is less than a second, which the clients round to 0.
+ */
+export function clientTimeoutMs(head: Pick<RequestHead, 'header'>): number | undefined {
+  const value = head.header('x-stainless-timeout');
+  const ms = value !== undefined && SECONDS.test(value) ? Number(value) * 1000 : 0;
+  return ms > 0 ? ms : undefined;
+}
+
+/** Anything but whole milliseconds is ignored: the header is a gateway's and not part of the contract. */
+function askedFor(head: Pick<RequestHead, 'header'>): number | undefined {
+  const value = head.header('x-ra-deadline-ms');
+  return value !== undefined && MILLISECONDS.test(value) ? Number(value) : undefined;
 }

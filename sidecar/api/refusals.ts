@@ -6,8 +6,8 @@ import type { Claimed } from '../access/idempotency.js';
 import type { Denied } from '../access/identity.js';
 import type { Limit } from '../access/limits.js';
 import type { Refused } from '../admission/seat-queue.js';
-import type { Engine, JobFault } from '../engine-client/engine.js';
 import { contractError, overContextError, type ContractError, type ErrorCode } from '../domain/errors.js';
+import type { Engine, JobFault } from '../engine-client/engine.js';
 
 const INSUFFICIENT = 'The balance of the account cannot cover this request. Add credit, then send it again.';
 const CREDIT_UNKNOWN = 'The credit of the account cannot be checked now. Try again shortly.';
@@ -82,23 +82,18 @@ export function encodedBody(): ContractError {
   return contractError('bad_request', 'Send the body without Content-Encoding: it is not decoded.', { status: 415 });
 }
 
-export function noTextCompletion(): ContractError {
-  return contractError('not_found', 'Text completion is not served. Send messages to /v1/chat/completions.');
-}
-
-/** Lists what a sidecar with this contract serves. */
-export function notServed(path: string, contract: 'strict' | 'compatible'): ContractError {
-  if (contract === 'strict' && (path === '/v1/responses' || /^\/v1\/models\/./.test(path))) {
-    return contractError(
-      'not_found',
-      'This path is served under `contract: compatible` alone. Send messages to /v1/chat/completions; GET /v1/models lists the models.',
-    );
-  }
-  const further = contract === 'strict' ? '' : ', POST /v1/responses, GET /v1/models/{id}';
+export function compatibleOnly(): ContractError {
   return contractError(
     'not_found',
-    `There is nothing at this path. Served are POST /v1/chat/completions, POST /v1/decisions, POST /v1/systemone, GET /v1/models${further}; ` +
-      'GET /v1/openapi.json describes them.',
+    'This path is served under `contract: compatible` alone. Send messages to /v1/chat/completions; GET /v1/models lists the models.',
+  );
+}
+
+/** `served`: method and path of each route that asks for a key. */
+export function notServed(served: readonly string[]): ContractError {
+  return contractError(
+    'not_found',
+    `There is nothing at this path. Served are ${served.join(', ')}; GET /v1/openapi.json describes them.`,
   );
 }
 
@@ -262,4 +257,30 @@ export function internal(): ContractError {
     'internal',
     'A fault in this server. Quote the x-request-id of this response when you report it.',
   );
+}
+
+/** The refusals of requests with images. */
+
+export function noVision(param: string): ContractError {
+  return contractError('bad_request', `${param} is an image, and this model has no vision. Send text parts only.`, {
+    param,
+  });
+}
+
+export function imageTooLong(param: string, tokens: number, most: number): ContractError {
+  return contractError(
+    'bad_request',
+    `${param} has an image of ${tokens} tokens; at most ${most} are taken. Send a smaller one.`,
+    {
+      param,
+    },
+  );
+}
+
+export function imageUnreadable(param: string): ContractError {
+  return contractError('bad_request', `${param} has an image that cannot be decoded: its data is damaged.`, { param });
+}
+
+export function imageFailed(): ContractError {
+  return contractError('bad_gateway', 'An image of this request could not be processed. Try again shortly.');
 }

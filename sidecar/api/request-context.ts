@@ -1,25 +1,53 @@
 import type { Caller, Denied } from '../access/identity.js';
 import type { Permit } from '../access/limits.js';
-import type { Lease, Refused, TicketOutcome } from '../admission/seat-queue.js';
-import { contractError, type ContractError } from '../domain/errors.js';
-import type { EventStream, Exchange, FrameOptions, Reply } from '../http/exchange.js';
+import type { Lease, Refused } from '../admission/seat-queue.js';
+import type { ContractError, ErrorCode } from '../domain/errors.js';
 import { classOf } from '../domain/service-class.js';
+import type { EventStream, Exchange, FrameOptions, Reply } from '../http/exchange.js';
 import type { Log } from '../telemetry/logger.js';
-import type { RequestPhase, ModelMeter } from '../telemetry/model-metrics.js';
+import type { ModelMeter, Operation, RequestPhase } from '../telemetry/model-metrics.js';
 import type { RequestTrace } from '../telemetry/tracing.js';
 import * as refusals from './refusals.js';
-import { OPERATIONS, reportEnd, type RouteName } from './request-report.js';
-import type { SeatHolder } from './seat-board.js';
-import type { Services } from './services.js';
+import type { SeatHolder, Services } from './services.js';
 import { Timeline } from './timeline.js';
 
-/** Why a request ends before its job ran. It is not answered yet: the route passes it to {@link RequestContext.stop}. */
+/** Why a request ends without a complete answer. It is not answered yet: {@link RequestContext.stop} does that. */
 export type Stop =
-  | { readonly kind: 'failed'; readonly error: ContractError }
+  | {
+      readonly kind: 'failed';
+      readonly error: ContractError;
+      /** In the usage record, if it has one. */
+      readonly outcome: 'failed' | 'timeout' | 'refused';
+    }
   /** The caller disconnected. */
   | { readonly kind: 'cancelled' }
   /** The seat queue's refusal. */
   | Refused;
+
+/** A stop with an error. `outcome`: `failed` where the service failed at work that it had begun. */
+export function failed(error: ContractError, outcome?: 'failed'): Stop {
+  return { kind: 'failed', error, outcome: outcome ?? refusedAs(error.code) };
+}
+
+/** What a usage record says of a request that ended so. */
+export function outcomeOf(stop: Stop): 'cancelled' | 'failed' | 'timeout' | 'refused' {
+  if (stop.kind === 'cancelled') return stop.kind;
+  return stop.kind === 'failed' ? stop.outcome : refusedAs(stop.code);
+}
+
+function refusedAs(code: ErrorCode): 'timeout' | 'refused' {
+  return code === 'timeout' ? code : 'refused';
+}
+
+/** What a context needs to know of its route. */
+interface ContextRoute {
+  /** In the log. */
+  readonly name: string;
+  /** In metrics and traces; absent: it uses no model. */
+  readonly operation?: Operation;
+  /** Its own names of a chat's fields, for the field that an error names. */
+  readonly fieldNames?: Readonly<Record<string, string>>;
+}
 
 /**
  * One request from its head to its last byte: its times, and how it ended. Every end of a request is reported here, so that
@@ -29,12 +57,13 @@ export class RequestContext {
   readonly exchange: Exchange;
   readonly log: Log;
   readonly #services: Services;
-  readonly #route: RouteName;
+  readonly #route: ContextRoute;
   readonly #closers: (() => void)[] = [];
   #stream: EventStream | undefined;
   #ended = false;
   #permit: Permit | undefined;
   #holding: (SeatHolder & { readonly lease: Lease }) | undefined;
+  #phase: RequestPhase = 'waiting';
   /** Why the queue refused. */
   #reason: Refused['reason'] | undefined;
 
@@ -53,23 +82,24 @@ export class RequestContext {
   urgent = false;
   /** Clock reading at which the client's own timeout ends; undefined: it sent none. */
   wantedUntil: number | undefined;
-  /** Where the request is. Until the engine has started it, it is `waiting` and has used no tokens. */
-  phase: RequestPhase = 'waiting';
   promptTokens = 0;
   cachedTokens = 0;
   completionTokens = 0;
-  /** The route's own names of a chat's fields, for the field that an error names. */
-  fieldNames: Readonly<Record<string, string>> = {};
   /** The frames of its stream; set before it opens. */
   frames: FrameOptions = {};
 
-  constructor(exchange: Exchange, route: RouteName, services: Services) {
+  constructor(exchange: Exchange, route: ContextRoute, services: Services) {
     this.exchange = exchange;
     this.#services = services;
     this.#route = route;
     this.times = new Timeline(services.clock);
     this.trace = services.tracing?.begin(exchange.head, this.times.startedAt);
     this.log = services.log.forRequest(exchange.head.requestId);
+  }
+
+  /** Where the request is. Until the engine has started it, it is `waiting` and has used no tokens. */
+  get phase(): RequestPhase {
+    return this.#phase;
   }
 
   /** Whether the caller has the first token of a stream. */
@@ -79,14 +109,51 @@ export class RequestContext {
 
   /** Where the model's requests are counted; undefined while no model is known. */
   get meter(): ModelMeter | undefined {
-    if (this.model === undefined) return undefined;
-    return this.#services.metrics.meter(OPERATIONS[this.#route] ?? 'decisions', this.model);
+    const { operation } = this.#route;
+    if (this.model === undefined || operation === undefined) return undefined;
+    return this.#services.metrics.meter(operation, this.model);
   }
 
-  /** Calls `fn` once the deadline has passed, if there is one and the returned function was not called before that. */
-  atDeadline(fn: () => void): () => void {
+  /**
+   * Calls `fn` when the caller disconnects or the deadline passes: at once if the caller has disconnected. Returns what takes it
+   * back.
+   */
+  onInterruption(fn: (kind: 'cancelled' | 'deadline') => void): () => void {
+    const { gone } = this.exchange;
     const { clock } = this.#services;
-    return this.deadlineAt === undefined ? () => undefined : clock.after(this.deadlineAt - clock.now(), fn);
+    const cancel = (): void => fn('cancelled');
+    if (gone.aborted) {
+      cancel();
+      return () => undefined;
+    }
+    const cancelTimer =
+      this.deadlineAt === undefined ? undefined : clock.after(this.deadlineAt - clock.now(), () => fn('deadline'));
+    gone.addEventListener('abort', cancel);
+    return () => {
+      gone.removeEventListener('abort', cancel);
+      cancelTimer?.();
+    };
+  }
+
+  /** It has seats. */
+  seated(lease: Lease): void {
+    this.times.seated(lease.waitedMs, lease.replica);
+    const { model, caller } = this;
+    if (model === undefined || !caller) return;
+    const { metrics, board, clock } = this.#services;
+    const label = classOf(caller.weight);
+    // Once a request: after a lost engine it is seated again, and its wait includes the first one.
+    if (this.times.lost.length === 0)
+      metrics.seated(model, { waitedMs: lease.waitedMs, predictedMs: lease.predictedMs, class: label });
+    this.#leaveBoard();
+    this.#holding = { model, account: caller.account, class: label, since: clock.now(), lease, context: this };
+    board.enter(this.#holding);
+  }
+
+  /** The engine has started it, with this many cached tokens of its prompt. */
+  started(cachedTokens: number): void {
+    this.cached(cachedTokens);
+    this.#phase = 'prefilling';
   }
 
   /** Tokens of its prompt that the engine did not compute. An external server may report more than there are. */
@@ -94,18 +161,18 @@ export class RequestContext {
     this.cachedTokens = Math.min(tokens, this.promptTokens);
   }
 
-  /** The engine has started it, with this many cached tokens of its prompt. */
-  started(cachedTokens: number): void {
-    this.cached(cachedTokens);
-    this.phase = 'prefilling';
-  }
-
-  /** A chat's first token came from the engine. A decision has none: it stays `prefilling`. */
-  firstToken(): void {
+  /** A chat's first token came from the engine. `streamed`: the caller gets it now. A decision has none: it stays `prefilling`. */
+  firstToken(streamed: boolean): void {
     if (this.times.begun) return;
-    this.phase = 'decoding';
+    this.#phase = 'decoding';
+    if (streamed) this.#holding?.lease.begun();
     this.times.firstToken();
     this.meter?.firstToken(this.times.ttftMs ?? 0);
+  }
+
+  /** The mean time of a token of its reply, ms. */
+  observeTokenMs(ms: number): void {
+    this.#holding?.lease.observeTokenMs(ms);
   }
 
   /** Answers with a whole body and ends the request. */
@@ -124,31 +191,14 @@ export class RequestContext {
     return this.#stream;
   }
 
-  /** Ends the request with an error: an ordinary response, or the one error frame of a stream that is open. */
-  fail(found: ContractError): void {
-    const error = this.#named(found);
-    if (this.#stream) {
-      this.#stream.fail(error, this.times.trailer());
-      this.ended(200, error);
-      return;
-    }
-    this.exchange.fail(error, error.status === 429 ? { 'Server-Timing': this.times.header() } : {});
-    this.ended(error.status, error);
-  }
-
-  #named(error: ContractError): ContractError {
-    const param = error.param === null ? undefined : this.fieldNames[error.param];
-    return param === undefined ? error : contractError(error.code, error.message, { param });
-  }
-
   /** Ends the request with the error of `stop`, or as cancelled where the caller has disconnected. */
   stop(stop: Stop): void {
-    if (stop.kind === 'failed') this.fail(stop.error);
-    else if (stop.kind === 'cancelled') this.cancelled('waiting');
+    if (stop.kind === 'failed') this.#fail(stop.error);
+    else if (stop.kind === 'cancelled') this.cancelled();
     else {
       if (this.model !== undefined) this.#services.metrics.refused(this.model, stop.reason, stop.retry);
       this.#reason = stop.reason;
-      this.fail(this.#stillLoads(stop) ?? refusals.refused(stop));
+      this.#fail(this.#stillLoads(stop) ?? refusals.refused(stop));
     }
   }
 
@@ -160,43 +210,22 @@ export class RequestContext {
       : undefined;
   }
 
-  /** Waits for a seat and records the wait. Returns the lease, which the route must end, or why there is none. */
-  async awaitSeat(waiting: Promise<TicketOutcome>): Promise<Lease | Stop> {
-    this.times.waits();
-    const outcome = await waiting;
-    if (outcome.kind === 'refused') return outcome;
-    if (outcome.kind === 'cancelled') return outcome;
-    this.times.seated(outcome.lease.waitedMs, outcome.lease.replica);
-    this.#seated(outcome.lease);
-    return outcome.lease;
-  }
-
-  #seated(lease: Lease): void {
-    const { model, caller } = this;
-    if (model === undefined || !caller) return;
-    const { metrics, board, clock } = this.#services;
-    const label = classOf(caller.weight);
-    // Once a request: after a lost engine it is seated again, and its wait includes the first one.
-    if (this.times.lost.length === 0)
-      metrics.seated(model, { waitedMs: lease.waitedMs, predictedMs: lease.predictedMs, class: label });
-    this.#leaveBoard();
-    this.#holding = { model, account: caller.account, class: label, since: clock.now(), lease, context: this };
-    board.enter(this.#holding);
-  }
-
-  /** The mean time of a token of its reply, ms. */
-  observeTokenMs(ms: number): void {
-    this.#holding?.lease.observeTokenMs(ms);
-  }
-
-  #leaveBoard(): void {
-    if (this.#holding) this.#services.board.leave(this.#holding);
-    this.#holding = undefined;
+  /** An ordinary response, or the one error frame of a stream that is open. It names the field as the caller sent it. */
+  #fail(found: ContractError): void {
+    const param = found.param === null ? undefined : this.#route.fieldNames?.[found.param];
+    const error = param === undefined ? found : Object.assign({}, found, { param });
+    if (this.#stream) {
+      this.#stream.fail(error, this.times.trailer());
+      this.ended(200, error);
+      return;
+    }
+    this.exchange.fail(error, error.status === 429 ? { 'Server-Timing': this.times.header() } : {});
+    this.ended(error.status, error);
   }
 
   /** The caller disconnected. */
-  cancelled(phase: RequestPhase): void {
-    if (this.model !== undefined) this.#services.metrics.cancelled(this.model, phase);
+  cancelled(): void {
+    if (this.model !== undefined) this.#services.metrics.cancelled(this.model, this.#phase);
     this.ended(499);
   }
 
@@ -210,12 +239,17 @@ export class RequestContext {
    * request that needs no engine. Refused requests do not count.
    */
   #settle(answered: boolean): void {
-    const ran = answered || this.phase !== 'waiting';
+    const ran = answered || this.#phase !== 'waiting';
     this.#permit?.end(ran);
     this.#permit = undefined;
     if (ran && this.caller && !this.caller.vouched) {
       this.#services.quotas.charge(this.caller, this.promptTokens + this.completionTokens);
     }
+  }
+
+  #leaveBoard(): void {
+    if (this.#holding) this.#services.board.leave(this.#holding);
+    this.#holding = undefined;
   }
 
   /** Calls `fn` when the route is done with the request; functions are called in reverse order. */
@@ -232,7 +266,7 @@ export class RequestContext {
     this.ended(this.#stream ? 200 : 500, refusals.internal());
   }
 
-  /** The answer is complete, or its caller has disconnected. Only the first call counts. */
+  /** The answer is complete, or its caller has disconnected (499). Only the first call counts. */
   ended(status: number, error?: ContractError): void {
     if (this.#ended) return;
     this.#ended = true;
@@ -242,14 +276,66 @@ export class RequestContext {
     const endedAt = this.#services.clock.now();
     const code = status === 499 ? 'request_cancelled' : error?.code;
     this.meter?.ended(endedAt - this.times.startedAt, code);
-    reportEnd(this, {
-      route: this.#route,
+    this.#report({ status, error, code, endedAt });
+  }
+
+  /** Writes its one log line and ends its trace. */
+  #report({ status, error, code, endedAt }: RequestEnd): void {
+    const { log, times, caller, rejected, trace, model, promptTokens, cachedTokens, completionTokens } = this;
+    const { name, operation } = this.#route;
+    log.info('request', {
+      route: name,
       status,
-      error,
+      durationMs: Math.round(endedAt - times.startedAt),
+      queueMs: Math.round(times.waitedMs(endedAt)),
+      promptTokens,
+      cachedTokens,
+      completionTokens,
+      ...(code !== undefined && { code }),
+      ...(model !== undefined && { model }),
+      ...(times.ttftMs !== undefined && { ttftMs: Math.round(times.ttftMs) }),
+      ...(caller && { account: caller.account, keyId: caller.keyId }),
+      ...(rejected?.account !== undefined && { account: rejected.account }),
+      ...(rejected && { keyId: rejected.keyId }),
+      ...trace?.ids,
+    });
+    const { method, scheme, route } = this.exchange.head;
+    trace?.ended({
+      method,
+      scheme,
+      route,
+      operation,
+      model,
+      startedAt: times.startedAt,
+      authorized: times.authorization,
+      receivedAt: times.receivedAt,
+      lost: times.lost,
+      last: times.last,
+      endedAt,
+      // The 200 of an event stream is sent, however it ended.
+      status: this.#stream === undefined ? status : 200,
+      outcome: status === 499 ? 'cancelled' : traceOutcome(error),
       code,
       reason: this.#reason,
-      endedAt,
-      streamed: this.#stream !== undefined,
+      promptTokens,
+      cachedTokens,
+      completionTokens,
     });
   }
+}
+
+/** How a request ended. */
+interface RequestEnd {
+  /** 499: the caller disconnected. */
+  readonly status: number;
+  readonly error: ContractError | undefined;
+  readonly code: ErrorCode | undefined;
+  /** Clock reading. */
+  readonly endedAt: number;
+}
+
+/** Statuses from 500 on are faults of the service, as OpenTelemetry's conventions for servers define. */
+function traceOutcome(error: ContractError | undefined): 'done' | 'refused' | 'failed' {
+  if (!error) return 'done';
+  return error.status < 500 ? 'refused' : 'failed';
 }

@@ -1,38 +1,55 @@
+/** POST /v1/responses, whole or streamed: a chat in the form of the Responses API. Nothing is stored. */
 import { randomUUID } from 'node:crypto';
+import type { CompletionUsage } from '../contracts/answers.js';
 import type { ChatParams } from '../contracts/requests.js';
-import type { ResponseHead } from '../contracts/response-answers.js';
-import type { Exchange } from '../http/exchange.js';
-import { complete } from './chat.js';
-import type { PreparedRequest } from './preflight.js';
-import type { ReplyWriter } from './reply-writers.js';
-import { RequestContext } from './request-context.js';
-import { ResponseStreamWriter, WholeResponseWriter } from './response-writers.js';
-import type { Services } from './services.js';
+import {
+  contentPart,
+  errorEvent,
+  itemObject,
+  responseEvent,
+  responseObject,
+  type ResponseHead,
+  type ResponseItem,
+} from '../contracts/response-answers.js';
+import type { Clock } from '../lib/clock.js';
+import { generation } from './generation.js';
+import { newCallId, StreamKeepAlive, type CallPart, type Finished, type Piece, type ReplyWriter } from './replies.js';
+import type { RequestContext } from './request-context.js';
+import { WORK_ERRORS, type ChatTokens, type WorkRequest, type WorkRoute } from './route.js';
 
-/** The names of a chat's fields in the Responses API. */
-const FIELDS: Readonly<Record<string, string>> = {
-  messages: 'input',
-  max_completion_tokens: 'max_output_tokens',
-  response_format: 'text.format',
+export const RESPONSES: WorkRoute<ChatParams, ChatTokens> = {
+  name: 'responses',
+  operation: 'chat',
+  entitlement: 'chat',
+  kind: 'chat',
+  maxBytes: ({ chatBytes }) => chatBytes,
+  form: () => 'responses',
+  fieldNames: {
+    messages: 'input',
+    max_completion_tokens: 'max_output_tokens',
+    response_format: 'text.format',
+  },
+  begin: (request) => generation(request, makeWriter),
+  reference: {
+    compatibleOnly: true,
+    path: '/v1/responses',
+    method: 'post',
+    id: 'createResponse',
+    tag: 'chat',
+    summary: 'A chat in the form of the Responses API',
+    description:
+      'Served under `contract: compatible`. Without state: nothing is stored, and the whole conversation is sent as `input`. ' +
+      'With `stream: true` server-sent events whose data has a `type`; the last is `response.completed`, `response.incomplete` ' +
+      'or, for a stream that ends early, `error`. Limits, billing and times are those of chat.',
+    key: true,
+    request: 'ResponsesRequest',
+    answer: 'Response',
+    frames: ['ResponseEvent'],
+    errors: WORK_ERRORS,
+  },
 };
 
-/** POST /v1/responses, whole or streamed: a chat in the form of the Responses API. Nothing is stored. */
-export async function responses(exchange: Exchange, services: Services): Promise<void> {
-  const context = new RequestContext(exchange, 'responses', services);
-  context.fieldNames = FIELDS;
-  try {
-    const end = await complete(context, services, { form: 'responses', makeWriter });
-    if (end.kind !== 'ended') context.stop(end);
-  } finally {
-    context.close();
-  }
-}
-
-function makeWriter(
-  context: RequestContext,
-  { params, model }: PreparedRequest<ChatParams>,
-  services: Services,
-): ReplyWriter {
+function makeWriter({ context, params, model, services }: WorkRequest<ChatParams>): ReplyWriter {
   const now = (): number => Math.floor(services.date().getTime() / 1000);
   const head: ResponseHead = {
     id: `resp_${randomUUID().replaceAll('-', '')}`,
@@ -46,4 +63,196 @@ function makeWriter(
   const writer = new ResponseStreamWriter(context, head, { clock, keepAliveMs: limits.keepAliveMs });
   context.onClose(() => writer.close());
   return writer;
+}
+
+/** The item to which pieces are added. */
+interface Draft {
+  readonly begun: ResponseItem;
+  readonly index: number;
+  /** The call's place among the calls; absent: no call. */
+  readonly call?: number;
+  readonly parts: string[];
+}
+
+/** Makes items of a reply, one after another. Its two subclasses define what is called for each part of an item. */
+abstract class ItemWriter implements ReplyWriter {
+  protected readonly context: RequestContext;
+  protected readonly head: ResponseHead;
+  readonly #items: ResponseItem[] = [];
+  #draft: Draft | undefined;
+  #incomplete = false;
+
+  constructor(context: RequestContext, head: ResponseHead) {
+    this.context = context;
+    this.head = head;
+  }
+
+  protected abstract itemBegun(draft: Draft): void;
+  protected abstract itemGrew(draft: Draft, text: string): void;
+  protected abstract itemEnded(draft: Draft, item: ResponseItem, incomplete: boolean): void;
+  protected abstract ended(response: object, incomplete: boolean): void;
+
+  piece({ channel, text }: Piece): void {
+    const type = channel === 'content' ? 'message' : 'reasoning';
+    if (this.#draft?.begun.type !== type) this.#begin({ type, id: newId(type), text: '' });
+    this.#add(text);
+  }
+
+  call({ index, name, arguments: part }: CallPart): void {
+    if (name !== undefined) {
+      this.#begin({ type: 'function_call', id: newId('function_call'), callId: newCallId(), name, text: '' }, index);
+    }
+    this.#add(part);
+  }
+
+  finished({ reason }: Finished): void {
+    this.#incomplete = reason === 'length';
+    this.#finish();
+  }
+
+  done(usage: CompletionUsage): void {
+    this.ended(
+      responseObject(this.head, { output: this.#items, usage, incomplete: this.#incomplete }),
+      this.#incomplete,
+    );
+  }
+
+  #begin(begun: ResponseItem, call?: number): void {
+    this.#finish();
+    this.#draft = { begun, index: this.#items.length, parts: [], ...(call !== undefined && { call }) };
+    this.itemBegun(this.#draft);
+  }
+
+  #add(text: string): void {
+    if (!this.#draft || text === '') return;
+    this.#draft.parts.push(text);
+    this.itemGrew(this.#draft, text);
+  }
+
+  #finish(): void {
+    const draft = this.#draft;
+    if (!draft) return;
+    this.#draft = undefined;
+    const item = Object.assign({}, draft.begun, { text: draft.parts.join('') });
+    this.#items.push(item);
+    this.itemEnded(draft, item, this.#incomplete);
+  }
+}
+
+/** One JSON body at the end. */
+export class WholeResponseWriter extends ItemWriter {
+  protected itemBegun(): void {
+    // Nothing is sent before the end.
+  }
+
+  protected itemGrew(): void {
+    // As above.
+  }
+
+  protected itemEnded(): void {
+    // As above.
+  }
+
+  protected ended(response: object): void {
+    const headers = { 'Server-Timing': this.context.times.header() };
+    this.context.reply({ status: 200, headers, body: JSON.stringify(response) });
+  }
+}
+
+/**
+ * Server-sent events, each a frame with its `type` as its name and in its data. As for a chat, the 200 is sent with the first token, or after one
+ * keep-alive interval without a token.
+ */
+export class ResponseStreamWriter extends ItemWriter {
+  readonly #keepAlive: StreamKeepAlive;
+  #number = 0;
+
+  constructor(context: RequestContext, head: ResponseHead, options: { clock: Clock; keepAliveMs: number }) {
+    super(context, head);
+    this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, () => {
+      // Before the first token the first events are sent, since clients accept no other event before these.
+      if (this.#number === 0) this.#greet();
+      else context.stream().comment('keep-alive');
+    });
+    context.frames = { named: true, errorFrame: (error) => errorEvent(error, this.#number) };
+  }
+
+  /** Stops the keep-alive timer. Idempotent. */
+  close(): void {
+    this.#keepAlive.close();
+  }
+
+  protected itemBegun({ begun, index }: Draft): void {
+    this.#greet();
+    this.#send('response.output_item.added', { output_index: index, item: itemObject(begun, 'in_progress') });
+    const part = contentPart(begun.type, '');
+    if (part) this.#send('response.content_part.added', { part, ...placeOf(begun, index) });
+  }
+
+  protected itemGrew({ begun, index }: Draft, delta: string): void {
+    switch (begun.type) {
+      case 'message':
+        this.#send('response.output_text.delta', { delta, logprobs: [], ...placeOf(begun, index) });
+        return;
+      case 'reasoning':
+        this.#send('response.reasoning_text.delta', { delta, ...placeOf(begun, index) });
+        return;
+      case 'function_call':
+        this.#send('response.function_call_arguments.delta', { item_id: begun.id, output_index: index, delta });
+    }
+  }
+
+  protected itemEnded({ index }: Draft, item: ResponseItem, incomplete: boolean): void {
+    const { text } = item;
+    const place = placeOf(item, index);
+    switch (item.type) {
+      case 'message':
+        this.#send('response.output_text.done', { text, logprobs: [], ...place });
+        break;
+      case 'reasoning':
+        this.#send('response.reasoning_text.done', { text, ...place });
+        break;
+      case 'function_call':
+        this.#send('response.function_call_arguments.done', {
+          item_id: item.id,
+          output_index: index,
+          name: item.name,
+          arguments: text,
+        });
+    }
+    const part = contentPart(item.type, text);
+    if (part) this.#send('response.content_part.done', { part, ...place });
+    const whole = itemObject(item, incomplete ? 'incomplete' : 'completed');
+    this.#send('response.output_item.done', { output_index: index, item: whole });
+  }
+
+  protected ended(response: object, incomplete: boolean): void {
+    this.#greet();
+    this.#send(incomplete ? 'response.incomplete' : 'response.completed', { response });
+    this.context.stream().end(this.context.times.trailer());
+    this.context.ended(200);
+  }
+
+  /** Before the first item. */
+  #greet(): void {
+    if (this.#number > 0) return;
+    const response = responseObject(this.head);
+    this.#send('response.created', { response });
+    this.#send('response.in_progress', { response });
+  }
+
+  #send(type: string, fields: object): void {
+    this.#keepAlive.sent();
+    this.context.stream().event(responseEvent(type, this.#number++, fields), type);
+  }
+}
+
+function placeOf({ id }: ResponseItem, index: number): object {
+  return { item_id: id, output_index: index, content_index: 0 };
+}
+
+const PREFIXES = { message: 'msg', reasoning: 'rs', function_call: 'fc' } as const;
+
+function newId(type: ResponseItem['type']): string {
+  return `${PREFIXES[type]}_${randomUUID().replaceAll('-', '')}`;
 }

@@ -3,18 +3,19 @@ import type { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
 import type { RequestLimits } from '../access/limits.js';
 import type { TokenQuotas } from '../access/quotas.js';
-import type { SeatQueue } from '../admission/seat-queue.js';
-import type { Clock } from '../lib/clock.js';
+import type { SeatQueue, Lease } from '../admission/seat-queue.js';
+import type { ServiceClass } from '../domain/service-class.js';
 import type { CacheScope, Engine } from '../engine-client/engine.js';
+import type { Clock } from '../lib/clock.js';
 import type { PromptHostState } from '../prompts/lanes.js';
 import type { PromptMaker } from '../prompts/prompt-maker.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
+import type { RequestPhase } from '../telemetry/model-metrics.js';
 import type { Tracing } from '../telemetry/tracing.js';
 import type { PriceList } from '../usage/prices.js';
 import type { UsageRecorder } from '../usage/spool.js';
 import type { Vision } from '../vision/vision.js';
-import type { SeatBoard } from './seat-board.js';
 
 /** One hosted model: an engine and the queue for its seats. */
 export interface HostedModel {
@@ -82,4 +83,39 @@ export interface Services {
   readonly leaving: () => boolean;
   /** True once new work is refused: from SIGTERM on, or `drain.noticeMs` later. */
   readonly draining: () => boolean;
+}
+
+/** A request that holds seats. Its fields are read when the console needs them, so that a token causes no update. */
+export interface SeatHolder {
+  readonly model: string;
+  readonly account: string;
+  readonly class: ServiceClass;
+  /** Clock reading when it was given its seats, ms. */
+  readonly since: number;
+  /** Has the present number of its seats. */
+  readonly lease: Pick<Lease, 'seats'>;
+  /** Has the request's phase; `waiting`: its engine has not started it yet. */
+  readonly context: { readonly phase: RequestPhase };
+}
+
+/**
+ * The requests that hold seats, with account and phase, for the operators' console. It contains running requests only, since
+ * each is removed when it ends, and no content of a request or reply.
+ */
+export class SeatBoard {
+  readonly #holders = new Set<SeatHolder>();
+
+  enter(holder: SeatHolder): void {
+    this.#holders.add(holder);
+  }
+
+  /** Its request ended. Idempotent. */
+  leave(holder: SeatHolder): void {
+    this.#holders.delete(holder);
+  }
+
+  /** The requests that hold seats of a model, in the order of their grants. A request is the same object until it ends. */
+  holders(model: string): SeatHolder[] {
+    return [...this.#holders].filter((holder) => holder.model === model && holder.lease.seats > 0);
+  }
 }

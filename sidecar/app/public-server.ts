@@ -3,20 +3,15 @@ import type { Config } from '../config/config.js';
 import type { DescriptorReserve } from './descriptor-reserve.js';
 import type { ConnectionBounds } from './descriptors.js';
 import type { Clock } from '../lib/clock.js';
-import { chat } from '../api/chat.js';
 import { checkAnswers } from '../api/checked-exchange.js';
-import { completions } from '../api/completions.js';
-import { decide } from '../api/decisions.js';
-import { listModels, MODEL_PATH, showModel } from '../api/models.js';
-import { health, healthz, publicMetrics, readyz, type Scrapers } from '../api/operators.js';
-import { notServed } from '../api/refusals.js';
-import { responses } from '../api/responses.js';
+import { publicMetrics, type Scrapers } from '../api/operators.js';
+import { notServed, routesOf } from '../api/public-routes.js';
+import { run } from '../api/run.js';
 import type { Services } from '../api/services.js';
 import { LoadReport } from '../http/load-report.js';
-import { createServer, type Server, type ServerOptions, type Routes } from '../http/server.js';
+import { createServer, type Handler, type Routes, type Server, type ServerOptions } from '../http/server.js';
 import type { TlsFiles } from '../http/tls-apps.js';
 import type { InFlight } from './in-flight.js';
-import { openApiDocument } from '../api/openapi/openapi.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 
@@ -34,9 +29,6 @@ export interface ServerDeps {
 /** Time between log lines about refused connections, ms: thousands may be refused per second. */
 const REFUSALS_LOGGED_MS = 60_000;
 
-/** Paths that use a model. */
-const WORK: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/responses', '/v1/decisions', '/v1/systemone']);
-
 /**
  * The public listener's server, not yet listening. Requests that use a model are counted in `inFlight`; `scrapers` may
  * read all metrics; with `tls` the port speaks HTTPS.
@@ -50,23 +42,19 @@ export function publicServer(
   const { config, log, clock, metrics } = deps;
   const { pickerMetrics, loadReport } = config.fleet;
   const shown = { metrics, open: pickerMetrics, scrapers };
-  const openApi = Buffer.from(JSON.stringify(openApiDocument(config.contract)));
-  const compatible: Routes = {
-    [MODEL_PATH]: { GET: (exchange) => showModel(exchange, services) },
-    '/v1/responses': { POST: (exchange) => inFlight.run(() => responses(exchange, services)) },
-  };
+  /** Paths that use a model. */
+  const counted = new Set<string>();
+  const described = routesOf(config.contract).map((route): [string, Routes[string]] => {
+    const { path, method } = route.reference;
+    if (!('serve' in route)) counted.add(path);
+    const handler: Handler =
+      'serve' in route
+        ? (exchange) => route.serve(exchange, services)
+        : (exchange) => inFlight.run(() => run(route, exchange, services));
+    return [path, { [method.toUpperCase()]: handler }];
+  });
   const routes: Routes = {
-    '/healthz': { GET: healthz },
-    '/health': { GET: (exchange) => health(exchange, services) },
-    '/readyz': { GET: (exchange) => readyz(exchange, services) },
-    // Needs no key: its content is public.
-    '/v1/openapi.json': { GET: (exchange) => exchange.reply({ status: 200, body: openApi }) },
-    '/v1/models': { GET: (exchange) => listModels(exchange, services) },
-    '/v1/chat/completions': { POST: (exchange) => inFlight.run(() => chat(exchange, services)) },
-    '/v1/completions': { POST: (exchange) => completions(exchange, services) },
-    '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
-    '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
-    ...(config.contract === 'compatible' && compatible),
+    ...Object.fromEntries(described),
     ...((pickerMetrics || scrapers) && { '/metrics': { GET: (exchange) => publicMetrics(exchange, shown) } }),
   };
   return serverOf('public', deps, routes, {
@@ -75,7 +63,7 @@ export function publicServer(
     absent: (path) => notServed(path, config.contract),
     ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
     ...(loadReport !== 'off' && {
-      loadReport: new LoadReport({ clock, when: loadReport, counted: WORK, load: () => metrics.endpointLoad }),
+      loadReport: new LoadReport({ clock, when: loadReport, counted, load: () => metrics.endpointLoad }),
     }),
   });
 }

@@ -7,7 +7,7 @@
  * generation. Each engine process has one version for its whole life, so each reply and each prefix has too.
  */
 import { writtenInPlace, type HashedFile } from '../../engine/protocol/file-key.js';
-import type { Reload, Reloaded } from '../api/reload.js';
+import type { Reload, Reloaded } from '../api/operators.js';
 import type { WeightFiles } from '../engine-client/weight-files.js';
 import type { FirstStart } from '../prompts/client.js';
 import type { Prompts } from '../prompts/lanes.js';

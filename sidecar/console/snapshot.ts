@@ -4,11 +4,9 @@
  * a request or a key.
  */
 import type { Clock } from '../lib/clock.js';
-import { admissionPage } from '../api/admission.js';
-import type { AdmissionPage } from '../api/admission-page.js';
-import { readinessOf } from '../api/operators.js';
-import type { SeatHolder } from '../api/seat-board.js';
-import type { HostedModel, Services } from '../api/services.js';
+import { readinessOf } from '../api/health.js';
+import { admissionPage, type AdmissionPage } from '../api/operators.js';
+import type { HostedModel, SeatHolder, Services } from '../api/services.js';
 import type { ReplicaStatus } from '../engine-client/engine.js';
 import type { PromptHostState } from '../prompts/lanes.js';
 import type { Metrics } from '../telemetry/metrics.js';

@@ -49,7 +49,7 @@ export const CATALOGUE = {
     status: 404,
     type: 'invalid_request_error',
     retryable: false,
-    meaning: 'Nothing is at this path. POST /v1/completions is not served.',
+    meaning: 'Nothing is at this path.',
     advice: 'Correct the path.',
   },
   payload_too_large: {

@@ -223,7 +223,6 @@ t.test('errors', async (t) => {
     const headers = { ...JSON_HEADERS, Authorization: 'Bearer fault' };
     for (const [method, path] of [
       ['GET', '/v1/models'],
-      ['POST', '/v1/completions'],
       ['POST', '/v1/decisions'],
     ] as const) {
       t.equal((await sidecar.ask(method, path, headers, '{}')).status, 500);

@@ -135,7 +135,6 @@ t.test('invalid keys, on every route', async (t) => {
     [CHAT, chatBody('open', 'echo')],
     [DECISIONS, decisionBody('decide')],
     [SYSTEMONE, systemOneBody('decide')],
-    ['/v1/completions', { model: 'decide' }],
   ];
   for (const [who, status, code] of [
     ['expired', 401, 'expired_api_key'],
@@ -148,7 +147,7 @@ t.test('invalid keys, on every route', async (t) => {
     }
     hold(t, `${who} at /v1/models`, await harness.models(who), status, code);
   }
-  for (const [path, body] of ways.slice(0, 3)) t.equal((await harness.post('good', path, body)).status, 200, path);
+  for (const [path, body] of ways) t.equal((await harness.post('good', path, body)).status, 200, path);
   t.strictSame(await harness.list('good'), ['open']);
 });
 
@@ -243,16 +242,10 @@ t.test('a model of a cohort is listed for keys in it', async (t) => {
     ] as const) {
       hold(t, `${who} at ${path}`, await harness.post(who, path, body), 403, 'not_in_cohort');
     }
-    t.equal(
-      (await harness.post(who, '/v1/completions', { model: 'gated-decide' })).status,
-      404,
-      'answered as an unknown model',
-    );
     t.strictSame(await harness.list(who), ['open']);
   }
   t.equal((await harness.post('pilot', CHAT, chatBody('gated', 'echo'))).status, 200);
   t.equal((await harness.post('pilot', DECISIONS, decisionBody('gated-decide'))).status, 200);
-  t.equal((await harness.post('pilot', '/v1/completions', { model: 'gated-decide' })).status, 400);
   t.strictSame(await harness.list('pilot'), ['open', 'gated']);
   const answer = await harness.post('somePilot', CHAT, chatBody('gated', 'echo'));
   hold(t, 'of the cohort, but not entitled', answer, 403, 'model_not_entitled');

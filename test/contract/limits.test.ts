@@ -169,7 +169,6 @@ t.test('a refused request does not count, whatever refused it', async (t) => {
     [429, () => post(CHAT, chatBody('narrow', 'echo'))],
     [422, () => post(CHAT, chatBody('chat', 'echo', { messages: [{ role: 'user', content: 'Hi.' }, broken] }))],
     [400, () => post(CHAT, chatBody('chat', 'echo', { max_tokens: 9999 }))],
-    [404, () => post('/v1/completions', { model: 'chat' })],
     [400, () => post(DECISIONS, decisionBody('chat'))],
     [404, () => post('/v1/nothing', {})],
   ];

@@ -355,7 +355,7 @@ t.test('the route forwards the API only', async (t) => {
   const [direct, picked] = rules.map((rule) => ({ ...mapAt(rule, 'timeouts'), filters: listAt(rule, 'filters') }));
   t.strictSame(direct, picked, 'with the same filters and no timeout');
   const believed = readFileSync(join(sourceRoot, 'sidecar/access/gateway-identity.ts'), 'utf8');
-  const deadline = readFileSync(join(sourceRoot, 'sidecar/api/deadline.ts'), 'utf8');
+  const deadline = readFileSync(join(sourceRoot, 'sidecar/api/preflight.ts'), 'utf8');
   const names = [...`${believed}${deadline}`.matchAll(/'(x-ra-[a-z-]+)'/g)].map(([, name]) => name ?? '');
   names.push('endpoint-load-metrics-format');
   const removed = listAt(rules[0], 'filters.0.requestHeaderModifier.remove').map(String);

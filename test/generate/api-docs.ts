@@ -1,12 +1,12 @@
-import { REQUEST_HEADERS, RESPONSE_HEADERS } from '../../sidecar/api/openapi/headers.js';
+import { REQUEST_HEADERS, RESPONSE_HEADERS, refusalsOf } from '../../sidecar/api/openapi/openapi.js';
 import { code, row } from './markdown.js';
-import { refusalsOf } from '../../sidecar/api/openapi/openapi.js';
-import { FURTHER_ROUTES, ROUTES, type RouteReference } from '../../sidecar/api/openapi/routes.js';
+import { ROUTES } from '../../sidecar/api/public-routes.js';
+import type { RouteReference } from '../../sidecar/api/route.js';
 import { boundsOf, typeOf } from './schema-text.js';
 import { componentSchemas, type Schema } from '../../sidecar/api/openapi/schemas.js';
 
-/** The names of both contracts’ shapes. */
-const ALL = [...ROUTES, ...FURTHER_ROUTES];
+/** The routes of both contracts. */
+const ALL = ROUTES.map(({ reference }) => reference);
 
 /** The text of docs/api.md. */
 export function apiDocs(): string {
@@ -54,7 +54,7 @@ function routeText(route: RouteReference): string {
   const { description, request, answer, frames } = route;
   const lines = [
     ...(request === undefined ? [] : [`- Body: ${link(request)}.`]),
-    ...(answer === undefined || answer === 'OpenApi' ? [] : [`- 200: ${link(answer)}.`]),
+    ...(answer === 'OpenApi' ? [] : [`- 200: ${link(answer)}.`]),
     ...(frames === undefined ? [] : [`- 200, streamed: frames of ${frames.map(link).join(', ')}.`]),
     ...[...refusalsOf(route)].map(
       ([status, codes]) => `- ${status}: ${codes.map((each) => `\`${each}\``).join(', ')}.`,

@@ -1,14 +1,13 @@
 import { CreditLedger } from '../../sidecar/access/credit.js';
-import { IdempotencyKeys } from '../../sidecar/access/idempotency.js';
 import type { Caller } from '../../sidecar/access/identity.js';
 import { RequestLimits } from '../../sidecar/access/limits.js';
 import { TokenQuotas } from '../../sidecar/access/quotas.js';
 import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
 import type { Params } from '../../sidecar/contracts/requests.js';
 import { errorBody } from '../../sidecar/domain/errors.js';
-import { chat } from '../../sidecar/api/chat.js';
-import { decide } from '../../sidecar/api/decisions.js';
-import { SeatBoard } from '../../sidecar/api/seat-board.js';
+import { CHAT } from '../../sidecar/api/chat.js';
+import { DECISIONS } from '../../sidecar/api/decisions.js';
+import { run } from '../../sidecar/api/run.js';
 import type { HostedModel, Services } from '../../sidecar/api/services.js';
 import { Body } from '../../sidecar/http/body.js';
 import type { Exchange } from '../../sidecar/http/exchange.js';
@@ -18,9 +17,10 @@ import { Metrics } from '../../sidecar/telemetry/metrics.js';
 import { decisionRates, PriceList } from '../../sidecar/usage/prices.js';
 import { FakeClock } from './fake-clock.js';
 import { FakeEngine } from './fake-engine.js';
-import { ACME, FakeSpool, RecordingLog } from './in-process.js';
+import { ACME, FakeSpool } from './in-process.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 import { postHead } from './request-head.js';
+import { routeServices } from './route-services.js';
 
 /** Picodollars a token of the chat model; a decision token costs {@link DECISION}. */
 export const RATES = { input: 150_000n, cachedInput: 75_000n, output: 600_000n };
@@ -146,16 +146,14 @@ export class BilledHarness {
       },
     };
     const services = this.#services(asking);
-    const running = route === 'chat' ? chat(exchange, services) : decide(route, exchange, services);
+    const running = route === 'chat' ? run(CHAT, exchange, services) : run(DECISIONS, exchange, services);
     return { leave: () => leaving.abort(), over: running.then(() => answer), events };
   }
 
   #services(asking: Asking): Services {
     const { clock, spool, metrics } = this;
-    return {
-      clock,
+    return routeServices(clock, {
       date: () => new Date(clock.now()),
-      random: () => 0,
       identity: { resolve: () => Promise.resolve(asking.caller ?? ACME) },
       prompts: {
         open: () => ({
@@ -172,9 +170,6 @@ export class BilledHarness {
       pricing: PRICES,
       credit: this.ledger,
       metrics,
-      board: new SeatBoard(),
-      log: new RecordingLog(),
-      idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
       keyLimits: new RequestLimits(clock, { decisions: NO_LIMIT, chat: NO_LIMIT, models: NO_LIMIT }),
       quotas: new TokenQuotas(() => new Date(clock.now())),
       limits: {
@@ -188,7 +183,7 @@ export class BilledHarness {
       isolateDecisions: this.#isolate,
       leaving: () => this.draining,
       draining: () => this.draining,
-    };
+    });
   }
 }
 

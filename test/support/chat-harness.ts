@@ -1,24 +1,21 @@
-import { IdempotencyKeys } from '../../sidecar/access/idempotency.js';
-import { TokenQuotas } from '../../sidecar/access/quotas.js';
 import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
 import type { SeatQueue } from '../../sidecar/admission/seat-queue.js';
 import type { ChatParams } from '../../sidecar/contracts/requests.js';
-import { chat } from '../../sidecar/api/chat.js';
-import { SeatBoard } from '../../sidecar/api/seat-board.js';
+import { CHAT } from '../../sidecar/api/chat.js';
+import type { WorkRoute } from '../../sidecar/api/route.js';
+import { run } from '../../sidecar/api/run.js';
 import type { Services } from '../../sidecar/api/services.js';
 import { errorBody } from '../../sidecar/domain/errors.js';
 import { Body } from '../../sidecar/http/body.js';
 import type { Exchange, Reply } from '../../sidecar/http/exchange.js';
 import type { Checked, OpenBody, Tokenized } from '../../sidecar/prompts/prompt-maker.js';
-import { Metrics } from '../../sidecar/telemetry/metrics.js';
-import { BUILT_IN_PRICES } from '../../sidecar/usage/prices.js';
 import { FakeClock } from './fake-clock.js';
 import { FakeEngine } from './fake-engine.js';
 import { deferred } from './http-server.js';
-import { ACME, FakeSpool, RecordingLog } from './in-process.js';
-import { noLimits } from './keys.js';
+import { ACME, RecordingLog } from './in-process.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 import { postHead } from './request-head.js';
+import { routeServices } from './route-services.js';
 
 const PARAMS: ChatParams = {
   route: 'chat',
@@ -73,7 +70,7 @@ export class ChatHarness {
   }
 
   /** A whole chat reply, resolved once it is written. The body’s last byte arrives with the head. */
-  async ask(takes: Takes, answers: Partial<HostAnswers> = {}, route: typeof chat = chat): Promise<Reply> {
+  async ask(takes: Takes, answers: Partial<HostAnswers> = {}, route: WorkRoute<ChatParams> = CHAT): Promise<Reply> {
     const replied = deferred<Reply>();
     const receivedAt = this.clock.now();
     const exchange: Exchange = {
@@ -87,7 +84,7 @@ export class ChatHarness {
         throw new Error('no stream was requested');
       },
     };
-    await route(exchange, this.#services(takes, { ...MADE, ...answers }));
+    await run(route, exchange, this.#services(takes, { ...MADE, ...answers }));
     return replied.promise;
   }
 
@@ -114,28 +111,12 @@ export class ChatHarness {
       queue: this.queue,
       loadWaitMs: 10_000,
     } as const;
-    return {
-      clock,
-      date: () => new Date(0),
-      random: () => 0,
+    return routeServices(clock, {
       identity: { resolve: () => after(authorize, ACME) },
       prompts: { open: () => prompt },
       models: new Map([['fake', model]]),
-      spool: new FakeSpool(),
-      pricing: BUILT_IN_PRICES,
-      credit: undefined,
-      metrics: new Metrics(['fake']),
-      board: new SeatBoard(),
       log: this.log,
-      idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
-      keyLimits: noLimits(),
-      quotas: new TokenQuotas(() => new Date(0)),
-      limits: { chatBytes: 1000, inlineBytes: 1000, keepAliveMs: 60_000, streamIntervalMs: 0, timeoutMs: 0 },
-      contract: 'strict',
-      isolateDecisions: true,
-      leaving: () => false,
-      draining: () => false,
-    };
+    });
   }
 }
 

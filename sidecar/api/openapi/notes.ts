@@ -2,11 +2,7 @@
  * What the schemas cannot say: what a shape is and what its fields mean, with the defaults that parsing applies. A test
  * holds that every note is about a field that exists, that no field lacks one, and that the defaults are the real ones.
  */
-
-import { CHAT_NOTES } from './chat-notes.js';
-import { COMPATIBLE_NOTES, COMPATIBLE_SHAPES } from './compatible-notes.js';
-import { DECISION_NOTES } from './decision-notes.js';
-import type { Notes } from './note.js';
+import { CHAT_NOTES, COMPATIBLE_NOTES, COMPATIBLE_SHAPES, type Notes, type Note } from './chat-notes.js';
 
 /** What each named part is. */
 export const SHAPES: Readonly<Record<string, string>> = {
@@ -36,6 +32,128 @@ export const SHAPES: Readonly<Record<string, string>> = {
   Health: 'The process is alive.',
   HealthState: 'Whether this server takes work, in the shape that load balancers and llama-server’s users expect.',
   Readiness: 'Whether this server takes work.',
+};
+
+const MODEL: Note = { description: 'The model’s id.' };
+const INSTRUCTIONS: Note = { description: 'The question; what is not a string is rendered as compact JSON.' };
+const IDENTIFIER: Note = { description: 'The question’s id: the answer’s key. Ids differ.' };
+const WORDING: Note = { description: 'The question. Not blank.' };
+const LABEL_MASS: Note = { description: 'The share of the whole next-token distribution that fell on the labels.' };
+const PROBABILITIES: Note = { description: 'By option name, or by level index from `"0"` on. They sum to 1.' };
+const SCORE: Note = { description: 'The probability-weighted level index.' };
+const CHOSEN: Note = { description: 'The most probable option, the first of equals.' };
+const CONFIDENCE: Note = {
+  description: 'How far the answer stands out: 0 when the probabilities are even, 1 when certain.',
+};
+const NULL_ONLY: Note = { description: 'Absent or null.' };
+
+/** What each field of both decision routes means. */
+const DECISION_NOTES: Notes = {
+  DecisionsRequest: {
+    model: { description: 'A decision model that the key may call.' },
+    input: { description: 'What all questions are about. Not blank.' },
+    questions: { description: 'The questions. With the input and the template each must fit in 8,185 tokens.' },
+    temperature: {
+      description: 'Divides the labels’ log-probabilities: changes `probabilities`, never `label_mass`.',
+      default: 1,
+    },
+    prompt_format_version: { description: 'Pins the served template: any other version is refused.' },
+  },
+  YesNoQuestion: {
+    id: IDENTIFIER,
+    type: { description: 'Which question.' },
+    question: WORDING,
+    yes: { description: 'What yes means.' },
+    no: { description: 'What no means.' },
+  },
+  ChoiceQuestion: {
+    id: IDENTIFIER,
+    type: { description: 'Which question.' },
+    question: WORDING,
+    options: { description: 'Names are single lines and differ, ignoring case and surrounding space.' },
+  },
+  ScoreQuestion: {
+    id: IDENTIFIER,
+    type: { description: 'Which question.' },
+    question: WORDING,
+    levels: { description: 'From low to high. Not blank.' },
+  },
+  Decisions: {
+    object: { description: 'The kind of object.' },
+    model: MODEL,
+    prompt_format_version: { description: 'The template that was used.' },
+    answers: { description: 'By the questions’ ids.' },
+    usage: { description: 'The input is counted once per question; nothing is generated.' },
+  },
+  YesNoAnswer: {
+    type: { description: 'Which question.' },
+    probabilities: { description: 'They sum to 1.' },
+    label_mass: LABEL_MASS,
+  },
+  ChoiceAnswer: {
+    type: { description: 'Which question.' },
+    probabilities: PROBABILITIES,
+    label_mass: LABEL_MASS,
+    choice: CHOSEN,
+  },
+  ScoreAnswer: {
+    type: { description: 'Which question.' },
+    probabilities: PROBABILITIES,
+    label_mass: LABEL_MASS,
+    score: SCORE,
+  },
+  SystemOneRequest: {
+    model: { description: 'A decision model that the key may call.' },
+    state: {
+      description:
+        'What all questions are about. Not blank. An array or object is rendered as compact JSON: at most 256 members in each, three levels deep.',
+    },
+    questions: { description: 'By name, in order. Names are 1 to 128 characters and not blank.' },
+    temperature: NULL_ONLY,
+    prompt_format_version: NULL_ONLY,
+    return_prompt_token_ids: NULL_ONLY,
+    chat_template_kwargs: NULL_ONLY,
+  },
+  NoulQuestion: {
+    type: { description: 'Which question: yes or no.' },
+    instructions: INSTRUCTIONS,
+    criteria: { description: 'What each answer means.' },
+  },
+  SystemOneChoiceQuestion: {
+    type: { description: 'Which question.' },
+    instructions: INSTRUCTIONS,
+    criteria: {
+      description: 'Labels and what each means, in order. Labels differ, ignoring case and surrounding space.',
+    },
+  },
+  SystemOneScoreQuestion: {
+    type: { description: 'Which question.' },
+    instructions: INSTRUCTIONS,
+    criteria: { description: 'Levels, from low to high.' },
+  },
+  SystemOne: {
+    id: { description: 'A fresh UUID.' },
+    model: MODEL,
+    answers: { description: 'By the questions’ names.' },
+    usage: { description: 'The state is counted once per question; nothing is generated.' },
+  },
+  NoulAnswer: {
+    type: { description: 'Which question.' },
+    noul: { description: 'The probability of yes.' },
+  },
+  SystemOneChoiceAnswer: {
+    type: { description: 'Which question.' },
+    choice: CHOSEN,
+    confidence: CONFIDENCE,
+    probabilities: PROBABILITIES,
+  },
+  SystemOneScoreAnswer: {
+    type: { description: 'Which question.' },
+    score: SCORE,
+    confidence: CONFIDENCE,
+    probabilities: PROBABILITIES,
+    legend: { description: 'The levels as they were given, by index.' },
+  },
 };
 
 /** What each field of a named part means. */

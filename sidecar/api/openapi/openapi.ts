@@ -1,7 +1,6 @@
 /** The OpenAPI 3.1 document of the public listener. Pure and deterministic: the same code gives the same bytes. */
 import { CATALOGUE, WAIT_STATUSES, type CatalogueRow, type ErrorCode } from '../../domain/errors.js';
-import { REQUEST_HEADERS, RESPONSE_HEADERS, type ResponseHeader } from './headers.js';
-import { routesOf, type Contract, type RouteReference } from './routes.js';
+import type { RouteReference } from '../route.js';
 import { componentSchemas, reference, type Schema } from './schemas.js';
 
 /** The chat interface's version (docs/contract.md#versioning); the decisions contract has its own. */
@@ -12,8 +11,8 @@ const DESCRIPTION = `Chat completions and decisions on hosted models. The decisi
 Bodies are JSON in UTF-8 without a byte order mark, nested at most 64 levels deep, of at most 262,144 values, with no
 name twice in one object and no half of a surrogate pair. Lengths are in Unicode code points. Request objects are closed unless said otherwise.`;
 
-/** The whole document of a sidecar with this contract. Takes milliseconds: made once at the start. */
-export function openApiDocument(contract: Contract = 'strict'): object {
+/** The whole document of a sidecar with these routes. */
+export function openApiDocument(routes: readonly RouteReference[]): object {
   return {
     openapi: '3.1.0',
     info: {
@@ -29,7 +28,7 @@ export function openApiDocument(contract: Contract = 'strict'): object {
       { name: 'decisions', description: 'Questions about an input, answered with probabilities.' },
       { name: 'service', description: 'The server itself.' },
     ],
-    paths: Object.fromEntries(routesOf(contract).map((route) => [route.path, { [route.method]: operation(route) }])),
+    paths: Object.fromEntries(routes.map((route) => [route.path, { [route.method]: operation(route) }])),
     components: {
       securitySchemes: {
         key: { type: 'http', scheme: 'bearer', description: 'An API key, as `Authorization: Bearer <API_KEY>`.' },
@@ -83,14 +82,14 @@ function operation(route: RouteReference): object {
     ],
     ...(request !== undefined && { requestBody: { required: true, content: json(request) } }),
     responses: {
-      ...(route.answer !== undefined && { 200: success(route, route.answer) }),
+      200: success(route),
       ...Object.fromEntries([...refusalsOf(route)].map(([status, codes]) => [status, refusal(status, codes)])),
       ...(other && { [other[0]]: { description: other[2], headers: headers([]), content: json(other[1]) } }),
     },
   };
 }
 
-function success({ request, frames }: RouteReference, answer: string): object {
+function success({ request, answer, frames }: RouteReference): object {
   return {
     description: frames === undefined ? 'The answer.' : 'The answer, whole or as a stream.',
     headers: headers(request === undefined ? [] : ['Server-Timing']),
@@ -124,3 +123,80 @@ function headers(further: readonly ResponseHeader[]): object {
   const all: ResponseHeader[] = ['x-request-id', 'Access-Control-Expose-Headers', 'endpoint-load-metrics', ...further];
   return Object.fromEntries(all.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
+
+/** Header fields beyond HTTP's own, in requests and in responses (docs/contract.md#headers). */
+
+export interface RequestHeader {
+  /** Its name among the document's parameters. */
+  readonly id: string;
+  readonly name: string;
+  readonly description: string;
+  readonly schema: Schema;
+  /** Only where a model is asked to work. */
+  readonly withBody: boolean;
+}
+
+export const REQUEST_HEADERS: readonly RequestHeader[] = [
+  {
+    id: 'RequestId',
+    name: 'x-request-id',
+    description:
+      'The caller’s own id of the request, returned on its response. Anything malformed is replaced by a UUID.',
+    schema: { type: 'string', pattern: '^[A-Za-z0-9._:-]{1,128}$' },
+    withBody: false,
+  },
+  {
+    id: 'IdempotencyKey',
+    name: 'Idempotency-Key',
+    description:
+      'A key of the caller’s for this request alone: sent again with it, a request that ran or runs is refused and not ' +
+      'run twice. 1 to 255 visible ASCII characters, bare or in double quotes; per account; remembered for 24 hours ' +
+      'unless the operator sets another time.',
+    schema: { type: 'string', minLength: 1 },
+    withBody: true,
+  },
+  {
+    id: 'LoadMetricsFormat',
+    name: 'endpoint-load-metrics-format',
+    description:
+      'For proxies: the format, `text` or `json`, of `endpoint-load-metrics` on the response. Without effect unless the ' +
+      'operator has turned load reports on.',
+    schema: { type: 'string' },
+    withBody: false,
+  },
+];
+
+const SECONDS = { type: 'integer', minimum: 0 } as const;
+const LINE = { type: 'string', minLength: 1, maxLength: 1024 } as const;
+
+export const RESPONSE_HEADERS = {
+  'x-request-id': {
+    description: 'Names the request in logs and usage records. Clients must not depend on it on a 200.',
+    schema: { type: 'string', minLength: 1, maxLength: 256 },
+  },
+  'Access-Control-Expose-Headers': {
+    description: 'Those of `x-request-id`, `Retry-After` and `Server-Timing` that the response carries.',
+    schema: LINE,
+  },
+  'Server-Timing': {
+    description:
+      'Milliseconds, W3C format: `authorize` (the key’s check), `ra-queue` (waiting for a seat), `ra-admit` (the ' +
+      'server’s own work before the model). More names may come.',
+    schema: LINE,
+  },
+  'Retry-After': { description: 'Seconds to wait before the request is sent again.', schema: SECONDS },
+  'retry-after-ms': { description: 'The same in milliseconds.', schema: SECONDS },
+  'endpoint-load-metrics': {
+    description:
+      'For proxies, where the operator has turned it on: how busy this server is, an ORCA load report that begins with ' +
+      '`TEXT ` or `JSON `. Not among the fields that pages in a browser may read.',
+    schema: LINE,
+  },
+  'x-should-retry': {
+    description:
+      '`false` on errors that sending the same request again cannot mend, and where `Retry-After` is above a minute.',
+    schema: { const: 'false' },
+  },
+} as const satisfies Readonly<Record<string, { readonly description: string; readonly schema: Schema }>>;
+
+export type ResponseHeader = keyof typeof RESPONSE_HEADERS;

@@ -201,6 +201,7 @@ export const NOT_SERVED: Readonly<Record<'strict' | 'compatible', readonly (read
   {
     strict: [
       ['/v1/embeddings', /Served are POST \/v1\/chat\/completions, .*GET \/v1\/models; GET \/v1\/openapi\.json/],
+      ['/v1/completions', /Served are POST \/v1\/chat\/completions, /],
       [`/v1/${CANARY}?${CANARY}`, /Served are POST \/v1\/chat\/completions, /],
       ['/v1/responses', /served under `contract: compatible` alone\. Send messages to \/v1\/chat\/completions/],
       [`/v1/models/${CANARY}`, /served under `contract: compatible` alone\..* GET \/v1\/models lists the models/],

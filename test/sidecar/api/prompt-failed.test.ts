@@ -1,7 +1,7 @@
 import t from 'tap';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
-import { chat } from '../../../sidecar/api/chat.js';
-import { responses } from '../../../sidecar/api/responses.js';
+import { CHAT } from '../../../sidecar/api/chat.js';
+import { RESPONSES } from '../../../sidecar/api/responses.js';
 import { ChatHarness, type HostAnswers } from '../../support/chat-harness.js';
 
 const AT_ONCE = { authorize: 0, check: 0, tokenize: 0 };
@@ -31,8 +31,8 @@ t.test(
   async (t) => {
     const tokenizeAgain = { kind: 'chat', prompt: tokenPrompt(new Uint32Array(2000)) } as const;
     for (const [route, param] of [
-      [chat, 'messages'],
-      [responses, 'input'],
+      [CHAT, 'messages'],
+      [RESPONSES, 'input'],
     ] as const) {
       const harness = new ChatHarness();
       harness.engine.script.generate = (job) => job.failed('stale');

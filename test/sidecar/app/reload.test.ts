@@ -1,7 +1,7 @@
 /** What a reload does in which order, and what it leaves when it fails on the way. */
 import t from 'tap';
 import { reloader, type ReloadParts } from '../../../sidecar/app/reload.js';
-import type { Reload } from '../../../sidecar/api/reload.js';
+import type { Reload } from '../../../sidecar/api/operators.js';
 import type { Changes, EngineState, Replaced } from '../../../sidecar/engine-client/engine.js';
 import type { ReplicatedEngine } from '../../../sidecar/engine-client/replicated-engine.js';
 import type { FirstStart } from '../../../sidecar/prompts/client.js';

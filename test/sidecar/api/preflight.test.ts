@@ -1,5 +1,5 @@
 import t from 'tap';
-import { timeAllowed } from '../../../sidecar/api/deadline.js';
+import { timeAllowed } from '../../../sidecar/api/preflight.js';
 
 function allowed(header: string | undefined, timeoutMs: number, vouched: boolean): number | undefined {
   const head = { header: (name: string) => (name === 'x-ra-deadline-ms' ? header : undefined) };

@@ -1,7 +1,7 @@
 /** The events of POST /v1/responses as OpenAI’s own client reads them: reasoning, a call, keep-alives, an early end. */
 import OpenAI, { APIError } from 'openai';
 import t from 'tap';
-import { ResponseStreamWriter } from '../../../sidecar/api/response-writers.js';
+import { ResponseStreamWriter } from '../../../sidecar/api/responses.js';
 import type { RequestContext } from '../../../sidecar/api/request-context.js';
 import { contractError, type ContractError } from '../../../sidecar/domain/errors.js';
 import type { FrameOptions } from '../../../sidecar/http/exchange.js';

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import { admission } from '../../../sidecar/api/admission.js';
+import { admission } from '../../../sidecar/api/operators.js';
 import type { HostedModel } from '../../../sidecar/api/services.js';
 import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';

@@ -1,6 +1,24 @@
+/** What writers of generated replies have in common, whatever the form of the answer, and when their frames are sent. */
+import { randomInt } from 'node:crypto';
 import type { CompletionUsage } from '../contracts/answers.js';
+import type { GenerationReceiver } from '../engine-client/engine.js';
 import type { Clock } from '../lib/clock.js';
-import type { CallPart, Finished, Piece, ReplyWriter } from './reply-writers.js';
+
+export type Piece = Parameters<GenerationReceiver['piece']>[0];
+export type CallPart = Parameters<GenerationReceiver['call']>[0];
+export type Finished = Parameters<GenerationReceiver['finished']>[0];
+
+export interface ReplyWriter {
+  /** The version of the weights that generate the reply; called before its first piece. Absent: the reply does not contain it. */
+  madeBy?(weightVersion: string): void;
+  piece(piece: Piece): void;
+  call(part: CallPart): void;
+  finished(end: Finished): void;
+  /** Sends pieces that wait to be joined, before an error ends the reply. Absent: none ever wait. */
+  flush?(): void;
+  /** All replies are complete. */
+  done(usage: CompletionUsage): void;
+}
 
 /** The part of one reply that waits for the end of the interval: text of one channel, or arguments of one call. */
 type PendingPiece = { readonly parts: string[]; tokens: number } & (
@@ -104,4 +122,52 @@ export class JoinedWriter implements ReplyWriter {
       this.#writer.call({ choice, index, arguments: text, tokens, ...(name !== undefined && { name }) });
     }
   }
+}
+
+/** Notices when a stream has sent nothing for an interval. The first one begins at the construction. */
+export class StreamKeepAlive {
+  readonly #clock: Clock;
+  readonly #intervalMs: number;
+  readonly #idle: () => void;
+  #cancelTimer: () => void;
+  #sentAt: number;
+
+  /** `idle` is called each time that nothing was sent for `intervalMs`; it sends a keep-alive. */
+  constructor(clock: Clock, intervalMs: number, idle: () => void) {
+    this.#clock = clock;
+    this.#intervalMs = intervalMs;
+    this.#idle = idle;
+    this.#sentAt = clock.now();
+    this.#cancelTimer = this.#lookAfter(intervalMs);
+  }
+
+  /** Call it with each event that is sent. It sets no timer, since a stream sends many. */
+  sent(): void {
+    this.#sentAt = this.#clock.now();
+  }
+
+  /** Stops the timer. Idempotent. */
+  close(): void {
+    this.#cancelTimer();
+  }
+
+  #lookAfter(ms: number): () => void {
+    return this.#clock.after(ms, () => {
+      const leftMs = this.#sentAt + this.#intervalMs - this.#clock.now();
+      const silent = leftMs <= 0;
+      if (silent) this.sent();
+      this.#cancelTimer = this.#lookAfter(silent ? this.#intervalMs : leftMs);
+      if (silent) this.#idle();
+    });
+  }
+}
+
+const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+
+/**
+ * Nine letters and digits, which Mistral's templates require of calls in a conversation and all others accept. It has to be unique
+ * within one conversation only.
+ */
+export function newCallId(): string {
+  return Array.from({ length: 9 }, () => DIGITS[randomInt(DIGITS.length)] ?? '').join('');
 }

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { CreditLedger } from '../../../sidecar/access/credit.js';
 import type { EngineState } from '../../../sidecar/engine-client/engine.js';
-import { readyz, readyzWithReasons } from '../../../sidecar/api/operators.js';
+import { readyz, readyzWithReasons } from '../../../sidecar/api/health.js';
 import type { HostedModel } from '../../../sidecar/api/services.js';
 import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
 import { FakeSpool } from '../../support/in-process.js';

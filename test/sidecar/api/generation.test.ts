@@ -1,5 +1,5 @@
 import t from 'tap';
-import { seatLength } from '../../../sidecar/api/seat-length.js';
+import { seatLength } from '../../../sidecar/api/generation.js';
 
 t.test('a reply without a limit has the rest of the context, on the shortest seats with enough', async (t) => {
   t.equal(seatLength(2048, [2048]), 2048, 'with one length of seats all of it');

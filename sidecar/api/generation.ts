@@ -1,0 +1,222 @@
+/**
+ * Work of the routes that generate replies, whatever the form of their answers: the engine's job, and how its results are
+ * counted and passed to the route's writer.
+ */
+import type { ChatParams } from '../contracts/requests.js';
+import { promptLength, type GenerateJob } from '../engine-client/engine.js';
+import { prefixOf } from '../engine-client/prefixes.js';
+import type { Clock } from '../lib/clock.js';
+import type { ModelMeter } from '../telemetry/model-metrics.js';
+import { placeInPrompt } from './images.js';
+import * as refusals from './refusals.js';
+import { JoinedWriter, type ReplyWriter } from './replies.js';
+import { failed, type RequestContext, type Stop } from './request-context.js';
+import type { ChatTokens, Plan, Work, WorkRequest } from './route.js';
+import type { UsageSession } from './usage-session.js';
+
+type ChatRequest = WorkRequest<ChatParams>;
+
+/** One request's work. `makeWriter` is called before the wait for a seat, since a stream is kept alive during the wait. */
+export function generation(
+  request: ChatRequest,
+  makeWriter: (request: ChatRequest) => ReplyWriter,
+): Work<ChatTokens> | Stop {
+  const { context, params, model, services, usage } = request;
+  const { firstImage, stream, n } = params;
+  if (firstImage !== undefined && !model.vision) return failed(refusals.noVision(firstImage));
+  const writer = joined(makeWriter(request), request);
+  const counts = new ReplyCounts(services.clock, context, usage);
+  return {
+    kind: 'work',
+    seatsWanted: n,
+    plan: (tokens, contexts) => planOf(request, tokens, contexts),
+    started: (weightVersion) => writer.madeBy?.(weightVersion),
+    results: {
+      kind: 'generate',
+      piece: (piece) => {
+        context.firstToken(stream);
+        counts.piece(piece.choice, piece.tokens);
+        writer.piece(piece);
+      },
+      call: (piece) => {
+        context.firstToken(stream);
+        counts.piece(piece.choice, piece.tokens);
+        writer.call(piece);
+      },
+      finished: (finished) => {
+        context.firstToken(stream);
+        counts.finished(finished);
+        writer.finished(finished);
+      },
+    },
+    answer: () => {
+      const { promptTokens, cachedTokens, completionTokens } = context;
+      const { reasoningTokens } = counts;
+      writer.done({ promptTokens, cachedTokens, completionTokens, reasoningTokens });
+    },
+    flush: () => writer.flush?.(),
+  };
+}
+
+/** Joins the frames of a stream, if `stream.intervalMs` is set. */
+function joined(writer: ReplyWriter, { params, context, services }: ChatRequest): ReplyWriter {
+  const { streamIntervalMs } = services.limits;
+  if (!params.stream || streamIntervalMs === 0) return writer;
+  const made = new JoinedWriter(writer, services.clock, streamIntervalMs);
+  context.onClose(() => made.close());
+  return made;
+}
+
+/** Places the prompt's images, checks that the prompt and the completion fit a seat, and makes the job. */
+async function planOf(request: ChatRequest, tokens: ChatTokens, contexts: readonly number[]): Promise<Plan | Stop> {
+  const { context, params, model, account, services } = request;
+  const scope = model.scopeOf(account);
+  const of = { account, scope, param: params.firstImage ?? 'messages' };
+  const placed = model.vision && tokens.images && (await placeInPrompt(model.vision, tokens.prompt, tokens.images, of));
+  if (placed?.kind === 'refused') return failed(placed.error);
+  const prompt = placed?.prompt ?? tokens.prompt;
+  const promptTokens = promptLength(prompt);
+  const room = params.maxTokens === undefined ? seatLength(promptTokens, contexts) : (contexts.at(-1) ?? 0);
+  const completionRoom = room - promptTokens;
+  if (completionRoom < 1) return failed(refusals.overContext(promptTokens, params.maxTokens ?? 1, room, 'messages'));
+  const maxTokens = Math.min(params.maxTokens ?? completionRoom, completionRoom);
+  // Clients that do not know the model ask for more than its context: under the compatible contract that is no bound of their own.
+  if (params.maxTokens !== undefined && maxTokens < params.maxTokens && services.contract === 'strict') {
+    const field = params.maxTokensField ?? 'max_completion_tokens';
+    return failed(refusals.overCompletion(promptTokens, params.maxTokens, room, field));
+  }
+  context.promptTokens = promptTokens;
+  const { n, temperature, topP, topK, minP, frequencyPenalty, presencePenalty, stops } = params;
+  const { format, promptVersion } = tokens;
+  const job: Omit<GenerateJob, 'seats'> = {
+    prompt,
+    scope,
+    n,
+    maxTokens,
+    temperature,
+    topP,
+    frequencyPenalty,
+    presencePenalty,
+    seed: seed32(params.seed ?? Math.floor(services.random() * 2 ** 32)),
+    stops,
+    ...(topK !== undefined && { topK }),
+    ...(minP !== undefined && { minP }),
+    ...(promptVersion !== undefined && { promptVersion }),
+    ...(format && { format }),
+  };
+  const needs = { promptTokens, seatTokens: promptTokens + maxTokens, prefix: prefixOf(prompt, scope) };
+  return { kind: 'planned', needs, completionTokens: maxTokens * n, job, ...(placed && { images: placed.images }) };
+}
+
+/**
+ * The seat length, in tokens, for a request without a limit of its reply. `contexts`: the lengths of the model's seats, shortest
+ * first. It is the shortest in which the reply has as much room as the prompt takes, so that long seats stay free for requests
+ * that need them, or the longest if there is none. It depends on the configuration only, so the same request always has the
+ * same limit.
+ */
+export function seatLength(promptTokens: number, contexts: readonly number[]): number {
+  return contexts.find((context) => context >= 2 * promptTokens) ?? contexts.at(-1) ?? 0;
+}
+
+/**
+ * The sampler takes 32 unsigned bits; the contract's seed has 64 signed ones. What lies beyond the lower half counts too, rounded
+ * towards 0, so that reply i is that of seed + i also for negative seeds, except where seed + i passes a multiple of 2^32.
+ */
+function seed32(seed: number): number {
+  const whole = BigInt(Math.trunc(seed));
+  return Number(BigInt.asUintN(32, whole) ^ BigInt.asUintN(32, whole / 2n ** 32n));
+}
+
+/** The mean time of a token is observed over so many tokens, and over what is left at a reply's end if that is not fewer than these. */
+const WINDOW = 32;
+const LEAST_TOKENS = 8;
+
+/** And over this time, ms: an engine whose steps are short sends their tokens together. */
+const LEAST_MS = 10;
+
+/** One running reply. Times are clock readings. */
+interface Progress {
+  tokens: number;
+  readonly firstTokens: number;
+  readonly firstAt: number;
+  lastAt: number;
+  /** Where the present window began. */
+  windowTokens: number;
+  windowAt: number;
+}
+
+/**
+ * Completion tokens over all replies of one request, finished and running, and the time between them.
+ * Called for each piece, so it allocates only for a new reply.
+ */
+export class ReplyCounts {
+  readonly #clock: Clock;
+  readonly #context: RequestContext;
+  readonly #usage: UsageSession;
+  readonly #meter: ModelMeter | undefined;
+  readonly #replies = new Map<number, Progress>();
+  reasoningTokens = 0;
+
+  constructor(clock: Clock, context: RequestContext, usage: UsageSession) {
+    this.#clock = clock;
+    this.#context = context;
+    this.#usage = usage;
+    this.#meter = context.meter;
+  }
+
+  /** A piece arrived; its reply has so many tokens now. */
+  piece(choice: number, tokens: number): void {
+    const now = this.#clock.now();
+    const reply = this.#replies.get(choice);
+    if (reply === undefined) {
+      const window = { windowTokens: tokens, windowAt: now };
+      this.#replies.set(choice, { tokens, firstTokens: tokens, firstAt: now, lastAt: now, ...window });
+      this.#moved(tokens);
+      return;
+    }
+    this.#meter?.piece(now - reply.lastAt);
+    reply.lastAt = now;
+    this.#grown(reply, tokens);
+    this.#observe(reply, now, WINDOW);
+  }
+
+  /** A reply is complete. It may have had no piece at all. */
+  finished(end: {
+    readonly choice: number;
+    readonly completionTokens: number;
+    readonly reasoningTokens: number;
+  }): void {
+    const { choice, completionTokens, reasoningTokens } = end;
+    this.reasoningTokens += reasoningTokens;
+    const reply = this.#replies.get(choice);
+    if (reply === undefined) {
+      this.#moved(completionTokens);
+      return;
+    }
+    const now = this.#clock.now();
+    this.#meter?.replied(completionTokens - reply.firstTokens, now - reply.firstAt);
+    this.#grown(reply, completionTokens);
+    this.#observe(reply, now, LEAST_TOKENS);
+  }
+
+  /** Ends the present window of a reply, if it has as many tokens as this and took long enough. */
+  #observe(reply: Progress, now: number, least: number): void {
+    const tokens = reply.tokens - reply.windowTokens;
+    const ms = now - reply.windowAt;
+    if (tokens < least || ms < LEAST_MS) return;
+    this.#context.observeTokenMs(ms / tokens);
+    reply.windowTokens = reply.tokens;
+    reply.windowAt = now;
+  }
+
+  #grown(reply: Progress, tokens: number): void {
+    const more = tokens - reply.tokens;
+    reply.tokens = tokens;
+    this.#moved(more);
+  }
+
+  #moved(more: number): void {
+    this.#context.completionTokens += more;
+    this.#usage.countsGrew();
+  }
+}

@@ -1,0 +1,81 @@
+/** The public listener's routes, in the order of the documentation. A test checks that the server answers just these. */
+import type { ContractError } from '../domain/errors.js';
+import { CHAT } from './chat.js';
+import { DECISIONS, SYSTEMONE } from './decisions.js';
+import { HEALTH, HEALTHZ, READYZ } from './health.js';
+import { LIST_MODELS, SHOW_MODEL } from './models.js';
+import { openApiDocument } from './openapi/openapi.js';
+import * as refusals from './refusals.js';
+import { RESPONSES } from './responses.js';
+import { ANY_ERRORS, type Contract, type PlainRoute, type RouteReference, type WorkRoute } from './route.js';
+
+/** The description of all routes. It needs no key: its content is public. */
+const OPENAPI: PlainRoute = {
+  serve: (exchange, { contract }) => exchange.reply({ status: 200, body: documentOf(contract) }),
+  reference: {
+    path: '/v1/openapi.json',
+    method: 'get',
+    id: 'openapi',
+    tag: 'service',
+    summary: 'This description',
+    description: 'OpenAPI 3.1, made from the schemas that requests are checked against.',
+    key: false,
+    answer: 'OpenApi',
+    errors: ANY_ERRORS,
+  },
+};
+
+export const ROUTES: readonly (WorkRoute | PlainRoute)[] = [
+  CHAT,
+  LIST_MODELS,
+  DECISIONS,
+  SYSTEMONE,
+  OPENAPI,
+  HEALTHZ,
+  READYZ,
+  HEALTH,
+  RESPONSES,
+  SHOW_MODEL,
+];
+
+/** The routes of a sidecar with this contract. */
+export function routesOf(contract: Contract): readonly (WorkRoute | PlainRoute)[] {
+  documentOf(contract);
+  return contract === 'compatible' ? ROUTES : ROUTES.filter(({ reference }) => reference.compatibleOnly !== true);
+}
+
+/** The same as they are described. */
+export function referencesOf(contract: Contract): readonly RouteReference[] {
+  return ROUTES.map(({ reference }) => reference).flatMap((reference) => {
+    if (contract === 'strict') return reference.compatibleOnly === true ? [] : [reference];
+    const { compatibleRequest: request } = reference;
+    return [request === undefined ? reference : Object.assign({}, reference, { request })];
+  });
+}
+
+const documents = new Map<Contract, Uint8Array>();
+
+/** The OpenAPI document as JSON. It takes milliseconds to make, so it is made at the start and kept. */
+function documentOf(contract: Contract): Uint8Array {
+  const made = documents.get(contract) ?? Buffer.from(JSON.stringify(openApiDocument(referencesOf(contract))));
+  documents.set(contract, made);
+  return made;
+}
+
+/** The 404 of a path at which nothing is served: it lists what a sidecar with this contract serves. */
+export function notServed(path: string, contract: Contract): ContractError {
+  const elsewhere = ROUTES.some(({ reference }) => reference.compatibleOnly === true && covers(reference, path));
+  if (contract === 'strict' && elsewhere) return refusals.compatibleOnly();
+  const rank = ({ compatibleOnly = false, method }: RouteReference): number =>
+    Number(compatibleOnly) * 2 + Number(method === 'get');
+  const served = referencesOf(contract).filter(({ key }) => key);
+  return refusals.notServed(
+    [...served].sort((a, b) => rank(a) - rank(b)).map((route) => `${route.method.toUpperCase()} ${route.path}`),
+  );
+}
+
+/** As the route table of the server finds it: a path that ends in `{…}` stands for all longer paths with the same beginning. */
+function covers(reference: RouteReference, path: string): boolean {
+  const at = reference.path.indexOf('{');
+  return at < 0 ? reference.path === path : path.length > at && path.startsWith(reference.path.slice(0, at));
+}

@@ -1,0 +1,157 @@
+/**
+ * What a route of the public listener is, as data. A new route is one file that exports a {@link WorkRoute} or a
+ * {@link PlainRoute}, and its line in public-routes.ts. The server, the description of the API and the 404 of unknown paths read
+ * it from there.
+ */
+import type { BodyForm, ModelRoute, Params } from '../contracts/requests.js';
+import { CATALOGUE, type ErrorCode } from '../domain/errors.js';
+import type { SeatNeeds } from '../admission/seat-queue.js';
+import type { GenerateJob, GenerationReceiver, ScoreJob, ScoreReceiver } from '../engine-client/engine.js';
+import type { Exchange } from '../http/exchange.js';
+import type { NoResult, Refusal, Tokenized } from '../prompts/prompt-maker.js';
+import type { Operation } from '../telemetry/model-metrics.js';
+import type { JobImages } from './images.js';
+import type { RequestContext, Stop } from './request-context.js';
+import type { HostedModel, Services } from './services.js';
+import type { UsageSession } from './usage-session.js';
+
+/** The setting `contract`. */
+export type Contract = Services['contract'];
+
+/** A route as the documentation describes it. */
+export interface RouteReference {
+  readonly path: string;
+  readonly method: 'get' | 'post';
+  readonly id: string;
+  readonly tag: 'chat' | 'decisions' | 'service';
+  readonly summary: string;
+  readonly description: string;
+  /** Whether it asks for an API key. */
+  readonly key: boolean;
+  /** It is served under `contract: compatible` alone. */
+  readonly compatibleOnly?: boolean;
+  /** Named schema of the body. */
+  readonly request?: string;
+  /** The same under `contract: compatible`, where it differs. */
+  readonly compatibleRequest?: string;
+  /** Named schema of the 200's body. */
+  readonly answer: string;
+  /** Named schemas of the frames of a streamed 200. */
+  readonly frames?: readonly string[];
+  /** A status other than 200 that carries no error: its named schema. */
+  readonly other?: readonly [status: number, schema: string, description: string];
+  readonly errors: readonly ErrorCode[];
+}
+
+/** What any request can meet: a malformed head, a method that the path does not take, a fault of ours. */
+export const ANY_ERRORS: readonly ErrorCode[] = ['bad_request', 'internal'];
+
+/** What a source of identities may deny with. */
+export const KEY_ERRORS: readonly ErrorCode[] = [
+  'proxy_retired',
+  'invalid_api_key',
+  'expired_api_key',
+  'revoked_api_key',
+  'model_not_entitled',
+  'not_in_cohort',
+  'account_frozen',
+  'unattributed_key',
+  'insufficient_credit',
+  'user_rate_limited',
+  'quota_exceeded',
+  'gateway_unavailable',
+  'control_plane_overloaded',
+  'credit_gate_unavailable',
+];
+
+/** The outcomes of work for a model. The answer to a cancelled request is never sent. */
+export const WORK_ERRORS: readonly ErrorCode[] = (Object.keys(CATALOGUE) as ErrorCode[]).filter(
+  (code) => code !== 'not_found' && code !== 'request_cancelled',
+);
+
+/** A route that uses no model. */
+export interface PlainRoute {
+  readonly reference: RouteReference;
+  serve(exchange: Exchange, services: Services): void | Promise<void>;
+}
+
+/** What the checks before the queue (preflight.ts) need to know of a route. */
+export interface RouteChecks {
+  /** In the log; requests of different names never share an Idempotency-Key. */
+  readonly name: string;
+  /** In metrics and traces, and the group of the key's limits. */
+  readonly operation: Operation;
+  /** What a key has to be entitled to; usage records name it. */
+  readonly entitlement: ModelRoute;
+  /** The kind of models that serve it, and of the prompts that are made of its bodies. */
+  readonly kind: HostedModel['kind'];
+  /** The longest body, in bytes. */
+  maxBytes(limits: Services['limits']): number;
+  /** What its bodies are checked against. */
+  form(contract: Contract): BodyForm;
+}
+
+/** A route that uses a model: run.ts serves it. `T`: what its prompts are in tokens. */
+export interface WorkRoute<P extends Params = Params, T extends Tokens = Tokens> extends RouteChecks {
+  readonly kind: T['kind'];
+  readonly reference: RouteReference;
+  /** Its own names of a chat's fields, for the field that an error names. Absent: it has the same. */
+  readonly fieldNames?: Readonly<Record<string, string>>;
+  /** Makes what answers one request. Called once it passed all checks, before it enters the queue. */
+  begin(request: WorkRequest<P>): Work<T> | Stop;
+}
+
+/** A request that passed the checks before the queue. */
+export interface WorkRequest<P extends Params> {
+  readonly context: RequestContext;
+  readonly params: P;
+  readonly account: string;
+  readonly model: HostedModel;
+  readonly usage: UsageSession;
+  readonly services: Services;
+}
+
+/** A prompt in tokens. */
+export type Tokens = Exclude<Tokenized, Refusal | NoResult>;
+export type ChatTokens = Extract<Tokens, { readonly kind: 'chat' }>;
+export type DecisionTokens = Extract<Tokens, { readonly kind: 'decision' }>;
+
+/** What answers one request: the engine's job, and what becomes of its results. */
+export interface Work<T extends Tokens = Tokens> {
+  readonly kind: 'work';
+  /** Seats that it can use at once. */
+  readonly seatsWanted: number;
+  /**
+   * The last checks, now that the prompt's length is known, and the job. Sets the context's `promptTokens`. It is called
+   * again for a prompt that was made again. `contexts`: tokens of each seat length that the request may get, shortest first.
+   */
+  plan(tokens: T, contexts: readonly number[]): Plan | Stop | Promise<Plan | Stop>;
+  /** Receives the job's results. */
+  readonly results: Results;
+  /** The engine has begun the job, with these weights. */
+  started?(weightVersion: string): void;
+  /** The job is done and its usage is recorded: writes the end of the answer. */
+  answer(): void;
+  /** Sends what still waits to be sent, before an error ends the answer. */
+  flush?(): void;
+}
+
+/** A job for the engine, but for its seats, and what the queue and the credit are to know of it. */
+export interface Plan {
+  readonly kind: 'planned';
+  readonly needs: SeatNeeds & { readonly prefix: Uint32Array };
+  /** The most tokens that all its replies together can have. */
+  readonly completionTokens: number;
+  /** With the prompt's tokens and grammars. Undefined once an engine has begun it: a reply may take minutes. */
+  job: Omit<GenerateJob, 'seats'> | Omit<ScoreJob, 'seats'> | undefined;
+  /** Embeddings of its prompt's images. Absent: it has none. */
+  readonly images?: JobImages;
+}
+
+/** The events of a job that run.ts itself receives. */
+export type RunEvents = Pick<GenerationReceiver, 'started' | 'cached' | 'needsImage' | 'seatFreed' | 'done' | 'failed'>;
+
+/** The methods of an engine's receiver that take a job's results. */
+export type Results =
+  | ({ readonly kind: 'generate' } & Omit<GenerationReceiver, keyof RunEvents>)
+  | ({ readonly kind: 'score' } & Omit<ScoreReceiver, keyof RunEvents>);

@@ -1,0 +1,347 @@
+/**
+ * Serves a request of any route that uses a model, from its first check to its last byte. A route (route.ts) says what is
+ * checked, what the engine is to do, and how the answer is written; the order is the same for all:
+ *
+ * | step   | what happens                                                               | what ends it early                        |
+ * | ------ | -------------------------------------------------------------------------- | ----------------------------------------- |
+ * | check  | preflight.ts: key, limits, body, contract, model, Idempotency-Key          | a check fails                             |
+ * | enter  | takes a place in the model's queue, which gets no seat before `wait`       | the queue refuses                         |
+ * | prompt | a prompt host makes the tokens, the route plans the job, credit is reserved | a check fails, the place is lost          |
+ * | wait   | the place may get a seat                                                   | the queue refuses, the caller disconnects |
+ * | run    | the engine has the job, on the lease's seats                               | see {@link lastEnd}                       |
+ * | answer | the usage is closed, then the end of the answer is written                 |                                           |
+ *
+ * From `run` a request goes back to `wait` when its engine was lost before it began the job, and to `prompt`, with its seat, when
+ * the replica has another tokenizer or template. Each step returns its result or why the request ends. Only `answer` ends the
+ * request's context and usage, for every end of every step, and only `#runOn` returns seats. The context has the request's phase
+ * for metrics and prices: `waiting` until the engine began the job, `prefilling`, `decoding` from the first token on.
+ */
+import type { Lease, ReleaseReason, Ticket, TicketOutcome } from '../admission/seat-queue.js';
+import type { Params } from '../contracts/requests.js';
+import type { ContractError } from '../domain/errors.js';
+import type { EngineJob, GenerateJob, JobFault, JobHandle, ScoreJob } from '../engine-client/engine.js';
+import type { Exchange } from '../http/exchange.js';
+import { AbortHandle } from '../lib/abort.js';
+import type { Tokenized } from '../prompts/prompt-maker.js';
+import type { ImageFailure, JobImages } from './images.js';
+import { preflight, promptFailed, type PreparedRequest } from './preflight.js';
+import * as refusals from './refusals.js';
+import { failed, outcomeOf, RequestContext, type Stop } from './request-context.js';
+import type { Plan, RunEvents, Tokens, Work, WorkRoute } from './route.js';
+import type { Services } from './services.js';
+import { UsageSession } from './usage-session.js';
+
+/**
+ * How often a prompt is made again: while weights are replaced, a request may meet a replica of the other version, and that may change
+ * before it has the new prompt.
+ */
+const MAX_REMAKES = 4;
+
+/** How a request ends. */
+type End = { readonly kind: 'done' } | Stop;
+
+/** How one attempt to run a job ends. */
+type AttemptEnd =
+  | { readonly kind: 'done' }
+  /** The caller disconnected, or the deadline passed. `engineStopped`: settles when the engine no longer computes the job; absent: it has stopped. */
+  | { readonly kind: 'cancelled' | 'deadline'; readonly engineStopped?: Promise<void> }
+  /** The job was not started, since its usage cannot be recorded. */
+  | { readonly kind: 'unrecorded'; readonly error: ContractError }
+  | ImageFailure
+  | JobFault;
+
+/** Serves one request of a route that uses a model. */
+export async function run<P extends Params>(
+  route: WorkRoute<P>,
+  exchange: Exchange,
+  services: Services,
+): Promise<void> {
+  const context = new RequestContext(exchange, route, services);
+  try {
+    const prepared = await preflight(context, route, services);
+    const begun = prepared.kind === 'prepared' ? begin(context, route, prepared, services) : prepared;
+    if (begun.kind === 'begun') await answer(context, await new Run(begun).toEnd(), begun);
+    else await answer(context, begun);
+  } finally {
+    context.close();
+  }
+}
+
+/** A request that has a place in its model's queue. */
+interface Begun {
+  readonly kind: 'begun';
+  readonly context: RequestContext;
+  readonly services: Services;
+  readonly prepared: PreparedRequest<Params>;
+  readonly promptKind: Tokens['kind'];
+  readonly usage: UsageSession;
+  readonly work: Work;
+  readonly ticket: Ticket;
+}
+
+/** Takes a place in the queue before anything is tokenized. The place ends when the context closes. */
+function begin<P extends Params>(
+  context: RequestContext,
+  route: WorkRoute<P>,
+  prepared: PreparedRequest<P>,
+  services: Services,
+): Begun | Stop {
+  const { caller, model, params, body } = prepared;
+  const { account } = caller;
+  const usage = new UsageSession(services, context, caller, model, route.entitlement);
+  const work = route.begin({ context, params, account, model, usage, services });
+  if (work.kind !== 'work') return work;
+  const ticket = model.queue.enter({
+    account,
+    ...('user' in params && { user: params.user }),
+    weight: caller.weight,
+    bytes: body.length,
+    ...(context.deadlineAt !== undefined && { deadlineAt: context.deadlineAt }),
+    ...(context.wantedUntil !== undefined && { wantedUntil: context.wantedUntil }),
+    urgent: context.urgent,
+    seatsWanted: work.seatsWanted,
+    awaits: 'stream' in params && params.stream ? 'first-token' : 'end',
+    bodyDigest: body.digest,
+  });
+  if ('kind' in ticket) return ticket;
+  // For as long as the request lives, since a request whose engine was lost waits a second time. While it has a seat, `cancel`
+  // only records when its caller left.
+  const { gone } = context.exchange;
+  if (gone.aborted) ticket.cancel('disconnected');
+  else gone.addEventListener('abort', () => ticket.cancel('disconnected'));
+  context.onClose(() => ticket.cancel());
+  return { kind: 'begun', context, services, prepared, promptKind: route.kind, usage, work, ticket };
+}
+
+/** Answers a request and records its usage, for every end that it can have. `begun`: absent if it took no place in the queue. */
+async function answer(context: RequestContext, end: End, begun?: Begun): Promise<void> {
+  const { promptTokens: prompt, cachedTokens: cached, completionTokens: completion } = context;
+  // Requests that never started consume no tokens.
+  if (context.phase !== 'waiting') context.meter?.used({ prompt, cached, completion });
+  if (end.kind !== 'done') {
+    begun?.work.flush?.();
+    context.stop(end);
+    await begun?.usage.close(outcomeOf(end));
+  } else if (begun && (await begun.usage.closeAnswered())) {
+    begun.work.answer();
+    begun.prepared.claim.complete();
+  }
+}
+
+/** A request from its place in the queue to its end. It owns the ticket, the lease, the job and its images. */
+class Run {
+  readonly #begun: Begun;
+  #plan: Plan | undefined;
+  #images: JobImages | undefined;
+
+  constructor(begun: Begun) {
+    this.#begun = begun;
+  }
+
+  async toEnd(): Promise<End> {
+    const { ticket } = this.#begun;
+    const made = await this.#prompt();
+    if (made.kind !== 'planned') return made;
+    ticket.ready(made.needs);
+    const lease = await this.#seat(ticket.outcome);
+    return 'kind' in lease ? lease : this.#runOn(lease);
+  }
+
+  /** Makes the prompt and plans the job. Ends early when the place is lost. */
+  async #prompt(): Promise<Plan | Stop> {
+    const { ticket, prepared } = this.#begun;
+    // A place can be lost before it is ready: its deadline, a drain, a caller that disconnected.
+    const lost = new AbortHandle();
+    let preparing = true;
+    void ticket.outcome.then(() => preparing && lost.abort());
+    const tokens = await prepared.body.tokenize(lost);
+    preparing = false;
+    if (tokens.kind !== 'aborted') return this.#planOf(tokens, prepared.model.engine.contexts);
+    const lease = await this.#seat(ticket.outcome);
+    if ('kind' in lease) return lease;
+    throw new Error('a place was given a seat before it was ready');
+  }
+
+  /**
+   * Makes the prompt with the tokenizer and template of the replica whose seat it has; the seat stays taken meanwhile. Ends early
+   * when the caller disconnects or the deadline passes, and at once if the body's room was needed for other bodies.
+   */
+  async #promptAgain(replica: number): Promise<Plan | Stop> {
+    const { context, prepared } = this.#begun;
+    const { engine, id } = prepared.model;
+    const facts = engine.replicas[replica]?.facts;
+    const promptVersion = facts?.promptVersion;
+    const wanted = promptVersion === undefined ? undefined : { model: id, promptVersion };
+    const lost = new AbortHandle();
+    const clear = context.onInterruption(() => lost.abort());
+    const tokens = await prepared.body.tokenizeAgain(wanted, lost);
+    clear();
+    if (tokens === undefined) return failed(refusals.noRoom());
+    if (tokens.kind !== 'aborted') return this.#planOf(tokens, facts ? [facts.contextPerSeat] : engine.contexts);
+    return context.exchange.gone.aborted ? { kind: 'cancelled' } : failed(refusals.timedOut());
+  }
+
+  /** Plans the job of a prompt, and reserves the most that it can cost. */
+  async #planOf(
+    tokens: Exclude<Tokenized, { readonly kind: 'aborted' }>,
+    contexts: readonly number[],
+  ): Promise<Plan | Stop> {
+    const { context, work, usage, promptKind } = this.#begun;
+    if (tokens.kind === 'failed') return promptFailed(context, tokens);
+    if (tokens.kind === 'refused') return failed(tokens.error);
+    if (tokens.kind !== promptKind) return promptFailed(context, { reason: 'made for another route' });
+    const plan = await work.plan(tokens, contexts);
+    if (plan.kind !== 'planned') return plan;
+    const unpaid = usage.reserve(context.promptTokens, plan.completionTokens);
+    if (unpaid) return failed(unpaid);
+    this.#images?.close();
+    this.#images = plan.images;
+    return (this.#plan = plan);
+  }
+
+  /** Waits for a seat. Returns its lease, or why there is none. */
+  async #seat(waiting: Promise<TicketOutcome>): Promise<Lease | Stop> {
+    const { context } = this.#begun;
+    context.times.waits();
+    const outcome = await waiting;
+    if (outcome.kind !== 'seated') return outcome;
+    context.seated(outcome.lease);
+    return outcome.lease;
+  }
+
+  /**
+   * Runs the job on its seats, which it returns whatever happens. A job that the engine lost before it began it goes back to the
+   * head of the queue, for another replica if there is one; the queue bounds how often.
+   */
+  async #runOn(granted: Lease): Promise<End> {
+    const { times } = this.#begun.context;
+    let lease = granted;
+    let reason: ReleaseReason = 'failed';
+    let engineStopped: Promise<void> | undefined;
+    let remakes = 0;
+    try {
+      for (;;) {
+        times.handedOver();
+        const attempt = await this.#attempt(lease);
+        const lost = attempt.kind === 'lost' && !attempt.started;
+        if (lost || attempt.kind === 'done') times.ran();
+        if (lost) {
+          const again = await this.#seat(lease.giveBack());
+          if ('kind' in again) return again;
+          lease = again;
+        } else if (attempt.kind === 'stale' && remakes < MAX_REMAKES) {
+          remakes += 1;
+          const made = await this.#promptAgain(lease.replica);
+          if (made.kind === 'planned') continue;
+          if (made.kind === 'cancelled') reason = 'cancelled';
+          else if (outcomeOf(made) === 'timeout') reason = 'deadline';
+          return made;
+        } else {
+          const last = lastEnd(attempt, this.#begun.services.draining());
+          if (attempt.kind === 'cancelled' || attempt.kind === 'deadline') ({ engineStopped } = attempt);
+          ({ reason } = last);
+          return last.end;
+        }
+      }
+    } finally {
+      this.#images?.close();
+      // The caller's answer does not wait for the engine.
+      if (engineStopped) void engineStopped.then(() => lease.release(reason));
+      else lease.release(reason);
+    }
+  }
+
+  /** One attempt: until the job ends, its caller disconnects or its deadline passes, whichever comes first. */
+  #attempt(lease: Lease): Promise<AttemptEnd> {
+    const { context, prepared, usage, work } = this.#begun;
+    if (context.exchange.gone.aborted) return Promise.resolve({ kind: 'cancelled' });
+    return new Promise((resolve) => {
+      let job: JobHandle | undefined;
+      let ended = false;
+      const end = (how: AttemptEnd): void => {
+        ended = true;
+        clear();
+        resolve(how);
+      };
+      // Before the start, which may end the job at once.
+      const clear = context.onInterruption((kind) => {
+        const engineStopped = job?.cancel();
+        end({ kind, ...(engineStopped && { engineStopped }) });
+      });
+      try {
+        const error = usage.open();
+        if (error) {
+          end({ kind: 'unrecorded', error });
+          return;
+        }
+        const images = this.#images;
+        const supply = async (image: number): Promise<void> => {
+          const made = await images?.embeddings(image);
+          if (ended || !made) return;
+          if (made instanceof Float32Array) {
+            job?.supply?.(image, made);
+            return;
+          }
+          void job?.cancel();
+          end(made);
+        };
+        const started = this.#start(lease, {
+          started: (cachedTokens, weightVersion) => {
+            if (this.#plan) this.#plan.job = undefined;
+            prepared.body.begun();
+            context.started(cachedTokens);
+            work.started?.(weightVersion);
+          },
+          cached: (tokens) => context.cached(tokens),
+          seatFreed: () => lease.freeSeat(),
+          done: () => end({ kind: 'done' }),
+          failed: end,
+          ...(images && { needsImage: (image) => void supply(image) }),
+        });
+        job = started;
+        lease.whenWanted(() => started.reduceSeats());
+      } catch (fault) {
+        clear();
+        throw fault;
+      }
+    });
+  }
+
+  /** Sends the job to the replica of its lease, which grows to the seats that the job can use and that are free. */
+  #start(lease: Lease, events: RunEvents): JobHandle {
+    const { work, prepared } = this.#begun;
+    const { engine } = prepared.model;
+    const { job, needs } = this.#plan ?? {};
+    if (!job || !needs) throw new Error('a job that an engine had begun was sent again');
+    while (lease.seats < work.seatsWanted && lease.takeSeat());
+    const { seats, replica } = lease;
+    const sent = { seats, ...job };
+    const { results } = work;
+    const asked: EngineJob =
+      results.kind === 'generate'
+        ? { kind: results.kind, job: sent as GenerateJob, receiver: { ...results, ...events } }
+        : { kind: results.kind, job: sent as ScoreJob, receiver: { ...results, ...events } };
+    return engine.run(asked, replica, needs.prefix);
+  }
+}
+
+/** What follows of a last attempt: how the request ends, and the reason with which its seats are returned. */
+function lastEnd(attempt: AttemptEnd, draining: boolean): { readonly end: End; readonly reason: ReleaseReason } {
+  switch (attempt.kind) {
+    case 'done':
+      return { end: attempt, reason: 'done' };
+    case 'cancelled':
+      return { end: { kind: 'cancelled' }, reason: 'cancelled' };
+    case 'deadline':
+      return { end: failed(refusals.timedOut()), reason: 'deadline' };
+    case 'unrecorded':
+      return { end: failed(attempt.error), reason: 'failed' };
+    case 'image-failed':
+      return { end: failed(attempt.error, 'failed'), reason: 'failed' };
+    default: {
+      // The drain's time is over, so the sidecar itself has ended the engine.
+      const error = draining ? refusals.shutDownError() : refusals.engineFault(attempt);
+      return { end: failed(error, 'failed'), reason: attempt.kind === 'lost' ? 'engine-lost' : 'failed' };
+    }
+  }
+}
