@@ -2,8 +2,7 @@
 import { resolve } from 'node:path';
 import type { VisionSetup } from '../../engine/protocol/vision-messages.js';
 import type { Config, ModelConfig } from '../config/config.js';
-import { Backoff } from '../lib/backoff.js';
-import { systemClock } from '../lib/clock.js';
+import { Backoff, systemClock } from '../lib/clock.js';
 import type { Log } from '../telemetry/logger.js';
 import { VisionClient } from '../vision/client.js';
 import { VisionProcess } from '../vision/process.js';

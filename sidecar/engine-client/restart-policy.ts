@@ -1,7 +1,7 @@
 /** When an engine process is ready, and when it has ended: what is logged, what the operator is told, and whether it is restarted. */
 import { ENGINE_EXIT } from '../../engine/protocol/messages.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
-import { Backoff } from '../lib/backoff.js';
+import { Backoff } from '../lib/clock.js';
 import type { ChildEnd } from '../lib/child-process.js';
 import type { Log, LogFields } from '../telemetry/logger.js';
 

@@ -9,7 +9,7 @@ import {
 import type { EngineFacts } from '../../engine/protocol/setup.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 import type { SharedState } from '../../engine/protocol/shared-state.js';
-import { isCount, isFields, isPositive, type Fields } from '../lib/wire-fields.js';
+import { isCount, isFields, isPositive, type Fields } from '../lib/child-process.js';
 
 /** A protocol violation of an engine, as a short constant for logs; never data that it sent. */
 export interface Violation {

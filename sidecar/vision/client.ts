@@ -4,8 +4,7 @@
  * Sizes that were asked for are `unavailable`; if it was encoding nothing, the first of them is `failed`: it may have caused the end.
  */
 import { randomBytes } from 'node:crypto';
-import type { Backoff } from '../lib/backoff.js';
-import type { Clock } from '../lib/clock.js';
+import type { Backoff, Clock } from '../lib/clock.js';
 import { FairShare, type Item } from '../lib/fair-share.js';
 import { LoadEstimate } from '../lib/load-estimate.js';
 import type { Log } from '../telemetry/logger.js';

@@ -9,9 +9,17 @@ import {
   type VisionSetup,
 } from '../../engine/protocol/vision-messages.js';
 import { deviceEnvironment } from '../config/devices.js';
-import { childEnvironment, ChildProcess, confinedEnvironment, type EndReason } from '../lib/child-process.js';
+import {
+  childEnvironment,
+  ChildProcess,
+  confinedEnvironment,
+  isCount,
+  isFields,
+  isPositive,
+  type EndReason,
+  type Fields,
+} from '../lib/child-process.js';
 import type { Clock } from '../lib/clock.js';
-import { isCount, isFields, isPositive, type Fields } from '../lib/wire-fields.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/vision.js', import.meta.url));
 

@@ -9,8 +9,7 @@
  * carry their record's id, the same each time, and the spool itself may contain one `close` twice; a sink counts by id.
  * One batch is in flight at a time, which keeps the order of the spool and thus of each account.
  */
-import { Backoff } from '../../lib/backoff.js';
-import type { Clock } from '../../lib/clock.js';
+import { Backoff, type Clock } from '../../lib/clock.js';
 import type { UsageRecord } from '../../domain/usage-record.js';
 import type { Log } from '../../telemetry/logger.js';
 import { comparePositions, START, type Position } from '../spool-format.js';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Backoff } from '../../../sidecar/lib/backoff.js';
+import { Backoff } from '../../../sidecar/lib/clock.js';
 
 t.test('waits double from the shortest to the longest and stay there', async (t) => {
   const backoff = new Backoff(100, 1000, () => 1);
