@@ -10,7 +10,7 @@ import type { BodyForm } from '../contracts/requests.js';
 import { contractError } from '../domain/errors.js';
 import type { Signal } from '../lib/abort.js';
 import { ChildProcess, confinedEnvironment, nodeOptions, type ChildEnd } from '../lib/child-process.js';
-import type { Clock } from '../lib/clock.js';
+import { Backoff, type Clock } from '../lib/clock.js';
 import type { Item, WeightedAccount } from '../lib/fair-share.js';
 import { AHEAD_MS, ItemQueue } from './item-queue.js';
 import { PROMPTS_VERSION, STACK_MB, type Answer, type FromHost, type HostSetup, type ModelReport } from './messages.js';
@@ -87,28 +87,22 @@ export interface PromptHostStats {
 export type FirstStart =
   { readonly kind: 'ready'; readonly models: readonly ModelReport[] } | { readonly kind: 'unable' };
 
-/** One body that prompts are made of. Its source keeps the bytes until it is closed, since a new host needs them again. */
-class Body {
+/** One body that prompts are made of. */
+interface Body {
   readonly id: number;
   readonly form: BodyForm;
+  /** Keeps the bytes until the body is closed, since a new host needs them again. */
+  readonly source: BodyBytes;
   readonly owner: WeightedAccount;
-  readonly #source: BodyBytes;
   /** The host that keeps a copy. */
   sentTo: ChildProcess | undefined;
   /** It is not needed any more. */
-  closed = false;
+  closed: boolean;
+}
 
-  constructor(id: number, form: BodyForm, source: BodyBytes, owner: WeightedAccount) {
-    this.id = id;
-    this.form = form;
-    this.#source = source;
-    this.owner = owner;
-  }
-
-  /** Undefined once it is closed, or its source freed it. */
-  get bytes(): Uint8Array | undefined {
-    return this.closed ? undefined : this.#source.bytes;
-  }
+/** Undefined once it is closed, or its source freed it. */
+function bytesOf({ closed, source }: Body): Uint8Array | undefined {
+  return closed ? undefined : source.bytes;
 }
 
 /** One `check` or `tokenize` of a body. */
@@ -142,8 +136,11 @@ export class PromptHostClient implements PromptMaker {
    * The account of the item that caused the end of the last host, and when: it is also charged for the time until the next host is ready.
    */
   #cause: { readonly owner: WeightedAccount; readonly at: number } | undefined;
-  #cancelRestart: () => void = () => undefined;
+  /** This machine restarts no other host at that time, so the waits need no jitter. */
+  readonly #backoff = new Backoff(RESTART_MIN_MS, RESTART_MAX_MS, () => 1);
+  /** The wait before the last restart. */
   #delayMs = RESTART_MIN_MS;
+  #cancelRestart: () => void = () => undefined;
   #restarts = 0;
   #problem: string | undefined;
   #nextBody = 0;
@@ -184,7 +181,8 @@ export class PromptHostClient implements PromptMaker {
 
   open(form: BodyForm, source: BodyBytes, owner: WeightedAccount): OpenBody {
     const { account, weight } = owner;
-    const body = new Body(this.#nextBody++, form, source, { account, weight });
+    const id = this.#nextBody++;
+    const body: Body = { id, form, source, owner: { account, weight }, sentTo: undefined, closed: false };
     this.#openBodies += 1;
     return {
       check: (signal) => this.#check(body, signal),
@@ -212,11 +210,11 @@ export class PromptHostClient implements PromptMaker {
   }
 
   #check(body: Body, signal: Signal): Promise<Checked> {
-    const { form, bytes } = body;
+    const bytes = bytesOf(body);
     if (bytes !== undefined && bytes.byteLength > this.#options.inlineBytes)
       return this.#ask({ kind: 'check' }, body, signal) as Promise<Checked>;
     if (bytes === undefined || signal.aborted) return Promise.resolve({ kind: 'aborted' });
-    const parsed = parseBody(form, bytes);
+    const parsed = parseBody(body.form, bytes);
     return Promise.resolve(
       parsed.kind === 'invalid' ? refused(parsed.error) : { kind: 'checked', params: parsed.request.params },
     );
@@ -225,7 +223,7 @@ export class PromptHostClient implements PromptMaker {
   #ask(work: Work, body: Body, signal: Signal): Promise<Checked | Tokenized> {
     if (this.#closed) return Promise.resolve(failed('closed'));
     if (this.#problem !== undefined) return Promise.resolve(unavailable(this.#delayMs));
-    if (body.bytes === undefined || signal.aborted) return Promise.resolve(ABORTED);
+    if (bytesOf(body) === undefined || signal.aborted) return Promise.resolve(ABORTED);
     return new Promise((resolve) => {
       const settle = (result: Checked | Tokenized): void => {
         signal.removeEventListener('abort', abort);
@@ -265,7 +263,8 @@ export class PromptHostClient implements PromptMaker {
   }
 
   #send(host: ChildProcess, { id, task: { body, work } }: Item<PromptTask>): void {
-    const { form, bytes } = body;
+    const { form } = body;
+    const bytes = bytesOf(body);
     const fresh = bytes !== undefined && body.sentTo !== host;
     this.#tell({ kind: 'item', item: id, work, body: body.id, ...(fresh && { sent: { form, bytes } }) });
     // The host keeps it for what follows; `tokenize` is the last one unless its answer is `needs-compiler`.
@@ -276,7 +275,7 @@ export class PromptHostClient implements PromptMaker {
     const { clock, silenceMs } = this.#options;
     const { task } = item;
     task.runsSince = clock.now();
-    task.unwatch = clock.after(longestSilenceMs(silenceMs, task.body.bytes?.length ?? 0), () => {
+    task.unwatch = clock.after(longestSilenceMs(silenceMs, bytesOf(task.body)?.length ?? 0), () => {
       void host.close();
       this.#restart(host, 'silent', item);
     });
@@ -299,7 +298,7 @@ export class PromptHostClient implements PromptMaker {
     } else {
       const item = this.#items.finish(message.item, message.ms);
       if (item) this.#answered(item, message.result);
-      this.#delayMs = RESTART_MIN_MS;
+      this.#backoff.reset();
     }
     this.#dispatch();
   }
@@ -323,7 +322,7 @@ export class PromptHostClient implements PromptMaker {
   #continue({ task, abandoned }: Item<PromptTask>, work: Work): void {
     task.body.sentTo = this.#host;
     task.work = work;
-    if (task.body.bytes === undefined) this.#tell({ kind: 'drop', body: task.body.id });
+    if (bytesOf(task.body) === undefined) this.#tell({ kind: 'drop', body: task.body.id });
     else if (!abandoned) this.#add(task);
   }
 
@@ -367,7 +366,9 @@ export class PromptHostClient implements PromptMaker {
   /** The host has ended, or was killed for the item that hung. The next one starts after a delay, once this one has exited. */
   #restart(host: ChildProcess, why: string, hung?: Item<PromptTask>): void {
     const { clock, hooks, name } = this.#options;
-    const delayMs = this.#delayMs;
+    // Of a hung item only the item was at fault, and it has failed: accounts that send such items must not make others wait.
+    const delayMs = hung === undefined ? this.#backoff.next() : RESTART_MIN_MS;
+    this.#delayMs = delayMs;
     // Callers must not wait for a host that does not start.
     if (this.#isUp) this.#failCause(why, hung);
     else this.#failAll(unavailable(delayMs));
@@ -375,8 +376,6 @@ export class PromptHostClient implements PromptMaker {
     this.#host = undefined;
     this.#isUp = false;
     this.#settleFirst({ kind: 'unable' });
-    // Only one item was at fault, and it has failed: accounts that send such items must not make others wait.
-    if (hung === undefined) this.#delayMs = Math.min(delayMs * 2, RESTART_MAX_MS);
     this.#restarts += 1;
     hooks?.restart?.(why, delayMs, name);
     this.#cancelRestart = clock.after(delayMs, () => void host.exited.then(() => this.#start()));
