@@ -21,7 +21,7 @@ type Model = Pick<Hosted, 'id' | 'engine'>;
 export interface ReloadParts {
   readonly models: ReadonlyMap<string, Model>;
   readonly files: Pick<WeightFiles, 'of'>;
-  readonly prompts: Pick<Prompts, 'prepare' | 'adopt' | 'discard' | 'settle'>;
+  readonly prompts: Pick<Prompts, 'startNext' | 'switchToNext' | 'retireNext' | 'retireOthers'>;
   /** What the first prompt hosts were started with. */
   readonly promptModels: readonly PromptModel[];
   readonly log: Log;
@@ -76,10 +76,10 @@ async function replaceAll(
   const wanted = present.map((_, at) => at).filter(stale);
   if (wanted.length === 0) return { kind: 'reloaded', version, replicas: 0, file };
   const promptModels = state.promptModels.map((one) => (one.id === model.id ? { ...one, file } : one));
-  const prepared = await prompts.prepare(promptModels);
+  const prepared = await prompts.startNext(promptModels);
   const problem = problemOf(prepared, model.id);
   if (problem !== undefined) {
-    prompts.discard();
+    prompts.retireNext();
     return failed(problem);
   }
   if (prepared.kind === 'ready')
@@ -91,7 +91,7 @@ async function replaceAll(
     const why = await replace(model, replica, { file, weights });
     if (why !== undefined) {
       // Until all replicas agree, prompts of both kinds are needed.
-      if (done === 0) prompts.discard();
+      if (done === 0) prompts.retireNext();
       else state.mixed.add(model.id);
       const so = done === 0 ? 'nothing was changed' : `${done} of ${wanted.length} replicas have the new weights`;
       log.error('weights not reloaded', { model: model.id, replica, reason: why });
@@ -100,12 +100,12 @@ async function replaceAll(
     log.info('weights reloaded', { model: model.id, replica, version });
     // From then on at least as many of these replicas want the new prompts as the old ones.
     if (done + 1 === Math.ceil(wanted.length / 2)) {
-      prompts.adopt();
+      prompts.switchToNext();
       state.promptModels = promptModels;
     }
   }
   state.mixed.delete(model.id);
-  if (state.mixed.size === 0) prompts.settle();
+  if (state.mixed.size === 0) prompts.retireOthers();
   return { kind: 'reloaded', version, replicas: wanted.length, file };
 }
 

@@ -87,7 +87,7 @@ export class PromptLanes implements PromptMaker {
    * Starts hosts for these models beside the present ones, once those of earlier calls have ended but for a few. Settles as
    * {@link ready} does.
    */
-  async prepare(models: readonly PromptModel[]): Promise<FirstStart> {
+  async startNext(models: readonly PromptModel[]): Promise<FirstStart> {
     while (this.#retired.size > MOST_RETIRED) await Promise.race(this.#retired.values());
     if (this.#closed) return { kind: 'unable' };
     const next = this.#make(models);
@@ -96,21 +96,21 @@ export class PromptLanes implements PromptMaker {
     return await readyOf(next);
   }
 
-  /** New prompts are made by the hosts that `prepare` started last. */
-  adopt(): void {
+  /** New prompts are made by the hosts that `startNext` started last. */
+  switchToNext(): void {
     const [next, ...others] = this.#others;
     if (next === undefined) return;
     this.#others = [this.#present, ...others];
     this.#present = next;
   }
 
-  /** Those that `prepare` started last are not needed: they close once they have no body any more. Not after `adopt`. */
-  discard(): void {
+  /** Those that `startNext` started last are not needed: they close once they have no body any more. Not after `switchToNext`. */
+  retireNext(): void {
     this.#retire(this.#others.splice(0, 1));
   }
 
   /** Prompts are made by the present hosts alone; the others close once they have no body any more. */
-  settle(): void {
+  retireOthers(): void {
     this.#retire(this.#others.splice(0));
   }
 
@@ -157,7 +157,7 @@ function makes({ short }: HostPair, { model, promptVersion }: ModelPromptVersion
 /** Both lanes as the sidecar uses them. */
 export type Prompts = Pick<
   PromptLanes,
-  'ready' | 'states' | 'open' | 'prepare' | 'adopt' | 'discard' | 'settle' | 'close'
+  'ready' | 'states' | 'open' | 'startNext' | 'switchToNext' | 'retireNext' | 'retireOthers' | 'close'
 >;
 
 /** Forks both hosts at once. */

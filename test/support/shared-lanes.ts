@@ -60,10 +60,10 @@ function lanesFor({ hooks = {}, ...options }: PromptLanesOptions): Prompts {
   return {
     ready: () => lanes.ready(),
     open: (form, bytes, owner, wanted) => lanes.open(form, bytes, owner, wanted),
-    prepare: (models) => lanes.prepare(models),
-    adopt: () => lanes.adopt(),
-    discard: () => lanes.discard(),
-    settle: () => lanes.settle(),
+    startNext: (models) => lanes.startNext(models),
+    switchToNext: () => lanes.switchToNext(),
+    retireNext: () => lanes.retireNext(),
+    retireOthers: () => lanes.retireOthers(),
     close: () => void users.delete(hooks),
     get states() {
       return lanes.states;

@@ -61,13 +61,13 @@ function scene(count: number) {
       },
     },
     prompts: {
-      prepare: (models) => {
-        calls.push(`prepare ${models.map(({ file }) => file).join(' ')}`);
+      startNext: (models) => {
+        calls.push(`start ${models.map(({ file }) => file).join(' ')}`);
         return Promise.resolve(starts.shift() ?? { kind: 'ready', models: [] });
       },
-      adopt: () => void calls.push('adopt'),
-      discard: () => void calls.push('discard'),
-      settle: () => void calls.push('settle'),
+      switchToNext: () => void calls.push('switch'),
+      retireNext: () => void calls.push('retire next'),
+      retireOthers: () => void calls.push('retire others'),
     },
     promptModels: Object.keys(engines).map((id) => ({ id, file: '/old' }) as PromptModel),
     log,
@@ -82,29 +82,33 @@ t.test('replica by replica, and prompts by the hosts that most replicas want', a
   const { reload, called, m } = scene(4);
   t.same(await reload('m', '/new'), { kind: 'reloaded', version: 'new', replicas: 4, file: '/new' });
   t.strictSame(called(), [
-    'prepare /new /old',
+    'start /new /old',
     'replace 0 beside',
     'replace 1 beside',
-    'adopt',
+    'switch',
     'replace 2 beside',
     'replace 3 beside',
-    'settle',
+    'retire others',
   ]);
   t.same(await reload('m', undefined), { kind: 'reloaded', version: 'new', replicas: 0, file: '/new' });
   t.strictSame(called(), [], 'all have it');
   m.replicas[2] = { state: 'lost' };
   t.match(await reload('m', undefined), { replicas: 1 });
-  t.strictSame(called(), ['prepare /new /old', 'replace 2 beside', 'adopt', 'settle'], 'one that is lost gets it anew');
+  t.strictSame(
+    called(),
+    ['start /new /old', 'replace 2 beside', 'switch', 'retire others'],
+    'one that is lost gets it anew',
+  );
 });
 
 t.test('a failure at the first replica changes nothing', async (t) => {
   const { reload, called, m, log } = scene(2);
   m.outcomes.push(BAD);
   t.same(await reload('m', '/new'), { kind: 'failed', why: 'replica 0: no model (nothing was changed)' });
-  t.strictSame(called(), ['prepare /new /old', 'replace 0 beside', 'discard']);
+  t.strictSame(called(), ['start /new /old', 'replace 0 beside', 'retire next']);
   t.match(log.lines.at(-1), { event: 'weights not reloaded', model: 'm', replica: 0, reason: 'no model' });
   await reload('m', '/newer');
-  t.equal(called()[0], 'prepare /newer /old');
+  t.equal(called()[0], 'start /newer /old');
 });
 
 t.test('a failure on the way keeps prompts of both kinds, until the replicas agree', async (t) => {
@@ -114,14 +118,22 @@ t.test('a failure on the way keeps prompts of both kinds, until the replicas agr
     kind: 'failed',
     why: 'replica 1: no model (1 of 2 replicas have the new weights)',
   });
-  t.strictSame(called(), ['prepare /new /old', 'replace 0 beside', 'adopt', 'replace 1 beside']);
+  t.strictSame(called(), ['start /new /old', 'replace 0 beside', 'switch', 'replace 1 beside']);
   t.match(await reload('other', '/newer'), { kind: 'reloaded' });
-  t.strictSame(called(), ['prepare /new /newer', 'replace 0 beside', 'adopt'], 'the other model’s settles nothing');
+  t.strictSame(
+    called(),
+    ['start /new /newer', 'replace 0 beside', 'switch'],
+    'the hosts of the other model’s former weights stay',
+  );
   m.outcomes.push(BAD);
   t.match(await reload('m', '/newer'), { kind: 'failed' });
-  t.strictSame(called(), ['prepare /newer /newer', 'replace 0 beside', 'discard'], 'only what this one prepared');
+  t.strictSame(
+    called(),
+    ['start /newer /newer', 'replace 0 beside', 'retire next'],
+    'only those that this one started',
+  );
   t.match(await reload('m', '/new'), { kind: 'reloaded', replicas: 1 });
-  t.strictSame(called(), ['prepare /new /newer', 'replace 1 beside', 'adopt', 'settle']);
+  t.strictSame(called(), ['start /new /newer', 'replace 1 beside', 'switch', 'retire others']);
 });
 
 t.test('without memory for two a replica makes room while another serves', async (t) => {
@@ -129,17 +141,17 @@ t.test('without memory for two a replica makes room while another serves', async
   m.outcomes.push(NO_MEMORY);
   t.match(await reload('m', '/new'), { kind: 'reloaded', replicas: 2 });
   t.strictSame(called(), [
-    'prepare /new /old',
+    'start /new /old',
     'replace 0 beside',
     'replace 0 after',
-    'adopt',
+    'switch',
     'replace 1 beside',
-    'settle',
+    'retire others',
   ]);
   m.replicas[1] = { state: 'cold' };
   m.outcomes.push(NO_MEMORY);
   t.match(await reload('m', '/newer'), { kind: 'failed', why: /no other replica that would serve/ });
-  t.strictSame(called(), ['prepare /newer /old', 'replace 0 beside', 'discard']);
+  t.strictSame(called(), ['start /newer /old', 'replace 0 beside', 'retire next']);
   m.replicas[1] = { state: 'ready' };
   m.outcomes.push(NO_MEMORY, BAD);
   t.match(await reload('m', '/newer'), { kind: 'failed', why: /^replica 0: no model/ });
@@ -162,7 +174,7 @@ t.test('refused before anything is started', async (t) => {
   t.match(await reload('other', '/newer'), { kind: 'failed', why: /could not be started/ });
   starts.push({ kind: 'ready', models: [{ id: 'other', tools: true, system: true, problem: 'no template' }] });
   t.match(await reload('other', '/newer'), { kind: 'failed', why: 'no template' });
-  t.strictSame(called(), ['prepare /old /newer', 'discard', 'prepare /old /newer', 'discard']);
+  t.strictSame(called(), ['start /old /newer', 'retire next', 'start /old /newer', 'retire next']);
 });
 
 t.test('weights whose template has no known format of calls are logged, of the reloaded model alone', async (t) => {

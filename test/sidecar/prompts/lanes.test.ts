@@ -86,9 +86,9 @@ function lanesOf() {
   const open = (): OpenBody => lanes.open('chat', { bytes: new Uint8Array(1), length: 1 }, OWNER);
   /** Another generation takes the place of the present one. */
   const reload = async (): Promise<void> => {
-    await lanes.prepare([]);
-    lanes.adopt();
-    lanes.settle();
+    await lanes.startNext([]);
+    lanes.switchToNext();
+    lanes.retireOthers();
   };
   const closed = (): boolean[] => hosts.map((host) => host.closed);
   return { lanes, hosts, pairs, open, reload, closed };
@@ -137,13 +137,13 @@ t.test('close ends those too that are not needed any more, and no other is start
     made.push(open().tokenize(NEVER));
     await reload();
   }
-  const waiting = lanes.prepare([]);
+  const waiting = lanes.startNext([]);
   lanes.close();
   t.same(await Promise.all(made), [FAILED, FAILED, FAILED]);
   t.same(await waiting, { kind: 'unable' });
   t.ok(closed().every(Boolean));
   const { length } = hosts;
-  t.same(await lanes.prepare([]), { kind: 'unable' });
+  t.same(await lanes.startNext([]), { kind: 'unable' });
   t.equal(hosts.length, length);
 });
 
@@ -164,11 +164,11 @@ t.test('a prompt of another version is made by the hosts that report it, as long
   const running = (): number[] => hosts.map((host) => host.stats().running);
   const ask = (promptVersion: string): Promise<Tokenized> =>
     lanes.open('chat', { bytes: undefined, length: 1 }, OWNER, { model: 'm', promptVersion }).tokenize(NEVER);
-  await lanes.prepare([]);
+  await lanes.startNext([]);
   void ask('p1');
   void ask('unknown');
   t.strictSame(running(), [1, 1]);
-  lanes.adopt();
+  lanes.switchToNext();
   void ask('p0');
   t.strictSame(running(), [2, 1]);
   await reload();
