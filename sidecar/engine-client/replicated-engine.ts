@@ -36,7 +36,9 @@ export class ReplicatedEngine implements Engine {
   /** `contexts`: tokens that a seat of each replica can hold. */
   constructor(replicas: readonly ReplicaPort[], contexts: readonly number[]) {
     this.replicas = replicas;
-    this.#prefixes = replicas.map((_, at) => new ReachablePrefixes(replicas, at));
+    this.#prefixes = replicas.map((replica) => ({
+      longestOf: (hashes) => longestReachable(replicas, replica, hashes),
+    }));
     this.contexts = [...new Set(contexts)].sort((a, b) => a - b);
   }
 
@@ -119,7 +121,8 @@ export class ReplicatedEngine implements Engine {
 
   run(job: EngineJob, replica: number, prefix: Uint32Array): JobHandle {
     for (const each of this.replicas) each.touch();
-    return this.#at(replica).run(this.#withOthers(job, replica, prefix));
+    const taking = this.#at(replica);
+    return taking.run(this.#withOthers(job, taking, prefix));
   }
 
   heldPrefixes(replica: number): PrefixIndex {
@@ -132,9 +135,9 @@ export class ReplicatedEngine implements Engine {
   }
 
   /** The job with what it is to know of the other replicas. */
-  #withOthers(asked: EngineJob, replica: number, prefix: Uint32Array): EngineJob {
+  #withOthers(asked: EngineJob, replica: ReplicaPort, prefix: Uint32Array): EngineJob {
     const elsewhere = stateElsewhere(this.replicas, replica, prefix);
-    const besideOthers = this.replicas.some(({ jobs }, at) => at !== replica && jobs > 0);
+    const besideOthers = this.replicas.some((other) => other !== replica && other.jobs > 0);
     if (!elsewhere && !besideOthers) return asked;
     const others = { ...(elsewhere && { elsewhere }), ...(besideOthers && { besideOthers }) };
     return asked.kind === 'generate'
@@ -149,38 +152,27 @@ export class ReplicatedEngine implements Engine {
   }
 }
 
-/**
- * How much of a prompt one of the replicas has: in its own sequences and cache, and in the caches of those others whose
- * states it can restore.
- */
-class ReachablePrefixes implements PrefixIndex {
-  readonly #replicas: readonly ReplicaPort[];
-  readonly #at: number;
-
-  constructor(replicas: readonly ReplicaPort[], at: number) {
-    this.#replicas = replicas;
-    this.#at = at;
+/** Leading tokens of a prompt that a replica has, or that others have saved and it can restore. */
+function longestReachable(replicas: readonly ReplicaPort[], replica: ReplicaPort, hashes: Uint32Array): number {
+  let most = replica.heldPrefixes().longestOf(hashes);
+  for (const other of replicas) {
+    if (other !== replica && canRestore(replica, other))
+      most = Math.max(most, other.heldPrefixes().longestShared(hashes));
   }
-
-  longestOf(hashes: Uint32Array): number {
-    const replica = this.#replicas[this.#at];
-    let most = replica?.heldPrefixes().longestOf(hashes) ?? 0;
-    for (const other of this.#replicas) {
-      if (replica && other !== replica && canRestore(replica, other))
-        most = Math.max(most, other.heldPrefixes().longestShared(hashes));
-    }
-    return most;
-  }
+  return most;
 }
 
-/** A state in another replica's cache that has more of a prompt than replica `at` has; undefined: there is none. */
-function stateElsewhere(replicas: readonly ReplicaPort[], at: number, hashes: Uint32Array): StateElsewhere | undefined {
-  const replica = replicas[at];
-  let most = replica?.heldPrefixes().longestOf(hashes) ?? 0;
+/** A state in another replica's cache that has more of a prompt than this replica has; undefined: there is none. */
+function stateElsewhere(
+  replicas: readonly ReplicaPort[],
+  replica: ReplicaPort,
+  hashes: Uint32Array,
+): StateElsewhere | undefined {
+  let most = replica.heldPrefixes().longestOf(hashes);
   let found: StateElsewhere | undefined;
   for (const other of replicas) {
     const { pid } = other;
-    if (!replica || other === replica || pid === undefined || !canRestore(replica, other)) continue;
+    if (other === replica || pid === undefined || !canRestore(replica, other)) continue;
     const prefixes = other.heldPrefixes();
     const shared = prefixes.longestShared(hashes);
     const state = shared >= most + PREFIX_CHUNK ? prefixes.sharedState(hashes) : undefined;

@@ -11,10 +11,9 @@
  *
  * Each end is possible from both states, except `hang`, which needs `started()`. Until it has exited (`exited`) its memory is not free.
  */
-import type { ChildProcess as NodeProcess } from 'node:child_process';
+import { spawn, type ChildProcess as NodeProcess } from 'node:child_process';
 import { homedir } from 'node:os';
-import type { Link } from '../../engine/protocol/link.js';
-import { forkLinked } from '../../engine/protocol/linked-child.js';
+import { Link } from '../../engine/protocol/link.js';
 import { NO_CORE_FILE } from '../../engine/protocol/no-core-dump.js';
 import { withTimeout, type Clock } from './clock.js';
 
@@ -123,20 +122,16 @@ export class ChildProcess {
     const node = [process.execPath, ...nodeArguments, entry, ...(name === undefined ? [] : [name])];
     const command = cores === undefined ? node : ['taskset', '-c', cores, ...node];
     const script = [NO_CORE_FILE, 'unset PWD', ...(limits === undefined ? [] : [limits]), 'exec "$0" "$@"'].join('; ');
-    const link = {
-      message: (raw: unknown) => this.#received(raw),
-      closed: () => this.#linkEnded(),
-    };
-    const forked = forkLinked('/bin/sh', ['-c', script, ...command], { stderr: 'pipe', environment }, link);
-    if (forked.kind === 'failed') {
-      this.exited = forked.code.then((detail) =>
-        this.#end({ reason: 'unstartable', detail, code: null, signal: null }),
-      );
+    const child = spawned(script, command, environment);
+    if (child instanceof Promise) {
+      this.exited = child.then((detail) => this.#end({ reason: 'unstartable', detail, code: null, signal: null }));
       return;
     }
-    const { child } = forked;
     this.#process = child;
-    this.#link = forked.link;
+    this.#link = Link.toChild(child, {
+      message: (raw) => this.#received(raw),
+      closed: () => this.#linkEnded(),
+    });
     child.stderr?.setEncoding('utf8').on('data', (chunk: string) => this.#stderr.add(chunk));
     this.exited = new Promise((resolve) => {
       child.once('exit', (code, signal) => {
@@ -230,6 +225,25 @@ export class ChildProcess {
     this.#cancelTimer();
     this.#watch?.stop();
   }
+}
+
+/** Starts a shell with a link. Never throws; a failed start is the operating system's code, such as EMFILE, after this turn. */
+function spawned(script: string, command: readonly string[], environment: Environment): NodeProcess | Promise<string> {
+  try {
+    const stdio = ['ignore', 'ignore', 'pipe', 'pipe'] as const;
+    const child = spawn('/bin/sh', ['-c', script, ...command], { stdio: [...stdio], env: { ...environment } });
+    // Later errors are about signals that could not be sent.
+    const failed = new Promise<string>((resolve) => child.on('error', (error) => resolve(codeOf(error))));
+    // If descriptors have run out, Node creates a child without streams, and an event.
+    return child.pid === undefined ? failed : child;
+  } catch (error) {
+    // A few failures (no memory) are thrown.
+    return Promise.resolve(codeOf(error));
+  }
+}
+
+function codeOf(error: unknown): string {
+  return (error as NodeJS.ErrnoException).code ?? 'unknown';
 }
 
 /** Checks per `hangMs`. A hang is detected after `hangMs` at the earliest, and one or two intervals later at the latest. */
