@@ -2,8 +2,10 @@
  * A stub of the engine’s child process: it speaks engine/protocol/messages.ts, and does what a {@link StubScript} and
  * its jobs select.
  */
+import { writeSync } from 'node:fs';
 import { connect } from 'node:net';
 import { basename } from 'node:path';
+import { pack } from '../../engine/protocol/frames.js';
 import { Link } from '../../engine/protocol/link.js';
 import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol/messages.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
@@ -21,6 +23,9 @@ import {
   type StubScript,
 } from './stub-script.js';
 import { imagesOf, promptIds, promptLength } from '../../engine/protocol/prompt.js';
+
+/** Of the link, in this process. */
+const LINK_FD = 3;
 
 let step = 0;
 /** Scopes that it was told to forget. */
@@ -91,8 +96,9 @@ function start(setup: EngineSetup): void {
       process.abort();
       break;
     case 'ready-twice':
-      send({ v, kind: 'ready', facts });
-      break;
+      // In one write, so that both are read in one turn.
+      writeSync(LINK_FD, Buffer.concat([1, 2].flatMap(() => pack({ v, kind: 'ready', facts }))));
+      return;
     case 'ready':
   }
   send({ v, kind: 'ready', facts });

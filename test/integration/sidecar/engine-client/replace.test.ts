@@ -205,6 +205,13 @@ t.test('weights that cannot be loaded change nothing', async (t) => {
   t.match(harness.engine, { state: 'ready', setup }, 'the old weights are loaded again');
 });
 
+t.test('other weights whose process is ready, and ends in the same turn, are loaded again', async (t) => {
+  const harness = await launched(t);
+  t.same(await replace(harness, { start: 'ready-twice' }), { kind: 'replaced' });
+  t.match(await harness.loss(), { reason: 'protocol', detail: 'ready-twice' });
+  await harness.restart();
+});
+
 t.test('a replica whose present weights cannot be loaded gets others', async (t) => {
   const harness = new EngineHarness({ start: 'unable' });
   t.teardown(() => harness.engine.close());
