@@ -271,10 +271,10 @@ export class EngineReplica {
       enter();
       return;
     }
-    let left = false;
-    this.#leaveGate = () => (left = true);
+    let isGivenUp = false;
+    this.#leaveGate = () => (isGivenUp = true);
     void weights(this.setup).then((known) => {
-      if (left) return;
+      if (isGivenUp) return;
       if (known) this.setup = { ...this.setup, weights: known };
       enter();
     });
