@@ -22,12 +22,12 @@ export const systemClock: Clock = {
  */
 export async function withTimeout(clock: Clock, ms: number, work: Promise<unknown>): Promise<boolean> {
   let cancel = (): void => undefined;
-  const late = new Promise<false>((resolve) => {
+  const timedOut = new Promise<false>((resolve) => {
     cancel = clock.after(ms, () => resolve(false));
   });
   try {
     // The race also handles a later rejection.
-    return await Promise.race([work.then(() => true), late]);
+    return await Promise.race([work.then(() => true), timedOut]);
   } finally {
     cancel();
   }

@@ -159,7 +159,9 @@ function cancel(id: number): void {
 
 /** The body that came with an item or before it. It is dropped with `tokenize`, which is the last unless the compiler is needed. */
 function bodyOf({ work, body, sent }: ToHost & { kind: 'item' }): HostBody | undefined {
-  const found = sent ? { form: sent.form, bytes: workers === 0 ? sent.bytes : shared(sent.bytes) } : bodies.get(body);
+  const found = sent
+    ? { form: sent.form, bytes: workers === 0 ? sent.bytes : inSharedMemory(sent.bytes) }
+    : bodies.get(body);
   if (work.kind === 'tokenize') bodies.delete(body);
   else if (found) bodies.set(body, found);
   return found;
@@ -177,7 +179,7 @@ async function resultOf(work: Work, body: HostBody | undefined): Promise<Answer>
   }
 }
 
-function shared(bytes: Uint8Array): Uint8Array {
+function inSharedMemory(bytes: Uint8Array): Uint8Array {
   const copy = new Uint8Array(new SharedArrayBuffer(bytes.byteLength));
   copy.set(bytes);
   return copy;

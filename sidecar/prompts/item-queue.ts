@@ -13,7 +13,7 @@ const MAX_AHEAD = 16;
 /**
  * Chooses the next item of the prompt host, and finds the item that ended it. Pure: no process, no timers.
  *
- * Items wait by account (fair-share.ts). At most `width` run, one per worker, in the order in which they were sent. A
+ * Items wait by account (lib/fair-share.ts). At most `width` run, one per worker, in the order in which they were sent. A
  * few more may be sent ahead, so that no worker waits for a round trip, but only as many as are expected to be done within
  * `aheadMs`, since sent items precede those of other accounts.
  *
