@@ -93,8 +93,6 @@ export async function openBilling({ config, clock, metrics, log }: BillingOption
       clock,
       spool,
       file: join(dataDir, 'usage', 'balances.json'),
-      snapshotMs: credit.snapshotMs,
-      snapshotCloses: credit.snapshotCloses,
       beginAnew: credit.onLostBalances === 'begin',
       listener: {
         damaged: (bytes) => log.error('spool is damaged, the damaged records are not in the balances', { bytes }),

@@ -53,8 +53,6 @@ export function contradictions(config: Config): string[] {
         usage.maxBacklogBytes < 2 * usage.segmentBytes,
         'usage.maxBacklogBytes must be at least twice usage.segmentBytes',
       ],
-      // A record may wait for its group that long before it is written at all, and the spool is then unhealthy without a fault.
-      [usage.maxUnsyncedMs < 2 * usage.groupMs, 'usage.maxUnsyncedMs must be at least twice usage.groupMs'],
       [engine.hangMs < 2 * engine.heartbeatMs, 'engine.hangMs must be at least twice engine.heartbeatMs'],
       [engine.backoffMaxMs < engine.backoffMinMs, 'engine.backoffMaxMs must be at least engine.backoffMinMs'],
       [!listen.tcp && listen.socket === undefined, 'listen.tcp must be true unless listen.socket is set'],

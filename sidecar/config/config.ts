@@ -199,8 +199,17 @@ function changesBetween(a: string, b: string): number {
   return row[b.length] ?? 0;
 }
 
+/** What is said of a setting that became a constant: there was no value that an operator could have chosen better. */
+const FIXED = 'was dropped, its value is fixed: remove it';
+
 /** What is said of settings that earlier versions had, by their paths. */
 const DROPPED: Readonly<Record<string, string>> = {
+  'usage.groupMs': FIXED,
+  'usage.groupRecords': FIXED,
+  'usage.probeMs': FIXED,
+  'credit.snapshotMs': FIXED,
+  'credit.snapshotCloses': FIXED,
+  'delivery.nats.window': FIXED,
   'delivery.kafka':
     'was dropped: set delivery.url or delivery.nats to a service that writes the events to Kafka (docs/bus.md)',
 };

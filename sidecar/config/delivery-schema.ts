@@ -20,12 +20,6 @@ const natsSchema = section({
     'The subject of an event. `{account}` becomes the account, as one token of letters, digits, `-` and `_`; every other byte of it as `%` and two digits.',
     { default: 'usage.{account}', pattern: '^([A-Za-z0-9_-]+\\.)*\\{account\\}(\\.[A-Za-z0-9_-]+)*$', maxLength: 256 },
   ),
-  window: integer('Accounts whose events may be in flight at once. Events of one account are sent one after another.', {
-    default: 64,
-    minimum: 1,
-    maximum: 1024,
-    unit: 'events',
-  }),
   auth: text('How the sidecar authenticates, with the content of `secretFile`.', {
     enum: ['none', 'password', 'token', 'nkey', 'creds'],
     default: 'none',

@@ -99,16 +99,6 @@ const creditSchema = section({
     { defaultText: 'none: no credit is checked' },
   ),
   pollMs: milliseconds('How often the credit file is checked for changes.', { default: 2000, minimum: 100 }),
-  snapshotMs: milliseconds('How often the balances are written to disk, if they changed.', {
-    default: 10_000,
-    minimum: 100,
-  }),
-  snapshotCloses: integer('The balances are also written after this many requests have ended.', {
-    default: 1000,
-    minimum: 1,
-    maximum: 1_000_000,
-    unit: 'requests',
-  }),
   onLostBalances: text(
     'What to do at a start if records are missing between `usage/balances.json` in `dataDir` and the oldest record in the spool, so that balances are unknown. `refuse`: fail the start. `begin`: add the remaining records to the sums in the file, if the file is intact. If the file is ahead of the spool, as after a restore of an older copy, continue from the spool’s end, so that nothing is charged twice.',
     { enum: ['refuse', 'begin'], default: 'refuse' },
@@ -121,16 +111,6 @@ const usageSchema = section({
     default: 16 * MIB,
     minimum: KIB,
   }),
-  groupMs: milliseconds(
-    'Records that no reply waits for are synced together, at the latest after this long. A reply’s last record is written as soon as the disk is free.',
-    { default: 5 },
-  ),
-  groupRecords: integer('Number of waiting records at which they are written at once.', {
-    default: 64,
-    minimum: 1,
-    maximum: 10_000,
-    unit: 'records',
-  }),
   maxUnsyncedMs: milliseconds('A record that is not durable after this long makes the spool unhealthy.', {
     default: 2000,
     minimum: 10,
@@ -139,10 +119,6 @@ const usageSchema = section({
   maxBacklogBytes: bytes(
     'A larger spool than this is unhealthy. Segments are deleted once they are no longer needed (docs/usage.md).',
     { default: 4096 * MIB, minimum: 2 * KIB },
-  ),
-  probeMs: milliseconds(
-    'How often the spool is probed; an unhealthy one is healthy again after three successful probes.',
-    { default: 1000, minimum: 10 },
   ),
   closeWaitMs: milliseconds(
     'How long a reply’s last bytes wait for its usage record to be durable. Then they are sent anyway, and a line is logged.',

@@ -23,14 +23,21 @@ import { comparePositions, START, type Position } from './spool-format.js';
 /** What the balances use of the spool. */
 export type CountedSpool = Pick<Spool, 'estimated' | 'position' | 'oldest' | 'read'>;
 
+/**
+ * A snapshot is written after this time, ms, if the spool has grown, and after this many settled requests: a start has to read no more
+ * of the spool than that, which takes milliseconds.
+ */
+const SNAPSHOT_MS = 10_000;
+const SNAPSHOT_CLOSES = 1000;
+
 export interface BalancesOptions {
   readonly clock: Clock;
   readonly spool: CountedSpool;
   /** Path of the snapshot. */
   readonly file: string;
-  /** A snapshot is written after this time if the spool has grown, and after this many settled requests. */
-  readonly snapshotMs: number;
-  readonly snapshotCloses: number;
+  /** Of tests: {@link SNAPSHOT_MS} and {@link SNAPSHOT_CLOSES} otherwise. */
+  readonly snapshotMs?: number;
+  readonly snapshotCloses?: number;
   /** If records are missing, count the remaining ones. */
   readonly beginAnew: boolean;
   readonly listener: BalancesListener;
@@ -109,7 +116,7 @@ export class Balances {
   /** A request was settled, and its `close` is being written to the spool. */
   settled(): void {
     this.#settled += 1;
-    if (!this.#closed && this.#settled >= this.#options.snapshotCloses) void this.#snapshot();
+    if (!this.#closed && this.#settled >= (this.#options.snapshotCloses ?? SNAPSHOT_CLOSES)) void this.#snapshot();
   }
 
   /** Writes the last snapshot, up to the last durable record. Idempotent. */
@@ -122,7 +129,7 @@ export class Balances {
 
   #wait(): void {
     this.#cancelTimer();
-    this.#cancelTimer = this.#options.clock.after(this.#options.snapshotMs, () => void this.#snapshot());
+    this.#cancelTimer = this.#options.clock.after(this.#options.snapshotMs ?? SNAPSHOT_MS, () => void this.#snapshot());
   }
 
   /** One at a time; requests settled meanwhile are counted by the next. */

@@ -20,7 +20,7 @@
  * Recovery (recovery.ts) adds missing closes. No id ever gets two closes.
  *
  * While the spool is unhealthy no new billable work is accepted, so a bounded number of requests is recorded. A probe finds
- * out every `probeMs` whether it is healthy.
+ * out every `PACE.probeMs` whether it is healthy.
  */
 import type { Config } from '../config/schema.js';
 import type { UsageRecord } from '../domain/usage-record.js';
@@ -32,8 +32,21 @@ import { recover, type Recovered } from './recovery.js';
 import { SegmentWriter, type Removed } from './segment-writer.js';
 import { encode, START, type Mark, type Position } from './spool-format.js';
 
-/** Times in ms. docs/config.md describes each. */
-export type SpoolOptions = Config['usage'];
+/** When the spool works by itself, ms; tests have other values. */
+const PACE = {
+  /**
+   * Records that no reply waits for are synced together, at the latest after this long: what a crash may lose of them stays small, and
+   * a busy sidecar syncs at most 200 times a second for them. A reply's last record is written as soon as the disk is free.
+   */
+  groupMs: 5,
+  /** Number of waiting records at which they are written at once: more do not make a sync cheaper for each. */
+  groupRecords: 64,
+  /** Three probes make an unhealthy spool healthy again: requests are accepted some seconds after a disk is repaired. */
+  probeMs: 1000,
+};
+
+/** Times in ms. docs/config.md describes the settings. */
+export type SpoolOptions = Config['usage'] & Partial<typeof PACE>;
 
 /**
  * Why no new usage is accepted: a write or a sync failed, one takes too long, the disk is full, the spool is too large,
@@ -116,7 +129,7 @@ export class Spool {
   readonly #dir: string;
   readonly #clock: Clock;
   readonly #disk: Disk;
-  readonly #options: SpoolOptions;
+  readonly #options: Required<SpoolOptions>;
   readonly #hooks: SpoolHooks;
   readonly #lock: Lock;
   readonly #segments: SegmentWriter;
@@ -147,7 +160,7 @@ export class Spool {
 
   private constructor(dir: string, options: SpoolOptions, parts: SpoolParts, recovered: Recovered, lock: Lock) {
     this.#dir = dir;
-    this.#options = options;
+    this.#options = { ...PACE, ...options };
     this.#clock = parts.clock;
     this.#disk = parts.disk ?? systemDisk;
     this.#hooks = parts.hooks ?? {};

@@ -22,7 +22,7 @@ function cell(table: string, row: string, at: number): string {
 const text = (id: string): string => `document.getElementById('${id}').textContent`;
 
 t.test('failures on the page', async (t) => {
-  const usage = { minFreeBytes: 0, probeMs: 100, closeWaitMs: 1000, maxBacklogBytes: 1 << 30 };
+  const usage = { minFreeBytes: 0, closeWaitMs: 1000, maxBacklogBytes: 1 << 30 };
   const gate = new ProcessGate(t);
   const { environment } = gate;
   const sidecar = await Sidecar.start(t, {

@@ -49,7 +49,7 @@ class DataFolder {
       operators: { port: 0 },
       dataDir: this.path('data'),
       pricing: { file: this.path('prices.json') },
-      credit: { file: this.path('credit.json'), snapshotMs: 100, pollMs: 100 },
+      credit: { file: this.path('credit.json'), pollMs: 100 },
       ...(await chatOnly(2, 32_768)),
     };
     await writeFile(this.path('config.json'), JSON.stringify(config));

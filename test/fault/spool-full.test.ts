@@ -64,7 +64,7 @@ const ONE = { messages: [{ role: 'user', content: 'Hello' }], max_tokens: 2 } as
 function rehearse(name: string, make: (t: Test) => Medium | undefined): void {
   t.test(`${name}: running requests end, new ones are refused, nothing is lost, and the spool recovers`, async (t) => {
     const medium = make(t) ?? limited(t.testdir());
-    const usage = { minFreeBytes: 0, probeMs: 100, closeWaitMs: 1000, maxBacklogBytes: 1 << 30 };
+    const usage = { minFreeBytes: 0, closeWaitMs: 1000, maxBacklogBytes: 1 << 30 };
     const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(2)), dataDir: medium.dir, usage } });
     t.equal((await sidecar.chat(ONE)).status, 200);
     const stream = await OpenStream.begin(sidecar);

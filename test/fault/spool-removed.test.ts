@@ -14,7 +14,7 @@ t.test(
   async (t) => {
     const dataDir = t.testdir();
     // Three probes that find nothing wrong make it healthy again: until then a busy machine must have seen that it is not.
-    const config = { ...(await chatOnly(2)), dataDir, usage: { probeMs: 1500 } };
+    const config = { ...(await chatOnly(2)), dataDir };
     const sidecar = await Sidecar.start(t, { config });
     const dir = join(dataDir, 'usage');
     const answered: string[] = [];

@@ -54,7 +54,7 @@ The default list:
 - \`authorizer.url\` is \`https\`, unless it names a loopback address or \`authorizer.socket\` is set.
 - \`bodies.totalBytes\` is at least \`bodies.chatBytes\` and \`bodies.shortBytes\` together.
 - \`stream.totalBufferedBytes\` is at least \`stream.maxBufferedBytes\`; \`usage.maxBacklogBytes\` is at least twice
-  \`usage.segmentBytes\`, \`usage.maxUnsyncedMs\` at least twice \`usage.groupMs\`.
+  \`usage.segmentBytes\`.
 - \`engine.hangMs\` is at least twice \`engine.heartbeatMs\`; \`engine.backoffMaxMs\` is at least \`engine.backoffMinMs\`.
 - \`delivery.backoffMaxMs\` is at least \`delivery.backoffMinMs\`. \`delivery.url\` holds no name and no password.
 - At most one of \`delivery.url\` and \`delivery.nats.servers\` is set.

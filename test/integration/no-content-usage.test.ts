@@ -61,7 +61,7 @@ t.test('usage is recorded, sent and recovered without content', async (t) => {
         ],
         keys: { file: path('keys.json') },
         pricing: { file: path('prices.json') },
-        credit: { file: path('credit.json'), snapshotCloses: 1, pollMs: 100, onLostBalances: 'begin' },
+        credit: { file: path('credit.json'), pollMs: 100, onLostBalances: 'begin' },
         delivery: { url: sink.url, secretFile: path('sink-secret'), maxAgeMs: 0, backoffMinMs: 10, backoffMaxMs: 10 },
         log: { level: 'trace' },
         queue: PATIENT_QUEUE,

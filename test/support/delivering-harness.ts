@@ -46,15 +46,16 @@ export async function openHarness(
   t: Test,
   dir: string,
   environment: Readonly<Record<string, string>>,
-  keepFrom: () => Position | undefined = () => undefined,
+  { keepFrom = () => undefined, probeMs }: { keepFrom?: () => Position | undefined; probeMs?: number } = {},
 ): Promise<DeliveringHarness> {
   // Timers alone do not keep a process alive; in the sidecar its listeners do.
   const alive = setInterval(() => undefined, 2 ** 30);
   t.teardown(() => clearInterval(alive));
   const log = new RecordingLog();
   const metrics = new Metrics([]);
+  const config = configure({ RA_DATA_DIR: dir, ...environment });
   const { spool, closeSpool } = await openUsage(
-    configure({ RA_DATA_DIR: dir, ...environment }),
+    { ...config, usage: { ...config.usage, ...(probeMs !== undefined && { probeMs }) } },
     metrics,
     log,
     keepFrom,

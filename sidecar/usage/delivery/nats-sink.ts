@@ -2,7 +2,7 @@
  * Delivers usage events to a JetStream stream, one message each under its account's subject.
  *
  *     batch:  a1 b1 a2 c1 a3 b2        a1 ──ack──> a2 ──ack──> a3
- *                                      b1 ──ack──> b2              at most `window` accounts at once
+ *                                      b1 ──ack──> b2              at most WINDOW accounts at once
  *                                      c1
  *
  * An event is published once the previous one of the same account is acknowledged: if two were in flight, the first
@@ -30,13 +30,19 @@ export interface JetStream {
   close(): Promise<void>;
 }
 
+/**
+ * Accounts whose events may be in flight at once. At 1 ms for an acknowledgement these are 64,000 events a second, more than a sidecar
+ * records, and JetStream holds few messages that it has not stored.
+ */
+const WINDOW = 64;
+
 export interface NatsSinkOptions {
   /** Rejects if no server can be reached within a time limit. */
   readonly connect: () => Promise<JetStream>;
   /** Contains `{account}`. */
   readonly subject: string;
-  /** Accounts whose events may be in flight at once. */
-  readonly window: number;
+  /** Of tests: {@link WINDOW} otherwise. */
+  readonly window?: number;
 }
 
 /** The state of a batch, with indices of its events. */
@@ -103,7 +109,7 @@ export class NatsSink implements DeliverySink {
     const worker = async (): Promise<void> => {
       for (const indices of next) await this.#publishInOrder(batch, indices, stream, state);
     };
-    await Promise.all(Array.from({ length: Math.min(this.#options.window, accounts.length) }, worker));
+    await Promise.all(Array.from({ length: Math.min(this.#options.window ?? WINDOW, accounts.length) }, worker));
   }
 
   /** Publishes one account's events until one is not stored; the ones after it must wait. */

@@ -17,8 +17,13 @@ for (const [bus, environment] of AWAY) {
     `${bus}: an unavailable sink is shown in the metrics, and at the backlog’s bound no new requests are accepted`,
     async (t) => {
       const port = await deadPort();
-      const small = { RA_USAGE_SEGMENT_BYTES: '1024', RA_USAGE_MAX_BACKLOG_BYTES: '4096', RA_USAGE_PROBE_MS: '10' };
-      const harness = await openHarness(t, folder(t), { ...small, ...environment(port), RA_DELIVERY_STOP_MS: '50' });
+      const small = { RA_USAGE_SEGMENT_BYTES: '1024', RA_USAGE_MAX_BACKLOG_BYTES: '4096' };
+      const harness = await openHarness(
+        t,
+        folder(t),
+        { ...small, ...environment(port), RA_DELIVERY_STOP_MS: '50' },
+        { probeMs: 10 },
+      );
       await harness.bill(...Array.from({ length: 30 }, (_, i) => `n${i}`));
       await harness.log.seen('usage spool unhealthy');
       t.match(await harness.log.seen('usage delivery waits'), { reason: 'ECONNREFUSED' });
@@ -35,12 +40,16 @@ for (const [bus, environment] of AWAY) {
 t.test('a stream that is available again gets all that waited, and a stop leaves no connection', async (t) => {
   const port = await deadPort();
   const ids = Array.from({ length: 30 }, (_, i) => `n${i}`);
-  const harness = await openHarness(t, folder(t), {
-    RA_DELIVERY_NATS_SERVERS: `["nats://127.0.0.1:${port}"]`,
-    RA_USAGE_SEGMENT_BYTES: '1024',
-    RA_USAGE_MAX_BACKLOG_BYTES: '4096',
-    RA_USAGE_PROBE_MS: '10',
-  });
+  const harness = await openHarness(
+    t,
+    folder(t),
+    {
+      RA_DELIVERY_NATS_SERVERS: `["nats://127.0.0.1:${port}"]`,
+      RA_USAGE_SEGMENT_BYTES: '1024',
+      RA_USAGE_MAX_BACKLOG_BYTES: '4096',
+    },
+    { probeMs: 10 },
+  );
   await harness.bill(...ids);
   await harness.log.seen('usage spool unhealthy');
   const server = await NatsPeer.start(t, port);

@@ -218,28 +218,33 @@ t.test('without a sink segments are kept, as long as the retention is', async (t
 t.test('a spool that filled up while its sink failed accepts requests again once it is delivered', async (t) => {
   const dir = folder(t);
   const port = await deadPort();
-  const small = { RA_USAGE_SEGMENT_BYTES: '1024', RA_USAGE_MAX_BACKLOG_BYTES: '4096', RA_USAGE_PROBE_MS: '10' };
+  const small = { RA_USAGE_SEGMENT_BYTES: '1024', RA_USAGE_MAX_BACKLOG_BYTES: '4096' };
   const url = `http://127.0.0.1:${port}/usage`;
-  const first = await openHarness(t, dir, { ...small, RA_DELIVERY_URL: url });
+  const first = await openHarness(t, dir, { ...small, RA_DELIVERY_URL: url }, { probeMs: 10 });
   await first.bill(...Array.from({ length: 30 }, (_, i) => `n${i}`));
   await first.log.seen('usage spool unhealthy');
   await first.stop();
 
   // The sink is removed, and credit still adds up the spending.
   let keepFrom: Position | undefined = START;
-  const second = await openHarness(t, dir, small, () => keepFrom);
+  const second = await openHarness(t, dir, small, { keepFrom: () => keepFrom, probeMs: 10 });
   t.strictSame(second.spool.health, { ok: false, why: 'backlog' });
   keepFrom = undefined;
   await second.log.seen('usage spool healthy');
   await second.stop();
 
   // The same with a sink that has everything by now.
-  const third = await openHarness(t, dir, { ...small, RA_USAGE_MAX_BACKLOG_BYTES: '65536' });
+  const third = await openHarness(t, dir, { ...small, RA_USAGE_MAX_BACKLOG_BYTES: '65536' }, { probeMs: 10 });
   await third.bill(...Array.from({ length: 30 }, (_, i) => `m${i}`));
   await third.stop();
   const sink = await UsageSink.start(t, port);
   keepFrom = START;
-  const fourth = await openHarness(t, dir, { ...small, RA_DELIVERY_URL: url }, () => keepFrom);
+  const fourth = await openHarness(
+    t,
+    dir,
+    { ...small, RA_DELIVERY_URL: url },
+    { keepFrom: () => keepFrom, probeMs: 10 },
+  );
   await arrived(sink, 'm29');
   t.strictSame(fourth.spool.health, { ok: false, why: 'backlog' });
   keepFrom = undefined;

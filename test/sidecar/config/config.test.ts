@@ -53,7 +53,7 @@ t.test('without settings: every default', async (t) => {
     decisions: { isolate: true },
     idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
     delivery: {
-      nats: { servers: [], stream: 'USAGE', subject: 'usage.{account}', window: 64, auth: 'none', tls: false },
+      nats: { servers: [], stream: 'USAGE', subject: 'usage.{account}', auth: 'none', tls: false },
       source: '/ra-sidecar',
       maxEvents: 500,
       maxBytes: 1 << 20,
@@ -68,16 +68,13 @@ t.test('without settings: every default', async (t) => {
     },
     usage: {
       segmentBytes: 16 << 20,
-      groupMs: 5,
-      groupRecords: 64,
       maxUnsyncedMs: 2000,
       minFreeBytes: 64 << 20,
       maxBacklogBytes: 4096 * 2 ** 20,
-      probeMs: 1000,
       closeWaitMs: 10_000,
     },
     pricing: {},
-    credit: { pollMs: 2000, snapshotMs: 10_000, snapshotCloses: 1000, onLostBalances: 'refuse' },
+    credit: { pollMs: 2000, onLostBalances: 'refuse' },
     fleet: { pickerMetrics: false, loadReport: 'off' },
     drain: { noticeMs: 0, timeoutMs: 30_000 },
     engine: {
@@ -247,6 +244,7 @@ t.test('errors that end the start, in one line', async (t) => {
     'comment.json': '// nothing yet\n',
     'twice.json': '{ // the first one\n "log": {"level":"info"},\n "models": [], "queue": {},\n "log": {} }',
     'deep.json': '{"queue":{"maxWaitMs":7,\n"maxWaitMs":8}}',
+    'fixed.json': '{"credit":{"snapshotMs":100}}',
     'required.json': '{"models":[{"id":"a","kind":"chat"}]}',
     'item.json': '{"models":[{"id":"a","kind":"chat","file":"f","seats":0}]}',
     'clash.json': '{"operators":{"port":8080}}',
@@ -324,7 +322,11 @@ t.test('errors that end the start, in one line', async (t) => {
       { RA_USAGE_MAX_BACKLOG_BYTES: '20000000' },
       'usage.maxBacklogBytes must be at least twice usage.segmentBytes (environment variable RA_USAGE_MAX_BACKLOG_BYTES)',
     ],
-    [{ RA_USAGE_GROUP_MS: '1001' }, 'usage.maxUnsyncedMs must be at least twice usage.groupMs'],
+    [{ RA_USAGE_PROBE_MS: '1000' }, 'RA_USAGE_PROBE_MS was dropped, its value is fixed: remove it (environment)'],
+    [
+      { RA_CONFIG: at('fixed.json') },
+      `credit.snapshotMs was dropped, its value is fixed: remove it (file ${at('fixed.json')})`,
+    ],
     [
       { RA_ENGINE_FILE_SILENCE_MS: '4999' },
       'engine.fileSilenceMs must be at least 5000 (environment variable RA_ENGINE_FILE_SILENCE_MS)',
