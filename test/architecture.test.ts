@@ -152,10 +152,10 @@ const offences: readonly { rule: string; sources: Record<string, string>; broken
   {
     rule: 'OpenTelemetry is loaded when it is configured',
     sources: {
-      'sidecar/app/compose-otlp.ts': `import { a } from '../telemetry/otlp/open.js';\nexport const b = a;\n`,
+      'sidecar/app/otlp-export.ts': `import { a } from '../telemetry/otlp/open.js';\nexport const b = a;\n`,
       'sidecar/telemetry/otlp/open.ts': `export const a = 1;\n`,
     },
-    broken: ['sidecar/app/compose-otlp.ts', /otlp\/open/],
+    broken: ['sidecar/app/otlp-export.ts', /otlp\/open/],
   },
   {
     rule: 'shipped code imports no test and no bench',

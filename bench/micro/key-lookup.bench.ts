@@ -74,7 +74,7 @@ await keep('key-lookup', {
   title: 'Checking a credential, by the result',
   about: [
     `Medians of ${BATCHES} batches of ${BATCH} calls each, the kinds in turn; a file of ${KEYS} keys.`,
-    'Every credential is hashed once and looked up once (sidecar/access/key-index.ts), which a test asserts.',
+    'Every credential is hashed once and looked up once (sidecar/access/key-identity.ts), which a test asserts.',
   ],
   rows: [
     ...KINDS.map(([credential], i) => ({ credential, 'median, µs': Number((medians[i] ?? NaN).toFixed(2)) })),

@@ -8,6 +8,12 @@
  * the rest. Everything happens synchronously on one event loop, so two requests cannot spend the same dollar. All
  * amounts are picodollars.
  */
+import { closed, UTC_TIME } from '../contracts/common-schema.js';
+import { repeatedName } from '../contracts/repeated-name.js';
+import { compile } from '../contracts/validator.js';
+import { FileProblem } from '../lib/checked-file.js';
+import { parseUsd } from '../domain/money.js';
+import { inParts, type LargeFormat } from './large-file.js';
 
 /** Picodollars reserved by one request. Its owner must settle it; only the first call counts. */
 export interface Reservation {
@@ -31,13 +37,12 @@ export interface Credit {
 }
 
 /** One account's money. */
-export interface Balance {
+export interface Balance extends Readonly<Spending> {
   readonly granted: bigint;
-  readonly settled: bigint;
-  readonly reserved: bigint;
 }
 
-interface Entry {
+/** What an account has spent, and what its running requests may. */
+interface Spending {
   settled: bigint;
   reserved: bigint;
 }
@@ -48,7 +53,7 @@ interface Entry {
  * leaves no entry, since an authorizer may report any number of accounts.
  */
 export class CreditLedger implements Credit {
-  readonly #entries = new Map<string, Entry>();
+  readonly #spending = new Map<string, Spending>();
   readonly #onSettled: () => void;
   #granted: ReadonlyMap<string, bigint>;
   #open = false;
@@ -66,7 +71,7 @@ export class CreditLedger implements Credit {
 
   /** Accounts that have an entry. */
   get accounts(): number {
-    return this.#entries.size;
+    return this.#spending.size;
   }
 
   /** Reservations that have not ended. */
@@ -83,7 +88,7 @@ export class CreditLedger implements Credit {
   open(settled: ReadonlyMap<string, bigint>): void {
     if (this.#open) throw new Error('credit is open already');
     this.#open = true;
-    for (const [account, amount] of settled) this.#entry(account).settled += amount;
+    for (const [account, amount] of settled) this.#spendingOf(account).settled += amount;
   }
 
   reserve(account: string, picodollars: bigint): Reserved {
@@ -92,7 +97,7 @@ export class CreditLedger implements Credit {
       const { granted, settled, reserved } = this.balance(account);
       if (granted - settled - reserved < picodollars) return { kind: 'insufficient' };
     }
-    const entry = this.#entry(account);
+    const entry = this.#spendingOf(account);
     entry.reserved += picodollars;
     this.#outstanding += 1;
     let over = false;
@@ -102,20 +107,110 @@ export class CreditLedger implements Credit {
       this.#outstanding -= 1;
       entry.reserved -= picodollars;
       entry.settled += actual;
-      if (entry.settled === 0n && entry.reserved === 0n) this.#entries.delete(account);
+      if (entry.settled === 0n && entry.reserved === 0n) this.#spending.delete(account);
       this.#onSettled();
     };
     return { kind: 'reserved', reservation: { settle } };
   }
 
   balance(account: string): Balance {
-    const { settled, reserved } = this.#entries.get(account) ?? { settled: 0n, reserved: 0n };
+    const { settled, reserved } = this.#spending.get(account) ?? { settled: 0n, reserved: 0n };
     return { granted: this.#granted.get(account) ?? 0n, settled, reserved };
   }
 
-  #entry(account: string): Entry {
-    let entry = this.#entries.get(account);
-    if (!entry) this.#entries.set(account, (entry = { settled: 0n, reserved: 0n }));
+  #spendingOf(account: string): Spending {
+    let entry = this.#spending.get(account);
+    if (!entry) this.#spending.set(account, (entry = { settled: 0n, reserved: 0n }));
     return entry;
   }
+}
+
+/**
+ * The credit file: grants of each account. Grants are only ever added, so that each can be looked up.
+ * `{"version":1,"accounts":{"acme":[{"id":"inv-17","usd":"25.00","at":"2026-10-03T00:00:00Z"}]}}`.
+ */
+interface CreditFile {
+  readonly version: 1;
+  readonly accounts: Readonly<Record<string, readonly Grant[]>>;
+}
+
+interface Grant {
+  /** The operator's id for it, such as an invoice's number. Unique in the file. */
+  readonly id: string;
+  /** Decimal text, to the picodollar. Negative: a correction. */
+  readonly usd: string;
+  /** ISO 8601, UTC. For people who read the file. */
+  readonly at?: string;
+}
+
+/** The file's name in messages. */
+const WHAT = 'credit';
+
+/** Room for a million accounts with a grant each; a longer file is an error. */
+const MAX_BYTES = 256 * 1024 * 1024;
+
+const name = { type: 'string', minLength: 1, maxLength: 256 };
+
+const check = compile<CreditFile>(
+  closed(['version', 'accounts'], {
+    version: { const: 1 },
+    accounts: {
+      type: 'object',
+      maxProperties: 1_000_000,
+      propertyNames: name,
+      additionalProperties: {
+        type: 'array',
+        maxItems: 100_000,
+        items: closed(['id', 'usd'], {
+          id: name,
+          usd: { type: 'string', maxLength: 32 },
+          at: UTC_TIME,
+        }),
+      },
+    },
+  }),
+  { nameUnknownFields: true },
+);
+
+/** Picodollars granted, by account. */
+export type Granted = ReadonlyMap<string, bigint>;
+
+/** Each part has some of the accounts. */
+export const CREDIT: LargeFormat<Granted> = {
+  what: WHAT,
+  maxBytes: MAX_BYTES,
+  parse: parseCreditFile,
+  *parts(granted) {
+    for (const accounts of inParts([...granted])) yield new Map(accounts);
+  },
+};
+
+/** Checks the text of `file`: picodollars granted, by account. Throws {@link FileProblem}. */
+export function parseCreditFile(text: string, file: string): Granted {
+  const refuse = (problem: string): never => {
+    throw new FileProblem(WHAT, problem, file);
+  };
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return refuse('is not JSON');
+  }
+  const checked = check(value);
+  if (!checked.ok) return refuse(`${checked.path} ${checked.message}`);
+  const repeated = repeatedName(text, value);
+  if (repeated !== undefined) return refuse(repeated);
+  const ids = new Set<string>();
+  const granted = new Map<string, bigint>();
+  for (const [account, grants] of Object.entries(checked.value.accounts)) {
+    let sum = 0n;
+    for (const { id, usd } of grants) {
+      if (ids.has(id)) refuse(`two grants have the id ${id}`);
+      ids.add(id);
+      sum +=
+        parseUsd(usd) ?? refuse(`grant ${id}: usd must be dollars as decimal text, with at most 12 decimal places`);
+    }
+    granted.set(account, sum);
+  }
+  return granted;
 }

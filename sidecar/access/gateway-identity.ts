@@ -4,16 +4,18 @@
  * the secret these headers are never read. docs/gateway.md has the table of headers.
  */
 import { CLASS_WEIGHTS, type ServiceClass } from '../domain/service-class.js';
-import { bearerOf } from './bearer.js';
 import {
+  bearerOf,
   type Caller,
   type Credentials,
   type Denied,
   type Identity,
   type ModelSet,
   type TraceHeaders,
+  MAX_MODELS,
+  MODEL_ID,
+  NAME,
 } from './identity.js';
-import { MAX_MODELS, MODEL_ID, NAME } from './names.js';
 import type { SecretFile } from '../lib/secret-file.js';
 
 const NAMED = new RegExp(NAME);

@@ -1,3 +1,4 @@
+/** Who calls: what a request shows, the caller that is found by it, and the port of those that find it. */
 import type { ModelRoute } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
 import type { KeyLimits } from './limits.js';
@@ -64,3 +65,28 @@ export function inCohort(caller: Caller, cohort: string | undefined): boolean {
 export function mayUse(caller: Caller, route: ModelRoute): boolean {
   return caller.routes === undefined || caller.routes.has(route);
 }
+
+/** `Bearer`, one or more spaces, and visible ASCII. */
+const BEARER = /^bearer +([\x21-\x7e]+)$/i;
+
+/** Keys have some 50 characters; the bound keeps hashing cheap. */
+const MAX_KEY = 256;
+
+/** The key in the Authorization header; undefined: none, malformed or longer than `maxCharacters`. */
+export function bearerOf(credentials: Credentials, maxCharacters = MAX_KEY): string | undefined {
+  const key = BEARER.exec(credentials.header('authorization') ?? '')?.[1];
+  return key !== undefined && key.length <= maxCharacters ? key : undefined;
+}
+
+/**
+ * An account or a key's id that comes from another machine. It and {@link MODEL_ID} are ASCII without spaces, so that names
+ * that look alike are equal: no homoglyphs, no composed and decomposed letters, and nothing that header parsing could trim. No
+ * comma, with which a proxy joins two headers.
+ */
+export const NAME = '^[A-Za-z0-9][A-Za-z0-9._:@/+=~|-]{0,255}$';
+
+/** A model's id, as requests name it (docs/contract.md#chat-completion-request). */
+export const MODEL_ID = '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$';
+
+/** Models that one caller may be entitled to by name. */
+export const MAX_MODELS = 256;

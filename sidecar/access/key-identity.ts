@@ -1,80 +1,127 @@
+/** Callers by the keys of a file, which is followed while the sidecar runs. */
+import { createHmac, randomBytes } from 'node:crypto';
 import type { ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
-import { bearerOf } from './bearer.js';
-import type { Caller, Credentials, Denied, Identity, ModelSet } from './identity.js';
-import { isFrozen, limitsOf, type KeyFile, type StoredKey } from './key-file-schema.js';
-import { KeyIndex } from './key-index.js';
+import type { Clock } from '../lib/clock.js';
+import { FollowedFile } from '../lib/followed-file.js';
+import { bearerOf, type Caller, type Credentials, type Denied, type Identity, type ModelSet } from './identity.js';
+import { hashKey, KEYS, limitsOf, NO_KEYS, stateOfKey, type KeyFile, type StoredKey } from './key-file.js';
+import { readLarge, type Gathering } from './large-file.js';
 
-interface Entry {
-  readonly key: StoredKey;
-  /** The caller of a valid key; made once. */
-  readonly caller: Caller | undefined;
-  readonly frozen: boolean;
-  /** Epoch ms; Infinity: never. */
+/** Hashed for a request without a key; the result is ignored. */
+const NO_KEY = '';
+
+/** What a key is answered with until it expires. */
+interface FiledKey {
+  readonly answer: Caller | Denied;
+  /** Epoch ms; Infinity: never, or it was revoked before. */
   readonly expiresAt: number;
 }
 
-/** Callers by the keys of a file. */
-export class KeyFileIdentity implements Identity {
-  readonly #entries = new KeyIndex<Entry>();
+export interface KeyFileOptions {
+  /** Wall-clock time, epoch ms. */
+  readonly now?: () => number;
+  /** Leaves out a development key: it is for callers on the sidecar's own machine, which another start may open to the network. */
+  readonly ignoresDevelopmentKey?: boolean;
+}
+
+/**
+ * The keys of one content of a file.
+ *
+ * They are indexed by an HMAC of their hash with a random secret of this process, so that the time of a lookup reveals
+ * nothing about the stored hashes, however a guess is chosen. Every request costs the same: one hash, one HMAC, one
+ * lookup, whether it has a key or not, and whether that is known, revoked or valid.
+ */
+export class KeyFileIdentity implements Identity, Gathering<KeyFile> {
   readonly #environment: string;
   readonly #now: () => number;
+  readonly #ignoresDevelopmentKey: boolean;
+  readonly #secret = randomBytes(32);
+  readonly #filed = new Map<string, FiledKey>();
+  readonly #openAccounts = new Set<string>();
+  #lookups = 0;
 
-  /** `environment`: the one whose entitlements apply. `now`: wall-clock time, epoch ms. */
-  constructor(file: KeyFile, environment: string, now: () => number = Date.now) {
+  /** `environment`: the one whose entitlements apply. */
+  constructor(
+    file: KeyFile,
+    environment: string,
+    { now = Date.now, ignoresDevelopmentKey = false }: KeyFileOptions = {},
+  ) {
     this.#environment = environment;
     this.#now = now;
+    this.#ignoresDevelopmentKey = ignoresDevelopmentKey;
     this.add(file);
   }
 
   /** Adds the keys of another file, or of a further part of one. */
   add(file: KeyFile): void {
-    for (const key of file.keys) this.#entries.add(key.hash, entryOf(key, file, this.#environment));
+    for (const key of file.keys) {
+      if (key.development && this.#ignoresDevelopmentKey) continue;
+      const state = stateOfKey(key, file, -Infinity);
+      if (state === 'good' && key.account !== undefined) this.#openAccounts.add(key.account);
+      this.#filed.set(this.#indexOf(key.hash), {
+        answer:
+          state === 'good'
+            ? callerOf(key, this.#environment)
+            : { kind: 'denied', code: REASONS[state], known: namesOf(key) },
+        expiresAt: state === 'revoked' || key.expires === undefined ? Infinity : Date.parse(key.expires),
+      });
+    }
+  }
+
+  /** Number of keys. */
+  get count(): number {
+    return this.#filed.size;
+  }
+
+  /** Accounts that are not frozen and have a key that is not revoked. Keys that expire count. */
+  get openAccounts(): ReadonlySet<string> {
+    return this.#openAccounts;
   }
 
   /** Number of credentials hashed and looked up so far: one per resolved request, whatever its content. */
   get lookups(): number {
-    return this.#entries.lookups;
+    return this.#lookups;
   }
 
   resolve(credentials: Credentials): Promise<Caller | Denied> {
-    const entry = this.#entries.find(bearerOf(credentials));
-    return Promise.resolve(entry ? this.#judge(entry) : denied('invalid_api_key'));
+    const key = bearerOf(credentials);
+    this.#lookups++;
+    const found = this.#filed.get(this.#indexOf(hashKey(key ?? NO_KEY)));
+    if (key === undefined || found === undefined) return Promise.resolve(UNKNOWN_KEY);
+    return Promise.resolve(this.#now() < found.expiresAt ? found.answer : expired(found.answer));
   }
 
-  #judge({ key, caller, frozen, expiresAt }: Entry): Caller | Denied {
-    if (key.revoked !== undefined) return denied('revoked_api_key', key);
-    if (this.#now() >= expiresAt) return denied('expired_api_key', key);
-    if (!caller) return denied('unattributed_key', key);
-    return frozen ? denied('account_frozen', key) : caller;
+  #indexOf(hash: string): string {
+    return createHmac('sha256', this.#secret).update(hash).digest('base64');
   }
 }
 
-function entryOf(key: StoredKey, file: KeyFile, environment: string): Entry {
-  const { account, expires } = key;
-  return {
-    key,
-    caller: account === undefined ? undefined : callerOf(key, account, environment),
-    frozen: isFrozen(file, account),
-    expiresAt: expires === undefined ? Infinity : Date.parse(expires),
-  };
+const UNKNOWN_KEY: Denied = { kind: 'denied', code: 'invalid_api_key' };
+
+const REASONS = {
+  revoked: 'revoked_api_key',
+  expired: 'expired_api_key',
+  unattributed: 'unattributed_key',
+  frozen: 'account_frozen',
+} as const satisfies Record<string, ErrorCode>;
+
+function namesOf({ account, id }: StoredKey): NonNullable<Denied['known']> {
+  return { account, keyId: id };
 }
 
-/** Accounts that are not frozen and have a key that is not revoked. Keys that expire count. */
-export function openAccounts(file: KeyFile): ReadonlySet<string> {
-  const open = new Set<string>();
-  for (const { account, revoked } of file.keys) {
-    if (account !== undefined && revoked === undefined && !isFrozen(file, account)) open.add(account);
-  }
-  return open;
+function expired(answer: Caller | Denied): Denied {
+  const known = answer.kind === 'denied' ? answer.known : { account: answer.account, keyId: answer.keyId };
+  return { kind: 'denied', code: REASONS.expired, ...(known && { known }) };
 }
 
-function callerOf(key: StoredKey, account: string, environment: string): Caller {
+/** `key` has an account. */
+function callerOf(key: StoredKey, environment: string): Caller {
   const entitlement = Object.hasOwn(key.entitlements, environment) ? key.entitlements[environment] : undefined;
   const models: ModelSet = entitlement?.models === 'all' ? 'all' : new Set(entitlement?.models);
   return Object.freeze({
     kind: 'caller',
-    account,
+    account: key.account ?? '',
     keyId: key.id,
     environment,
     models,
@@ -86,6 +133,103 @@ function callerOf(key: StoredKey, account: string, environment: string): Caller 
   });
 }
 
-function denied(code: ErrorCode, key?: StoredKey): Denied {
-  return { kind: 'denied', code, ...(key && { known: { account: key.account, keyId: key.id } }) };
+export interface WatchOptions {
+  readonly file: string;
+  /** The environment whose entitlements apply. */
+  readonly environment: string;
+  /** How often the file is checked without an event, ms. */
+  readonly pollMs: number;
+  /** Whether this start makes a development key. Otherwise the one that an earlier start left in the file is ignored. */
+  readonly development: boolean;
+}
+
+/** The keys file that a sidecar follows, and which content of it is in force. */
+export interface KeysInForce {
+  readonly file: string;
+  /** SHA-256 of that content, hex; `none`: the file did not exist. */
+  readonly sha256: string;
+  /** Number of keys in force. */
+  readonly keys: number;
+  /** Why the file cannot be used as it is now; absent: its content is in force. */
+  readonly problem?: string;
+}
+
+export interface WatchHooks {
+  /** Keys were loaded from the file, also at the start: their number. */
+  readonly loaded: (keys: number) => void;
+  /** Accounts that had a key in force and have none any more, or were frozen. */
+  readonly closed: (accounts: readonly string[]) => void;
+  /** The file is invalid; the previous keys stay in force. `problem`: one line without the file's content. */
+  readonly refused: (problem: string) => void;
+}
+
+/**
+ * Authenticates by the current keys file. A resolved caller is an immutable object, so running requests keep theirs,
+ * whatever happens to their keys. Owned by the code that opens it, which must close it.
+ */
+export class WatchedKeys implements Identity {
+  #keys: KeyFileIdentity;
+  readonly #path: string;
+  readonly #file: FollowedFile<KeyFileIdentity>;
+
+  /** Reads the file, which need not exist yet, and watches it. Throws FileProblem if it is invalid. */
+  static async open(
+    clock: Clock,
+    options: WatchOptions,
+    { loaded, closed, refused }: WatchHooks,
+  ): Promise<WatchedKeys> {
+    const { file, environment, pollMs, development } = options;
+    const none = (): KeyFileIdentity =>
+      new KeyFileIdentity(NO_KEYS, environment, { ignoresDevelopmentKey: !development });
+    const { followed, value } = await FollowedFile.open({
+      clock,
+      file,
+      read: () => readLarge(file, KEYS, none()),
+      pollMs,
+      absent: none(),
+      taken: (keys) => {
+        const lost = [...watched.#keys.openAccounts].filter((account) => !keys.openAccounts.has(account));
+        watched.#keys = keys;
+        if (lost.length > 0) closed(lost);
+        loaded(keys.count);
+      },
+      refused,
+    });
+    const watched = new WatchedKeys(file, followed, value);
+    loaded(value.count);
+    return watched;
+  }
+
+  private constructor(path: string, file: FollowedFile<KeyFileIdentity>, keys: KeyFileIdentity) {
+    this.#path = path;
+    this.#file = file;
+    this.#keys = keys;
+  }
+
+  /** An unknown key may have been created a moment ago: the file is checked before it is rejected. */
+  async resolve(credentials: Credentials): Promise<Caller | Denied> {
+    const keys = this.#keys;
+    const answer = await keys.resolve(credentials);
+    if (answer.kind === 'caller' || answer.code !== 'invalid_api_key') return answer;
+    if (bearerOf(credentials) === undefined) return answer;
+    await this.#file.refresh();
+    return this.#keys === keys ? answer : this.#keys.resolve(credentials);
+  }
+
+  /** Which content of the file is in force, after a check whether it has changed, as before an unknown key is rejected. */
+  async inForce(): Promise<KeysInForce> {
+    await this.#file.refresh();
+    const { sign, ...problem } = this.#file.inForce;
+    return { file: this.#path, sha256: sign, keys: this.#keys.count, ...problem };
+  }
+
+  /** Reads the file now and reports its content, changed or not. Resolves afterwards. */
+  reload(): Promise<void> {
+    return this.#file.reload();
+  }
+
+  /** Stops watching; the last keys stay. Idempotent. */
+  close(): void {
+    this.#file.close();
+  }
 }

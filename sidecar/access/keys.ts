@@ -1,9 +1,7 @@
 /** Changes to the keys of a file: create, renew, revoke, rotate. Each reads, changes and replaces it under a lock. */
 import { randomBytes } from 'node:crypto';
 import { withLock } from '../lib/replace-file.js';
-import { readKeyFile, writeKeyFile } from './key-file.js';
-import type { KeyFile, StoredKey } from './key-file-schema.js';
-import { hashKey } from './key-index.js';
+import { hashKey, readKeyFile, writeKeyFile, type KeyFile, type StoredKey } from './key-file.js';
 
 /** Random bytes in a key: 43 characters of base64url. */
 const KEY_BYTES = 32;
@@ -128,9 +126,4 @@ interface Changed<T> {
 
 function replaced(keys: readonly StoredKey[], by: StoredKey): StoredKey[] {
   return keys.map((key) => (key.id === by.id ? by : key));
-}
-
-/** Calls {@link KeyStore.renewDevelopmentKey} for a file. */
-export function renewDevelopmentKey(file: string, environment: string): Promise<string> {
-  return new KeyStore(file).renewDevelopmentKey(environment);
 }

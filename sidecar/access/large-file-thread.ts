@@ -1,10 +1,9 @@
 /** The thread of large-file.ts: answers each message with the next part of one file, and ends. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { readChecked } from '../lib/checked-file.js';
-import { CREDIT } from './credit-file.js';
+import { CREDIT } from './credit.js';
 import { KEYS } from './key-file.js';
-import type { FromThread, ThreadFile } from './large-file.js';
-import type { LargeFormat } from './large-format.js';
+import type { FromThread, ThreadFile, LargeFormat } from './large-file.js';
 
 const { what, file } = workerData as ThreadFile;
 const answers = reader();

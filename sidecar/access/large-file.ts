@@ -14,8 +14,21 @@ import { on } from 'node:events';
 import { stat } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
-import { FileProblem, readChecked, UnreadFile, type CheckResult } from '../lib/checked-file.js';
-import type { LargeFormat } from './large-format.js';
+import { FileProblem, readChecked, UnreadFile, type CheckResult, type FileFormat } from '../lib/checked-file.js';
+
+/** Entries in one part: to add 500 keys takes some milliseconds. */
+const PART = 500;
+
+/** The format of a file that may have a million entries. */
+export interface LargeFormat<T> extends FileFormat<T> {
+  /** What a file says, in parts that each take little time to add to what is in force. */
+  readonly parts: (value: T) => Iterable<T>;
+}
+
+/** The entries, {@link PART} at a time. */
+export function* inParts<T>(entries: readonly T[]): Generator<readonly T[]> {
+  for (let from = 0; from < entries.length; from += PART) yield entries.slice(from, from + PART);
+}
 
 /** A file of up to so many bytes is read on the event loop, within some 10 ms: to start a thread takes some 100 ms. */
 const HERE_BYTES = 128 * 1024;

@@ -1,5 +1,6 @@
 /**
- * Limits of one key: concurrent requests, and requests in any 60 seconds.
+ * What one key may use: requests at once, requests in any 60 seconds ({@link RequestLimits}), tokens a day ({@link
+ * TokenQuotas}).
  *
  *     take ──> held ──end(true):  it ran────────> counts until 60 s after it was taken
  *        │        └───end(false): it was refused──> not counted
@@ -12,11 +13,10 @@
  * Requests in flight are counted also without a limit, since one may be set while they run. Those of the minute are not,
  * since their number is unbounded then.
  *
- * Limits are per key, not per account: a rotated key starts at zero, and so does every key after a restart. Sidecars do
- * not share the counts.
+ * All of it is counted by key, not by account: a rotated key starts at zero. The counts are in memory: every key starts at
+ * zero after a restart, and sidecars do not share them.
  */
 import type { Clock } from '../lib/clock.js';
-import { SlidingWindow } from './window.js';
 
 /** Routes that are counted together: both decision routes are one group. */
 export const LIMIT_GROUPS = ['decisions', 'chat', 'models'] as const;
@@ -37,7 +37,10 @@ export type KeyLimits = Readonly<Partial<Record<LimitGroup, Partial<Limit>>>>;
 export interface LimitedCaller {
   readonly account: string;
   readonly keyId: string;
+  /** Absent: the configured ones. */
   readonly limits?: KeyLimits;
+  /** Absent: no quota. */
+  readonly tokensPerDay?: number;
 }
 
 /** A request's share of its key's limits. Its owner must end it. */
@@ -62,10 +65,7 @@ const MINUTE_MS = 60_000;
 /** The end of the requests in flight is unknown; clients wait a second by default. */
 const IN_FLIGHT_RETRY_MS = 1000;
 
-/**
- * Keys with counts of the last minute alone, in each group once. An authorizer may report a new key with each request; past this number
- * those that were checked longest ago are forgotten, and their next request is the first of its minute.
- */
+/** Keys with counts, since an authorizer may report a new key with each request. Both classes say which ones they forget past it. */
 export const MOST_KEYS = 65_536;
 
 /** Keys that each request checks for removal: two per possibly new key keep the map from growing. */
@@ -76,6 +76,10 @@ interface Usage {
   readonly minute: SlidingWindow;
 }
 
+/**
+ * Requests of each key, in flight and in the last minute, by group. Past {@link MOST_KEYS} keys without a request in flight,
+ * those that were checked longest ago are forgotten: their next request is the first of its minute.
+ */
 export class RequestLimits {
   readonly #clock: Clock;
   readonly #defaults: Readonly<Record<LimitGroup, Limit>>;
@@ -144,4 +148,136 @@ function hold(usage: Usage, now: number, counts: boolean): Permit {
       if (!ran && stamp) usage.minute.remove(stamp);
     },
   };
+}
+
+const DAY_MS = 86_400_000;
+
+/**
+ * Tokens of each key with a quota, from one midnight UTC to the next. Prompt and completion tokens are counted when a request
+ * ends; a request is refused only once the quota is used up, so concurrent requests may exceed it. Past {@link MOST_KEYS} keys
+ * the half with the fewest tokens is forgotten: to be forgotten, a key needs as many others that have used more than it.
+ */
+export class TokenQuotas {
+  readonly #date: () => Date;
+  readonly #used = new Map<string, number>();
+  /** The day that is counted, in days since 1970. */
+  #day = 0;
+
+  /** `date`: wall-clock time. */
+  constructor(date: () => Date) {
+    this.#date = date;
+  }
+
+  /** Milliseconds until the next day, at most a day, if the key's quota is used up; otherwise 0. */
+  waitMs(caller: LimitedCaller): number {
+    if (caller.tokensPerDay === undefined) return 0;
+    const now = this.#turn();
+    const used = this.#used.get(idOf(caller)) ?? 0;
+    return used < caller.tokensPerDay ? 0 : DAY_MS - (now % DAY_MS);
+  }
+
+  /** Counts the tokens of a finished request. */
+  charge(caller: LimitedCaller, tokens: number): void {
+    if (caller.tokensPerDay === undefined || tokens <= 0) return;
+    this.#turn();
+    const id = idOf(caller);
+    this.#used.set(id, (this.#used.get(id) ?? 0) + tokens);
+    if (this.#used.size > MOST_KEYS) this.#forgetHalf();
+  }
+
+  /** Number of counted keys. */
+  get size(): number {
+    return this.#used.size;
+  }
+
+  #forgetHalf(): void {
+    const fewestFirst = [...this.#used].sort(([, a], [, b]) => a - b);
+    for (const [id] of fewestFirst.slice(0, MOST_KEYS / 2)) this.#used.delete(id);
+  }
+
+  /**
+   * Resets the counts at a new day, and returns the time in epoch ms. A clock that is set back over midnight does not
+   * begin that day a second time. If it is set back by more than a day, the day follows it, so that no key waits for a day
+   * in the far future; the counts stay until the next midnight.
+   */
+  #turn(): number {
+    const now = this.#date().getTime();
+    const day = Math.floor(now / DAY_MS);
+    if (day > this.#day) this.#used.clear();
+    if (day > this.#day || day < this.#day - 1) this.#day = day;
+    return now;
+  }
+}
+
+function idOf({ account, keyId }: LimitedCaller): string {
+  return JSON.stringify([account, keyId]);
+}
+
+/** A counted event; {@link SlidingWindow.remove} removes it, once. */
+export interface Stamp {
+  /** Clock reading. */
+  readonly at: number;
+  older: Stamp | undefined;
+  newer: Stamp | undefined;
+  /** Whether it is in the window, as of the last check. */
+  counted: boolean;
+}
+
+/**
+ * Number of events in the last `spanMs`: exact, since each has its own time.
+ *
+ *     oldest ─ ○ ─ ○ ─ ○ ─ newest        expired at the oldest end, added at the newest, removed anywhere
+ *
+ * A linked list rather than a ring buffer, since removals then leave no gap: memory is proportional to the counted
+ * events only. A stamp counts from its own time for exactly `spanMs`. The clock must never go back.
+ */
+export class SlidingWindow {
+  readonly #spanMs: number;
+  #oldest: Stamp | undefined;
+  #newest: Stamp | undefined;
+  #count = 0;
+
+  constructor(spanMs: number) {
+    this.#spanMs = spanMs;
+  }
+
+  /** Number of events that count at `now`. Each expires once, so the amortized cost is constant. */
+  countAt(now: number): number {
+    while (this.#oldest && this.#oldest.at + this.#spanMs <= now) this.remove(this.#oldest);
+    return this.#count;
+  }
+
+  /** Adds an event. `now` must not be before any that was added. */
+  add(now: number): Stamp {
+    const stamp: Stamp = { at: now, older: this.#newest, newer: undefined, counted: true };
+    if (this.#newest) this.#newest.newer = stamp;
+    else this.#oldest = stamp;
+    this.#newest = stamp;
+    this.#count++;
+    return stamp;
+  }
+
+  /** Removes an event; does nothing if it has expired or was removed. */
+  remove(stamp: Stamp): void {
+    if (!stamp.counted) return;
+    stamp.counted = false;
+    if (stamp.older) stamp.older.newer = stamp.newer;
+    else this.#oldest = stamp.newer;
+    if (stamp.newer) stamp.newer.older = stamp.older;
+    else this.#newest = stamp.older;
+    // So that a kept stamp does not keep others alive.
+    stamp.older = stamp.newer = undefined;
+    this.#count--;
+  }
+
+  /**
+   * Milliseconds from `now` until fewer than `limit` count, if none is added. Iterates over those above the limit,
+   * which exist only in the `spanMs` after the limit was lowered.
+   */
+  waitUntilBelow(limit: number, now: number): number {
+    let over = this.countAt(now) - limit;
+    let last = over < 0 ? undefined : this.#oldest;
+    for (; over > 0 && last; over--) last = last.newer;
+    return last === undefined ? 0 : last.at + this.#spanMs - now;
+  }
 }

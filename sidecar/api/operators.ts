@@ -1,6 +1,6 @@
 import { isAbsolute } from 'node:path';
-import { bearerOf } from '../access/bearer.js';
-import type { KeysInForce } from '../access/key-file-watch.js';
+import { bearerOf } from '../access/identity.js';
+import type { KeysInForce } from '../access/key-identity.js';
 import type { PatienceReport, QueueReport } from '../admission/seat-queue.js';
 import { contractError, type ContractError } from '../domain/errors.js';
 import type { Exchange } from '../http/exchange.js';

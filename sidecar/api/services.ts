@@ -1,8 +1,7 @@
 import type { Credit } from '../access/credit.js';
 import type { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
-import type { RequestLimits } from '../access/limits.js';
-import type { TokenQuotas } from '../access/quotas.js';
+import type { RequestLimits, TokenQuotas } from '../access/limits.js';
 import type { SeatQueue, Lease } from '../admission/seat-queue.js';
 import type { ServiceClass } from '../domain/service-class.js';
 import type { CacheScope, Engine } from '../engine-client/engine.js';

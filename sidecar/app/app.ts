@@ -1,39 +1,49 @@
-/** The composition root: creates and connects all parts. */
+/**
+ * The composition root: opens all parts and connects them. Each adds what closes it to a stack (closers.ts) in the order in
+ * which they open, so that a failed start and a drain close them in reverse:
+ *
+ *     admission, engines, vision, prompt hosts: running requests end with their error
+ *     replies: their last bytes are read; then the public listener
+ *     balances, then the delivery of usage and the spool: while this process has the spool's lock
+ *     the export of metrics, the operators' listener, followed files
+ */
 import { leaveMemoryOutOfDumps } from '../../engine/protocol/no-core-dump.js';
 import '../../engine/protocol/v8-flags.js';
 import { FailedKeyLimit } from '../access/failed-keys.js';
 import { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
-import { RequestLimits } from '../access/limits.js';
-import { TokenQuotas } from '../access/quotas.js';
-import { systemClock } from '../lib/clock.js';
-import type { Config } from '../config/config.js';
-import { keepDescriptors } from './descriptor-reserve.js';
-import { connectionBounds, descriptorLimit } from './descriptors.js';
+import type { KeysInForce } from '../access/key-identity.js';
+import { RequestLimits, TokenQuotas } from '../access/limits.js';
+import type { Scrapers } from '../api/operators.js';
 import { SeatBoard, type Services } from '../api/services.js';
-import { ENGINE } from './compose-engine.js';
-import { openBilling } from './compose-billing.js';
-import { openOtlpExport } from './compose-otlp.js';
-import { replicasOf } from './compose-replicas.js';
-import { openTls } from './compose-tls.js';
-import { openUsage } from './compose-usage.js';
-import { hostModels, modelFiles, reportPrompts } from './compose-models.js';
-import { FLUSH_MS, InFlight, taken } from './in-flight.js';
-import { listen, withSettings } from './listen.js';
-import { OpenParts } from './open-parts.js';
-import { openOperators, type OperatorsView } from './operators-server.js';
+import type { Config } from '../config/config.js';
 import { WeightFiles } from '../engine-client/weight-files.js';
-import type { Overrides } from './overrides.js';
+import { systemClock } from '../lib/clock.js';
 import { openPrompts } from '../prompts/lanes.js';
 import { warmUp } from '../prompts/warm-up.js';
-import { Readiness } from './readiness.js';
-import { reloader } from './reload.js';
-import { promptModelsOf } from './prompt-models.js';
-import { publicServer } from './public-server.js';
-import { templateOf } from './model-template.js';
 import type { Log } from '../telemetry/logger.js';
 import { Metrics } from '../telemetry/metrics.js';
-import { Spool } from '../usage/spool.js';
+import { Spool, type UsageRecorder } from '../usage/spool.js';
+import { openBilling } from './billing.js';
+import { Closers, PART_MS } from './closers.js';
+import { connectionBounds, descriptorLimit, keepDescriptors } from './descriptors.js';
+import { hostModels, planModels, promptModelOf, reportPrompts } from './hosted-models.js';
+import { ENGINE, templateOf } from './model-processes.js';
+import { openOtlpExport } from './otlp-export.js';
+import { Readiness } from './readiness.js';
+import {
+  FLUSH_MS,
+  InFlight,
+  listen,
+  openOperators,
+  openPublic,
+  openTls,
+  taken,
+  withSettings,
+  type OperatorsView,
+} from './servers.js';
+import { openUsage } from './usage.js';
+import { reloader } from './weight-reload.js';
 
 /** Names of the prompt host and of credit in the readiness; a model's id cannot contain a space. */
 const PROMPTS = 'prompt host';
@@ -43,7 +53,7 @@ export interface App {
   /** Ports in use; 0: the public listener is only a Unix socket. */
   readonly publicPort: number;
   readonly operatorsPort: number;
-  /** Resolves once every model is ready; rejects with one line if a model can never be. */
+  /** Resolves once every model is ready; rejects with one line if a model can never be. The caller then closes the parts. */
   ready(): Promise<void>;
   /** Reads the certificate's files now, if there are some. Problems are logged. */
   reload(): Promise<void>;
@@ -51,10 +61,30 @@ export interface App {
   forget(account: string): void;
   /**
    * /readyz answers 503; after a notice new work is refused, and each answer to callers ends its connection; running
-   * requests may finish within the configured time, and are then ended with an error. Resolves when everything is
+   * requests may finish within the configured time, and are then ended with an error. Resolves when all parts are
    * closed. Idempotent.
    */
   drain(): Promise<void>;
+}
+
+/** Parts that a caller replaces. */
+export interface Overrides {
+  /** Where the parts are added that are open. Absent: a stack of its own. */
+  readonly closers?: Closers;
+  /** Metrics that parts created earlier use too. Absent: new ones. */
+  readonly metrics?: Metrics;
+  /** A test's spool in place of the real one. */
+  readonly spool?: UsageRecorder;
+  /** Who may read all metrics on the public listener. Absent: no caller. */
+  readonly scrapers?: Scrapers | undefined;
+  /** Which content of the keys file is in force. Absent: no keys file is used. */
+  readonly keysInForce?: (() => Promise<KeysInForce>) | undefined;
+  /** Path of the module that engines are forked from. */
+  readonly engineEntry?: string;
+  /** Path of the module that vision processes are forked from. */
+  readonly visionEntry?: string;
+  /** Starts the prompt hosts; tests pass one that shares hosts among sidecars. */
+  readonly makePrompts?: typeof openPrompts;
 }
 
 /** Metrics for the configured models. */
@@ -62,38 +92,41 @@ export function metricsOf({ models }: Pick<Config, 'models'>): Metrics {
   return new Metrics(models.map(({ id }) => id));
 }
 
-/** Starts everything. Rejects if an address or a file cannot be used; then nothing is left running or open. */
+/**
+ * Starts everything. Rejects if an address or a file cannot be used, or with StartEnded if the parts were closed meanwhile; then
+ * all that was open is closed.
+ */
 export async function startApp(config: Config, identity: Identity, log: Log, overrides: Overrides = {}): Promise<App> {
   // Before processes are started, which inherit it.
   leaveMemoryOutOfDumps();
-  const parts = new OpenParts();
+  const { closers = new Closers(systemClock, log) } = overrides;
   try {
-    return await openApp(config, identity, log, overrides, parts);
+    return await openApp(config, identity, log, overrides, closers);
   } catch (error) {
-    await parts.close().catch((fault: unknown) => log.error('failed start not closed', { fault }));
+    await closers.close();
     throw error;
   }
 }
 
-/** Opens all parts, and adds each one to `parts`, whose owner closes them if this rejects. */
 async function openApp(
   config: Config,
   identity: Identity,
   log: Log,
   overrides: Overrides,
-  parts: OpenParts,
+  closers: Closers,
 ): Promise<App> {
-  const templates = new Map(config.models.map((model) => [model.id, templateOf(model)]));
+  const clock = systemClock;
+  const templates = config.models.map(templateOf);
   const { metrics = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE, visionEntry } = overrides;
   /** Each is set once and never reset. */
   const lifecycle = { leaving: false, draining: false, promptsReady: false };
   const board = new SeatBoard();
   const shared = connectionBounds(config, descriptorLimit());
   if (shared.kind === 'short') throw new Error(shared.line);
-  const reserve = keepDescriptors(log);
-  parts.add('listeners', () => reserve.close());
-  const deps = { config, clock: systemClock, metrics, log, connections: shared.bounds, reserve };
-  // The operators' listener opens first: reading a long spool takes time, and liveness probes must succeed meanwhile.
+  const opening = { clock, log, closers };
+  const deps = { ...opening, config, metrics, connections: shared.bounds, reserve: keepDescriptors(log, closers) };
+  const tls = await openTls(config, opening);
+  // The operators' listener opens before the rest: reading a long spool takes time, and liveness probes must succeed meanwhile.
   let view: OperatorsView = {
     leaving: () => lifecycle.leaving,
     spool: { health: { ok: true }, append: () => undefined, sync: () => Promise.resolve(), revise: () => false },
@@ -103,37 +136,46 @@ async function openApp(
     promptHosts: () => [],
     ...(overrides.keysInForce && { keysInForce: overrides.keysInForce }),
   };
-  const tls = await openTls(config, systemClock, log);
-  parts.add('listeners', () => tls.close());
   const operatorsListener = await openOperators(deps, () => view);
-  parts.add('listeners', () => operatorsListener.close());
   const operatorsAt = await withSettings(
     'operators.host and operators.port',
     operatorsListener.listen(config.operators.host, config.operators.port),
   );
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
-  const files = modelFiles(config);
-  const plans = await replicasOf(config, files);
-  const billing = await openBilling({ config, clock: systemClock, metrics: metrics.credit, log });
-  parts.add('billing', () => billing.close());
-  const { spool, prune, closeSpool } = spoolStandIn
-    ? { spool: spoolStandIn, prune: () => Promise.resolve(), closeSpool: () => Promise.resolve() }
-    : await openUsage(config, metrics, log, () => billing.keepFrom());
-  parts.add('spool', closeSpool);
-  const otlp = await openOtlpExport(config, metrics, log);
-  parts.add('otlp', () => otlp.close());
+  // Closed after all parts that count metrics, but for the operators' listener.
+  const tracing = await openOtlpExport(config, metrics, log, closers);
+  const planned = await planModels(config, templates);
+  const billing = await openBilling({ config, metrics: metrics.credit, ...opening });
+  const { spool, prune } = spoolStandIn
+    ? { spool: spoolStandIn, prune: () => Promise.resolve() }
+    : await openUsage(config, metrics, log, closers, () => billing.keepFrom());
+  closers.add(billing.closer);
   const readiness = new Readiness([
     PROMPTS,
     CREDIT,
     ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),
   ]);
 
-  const promptModels = promptModelsOf(config, files, plans, templates);
+  const inFlight = new InFlight();
+  const publicListener = openPublic(deps, () => services, inFlight, { scrapers, tls: tls?.files });
+  tls?.follow(publicListener);
+  /** Clock reading until which a drain waits for readers of whole answers. */
+  let readersUntil = -Infinity;
+  closers.add({
+    name: 'replies',
+    withinMs: config.drain.timeoutMs + PART_MS,
+    close: async () => {
+      await inFlight.idle(clock, FLUSH_MS);
+      await taken(publicListener, clock, readersUntil);
+      await new Promise<void>((done) => clock.after(FLUSH_MS, done));
+    },
+  });
+  const promptModels = planned.map(promptModelOf);
   const prompts = (overrides.makePrompts ?? openPrompts)({
     ...config.prompts,
     inlineBytes: config.bodies.inlineBytes,
     models: promptModels,
-    clock: systemClock,
+    clock,
     hooks: {
       restart: (why, delayMs, lane) => {
         metrics.processes.promptHostRestarted();
@@ -141,20 +183,17 @@ async function openApp(
       },
     },
   });
-  parts.add('hosts', () => prompts.close());
+  closers.add({ name: 'prompt hosts', close: () => prompts.close() });
   const weights = new WeightFiles(config.engine.fileSilenceMs);
-  const entries = { entry: engineEntry, weights, visionEntry };
-  const models = hostModels(config, files, plans, templates, entries, { metrics, readiness, log });
-  for (const { engine, vision } of models.values()) {
-    parts.add('engines', () => engine.close());
-    if (vision) parts.add('hosts', () => vision.close());
-  }
-  const reload = reloader({ models, files: weights, prompts, promptModels, log });
+  const models = hostModels(planned, { config, weights, engineEntry, visionEntry, metrics, readiness, log });
+  const hosted = [...models.values()];
+  closers.add({ name: 'vision processes', close: () => hosted.forEach(({ vision }) => vision?.close()) });
+  closers.add({ name: 'engines', close: () => Promise.all(hosted.map(({ engine }) => engine.close())) });
   const services: Services = {
-    clock: systemClock,
+    clock,
     date: () => new Date(),
     random: Math.random,
-    identity: new FailedKeyLimit(systemClock, identity, config.keys.failuresPerMinute),
+    identity: new FailedKeyLimit(clock, identity, config.keys.failuresPerMinute),
     prompts,
     models,
     spool,
@@ -163,9 +202,9 @@ async function openApp(
     metrics,
     board,
     log,
-    ...(otlp.tracing && { tracing: otlp.tracing }),
-    idempotency: new IdempotencyKeys(systemClock, config.idempotency),
-    keyLimits: new RequestLimits(systemClock, config.limits),
+    ...(tracing && { tracing }),
+    idempotency: new IdempotencyKeys(clock, config.idempotency),
+    keyLimits: new RequestLimits(clock, config.limits),
     quotas: new TokenQuotas(() => new Date()),
     limits: {
       chatBytes: config.bodies.chatBytes,
@@ -181,15 +220,16 @@ async function openApp(
     leaving: () => lifecycle.leaving,
     draining: () => lifecycle.draining,
   };
-
-  const inFlight = new InFlight();
+  const reload = reloader({ models, files: weights, prompts, promptModels, log });
   view = { ...view, ...services, reload, promptHosts: () => prompts.states };
-  const publicListener = publicServer(deps, services, inFlight, { scrapers, tls: tls.files });
-  parts.add('listeners', () => publicListener.close());
-  tls.follow(publicListener);
-  metrics.http.bufferedBytes = () => publicListener.bufferedBytes;
   const publicPort = await listen(publicListener, config.listen, log);
-  for (const { engine, vision } of models.values()) {
+  const refuseWork = (): void => {
+    lifecycle.leaving = lifecycle.draining = true;
+    publicListener.endConnections();
+    for (const { queue } of hosted) queue.drain();
+  };
+  closers.add({ name: 'admission', close: refuseWork });
+  for (const { engine, vision } of hosted) {
     engine.start();
     // Of a lazy model with the first image.
     if (!engine.onDemand) vision?.start();
@@ -214,50 +254,39 @@ async function openApp(
     lifecycle.promptsReady = true;
     readiness.up(PROMPTS);
   });
+
+  const drain = async (): Promise<void> => {
+    const { noticeMs, timeoutMs } = config.drain;
+    lifecycle.leaving = true;
+    // A proxy that never saw 200 has sent nothing that could be refused.
+    if (noticeMs > 0 && readiness.reached) {
+      log.info('leaving', { count: inFlight.count });
+      await new Promise<void>((done) => clock.after(noticeMs, done));
+    }
+    const begun = { at: clock.now(), count: inFlight.count };
+    readersUntil = begun.at + timeoutMs;
+    refuseWork();
+    log.info('draining', { count: begun.count });
+    const finished = await inFlight.idle(clock, timeoutMs);
+    const aborted = inFlight.count;
+    if (!finished) log.warn('drain timed out', { count: aborted });
+    await closers.close();
+    const durationMs = Math.round(clock.now() - begun.at);
+    log.info('drained', { count: begun.count - aborted, aborted, durationMs });
+  };
   let drained: Promise<void> | undefined;
   return {
     publicPort,
     operatorsPort: operatorsAt.port,
     ready: () => readiness.all(),
-    reload: () => tls.reload(),
+    reload: async () => await tls?.reload(),
     forget: (account) => {
-      for (const { engine, vision, closeScope } of models.values()) {
+      for (const { engine, vision, closeScope } of hosted) {
         const scope = closeScope(account);
         engine.forget(scope);
         vision?.forget(scope);
       }
     },
-    drain: () => {
-      lifecycle.leaving = true;
-      drained ??= (async () => {
-        const { noticeMs, timeoutMs } = config.drain;
-        // A proxy that never saw 200 has sent nothing that could be refused.
-        if (noticeMs > 0 && readiness.reached) {
-          log.info('leaving', { count: inFlight.count });
-          await new Promise<void>((done) => systemClock.after(noticeMs, done));
-        }
-        lifecycle.draining = true;
-        publicListener.endConnections();
-        log.info('draining', { count: inFlight.count });
-        for (const { queue } of models.values()) queue.drain();
-        const until = systemClock.now() + timeoutMs;
-        const begun = { at: systemClock.now(), count: inFlight.count };
-        const finished = await inFlight.idle(systemClock, timeoutMs);
-        const left = inFlight.count;
-        if (!finished) log.warn('drain timed out', { count: inFlight.count });
-        // Engines first, so that running requests end with their error while their connections are open.
-        await Promise.allSettled([parts.closeAll('engines')]);
-        await inFlight.idle(systemClock, FLUSH_MS);
-        await taken(publicListener, systemClock, until);
-        await new Promise<void>((done) => systemClock.after(FLUSH_MS, done));
-        await parts.close();
-        log.info('drained', {
-          count: begun.count - left,
-          aborted: left,
-          durationMs: Math.round(systemClock.now() - begun.at),
-        });
-      })();
-      return drained;
-    },
+    drain: () => (drained ??= drain()),
   };
 }

@@ -31,3 +31,30 @@ export class Readiness {
     return this.#all;
   }
 }
+
+/** Follows the first starts of a model's replicas until each was ready or has failed for good. */
+export class FirstStarts {
+  readonly #awaited: Set<number>;
+  #serving = false;
+  #settle!: (why: string | undefined) => void;
+
+  /** Resolves with undefined once at least one of them serves, or with why none does, or why the settings of one are wrong. */
+  readonly ended = new Promise<string | undefined>((settle) => (this.#settle = settle));
+
+  constructor(replicas: number) {
+    this.#awaited = new Set(Array.from({ length: replicas }, (_, index) => index));
+  }
+
+  /** A replica is ready, for the first time or again. */
+  ready(replica: number): void {
+    this.#serving = true;
+    if (this.#awaited.delete(replica) && this.#awaited.size === 0) this.#settle(undefined);
+  }
+
+  /** A replica is given up. `unfit`: its settings or its file are wrong, so that the whole start has failed. */
+  lost(replica: number, why: string, unfit: boolean): void {
+    if (!this.#awaited.delete(replica)) return;
+    if (unfit || (this.#awaited.size === 0 && !this.#serving)) this.#settle(why);
+    else if (this.#awaited.size === 0) this.#settle(undefined);
+  }
+}

@@ -3,12 +3,17 @@
  * on a host with GPUs: then inspectors find the devices. They also check each device that is named, as its engine would
  * see it, so that a missing device ends the start with a line and is not replaced by a CPU.
  */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { ModelConfig } from '../config/config.js';
 import { childEnvironment } from '../lib/child-process.js';
 import { deviceEnvironment, devicesOf, VISIBLE } from '../config/devices.js';
 import { serverUrls } from '../config/model-schema.js';
-import type { Inspected, MachineFacts } from '../engine-client/inspector.js';
+import { inspect, type Inspected, type MachineFacts, type Question } from '../engine-client/inspector.js';
 import { usableCores } from '../../engine/protocol/usable-cores.js';
+import { systemClock } from '../lib/clock.js';
+import { MAX_TOKENS } from '../vision/client.js';
 
 /** One engine process of a model. */
 export interface ReplicaPlan {
@@ -41,8 +46,19 @@ export interface Inspectors {
 /** No host has more: of Vulkan so many are looked at. */
 export const MOST_DEVICES = 16;
 
+/** Inspector processes. */
+const PROCESSES: Inspectors = {
+  machine: (gpu, environment) => inspect('machine', { gpu }, { clock: systemClock, environment }),
+  fits: async (model, environment) => {
+    const question = { setup: setupOf(model), load: false, taken: { memory: 0, gpuMemory: 0 } };
+    const asked = await inspect('model', question, { clock: systemClock, environment });
+    return asked.kind === 'answer' && asked.answer.findings.every(({ ok, needed }) => ok || !needed);
+  },
+  uuids: () => gpuUuids(childEnvironment()['CUDA_DEVICE_ORDER']),
+};
+
 /** The replicas of one model, whose `file` is a path. Never rejects. */
-export async function planReplicas(model: ModelConfig, ask: Inspectors): Promise<Planned> {
+export async function planReplicas(model: ModelConfig, ask = PROCESSES): Promise<Planned> {
   const { replicas, gpu } = model;
   if (model.engine.kind !== 'llama.cpp')
     return planned(serversOf(model).map((server) => ({ ...plan(model, {}), server })));
@@ -192,4 +208,56 @@ function seesOf(count: number): string {
 
 function countOf(count: number): string {
   return count === 1 ? 'is one device' : `are ${count} devices`;
+}
+
+/** NVIDIA's driver has one folder for each GPU, named by its place on the bus: to read them starts no process. */
+const FOLDER = '/proc/driver/nvidia/gpus';
+
+/**
+ * The UUIDs of NVIDIA's GPUs, as CUDA counts them. Undefined: there is no such driver, or CUDA's order is not known, since
+ * by default it puts the fastest first and they differ. `order`: the value of CUDA_DEVICE_ORDER.
+ */
+export function gpuUuids(order: string | undefined, folder = FOLDER): readonly string[] | undefined {
+  let texts: readonly string[];
+  try {
+    const places = readdirSync(folder).sort();
+    texts = places.map((place) => readFileSync(join(folder, place, 'information'), 'utf8'));
+  } catch {
+    return undefined;
+  }
+  const alike = new Set(texts.map((text) => fieldOf(text, 'Model'))).size === 1;
+  const uuids = texts.map((text) => fieldOf(text, 'GPU UUID'));
+  return (alike || order === 'PCI_BUS_ID') && uuids.every((uuid) => uuid !== undefined) ? uuids : undefined;
+}
+
+function fieldOf(text: string, name: string): string | undefined {
+  return new RegExp(`^${name}:\\s*(.+?)\\s*$`, 'm').exec(text)?.[1];
+}
+
+/** What decides how a configured model is loaded and how much memory it needs, as engines and inspectors are told it. */
+export type Sized = Question['model']['setup'];
+
+/** Of a model, each of its replicas. */
+export function setupOf(model: ModelConfig): Sized & Pick<EngineSetup, 'prefixReuse'> {
+  const { file, kind, seats, contextPerSeat, threads, cores, gpu, flashAttention, prefillTokensPerStep } = model;
+  const { gpuLayers, swaFull, kv, checkpoints, prefixReuse, prefixCache } = model;
+  const where = { ...(cores !== undefined && { cores }), gpu, ...(gpuLayers !== 'all' && { gpuLayers }) };
+  const state = { prefillTokensPerStep, swaFull, kv, checkpoints, prefixReuse, prefixCache };
+  const projector = projectorOf(model);
+  return {
+    file,
+    kind,
+    seats,
+    contextPerSeat,
+    threads,
+    ...where,
+    flashAttention,
+    ...state,
+    ...(projector && { projector }),
+  };
+}
+
+/** What an engine needs to know of a model's projector; undefined: it takes no images. */
+function projectorOf({ vision }: Pick<ModelConfig, 'vision'>): EngineSetup['projector'] {
+  return vision && { file: resolve(vision.projector), maxTokens: vision.maxTokensPerImage ?? MAX_TOKENS };
 }

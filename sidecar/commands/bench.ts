@@ -1,6 +1,6 @@
 /** `ra-sidecar bench`: measures the configured models on this machine, through the engine process that serves them. */
 import { fileURLToPath } from 'node:url';
-import { templateOf } from '../app/model-template.js';
+import { templateOf } from '../app/model-processes.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { EngineChild } from '../engine-client/child.js';
 import type { ChildEnd } from '../lib/child-process.js';
@@ -9,9 +9,7 @@ import { measure, type Figures } from './bench-run.js';
 import { EXIT, parsed, UsageError, type Io } from './command.js';
 import { columns, rate, wholeOf, Progress } from './terminal.js';
 import { isExternal, withFile } from './sizing.js';
-import { planOf } from '../app/compose-replicas.js';
-import { nameOf, type ReplicaPlan } from '../app/replica-plans.js';
-import { setupOf } from '../app/sized-setup.js';
+import { planReplicas, nameOf, type ReplicaPlan, setupOf } from '../app/replica-plans.js';
 import { COMMANDS } from './command-table.js';
 
 type Settings = Pick<Config, 'models' | 'dataDir' | 'engine'>;
@@ -66,7 +64,7 @@ interface ReplicaToBench {
 
 /** Of a model's replicas one of each kind: others with as many seats, tokens, threads and devices, on the same cores, would give the same. */
 async function replicasToBench(model: ModelConfig): Promise<ReplicaToBench[]> {
-  const planned = await planOf(model, model.file);
+  const planned = await planReplicas(model);
   if (planned.kind === 'unfit') throw new Error(`model ${model.id}: ${planned.why}`);
   const kinds = new Map<string, ReplicaToBench>();
   for (const [index, plan] of planned.replicas.entries()) {

@@ -1,9 +1,8 @@
 /** What `ra-sidecar doctor` checks of engines: backend, memory, cores, prefix caches, each model, and external servers. */
 import { constants, readdirSync } from 'node:fs';
 import { access, statfs } from 'node:fs/promises';
-import { remoteSetup, sharesCacheRoom, type CacheSettings } from '../app/compose-engine.js';
-import { planOf } from '../app/compose-replicas.js';
-import { templateOf } from '../app/model-template.js';
+import { remoteSetup, sharesCacheRoom, type CacheSettings, templateOf } from '../app/model-processes.js';
+import { planReplicas } from '../app/replica-plans.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { EMBEDDED_MODEL } from '../engine-client/weight-files.js';
 import { inspect, readServerKey, type Inspected, type MachineFacts } from '../engine-client/inspector.js';
@@ -267,7 +266,7 @@ export async function externalChecks(model: ModelConfig, io: Pick<Io, 'clock'>):
   const problem = await fileProblem(model);
   if (problem !== undefined) return [{ what, level: 'fail', says: problem }];
   const { file, kind, seats, contextPerSeat } = withFile(model);
-  const plan = await planOf(model, file);
+  const plan = await planReplicas({ ...model, file });
   if (plan.kind === 'unfit') return [{ what, level: 'fail', says: plan.why }];
   const setup = { file, kind, seats, contextPerSeat, template: templateOf(model) };
   const checks = plan.replicas.map(async ({ server }) => {

@@ -9,16 +9,17 @@ import { isatty } from 'node:tty';
 const PARENT_LOOK_MS = 500;
 
 /**
- * Calls `ended` once the process that started this one has ended. npm passes SIGTERM to the shell in which it starts a
+ * Calls `ended` once the process that started this one has ended, unless the returned function was called before. npm passes SIGTERM to the shell in which it starts a
  * program; the shell ends, npm ends, and the program would stay with its port.
  */
-export function whenParentEnds(ended: () => void): void {
+export function whenParentEnds(ended: () => void): () => void {
   const parent = process.ppid;
   const look = setInterval(() => {
     if (process.ppid === parent) return;
     clearInterval(look);
     ended();
   }, PARENT_LOOK_MS).unref();
+  return () => clearInterval(look);
 }
 
 /** Of stdin, stdout and stderr, those that were a terminal at the start. */

@@ -4,9 +4,16 @@
  * only; messages go to stderr.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { KeysInForce } from '../access/key-file-watch.js';
-import { readKeyFile, signOfKeyFile } from '../access/key-file.js';
-import { limitsOf, stateOfKey, type Entitlement, type KeyFile, type StoredKey } from '../access/key-file-schema.js';
+import type { KeysInForce } from '../access/key-identity.js';
+import {
+  readKeyFile,
+  signOfKeyFile,
+  limitsOf,
+  stateOfKey,
+  type Entitlement,
+  type KeyFile,
+  type StoredKey,
+} from '../access/key-file.js';
 import { KeyStore, type NewKey } from '../access/keys.js';
 import { LIMIT_GROUPS, type KeyLimits, type LimitGroup } from '../access/limits.js';
 import type { Config } from '../config/config.js';

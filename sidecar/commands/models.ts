@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path';
 import { CONTEXT, MOST_SEATS } from '../config/model-schema.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { inspect, type HeadReport } from '../engine-client/inspector.js';
-import { modelsDir } from '../app/compose-models.js';
+import { modelsDir } from '../app/hosted-models.js';
 import { askSidecar } from './ask-sidecar.js';
 import { EXIT, parsed, UsageError, type Io, type Output } from './command.js';
 import { COMMANDS } from './command-table.js';

@@ -1,12 +1,12 @@
 import { execFile } from 'node:child_process';
-import { renewDevelopmentKey } from '../access/keys.js';
+import { KeyStore } from '../access/keys.js';
 import { metricsOf, startApp, type App } from '../app/app.js';
 import { addressText } from '../http/addresses.js';
 import { systemClock } from '../lib/clock.js';
 import { VERSION } from '../lib/version.js';
 import { isNotified, isStartedByNpm, type Config, type ModelConfig } from '../config/config.js';
-import { makesDevelopmentKey, openIdentities, type Identities } from '../app/compose-identity.js';
-import { filesOpenToOthers } from '../app/secret-files.js';
+import { Closers } from '../app/closers.js';
+import { filesOpenToOthers, makesDevelopmentKey, openIdentities, type Identities } from '../app/identities.js';
 import type { Log } from '../telemetry/logger.js';
 import { terminalClosed, whenParentEnds } from './hang-up.js';
 
@@ -42,94 +42,125 @@ const NO_SERVICE_MANAGER: ServiceManager = { ready: () => undefined, stopping: (
 
 /**
  * `ra-sidecar serve`: runs until a signal. Prints, once ready, the base URL, the models and example commands. Resolves
- * with the exit code. `source`: where the configuration comes from. `print` takes messages for people; the log is separate.
+ * with the exit code, or rejects if the start fails; either way all that was opened is closed. `source`: where the
+ * configuration comes from. `print` takes messages for people; the log is separate.
  */
 export async function serve(config: Config, source: string, log: Log, print: (line: string) => void): Promise<number> {
-  const { environment, keys } = config;
   log.info('starting', { version: VERSION, config: source });
-  const metrics = metricsOf(config);
+  const closers = new Closers(systemClock, log);
+  const running: Running = { app: undefined, identities: undefined };
   const serviceManager = isNotified() ? systemd(log) : NO_SERVICE_MANAGER;
-  const identities = await openIdentities(config, systemClock, log, metrics);
-  const { scrapers, keysInForce } = identities;
-  const warnOfOpenFiles = async (): Promise<void> => {
-    for (const { file, problem } of await filesOpenToOthers(config))
-      log.warn('secret file is open', { file, reason: problem });
-  };
-  await warnOfOpenFiles();
-  let app: App | undefined;
-  let onStop: (signal: NodeJS.Signals) => void = endStart;
-  // A process of a container that is its first one ignores signals without a handler.
-  for (const signal of DRAIN_SIGNALS) process.on(signal, () => onStop(signal));
-  process.on(RELOAD_SIGNAL, () => {
-    if (terminalClosed()) onStop(RELOAD_SIGNAL);
-    else void Promise.all([identities.reload(), app?.reload(), warnOfOpenFiles()]);
-  });
-  if (isStartedByNpm())
-    whenParentEnds(() => {
-      log.info('npm has ended');
-      onStop(RELOAD_SIGNAL);
-    });
-  // It may have been closed before there was a handler.
-  if (terminalClosed()) endStart();
-  // Writing beyond the file size limit must only fail that write, and not end the process.
-  process.on('SIGXFSZ', () => undefined);
-  try {
-    app = await startApp(config, identities.identity, log, {
-      metrics,
-      ...(scrapers && { scrapers }),
-      ...(keysInForce && { keysInForce }),
-    });
-    const { stop, stopped } = stopping(app, serviceManager);
-    onStop = stop;
-    identities.follow((account) => app?.forget(account));
-    // Only after the data folder and the address are taken: the existing key may belong to a running sidecar.
-    const key = makesDevelopmentKey(config) ? await renewedKey(keys.file, environment, identities, app) : undefined;
-    const ended = await Promise.race([stopped, app.ready().then(() => undefined)]);
-    if (ended !== undefined) return ended;
-    serviceManager.ready();
-    print(welcome(config, source, app, key));
-    return await stopped;
-  } finally {
-    identities.close();
-  }
-}
-
-/** Creates the development key and puts it in force. If that fails, nothing is left running. */
-async function renewedKey(file: string, environment: string, identities: Identities, app: App): Promise<string> {
-  try {
-    const key = await renewDevelopmentKey(file, environment);
-    await identities.reload();
-    return key;
-  } catch (error) {
-    await app.drain();
-    throw error;
-  }
-}
-
-/** Ends a start at once: no request was accepted, and whatever is open is left as by a process that is killed. */
-function endStart(): void {
-  process.exit(0);
-}
-
-/** `stop` takes each signal and drains on the first one; `stopped` resolves with 0 when that is done. */
-function stopping(
-  app: App,
-  serviceManager: ServiceManager,
-): { readonly stop: (signal: NodeJS.Signals) => void; readonly stopped: Promise<number> } {
-  let first: { readonly signal: NodeJS.Signals; readonly at: number } | undefined;
-  let settle: (drained: Promise<number>) => void;
-  const stopped = new Promise<number>((resolve) => (settle = resolve));
-  const stop = (signal: NodeJS.Signals): void => {
-    const at = systemClock.now();
-    if (first?.signal === signal && at - first.at < SAME_REQUEST_MS) return;
-    // A terminal that is closed during a drain does not cut it short.
-    if (first !== undefined && signal === 'SIGHUP') return;
-    if (first !== undefined) process.exit(EXIT_INTERRUPTED);
-    first = { signal, at };
+  const stop = new Stop(async () => {
     serviceManager.stopping();
-    settle(app.drain().then(() => 0));
+    await (running.app?.drain() ?? closers.close());
+  });
+  const forget = followSignals(stop, log, () => {
+    void Promise.all([running.identities?.reload(), running.app?.reload(), warnOfOpenFiles(config, log)]);
+  });
+  const started = start(config, log, closers, running).then(
+    async (key) => {
+      serviceManager.ready();
+      if (running.app) print(welcome(config, source, running.app, key));
+      return await stop.done;
+    },
+    async (fault: unknown) => {
+      // A stop during the start closes what the start uses.
+      if (stop.asked) return await stop.done;
+      throw fault;
+    },
+  );
+  try {
+    return await Promise.race([stop.done, started]);
+  } finally {
+    await closers.close();
+    forget();
+  }
+}
+
+/** What signals act on; undefined: not open yet. */
+interface Running {
+  app: App | undefined;
+  identities: Identities | undefined;
+}
+
+/** Resolves once every model is ready, with the development key, if one was made. */
+async function start(config: Config, log: Log, closers: Closers, running: Running): Promise<string | undefined> {
+  const { environment, keys } = config;
+  const metrics = metricsOf(config);
+  const identities = await openIdentities(config, metrics, { clock: systemClock, log, closers });
+  running.identities = identities;
+  await warnOfOpenFiles(config, log);
+  const { identity, scrapers, keysInForce } = identities;
+  const app = await startApp(config, identity, log, { closers, metrics, scrapers, keysInForce });
+  running.app = app;
+  identities.follow((account) => app.forget(account));
+  let key: string | undefined;
+  // Only after the data folder and the address are taken: the existing key may belong to a running sidecar.
+  if (makesDevelopmentKey(config)) {
+    key = await new KeyStore(keys.file).renewDevelopmentKey(environment);
+    await identities.reload();
+  }
+  await app.ready();
+  return key;
+}
+
+async function warnOfOpenFiles(config: Config, log: Log): Promise<void> {
+  for (const { file, problem } of await filesOpenToOthers(config))
+    log.warn('secret file is open', { file, reason: problem });
+}
+
+/** Ends the process once: on the first signal with all that is open closed, on another one at once. */
+class Stop {
+  readonly #end: () => Promise<void>;
+  #first: { readonly signal: NodeJS.Signals; readonly at: number } | undefined;
+  #settle!: (code: Promise<number>) => void;
+
+  /** Resolves with the exit code once what was asked for is done. */
+  readonly done = new Promise<number>((resolve) => (this.#settle = resolve));
+
+  constructor(end: () => Promise<void>) {
+    this.#end = end;
+  }
+
+  get asked(): boolean {
+    return this.#first !== undefined;
+  }
+
+  by(signal: NodeJS.Signals): void {
+    const at = systemClock.now();
+    if (this.#first?.signal === signal && at - this.#first.at < SAME_REQUEST_MS) return;
+    // A terminal that is closed during a drain does not cut it short.
+    if (this.#first !== undefined && signal === RELOAD_SIGNAL) return;
+    if (this.#first !== undefined) process.exit(EXIT_INTERRUPTED);
+    this.#first = { signal, at };
+    this.#settle(this.#end().then(() => 0));
+  }
+}
+
+/** Follows this process's signals and its terminal. Returns what ends that. */
+function followSignals(stop: Stop, log: Log, reload: () => void): () => void {
+  const stops = (signal: NodeJS.Signals): void => stop.by(signal);
+  const hungUp = (): void => (terminalClosed() ? stop.by(RELOAD_SIGNAL) : reload());
+  const endure = (): void => undefined;
+  // A process of a container that is its first one ignores signals without a handler.
+  for (const signal of DRAIN_SIGNALS) process.on(signal, stops);
+  process.on(RELOAD_SIGNAL, hungUp);
+  // Writing beyond the file size limit must only fail that write, and not end the process.
+  process.on('SIGXFSZ', endure);
+  const endLook = isStartedByNpm()
+    ? whenParentEnds(() => {
+        log.info('npm has ended');
+        stop.by(RELOAD_SIGNAL);
+      })
+    : undefined;
+  // It may have been closed before there was a handler.
+  if (terminalClosed()) stop.by(RELOAD_SIGNAL);
+  return () => {
+    for (const signal of DRAIN_SIGNALS) process.off(signal, stops);
+    process.off(RELOAD_SIGNAL, hungUp);
+    process.off('SIGXFSZ', endure);
+    endLook?.();
   };
-  return { stop, stopped };
 }
 
 /**

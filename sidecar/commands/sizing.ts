@@ -2,12 +2,8 @@
  * What `doctor` and `models verify` find of the configured models. An inspector is asked about one replica after another, each given
  * the memory that the previous ones will take.
  */
-import { sharesCacheRoom } from '../app/compose-engine.js';
-import { planOf } from '../app/compose-replicas.js';
-import { visionSetupOf } from '../app/compose-vision.js';
-import { templateOf } from '../app/model-template.js';
-import { nameOf } from '../app/replica-plans.js';
-import { setupOf, type Sized } from '../app/sized-setup.js';
+import { sharesCacheRoom, visionSetupOf, templateOf } from '../app/model-processes.js';
+import { planReplicas, nameOf, setupOf, type Sized } from '../app/replica-plans.js';
 import type { ModelConfig } from '../config/config.js';
 import { isSameDevice } from '../config/devices.js';
 import { MOST_SEATS } from '../config/model-schema.js';
@@ -66,7 +62,7 @@ function sharing(toSize: ToSize, engines: number): ToSize {
 }
 
 async function ofModel(model: ModelConfig): Promise<ToCheck[]> {
-  const plan = await planOf(model, model.file);
+  const plan = await planReplicas(model);
   if (plan.kind === 'unfit') return [{ kind: 'unfit', model, why: plan.why }];
   return plan.replicas.map(({ devices, environment, ...sizes }, index) => ({
     kind: 'replica',

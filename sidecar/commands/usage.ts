@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { spoolDir } from '../app/compose-spool.js';
+import { spoolDir } from '../app/usage.js';
 import type { Config } from '../config/config.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { exactTime } from '../lib/clock.js';

@@ -1,7 +1,7 @@
 /** How long a stop may take, for the files that say when what remains is killed. */
-import { CLOSE_MS as BALANCES_MS } from '../../sidecar/app/compose-billing.js';
-import { HUNG_DISK_MS } from '../../sidecar/app/compose-usage.js';
-import { FLUSH_MS } from '../../sidecar/app/in-flight.js';
+import { CLOSE_MS as BALANCES_MS } from '../../sidecar/app/billing.js';
+import { HUNG_DISK_MS } from '../../sidecar/app/usage.js';
+import { FLUSH_MS } from '../../sidecar/app/servers.js';
 import type { Config } from '../../sidecar/config/config.js';
 import { KILL_WAIT_MS } from '../../sidecar/lib/child-process.js';
 import { CLOSE_MS as ENGINE_MS } from '../../sidecar/engine-client/replica.js';

@@ -6,7 +6,7 @@ import { buffer } from 'node:stream/consumers';
 import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
-import { FLUSH_MS } from '../../sidecar/app/in-flight.js';
+import { FLUSH_MS } from '../../sidecar/app/servers.js';
 import { PATIENT_ENGINE, PATIENT_QUEUE } from '../support/config-parts.js';
 import { cases } from '../support/long-form.js';
 import { counted } from '../support/counted.js';

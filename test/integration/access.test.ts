@@ -6,7 +6,7 @@ import { createServer } from 'node:http';
 import { chmodSync, existsSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { hashKey } from '../../sidecar/access/key-index.js';
+import { hashKey } from '../../sidecar/access/key-file.js';
 import { errorOf } from '../support/error-answer.js';
 import { RawConnection, type RawResponse } from '../support/raw-http.js';
 import { shortDir } from '../support/short-dir.js';

@@ -3,8 +3,7 @@ import { mkdtemp, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { readKeyFile, type KeyFile } from '../../sidecar/access/key-file.js';
-import { hashKey } from '../../sidecar/access/key-index.js';
+import { hashKey, readKeyFile, type KeyFile } from '../../sidecar/access/key-file.js';
 import { runCli, type CommandResult } from '../support/cli.js';
 import { runHere } from '../support/command-here.js';
 import { PATIENT_ENGINE } from '../support/config-parts.js';

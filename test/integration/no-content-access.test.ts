@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { hashKey } from '../../sidecar/access/key-index.js';
+import { hashKey } from '../../sidecar/access/key-file.js';
 import { canary, chatBody, decisionBody, MARK, systemOneBody } from '../support/canaries.js';
 import { counted } from '../support/counted.js';
 import { LeakSearch } from '../support/leak-search.js';

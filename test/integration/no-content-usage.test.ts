@@ -5,8 +5,7 @@
 import { readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { writeKeyFile } from '../../sidecar/access/key-file.js';
-import { hashKey } from '../../sidecar/access/key-index.js';
+import { hashKey, writeKeyFile } from '../../sidecar/access/key-file.js';
 import { canary, chatBody, decisionBody, MARK, toolFields } from '../support/canaries.js';
 import { runCli } from '../support/cli.js';
 import { PATIENT_QUEUE } from '../support/config-parts.js';

@@ -1,7 +1,6 @@
 import { CreditLedger } from '../../sidecar/access/credit.js';
 import type { Caller } from '../../sidecar/access/identity.js';
-import { RequestLimits } from '../../sidecar/access/limits.js';
-import { TokenQuotas } from '../../sidecar/access/quotas.js';
+import { RequestLimits, TokenQuotas } from '../../sidecar/access/limits.js';
 import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
 import type { Params } from '../../sidecar/contracts/requests.js';
 import { errorBody } from '../../sidecar/domain/errors.js';

@@ -3,7 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { loadConfig, type Config } from '../../sidecar/config/config.js';
-import { openUsage } from '../../sidecar/app/compose-usage.js';
+import { Closers } from '../../sidecar/app/closers.js';
+import { systemClock } from '../../sidecar/lib/clock.js';
+import { openUsage } from '../../sidecar/app/usage.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
 import type { Position } from '../../sidecar/usage/spool-format.js';
 import type { UsageRecorder } from '../../sidecar/usage/spool.js';
@@ -53,14 +55,14 @@ export async function openHarness(
   t.teardown(() => clearInterval(alive));
   const log = new RecordingLog();
   const metrics = new Metrics([]);
-  const config = configure({ RA_DATA_DIR: dir, ...environment });
-  const { spool, closeSpool } = await openUsage(
-    { ...config, usage: { ...config.usage, ...(probeMs !== undefined && { probeMs }) } },
-    metrics,
-    log,
-    keepFrom,
-  );
-  t.teardown(closeSpool);
+  const closers = new Closers(systemClock, log);
+  t.teardown(() => closers.close());
+  const configured = configure({ RA_DATA_DIR: dir, ...environment });
+  const config = { ...configured, usage: { ...configured.usage, ...(probeMs !== undefined && { probeMs }) } };
+  const { spool } = await openUsage(config, metrics, log, closers, keepFrom).catch(async (fault: unknown) => {
+    await closers.close();
+    throw fault;
+  });
   return {
     dir: join(dir, 'usage'),
     log,
@@ -73,7 +75,7 @@ export async function openHarness(
         await spool.sync(close);
       }
     },
-    stop: closeSpool,
+    stop: () => closers.close(),
     metric: async (name) => {
       const { text } = await metrics.render();
       return Number(new RegExp(`^ra_sidecar_${name} (\\S+)$`, 'm').exec(text)?.[1]);

@@ -1,5 +1,5 @@
 import { IdempotencyKeys } from '../../sidecar/access/idempotency.js';
-import { TokenQuotas } from '../../sidecar/access/quotas.js';
+import { TokenQuotas } from '../../sidecar/access/limits.js';
 import { SeatBoard, type Services } from '../../sidecar/api/services.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
 import { BUILT_IN_PRICES } from '../../sidecar/usage/prices.js';

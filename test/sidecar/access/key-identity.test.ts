@@ -1,9 +1,22 @@
 import t from 'tap';
-import type { KeyFile, StoredKey } from '../../../sidecar/access/key-file.js';
-import { hashKey } from '../../../sidecar/access/key-index.js';
-import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
+import { EventEmitter, once } from 'node:events';
+import { mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Test } from 'tap';
+import {
+  hashKey,
+  type KeyFile,
+  type StoredKey,
+  KeyFileError,
+  signOfKeyFile,
+  writeKeyFile,
+} from '../../../sidecar/access/key-file.js';
+import { KeyFileIdentity, WatchedKeys } from '../../../sidecar/access/key-identity.js';
 import { inCohort, mayCall, mayUse, type Caller, type Denied } from '../../../sidecar/access/identity.js';
 import { makeKey, sends } from '../../support/keys.js';
+import { systemClock, type Clock } from '../../../sidecar/lib/clock.js';
+import { FakeClock } from '../../support/fake-clock.js';
 
 const NOW = Date.parse('2026-06-01T00:00:00Z');
 
@@ -13,7 +26,7 @@ function ask(
   environment = 'development',
 ): Promise<Caller | Denied> {
   const { key, stored } = makeKey(changes);
-  const identity = new KeyFileIdentity({ version: 1, keys: [stored], ...more }, environment, () => NOW);
+  const identity = new KeyFileIdentity({ version: 1, keys: [stored], ...more }, environment, { now: () => NOW });
   return identity.resolve(sends(`Bearer ${key}`));
 }
 
@@ -78,7 +91,7 @@ t.test('every credential costs one hash and one lookup, whatever the result', as
   const frozen = makeKey({ account: 'icy' });
   const keys = [good, revoked, expired, frozen].map(({ stored }) => stored);
   const file = { version: 1, accounts: { icy: { frozen: true } }, keys } as const;
-  const identity = new KeyFileIdentity(file, 'development', () => NOW);
+  const identity = new KeyFileIdentity(file, 'development', { now: () => NOW });
   const credentials = [
     ...[good, revoked, expired, frozen].map(({ key }) => `Bearer ${key}`),
     // A key that differs only at its end, an unknown one, and none.
@@ -97,7 +110,7 @@ t.test('every credential costs one hash and one lookup, whatever the result', as
 
 t.test('a credential without a key is refused, even if the hash of the empty string is in the file', async (t) => {
   const { stored } = makeKey({ hash: hashKey('') });
-  const identity = new KeyFileIdentity({ version: 1, keys: [stored] }, 'development', () => NOW);
+  const identity = new KeyFileIdentity({ version: 1, keys: [stored] }, 'development', { now: () => NOW });
   for (const authorization of [undefined, '', 'Bearer', 'Bearer ']) {
     t.match(await identity.resolve(sends(authorization)), { code: 'invalid_api_key' });
   }
@@ -112,11 +125,9 @@ t.test('other reasons to refuse a key', async (t) => {
   t.equal(await code({}, { accounts: { acme: {}, other: { frozen: true } } }), 'caller');
   const { stored, key } = makeKey();
   const { id, hash, created, entitlements } = stored;
-  const identity = new KeyFileIdentity(
-    { version: 1, keys: [{ id, hash, created, entitlements }] },
-    'development',
-    () => NOW,
-  );
+  const identity = new KeyFileIdentity({ version: 1, keys: [{ id, hash, created, entitlements }] }, 'development', {
+    now: () => NOW,
+  });
   t.match(await identity.resolve(sends(`Bearer ${key}`)), { code: 'unattributed_key' });
 });
 
@@ -156,4 +167,291 @@ t.test('a model of a cohort is open to its keys, and to callers of a gateway', a
   t.ok(inCohort({ ...caller, cohort: 'pilots' }, 'pilots'));
   t.ok(inCohort({ ...caller, cohort: 'pilots' }, undefined));
   t.ok(inCohort({ ...caller, vouched: true }, 'pilots'));
+});
+
+const A = makeKey({ id: 'a' });
+const B = makeKey({ id: 'b' });
+/** The least time between two reads for the same reason (followed-file.ts). */
+const READ_EVERY_MS = 100;
+/** Longer than any test: changes are found by events, or with the fake clock. */
+const NEVER_MS = 600_000;
+
+class Watched {
+  readonly dir: string;
+  readonly file: string;
+  /** The hooks that were called, in order. */
+  readonly said: (number | string)[] = [];
+  readonly #news = new EventEmitter();
+  #keys: WatchedKeys | undefined;
+
+  private constructor(dir: string, file: string) {
+    this.dir = dir;
+    this.file = join(dir, file);
+  }
+
+  /**
+   * A watch in its own folder, with these keys at first; undefined: no file. `linked`: the file is a link into another
+   * folder.
+   */
+  static async open(
+    t: Test,
+    keys: readonly StoredKey[] | undefined,
+    { clock = systemClock, file = 'keys.json', pollMs = NEVER_MS, linked = false } = {},
+  ): Promise<Watched> {
+    const dir = await mkdtemp(join(tmpdir(), 'ra-watch-'));
+    t.teardown(() => rm(dir, { recursive: true, force: true }));
+    // Neither the watch nor the clock keeps a process alive; a sidecar has its sockets.
+    const alive = setInterval(() => undefined, NEVER_MS);
+    t.teardown(() => clearInterval(alive));
+    const watched = new Watched(dir, file);
+    const real = join(dir, 'mounted', 'real.json');
+    if (keys) await writeKeyFile(linked ? real : watched.file, { version: 1, keys });
+    if (linked) await symlink(real, watched.file);
+    await watched.#follow(t, clock, pollMs);
+    return watched;
+  }
+
+  async #follow(t: Test, clock: Clock, pollMs: number): Promise<void> {
+    const say = (what: number | string): void => {
+      this.said.push(what);
+      this.#news.emit('said');
+    };
+    this.#keys = await WatchedKeys.open(
+      clock,
+      { file: this.file, environment: 'development', pollMs, development: false },
+      { loaded: say, closed: (accounts) => say(`closed ${accounts.join()}`), refused: say },
+    );
+    t.teardown(() => this.#keys?.close());
+  }
+
+  get keys(): WatchedKeys {
+    if (!this.#keys) throw new Error('not open');
+    return this.#keys;
+  }
+
+  ask({ key }: { readonly key: string }): Promise<Caller | Denied> {
+    return this.keys.resolve(sends(`Bearer ${key}`));
+  }
+
+  put(...keys: readonly StoredKey[]): Promise<void> {
+    return writeKeyFile(this.file, { version: 1, keys });
+  }
+
+  /** Resolves once so many hooks were called in all. */
+  async saidSoFar(count: number): Promise<void> {
+    while (this.said.length < count) await once(this.#news, 'said');
+  }
+}
+
+t.test('a replaced file is used at once, and callers that were resolved before stay unchanged', async (t) => {
+  const watched = await Watched.open(t, [A.stored]);
+  t.strictSame(watched.said, [1]);
+  const before = await watched.ask(A);
+  t.match(await watched.ask(B), { code: 'invalid_api_key' });
+  await watched.put({ ...A.stored, revoked: '2026-01-02T00:00:00Z' }, B.stored);
+  await watched.saidSoFar(2);
+  t.strictSame(watched.said, [1, 2]);
+  t.match(await watched.ask(A), { code: 'revoked_api_key' });
+  t.match(await watched.ask(B), { kind: 'caller', keyId: 'b' });
+  t.match(before, { kind: 'caller', keyId: 'a', models: 'all' });
+});
+
+t.test(
+  'an invalid file is refused once, with the problem and without its content; the last valid keys stay',
+  async (t) => {
+    const watched = await Watched.open(t, [A.stored]);
+    await writeFile(watched.file, `{"version":1,"keys":[{"secret-${A.key}"`);
+    await watched.saidSoFar(2);
+    t.strictSame(watched.said[1], 'is not JSON');
+    t.match(await watched.ask(A), { keyId: 'a' });
+
+    await writeFile(watched.file, JSON.stringify({ version: 1, keys: [{ ...B.stored, hash: B.key }] }));
+    await watched.saidSoFar(3);
+    t.match(watched.said[2], /^keys\[0\]\.hash must match/);
+    t.notOk(String(watched.said[2]).includes(B.key));
+    t.match(await watched.ask(A), { keyId: 'a' });
+    t.match(await watched.ask(B), { code: 'invalid_api_key' });
+
+    await rm(watched.file);
+    await watched.saidSoFar(4);
+    t.equal(watched.said[3], 'does not exist');
+    t.match(await watched.ask(A), { keyId: 'a' });
+
+    await watched.put(B.stored);
+    await watched.saidSoFar(5);
+    t.equal(watched.said[4], 1, 'the next valid one is used again');
+    t.match(await watched.ask(A), { code: 'invalid_api_key' });
+    t.match(await watched.ask(B), { keyId: 'b' });
+  },
+);
+
+t.test('an account that loses its last key, or is frozen, is reported once', async (t) => {
+  const keys = ['acme', 'globex', 'initech'].map((account) => makeKey({ id: account, account }).stored);
+  const [acme, globex, initech] = keys as [StoredKey, StoredKey, StoredKey];
+  const watched = await Watched.open(t, [acme, globex, initech, { ...acme, id: 'second', hash: A.stored.hash }]);
+  await watched.put(acme, initech);
+  await watched.saidSoFar(3);
+  const revoked = { ...acme, revoked: '2026-02-01T00:00:00Z' };
+  await writeKeyFile(watched.file, { version: 1, accounts: { initech: { frozen: true } }, keys: [revoked, initech] });
+  await watched.saidSoFar(5);
+  await writeKeyFile(watched.file, { version: 1, keys: [acme, initech] });
+  await watched.saidSoFar(6);
+  t.strictSame(watched.said, [4, 'closed globex', 2, 'closed acme,initech', 2, 2]);
+});
+
+t.test('a file that is created later, by a rename or with its folder', async (t) => {
+  const watched = await Watched.open(t, undefined);
+  t.strictSame(watched.said, [0]);
+  const elsewhere = join(watched.dir, 'draft');
+  await writeKeyFile(elsewhere, { version: 1, keys: [A.stored] });
+  await rename(elsewhere, watched.file);
+  await watched.saidSoFar(2);
+  t.match(await watched.ask(A), { keyId: 'a' });
+
+  const clock = new FakeClock();
+  const folderless = await Watched.open(t, undefined, { clock, file: join('later', 'keys.json'), pollMs: NEVER_MS });
+  await folderless.put(A.stored);
+  clock.advance(NEVER_MS);
+  await folderless.saidSoFar(2);
+  t.match(await folderless.ask(A), { keyId: 'a' }, 'the poll found it');
+  await folderless.put(B.stored);
+  while (folderless.said.length < 3) {
+    // From now on the folder’s own events arrive, long before the next poll.
+    clock.advance(1);
+    await new Promise((resolve) => setImmediate(resolve));
+    if (clock.now() >= 2 * NEVER_MS) throw new Error('no event came');
+  }
+  t.match(await folderless.ask(B), { keyId: 'b' });
+});
+
+t.test('without an event the poll finds the change', async (t) => {
+  const clock = new FakeClock();
+  const watched = await Watched.open(t, [A.stored], { clock, pollMs: 1000, linked: true });
+  // Changed behind the link, whose own folder has no event.
+  await watched.put(B.stored);
+  clock.advance(999);
+  t.equal(clock.pending, 1, 'only the poll is due');
+  clock.advance(1);
+  await watched.saidSoFar(2);
+  t.match(await watched.ask(B), { keyId: 'b' });
+  t.match(await watched.ask(A), { code: 'invalid_api_key' });
+});
+
+t.test('a key that was just created is valid at its first request, without an event or a poll', async (t) => {
+  const clock = new FakeClock();
+  const watched = await Watched.open(t, [A.stored], { clock, pollMs: NEVER_MS, linked: true });
+  await watched.put(A.stored, B.stored);
+  t.match(await watched.ask(B), { kind: 'caller', keyId: 'b' });
+  t.match(await watched.ask(A), { kind: 'caller', keyId: 'a' });
+  t.equal(clock.pending, 1, 'only the poll is left');
+});
+
+t.test('so is a key at the end of a long file, which is read in a thread', async (t) => {
+  const clock = new FakeClock();
+  const watched = await Watched.open(t, [A.stored], { clock, pollMs: NEVER_MS, linked: true });
+  const many = Array.from({ length: 1500 }, (_, i) => makeKey({ id: `key-${i}`, account: `account-${i}` }).stored);
+  await watched.put(A.stored, ...many, B.stored);
+  const asked = watched.ask(B);
+  while (clock.pending < 2) await new Promise((resolve) => setImmediate(resolve));
+  clock.advance(4999);
+  t.match(await asked, { kind: 'caller', keyId: 'b' });
+  t.match(await watched.ask(A), { kind: 'caller', keyId: 'a' });
+  await watched.put(A.stored, ...many.slice(1), B.stored);
+  await watched.keys.reload();
+  t.strictSame(watched.said, [1, 1502, 'closed account-0', 1501]);
+});
+
+t.test('unknown keys cause at most ten checks of the file a second, however many come', async (t) => {
+  const clock = new FakeClock();
+  const watched = await Watched.open(t, [A.stored], { clock, pollMs: NEVER_MS, linked: true });
+  t.match(await watched.ask(B), { code: 'invalid_api_key' });
+  await watched.put(A.stored, B.stored);
+  const flood = await Promise.all(Array.from({ length: 1000 }, () => watched.ask(B)));
+  t.ok(
+    flood.every((answer) => answer.kind === 'denied'),
+    'not checked again',
+  );
+  clock.advance(99);
+  t.match(await watched.ask(B), { code: 'invalid_api_key' });
+  clock.advance(1);
+  const after = await Promise.all(Array.from({ length: 1000 }, () => watched.ask(B)));
+  t.ok(
+    after.every((answer) => answer.kind === 'caller'),
+    'all wait for the one check',
+  );
+  t.strictSame(watched.said, [1, 2], 'and the file is read once');
+});
+
+t.test('a file in a folder that is created later is followed by events', async (t) => {
+  const watched = await Watched.open(t, undefined, { file: join('later', 'keys.json') });
+  await watched.put(A.stored);
+  // As at a first start, after it has written the development key.
+  await watched.keys.reload();
+  await watched.put(B.stored);
+  await watched.saidSoFar(3);
+  t.match(await watched.ask(B), { keyId: 'b' });
+});
+
+t.test('reload() reads the file and reports its keys, changed or not', async (t) => {
+  const watched = await Watched.open(t, [A.stored]);
+  await watched.keys.reload();
+  t.strictSame(watched.said, [1, 1]);
+  await watched.put(A.stored, B.stored);
+  await Promise.all([watched.keys.reload(), watched.keys.reload(), watched.keys.reload()]);
+  t.match(await watched.ask(B), { keyId: 'b' });
+  t.equal(watched.said.at(-1), 2);
+});
+
+t.test('it reports which content is in force, after a look at the file', async (t) => {
+  const clock = new FakeClock();
+  const watched = await Watched.open(t, undefined, { clock });
+  const look = (): Promise<object> => {
+    clock.advance(READ_EVERY_MS);
+    return watched.keys.inForce();
+  };
+  t.strictSame(await look(), { file: watched.file, sha256: 'none', keys: 0 });
+  await watched.put(A.stored, B.stored);
+  const sha256 = await signOfKeyFile(watched.file);
+  t.match(sha256, /^[0-9a-f]{64}$/);
+  t.strictSame(await look(), { file: watched.file, sha256, keys: 2 });
+  await writeFile(watched.file, '{');
+  t.strictSame(await look(), { file: watched.file, sha256, keys: 2, problem: 'is not JSON' });
+  await watched.put(A.stored, B.stored);
+  t.strictSame(await look(), { file: watched.file, sha256, keys: 2 }, 'as before');
+});
+
+t.test('after close it watches nothing and keeps nothing open', async (t) => {
+  const clock = new FakeClock();
+  const watched = await Watched.open(t, [A.stored], { clock, pollMs: 1000 });
+  watched.keys.close();
+  watched.keys.close();
+  t.equal(clock.pending, 0);
+  await watched.put(B.stored);
+  await watched.keys.reload();
+  t.match(await watched.ask(A), { keyId: 'a' });
+  t.strictSame(watched.said, [1]);
+});
+
+t.test('an invalid file at the start ends the start', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'ra-watch-'));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  const file = join(dir, 'keys.json');
+  await writeFile(file, '{');
+  const hooks = { loaded: () => undefined, closed: () => undefined, refused: () => undefined };
+  await t.rejects(
+    WatchedKeys.open(systemClock, { file, environment: 'development', pollMs: 1000, development: false }, hooks),
+    KeyFileError,
+  );
+});
+
+t.test('after several replacements it has the last one', async (t) => {
+  const watched = await Watched.open(t, [A.stored]);
+  const last = makeKey({ id: 'last' });
+  const from = performance.now();
+  for (let i = 0; i < 100; i++) await watched.put(makeKey().stored);
+  await watched.put(last.stored);
+  while ((await watched.ask(last)).kind !== 'caller') await watched.saidSoFar(watched.said.length + 1);
+  // By an event, and because of the question above; on a slow disk the replacements take longer than that.
+  const most = 2 + (2 * (performance.now() - from)) / READ_EVERY_MS;
+  t.ok(watched.said.length <= most, `several changes are read once: ${watched.said.length}, at most ${most}`);
 });

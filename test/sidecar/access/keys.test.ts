@@ -2,15 +2,14 @@ import { chmodSync, chownSync, readFileSync, readdirSync, statSync, writeFileSyn
 import { join } from 'node:path';
 import t from 'tap';
 import { LockError } from '../../../sidecar/lib/replace-file.js';
-import { KeyFileError, readKeyFile, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
+import { hashKey, KeyFileError, readKeyFile, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
 import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
-import { hashKey } from '../../../sidecar/access/key-index.js';
-import { createKey, KeyStore, renewDevelopmentKey } from '../../../sidecar/access/keys.js';
+import { createKey, KeyStore } from '../../../sidecar/access/keys.js';
 import { makeKey, sends } from '../../support/keys.js';
 
 t.test('the development key works, only its hash is stored, and only its owner can read the file', async (t) => {
   const file = join(t.testdir(), 'data', 'keys.json');
-  const key = await renewDevelopmentKey(file, 'development');
+  const key = await new KeyStore(file).renewDevelopmentKey('development');
   t.match(key, /^ra-dev-[A-Za-z0-9_-]{43}$/);
   const stored = readFileSync(file, 'utf8');
   t.notOk(stored.includes(key.slice('ra-dev-'.length)));
@@ -30,8 +29,8 @@ t.test('a second start replaces its own key and no other', async (t) => {
   const { stored } = makeKey();
   const accounts = { acme: { frozen: true } };
   await writeKeyFile(file, { version: 1, accounts, keys: [stored] });
-  const first = await renewDevelopmentKey(file, 'development');
-  const second = await renewDevelopmentKey(file, 'development');
+  const first = await new KeyStore(file).renewDevelopmentKey('development');
+  const second = await new KeyStore(file).renewDevelopmentKey('development');
   const content = await readKeyFile(file);
   t.strictSame(content.accounts, accounts);
   t.strictSame(
@@ -97,7 +96,7 @@ t.test('a file that cannot be used is reported in one line', async (t) => {
     t.ok((error as Error).message.endsWith(`(file ${file})`), name);
     t.notMatch((error as Error).message, '\n', name);
   }
-  await t.rejects(renewDevelopmentKey(join(dir, 'broken'), 'development'), KeyFileError);
+  await t.rejects(new KeyStore(join(dir, 'broken')).renewDevelopmentKey('development'), KeyFileError);
   t.equal(readFileSync(join(dir, 'broken'), 'utf8'), '{', 'an invalid file is not replaced');
 });
 

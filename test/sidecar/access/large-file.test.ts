@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import t from 'tap';
-import { CREDIT, type Granted } from '../../../sidecar/access/credit-file.js';
+import { CREDIT, type Granted } from '../../../sidecar/access/credit.js';
 import { KEYS, type KeyFile } from '../../../sidecar/access/key-file.js';
 import { readLarge, type Gathering } from '../../../sidecar/access/large-file.js';
 import { readChecked } from '../../../sidecar/lib/checked-file.js';
@@ -81,7 +81,7 @@ t.test('so is a thread that cannot be started, as without a descriptor', async (
   const file = join(t.testdir({ credit: creditText(ENTRIES) }), 'credit');
   const program = `
     import { openSync } from 'node:fs';
-    const { CREDIT } = await import('${new URL('../../../sidecar/access/credit-file.js', import.meta.url).href}');
+    const { CREDIT } = await import('${new URL('../../../sidecar/access/credit.js', import.meta.url).href}');
     const { readLarge } = await import('${new URL('../../../sidecar/access/large-file.js', import.meta.url).href}');
     try { for (;;) openSync('/dev/null'); } catch {}
     const { kind, problem } = await readLarge(process.argv[1], CREDIT, { add: () => undefined });

@@ -16,9 +16,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { metricsOf, startApp, type App } from '../../../sidecar/app/app.js';
-import { OpenParts } from '../../../sidecar/app/open-parts.js';
-import type { Overrides } from '../../../sidecar/app/overrides.js';
+import { metricsOf, startApp, type App, type Overrides } from '../../../sidecar/app/app.js';
 import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 import type { Prompts } from '../../../sidecar/prompts/lanes.js';
 import type { OpenBody, Tokenized } from '../../../sidecar/prompts/prompt-maker.js';
@@ -191,24 +189,6 @@ t.test('a start that fails closes all that it opened, wherever it fails, once', 
   await Promise.all([app.drain(), app.drain()]);
   t.strictSame(held(), before, 'a drain leaves nothing either');
   t.equal(prompts.closed, 1);
-});
-
-t.test('parts are closed in their order, each once, though one fails', async (t) => {
-  const parts = new OpenParts();
-  const closed: string[] = [];
-  const add = (kind: Parameters<OpenParts['add']>[0], name: string): void =>
-    parts.add(kind, () => void closed.push(name));
-  for (const kind of ['otlp', 'spool', 'billing', 'listeners'] as const) add(kind, kind);
-  parts.add('listeners', () => {
-    throw new Error('first');
-  });
-  parts.add('spool', () => Promise.reject(new Error('second')));
-  add('hosts', 'hosts');
-  add('engines', 'engines');
-  await parts.closeAll('engines');
-  t.strictSame(closed, ['engines']);
-  await t.rejects(Promise.all([parts.close(), parts.close()]), { message: 'first' });
-  t.strictSame(closed, ['engines', 'hosts', 'listeners', 'billing', 'spool', 'otlp']);
 });
 
 /** An app whose prompt hosts wait. No engine starts: its model is loaded with the first request. */

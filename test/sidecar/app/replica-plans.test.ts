@@ -1,6 +1,7 @@
 import t from 'tap';
+import { join } from 'node:path';
 import { usableCores } from '../../../engine/protocol/usable-cores.js';
-import { planReplicas, uniformNames, type Inspectors } from '../../../sidecar/app/replica-plans.js';
+import { planReplicas, uniformNames, type Inspectors, gpuUuids } from '../../../sidecar/app/replica-plans.js';
 import type { ModelConfig } from '../../../sidecar/config/config.js';
 import type { MachineFacts } from '../../../sidecar/engine-client/inspector.js';
 
@@ -170,4 +171,31 @@ t.test('each external server is a replica, and no inspector is started', async (
     kind: 'planned',
     replicas: [{ ...replica, server: { url: 'http://localhost', socket: '/run/llama' } }],
   });
+});
+
+/** As NVIDIA's driver writes it. */
+const information = (model: string, uuid: string): string =>
+  `Model: \t\t ${model}\nIRQ:   \t\t 120\nGPU UUID: \t ${uuid}\nVideo BIOS: \t 96.00\nDevice Minor: \t 0\n`;
+
+t.test('by the order of the bus, where CUDA counts so', async (t) => {
+  const alike = t.testdir({
+    '0000:3b:00.0': { information: information('NVIDIA L4', 'GPU-b') },
+    '0000:1a:00.0': { information: information('NVIDIA L4', 'GPU-a') },
+  });
+  t.strictSame(gpuUuids(undefined, alike), ['GPU-a', 'GPU-b']);
+});
+
+t.test('the fastest of unequal ones may be first, unless the order is set', async (t) => {
+  const unequal = t.testdir({
+    '0000:01:00.0': { information: information('NVIDIA T4', 'GPU-a') },
+    '0000:02:00.0': { information: information('NVIDIA L4', 'GPU-b') },
+  });
+  t.equal(gpuUuids(undefined, unequal), undefined);
+  t.strictSame(gpuUuids('PCI_BUS_ID', unequal), ['GPU-a', 'GPU-b']);
+});
+
+t.test('without the driver, or what it should say, they are not known', async (t) => {
+  const folder = t.testdir({ '0000:01:00.0': { information: 'Model: x\n' } });
+  t.equal(gpuUuids('PCI_BUS_ID', folder), undefined);
+  t.equal(gpuUuids('PCI_BUS_ID', join(folder, 'none')), undefined);
 });

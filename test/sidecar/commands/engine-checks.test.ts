@@ -9,7 +9,7 @@ import {
   externalChecks,
   findingChecks,
 } from '../../../sidecar/commands/engine-checks.js';
-import type { CacheSettings } from '../../../sidecar/app/compose-engine.js';
+import type { CacheSettings } from '../../../sidecar/app/model-processes.js';
 import { loadConfig } from '../../../sidecar/config/config.js';
 import { systemClock } from '../../../sidecar/lib/clock.js';
 import { embeddedParts } from '../../support/embedded-parts.js';

@@ -9,7 +9,7 @@ import { FakeClock } from '../../support/fake-clock.js';
 const POLL_MS = 1000;
 const MAX_BYTES = 20;
 
-/** A file of one number, and the hooks’ calls. key-file-watch.test.ts uses real clocks and events. */
+/** A file of one number, and the hooks’ calls. key-identity.test.ts uses real clocks and events. */
 class Harness {
   readonly clock = new FakeClock();
   readonly file: string;

@@ -1,0 +1,130 @@
+/** Prices and credit: the price list in force, and the credit ledger with its grants file, its history and its metrics. */
+import { join } from 'node:path';
+import { CREDIT, CreditLedger, type Credit, type Granted } from '../access/credit.js';
+import { readLarge, type Gathering } from '../access/large-file.js';
+import type { Clock } from '../lib/clock.js';
+import type { Config } from '../config/config.js';
+import { FollowedFile } from '../lib/followed-file.js';
+import type { Log } from '../telemetry/logger.js';
+import type { CreditMetrics } from '../telemetry/access-metrics.js';
+import { Balances, type CountedSpool } from '../usage/balances.js';
+import { BUILT_IN_PRICES, readPriceFile, type PriceList } from '../usage/prices.js';
+import { START, type Position } from '../usage/spool-format.js';
+import type { Closer, Closers } from './closers.js';
+
+/**
+ * How long a close waits for the last snapshot, or for summing up that is still running, ms. Without them the next start
+ * reads more of the spool.
+ */
+export const CLOSE_MS = 5000;
+
+export interface BillingOptions {
+  readonly config: Pick<Config, 'models' | 'pricing' | 'credit' | 'dataDir'>;
+  readonly clock: Clock;
+  readonly metrics: CreditMetrics;
+  readonly log: Log;
+  readonly closers: Closers;
+}
+
+/** Prices and credit of one process. */
+export interface Billing {
+  readonly pricing: PriceList;
+  /** Undefined: credit is not checked. */
+  readonly credit: Credit | undefined;
+  /**
+   * Sums up earlier usage and then accepts priced requests, which are refused as `unavailable` until then. Resolves
+   * with undefined, or with a line that says why credit will never be available. Never rejects. Call it once. `spool`
+   * has recovered; undefined: there is none, and spending is lost with this process.
+   */
+  begin(spool: CountedSpool | undefined): Promise<string | undefined>;
+  /** The position from which the spool's records are still needed for the balances; undefined: none is needed. */
+  keepFrom(): Position | undefined;
+  /** Writes the balances, as far as the spool is durable: to be added once the spool is open, also if `begin` was not called. */
+  readonly closer: Closer;
+}
+
+/** The grants of a credit file. */
+class Grants implements Gathering<Granted> {
+  readonly byAccount = new Map<string, bigint>();
+
+  add(part: Granted): void {
+    for (const [account, granted] of part) this.byAccount.set(account, granted);
+  }
+}
+
+/** Reads the configured files, and follows that of grants. Rejects if one is invalid. */
+export async function openBilling({ config, clock, metrics, log, closers }: BillingOptions): Promise<Billing> {
+  const { models, pricing: prices, credit, dataDir } = config;
+  const pricing = prices.file === undefined ? BUILT_IN_PRICES : await readPriceFile(prices.file, models, Date.now());
+  if (credit.file === undefined) {
+    return {
+      pricing,
+      credit: undefined,
+      begin: () => Promise.resolve(undefined),
+      keepFrom: () => undefined,
+      closer: { name: 'balances', close: () => undefined },
+    };
+  }
+
+  let balances: Balances | undefined;
+  let begun: Promise<string | undefined> | undefined;
+  const { file } = credit;
+  const { followed, value } = await FollowedFile.open({
+    clock,
+    file,
+    read: () => readLarge(file, CREDIT, new Grants()),
+    pollMs: credit.pollMs,
+    taken: ({ byAccount }) => {
+      ledger.grant(byAccount);
+      log.info('credit file read again', { file, count: byAccount.size });
+    },
+    refused: (reason) => log.error('credit file is invalid, the previous grants stay in force', { file, reason }),
+  });
+  closers.add({ name: 'credit file', close: () => followed.close() });
+  const ledger = new CreditLedger(value.byAccount, () => balances?.settled());
+  metrics.reservations = () => ledger.outstanding;
+
+  const rebuild = async (spool: CountedSpool): Promise<string | undefined> => {
+    const rebuilt = await Balances.rebuild({
+      clock,
+      spool,
+      file: join(dataDir, 'usage', 'balances.json'),
+      beginAnew: credit.onLostBalances === 'begin',
+      listener: {
+        damaged: (bytes) => log.error('spool is damaged, the damaged records are not in the balances', { bytes }),
+        unwritten: (fault) => log.error('balances cannot be written', { fault }),
+        begunAnew: (reason) => log.warn('balances are rebuilt', { reason }),
+      },
+    });
+    if (rebuilt.kind === 'lost') return `credit: ${rebuilt.why}; see credit.onLostBalances`;
+    balances = rebuilt.balances;
+    ledger.open(rebuilt.settled);
+    log.info('credit is open', { count: rebuilt.settled.size });
+    return undefined;
+  };
+  return {
+    pricing,
+    credit: ledger,
+    begin: async (spool) => {
+      if (!spool) {
+        ledger.open(new Map());
+        return undefined;
+      }
+      begun = rebuild(spool).catch((fault: unknown) => {
+        log.error('balances cannot be summed up', { fault });
+        return 'credit: the spool cannot be read or the balances cannot be written';
+      });
+      return await begun;
+    },
+    keepFrom: () => balances?.keepFrom ?? START,
+    closer: {
+      name: 'balances',
+      withinMs: CLOSE_MS,
+      close: async () => {
+        await begun;
+        await balances?.close();
+      },
+      late: () => log.error('balances not written in time'),
+    },
+  };
+}

@@ -1,0 +1,266 @@
+import t from 'tap';
+import { execFileSync } from 'node:child_process';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { START, type Position } from '../../../sidecar/usage/spool-format.js';
+import { folder, openHarness } from '../../support/delivering-harness.js';
+import { deadPort, UsageSink, type SinkRequest } from '../../support/usage-sink.js';
+
+const SECRET = 'sink-secret-canary';
+
+/** Resolves once the sink was sent all of `ids`. */
+async function arrived(sink: UsageSink, ...ids: readonly string[]): Promise<void> {
+  while (!ids.every((id) => sink.ids.flat().includes(id))) await sink.came(sink.requests.length + 1);
+}
+
+t.test('billed usage arrives, and after a restart delivery continues where it ended', async (t) => {
+  const sink = await UsageSink.start(t);
+  const dir = folder(t);
+  writeFileSync(join(dir, 'secret'), `${SECRET}\n`);
+  const environment = { RA_DELIVERY_URL: sink.url, RA_DELIVERY_SECRET_FILE: join(dir, 'secret') };
+  const first = await openHarness(t, dir, environment);
+  await first.bill('a', 'b');
+  await arrived(sink, 'a', 'b');
+  t.equal(sink.requests[0]?.headers.authorization, `Bearer ${SECRET}`);
+  writeFileSync(join(dir, 'secret'), 'another');
+  await first.bill('c');
+  await arrived(sink, 'c');
+  t.equal(sink.requests.at(-1)?.headers.authorization, 'Bearer another', 'a secret can be changed');
+  await first.stop();
+  t.equal(await first.metric('usage_delivered_total'), 3);
+  t.equal(await first.metric('usage_delivery_retries_total'), 0);
+  t.equal(await first.metric('usage_oldest_seconds'), 0);
+  t.ok((await first.metric('usage_delivery_last_success_timestamp_seconds')) > 1e9);
+  t.notOk(JSON.stringify(first.log.lines).includes(SECRET));
+
+  const second = await openHarness(t, dir, environment);
+  await second.bill('d');
+  await arrived(sink, 'd');
+  await second.stop();
+  t.strictSame(sink.ids.flat(), ['a', 'b', 'c', 'd'], 'each once');
+});
+
+t.test('a crash between the answer and the cursor sends the same events again', async (t) => {
+  const sink = await UsageSink.start(t);
+  const dir = folder(t);
+  const first = await openHarness(t, dir, { RA_DELIVERY_URL: sink.url });
+  await first.bill('a', 'b');
+  await arrived(sink, 'a', 'b');
+  await first.stop();
+  const before = sink.requests.flatMap(({ body }) => JSON.parse(body) as unknown[]);
+  // The files that such a crash leaves.
+  rmSync(join(first.dir, 'cursor.json'));
+  sink.requests.length = 0;
+  const second = await openHarness(t, dir, { RA_DELIVERY_URL: sink.url });
+  await arrived(sink, 'a', 'b');
+  await second.stop();
+  t.strictSame(
+    sink.requests.flatMap(({ body }) => JSON.parse(body) as unknown[]),
+    before,
+    'to the last byte',
+  );
+});
+
+t.test('a sink that is down at the start is waited for', async (t) => {
+  const port = await deadPort();
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: `http://127.0.0.1:${port}/usage` });
+  await harness.bill('a');
+  t.match(await harness.log.seen('usage delivery waits'), { reason: 'ECONNREFUSED' });
+  t.ok((await harness.metric('usage_backlog_bytes')) > 0);
+  const sink = await UsageSink.start(t, port);
+  await arrived(sink, 'a');
+  await harness.log.seen('usage delivery resumed');
+  t.ok((await harness.metric('usage_delivery_retries_total')) > 0);
+});
+
+t.test('a sink that fails in every way gets everything in the end', async (t) => {
+  const sink = await UsageSink.start(t);
+  const failures: ((request: SinkRequest) => void)[] = [
+    ({ response }) => void response.writeHead(500).end(),
+    ({ response }) => void response.destroy(),
+    ({ response }) => void response.writeHead(200, { 'content-length': '9' }).write('cut', () => response.destroy()),
+    ({ response }) => void response.writeHead(302, { location: '/elsewhere' }).end(),
+    ({ response }) => void response.writeHead(401).end(),
+  ];
+  sink.answer = (request) => {
+    const fail = failures[sink.requests.length - 1];
+    if (fail) fail(request);
+    else request.response.writeHead(202).end();
+  };
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url });
+  await harness.bill('a');
+  await harness.log.seen('usage delivery resumed');
+  t.strictSame(sink.ids, new Array(6).fill(['a']));
+  const reasons = harness.log.lines.filter(({ event }) => event === 'usage delivery waits').map(({ reason }) => reason);
+  t.strictSame(reasons, ['status 500', 'UND_ERR_SOCKET', 'UND_ERR_SOCKET', 'status 302', 'status 401']);
+  t.notOk(existsSync(join(harness.dir, 'dead-letters.jsonl')));
+});
+
+t.test('a sink that does not answer is asked again', async (t) => {
+  const sink = await UsageSink.start(t);
+  sink.answer = ({ response }) => {
+    if (sink.requests.length > 1) response.writeHead(202).end();
+  };
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_TIMEOUT_MS: '1000' });
+  await harness.bill('a');
+  t.match(await harness.log.seen('usage delivery waits'), { reason: 'TimeoutError' });
+  await harness.log.seen('usage delivery resumed');
+  t.strictSame(sink.ids.slice(0, 2), [['a'], ['a']]);
+});
+
+t.test('Retry-After is respected', async (t) => {
+  const sink = await UsageSink.start(t);
+  const times: number[] = [];
+  sink.answer = ({ response }) => {
+    times.push(performance.now());
+    if (times.length === 1) response.writeHead(503, { 'retry-after': '1' }).end();
+    else response.writeHead(204).end();
+  };
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url });
+  await harness.bill('a');
+  t.match(await harness.log.seen('usage delivery waits'), { reason: 'status 503', retryAfterMs: 1000 });
+  await sink.came(2);
+  const [first = 0, second = 0] = times;
+  t.ok(second - first >= 990, `${second - first} ms`);
+});
+
+t.test('the one event that the sink refuses is a dead letter, and the rest arrives', async (t) => {
+  const sink = await UsageSink.start(t);
+  sink.answer = ({ body, response }) => {
+    response.writeHead(body.includes('"bad"') ? 400 : 204).end('because of <secret reasons>');
+  };
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_MAX_AGE_MS: '60000' });
+  await harness.bill('a', 'b', 'bad', 'c');
+  await harness.stop();
+  const taken = sink.ids.filter((batch) => !batch.includes('bad')).flat();
+  t.strictSame(taken, ['a', 'b', 'c'], 'stop sends what waits, in order');
+  const letters = readFileSync(join(harness.dir, 'dead-letters.jsonl'), 'utf8').trimEnd().split('\n');
+  t.equal(letters.length, 1);
+  t.match(JSON.parse(letters[0] ?? ''), { status: 400, event: { id: 'bad', data: { account: 'acme' } } });
+  t.equal(await harness.metric('usage_dead_letters_total'), 1);
+  t.match(await harness.log.seen('usage event refused'), { usageId: 'bad', status: 400 });
+  t.notOk(JSON.stringify(harness.log.lines).includes('secret reasons'));
+});
+
+t.test('a stop does not wait longer than its bound for a sink that hangs', async (t) => {
+  const sink = await UsageSink.start(t);
+  sink.answer = () => undefined;
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
+  await harness.bill('a');
+  await sink.came(1);
+  await Promise.all([harness.stop(), harness.stop()]);
+  t.notOk(existsSync(join(harness.dir, 'cursor.json')), 'the cursor does not pass events that were not acknowledged');
+});
+
+t.test('a stop does not wait longer than its bound for a disk that hangs', async (t) => {
+  const sink = await UsageSink.start(t);
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
+  // Opening a pipe without a reader blocks, as a disk that hangs does.
+  const draft = join(harness.dir, 'cursor.json.tmp');
+  execFileSync('mkfifo', [draft]);
+  t.teardown(() => closeSync(openSync(draft, constants.O_RDWR)));
+  await harness.bill('a');
+  await arrived(sink, 'a');
+  await harness.stop();
+  await harness.log.seen('usage delivery not stopped in time');
+  t.notOk(existsSync(join(harness.dir, 'cursor.json')));
+});
+
+t.test('delivered segments are deleted', async (t) => {
+  const sink = await UsageSink.start(t);
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_USAGE_SEGMENT_BYTES: '1024' });
+  const ids = Array.from({ length: 30 }, (_, i) => `n${i}`);
+  await harness.bill(...ids);
+  await arrived(sink, ...ids);
+  await harness.stop();
+  t.ok(segments(harness.dir).length <= 2, segments(harness.dir).join());
+  t.strictSame(sink.ids.flat(), ids);
+});
+
+t.test('without a sink segments are kept, as long as the retention is', async (t) => {
+  const dir = folder(t);
+  const small = { RA_USAGE_SEGMENT_BYTES: '1024' };
+  const first = await openHarness(t, dir, small);
+  await first.bill(...Array.from({ length: 30 }, (_, i) => `n${i}`));
+  await first.stop();
+  const all = segments(first.dir);
+  t.ok(all.length > 10);
+  t.notOk(existsSync(join(first.dir, 'cursor.json')));
+
+  const old = new Date(Date.now() - 100 * 86_400_000);
+  for (const name of all.slice(0, 3)) utimesSync(join(first.dir, name), old, old);
+  const second = await openHarness(t, dir, small);
+  await second.stop();
+  t.strictSame(segments(second.dir).slice(0, all.length - 3), all.slice(3), 'three were older than 90 days');
+
+  const third = await openHarness(t, dir, { ...small, RA_DELIVERY_RETENTION_BYTES: '4096' });
+  await third.stop();
+  const left = segments(third.dir).length;
+  t.ok(left >= 2 && left <= 5, `${left} segments are left of 4096 bytes`);
+
+  for (const name of segments(third.dir)) utimesSync(join(first.dir, name), old, old);
+  const fourth = await openHarness(t, dir, { ...small, RA_DELIVERY_RETENTION_DAYS: '0' });
+  await fourth.bill('z');
+  await fourth.stop();
+  t.ok(segments(fourth.dir).length > left, '0 days: for ever');
+});
+
+t.test('a spool that filled up while its sink failed accepts requests again once it is delivered', async (t) => {
+  const dir = folder(t);
+  const port = await deadPort();
+  const small = { RA_USAGE_SEGMENT_BYTES: '1024', RA_USAGE_MAX_BACKLOG_BYTES: '4096' };
+  const url = `http://127.0.0.1:${port}/usage`;
+  const first = await openHarness(t, dir, { ...small, RA_DELIVERY_URL: url }, { probeMs: 10 });
+  await first.bill(...Array.from({ length: 30 }, (_, i) => `n${i}`));
+  await first.log.seen('usage spool unhealthy');
+  await first.stop();
+
+  // The sink is removed, and credit still adds up the spending.
+  let keepFrom: Position | undefined = START;
+  const second = await openHarness(t, dir, small, { keepFrom: () => keepFrom, probeMs: 10 });
+  t.strictSame(second.spool.health, { ok: false, why: 'backlog' });
+  keepFrom = undefined;
+  await second.log.seen('usage spool healthy');
+  await second.stop();
+
+  // The same with a sink that has everything by now.
+  const third = await openHarness(t, dir, { ...small, RA_USAGE_MAX_BACKLOG_BYTES: '65536' }, { probeMs: 10 });
+  await third.bill(...Array.from({ length: 30 }, (_, i) => `m${i}`));
+  await third.stop();
+  const sink = await UsageSink.start(t, port);
+  keepFrom = START;
+  const fourth = await openHarness(
+    t,
+    dir,
+    { ...small, RA_DELIVERY_URL: url },
+    { keepFrom: () => keepFrom, probeMs: 10 },
+  );
+  await arrived(sink, 'm29');
+  t.strictSame(fourth.spool.health, { ok: false, why: 'backlog' });
+  keepFrom = undefined;
+  await fourth.log.seen('usage spool healthy');
+});
+
+t.test('a start that cannot read its secret ends with a line and releases the spool', async (t) => {
+  const dir = folder(t);
+  const environment = { RA_DELIVERY_URL: 'http://127.0.0.1:9/', RA_DELIVERY_SECRET_FILE: join(dir, 'none') };
+  await t.rejects(openHarness(t, dir, environment), { message: /^delivery\.secretFile: does not exist/ });
+  const harness = await openHarness(t, dir, {});
+  await harness.stop();
+});
+
+function segments(dir: string): string[] {
+  return readdirSync(dir)
+    .filter((name) => name.endsWith('.seg'))
+    .sort();
+}
