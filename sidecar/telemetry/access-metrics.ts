@@ -4,7 +4,7 @@ import type { Section } from './instruments.js';
 /** An authorizer is asked before all other checks, within `authorizer.timeoutMs`. */
 const ASK_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10] as const;
 
-/** How a request's caller was resolved, as in access/authorizer-identity.ts. */
+/** How a request's caller was resolved, as in access/authorizer.ts. */
 const LOOKUPS = ['cached', 'joined', 'asked', 'left_alone'] as const;
 export type LookupLabel = (typeof LOOKUPS)[number];
 
@@ -12,7 +12,7 @@ export type LookupLabel = (typeof LOOKUPS)[number];
 const OUTCOMES = ['answered', 'invalid', 'overloaded', 'failed'] as const;
 export type AskLabel = (typeof OUTCOMES)[number];
 
-/** As in access/breaker.ts. */
+/** As in access/authorizer-client.ts. */
 const BREAKER_STATES = ['closed', 'open', 'half-open'] as const;
 export type BreakerLabel = (typeof BREAKER_STATES)[number];
 
