@@ -2,7 +2,7 @@
  * The engine port: the interface through which routes, admission, telemetry and the console use a model's engine. One or several
  * processes implement it (replicated-engine.ts). docs/architecture.md#ports describes what each side guarantees.
  */
-import type { Channel, FinishReason } from '../../engine/protocol/job-output.js';
+import type { Output } from '../../engine/protocol/job-output.js';
 import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { PrefixIndex } from './prefixes.js';
@@ -44,21 +44,18 @@ export interface GenerationReceiver extends JobReceiver {
   /** The job waits until `supply` is called with the embeddings of the prompt's image with this index. Absent: there is no image. */
   needsImage?(image: number): void;
   /** Whole characters of one reply. */
-  piece(piece: { choice: number; channel: Channel; text: string; tokens: number }): void;
+  piece(piece: Result<'piece'>): void;
   /** A part of a call's arguments; the call's first part has its name, and later ones have the same index. */
-  call(piece: { choice: number; index: number; name?: string; arguments: string; tokens: number }): void;
-  finished(end: {
-    choice: number;
-    reason: FinishReason;
-    matchedStop?: string | number;
-    completionTokens: number;
-    reasoningTokens: number;
-  }): void;
+  call(part: Result<'call'>): void;
+  finished(end: Result<'finished'>): void;
 }
 
 export interface ScoreReceiver extends JobReceiver {
-  answer(answer: { question: number; probabilities: Float64Array; labelMass: number }): void;
+  answer(answer: Result<'answer'>): void;
 }
+
+/** The engine's output of this kind, whose fields engine/protocol/job-output.ts describes. */
+type Result<Kind extends Output['kind']> = Omit<Extract<Output, { kind: Kind }>, 'id' | 'kind'>;
 
 /** A job, and what its results are passed to. */
 export type EngineJob =

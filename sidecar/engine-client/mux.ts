@@ -196,10 +196,25 @@ export class Mux {
         case 'cached':
           opened.receiver.cached(output.tokens);
           break;
-        case 'cancelled':
+        case 'piece':
+          if (opened.kind === 'generate') opened.receiver.piece(output);
           break;
-        default:
-          deliverResult(opened, output);
+        case 'call':
+          if (opened.kind !== 'generate') break;
+          opened.calls.set(output.choice, Math.max(output.index + 1, opened.calls.get(output.choice) ?? 0));
+          opened.receiver.call(output);
+          break;
+        case 'finished':
+          if (opened.kind !== 'generate') break;
+          opened.ended.add(output.choice);
+          opened.receiver.finished(output);
+          break;
+        case 'answer':
+          if (opened.kind !== 'score') break;
+          opened.ended.add(output.question);
+          opened.receiver.answer(output);
+          break;
+        case 'cancelled':
       }
     } catch (error) {
       this.#onThrow(error);
@@ -288,28 +303,4 @@ function misplaced(opened: OpenJob, output: Output): string | undefined {
 /** A part with a name starts the next call; one without continues the last. */
 function inTurn({ index, name }: Extract<Output, { kind: 'call' }>, begun: number): boolean {
   return index === (name === undefined ? begun - 1 : begun);
-}
-
-type Result = Extract<Output, { kind: 'piece' | 'call' | 'finished' | 'answer' }>;
-
-/** The output's fields without id and kind, as the receivers' interface has them. */
-function deliverResult(opened: OpenJob, output: Result): void {
-  if (opened.kind === 'score') {
-    if (output.kind !== 'answer') return;
-    const { question, probabilities, labelMass } = output;
-    opened.ended.add(question);
-    opened.receiver.answer({ question, probabilities, labelMass });
-  } else if (output.kind === 'piece') {
-    const { choice, channel, text, tokens } = output;
-    opened.receiver.piece({ choice, channel, text, tokens });
-  } else if (output.kind === 'call') {
-    const { choice, index, name, arguments: part, tokens } = output;
-    opened.calls.set(choice, Math.max(index + 1, opened.calls.get(choice) ?? 0));
-    opened.receiver.call({ choice, index, arguments: part, tokens, ...(name !== undefined && { name }) });
-  } else if (output.kind === 'finished') {
-    const { choice, reason, matchedStop, completionTokens, reasoningTokens } = output;
-    opened.ended.add(choice);
-    const stop = matchedStop !== undefined && { matchedStop };
-    opened.receiver.finished({ choice, reason, completionTokens, reasoningTokens, ...stop });
-  }
 }
