@@ -244,14 +244,27 @@ t.test('one more than the maximum of waiting items is refused', async (t) => {
   for (const item of [first, ...others]) t.match(await item, { kind: 'chat' });
 });
 
-t.test('a host that cannot start makes no caller wait', async (t) => {
-  const { client, send, restarts } = host(t, { models: [{ id: 'm', kind: 'chat', file: 'fatal', contextPerSeat: 1 }] });
-  const waiting = send('waiting', 'answer');
-  t.same(await client.ready(), { kind: 'unable' });
-  const retryLater = { kind: 'refused', error: { code: 'cold', status: 503, retryAfterMs: Number } };
-  t.match(await waiting, retryLater);
-  t.match(await send('next', 'answer'), retryLater, 'at once, until a host is ready');
-  t.equal(restarts[0], 'start');
+for (const [file, reason] of [
+  ['fatal', 'start'],
+  ['garbled', 'protocol'],
+] as const)
+  t.test(`a host that cannot start makes no caller wait: ${reason}`, async (t) => {
+    const models = [{ id: 'm', kind: 'chat', file, contextPerSeat: 1 }] as const;
+    const { client, send, restarts } = host(t, { models, workers: 0 });
+    const waiting = send('waiting', 'answer');
+    t.same(await client.ready(), { kind: 'unable' });
+    const retryLater = { kind: 'refused', error: { code: 'cold', status: 503, retryAfterMs: Number } };
+    t.match(await waiting, retryLater);
+    t.match(await send('next', 'answer'), retryLater, 'at once, until a host is ready');
+    t.equal(restarts[0], reason);
+    t.match(client.stats(), { up: false, problem: reason });
+  });
+
+t.test('a host that breaks the protocol is restarted, and the item that ran fails', async (t) => {
+  const { send, restarts } = host(t, { workers: 0 });
+  t.same(await send('garbling', 'garble'), { kind: 'failed', reason: 'protocol' });
+  t.match(await send('next', 'answer'), { kind: 'chat' });
+  t.same(restarts, ['protocol']);
 });
 
 t.test('close ends the host and fails its items, at any time', async (t) => {
