@@ -3,8 +3,8 @@
  * their prompts is reused, and how long a first token takes. The replicas are stand-ins. Each has seats that keep the tokens of
  * their last request; a request takes the free seat of its past turns, else the one not used for longest. A token that is computed takes `tokenMs`, a token of a reply `stepMs`, up to `loadFactor` times that while all seats of the replica are busy.
  */
-import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
-import type { Lease, SeatQueue } from '../../sidecar/admission/seat-queue.js';
+import { SeatQueue } from '../../sidecar/admission/queue.js';
+import type { Lease } from '../../sidecar/admission/types.js';
 import { seeded } from '../support/load.js';
 import { Agenda } from './agenda.js';
 import { SHARED_TOKENS, StandInReplica } from './stand-in-replica.js';
@@ -83,7 +83,7 @@ class Talk {
     this.#replicas = talks.replicas.map((seats) => new StandInReplica(seats));
     const sizes = talks.replicas.map((seats) => ({ seats, contextPerSeat: 1 << 20 }));
     const queueOf = (of: typeof sizes, at: number): SeatQueue =>
-      createFairQueue({
+      new SeatQueue({
         clock: this.agenda,
         random: seeded(talks.seed),
         config: CONFIG,

@@ -3,7 +3,7 @@
  */
 import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import type { RefusalReason } from '../../sidecar/admission/seat-queue.js';
+import type { RefusalReason } from '../../sidecar/domain/refusal-reasons.js';
 import { refused } from '../../sidecar/api/refusals.js';
 import { chatBody } from '../../test/support/in-process.js';
 import { messageOf } from '../support/children.js';
@@ -111,7 +111,7 @@ async function refuse({ reason, beside, open }: Case, port: number): Promise<Row
   const callers = await Promise.all(Array.from({ length: CONNECTIONS }, () => open(port)));
   const { done, late, perSecond } = await onWhoIsFree(callers, RATE, (caller) => caller.time());
   for (const caller of callers) caller.close();
-  const as = JSON.stringify(refused({ kind: 'refused', code: 'capacity_exceeded', reason, retryAfterMs: 0 }).message);
+  const as = JSON.stringify(refused({ reason, retryAfterMs: 0 }).message);
   const times = done.filter(({ response }) => refusedAtOnce(response, as)).map(({ ms }) => ms);
   return {
     'refused as': `\`${reason}\``,

@@ -5,7 +5,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { jain } from '../../sidecar/admission/fairness-window.js';
+import { jain } from '../../sidecar/admission/state.js';
 import { makeKey } from '../../test/support/keys.js';
 import { CHAT, Sidecar } from '../../test/support/sidecar.js';
 import { ask } from '../support/conversation.js';

@@ -2,8 +2,8 @@
  * The time of one operation of the seat queue with 1,000 waiting accounts: `node dist/bench/micro/admission.bench.js`,
  * part of `make bench`. The goal is 50 µs at p99.
  */
-import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
-import type { Lease, Ticket } from '../../sidecar/admission/seat-queue.js';
+import { SeatQueue } from '../../sidecar/admission/queue.js';
+import type { Lease, Ticket } from '../../sidecar/admission/types.js';
 import { keep, type Row } from '../support/results.js';
 import { quantile } from '../support/stats.js';
 
@@ -18,7 +18,7 @@ type Operation = 'enter' | 'ready' | 'cancel' | 'release and seat the next' | 'r
 /** Each operation's times, µs, on a full queue that is kept full. */
 async function measure(seats: number): Promise<Map<Operation, number[]>> {
   const start = performance.now();
-  const queue = createFairQueue({
+  const queue = new SeatQueue({
     // A hundred times real time, so that requests hold seats for a while.
     clock: { now: () => (performance.now() - start) * 100, after: () => () => undefined },
     random: () => 0.5,

@@ -1,187 +1,483 @@
-import { FairnessWindow } from './fairness-window.js';
-import { Heap } from '../lib/heap.js';
-import type { AccountClass } from './account-class.js';
-import { Account } from './account.js';
-import { AccountColumns } from './account-columns.js';
-
-/** The most accounts that are remembered. Past it the account that has been idle longest is forgotten; one that waits or runs never is. */
-const MAX_ACCOUNTS = 10_000;
-
-/** How long an account still counts as having a backlog after one of its requests was refused because the queue stands, ms. */
-const PRESSED_MS = 5000;
-
 /**
- * Which accounts are active (wait or run), and what each has been charged.
+ * One account's part of the queue. Its requests are of one service class or of several, by the keys that sent them.
  *
- * An account gains no claim to seats while it is idle: when one of its requests can be seated, its virtual time is lifted.
- * VTC lifts to the lowest of the accounts that wait, which is undefined while none waits. This takes the highest of three
- * values: the lowest of the other active accounts; that of the account whose turn it was when a seat was last given
- * (start-time fair queuing, P. Goyal et al., 1996), below which an account with few requests would otherwise stay; and,
- * after all accounts were idle, the highest that there was, so that no difference outlives the contention that caused it. None of
- * the three is above the lowest of the accounts that wait already, so a lift never delays an account beyond its turn.
+ * The classes share inside an account as accounts do among each other, and an account gains nothing over others by spreading
+ * its requests over classes. Each class has a counter that is charged for its own requests' seat time and for that of
+ * all lighter classes, over its own weight. A request is ranked by the highest counter of its class and of the heavier
+ * ones. So batch requests get no more than weight 1, standard and batch requests together no more than 4, and all
+ * together no more than 16: what the account would get if all its requests were of its heaviest class. Requests of a
+ * heavier class do not pay for what the lighter ones took at the lighter one's price, so a batch backlog costs an
+ * interactive request a sixteenth of its seat time.
+ *
+ * Among classes of equal rank the lowest counter goes first, then the heavier class. Where all three always wait, the
+ * seat time is shared 12 : 3 : 1.
  */
-export class Accounts {
-  readonly #byName = new Map<string, Account>();
-  /** In the order in which they became idle. */
-  readonly #idle = new Heap<Account>((a, b) => a.idleOrder < b.idleOrder);
-  /** In no order. */
-  readonly #running = new Heap<Account>(() => false);
-  #lastIdle = 0;
-  readonly #window = new FairnessWindow();
-  #accruedAt = 0;
-  /** The least virtual time to which an account is lifted. */
-  #floorMs = 0;
-  /** The highest virtual time of the accounts that became idle. */
-  #highestMs = 0;
+import { HeapNode } from '../lib/heap.js';
+import { CLASS_WEIGHTS, classOf, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
+import type { OwnPatience } from './patience.js';
+import { OrderedList, UserRoundRobin, type QueuedRequest } from './request.js';
 
-  /** The numbers of all accounts that are read in one pass. */
-  readonly columns = new AccountColumns();
-  readonly #bySlot: Account[] = [];
-  /** Those who wait or run, lowest virtual time first. */
-  readonly active = new Heap<Account>(lower);
-  /** The same, the one with the most requests in the queue first. */
-  readonly crowds = new Heap<Account>((a, b) => a.inRoom > b.inRoom);
-  /** Those with a request that can be seated, likewise. */
-  readonly seatable = new Heap<Account>(lower);
+/** Weight of the newest lease in the mean hold time (α in docs/admission.md#what-a-429-means). */
+const HOLD_ALPHA = 0.1;
 
-  /** Accounts remembered. */
-  get size(): number {
-    return this.#byName.size;
-  }
+/** A moving average of how long leases hold their seats. */
+export class HoldTime {
+  /** Undefined: no lease has ended. */
+  meanMs: number | undefined;
 
-  /** Jain's index of the last whole window; undefined: fewer than two accounts had a backlog all through it. */
-  get fairness(): number | undefined {
-    return this.#window.index;
-  }
-
-  all(): Iterable<Account> {
-    return this.#byName.values();
-  }
-
-  /**
-   * The account of an arriving request, created if necessary. The request's class is lifted if it had no request to seat. All
-   * accounts must have been charged up to now.
-   */
-  arriving(name: string, weight: number): Account {
-    let account = this.#byName.get(name);
-    if (account === undefined) {
-      this.#forgetOne();
-      this.#byName.set(name, (account = new Account(name, this.columns)));
-      this.#bySlot[account.slot] = account;
-      this.#becomeIdle(account);
-    }
-    const arrived = account.classFor(weight);
-    if (account.active.at < 0) account.weight = arrived.weight;
-    if (!arrived.hasSeatable) this.lift(account, arrived);
-    return account;
-  }
-
-  /** The account with this slot in the columns; throws if no account ever had it. */
-  at(slot: number): Account {
-    const account = this.#bySlot[slot];
-    if (account === undefined) throw new Error('no account has this slot');
-    return account;
-  }
-
-  /** An account that waits or runs, which is never forgotten. */
-  known(name: string): Account {
-    const account = this.#byName.get(name);
-    if (account === undefined) throw new Error('an account was forgotten that waits or runs');
-    return account;
-  }
-
-  /** Charges all accounts for the seats that they held since the last call. Called before every decision. */
-  accrue(now: number): void {
-    const passed = now - this.#accruedAt;
-    this.#accruedAt = now;
-    if (passed <= 0) return;
-    this.#running.each((account) => {
-      // A charge only ever raises a rank.
-      account.charge(passed);
-      this.active.movedBack(account.active);
-      this.seatable.movedBack(account.seatable);
-    });
-    this.#window.roll(now, this.active);
-  }
-
-  /**
-   * A request gets a seat: no account is lifted below the one whose turn it is, though that one may be passed
-   * (next-request.ts).
-   */
-  raiseFloor(): void {
-    this.#floorMs = Math.max(this.#floorMs, this.seatable.first?.virtualMs ?? 0);
-  }
-
-  /** `account` holds so many seats more or less for requests of this class. */
-  hold(account: Account, accountClass: AccountClass, seats: number): void {
-    account.running += seats;
-    accountClass.running += seats;
-    if (account.running === 0) this.#running.remove(account.holding);
-    else if (account.holding.at < 0) this.#running.add(account.holding);
-    this.stir(account);
-  }
-
-  /** Who waits or runs of `account` changed. */
-  stir(account: Account): void {
-    account.rank();
-    this.active.moved(account.active);
-    this.crowds.moved(account.crowd);
-    this.seatable.moved(account.seatable);
-    const active = account.waiting + account.running > 0;
-    if (active && account.active.at < 0) {
-      this.#idle.remove(account.idle);
-      this.active.add(account.active);
-      this.columns.setActive(account.slot, true);
-      this.crowds.add(account.crowd);
-    } else if (!active && account.active.at >= 0) {
-      this.active.remove(account.active);
-      this.columns.setActive(account.slot, false);
-      this.crowds.remove(account.crowd);
-      this.#highestMs = Math.max(this.#highestMs, account.virtualMs);
-      if (this.active.size === 0) this.#floorMs = this.#highestMs;
-      this.#becomeIdle(account);
-    }
-    const seatable = account.next !== undefined;
-    if (seatable && account.seatable.at < 0) {
-      this.seatable.add(account.seatable);
-      if (!this.#pressed(account)) account.backloggedSince = this.#accruedAt;
-      account.backloggedSince ??= this.#accruedAt;
-    } else if (!seatable && account.seatable.at >= 0) {
-      this.seatable.remove(account.seatable);
-      account.emptyAt = this.#accruedAt;
-      if (!this.#pressed(account)) account.backloggedSince = undefined;
-    }
-  }
-
-  /** To the others' virtual time: before one of a class begins to wait, where none of it did. */
-  lift(account: Account, accountClass: AccountClass): void {
-    const lowest = this.active.firstBut(account.active)?.virtualMs ?? 0;
-    account.lift(accountClass, Math.max(lowest, this.#floorMs));
-    this.active.moved(account.active);
-    this.seatable.moved(account.seatable);
-  }
-
-  /** Whether it wants more than it is given, though nothing of it waits: it was refused, and lacked for no longer than that. */
-  #pressed({ pressedAt, emptyAt }: Account): boolean {
-    return this.#accruedAt - pressedAt < PRESSED_MS && this.#accruedAt - emptyAt < PRESSED_MS;
-  }
-
-  #forgetOne(): void {
-    if (this.#byName.size < MAX_ACCOUNTS) return;
-    const longest = this.#idle.first;
-    if (longest === undefined) return;
-    this.#idle.remove(longest.idle);
-    this.#byName.delete(longest.name);
-    this.columns.release(longest.slot);
-  }
-
-  #becomeIdle(account: Account): void {
-    account.idleOrder = this.#lastIdle += 1;
-    this.#idle.add(account.idle);
+  /** Counts a lease that ended after `ms`. */
+  observe(ms: number): void {
+    this.meanMs = this.meanMs === undefined ? ms : this.meanMs + HOLD_ALPHA * (ms - this.meanMs);
   }
 }
 
-/** Of two that were charged alike, the one that holds fewer seats now. */
-function lower(a: Account, b: Account): boolean {
-  return a.virtualMs === b.virtualMs ? a.rate < b.rate : a.virtualMs < b.virtualMs;
+/** Weight of the newest gap in the mean time between two seats. */
+const GAP_ALPHA = 0.05;
+
+/**
+ * How fast a class is given seats while it has a request waiting: the mean time between two of them. It includes what
+ * no sum over the queue can: requests of others that do not wait yet will take their share.
+ */
+export class ServiceRate {
+  #gapMs: number | undefined;
+  /** When it was last given one, if another request still waited. */
+  #lastAt: number | undefined;
+
+  /**
+   * Counts a seat given at `now` to a request that waited for `waitedMs`; `more`: another request of the class could take one. A
+   * class that has but one waiting at a time shows no gaps. A wait shorter than the gap then shows that the gap is out of date:
+   * without that, one slow hour would keep it at one waiting forever.
+   */
+  seated(now: number, waitedMs: number, more: boolean): void {
+    const gapMs = this.#lastAt === undefined ? Math.min(waitedMs, this.#gapMs ?? Infinity) : now - this.#lastAt;
+    if (this.#gapMs !== undefined) this.#gapMs += GAP_ALPHA * (gapMs - this.#gapMs);
+    else if (this.#lastAt !== undefined) this.#gapMs = gapMs;
+    this.#lastAt = more ? now : undefined;
+  }
+
+  /** No request waits any more, or there are no seats: the time until the next seat is not counted. */
+  interrupt(): void {
+    this.#lastAt = undefined;
+  }
+
+  /** How long a request after `waiting` others of its class would wait, ms; 0 when that is not known. */
+  waitMs(waiting: number): number {
+    return waiting === 0 ? 0 : (waiting + 1) * (this.#gapMs ?? 0);
+  }
+}
+
+/** Counts how many requests arrive and how many are given a seat, over a decaying window. An update is O(1). */
+export class Demand {
+  #arrivals = 0;
+  #seatings = 0;
+  /** Time that the counts stand for, ms: the window's length once it has passed. */
+  #spanMs = 0;
+  #at: number | undefined;
+
+  /** A request arrived at `now`, whether or not it was admitted. A count loses 63 % of its weight in `windowMs`. */
+  arrived(now: number, windowMs: number): void {
+    this.#age(now, windowMs);
+    this.#arrivals += 1;
+  }
+
+  /** A request was given a seat at `now`. */
+  seated(now: number, windowMs: number): void {
+    this.#age(now, windowMs);
+    this.#seatings += 1;
+  }
+
+  /**
+   * Requests that arrive for each that is seated; 1 before anything was counted. The `waiting` ones do not count: they
+   * will be seated. Otherwise ten callers that each send a request once the previous one is answered would look like
+   * many times the load at their start.
+   */
+  load(waiting: number): number {
+    return (Math.max(0, this.#arrivals - waiting) + 1) / (this.#seatings + 1);
+  }
+
+  /** Mean time between two seats, ms; Infinity: none was given. */
+  get everyMs(): number {
+    return this.#seatings < 0.5 ? Infinity : this.#spanMs / this.#seatings;
+  }
+
+  #age(now: number, windowMs: number): void {
+    const kept = Math.exp(-(now - (this.#at ?? now)) / windowMs);
+    this.#at = now;
+    this.#arrivals *= kept;
+    this.#seatings *= kept;
+    this.#spanMs = this.#spanMs * kept + windowMs * (1 - kept);
+  }
+}
+
+/** How far predictions may be corrected. */
+const MIN_CALIBRATION = 0.5;
+const MAX_CALIBRATION = 4;
+
+/** After a wait that was too long, predictions are multiplied by 1 + this. */
+const STEP = 0.08;
+
+/** The share of admitted requests that may wait too long, where steps up and down cancel out; the bound to be kept is 0.03. */
+const TIMEOUT_SHARE = 0.02;
+
+/** After a wait that ended with a seat, predictions are multiplied by this. */
+const DOWN = 1 - STEP * TIMEOUT_SHARE;
+
+/** What the queue knows of one account's requests of one service class. Plain state: only the queue changes it. */
+export class AccountClass {
+  readonly class: ServiceClass;
+  readonly weight: number;
+  /**
+   * Seat-milliseconds of the account's requests of this class and of all lighter ones, over this class's weight. It is charged as
+   * time passes, and lifted when the class begins to wait. Out of date in an account with one class, which charges `Account.virtualMs`
+   * alone: use `Account.rankOf`.
+   */
+  virtualMs = 0;
+  /** Seats held. */
+  running = 0;
+  /** All that wait, seatable or not, in the order of entering, except those whose engine was lost. */
+  readonly list = new OrderedList<QueuedRequest>();
+  /** Those who may be seated, in the order of their turns. */
+  readonly users = new UserRoundRobin();
+  /** Waiting requests whose engine was lost. */
+  returned = 0;
+  /** Body bytes of those in `list`. */
+  bytes = 0;
+  /** Seat-milliseconds that one request takes. */
+  readonly hold = new HoldTime();
+  /** Milliseconds from a request's first seat to its end, however many seats it holds in between. */
+  readonly duration = new HoldTime();
+  /** How fast it is given seats while it waits. */
+  readonly serviceRate = new ServiceRate();
+  readonly demand = new Demand();
+  /** The same over about the time of one request. */
+  readonly recentDemand = new Demand();
+  /** The next is the newest, not the one that waited longest (overload.ts). */
+  newestFirst = false;
+  /** The last period of a standing queue at whose start the requests beyond its room were refused (overload.ts). */
+  trimmedIn = 0;
+  /** The last time to come back at that was reserved for one of these requests (retry.ts). */
+  reservedAt = 0;
+  #calibration = 1;
+
+  constructor(name: ServiceClass) {
+    this.class = name;
+    this.weight = CLASS_WEIGHTS[name];
+  }
+
+  get waiting(): number {
+    return this.list.length + this.returned;
+  }
+
+  /** Whether one of these requests may be seated once a seat is free. */
+  get hasSeatable(): boolean {
+    return this.users.head !== undefined || this.returned > 0;
+  }
+
+  /** Requests that arrive for each that is seated. */
+  get load(): number {
+    return this.demand.load(this.waiting);
+  }
+
+  /** What predictions are multiplied by. */
+  get calibration(): number {
+    return this.#calibration;
+  }
+
+  /** The request that its next turn goes to; undefined: none of it may be seated. */
+  get next(): QueuedRequest | undefined {
+    return this.users.next(this.newestFirst);
+  }
+
+  /** One of its requests waited too long. */
+  waitedTooLong(): void {
+    this.#calibration = Math.min(MAX_CALIBRATION, this.#calibration * (1 + STEP));
+  }
+
+  /** One of its requests waited and got its seat. */
+  waitedAndSeated(): void {
+    this.#calibration = Math.max(MIN_CALIBRATION, this.#calibration * DOWN);
+  }
+
+  /** One was refused for the correction alone while none waits whose outcome would correct it. */
+  refusedByCalibration(): void {
+    this.#calibration = Math.max(1, this.#calibration * DOWN);
+  }
+}
+
+/**
+ * The numbers that a prediction reads of each account that waits or runs (forecast.ts): one row of eight for each account, so that they
+ * lie on one cache line. In the accounts' objects they would lie on seven, since V8 keeps each number that changes and is no small
+ * integer on its own; a prediction with 1,000 accounts then takes nearly twice as long (bench/micro/admission.bench.ts).
+ */
+export const ROW = {
+  virtualMs: 0,
+  weight: 1,
+  holdMs: 2,
+  waiting: 3,
+  leases: 4,
+  classes: 5,
+  activeAt: 6,
+  length: 8,
+} as const;
+
+/** Rows at first; doubled when all are taken. */
+const FIRST_ROWS = 64;
+
+export class AccountRows {
+  /** The rows, each `ROW.length` numbers from an offset on. `holdMs` is NaN until a request of the account has ended. */
+  numbers = new Float64Array(FIRST_ROWS * ROW.length);
+  /** The rows of the accounts that wait or run, by their offsets, in no order. */
+  readonly active: number[] = [];
+  readonly #accounts: Account[] = [];
+  readonly #unused: number[] = [];
+
+  /** Gives a new account a row, until `release`. Returns its offset. */
+  take(account: Account): number {
+    const row = this.#unused.pop() ?? this.#accounts.length * ROW.length;
+    if (row === this.numbers.length) {
+      const doubled = new Float64Array(2 * row);
+      doubled.set(this.numbers);
+      this.numbers = doubled;
+    }
+    this.#accounts[row / ROW.length] = account;
+    this.numbers.fill(0, row, row + ROW.length);
+    this.numbers[row + ROW.weight] = 1;
+    this.numbers[row + ROW.holdMs] = NaN;
+    this.numbers[row + ROW.activeAt] = -1;
+    return row;
+  }
+
+  /** The account is forgotten: its row is another one's from now on. It must not be active. */
+  release(row: number): void {
+    this.#unused.push(row);
+  }
+
+  /** The account of a row; throws if none ever had it. */
+  accountAt(row: number): Account {
+    const account = this.#accounts[row / ROW.length];
+    if (account === undefined) throw new Error('no account has this row');
+    return account;
+  }
+
+  /** The account waits or runs from now on, or does neither. */
+  setActive(row: number, isActive: boolean): void {
+    const at = this.numbers[row + ROW.activeAt] ?? -1;
+    if (isActive === at >= 0) return;
+    this.numbers[row + ROW.activeAt] = isActive ? this.active.length : -1;
+    if (isActive) {
+      this.active.push(row);
+      return;
+    }
+    const last = this.active.pop() ?? row;
+    if (last === row) return;
+    this.active[at] = last;
+    this.numbers[last + ROW.activeAt] = at;
+  }
+}
+
+/** What the queue knows of one account. Plain state: only the queue changes it. */
+export class Account {
+  readonly name: string;
+  /** Its numbers among those of all accounts, until it is forgotten. */
+  readonly row: number;
+  readonly #rows: AccountRows;
+  /** How fast its rank grows now. */
+  rate = 0;
+  /** The class that its next seat goes to; undefined: none of it is seatable. */
+  next: AccountClass | undefined;
+  /** Places that its requests take: those that wait, without the ones whose engine was lost; and the body bytes of these. */
+  places = 0;
+  bytes = 0;
+  /** Seats held. */
+  running = 0;
+  /** Seat-milliseconds in all, without weights. */
+  seatMs = 0;
+  /** Seat-milliseconds over weight since the fairness window began. */
+  windowMs = 0;
+  /** Clock reading since which it has always had a request that could be seated; undefined: it has none now. */
+  backloggedSince: number | undefined;
+  /** When its last seatable request was seated or left, and when one of its requests was last refused because the queue stands. */
+  emptyAt = 0;
+  pressedAt = -Infinity;
+  /** Seat-milliseconds that one request takes, whatever its class. */
+  readonly #hold = new HoldTime();
+  /** How long its callers wait, whatever their class. */
+  readonly patience: OwnPatience = {};
+  /** Its nodes in the heaps of state.ts that have these names. */
+  readonly active: HeapNode<Account> = new HeapNode<Account>(this);
+  readonly seatable: HeapNode<Account> = new HeapNode<Account>(this);
+  readonly byPlaces: HeapNode<Account> = new HeapNode<Account>(this);
+  readonly holding: HeapNode<Account> = new HeapNode<Account>(this);
+  readonly idle: HeapNode<Account> = new HeapNode<Account>(this);
+  /** Its place in the order in which accounts became idle. */
+  idleOrder = 0;
+  /** The classes that it ever used, heaviest first. */
+  readonly #classes: AccountClass[] = [];
+
+  constructor(name: string, rows: AccountRows) {
+    this.name = name;
+    this.#rows = rows;
+    this.row = rows.take(this);
+  }
+
+  /** Its rank among accounts: that of the heaviest class with a request that can be seated, else of the heaviest that waits or runs. */
+  get virtualMs(): number {
+    return this.#rows.numbers[this.row + ROW.virtualMs] ?? 0;
+  }
+
+  set virtualMs(ms: number) {
+    this.#rows.numbers[this.row + ROW.virtualMs] = ms;
+  }
+
+  /** Of the class that it is ranked by, or last was. */
+  get weight(): number {
+    return this.#rows.numbers[this.row + ROW.weight] ?? 0;
+  }
+
+  set weight(weight: number) {
+    this.#rows.numbers[this.row + ROW.weight] = weight;
+  }
+
+  /** Requests that wait. */
+  get waiting(): number {
+    return this.#rows.numbers[this.row + ROW.waiting] ?? 0;
+  }
+
+  set waiting(count: number) {
+    this.#rows.numbers[this.row + ROW.waiting] = count;
+  }
+
+  /** Requests that hold seats. */
+  get leases(): number {
+    return this.#rows.numbers[this.row + ROW.leases] ?? 0;
+  }
+
+  set leases(count: number) {
+    this.#rows.numbers[this.row + ROW.leases] = count;
+  }
+
+  /** Seat-milliseconds that one request takes, whatever its class; undefined: none has ended. */
+  get holdMs(): number | undefined {
+    return this.#hold.meanMs;
+  }
+
+  /** Counts a request that held seats for so many seat-milliseconds. */
+  observeHold(seatMs: number): void {
+    this.#hold.observe(seatMs);
+    this.#rows.numbers[this.row + ROW.holdMs] = this.#hold.meanMs ?? NaN;
+  }
+
+  /** The classes that it ever used, heaviest first. */
+  get classes(): readonly AccountClass[] {
+    return this.#classes;
+  }
+
+  /** Its requests of this weight's class, none at first. */
+  classFor(weight: number): AccountClass {
+    const name = classOf(weight);
+    return this.#classes.find((known) => known.class === name) ?? this.#make(name);
+  }
+
+  /**
+   * The first of its requests, in the order of their turns, for which `wanted` is true: of the class that is next, else of the
+   * heaviest. O(requests).
+   */
+  first(wanted: (queued: QueuedRequest) => boolean): QueuedRequest | undefined {
+    let found = this.next?.users.first(wanted);
+    for (const { users } of this.#classes) found ??= users.first(wanted);
+    return found;
+  }
+
+  /** The rank of one of its classes. */
+  rankOf(accountClass: AccountClass): number {
+    this.#syncOnlyClass();
+    let rank = 0;
+    for (const known of this.#classes) {
+      rank = Math.max(rank, known.virtualMs);
+      if (known === accountClass) break;
+    }
+    return rank;
+  }
+
+  /** Charges the seats held for `ms`. */
+  charge(ms: number): void {
+    const before = this.virtualMs;
+    this.seatMs += this.running * ms;
+    // The fast path for nearly all accounts, since this runs for each that holds a seat, in every operation.
+    if (this.#classes.length === 1) this.virtualMs += this.rate * ms;
+    else {
+      this.#chargeEach(ms);
+      this.rank();
+    }
+    this.windowMs += this.virtualMs - before;
+  }
+
+  /** Lifts a class's counter to `minMs`, the virtual time of the other accounts. */
+  lift(accountClass: AccountClass, minMs: number): void {
+    this.#syncOnlyClass();
+    accountClass.virtualMs = Math.max(accountClass.virtualMs, minMs);
+    this.#rank();
+  }
+
+  /** Computes its rank again after its waiting or running requests changed. O(classes). */
+  rank(): void {
+    this.#syncOnlyClass();
+    this.#rank();
+  }
+
+  /** The counter of an only class is its account's rank, and is charged there alone. */
+  #syncOnlyClass(): void {
+    const [only] = this.#classes;
+    if (only !== undefined && this.#classes.length === 1) only.virtualMs = this.virtualMs;
+  }
+
+  #rank(): void {
+    let rank = 0;
+    let seats = this.running;
+    let ranksBy: AccountClass | undefined;
+    this.next = undefined;
+    for (const known of this.#classes) {
+      rank = Math.max(rank, known.virtualMs);
+      const seatable = known.users.head !== undefined;
+      if (seatable && this.next === undefined) {
+        this.next = ranksBy = known;
+        this.#rankBy(known, rank, seats);
+      } else if (seatable && this.next !== undefined && rank === this.virtualMs) {
+        if (known.virtualMs < this.next.virtualMs) this.next = known;
+      } else if (ranksBy === undefined && known.running + known.waiting > 0) {
+        ranksBy = known;
+        this.#rankBy(known, rank, seats);
+      }
+      seats -= known.running;
+    }
+    if (ranksBy !== undefined) return;
+    // Idle: the highest of its counters, so that after all accounts were idle none starts below another's counter.
+    this.virtualMs = rank;
+    this.rate = 0;
+  }
+
+  #rankBy({ weight }: AccountClass, rank: number, seats: number): void {
+    this.virtualMs = rank;
+    this.weight = weight;
+    this.rate = seats / weight;
+  }
+
+  #chargeEach(ms: number): void {
+    let seats = 0;
+    for (let at = this.#classes.length - 1; at >= 0; at -= 1) {
+      const charged = this.#classes[at];
+      if (charged === undefined) continue;
+      seats += charged.running;
+      charged.virtualMs += (seats * ms) / charged.weight;
+    }
+  }
+
+  #make(name: ServiceClass): AccountClass {
+    this.#syncOnlyClass();
+    const made = new AccountClass(name);
+    this.#classes.push(made);
+    this.#rows.numbers[this.row + ROW.classes] = this.#classes.length;
+    this.#classes.sort((a, b) => SERVICE_CLASSES.indexOf(a.class) - SERVICE_CLASSES.indexOf(b.class));
+    return made;
+  }
 }

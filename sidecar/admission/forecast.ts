@@ -1,9 +1,8 @@
-import { HoldTime } from './hold-time.js';
-import type { QueuedRequest } from './queued-request.js';
-import type { ReleaseReason } from './seat-queue.js';
-import type { AccountClass } from './account-class.js';
-import type { Account } from './account.js';
-import type { Accounts } from './accounts.js';
+/** Predicts how long a request would wait, from the leases that ended, and computes how long it may wait. */
+import { HoldTime, ROW, type Account, type AccountClass } from './accounts.js';
+import type { QueuedRequest } from './request.js';
+import type { QueueState } from './state.js';
+import type { ReleaseReason } from './types.js';
 
 /** The assumed time of a request on a seat before any has ended, ms. Used for Retry-After only: no request is refused by it. */
 const FIRST_GUESS_MS = 1000;
@@ -14,31 +13,22 @@ const MEASURED: ReadonlySet<ReleaseReason> = new Set(['done', 'cancelled', 'dead
 /** A wait shorter than this share of the time on the seat is not the reason why a reply was late. */
 const SIGNIFICANT_WAIT = 0.1;
 
-/** How a lease ended. */
-export interface Ending {
-  readonly reason: ReleaseReason;
-  /** From its first seat to its end, ms. */
-  readonly wallMs: number;
-  /** The engine was there all the time since its request entered. */
-  readonly unbroken: boolean;
-}
-
 /** Whether the time of a lease that ended for this reason shows how long requests hold a seat; other leases ended early. */
 export function isMeasurement(reason: ReleaseReason): boolean {
   return MEASURED.has(reason);
 }
 
-/** Predicts how long a request would wait, from the leases that ended; and computes how long it may wait. */
 export class Forecast {
-  readonly #accounts: Accounts;
-  readonly #maxWaitMs: number;
+  /** The longest wait from `enter` to a seat, ms. */
+  readonly maxWaitMs: number;
+  readonly #state: QueueState;
   /** Of all accounts together; used for accounts of which no request has ended. */
   readonly #hold = new HoldTime();
-  readonly #wall = new HoldTime();
+  readonly #duration = new HoldTime();
 
-  constructor(accounts: Accounts, maxWaitMs: number) {
-    this.#accounts = accounts;
-    this.#maxWaitMs = maxWaitMs;
+  constructor(state: QueueState, maxWaitMs: number) {
+    this.#state = state;
+    this.maxWaitMs = maxWaitMs;
   }
 
   /** Whether a wait can be predicted: a lease has ended. */
@@ -52,21 +42,22 @@ export class Forecast {
   }
 
   /**
-   * A lease ended. If its deadline passed because it had waited too long for its seat, it should not have been admitted. It
-   * counts as two waits that were too long, since it also used a seat that another request needed.
+   * A lease ended that shows how long requests hold a seat. If its deadline passed because it had waited too long for its seat, it
+   * should not have been admitted. It counts as two waits that were too long, since it also used a seat that another request needed.
    */
-  ended(queued: QueuedRequest, account: Account, { reason, wallMs, unbroken }: Ending): void {
-    if (!isMeasurement(reason)) return;
+  leaseEnded(queued: QueuedRequest, reason: ReleaseReason): void {
+    const account = this.#state.accountOf(queued);
     const accountClass = account.classFor(queued.request.weight);
-    for (const { hold, wall } of [accountClass, { hold: this.#hold, wall: this.#wall }]) {
+    const durationMs = this.#state.now - queued.grantedAt;
+    for (const { hold, duration } of [accountClass, { hold: this.#hold, duration: this.#duration }]) {
       hold.observe(queued.seatMs);
-      wall.observe(wallMs);
+      duration.observe(durationMs);
     }
     account.observeHold(queued.seatMs);
-    const waited = queued.waitedMs > 0 && queued.waitedMs >= SIGNIFICANT_WAIT * wallMs;
-    if (reason !== 'deadline' || !unbroken || !waited) return;
-    this.waited(queued, accountClass, true);
-    this.waited(queued, accountClass, true);
+    const waited = queued.waitedMs > 0 && queued.waitedMs >= SIGNIFICANT_WAIT * durationMs;
+    if (reason !== 'deadline' || !this.#state.hadEngine(queued) || !waited) return;
+    this.waitedTooLong(queued);
+    this.waitedTooLong(queued);
   }
 
   /**
@@ -82,29 +73,29 @@ export class Forecast {
    */
   waitMs(account: Account, accountClass: AccountClass, seats: number, held = seats): number {
     const { usualMs } = this;
+    const { rows, active } = this.#state;
     const rank = account.rankOf(accountClass);
     const hold = accountClass.hold.meanMs ?? account.holdMs ?? usualMs;
     // Newest first: the waiting requests of its own class are served after it.
-    const before = accountClass.newestFirst ? 0 : accountClass.waiting;
-    const own = before * hold;
-    const turn = { at: rank + (own + hold) / accountClass.weight, hold: usualMs };
-    let ahead = own + (account.waiting > accountClass.waiting ? owedTo(account, turn, accountClass) : 0);
-    let running = 0;
-    const { active, activeCount, holdMs, leases, waiting, weight, virtualMs, classes } = this.#accounts.columns;
-    for (let i = 0; i < activeCount; i += 1) {
-      const other = active[i] ?? 0;
-      const known = holdMs[other] ?? NaN;
+    const ownBefore = accountClass.newestFirst ? 0 : accountClass.waiting;
+    let beforeMs = ownBefore * hold;
+    const turn = { rank: rank + (beforeMs + hold) / accountClass.weight, usualMs };
+    if (account.waiting > accountClass.waiting) beforeMs += dueMs(account, turn, accountClass);
+    let runningMs = 0;
+    const { numbers } = rows;
+    for (const row of rows.active) {
+      const known = numbers[row + ROW.holdMs] ?? NaN;
       const otherHold = Number.isNaN(known) ? usualMs : known;
-      running += (leases[other] ?? 0) * otherHold;
-      const waits = waiting[other] ?? 0;
-      if (other === account.slot || waits === 0) continue;
-      const owed = (weight[other] ?? 0) * (turn.at - Math.min(rank, virtualMs[other] ?? 0));
-      const several = (classes[other] ?? 0) > 1;
-      ahead += Math.min(owed, several ? owedTo(this.#accounts.at(other), turn) : waits * otherHold);
+      runningMs += (numbers[row + ROW.leases] ?? 0) * otherHold;
+      const waiting = numbers[row + ROW.waiting] ?? 0;
+      if (row === account.row || waiting === 0) continue;
+      const share = (numbers[row + ROW.weight] ?? 0) * (turn.rank - Math.min(rank, numbers[row + ROW.virtualMs] ?? 0));
+      const hasSeveral = (numbers[row + ROW.classes] ?? 0) > 1;
+      beforeMs += Math.min(share, hasSeveral ? dueMs(rows.accountAt(row), turn) : waiting * otherHold);
     }
-    const predicted = (ahead + running / Math.max(1, held)) / Math.max(1, seats);
-    const alone = this.#accounts.active.firstBut(account.active) === undefined;
-    const paced = alone ? 0 : accountClass.serviceRate.waitMs(Math.min(accountClass.waiting, before + 1));
+    const predicted = (beforeMs + runningMs / Math.max(1, held)) / Math.max(1, seats);
+    const isAlone = active.firstBut(account.active) === undefined;
+    const paced = isAlone ? 0 : accountClass.serviceRate.waitMs(Math.min(accountClass.waiting, ownBefore + 1));
     return accountClass.calibration * Math.max(predicted, paced);
   }
 
@@ -112,35 +103,35 @@ export class Forecast {
    * How long a request may wait and still meet its deadline (B), ms. With `accountClass` it has to end by then, otherwise to
    * begin.
    */
-  budgetMs(accountClass: AccountClass | undefined, now: number, deadlineAt = Infinity): number {
-    const wallMs = accountClass === undefined ? 0 : (accountClass.wall.meanMs ?? this.#wall.meanMs ?? 0);
-    const untilTooLate = deadlineAt - now - wallMs;
-    return Math.max(0, Math.min(this.#maxWaitMs, untilTooLate));
+  budgetMs(accountClass: AccountClass | undefined, deadlineAt = Infinity): number {
+    const durationMs = accountClass === undefined ? 0 : (accountClass.duration.meanMs ?? this.#duration.meanMs ?? 0);
+    return Math.max(0, Math.min(this.maxWaitMs, deadlineAt - this.#state.now - durationMs));
   }
 
-  /** A wait ended: with a seat, or because it was too long. A request that did not have to wait tests no prediction. */
-  waited(queued: QueuedRequest, accountClass: AccountClass, tooLong: boolean): void {
-    if (queued.predictedMs === undefined) return;
-    if (tooLong) accountClass.waitedTooLong();
-    else if (queued.waitedMs > 0) accountClass.waitedAndSeated();
+  /** A wait ended because it was too long. It corrects the predictions of its class, if there was one. */
+  waitedTooLong(queued: QueuedRequest): void {
+    if (queued.predictedMs !== undefined) this.#state.classOf(queued).waitedTooLong();
+  }
+
+  /** A wait ended with a seat. A request that did not have to wait tests no prediction. */
+  seated(queued: QueuedRequest): void {
+    if (queued.predictedMs !== undefined && queued.waitedMs > 0) this.#state.classOf(queued).waitedAndSeated();
   }
 }
 
-/** The rank at which a newcomer's turn comes, and the time on a seat that is assumed for unknown accounts, ms. */
-interface Turn {
-  readonly at: number;
-  readonly hold: number;
-}
-
-/** Seat time that is due to the classes of an account before that turn, ms, without the class `but`. O(classes). */
-function owedTo(account: Account, { at, hold }: Turn, but?: AccountClass): number {
-  let owed = 0;
+/** Seat time that is due to the classes of an account before the rank of a newcomer's turn, ms, without the class `except`. O(classes). */
+function dueMs(
+  account: Account,
+  turn: { readonly rank: number; readonly usualMs: number },
+  except?: AccountClass,
+): number {
+  let due = 0;
   let rank = 0;
   for (const known of account.classes) {
     rank = Math.max(rank, known.virtualMs);
-    if (known === but || known.waiting === 0) continue;
-    const each = known.hold.meanMs ?? account.holdMs ?? hold;
-    owed += Math.min(known.waiting * each, known.weight * Math.max(0, at - rank));
+    if (known === except || known.waiting === 0) continue;
+    const each = known.hold.meanMs ?? account.holdMs ?? turn.usualMs;
+    due += Math.min(known.waiting * each, known.weight * Math.max(0, turn.rank - rank));
   }
-  return owed;
+  return due;
 }

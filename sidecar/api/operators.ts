@@ -1,7 +1,7 @@
 import { isAbsolute } from 'node:path';
 import { bearerOf } from '../access/identity.js';
 import type { KeysInForce } from '../access/key-identity.js';
-import type { PatienceReport, QueueReport } from '../admission/seat-queue.js';
+import type { PatienceReport, QueueReport } from '../admission/report.js';
 import { contractError, type ContractError } from '../domain/errors.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Metrics } from '../telemetry/metrics.js';

@@ -5,8 +5,9 @@
 import type { Claimed } from '../access/idempotency.js';
 import type { Denied } from '../access/identity.js';
 import type { Limit } from '../access/limits.js';
-import type { Refused } from '../admission/seat-queue.js';
+import type { Refused } from '../admission/types.js';
 import { contractError, overContextError, type ContractError, type ErrorCode } from '../domain/errors.js';
+import { REFUSALS } from '../domain/refusal-reasons.js';
 import type { Engine, JobFault } from '../engine-client/engine.js';
 
 const INSUFFICIENT = 'The balance of the account cannot cover this request. Add credit, then send it again.';
@@ -56,15 +57,11 @@ export function quotaExceeded(retryAfterMs: number): ContractError {
   return contractError('quota_exceeded', message, { retryAfterMs });
 }
 
-const DRAINING =
-  'This server is shutting down. Send the request again after the time given: another server, or this one once it has ' +
-  'restarted, will take it.';
-
 /** After this time a retry should reach another sidecar instead of the one that drains, ms. */
 export const DRAIN_RETRY_MS = 1000;
 
 export function draining(retryAfterMs: number): ContractError {
-  return contractError('draining', DRAINING, { retryAfterMs });
+  return refused({ reason: 'drain', retryAfterMs });
 }
 
 export function spoolUnhealthy(): ContractError {
@@ -166,31 +163,10 @@ export function keyReused(kind: keyof typeof REUSED): ContractError {
   return contractError('idempotency_key_reused', REUSED[kind], kind === 'other-body' ? { status: 422 } : {});
 }
 
-const QUEUE: Record<Exclude<Refused['reason'], 'engine-lost'>, string> = {
-  full: 'All seats are busy and the queue is full. Try again after the time given.',
-  predicted: 'All seats are busy and the wait would be too long. Try again after the time given.',
-  standing: 'All seats are busy and more requests come than they can serve. Try again after the time given.',
-  patience: 'All seats are busy and the wait is longer than most callers stay. Try again after the time given.',
-  named: 'All seats are busy and the wait would pass the time that the request names. Try again after the time given.',
-  hopeless: 'No seat came free while the reply could still be in time. Try again after the time given.',
-  dropped:
-    'The request made room in the full queue for one of an account that has less waiting. Try again after the time given.',
-  bytes: 'All seats are busy and the queue holds too many bytes. Try again after the time given.',
-  wait: 'No seat came free within the longest wait. Try again after the time given.',
-  deadline:
-    'The deadline of the request passed while it waited for a seat. Send it again, with a later deadline if it named one.',
-  drain: DRAINING,
-  'no-engine': 'The model could not be loaded. Try again after the time given.',
-};
-
-export function refused({ code, reason, retryAfterMs }: Refused): ContractError {
-  if (reason === 'engine-lost') {
-    return contractError(
-      'bad_gateway',
-      'The engine was lost each time before it began this request. Try again shortly.',
-    );
-  }
-  return contractError(code, QUEUE[reason], { retryAfterMs });
+/** What the queue refused. */
+export function refused({ reason, retryAfterMs }: Pick<Refused, 'reason' | 'retryAfterMs'>): ContractError {
+  const { code, message } = REFUSALS[reason];
+  return contractError(code, message, { retryAfterMs });
 }
 
 export function overContext(promptTokens: number, maxTokens: number, context: number, param: string): ContractError {

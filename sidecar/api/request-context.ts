@@ -1,7 +1,8 @@
 import type { Caller, Denied } from '../access/identity.js';
 import type { Permit } from '../access/limits.js';
-import type { Lease, Refused } from '../admission/seat-queue.js';
+import type { Lease, Refused } from '../admission/types.js';
 import type { ContractError, ErrorCode } from '../domain/errors.js';
+import { REFUSALS } from '../domain/refusal-reasons.js';
 import { classOf } from '../domain/service-class.js';
 import type { EventStream, Exchange, FrameOptions, Reply } from '../http/exchange.js';
 import type { Log } from '../telemetry/logger.js';
@@ -32,7 +33,7 @@ export function failed(error: ContractError, outcome?: 'failed'): Stop {
 /** What a usage record says of a request that ended so. */
 export function outcomeOf(stop: Stop): 'cancelled' | 'failed' | 'timeout' | 'refused' {
   if (stop.kind === 'cancelled') return stop.kind;
-  return stop.kind === 'failed' ? stop.outcome : refusedAs(stop.code);
+  return stop.kind === 'failed' ? stop.outcome : refusedAs(REFUSALS[stop.reason].code);
 }
 
 function refusedAs(code: ErrorCode): 'timeout' | 'refused' {

@@ -5,7 +5,7 @@
  */
 import type { BodyForm, ModelRoute, Params } from '../contracts/requests.js';
 import { CATALOGUE, type ErrorCode } from '../domain/errors.js';
-import type { SeatNeeds } from '../admission/seat-queue.js';
+import type { SeatNeeds } from '../admission/types.js';
 import type { GenerateJob, GenerationReceiver, ScoreJob, ScoreReceiver } from '../engine-client/engine.js';
 import type { Exchange } from '../http/exchange.js';
 import type { NoResult, Refusal, Tokenized } from '../prompts/prompt-maker.js';

@@ -16,7 +16,7 @@
  * request's context and usage, for every end of every step, and only `#runOn` returns seats. The context has the request's phase
  * for metrics and prices: `waiting` until the engine began the job, `prefilling`, `decoding` from the first token on.
  */
-import type { Lease, ReleaseReason, Ticket, TicketOutcome } from '../admission/seat-queue.js';
+import type { Lease, ReleaseReason, Ticket, TicketOutcome } from '../admission/types.js';
 import type { Params } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
 import type { EngineJob, GenerateJob, JobFault, JobHandle, ScoreJob } from '../engine-client/engine.js';

@@ -2,8 +2,7 @@
 import { resolve } from 'node:path';
 import { fileKey, sizeIn } from '../../engine/protocol/file-key.js';
 import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
-import { createFairQueue } from '../admission/fair-queue.js';
-import type { SeatQueue } from '../admission/seat-queue.js';
+import { SeatQueue } from '../admission/queue.js';
 import type { HostedModel } from '../api/services.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import type { CacheScope, EngineEvents, EngineState } from '../engine-client/engine.js';
@@ -173,14 +172,14 @@ function hostModel(
 ): Hosted {
   const { id, kind, file, ownedBy, cohort, load } = model;
   const lazy = load === 'lazy';
-  const comes = (): boolean => ['ready', 'cold'].includes(engine.state);
-  const queue = createFairQueue({
+  const isServed = (): boolean => ['ready', 'cold'].includes(engine.state);
+  const queue = new SeatQueue({
     clock: systemClock,
     random: Math.random,
     config: config.queue,
     seats: plans,
     reusableTokens: (prefix, replica) => engine.heldPrefixes(replica).longestOf(prefix),
-    comes,
+    isServed,
     learns: config.development.learnedQueue,
   });
   plans.forEach((_, replica) => queue.pause(replica));
@@ -194,7 +193,7 @@ function hostModel(
     seats: (count) => {
       if (count === 0) {
         queue.pause(replica);
-        if (!comes()) queue.refuseUnserved();
+        if (!isServed()) queue.refuseUnserved();
         return;
       }
       queue.resume(count, replica);

@@ -1,3 +1,4 @@
+import type { RefusalReason } from '../domain/refusal-reasons.js';
 import { VERSION } from '../lib/version.js';
 import { authorizerMetrics, creditMetrics, keysMetrics } from './access-metrics.js';
 import { endpointLoad, endpointMetrics, type EndpointLoad, type ModelLoad } from './endpoint-metrics.js';
@@ -11,7 +12,7 @@ import {
   type EngineReading,
   type ReplicaReading,
 } from './process-metrics.js';
-import { queueMetrics, type Granted, type QueueReading, type RefusalLabel, type RetryLabel } from './queue-metrics.js';
+import { queueMetrics, type Granted, type QueueReading, type RetryLabel } from './queue-metrics.js';
 import { deliveryMetrics, spoolMetrics } from './usage-metrics.js';
 
 /** The label of models that are not configured. */
@@ -92,7 +93,7 @@ export class Metrics {
   }
 
   /** The seat queue refused. `time`: where Retry-After came from; undefined: from none of these. */
-  refused(model: string, reason: RefusalLabel, time?: RetryLabel): void {
+  refused(model: string, reason: RefusalReason, time?: RetryLabel): void {
     this.#queues.refused(this.#label(model), reason, time);
   }
 

@@ -2,30 +2,13 @@
  * The seat queues. Accounts are the only label without a closed list: they are the operator's own names for its
  * customers, never text of a caller, and only the busiest of a model have their own series.
  */
+import { REFUSAL_REASONS, type RefusalReason } from '../domain/refusal-reasons.js';
 import { SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import type { Gauge, Instruments, Section } from './instruments.js';
 
 /** The longest are of classes that wait for minutes (`queue.maxWaitMs`). */
 const WAIT_SECONDS = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600] as const;
 const ERROR_SECONDS = [-60, -30, -10, -5, -2.5, -1, -0.5, -0.1, 0, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60] as const;
-
-/** Why the seat queue refused, as in admission/seat-queue.ts. */
-const REASONS = [
-  'full',
-  'bytes',
-  'predicted',
-  'standing',
-  'patience',
-  'named',
-  'hopeless',
-  'dropped',
-  'wait',
-  'deadline',
-  'drain',
-  'engine-lost',
-  'no-engine',
-] as const;
-export type RefusalLabel = (typeof REASONS)[number];
 
 /** Where Retry-After came from. */
 const RETRY_KINDS = ['predicted', 'reserved', 'none'] as const;
@@ -152,7 +135,7 @@ export function queueMetrics(
   const refusals = section.counter({
     name: 'ra_sidecar_refusals_total',
     unit: 'requests',
-    labels: { model: ids, reason: REASONS },
+    labels: { model: ids, reason: REFUSAL_REASONS },
     help: 'Requests that the seat queue refused.',
     advice:
       '`standing`, `patience`, `hopeless`, `predicted`, `wait`, `full`, `bytes`, `dropped`: overload; add seats or machines. `named`: the client’s timeout is short. `engine-lost`, `no-engine`: see the log.',
@@ -250,7 +233,7 @@ export function queueMetrics(
       errors.observe({ model }, (waitedMs - predictedMs) / 1000);
     },
     /** The seat queue refused. `time`: where Retry-After came from; undefined: from none of these. */
-    refused(model: string, reason: RefusalLabel, time: RetryLabel | undefined): void {
+    refused(model: string, reason: RefusalReason, time: RetryLabel | undefined): void {
       refusals.inc({ model, reason });
       if (time !== undefined) retries.inc({ model, time });
     },

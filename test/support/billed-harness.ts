@@ -1,7 +1,7 @@
 import { CreditLedger } from '../../sidecar/access/credit.js';
 import type { Caller } from '../../sidecar/access/identity.js';
 import { RequestLimits, TokenQuotas } from '../../sidecar/access/limits.js';
-import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
+import { SeatQueue } from '../../sidecar/admission/queue.js';
 import type { Params } from '../../sidecar/contracts/requests.js';
 import { errorBody } from '../../sidecar/domain/errors.js';
 import { CHAT } from '../../sidecar/api/chat.js';
@@ -90,7 +90,7 @@ export class BilledHarness {
     if (open) this.ledger.open(new Map());
     this.#models = new Map(
       (['chat', 'decision'] as const).map((kind): [string, HostedModel] => {
-        const queue = createFairQueue({
+        const queue = new SeatQueue({
           clock: this.clock,
           random: () => 0,
           config: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1000 },

@@ -1,5 +1,4 @@
-import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
-import type { SeatQueue } from '../../sidecar/admission/seat-queue.js';
+import { SeatQueue } from '../../sidecar/admission/queue.js';
 import type { ChatParams } from '../../sidecar/contracts/requests.js';
 import { CHAT } from '../../sidecar/api/chat.js';
 import type { WorkRoute } from '../../sidecar/api/route.js';
@@ -61,7 +60,7 @@ export class ChatHarness {
 
   /** `seats`: of each replica. */
   constructor(seats: readonly number[] = [1]) {
-    this.queue = createFairQueue({
+    this.queue = new SeatQueue({
       clock: this.clock,
       random: () => 0,
       config: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1000 },

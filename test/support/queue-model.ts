@@ -1,12 +1,5 @@
-import type { FairQueueOptions } from '../../sidecar/admission/fair-queue-options.js';
-import type {
-  Lease,
-  Refused,
-  ReleaseReason,
-  SeatQueue,
-  Ticket,
-  TicketOutcome,
-} from '../../sidecar/admission/seat-queue.js';
+import { SeatQueue } from '../../sidecar/admission/queue.js';
+import type { Lease, Refused, ReleaseReason, Ticket, TicketOutcome } from '../../sidecar/admission/types.js';
 import { FakeClock } from './fake-clock.js';
 
 const CONFIG = { maxWaitMs: 200, waitingPerSeat: 4, waitingBytes: 150 };
@@ -62,9 +55,9 @@ export class QueueWalk {
   #refusals = 0;
   #ended = 0;
 
-  constructor(make: (options: FairQueueOptions) => SeatQueue, seats: number) {
+  constructor(seats: number) {
     this.#seats = seats;
-    this.#queue = make({
+    this.#queue = new SeatQueue({
       clock: this.#clock,
       random: () => 0.5,
       config: CONFIG,

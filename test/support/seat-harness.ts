@@ -1,7 +1,7 @@
-import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
-import type { FairQueueOptions } from '../../sidecar/admission/fair-queue-options.js';
-import type { SeatQueue, Lease, QueueReport, Refused } from '../../sidecar/admission/seat-queue.js';
-import type { ReplicaSize } from '../../sidecar/admission/replica-seats.js';
+import { SeatQueue, type QueueOptions } from '../../sidecar/admission/queue.js';
+import type { Lease, Refused } from '../../sidecar/admission/types.js';
+import type { QueueReport } from '../../sidecar/admission/report.js';
+import type { ReplicaSize } from '../../sidecar/admission/seats.js';
 import { FakeClock } from './fake-clock.js';
 
 /** An account’s stream of requests. Times in ms. */
@@ -67,10 +67,10 @@ export class SeatHarness {
 
   constructor(
     seed: number,
-    options: Partial<Omit<FairQueueOptions, 'seats'>> & { readonly seats?: number | readonly ReplicaSize[] } = {},
+    options: Partial<Omit<QueueOptions, 'seats'>> & { readonly seats?: number | readonly ReplicaSize[] } = {},
   ) {
     this.#random = mulberry32(seed);
-    this.queue = createFairQueue({
+    this.queue = new SeatQueue({
       clock: this.clock,
       random: this.#random,
       config: CONFIG,

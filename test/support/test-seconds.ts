@@ -133,7 +133,7 @@ const SECONDS: Readonly<Record<string, number>> = {
   'integration/picker-metrics': 2,
   'integration/responses': 2,
   'sidecar/access/key-identity': 2,
-  'sidecar/admission/fair-queue.model': 2,
+  'sidecar/admission/queue.model': 2,
   'sidecar/app/usage-bus': 2,
   'sidecar/http/sse': 2,
   'sidecar/usage/balances': 2,

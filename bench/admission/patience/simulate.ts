@@ -3,8 +3,8 @@
  * has no first token in time, one of a whole reply if it has no end in time; its place or seat is free at once then, as
  * in the service.
  */
-import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import type { SeatQueue, Lease, Refused } from '../../../sidecar/admission/seat-queue.js';
+import { SeatQueue } from '../../../sidecar/admission/queue.js';
+import type { Lease, Refused } from '../../../sidecar/admission/types.js';
 import { seeded } from '../../support/load.js';
 import { Agenda } from '../agenda.js';
 import { PREFILL, SEATS, type Caller, type Kind } from './callers.js';
@@ -38,7 +38,7 @@ export interface Setting {
 export async function simulate(list: readonly Caller[], setting: Setting): Promise<SimulatedCall[]> {
   const agenda = new Agenda();
   const random = seeded(setting.seed ?? 7);
-  const queue = createFairQueue({
+  const queue = new SeatQueue({
     clock: agenda,
     random,
     seats: SEATS,

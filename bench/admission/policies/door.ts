@@ -1,5 +1,5 @@
 import type { Clock } from '../../../sidecar/lib/clock.js';
-import type { QueueRequest, Lease, Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
+import type { QueueRequest, Lease, Refused, Ticket } from '../../../sidecar/admission/types.js';
 
 /** The part of a SeatQueue that a request uses when nothing fails: what the simulator drives. */
 export interface Door {

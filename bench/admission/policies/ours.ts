@@ -1,11 +1,11 @@
-import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
+import { SeatQueue } from '../../../sidecar/admission/queue.js';
 import type { Policy } from './door.js';
 
 /** The sidecar’s queue with its default settings. */
 export const ours: Policy = {
   name: 'ra-sidecar',
   open: ({ clock, random, seats, patienceMs }) =>
-    createFairQueue({
+    new SeatQueue({
       clock,
       random,
       seats,

@@ -1,4 +1,4 @@
-import type { QueueRequest, Refused } from '../../../sidecar/admission/seat-queue.js';
+import type { QueueRequest, Refused } from '../../../sidecar/admission/types.js';
 import type { Door, Pass, Seated, Setting } from './door.js';
 
 /** The waiting requests, in the order of the policy. */
@@ -83,5 +83,5 @@ export class ReferenceQueue implements Door {
 
 /** These policies do not know when to retry. */
 function refused(reason: 'full' | 'wait'): Refused {
-  return { kind: 'refused', code: 'capacity_exceeded', reason, retryAfterMs: 1000 };
+  return { kind: 'refused', reason, retryAfterMs: 1000 };
 }

@@ -1,17 +1,12 @@
 import t from 'tap';
 import { refusalOf } from '../../../bench/overload/refusal.js';
-import type { RefusalReason } from '../../../sidecar/admission/seat-queue.js';
+import type { RefusalReason } from '../../../sidecar/domain/refusal-reasons.js';
 import { contractError } from '../../../sidecar/domain/errors.js';
 import { refused } from '../../../sidecar/api/refusals.js';
 
 /** As the sidecar writes it. */
 function bodyOf(reason: RefusalReason): string {
-  const { message, type, code, param } = refused({
-    kind: 'refused',
-    code: reason === 'deadline' ? 'timeout' : 'capacity_exceeded',
-    reason,
-    retryAfterMs: 1500,
-  });
+  const { message, type, code, param } = refused({ reason, retryAfterMs: 1500 });
   return JSON.stringify({ error: { message, type, code, param } });
 }
 

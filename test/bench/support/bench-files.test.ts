@@ -74,7 +74,7 @@ t.test('planned benches depend on the programs that they start, and on no others
     t.ok(service.includes(file), `the sidecar: ${file}`);
   t.notOk(service.includes('bench/overload/overload.bench.ts'));
   const simulated = of('admission/admission.bench.ts');
-  t.ok(simulated.includes('sidecar/admission/fair-queue.ts'));
+  t.ok(simulated.includes('sidecar/admission/queue.ts'));
   for (const folder of ['engine/llama/', 'engine/native', 'sidecar/http/']) t.notOk(some(simulated, folder), folder);
   t.strictSame(
     PLAN.filter((bench) => !filesOf(sourceOf(bench)).includes('bench/support/results.ts')).map(sourceOf),

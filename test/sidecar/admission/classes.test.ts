@@ -1,9 +1,9 @@
 /** Service classes within one account, on a fake clock with random loads. */
 import fc from 'fast-check';
 import t from 'tap';
-import type { QueueRequest } from '../../../sidecar/admission/seat-queue.js';
+import type { QueueRequest } from '../../../sidecar/admission/types.js';
+import { SeatQueue } from '../../../sidecar/admission/queue.js';
 import { CLASS_WEIGHTS } from '../../../sidecar/domain/service-class.js';
-import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { SEATS, SeatHarness, share, type Fate, type Load } from '../../support/seat-harness.js';
 import { rounds } from '../../support/long-form.js';
@@ -82,7 +82,7 @@ t.test('batch gets its share while interactive requests of the same account alwa
 t.test('a full queue: each class keeps the places that its weight gives it', async (t) => {
   const clock = new FakeClock();
   const config = { maxWaitMs: 1e6, waitingPerSeat: 17, waitingBytes: 1e6 };
-  const queue = createFairQueue({ clock, random: () => 0, config, seats: 1 });
+  const queue = new SeatQueue({ clock, random: () => 0, config, seats: 1 });
   queue.pause();
   const settled: string[] = [];
   const enter = (weight: number): string => {
@@ -105,7 +105,7 @@ t.test('a full queue: each class keeps the places that its weight gives it', asy
 
 t.test('a new batch request gets a place in a queue that is full of its account’s interactive requests', async (t) => {
   const config = { maxWaitMs: 1e6, waitingPerSeat: 34, waitingBytes: 1e6 };
-  const queue = createFairQueue({ clock: new FakeClock(), random: () => 0, config, seats: 1 });
+  const queue = new SeatQueue({ clock: new FakeClock(), random: () => 0, config, seats: 1 });
   queue.pause();
   const enter = (weight: number): boolean =>
     !('kind' in queue.enter({ account: 'a', weight, bytes: 1, seatsWanted: 1 }));

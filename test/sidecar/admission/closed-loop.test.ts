@@ -3,8 +3,8 @@
  */
 import fc from 'fast-check';
 import t from 'tap';
-import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import type { RefusalReason } from '../../../sidecar/admission/seat-queue.js';
+import { SeatQueue } from '../../../sidecar/admission/queue.js';
+import type { RefusalReason } from '../../../sidecar/domain/refusal-reasons.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { rounds } from '../../support/long-form.js';
 
@@ -24,7 +24,7 @@ interface Loop {
 /** Runs the loop until so many requests have ended; returns the reasons of refused ones. */
 async function refusals({ seats, callers, holds, readyMs, requests }: Loop): Promise<RefusalReason[]> {
   const clock = new FakeClock();
-  const queue = createFairQueue({ clock, random: () => 0.5, config: CONFIG, seats });
+  const queue = new SeatQueue({ clock, random: () => 0.5, config: CONFIG, seats });
   const refused: RefusalReason[] = [];
   let ended = 0;
   let turn = 0;
@@ -74,7 +74,7 @@ t.test('no caller of a closed loop is refused', async (t) => {
 
 t.test('after an overload, as many callers as seats who begin together are not refused', async (t) => {
   const clock = new FakeClock();
-  const queue = createFairQueue({ clock, random: () => 0.5, config: CONFIG, seats: 8 });
+  const queue = new SeatQueue({ clock, random: () => 0.5, config: CONFIG, seats: 8 });
   const refused: RefusalReason[] = [];
   let served = 0;
   /** Asks once, with a prompt that takes 5 ms to tokenize, and leaves after `patienceMs`. */

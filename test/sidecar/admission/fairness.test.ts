@@ -1,9 +1,9 @@
 /** The goals of docs/admission.md#goals, on a fake clock with random loads. */
 import fc from 'fast-check';
 import t from 'tap';
-import type { ReplicaSize } from '../../../sidecar/admission/replica-seats.js';
-import { jain } from '../../../sidecar/admission/fairness-window.js';
-import type { QueueReport } from '../../../sidecar/admission/seat-queue.js';
+import type { ReplicaSize } from '../../../sidecar/admission/seats.js';
+import { jain } from '../../../sidecar/admission/state.js';
+import type { QueueReport } from '../../../sidecar/admission/report.js';
 import { SEATS, SeatHarness, share, type Load } from '../../support/seat-harness.js';
 import { rounds } from '../../support/long-form.js';
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import type { Lease, SeatQueue, Ticket } from '../../../sidecar/admission/seat-queue.js';
+import { SeatQueue } from '../../../sidecar/admission/queue.js';
+import type { Lease, Ticket } from '../../../sidecar/admission/types.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { rounds } from '../../support/long-form.js';
 
@@ -24,7 +24,7 @@ class ReplicaWalk {
 
   constructor(seats: readonly number[]) {
     const config = { maxWaitMs: 1e6, waitingPerSeat: 8, waitingBytes: 1e9 };
-    this.#queue = createFairQueue({
+    this.#queue = new SeatQueue({
       clock: this.#clock,
       random: () => 0,
       config,

@@ -1,16 +1,9 @@
 /** One queue over the seats of several replicas. */
 import t from 'tap';
-import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import type { ReusableTokens } from '../../../sidecar/admission/next-request.js';
-import type { ReplicaSize } from '../../../sidecar/admission/replica-seats.js';
-import type {
-  Lease,
-  QueueRequest,
-  SeatQueue,
-  Ticket,
-  TicketOutcome,
-  SeatNeeds,
-} from '../../../sidecar/admission/seat-queue.js';
+import { SeatQueue } from '../../../sidecar/admission/queue.js';
+import type { ReusableTokens } from '../../../sidecar/admission/choose.js';
+import type { ReplicaSize } from '../../../sidecar/admission/seats.js';
+import type { Lease, QueueRequest, Ticket, TicketOutcome, SeatNeeds } from '../../../sidecar/admission/types.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const NEEDS: SeatNeeds = { promptTokens: 1000, seatTokens: 1001 };
@@ -24,7 +17,7 @@ function setup(seats: readonly ReplicaSize[], reusableTokens?: ReusableTokens): 
   const config = { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 100_000 };
   return {
     clock,
-    queue: createFairQueue({ clock, random: () => 0, config, seats, ...(reusableTokens && { reusableTokens }) }),
+    queue: new SeatQueue({ clock, random: () => 0, config, seats, ...(reusableTokens && { reusableTokens }) }),
   };
 }
 

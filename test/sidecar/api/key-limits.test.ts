@@ -11,7 +11,7 @@ import type { OpenBody } from '../../../sidecar/prompts/prompt-maker.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
 import { ACME } from '../../support/in-process.js';
-import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
+import { SeatQueue } from '../../../sidecar/admission/queue.js';
 import { postHead } from '../../support/request-head.js';
 import { routeServices } from '../../support/route-services.js';
 
@@ -71,7 +71,7 @@ t.test('nor does a fault after the checks', async (t) => {
     tokenize: broken,
     close: () => undefined,
   };
-  const queue = createFairQueue({
+  const queue = new SeatQueue({
     clock,
     random: () => 0,
     config: { maxWaitMs: 1000, waitingPerSeat: 8, waitingBytes: 1000 },

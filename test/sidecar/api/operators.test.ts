@@ -1,5 +1,5 @@
 import t from 'tap';
-import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
+import { SeatQueue } from '../../../sidecar/admission/queue.js';
 import { admission } from '../../../sidecar/api/operators.js';
 import type { HostedModel } from '../../../sidecar/api/services.js';
 import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
@@ -9,7 +9,7 @@ import { FakeEngine } from '../../support/fake-engine.js';
 t.test('the page names the busiest hundred accounts of each model and adds up the others', async (t) => {
   const clock = new FakeClock();
   const config = { maxWaitMs: 1e9, waitingPerSeat: 1000, waitingBytes: 10_000 };
-  const queue = createFairQueue({ clock, random: () => 0, config, seats: 1 });
+  const queue = new SeatQueue({ clock, random: () => 0, config, seats: 1 });
   const enter = (account: string): void => {
     const ticket = queue.enter({ account, weight: 4, bytes: 7, seatsWanted: 1, user: 'secret' });
     if ('kind' in ticket) throw new Error(ticket.reason);

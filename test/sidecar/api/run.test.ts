@@ -1,8 +1,8 @@
 /** The machine of a request, with a route whose answers are one word. */
 import t from 'tap';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
-import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import type { Lease } from '../../../sidecar/admission/seat-queue.js';
+import { SeatQueue } from '../../../sidecar/admission/queue.js';
+import type { Lease } from '../../../sidecar/admission/types.js';
 import { CHAT } from '../../../sidecar/api/chat.js';
 import type { ImageFailure, JobImages } from '../../../sidecar/api/images.js';
 import { imageFailed } from '../../../sidecar/api/refusals.js';
@@ -32,7 +32,7 @@ const HEADERS = new Map([['content-type', 'application/json']]);
 class Seated {
   readonly clock = new FakeClock();
   readonly engine = new FakeEngine();
-  readonly queue = createFairQueue({
+  readonly queue = new SeatQueue({
     clock: this.clock,
     random: () => 0,
     config: { maxWaitMs: 1000, waitingPerSeat: 1, waitingBytes: 1000 },

@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import t from 'tap';
-import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
+import { SeatQueue } from '../../../sidecar/admission/queue.js';
 import { SeatBoard, type HostedModel, type SeatHolder } from '../../../sidecar/api/services.js';
 import { SeatPlan, takeSnapshot } from '../../../sidecar/console/snapshot.js';
 import type { EngineView, Snapshot } from '../../../sidecar/console/views.js';
@@ -18,7 +18,7 @@ async function engineOf(engine: FakeEngine): Promise<EngineView | undefined> {
 
 async function snapshotOf(engine: FakeEngine, clock: FakeClock): Promise<Snapshot> {
   const config = { maxWaitMs: 1000, waitingPerSeat: 1, waitingBytes: 1000 };
-  const queue = createFairQueue({ clock, random: () => 0, config, seats: 1 });
+  const queue = new SeatQueue({ clock, random: () => 0, config, seats: 1 });
   const scopeOf = (): string => 'all';
   const model: HostedModel = { id: 'm', kind: 'chat', ownedBy: 'x', created: 1, engine, scopeOf, queue };
   const plan = new SeatPlan();

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import type { Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
+import { SeatQueue } from '../../../sidecar/admission/queue.js';
+import type { Refused, Ticket } from '../../../sidecar/admission/types.js';
 import { CLASS_WEIGHTS, type ServiceClass } from '../../../sidecar/domain/service-class.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import type { QueueReading } from '../../../sidecar/telemetry/queue-metrics.js';
@@ -145,7 +145,7 @@ t.test('waiting requests by class, as they arrive, are seated, put back, cancell
   const metrics = new Metrics(['m', 'unwatched']);
   const clock = new FakeClock();
   const config = { maxWaitMs: 1000, waitingPerSeat: 8, waitingBytes: 1000 };
-  const queue = createFairQueue({ clock, random: () => 0, config, seats: 1 });
+  const queue = new SeatQueue({ clock, random: () => 0, config, seats: 1 });
   metrics.sources.set('m', sourcesOf({ queue: (named) => queue.report(named) }));
   const shows = async (what: string, interactive: number, standard: number, batch: number): Promise<void> => {
     const page = await lines(metrics, 'waiting_requests{model="m"');

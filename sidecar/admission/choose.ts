@@ -1,0 +1,245 @@
+/**
+ * Chooses which waiting request gets the next free seat, and of which replica.
+ *
+ * The request: one whose engine was lost, else the first one of the account with the lowest virtual time, or the first one of another
+ * account if that account is close behind and a replica has much of its prompt. Its account is charged as usual, so this changes
+ * the order and not the shares: an account passes another by at most a quarter of a request's seat time, plus the request
+ * that crosses this bound. A request for which no free seat is long enough keeps its turn and delays no other: the first
+ * one, among all waiting requests, for which a seat is long enough goes before it.
+ *
+ * The replica: only replicas with a free seat that is long enough are considered, and of these only those with the shortest seats, so
+ * that the long ones stay free for the requests that need them. Of these it takes the one with the highest
+ *
+ *     share of the prompt that it has - share of its seats that are busy - share of the wanted seats that it lacks
+ *       - share of a token's time that the fastest one would save (seats.ts)
+ *
+ * So a conversation returns to the replica that has its previous turns. Prompts with a common beginning go to the replica that
+ * has it until the others are that much less busy; then these compute it too. A replica whose tokens take twice as long as those
+ * of the fastest counts as if half more of its seats were busy. Of equal replicas it takes the one of which a seat was granted
+ * least recently, so that conversations spread over the saved state of all replicas.
+ */
+import type { Account } from './accounts.js';
+import type { Forecast } from './forecast.js';
+import type { Overload } from './overload.js';
+import type { QueuedRequest } from './request.js';
+import { freeSeatsOf, type Replica } from './seats.js';
+import type { QueueState } from './state.js';
+
+/** A request is seated before its turn only if it shares at least so many tokens with what a replica has. */
+const MIN_TOKENS = 256;
+
+/** It must also share at least this part of its prompt. */
+const MIN_SHARE = 0.1;
+
+/** The most seat time that its account may be ahead of the passed one, as a share of the time of a request of the passed one. */
+const ALLOWANCE = 0.25;
+
+/** The same as a share of the longest wait, so that an account with requests of minutes is not passed for minutes. */
+const ALLOWANCE_OF_WAIT = 0.1;
+
+/** The most accounts whose first requests are compared for one seat. */
+const CANDIDATES = 16;
+
+/** Replicas whose tokens take up to so many times as long count as equally fast: less than this may be chance. */
+const SAME_SPEED_RATIO = 1.25;
+
+/** The most that a slower replica counts as busier: a prompt of which it has nearly all then still goes to it. */
+const MOST_SLOWNESS = 0.75;
+
+/** Seats given elsewhere after which a slower replica counts as fast until it gets one: only its replies show that it is no longer slow. */
+const PROBE_AFTER_GRANTS = 100;
+
+/**
+ * Tokens of a prompt, given by the hashes of its chunks, that this replica need not evaluate: a free sequence of it holds them, or
+ * a prefix cache that it can restore from.
+ */
+export type ReusableTokens = (prefix: Uint32Array, replica: number) => number;
+
+export class SeatChoice {
+  readonly #state: QueueState;
+  readonly #overload: Overload;
+  readonly #forecast: Forecast;
+  readonly #reusableTokens: ReusableTokens | undefined;
+  /** Whether a free seat is long enough for a request. */
+  readonly #fits = ({ seatTokens }: QueuedRequest): boolean => this.#state.replicas.hasFree(seatTokens);
+
+  /** `reusableTokens` undefined: the tokens of a prompt that a replica has are not considered. */
+  constructor(state: QueueState, overload: Overload, forecast: Forecast, reusableTokens: ReusableTokens | undefined) {
+    this.#state = state;
+    this.#overload = overload;
+    this.#forecast = forecast;
+    this.#reusableTokens = reusableTokens;
+  }
+
+  /** The request that is seated next, with its replica set; undefined: no waiting request can take a free seat. */
+  next(): QueuedRequest | undefined {
+    if (this.#state.replicas.freeSeats === 0) return undefined;
+    const queued = this.#state.firstReturned(this.#fits) ?? this.#inTurn();
+    if (queued === undefined) return undefined;
+    queued.replica = this.#replicaFor(queued);
+    return this.#longRequestBefore(queued) ?? queued;
+  }
+
+  /** The next request by the accounts' virtual times, and by what replicas have of the prompts. */
+  #inTurn(): QueuedRequest | undefined {
+    const { seatable } = this.#state;
+    const lowest = seatable.first;
+    // Its class whose turn it is, and that class's next request.
+    const head = lowest?.next?.next;
+    if (!lowest || !head) return undefined;
+    if (!this.#fits(head)) return this.#firstThatFits();
+    if (seatable.size === 1) return head;
+    if (this.#overload.isAged(head)) return this.#fresher() ?? head;
+    if (this.#reusableTokens === undefined) return head;
+    const { usualMs, maxWaitMs } = this.#forecast;
+    const allowedMs = Math.min(ALLOWANCE * (lowest.holdMs ?? usualMs), ALLOWANCE_OF_WAIT * maxWaitMs);
+    // Virtual time is seat time over weight. No weight is below 1, so this leaves out no account that the next line lets in.
+    const near = seatable.front(({ virtualMs }) => virtualMs - lowest.virtualMs <= allowedMs, CANDIDATES);
+    let best: QueuedRequest | undefined = head;
+    let most = 0;
+    for (const { next, virtualMs, weight } of near) {
+      if ((virtualMs - lowest.virtualMs) * weight > allowedMs) continue;
+      const queued = next?.next;
+      const reused = queued && this.#fits(queued) ? this.#mostReusable(queued) : 0;
+      if (reused <= most) continue;
+      most = reused;
+      best = queued;
+    }
+    return best;
+  }
+
+  /**
+   * Overload rule "aged" (overload.ts): the head of the account with the lowest virtual time whose head did not wait too long;
+   * undefined: none of the first accounts has such a head.
+   */
+  #fresher(): QueuedRequest | undefined {
+    let found: QueuedRequest | undefined;
+    let lowest = Infinity;
+    for (const { next, virtualMs } of this.#state.seatable.front(() => true, CANDIDATES)) {
+      const queued = next?.next;
+      if (queued === undefined || virtualMs >= lowest || this.#overload.isAged(queued) || !this.#fits(queued)) continue;
+      found = queued;
+      lowest = virtualMs;
+    }
+    return found;
+  }
+
+  /** The first request that a free seat is long enough for, of the account with the lowest virtual time that has one. O(waiting). */
+  #firstThatFits(): QueuedRequest | undefined {
+    let found: QueuedRequest | undefined;
+    let lowest = Infinity;
+    this.#state.seatable.each((account: Account) => {
+      if (account.virtualMs >= lowest) return;
+      const queued = account.first(this.#fits);
+      if (queued === undefined) return;
+      found = queued;
+      lowest = account.virtualMs;
+    });
+    return found;
+  }
+
+  /** The most tokens of its prompt that a replica with a free seat has; 0 where that is not enough to count. */
+  #mostReusable({ needs }: QueuedRequest): number {
+    if (needs?.prefix === undefined || needs.promptTokens < MIN_TOKENS) return 0;
+    const { replicas } = this.#state;
+    let most = 0;
+    for (let at = 0; at < replicas.all.length; at += 1) {
+      if (replicas.freeSeatsAt(at) > 0) most = Math.max(most, this.#reusableTokens?.(needs.prefix, at) ?? 0);
+    }
+    return most >= Math.max(MIN_TOKENS, MIN_SHARE * needs.promptTokens) ? most : 0;
+  }
+
+  #replicaFor({ needs, request, seatTokens }: QueuedRequest): number {
+    const wants = { seatTokens, promptTokens: needs?.promptTokens ?? 0, seats: request.seatsWanted };
+    const { all } = this.#state.replicas;
+    return place(all, wants, (at) => (needs?.prefix && this.#reusableTokens?.(needs.prefix, at)) ?? 0);
+  }
+
+  /**
+   * If `queued` would take a seat that is longer than it needs, because the shorter ones are busy: the first request of the same
+   * account that needs such a seat, with its replica set. Between accounts seat time alone decides.
+   */
+  #longRequestBefore(queued: QueuedRequest): QueuedRequest | undefined {
+    const { replicas } = this.#state;
+    const shorter = replicas.shorterThan(replicas.all[queued.replica]?.contextPerSeat ?? 0);
+    if (shorter === 0 || queued.seatTokens > shorter) return undefined;
+    const account = this.#state.accountOf(queued);
+    const long = account.first((other) => other.seatTokens > shorter && this.#fits(other));
+    if (long !== undefined) long.replica = this.#replicaFor(long);
+    return long;
+  }
+}
+
+/** What decides where a request is placed. */
+export interface PlacementNeeds {
+  /** Tokens that its seat must be able to hold. */
+  readonly seatTokens: number;
+  readonly promptTokens: number;
+  /** Seats that it can use at once, all of one replica. */
+  readonly seats: number;
+}
+
+/**
+ * The index of the replica, or -1 if no free seat is long enough. `reusableTokens`: tokens of the prompt that a
+ * replica need not evaluate; it is not asked where there is no choice.
+ */
+export function place(
+  replicas: readonly Replica[],
+  needs: PlacementNeeds,
+  reusableTokens: (replica: number) => number,
+): number {
+  let context = Infinity;
+  let candidates = 0;
+  let found = -1;
+  for (let at = 0; at < replicas.length; at += 1) {
+    const replica = replicas[at];
+    if (replica === undefined || freeSeatsOf(replica) === 0 || replica.contextPerSeat < needs.seatTokens) continue;
+    if (replica.contextPerSeat > context) continue;
+    candidates = replica.contextPerSeat < context ? 1 : candidates + 1;
+    context = replica.contextPerSeat;
+    found = at;
+  }
+  return candidates > 1 ? best(replicas, context, needs, reusableTokens) : found;
+}
+
+/** The best of the replicas that have a free seat of exactly this length. */
+function best(
+  replicas: readonly Replica[],
+  context: number,
+  needs: PlacementNeeds,
+  reusableTokens: (replica: number) => number,
+): number {
+  let found = -1;
+  let highest = -Infinity;
+  let longestAgo = Infinity;
+  const fastest = lowestRatio(replicas, context);
+  replicas.forEach((replica, at) => {
+    const free = freeSeatsOf(replica);
+    if (free === 0 || replica.contextPerSeat !== context) return;
+    const held = needs.promptTokens > 0 ? Math.min(1, reusableTokens(at) / needs.promptTokens) : 0;
+    const lacking = Math.max(0, needs.seats - free) / needs.seats;
+    const worth = held - replica.busy / replica.seats - lacking - slowness(replica, fastest);
+    if (worth < highest || (worth === highest && replica.grantedLast >= longestAgo)) return;
+    found = at;
+    highest = worth;
+    longestAgo = replica.grantedLast;
+  });
+  return found;
+}
+
+/** The lowest ratio of the replicas that have a free seat of this length; Infinity where none is known. */
+function lowestRatio(replicas: readonly Replica[], context: number): number {
+  let fastest = Infinity;
+  for (const replica of replicas) {
+    if (replica.tokenTimeRatio === undefined || freeSeatsOf(replica) === 0 || replica.contextPerSeat !== context)
+      continue;
+    fastest = Math.min(fastest, replica.tokenTimeRatio);
+  }
+  return fastest;
+}
+
+/** The share of a token's time that the fastest replica would save; 0 where that is not known, small, or to be learned again. */
+function slowness({ tokenTimeRatio = 0, passedOver }: Replica, fastest: number): number {
+  if (passedOver >= PROBE_AFTER_GRANTS || tokenTimeRatio <= SAME_SPEED_RATIO * fastest) return 0;
+  return Math.min(1 - fastest / tokenTimeRatio, MOST_SLOWNESS);
+}

@@ -1,0 +1,178 @@
+/** Decides which requests are admitted, which waiting ones are dropped for them, and when refused ones should retry. */
+import { REFUSALS, type RefusalReason } from '../domain/refusal-reasons.js';
+import type { Account, AccountClass } from './accounts.js';
+import type { Forecast } from './forecast.js';
+import { lastOfLongest, victims } from './make-room.js';
+import type { Overload } from './overload.js';
+import { bodyKeyOf, type QueuedRequest } from './request.js';
+import { retryAfter, RetryReservations } from './retry.js';
+import type { QueueState } from './state.js';
+import type { QueueConfig, QueueRequest, Refused } from './types.js';
+
+export interface Admitted {
+  readonly kind: 'admitted';
+  /** Undefined: there is no prediction. */
+  readonly predictedMs: number | undefined;
+  /** It returned at the time that was reserved for it. */
+  readonly hasReservation: boolean;
+  /** It is admitted to find out whether patience grew. */
+  readonly explores: boolean;
+  /** Waiting requests to be refused as `dropped`, to make room in the queue. */
+  readonly dropped: readonly QueuedRequest[];
+  /** The waiting request of its own class to be refused as `standing`, to make room. */
+  readonly replaced: QueuedRequest | undefined;
+}
+
+/** What a refusal's time to retry depends on, besides its account and class. */
+interface Refusing {
+  /** How long the next try may wait, ms; absent: the longest wait. */
+  readonly budgetMs?: number;
+  /** Of its account and body. */
+  readonly bodyKey?: string | undefined;
+  /** Tokens that its seat has to hold; absent: any seat will do, or it is not known. */
+  readonly seatTokens?: number;
+}
+
+export class Judge {
+  readonly reservations = new RetryReservations();
+  readonly #state: QueueState;
+  readonly #config: QueueConfig;
+  readonly #random: () => number;
+  readonly #overload: Overload;
+  readonly #forecast: Forecast;
+  readonly #refused: Partial<Record<RefusalReason, number>> = {};
+
+  constructor(state: QueueState, config: QueueConfig, random: () => number, overload: Overload, forecast: Forecast) {
+    this.#state = state;
+    this.#config = config;
+    this.#random = random;
+    this.#overload = overload;
+    this.#forecast = forecast;
+  }
+
+  /** Refusals so far. */
+  get refused(): Readonly<Partial<Record<RefusalReason, number>>> {
+    return { ...this.#refused };
+  }
+
+  /**
+   * Judges a newcomer of `account`, step by step. `again`: it is this request, which `outgrew` the free seats and does not count as
+   * waiting now.
+   */
+  judge(request: QueueRequest, account: Account, again?: QueuedRequest): Admitted | Refused {
+    const { now, waiting, seats } = this.#state;
+    const accountClass = account.classFor(request.weight);
+    const bodyKey = bodyKeyOf(request);
+    const seatTokens = again?.seatTokens ?? 0;
+    const refuse = (reason: RefusalReason, budgetMs = this.#config.maxWaitMs): Refused =>
+      this.refuse(reason, account, accountClass, { bodyKey, seatTokens, budgetMs });
+
+    if (request.deadlineAt !== undefined && request.deadlineAt <= now) return refuse('deadline');
+    const stands = this.#overload.standsFor(seatTokens);
+    const hasReservation = again?.hasReservation ?? this.reservations.redeem(bodyKey, now);
+
+    // The longest wait and the deadline. A retry may wait as long as this request could.
+    const predictedMs = this.#forecast.canPredict ? this.predict(account, accountClass, seatTokens) : undefined;
+    const budgetMs = this.#forecast.budgetMs(accountClass, request.deadlineAt);
+    if (predictedMs !== undefined && predictedMs > budgetMs) {
+      const byCalibration = predictedMs <= budgetMs * accountClass.calibration;
+      if (byCalibration && !accountClass.hasSeatable) accountClass.refusedByCalibration();
+      return refuse('predicted', budgetMs);
+    }
+
+    let explores = again?.explores ?? false;
+    if (predictedMs !== undefined && predictedMs > 0) {
+      // The client's own timeout.
+      const untilEnd = request.awaits === 'first-token' ? undefined : accountClass;
+      const wantedMs = this.#forecast.budgetMs(untilEnd, request.wantedUntil);
+      if (predictedMs > wantedMs) return refuse('named', wantedMs);
+
+      // Overload rules "longestMs" and "explores".
+      const longestMs = stands ? this.#overload.longestMs(request, account) : Infinity;
+      explores ||= stands && this.#overload.explores();
+      if (predictedMs > longestMs && !hasReservation && !explores && !accountClass.newestFirst)
+        return refuse('patience', longestMs);
+    }
+
+    // A request for which a seat is free waits for its prompt alone, however many were refused before.
+    const isExempt = hasReservation || !stands || this.#isSeatFree(seatTokens);
+
+    // Overload rule "isFresh".
+    if (!isExempt && this.#overload.isFresh(request, account, accountClass)) return refuse('standing');
+
+    // Overload rule "roomOf".
+    let replaced: QueuedRequest | undefined;
+    if (!isExempt && accountClass.list.length >= this.#overload.roomOf(accountClass)) {
+      account.pressedAt = now;
+      [replaced] = accountClass.newestFirst ? lastOfLongest(accountClass, 1) : [];
+      if (replaced === undefined) return refuse('standing');
+    }
+
+    // Places, of which overload rule "totalRoom" leaves fewer. A request that gets a free seat at once takes none.
+    const freeSeats = again === undefined ? this.#state.replicas.freeSeats : 0;
+    const places = this.#config.waitingPerSeat * seats;
+    const allowed = Math.min(places, isExempt ? Infinity : this.#overload.totalRoom) + freeSeats;
+    const missing = waiting + 1 - allowed - (replaced === undefined ? 0 : 1);
+
+    // A body above the cap may wait if no other request does, since it would otherwise always be refused. The limit of bodies bounds it.
+    const held = this.#state.bytes - (replaced?.request.bytes ?? 0);
+    const bytes = waiting === 0 ? 0 : held + request.bytes - this.#config.waitingBytes;
+
+    // At most one is dropped for one that is admitted: those past the bound were admitted when there was more room.
+    const shortage = { places: Math.min(missing, 1), bytes };
+    const newcomer = { account, class: accountClass, bytes: request.bytes };
+    const dropped = victims(this.#state.byPlaces, newcomer, shortage, replaced);
+    if (dropped !== undefined) return { kind: 'admitted', predictedMs, hasReservation, explores, dropped, replaced };
+    if (missing <= 0) return refuse('bytes');
+    return refuse(waiting + 1 > places + freeSeats ? 'full' : 'standing');
+  }
+
+  /**
+   * Whether a request is judged again, now that the length of its seat is known: only some of the seats are long enough, and none of
+   * them is free. It may have been admitted because a shorter one was, or since all seats together would soon serve it.
+   */
+  outgrew({ seatTokens }: QueuedRequest): boolean {
+    const { replicas } = this.#state;
+    if (seatTokens === 0 || replicas.hasFree(seatTokens)) return false;
+    return replicas.all.some(({ contextPerSeat }) => contextPerSeat < seatTokens);
+  }
+
+  /**
+   * How long a newcomer of `account` and this class would wait (Ŵ), ms; 0 if a seat is free for it. `seatTokens`: that its seat has
+   * to hold; 0: any seat will do.
+   */
+  predict(account: Account, accountClass: AccountClass, seatTokens = 0): number {
+    if (this.#isSeatFree(seatTokens)) return 0;
+    const { seats, busy, replicas } = this.#state;
+    if (seatTokens === 0) return this.#forecast.waitMs(account, accountClass, seats);
+    return this.#forecast.waitMs(account, accountClass, replicas.seatsFor(seatTokens), busy);
+  }
+
+  /** Refuses a request that waited, or that lost its engine, and waits no more. */
+  refuseWaiting(queued: QueuedRequest, reason: RefusalReason): Refused {
+    const account = this.#state.accountOf(queued);
+    return this.refuse(reason, account, account.classFor(queued.request.weight), queued);
+  }
+
+  /** Makes a refusal and counts it. */
+  refuse(
+    reason: RefusalReason,
+    account: Account,
+    accountClass: AccountClass,
+    { budgetMs = this.#config.maxWaitMs, bodyKey, seatTokens = 0 }: Refusing = {},
+  ): Refused {
+    this.#refused[reason] = (this.#refused[reason] ?? 0) + 1;
+    const row = REFUSALS[reason];
+    const reserves = row.reserves && this.#overload.standsFor(seatTokens);
+    const reserved = reserves ? this.reservations.offer(accountClass, bodyKey, this.#state.now) : undefined;
+    if (reserved) return { kind: 'refused', reason, retryAfterMs: reserved.ms, retry: reserved.kind };
+    if (row.retryAfter === 'soon') return { kind: 'refused', reason, retryAfterMs: retryAfter(0, this.#random()) };
+    const waitMs = this.predict(account, accountClass, seatTokens);
+    const afterMs = row.retryAfter === 'place' ? waitMs / (accountClass.waiting + 1) : waitMs - budgetMs;
+    return { kind: 'refused', reason, retryAfterMs: retryAfter(afterMs, this.#random()), retry: 'predicted' };
+  }
+
+  #isSeatFree(seatTokens: number): boolean {
+    return this.#state.hasSeatForNewcomer && this.#state.replicas.hasFree(seatTokens);
+  }
+}

@@ -1,0 +1,113 @@
+/**
+ * What the seat queue and its callers exchange. A seat is one parallel sequence of one replica of a model's engine; one queue serves
+ * the seats of all replicas of one model.
+ *
+ * A request takes a place with `enter`, before anything costly is done for it. It is given no seat until `ready` is called after the
+ * last check. The outcome settles exactly once.
+ */
+import type { RefusalReason } from '../domain/refusal-reasons.js';
+
+/** What a caller waits for: the first token of a stream, or the end of a whole reply. */
+export type Awaited = 'first-token' | 'end';
+
+export interface QueueRequest {
+  /** The account: fairness is between accounts. */
+  readonly account: string;
+  /** The caller's end-user label, for fairness inside the account. Never logged. */
+  readonly user?: string;
+  /** The share of this account's class (16, 4 or 1). */
+  readonly weight: number;
+  /** Body bytes that this request holds while it waits. */
+  readonly bytes: number;
+  /** On the queue's clock, ms; waiting past it settles as refused for `deadline`. */
+  readonly deadlineAt?: number;
+  /** A gateway set the deadline for this request; otherwise it is the operator's for all requests. */
+  readonly urgent?: boolean;
+  /** Seats it could use at once; it starts with one. */
+  readonly seatsWanted: number;
+  /** Absent: `end`. */
+  readonly awaits?: Awaited;
+  /** On the queue's clock, ms: the client's own timeout. It bounds the wait and does not change the order. */
+  readonly wantedUntil?: number;
+  /** Equal for requests with the same body: identifies copies of a request, and a retry. */
+  readonly bodyDigest?: string;
+}
+
+/** What is known once a prompt is tokenized. */
+export interface SeatNeeds {
+  readonly promptTokens: number;
+  /** Tokens that its seat has to hold; absent: any seat will do. */
+  readonly seatTokens?: number;
+  /** Hashes of the prompt's leading chunks, longest last, for prefix affinity. */
+  readonly prefix?: Uint32Array;
+}
+
+/** A refusal, with the time after which a retry may be admitted. */
+export interface Refused {
+  readonly kind: 'refused';
+  readonly reason: RefusalReason;
+  readonly retryAfterMs: number;
+  /** Where that time came from (retry.ts). `none`: a long time, since none could be reserved. Absent: no wait was predicted. */
+  readonly retry?: 'predicted' | 'reserved' | 'none';
+}
+
+export type TicketOutcome =
+  { readonly kind: 'seated'; readonly lease: Lease } | Refused | { readonly kind: 'cancelled' };
+
+/** A place in the queue. */
+export interface Ticket {
+  /** The last check passed. From here `ra-queue` counts. Calling it again does nothing. */
+  ready(needs: SeatNeeds): void;
+  /** Settles once. */
+  readonly outcome: Promise<TicketOutcome>;
+  /**
+   * The caller disconnected or a check failed: the place is freed and the outcome settles as cancelled. After the outcome
+   * settled it records that the caller left, and ends the second wait of a request that was given back; else it does nothing.
+   */
+  cancel(cause?: 'disconnected'): void;
+}
+
+export type ReleaseReason = 'done' | 'cancelled' | 'failed' | 'engine-lost' | 'deadline';
+
+/** A grant of seats. The code that awaited the ticket owns it and must end it by `release` or `giveBack`. */
+export interface Lease {
+  /** Seats held now, 0 once ended. */
+  readonly seats: number;
+  /** The replica of the engine whose seats these are, by its index. */
+  readonly replica: number;
+  /** Milliseconds that it waited in the queue, from `ready` on; those after a `giveBack` are added. */
+  readonly waitedMs: number;
+  /** The predicted wait when the request entered, ms; undefined: there was no prediction. */
+  readonly predictedMs?: number | undefined;
+  /** Takes a further seat of the same replica if one is free and no waiting request could use it. */
+  takeSeat(): boolean;
+  /** Returns one seat; the last one is returned by `release` only. */
+  freeSeat(): void;
+  /**
+   * From now on and while this lease holds more than one seat, `fn` is called when another request begins to wait: a seat should
+   * then be returned as soon as possible. It is called again only after one was returned. No request waits while a lease
+   * grows, so a call right after that misses none.
+   */
+  whenWanted(fn: () => void): void;
+  /** Records that the caller has received the first token of its stream: a later disconnect is no sign of impatience. */
+  begun(): void;
+  /** Records the mean time of a token of its reply, ms: a slower replica gets fewer requests. */
+  observeTokenMs(ms: number): void;
+  /** Ends the lease. Idempotent: the first call counts. `cancelled`: the caller disconnected. */
+  release(reason: ReleaseReason): void;
+  /**
+   * The engine was lost before it started this request, which returns to the head of the queue and keeps its deadline and its
+   * waiting time. That may happen as often as the engine has replicas; the next time settles as refused for `engine-lost`. On a
+   * lease that has ended it settles as cancelled.
+   */
+  giveBack(): Promise<TicketOutcome>;
+}
+
+export interface QueueConfig {
+  /** The longest wait from `enter` to a seat, ms. */
+  readonly maxWaitMs: number;
+  /** Requests that may wait, per seat. */
+  readonly waitingPerSeat: number;
+  /** Body bytes that all waiting requests may hold together. */
+  readonly waitingBytes: number;
+}

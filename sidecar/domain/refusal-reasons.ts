@@ -1,0 +1,121 @@
+/**
+ * Why the seat queue refuses a request: one row for each reason, with all that follows from it. Routes read `code` and `message`, the
+ * queue reads `retryAfter` and `reserves`, metrics and pages show the reason's name.
+ */
+import type { ErrorCode } from './errors.js';
+
+interface RefusalRow {
+  /** The error code of the answer. */
+  readonly code: Extract<ErrorCode, 'capacity_exceeded' | 'draining' | 'timeout' | 'bad_gateway'>;
+  readonly message: string;
+  /**
+   * What Retry-After is computed from. `wait`: the predicted wait, less the time that the request could have waited. `place`: the time
+   * until the account's next request is seated, which frees a place. `soon`: no prediction applies, another server may answer.
+   */
+  readonly retryAfter: 'wait' | 'place' | 'soon';
+  /** Whether a time to return is reserved if the queue stands (admission/retry.ts). */
+  readonly reserves: boolean;
+}
+
+export const REFUSALS = {
+  /** No place to wait is free, and no other account has more requests waiting. */
+  full: {
+    code: 'capacity_exceeded',
+    message: 'All seats are busy and the queue is full. Try again after the time given.',
+    retryAfter: 'place',
+    reserves: true,
+  },
+  /** The bodies of the waiting requests leave no room for this one. */
+  bytes: {
+    code: 'capacity_exceeded',
+    message: 'All seats are busy and the queue holds too many bytes. Try again after the time given.',
+    retryAfter: 'place',
+    reserves: false,
+  },
+  /** The wait would be too long. */
+  predicted: {
+    code: 'capacity_exceeded',
+    message: 'All seats are busy and the wait would be too long. Try again after the time given.',
+    retryAfter: 'wait',
+    reserves: true,
+  },
+  /** More requests arrive than the seats can serve, and the seats stay busy with fewer waiting. */
+  standing: {
+    code: 'capacity_exceeded',
+    message: 'All seats are busy and more requests come than they can serve. Try again after the time given.',
+    retryAfter: 'place',
+    reserves: true,
+  },
+  /** The wait would be longer than callers like this one stay. */
+  patience: {
+    code: 'capacity_exceeded',
+    message: 'All seats are busy and the wait is longer than most callers stay. Try again after the time given.',
+    retryAfter: 'wait',
+    reserves: true,
+  },
+  /** The wait would exceed the client's own timeout. */
+  named: {
+    code: 'capacity_exceeded',
+    message:
+      'All seats are busy and the wait would pass the time that the request names. Try again after the time given.',
+    retryAfter: 'wait',
+    reserves: false,
+  },
+  /** It waited as long as its client does, or so long that a newer request's caller is more likely to be there when it is answered. */
+  hopeless: {
+    code: 'capacity_exceeded',
+    message: 'No seat came free while the reply could still be in time. Try again after the time given.',
+    retryAfter: 'wait',
+    reserves: true,
+  },
+  /** It waited, and made room for a request of an account with fewer waiting, or with none and less seat time. */
+  dropped: {
+    code: 'capacity_exceeded',
+    message:
+      'The request made room in the full queue for one of an account that has less waiting. Try again after the time given.',
+    retryAfter: 'place',
+    reserves: true,
+  },
+  /** It got no seat within the longest wait. Answered 503 `cold` while the model loads. */
+  wait: {
+    code: 'capacity_exceeded',
+    message: 'No seat came free within the longest wait. Try again after the time given.',
+    retryAfter: 'wait',
+    reserves: true,
+  },
+  /** Its deadline passed before it had a seat. */
+  deadline: {
+    code: 'timeout',
+    message:
+      'The deadline of the request passed while it waited for a seat. Send it again, with a later deadline if it named one.',
+    retryAfter: 'wait',
+    reserves: false,
+  },
+  drain: {
+    code: 'draining',
+    message:
+      'This server is shutting down. Send the request again after the time given: another server, or this one once it has ' +
+      'restarted, will take it.',
+    retryAfter: 'soon',
+    reserves: false,
+  },
+  /** Its engine was lost before it began the request, once for each replica and once more. */
+  'engine-lost': {
+    code: 'bad_gateway',
+    message: 'The engine was lost each time before it began this request. Try again shortly.',
+    retryAfter: 'soon',
+    reserves: false,
+  },
+  /** The model could not be loaded, and is not loaded again without a new request. Answered 503 `cold` while the model loads. */
+  'no-engine': {
+    code: 'capacity_exceeded',
+    message: 'The model could not be loaded. Try again after the time given.',
+    retryAfter: 'soon',
+    reserves: false,
+  },
+} as const satisfies Record<string, RefusalRow>;
+
+export type RefusalReason = keyof typeof REFUSALS;
+
+/** All reasons, in the order of the table. */
+export const REFUSAL_REASONS = Object.keys(REFUSALS) as readonly RefusalReason[];
