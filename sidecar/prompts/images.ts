@@ -82,14 +82,8 @@ function unescaped(text: string): string | undefined {
   }
 }
 
-/** Width and height, in pixels. */
-export interface ImageSize {
-  readonly width: number;
-  readonly height: number;
-}
-
-/** Undefined: neither a PNG nor a JPEG, or its head is damaged. */
-export function imageSize(file: Uint8Array): ImageSize | undefined {
+/** The size by the file's head, px. Undefined: neither a PNG nor a JPEG, or its head is damaged. */
+export function imageSize(file: Uint8Array): RequestImage['size'] | undefined {
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength);
   const size = isPng(view) ? pngSize(view) : isJpeg(view) ? jpegSize(file, view) : undefined;
   return size !== undefined && size.width > 0 && size.height > 0 ? size : undefined;
@@ -110,7 +104,7 @@ function isPng(view: DataView): boolean {
   );
 }
 
-function pngSize(view: DataView): ImageSize {
+function pngSize(view: DataView): RequestImage['size'] {
   return { width: view.getUint32(16), height: view.getUint32(20) };
 }
 
@@ -152,7 +146,7 @@ function scansFrom(file: Uint8Array, from: number): number {
 }
 
 /** Undefined also for a file that was cut off, whose decoder would fill in what is missing, and for one of too many scans. */
-function jpegSize(file: Uint8Array, view: DataView): ImageSize | undefined {
+function jpegSize(file: Uint8Array, view: DataView): RequestImage['size'] | undefined {
   let at = 2;
   while (at + 4 <= view.byteLength) {
     // Some writers leave bytes between segments that belong to none.
