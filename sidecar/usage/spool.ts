@@ -34,10 +34,7 @@ import { encode, START, type Mark, type Position } from './spool-format.js';
 
 /** When the spool works by itself, ms; tests have other values. */
 const PACE = {
-  /**
-   * Records that no reply waits for are synced together, at the latest after this long: what a crash may lose of them stays small, and
-   * a busy sidecar syncs at most 200 times a second for them. A reply's last record is written as soon as the disk is free.
-   */
+  /** Records that no reply waits for are synced together after this long: a crash loses few, and there are at most 200 syncs a second. */
   groupMs: 5,
   /** Number of waiting records at which they are written at once: more do not make a sync cheaper for each. */
   groupRecords: 64,
@@ -67,10 +64,7 @@ export interface SpoolHooks {
   health?(health: Health): void;
   /** A probe found the spool larger than its limit; called at each probe until there is room. */
   full?(): void;
-  /**
-   * A file of the spool was removed from outside. `records`: written since the last check that found all files in
-   * place, and possibly missing since.
-   */
+  /** A file was removed from outside. `records`: written since all files were last found in place, and possibly missing. */
   removed?(removed: Removed, records: number): void;
   /** Another process took the spool's folder; its id, or 0 if unknown. Called at each probe that finds it. */
   taken?(pid: number): void;
@@ -338,10 +332,7 @@ export class Spool {
     return this.#unsynced.findLast((unsynced) => unsynced.record === record);
   }
 
-  /**
-   * Writes if enough records wait, the oldest has waited long enough or a reply waits; after an error, the next probe
-   * does.
-   */
+  /** Writes if enough records wait, the oldest has waited long enough or a reply waits; after an error the next probe does. */
   #writeSoon(): void {
     const [oldest] = this.#unsynced;
     if (!oldest || this.#busy || this.#broken || this.#closing) return;
