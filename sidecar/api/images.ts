@@ -4,7 +4,7 @@ import type { ContractError } from '../domain/errors.js';
 import type { Prompt } from '../engine-client/engine.js';
 import type { RequestImage } from '../prompts/prompt-maker.js';
 import { placeImages, type ImageLayout, type PlacedPart } from '../vision/place-images.js';
-import type { EncodeTask, Encoding, Layout, Size, Vision } from '../vision/vision.js';
+import type { EncodeTask, Encoding, Layout, Size, Vision } from '../vision/client.js';
 import { imageFailed, imageTooLong, imageUnreadable, starting } from './refusals.js';
 
 /** With `detail: low` an image is shrunk to sides of this many pixels, where that saves tokens. */

@@ -15,7 +15,7 @@ import type { RequestPhase } from '../telemetry/model-metrics.js';
 import type { Tracing } from '../telemetry/tracing.js';
 import type { PriceList } from '../usage/prices.js';
 import type { UsageRecorder } from '../usage/spool.js';
-import type { Vision } from '../vision/vision.js';
+import type { Vision } from '../vision/client.js';
 
 /** One hosted model: an engine and the queue for its seats. */
 export interface HostedModel {

@@ -10,7 +10,7 @@ import { LoadEstimate } from '../lib/load-estimate.js';
 import type { Log } from '../telemetry/logger.js';
 import type { CacheScope } from '../../engine/protocol/cache-key.js';
 import { ClosedScopes } from '../../engine/protocol/closed-scopes.js';
-import type { VisionSetup } from '../../engine/protocol/vision-messages.js';
+import type { EncodeTask, LayoutPart, Size, VisionFacts, VisionSetup } from '../../engine/protocol/vision-messages.js';
 import {
   START_TIMEOUT_MS,
   VisionProcess,
@@ -18,7 +18,8 @@ import {
   type VisionMessage,
   type VisionProcessEvents,
 } from './process.js';
-import type { EncodeTask, Encoded, Encoding, Layout, Size, Vision, VisionFacts, VisionState } from './vision.js';
+
+export type { EncodeTask, Size, VisionFacts } from '../../engine/protocol/vision-messages.js';
 
 /** An image that is not encoded within this time counts as hung, ms. On a CPU real encoders take up to a minute. */
 const ENCODE_MS = 300_000;
@@ -34,6 +35,39 @@ const MAX_WAITING = 4096;
 
 /** Sizes whose layouts are remembered; when there are more, all are dropped. */
 const MAX_LAYOUTS = 4096;
+
+/**
+ * cold: loading, or between two processes; ready: takes images; lost: the projector cannot be used, or it was closed.
+ */
+export type VisionState = 'cold' | 'ready' | 'lost';
+
+export type Layout =
+  | { readonly kind: 'layout'; readonly parts: readonly LayoutPart[] }
+  /** The projector takes no image of this size, or its process ended over it. */
+  | { readonly kind: 'failed' }
+  /** There is no process now. */
+  | { readonly kind: 'unavailable' };
+
+export type Encoded =
+  /** One for each part of the layout with embeddings, in order. */
+  | { readonly kind: 'encoded'; readonly embeddings: readonly Float32Array[] }
+  /** The file is not what its head says. */
+  | { readonly kind: 'undecodable' }
+  /** The process ended or hung over it, or there are too many. */
+  | { readonly kind: 'failed' };
+
+/** An image that is encoded, or waits for it. */
+export interface Encoding {
+  /** Never rejects; never settles after `cancel`. */
+  readonly result: Promise<Encoded>;
+  /** The image is no longer needed. One that is being encoded is finished and kept. Idempotent. */
+  readonly cancel: () => void;
+}
+
+/** A vision process as routes know it. */
+export type Vision = Readonly<
+  Pick<VisionClient, 'state' | 'readyInMs' | 'facts' | 'maxTokens' | 'secret' | 'layout' | 'encode'>
+>;
 
 export interface VisionClientOptions {
   readonly setup: VisionSetup;
@@ -70,9 +104,11 @@ interface Running {
   readonly unwatch: () => void;
 }
 
-export class VisionClient implements Vision {
+export class VisionClient {
+  /** The most tokens of an image. */
   readonly maxTokens: number;
-  readonly secret = randomBytes(32);
+  /** Random bytes of this sidecar. Digests of images are made with them, so that no caller can choose one or find one out. */
+  readonly secret: Uint8Array = randomBytes(32);
   readonly #options: VisionClientOptions;
   #state: VisionState = 'cold';
   /** Why the present process cannot start, one line for the operator. */
@@ -99,10 +135,12 @@ export class VisionClient implements Vision {
     return this.#state;
   }
 
+  /** Set from the first `ready` on. */
   get facts(): VisionFacts | undefined {
     return this.#facts;
   }
 
+  /** Until it may be ready, ms. */
   get readyInMs(): number {
     return this.#state === 'ready' ? 0 : this.#estimate.readyInMs(this.#options.clock.now());
   }
@@ -130,6 +168,7 @@ export class VisionClient implements Vision {
     this.#failWaiting();
   }
 
+  /** What an image of this size becomes in a prompt. Never rejects. */
   layout(size: Size): Promise<Layout> {
     this.start();
     const process = this.#process;
@@ -149,6 +188,7 @@ export class VisionClient implements Vision {
     return asked;
   }
 
+  /** Accounts take turns. */
   encode(task: EncodeTask, account: string): Encoding {
     if (this.#state === 'lost' || this.#waiting.size >= MAX_WAITING)
       return { result: Promise.resolve({ kind: 'failed' }), cancel: () => undefined };

@@ -14,7 +14,7 @@ import type {
   Size,
   Vision,
   VisionFacts,
-} from '../../../sidecar/vision/vision.js';
+} from '../../../sidecar/vision/client.js';
 
 const facts: VisionFacts = {
   projectorVersion: 'p1',

@@ -2,9 +2,8 @@ import t from 'tap';
 import type { VisionSetup } from '../../../engine/protocol/vision-messages.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 import { Backoff } from '../../../sidecar/lib/clock.js';
-import { VisionClient } from '../../../sidecar/vision/client.js';
+import { VisionClient, type Encoded, type EncodeTask } from '../../../sidecar/vision/client.js';
 import type { VisionEnd, VisionMessage, VisionProcessEvents, VisionRequest } from '../../../sidecar/vision/process.js';
-import type { Encoded, EncodeTask } from '../../../sidecar/vision/vision.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { RecordingLog } from '../../support/in-process.js';
 
