@@ -6,7 +6,7 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { connect as connectPlain, type Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
-import { createServer } from '../../sidecar/http/server.js';
+import { Server } from '../../sidecar/http/server.js';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import { connectTls, testPair } from '../../test/support/certificates.js';
 import { messageOf } from '../support/children.js';
@@ -24,7 +24,7 @@ if (process.argv[2] === 'serve') await serve(process.argv[3] === 'tls');
 else await measure();
 
 async function serve(tls: boolean): Promise<void> {
-  const server = createServer({
+  const server = new Server({
     routes: {
       '/short': { GET: (exchange) => exchange.reply({ status: 200, body: '{"ok":true}' }) },
       '/stream': {

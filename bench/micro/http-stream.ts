@@ -10,7 +10,7 @@ import { connect } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import { messageOf } from '../support/children.js';
-import { createServer } from '../../sidecar/http/server.js';
+import { Server } from '../../sidecar/http/server.js';
 
 const CONNECTIONS = 32;
 const BODY = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'x'.repeat(1950) }] });
@@ -53,7 +53,7 @@ async function main(seconds: number): Promise<void> {
     for (const next of open) if (!next()) open.delete(next);
     if (open.size > 0) setImmediate(step);
   };
-  const server = createServer({
+  const server = new Server({
     routes: {
       '/reply': {
         POST: async (exchange) => {

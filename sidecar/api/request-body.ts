@@ -71,7 +71,7 @@ export class RequestBody {
 
   /** Of the prompt's images these are still needed. Their files count as the body did. */
   imagesHeld(images: readonly RequestImage[]): void {
-    this.#received.holdBesides(images.reduce((sum, { bytes }) => sum + bytes.byteLength, 0));
+    this.#received.countDerived(images.reduce((sum, { bytes }) => sum + bytes.byteLength, 0));
   }
 
   /** An engine has begun the prompt, so that it is not made again. Its images are still needed. */

@@ -17,7 +17,7 @@ import { notServed, routesOf } from '../api/public-routes.js';
 import { run } from '../api/run.js';
 import type { Services } from '../api/services.js';
 import { LoadReport } from '../http/load-report.js';
-import { createServer, type Handler, type Routes, type Server, type ServerOptions } from '../http/server.js';
+import { Server, type Handler, type Routes, type ServerOptions } from '../http/server.js';
 import type { TlsFiles } from '../http/tls-apps.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
@@ -103,7 +103,7 @@ function serverOf(
       count: connections[listener],
     });
   };
-  const server = createServer({
+  const server = new Server({
     routes,
     clock,
     trailers: stream.trailer,

@@ -22,7 +22,7 @@ export interface BodyWriterOwner {
   mustStayOpen(): boolean;
   /** Writes the status line and all fields except Transfer-Encoding. */
   writeHead(): void;
-  /** Whether the stream may end although so many of its bytes may still be unread. Called once. */
+  /** Whether the stream may end while up to `bytes` of it may still be unread. Called once. */
   mayLeaveUnread(bytes: number): boolean;
   /** uWS has sent everything that was written on the connection before. */
   allSent(): void;
@@ -86,7 +86,10 @@ export class BodyWriter implements Backlogged {
     return this.#usesBackpressure;
   }
 
-  /** Writes chunks, in one packet if all are short. */
+  /**
+   * Writes chunks, in one packet if all are short, and keeps no reference to the array. The first call, which may have no chunks,
+   * writes the head too.
+   */
   send(chunks: readonly Chunk[]): void {
     if (this.#over) return;
     this.#useBackpressureIfLong(chunks);
@@ -223,7 +226,7 @@ export class BodyWriter implements Backlogged {
     }
   }
 
-  /** Whether the body may end although so many of its bytes may still be unread: its connection is closed soon if it stays open. */
+  /** Whether the body may end while up to `bytes` of it may still be unread. A connection that stays open is closed soon after. */
   #mayLeaveUnread(bytes: number): boolean {
     return (!this.#open || bytes <= OPEN_UNREAD_BYTES) && this.#owner.mayLeaveUnread(bytes);
   }

@@ -101,8 +101,8 @@ export class Body {
   readonly length: number;
   readonly #budget: BodyBudget | undefined;
   #buffer: Uint8Array | undefined;
-  /** Bytes that `holdBesides` counted. */
-  #besides = 0;
+  /** Bytes that `countDerived` counted. */
+  #derivedBytes = 0;
   #freed = false;
 
   /** `buffer`: its first `length` bytes are the body. `budget`: has reserved the whole buffer; absent: none has. */
@@ -135,10 +135,10 @@ export class Body {
   }
 
   /** Counts `bytes` that were made of the body, such as image files, in place of those counted before. `free` ends it. */
-  holdBesides(bytes: number): void {
-    this.#budget?.release(this.#besides);
-    this.#besides = this.#freed ? 0 : bytes;
-    this.#budget?.charge(this.#besides);
+  countDerived(bytes: number): void {
+    this.#budget?.release(this.#derivedBytes);
+    this.#derivedBytes = this.#freed ? 0 : bytes;
+    this.#budget?.charge(this.#derivedBytes);
   }
 
   /** Frees the bytes and their part of the budget. Idempotent. */
@@ -148,11 +148,11 @@ export class Body {
     this.#buffer = undefined;
   }
 
-  /** Frees the bytes and what is held besides. Idempotent; a whole reply and a caller that disconnects do it too. */
+  /** Frees the bytes and what `countDerived` counted. Idempotent; a whole reply and a caller that disconnects do it too. */
   free(): void {
     this.freeBytes();
     this.#freed = true;
-    this.holdBesides(0);
+    this.countDerived(0);
   }
 }
 

@@ -70,7 +70,7 @@ export class EndedStreams {
     };
   }
 
-  /** Whether a stream of this address may end while so many bytes of it may be unread; they are then counted. */
+  /** Whether a stream of this address may end while up to `bytes` of it may be unread, which are then counted. */
   mayLeaveUnread(address: string, bytes: number): boolean {
     this.#sweep();
     const now = this.#clock.now();

@@ -54,7 +54,7 @@ export interface Exchange {
 export interface FrameOptions {
   /** Each frame has a line `event: <name>` before its data, `error` for the one that ends the stream early. Default: none has. */
   readonly named?: boolean;
-  /** The data of the frame that says what ended the stream early. Default: the error object. */
+  /** The data of the frame with the error that ended the stream early. Default: the error object. */
   readonly errorFrame?: (error: ContractError) => string;
 }
 

@@ -74,48 +74,12 @@ export interface ServerOptions {
   readonly onConnectionRefused?: () => void;
 }
 
-export interface Server {
-  /**
-   * Port 0 picks a free one. `::` takes IPv4 too, and means all addresses of IPv4 on a kernel without IPv6. Rejects if the address
-   * cannot be used. At most once.
-   */
-  listen(host: string, port: number): Promise<{ port: number }>;
-  /**
-   * Listens on a Unix socket, also or instead; `mode` is its file mode. A stale socket file is replaced; rejects if
-   * anything else is at `path`, or if it cannot be created. At most once.
-   */
-  listenUnix(path: string, mode: number): Promise<void>;
-  /**
-   * Connections from now on get this certificate; open ones keep theirs and continue. Only with `tls`.
-   *
-   * @throws {Error} The pair cannot be used; the previous one stays in force.
-   */
-  renewTls(files: TlsFiles): void;
-  /**
-   * From now on each answer has `Connection: close`, and its connection ends after a whole reply, so that callers who keep one
-   * connect elsewhere. New connections are still accepted. Idempotent.
-   */
-  endConnections(): void;
-  /** Closes everything at once; waiting callers are disconnected (their exchanges' `gone` is aborted). Idempotent. */
-  close(): Promise<void>;
-  /** Memory held by request bodies, in bytes. */
-  readonly bodyBytes: number;
-  /** Upper bound of the bytes that open streams and whole replies buffer for their readers. */
-  readonly bufferedBytes: number;
-  /** Open connections, idle ones included. */
-  readonly connections: number;
-}
-
 /**
  * An HTTP server on uWS. Requests that uWS's parser rejects never arrive here: it answers them in HTML with 400, 431 (4
  * KiB or some 100 header fields) or 505 and closes the connection. A request before the previous answer is completely
  * sent closes the connection, and so does a caller that closes its sending side.
  */
-export function createServer(options: ServerOptions): Server {
-  return new UwsServer(options);
-}
-
-class UwsServer implements Server {
+export class Server {
   readonly #app = App();
   readonly #tls: TlsApps | undefined;
   readonly #routes: RouteTable;
@@ -123,7 +87,10 @@ class UwsServer implements Server {
   readonly #wrap: (exchange: Exchange) => Exchange;
   readonly #onFault: ServerOptions['onFault'];
   readonly #context: ServerContext & { closing: boolean };
-  readonly #connections: Connections;
+  readonly #maxConnections: number;
+  readonly #refusing: (() => boolean) | undefined;
+  readonly #onConnectionRefused: (() => void) | undefined;
+  #connections = 0;
   #socket: us_listen_socket | undefined;
   #unixSocket: us_listen_socket | undefined;
   #socketFile: SocketFile | undefined;
@@ -155,27 +122,36 @@ class UwsServer implements Server {
       onExchange,
       onExchangeEnd,
     };
-    this.#connections = new Connections(limits.connections ?? Infinity, options.onConnectionRefused, limits.refusing);
+    this.#maxConnections = limits.connections ?? Infinity;
+    this.#refusing = limits.refusing;
+    this.#onConnectionRefused = options.onConnectionRefused;
     const configure = (app: TemplatedApp, scheme: RequestHead['scheme']): void => {
-      app.filter((res, change) => this.#connections.changed(res, Number(change)));
+      app.filter((res, change) => this.#connectionChanged(res, Number(change)));
       app.any('/*', (res, req) => this.#take(res, req, scheme));
     };
     configure(this.#app, 'http');
     this.#tls = options.tls && new TlsApps(options.tls, clock, (app) => configure(app, 'https'));
   }
 
+  /** Memory held by request bodies, in bytes. */
   get bodyBytes(): number {
     return this.#context.bodies.held;
   }
 
+  /** Upper bound of the bytes that open streams and whole replies buffer for their readers. */
   get bufferedBytes(): number {
     return this.#context.backlog.bytes;
   }
 
+  /** Open connections, idle ones included. */
   get connections(): number {
-    return this.#connections.open;
+    return this.#connections;
   }
 
+  /**
+   * Port 0 picks a free one. `::` takes IPv4 too, and means all addresses of IPv4 on a kernel without IPv6. Rejects if the address
+   * cannot be used. At most once.
+   */
   async listen(host: string, port: number): Promise<{ port: number }> {
     const given = await this.#bind(host, port);
     if (given !== undefined) return { port: given };
@@ -196,6 +172,10 @@ class UwsServer implements Server {
     });
   }
 
+  /**
+   * Listens on a Unix socket, also or instead; `mode` is its file mode. A stale socket file is replaced; rejects if
+   * anything else is at `path`, or if it cannot be created. At most once.
+   */
   async listenUnix(path: string, mode: number): Promise<void> {
     await clearSocketPath(path);
     if (this.#closed || this.#unixSocket !== undefined) throw new Error('a server listens once');
@@ -206,10 +186,19 @@ class UwsServer implements Server {
     if (this.#socketFile === undefined) throw new Error(refusal(path, await socketProblem(path)));
   }
 
+  /**
+   * Connections from now on get this certificate; open ones keep theirs and continue. Only with `tls`.
+   *
+   * @throws {Error} The pair cannot be used; the previous one stays in force.
+   */
   renewTls(files: TlsFiles): void {
     this.#tls?.renew(files);
   }
 
+  /**
+   * From now on each answer has `Connection: close`, and its connection ends after a whole reply, so that callers who keep one
+   * connect elsewhere. New connections are still accepted. Idempotent.
+   */
   endConnections(): void {
     this.#context.closing = true;
   }
@@ -222,6 +211,7 @@ class UwsServer implements Server {
     this.#socketFile = undefined;
   }
 
+  /** Closes everything at once; waiting callers are disconnected (their exchanges' `gone` is aborted). Idempotent. */
   close(): Promise<void> {
     this.endConnections();
     this.#stopListening();
@@ -233,6 +223,21 @@ class UwsServer implements Server {
     }
     this.#closed = true;
     return Promise.resolve();
+  }
+
+  /**
+   * uWS's filter callback: `change` is 1 for an opened connection, and negative for a closed one. A connection past the bound is closed
+   * at once, before anything is read from it.
+   */
+  #connectionChanged(connection: HttpResponse, change: number): void {
+    if (change < 0) {
+      this.#connections -= 1;
+      return;
+    }
+    this.#connections += 1;
+    if (this.#connections <= this.#maxConnections && this.#refusing?.() !== true) return;
+    this.#onConnectionRefused?.();
+    connection.close();
   }
 
   /** Everything that reads `req` happens here, before any await. */
@@ -318,41 +323,4 @@ function route(path: string, handlers: Routes[string]): Route {
   const table = new Map(Object.entries(handlers));
   const allow = [...table.keys(), ...(table.has('GET') ? ['HEAD'] : []), 'OPTIONS'].join(', ');
   return { path, handlers: table, allow };
-}
-
-/**
- * The open connections of one listener, idle ones included. A connection past the bound is closed at once, before
- * anything is read from it. Called when a connection opens and closes, not per request.
- */
-class Connections {
-  readonly #most: number;
-  readonly #refused: (() => void) | undefined;
-  readonly #refusing: (() => boolean) | undefined;
-  #open = 0;
-
-  /**
-   * `most`: open at once. `refused` is called for each connection that was closed for being past it, or because `refusing`
-   * returned true.
-   */
-  constructor(most: number, refused?: () => void, refusing?: () => boolean) {
-    this.#most = most;
-    this.#refusing = refusing;
-    this.#refused = refused;
-  }
-
-  get open(): number {
-    return this.#open;
-  }
-
-  /** uWS's filter callback: `change` is 1 for an opened connection, and negative for a closed one. */
-  changed(connection: Pick<HttpResponse, 'close'>, change: number): void {
-    if (change < 0) {
-      this.#open -= 1;
-      return;
-    }
-    this.#open += 1;
-    if (this.#open <= this.#most && this.#refusing?.() !== true) return;
-    this.#refused?.();
-    connection.close();
-  }
 }

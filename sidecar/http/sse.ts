@@ -1,29 +1,15 @@
 import { errorBody, type ContractError, type ErrorCode } from '../domain/errors.js';
+import type { BodyWriter } from './body-writer.js';
 import { chunk } from './chunked.js';
-import type { Chunk, ChunkEnd, Trailer } from './chunked.js';
+import type { Chunk, ChunkEnd } from './chunked.js';
 import type { EventStream, FrameOptions } from './exchange.js';
 import type { NextTurn } from './corks.js';
-
-/** The target of a stream's chunks. */
-export interface StreamTarget {
-  /**
-   * Sends chunks in one packet, and keeps no reference to the array; the first call, which may have no chunks, sends
-   * the head too.
-   */
-  send(chunks: readonly Chunk[]): void;
-  /** The same, and ends the body. */
-  end(chunks: readonly Chunk[], trailer?: Trailer): void;
-  /** As of an event stream, for the data passed here. */
-  unread(): number;
-}
 
 /** What a stream is like. */
 export interface StreamOptions extends FrameOptions {
   /** Whether it may end with a trailer. Default: true. */
   readonly trailers?: boolean;
 }
-
-const NOWHERE: StreamTarget = { send: () => undefined, end: () => undefined, unread: () => 0 };
 
 const LINE_BREAK = /[\r\n]/;
 
@@ -47,7 +33,7 @@ const LINE_END: ChunkEnd = '\n';
  * Frames written in one tick are sent together, so their number is bounded by what one engine message causes.
  */
 export class SseStream implements EventStream {
-  readonly #target: StreamTarget;
+  readonly #target: Pick<BodyWriter, 'send' | 'end' | 'unread'>;
   readonly #errorFrame: (error: ContractError) => string;
   readonly #named: boolean;
   readonly #trailers: boolean;
@@ -68,7 +54,7 @@ export class SseStream implements EventStream {
   #failure: ErrorCode | undefined;
 
   constructor(
-    target: StreamTarget,
+    target: Pick<BodyWriter, 'send' | 'end' | 'unread'>,
     nextTurn: Pick<NextTurn, 'add'>,
     { named = false, errorFrame = errorBody, trailers = true }: StreamOptions = {},
   ) {
@@ -170,11 +156,14 @@ export class SseStream implements EventStream {
 }
 
 /** A stream without a caller. */
-export function abandonedStream(): EventStream {
-  const stream = new SseStream(NOWHERE, { add: () => undefined });
-  stream.abandon();
-  return stream;
-}
+export const ABANDONED_STREAM: EventStream = {
+  bytes: 0,
+  event: () => undefined,
+  comment: () => undefined,
+  end: () => undefined,
+  fail: () => undefined,
+  unread: () => 0,
+};
 
 /** JSON without the characters that some clients take for a line break: escaped, which they can be, since JSON has them in strings only. */
 function unbroken(json: string): string {

@@ -19,7 +19,7 @@ import {
 import type { Cors, Field } from './fields.js';
 import type { Snapshot } from './head.js';
 import type { LoadReport } from './load-report.js';
-import { abandonedStream, SseStream } from './sse.js';
+import { ABANDONED_STREAM, SseStream } from './sse.js';
 import type { HttpResponse } from './uws.js';
 import { endReply, LEAST_OPEN_BYTES, WholeReply } from './whole-reply.js';
 
@@ -199,13 +199,29 @@ export class UwsExchange implements Exchange {
     else this.#server.nextTurn.add(() => this.#close());
   }
 
-  /** `kept`: the connection continues after an answer to HEAD, if that may wait unread. */
+  /**
+   * Answers without a body (204, 304, to HEAD). uWS has no call for such an answer that shows whether the socket took it, so on a
+   * kept connection any number of them could wait for a caller who does not read. So the response stays open for uWS, which closes
+   * the connection if another request comes. Otherwise the caller closes it, or the sidecar after {@link LINGER_MS}.
+   *
+   * `kept`: the connection continues after an answer to HEAD, if that may wait unread; its bytes are then counted with those that
+   * finished streams of this address left.
+   */
   #sendBodyless(status: number, fields: readonly Field[], kept: boolean): void {
-    const head = (): void => this.#writeHead(status, fields);
     const { clock, endedStreams } = this.#server;
-    this.#released = kept && this.head.method === 'HEAD' && mayLeaveHeadUnread(endedStreams, this.head.address, fields);
-    if (this.#released) sendHead(this.#res, head);
-    else this.#cancelLinger = sendBodyless(this.#res, clock, head);
+    this.#released =
+      kept && this.head.method === 'HEAD' && endedStreams.mayLeaveUnread(this.head.address, headBytes(fields));
+    this.#res.cork(() => {
+      this.#writeHead(status, fields);
+      if (this.#released) {
+        this.#res.endWithoutBody();
+        return;
+      }
+      this.#res.writeHeader('Connection', 'close');
+      // Its second line break ends the head.
+      this.#res.writeHeader('Date', `${new Date().toUTCString()}\r\n`);
+    });
+    if (!this.#released) this.#cancelLinger = closeLater(this.#res, clock);
     this.#finish('complete', 0);
   }
 
@@ -219,14 +235,14 @@ export class UwsExchange implements Exchange {
     const trailers = this.#server.trailers === 'always' || asksForTrailers(this.head);
     const own = streamHeaders(headers, { closes, trailers });
     const fields = answerFields(this.#server, this.head, { status: 200, type: EVENT_STREAM, own });
-    if (this.#state !== 'open' || this.#answered) return abandonedStream();
+    if (this.#state !== 'open' || this.#answered) return ABANDONED_STREAM;
     this.#reader?.closeUnread();
     if (this.head.method === 'HEAD') {
       this.#answered = true;
       this.#server.nextTurn.add(() => {
         if (this.#state === 'open') this.#sendBodyless(200, fields, false);
       });
-      return abandonedStream();
+      return ABANDONED_STREAM;
     }
     const writer = new BodyWriter(
       this.#res,
@@ -337,47 +353,11 @@ export function isBodyless(status: number, length: number): boolean {
 }
 
 /**
- * Answers without a body (204, 304, to HEAD), and ends the connection with it. uWS has no call for such an answer that shows
- * whether the socket took it, so on a kept connection any number of them could wait for a caller who does not read. Here
- * the response stays open for uWS, which closes the connection if another request comes. Otherwise the caller closes it,
- * or the sidecar after {@link LINGER_MS}. Returns what cancels that, for when the caller disconnected.
- */
-export function sendBodyless(
-  res: Pick<HttpResponse, 'cork' | 'writeHeader' | 'close'>,
-  clock: Clock,
-  writeHead: () => void,
-): () => void {
-  res.cork(() => {
-    writeHead();
-    res.writeHeader('Connection', 'close');
-    // Its second line break ends the head.
-    res.writeHeader('Date', `${new Date().toUTCString()}\r\n`);
-  });
-  return closeLater(res, clock);
-}
-
-/**
  * Closes the connection of a response that stays open for uWS, after {@link LINGER_MS}; usually its caller, who was sent
  * `Connection: close`, has closed it long before. Returns what cancels that.
  */
 export function closeLater(res: Pick<HttpResponse, 'close'>, clock: Clock): () => void {
   return clock.after(LINGER_MS, () => res.close());
-}
-
-/**
- * Whether an answer to HEAD may wait unread in uWS, which does not report it; its bytes are then counted with those that
- * finished streams of this address left.
- */
-export function mayLeaveHeadUnread(ended: EndedStreams, address: string, fields: readonly Field[]): boolean {
-  return ended.mayLeaveUnread(address, headBytes(fields));
-}
-
-/** Answers HEAD and keeps the connection, after {@link mayLeaveHeadUnread}. */
-export function sendHead(res: Pick<HttpResponse, 'cork' | 'endWithoutBody'>, writeHead: () => void): void {
-  res.cork(() => {
-    writeHead();
-    res.endWithoutBody();
-  });
 }
 
 /** The fields of an answer that is sent without its body; 204 and 304 have no length. */

@@ -19,7 +19,7 @@ export interface WholeOwner {
 
 export interface WholeForm {
   /**
-   * At least one byte; see `sendBodyless`. Text is memory of this reply only, and counts; bytes belong to the handler.
+   * At least one byte: uws-exchange.ts sends answers without a body. Text is memory of this reply only, and counts; bytes belong to the handler.
    */
   readonly body: string | Uint8Array;
   /** Of the body, in bytes. */
@@ -70,7 +70,7 @@ export class WholeReply implements Backlogged {
   /** The most bytes of one call. */
   readonly #callBytes: number;
   /** What was not passed to uWS yet, unless it is in the buffer. */
-  #rest: string | Uint8Array;
+  #unsent: string | Uint8Array;
   /** The last byte of a reply that stays open, until uWS accepts it. */
   #tail: Uint8Array = NOTHING;
   /** The rest of a text of which a part has to wait: copied into the server's blocks, since many waiting texts would be much garbage. */
@@ -86,10 +86,10 @@ export class WholeReply implements Backlogged {
     this.#length = length;
     this.#owned = typeof body === 'string' ? length : 0;
     this.#callBytes = secure ? RECORD_BYTES : Infinity;
-    this.#rest = secure ? bytesOf(body) : body;
+    this.#unsent = secure ? bytesOf(body) : body;
     if (open) {
       const bytes = bytesOf(body);
-      this.#rest = bytes.subarray(0, -1);
+      this.#unsent = bytes.subarray(0, -1);
       this.#tail = bytes.subarray(-1);
     }
     this.#buffer = new SendBuffer(backlog.blocks);
@@ -137,7 +137,7 @@ export class WholeReply implements Backlogged {
   /** The caller disconnected: nothing is written any more. Idempotent. */
   abandon(): void {
     this.#over = true;
-    this.#rest = NOTHING;
+    this.#unsent = NOTHING;
     this.#tail = NOTHING;
     this.#buffer.clear();
     this.#count(0);
@@ -155,17 +155,17 @@ export class WholeReply implements Backlogged {
 
   /** Passes what the socket has room for. Must be corked. */
   #pass(): void {
-    if (this.#rest.length > 0) this.#passRest(this.#rest);
+    if (this.#unsent.length > 0) this.#passUnsent(this.#unsent);
     else this.#passBuffered();
   }
 
-  #passRest(rest: string | Uint8Array): void {
+  #passUnsent(rest: string | Uint8Array): void {
     if (typeof rest !== 'string') {
       this.#passBytes(rest);
       return;
     }
     const taken = this.#try(rest);
-    this.#rest = NOTHING;
+    this.#unsent = NOTHING;
     if (taken === undefined) return;
     // Only now, since most bodies are taken whole and text costs uWS one copy less than bytes cost us.
     this.#buffer.push(rest);
@@ -181,7 +181,7 @@ export class WholeReply implements Backlogged {
       rest = rest.subarray(taken ?? piece.length);
       full = taken !== undefined;
     }
-    this.#rest = rest;
+    this.#unsent = rest;
   }
 
   #passBuffered(): void {
@@ -216,7 +216,7 @@ export class WholeReply implements Backlogged {
 
   /** Whether the reply is complete; its owner is then notified. */
   #ended(waited: boolean): boolean {
-    if (this.#rest.length + this.#buffer.bytes > 0) return false;
+    if (this.#unsent.length + this.#buffer.bytes > 0) return false;
     if (this.#tail.length > 0) this.#passTail();
     if (this.#tail.length > 0) return false;
     this.abandon();

@@ -1,6 +1,6 @@
 import type { Test } from 'tap';
 import { systemClock } from '../../sidecar/lib/clock.js';
-import { createServer, type Server, type ServerOptions, type Handler, type Routes } from '../../sidecar/http/server.js';
+import { Server, type ServerOptions, type Handler, type Routes } from '../../sidecar/http/server.js';
 import type { ExchangeEnd } from '../../sidecar/http/uws-exchange.js';
 import { RawConnection } from './raw-http.js';
 
@@ -29,7 +29,7 @@ export async function serve(
   const ends: ExchangeEnd[] = [];
   const faults: unknown[] = [];
   const waiting: { count: number; resolve: () => void }[] = [];
-  const server = createServer({
+  const server = new Server({
     routes: typeof routes === 'function' ? { '/': { GET: routes, POST: routes } } : routes,
     origins: [],
     clock: systemClock,

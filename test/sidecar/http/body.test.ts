@@ -141,16 +141,16 @@ t.test(
     );
     t.notOk(second.setNeeded());
     t.equal(second.length, 3);
-    first.holdBesides(2);
+    first.countDerived(2);
     t.equal(budget.held, 10, 'what was made of it counts too');
-    first.holdBesides(5);
+    first.countDerived(5);
     t.same([first.bytes, budget.held], [undefined, 10], 'in place of it, if need be');
     first.setSpare();
     first.free();
     first.free();
     needed.free();
     t.equal(budget.held, 3, 'and is freed with it');
-    first.holdBesides(5);
+    first.countDerived(5);
     t.equal(budget.held, 3, 'for good');
     t.end();
   },

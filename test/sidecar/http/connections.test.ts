@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { once } from 'node:events';
 import t, { type Test } from 'tap';
 import { systemClock } from '../../../sidecar/lib/clock.js';
-import { createServer } from '../../../sidecar/http/server.js';
+import { Server } from '../../../sidecar/http/server.js';
 import { eventually } from '../../support/processes.js';
 
 const MOST = 3;
@@ -17,7 +17,7 @@ async function open(t: Test, port: number): Promise<Socket> {
 
 t.test('connections past the bound are closed at once, and their places are free again', async (t) => {
   let refused = 0;
-  const server = createServer({
+  const server = new Server({
     routes: { '/': { GET: (exchange) => exchange.reply({ status: 200, body: 'ok' }) } },
     origins: [],
     clock: systemClock,

@@ -6,7 +6,7 @@ import { systemClock } from '../../../sidecar/lib/clock.js';
 import { contractError } from '../../../sidecar/domain/errors.js';
 import type { Signal } from '../../../sidecar/lib/abort.js';
 import { addressText, hostInstead } from '../../../sidecar/http/addresses.js';
-import { createServer, type Handler, type Server } from '../../../sidecar/http/server.js';
+import { Server, type Handler } from '../../../sidecar/http/server.js';
 import { deferred, serve } from '../../support/http-server.js';
 import { RawConnection } from '../../support/raw-http.js';
 import type { RawResponse } from '../../support/raw-http.js';
@@ -397,7 +397,7 @@ t.test('an address that is in use', async (t) => {
   t.teardown(() => other.close());
   const first = await serve(t, hello);
   for (const port of [(other.address() as AddressInfo).port, first.port]) {
-    const server = createServer({
+    const server = new Server({
       routes: {},
       origins: [],
       clock: systemClock,
@@ -420,7 +420,7 @@ t.test(':: takes callers of IPv4 and IPv6', async (t) => {
     t.equal(hostInstead(host, code), undefined);
   t.equal(addressText('::', 8080), '[::]:8080');
   t.equal(addressText('127.0.0.1', 8080), '127.0.0.1:8080');
-  const server = createServer({
+  const server = new Server({
     routes: { '/': { GET: hello } },
     origins: [],
     clock: systemClock,
@@ -436,7 +436,7 @@ t.test(':: takes callers of IPv4 and IPv6', async (t) => {
 
 t.test('an address can be used again at once, although its old connections linger', async (t) => {
   const make = (): Server =>
-    createServer({
+    new Server({
       routes: { '/': { GET: hello } },
       origins: [],
       clock: systemClock,

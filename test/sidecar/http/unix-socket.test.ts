@@ -5,7 +5,7 @@ import { createServer as createNetServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { systemClock } from '../../../sidecar/lib/clock.js';
-import { createServer, type Server, type Handler } from '../../../sidecar/http/server.js';
+import { Server, type Handler } from '../../../sidecar/http/server.js';
 import { shortDir } from '../../support/short-dir.js';
 
 const echo: Handler = async (exchange) => {
@@ -19,7 +19,7 @@ interface Owner {
 }
 
 function server(t: Owner): Server {
-  const made = createServer({
+  const made = new Server({
     routes: { '/': { POST: echo } },
     origins: [],
     clock: systemClock,
