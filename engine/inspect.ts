@@ -2,10 +2,9 @@
  * The inspector process: answers one question of inspect-messages.ts and exits. Forked by the sidecar's commands, so
  * that a crash of native code on a file ends only this process; exits when its channel closes.
  */
-import { computeOnce } from './llama/inspect/compute.js';
+import { computeOnce, machineFacts } from './llama/inspect/machine.js';
 import { fetchModel } from './llama/inspect/fetch.js';
 import { readModelHead } from './llama/inspect/head.js';
-import { machineFacts } from './llama/inspect/machine.js';
 import { inspectModel } from './llama/inspect/model.js';
 import { writeVocabulary } from './llama/inspect/vocabulary-file.js';
 import {

@@ -17,7 +17,7 @@ import { availableMemory } from './llama/memory/available.js';
 import { roomForMemoryFiles } from './llama/memory/memory-file.js';
 import { usableOf } from './llama/memory/verdict.js';
 import { loadRuntime, type Runtime } from './llama/runtime.js';
-import { LEAST_TOKENS } from './scheduler/prefill-budget.js';
+import { LEAST_TOKENS } from './scheduler/batch-planner.js';
 import { StepLoop } from './scheduler/step-loop.js';
 import { warmUp } from './scheduler/warm-up.js';
 

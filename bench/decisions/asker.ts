@@ -1,6 +1,5 @@
-import { makeDecisionPrompt, type DecisionPrompt } from '../../engine/prompt/decision-prompt.js';
+import { makeDecisionPrompt, type DecisionPrompt, type Question } from '../../engine/prompt/decision-prompt.js';
 import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
-import type { Question } from '../../engine/prompt/question-text.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
 import { EngineDriver } from '../support/engine-driver.js';

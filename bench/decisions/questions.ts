@@ -9,7 +9,7 @@
  * `topic`, where a line has one, groups the figures.
  */
 import { YES_NO } from '../../engine/prompt/labels.js';
-import type { Question } from '../../engine/prompt/question-text.js';
+import type { Question } from '../../engine/prompt/decision-prompt.js';
 
 export type KnownQuestion =
   | {

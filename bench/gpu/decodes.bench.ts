@@ -6,7 +6,7 @@
  */
 import { loadRuntime } from '../../engine/llama/runtime.js';
 import type { Part, PartResult } from '../../engine/scheduler/decoder.js';
-import { LEAST_TOKENS } from '../../engine/scheduler/prefill-budget.js';
+import { LEAST_TOKENS } from '../../engine/scheduler/batch-planner.js';
 import { stepsOf } from '../../engine/scheduler/results.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import { warmUp } from '../../engine/scheduler/warm-up.js';

@@ -4,7 +4,7 @@
  * requests as there are slots, so that none waits inside the server, as with the sidecar; or twice as many. Needs `make peers` and
  * nginx; about a quarter of an hour a round.
  */
-import { metricOf } from '../../engine/remote/metrics-text.js';
+import { metricOf } from '../../engine/remote/load-watch.js';
 import { CHAT } from '../../test/support/sidecar.js';
 import { random150m } from '../support/models.js';
 import { NO_PROMPT_CACHE } from '../support/peers.js';

@@ -11,7 +11,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
 import { makeTemplate } from '../../engine/prompt/template.js';
-import { PREFACE, GAP, questionText } from '../../engine/prompt/question-text.js';
+import { PREFACE, GAP, questionText } from '../../engine/prompt/decision-prompt.js';
 import { writeRandomModel } from '../models/random-model.js';
 import { END_OF_TEXT, END_OF_TURN } from '../models/vocabulary-own.js';
 import type { Example } from './corpus/example.js';

@@ -1,6 +1,5 @@
 /** Strings, and values of an enum, as notations close to JSON have them. */
-import { choiceRule } from './choice.js';
-import { EnumValues } from './enum-values.js';
+import { choiceRule, EnumValues } from './choice.js';
 import { literal, type OptionalRule, type Rule } from './gbnf.js';
 import type { Notation } from './loose-notation.js';
 import { counted, jsonText } from './scalar-rules.js';

@@ -5,8 +5,7 @@
  * letters, digits and underscores. Objects and arrays of an enum are not offered.
  */
 import type { NestedArguments, NestedTypes } from '../protocol/reply-format.js';
-import { choice } from './choice.js';
-import { EnumValues } from './enum-values.js';
+import { choice, EnumValues } from './choice.js';
 import { inClass, literal, textUpTo, type GrammarPart, type Rule } from './gbnf.js';
 import { JSON_RULES } from './json.js';
 import { OTHER_NAME } from './loose-notation.js';

@@ -1,6 +1,5 @@
-import { allows, boundsOf, overlaps, rangeOf } from './character-class.js';
 import { BYTES, MAX_GROWTH } from './mask-memory.js';
-import { ELEMENT, type Program } from './program.js';
+import { ELEMENT, type Program, type CharacterClass } from './program.js';
 
 /** The empty set of places: the grammar does not allow the text. */
 export const DEAD = -1;
@@ -246,4 +245,58 @@ export class Reach {
     this.#work -= work;
     if (this.#work < 0) throw new GrammarTooExpensive();
   }
+}
+
+/* Which characters a class of a grammar has. */
+
+/** Characters above one at which a class begins, or after which it ends, ascending. */
+function boundsOf(classes: readonly CharacterClass[], above: number): readonly number[] {
+  const bounds = new Set<number>();
+  for (const { ranges } of classes) {
+    for (let i = 0; i < ranges.length; i += 2) {
+      for (const bound of [ranges[i] ?? 0, (ranges[i + 1] ?? 0) + 1]) if (bound > above) bounds.add(bound);
+    }
+  }
+  return [...bounds].sort((a, b) => a - b);
+}
+
+/** Whether a class has a character. */
+function allows(characters: CharacterClass | undefined, character: number): boolean {
+  return characters !== undefined && inRanges(characters, character, character) !== characters.not;
+}
+
+/** Whether a class has one of the characters. */
+function overlaps(characters: CharacterClass | undefined, low: number, high: number): boolean {
+  if (characters === undefined) return false;
+  return characters.not ? !covers(characters, low, high) : inRanges(characters, low, high);
+}
+
+/** Whether the ranges have all of the characters. */
+function covers({ ranges }: CharacterClass, low: number, high: number): boolean {
+  let at = low;
+  for (let i = 0; i < ranges.length && at <= high; i += 2) {
+    if ((ranges[i] ?? 0) > at || at > (ranges[i + 1] ?? 0)) continue;
+    at = (ranges[i + 1] ?? 0) + 1;
+    i = -2;
+  }
+  return at > high;
+}
+
+/** Whether a range has one of the characters. */
+function inRanges({ ranges }: CharacterClass, low: number, high: number): boolean {
+  for (let i = 0; i < ranges.length; i += 2) {
+    if ((ranges[i] ?? 0) <= high && low <= (ranges[i + 1] ?? 0)) return true;
+  }
+  return false;
+}
+
+/** How many of the bounds are not above a character. */
+function rangeOf(bounds: readonly number[], character: number): number {
+  let [low, high] = [0, bounds.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((bounds[middle] ?? 0) <= character) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }

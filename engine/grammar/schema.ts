@@ -1,5 +1,4 @@
-import { choice } from './choice.js';
-import { EnumValues } from './enum-values.js';
+import { choice, EnumValues } from './choice.js';
 import type { GrammarPart } from './gbnf.js';
 import { JSON_RULES } from './json.js';
 import { itemMembers } from './member-order.js';

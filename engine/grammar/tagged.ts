@@ -5,8 +5,7 @@
  * none, and the schema allows others, they may have any name of letters and digits.
  */
 import type { ParameterWay, TaggedArguments, ValueType } from '../protocol/reply-format.js';
-import { choiceRule } from './choice.js';
-import { EnumValues } from './enum-values.js';
+import { choiceRule, EnumValues } from './choice.js';
 import { inClass, literal, textUpTo, type GrammarPart, type OptionalRule, type Rule } from './gbnf.js';
 import { OTHER_NAME } from './loose-notation.js';
 import { argumentWays, typesOf, valueTypesOf, type FreeMap, type Parameter, type ParameterList } from './parameters.js';

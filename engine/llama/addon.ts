@@ -3,9 +3,8 @@
  * was written for is served (native.ts).
  */
 import type { LlamaContext } from 'node-llama-cpp';
-import type { AddonCheckpoint, AddonContext } from './addon-context.js';
+import { type AddonCheckpoint, type AddonContext, engineAddon, type EngineAddon } from './native.js';
 import { LoadFailure } from './load-failure.js';
-import { engineAddon, type EngineAddon } from './native.js';
 import { KNOWN_VERSION } from './addon-file.js';
 import { usableCores } from '../protocol/usable-cores.js';
 

@@ -1,10 +1,8 @@
 import type { LlamaContext } from 'node-llama-cpp';
-import type { AddonContext } from './addon-context.js';
+import type { AddonContext, AddonRun, EngineAddon, AddonPicker } from './native.js';
 import { internals, type Internals } from './addon.js';
-import type { AddonRun, EngineAddon } from './native.js';
 import { BatchSampler, isFree, samplerOf, type Choice, type Picks } from './batch-sampler.js';
 import { BatchSequences } from './batch-sequences.js';
-import { described } from './described-parts.js';
 import type {
   Checkpoint,
   Decoder,
@@ -17,9 +15,7 @@ import type {
   StateNotes,
   WholeState,
 } from '../scheduler/decoder.js';
-import { asFault } from '../scheduler/faults.js';
-import { decodeImage } from './decode-image.js';
-import { gapsOf } from './gaps.js';
+import { asFault, EngineFault } from '../scheduler/faults.js';
 import { GrammarConstraint } from './grammar-constraint.js';
 import { Grammars } from './grammars.js';
 import { watched } from './run.js';
@@ -236,4 +232,104 @@ function choicesOf(parts: readonly Part[]): Promise<readonly (Choice | undefined
 
 function resultOf(token: number): PartResult {
   return token === NOT_A_NUMBER ? NOT_NUMBERS : { kind: 'token', token };
+}
+
+/** A step's parts as `raDecodeRun` takes them (native.ts). */
+interface DescribedParts {
+  readonly numbers: Int32Array;
+  readonly tokens: Int32Array;
+  readonly pickers: readonly (AddonPicker | undefined)[];
+  /** Of parts whose tokens are picked among some. */
+  readonly allowed: readonly (Uint32Array | undefined)[];
+  /** Of parts that are scored. */
+  readonly labels: readonly (Uint32Array | undefined)[];
+  /** Of each part the index of its last token; -1: its logits are not wanted. */
+  readonly logitIndexes: readonly number[];
+}
+
+/** Numbers of a part, and what the last of them means. */
+const NUMBERS = 4;
+const WANTED = { nothing: 0, logits: 1, gap: 2 } as const;
+
+/** Their tokens count as held in `sequences` from now on, those of `gaps` do not. `choices`: of the parts that are sampled. */
+export function described(
+  parts: readonly Part[],
+  choices: readonly (Choice | undefined)[],
+  gaps: readonly Gap[],
+  sequences: Pick<BatchSequences, 'extend'>,
+): DescribedParts {
+  const tokens = new Int32Array(parts.reduce((sum, part) => sum + part.tokens.length, gaps.length));
+  const numbers = new Int32Array(NUMBERS * (parts.length + gaps.length));
+  const logitIndexes: number[] = [];
+  let [at, next, gap] = [0, 0, 0];
+  const add = (...given: readonly [sequence: number, first: number, tokens: number, wanted: number]): void => {
+    numbers.set(given, next);
+    next += NUMBERS;
+  };
+  for (const part of parts) {
+    for (let each = gaps[gap]; each && each.sequence < part.sequence; each = gaps[++gap]) {
+      add(each.sequence, each.position, 1, WANTED.gap);
+      at += 1;
+    }
+    tokens.set(part.tokens, at);
+    at += part.tokens.length;
+    const wanted = part.kind === 'prefill' ? WANTED.nothing : WANTED.logits;
+    add(part.sequence, sequences.extend(part), part.tokens.length, wanted);
+    logitIndexes.push(wanted === WANTED.logits ? at - 1 : -1);
+  }
+  const labels = parts.map((part) => (part.kind === 'score' ? part.labels : undefined));
+  const pickers = choices.map((choice) => (choice && 'picker' in choice ? choice.picker : undefined));
+  const allowed = choices.map((choice) => (choice?.kind === 'held' ? choice.allowed : undefined));
+  return { numbers, tokens, pickers, allowed, labels, logitIndexes };
+}
+
+/*
+ * Gaps between the sequences of a step. llama.cpp computes contiguous ids together (docs/engine.md), and each further run of ids
+ * reads all weights again: on an H200 with 8 billion of them 4.1 ms, where one more token takes 0.16 (bench/results/gpu-steps-8b.md).
+ * So on a GPU a sequence in between gets a token that is removed after the step.
+ */
+
+/** A sequence between those of a step, and where its next token would be. */
+interface Gap {
+  readonly sequence: number;
+  readonly position: number;
+}
+
+/** Gaps that cost more than so many sequences without tokens are left: by the times above 25 cost what a run of ids does. */
+const MOST_COST = 16;
+
+/** So many tokens that a sequence holds cost as much again: a token's attention reads 128 KiB of each with that model, at 4.8 TB/s. */
+const TOKENS_A_COST = 5000;
+
+/** What to close, in the order of ids; of a gap all sequences or none. `context`: tokens that a sequence can hold. */
+export function gapsOf(parts: readonly Part[], sequences: Pick<BatchSequences, 'next'>, context: number): Gap[] {
+  const gaps: Gap[] = [];
+  for (const [i, { sequence }] of parts.entries()) {
+    const before = parts[i - 1]?.sequence ?? sequence;
+    const gap: Gap[] = [];
+    let cost = 0;
+    for (let id = before + 1; id < sequence; id += 1) {
+      const position = sequences.next(id);
+      if (position === undefined || position >= context) break;
+      cost += 1 + position / TOKENS_A_COST;
+      if (cost > MOST_COST) break;
+      gap.push({ sequence: id, position });
+    }
+    if (gap.length === sequence - before - 1) gaps.push(...gap);
+  }
+  return gaps;
+}
+
+/** Evaluates a part of an image, which is alone in its step; counts it in `sequences`. Rejects as a decode does. */
+async function decodeImage(
+  context: AddonContext,
+  sequences: BatchSequences,
+  addon: Pick<EngineAddon, 'raDecodeEmbeddings' | 'raEmbeddingWidth'>,
+  part: Extract<Part, { kind: 'embeddings' }>,
+): Promise<void> {
+  const { sequence, tokens, values, image } = part;
+  if (values.length !== tokens.length * addon.raEmbeddingWidth(context))
+    throw new EngineFault('embeddings of another number or width');
+  const first = sequences.extend(part);
+  await addon.raDecodeEmbeddings(context, sequence, first, image.index, image.columns, image.whole, values);
 }

@@ -1,11 +1,16 @@
 import type { TokenMask } from '../grammar/mask.js';
 import { GrammarTooExpensive } from '../grammar/reach.js';
-import type { Part, PartResult, Sampler, Sampling } from '../scheduler/decoder.js';
+import {
+  type Part,
+  type PartResult,
+  type Sampler,
+  type Sampling,
+  fixedSeed,
+  usableTemperature,
+} from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
-import { fixedSeed, usableTemperature } from '../scheduler/sampler-numbers.js';
-import type { AddonContext } from './addon-context.js';
+import type { AddonContext, AddonPicker, EngineAddon } from './native.js';
 import type { GrammarConstraint } from './grammar-constraint.js';
-import type { AddonPicker, EngineAddon } from './native.js';
 import { NOT_A_NUMBER } from './not-a-number.js';
 
 /** How a part's next token is chosen, known before its decode. */

@@ -1,9 +1,6 @@
-import type { AddonContext } from './addon-context.js';
+import type { AddonContext, AddonCheckpoint } from './native.js';
 import type { Internals } from './addon.js';
-import { StateCheckpoint } from './checkpoint.js';
-import { SequencePositions } from './sequence-positions.js';
 import { StateInFile } from './whole-state.js';
-import { decodeOne } from './decode-one.js';
 import { NOT_NUMBERS } from './not-a-number.js';
 import type { Checkpoint, OpenedState, Part, PartResult, StateNotes, WholeState } from '../scheduler/decoder.js';
 import { EngineFault, UncleanSequence } from '../scheduler/faults.js';
@@ -224,5 +221,151 @@ export class BatchSequences {
   #remove(sequence: number, from: number, to: number): boolean {
     const whole = from === 0 || this.#context.getSequenceKvCacheMinPosition(sequence) <= 0;
     return whole && this.#context.removeTokenCellsFromSequence(sequence, from, to);
+  }
+}
+
+/** Tokens of a sequence, and its last position. */
+interface SequenceExtent {
+  readonly length: number;
+  readonly last: number;
+}
+
+/**
+ * What llama.cpp keeps of a sequence that cannot be truncated: the state of its recurrent layers, or the cells of its sliding windows.
+ * The cells of layers that attend to everything are not in it. They stay in the sequence, so a checkpoint can only be restored
+ * where the sequence still has them, which the scheduler knows (sequence-tokens.ts).
+ */
+class StateCheckpoint implements Checkpoint {
+  readonly length: number;
+  readonly bytes: number;
+  readonly #state: AddonCheckpoint;
+  /** Its last position. */
+  readonly #last: number;
+
+  private constructor(state: AddonCheckpoint, { length, last }: SequenceExtent) {
+    this.#state = state;
+    this.length = length;
+    this.#last = last;
+    this.bytes = state.size;
+  }
+
+  /**
+   * Copies the state of a sequence that holds this. Rejects when llama.cpp has another last position.
+   *
+   * Of a sliding window llama.cpp restores the cells that are still seen, from the first place of its ring on. Where they
+   * lie moves the last digits of what attends to them, so they are restored at once: a request that continues from here
+   * finds them in the same places as one that restores them later.
+   */
+  static async save(
+    context: AddonContext,
+    Make: new () => AddonCheckpoint,
+    sequence: number,
+    held: SequenceExtent,
+  ): Promise<StateCheckpoint> {
+    const state = new Make();
+    try {
+      await state.init(context, sequence);
+      if (state.maxPos !== held.last) throw new EngineFault('the state is of another position');
+      const made = new StateCheckpoint(state, held);
+      if (state.minPos !== state.maxPos) await made.restore(context, sequence);
+      return made;
+    } catch (error) {
+      state.dispose();
+      throw error;
+    }
+  }
+
+  /** Copies the state back and removes what comes after it. Rejects when it cannot; the sequence is then to be emptied. */
+  async restore(context: AddonContext, sequence: number): Promise<void> {
+    if (this.#state.size !== this.bytes || this.#state.maxPos !== this.#last) {
+      throw new EngineFault('the state is not the one that was saved');
+    }
+    if (!(await context.restoreCheckpoint(this.#state, this.#last, sequence))) {
+      throw new EngineFault('the state was not restored');
+    }
+  }
+
+  dispose(): void {
+    this.#state.dispose();
+  }
+}
+
+const NO_LOGITS = new Uint32Array(0);
+/** Any token of which nothing is read. */
+const ANY_TOKEN = Uint32Array.of(0);
+
+/** Decodes any token in an empty sequence. Rejects as the addon does. */
+function decodeOne(context: AddonContext, sequence: number): Promise<void> {
+  context.initBatch(1);
+  context.addToBatch(sequence, 0, ANY_TOKEN, NO_LOGITS);
+  return context.decodeBatch();
+}
+
+/** An image whose embeddings move positions by less than their number. */
+interface Span {
+  /** Its first token, and the number of them. */
+  readonly at: number;
+  readonly tokens: number;
+  readonly positions: number;
+}
+
+/**
+ * How many tokens a sequence has, and at which of llama.cpp's positions. The two differ after images of models whose
+ * positions have two dimensions (M-RoPE): all embeddings of an image have its first position in time, and what follows
+ * is after the longer of its sides. A sequence has a part of such an image only while it is evaluated.
+ */
+export class SequencePositions {
+  #length = 0;
+  #spans: Span[] = [];
+
+  /** Tokens. */
+  get length(): number {
+    return this.#length;
+  }
+
+  /** The last position that llama.cpp has of it; -1: none. */
+  get last(): number {
+    const span = this.#spans.at(-1);
+    const within = span !== undefined && this.#length <= span.at + span.tokens;
+    return within ? this.at(span.at) : this.at(this.#length) - 1;
+  }
+
+  /** The position of the next token; undefined within an image, where there is none for a token. */
+  get next(): number | undefined {
+    const span = this.#spans.at(-1);
+    return span !== undefined && this.#length < span.at + span.tokens ? undefined : this.at(this.#length);
+  }
+
+  /** The position of the token with this index, or of the one that comes next; within an image that of its first one. */
+  at(token: number): number {
+    let position = token;
+    for (const { at, tokens, positions } of this.#spans) {
+      if (token < at + tokens) return token > at ? position - (token - at) : position;
+      position -= tokens - positions;
+    }
+    return position;
+  }
+
+  /** Counts a part's tokens; returns the position of the first, of embeddings that of their image. */
+  extend(part: Part): number {
+    const at = this.#length;
+    const first = part.kind === 'embeddings' ? at - part.image.index : at;
+    this.#length += part.tokens.length;
+    if (part.kind === 'embeddings' && part.image.columns > 0 && part.image.index === 0) {
+      this.#spans.push({ at, tokens: part.image.of, positions: part.image.positions });
+    }
+    return this.at(first);
+  }
+
+  /** The sequence now has this many tokens: fewer than before, or more that have one position each. */
+  become(length: number): void {
+    this.#length = length;
+    this.#spans = this.#spans.filter(({ at }) => at < length);
+  }
+
+  /** The sequence now has the same tokens as the other one. */
+  copy(other: SequencePositions): void {
+    this.#length = other.#length;
+    this.#spans = [...other.#spans];
   }
 }

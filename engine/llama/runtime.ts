@@ -9,22 +9,27 @@ import { LoadFailure } from './load-failure.js';
 import { ggmlTypes } from './kv-types.js';
 import { planLoad, WITHOUT_ITS_CHECKS, type LoadPlan } from './load-plan.js';
 import { freeMemory, MemoryCheck } from './memory/check.js';
-import { withCheckpoints } from './memory/checkpoints.js';
-import { estimateNeeds, type Needs } from './memory/estimate.js';
+import {
+  withCheckpoints,
+  estimateNeeds,
+  type Needs,
+  withGrammars,
+  withPrefixCache,
+  repackedBytes,
+} from './memory/estimate.js';
 import { roomForMemoryFiles } from './memory/memory-file.js';
-import { withPrefixCache } from './memory/prefix-cache.js';
-import { withGrammars } from './memory/grammars.js';
-import { repackedBytes } from './memory/repacked.js';
 import { checkModelFile } from './model-file.js';
 import { usesOf } from './model-uses.js';
-import { promptVersionOf } from '../prompt/prompt-version.js';
-import { tokenizerHash } from './tokenizer-hash.js';
-import { checkUnchanged, weightVersionOf } from './weight-version.js';
+import { promptVersionOf } from '../prompt/prompt-parts.js';
+import { tokenizerHash } from './vocabulary.js';
 import { modelTokens, vocabularyTexts } from './model-tokens.js';
 import { GgufInsights, readGgufFileInfo } from './package.js';
 import type { EngineSetup } from '../protocol/setup.js';
 import type { ModelTokens } from '../scheduler/job.js';
 import type { CacheOrigin } from '../protocol/cache-key.js';
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { fileKey, partsOf, type HashedFile } from '../protocol/file-key.js';
 
 /** A loaded model with its context. The code that made it disposes it. */
 export interface Runtime {
@@ -165,4 +170,31 @@ async function load(
   keepThreads(context, threads);
   const checkpointsOf = (appendOnly: boolean): number => saving(appendOnly).cpu.checkpoints ?? 0;
   return { model, context, plan, checkpointsOf, prefixCacheBytes: needs.cpu.prefixCache ?? 0 };
+}
+
+/** Bytes that are read at a time. */
+const CHUNK = 1 << 20;
+
+/**
+ * The version of the weights in a model's files: `known`, if they are still those that were hashed, else their SHA-256. Rejects with a
+ * {@link LoadFailure} if it is another one.
+ */
+export async function weightVersionOf(file: string, known: HashedFile | undefined): Promise<string> {
+  if (known !== undefined) {
+    checkUnchanged(file, known);
+    return known.version;
+  }
+  const hash = createHash('sha256');
+  for (const part of partsOf(file))
+    for await (const chunk of createReadStream(part, { highWaterMark: CHUNK })) hash.update(chunk as Buffer);
+  return hash.digest('hex');
+}
+
+/** Throws a {@link LoadFailure} if the file is not the one that was hashed. Called after the load too, which reads it by its path. */
+export function checkUnchanged(file: string, known: HashedFile | undefined): void {
+  if (known === undefined || fileKey(file) === known.key) return;
+  throw new LoadFailure(
+    'the file is not the one that was loaded before: it was replaced or written to (`ra-sidecar models reload` loads a new one)',
+    true,
+  );
 }

@@ -1,9 +1,9 @@
 import { loadBareTokenizer, type TokenizerModel } from './bare-vocabulary.js';
-import { fileTemplates } from './file-templates.js';
 import { checkModelFile } from './model-file.js';
 import { CALIBRATION_KEY } from '../prompt/calibration.js';
 import type { Vocabulary } from '../prompt/tokens.js';
-import { tokenizerHash } from './tokenizer-hash.js';
+import { createHash } from 'node:crypto';
+import type { GgufMetadata } from 'node-llama-cpp';
 
 /**
  * Loads only a GGUF's tokenizer. Works in several worker threads at once. Throws, with a line for an operator, if the
@@ -79,4 +79,26 @@ export function valueAt(metadata: unknown, key: string): unknown {
 function once(fn: () => Promise<void>): () => Promise<void> {
   let done: Promise<void> | undefined;
   return () => (done ??= fn());
+}
+
+/** SHA-256 of all that a file has of its tokenizer, its chat template included, hex. */
+export function tokenizerHash({ tokenizer }: Pick<GgufMetadata, 'tokenizer'>): string {
+  const text = JSON.stringify(tokenizer, (_, value: unknown) => (typeof value === 'bigint' ? String(value) : value));
+  return createHash('sha256').update(text).digest('hex');
+}
+
+/** The chat templates that a file brings. */
+interface FileTemplates {
+  /** `tokenizer.chat_template`. */
+  readonly chatTemplate: string | undefined;
+  /** `tokenizer.chat_template.tool_use`, for conversations that offer tools: of Hermes and Command R models, for example. */
+  readonly toolTemplate: string | undefined;
+}
+
+/** Reads them. */
+export function fileTemplates({ tokenizer }: Pick<GgufMetadata, 'tokenizer'>): FileTemplates {
+  const { chat_template: chatTemplate } = tokenizer;
+  // The keys are nested by their dots, but not under a key that has a value of its own.
+  const { 'chat_template.tool_use': toolTemplate } = tokenizer as { readonly 'chat_template.tool_use'?: unknown };
+  return { chatTemplate, toolTemplate: typeof toolTemplate === 'string' ? toolTemplate : undefined };
 }

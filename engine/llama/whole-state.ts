@@ -1,4 +1,4 @@
-import type { AddonCheckpoint, AddonContext } from './addon-context.js';
+import type { AddonCheckpoint, AddonContext } from './native.js';
 import { MemoryFile } from './memory/memory-file.js';
 import type { OpenedState, StateNotes, WholeState } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';

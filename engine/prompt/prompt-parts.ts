@@ -5,6 +5,7 @@ import { makeTemplate } from './template.js';
 import { thoughtsOf } from './thought-format.js';
 import type { ToolUse } from './tool-use.js';
 import type { Vocabulary } from './tokens.js';
+import { createHash } from 'node:crypto';
 
 /**
  * What makes prompts for one model, by its file and what the operator says otherwise. `problem` is one line for the
@@ -39,4 +40,14 @@ function partsWith(
 /** How the model of these parts is offered tools. */
 export function toolsOf({ template, offering }: PromptParts): ToolUse {
   return (offering?.template ?? template).tools;
+}
+
+/**
+ * Identifies what a prompt was made with: the tokenizer, by its hash, and the chat template, which is the file's own unless the
+ * operator set another. A prompt made for one version of a model's weights fits another one with the same value.
+ */
+export function promptVersionOf(tokenizer: string, { chatTemplate, toolFormat }: TemplateSettings = {}): string {
+  return createHash('sha256')
+    .update(JSON.stringify([tokenizer, chatTemplate ?? null, toolFormat ?? null]))
+    .digest('hex');
 }

@@ -10,9 +10,6 @@
  * bigint) are not allowed.
  */
 
-import { arrayOf, emptyArray, isPacked, kindOf, withArrays, type Packed, type Placeholder } from './frame-arrays.js';
-import { LargeFrame } from './large-frame.js';
-
 /** A longer frame is invalid. Request bodies are bounded far below it. */
 const MOST_BYTES = 512 * 1024 * 1024;
 
@@ -209,5 +206,104 @@ function unpack(frame: Buffer, bytes: number): { readonly raw: unknown } | undef
     };
   } catch {
     return undefined;
+  }
+}
+
+/** The typed arrays of a message, and what stands for them in a frame's text (frames.ts). */
+
+type Packed = Uint8Array | Uint32Array | Float32Array | Float64Array;
+
+const KINDS = { u8: Uint8Array, u32: Uint32Array, f32: Float32Array, f64: Float64Array } as const;
+
+/** What stands in a frame's text for an array. `at` and `bytes`: where it lies in the arrays' bytes. */
+interface Placeholder {
+  readonly $: keyof typeof KINDS;
+  readonly at: number;
+  readonly bytes: number;
+}
+
+/** The same value with its arrays inserted in place. Throws if they are missing. */
+function withArrays(value: unknown, make: (placeholder: Placeholder) => Packed): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if ('$' in value) return make(value as Placeholder);
+  const fields = value as Record<string, unknown>;
+  for (const key of Object.keys(fields)) fields[key] = withArrays(fields[key], make);
+  return fields;
+}
+
+/** Its bytes are copied out of `arrays`. Throws if they are not all there, before any memory is taken for them. */
+function arrayOf(placeholder: Placeholder, arrays: Uint8Array): Packed {
+  const { at, bytes } = placeholder;
+  if (!(at >= 0 && bytes >= 0 && at + bytes <= arrays.length)) throw new RangeError('an array beyond the frame');
+  const array = emptyArray(placeholder);
+  new Uint8Array(array.buffer).set(arrays.subarray(at, at + bytes));
+  return array;
+}
+
+/** Of zeros. Throws if there is no such kind or length. */
+function emptyArray({ $: kind, bytes }: Placeholder): Packed {
+  return new KINDS[kind](bytes / KINDS[kind].BYTES_PER_ELEMENT);
+}
+
+/** Whether it is an array that a frame can carry. */
+function isPacked(value: unknown): value is Packed {
+  return (
+    value instanceof Uint32Array ||
+    value instanceof Uint8Array ||
+    value instanceof Float64Array ||
+    value instanceof Float32Array
+  );
+}
+
+/** How a placeholder names its kind. */
+function kindOf(array: Packed): keyof typeof KINDS {
+  if (array instanceof Uint8Array) return 'u8';
+  if (array instanceof Uint32Array) return 'u32';
+  return array instanceof Float32Array ? 'f32' : 'f64';
+}
+
+/** A frame whose arrays are long: each of its bytes goes where it belongs as it comes, so that no single step copies them all. */
+
+/** Puts bytes into the arrays of one message, in the order in which they come. */
+class LargeFrame {
+  readonly raw: unknown;
+  /** The memory of the arrays, in the frame's order. */
+  readonly #targets: readonly Uint8Array[];
+  #index = 0;
+  /** In the target with this index. */
+  #at = 0;
+
+  /** `bytes`: of all arrays. Throws if the targets are not these bytes, side by side. */
+  constructor(raw: unknown, targets: readonly { readonly at: number; readonly memory: Uint8Array }[], bytes: number) {
+    let end = 0;
+    const sorted = [...targets].sort((a, b) => a.at - b.at);
+    for (const { at, memory } of sorted) {
+      if (at !== end) throw new RangeError('arrays that are not side by side');
+      end += memory.length;
+    }
+    if (end !== bytes) throw new RangeError('arrays of another length');
+    this.raw = raw;
+    this.#targets = sorted.map(({ memory }) => memory).filter(({ length }) => length > 0);
+  }
+
+  get complete(): boolean {
+    return this.#index === this.#targets.length;
+  }
+
+  /** Takes what it needs of these bytes. Returns how many. */
+  take(bytes: Uint8Array): number {
+    let taken = 0;
+    while (taken < bytes.length) {
+      const target = this.#targets[this.#index];
+      if (!target) break;
+      const count = Math.min(bytes.length - taken, target.length - this.#at);
+      target.set(bytes.subarray(taken, taken + count), this.#at);
+      taken += count;
+      this.#at += count;
+      if (this.#at < target.length) continue;
+      this.#index += 1;
+      this.#at = 0;
+    }
+    return taken;
   }
 }

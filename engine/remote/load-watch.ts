@@ -1,5 +1,6 @@
 import type { Clock } from '../protocol/clock.js';
-import type { Adapter, LoadReading } from './adapter.js';
+import { type Adapter, type LoadReading, ASK_MS } from './adapter.js';
+import type { ServerClient } from './server-client.js';
 
 /** Readings while a closed request is awaited, ms: the first ones soon, since most servers end it at its next token. */
 const LEAVING_MS = [5, 10, 20, 40, 80, 160, 250] as const;
@@ -107,4 +108,59 @@ export class LoadWatch {
     // What a server at rest says may be what it said at its last step.
     else if (!rests) this.#events.short();
   }
+}
+
+/** A server's names for what a {@link LoadReading} has, without their common prefix. Absent: it has no such metric. */
+export interface LoadMetrics {
+  readonly prefix: string;
+  readonly running: string;
+  /** Their sum is `computed`. */
+  readonly computed: readonly string[];
+  readonly waiting?: string;
+  readonly preempted?: string;
+  /** A share of 1. Of several ranks the fullest counts. */
+  readonly kvUse?: string;
+}
+
+/** Reads a server's `/metrics`. Returns undefined if it did not answer, or does not report how many requests run. */
+export async function readLoad(
+  client: Pick<ServerClient, 'ask'>,
+  metrics: LoadMetrics,
+): Promise<LoadReading | undefined> {
+  const answer = await client.ask('GET', '/metrics', ASK_MS);
+  if (answer.kind !== 'text') return undefined;
+  const valueOf = (name: string | undefined): number | undefined =>
+    name === undefined ? undefined : metricOf(answer.text, `${metrics.prefix}:${name}`);
+  const running = valueOf(metrics.running);
+  if (running === undefined) return undefined;
+  const [waiting, preempted] = [valueOf(metrics.waiting), valueOf(metrics.preempted)];
+  const kvUses = metrics.kvUse === undefined ? [] : seriesOf(answer.text, `${metrics.prefix}:${metrics.kvUse}`);
+  return {
+    running,
+    computed: metrics.computed.reduce((sum, name) => sum + (valueOf(name) ?? 0), 0),
+    ...(waiting !== undefined && { waiting }),
+    ...(preempted !== undefined && { preempted }),
+    ...(kvUses.length > 0 && { kvUse: Math.max(...kvUses) }),
+  };
+}
+
+/** The sum of a metric's series in Prometheus' text format; undefined: it has none. */
+export function metricOf(text: string, name: string): number | undefined {
+  const values = seriesOf(text, name);
+  return values.length > 0 ? values.reduce((sum, value) => sum + value, 0) : undefined;
+}
+
+/** The values of a metric's series, such as one for each data-parallel rank. */
+function seriesOf(text: string, name: string): readonly number[] {
+  return text.split('\n').flatMap((line) => {
+    if (!line.startsWith(name)) return [];
+    const rest = line.slice(name.length);
+    if (rest[0] !== ' ' && rest[0] !== '{') return [];
+    const [value = ''] = rest
+      .slice(rest.lastIndexOf('}') + 1)
+      .trim()
+      .split(/\s+/);
+    const number = Number(value);
+    return value !== '' && Number.isFinite(number) ? [number] : [];
+  });
 }

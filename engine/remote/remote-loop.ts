@@ -13,16 +13,18 @@ import { randomUUID } from 'node:crypto';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import type { HeldTokens } from '../protocol/messages.js';
 import type { RemoteSetup } from '../protocol/setup.js';
-import type { Flight } from './flight.js';
-import { questions, replies, type FlightWork } from './flight-work.js';
+import type { Flight, FlightEvents } from './flight.js';
 import { InFlight } from './in-flight.js';
 import { Leaving, type Leaver } from './leaving.js';
 import { LoadWatch } from './load-watch.js';
-import { RemoteJob } from './remote-job.js';
-import { RemoteJobs } from './remote-jobs.js';
-import type { ReplyFlightParts } from './reply-flight.js';
+import { RemoteJob, type RemoteWork } from './remote-job.js';
+import { type ReplyFlightParts, ReplyFlight } from './reply-flight.js';
 import { Reports, type ReportOptions } from './reports.js';
-import { SeatLimit } from './seat-limit.js';
+import { promptLength } from '../protocol/prompt.js';
+import type { Adapter, Scores } from './adapter.js';
+import { distribution } from '../scheduler/scoring.js';
+import type { Output } from '../protocol/job-output.js';
+import type { Clock } from '../protocol/clock.js';
 
 export interface RemoteLoopOptions extends ReportOptions, Pick<RemoteSetup, 'cancelWaitMs' | 'silentMs' | 'tokenMs'> {
   /** Tokens that may be in flight. */
@@ -244,5 +246,174 @@ export class RemoteLoop {
     let seats = this.#limit.value - unleased;
     if (blocked) seats = Math.min(seats, this.#jobs.seats + size - unleased);
     this.#reports.capacity(Math.max(1, seats), unconfirmed);
+  }
+}
+
+/** A job's items, each of which can be sent. */
+interface FlightWork extends RemoteWork {
+  begin(item: number, name: string, events: FlightEvents): Flight;
+}
+
+function replies(id: number, job: GenerateJob, parts: ReplyFlightParts): FlightWork {
+  const tokens = promptLength(job.prompt) + job.maxTokens;
+  return {
+    items: job.n,
+    seats: job.seats,
+    tokens: () => tokens,
+    begin: (item, name, events) => new ReplyFlight(id, job, item, name, parts, events),
+  };
+}
+
+function questions(id: number, job: ScoreJob, adapter: Adapter): FlightWork {
+  return {
+    countsEach: true,
+    items: job.questions.length,
+    seats: job.seats,
+    tokens: (item) => job.input.length + (job.questions[item]?.tail.length ?? 0) + 1,
+    begin: (item, name, events) => new ScoreFlight(id, job, item, name, adapter, events),
+  };
+}
+
+/** One question of a decision. */
+class ScoreFlight implements Flight {
+  readonly name: string;
+  readonly #events: FlightEvents;
+  readonly #closing = new AbortController();
+
+  constructor(id: number, job: ScoreJob, question: number, name: string, adapter: Adapter, events: FlightEvents) {
+    this.name = name;
+    this.#events = events;
+    const promptTokens = job.input.length + (job.questions[question]?.tail.length ?? 0);
+    const temperature = job.temperature * (job.questions[question]?.temperature ?? 1);
+    void adapter.score(job, question, this.#closing.signal).then((scores) => {
+      if (this.#closing.signal.aborted) return;
+      if (scores.kind !== 'scores') this.#ended(scores);
+      else if ((scores.cached ?? 0) > promptTokens) events.failed('a wrong count of cached tokens');
+      else {
+        const { cached, logprobs } = scores;
+        events.moved('token');
+        events.begun(cached);
+        events.outputs([{ id, kind: 'answer', question, ...distribution(logprobs, temperature) }]);
+        events.done();
+      }
+    });
+  }
+
+  /** Not known before its answer. */
+  get begun(): boolean {
+    return false;
+  }
+
+  close(): void {
+    this.#closing.abort();
+  }
+
+  #ended(scores: Exclude<Scores, { kind: 'scores' }>): void {
+    if (scores.kind === 'failed') this.#events.failed(scores.why);
+    else if (scores.kind === 'busy') this.#events.busy();
+    else this.#events.broken();
+  }
+}
+
+/**
+ * The jobs that have not ended, in the order of their arrival: at most as many as the sidecar has leases. Reports to the sidecar
+ * which of their seats are free.
+ */
+class RemoteJobs<W extends RemoteWork> {
+  readonly #reports: Pick<Reports, 'push'>;
+  readonly #jobs = new Map<number, RemoteJob<W>>();
+
+  constructor(reports: Pick<Reports, 'push'>) {
+    this.#reports = reports;
+  }
+
+  get(id: number): RemoteJob<W> | undefined {
+    return this.#jobs.get(id);
+  }
+
+  values(): Iterable<RemoteJob<W>> {
+    return this.#jobs.values();
+  }
+
+  has({ id }: RemoteJob<W>): boolean {
+    return this.#jobs.has(id);
+  }
+
+  add(job: RemoteJob<W>): void {
+    this.#jobs.set(job.id, job);
+  }
+
+  /** Ends it with these outputs, with the last of which the sidecar takes its seats back. False: it had ended before. */
+  end(job: RemoteJob<W>, ...outputs: readonly Output[]): boolean {
+    if (!this.#jobs.delete(job.id)) return false;
+    job.leased = false;
+    this.#reports.push(outputs);
+    return true;
+  }
+
+  /** The sidecar takes its seats back with `cancelled`, once the server computes nothing of it. */
+  cancel({ id }: RemoteJob<W>): void {
+    this.#jobs.delete(id);
+  }
+
+  /** Frees the seats that it does not need any more, if it has not ended. */
+  freeSpare(job: RemoteJob<W>): void {
+    if (!this.has(job)) return;
+    for (let n = job.releaseSpare(); n > 0; n--) this.#reports.push([{ id: job.id, kind: 'seatFreed' }]);
+  }
+
+  /** Their seats, without those of requests that were closed. */
+  get seats(): number {
+    let seats = 0;
+    for (const job of this.#jobs.values()) seats += job.seats - job.leaving;
+    return seats;
+  }
+}
+
+/** The least time between two decreases, ms: one shortage shows in several answers and readings. */
+const DECREASE_MS = 1000;
+
+/** The time without a sign of shortage after which the limit rises by one, ms. */
+const INCREASE_MS = 2000;
+
+/** What the limit is multiplied with at a sign of shortage, as TCP's CUBIC does. */
+const DECREASE = 0.7;
+
+/**
+ * How many requests a server is given at once: at most as many as are configured, fewer when it shows that it has too many,
+ * and then slowly more again (additive increase, multiplicative decrease).
+ */
+export class SeatLimit {
+  readonly #clock: Clock;
+  readonly #most: number;
+  #value: number;
+  #loweredAt = -Infinity;
+  #changedAt: number;
+
+  constructor(clock: Clock, most: number) {
+    this.#clock = clock;
+    this.#most = this.#value = most;
+    this.#changedAt = clock.now();
+  }
+
+  get value(): number {
+    return this.#value;
+  }
+
+  /** The server refused a request, lets one wait, or had to put one back. */
+  short(): void {
+    const now = this.#clock.now();
+    this.#changedAt = now;
+    if (now - this.#loweredAt < DECREASE_MS) return;
+    this.#loweredAt = now;
+    this.#value = Math.max(1, Math.floor(this.#value * DECREASE));
+  }
+
+  /** A reading shows no shortage. Not called while readings fail: the limit then stays the same. */
+  ample(): void {
+    const now = this.#clock.now();
+    if (this.#value >= this.#most || now - this.#changedAt < INCREASE_MS) return;
+    this.#changedAt = now;
+    this.#value += 1;
   }
 }

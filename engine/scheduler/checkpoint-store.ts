@@ -1,5 +1,5 @@
 import type { Checkpoint } from './decoder.js';
-import { digestOf } from './digest.js';
+import { digestOf } from './sequence-tokens.js';
 import { EngineFault } from './faults.js';
 
 /** A checkpoint, and how many sequences it can be restored to: those that have the same tokens up to it. */

@@ -12,7 +12,7 @@ import { tokenPrompt } from '../protocol/prompt.js';
 import type { Decoder } from './decoder.js';
 import { EngineFault } from './faults.js';
 import type { ModelTokens } from './job.js';
-import { nextPrompt, type HeldReply } from './next-prompt.js';
+import { nextPrompt, type HeldReply } from './batch-planner.js';
 import { chatPoints, PromptPlan, PromptProgress } from './prompt-plan.js';
 import type { Sequences } from './sequences.js';
 import type { StepLimits } from './step-limits.js';

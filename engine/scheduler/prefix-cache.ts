@@ -9,7 +9,6 @@
  * restored by sequence-cache.ts; here is what is kept, and for how long.
  */
 import type { WholeState } from './decoder.js';
-import { FreeMemory } from './free-memory.js';
 import type { PromptPlan } from './prompt-plan.js';
 import type { SequenceCheckpoints } from './sequence-checkpoints.js';
 import type { Reuse, SequenceTokens } from './sequence-tokens.js';
@@ -245,5 +244,29 @@ export class PrefixCache {
   /** What a prefill of its tokens costs, against its bytes and how many uses of others there were since its own. */
   #worth({ tokens, state, use }: Entry): number {
     return tokens.length / state.bytes / (1 + this.#uses - use);
+  }
+}
+
+/** How long a reading is used, ms: it takes as long as the copy of a short prompt's state. */
+const KEPT_MS = 1000;
+
+/** Bytes that may still be taken, by a reading from time to time and what its user took since. */
+class FreeMemory {
+  readonly #read: () => number | undefined;
+  readonly #clock: Clock;
+  #reading: { readonly at: number; readonly left: number | undefined; readonly taken: number } | undefined;
+
+  /** `read`: undefined where it is unknown. */
+  constructor(read: () => number | undefined, clock: Clock) {
+    this.#read = read;
+    this.#clock = clock;
+  }
+
+  /** `taken`: bytes that its user has now. Undefined: it is unknown. */
+  left(taken: number): number | undefined {
+    const at = this.#clock.now();
+    if (!this.#reading || at - this.#reading.at >= KEPT_MS) this.#reading = { at, left: this.#read(), taken };
+    const { left } = this.#reading;
+    return left === undefined ? undefined : left - (taken - this.#reading.taken);
   }
 }

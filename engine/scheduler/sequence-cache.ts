@@ -1,12 +1,10 @@
-import { type CheckpointStore } from './checkpoint-store.js';
+import type { CheckpointStore } from './checkpoint-store.js';
 import type { SequenceStates, StateNotes, WholeState } from './decoder.js';
-import type { CopyBudget } from './copy-budget.js';
 import { EngineFault, UncleanSequence } from './faults.js';
 import { LEAST_SAVED, type Entry, type PrefixCache } from './prefix-cache.js';
-import { SavePace } from './save-pace.js';
 import { SequenceCheckpoints } from './sequence-checkpoints.js';
 import { SequenceTokens } from './sequence-tokens.js';
-import type { CacheKey } from '../protocol/cache-key.js';
+import type { CacheKey, CacheScope } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
 import type { StateElsewhere } from '../protocol/shared-state.js';
 
@@ -139,4 +137,116 @@ export class SequenceCache {
 /** Whether one of these sequences has all of some tokens. */
 function heldBy(others: readonly Held[]): (saved: SequenceTokens) => boolean {
   return (saved) => others.some(({ tokens }) => tokens.beginsWith(saved));
+}
+
+/** States that are saved before any came back, of all scopes together. */
+const FIRST_SAVES = 128;
+
+/** A restore pays for as many saves of its scope: where fewer come back, they are hardly worth their copies for a small model. */
+const SAVES_A_RESTORE = 16;
+
+/** The most that restores pay for ahead. */
+const MOST_PAID = 128;
+
+/**
+ * Any other save is followed by a pause of so many times its length. The copy then takes a quarter of a percent of the time, and its
+ * digest and its memory take about as much again.
+ */
+const PAUSE = 400;
+
+/** Scopes whose restores are remembered, at most. */
+const MOST_SCOPES = 4096;
+
+/**
+ * Decides whether states that are overwritten are saved, by how many of their scope's last ones came back. Where none does, a
+ * model for which a copy costs much beside a prefill saves few, and one for which it costs little still saves most.
+ */
+class SavePace {
+  readonly #clock: Clock;
+  #first = FIRST_SAVES;
+  /** Saves that restores have paid for, by scope. */
+  readonly #paid = new Map<CacheScope, number>();
+  /** Clock reading. */
+  #pauseEnds = -Infinity;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Whether a state of this scope is to be saved now. */
+  allows(scope: CacheScope): boolean {
+    return this.#first > 0 || this.#paid.has(scope) || this.#clock.now() >= this.#pauseEnds;
+  }
+
+  /** A save begins. The result is to be called at its end. */
+  begin(scope: CacheScope): () => void {
+    const from = this.#clock.now();
+    const paid = this.#paid.get(scope);
+    if (paid !== undefined) this.#pay(scope, paid - 1);
+    else if (this.#first > 0) this.#first -= 1;
+    else return () => (this.#pauseEnds = this.#clock.now() + PAUSE * (this.#clock.now() - from));
+    return () => undefined;
+  }
+
+  restored(scope: CacheScope): void {
+    this.#pay(scope, Math.min(MOST_PAID, (this.#paid.get(scope) ?? 0) + SAVES_A_RESTORE));
+    const [oldest] = this.#paid.keys();
+    if (this.#paid.size > MOST_SCOPES && oldest !== undefined) this.#paid.delete(oldest);
+  }
+
+  /** Moves it to the end, so that the first is the one not used for longest. */
+  #pay(scope: CacheScope, saves: number): void {
+    this.#paid.delete(scope);
+    if (saves > 0) this.#paid.set(scope, saves);
+  }
+}
+
+/** Of the time of a step: copies may take longer than expected. */
+const OF_STEP = 3 / 4;
+
+/** The weight of the newest copy in the average: about the last four count. */
+const NEWEST = 1 / 4;
+
+type Copy = 'save' | 'restore';
+
+/**
+ * Bounds what running replies wait for copies of states between two decodes: at most as long as for a step, or for one copy. What a
+ * copy will take is expected from the last ones.
+ */
+export class CopyBudget {
+  readonly #clock: Clock;
+  readonly #msPerToken: Partial<Record<Copy, number>> = {};
+  #stepMs = 0;
+  #spentMs = 0;
+  #copies = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** A decode ended, or nothing is decoded. `stepMs`: the expected time of a step of the replies; 0: it is unknown. */
+  renew(stepMs: number): void {
+    this.#stepMs = stepMs;
+    this.#spentMs = 0;
+    this.#copies = 0;
+  }
+
+  /** Whether there is time for a copy of so many tokens before the next decode. */
+  allows(what: Copy, tokens: number): boolean {
+    const each = this.#msPerToken[what];
+    return this.#copies === 0 || (each !== undefined && this.#spentMs + each * tokens <= OF_STEP * this.#stepMs);
+  }
+
+  /** Makes a copy of so many tokens, and measures it. Rejects as `copy` does, without counting it. */
+  async timed<T>(what: Copy, tokens: number, copy: () => Promise<T>): Promise<T> {
+    const from = this.#clock.now();
+    const made = await copy();
+    const ms = this.#clock.now() - from;
+    const known = this.#msPerToken[what];
+    const each = ms / tokens;
+    this.#msPerToken[what] = known === undefined ? each : known + NEWEST * (each - known);
+    this.#spentMs += ms;
+    this.#copies += 1;
+    return made;
+  }
 }

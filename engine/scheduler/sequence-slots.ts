@@ -3,7 +3,7 @@ import type { SequenceStates } from './decoder.js';
 import { EngineFault } from './faults.js';
 import type { Entry } from './prefix-cache.js';
 import type { EndedReply } from './job.js';
-import type { HeldReply } from './next-prompt.js';
+import type { HeldReply } from './batch-planner.js';
 import type { PromptPlan } from './prompt-plan.js';
 import type { SequenceCache } from './sequence-cache.js';
 import { SequenceCheckpoints } from './sequence-checkpoints.js';

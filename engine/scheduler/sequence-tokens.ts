@@ -1,4 +1,3 @@
-import { digestOf } from './digest.js';
 import type { PromptPlan } from './prompt-plan.js';
 import { sameCache, type CacheKey } from '../protocol/cache-key.js';
 import type { ImageSegment, PlacedImage } from '../protocol/prompt.js';
@@ -163,4 +162,14 @@ export class SequenceTokens {
 
 function sameImage(a: ImageSegment, b: ImageSegment): boolean {
   return a.tokens.length === b.tokens.length && a.digest.every((byte, at) => byte === b.digest[at]);
+}
+
+/**
+ * FNV-1a over whole tokens. The tokens themselves were compared before; this detects errors in the records of what
+ * sequences have.
+ */
+export function digestOf(tokens: Uint32Array): number {
+  let hash = 0x811c9dc5;
+  for (const token of tokens) hash = Math.imul(hash ^ token, 0x01000193);
+  return hash >>> 0;
 }

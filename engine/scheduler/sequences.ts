@@ -1,14 +1,13 @@
 import { CheckpointStore } from './checkpoint-store.js';
 import { processClock } from './clock.js';
-import { CopyBudget } from './copy-budget.js';
+import { CopyBudget, SequenceCache } from './sequence-cache.js';
 import { choose, type ChosenSequence } from './sequence-choice.js';
 import type { SequenceStates } from './decoder.js';
 import { EngineFault } from './faults.js';
 import { PrefixCache, restoreCost, type Match, type PrefixCacheLimits } from './prefix-cache.js';
-import { SequenceCache } from './sequence-cache.js';
 import { SequenceSlots } from './sequence-slots.js';
 import type { Reuse } from './sequence-tokens.js';
-import type { HeldReply } from './next-prompt.js';
+import type { HeldReply } from './batch-planner.js';
 import type { PromptPlan } from './prompt-plan.js';
 import type { EndedReply, Work } from './job.js';
 import type { CacheScope } from '../protocol/cache-key.js';

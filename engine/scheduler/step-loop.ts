@@ -23,8 +23,6 @@
  * for at most as long as a step takes (copy-budget.ts). While nothing runs, next prompts are evaluated ahead (prefill-ahead.ts).
  */
 import type { Decoder, Part, PartResult, Run } from './decoder.js';
-import { generationOf, scoringOf } from './work-factory.js';
-import { PendingWait } from './pending-wait.js';
 import { processClock } from './clock.js';
 import type { CacheScope } from '../protocol/cache-key.js';
 import type { Clock } from '../protocol/clock.js';
@@ -32,16 +30,15 @@ import { RefillWait } from './refill-wait.js';
 import { Jobs } from './jobs.js';
 import { type Emit, Outbox, SEND_MS } from './outbox.js';
 import { PrefillAhead } from './prefill-ahead.js';
-import { LEAST_TOKENS, PrefillBudget } from './prefill-budget.js';
+import { LEAST_TOKENS, PrefillBudget, BatchPlanner, depthOf, stepsInRun, type BatchItem } from './batch-planner.js';
 import { Results, stepsOf } from './results.js';
 import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 import type { EngineReport } from '../protocol/messages.js';
-import type { StepLimits } from './step-limits.js';
-import { BatchPlanner, depthOf, stepsInRun, type BatchItem } from './batch-planner.js';
+import { type StepLimits, generationFits, scoringFits } from './step-limits.js';
 import { Sequences } from './sequences.js';
-import type { ModelTokens, Work } from './job.js';
-import { burst } from './burst.js';
-import { Upkeep } from './upkeep.js';
+import type { ModelTokens, Work, RunningItem } from './job.js';
+import { Generation } from './generation.js';
+import { Scoring } from './scoring.js';
 
 /** The step loop of an engine process: takes jobs, decodes them, and emits their outputs. */
 export class StepLoop {
@@ -245,4 +242,123 @@ export class StepLoop {
     const changes = this.#sequences.changes();
     this.#outbox.send(this.#step, this.#limits.prefixReuse === 'off' ? [] : changes);
   }
+}
+
+/** Turns of the event loop without a new job after which a burst is over, some 0.1 ms; and turns at most. */
+const STILL_TURNS = 20;
+const MOST_TURNS = 400;
+
+/**
+ * Waits until no more jobs arrive: those that arrive together start together, since otherwise the others would join the
+ * first one a few at each step. `live`: the number of jobs so far.
+ */
+async function burst(live: () => number): Promise<void> {
+  let before = 0;
+  for (let turns = 0, still = 0; turns < MOST_TURNS && still < STILL_TURNS; turns++) {
+    await new Promise(setImmediate);
+    const now = live();
+    still = now > before ? 0 : still + 1;
+    before = now;
+  }
+}
+
+/**
+ * Calls from outside of a step loop, and the wait in which nothing can be decoded before one comes: its replies wait
+ * for their grammars' masks, its prompts for images' embeddings.
+ */
+class PendingWait {
+  #interrupted = false;
+  #wake: () => void = () => undefined;
+
+  /** A call from outside since the round began. */
+  get interrupted(): boolean {
+    return this.#interrupted;
+  }
+
+  nextRound(): void {
+    this.#interrupted = false;
+  }
+
+  /** A call from outside, which ends the wait. */
+  interrupt(): void {
+    this.#interrupted = true;
+    this.#wake();
+  }
+
+  /**
+   * Settles with the next call, or when one of the masks or embeddings that the loop waits for is ready; at once if it
+   * waits for none, or one was ready. `waits`: called before the wait.
+   */
+  async forOne(running: readonly RunningItem[], waits: () => void): Promise<void> {
+    const pending = running.flatMap(({ branch }) => branch.pending ?? branch.awaitsImage ?? []);
+    if (pending.length === 0 || this.#interrupted) return;
+    waits();
+    await new Promise<void>((resolve) => {
+      this.#wake = resolve;
+      for (const each of pending) void each.then(resolve);
+    });
+    this.#wake = () => undefined;
+  }
+}
+
+/**
+ * Decides when the step loop drops states that are too old or whose account is forgotten: in the round after it was
+ * asked to, and while jobs of a forgotten scope run.
+ */
+class Upkeep {
+  readonly #sequences: Sequences;
+  readonly #jobs: Jobs;
+  #due = false;
+  #urgent = false;
+  /** Called at its end. */
+  readonly #dropped: (() => void)[] = [];
+
+  constructor(sequences: Sequences, jobs: Jobs) {
+    this.#sequences = sequences;
+    this.#jobs = jobs;
+  }
+
+  /** Whether it is to run in the next round. */
+  get due(): boolean {
+    return this.#due;
+  }
+
+  /** Whether a prefill ahead of the next request has to end, so that the states are dropped at once. */
+  get urgent(): boolean {
+    return this.#urgent;
+  }
+
+  /** Settles when all that was to be dropped is dropped; never, if the loop is closed before. */
+  request(urgent: boolean): Promise<void> {
+    this.#due = true;
+    this.#urgent ||= urgent;
+    return new Promise((resolve) => this.#dropped.push(resolve));
+  }
+
+  /** Once a round, between decodes. */
+  async round(): Promise<void> {
+    if (!this.#due) return;
+    this.#due = this.#urgent = false;
+    const dropped = this.#dropped.splice(0);
+    if (await this.#sequences.tidy((scope) => this.#jobs.uses(scope))) {
+      this.#due = true;
+      this.#dropped.unshift(...dropped);
+    } else for (const each of dropped) each();
+  }
+}
+
+/** A chat completion as the step loop runs it; undefined: it does not fit the context. */
+function generationOf(
+  id: number,
+  job: GenerateJob,
+  limits: StepLimits,
+  model: ModelTokens,
+  decoder: Decoder,
+): Work | undefined {
+  return generationFits(job, limits) ? new Generation(id, job, limits, model, decoder) : undefined;
+}
+
+/** The same of a decision. */
+function scoringOf(id: number, job: ScoreJob, limits: StepLimits): Work | undefined {
+  return scoringFits(job, limits) ? new Scoring(id, job, limits) : undefined;
 }

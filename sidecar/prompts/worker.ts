@@ -13,8 +13,7 @@ import {
   type DecisionPrompt,
   type DecisionTokens,
 } from '../../engine/prompt/decision-prompt.js';
-import { makePromptParts, toolsOf } from '../../engine/prompt/prompt-parts.js';
-import { promptVersionOf } from '../../engine/prompt/prompt-version.js';
+import { makePromptParts, toolsOf, promptVersionOf } from '../../engine/prompt/prompt-parts.js';
 import type { CompiledConstraint } from '../../engine/prompt/reply-constraint.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { parseBody } from '../contracts/parse.js';

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { LlamaServer } from '../../bench/support/peers.js';
-import { metricOf } from '../../engine/remote/metrics-text.js';
+import { metricOf } from '../../engine/remote/load-watch.js';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/weight-files.js';
 import { Sidecar } from '../support/sidecar.js';
 

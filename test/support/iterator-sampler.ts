@@ -6,9 +6,8 @@ import type {
   Token,
   Tokenizer,
 } from 'node-llama-cpp';
-import type { Sampler, Sampling } from '../../engine/scheduler/decoder.js';
+import { type Sampler, type Sampling, fixedSeed, usableTemperature } from '../../engine/scheduler/decoder.js';
 import { EngineFault } from '../../engine/scheduler/faults.js';
-import { fixedSeed, usableTemperature } from '../../engine/scheduler/sampler-numbers.js';
 import { GrammarError } from '../../engine/llama/grammar-constraint.js';
 import { LlamaGrammarEvaluationState, TokenBias } from '../../engine/llama/package.js';
 import { controlTokens, grammarState, type GrammarState } from './llama-grammar.js';

@@ -1,5 +1,5 @@
 /** A remote loop with a stub of a server, without processes: the test adds jobs, and every output is kept. */
-import { adapterFor } from '../../engine/remote/adapters.js';
+import { adapterFor } from '../../engine/remote/start.js';
 import { RemoteLoop } from '../../engine/remote/remote-loop.js';
 import { ServerClient } from '../../engine/remote/server-client.js';
 import { processClock } from '../../engine/scheduler/clock.js';

@@ -1,7 +1,7 @@
 /** What the generators make: structured, so that the server's own code renders it. */
 import type { Effort } from '../../../engine/prompt/effort.js';
 import type { PromptConversation } from '../../../engine/prompt/conversation.js';
-import type { Question } from '../../../engine/prompt/question-text.js';
+import type { Question } from '../../../engine/prompt/decision-prompt.js';
 
 /** A question whose answer is known. */
 export interface Asked extends Question {

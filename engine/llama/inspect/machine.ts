@@ -1,11 +1,12 @@
 import { totalmem } from 'node:os';
-import type { MachineFacts } from '../../protocol/inspect-messages.js';
+import type { MachineFacts, Computed } from '../../protocol/inspect-messages.js';
 import { openLlama } from '../backend.js';
 import { freeMemory } from '../memory/check.js';
 import { engineAddon } from '../native.js';
 import { getLlamaGpuTypes } from '../package.js';
 import type { EngineSetup } from '../../protocol/setup.js';
 import { usableCores } from '../../protocol/usable-cores.js';
+import { loadRuntime } from '../runtime.js';
 
 /** What this machine has for an engine with this setting. */
 export async function machineFacts(gpu: EngineSetup['gpu']): Promise<MachineFacts> {
@@ -26,4 +27,34 @@ export async function machineFacts(gpu: EngineSetup['gpu']): Promise<MachineFact
     memory: { total: totalmem(), free: cpuRam },
     gpuMemory: vram && { total: vram.total, free: vram.free },
   };
+}
+
+/** As many as one step evaluates. */
+const TOKENS = 32;
+
+/**
+ * Loads a small model on the backend that `gpu` selects and evaluates one step of it. If the backend has no kernels that this
+ * device and its driver can run, llama.cpp aborts, which ends this process: only a step shows it. Rejects as `loadRuntime` does.
+ */
+export async function computeOnce(file: string, gpu: EngineSetup['gpu']): Promise<Computed> {
+  const runtime = await loadRuntime({
+    file,
+    kind: 'chat',
+    seats: 1,
+    contextPerSeat: 2 * TOKENS,
+    threads: 1,
+    gpu,
+    flashAttention: 'auto',
+    prefillTokensPerStep: TOKENS,
+    prefillShare: 100,
+    prefixReuse: 'off',
+    heartbeatMs: 1000,
+  });
+  const from = performance.now();
+  const part = { kind: 'prefill', sequence: 0, tokens: new Uint32Array(TOKENS).fill(TOKENS) } as const;
+  const [result] = await runtime.decoder.step([part]);
+  const ms = performance.now() - from;
+  await runtime.dispose();
+  if (result?.kind !== 'filled') throw new Error(result?.kind === 'fault' ? result.reason : 'the step had no result');
+  return { ms };
 }

@@ -15,18 +15,23 @@ import { callFormatText } from '../../prompt/call-format-text.js';
 import { makeTemplate } from '../../prompt/template.js';
 import { openLlama } from '../backend.js';
 import { LlamaLog } from '../llama-log.js';
-import { fileTemplates } from '../file-templates.js';
+import { fileTemplates } from '../vocabulary.js';
 import { computeThreads, coresProblem } from '../cores.js';
 import { planLoad, WITHOUT_ITS_CHECKS } from '../load-plan.js';
 import { beyondTrained } from '../model-tokens.js';
 import { usesOf } from '../model-uses.js';
 import { freeMemory } from '../memory/check.js';
 import { roomForMemoryFiles } from '../memory/memory-file.js';
-import { withPrefixCache } from '../memory/prefix-cache.js';
-import { withCheckpoints } from '../memory/checkpoints.js';
-import { estimateNeeds, type ContextPlan, type Needs, type Sizes } from '../memory/estimate.js';
-import { withGrammars } from '../memory/grammars.js';
-import { repackedBytes } from '../memory/repacked.js';
+import {
+  withPrefixCache,
+  withCheckpoints,
+  estimateNeeds,
+  type ContextPlan,
+  type Needs,
+  type Sizes,
+  withGrammars,
+  repackedBytes,
+} from '../memory/estimate.js';
 import { firstProblem, misfit, seatsThatFit, tooHeavy, totalOf, usableOf } from '../memory/verdict.js';
 import { GgufInsights } from '../package.js';
 import { readModelHead } from './head.js';

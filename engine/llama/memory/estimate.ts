@@ -1,7 +1,10 @@
-import type { GgufInsights } from 'node-llama-cpp';
-import type { KvTypes } from '../../protocol/setup.js';
+import type { GgufInsights, GgufFileInfo } from 'node-llama-cpp';
+import type { KvTypes, EngineSetup } from '../../protocol/setup.js';
 import { F16_KV, ggmlTypes } from '../kv-types.js';
-import type { Need } from './verdict.js';
+import { type Need, totalOf, usableOf } from './verdict.js';
+import { grammarNeed } from '../../grammar/mask-memory.js';
+import { CACHE_SHARE, MOST_CACHE_BYTES } from '../../protocol/cache-size.js';
+import { GgmlType } from '../package.js';
 
 /** How a context is going to be made. */
 export interface ContextPlan {
@@ -59,4 +62,113 @@ export async function estimateNeeds(
     return { weights: weights[kind], perSeat, compute: Math.max(0, one[kind] - perSeat) };
   };
   return { cpu: need('cpuRam'), gpu: need('gpuVram') };
+}
+
+/** Of the past state of all seats: two full ones a seat. Most checkpoints are of less, since they leave out what can be truncated. */
+const STATES_A_SEAT = 2;
+
+/** At most this share of what is left when the model is loaded. */
+const SHARE = 1 / 4;
+
+/** More has not been seen to be of use; bytes. */
+const MOST = 8 * 2 ** 30;
+
+/**
+ * What a model takes with its checkpoints, which lie in host memory. `asked`: bytes; undefined: by the size of its past state
+ * and what is free. 0 where its state can be truncated at any position, which needs none.
+ */
+export function withCheckpoints(
+  needs: Needs,
+  seats: number,
+  appendOnly: boolean,
+  asked: number | undefined,
+  free: number,
+): Needs {
+  if (!appendOnly) return needs;
+  const state = (needs.cpu.perSeat + needs.gpu.perSeat) * seats;
+  const left = Math.max(0, usableOf(free) - totalOf(needs.cpu, seats));
+  const checkpoints = asked ?? Math.floor(Math.min(STATES_A_SEAT * state, SHARE * left, MOST));
+  return { ...needs, cpu: { ...needs.cpu, checkpoints } };
+}
+
+/**
+ * A model's memory including what its grammars may keep, which is host memory. Decision models have no grammars.
+ * `vocabulary`: tokens.
+ */
+export function withGrammars(needs: Needs, kind: EngineSetup['kind'], vocabulary: number): Needs {
+  if (kind !== 'chat') return needs;
+  return { ...needs, cpu: { ...needs.cpu, grammars: grammarNeed(vocabulary) } };
+}
+
+/** Less would have room for a few prompts of a small model only, so there is no cache then; bytes. */
+const LEAST = 64 * 2 ** 20;
+
+/**
+ * A model's memory including its prefix cache, which is host memory: the configured bytes, or a part of what is free,
+ * and at most what files in memory can take. Not what they can take now, since that may be less only because other engines'
+ * caches are full; a cache that finds no room gives way when it grows. No cache where nothing is reused. `room`: bytes for all
+ * files in memory; undefined: this system has none.
+ */
+export function withPrefixCache(
+  needs: Needs,
+  {
+    seats,
+    prefixReuse,
+    prefixCache,
+  }: Pick<EngineSetup, 'seats' | 'prefixCache'> & Partial<Pick<EngineSetup, 'prefixReuse'>>,
+  free: number,
+  room: number | undefined,
+): Needs {
+  if (!prefixCache || prefixReuse === 'off') return needs;
+  const left = Math.max(0, usableOf(free) - totalOf(needs.cpu, seats));
+  const { engines = 1, bytes } = prefixCache;
+  const most = room ?? 0;
+  const share = Math.floor(Math.min((CACHE_SHARE * left) / engines, MOST_CACHE_BYTES, most / engines));
+  return {
+    ...needs,
+    cpu: { ...needs.cpu, prefixCache: bytes === undefined ? (share < LEAST ? 0 : share) : Math.min(bytes, most) },
+  };
+}
+
+/*
+ * Weights that llama.cpp repacks in the process's memory when it loads them on a CPU with AVX2
+ * (ggml/src/ggml-cpu/repack.cpp). They are not mapped from the file any more, so two engines of one file have them
+ * twice.
+ */
+
+type Tensors = NonNullable<GgufFileInfo['fullTensorInfo']>;
+
+/** Weights and bytes of a block of each type that is repacked, and the instructions that it is repacked for. */
+const REPACKED: ReadonlyMap<GgmlType, { readonly weights: number; readonly bytes: number; readonly needs: string }> =
+  new Map([
+    [GgmlType.Q4_0, { weights: 32, bytes: 18, needs: 'AVX2' }],
+    [GgmlType.IQ4_NL, { weights: 32, bytes: 18, needs: 'AVX2' }],
+    [GgmlType.MXFP4, { weights: 32, bytes: 17, needs: 'AVX2' }],
+    [GgmlType.Q4_K, { weights: 256, bytes: 144, needs: 'AVX2' }],
+    [GgmlType.Q2_K, { weights: 256, bytes: 84, needs: 'AVX512' }],
+  ]);
+
+/** Rows are repacked by eight. */
+const ROWS = 8;
+
+const EMBEDDINGS = 'token_embd.weight';
+const OUTPUT = 'output.weight';
+
+/**
+ * Bytes of the weights that an engine repacks on this CPU. `systemInfo`: llama.cpp's line about its build and the CPU,
+ * such as `AVX2 = 1 | REPACK = 1`. Embeddings are looked up and not multiplied: they are repacked only if they are also
+ * the output's weights.
+ */
+export function repackedBytes(tensors: Tensors, systemInfo: string): number {
+  const has = (feature: string): boolean => systemInfo.includes(` ${feature} = 1`);
+  if (!has('REPACK')) return 0;
+  const tied = !tensors.some(({ name }) => name === OUTPUT);
+  return tensors.reduce((sum, { name, ggmlType, dimensions }) => {
+    const block = REPACKED.get(ggmlType);
+    if (block === undefined || !has(block.needs) || !name.endsWith('.weight')) return sum;
+    if (name === EMBEDDINGS && !tied) return sum;
+    const sizes = dimensions.map(Number);
+    if (sizes.length < 2 || (sizes[1] ?? 0) % ROWS !== 0) return sum;
+    return sum + (sizes.reduce((product, size) => product * size, 1) / block.weights) * block.bytes;
+  }, 0);
 }

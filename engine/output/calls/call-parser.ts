@@ -16,7 +16,9 @@ import { ALWAYS_CONSTRAINED, ParsedText, type CallConstraint, type CallText } fr
 import { ExpectedText } from './expected-text.js';
 import { StringText } from './json-text.js';
 import { marksOf, MAX_SPACE, splitBeforeMark } from './marks.js';
-import { readerOf } from './readers.js';
+import { LooseJson } from './loose-json.js';
+import { NestedReader } from './nested-arguments.js';
+import { TaggedReader } from './tagged-arguments.js';
 
 /** Calls that one reply can have: an index in an answer ends at 127. */
 export const MAX_CALLS = 128;
@@ -246,5 +248,26 @@ export class CallParser {
     this.#shown ||= text !== '';
     out.content += text;
     return '';
+  }
+}
+
+/** A reader of the arguments of one call of `name`, in the format's notation. */
+function readerOf(format: CallFormat, name: string): ArgumentsReader {
+  const { syntax, functions, parameters = [], nested = [] } = format;
+  const { arguments: notation, close, next } = syntax;
+  const ends = next === undefined ? [close] : [close, next];
+  switch (notation?.kind) {
+    case undefined:
+      return new JsonArguments();
+    case 'bare':
+      return new LooseJson({ quote: notation.quote });
+    case 'keywords':
+      return new LooseJson({ end: ')' });
+    case 'tagged': {
+      const ways = functions.flatMap((each, i) => (each === name ? (parameters[i] ?? []) : []));
+      return new TaggedReader(notation, ways, ends);
+    }
+    case 'nested':
+      return new NestedReader(notation, nested[functions.indexOf(name)] ?? [], ends);
   }
 }

@@ -4,7 +4,7 @@ import t from 'tap';
 import { grammarText } from '../../../engine/grammar/gbnf.js';
 import { MAX_COUNTED } from '../../../engine/grammar/scalar-rules.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
-import { MAX_VALUES } from '../../../engine/grammar/enum-values.js';
+import { MAX_VALUES } from '../../../engine/grammar/choice.js';
 import { MAX_STACKS, TEXT_STACKS } from '../../../engine/grammar/stacks.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { schemas, valueOf, type TestSchema } from '../../support/json-schemas.js';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { AddonContext } from '../../../engine/llama/addon-context.js';
+import type { AddonContext } from '../../../engine/llama/native.js';
 import type { Internals } from '../../../engine/llama/addon.js';
 import { BatchSequences } from '../../../engine/llama/batch-sequences.js';
 import { NOT_NUMBERS } from '../../../engine/llama/not-a-number.js';

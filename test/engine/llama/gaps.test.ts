@@ -1,6 +1,5 @@
 import t from 'tap';
-import { gapsOf } from '../../../engine/llama/gaps.js';
-import { described } from '../../../engine/llama/described-parts.js';
+import { gapsOf, described } from '../../../engine/llama/batch-decoder.js';
 import type { Part } from '../../../engine/scheduler/decoder.js';
 
 const CONTEXT = 100;

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { SequencePositions } from '../../../engine/llama/sequence-positions.js';
+import { SequencePositions } from '../../../engine/llama/batch-sequences.js';
 import type { Part } from '../../../engine/scheduler/decoder.js';
 
 const text = (length: number): Part => ({ kind: 'prefill', sequence: 0, tokens: new Uint32Array(length) });

@@ -1,6 +1,6 @@
 import { closeSync, openSync, readFileSync, statSync, writeFileSync, writeSync } from 'node:fs';
 import t from 'tap';
-import type { AddonContext } from '../../../engine/llama/addon-context.js';
+import type { AddonContext } from '../../../engine/llama/native.js';
 import { StateInFile } from '../../../engine/llama/whole-state.js';
 
 /** Bytes of a state: no multiple of a block's. */

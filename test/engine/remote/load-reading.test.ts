@@ -1,5 +1,5 @@
 import t from 'tap';
-import { readLoad } from '../../../engine/remote/load-reading.js';
+import { readLoad } from '../../../engine/remote/load-watch.js';
 
 const NAMES = { prefix: 'vllm', running: 'running', waiting: 'waiting', computed: ['tokens'], kvUse: 'kv_use' };
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { SeatLimit } from '../../../engine/remote/seat-limit.js';
+import { SeatLimit } from '../../../engine/remote/remote-loop.js';
 import { LoadWatch, type LoadWatchEvents } from '../../../engine/remote/load-watch.js';
 import type { LoadReading } from '../../../engine/remote/adapter.js';
 import { FakeClock } from '../../support/fake-clock.js';

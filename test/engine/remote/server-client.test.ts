@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { adapterFor } from '../../../engine/remote/adapters.js';
+import { adapterFor } from '../../../engine/remote/start.js';
 import { InFlight } from '../../../engine/remote/in-flight.js';
 import { ServerClient } from '../../../engine/remote/server-client.js';
 import { testPair } from '../../support/certificates.js';

@@ -1,6 +1,5 @@
 import t from 'tap';
-import { LEAST_TOKENS } from '../../../engine/scheduler/prefill-budget.js';
-import { SHORT_TOKENS } from '../../../engine/scheduler/batch-planner.js';
+import { LEAST_TOKENS, SHORT_TOKENS } from '../../../engine/scheduler/batch-planner.js';
 import { Bench, job, StepTime } from '../../support/step-bench.js';
 
 const CHUNK = 64;

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { LEAST_TOKENS, PrefillBudget } from '../../../engine/scheduler/prefill-budget.js';
+import { LEAST_TOKENS, PrefillBudget } from '../../../engine/scheduler/batch-planner.js';
 
 /** The time of a decode of prompt tokens on some machine, ms. */
 interface Machine {

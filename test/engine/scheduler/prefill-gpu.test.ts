@@ -4,8 +4,7 @@
  * sequences' ids are not contiguous, and each part reads all weights (docs/engine.md).
  */
 import t from 'tap';
-import { LEAST_TOKENS } from '../../../engine/scheduler/prefill-budget.js';
-import { SHORT_TOKENS } from '../../../engine/scheduler/batch-planner.js';
+import { LEAST_TOKENS, SHORT_TOKENS } from '../../../engine/scheduler/batch-planner.js';
 import type { SeenPart } from '../../support/fake-decoder.js';
 import { Bench, job, StepTime, type BenchOptions } from '../../support/step-bench.js';
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { withCheckpoints } from '../../../../engine/llama/memory/checkpoints.js';
+import { withCheckpoints } from '../../../../engine/llama/memory/estimate.js';
 import { misfit, RESERVE, totalOf } from '../../../../engine/llama/memory/verdict.js';
 
 const GIB = 2 ** 30;

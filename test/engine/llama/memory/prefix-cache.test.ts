@@ -1,5 +1,5 @@
 import t from 'tap';
-import { withPrefixCache } from '../../../../engine/llama/memory/prefix-cache.js';
+import { withPrefixCache } from '../../../../engine/llama/memory/estimate.js';
 import { misfit, RESERVE, totalOf } from '../../../../engine/llama/memory/verdict.js';
 
 const GIB = 2 ** 30;

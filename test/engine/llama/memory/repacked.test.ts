@@ -1,5 +1,5 @@
 import t from 'tap';
-import { repackedBytes } from '../../../../engine/llama/memory/repacked.js';
+import { repackedBytes } from '../../../../engine/llama/memory/estimate.js';
 import { GgmlType } from '../../../../engine/llama/package.js';
 
 const AVX2 = 'CPU : SSE3 = 1 | AVX = 1 | AVX2 = 1 | FMA = 1 | LLAMAFILE = 1 | REPACK = 1 | ';

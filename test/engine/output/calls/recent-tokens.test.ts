@@ -1,5 +1,5 @@
 import t from 'tap';
-import { RecentTokens } from '../../../../engine/output/calls/recent-tokens.js';
+import { RecentTokens } from '../../../../engine/scheduler/reply.js';
 
 t.test('finds the tokens of a text', (t) => {
   const recent = new RecentTokens();

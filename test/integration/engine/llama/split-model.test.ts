@@ -8,7 +8,7 @@ import { inspectModel } from '../../../../engine/llama/inspect/model.js';
 import { writeVocabulary } from '../../../../engine/llama/inspect/vocabulary-file.js';
 import { checkModelFile } from '../../../../engine/llama/model-file.js';
 import { loadVocabulary } from '../../../../engine/llama/vocabulary.js';
-import { checkUnchanged, weightVersionOf } from '../../../../engine/llama/weight-version.js';
+import { checkUnchanged, weightVersionOf } from '../../../../engine/llama/runtime.js';
 import type { SizingSetup } from '../../../../engine/protocol/inspect-messages.js';
 import { testModel } from '../../../support/models.js';
 import { job } from '../../../support/step-bench.js';

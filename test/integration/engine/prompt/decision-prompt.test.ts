@@ -4,9 +4,10 @@ import {
   DECISION_PROMPT_TOKENS,
   makeDecisionPrompt,
   type DecisionPrompt,
+  questionText,
+  type Question,
 } from '../../../../engine/prompt/decision-prompt.js';
 import { YES_NO } from '../../../../engine/prompt/labels.js';
-import { questionText, type Question } from '../../../../engine/prompt/question-text.js';
 import type { PromptParts } from '../../../../engine/prompt/chat-prompt.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
 import { partsOf, promptParts, sharedVocabulary } from '../../../support/prompt-models.js';
