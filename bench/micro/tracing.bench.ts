@@ -22,7 +22,7 @@ import { median } from '../support/stats.js';
 /** Requests timed together: one alone is shorter than the clock's own noise. */
 const BATCH = 500;
 const BATCHES = 300;
-/** The default of `telemetry.otlp.batchRequests`. */
+/** As many as the sidecar exports at once. */
 const EXPORT = 32;
 
 const PARENT = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';

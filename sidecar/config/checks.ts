@@ -74,7 +74,6 @@ export function contradictions(config: Config): string[] {
         otlp.endpoint !== undefined && (!isPlainUrl(otlp.endpoint) || /[?#]/.test(otlp.endpoint)),
         'telemetry.otlp.endpoint must be a URL without user name, password, query and fragment; use telemetry.otlp.headersFile',
       ],
-      [otlp.batchRequests > otlp.maxQueued, 'telemetry.otlp.maxQueued must be at least telemetry.otlp.batchRequests'],
     ]),
   ];
 }

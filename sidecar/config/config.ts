@@ -210,6 +210,8 @@ const DROPPED: Readonly<Record<string, string>> = {
   'credit.snapshotMs': FIXED,
   'credit.snapshotCloses': FIXED,
   'delivery.nats.window': FIXED,
+  'telemetry.otlp.batchMs': FIXED,
+  'telemetry.otlp.batchRequests': FIXED,
   'delivery.kafka':
     'was dropped: set delivery.url or delivery.nats to a service that writes the events to Kafka (docs/bus.md)',
 };

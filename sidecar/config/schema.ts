@@ -171,19 +171,10 @@ const telemetrySchema = section({
       default: 60_000,
       minimum: 100,
     }),
-    batchMs: milliseconds('How long the trace of a finished request may wait for its export’s batch to fill.', {
-      default: 5000,
-      minimum: 1,
-    }),
-    batchRequests: integer('The most requests in one export of traces; each has some eight spans.', {
-      default: 32,
-      minimum: 1,
-      maximum: 1024,
-      unit: 'requests',
-    }),
+    // A batch of an export has 32.
     maxQueued: integer('Requests whose traces may wait; further ones are dropped and counted.', {
       default: 2048,
-      minimum: 1,
+      minimum: 32,
       maximum: 1_000_000,
       unit: 'requests',
     }),

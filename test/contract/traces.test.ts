@@ -25,13 +25,14 @@ interface Harness {
 
 async function start(t: Test, config: Options['config'] = {}): Promise<Harness> {
   const receiver = await OtlpReceiver.start(t);
-  const otlp = { endpoint: receiver.endpoint, batchMs: 5, metrics: false };
+  const otlp = { endpoint: receiver.endpoint, metrics: false };
   const sidecar = await InProcess.start(t, {
     models: [
       { id: 'm', kind: 'chat', seats: 1 },
       { id: 'd', kind: 'decision', seats: 1 },
     ],
     config: { telemetry: { otlp }, queue: PATIENT_QUEUE, ...config },
+    traceLimits: { batchMs: 5 },
   });
   return {
     sidecar,

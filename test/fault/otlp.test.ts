@@ -4,7 +4,7 @@
 import { writeFileSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import t, { type Test } from 'tap';
-import { chatBody, InProcess } from '../support/in-process.js';
+import { chatBody, InProcess, type Options } from '../support/in-process.js';
 import { OtlpReceiver } from '../support/otlp-receiver.js';
 import { eventually } from '../support/processes.js';
 import { shareLanes } from '../support/shared-lanes.js';
@@ -15,8 +15,8 @@ shareLanes(t);
 const MODEL = 'm';
 const CHATS = '/v1/chat/completions';
 
-function start(t: Test, otlp: object): Promise<InProcess> {
-  return InProcess.start(t, { models: [{ id: MODEL, kind: 'chat' }], config: { telemetry: { otlp } } });
+function start(t: Test, otlp: object, traceLimits: Options['traceLimits'] = { batchMs: 1 }): Promise<InProcess> {
+  return InProcess.start(t, { models: [{ id: MODEL, kind: 'chat' }], config: { telemetry: { otlp } }, traceLimits });
 }
 
 /** Runs so many requests, one after another; all are answered. */
@@ -32,8 +32,8 @@ const EXPORTS = 'ra_sidecar_otlp_exports_total';
 
 t.test('the endpoint refuses connections', async (t) => {
   const endpoint = `http://127.0.0.1:${await deadPort()}`;
-  const limits = { batchMs: 1, batchRequests: 4, maxQueued: 8, timeoutMs: 300, metricsIntervalMs: 200 };
-  const sidecar = await start(t, { endpoint, ...limits });
+  const limits = { batchMs: 1, batchRequests: 4, maxQueued: 8 };
+  const sidecar = await start(t, { endpoint, timeoutMs: 300, metricsIntervalMs: 200 }, limits);
   await served(t, sidecar, 20);
   await sidecar.seen('otlp export fails', ({ otlp }) => otlp === 'traces');
   const line = await sidecar.seen('otlp export fails', ({ otlp }) => otlp === 'metrics');
@@ -48,8 +48,8 @@ t.test('the endpoint accepts connections and does not answer', async (t) => {
   const receiver = await OtlpReceiver.start(t);
   const unanswered: ServerResponse[] = [];
   receiver.answer = (response) => void unanswered.push(response);
-  const limits = { batchMs: 1, batchRequests: 2, maxQueued: 4, timeoutMs: 300_000, stopMs: 100, metrics: false };
-  const sidecar = await start(t, { endpoint: receiver.endpoint, ...limits });
+  const settings = { endpoint: receiver.endpoint, timeoutMs: 300_000, stopMs: 100, metrics: false };
+  const sidecar = await start(t, settings, { batchMs: 1, batchRequests: 2, maxQueued: 4 });
   await served(t, sidecar, 20);
   // The first export may have had one request or two.
   const full = await sidecar.metric(`${DROPPED}{reason="queue_full"}`);
@@ -74,7 +74,7 @@ t.test('the endpoint accepts connections and does not answer', async (t) => {
 t.test('the endpoint refuses, then accepts; headers are read from a file for each export', async (t) => {
   const headersFile = `${t.testdir()}/headers`;
   const receiver = await OtlpReceiver.start(t);
-  const settings = { endpoint: receiver.endpoint, headersFile, batchMs: 1, metrics: false };
+  const settings = { endpoint: receiver.endpoint, headersFile, metrics: false };
   await t.rejects(start(t, settings), { message: /telemetry\.otlp\.headersFile/ }, 'a start without the file fails');
   writeFileSync(headersFile, 'authorization: Bearer first\n');
   const sidecar = await start(t, settings);
@@ -99,8 +99,8 @@ t.test('the endpoint refuses, then accepts; headers are read from a file for eac
 
 t.test('a stop sends what waits', async (t) => {
   const receiver = await OtlpReceiver.start(t);
-  const rare = { batchMs: 3_600_000, metricsIntervalMs: 3_600_000, stopMs: 60_000 };
-  const sidecar = await start(t, { endpoint: `${receiver.endpoint}/`, ...rare });
+  const settings = { endpoint: `${receiver.endpoint}/`, metricsIntervalMs: 3_600_000, stopMs: 60_000 };
+  const sidecar = await start(t, settings, { batchMs: 3_600_000 });
   await served(t, sidecar, 3);
   t.equal(receiver.requests.length, 0);
   await sidecar.app.drain();

@@ -60,8 +60,7 @@ The default list:
 - At most one of \`delivery.url\` and \`delivery.nats.servers\` is set.
 - Under \`delivery.nats\`: \`secretFile\` is set unless \`auth\` is \`none\`, and only then;
   \`caFile\`, \`certFile\` and \`keyFile\` need \`tls\`, the last two each other.
-- \`telemetry.otlp.endpoint\` holds no name, no password, no query and no fragment; \`telemetry.otlp.maxQueued\` is at least
-  \`telemetry.otlp.batchRequests\`.
+- \`telemetry.otlp.endpoint\` holds no name, no password, no query and no fragment.
 `;
 }
 

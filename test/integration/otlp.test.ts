@@ -57,7 +57,7 @@ const sidecar = await Sidecar.start(t, {
       send: 'key',
       timeoutMs: 60_000,
     },
-    telemetry: { otlp: { endpoint: receiver.endpoint, batchMs: 20, metricsIntervalMs: 200 } },
+    telemetry: { otlp: { endpoint: receiver.endpoint, metricsIntervalMs: 200 } },
     log: { level: 'trace' },
     queue: { waitForLoad: false },
   },

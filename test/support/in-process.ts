@@ -7,6 +7,7 @@ import { startApp, type App } from '../../sidecar/app/app.js';
 import { loadConfig, type Config } from '../../sidecar/config/config.js';
 import type { Scrapers } from '../../sidecar/api/operators.js';
 import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
+import type { TraceLimits } from '../../sidecar/telemetry/otlp/traces.js';
 import type { Log, LogFields } from '../../sidecar/telemetry/logger.js';
 import type { UsageRecorder } from '../../sidecar/usage/spool.js';
 import { STUB_ENTRY } from './engine-harness.js';
@@ -105,6 +106,8 @@ export interface Options {
   readonly scrapers?: Scrapers;
   /** Module that vision processes are forked from; absent: the real one. */
   readonly visionEntry?: string;
+  /** Limits of traces besides the settings; `telemetry.otlp` of `config` has the others. */
+  readonly traceLimits?: Partial<TraceLimits>;
   /** Receives the records in place of {@link InProcess.spool}. */
   readonly takesRecords?: UsageRecorder;
 }
@@ -140,13 +143,24 @@ export class InProcess {
   /** Resolves once all models but the cold ones are ready. */
   static async start(
     t: Owner,
-    { models, config = {}, identity = new FakeIdentity(), scrapers, keeps = true, takesRecords, visionEntry }: Options,
+    {
+      models,
+      config = {},
+      identity = new FakeIdentity(),
+      scrapers,
+      keeps = true,
+      takesRecords,
+      traceLimits = {},
+      visionEntry,
+    }: Options,
   ): Promise<InProcess> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-in-process-'));
     const spool = new FakeSpool(keeps);
     const log = new RecordingLog(keeps);
     const makePrompts = sharedLanes();
-    const app = await startApp(await configure(dir, models, config), identity, log, {
+    const loaded = await configure(dir, models, config);
+    const telemetry = { otlp: { ...loaded.telemetry.otlp, ...traceLimits } };
+    const app = await startApp({ ...loaded, telemetry }, identity, log, {
       spool: takesRecords ?? spool,
       engineEntry: STUB_ENTRY,
       ...(makePrompts && { makePrompts }),

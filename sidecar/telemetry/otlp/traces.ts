@@ -25,11 +25,15 @@ import type { Clock } from '../../lib/clock.js';
 import { PROVIDER } from '../model-metrics.js';
 import type { Attempt, RequestRecord, RequestTrace, Tracing } from '../tracing.js';
 
-export interface TraceLimits {
-  /** Requests in one batch. */
-  readonly batchRequests: number;
-  /** How long a request waits for its batch to fill, ms. */
-  readonly batchMs: number;
+/** Of a batch; tests have other values. */
+const BATCH = {
+  /** Requests in one batch: each has some eight spans, and collectors take bodies of some megabytes. */
+  batchRequests: 32,
+  /** How long a request waits for its batch to fill, ms: a trace is there soon after its request, also while there are few. */
+  batchMs: 1000,
+};
+
+export interface TraceLimits extends Partial<typeof BATCH> {
   /** Requests that may wait. */
   readonly maxQueued: number;
 }
@@ -62,6 +66,7 @@ const HEADERS: TextMapGetter<Head> = { get: (head, name) => head.header(name), k
 
 export class RequestTraces implements Tracing {
   readonly #options: RequestTracesOptions;
+  readonly #limits: Required<TraceLimits>;
   #waiting: Finished[] = [];
   #sending: Promise<void> | undefined;
   /** The timer for the next batch; full: a full batch is waiting. */
@@ -69,6 +74,7 @@ export class RequestTraces implements Tracing {
 
   constructor(options: RequestTracesOptions) {
     this.#options = options;
+    this.#limits = { ...BATCH, ...options.limits };
   }
 
   begin(head: Head, startedAt: number): RequestTrace {
@@ -96,9 +102,8 @@ export class RequestTraces implements Tracing {
   }
 
   #keep(finished: Finished): void {
-    const { limits, dropped } = this.#options;
-    if (this.#waiting.length >= limits.maxQueued) {
-      dropped('queue_full', 1);
+    if (this.#waiting.length >= this.#limits.maxQueued) {
+      this.#options.dropped('queue_full', 1);
       return;
     }
     this.#waiting.push(finished);
@@ -107,12 +112,12 @@ export class RequestTraces implements Tracing {
 
   /** A full batch is sent at once, but not within a request's own turn; others when their time has come. */
   #plan(): void {
-    const { clock, limits } = this.#options;
+    const { batchRequests, batchMs } = this.#limits;
     if (this.#sending || this.#waiting.length === 0) return;
-    const full = this.#waiting.length >= limits.batchRequests;
+    const full = this.#waiting.length >= batchRequests;
     if (this.#timer && (this.#timer.full || !full)) return;
     this.#timer?.cancel();
-    this.#timer = { full, cancel: clock.after(full ? 0 : limits.batchMs, () => void this.#send()) };
+    this.#timer = { full, cancel: this.#options.clock.after(full ? 0 : batchMs, () => void this.#send()) };
   }
 
   #send(): Promise<void> {
@@ -125,8 +130,8 @@ export class RequestTraces implements Tracing {
   }
 
   async #sendBatch(): Promise<void> {
-    const { tracer, taken, send, dropped, limits } = this.#options;
-    const batch = this.#waiting.splice(0, limits.batchRequests);
+    const { tracer, taken, send, dropped } = this.#options;
+    const batch = this.#waiting.splice(0, this.#limits.batchRequests);
     if (batch.length === 0) return;
     for (const { server, record, offsetMs } of batch) finish(tracer, server, record, offsetMs);
     if (!(await send(taken()))) dropped('export_failed', batch.length);

@@ -97,8 +97,6 @@ t.test('without settings: every default', async (t) => {
         metrics: true,
         samplePercent: 100,
         metricsIntervalMs: 60_000,
-        batchMs: 5000,
-        batchRequests: 32,
         maxQueued: 2048,
         timeoutMs: 10_000,
         stopMs: 3000,
@@ -366,7 +364,7 @@ t.test('errors that end the start, in one line', async (t) => {
     ),
     [
       { RA_TELEMETRY_OTLP_MAX_QUEUED: '31' },
-      'telemetry.otlp.maxQueued must be at least telemetry.otlp.batchRequests (environment variable RA_TELEMETRY_OTLP_MAX_QUEUED)',
+      'telemetry.otlp.maxQueued must be at least 32 (environment variable RA_TELEMETRY_OTLP_MAX_QUEUED)',
     ],
   ];
   for (const [environment, expected] of cases) t.equal(line(environment), `config: ${expected}`);
@@ -431,8 +429,6 @@ t.test('an OTLP endpoint: where it may be, and the warning for unencrypted heade
     t.equal(endpointOf(good), good);
   }
   t.match(line({ RA_TELEMETRY_OTLP_ENDPOINT: 'grpc://otlp.example' }), /^config: telemetry\.otlp\.endpoint must /);
-  const even = { RA_TELEMETRY_OTLP_MAX_QUEUED: '31', RA_TELEMETRY_OTLP_BATCH_REQUESTS: '31' };
-  t.equal(loaded(even).telemetry.otlp.maxQueued, 31, 'as many as a batch');
   const hintsFor = (endpoint: string | undefined, headersFile?: string): unknown =>
     loadConfig({
       ...(endpoint !== undefined && { RA_TELEMETRY_OTLP_ENDPOINT: endpoint }),
