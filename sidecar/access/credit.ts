@@ -97,17 +97,18 @@ export class CreditLedger implements Credit {
       const { granted, settled, reserved } = this.balance(account);
       if (granted - settled - reserved < picodollars) return { kind: 'insufficient' };
     }
-    const entry = this.#spendingOf(account);
-    entry.reserved += picodollars;
+    this.#spendingOf(account).reserved += picodollars;
     this.#outstanding += 1;
     let over = false;
     const settle = (actual: bigint): void => {
       if (over) return;
       over = true;
       this.#outstanding -= 1;
-      entry.reserved -= picodollars;
-      entry.settled += actual;
-      if (entry.settled === 0n && entry.reserved === 0n) this.#spending.delete(account);
+      // Not that of the beginning: it was removed if another free request of the account has ended.
+      const spending = this.#spendingOf(account);
+      spending.reserved -= picodollars;
+      spending.settled += actual;
+      if (spending.settled === 0n && spending.reserved === 0n) this.#spending.delete(account);
       this.#onSettled();
     };
     return { kind: 'reserved', reservation: { settle } };

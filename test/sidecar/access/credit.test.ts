@@ -125,6 +125,20 @@ t.test('however requests overlap: nothing is overspent, nothing leaks', async ()
   );
 });
 
+t.test('a free request that ends takes no other one’s reservation with it', (t) => {
+  const ledger = new CreditLedger(new Map([['acme', 10n]]));
+  ledger.open(new Map());
+  const free = [held(ledger, 'acme', 0n), held(ledger, 'acme', 0n)];
+  free[0]?.settle(0n);
+  const paid = held(ledger, 'acme', 10n);
+  free[1]?.settle(0n);
+  t.strictSame(ledger.balance('acme'), { granted: 10n, settled: 0n, reserved: 10n });
+  t.strictSame(ledger.reserve('acme', 1n), { kind: 'insufficient' }, 'no dollar is spent twice');
+  paid.settle(10n);
+  t.strictSame(ledger.balance('acme'), { granted: 10n, settled: 10n, reserved: 0n });
+  t.end();
+});
+
 t.test('free requests of ever new accounts leave nothing behind', (t) => {
   const ledger = new CreditLedger(new Map([['paid', 10n]]));
   ledger.open(new Map());
