@@ -135,14 +135,15 @@ export class AuthorizerIdentity implements Identity {
       call.overloaded(reply.retryAfterMs);
       return this.#without(index, 0, overloaded(reply.retryAfterMs));
     }
-    const answer = reply.kind === 'json' ? this.#timed(parseAnswer(reply.value, environment)) : undefined;
-    if (answer) {
+    const parsed = reply.kind === 'json' ? parseAnswer(reply.value, environment) : undefined;
+    if (parsed) {
       report('answered');
       call.succeeded();
-      const known =
-        answer.kind === 'denied' && answer.code === 'account_frozen' ? this.#cache.account(index) : undefined;
+      const before = this.#cache.last(index);
+      const answer = parsed.kind === 'denied' ? named(this.#timed(parsed), before) : parsed;
       this.#cache.keep(index, answer);
-      if (known !== undefined) events?.frozen(known);
+      const isFrozen = answer.kind === 'denied' && answer.code === 'account_frozen';
+      if (isFrozen && before?.kind === 'caller') events?.frozen(before.account);
       return answer;
     }
     report(reply.kind === 'failed' ? 'failed' : 'invalid');
@@ -151,8 +152,8 @@ export class AuthorizerIdentity implements Identity {
   }
 
   /** A denial that needs a wait but names none is cached for a fixed time, which is then the wait. */
-  #timed(answer: Caller | Denied | undefined): Caller | Denied | undefined {
-    if (answer?.kind !== 'denied' || !WAIT_STATUSES.has(CATALOGUE[answer.code].status)) return answer;
+  #timed(answer: Denied): Denied {
+    if (!WAIT_STATUSES.has(CATALOGUE[answer.code].status)) return answer;
     return { retryAfterMs: Math.max(AGAIN_MS, this.#options.cache.deniedTtlMs), ...answer };
   }
 
@@ -163,11 +164,22 @@ export class AuthorizerIdentity implements Identity {
 
   /** The cached caller, or `denial`, which is then the answer for this key for `holdMs`. */
   #without(index: string, holdMs: number, denial: Denied): Caller | Denied {
+    const before = this.#cache.last(index);
     const known = this.#cache.stale(index, holdMs);
-    if (known) this.#options.events?.stale();
-    if (!known && holdMs > 0) this.#cache.keep(index, denial, holdMs);
-    return known ?? denial;
+    if (known) {
+      this.#options.events?.stale();
+      return known;
+    }
+    const answer = named(denial, before);
+    if (holdMs > 0) this.#cache.keep(index, answer, holdMs);
+    return answer;
   }
+}
+
+/** The denial with its own names, or with those of the last answer for the same key. */
+function named(denial: Denied, last: Caller | Denied | undefined): Denied {
+  const known = last?.kind === 'caller' ? { account: last.account, keyId: last.keyId } : last?.known;
+  return { ...(known && { known }), ...denial };
 }
 
 function unavailable(retryAfterMs: number): Denied {
@@ -208,7 +220,12 @@ interface NamedCaller {
 
 interface Answer {
   readonly caller?: NamedCaller;
-  readonly denied?: { readonly code: (typeof DENIALS)[number]; readonly retryAfterMs?: number };
+  readonly denied?: {
+    readonly code: (typeof DENIALS)[number];
+    readonly retryAfterMs?: number;
+    readonly account?: string;
+    readonly keyId?: string;
+  };
 }
 
 const name = { type: 'string', pattern: NAME };
@@ -230,6 +247,8 @@ const caller = closed(['account', 'keyId', 'models'], {
 const denied = closed(['code'], {
   code: { enum: DENIALS },
   retryAfterMs: { type: 'integer', minimum: 1, maximum: MAX_RETRY_MS },
+  account: name,
+  keyId: name,
 });
 
 /** Closed, so that no restriction is overlooked. */
@@ -244,7 +263,11 @@ export function parseAnswer(value: unknown, environment: string): Caller | Denie
   const checked = check(value);
   if (!checked.ok) return undefined;
   const { caller: found, denied: denial } = checked.value;
-  if (denial) return { kind: 'denied', ...denial };
+  if (denial) {
+    const { account, keyId, ...said } = denial;
+    const isNamed = account !== undefined || keyId !== undefined;
+    return { kind: 'denied', ...said, ...(isNamed && { known: { account, keyId } }) };
+  }
   if (!found) return undefined;
   const { account, keyId, models, routes, limits, cohort, tokensPerDay } = found;
   if (limits && !oneWay(limits)) return undefined;
@@ -311,11 +334,7 @@ export class AnswerCache {
       return caller.answer;
     }
     const denial = this.#denials.get(index);
-    if (!denial) return undefined;
-    if (now >= denial.freshUntil) {
-      this.#denials.delete(index);
-      return undefined;
-    }
+    if (!denial || now >= denial.freshUntil) return undefined;
     touch(this.#denials, index, denial);
     const { retryAfterMs, ...said } = denial.answer;
     return retryAfterMs === undefined ? said : { ...said, retryAfterMs: Math.ceil(retryAfterMs - (now - denial.at)) };
@@ -337,9 +356,9 @@ export class AnswerCache {
     return kept.answer;
   }
 
-  /** The account of the last known caller, however long ago that was; undefined: none is known. */
-  account(index: string): string | undefined {
-    return this.#callers.get(index)?.answer.account;
+  /** The last answer, however long ago that was; undefined: none is kept. */
+  last(index: string): Caller | Denied | undefined {
+    return (this.#callers.get(index) ?? this.#denials.get(index))?.answer;
   }
 
   /**

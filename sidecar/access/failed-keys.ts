@@ -44,7 +44,9 @@ export class FailedKeyLimit implements Identity {
     const answer = await this.#identity.resolve(credentials, trace);
     if (this.#intervalMs === 0 || answer.kind === 'caller' || !FAILURES.has(answer.code)) return answer;
     const waitMs = this.#failed(networkOf(credentials.address));
-    return waitMs === 0 ? answer : { kind: 'denied', code: 'user_rate_limited', retryAfterMs: Math.ceil(waitMs) };
+    if (waitMs === 0) return answer;
+    const { known } = answer;
+    return { kind: 'denied', code: 'user_rate_limited', retryAfterMs: Math.ceil(waitMs), ...(known && { known }) };
   }
 
   /** Counts a failure. Returns how long it is too early, ms; then it was not counted. */

@@ -51,11 +51,13 @@ export class GatewayIdentity implements Identity {
     const account = nameIn(credentials, 'x-ra-account');
     const keyId = nameIn(credentials, 'x-ra-key-id');
     // Work without an account to charge is not done.
-    if (account === undefined || keyId === undefined) return { kind: 'denied', code: 'unattributed_key' };
+    if (account === undefined || keyId === undefined) {
+      return { kind: 'denied', code: 'unattributed_key', known: { account, keyId } };
+    }
     const { environment } = this.#options;
     const models = modelsOf(credentials.header('x-ra-models'));
     if (credentials.header('x-ra-environment') !== environment || models === undefined) {
-      return { kind: 'denied', code: 'model_not_entitled' };
+      return { kind: 'denied', code: 'model_not_entitled', known: { account, keyId } };
     }
     const weight = CLASS_WEIGHTS[this.#options.class];
     return { kind: 'caller', account, keyId, environment, models, weight, vouched: true };

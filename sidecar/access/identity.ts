@@ -35,12 +35,17 @@ export interface Caller {
   readonly vouched?: true;
 }
 
+export interface KnownNames {
+  readonly account?: string | undefined;
+  readonly keyId?: string | undefined;
+}
+
 export interface Denied {
   readonly kind: 'denied';
   readonly code: ErrorCode;
   readonly retryAfterMs?: number;
-  /** Of a key that is known and rejected, for the log. */
-  readonly known?: { readonly account: string | undefined; readonly keyId: string };
+  /** The names of what was rejected, as far as they are known: for the log alone. */
+  readonly known?: KnownNames;
 }
 
 /** Headers for lookups on behalf of a request, to propagate its trace. */

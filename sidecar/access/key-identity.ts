@@ -4,7 +4,15 @@ import type { ErrorCode } from '../domain/errors.js';
 import { CLASS_WEIGHTS } from '../domain/service-class.js';
 import type { Clock } from '../lib/clock.js';
 import { FollowedFile } from '../lib/followed-file.js';
-import { bearerOf, type Caller, type Credentials, type Denied, type Identity, type ModelSet } from './identity.js';
+import {
+  bearerOf,
+  type Caller,
+  type Credentials,
+  type Denied,
+  type Identity,
+  type KnownNames,
+  type ModelSet,
+} from './identity.js';
 import { hashKey, KEYS, limitsOf, NO_KEYS, stateOfKey, type KeyFile, type StoredKey } from './key-file.js';
 import { readLarge, type Gathering } from './large-file.js';
 
@@ -106,7 +114,7 @@ const REASONS = {
   frozen: 'account_frozen',
 } as const satisfies Record<string, ErrorCode>;
 
-function namesOf({ account, id }: StoredKey): NonNullable<Denied['known']> {
+function namesOf({ account, id }: StoredKey): KnownNames {
   return { account, keyId: id };
 }
 

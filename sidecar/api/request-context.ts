@@ -74,7 +74,7 @@ export class RequestContext {
   readonly trace: RequestTrace | undefined;
 
   caller: Caller | undefined;
-  /** The known key that was rejected in place of a caller, for the log. */
+  /** The names of what was rejected in place of a caller, for the log. */
   rejected: Denied['known'];
   model: string | undefined;
   /** Clock reading at which the request ends with `timeout`; undefined: never. */
@@ -297,7 +297,7 @@ export class RequestContext {
       ...(times.ttftMs !== undefined && { ttftMs: Math.round(times.ttftMs) }),
       ...(caller && { account: caller.account, keyId: caller.keyId }),
       ...(rejected?.account !== undefined && { account: rejected.account }),
-      ...(rejected && { keyId: rejected.keyId }),
+      ...(rejected?.keyId !== undefined && { keyId: rejected.keyId }),
       ...trace?.ids,
     });
     const { method, scheme, route } = this.exchange.head;

@@ -277,6 +277,38 @@ t.test('the callbacks report how each caller was resolved, and the outcome of ea
   t.strictSame(heard(), ['asked', 'answered after 0', 'acme is frozen'], 'of a cached caller');
 });
 
+t.test('a refusal has the account and the key that it is about, for the log', async (t) => {
+  const { clock, from, said } = harness();
+  const named = { account: 'acme', keyId: 'k1' };
+  const denied = { code: 'insufficient_credit' };
+  t.match(
+    await said('named', { kind: 'json', value: { denied: { ...denied, ...named } } }),
+    { code: 'insufficient_credit', known: named },
+    'as the answer names them',
+  );
+  t.match(await from('named'), { code: 'insufficient_credit', known: named }, 'from the cache too');
+  t.strictSame(await said('new', { kind: 'json', value: { denied: { code: 'invalid_api_key' } } }), {
+    kind: 'denied',
+    code: 'invalid_api_key',
+  });
+
+  await said('known', GOOD);
+  for (const code of ['account_frozen', 'revoked_api_key']) {
+    clock.advance(10_000);
+    t.match(
+      await said('known', { kind: 'json', value: { denied: { code } } }),
+      { code, known: named },
+      'as of an earlier one',
+    );
+  }
+  clock.advance(10_000);
+  t.match(await said('known', FAILED), { ...UNAVAILABLE, known: named });
+  t.equal(
+    ((await said('x', { kind: 'json', value: { denied: { ...denied, keyId: 'k 1' } } })) as Denied).code,
+    'gateway_unavailable',
+  );
+});
+
 const OPTIONS = { entries: 3, ttlMs: 100, deniedTtlMs: 50, staleMs: 1000 };
 const UNKNOWN: Denied = { kind: 'denied', code: 'invalid_api_key' };
 

@@ -53,6 +53,13 @@ t.test('past the limit a failing key gets 429 with Retry-After', async (t) => {
   t.strictSame(await guarded.codes('wrong', 4), [...Array<string>(3).fill('invalid_api_key'), 'user_rate_limited']);
 });
 
+t.test('past the limit a known key still has its names, for the log', async (t) => {
+  const guarded = new Guarded(1);
+  await guarded.codes('wrong', 1);
+  const known = { account: 'acme', keyId: revoked.stored.id };
+  t.match(await guarded.ask(revoked.key), { code: 'user_rate_limited', known });
+});
+
 t.test('a valid key passes from any address, and errors of its account stay the same', async (t) => {
   const guarded = new Guarded(1);
   await guarded.codes('wrong', 100);

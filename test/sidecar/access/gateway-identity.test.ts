@@ -105,6 +105,18 @@ t.test('another environment, or malformed models: no entitlement', async (t) => 
   t.equal(await code({ 'x-ra-models': many.slice(0, many.lastIndexOf(',')) }), 'served', '256 ids');
 });
 
+t.test('a refusal has what it names of the caller, for the log', async (t) => {
+  const known = async (headers: Readonly<Record<string, string | undefined>>): Promise<Denied['known']> => {
+    const found = await resolve({ ...GOOD, ...headers }, others);
+    return found.kind === 'denied' ? found.known : undefined;
+  };
+  const named = { account: 'acme', keyId: 'key_1' };
+  t.match(await known({ 'x-ra-environment': 'staging' }), named);
+  t.match(await known({ 'x-ra-models': '' }), named);
+  t.match(await known({ 'x-ra-account': 'a b' }), { account: undefined, keyId: 'key_1' });
+  t.match(await known({ 'x-ra-key-id': undefined }), { account: 'acme', keyId: undefined });
+});
+
 t.test('whatever the headers contain, they entitle to what they name literally or to nothing', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(fc.string({ unit: 'binary', maxLength: 12 }), { maxLength: 6 }), async (parts) => {
